@@ -1,0 +1,1 @@
+//! Instruction counts and timings of the hot paths.

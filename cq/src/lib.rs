@@ -1,0 +1,1 @@
+//! Completion queue polling and arming.

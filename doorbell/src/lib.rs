@@ -1,0 +1,1 @@
+//! Doorbell registers, BlueFlame, doorbell records and the barriers between them.

@@ -1,0 +1,1 @@
+//! A simulated ConnectX: firmware, engine, memory and wire, behind the kernel seam.

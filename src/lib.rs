@@ -1,0 +1,1 @@
+//! Userspace driver for ConnectX NICs.

@@ -1,0 +1,1 @@
+//! The conformance suite, against the public API, on any device.

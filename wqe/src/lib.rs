@@ -1,0 +1,1 @@
+//! Send and receive rings, typed builders, per-request records and the NOP scan.
