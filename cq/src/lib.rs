@@ -1,1 +1,27 @@
 //! Completion queue polling and arming.
+//!
+//! [`Ring`] is the owner half of a completion queue: it reads what the device wrote, finds the queue
+//! that an entry is about by its user index in a [`UserIndexTable`], asks that queue which request
+//! it was, and tells the device what was consumed. [`RingState`] is the half that others may look
+//! at: whoever destroys or resets a queue finds there how far the poller must come before nothing
+//! can name the queue any more, and leaves it in the [`Departures`] until then.
+//!
+//! The crate knows of queues only what [`Queue`] says. It works on memory that it is given, makes
+//! no system call, and does not trust what it reads: an entry that no honest device writes latches
+//! an error.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod completion;
+mod departures;
+mod ring;
+mod sync;
+mod table;
+
+pub use completion::{
+    CompletionError, CompletionOpcode, ErrorKind, OwnedCompletion, WorkCompletion,
+};
+pub use departures::Departures;
+pub use ring::{Attention, Corruption, Queue, Ring, RingParts, RingState, SentRequest};
+pub use table::{Lookup, UserIndexTable};

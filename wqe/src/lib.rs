@@ -1,1 +1,42 @@
 //! Send and receive rings, typed builders, per-request records and the NOP scan.
+//!
+//! A queue is in two halves. The *owner* ([`SendQueue`], [`ReceiveQueue`], [`SharedReceiveQueue`])
+//! writes WQEs and doorbells, through `&mut`. The *shared* half ([`SendRecords`],
+//! [`ReceiveRecords`], [`SharedReceiveRecords`]) remembers what was posted, and is where whoever
+//! polls the completion queue, maybe on another thread, learns which request a completion is about.
+//! Two counters stand between them, as in a single-producer single-consumer queue: the owner
+//! publishes `committed` before it rings the doorbell, the poller publishes `retired` once it has
+//! read a record.
+//!
+//! The crate works on memory that it is given, makes no system call and allocates nothing after a
+//! queue is made.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod batch;
+mod cancel;
+mod error;
+mod gate;
+mod list;
+pub mod operation;
+mod receive;
+mod records;
+mod send;
+mod sge;
+mod shared_receive;
+mod sync;
+pub mod transport;
+
+pub use batch::{Batch, NeedsAddress, NeedsData, Request, Wr};
+pub use cancel::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest};
+pub use error::{BatchError, ListError, PostError};
+pub use gate::{Gate, QueueState};
+pub use list::{Data, ListTransport, Operation, SendWr, UdAddress};
+pub use operation::SendFlags;
+pub use receive::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
+pub use records::{Completed, RequestInfo, SendRecords};
+pub use send::{SendLayout, SendParts, SendQueue};
+pub use sge::{RemoteAddress, Sge};
+pub use shared_receive::{SharedReceiveQueue, SharedReceiveRecords};
+pub use transport::{Rc, Transport, Uc, Ud};

@@ -1,0 +1,323 @@
+//! A work completion, read from its entry as it is asked.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::offset_of;
+use core::ptr::NonNull;
+use mlx5_prm::cqe::{Cqe, CqeOpcode, ErrorCqe, SOLICITED, Syndrome};
+use mlx5_prm::wqe::Opcode;
+
+/// What completed (`enum ibv_wc_opcode`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum CompletionOpcode {
+    /// A send, with or without immediate data or invalidation.
+    Send,
+    /// An RDMA write, with or without immediate data.
+    RdmaWrite,
+    /// An RDMA read.
+    RdmaRead,
+    /// An atomic compare and swap.
+    CompareSwap,
+    /// An atomic fetch and add.
+    FetchAdd,
+    /// Another request of this opcode.
+    Other(Opcode),
+    /// A send arrived, with or without immediate data or invalidation.
+    Receive,
+    /// An RDMA write with immediate data arrived.
+    ReceiveRdmaWithImm,
+}
+
+/// Why a request failed (`enum ibv_wc_status`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ErrorKind {
+    /// A code of the PRM.
+    Known(Syndrome),
+    /// Another code.
+    Unknown(u8),
+}
+
+/// The failure of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CompletionError {
+    /// Why.
+    pub kind: ErrorKind,
+    /// The vendor's own code.
+    pub vendor: u8,
+}
+
+impl CompletionError {
+    /// Whether the request was flushed: the queue pair was in error already.
+    pub const fn is_flushed(self) -> bool {
+        matches!(self.kind, ErrorKind::Known(Syndrome::WorkRequestFlushed))
+    }
+}
+
+impl fmt::Display for CompletionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            ErrorKind::Known(syndrome) => f.write_str(syndrome.text())?,
+            ErrorKind::Unknown(code) => write!(f, "unknown error {code:#04x}")?,
+        }
+        write!(f, " (vendor code {:#04x})", self.vendor)
+    }
+}
+
+impl core::error::Error for CompletionError {}
+
+/// A work completion (`struct ibv_wc`). Its fields are read from the completion queue when they are
+/// asked for; those that have no meaning for it are `None`. It cannot outlive the next poll.
+#[derive(Clone, Copy)]
+pub struct WorkCompletion<'poll> {
+    descriptor: NonNull<u8>,
+    wr_id: u64,
+    /// Opcode of the entry.
+    opcode: u8,
+    /// Opcode of the send request.
+    posted: u8,
+    cancelled: bool,
+    poll: PhantomData<&'poll ()>,
+}
+
+/// Reads a field of an entry that the device is done with.
+macro_rules! field {
+    ($self:ident, $layout:ident . $field:ident as $int:ty) => {{
+        // SAFETY: a field of the descriptor, aligned in it as the type asks; the device does not
+        // write the entry before the poller has published that it passed it.
+        <$int>::from_be(unsafe {
+            $self.descriptor.byte_add(offset_of!($layout, $field)).cast::<$int>().read_volatile()
+        })
+    }};
+}
+
+impl WorkCompletion<'_> {
+    #[inline(always)]
+    pub(crate) fn new(
+        descriptor: NonNull<u8>,
+        wr_id: u64,
+        opcode: u8,
+        posted: u8,
+        cancelled: bool,
+    ) -> Self {
+        Self { descriptor, wr_id, opcode, posted, cancelled, poll: PhantomData }
+    }
+
+    /// The identifier of the request.
+    #[inline(always)]
+    pub const fn wr_id(&self) -> u64 {
+        self.wr_id
+    }
+
+    #[inline(always)]
+    const fn is_error(&self) -> bool {
+        self.opcode >= CqeOpcode::RequesterError as u8
+    }
+
+    const fn is_send(&self) -> bool {
+        self.opcode == CqeOpcode::Requester as u8 || self.opcode == CqeOpcode::RequesterError as u8
+    }
+
+    const fn is_received(&self) -> bool {
+        self.opcode >= CqeOpcode::ResponderWriteImm as u8
+            && self.opcode <= CqeOpcode::ResponderSendInvalidate as u8
+    }
+
+    /// Whether the request succeeded, or why not. A request that was cancelled and passed over
+    /// counts as succeeded; [`WorkCompletion::cancelled`] tells it apart.
+    #[inline(always)]
+    pub fn status(&self) -> Result<(), CompletionError> {
+        if self.is_error() { Err(self.error()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn error(&self) -> CompletionError {
+        let syndrome = field!(self, ErrorCqe.syndrome as u8);
+        CompletionError {
+            kind: Syndrome::from_bits(syndrome)
+                .map_or(ErrorKind::Unknown(syndrome), ErrorKind::Known),
+            vendor: field!(self, ErrorCqe.vendor_err_synd as u8),
+        }
+    }
+
+    /// Whether the request succeeded.
+    #[inline(always)]
+    pub const fn is_success(&self) -> bool {
+        !self.is_error()
+    }
+
+    /// What completed. Known for a failed request too; of a failed receive it is not known how the
+    /// message came, and it counts as [`CompletionOpcode::Receive`].
+    #[inline]
+    pub fn opcode(&self) -> CompletionOpcode {
+        if !self.is_send() {
+            return if self.opcode == CqeOpcode::ResponderWriteImm as u8 {
+                CompletionOpcode::ReceiveRdmaWithImm
+            } else {
+                CompletionOpcode::Receive
+            };
+        }
+        const SEND: u8 = Opcode::Send as u8;
+        const SEND_IMM: u8 = Opcode::SendImm as u8;
+        const SEND_INVALIDATE: u8 = Opcode::SendInvalidate as u8;
+        const WRITE: u8 = Opcode::RdmaWrite as u8;
+        const WRITE_IMM: u8 = Opcode::RdmaWriteImm as u8;
+        const READ: u8 = Opcode::RdmaRead as u8;
+        const SWAP: u8 = Opcode::AtomicCs as u8;
+        const ADD: u8 = Opcode::AtomicFa as u8;
+        match self.posted {
+            SEND | SEND_IMM | SEND_INVALIDATE => CompletionOpcode::Send,
+            WRITE | WRITE_IMM => CompletionOpcode::RdmaWrite,
+            READ => CompletionOpcode::RdmaRead,
+            SWAP => CompletionOpcode::CompareSwap,
+            ADD => CompletionOpcode::FetchAdd,
+            other => CompletionOpcode::Other(Opcode::from_bits(other).unwrap_or(Opcode::Nop)),
+        }
+    }
+
+    /// Whether the request was cancelled before the device came to it.
+    #[inline(always)]
+    pub const fn cancelled(&self) -> bool {
+        self.cancelled
+    }
+
+    /// Bytes received, read or returned; `None` where nothing was.
+    #[inline(always)]
+    pub fn byte_len(&self) -> Option<u32> {
+        const READ: u8 = Opcode::RdmaRead as u8;
+        const SWAP: u8 = Opcode::AtomicCs as u8;
+        const ADD: u8 = Opcode::AtomicFa as u8;
+        let has = self.is_received()
+            || self.opcode == CqeOpcode::Requester as u8
+                && !self.cancelled
+                && matches!(self.posted, READ | SWAP | ADD);
+        has.then(|| field!(self, Cqe.byte_count as u32))
+    }
+
+    /// Immediate data that came with the message: the same four bytes that the sender gave.
+    #[inline]
+    pub fn imm_data(&self) -> Option<[u8; 4]> {
+        let has = self.opcode == CqeOpcode::ResponderWriteImm as u8
+            || self.opcode == CqeOpcode::ResponderSendImm as u8;
+        has.then(|| field!(self, Cqe.imm_inval_pkey as u32).to_be_bytes())
+    }
+
+    /// The key that the sender had invalidated.
+    #[inline]
+    pub fn invalidated_rkey(&self) -> Option<u32> {
+        (self.opcode == CqeOpcode::ResponderSendInvalidate as u8)
+            .then(|| field!(self, Cqe.imm_inval_pkey as u32))
+    }
+
+    /// Number of the local queue pair.
+    #[inline]
+    pub fn qp_num(&self) -> u32 {
+        field!(self, Cqe.sop_drop_qpn as u32) & 0xff_ffff
+    }
+
+    /// Number of the queue pair that sent the message.
+    #[inline]
+    pub fn src_qp(&self) -> Option<u32> {
+        self.is_received().then(|| field!(self, Cqe.flags_rqpn as u32) & 0xff_ffff)
+    }
+
+    /// LID of the sender, on InfiniBand.
+    #[inline]
+    pub fn slid(&self) -> Option<u16> {
+        self.is_received().then(|| field!(self, Cqe.slid as u16))
+    }
+
+    /// Service level of the message.
+    #[inline]
+    pub fn service_level(&self) -> Option<u8> {
+        self.is_received().then(|| (field!(self, Cqe.flags_rqpn as u32) >> 24 & 0xf) as u8)
+    }
+
+    /// The low bits of the LID to which the message was sent.
+    #[inline]
+    pub fn dlid_path_bits(&self) -> Option<u8> {
+        self.is_received().then(|| field!(self, Cqe.ml_path as u8) & 0x7f)
+    }
+
+    /// Whether the message has a global route header: on a datagram queue pair, the first 40 bytes
+    /// of the receive buffer hold it.
+    #[inline]
+    pub fn has_grh(&self) -> Option<bool> {
+        self.is_received().then(|| field!(self, Cqe.flags_rqpn as u32) >> 28 & 3 != 0)
+    }
+
+    /// Index of the message's partition key, of a datagram without immediate data.
+    #[inline]
+    pub fn pkey_index(&self) -> Option<u16> {
+        (self.opcode == CqeOpcode::ResponderSend as u8)
+            .then(|| field!(self, Cqe.imm_inval_pkey as u32) as u16)
+    }
+
+    /// Whether the sender asked for an event.
+    #[inline]
+    pub fn solicited(&self) -> bool {
+        field!(self, Cqe.op_own as u8) & SOLICITED != 0
+    }
+
+    /// The device's time, in cycles of its clock, at which it wrote the entry.
+    #[inline]
+    pub fn timestamp(&self) -> Option<u64> {
+        (!self.is_error()).then(|| field!(self, Cqe.timestamp as u64))
+    }
+
+    /// A copy that does not depend on the queue.
+    pub fn to_owned(&self) -> OwnedCompletion {
+        // SAFETY: a descriptor of 64 bytes, aligned to it; as in `field!`.
+        let descriptor = unsafe { self.descriptor.cast::<[u64; 8]>().read_volatile() };
+        OwnedCompletion {
+            descriptor,
+            wr_id: self.wr_id,
+            opcode: self.opcode,
+            posted: self.posted,
+            cancelled: self.cancelled,
+        }
+    }
+}
+
+impl fmt::Debug for WorkCompletion<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkCompletion")
+            .field("wr_id", &self.wr_id())
+            .field("status", &self.status())
+            .field("opcode", &self.opcode())
+            .field("qp_num", &self.qp_num())
+            .field("byte_len", &self.byte_len())
+            .field("imm_data", &self.imm_data())
+            .field("cancelled", &self.cancelled())
+            .finish()
+    }
+}
+
+/// A work completion with a copy of its entry.
+#[derive(Clone, Copy)]
+pub struct OwnedCompletion {
+    descriptor: [u64; 8],
+    wr_id: u64,
+    opcode: u8,
+    posted: u8,
+    cancelled: bool,
+}
+
+impl OwnedCompletion {
+    /// Reads it as a [`WorkCompletion`].
+    pub fn as_completion(&self) -> WorkCompletion<'_> {
+        WorkCompletion::new(
+            NonNull::from(&self.descriptor).cast(),
+            self.wr_id,
+            self.opcode,
+            self.posted,
+            self.cancelled,
+        )
+    }
+}
+
+impl fmt::Debug for OwnedCompletion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_completion().fmt(f)
+    }
+}

@@ -1,0 +1,113 @@
+//! Queues that are gone, kept until the poller has passed everything that could name them.
+
+use crate::sync::{
+    AtomicPtr,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use alloc::boxed::Box;
+use core::ptr::null_mut;
+
+struct Node<T> {
+    end: u32,
+    #[expect(dead_code, reason = "kept only to be dropped in time")]
+    value: T,
+    next: *mut Node<T>,
+}
+
+/// Values that wait for a consumer counter to come to a certain point: pushed by anyone, released by
+/// the one poller.
+pub struct Departures<T> {
+    head: AtomicPtr<Node<T>>,
+}
+
+impl<T> Default for Departures<T> {
+    fn default() -> Self {
+        Self { head: AtomicPtr::new(null_mut()) }
+    }
+}
+
+// SAFETY: the list owns its values, and hands them from one thread to another.
+unsafe impl<T: Send> Send for Departures<T> {}
+// SAFETY: as above; all sharing is through the atomic head.
+unsafe impl<T: Send> Sync for Departures<T> {}
+
+impl<T> Departures<T> {
+    /// Keeps `value` until the consumer counter reaches `end`.
+    pub fn push(&self, end: u32, value: T) {
+        self.push_node(Box::into_raw(Box::new(Node { end, value, next: null_mut() })));
+    }
+
+    fn push_node(&self, node: *mut Node<T>) {
+        let mut head = self.head.load(Relaxed);
+        loop {
+            // SAFETY: the node is this thread's until the exchange below.
+            unsafe { (*node).next = head };
+            match self.head.compare_exchange(head, node, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Releases all values whose end the counter has reached; returns whether any are left.
+    pub fn release(&self, consumer: u32) -> bool {
+        let mut node = self.head.swap(null_mut(), AcqRel);
+        let mut left = false;
+        while !node.is_null() {
+            // SAFETY: taken off the list, the nodes are this thread's.
+            let (end, next) = unsafe { ((*node).end, (*node).next) };
+            if (consumer.wrapping_sub(end) as i32) < 0 {
+                left = true;
+                self.push_node(node);
+            } else {
+                // SAFETY: as above; it came from a box.
+                drop(unsafe { Box::from_raw(node) });
+            }
+            node = next;
+        }
+        left
+    }
+}
+
+impl<T> Drop for Departures<T> {
+    fn drop(&mut self) {
+        let mut node = self.head.load(Acquire);
+        while !node.is_null() {
+            // SAFETY: nobody else has the list any more; nodes came from boxes.
+            let taken = unsafe { Box::from_raw(node) };
+            node = taken.next;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::sync::Arc;
+
+    #[test]
+    fn a_value_is_released_once_the_counter_has_come_to_its_end() {
+        let departures = Departures::default();
+        let value = Arc::new(());
+        departures.push(10, Arc::clone(&value));
+        departures.push(12, Arc::clone(&value));
+        assert!(departures.release(9));
+        assert_eq!(Arc::strong_count(&value), 3);
+        assert!(departures.release(11));
+        assert_eq!(Arc::strong_count(&value), 2);
+        assert!(!departures.release(12));
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn the_counter_may_wrap() {
+        let departures = Departures::default();
+        let value = Arc::new(());
+        departures.push(2, Arc::clone(&value));
+        assert!(departures.release(u32::MAX - 3));
+        assert!(!departures.release(2));
+        departures.push(7, Arc::clone(&value));
+        drop(departures);
+        assert_eq!(Arc::strong_count(&value), 1, "what is left goes with the list");
+    }
+}

@@ -1,0 +1,443 @@
+//! The owner half of a completion queue.
+
+use crate::completion::WorkCompletion;
+use crate::table::{Lookup, UserIndexTable};
+use alloc::sync::Arc;
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{AcqRel, Acquire, Release},
+};
+use crossbeam_utils::CachePadded;
+use mlx5_doorbell::{CompletionQueueRecord, barrier};
+use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, OP_OWN_INITIAL, OPCODE_SHIFT, OWNER};
+
+/// Where the last eight bytes of a descriptor start: send opcode and queue pair number, counter,
+/// signature, and opcode with owner.
+const TAIL: usize = 56;
+/// Where the user index stands.
+const USER_INDEX: usize = 32;
+const USER_INDEX_MASK: u32 = 0xff_ffff;
+
+/// What a queue answers when a completion names one of its requests.
+pub trait Queue {
+    /// The send request that starts at block `counter` completed, and with it all before it.
+    fn retire_send(&self, counter: u16) -> Option<SentRequest>;
+    /// The receive request `counter` completed; its identifier.
+    fn retire_receive(&self, counter: u16) -> Option<u64>;
+}
+
+/// A send request that completed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SentRequest {
+    /// The user's identifier.
+    pub wr_id: u64,
+    /// Number of the operation that was posted.
+    pub opcode: u8,
+    /// Whether the request was cancelled before the device came to it.
+    pub cancelled: bool,
+}
+
+/// What a completion queue found that no honest device writes. It stays so: nothing after it can be
+/// trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Corruption {
+    /// An opcode that is not known, or not possible here.
+    Opcode(u8),
+    /// A user index that no queue ever had.
+    UserIndex(u32),
+    /// A request that is not outstanding.
+    Counter {
+        /// User index of the queue.
+        user_index: u32,
+        /// What should have been the place of a request.
+        counter: u16,
+    },
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Opcode(opcode) => write!(f, "entry with opcode {opcode:#x}"),
+            Self::UserIndex(index) => write!(f, "entry for user index {index:#x}, which no queue has"),
+            Self::Counter { user_index, counter } => write!(
+                f,
+                "entry for request {counter:#x} of the queue with user index {user_index:#x}, which is not outstanding"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for Corruption {}
+
+/// The word that tells a poller of anything out of the ordinary; in memory that a fork wipes.
+#[derive(Clone, Copy)]
+pub struct Attention(NonNull<AtomicU32>);
+
+// SAFETY: an address; all access through it is atomic.
+unsafe impl Send for Attention {}
+// SAFETY: as above.
+unsafe impl Sync for Attention {}
+
+impl Attention {
+    /// Nothing to attend to. Not zero, which a child process finds after a fork.
+    const LIVE: u32 = 1;
+    const DEPARTURES: u32 = 2;
+    const GONE: u32 = 4;
+
+    /// Takes the word at `word`.
+    ///
+    /// # Safety
+    /// `word` is valid, aligned and used for nothing else as long as the value or a copy of it is.
+    pub unsafe fn new(word: NonNull<u32>) -> Self {
+        let attention = Self(word.cast());
+        attention.word().store(Self::LIVE, Release);
+        attention
+    }
+
+    #[inline(always)]
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: valid and aligned by the contract of `new`.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn set(self, bit: u32) {
+        let _ = self
+            .word()
+            .fetch_update(AcqRel, Acquire, |word| (word != 0).then_some(word | bit));
+    }
+
+    /// There are departures to attend to.
+    pub fn set_departures(self) {
+        self.set(Self::DEPARTURES);
+    }
+
+    /// Takes the note that there are departures.
+    pub fn take_departures(self) -> bool {
+        let word = self.word().fetch_and(!Self::DEPARTURES, AcqRel);
+        word & Self::DEPARTURES != 0
+    }
+
+    /// The device is gone.
+    pub fn set_gone(self) {
+        self.set(Self::GONE);
+    }
+
+    /// Whether the device is gone.
+    pub fn is_gone(self) -> bool {
+        self.word().load(Acquire) & Self::GONE != 0
+    }
+
+    /// Whether this process is a child of the one that made the queue.
+    pub fn is_forked(self) -> bool {
+        self.word().load(Acquire) == 0
+    }
+
+    /// Whether there is anything to attend to.
+    #[inline(always)]
+    pub fn needed(&self) -> bool {
+        self.word().load(Acquire) != Self::LIVE
+    }
+}
+
+/// The half of a completion queue that others than the poller may look at.
+pub struct RingState {
+    buffer: NonNull<u8>,
+    log_size: u32,
+    stride: usize,
+    /// Entries that were passed for good; published with the doorbell record.
+    consumer: CachePadded<AtomicU32>,
+}
+
+// SAFETY: the buffer is only read, by volatile loads, as the device writes it.
+unsafe impl Send for RingState {}
+// SAFETY: as above.
+unsafe impl Sync for RingState {}
+
+impl RingState {
+    /// Takes a buffer of `2^log_size` entries of `stride` bytes, and marks all as not written.
+    ///
+    /// # Safety
+    /// `buffer` points to so many bytes, aligned to 64, that are valid as long as the value lives
+    /// and that nobody but the device writes after this. `stride` is 64 or 128, `log_size` at most
+    /// 24.
+    pub unsafe fn new(buffer: NonNull<u8>, log_size: u32, stride: usize) -> Self {
+        let state =
+            Self { buffer, log_size, stride, consumer: CachePadded::new(AtomicU32::new(0)) };
+        for index in 0..state.size() {
+            // The owner bit says "the lap before the first", so that it alone tells what is new.
+            // SAFETY: the last byte of a descriptor.
+            unsafe { state.descriptor(index).byte_add(DESCRIPTOR - 1).write(OP_OWN_INITIAL | OWNER) };
+        }
+        state
+    }
+
+    /// Entries in the queue.
+    pub const fn size(&self) -> u32 {
+        1 << self.log_size
+    }
+
+    #[inline(always)]
+    fn descriptor(&self, index: u32) -> NonNull<u8> {
+        let slot = (index & (self.size() - 1)) as usize;
+        // SAFETY: masked, so inside the buffer; a descriptor is the last part of an entry.
+        unsafe { self.buffer.byte_add(slot * self.stride + self.stride - DESCRIPTOR) }
+    }
+
+    /// Entries that the poller has passed.
+    pub fn consumed(&self) -> u32 {
+        self.consumer.load(Acquire)
+    }
+
+    fn is_written(&self, index: u32) -> bool {
+        // SAFETY: the last byte of a descriptor.
+        let op_own = unsafe { self.descriptor(index).byte_add(DESCRIPTOR - 1).read_volatile() };
+        u32::from(op_own & OWNER) == index >> self.log_size & 1
+    }
+
+    /// Where the entries end that name user index `index`, as of now: once the poller has passed
+    /// this point, none of them is left. `None` if there are none.
+    ///
+    /// The device has written all that it will of that queue.
+    pub fn end_of(&self, index: u32) -> Option<u32> {
+        let mut position = self.consumed();
+        let mut end = None;
+        loop {
+            let written = self.is_written(position);
+            barrier::from_device();
+            // SAFETY: four bytes of a descriptor, aligned.
+            let user_index = unsafe {
+                self.descriptor(position).byte_add(USER_INDEX).cast::<u32>().read_volatile()
+            };
+            // What the poller has passed the device may have written again.
+            let consumed = self.consumed();
+            if (position.wrapping_sub(consumed) as i32) < 0 {
+                position = consumed;
+                continue;
+            }
+            if !written || position.wrapping_sub(consumed) >= self.size() {
+                return end;
+            }
+            position = position.wrapping_add(1);
+            if u32::from_be(user_index) & USER_INDEX_MASK == index {
+                end = Some(position);
+            }
+        }
+    }
+}
+
+/// The owner half of a completion queue.
+pub struct Ring<Q> {
+    /// First descriptor.
+    descriptors: NonNull<u8>,
+    stride_shift: u32,
+    log_size: u32,
+    /// Entries ever consumed, counted freely.
+    consumer: u32,
+    /// The user index that was looked up last, as it stands in an entry, and its queue.
+    cached: (u32, NonNull<Q>),
+    corruption: Option<Corruption>,
+    attention: Attention,
+    record: CompletionQueueRecord,
+    state: Arc<RingState>,
+}
+
+// SAFETY: the buffer is reached only through this value and `RingState`, which reads; the cached
+// queue is shared.
+unsafe impl<Q: Sync> Send for Ring<Q> {}
+
+/// What a completion queue is made of.
+pub struct RingParts {
+    /// The buffer, and what others may know.
+    pub state: Arc<RingState>,
+    /// Doorbell record.
+    pub record: CompletionQueueRecord,
+    /// Says when there is anything out of the ordinary.
+    pub attention: Attention,
+}
+
+impl<Q: Queue> Ring<Q> {
+    /// No user index: an index has 24 bits.
+    const NOT_CACHED: u32 = u32::MAX;
+
+    /// Puts a completion queue together. Nothing else polls it.
+    pub fn new(RingParts { state, record, attention }: RingParts) -> Self {
+        Self {
+            descriptors: state.descriptor(0),
+            stride_shift: state.stride.trailing_zeros(),
+            log_size: state.log_size,
+            consumer: 0,
+            cached: (Self::NOT_CACHED, NonNull::dangling()),
+            corruption: None,
+            attention,
+            record,
+            state,
+        }
+    }
+
+    /// Whether there is anything out of the ordinary, to be attended to before the next poll.
+    #[inline(always)]
+    pub fn needs_attention(&self) -> bool {
+        self.attention.needed()
+    }
+
+    /// The word behind [`Ring::needs_attention`].
+    pub const fn attention(&self) -> Attention {
+        self.attention
+    }
+
+    /// Forgets the queue that was looked up last. Called before departures are released.
+    pub fn forget_queue(&mut self) {
+        self.cached = (Self::NOT_CACHED, NonNull::dangling());
+    }
+
+    /// What others may know.
+    pub const fn state(&self) -> &Arc<RingState> {
+        &self.state
+    }
+
+    /// Entries ever consumed.
+    pub const fn consumer(&self) -> u32 {
+        self.consumer
+    }
+
+    /// What was found that no honest device writes.
+    pub const fn corruption(&self) -> Option<Corruption> {
+        self.corruption
+    }
+
+    #[inline(always)]
+    fn descriptor(&self) -> NonNull<u8> {
+        let slot = (self.consumer & ((1 << self.log_size) - 1)) as usize;
+        // SAFETY: masked, so inside the buffer.
+        unsafe { self.descriptors.byte_add(slot << self.stride_shift) }
+    }
+
+    /// Takes the next completion, if there is one. The device is not told before
+    /// [`Ring::publish`], so that the entry stays as it is until then.
+    ///
+    /// `None` means that there is none, or that [`Ring::corruption`] was found.
+    #[inline(always)]
+    pub fn next(&mut self, queues: &UserIndexTable<Q>) -> Option<WorkCompletion<'_>> {
+        loop {
+            let descriptor = self.descriptor();
+            // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load takes the
+            // owner bit and all that goes with it.
+            let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
+            let tail = u64::from_be(tail);
+            if tail as u32 & 1 != self.consumer >> self.log_size & 1 {
+                return None;
+            }
+            // The owner bit was read before the rest of the entry, and before the data it announces.
+            barrier::from_device();
+            // SAFETY: four bytes of a descriptor, aligned to four.
+            let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
+            let index = index & USER_INDEX_MASK.to_be();
+            let queue = if index == self.cached.0 {
+                self.cached.1
+            } else {
+                match self.look_up(queues, index) {
+                    Some(queue) => queue,
+                    None if self.corruption.is_some() => return None,
+                    None => continue,
+                }
+            };
+            // SAFETY: it stays valid until this poller attends to departures, and then it is
+            // forgotten before.
+            let queue = unsafe { queue.as_ref() };
+            let counter = (tail >> 16) as u16;
+            let opcode = tail as u8 >> OPCODE_SHIFT;
+            // One comparison tells an ordinary request from all else.
+            let (wr_id, posted, cancelled) = if opcode == CqeOpcode::Requester as u8 {
+                match queue.retire_send(counter) {
+                    Some(sent) => (sent.wr_id, sent.opcode, sent.cancelled),
+                    None => return self.stray(index, counter),
+                }
+            } else {
+                match Self::retire_other(queue, opcode, counter) {
+                    Ok(Some(other)) => other,
+                    Ok(None) => return self.stray(index, counter),
+                    Err(corruption) => return self.latch(corruption),
+                }
+            };
+            self.consumer = self.consumer.wrapping_add(1);
+            return Some(WorkCompletion::new(descriptor, wr_id, opcode, posted, cancelled));
+        }
+    }
+
+    #[inline(always)]
+    fn retire_other(
+        queue: &Q,
+        opcode: u8,
+        counter: u16,
+    ) -> Result<Option<(u64, u8, bool)>, Corruption> {
+        use CqeOpcode::*;
+        const FIRST_RECEIVE: u8 = ResponderWriteImm as u8;
+        const LAST_RECEIVE: u8 = ResponderSendInvalidate as u8;
+        const RECEIVE_ERROR: u8 = ResponderError as u8;
+        const SEND_ERROR: u8 = RequesterError as u8;
+        match opcode {
+            FIRST_RECEIVE..=LAST_RECEIVE | RECEIVE_ERROR => {
+                Ok(queue.retire_receive(counter).map(|wr_id| (wr_id, 0, false)))
+            }
+            SEND_ERROR => {
+                Ok(queue.retire_send(counter).map(|sent| (sent.wr_id, sent.opcode, sent.cancelled)))
+            }
+            _ => Err(Corruption::Opcode(opcode)),
+        }
+    }
+
+    /// Looks up a queue other than the last one. An entry of a departed one is passed over.
+    #[cold]
+    fn look_up(&mut self, queues: &UserIndexTable<Q>, index: u32) -> Option<NonNull<Q>> {
+        let user_index = u32::from_be(index);
+        match queues.get(user_index) {
+            Lookup::Queue(queue) => {
+                self.cached = (index, queue);
+                Some(queue)
+            }
+            Lookup::Departed => {
+                self.consumer = self.consumer.wrapping_add(1);
+                None
+            }
+            Lookup::Unknown => {
+                self.corruption = Some(Corruption::UserIndex(user_index));
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn stray(&mut self, index: u32, counter: u16) -> Option<WorkCompletion<'_>> {
+        self.latch(Corruption::Counter { user_index: u32::from_be(index), counter })
+    }
+
+    #[cold]
+    fn latch(&mut self, corruption: Corruption) -> Option<WorkCompletion<'_>> {
+        self.corruption.get_or_insert(corruption);
+        None
+    }
+
+    /// Tells the device, and others, what was consumed.
+    #[inline(always)]
+    pub fn publish(&self) {
+        // Every read of the entries is done before the device may write them again.
+        barrier::from_device();
+        self.state.consumer.store(self.consumer, Release);
+        self.record.set_consumer(self.consumer);
+    }
+
+    /// Whether the next entry is written.
+    #[inline]
+    pub fn has_next(&self) -> bool {
+        self.state.is_written(self.consumer)
+    }
+
+    /// The doorbell record.
+    pub const fn record(&self) -> CompletionQueueRecord {
+        self.record
+    }
+}
+

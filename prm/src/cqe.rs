@@ -1,0 +1,189 @@
+//! Completion queue entries.
+//!
+//! PRM, "Completion Queue Entry (CQE) format"; Linux `include/linux/mlx5/device.h`
+//! (`struct mlx5_cqe64`, `struct mlx5_err_cqe`). A 128-byte entry has its descriptor, described
+//! here, in the second half.
+
+use crate::{U16, U32, U64, assert_layout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of a descriptor.
+pub const DESCRIPTOR: usize = 64;
+/// What the last byte of an entry holds before the device first writes it: invalid opcode.
+pub const OP_OWN_INITIAL: u8 = 0xf0;
+/// The owner bit in the last byte.
+pub const OWNER: u8 = 1;
+/// The solicited-event bit in the last byte.
+pub const SOLICITED: u8 = 1 << 1;
+/// The format field in the last byte: 0 plain, 1 and 2 inline scatter, 3 compressed.
+pub const FORMAT_MASK: u8 = 3 << 2;
+/// Where the opcode starts in the last byte.
+pub const OPCODE_SHIFT: u32 = 4;
+
+/// One code a line: name, value, text.
+macro_rules! codes {
+    ($(#[$meta:meta])* $type:ident { $($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum $type { $($(#[$doc])* $name = $value,)* }
+
+        impl $type {
+            /// Every code.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The code with this number.
+            #[inline]
+            pub const fn from_bits(bits: u8) -> Option<Self> {
+                match bits { $($value => Some(Self::$name),)* _ => None }
+            }
+
+            /// What it means, in words.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Opcode of an entry: what it is about (`MLX5_CQE_*`).
+    CqeOpcode {
+        /// A request completed.
+        Requester = 0, "request completed";
+        /// An RDMA write with immediate arrived.
+        ResponderWriteImm = 1, "RDMA write with immediate received";
+        /// A send arrived.
+        ResponderSend = 2, "send received";
+        /// A send with immediate arrived.
+        ResponderSendImm = 3, "send with immediate received";
+        /// A send with invalidate arrived.
+        ResponderSendInvalidate = 4, "send with invalidate received";
+        /// The queue was resized; entries go on in the new buffer.
+        Resize = 5, "completion queue resized";
+        /// An operation that no packet caused (tag matching).
+        NoPacket = 6, "tag list operation";
+        /// A signature did not match.
+        SignatureError = 12, "signature error";
+        /// A request failed.
+        RequesterError = 13, "request failed";
+        /// A receive failed.
+        ResponderError = 14, "receive failed";
+        /// Not written yet.
+        Invalid = 15, "not written";
+    }
+}
+
+codes! {
+    /// Why a request failed (`MLX5_CQE_SYNDROME_*`).
+    Syndrome {
+        /// Local length error.
+        LocalLength = 0x01, "local length error";
+        /// Local queue pair operation error.
+        LocalQpOperation = 0x02, "local QP operation error";
+        /// Local protection error.
+        LocalProtection = 0x04, "local protection error";
+        /// Flushed.
+        WorkRequestFlushed = 0x05, "work request flushed";
+        /// Memory window bind error.
+        MemoryWindowBind = 0x06, "memory window bind error";
+        /// Bad response.
+        BadResponse = 0x10, "bad response";
+        /// Local access error.
+        LocalAccess = 0x11, "local access error";
+        /// Remote invalid request.
+        RemoteInvalidRequest = 0x12, "remote invalid request";
+        /// Remote access error.
+        RemoteAccess = 0x13, "remote access error";
+        /// Remote operation error.
+        RemoteOperation = 0x14, "remote operation error";
+        /// Transport retry counter exceeded.
+        RetryExceeded = 0x15, "transport retry counter exceeded";
+        /// Receiver-not-ready retry counter exceeded.
+        RnrRetryExceeded = 0x16, "RNR retry counter exceeded";
+        /// Aborted by the other side.
+        RemoteAborted = 0x22, "aborted by the remote side";
+    }
+}
+
+/// Descriptor of a completion without error (`struct mlx5_cqe64`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Cqe {
+    /// Tunnelled-packet bits, and in tag matching the start of the matching header.
+    pub head: [u8; 2],
+    /// WQE identifier of striding receive queues.
+    pub wqe_id: U16,
+    /// Large-receive-offload words and the receive hash.
+    pub lro_and_hash: [u8; 12],
+    /// Hash type.
+    pub rss_hash_type: u8,
+    /// Path bits of the destination LID.
+    pub ml_path: u8,
+    /// Reserved.
+    pub reserved0: [u8; 2],
+    /// Checksum of the packet.
+    pub check_sum: U16,
+    /// Source LID.
+    pub slid: U16,
+    /// Service level (bits 24..28), GRH (bits 28..30), remote queue pair number (24 bits).
+    pub flags_rqpn: U32,
+    /// Header-split and checksum bits: L2, L3, L4 good in bits 0, 1, 2.
+    pub hds_ip_ext: u8,
+    /// L4 and L3 header types, and VLAN-stripped bit.
+    pub l4_l3_hdr_type: u8,
+    /// VLAN tag.
+    pub vlan_info: U16,
+    /// Shared receive queue number, or user index (24 bits).
+    pub srqn_uidx: U32,
+    /// Immediate data, invalidated key, or partition key index.
+    pub imm_inval_pkey: U32,
+    /// Application identifier.
+    pub app: u8,
+    /// Application operation.
+    pub app_op: u8,
+    /// Application information.
+    pub app_info: U16,
+    /// Bytes transferred.
+    pub byte_count: U32,
+    /// Device time at which the completion was generated.
+    pub timestamp: U64,
+    /// Send opcode (8 bits) and local queue pair number (24 bits); flow tag on receives.
+    pub sop_drop_qpn: U32,
+    /// Block index of the send WQE, or index of the receive WQE.
+    pub wqe_counter: U16,
+    /// Exclusive-or check of the entry, where in use.
+    pub signature: u8,
+    /// Opcode, format, solicited and owner.
+    pub op_own: u8,
+}
+assert_layout!(Cqe, 64, wqe_id @ 2, ml_path @ 17, slid @ 22, flags_rqpn @ 24, hds_ip_ext @ 28,
+    l4_l3_hdr_type @ 29, vlan_info @ 30, srqn_uidx @ 32, imm_inval_pkey @ 36, app @ 40,
+    byte_count @ 44, timestamp @ 48, sop_drop_qpn @ 56, wqe_counter @ 60, signature @ 62,
+    op_own @ 63);
+
+/// Descriptor of a failed completion (`struct mlx5_err_cqe`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ErrorCqe {
+    /// Reserved.
+    pub reserved0: [u8; 32],
+    /// Shared receive queue number, or user index (24 bits).
+    pub srqn_uidx: U32,
+    /// Reserved.
+    pub reserved1: [u8; 18],
+    /// The vendor's own code.
+    pub vendor_err_synd: u8,
+    /// Why ([`Syndrome`]).
+    pub syndrome: u8,
+    /// Send opcode (8 bits) and local queue pair number (24 bits).
+    pub s_wqe_opcode_qpn: U32,
+    /// Block index of the send WQE, or index of the receive WQE.
+    pub wqe_counter: U16,
+    /// Exclusive-or check of the entry, where in use.
+    pub signature: u8,
+    /// Opcode, format and owner.
+    pub op_own: u8,
+}
+assert_layout!(ErrorCqe, 64, srqn_uidx @ 32, vendor_err_synd @ 54, syndrome @ 55,
+    s_wqe_opcode_qpn @ 56, wqe_counter @ 60, signature @ 62, op_own @ 63);

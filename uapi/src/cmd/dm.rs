@@ -1,0 +1,39 @@
+//! Device memory.
+
+use super::destroy;
+use crate::{
+    Errno,
+    call::Call,
+    ioctl::{attr, method},
+    kernel::DeviceFile,
+};
+
+/// Memory on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dm {
+    /// The kernel's handle.
+    pub handle: u32,
+    /// Where it starts; what is below a page is the offset in the mapped page.
+    pub start_offset: u64,
+    /// Index for [`crate::mlx5::MmapCommand::DeviceMem`].
+    pub page_index: u16,
+}
+
+/// DM_ALLOC, of the memory that data goes to (MEMIC).
+pub fn alloc(file: &dyn DeviceFile, length: u64, log_align: u32) -> Result<Dm, Errno> {
+    use attr::{alloc_dm as id, mlx5_alloc_dm as mlx5_id};
+    let (mut start_offset, mut page_index) = (0_u64, 0_u16);
+    let reply = Call::new(method::DM_ALLOC)
+        .output(mlx5_id::RESP_START_OFFSET, &mut start_offset)
+        .output(mlx5_id::RESP_PAGE_INDEX, &mut page_index)
+        .new_handle(id::HANDLE)
+        .input_u64(id::LENGTH, length)
+        .input_u32(id::ALIGNMENT, log_align)
+        .make(file)?;
+    Ok(Dm { handle: reply.handle(id::HANDLE), start_offset, page_index })
+}
+
+/// DM_FREE.
+pub fn free(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
+    destroy(file, method::DM_FREE, attr::free_dm::HANDLE, handle)
+}

@@ -1,0 +1,46 @@
+//! Event files.
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::{
+    Errno,
+    call::Call,
+    ioctl::{attr, method},
+    kernel::{DeviceFile, EventFile},
+    verbs::{AsyncEventDesc, CompEventDesc},
+    write_cmd::{CreateCompChannelResp, EmptyRequest, WriteCommand, exchange},
+};
+
+/// CREATE_COMP_CHANNEL: a file of [`CompEventDesc`].
+pub fn create_comp_channel(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, Errno> {
+    let answer: CreateCompChannelResp =
+        exchange(file, WriteCommand::CREATE_COMP_CHANNEL, &EmptyRequest::default())?;
+    file.event_file(answer.fd as i32)
+}
+
+/// ASYNC_EVENT_ALLOC: a file of [`AsyncEventDesc`].
+pub fn alloc_async(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, Errno> {
+    use attr::async_event_alloc as id;
+    let reply = Call::new(method::ASYNC_EVENT_ALLOC).new_fd(id::FD_HANDLE).make(file)?;
+    file.event_file(reply.fd(id::FD_HANDLE))
+}
+
+/// The next completion event, if one waits. `EIO` once the device is gone.
+pub fn next_completion(events: &dyn EventFile) -> Result<Option<CompEventDesc>, Errno> {
+    next(events)
+}
+
+/// The next asynchronous event, if one waits. `EIO` once the device is gone.
+pub fn next_async(events: &dyn EventFile) -> Result<Option<AsyncEventDesc>, Errno> {
+    next(events)
+}
+
+fn next<T: FromBytes + IntoBytes>(events: &dyn EventFile) -> Result<Option<T>, Errno> {
+    let mut event = T::new_zeroed();
+    match events.read(event.as_mut_bytes()) {
+        Ok(len) if len == size_of::<T>() => Ok(Some(event)),
+        Ok(_) => Err(Errno::EPROTO),
+        Err(Errno::EAGAIN) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,69 @@
+//! What the device, its ports and its GID tables say of themselves.
+
+use zerocopy::FromZeros;
+
+use crate::{
+    Errno,
+    call::Call,
+    ioctl::{attr, method},
+    kernel::DeviceFile,
+    mlx5,
+    verbs::{GidEntry, QueryPortRespEx},
+    write_cmd::{ExQueryDevice, ExQueryDeviceResp, Nothing, WriteCommand, exchange_with_driver},
+};
+
+/// The most GIDs that one call can ask for: an attribute has at most 65535 bytes.
+pub const MAX_GIDS: usize = u16::MAX as usize / size_of::<GidEntry>();
+
+/// The extended QUERY_DEVICE: what the core answers, and what the driver does.
+///
+/// Fields beyond an answer's `response_length` are zero, which all of them read as "cannot".
+pub fn device(file: &dyn DeviceFile) -> Result<(ExQueryDeviceResp, mlx5::QueryDeviceResp), Errno> {
+    exchange_with_driver::<_, _, Nothing, _>(
+        file,
+        WriteCommand::QUERY_DEVICE_EX,
+        &ExQueryDevice::default(),
+        &[],
+    )
+}
+
+/// QUERY_PORT.
+pub fn port(file: &dyn DeviceFile, port: u8) -> Result<QueryPortRespEx, Errno> {
+    use attr::query_port as id;
+    let mut answer = QueryPortRespEx::new_zeroed();
+    Call::new(method::QUERY_PORT)
+        .input_u64(id::PORT_NUM, u64::from(port))
+        .output(id::RESP, &mut answer)
+        .make(file)?;
+    Ok(answer)
+}
+
+/// QUERY_GID_TABLE: the GIDs of all ports, without the empty places.
+///
+/// `EINVAL` if there are more than `room`, which [`MAX_GIDS`] bounds.
+pub fn gid_table(file: &dyn DeviceFile, room: usize) -> Result<Vec<GidEntry>, Errno> {
+    use attr::query_gid_table as id;
+    let mut entries = vec![GidEntry::new_zeroed(); room.clamp(1, MAX_GIDS)];
+    let mut count = 0_u64;
+    Call::new(method::QUERY_GID_TABLE)
+        .input_u64(id::ENTRY_SIZE, size_of::<GidEntry>() as u64)
+        .input_u32(id::FLAGS, 0)
+        .output(id::RESP_ENTRIES, entries.as_mut_slice())
+        .output(id::RESP_NUM_ENTRIES, &mut count)
+        .make(file)?;
+    entries.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    Ok(entries)
+}
+
+/// QUERY_GID_ENTRY. `ENODATA` for an empty place.
+pub fn gid_entry(file: &dyn DeviceFile, port: u32, index: u32) -> Result<GidEntry, Errno> {
+    use attr::query_gid_entry as id;
+    let mut entry = GidEntry::new_zeroed();
+    Call::new(method::QUERY_GID_ENTRY)
+        .input_u64(id::PORT, u64::from(port))
+        .input_u64(id::GID_INDEX, u64::from(index))
+        .input_u32(id::FLAGS, 0)
+        .output(id::RESP_ENTRY, &mut entry)
+        .make(file)?;
+    Ok(entry)
+}

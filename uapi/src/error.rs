@@ -1,0 +1,39 @@
+//! What opening a device can find out about the kernel, apart from an [`Errno`].
+
+use core::fmt;
+
+use crate::{Errno, OLDEST_KERNEL};
+
+/// Why a device file is of no use to this crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeError {
+    /// The kernel lacks the uverbs ioctl, or the commands carried by it.
+    TooOld,
+    /// The kernel has the ioctl and refused it.
+    Kernel(Errno),
+}
+
+impl fmt::Display for ProbeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooOld => {
+                write!(
+                    f,
+                    "the kernel has no uverbs ioctl; Linux {OLDEST_KERNEL} or newer is needed"
+                )
+            }
+            Self::Kernel(errno) => write!(f, "the kernel refused the first uverbs ioctl: {errno}"),
+        }
+    }
+}
+
+impl core::error::Error for ProbeError {}
+
+impl From<ProbeError> for Errno {
+    fn from(error: ProbeError) -> Self {
+        match error {
+            ProbeError::TooOld => Errno::ENOTTY,
+            ProbeError::Kernel(errno) => errno,
+        }
+    }
+}

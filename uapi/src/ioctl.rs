@@ -1,0 +1,329 @@
+//! `rdma/rdma_user_ioctl_cmds.h`, `rdma/ib_user_ioctl_cmds.h`, `rdma/mlx5_user_ioctl_cmds.h`: the
+//! one ioctl of an uverbs device, and the ids of its objects, methods and attributes.
+
+use crate::layout::layout;
+
+/// `RDMA_VERBS_IOCTL`, `_IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)`.
+pub const RDMA_VERBS_IOCTL: u32 = 0xC018_1B01;
+
+/// `RDMA_DRIVER_MLX5` of `enum rdma_driver_id`: goes into every header.
+pub const RDMA_DRIVER_MLX5: u32 = 1;
+
+layout! {
+    /// `struct ib_uverbs_ioctl_hdr`; `num_attrs` of [`IoctlAttr`] follow it in memory.
+    pub struct IoctlHeader [24] {
+        0  length: u16 => "Bytes of header and attributes together.",
+        2  object_id: u16 => "The object, see [`Method::object`].",
+        4  method_id: u16 => "The method, see [`Method::id`].",
+        6  num_attrs: u16 => "Attributes that follow.",
+        8  reserved1: u64 => "Zero.",
+        16 driver_id: u32 => "[`RDMA_DRIVER_MLX5`].",
+        20 reserved2: u32 => "Zero.",
+    }
+
+    /// `struct ib_uverbs_attr`.
+    pub struct IoctlAttr [16] {
+        0 attr_id: u16 => "Which attribute of the method.",
+        2 len: u16 => "Bytes of a pointer attribute; zero for handles and descriptors.",
+        4 flags: u16 => "[`AttrFlags`].",
+        6 elem_id: u8 => "Which member, for an enum attribute.",
+        7 reserved: u8 => "Zero.",
+        8 data: u64 => "Inline bytes, an address, a handle or a descriptor.",
+    }
+}
+
+bitflags::bitflags! {
+    /// `UVERBS_ATTR_F_*`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct AttrFlags: u16 {
+        /// The kernel must refuse the call if it does not know this attribute.
+        const MANDATORY = 1 << 0;
+        /// Set by the kernel on an output that it wrote.
+        const VALID_OUTPUT = 1 << 1;
+    }
+}
+
+/// A method of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Method {
+    /// The object's id, from [`object`].
+    pub object: u16,
+    /// The method's id among those of its object.
+    pub id: u16,
+}
+
+impl Method {
+    /// The method that a header calls.
+    pub const fn of(header: &IoctlHeader) -> Self {
+        Self { object: header.object_id, id: header.method_id }
+    }
+}
+
+/// The id of an attribute among those of its method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttrId(pub u16);
+
+/// First id of the driver's name space (`UVERBS_ID_NS_SHIFT`).
+pub const DRIVER_NAMESPACE: u16 = 1 << 12;
+
+impl IoctlHeader {
+    /// The attributes behind a header.
+    ///
+    /// # Safety
+    /// `header` points to a header that is followed, in the same allocation, by the attributes it
+    /// counts.
+    pub unsafe fn attributes(header: *mut IoctlHeader) -> *mut [IoctlAttr] {
+        // SAFETY: by the caller's contract the header may be read and the attributes lie behind
+        // it in the same allocation; both types are made of integers.
+        unsafe {
+            let count = usize::from((*header).num_attrs);
+            core::ptr::slice_from_raw_parts_mut(header.add(1).cast::<IoctlAttr>(), count)
+        }
+    }
+}
+
+macro_rules! objects {
+    ($($name:ident = $id:literal => $kernel:literal),* $(,)?) => {
+        /// `enum uverbs_default_objects` and `enum mlx5_ib_objects`.
+        pub mod object {
+            $( #[doc = concat!("`", $kernel, "`.")] pub const $name: u16 = $id; )*
+        }
+    };
+}
+
+objects! {
+    DEVICE = 0 => "UVERBS_OBJECT_DEVICE",
+    PD = 1 => "UVERBS_OBJECT_PD",
+    COMP_CHANNEL = 2 => "UVERBS_OBJECT_COMP_CHANNEL",
+    CQ = 3 => "UVERBS_OBJECT_CQ",
+    QP = 4 => "UVERBS_OBJECT_QP",
+    SRQ = 5 => "UVERBS_OBJECT_SRQ",
+    AH = 6 => "UVERBS_OBJECT_AH",
+    MR = 7 => "UVERBS_OBJECT_MR",
+    MW = 8 => "UVERBS_OBJECT_MW",
+    FLOW = 9 => "UVERBS_OBJECT_FLOW",
+    XRCD = 10 => "UVERBS_OBJECT_XRCD",
+    RWQ_IND_TBL = 11 => "UVERBS_OBJECT_RWQ_IND_TBL",
+    WQ = 12 => "UVERBS_OBJECT_WQ",
+    FLOW_ACTION = 13 => "UVERBS_OBJECT_FLOW_ACTION",
+    DM = 14 => "UVERBS_OBJECT_DM",
+    COUNTERS = 15 => "UVERBS_OBJECT_COUNTERS",
+    ASYNC_EVENT = 16 => "UVERBS_OBJECT_ASYNC_EVENT",
+    DEVX = 0x1000 => "MLX5_IB_OBJECT_DEVX",
+    DEVX_OBJ = 0x1001 => "MLX5_IB_OBJECT_DEVX_OBJ",
+    DEVX_UMEM = 0x1002 => "MLX5_IB_OBJECT_DEVX_UMEM",
+    FLOW_MATCHER = 0x1003 => "MLX5_IB_OBJECT_FLOW_MATCHER",
+    DEVX_ASYNC_CMD_FD = 0x1004 => "MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD",
+    DEVX_ASYNC_EVENT_FD = 0x1005 => "MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD",
+    VAR = 0x1006 => "MLX5_IB_OBJECT_VAR",
+    PP = 0x1007 => "MLX5_IB_OBJECT_PP",
+    UAR = 0x1008 => "MLX5_IB_OBJECT_UAR",
+    STEERING_ANCHOR = 0x1009 => "MLX5_IB_OBJECT_STEERING_ANCHOR",
+}
+
+macro_rules! methods {
+    ($($name:ident = $object:ident / $id:literal => $kernel:literal),* $(,)?) => {
+        /// The methods, each with its object.
+        pub mod method {
+            use super::{Method, object};
+            $(
+                #[doc = concat!("`", $kernel, "`.")]
+                pub const $name: Method = Method { object: object::$object, id: $id };
+            )*
+        }
+    };
+}
+
+methods! {
+    INVOKE_WRITE = DEVICE / 0 => "UVERBS_METHOD_INVOKE_WRITE",
+    INFO_HANDLES = DEVICE / 1 => "UVERBS_METHOD_INFO_HANDLES",
+    QUERY_PORT = DEVICE / 2 => "UVERBS_METHOD_QUERY_PORT",
+    GET_CONTEXT = DEVICE / 3 => "UVERBS_METHOD_GET_CONTEXT",
+    QUERY_CONTEXT = DEVICE / 4 => "UVERBS_METHOD_QUERY_CONTEXT",
+    QUERY_GID_TABLE = DEVICE / 5 => "UVERBS_METHOD_QUERY_GID_TABLE",
+    QUERY_GID_ENTRY = DEVICE / 6 => "UVERBS_METHOD_QUERY_GID_ENTRY",
+    MLX5_QUERY_PORT = DEVICE / 0x1000 => "MLX5_IB_METHOD_QUERY_PORT",
+    PD_DESTROY = PD / 0 => "UVERBS_METHOD_PD_DESTROY",
+    CQ_CREATE = CQ / 0 => "UVERBS_METHOD_CQ_CREATE",
+    CQ_DESTROY = CQ / 1 => "UVERBS_METHOD_CQ_DESTROY",
+    QP_CREATE = QP / 0 => "UVERBS_METHOD_QP_CREATE",
+    QP_DESTROY = QP / 1 => "UVERBS_METHOD_QP_DESTROY",
+    SRQ_CREATE = SRQ / 0 => "UVERBS_METHOD_SRQ_CREATE",
+    SRQ_DESTROY = SRQ / 1 => "UVERBS_METHOD_SRQ_DESTROY",
+    AH_DESTROY = AH / 0 => "UVERBS_METHOD_AH_DESTROY",
+    DM_MR_REG = MR / 0 => "UVERBS_METHOD_DM_MR_REG",
+    MR_DESTROY = MR / 1 => "UVERBS_METHOD_MR_DESTROY",
+    ADVISE_MR = MR / 2 => "UVERBS_METHOD_ADVISE_MR",
+    QUERY_MR = MR / 3 => "UVERBS_METHOD_QUERY_MR",
+    REG_DMABUF_MR = MR / 4 => "UVERBS_METHOD_REG_DMABUF_MR",
+    MW_DESTROY = MW / 0 => "UVERBS_METHOD_MW_DESTROY",
+    XRCD_DESTROY = XRCD / 0 => "UVERBS_METHOD_XRCD_DESTROY",
+    DM_ALLOC = DM / 0 => "UVERBS_METHOD_DM_ALLOC",
+    DM_FREE = DM / 1 => "UVERBS_METHOD_DM_FREE",
+    ASYNC_EVENT_ALLOC = ASYNC_EVENT / 0 => "UVERBS_METHOD_ASYNC_EVENT_ALLOC",
+    DEVX_OTHER = DEVX / 0x1000 => "MLX5_IB_METHOD_DEVX_OTHER",
+    DEVX_QUERY_UAR = DEVX / 0x1001 => "MLX5_IB_METHOD_DEVX_QUERY_UAR",
+    DEVX_QUERY_EQN = DEVX / 0x1002 => "MLX5_IB_METHOD_DEVX_QUERY_EQN",
+    DEVX_SUBSCRIBE_EVENT = DEVX / 0x1003 => "MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT",
+    DEVX_OBJ_CREATE = DEVX_OBJ / 0x1000 => "MLX5_IB_METHOD_DEVX_OBJ_CREATE",
+    DEVX_OBJ_DESTROY = DEVX_OBJ / 0x1001 => "MLX5_IB_METHOD_DEVX_OBJ_DESTROY",
+    DEVX_OBJ_MODIFY = DEVX_OBJ / 0x1002 => "MLX5_IB_METHOD_DEVX_OBJ_MODIFY",
+    DEVX_OBJ_QUERY = DEVX_OBJ / 0x1003 => "MLX5_IB_METHOD_DEVX_OBJ_QUERY",
+    DEVX_OBJ_ASYNC_QUERY = DEVX_OBJ / 0x1004 => "MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY",
+    DEVX_UMEM_REG = DEVX_UMEM / 0x1000 => "MLX5_IB_METHOD_DEVX_UMEM_REG",
+    DEVX_UMEM_DEREG = DEVX_UMEM / 0x1001 => "MLX5_IB_METHOD_DEVX_UMEM_DEREG",
+    DEVX_ASYNC_EVENT_FD_ALLOC = DEVX_ASYNC_EVENT_FD / 0x1000
+        => "MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC",
+    UAR_ALLOC = UAR / 0x1000 => "MLX5_IB_METHOD_UAR_OBJ_ALLOC",
+    UAR_DESTROY = UAR / 0x1001 => "MLX5_IB_METHOD_UAR_OBJ_DESTROY",
+}
+
+macro_rules! attributes {
+    ($(
+        $(#[$meta:meta])*
+        mod $module:ident = $prefix:literal { $($name:ident = $id:literal),* $(,)? }
+    )*) => {
+        /// The attribute ids, one module for each method.
+        pub mod attr {
+            $(
+                $(#[$meta])*
+                pub mod $module {
+                    use crate::ioctl::AttrId;
+                    $(
+                        #[doc = concat!("`", $prefix, stringify!($name), "`.")]
+                        pub const $name: AttrId = AttrId($id);
+                    )*
+                }
+            )*
+        }
+    };
+}
+
+attributes! {
+    /// The driver's own request and response, of every method that takes them.
+    mod uhw = "UVERBS_ATTR_UHW_" { IN = 0x1000, OUT = 0x1001 }
+    /// INVOKE_WRITE.
+    mod invoke_write = "UVERBS_ATTR_" { CORE_IN = 0, CORE_OUT = 1, WRITE_CMD = 2 }
+    /// INFO_HANDLES.
+    mod info_handles = "UVERBS_ATTR_INFO_" { OBJECT_ID = 0, TOTAL_HANDLES = 1, HANDLES_LIST = 2 }
+    /// QUERY_PORT.
+    mod query_port = "UVERBS_ATTR_QUERY_PORT_" { PORT_NUM = 0, RESP = 1 }
+    /// GET_CONTEXT.
+    mod get_context = "UVERBS_ATTR_GET_CONTEXT_" { NUM_COMP_VECTORS = 0, CORE_SUPPORT = 1 }
+    /// QUERY_CONTEXT.
+    mod query_context = "UVERBS_ATTR_QUERY_CONTEXT_" { NUM_COMP_VECTORS = 0, CORE_SUPPORT = 1 }
+    /// QUERY_CONTEXT, of mlx5.
+    mod mlx5_query_context = "MLX5_IB_ATTR_QUERY_CONTEXT_" { RESP_UCTX = 0x1000 }
+    /// QUERY_GID_TABLE.
+    mod query_gid_table = "UVERBS_ATTR_QUERY_GID_TABLE_" {
+        ENTRY_SIZE = 0, FLAGS = 1, RESP_ENTRIES = 2, RESP_NUM_ENTRIES = 3,
+    }
+    /// QUERY_GID_ENTRY.
+    mod query_gid_entry = "UVERBS_ATTR_QUERY_GID_ENTRY_" {
+        PORT = 0, GID_INDEX = 1, FLAGS = 2, RESP_ENTRY = 3,
+    }
+    /// ASYNC_EVENT_ALLOC.
+    mod async_event_alloc = "UVERBS_ATTR_ASYNC_EVENT_ALLOC_" { FD_HANDLE = 0 }
+    /// PD_DESTROY.
+    mod destroy_pd = "UVERBS_ATTR_DESTROY_PD_" { HANDLE = 0 }
+    /// AH_DESTROY.
+    mod destroy_ah = "UVERBS_ATTR_DESTROY_AH_" { HANDLE = 0 }
+    /// MW_DESTROY.
+    mod destroy_mw = "UVERBS_ATTR_DESTROY_MW_" { HANDLE = 0 }
+    /// XRCD_DESTROY.
+    mod destroy_xrcd = "UVERBS_ATTR_DESTROY_XRCD_" { HANDLE = 0 }
+    /// CQ_CREATE.
+    mod create_cq = "UVERBS_ATTR_CREATE_CQ_" {
+        HANDLE = 0, CQE = 1, USER_HANDLE = 2, COMP_CHANNEL = 3, COMP_VECTOR = 4, FLAGS = 5,
+        RESP_CQE = 6, EVENT_FD = 7,
+    }
+    /// CQ_CREATE, of mlx5.
+    mod mlx5_create_cq = "MLX5_IB_ATTR_CREATE_CQ_" { UAR_INDEX = 0x1002 }
+    /// CQ_DESTROY.
+    mod destroy_cq = "UVERBS_ATTR_DESTROY_CQ_" { HANDLE = 0, RESP = 1 }
+    /// QP_CREATE.
+    mod create_qp = "UVERBS_ATTR_CREATE_QP_" {
+        HANDLE = 0, XRCD_HANDLE = 1, PD_HANDLE = 2, SRQ_HANDLE = 3, SEND_CQ_HANDLE = 4,
+        RECV_CQ_HANDLE = 5, IND_TABLE_HANDLE = 6, USER_HANDLE = 7, CAP = 8, TYPE = 9, FLAGS = 10,
+        SOURCE_QPN = 11, EVENT_FD = 12, RESP_CAP = 13, RESP_QP_NUM = 14,
+    }
+    /// QP_DESTROY.
+    mod destroy_qp = "UVERBS_ATTR_DESTROY_QP_" { HANDLE = 0, RESP = 1 }
+    /// SRQ_CREATE.
+    mod create_srq = "UVERBS_ATTR_CREATE_SRQ_" {
+        HANDLE = 0, PD_HANDLE = 1, XRCD_HANDLE = 2, CQ_HANDLE = 3, USER_HANDLE = 4, MAX_WR = 5,
+        MAX_SGE = 6, LIMIT = 7, MAX_NUM_TAGS = 8, TYPE = 9, EVENT_FD = 10, RESP_MAX_WR = 11,
+        RESP_MAX_SGE = 12, RESP_SRQ_NUM = 13,
+    }
+    /// SRQ_DESTROY.
+    mod destroy_srq = "UVERBS_ATTR_DESTROY_SRQ_" { HANDLE = 0, RESP = 1 }
+    /// MR_DESTROY.
+    mod destroy_mr = "UVERBS_ATTR_DESTROY_MR_" { HANDLE = 0 }
+    /// ADVISE_MR.
+    mod advise_mr = "UVERBS_ATTR_ADVISE_MR_" { PD_HANDLE = 0, ADVICE = 1, FLAGS = 2, SGE_LIST = 3 }
+    /// QUERY_MR.
+    mod query_mr = "UVERBS_ATTR_QUERY_MR_" {
+        HANDLE = 0, RESP_LKEY = 1, RESP_RKEY = 2, RESP_LENGTH = 3, RESP_IOVA = 4,
+    }
+    /// REG_DMABUF_MR.
+    mod reg_dmabuf_mr = "UVERBS_ATTR_REG_DMABUF_MR_" {
+        HANDLE = 0, PD_HANDLE = 1, OFFSET = 2, LENGTH = 3, IOVA = 4, FD = 5, ACCESS_FLAGS = 6,
+        RESP_LKEY = 7, RESP_RKEY = 8,
+    }
+    /// DM_MR_REG.
+    mod reg_dm_mr = "UVERBS_ATTR_REG_DM_MR_" {
+        HANDLE = 0, OFFSET = 1, LENGTH = 2, PD_HANDLE = 3, ACCESS_FLAGS = 4, DM_HANDLE = 5,
+        RESP_LKEY = 6, RESP_RKEY = 7,
+    }
+    /// DM_ALLOC.
+    mod alloc_dm = "UVERBS_ATTR_ALLOC_DM_" { HANDLE = 0, LENGTH = 1, ALIGNMENT = 2 }
+    /// DM_ALLOC, of mlx5.
+    mod mlx5_alloc_dm = "MLX5_IB_ATTR_ALLOC_DM_" {
+        RESP_START_OFFSET = 0x1000, RESP_PAGE_INDEX = 0x1001, REQ_TYPE = 0x1002,
+    }
+    /// DM_FREE.
+    mod free_dm = "UVERBS_ATTR_FREE_DM_" { HANDLE = 0 }
+    /// DEVX_OTHER.
+    mod devx_other = "MLX5_IB_ATTR_DEVX_OTHER_" { CMD_IN = 0x1000, CMD_OUT = 0x1001 }
+    /// DEVX_QUERY_UAR.
+    mod devx_query_uar = "MLX5_IB_ATTR_DEVX_QUERY_UAR_" { USER_IDX = 0x1000, DEV_IDX = 0x1001 }
+    /// DEVX_QUERY_EQN.
+    mod devx_query_eqn = "MLX5_IB_ATTR_DEVX_QUERY_EQN_" { USER_VEC = 0x1000, DEV_EQN = 0x1001 }
+    /// DEVX_SUBSCRIBE_EVENT.
+    mod devx_subscribe_event = "MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_" {
+        FD_HANDLE = 0x1000, OBJ_HANDLE = 0x1001, TYPE_NUM_LIST = 0x1002, FD_NUM = 0x1003,
+        COOKIE = 0x1004,
+    }
+    /// DEVX_OBJ_CREATE.
+    mod devx_obj_create = "MLX5_IB_ATTR_DEVX_OBJ_CREATE_" {
+        HANDLE = 0x1000, CMD_IN = 0x1001, CMD_OUT = 0x1002,
+    }
+    /// DEVX_OBJ_DESTROY.
+    mod devx_obj_destroy = "MLX5_IB_ATTR_DEVX_OBJ_DESTROY_" { HANDLE = 0x1000 }
+    /// DEVX_OBJ_MODIFY.
+    mod devx_obj_modify = "MLX5_IB_ATTR_DEVX_OBJ_MODIFY_" {
+        HANDLE = 0x1000, CMD_IN = 0x1001, CMD_OUT = 0x1002,
+    }
+    /// DEVX_OBJ_QUERY.
+    mod devx_obj_query = "MLX5_IB_ATTR_DEVX_OBJ_QUERY_" {
+        HANDLE = 0x1000, CMD_IN = 0x1001, CMD_OUT = 0x1002,
+    }
+    /// DEVX_UMEM_REG.
+    mod devx_umem_reg = "MLX5_IB_ATTR_DEVX_UMEM_REG_" {
+        HANDLE = 0x1000, ADDR = 0x1001, LEN = 0x1002, ACCESS = 0x1003, OUT_ID = 0x1004,
+        PGSZ_BITMAP = 0x1005, DMABUF_FD = 0x1006,
+    }
+    /// DEVX_UMEM_DEREG.
+    mod devx_umem_dereg = "MLX5_IB_ATTR_DEVX_UMEM_DEREG_" { HANDLE = 0x1000 }
+    /// DEVX_ASYNC_EVENT_FD_ALLOC.
+    mod devx_async_event_fd_alloc = "MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_" {
+        HANDLE = 0x1000, FLAGS = 0x1001,
+    }
+    /// UAR_ALLOC.
+    mod uar_alloc = "MLX5_IB_ATTR_UAR_OBJ_ALLOC_" {
+        HANDLE = 0x1000, TYPE = 0x1001, MMAP_OFFSET = 0x1002, MMAP_LENGTH = 0x1003,
+        PAGE_ID = 0x1004,
+    }
+    /// UAR_DESTROY.
+    mod uar_destroy = "MLX5_IB_ATTR_UAR_OBJ_DESTROY_" { HANDLE = 0x1000 }
+}

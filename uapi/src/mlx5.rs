@@ -1,0 +1,430 @@
+//! `rdma/mlx5-abi.h` and `rdma/mlx5_user_ioctl_verbs.h`: what mlx5 adds to the calls of uverbs.
+
+use bitflags::bitflags;
+
+use crate::layout::{layout, numbers};
+
+/// `MLX5_IB_UVERBS_ABI_VERSION`: the `abi_version` of an mlx5 device in sysfs.
+pub const ABI_VERSION: u32 = 1;
+
+layout! {
+    /// `struct mlx5_ib_alloc_ucontext_req_v2`, the driver's request of GET_CONTEXT.
+    pub struct AllocUcontextReqV2 [32] {
+        0  total_num_bfregs: u32 => "BlueFlame registers wanted in all.",
+        4  num_low_latency_bfregs: u32 => "Of these, how many for one QP each.",
+        8  flags: u32 => "[`UcontextFlags`].",
+        12 comp_mask: u32 => "Zero.",
+        16 max_cqe_version: u8 => "Newest CQE version understood: 1.",
+        17 reserved0: u8 => "Zero.",
+        18 reserved1: u16 => "Zero.",
+        20 reserved2: u32 => "Zero.",
+        24 lib_caps: u64 => "[`LibCaps`].",
+    }
+
+    /// `struct mlx5_ib_alloc_ucontext_resp`, the driver's response of GET_CONTEXT.
+    pub struct AllocUcontextResp [72] {
+        0  qp_tab_size: u32 => "QPs that the device can have.",
+        4  bf_reg_size: u32 => "Bytes of a BlueFlame register, both halves; zero without BlueFlame.",
+        8  tot_bfregs: u32 => "Static BlueFlame registers; zero selects dynamic UARs.",
+        12 cache_line_size: u32 => "Cache line as the device sees it.",
+        16 max_sq_desc_sz: u16 => "Longest send WQE in bytes.",
+        18 max_rq_desc_sz: u16 => "Longest receive WQE in bytes.",
+        20 max_send_wqebb: u32 => "Largest send queue in 64-byte blocks.",
+        24 max_recv_wr: u32 => "Largest receive queue in requests.",
+        28 max_srq_recv_wr: u32 => "Largest shared receive queue in requests.",
+        32 num_ports: u16 => "Ports.",
+        34 flow_action_flags: u16 => "What ESP flow actions can do.",
+        36 comp_mask: u32 => "[`UcontextRespMask`].",
+        40 response_length: u32 => "Bytes of this structure that the kernel knows.",
+        44 cqe_version: u8 => "CQE version in force.",
+        45 cmds_supp_uhw: u8 => "[`CmdsSuppUhw`].",
+        46 eth_min_inline: u8 => "[`InlineMode`] that Ethernet sends need at least.",
+        47 clock_info_versions: u8 => "Bit n: version n of the clock-info page.",
+        48 hca_core_clock_offset: u64 => "Where in its page the core clock is.",
+        56 log_uar_size: u32 => "Log2 of a UAR's bytes.",
+        60 num_uars_per_page: u32 => "UARs in a page of the system.",
+        64 num_dyn_bfregs: u32 => "BlueFlame registers that can be allocated on demand.",
+        68 dump_fill_mkey: u32 => "Key of the null region, big endian in WQEs as any key.",
+    }
+
+    /// `struct mlx5_ib_alloc_pd_resp`.
+    pub struct AllocPdResp [4] {
+        0 pdn: u32 => "The device's number for the PD.",
+    }
+
+    /// `struct mlx5_ib_tso_caps`.
+    pub struct TsoCaps [8] {
+        0 max_tso: u32 => "Largest TSO payload.",
+        4 supported_qpts: u32 => "Bit n: QP type n.",
+    }
+
+    /// `struct mlx5_ib_rss_caps`.
+    pub struct RssCaps [16] {
+        0 rx_hash_fields_mask: u64 => "Header fields that can be hashed.",
+        8 rx_hash_function: u8 => "Hash functions.",
+        9 reserved: [u8; 7] => "Reserved.",
+    }
+
+    /// `struct mlx5_ib_cqe_comp_caps`.
+    pub struct CqeCompCaps [8] {
+        0 max_num: u32 => "Most CQEs in one compressed run.",
+        4 supported_format: u32 => "[`CqeCompFormat`].",
+    }
+
+    /// `struct mlx5_packet_pacing_caps`.
+    pub struct PacketPacingCaps [16] {
+        0  qp_rate_limit_min: u32 => "Slowest rate, kb/s.",
+        4  qp_rate_limit_max: u32 => "Fastest rate, kb/s.",
+        8  supported_qpts: u32 => "Bit n: QP type n.",
+        12 cap_flags: u8 => "Bit 0: bursts.",
+        13 reserved: [u8; 3] => "Reserved.",
+    }
+
+    /// `struct mlx5_ib_sw_parsing_caps`.
+    pub struct SwParsingCaps [8] {
+        0 sw_parsing_offloads: u32 => "What software parsing can do.",
+        4 supported_qpts: u32 => "Bit n: QP type n.",
+    }
+
+    /// `struct mlx5_ib_striding_rq_caps`.
+    pub struct StridingRqCaps [24] {
+        0  min_single_stride_log_num_of_bytes: u32 => "Log2 of the shortest stride.",
+        4  max_single_stride_log_num_of_bytes: u32 => "Log2 of the longest stride.",
+        8  min_single_wqe_log_num_of_strides: u32 => "Log2 of the fewest strides in a WQE.",
+        12 max_single_wqe_log_num_of_strides: u32 => "Log2 of the most strides in a WQE.",
+        16 supported_qpts: u32 => "Bit n: QP type n.",
+        20 reserved: u32 => "Reserved.",
+    }
+
+    /// `struct mlx5_ib_dci_streams_caps`.
+    pub struct DciStreamsCaps [2] {
+        0 max_log_num_concurent: u8 => "Log2 of the most streams at a time.",
+        1 max_log_num_errored: u8 => "Log2 of the most streams in error before the DCI is.",
+    }
+
+    /// `struct mlx5_ib_query_device_resp`, the driver's response of QUERY_DEVICE_EX.
+    pub struct QueryDeviceResp [104] {
+        0   comp_mask: u32 => "Zero.",
+        4   response_length: u32 => "Bytes of this structure that the kernel knows.",
+        8   tso_caps: TsoCaps => "TCP segmentation.",
+        16  rss_caps: RssCaps => "Receive-side scaling.",
+        32  cqe_comp_caps: CqeCompCaps => "CQE compression.",
+        40  packet_pacing_caps: PacketPacingCaps => "Packet pacing.",
+        56  support_multi_pkt_send_wqes: u32 => "Bit 1: multi-packet WQE; bit 2: enhanced one.",
+        60  flags: u32 => "[`QueryDeviceFlags`].",
+        64  sw_parsing_caps: SwParsingCaps => "Software parsing.",
+        72  striding_rq_caps: StridingRqCaps => "Striding receive queues.",
+        96  tunnel_offloads_caps: u32 => "Tunnels that offloads see through.",
+        100 dci_streams_caps: DciStreamsCaps => "DCI streams.",
+        102 reserved: u16 => "Reserved.",
+    }
+
+    /// `struct mlx5_ib_create_cq`.
+    pub struct CreateCq [32] {
+        0  buf_addr: u64 => "The ring.",
+        8  db_addr: u64 => "The doorbell record.",
+        16 cqe_size: u32 => "64 or 128.",
+        20 cqe_comp_en: u8 => "1 to compress.",
+        21 cqe_comp_res_format: u8 => "[`CqeCompFormat`], one of them.",
+        22 flags: u16 => "[`CreateCqFlags`].",
+        24 uar_page_index: u16 => "UAR page to arm through, with `UAR_PAGE_INDEX`.",
+        26 reserved0: u16 => "Zero.",
+        28 reserved1: u32 => "Zero.",
+    }
+
+    /// `struct mlx5_ib_create_cq_resp`.
+    pub struct CreateCqResp [8] {
+        0 cqn: u32 => "The device's number for the CQ.",
+        4 reserved: u32 => "Reserved.",
+    }
+
+    /// `struct mlx5_ib_resize_cq`.
+    pub struct ResizeCq [16] {
+        0  buf_addr: u64 => "The new ring.",
+        8  cqe_size: u16 => "64 or 128.",
+        10 reserved0: u16 => "Zero.",
+        12 reserved1: u32 => "Zero.",
+    }
+
+    /// `struct mlx5_ib_create_srq`.
+    pub struct CreateSrq [32] {
+        0  buf_addr: u64 => "The queue.",
+        8  db_addr: u64 => "The doorbell record.",
+        16 flags: u32 => "Bit 0: WQE signatures.",
+        20 reserved0: u32 => "Zero.",
+        24 uidx: u32 => "User index in CQEs.",
+        28 reserved1: u32 => "Zero.",
+    }
+
+    /// `struct mlx5_ib_create_srq_resp`.
+    pub struct CreateSrqResp [8] {
+        0 srqn: u32 => "The device's number for the SRQ.",
+        4 reserved: u32 => "Reserved.",
+    }
+
+    /// `struct mlx5_ib_create_qp_dci_streams`.
+    pub struct DciStreams [2] {
+        0 log_num_concurent: u8 => "Log2 of the streams at a time.",
+        1 log_num_errored: u8 => "Log2 of the streams in error before the DCI is.",
+    }
+
+    /// `struct mlx5_ib_create_qp`.
+    pub struct CreateQp [56] {
+        0  buf_addr: u64 => "The queue buffer; of a raw packet QP, its receive queue.",
+        8  db_addr: u64 => "The doorbell record.",
+        16 sq_wqe_count: u32 => "Blocks of the send queue.",
+        20 rq_wqe_count: u32 => "WQEs of the receive queue.",
+        24 rq_wqe_shift: u32 => "Log2 of a receive WQE's bytes.",
+        28 flags: u32 => "[`QpFlags`].",
+        32 uidx: u32 => "User index in CQEs.",
+        36 bfreg_index: u32 => "BlueFlame register, or UAR page with `UAR_PAGE_INDEX`.",
+        40 sq_buf_addr: u64 => "A raw packet QP's send queue; a DCT's access key.",
+        48 ece_options: u32 => "Enhanced connection establishment.",
+        52 dci_streams: DciStreams => "With `DCI_STREAM`.",
+        54 reserved: u16 => "Zero.",
+    }
+
+    /// `struct mlx5_ib_create_qp_resp`.
+    pub struct CreateQpResp [40] {
+        0  bfreg_index: u32 => "BlueFlame register given.",
+        4  ece_options: u32 => "Enhanced connection establishment.",
+        8  comp_mask: u32 => "[`CreateQpRespMask`].",
+        12 tirn: u32 => "TIR of a raw packet QP.",
+        16 tisn: u32 => "TIS of a raw packet QP.",
+        20 rqn: u32 => "Receive queue of a raw packet QP.",
+        24 sqn: u32 => "Send queue of a raw packet QP.",
+        28 reserved1: u32 => "Reserved.",
+        32 tir_icm_addr: u64 => "Device address of the TIR.",
+    }
+
+    /// `struct mlx5_ib_burst_info`.
+    pub struct BurstInfo [8] {
+        0 max_burst_sz: u32 => "Longest burst.",
+        4 typical_pkt_sz: u16 => "Typical packet.",
+        6 reserved: u16 => "Zero.",
+    }
+
+    /// `struct mlx5_ib_modify_qp`.
+    pub struct ModifyQp [16] {
+        0  comp_mask: u32 => "Zero.",
+        4  burst_info: BurstInfo => "Packet pacing.",
+        12 ece_options: u32 => "Enhanced connection establishment.",
+    }
+
+    /// `struct mlx5_ib_modify_qp_resp`.
+    pub struct ModifyQpResp [16] {
+        0  response_length: u32 => "Bytes of this structure that the kernel knows.",
+        4  dctn: u32 => "Number of a DCT, known once it is in RTR.",
+        8  ece_options: u32 => "Enhanced connection establishment.",
+        12 reserved: u32 => "Reserved.",
+    }
+
+    /// `struct mlx5_ib_create_ah_resp`.
+    pub struct CreateAhResp [16] {
+        0  response_length: u32 => "Bytes of this structure that the kernel knows.",
+        4  dmac: [u8; 6] => "Destination MAC that the kernel resolved.",
+        10 reserved: [u8; 6] => "Reserved.",
+    }
+
+    /// `struct mlx5_ib_clock_info`: the page at [`MmapCommand::ClockInfo`], which the kernel keeps
+    /// rewriting. Read it as a sequence lock: `sign` is odd while it does.
+    pub struct ClockInfo [56] {
+        0  sign: u32 => "Sequence; bit 0 while the kernel updates.",
+        4  resv: u32 => "Reserved.",
+        8  nsec: u64 => "Nanoseconds at `cycles`.",
+        16 cycles: u64 => "Device clock of the last update.",
+        24 frac: u64 => "Fraction of a nanosecond.",
+        32 mult: u32 => "Multiplier.",
+        36 shift: u32 => "Shift.",
+        40 mask: u64 => "Bits of the device clock that count.",
+        48 overflow_period: u64 => "Nanoseconds between updates.",
+    }
+
+    /// `struct mlx5_ib_uapi_devx_async_event_hdr`: what stands before each DEVX event.
+    pub struct DevxAsyncEventHdr [8] {
+        0 cookie: u64 => "As given when subscribing.",
+    }
+}
+
+bitflags! {
+    /// `enum mlx5_ib_alloc_uctx_v2_flags`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct UcontextFlags: u32 {
+        /// DEVX commands.
+        const DEVX = 1 << 0;
+    }
+
+    /// `enum mlx5_lib_caps`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct LibCaps: u64 {
+        /// 4 KiB UARs whatever the system's page.
+        const UAR_4K = 1 << 0;
+        /// UARs allocated on demand.
+        const DYN_UAR = 1 << 1;
+    }
+
+    /// `enum mlx5_ib_alloc_ucontext_resp_mask`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct UcontextRespMask: u32 {
+        /// `hca_core_clock_offset` is valid.
+        const CORE_CLOCK_OFFSET = 1 << 0;
+        /// `dump_fill_mkey` is valid.
+        const DUMP_FILL_MKEY = 1 << 1;
+        /// ECE is supported.
+        const ECE = 1 << 2;
+        /// SQD to RTS is supported.
+        const SQD2RTS = 1 << 3;
+        /// CQEs can carry wall-clock time.
+        const REAL_TIME_TS = 1 << 4;
+        /// UMR can update an mkey's tag.
+        const MKEY_UPDATE_TAG = 1 << 5;
+    }
+
+    /// `enum mlx5_user_cmds_supp_uhw`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CmdsSuppUhw: u8 {
+        /// QUERY_DEVICE has a driver response.
+        const QUERY_DEVICE = 1 << 0;
+        /// CREATE_AH has a driver response.
+        const CREATE_AH = 1 << 1;
+    }
+
+    /// `enum mlx5_ib_query_dev_resp_flags`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct QueryDeviceFlags: u32 {
+        /// 128-byte CQEs can be compressed.
+        const CQE_128B_COMP = 1 << 0;
+        /// CQEs can be padded to 128 bytes.
+        const CQE_128B_PAD = 1 << 1;
+        /// Packet based credit mode.
+        const PACKET_BASED_CREDIT_MODE = 1 << 2;
+        /// A DCT can scatter to CQEs.
+        const SCAT2CQE_DCT = 1 << 3;
+    }
+
+    /// `enum mlx5_ib_cqe_comp_res_format`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CqeCompFormat: u32 {
+        /// Mini CQEs carry the RX hash.
+        const HASH = 1 << 0;
+        /// Mini CQEs carry the checksum.
+        const CSUM = 1 << 1;
+        /// Mini CQEs carry checksum and stride index.
+        const CSUM_STRIDX = 1 << 2;
+    }
+
+    /// `enum mlx5_ib_create_cq_flags`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CreateCqFlags: u16 {
+        /// Pad CQEs to 128 bytes.
+        const CQE_128B_PAD = 1 << 0;
+        /// `uar_page_index` is given.
+        const UAR_PAGE_INDEX = 1 << 1;
+        /// Wall-clock time stamps.
+        const REAL_TIME_TS = 1 << 2;
+    }
+
+    /// `MLX5_QP_FLAG_*`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct QpFlags: u32 {
+        /// WQE signatures.
+        const SIGNATURE = 1 << 0;
+        /// Short payloads go into the CQE.
+        const SCATTER_CQE = 1 << 1;
+        /// Offloads look into tunnels.
+        const TUNNEL_OFFLOADS = 1 << 2;
+        /// `bfreg_index` is given.
+        const BFREG_INDEX = 1 << 3;
+        /// The QP is a DCT.
+        const TYPE_DCT = 1 << 4;
+        /// The QP is a DCI.
+        const TYPE_DCI = 1 << 5;
+        /// A TIR may receive its own unicast.
+        const TIR_ALLOW_SELF_LB_UC = 1 << 6;
+        /// A TIR may receive its own multicast.
+        const TIR_ALLOW_SELF_LB_MC = 1 << 7;
+        /// The responder too may scatter to CQEs.
+        const ALLOW_SCATTER_CQE = 1 << 8;
+        /// Packet based credit mode.
+        const PACKET_BASED_CREDIT_MODE = 1 << 9;
+        /// `bfreg_index` is a UAR page.
+        const UAR_PAGE_INDEX = 1 << 10;
+        /// `dci_streams` is given.
+        const DCI_STREAM = 1 << 11;
+    }
+
+    /// `enum mlx5_ib_create_qp_resp_mask`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CreateQpRespMask: u32 {
+        /// `tirn` is valid.
+        const TIRN = 1 << 0;
+        /// `tisn` is valid.
+        const TISN = 1 << 1;
+        /// `rqn` is valid.
+        const RQN = 1 << 2;
+        /// `sqn` is valid.
+        const SQN = 1 << 3;
+        /// `tir_icm_addr` is valid.
+        const TIR_ICM_ADDR = 1 << 4;
+    }
+}
+
+numbers! {
+    /// `enum mlx5_user_inline_mode`.
+    pub enum InlineMode: u8 {
+        NotApplicable = 0 => "Not an Ethernet port.",
+        None = 1 => "Nothing.",
+        L2 = 2 => "The Ethernet header.",
+        Ip = 3 => "The headers up to IP.",
+        TcpUdp = 4 => "The headers up to TCP or UDP.",
+    }
+
+    /// `enum mlx5_ib_mmap_cmd`: what an mmap offset of the older kind asks for.
+    pub enum MmapCommand: u8 {
+        RegularPage = 0 => "A static UAR page.",
+        GetContiguousPages = 1 => "Contiguous memory; no longer served.",
+        WcPage = 2 => "A static UAR page, write combining.",
+        NcPage = 3 => "A static UAR page, not cached.",
+        CoreClock = 5 => "The device's free-running clock.",
+        AllocWc = 6 => "A dynamic UAR page, by index.",
+        ClockInfo = 7 => "The clock-info page, `struct mlx5_ib_clock_info`.",
+        DeviceMem = 8 => "Device memory.",
+    }
+
+    /// `enum mlx5_ib_uapi_uar_alloc_type`.
+    pub enum UarType: u8 {
+        BlueFlame = 0 => "Write combining, for BlueFlame.",
+        NonCached = 1 => "Not cached, for 8-byte doorbells.",
+    }
+
+    /// `enum mlx5_ib_uapi_dm_type`.
+    pub enum DmType: u8 {
+        Memic = 0 => "Memory on the device for data.",
+        SteeringSwIcm = 1 => "Steering entries.",
+        HeaderModifySwIcm = 2 => "Header rewrite actions.",
+        HeaderModifyPatternSwIcm = 3 => "Header rewrite patterns.",
+    }
+}
+
+impl MmapCommand {
+    /// The offset to map page `index` of this kind at, on a system with pages of `page_size`.
+    ///
+    /// The index's low byte stands beside the command and the rest above it.
+    pub const fn offset(self, index: u32, page_size: usize) -> u64 {
+        let index = index as u64;
+        let page = (index >> 8) << 16 | (self as u64) << 8 | index & 0xff;
+        page * page_size as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mmap_offsets_put_a_long_index_around_the_command() {
+        assert_eq!(MmapCommand::ClockInfo.offset(0, 4096), 0x700 * 4096);
+        assert_eq!(MmapCommand::DeviceMem.offset(0x12, 4096), 0x812 * 4096);
+        assert_eq!(MmapCommand::AllocWc.offset(0x345, 65536), 0x3_0645 * 65536);
+    }
+}

@@ -1,0 +1,232 @@
+//! The Linux kernel behind the seam.
+
+use core::ptr::NonNull;
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use memmap2::{Advice, MmapMut, MmapOptions};
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    sys::{
+        mman::{MmapAdvise, madvise},
+        stat::{major, minor},
+    },
+};
+
+use crate::{
+    Errno,
+    ioctl::{IoctlHeader, RDMA_VERBS_IOCTL},
+    kernel::{Access, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size},
+};
+
+/// The running kernel.
+#[derive(Clone, Debug)]
+pub struct LinuxKernel {
+    sysfs: PathBuf,
+    dev: PathBuf,
+}
+
+impl LinuxKernel {
+    /// The kernel as `/sys` and `/dev` show it.
+    pub fn new() -> Self {
+        Self::with_roots("/sys", "/dev")
+    }
+
+    /// The same with other directories in place of `/sys` and `/dev`.
+    pub fn with_roots(sysfs: impl Into<PathBuf>, dev: impl Into<PathBuf>) -> Self {
+        Self { sysfs: sysfs.into(), dev: dev.into() }
+    }
+}
+
+impl Default for LinuxKernel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kernel for LinuxKernel {
+    fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
+        let entries = fs::read_dir(self.sysfs.join(path)).map_err(errno)?;
+        let mut names = entries
+            .map(|entry| Ok(entry.map_err(errno)?.file_name().to_string_lossy().into_owned()))
+            .collect::<Result<Vec<_>, Errno>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
+        let bytes = fs::read(self.sysfs.join(path)).map_err(errno)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
+        let target = fs::read_link(self.sysfs.join(path)).map_err(errno)?;
+        Ok(target.to_string_lossy().into_owned())
+    }
+
+    fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
+        if Path::new(node).file_name() != Some(node.as_ref()) {
+            return Err(Errno::EINVAL);
+        }
+        let path = self.dev.join("infiniband").join(node);
+        // Mapping pages for writing needs the write permission. std sets O_CLOEXEC.
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(errno)?;
+        let found = file.metadata().map_err(errno)?;
+        let numbers = (major(found.rdev()), minor(found.rdev()));
+        if !found.file_type().is_char_device() || numbers != (dev.0.into(), dev.1.into()) {
+            return Err(Errno::ENXIO);
+        }
+        Ok(Arc::new(UverbsFile { file }))
+    }
+}
+
+/// An open `/dev/infiniband/uverbsN`.
+#[derive(Debug)]
+struct UverbsFile {
+    file: File,
+}
+
+nix::ioctl_readwrite!(
+    /// `RDMA_VERBS_IOCTL`.
+    rdma_verbs_ioctl,
+    0x1b,
+    1,
+    IoctlHeader
+);
+
+const _: () = assert!(
+    nix::request_code_readwrite!(0x1b, 1, size_of::<IoctlHeader>()) as u32 == RDMA_VERBS_IOCTL
+);
+
+impl DeviceFile for UverbsFile {
+    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
+        // SAFETY: the descriptor is open while `self.file` lives; what `header` points to is as
+        // the kernel wants it by the caller's contract.
+        unsafe { rdma_verbs_ioctl(self.file.as_raw_fd(), header) }.map(drop)
+    }
+
+    fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
+        if len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut options = MmapOptions::new();
+        options.offset(offset).len(len);
+        let map = match access {
+            Access::Read => options.map_raw_read_only(&self.file),
+            Access::Write => options.map_raw(&self.file),
+        }
+        .map_err(errno)?;
+        // A child's doorbell would be taken for the parent's.
+        map.advise(Advice::DontFork).map_err(errno)?;
+        let ptr = NonNull::new(map.as_mut_ptr()).ok_or(Errno::EFAULT)?;
+        // SAFETY: `map` keeps `len` bytes at `ptr` mapped until dropped, and moves into the
+        // mapping, so that nobody else uses them.
+        Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+        allocate(request)
+    }
+
+    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        if fd < 0 {
+            return Err(Errno::EBADF);
+        }
+        // SAFETY: an ioctl of this file has just returned the descriptor, and hands it over.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
+        fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+        Ok(Box::new(UverbsEvents { fd }))
+    }
+}
+
+/// A completion channel or an asynchronous event file.
+#[derive(Debug)]
+struct UverbsEvents {
+    fd: OwnedFd,
+}
+
+impl AsFd for UverbsEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl EventFile for UverbsEvents {
+    fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
+        loop {
+            match nix::unistd::read(&self.fd, buf) {
+                Err(Errno::EINTR) => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Anonymous memory as [`DeviceFile::allocate`] promises it.
+fn allocate(request: &MemoryRequest) -> Result<Mapping, Errno> {
+    if request.len == 0 || !request.align.is_power_of_two() {
+        return Err(Errno::EINVAL);
+    }
+    match request.huge {
+        HugePages::None => map_anonymous(request, page_size().trailing_zeros(), false),
+        HugePages::TwoMiB => map_anonymous(request, 21, true),
+        HugePages::OneGiB => map_anonymous(request, 30, true),
+        HugePages::Prefer => map_anonymous(request, 21, true)
+            .or_else(|_| map_anonymous(request, page_size().trailing_zeros(), false)),
+    }
+}
+
+fn map_anonymous(request: &MemoryRequest, page_bits: u32, huge: bool) -> Result<Mapping, Errno> {
+    let page = 1_usize << page_bits;
+    let len = request.len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
+    // mmap aligns to a page; a larger alignment is found inside a longer mapping.
+    let spare = request.align.saturating_sub(page);
+    let mut options = MmapOptions::new();
+    options.len(len.checked_add(spare).ok_or(Errno::ENOMEM)?);
+    if huge {
+        options.huge(Some(page_bits as u8));
+    }
+    let mut map = options.map_anon().map_err(errno)?;
+    keep_from_children(&mut map, huge)?;
+    let start = map.as_mut_ptr();
+    let skip = start.align_offset(request.align);
+    // SAFETY: `start` is page aligned, so that at most `spare` bytes are skipped, and `spare` more
+    // than `len` bytes are mapped.
+    let ptr = unsafe { start.add(skip) };
+    let ptr = NonNull::new(ptr).ok_or(Errno::EFAULT)?;
+    // SAFETY: `map` keeps `len` bytes from `ptr` on mapped until dropped, and moves into the
+    // mapping, so that nobody else uses them.
+    Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
+}
+
+/// Sees to it that a fork leaves the parent's pages where the device knows them to be.
+///
+/// Pages wiped in the child are never shared with it, so that no write of the parent's makes a
+/// copy of them; and unlike with `MADV_DONTFORK` a child that looks reads zeros instead of dying.
+/// The kernel does not wipe huge pages.
+fn keep_from_children(map: &mut MmapMut, huge: bool) -> Result<(), Errno> {
+    let start = NonNull::new(map.as_mut_ptr()).ok_or(Errno::EFAULT)?.cast();
+    let wiped = if huge {
+        Err(Errno::EINVAL)
+    } else {
+        // SAFETY: the range is exactly the mapping, and the advice changes nothing in this process.
+        unsafe { madvise(start, map.len(), MmapAdvise::MADV_WIPEONFORK) }
+    };
+    wiped.or_else(|_| map.advise(Advice::DontFork).map_err(errno))
+}
+
+fn errno(error: io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Finding the devices.
+
+use crate::{Errno, kernel::Kernel, layout::numbers, mlx5, verbs};
+
+/// PCI vendor id of Mellanox, now NVIDIA.
+pub const PCI_VENDOR_MELLANOX: u16 = 0x15b3;
+
+/// PCI device ids that mlx5 drives, with the name of the part.
+pub const MLX5_PCI_DEVICES: &[(u16, &str)] = &[
+    (0x1011, "Connect-IB"),
+    (0x1012, "Connect-IB virtual function"),
+    (0x1013, "ConnectX-4"),
+    (0x1014, "ConnectX-4 virtual function"),
+    (0x1015, "ConnectX-4 Lx"),
+    (0x1016, "ConnectX-4 Lx virtual function"),
+    (0x1017, "ConnectX-5"),
+    (0x1018, "ConnectX-5 virtual function"),
+    (0x1019, "ConnectX-5 Ex"),
+    (0x101a, "ConnectX-5 Ex virtual function"),
+    (0x101b, "ConnectX-6"),
+    (0x101c, "ConnectX-6 virtual function"),
+    (0x101d, "ConnectX-6 Dx"),
+    (0x101e, "ConnectX virtual function"),
+    (0x101f, "ConnectX-6 Lx"),
+    (0x1021, "ConnectX-7"),
+    (0x1023, "ConnectX-8"),
+    (0x1025, "ConnectX-9"),
+    (0x1027, "ConnectX-10"),
+    (0x2101, "ConnectX-10 NVLink-C2C"),
+    (0xa2d2, "BlueField (ConnectX-5)"),
+    (0xa2d3, "BlueField (ConnectX-5) virtual function"),
+    (0xa2d6, "BlueField-2 (ConnectX-6 Dx)"),
+    (0xa2dc, "BlueField-3 (ConnectX-7)"),
+    (0xa2df, "BlueField-4 (ConnectX-8)"),
+];
+
+numbers! {
+    /// `enum rdma_node_type`.
+    pub enum NodeType: u8 {
+        ChannelAdapter = 1 => "An InfiniBand or RoCE adapter.",
+        Switch = 2 => "An InfiniBand switch.",
+        Router = 3 => "An InfiniBand router.",
+        Rnic = 4 => "An iWARP adapter.",
+        Usnic = 5 => "usNIC.",
+        UsnicUdp = 6 => "usNIC over UDP.",
+        Unspecified = 7 => "Not told.",
+    }
+}
+
+/// The PCI function below a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PciFunction {
+    /// Domain, bus, device and function: `0000:03:00.0`. Empty if sysfs does not tell.
+    pub address: String,
+    /// Vendor id.
+    pub vendor: u16,
+    /// Device id.
+    pub device: u16,
+}
+
+impl PciFunction {
+    /// The name of the part, if it is one that mlx5 drives.
+    pub fn mlx5_part(&self) -> Option<&'static str> {
+        if self.vendor != PCI_VENDOR_MELLANOX {
+            return None;
+        }
+        MLX5_PCI_DEVICES.iter().find(|(id, _)| *id == self.device).map(|(_, name)| *name)
+    }
+}
+
+/// An RDMA device that has an uverbs node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Name of the node: `uverbs0`.
+    pub uverbs: String,
+    /// Name of the device: `mlx5_0`.
+    pub name: String,
+    /// The node's major and minor number.
+    pub dev: (u32, u32),
+    /// Version of the driver's ABI.
+    pub abi_version: u32,
+    /// Kind of device.
+    pub node_type: NodeType,
+    /// GUID of the device.
+    pub node_guid: u64,
+    /// GUID of the system image.
+    pub sys_image_guid: u64,
+    /// Firmware version, empty if not told.
+    pub fw_version: String,
+    /// Board id (PSID), empty if not told.
+    pub board_id: String,
+    /// Type of the adapter, empty if not told.
+    pub hca_type: String,
+    /// The PCI function. A subfunction has that of its parent.
+    pub pci: Option<PciFunction>,
+    /// The NUMA node that the device is near to.
+    pub numa_node: Option<u32>,
+    /// Whether mlx5 drives it, with the ABI that this crate speaks.
+    pub is_mlx5: bool,
+}
+
+/// The devices that have an uverbs node, in the order of their nodes' numbers.
+///
+/// None if the kernel has no RDMA support loaded; a device that goes away meanwhile is left out.
+/// `EPROTONOSUPPORT` if uverbs speaks an ABI that this crate does not.
+pub fn devices(kernel: &dyn Kernel) -> Result<Vec<DeviceInfo>, Errno> {
+    const CLASS: &str = "class/infiniband_verbs";
+    let names = match kernel.sysfs_list(CLASS) {
+        Ok(names) => names,
+        Err(Errno::ENOENT) => return Ok(Vec::new()),
+        Err(errno) => return Err(errno),
+    };
+    if let Ok(text) = kernel.sysfs_read(&format!("{CLASS}/abi_version"))
+        && text.trim().parse() != Ok(verbs::ABI_VERSION)
+    {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    let mut numbered: Vec<(u32, String)> = names
+        .into_iter()
+        .filter_map(|name| Some((name.strip_prefix("uverbs")?.parse().ok()?, name)))
+        .collect();
+    numbered.sort();
+    let mut found = Vec::new();
+    for (_, uverbs) in numbered {
+        match device(kernel, &format!("{CLASS}/{uverbs}"), &uverbs) {
+            Ok(info) => found.push(info),
+            Err(Errno::ENOENT | Errno::ENODEV) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(found)
+}
+
+fn device(kernel: &dyn Kernel, node: &str, uverbs: &str) -> Result<DeviceInfo, Errno> {
+    let name = trimmed(kernel, &format!("{node}/ibdev"))?;
+    let dev = parse_dev(&kernel.sysfs_read(&format!("{node}/dev"))?).ok_or(Errno::EPROTO)?;
+    let abi_version = number(kernel, &format!("{node}/abi_version")).unwrap_or(0);
+    let base = format!("class/infiniband/{name}");
+    let attribute = |leaf: &str| trimmed(kernel, &format!("{base}/{leaf}")).unwrap_or_default();
+    let modalias = attribute("device/modalias");
+    let subfunction = modalias.starts_with("auxiliary:mlx5_core.sf");
+    let pci = pci_function(kernel, &base, &modalias, subfunction);
+    let bound_to_mlx5 = subfunction
+        || kernel
+            .sysfs_link(&format!("{base}/device/driver"))
+            .is_ok_and(|target| last_component(&target) == "mlx5_core")
+        || pci.as_ref().is_some_and(|pci| pci.mlx5_part().is_some());
+    Ok(DeviceInfo {
+        uverbs: uverbs.to_owned(),
+        dev,
+        abi_version,
+        node_type: node_type(&attribute("node_type")),
+        node_guid: parse_guid(&attribute("node_guid")).unwrap_or(0),
+        sys_image_guid: parse_guid(&attribute("sys_image_guid")).unwrap_or(0),
+        fw_version: attribute("fw_ver"),
+        board_id: attribute("board_id"),
+        hca_type: attribute("hca_type"),
+        numa_node: number(kernel, &format!("{base}/device/numa_node")),
+        is_mlx5: bound_to_mlx5 && abi_version == mlx5::ABI_VERSION,
+        pci,
+        name,
+    })
+}
+
+/// The P_Key at `index` of a port's table.
+pub fn pkey(kernel: &dyn Kernel, device: &str, port: u32, index: u32) -> Result<u16, Errno> {
+    let path = format!("class/infiniband/{device}/ports/{port}/pkeys/{index}");
+    parse_hex(&trimmed(kernel, &path)?).ok_or(Errno::EPROTO)
+}
+
+fn pci_function(
+    kernel: &dyn Kernel,
+    base: &str,
+    modalias: &str,
+    subfunction: bool,
+) -> Option<PciFunction> {
+    // A subfunction's own device is on the auxiliary bus; its parent is the PCI function.
+    let below = if subfunction { "device/.." } else { "device" };
+    let (vendor, device) = parse_modalias(modalias).or_else(|| {
+        let id = |leaf| parse_hex(&trimmed(kernel, &format!("{base}/{below}/{leaf}")).ok()?);
+        Some((id("vendor")?, id("device")?))
+    })?;
+    // The link of the device names the PCI function; that of the class, all that is above it.
+    let address = ["/device", ""]
+        .iter()
+        .filter_map(|leaf| kernel.sysfs_link(&format!("{base}{leaf}")).ok())
+        .find_map(|link| link.rsplit('/').find(|part| is_pci_address(part)).map(str::to_owned))
+        .unwrap_or_default();
+    Some(PciFunction { address, vendor, device })
+}
+
+/// `0000:03:00.0`, unlike the `pci0000:00` of a root.
+fn is_pci_address(part: &str) -> bool {
+    part.matches(':').count() == 2 && part.contains('.')
+}
+
+fn trimmed(kernel: &dyn Kernel, path: &str) -> Result<String, Errno> {
+    Ok(kernel.sysfs_read(path)?.trim().to_owned())
+}
+
+/// A number that is not negative: the NUMA node is -1 where there is none.
+fn number(kernel: &dyn Kernel, path: &str) -> Option<u32> {
+    trimmed(kernel, path).ok()?.parse().ok()
+}
+
+fn last_component(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// `231:192`.
+fn parse_dev(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// `1: CA`.
+fn node_type(text: &str) -> NodeType {
+    let number = text.split(':').next().and_then(|number| number.parse().ok());
+    number.and_then(NodeType::from_raw).unwrap_or(NodeType::Unspecified)
+}
+
+/// `0002:c903:00a1:b2c3`.
+fn parse_guid(text: &str) -> Option<u64> {
+    let digits: String = text.split(':').collect();
+    (digits.len() == 16).then(|| u64::from_str_radix(&digits, 16).ok()).flatten()
+}
+
+/// `0x15b3`.
+fn parse_hex(text: &str) -> Option<u16> {
+    u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+/// `pci:v000015B3d00001017sv...`: vendor and device.
+fn parse_modalias(text: &str) -> Option<(u16, u16)> {
+    let ids = text.strip_prefix("pci:v")?;
+    let (vendor, rest) = ids.split_at_checked(8)?;
+    let device = rest.strip_prefix('d')?.get(..8)?;
+    let id = |digits| u32::from_str_radix(digits, 16).ok().and_then(|id| u16::try_from(id).ok());
+    Some((id(vendor)?, id(device)?))
+}

@@ -1,0 +1,230 @@
+//! Cancelling requests of a drained send queue: a scan over the records of what is pending, and a
+//! rewrite of the matching WQEs into NOPs.
+
+use crate::records::{Completed, RequestInfo};
+use crate::send::SendQueue;
+use crate::transport::Transport;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ptr::NonNull;
+use mlx5_prm::wqe::Opcode;
+
+/// Where a drained send queue stands: a request boundary among what is outstanding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DrainPoint {
+    /// Sequence number of the first request that was not executed.
+    sequence: u16,
+    /// Its block.
+    block: u16,
+}
+
+impl DrainPoint {
+    /// The block, counted freely in 16 bits, at which the queue stands.
+    pub const fn block(self) -> u16 {
+        self.block
+    }
+}
+
+/// A request that a cancel looks at: committed, and not executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PendingRequest {
+    /// The user's identifier.
+    pub wr_id: u64,
+    /// What was posted.
+    pub info: RequestInfo,
+}
+
+/// Whether a cancel that does not find all that it is asked for cancels the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Mode {
+    /// Cancel what is there.
+    #[default]
+    BestEffort,
+    /// If an identifier names nothing that is pending, cancel nothing.
+    AllOrNothing,
+}
+
+/// What a cancel did.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Cancelled {
+    requests: Vec<PendingRequest>,
+}
+
+impl Cancelled {
+    /// How many requests were cancelled.
+    pub fn count(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The requests that were cancelled, in the order in which they were posted.
+    pub fn requests(&self) -> &[PendingRequest] {
+        &self.requests
+    }
+}
+
+/// Identifiers of which [`Mode::AllOrNothing`] found nothing pending; nothing was cancelled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotPending {
+    /// The identifiers.
+    pub wr_ids: Vec<u64>,
+}
+
+impl fmt::Display for NotPending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nothing cancelled: no pending request has wr_id {:?}", self.wr_ids)
+    }
+}
+
+impl core::error::Error for NotPending {}
+
+/// A set of identifiers, made for one scan: a bit for each hash tells most of those that are not in
+/// it apart in a few instructions; a sorted list knows for certain.
+struct IdSet {
+    bits: Vec<u64>,
+    shift: u32,
+    sorted: Vec<u64>,
+}
+
+impl IdSet {
+    fn new(ids: &[u64]) -> Self {
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        // Sixteen bits for each identifier: one in sixteen of the others is looked up in vain.
+        let size = (sorted.len() * 16).next_power_of_two().max(64);
+        let shift = u64::BITS - size.trailing_zeros();
+        let mut set = Self { bits: alloc::vec![0; size / 64], shift, sorted };
+        for i in 0..set.sorted.len() {
+            let hash = set.hash(set.sorted[i]);
+            set.bits[hash / 64] |= 1 << (hash % 64);
+        }
+        set
+    }
+
+    /// The top bits of a multiplication with 2⁶⁴ divided by the golden ratio.
+    #[inline(always)]
+    fn hash(&self, id: u64) -> usize {
+        (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn contains(&self, id: u64) -> bool {
+        let hash = self.hash(id);
+        // SAFETY: a hash has as many bits as index `bits`.
+        let word = unsafe { *self.bits.get_unchecked(hash / 64) };
+        word >> (hash % 64) & 1 != 0 && self.sorted.binary_search(&id).is_ok()
+    }
+}
+
+impl<T: Transport> SendQueue<T> {
+    /// Finds the request boundary at which the device says it stopped; `None` if `counter` is not
+    /// one among what is outstanding.
+    pub fn drain_point(&self, counter: u16) -> Option<DrainPoint> {
+        if counter == self.head as u16 {
+            return Some(DrainPoint { sequence: self.sequence as u16, block: counter });
+        }
+        let sequence = self.records.starting_at(counter)?;
+        Some(DrainPoint { sequence, block: counter })
+    }
+
+    /// The requests that were committed and not executed when the queue stood at `drained`.
+    pub fn pending(&self, drained: DrainPoint) -> impl Iterator<Item = PendingRequest> + '_ {
+        let count = (self.sequence as u16).wrapping_sub(drained.sequence);
+        (0..count).map(move |i| {
+            let Completed { wr_id, info } = self.records.get(drained.sequence.wrapping_add(i));
+            PendingRequest { wr_id, info }
+        })
+    }
+
+    /// Cancels every pending request with identifier `wr_id`. Linear in the pending requests.
+    ///
+    /// # Safety
+    /// The send queue is drained at `drained`, and the device does not read its ring until the
+    /// queue pair goes on.
+    pub unsafe fn cancel(&mut self, drained: DrainPoint, wr_id: u64) -> Cancelled {
+        // SAFETY: handed down.
+        unsafe { self.cancel_where_id(drained, |id, _| id == wr_id) }
+    }
+
+    /// Cancels every pending request whose identifier is in `wr_ids`, in one pass. Requests that
+    /// are cancelled already count as found.
+    ///
+    /// # Safety
+    /// As for [`SendQueue::cancel`].
+    pub unsafe fn cancel_set(
+        &mut self,
+        drained: DrainPoint,
+        wr_ids: &[u64],
+        mode: Mode,
+    ) -> Result<Cancelled, NotPending> {
+        let set = IdSet::new(wr_ids);
+        if mode == Mode::AllOrNothing {
+            let mut missing = set.sorted.clone();
+            for request in self.pending(drained) {
+                if let Ok(found) = missing.binary_search(&request.wr_id) {
+                    missing.remove(found);
+                }
+            }
+            if !missing.is_empty() {
+                return Err(NotPending { wr_ids: missing });
+            }
+        }
+        // SAFETY: handed down.
+        Ok(unsafe { self.cancel_where_id(drained, |id, _| set.contains(id)) })
+    }
+
+    /// Cancels every pending request for which `wanted` says so.
+    ///
+    /// # Safety
+    /// As for [`SendQueue::cancel`].
+    pub unsafe fn cancel_where(
+        &mut self,
+        drained: DrainPoint,
+        mut wanted: impl FnMut(&PendingRequest) -> bool,
+    ) -> Cancelled {
+        // SAFETY: handed down.
+        unsafe {
+            self.cancel_where_id(drained, |wr_id, info| {
+                wanted(&PendingRequest { wr_id, info: info() })
+            })
+        }
+    }
+
+    /// # Safety
+    /// As for [`SendQueue::cancel`].
+    #[inline(always)]
+    unsafe fn cancel_where_id(
+        &mut self,
+        drained: DrainPoint,
+        wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
+    ) -> Cancelled {
+        let mut requests = Vec::new();
+        self.records.cancel(
+            drained.sequence,
+            self.sequence as u16,
+            wanted,
+            |_, Completed { wr_id, info }| requests.push(PendingRequest { wr_id, info }),
+        );
+        for request in &requests {
+            // SAFETY: the request is committed and not executed, so that its WQE stands in the ring
+            // and the device does not read it.
+            unsafe { rewrite_as_nop(self.at(request.info.first().into())) };
+        }
+        Cancelled { requests }
+    }
+}
+
+/// Turns a WQE into a NOP of the same size, with the same fence and completion bits: only the
+/// opcode and its modifier change.
+///
+/// # Safety
+/// `wqe` is a WQE in a ring, and the device does not read it meanwhile.
+unsafe fn rewrite_as_nop(wqe: NonNull<u8>) {
+    const MODIFIER: usize = 0;
+    const OPCODE: usize = 3;
+    // SAFETY: both bytes are of the control segment.
+    unsafe {
+        wqe.byte_add(MODIFIER).write_volatile(0);
+        wqe.byte_add(OPCODE).write_volatile(Opcode::Nop as u8);
+    }
+}

@@ -1,0 +1,153 @@
+//! Why a request was refused.
+
+use crate::gate::{QueueState, Shut};
+use core::fmt;
+
+/// Why a request was refused. Nothing of it reached the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PostError {
+    /// There is no room: `free` blocks (requests, on a receive queue), `needed` asked for.
+    QueueFull {
+        /// What is free.
+        free: u32,
+        /// What the request takes.
+        needed: u32,
+    },
+    /// With this request, a run of requests without any completion would fill the queue, and
+    /// nothing could ever be retired: signal one.
+    UnsignaledRun,
+    /// More scatter or gather entries than the queue was made for.
+    TooManySges {
+        /// How many were given.
+        given: usize,
+        /// How many the queue takes.
+        max: usize,
+    },
+    /// An entry is longer than 2³¹ − 1 bytes.
+    SgeTooLong {
+        /// Which entry.
+        index: usize,
+        /// Its length.
+        length: u32,
+    },
+    /// The entries together are longer than the port's largest message.
+    MessageTooLong {
+        /// Their length.
+        length: u64,
+        /// The largest message.
+        max: u32,
+    },
+    /// More inline data than the queue was made for.
+    InlineTooLong {
+        /// How much was given.
+        length: usize,
+        /// How much the queue takes.
+        max: usize,
+    },
+    /// A flag that this operation or this transport does not have.
+    Flags {
+        /// The flags that are not allowed.
+        refused: crate::SendFlags,
+    },
+    /// An operation that this transport does not have.
+    Unsupported,
+    /// The operation takes no inline data.
+    InlineNotAllowed,
+    /// The transport needs the address of the receiver with each request.
+    AddressMissing,
+    /// The queue pair is in a state that does not allow it.
+    State(QueueState),
+    /// Completions from before the last reset are still in the completion queue: poll it first.
+    ResetPending,
+    /// The device is gone.
+    DeviceGone,
+    /// The queue belongs to the process that this one was forked from.
+    Forked,
+}
+
+impl From<Shut> for PostError {
+    fn from(shut: Shut) -> Self {
+        match shut {
+            Shut::Forked => Self::Forked,
+            Shut::DeviceGone => Self::DeviceGone,
+            Shut::State(state) => Self::State(state),
+        }
+    }
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::QueueFull { free, needed } => write!(
+                f,
+                "queue full: {needed} needed, {free} free; poll for completions, or make the queue larger"
+            ),
+            Self::UnsignaledRun => f.write_str(
+                "a run of unsignaled requests would fill the queue for ever: signal at least one in it",
+            ),
+            Self::TooManySges { given, max } => {
+                write!(f, "{given} scatter/gather entries, but the queue was made for {max}")
+            }
+            Self::SgeTooLong { index, length } => {
+                write!(f, "entry {index} is {length} bytes long; an entry holds at most 2147483647")
+            }
+            Self::MessageTooLong { length, max } => {
+                write!(f, "message of {length} bytes; the port takes at most {max}")
+            }
+            Self::InlineTooLong { length, max } => {
+                write!(f, "{length} bytes of inline data, but the queue was made for {max}")
+            }
+            Self::Flags { refused } => {
+                write!(f, "{refused:?} is not allowed with this operation on this transport")
+            }
+            Self::Unsupported => f.write_str("the transport does not have this operation"),
+            Self::InlineNotAllowed => f.write_str("this operation takes no inline data"),
+            Self::AddressMissing => f.write_str("the request needs the receiver's address"),
+            Self::State(state) => {
+                write!(f, "the queue pair is in state {}, which does not allow it", state.name())
+            }
+            Self::ResetPending => f.write_str(
+                "completions from before the reset are still in the completion queue: poll it first",
+            ),
+            Self::DeviceGone => f.write_str("the device is gone"),
+            Self::Forked => f.write_str("the queue belongs to the parent of this process"),
+        }
+    }
+}
+
+impl core::error::Error for PostError {}
+
+/// Why a batch was refused, whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchError {
+    /// Which request of the batch, from zero, was at fault.
+    pub index: usize,
+    /// What was wrong with it.
+    pub error: PostError,
+}
+
+impl fmt::Display for BatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "batch refused, nothing posted: request {}: {}", self.index, self.error)
+    }
+}
+
+impl core::error::Error for BatchError {}
+
+/// Why the rest of a list was refused; what comes before `index` was posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListError {
+    /// The first request that was not posted (`bad_wr`).
+    pub index: usize,
+    /// What was wrong with it.
+    pub error: PostError,
+}
+
+impl fmt::Display for ListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {} and those after it not posted: {}", self.index, self.error)
+    }
+}
+
+impl core::error::Error for ListError {}

@@ -1,0 +1,235 @@
+//! A queue pair's own receive queue.
+
+use crate::batch::write_sge;
+use crate::error::{ListError, PostError};
+use crate::gate::Gate;
+use crate::sge::Sge;
+use crate::sync::{
+    AtomicU16, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::ptr::NonNull;
+use crossbeam_utils::CachePadded;
+use mlx5_doorbell::QueuePairRecord;
+use mlx5_prm::wqe::{BLOCK, DataSegment, MAX_RING_BLOCKS, MAX_SGE_LENGTH, UNIT};
+
+/// A receive request (`struct ibv_recv_wr`).
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveWr<'a> {
+    /// Comes back with the completion.
+    pub wr_id: u64,
+    /// Where the message goes, one piece after the other.
+    pub sges: &'a [Sge],
+}
+
+/// The largest request that a receive queue is made of, in bytes.
+const MAX_STRIDE: u32 = 1 << 12;
+
+/// Sizes of a receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiveLayout {
+    /// Requests in the ring, a power of two, or zero.
+    pub requests: u32,
+    /// Scatter entries in a request.
+    pub max_sge: u32,
+    /// Bytes of a request, a power of two.
+    pub stride: u32,
+}
+
+impl ReceiveLayout {
+    /// Sizes a queue for `requests` requests with `sges` entries each, rounded up to what the ring
+    /// has room for; `head` bytes come before the entries of a request. `None` if the ring were
+    /// larger than a ring can be.
+    pub fn new(requests: u32, sges: u32, head: u32) -> Option<Self> {
+        if requests == 0 {
+            return Some(Self { requests: 0, max_sge: 0, stride: UNIT as u32 });
+        }
+        let requests = requests.checked_next_power_of_two()?;
+        let bytes = sges.max(1).checked_mul(UNIT as u32)?.checked_add(head)?;
+        let stride = bytes.checked_next_power_of_two()?;
+        // A send queue follows in the same buffer, and starts on a block.
+        let requests = requests.max(BLOCK as u32 / stride);
+        if requests as usize > MAX_RING_BLOCKS || stride > MAX_STRIDE {
+            return None;
+        }
+        Some(Self { requests, max_sge: (stride - head) / UNIT as u32, stride })
+    }
+
+    /// Bytes of the ring.
+    pub const fn bytes(&self) -> usize {
+        self.requests as usize * self.stride as usize
+    }
+}
+
+/// The shared half of a receive queue.
+pub struct ReceiveRecords {
+    wr_ids: Box<[AtomicU64]>,
+    posted: CachePadded<AtomicU16>,
+    consumed: CachePadded<AtomicU16>,
+}
+
+impl ReceiveRecords {
+    /// Records for a ring of `requests` requests: a power of two up to 2¹⁵, or zero.
+    ///
+    /// # Panics
+    /// If `requests` is not such a number.
+    pub fn new(requests: u32) -> Self {
+        assert!(requests == 0 || requests.is_power_of_two());
+        assert!(requests as usize <= MAX_RING_BLOCKS);
+        Self {
+            wr_ids: (0..requests).map(|_| AtomicU64::new(0)).collect(),
+            posted: CachePadded::new(AtomicU16::new(0)),
+            consumed: CachePadded::new(AtomicU16::new(0)),
+        }
+    }
+
+    #[inline(always)]
+    fn wr_id(&self, counter: u16) -> &AtomicU64 {
+        let mask = self.wr_ids.len().wrapping_sub(1);
+        // SAFETY: the length is a power of two, and not zero where something was posted.
+        unsafe { self.wr_ids.get_unchecked(usize::from(counter) & mask) }
+    }
+
+    /// Poller: a completion names the receive request `counter`. Requests complete in the order in
+    /// which they were posted; anything else no honest device says, and is `None`.
+    #[inline(always)]
+    pub fn retire(&self, counter: u16) -> Option<u64> {
+        let consumed = self.consumed.load(Relaxed);
+        let posted = self.posted.load(Acquire);
+        if counter != consumed || consumed == posted {
+            return None;
+        }
+        let wr_id = self.wr_id(counter).load(Relaxed);
+        self.consumed.store(consumed.wrapping_add(1), Release);
+        Some(wr_id)
+    }
+
+    fn reset(&self) {
+        self.posted.store(0, Relaxed);
+        self.consumed.store(0, Relaxed);
+    }
+}
+
+/// The owner half of a receive queue.
+pub struct ReceiveQueue {
+    ring: NonNull<u8>,
+    layout: ReceiveLayout,
+    max_message: u32,
+    head: u16,
+    gate: Gate,
+    record: QueuePairRecord,
+    records: Arc<ReceiveRecords>,
+}
+
+// SAFETY: the ring is reached only through this value.
+unsafe impl Send for ReceiveQueue {}
+
+impl ReceiveQueue {
+    /// Puts a receive queue together.
+    ///
+    /// # Safety
+    /// `ring` points to `layout.bytes()` bytes, aligned to 16, that are valid as long as the value
+    /// lives and that nobody but the device reads or writes otherwise; `records` was made for this
+    /// many requests and belongs to this queue alone.
+    pub unsafe fn new(
+        ring: NonNull<u8>,
+        layout: ReceiveLayout,
+        max_message: u32,
+        gate: Gate,
+        record: QueuePairRecord,
+        records: Arc<ReceiveRecords>,
+    ) -> Self {
+        Self { ring, layout, max_message, head: 0, gate, record, records }
+    }
+
+    /// Posts a list of receive requests (`ibv_post_recv`). What comes before the first bad one is
+    /// posted; the error says which one that is, and what is wrong with it.
+    #[inline]
+    pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
+        if !self.gate.may_receive() {
+            return Err(ListError { index: 0, error: self.gate.why().into() });
+        }
+        let mut result = Ok(());
+        let mut head = self.head;
+        for (index, wr) in list.iter().enumerate() {
+            if let Err(error) = self.write(head, wr) {
+                result = Err(ListError { index, error });
+                break;
+            }
+            head = head.wrapping_add(1);
+        }
+        if head != self.head {
+            self.head = head;
+            self.records.posted.store(head, Release);
+            mlx5_doorbell::barrier::to_device();
+            self.record.set_receive(head);
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn write(&mut self, head: u16, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
+        let used = head.wrapping_sub(self.records.consumed.load(Acquire));
+        if u32::from(used) >= self.layout.requests {
+            return Err(PostError::QueueFull { free: 0, needed: 1 });
+        }
+        let index = usize::from(head) & (self.layout.requests as usize - 1);
+        // SAFETY: masked, so inside the ring.
+        let slot = unsafe { self.ring.byte_add(index * self.layout.stride as usize) };
+        // SAFETY: a request of the ring has room for `max_sge` entries, and this one is free.
+        unsafe { write_scatter(slot, wr.sges, self.layout.max_sge, self.max_message)? };
+        self.records.wr_id(head).store(wr.wr_id, Relaxed);
+        Ok(())
+    }
+
+    /// The requests that can be posted now.
+    pub fn free(&self) -> u32 {
+        let used = self.head.wrapping_sub(self.records.consumed.load(Acquire));
+        self.layout.requests.saturating_sub(u32::from(used))
+    }
+
+    /// Sizes of the queue.
+    pub const fn layout(&self) -> ReceiveLayout {
+        self.layout
+    }
+
+    /// Starts over with empty counters: the queue pair was reset, and no completion from before can
+    /// be met any more.
+    pub fn reset(&mut self) {
+        self.head = 0;
+        self.records.reset();
+        self.record.set_receive(0);
+    }
+}
+
+/// Checks a scatter list and writes it, with an end mark if it is shorter than the request.
+///
+/// # Safety
+/// `at` has room for `max_sge` entries.
+#[inline(always)]
+pub(crate) unsafe fn write_scatter(
+    at: NonNull<u8>,
+    sges: &[Sge],
+    max_sge: u32,
+    max_message: u32,
+) -> Result<(), PostError> {
+    let mut units = 0;
+    if let &[sge] = sges
+        && sge.length.wrapping_sub(1) < max_message.min(MAX_SGE_LENGTH)
+    {
+        // SAFETY: a request has room for an entry.
+        unsafe { write_sge(at, sge) };
+        units = 1;
+    } else if !sges.is_empty() {
+        // SAFETY: handed down. A scatter list may be longer than any message, so that only its
+        // entries are checked, not their sum.
+        units = unsafe { crate::batch::write_sge_list(at, sges, max_sge, u32::MAX)? };
+    }
+    if units < max_sge as usize {
+        // SAFETY: fewer than `max_sge` entries were written, so that there is room for one more.
+        unsafe { at.byte_add(units * UNIT).cast().write(DataSegment::END) };
+    }
+    Ok(())
+}

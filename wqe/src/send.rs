@@ -1,0 +1,219 @@
+//! The owner half of a send queue.
+
+use crate::batch::Batch;
+use crate::error::PostError;
+use crate::gate::Gate;
+use crate::operation::head_units;
+use crate::records::SendRecords;
+use crate::transport::Transport;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use mlx5_doorbell::{QueuePairRecord, SendRegister};
+use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_RING_BLOCKS, MAX_UNITS, UNIT, control_flags};
+
+/// What a send queue is asked to hold, and what comes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendLayout {
+    /// Blocks in the ring, a power of two.
+    pub blocks: u32,
+    /// Blocks that the largest request takes.
+    pub worst_blocks: u32,
+    /// Requests of the largest size that fit.
+    pub worst_requests: u32,
+    /// Scatter/gather entries in a request.
+    pub max_sge: u32,
+    /// Bytes of inline data in a request.
+    pub max_inline: u32,
+}
+
+impl SendLayout {
+    /// Sizes a queue for `requests` requests, each of any operation of transport `T`, with `sges`
+    /// entries or `inline` bytes; everything is rounded up to what the ring then has room for.
+    /// `None` if such a request is larger than a WQE can be, or the ring than a ring can be.
+    pub fn new<T: Transport>(requests: u32, sges: u32, inline: u32) -> Option<Self> {
+        const INLINE_HEADER: usize = 4;
+        let head = head_units::<T>();
+        let inline_units = match inline {
+            0 => 0,
+            bytes => (bytes as usize).checked_add(INLINE_HEADER)?.div_ceil(UNIT),
+        };
+        let units = head.checked_add((sges as usize).max(inline_units))?;
+        if units > MAX_UNITS {
+            return None;
+        }
+        let worst_blocks = units.div_ceil(BLOCK / UNIT);
+        let blocks = (requests.max(1) as usize).checked_mul(worst_blocks)?.next_power_of_two();
+        if blocks > MAX_RING_BLOCKS {
+            return None;
+        }
+        let spare = (worst_blocks * (BLOCK / UNIT)).min(MAX_UNITS) - head;
+        Some(Self {
+            blocks: blocks as u32,
+            worst_blocks: worst_blocks as u32,
+            worst_requests: (blocks / worst_blocks) as u32,
+            max_sge: spare as u32,
+            max_inline: (spare * UNIT).saturating_sub(INLINE_HEADER) as u32,
+        })
+    }
+
+    /// Bytes of the ring.
+    pub const fn bytes(&self) -> usize {
+        self.blocks as usize * BLOCK
+    }
+}
+
+/// Room for the largest WQE, where a request is built that does not fit in one piece.
+#[repr(C, align(64))]
+pub(crate) struct Scratch(pub(crate) [u8; MAX_BLOCKS * BLOCK]);
+
+/// The owner half of a send queue: writes requests into the ring and rings the doorbell.
+pub struct SendQueue<T> {
+    pub(crate) ring: NonNull<u8>,
+    /// Blocks in the ring, less one.
+    pub(crate) mask: u32,
+    pub(crate) worst_blocks: u32,
+    /// Blocks ever committed, counted freely; the device sees 16 bits of it.
+    pub(crate) head: u32,
+    /// Requests ever committed, counted freely; 16 bits of it are a record's sequence number.
+    pub(crate) sequence: u32,
+    /// Blocks at `head` that may be written in one piece and leave room for a largest request.
+    /// Less than `worst_blocks` sends a request the slow way, where all is looked at afresh.
+    pub(crate) span: u32,
+    pub(crate) qpn: u32,
+    pub(crate) max_sge: u32,
+    pub(crate) max_inline: u32,
+    pub(crate) max_message: u32,
+    /// Flags that every request gets: a completion, on a queue that signals all.
+    pub(crate) always: u8,
+    pub(crate) gate: Gate,
+    pub(crate) record: QueuePairRecord,
+    pub(crate) register: SendRegister,
+    pub(crate) records: Arc<SendRecords>,
+    pub(crate) scratch: Box<Scratch>,
+    transport: PhantomData<T>,
+}
+
+// SAFETY: the ring is reached only through this value.
+unsafe impl<T> Send for SendQueue<T> {}
+
+/// What a send queue is made of.
+pub struct SendParts {
+    /// The ring.
+    pub ring: NonNull<u8>,
+    /// Its sizes.
+    pub layout: SendLayout,
+    /// Number of the queue pair.
+    pub qpn: u32,
+    /// The port's largest message.
+    pub max_message: u32,
+    /// Whether every request is to be signaled.
+    pub signal_all: bool,
+    /// Says whether posting is allowed.
+    pub gate: Gate,
+    /// Doorbell record.
+    pub record: QueuePairRecord,
+    /// Doorbell register.
+    pub register: SendRegister,
+    /// The shared half, made for `layout.blocks`.
+    pub records: Arc<SendRecords>,
+}
+
+impl<T: Transport> SendQueue<T> {
+    /// Puts a send queue together.
+    ///
+    /// # Safety
+    /// `ring` points to `layout.bytes()` bytes, aligned to 64, that are valid as long as the value
+    /// lives and that nobody but the device reads or writes otherwise; `records` was made for this
+    /// many blocks and belongs to this queue alone.
+    pub unsafe fn new(parts: SendParts) -> Self {
+        let SendParts { ring, layout, qpn, max_message, signal_all, gate, record, register, records } =
+            parts;
+        Self {
+            ring,
+            mask: layout.blocks - 1,
+            worst_blocks: layout.worst_blocks,
+            head: 0,
+            sequence: 0,
+            span: 0,
+            qpn,
+            max_sge: layout.max_sge,
+            max_inline: layout.max_inline,
+            max_message,
+            always: if signal_all { control_flags::COMPLETION } else { 0 },
+            gate,
+            record,
+            register,
+            records,
+            scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
+            transport: PhantomData,
+        }
+    }
+
+    /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
+    /// [`Batch::complete`]; dropping the batch aborts it.
+    #[inline(always)]
+    pub fn wr_start(&mut self) -> Batch<'_, T> {
+        Batch::new(self)
+    }
+
+    /// The blocks that are free.
+    pub fn free_blocks(&self) -> u32 {
+        self.free_at(self.head)
+    }
+
+    #[inline]
+    pub(crate) fn free_at(&self, head: u32) -> u32 {
+        let used = (head as u16).wrapping_sub(self.records.retired_blocks());
+        (self.mask + 1).saturating_sub(u32::from(used))
+    }
+
+    /// Where `head` stands in the ring.
+    #[inline(always)]
+    pub(crate) fn at(&self, head: u32) -> NonNull<u8> {
+        // SAFETY: masked, so inside the ring.
+        unsafe { self.ring.byte_add((head & self.mask) as usize * BLOCK) }
+    }
+
+    /// Why the gate is shut.
+    #[cold]
+    pub(crate) fn refusal(&self) -> PostError {
+        self.gate.why().into()
+    }
+
+    /// Starts over with empty counters: the queue pair was reset, and no completion from before can
+    /// be met any more.
+    pub fn reset(&mut self) {
+        self.head = 0;
+        self.sequence = 0;
+        self.span = 0;
+        self.records.reset();
+        self.record.set_send(0);
+    }
+
+    /// The 16-bit block counter that the device was last told.
+    pub const fn producer(&self) -> u16 {
+        self.head as u16
+    }
+
+    /// Number of the queue pair.
+    pub const fn qp_num(&self) -> u32 {
+        self.qpn
+    }
+
+    /// The most bytes of inline data in a request.
+    pub const fn max_inline(&self) -> u32 {
+        self.max_inline
+    }
+
+    /// The most scatter/gather entries in a request.
+    pub const fn max_sge(&self) -> u32 {
+        self.max_sge
+    }
+
+    /// The longest WQE, in blocks, that is copied to the doorbell register.
+    pub const fn blueflame_blocks(&self) -> u32 {
+        self.register.blueflame_blocks()
+    }
+}

@@ -1,0 +1,54 @@
+//! Transports as types: an operation that a transport lacks does not compile.
+
+use crate::operation::SendFlags;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What a request must be given before its data.
+pub trait Setup: sealed::Sealed {}
+
+/// A service of a queue pair.
+pub trait Transport: sealed::Sealed + Send + Sync + 'static {
+    /// The setter that the first builder call leads to.
+    type Start: Setup;
+    /// 16-byte units of addressing between control segment and operation.
+    const ADDRESS_UNITS: usize;
+    /// The flags that mean something.
+    const FLAGS: SendFlags;
+    /// The transport's usual name.
+    const NAME: &'static str;
+}
+
+/// One transport a line.
+macro_rules! transports {
+    ($($(#[$doc:meta])* $name:ident: start $start:ident, address $units:literal units, flags $flags:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+            pub enum $name {}
+            impl sealed::Sealed for $name {}
+            impl Transport for $name {
+                type Start = crate::batch::$start;
+                const ADDRESS_UNITS: usize = $units;
+                const FLAGS: SendFlags = $flags;
+                const NAME: &'static str = stringify!($name);
+            }
+        )*
+    };
+}
+
+transports! {
+    /// Reliable connection.
+    Rc: start NeedsData, address 0 units, flags SendFlags::all();
+    /// Unreliable connection.
+    Uc: start NeedsData, address 0 units, flags SendFlags::SIGNALED.union(SendFlags::SOLICITED);
+    /// Unreliable datagram.
+    Ud: start NeedsAddress, address 3 units, flags SendFlags::SIGNALED.union(SendFlags::SOLICITED);
+}
+
+impl sealed::Sealed for crate::batch::NeedsData {}
+impl Setup for crate::batch::NeedsData {}
+impl sealed::Sealed for crate::batch::NeedsAddress {}
+impl Setup for crate::batch::NeedsAddress {}
