@@ -1,5 +1,6 @@
 //! A work completion, read from its entry as it is asked.
 
+use crate::ring::SentRequest;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::offset_of;
@@ -66,17 +67,122 @@ impl fmt::Display for CompletionError {
 
 impl core::error::Error for CompletionError {}
 
+/// What a completion is about, in a few bits that index tables: the opcode of a send request
+/// (6 bits) with the mark of a cancelled one, or that of the entry of a receive; and whether it
+/// failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct What(u16);
+
+impl What {
+    const RECEIVED: u16 = 0x80;
+    const ERROR: u16 = 0x100;
+    const COUNT: usize = 0x200;
+
+    #[inline(always)]
+    pub(crate) const fn sent(opcode: u8) -> Self {
+        Self((opcode & 0x7f) as u16)
+    }
+
+    pub(crate) const fn sent_error(opcode: u8) -> Self {
+        Self(Self::sent(opcode).0 | Self::ERROR)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn received(opcode: u8) -> Self {
+        Self(opcode as u16 | Self::RECEIVED)
+    }
+
+    pub(crate) const fn received_error() -> Self {
+        Self(Self::RECEIVED | Self::ERROR)
+    }
+
+    #[inline(always)]
+    const fn is(self, opcode: CqeOpcode) -> bool {
+        self.0 == Self::received(opcode as u8).0
+    }
+
+    #[inline(always)]
+    const fn is_received(self) -> bool {
+        self.0 & (Self::RECEIVED | Self::ERROR) == Self::RECEIVED
+    }
+
+    #[inline(always)]
+    const fn is_error(self) -> bool {
+        self.0 & Self::ERROR != 0
+    }
+
+    #[inline(always)]
+    const fn is_cancelled(self) -> bool {
+        self.0 & (Self::RECEIVED | SentRequest::CANCELLED as u16) == SentRequest::CANCELLED as u16
+    }
+
+    const fn sent_opcode(self) -> Opcode {
+        match Opcode::from_bits(self.0 as u8 & 0x3f) {
+            Some(opcode) => opcode,
+            None => Opcode::Nop,
+        }
+    }
+
+    const fn completion_opcode(self) -> CompletionOpcode {
+        if self.0 & Self::RECEIVED != 0 {
+            return if self.is(CqeOpcode::ResponderWriteImm) {
+                CompletionOpcode::ReceiveRdmaWithImm
+            } else {
+                CompletionOpcode::Receive
+            };
+        }
+        match self.sent_opcode() {
+            Opcode::Send | Opcode::SendImm | Opcode::SendInvalidate => CompletionOpcode::Send,
+            Opcode::RdmaWrite | Opcode::RdmaWriteImm => CompletionOpcode::RdmaWrite,
+            Opcode::RdmaRead => CompletionOpcode::RdmaRead,
+            Opcode::AtomicCs => CompletionOpcode::CompareSwap,
+            Opcode::AtomicFa => CompletionOpcode::FetchAdd,
+            other => CompletionOpcode::Other(other),
+        }
+    }
+
+    const fn has_length(self) -> bool {
+        let returns = matches!(
+            self.completion_opcode(),
+            CompletionOpcode::RdmaRead | CompletionOpcode::CompareSwap | CompletionOpcode::FetchAdd
+        );
+        self.is_received() || returns && !self.is_cancelled() && !self.is_error()
+    }
+
+    /// Looks up what `of` says of it, in a table made at compile time.
+    #[inline(always)]
+    fn in_table<V: Copy>(self, table: &'static [V; Self::COUNT]) -> V {
+        table[usize::from(self.0) % Self::COUNT]
+    }
+}
+
+static OPCODES: [CompletionOpcode; What::COUNT] = {
+    let mut table = [CompletionOpcode::Send; What::COUNT];
+    let mut what = 0;
+    while what < What::COUNT {
+        table[what] = What(what as u16).completion_opcode();
+        what += 1;
+    }
+    table
+};
+
+static HAS_LENGTH: [bool; What::COUNT] = {
+    let mut table = [false; What::COUNT];
+    let mut what = 0;
+    while what < What::COUNT {
+        table[what] = What(what as u16).has_length();
+        what += 1;
+    }
+    table
+};
+
 /// A work completion (`struct ibv_wc`). Its fields are read from the completion queue when they are
 /// asked for; those that have no meaning for it are `None`. It cannot outlive the next poll.
 #[derive(Clone, Copy)]
 pub struct WorkCompletion<'poll> {
     descriptor: NonNull<u8>,
     wr_id: u64,
-    /// Opcode of the entry.
-    opcode: u8,
-    /// Opcode of the send request.
-    posted: u8,
-    cancelled: bool,
+    what: What,
     poll: PhantomData<&'poll ()>,
 }
 
@@ -93,14 +199,8 @@ macro_rules! field {
 
 impl WorkCompletion<'_> {
     #[inline(always)]
-    pub(crate) fn new(
-        descriptor: NonNull<u8>,
-        wr_id: u64,
-        opcode: u8,
-        posted: u8,
-        cancelled: bool,
-    ) -> Self {
-        Self { descriptor, wr_id, opcode, posted, cancelled, poll: PhantomData }
+    pub(crate) fn new(descriptor: NonNull<u8>, wr_id: u64, what: What) -> Self {
+        Self { descriptor, wr_id, what, poll: PhantomData }
     }
 
     /// The identifier of the request.
@@ -109,25 +209,11 @@ impl WorkCompletion<'_> {
         self.wr_id
     }
 
-    #[inline(always)]
-    const fn is_error(&self) -> bool {
-        self.opcode >= CqeOpcode::RequesterError as u8
-    }
-
-    const fn is_send(&self) -> bool {
-        self.opcode == CqeOpcode::Requester as u8 || self.opcode == CqeOpcode::RequesterError as u8
-    }
-
-    const fn is_received(&self) -> bool {
-        self.opcode >= CqeOpcode::ResponderWriteImm as u8
-            && self.opcode <= CqeOpcode::ResponderSendInvalidate as u8
-    }
-
     /// Whether the request succeeded, or why not. A request that was cancelled and passed over
     /// counts as succeeded; [`WorkCompletion::cancelled`] tells it apart.
     #[inline(always)]
     pub fn status(&self) -> Result<(), CompletionError> {
-        if self.is_error() { Err(self.error()) } else { Ok(()) }
+        if self.what.is_error() { Err(self.error()) } else { Ok(()) }
     }
 
     #[cold]
@@ -143,69 +229,41 @@ impl WorkCompletion<'_> {
     /// Whether the request succeeded.
     #[inline(always)]
     pub const fn is_success(&self) -> bool {
-        !self.is_error()
+        !self.what.is_error()
     }
 
     /// What completed. Known for a failed request too; of a failed receive it is not known how the
     /// message came, and it counts as [`CompletionOpcode::Receive`].
-    #[inline]
+    #[inline(always)]
     pub fn opcode(&self) -> CompletionOpcode {
-        if !self.is_send() {
-            return if self.opcode == CqeOpcode::ResponderWriteImm as u8 {
-                CompletionOpcode::ReceiveRdmaWithImm
-            } else {
-                CompletionOpcode::Receive
-            };
-        }
-        const SEND: u8 = Opcode::Send as u8;
-        const SEND_IMM: u8 = Opcode::SendImm as u8;
-        const SEND_INVALIDATE: u8 = Opcode::SendInvalidate as u8;
-        const WRITE: u8 = Opcode::RdmaWrite as u8;
-        const WRITE_IMM: u8 = Opcode::RdmaWriteImm as u8;
-        const READ: u8 = Opcode::RdmaRead as u8;
-        const SWAP: u8 = Opcode::AtomicCs as u8;
-        const ADD: u8 = Opcode::AtomicFa as u8;
-        match self.posted {
-            SEND | SEND_IMM | SEND_INVALIDATE => CompletionOpcode::Send,
-            WRITE | WRITE_IMM => CompletionOpcode::RdmaWrite,
-            READ => CompletionOpcode::RdmaRead,
-            SWAP => CompletionOpcode::CompareSwap,
-            ADD => CompletionOpcode::FetchAdd,
-            other => CompletionOpcode::Other(Opcode::from_bits(other).unwrap_or(Opcode::Nop)),
-        }
+        self.what.in_table(&OPCODES)
     }
 
     /// Whether the request was cancelled before the device came to it.
     #[inline(always)]
     pub const fn cancelled(&self) -> bool {
-        self.cancelled
+        self.what.is_cancelled()
     }
 
     /// Bytes received, read or returned; `None` where nothing was.
     #[inline(always)]
     pub fn byte_len(&self) -> Option<u32> {
-        const READ: u8 = Opcode::RdmaRead as u8;
-        const SWAP: u8 = Opcode::AtomicCs as u8;
-        const ADD: u8 = Opcode::AtomicFa as u8;
-        let has = self.is_received()
-            || self.opcode == CqeOpcode::Requester as u8
-                && !self.cancelled
-                && matches!(self.posted, READ | SWAP | ADD);
-        has.then(|| field!(self, Cqe.byte_count as u32))
+        self.what.in_table(&HAS_LENGTH).then(|| field!(self, Cqe.byte_count as u32))
     }
 
     /// Immediate data that came with the message: the same four bytes that the sender gave.
     #[inline]
     pub fn imm_data(&self) -> Option<[u8; 4]> {
-        let has = self.opcode == CqeOpcode::ResponderWriteImm as u8
-            || self.opcode == CqeOpcode::ResponderSendImm as u8;
+        let has =
+            self.what.is(CqeOpcode::ResponderWriteImm) || self.what.is(CqeOpcode::ResponderSendImm);
         has.then(|| field!(self, Cqe.imm_inval_pkey as u32).to_be_bytes())
     }
 
     /// The key that the sender had invalidated.
     #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {
-        (self.opcode == CqeOpcode::ResponderSendInvalidate as u8)
+        self.what
+            .is(CqeOpcode::ResponderSendInvalidate)
             .then(|| field!(self, Cqe.imm_inval_pkey as u32))
     }
 
@@ -218,38 +276,39 @@ impl WorkCompletion<'_> {
     /// Number of the queue pair that sent the message.
     #[inline]
     pub fn src_qp(&self) -> Option<u32> {
-        self.is_received().then(|| field!(self, Cqe.flags_rqpn as u32) & 0xff_ffff)
+        self.what.is_received().then(|| field!(self, Cqe.flags_rqpn as u32) & 0xff_ffff)
     }
 
     /// LID of the sender, on InfiniBand.
     #[inline]
     pub fn slid(&self) -> Option<u16> {
-        self.is_received().then(|| field!(self, Cqe.slid as u16))
+        self.what.is_received().then(|| field!(self, Cqe.slid as u16))
     }
 
     /// Service level of the message.
     #[inline]
     pub fn service_level(&self) -> Option<u8> {
-        self.is_received().then(|| (field!(self, Cqe.flags_rqpn as u32) >> 24 & 0xf) as u8)
+        self.what.is_received().then(|| (field!(self, Cqe.flags_rqpn as u32) >> 24 & 0xf) as u8)
     }
 
     /// The low bits of the LID to which the message was sent.
     #[inline]
     pub fn dlid_path_bits(&self) -> Option<u8> {
-        self.is_received().then(|| field!(self, Cqe.ml_path as u8) & 0x7f)
+        self.what.is_received().then(|| field!(self, Cqe.ml_path as u8) & 0x7f)
     }
 
     /// Whether the message has a global route header: on a datagram queue pair, the first 40 bytes
     /// of the receive buffer hold it.
     #[inline]
     pub fn has_grh(&self) -> Option<bool> {
-        self.is_received().then(|| field!(self, Cqe.flags_rqpn as u32) >> 28 & 3 != 0)
+        self.what.is_received().then(|| field!(self, Cqe.flags_rqpn as u32) >> 28 & 3 != 0)
     }
 
     /// Index of the message's partition key, of a datagram without immediate data.
     #[inline]
     pub fn pkey_index(&self) -> Option<u16> {
-        (self.opcode == CqeOpcode::ResponderSend as u8)
+        self.what
+            .is(CqeOpcode::ResponderSend)
             .then(|| field!(self, Cqe.imm_inval_pkey as u32) as u16)
     }
 
@@ -262,7 +321,7 @@ impl WorkCompletion<'_> {
     /// The device's time, in cycles of its clock, at which it wrote the entry.
     #[inline]
     pub fn timestamp(&self) -> Option<u64> {
-        (!self.is_error()).then(|| field!(self, Cqe.timestamp as u64))
+        (!self.what.is_error()).then(|| field!(self, Cqe.timestamp as u64))
     }
 
     /// A copy that does not depend on the queue.
@@ -272,9 +331,7 @@ impl WorkCompletion<'_> {
         OwnedCompletion {
             descriptor,
             wr_id: self.wr_id,
-            opcode: self.opcode,
-            posted: self.posted,
-            cancelled: self.cancelled,
+            what: self.what,
         }
     }
 }
@@ -298,21 +355,13 @@ impl fmt::Debug for WorkCompletion<'_> {
 pub struct OwnedCompletion {
     descriptor: [u64; 8],
     wr_id: u64,
-    opcode: u8,
-    posted: u8,
-    cancelled: bool,
+    what: What,
 }
 
 impl OwnedCompletion {
     /// Reads it as a [`WorkCompletion`].
     pub fn as_completion(&self) -> WorkCompletion<'_> {
-        WorkCompletion::new(
-            NonNull::from(&self.descriptor).cast(),
-            self.wr_id,
-            self.opcode,
-            self.posted,
-            self.cancelled,
-        )
+        WorkCompletion::new(NonNull::from(&self.descriptor).cast(), self.wr_id, self.what)
     }
 }
 

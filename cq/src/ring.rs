@@ -1,6 +1,6 @@
 //! The owner half of a completion queue.
 
-use crate::completion::WorkCompletion;
+use crate::completion::{What, WorkCompletion};
 use crate::table::{Lookup, UserIndexTable};
 use alloc::sync::Arc;
 use core::fmt;
@@ -33,10 +33,14 @@ pub trait Queue {
 pub struct SentRequest {
     /// The user's identifier.
     pub wr_id: u64,
-    /// Number of the operation that was posted.
+    /// Number of the operation that was posted, with [`SentRequest::CANCELLED`] set if the request
+    /// was cancelled before the device came to it.
     pub opcode: u8,
-    /// Whether the request was cancelled before the device came to it.
-    pub cancelled: bool,
+}
+
+impl SentRequest {
+    /// Marks the opcode of a cancelled request.
+    pub const CANCELLED: u8 = 0x40;
 }
 
 /// What a completion queue found that no honest device writes. It stays so: nothing after it can be
@@ -234,10 +238,14 @@ pub struct Ring<Q> {
     descriptors: NonNull<u8>,
     stride_shift: u32,
     log_size: u32,
+    /// Entries in the queue, less one.
+    mask: u32,
     /// Entries ever consumed, counted freely.
     consumer: u32,
     /// The user index that was looked up last, as it stands in an entry, and its queue.
     cached: (u32, NonNull<Q>),
+    /// What one of the slower ways has found: entry, identifier and kind.
+    found: (NonNull<u8>, u64, What),
     corruption: Option<Corruption>,
     attention: Attention,
     record: CompletionQueueRecord,
@@ -268,8 +276,10 @@ impl<Q: Queue> Ring<Q> {
             descriptors: state.descriptor(0),
             stride_shift: state.stride.trailing_zeros(),
             log_size: state.log_size,
+            mask: state.size() - 1,
             consumer: 0,
             cached: (Self::NOT_CACHED, NonNull::dangling()),
+            found: (state.descriptor(0), 0, What::sent(0)),
             corruption: None,
             attention,
             record,
@@ -310,7 +320,7 @@ impl<Q: Queue> Ring<Q> {
 
     #[inline(always)]
     fn descriptor(&self) -> NonNull<u8> {
-        let slot = (self.consumer & ((1 << self.log_size) - 1)) as usize;
+        let slot = (self.consumer & self.mask) as usize;
         // SAFETY: masked, so inside the buffer.
         unsafe { self.descriptors.byte_add(slot << self.stride_shift) }
     }
@@ -321,103 +331,135 @@ impl<Q: Queue> Ring<Q> {
     /// `None` means that there is none, or that [`Ring::corruption`] was found.
     #[inline(always)]
     pub fn next(&mut self, queues: &UserIndexTable<Q>) -> Option<WorkCompletion<'_>> {
-        loop {
-            let descriptor = self.descriptor();
-            // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load takes the
-            // owner bit and all that goes with it.
-            let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
-            let tail = u64::from_be(tail);
-            if tail as u32 & 1 != self.consumer >> self.log_size & 1 {
-                return None;
-            }
-            // The owner bit was read before the rest of the entry, and before the data it announces.
+        let descriptor = self.descriptor();
+        // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load takes the owner
+        // bit and all that goes with it.
+        let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
+        let tail = u64::from_be(tail);
+        if (tail as u32 ^ self.consumer >> self.log_size) & 1 != 0 {
+            return None;
+        }
+        // The owner bit was read before the rest of the entry, and before the data it announces.
+        barrier::from_device();
+        // SAFETY: four bytes of a descriptor, aligned to four.
+        let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
+        if index & USER_INDEX_MASK.to_be() != self.cached.0 {
+            let found = self.find_of_other(queues);
+            return self.take(found);
+        }
+        // SAFETY: it stays valid until this poller attends to departures, and then it is forgotten
+        // before.
+        let queue = unsafe { self.cached.1.as_ref() };
+        let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
+        let (wr_id, what) = if opcode == CqeOpcode::Requester as u8 {
+            let Some(sent) = queue.retire_send(counter) else { return self.stray(counter) };
+            (sent.wr_id, What::sent(sent.opcode))
+        } else if opcode <= CqeOpcode::ResponderSendInvalidate as u8 {
+            let Some(wr_id) = queue.retire_receive(counter) else { return self.stray(counter) };
+            (wr_id, What::received(opcode))
+        } else {
+            let found = self.find_unusual();
+            return self.take(found);
+        };
+        self.consumer = self.consumer.wrapping_add(1);
+        Some(WorkCompletion::new(descriptor, wr_id, what))
+    }
+
+    /// Takes the completion that one of the slower ways has found.
+    #[inline(always)]
+    fn take(&mut self, found: bool) -> Option<WorkCompletion<'_>> {
+        let (descriptor, wr_id, what) = self.found;
+        found.then(|| WorkCompletion::new(descriptor, wr_id, what))
+    }
+
+    /// Finds the next completion when it is about another queue than the last one was.
+    #[inline(never)]
+    fn find_of_other(&mut self, queues: &UserIndexTable<Q>) -> bool {
+        while self.has_next() {
             barrier::from_device();
             // SAFETY: four bytes of a descriptor, aligned to four.
-            let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
+            let index =
+                unsafe { self.descriptor().byte_add(USER_INDEX).cast::<u32>().read_volatile() };
             let index = index & USER_INDEX_MASK.to_be();
-            let queue = if index == self.cached.0 {
-                self.cached.1
-            } else {
-                match self.look_up(queues, index) {
-                    Some(queue) => queue,
-                    None if self.corruption.is_some() => return None,
-                    None => continue,
+            let user_index = u32::from_be(index);
+            match queues.get(user_index) {
+                Lookup::Queue(queue) => {
+                    self.cached = (index, queue);
+                    return self.find_of_cached();
                 }
-            };
-            // SAFETY: it stays valid until this poller attends to departures, and then it is
-            // forgotten before.
-            let queue = unsafe { queue.as_ref() };
-            let counter = (tail >> 16) as u16;
-            let opcode = tail as u8 >> OPCODE_SHIFT;
-            // One comparison tells an ordinary request from all else.
-            let (wr_id, posted, cancelled) = if opcode == CqeOpcode::Requester as u8 {
-                match queue.retire_send(counter) {
-                    Some(sent) => (sent.wr_id, sent.opcode, sent.cancelled),
-                    None => return self.stray(index, counter),
+                Lookup::Departed => self.consumer = self.consumer.wrapping_add(1),
+                Lookup::Unknown => {
+                    self.latch(Corruption::UserIndex(user_index));
+                    return false;
                 }
-            } else {
-                match Self::retire_other(queue, opcode, counter) {
-                    Ok(Some(other)) => other,
-                    Ok(None) => return self.stray(index, counter),
-                    Err(corruption) => return self.latch(corruption),
-                }
-            };
-            self.consumer = self.consumer.wrapping_add(1);
-            return Some(WorkCompletion::new(descriptor, wr_id, opcode, posted, cancelled));
+            }
         }
+        false
     }
 
-    #[inline(always)]
-    fn retire_other(
-        queue: &Q,
-        opcode: u8,
-        counter: u16,
-    ) -> Result<Option<(u64, u8, bool)>, Corruption> {
-        use CqeOpcode::*;
-        const FIRST_RECEIVE: u8 = ResponderWriteImm as u8;
-        const LAST_RECEIVE: u8 = ResponderSendInvalidate as u8;
-        const RECEIVE_ERROR: u8 = ResponderError as u8;
-        const SEND_ERROR: u8 = RequesterError as u8;
-        match opcode {
-            FIRST_RECEIVE..=LAST_RECEIVE | RECEIVE_ERROR => {
-                Ok(queue.retire_receive(counter).map(|wr_id| (wr_id, 0, false)))
-            }
-            SEND_ERROR => {
-                Ok(queue.retire_send(counter).map(|sent| (sent.wr_id, sent.opcode, sent.cancelled)))
-            }
-            _ => Err(Corruption::Opcode(opcode)),
-        }
-    }
-
-    /// Looks up a queue other than the last one. An entry of a departed one is passed over.
-    #[cold]
-    fn look_up(&mut self, queues: &UserIndexTable<Q>, index: u32) -> Option<NonNull<Q>> {
-        let user_index = u32::from_be(index);
-        match queues.get(user_index) {
-            Lookup::Queue(queue) => {
-                self.cached = (index, queue);
-                Some(queue)
-            }
-            Lookup::Departed => {
+    /// Finds what the next entry, which is about the cached queue, says.
+    fn find_of_cached(&mut self) -> bool {
+        let descriptor = self.descriptor();
+        // SAFETY: the last eight bytes of a descriptor, aligned to eight.
+        let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
+        let tail = u64::from_be(tail);
+        // SAFETY: it was just looked up, or has not departed since.
+        let queue = unsafe { self.cached.1.as_ref() };
+        let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
+        match Self::retire(queue, opcode, counter) {
+            Ok(Some((wr_id, what))) => {
                 self.consumer = self.consumer.wrapping_add(1);
-                None
+                self.found = (descriptor, wr_id, what);
+                true
             }
-            Lookup::Unknown => {
-                self.corruption = Some(Corruption::UserIndex(user_index));
-                None
+            Ok(None) => self.stray(counter).is_some(),
+            Err(corruption) => {
+                self.latch(corruption);
+                false
             }
         }
     }
 
+    /// [`Ring::find_of_cached`] for an entry of an unusual kind.
     #[cold]
-    fn stray(&mut self, index: u32, counter: u16) -> Option<WorkCompletion<'_>> {
-        self.latch(Corruption::Counter { user_index: u32::from_be(index), counter })
+    #[inline(never)]
+    fn find_unusual(&mut self) -> bool {
+        self.find_of_cached()
+    }
+
+    /// Asks `queue` which request an entry is about.
+    fn retire(queue: &Q, opcode: u8, counter: u16) -> Result<Option<(u64, What)>, Corruption> {
+        Ok(match CqeOpcode::from_bits(opcode) {
+            Some(CqeOpcode::Requester) => {
+                queue.retire_send(counter).map(|sent| (sent.wr_id, What::sent(sent.opcode)))
+            }
+            Some(CqeOpcode::RequesterError) => {
+                queue.retire_send(counter).map(|sent| (sent.wr_id, What::sent_error(sent.opcode)))
+            }
+            Some(
+                CqeOpcode::ResponderWriteImm
+                | CqeOpcode::ResponderSend
+                | CqeOpcode::ResponderSendImm
+                | CqeOpcode::ResponderSendInvalidate,
+            ) => queue.retire_receive(counter).map(|wr_id| (wr_id, What::received(opcode))),
+            Some(CqeOpcode::ResponderError) => {
+                queue.retire_receive(counter).map(|wr_id| (wr_id, What::received_error()))
+            }
+            _ => return Err(Corruption::Opcode(opcode)),
+        })
     }
 
     #[cold]
-    fn latch(&mut self, corruption: Corruption) -> Option<WorkCompletion<'_>> {
-        self.corruption.get_or_insert(corruption);
+    #[inline(never)]
+    fn stray(&mut self, counter: u16) -> Option<WorkCompletion<'_>> {
+        let user_index = u32::from_be(self.cached.0);
+        self.latch(Corruption::Counter { user_index, counter });
         None
+    }
+
+    #[cold]
+    fn latch(&mut self, corruption: Corruption) {
+        self.corruption.get_or_insert(corruption);
     }
 
     /// Tells the device, and others, what was consumed.

@@ -28,6 +28,14 @@ impl SharedBlueFlame {
         Self { locked: AtomicBool::new(false), half: UnsafeCell::new(register) }
     }
 
+    /// # Safety
+    /// As for [`SendRegister::ring`].
+    #[inline(never)]
+    unsafe fn write(&self, toggle: usize, wqe: NonNull<u8>, copy: u32) {
+        // SAFETY: handed down; the lock is held.
+        self.with(|half| unsafe { write_half(half, toggle, wqe, copy) });
+    }
+
     fn with<R>(&self, ring: impl FnOnce(&mut NonNull<u8>) -> R) -> R {
         let backoff = Backoff::new();
         while self.locked.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
@@ -124,11 +132,8 @@ impl SendRegister {
         barrier::to_device();
         record.set_send(counter);
         if let Some(shared) = self.shared {
-            // SAFETY: lives as long as `self` by the contract of `shared_blueflame`.
-            return unsafe { shared.as_ref() }.with(|half| {
-                // SAFETY: handed down; the lock is held.
-                unsafe { write_half(half, self.toggle, wqe, copy) }
-            });
+            // SAFETY: handed down; it lives as long as `self` by the contract of `shared_blueflame`.
+            return unsafe { shared.as_ref().write(self.toggle, wqe, copy) };
         }
         // SAFETY: handed down; the register is this queue's own, or is a plain doorbell.
         unsafe { write_half(&mut self.half, self.toggle, wqe, copy) }

@@ -7,63 +7,73 @@ use crate::send::SendQueue;
 use crate::sge::{RemoteAddress, Sge};
 use crate::transport::{Setup, Transport};
 use core::marker::PhantomData;
+use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{
-    AddressVector, BLOCK, ControlSegment, DataSegment, EXTENDED_UD_AV, INLINE,
-    MAX_SGE_LENGTH, Opcode, RemoteAddressSegment, UNIT,
+    AddressVector, BLOCK, ControlSegment, DataSegment, EXTENDED_UD_AV, INLINE, MAX_SGE_LENGTH,
+    RemoteAddressSegment, UNIT,
 };
-use mlx5_prm::{U16, U32, U64};
+use mlx5_prm::{U32, U64};
 
 /// Marks a WQE that crosses the end of the ring and is copied to the register in two pieces.
 const WRAPPED: u32 = u32::MAX;
+
+/// How far a batch has come. It is handed to the slow paths by value, so that the fast one keeps it
+/// in registers.
+#[derive(Clone, Copy)]
+struct Cursor {
+    head: u32,
+    sequence: u32,
+    span: u32,
+    /// Blocks of the WQE built last, or [`WRAPPED`].
+    last_blocks: u32,
+    /// That WQE, in the ring.
+    last: NonNull<u8>,
+}
 
 /// A batch of requests under construction. It is posted whole by [`Batch::complete`], or, when one
 /// of its requests was refused or when it is dropped, not at all.
 #[must_use = "a batch that is dropped posts nothing"]
 pub struct Batch<'q, T: Transport> {
     pub(crate) queue: &'q mut SendQueue<T>,
-    head: u32,
-    sequence: u32,
-    span: u32,
-    /// The WQE built last, in the ring.
-    last: NonNull<u8>,
-    /// Its blocks, or [`WRAPPED`].
-    last_blocks: u32,
-    pub(crate) error: Option<PostError>,
+    cursor: Cursor,
 }
 
 impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn new(queue: &'q mut SendQueue<T>) -> Self {
-        let mut batch = Self {
+        queue.error = None;
+        let mut cursor = Cursor {
             head: queue.head,
             sequence: queue.sequence,
             span: queue.span,
-            last: queue.ring,
             last_blocks: 0,
-            error: None,
-            queue,
+            last: queue.ring,
         };
-        if !batch.queue.gate.may_send() {
-            batch.refuse(batch.queue.refusal());
+        if !queue.gate.may_send() {
+            queue.error = Some(queue.refusal());
+            cursor.span = 0;
         }
-        batch
+        Self { queue, cursor }
     }
 
     /// Starts a request; what it does is said next.
     #[inline(always)]
     pub fn wr(&mut self, wr_id: u64, flags: SendFlags) -> Wr<'_, 'q, T> {
-        let slot = if self.span >= self.queue.worst_blocks {
-            self.queue.at(self.head)
+        let slot = if self.cursor.span >= self.queue.worst_blocks {
+            self.queue.at(self.cursor.head)
         } else {
-            self.slow_slot()
+            let (slot, span) = self.queue.slow_slot(self.cursor.head);
+            self.cursor.span = span;
+            slot
         };
         Wr { batch: self, slot, wr_id, flags }
     }
 
     /// How many requests the batch holds.
+    #[inline(always)]
     pub fn len(&self) -> usize {
-        self.sequence.wrapping_sub(self.queue.sequence) as usize
+        self.cursor.sequence.wrapping_sub(self.queue.sequence) as usize
     }
 
     /// Whether it holds none.
@@ -74,7 +84,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Posts the batch (`ibv_wr_complete`): all of it, or, if a request was refused, nothing.
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
-        if let Some(error) = self.error {
+        if let Some(error) = self.queue.error {
             return Err(BatchError { index: self.len(), error });
         }
         self.commit();
@@ -87,155 +97,203 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Posts what was built so far.
     #[inline(always)]
     pub(crate) fn commit(self) {
-        let Self { queue, head, sequence, span, last, last_blocks, .. } = self;
-        let requests = sequence.wrapping_sub(queue.sequence);
+        let Self { queue, cursor } = self;
+        let requests = cursor.sequence.wrapping_sub(queue.sequence);
         if requests == 0 {
             return;
         }
         let first = queue.head;
-        queue.head = head;
-        queue.sequence = sequence;
-        queue.span = span;
+        queue.head = cursor.head;
+        queue.sequence = cursor.sequence;
+        queue.span = cursor.span;
         // Before the doorbell: the completion may be polled, elsewhere, before `ring` returns.
-        queue.records.publish(sequence as u16);
-        let copy = if requests == 1 && last_blocks <= queue.register.blueflame_blocks() {
-            last_blocks
-        } else if requests == 1 && last_blocks == WRAPPED {
-            return Self::ring_wrapped(queue, first);
-        } else {
-            0
-        };
-        // SAFETY: `last` is a WQE in the ring, of at least `copy` blocks that do not wrap.
-        unsafe { queue.register.ring(queue.record, head as u16, last, copy) };
-    }
-
-    /// Rings for a single WQE at `first` that crosses the end of the ring.
-    #[cold]
-    fn ring_wrapped(queue: &mut SendQueue<T>, first: u32) {
-        let (wqe, blocks) = (queue.at(first), queue.head.wrapping_sub(first));
-        let before_end = queue.mask + 1 - (first & queue.mask);
-        // SAFETY: `first..head` was just built: `before_end` blocks up to the end of the ring, less
-        // than `blocks`, and the rest at its start.
-        unsafe {
-            if blocks <= queue.register.blueflame_blocks() {
-                let (record, head, ring) = (queue.record, queue.head as u16, queue.ring);
-                queue.register.ring_wrapped(record, head, wqe, before_end, ring, blocks);
-            } else {
-                queue.register.ring(queue.record, queue.head as u16, wqe, 0);
+        queue.records().publish(cursor.sequence as u16);
+        let mut copy = 0;
+        if requests == 1 {
+            if cursor.last_blocks <= queue.register.blueflame_blocks() {
+                copy = cursor.last_blocks;
+            } else if cursor.last_blocks == WRAPPED {
+                return queue.ring_wrapped(first);
             }
         }
+        // SAFETY: `last` is a WQE in the ring, of at least `copy` blocks that do not wrap.
+        unsafe { queue.register.ring(queue.record, cursor.head as u16, cursor.last, copy) };
     }
 
     /// Remembers the first error; no request is taken after it.
-    #[cold]
+    #[inline(always)]
     pub(crate) fn refuse(&mut self, error: PostError) {
-        self.error.get_or_insert(error);
-        self.span = 0;
-    }
-
-    /// Finds out afresh how much room there is; where it is not enough for a largest request in one
-    /// piece, the request is built aside.
-    #[cold]
-    fn slow_slot(&mut self) -> NonNull<u8> {
-        if self.error.is_none() {
-            let free = self.queue.free_at(self.head);
-            let to_end = self.queue.mask + 1 - (self.head & self.queue.mask);
-            // What stays free besides is room for one more request: as long as it is there, no run
-            // of unsignaled requests can have filled the queue.
-            self.span = free.saturating_sub(self.queue.worst_blocks).min(to_end);
-            if self.span >= self.queue.worst_blocks {
-                return self.queue.at(self.head);
-            }
-        }
-        NonNull::from(&mut self.queue.scratch.0).cast()
+        self.queue.refuse(error);
+        self.cursor.span = 0;
     }
 
     /// Finishes the request whose segments stand at `slot`.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "inlined; each is a word of the WQE")]
-    fn finish(
+    fn finish<O: SendOperation>(
         &mut self,
         slot: NonNull<u8>,
-        opcode: Opcode,
         wr_id: u64,
         flags: SendFlags,
         immediate: U32,
         units: usize,
-        allowed: SendFlags,
     ) {
-        if flags.bits() & !allowed.bits() & SendFlags::all().bits() != 0 {
+        let allowed = T::FLAGS.intersection(O::FLAGS);
+        let flags = flags.intersection(SendFlags::all());
+        if !allowed.contains(flags) {
             return self.refuse(PostError::Flags { refused: flags.difference(allowed) });
         }
-        let index = self.head as u16;
-        let blocks = (units as u32).div_ceil((BLOCK / UNIT) as u32);
-        let control = flags.bits() | self.queue.always;
-        let segment = ControlSegment {
-            opmod_index_opcode: U32::new(u32::from(index) << 8 | opcode as u32),
-            qpn_ds: U32::new(self.queue.qpn << 8 | units as u32),
-            signature: 0,
-            dci_stream: U16::ZERO,
-            fm_ce_se: control,
-            immediate,
-        };
+        let cursor = &mut self.cursor;
+        let queue = &mut *self.queue;
+        let blocks = (units as u32 + 3) / (BLOCK / UNIT) as u32;
+        // The control segment in two words, each stored at once: opcode modifier, block index,
+        // opcode, queue pair number and units; signature, stream, flags and immediate data.
+        let place = u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
+            | (O::OPCODE as u64) << RequestInfo::OPCODE_SHIFT;
+        let control = queue.always | u64::from(flags.bits()) << RequestInfo::CONTROL_SHIFT;
+        let immediate = u64::from(u32::from_le_bytes(immediate.to_bytes())) << 32;
+        let words: [[u8; 8]; 2] =
+            [(place | queue.qpn | units as u64).to_be_bytes(), (control | immediate).to_le_bytes()];
         // SAFETY: the slot has room for a largest WQE, and is not the device's.
-        unsafe { slot.cast::<ControlSegment>().write(segment) };
-        let info = RequestInfo::new(index, blocks, opcode, control);
-        if self.span < self.queue.worst_blocks {
-            return self.finish_slow(wr_id, info);
+        unsafe { slot.cast().write(words) };
+        let info = RequestInfo::new(place, control, blocks);
+        if cursor.span < queue.worst_blocks {
+            *cursor = queue.finish_slow(*cursor, wr_id, info);
+            return;
         }
-        self.queue.records.stage(self.sequence as u16, wr_id, info);
-        self.last = slot;
-        self.last_blocks = blocks;
-        self.span -= blocks;
-        self.head = self.head.wrapping_add(blocks);
-        self.sequence = self.sequence.wrapping_add(1);
+        // SAFETY: the records are alive, and were made for this ring.
+        unsafe { queue.slots.stage(queue.mask, cursor.sequence, cursor.head, wr_id, info) };
+        cursor.last = slot;
+        cursor.last_blocks = blocks;
+        cursor.span -= blocks;
+        cursor.head = cursor.head.wrapping_add(blocks);
+        cursor.sequence = cursor.sequence.wrapping_add(1);
+    }
+}
+
+const _: () = {
+    assert!(size_of::<ControlSegment>() == 2 * size_of::<u64>());
+    assert!(offset_of!(ControlSegment, fm_ce_se) == 8 + RequestInfo::CONTROL_SHIFT as usize / 8);
+    assert!(offset_of!(ControlSegment, immediate) == 12);
+};
+
+/// The paths that are not taken as long as there is room enough, and lists of data.
+impl<T: Transport> SendQueue<T> {
+    /// Checks a list and writes it; refuses the batch, or returns the units that it takes.
+    ///
+    /// # Safety
+    /// `at` has room for `max_sge` entries.
+    #[inline(never)]
+    unsafe fn write_sges(&mut self, at: NonNull<u8>, sges: &[Sge]) -> Option<usize> {
+        // SAFETY: handed down.
+        let units = unsafe { write_sge_list(at, sges, self.max_sge, self.max_message) };
+        units.map_err(|error| self.refuse(error)).ok()
+    }
+
+    /// Checks inline data and copies it; refuses the batch, or returns the units that it takes.
+    ///
+    /// # Safety
+    /// `at` has room for `max_inline` bytes behind their header.
+    #[inline(never)]
+    unsafe fn write_inlines(&mut self, at: NonNull<u8>, pieces: &[&[u8]]) -> Option<usize> {
+        // SAFETY: handed down.
+        let units = unsafe { write_inline_list(at, pieces, self.max_inline as usize) };
+        units.map_err(|error| self.refuse(error)).ok()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, error: PostError) {
+        self.error.get_or_insert(error);
+    }
+
+    /// Finds out afresh how much room there is at `head`; where it is not enough for a largest
+    /// request in one piece, the request is built aside. Returns where, and the span.
+    #[cold]
+    #[inline(never)]
+    fn slow_slot(&mut self, head: u32) -> (NonNull<u8>, u32) {
+        let mut span = 0;
+        if self.error.is_none() {
+            let to_end = self.mask + 1 - (head & self.mask);
+            // What stays free besides is room for one more request: as long as it is there, no run
+            // of unsignaled requests can have filled the queue.
+            span = self.free_at(head).saturating_sub(self.worst_blocks).min(to_end);
+            if span >= self.worst_blocks {
+                return (self.at(head), span);
+            }
+        }
+        (NonNull::from(&mut self.scratch.0).cast(), span)
     }
 
     /// Takes a request that was built aside, if there is room for it.
     #[cold]
-    fn finish_slow(&mut self, wr_id: u64, info: RequestInfo) {
+    #[inline(never)]
+    fn finish_slow(&mut self, cursor: Cursor, wr_id: u64, info: RequestInfo) -> Cursor {
+        let Cursor { head, sequence, .. } = cursor;
         if self.error.is_some() {
-            return;
+            return cursor;
         }
         let blocks = u32::from(info.blocks());
-        let free = self.queue.free_at(self.head);
+        let free = self.free_at(head);
         if blocks > free {
-            return self.refuse(PostError::QueueFull { free, needed: blocks });
+            self.refuse(PostError::QueueFull { free, needed: blocks });
+            return cursor;
         }
-        let stays_open = free - blocks >= self.queue.worst_blocks;
-        if !info.signaled() && !stays_open && !self.signaled_outstanding() {
-            return self.refuse(PostError::UnsignaledRun);
+        let stays_open = free - blocks >= self.worst_blocks;
+        if !info.signaled() && !stays_open && !self.signaled_outstanding(sequence as u16) {
+            self.refuse(PostError::UnsignaledRun);
+            return cursor;
         }
-        let to_end = self.queue.mask + 1 - (self.head & self.queue.mask);
+        let to_end = self.mask + 1 - (head & self.mask);
         let first = blocks.min(to_end) as usize * BLOCK;
         let rest = blocks as usize * BLOCK - first;
-        let slot = self.queue.at(self.head);
-        let scratch = self.queue.scratch.0.as_ptr();
+        let slot = self.at(head);
+        let scratch = self.scratch.0.as_ptr();
         // SAFETY: `blocks` free blocks start at `head`: `first` bytes up to the end of the ring, the
         // rest at its start. The scratch holds a largest WQE and is not part of the ring.
         unsafe {
             slot.as_ptr().copy_from_nonoverlapping(scratch, first);
-            self.queue.ring.as_ptr().copy_from_nonoverlapping(scratch.add(first), rest);
+            self.ring.as_ptr().copy_from_nonoverlapping(scratch.add(first), rest);
         }
-        self.queue.records.stage(self.sequence as u16, wr_id, info);
-        self.last = slot;
-        self.last_blocks = if rest == 0 { blocks } else { WRAPPED };
-        self.span = 0;
-        self.head = self.head.wrapping_add(blocks);
-        self.sequence = self.sequence.wrapping_add(1);
+        // SAFETY: the records are alive, and were made for this ring.
+        unsafe { self.slots.stage(self.mask, sequence, head, wr_id, info) };
+        Cursor {
+            head: head.wrapping_add(blocks),
+            sequence: sequence.wrapping_add(1),
+            span: 0,
+            last_blocks: if rest == 0 { blocks } else { WRAPPED },
+            last: slot,
+        }
     }
 
-    /// Whether any request that is outstanding, those of this batch included, will complete.
-    fn signaled_outstanding(&self) -> bool {
-        let (retired, _) = self.queue.records.outstanding();
-        let mut sequence = self.sequence as u16;
+    /// Whether any request that is outstanding before `sequence`, those of the batch under
+    /// construction included, will complete.
+    fn signaled_outstanding(&self, mut sequence: u16) -> bool {
+        let (retired, _) = self.records().outstanding();
         while sequence != retired {
             sequence = sequence.wrapping_sub(1);
-            if self.queue.records.get(sequence).info.signaled() {
+            if self.records().get(sequence).info.signaled() {
                 return true;
             }
         }
         false
+    }
+
+    /// Rings for a single WQE at `first` that crosses the end of the ring.
+    #[cold]
+    #[inline(never)]
+    fn ring_wrapped(&mut self, first: u32) {
+        let (wqe, blocks) = (self.at(first), self.head.wrapping_sub(first));
+        let before_end = self.mask + 1 - (first & self.mask);
+        let (record, head, ring) = (self.record, self.head as u16, self.ring);
+        // SAFETY: `first..head` was just built: `before_end` blocks up to the end of the ring, less
+        // than `blocks`, and the rest at its start.
+        unsafe {
+            if blocks <= self.register.blueflame_blocks() {
+                self.register.ring_wrapped(record, head, wqe, before_end, ring, blocks);
+            } else {
+                self.register.ring(record, head, wqe, 0);
+            }
+        }
     }
 }
 
@@ -361,7 +419,6 @@ impl<'b, 'q, T: Transport, O: SendOperation> Request<'b, 'q, T, O, NeedsAddress>
 
 impl<T: Transport, O: SendOperation> Request<'_, '_, T, O, NeedsData> {
     const HEAD: usize = 1 + T::ADDRESS_UNITS + O::UNITS;
-    const FLAGS: SendFlags = T::FLAGS.intersection(O::FLAGS);
 
     #[inline(always)]
     fn data(&self) -> NonNull<u8> {
@@ -372,34 +429,33 @@ impl<T: Transport, O: SendOperation> Request<'_, '_, T, O, NeedsData> {
     #[inline(always)]
     fn finish(self, units: usize) {
         let Wr { batch, slot, wr_id, flags } = self.wr;
-        batch.finish(slot, O::OPCODE, wr_id, flags, self.immediate, units, Self::FLAGS);
+        batch.finish::<O>(slot, wr_id, flags, self.immediate, units);
     }
 
     /// The data is one piece of local memory (`ibv_wr_set_sge`).
     #[inline(always)]
     pub fn sge(self, sge: Sge) {
+        let data = self.data();
+        let queue = &mut *self.wr.batch.queue;
         // One comparison finds the length of zero, too.
-        if sge.length.wrapping_sub(1) >= self.wr.batch.queue.max_message {
-            return self.sge_list(&[sge]);
+        if sge.length.wrapping_sub(1) < queue.max_message && queue.max_sge != 0 {
+            // SAFETY: the slot has room for a largest WQE, which has an entry.
+            unsafe { write_sge(data, sge) };
+            return self.finish(Self::HEAD + 1);
         }
-        if self.wr.batch.queue.max_sge == 0 {
-            return self.wr.batch.refuse(PostError::TooManySges { given: 1, max: 0 });
-        }
-        // SAFETY: the slot has room for a largest WQE, which has an entry.
-        unsafe { write_sge(self.data(), sge) };
-        self.finish(Self::HEAD + 1);
+        // SAFETY: the slot has room for a largest WQE.
+        let units = unsafe { queue.write_sges(data, &[sge]) };
+        self.finish_checked(units);
     }
 
     /// The data is a list of pieces of local memory, one after the other
     /// (`ibv_wr_set_sge_list`). An empty list sends nothing but the message.
+    #[inline]
     pub fn sge_list(self, sges: &[Sge]) {
-        let queue = &*self.wr.batch.queue;
         let data = self.data();
-        // SAFETY: the slot has room for a largest WQE, which has `max_sge` entries.
-        match unsafe { write_sge_list(data, sges, queue.max_sge, queue.max_message) } {
-            Ok(units) => self.finish(Self::HEAD + units),
-            Err(error) => self.wr.batch.refuse(error),
-        }
+        // SAFETY: the slot has room for a largest WQE.
+        let units = unsafe { self.wr.batch.queue.write_sges(data, sges) };
+        self.finish_checked(units);
     }
 
     /// The data is copied into the request (`ibv_wr_set_inline_data`); its memory needs no
@@ -409,29 +465,38 @@ impl<T: Transport, O: SendOperation> Request<'_, '_, T, O, NeedsData> {
     where
         O: Inline,
     {
-        let max = self.wr.batch.queue.max_inline as usize;
-        if bytes.len() > max {
-            return self
-                .wr
-                .batch
-                .refuse(PostError::InlineTooLong { length: bytes.len(), max });
+        let data = self.data();
+        let queue = &mut *self.wr.batch.queue;
+        // One comparison finds the length of zero, too.
+        if bytes.len().wrapping_sub(1) < queue.max_inline as usize {
+            // SAFETY: the slot has room for a largest WQE, which holds this much inline data.
+            let units = unsafe { write_inline(data, bytes) };
+            return self.finish(Self::HEAD + units);
         }
-        // SAFETY: the slot has room for a largest WQE, which holds `max` bytes of inline data.
-        let units = unsafe { write_inline(self.data(), bytes) };
-        self.finish(Self::HEAD + units);
+        // SAFETY: the slot has room for a largest WQE.
+        let units = unsafe { queue.write_inlines(data, &[bytes]) };
+        self.finish_checked(units);
     }
 
     /// The data is copied into the request from several places, one after the other
     /// (`ibv_wr_set_inline_data_list`).
+    #[inline]
     pub fn inline_data_list(self, pieces: &[&[u8]])
     where
         O: Inline,
     {
-        let max = self.wr.batch.queue.max_inline as usize;
-        // SAFETY: the slot has room for a largest WQE, which holds `max` bytes of inline data.
-        match unsafe { write_inline_list(self.data(), pieces, max) } {
-            Ok(units) => self.finish(Self::HEAD + units),
-            Err(error) => self.wr.batch.refuse(error),
+        let data = self.data();
+        // SAFETY: the slot has room for a largest WQE.
+        let units = unsafe { self.wr.batch.queue.write_inlines(data, pieces) };
+        self.finish_checked(units);
+    }
+
+    /// Finishes the request, or, where its data was refused, the batch.
+    #[inline(always)]
+    fn finish_checked(self, units: Option<usize>) {
+        match units {
+            Some(units) => self.finish(Self::HEAD + units),
+            None => self.wr.batch.cursor.span = 0,
         }
     }
 }
@@ -485,19 +550,16 @@ pub(crate) unsafe fn write_sge_list(
 /// Writes inline data behind its header, and returns the units that both take.
 ///
 /// # Safety
-/// `at`, aligned to 16, has room for header and data, padded to 16.
+/// `bytes` is not empty; `at`, aligned to 16, has room for header and data, padded to 16.
 #[inline(always)]
-pub(crate) unsafe fn write_inline(at: NonNull<u8>, bytes: &[u8]) -> usize {
-    if bytes.is_empty() {
-        return 0;
-    }
+unsafe fn write_inline(at: NonNull<u8>, bytes: &[u8]) -> usize {
     let header = U32::new(bytes.len() as u32 | INLINE);
     // SAFETY: by the contract.
     unsafe {
         at.cast().write(header);
         copy_inline(at.byte_add(4), bytes);
     }
-    (4 + bytes.len()).div_ceil(UNIT)
+    (4 + bytes.len() + UNIT - 1) / UNIT
 }
 
 /// Copies a few bytes without a call: by words that may overlap, never beyond either end.
@@ -507,26 +569,48 @@ pub(crate) unsafe fn write_inline(at: NonNull<u8>, bytes: &[u8]) -> usize {
 #[inline(always)]
 unsafe fn copy_inline(to: NonNull<u8>, bytes: &[u8]) {
     let (to, from, length) = (to.as_ptr(), bytes.as_ptr(), bytes.len());
-    // SAFETY: every offset plus the width of the copy is at most `length`.
+    // SAFETY: a width is copied only at offsets that leave room for it before `length`.
     unsafe {
         if length >= 8 {
             let mut offset = 0;
             while offset + 8 < length {
-                to.add(offset).cast::<u64>().write_unaligned(from.add(offset).cast::<u64>().read_unaligned());
-                offset += 8;
+                copy_word::<u64>(to, from, offset);
+                offset = opaque(offset + 8);
             }
-            let tail = length - 8;
-            to.add(tail).cast::<u64>().write_unaligned(from.add(tail).cast::<u64>().read_unaligned());
+            copy_word::<u64>(to, from, length - 8);
         } else if length >= 4 {
-            let tail = length - 4;
-            to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned());
-            to.add(tail).cast::<u32>().write_unaligned(from.add(tail).cast::<u32>().read_unaligned());
+            copy_word::<u32>(to, from, 0);
+            copy_word::<u32>(to, from, length - 4);
         } else {
-            to.write(*from);
-            to.add(length / 2).write(*from.add(length / 2));
-            to.add(length - 1).write(*from.add(length - 1));
+            copy_word::<u8>(to, from, 0);
+            copy_word::<u8>(to, from, length / 2);
+            copy_word::<u8>(to, from, length - 1);
         }
     }
+}
+
+/// # Safety
+/// Both places have a `W` at `offset`.
+#[inline(always)]
+unsafe fn copy_word<W>(to: *mut u8, from: *const u8, offset: usize) {
+    // SAFETY: by the contract; no alignment is needed.
+    unsafe { to.add(offset).cast::<W>().write_unaligned(from.add(offset).cast::<W>().read_unaligned()) }
+}
+
+/// The same number, which the compiler does not know to be: it would make a call of a loop that
+/// copies.
+#[inline(always)]
+fn opaque(number: usize) -> usize {
+    #[cfg(not(miri))]
+    let number = {
+        let mut number = number;
+        // SAFETY: no instruction.
+        unsafe {
+            core::arch::asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags));
+        }
+        number
+    };
+    number
 }
 
 /// [`write_inline`] for data in several places.

@@ -123,7 +123,7 @@ impl<T: Transport> SendQueue<T> {
         if counter == self.head as u16 {
             return Some(DrainPoint { sequence: self.sequence as u16, block: counter });
         }
-        let sequence = self.records.starting_at(counter)?;
+        let sequence = self.records().starting_at(counter)?;
         Some(DrainPoint { sequence, block: counter })
     }
 
@@ -131,7 +131,7 @@ impl<T: Transport> SendQueue<T> {
     pub fn pending(&self, drained: DrainPoint) -> impl Iterator<Item = PendingRequest> + '_ {
         let count = (self.sequence as u16).wrapping_sub(drained.sequence);
         (0..count).map(move |i| {
-            let Completed { wr_id, info } = self.records.get(drained.sequence.wrapping_add(i));
+            let Completed { wr_id, info } = self.records().get(drained.sequence.wrapping_add(i));
             PendingRequest { wr_id, info }
         })
     }
@@ -199,7 +199,7 @@ impl<T: Transport> SendQueue<T> {
         wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
     ) -> Cancelled {
         let mut requests = Vec::new();
-        self.records.cancel(
+        self.records().cancel(
             drained.sequence,
             self.sequence as u16,
             wanted,

@@ -133,7 +133,7 @@ impl<T: ListTransport> SendQueue<T> {
         let mut batch = self.wr_start();
         for wr in list {
             T::push(&mut batch, wr);
-            if let Some(error) = batch.error {
+            if let Some(error) = batch.queue.error {
                 let index = batch.len();
                 batch.commit();
                 return Err(ListError { index, error });

@@ -12,46 +12,47 @@ use crate::sync::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use alloc::boxed::Box;
+use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use mlx5_prm::wqe::{MAX_RING_BLOCKS, Opcode, control_flags};
 
-/// What a record says of a request, in one word:
-/// first block (16 bits), blocks (8), opcode (8), `fm_ce_se` byte (8), flags.
+/// What a record says of a request, in one word: blocks (8 bits), flags (16), `fm_ce_se` byte (8),
+/// opcode with the mark of a cancelled one (8), first block (16). The upper half stands as in the
+/// first word of the WQE itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestInfo(u64);
 
 impl RequestInfo {
-    const BLOCKS_SHIFT: u32 = 16;
-    const OPCODE_SHIFT: u32 = 24;
-    const CONTROL_SHIFT: u32 = 32;
-    const CANCELLED: u64 = 1 << 40;
+    /// In the opcode's byte, whose numbers have six bits.
+    const CANCELLED: u64 = (Self::CANCELLED_BIT as u64) << Self::OPCODE_SHIFT;
+    const CANCELLED_BIT: u8 = 0x40;
+    pub(crate) const CONTROL_SHIFT: u32 = 24;
+    pub(crate) const OPCODE_SHIFT: u32 = 32;
+    pub(crate) const FIRST_SHIFT: u32 = 40;
 
+    /// Puts together what stands in place: `place` has opcode and first block, `control` the
+    /// `fm_ce_se` byte.
     #[inline(always)]
-    pub(crate) fn new(first: u16, blocks: u32, opcode: Opcode, control: u8) -> Self {
-        Self(
-            u64::from(first)
-                | u64::from(blocks) << Self::BLOCKS_SHIFT
-                | (opcode as u64) << Self::OPCODE_SHIFT
-                | u64::from(control) << Self::CONTROL_SHIFT,
-        )
+    pub(crate) const fn new(place: u64, control: u64, blocks: u32) -> Self {
+        Self(place | control | blocks as u64)
     }
 
     /// The 64-byte block at which the request starts, counted freely.
     #[inline(always)]
     pub const fn first(self) -> u16 {
-        self.0 as u16
+        (self.0 >> Self::FIRST_SHIFT) as u16
     }
 
     /// How many blocks it takes.
     #[inline(always)]
     pub const fn blocks(self) -> u16 {
-        (self.0 >> Self::BLOCKS_SHIFT) as u8 as u16
+        self.0 as u8 as u16
     }
 
     /// The operation that was posted, cancelled or not.
     #[inline(always)]
     pub const fn opcode(self) -> Opcode {
-        match Opcode::from_bits((self.0 >> Self::OPCODE_SHIFT) as u8) {
+        match Opcode::from_bits(self.opcode_bits()) {
             Some(opcode) => opcode,
             None => Opcode::Nop,
         }
@@ -60,6 +61,12 @@ impl RequestInfo {
     /// The number of the operation that was posted.
     #[inline(always)]
     pub const fn opcode_bits(self) -> u8 {
+        self.opcode_and_mark() & !Self::CANCELLED_BIT
+    }
+
+    /// The number of the operation that was posted, with bit 6 set if it was cancelled.
+    #[inline(always)]
+    pub const fn opcode_and_mark(self) -> u8 {
         (self.0 >> Self::OPCODE_SHIFT) as u8
     }
 
@@ -87,9 +94,43 @@ pub struct Completed {
 
 /// A record; aligned so that it never crosses a cache line.
 #[repr(align(16))]
-struct Record {
+pub(crate) struct Record {
     wr_id: AtomicU64,
     info: AtomicU64,
+}
+
+/// The rings of records, as the owner reaches them.
+pub(crate) struct Slots {
+    records: NonNull<Record>,
+    starts: NonNull<AtomicU16>,
+}
+
+impl Slots {
+    /// Owner: writes the record of request `sequence`, which is not published yet and whose blocks
+    /// are free. `mask` is that of the ring, `head` the block at which the request starts.
+    ///
+    /// # Safety
+    /// The records are alive, and were made for `mask + 1` blocks.
+    #[inline(always)]
+    pub(crate) unsafe fn stage(
+        &self,
+        mask: u32,
+        sequence: u32,
+        head: u32,
+        wr_id: u64,
+        info: RequestInfo,
+    ) {
+        // SAFETY: masked, so inside both rings.
+        let (record, start) = unsafe {
+            (
+                self.records.add((sequence & mask) as usize).as_ref(),
+                self.starts.add((head & mask) as usize).as_ref(),
+            )
+        };
+        record.wr_id.store(wr_id, Relaxed);
+        record.info.store(info.0, Relaxed);
+        start.store(sequence as u16, Relaxed);
+    }
 }
 
 /// What the poller has finished with.
@@ -102,7 +143,7 @@ struct Retired {
 
 /// The shared half of a send queue.
 pub struct SendRecords {
-    mask: u16,
+    mask: u32,
     records: Box<[Record]>,
     /// Sequence number of the request that starts at a block.
     starts: Box<[AtomicU16]>,
@@ -118,7 +159,7 @@ impl SendRecords {
     pub fn new(blocks: u32) -> Self {
         assert!(blocks.is_power_of_two() && blocks as usize <= MAX_RING_BLOCKS);
         Self {
-            mask: (blocks - 1) as u16,
+            mask: blocks - 1,
             records: (0..blocks)
                 .map(|_| Record { wr_id: AtomicU64::new(0), info: AtomicU64::new(0) })
                 .collect(),
@@ -134,23 +175,20 @@ impl SendRecords {
     #[inline(always)]
     fn record(&self, sequence: u16) -> &Record {
         // SAFETY: there are `mask + 1` records.
-        unsafe { self.records.get_unchecked(usize::from(sequence & self.mask)) }
+        unsafe { self.records.get_unchecked((u32::from(sequence) & self.mask) as usize) }
     }
 
     #[inline(always)]
     fn start(&self, block: u16) -> &AtomicU16 {
         // SAFETY: there are `mask + 1` starts.
-        unsafe { self.starts.get_unchecked(usize::from(block & self.mask)) }
+        unsafe { self.starts.get_unchecked((u32::from(block) & self.mask) as usize) }
     }
 
-    /// Owner: writes the record of request `sequence`, which is not published yet and whose blocks
-    /// are free.
-    #[inline(always)]
-    pub(crate) fn stage(&self, sequence: u16, wr_id: u64, info: RequestInfo) {
-        let record = self.record(sequence);
-        record.wr_id.store(wr_id, Relaxed);
-        record.info.store(info.0, Relaxed);
-        self.start(info.first()).store(sequence, Relaxed);
+    pub(crate) fn slots(&self) -> Slots {
+        Slots {
+            records: NonNull::from(&*self.records).cast(),
+            starts: NonNull::from(&*self.starts).cast(),
+        }
     }
 
     /// Owner: makes all requests before `sequence` part of the queue.
@@ -176,7 +214,8 @@ impl SendRecords {
         let record = self.record(sequence);
         Completed {
             wr_id: record.wr_id.load(Relaxed),
-            info: RequestInfo(record.info.load(Relaxed)),
+            // The acquire pairs with the owner's release when it cancels.
+            info: RequestInfo(record.info.load(Acquire)),
         }
     }
 
@@ -192,7 +231,7 @@ impl SendRecords {
     /// Records of consecutive requests, in at most two runs of memory.
     fn runs(&self, from: u16, to: u16) -> [&[Record]; 2] {
         let count = usize::from(to.wrapping_sub(from));
-        let start = usize::from(from & self.mask);
+        let start = (u32::from(from) & self.mask) as usize;
         let first = count.min(self.records.len() - start);
         [&self.records[start..start + first], &self.records[..count - first]]
     }
@@ -215,7 +254,7 @@ impl SendRecords {
                     continue;
                 }
                 // The queue is drained and the caller owns it: nobody else writes a record. The
-                // release pairs with the poller's acquire in `retire`.
+                // release pairs with the poller's acquire in `get`.
                 let info = RequestInfo(record.info.load(Relaxed));
                 if info.cancelled() || info.opcode() == Opcode::Nop {
                     continue;
@@ -233,32 +272,33 @@ impl SendRecords {
     /// `None` if no outstanding request starts there, which no honest device says.
     #[inline(always)]
     pub fn retire(&self, block: u16) -> Option<Completed> {
-        let sequence = self.start(block).load(Relaxed);
-        let record = self.record(sequence);
-        let info = RequestInfo(record.info.load(Acquire));
-        let retired = self.retired.requests.load(Relaxed);
+        // Mostly it is the next one.
+        let sequence = self.retired.requests.load(Relaxed);
         // The acquire pairs with `publish`: whatever is below `committed` is written.
-        let committed = self.committed.load(Acquire);
-        let outstanding = sequence.wrapping_sub(retired) < committed.wrapping_sub(retired);
-        if !outstanding || info.first() != block {
-            return self.retire_again(block);
+        if sequence != self.committed.load(Acquire) {
+            let completed = self.get(sequence);
+            if completed.info.first() == block {
+                self.retire_to(sequence, completed.info);
+                return Some(completed);
+            }
         }
-        let wr_id = record.wr_id.load(Relaxed);
-        // The release lets the owner reuse the record and the blocks: they were read above.
-        self.retired.requests.store(sequence.wrapping_add(1), Release);
-        self.retired.blocks.store(block.wrapping_add(info.blocks()), Release);
-        Some(Completed { wr_id, info })
+        self.retire_later(block)
     }
 
-    /// The words of a record may have been read before `committed` was, and the record written in
-    /// between; having read `committed`, look again.
-    #[cold]
-    fn retire_again(&self, block: u16) -> Option<Completed> {
+    /// [`SendRecords::retire`] for a request behind others that do not complete by themselves.
+    #[inline(never)]
+    fn retire_later(&self, block: u16) -> Option<Completed> {
         let sequence = self.starting_at(block)?;
         let completed = self.get(sequence);
-        self.retired.requests.store(sequence.wrapping_add(1), Release);
-        self.retired.blocks.store(block.wrapping_add(completed.info.blocks()), Release);
+        self.retire_to(sequence, completed.info);
         Some(completed)
+    }
+
+    /// The release lets the owner reuse records and blocks: they were read before.
+    #[inline(always)]
+    fn retire_to(&self, sequence: u16, info: RequestInfo) {
+        self.retired.requests.store(sequence.wrapping_add(1), Release);
+        self.retired.blocks.store(info.first().wrapping_add(info.blocks()), Release);
     }
 
     /// Forgets everything: the queue pair was reset.

@@ -4,10 +4,9 @@ use crate::batch::Batch;
 use crate::error::PostError;
 use crate::gate::Gate;
 use crate::operation::head_units;
-use crate::records::SendRecords;
+use crate::records::{RequestInfo, SendRecords, Slots};
 use crate::transport::Transport;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
@@ -81,16 +80,21 @@ pub struct SendQueue<T> {
     /// Blocks at `head` that may be written in one piece and leave room for a largest request.
     /// Less than `worst_blocks` sends a request the slow way, where all is looked at afresh.
     pub(crate) span: u32,
-    pub(crate) qpn: u32,
+    /// Number of the queue pair, as it stands in a WQE's first word.
+    pub(crate) qpn: u64,
     pub(crate) max_sge: u32,
     pub(crate) max_inline: u32,
     pub(crate) max_message: u32,
-    /// Flags that every request gets: a completion, on a queue that signals all.
-    pub(crate) always: u8,
+    /// Flags that every request gets, as they stand in a WQE's second word: a completion, on a
+    /// queue that signals all.
+    pub(crate) always: u64,
     pub(crate) gate: Gate,
     pub(crate) record: QueuePairRecord,
     pub(crate) register: SendRegister,
-    pub(crate) records: Arc<SendRecords>,
+    records: NonNull<SendRecords>,
+    pub(crate) slots: Slots,
+    /// Why the batch under construction is refused, if it is.
+    pub(crate) error: Option<PostError>,
     pub(crate) scratch: Box<Scratch>,
     transport: PhantomData<T>,
 }
@@ -117,7 +121,7 @@ pub struct SendParts {
     /// Doorbell register.
     pub register: SendRegister,
     /// The shared half, made for `layout.blocks`.
-    pub records: Arc<SendRecords>,
+    pub records: NonNull<SendRecords>,
 }
 
 impl<T: Transport> SendQueue<T> {
@@ -126,7 +130,7 @@ impl<T: Transport> SendQueue<T> {
     /// # Safety
     /// `ring` points to `layout.bytes()` bytes, aligned to 64, that are valid as long as the value
     /// lives and that nobody but the device reads or writes otherwise; `records` was made for this
-    /// many blocks and belongs to this queue alone.
+    /// many blocks, belongs to this queue alone, and lives as long as the value.
     pub unsafe fn new(parts: SendParts) -> Self {
         let SendParts { ring, layout, qpn, max_message, signal_all, gate, record, register, records } =
             parts;
@@ -137,15 +141,22 @@ impl<T: Transport> SendQueue<T> {
             head: 0,
             sequence: 0,
             span: 0,
-            qpn,
+            qpn: u64::from(qpn) << 8,
             max_sge: layout.max_sge,
             max_inline: layout.max_inline,
             max_message,
-            always: if signal_all { control_flags::COMPLETION } else { 0 },
+            always: if signal_all {
+                u64::from(control_flags::COMPLETION) << RequestInfo::CONTROL_SHIFT
+            } else {
+                0
+            },
             gate,
             record,
             register,
             records,
+            // SAFETY: it lives as long as the value.
+            slots: unsafe { records.as_ref() }.slots(),
+            error: None,
             scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
             transport: PhantomData,
         }
@@ -158,6 +169,12 @@ impl<T: Transport> SendQueue<T> {
         Batch::new(self)
     }
 
+    #[inline(always)]
+    pub(crate) fn records(&self) -> &SendRecords {
+        // SAFETY: it lives as long as this value, by the contract of `new`.
+        unsafe { self.records.as_ref() }
+    }
+
     /// The blocks that are free.
     pub fn free_blocks(&self) -> u32 {
         self.free_at(self.head)
@@ -165,7 +182,7 @@ impl<T: Transport> SendQueue<T> {
 
     #[inline]
     pub(crate) fn free_at(&self, head: u32) -> u32 {
-        let used = (head as u16).wrapping_sub(self.records.retired_blocks());
+        let used = (head as u16).wrapping_sub(self.records().retired_blocks());
         (self.mask + 1).saturating_sub(u32::from(used))
     }
 
@@ -188,7 +205,7 @@ impl<T: Transport> SendQueue<T> {
         self.head = 0;
         self.sequence = 0;
         self.span = 0;
-        self.records.reset();
+        self.records().reset();
         self.record.set_send(0);
     }
 
@@ -198,8 +215,8 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// Number of the queue pair.
-    pub const fn qp_num(&self) -> u32 {
-        self.qpn
+    pub fn qp_num(&self) -> u32 {
+        (self.qpn >> 8) as u32
     }
 
     /// The most bytes of inline data in a request.

@@ -1,0 +1,282 @@
+//! What a simulated fabric is made of.
+
+use crate::engine::fault::Fault;
+
+/// The device that is simulated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Model {
+    /// ConnectX-5 (MT27800).
+    ConnectX5,
+    /// ConnectX-6 (MT28908).
+    ConnectX6,
+    /// ConnectX-6 Dx (MT2892).
+    ConnectX6Dx,
+    /// ConnectX-7 (MT2910).
+    ConnectX7,
+}
+
+impl Model {
+    /// Every model.
+    pub const ALL: [Self; 4] = [Self::ConnectX5, Self::ConnectX6, Self::ConnectX6Dx, Self::ConnectX7];
+
+    /// Its PCI device id; the vendor is 0x15b3.
+    pub const fn pci_device_id(self) -> u16 {
+        match self {
+            Self::ConnectX5 => 0x1017,
+            Self::ConnectX6 => 0x101b,
+            Self::ConnectX6Dx => 0x101d,
+            Self::ConnectX7 => 0x1021,
+        }
+    }
+
+    /// Its name in the market.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ConnectX5 => "ConnectX-5",
+            Self::ConnectX6 => "ConnectX-6",
+            Self::ConnectX6Dx => "ConnectX-6 Dx",
+            Self::ConnectX7 => "ConnectX-7",
+        }
+    }
+
+    /// Its board id, as sysfs shows it.
+    pub const fn board_id(self) -> &'static str {
+        match self {
+            Self::ConnectX5 => "MT_0000000008",
+            Self::ConnectX6 => "MT_0000000223",
+            Self::ConnectX6Dx => "MT_0000000359",
+            Self::ConnectX7 => "MT_0000000838",
+        }
+    }
+
+    /// Its firmware's version: major, minor, sub-minor.
+    pub const fn firmware_version(self) -> [u16; 3] {
+        match self {
+            Self::ConnectX5 => [16, 35, 4030],
+            Self::ConnectX6 => [20, 43, 2026],
+            Self::ConnectX6Dx => [22, 43, 2026],
+            Self::ConnectX7 => [28, 43, 2026],
+        }
+    }
+}
+
+/// What a port speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkLayer {
+    /// InfiniBand: addressed by LID.
+    InfiniBand,
+    /// Ethernet with RoCE: addressed by GID and MAC.
+    Ethernet,
+}
+
+/// One port of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortConfig {
+    /// What it speaks.
+    pub link_layer: LinkLayer,
+    /// Its active MTU in bytes: 256, 512, 1024, 2048 or 4096.
+    pub mtu: u32,
+}
+
+impl PortConfig {
+    /// An InfiniBand port with an MTU of 4096 bytes.
+    pub const INFINIBAND: Self = Self { link_layer: LinkLayer::InfiniBand, mtu: 4096 };
+    /// A RoCE port with an MTU of 1024 bytes, as a 1500-byte Ethernet gives.
+    pub const ROCE: Self = Self { link_layer: LinkLayer::Ethernet, mtu: 1024 };
+}
+
+/// The most of each thing that a device has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Queue pairs.
+    pub qps: u32,
+    /// Completion queues.
+    pub cqs: u32,
+    /// Shared receive queues.
+    pub srqs: u32,
+    /// Memory keys.
+    pub mkeys: u32,
+    /// Protection domains.
+    pub pds: u32,
+    /// UAR pages.
+    pub uars: u32,
+    /// Base-two logarithm of the blocks in a send queue.
+    pub log_sq_blocks: u8,
+    /// Base-two logarithm of the entries in a receive queue.
+    pub log_rq_entries: u8,
+    /// Base-two logarithm of the entries in a shared receive queue.
+    pub log_srq_entries: u8,
+    /// Base-two logarithm of the entries in a completion queue.
+    pub log_cq_entries: u8,
+    /// Bytes in a send WQE.
+    pub sq_wqe_bytes: u16,
+    /// Bytes in a receive WQE.
+    pub rq_wqe_bytes: u16,
+    /// Base-two logarithm of the longest message.
+    pub log_message: u8,
+    /// Base-two logarithm of the reads and atomics outstanding at a queue pair, either way.
+    pub log_reads: u8,
+    /// Multicast groups.
+    pub multicast_groups: u32,
+    /// Queue pairs attached to one multicast group.
+    pub qps_per_group: u32,
+    /// Entries in a port's GID table.
+    pub gids: u32,
+    /// Entries in a port's partition key table.
+    pub pkeys: u32,
+}
+
+impl Limits {
+    const fn of(model: Model) -> Self {
+        let newer = !matches!(model, Model::ConnectX5);
+        Self {
+            qps: if newer { 1 << 17 } else { 1 << 16 },
+            cqs: 1 << 16,
+            srqs: 1 << 15,
+            mkeys: 1 << 18,
+            pds: 1 << 16,
+            uars: 1 << 14,
+            log_sq_blocks: 15,
+            log_rq_entries: 15,
+            log_srq_entries: 15,
+            log_cq_entries: 22,
+            sq_wqe_bytes: 1008,
+            rq_wqe_bytes: 512,
+            log_message: 30,
+            log_reads: 4,
+            multicast_groups: 1 << 13,
+            qps_per_group: 240,
+            gids: 256,
+            pkeys: 128,
+        }
+    }
+}
+
+/// What to simulate. By default one ConnectX-7 with one InfiniBand port, run by a thread.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SimConfig {
+    /// The model of every device.
+    pub model: Model,
+    /// How many devices share the fabric.
+    pub devices: usize,
+    /// The ports of each device: one or two.
+    pub ports: Vec<PortConfig>,
+    /// Version of completion entries: 1 names queues by user index, 0 by number.
+    pub cqe_version: u8,
+    /// Whether UAR pages have BlueFlame registers.
+    pub blueflame: bool,
+    /// Base-two logarithm of the bytes of a BlueFlame register, both halves.
+    pub log_bf_reg_size: u8,
+    /// Whether the kernel gives DEVX contexts.
+    pub devx: bool,
+    /// The limits of each device.
+    pub limits: Limits,
+    /// No thread: the fabric moves only when it is stepped, in virtual time.
+    pub step: bool,
+    /// Only the queue that a doorbell names is looked at, and BlueFlame bytes are compared with
+    /// the ring. Meant for step mode with a UAR for each queue pair.
+    pub exact_doorbells: bool,
+    /// Reads the host's memory through the kernel, so that unmapped memory is a
+    /// [`Violation`](crate::Violation) and not a crash. Slow.
+    pub checked_memory: bool,
+    /// Frequency of the device's clock in MHz.
+    pub clock_mhz: u32,
+    /// The longest that a retry timer runs, whatever the queue pair asks for, in microseconds.
+    pub longest_timer_us: u64,
+    /// What makes GUIDs, MAC addresses and key tags differ from those of another fabric.
+    pub seed: u64,
+    /// Faults that every device starts with.
+    pub faults: Vec<Fault>,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One setter a line.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        $($(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.$name = $name;
+            self
+        })*
+    };
+}
+
+impl SimConfig {
+    /// One ConnectX-7 with one InfiniBand port, run by a thread.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            model: Model::ConnectX7,
+            devices: 1,
+            ports: vec![PortConfig::INFINIBAND],
+            cqe_version: 1,
+            blueflame: true,
+            log_bf_reg_size: 9,
+            devx: true,
+            limits: Limits::of(Model::ConnectX7),
+            step: false,
+            exact_doorbells: false,
+            checked_memory: false,
+            clock_mhz: 1000,
+            longest_timer_us: 2000,
+            seed: 0,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Sets the model, and the limits to that model's.
+    #[must_use]
+    pub fn model(mut self, model: Model) -> Self {
+        self.model = model;
+        self.limits = Limits::of(model);
+        self
+    }
+
+    /// Sets the ports of each device.
+    #[must_use]
+    pub fn ports(mut self, ports: impl Into<Vec<PortConfig>>) -> Self {
+        self.ports = ports.into();
+        self
+    }
+
+    /// Adds a fault that every device starts with.
+    #[must_use]
+    pub fn fault(mut self, fault: Fault) -> Self {
+        self.faults.push(fault);
+        self
+    }
+
+    setters! {
+        /// Sets how many devices share the fabric.
+        devices: usize;
+        /// Sets the version of completion entries.
+        cqe_version: u8;
+        /// Sets whether UAR pages have BlueFlame registers.
+        blueflame: bool;
+        /// Sets the base-two logarithm of a BlueFlame register's bytes.
+        log_bf_reg_size: u8;
+        /// Sets whether the kernel gives DEVX contexts.
+        devx: bool;
+        /// Sets the limits of each device.
+        limits: Limits;
+        /// Sets whether the fabric moves only when it is stepped.
+        step: bool;
+        /// Sets whether only the queue that a doorbell names is looked at.
+        exact_doorbells: bool;
+        /// Sets whether unmapped memory is reported instead of crashing.
+        checked_memory: bool;
+        /// Sets the frequency of the device's clock in MHz.
+        clock_mhz: u32;
+        /// Sets the longest that a retry timer runs, in microseconds.
+        longest_timer_us: u64;
+        /// Sets what makes this fabric's addresses differ from another's.
+        seed: u64;
+    }
+}

@@ -1,0 +1,203 @@
+//! Writing completions, and raising events.
+
+use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, OPCODE_SHIFT, OWNER, SOLICITED, Syndrome};
+use mlx5_prm::event::{CqErrorSyndrome, EventType};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::engine::{Device, Event};
+
+/// Offset of the last byte of a descriptor, which says whose the entry is.
+const OP_OWN: usize = DESCRIPTOR - 1;
+
+/// User index of a queue that has none.
+const NO_USER_INDEX: u32 = 0xff_ffff;
+
+impl Device {
+    /// What `srqn_uidx` holds for a queue pair.
+    fn srqn_or_index(&self, qpn: u32) -> u32 {
+        let Some(qp) = self.qps.get(qpn) else { return 0 };
+        let index = qp.config.user_index & NO_USER_INDEX;
+        if self.config.cqe_version == 0 || index == NO_USER_INDEX {
+            qp.config.srq.unwrap_or(0)
+        } else {
+            index
+        }
+    }
+
+    /// An entry without error, with what every entry has.
+    pub(crate) fn entry(&self, qpn: u32, opcode: CqeOpcode, send_opcode: u8, wqe: u16) -> Cqe {
+        let mut cqe = Cqe::new_zeroed();
+        cqe.srqn_uidx.set(self.srqn_or_index(qpn));
+        cqe.timestamp.set(self.clock());
+        cqe.sop_drop_qpn.set(u32::from(send_opcode) << 24 | qpn);
+        cqe.wqe_counter.set(wqe);
+        cqe.op_own = (opcode as u8) << OPCODE_SHIFT;
+        cqe
+    }
+
+    /// Reports a failed request or receive.
+    pub(crate) fn complete_error(
+        &mut self,
+        qpn: u32,
+        opcode: CqeOpcode,
+        send_opcode: u8,
+        wqe: u16,
+        syndrome: Syndrome,
+        vendor: u8,
+    ) {
+        let mut cqe = ErrorCqe::new_zeroed();
+        cqe.srqn_uidx.set(self.srqn_or_index(qpn));
+        cqe.vendor_err_synd = vendor;
+        cqe.syndrome = syndrome as u8;
+        cqe.s_wqe_opcode_qpn.set(u32::from(send_opcode) << 24 | qpn);
+        cqe.wqe_counter.set(wqe);
+        cqe.op_own = (opcode as u8) << OPCODE_SHIFT;
+        let receive = opcode == CqeOpcode::ResponderError;
+        self.complete(qpn, receive, zerocopy::transmute!(cqe), true);
+    }
+
+    /// Writes an entry to the send or receive completion queue of a queue pair. One that cannot
+    /// be written takes the queue pair down.
+    pub(crate) fn complete(
+        &mut self,
+        qpn: u32,
+        receive: bool,
+        entry: [u8; DESCRIPTOR],
+        urgent: bool,
+    ) {
+        let Some(qp) = self.qps.get(qpn) else { return };
+        let cqn = if receive { qp.config.recv_cq } else { qp.config.send_cq };
+        if !self.write_entry(cqn, entry, urgent) {
+            self.fail_qp(qpn, Some(EventType::WQ_CATAS_ERROR));
+        }
+    }
+
+    fn write_entry(&mut self, cqn: u32, mut entry: [u8; DESCRIPTOR], urgent: bool) -> bool {
+        let Some(cq) = self.cqs.get_mut(cqn) else { return false };
+        if cq.failed {
+            return false;
+        }
+        if !cq.config.ignore_overrun {
+            match cq.is_full(&*self.dma) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.fail_cq(cqn);
+                    return false;
+                }
+                Err(fault) => {
+                    self.memory_violation(fault);
+                    self.break_cq(cqn, CqErrorSyndrome::CQ_ACCESS_VIOLATION_ERROR.0 as u8);
+                    return false;
+                }
+            }
+        }
+        let (offset, owner) = cq.next();
+        entry[OP_OWN] = entry[OP_OWN] & !OWNER | owner;
+        let hostile = self
+            .faults
+            .corrupt_cqes
+            .iter()
+            .position(|(only, _)| only.is_none_or(|only| only == cqn));
+        if let Some(at) = hostile {
+            for (byte, value) in self.faults.corrupt_cqes.remove(at).1 {
+                if let Some(slot) = entry.get_mut(usize::from(byte)) {
+                    *slot = value;
+                }
+            }
+        }
+        // Whoever sees the owner change may read the rest at once, so it goes last.
+        let written =
+            cq.config.buffer.write(&*self.dma, offset, &entry[..OP_OWN]).and_then(|()| {
+                cq.config.buffer.pieces(offset + OP_OWN as u64, 1, |address, _| {
+                    self.dma.store_byte(address, entry[OP_OWN])
+                })
+            });
+        if let Err(fault) = written {
+            self.memory_violation(fault);
+            self.break_cq(cqn, CqErrorSyndrome::CQ_ACCESS_VIOLATION_ERROR.0 as u8);
+            return false;
+        }
+        cq.produced = cq.produced.wrapping_add(1);
+        let urgent = urgent || entry[OP_OWN] & SOLICITED != 0;
+        if urgent {
+            cq.solicited = cq.produced;
+        }
+        if cq.armed.is_some_and(|arm| urgent || !arm.solicited_only) && cq.fire() {
+            let eqn = cq.config.eqn;
+            self.raise(Event::Completion { cqn, eqn });
+        }
+        true
+    }
+
+    /// Writes the last entry of a ring that is replaced.
+    pub(crate) fn write_resize_entry(&mut self, cqn: u32) -> Result<(), super::Error> {
+        let mut cqe = Cqe::new_zeroed();
+        cqe.op_own = (CqeOpcode::Resize as u8) << OPCODE_SHIFT;
+        let entry: [u8; DESCRIPTOR] = zerocopy::transmute!(cqe);
+        if self.write_entry(cqn, entry, false) {
+            Ok(())
+        } else {
+            Err(super::Error::State("the completion queue has failed"))
+        }
+    }
+
+    /// Puts a completion queue in the state that an overrun leaves it in.
+    pub(crate) fn fail_cq(&mut self, cqn: u32) {
+        self.break_cq(cqn, CqErrorSyndrome::CQ_OVERRUN.0 as u8);
+    }
+
+    fn break_cq(&mut self, cqn: u32, syndrome: u8) {
+        let Some(cq) = self.cqs.get_mut(cqn) else { return };
+        if !std::mem::replace(&mut cq.failed, true) {
+            self.raise(Event::CqError { cqn, syndrome });
+        }
+    }
+
+    /// Changes a port's link, and reports it.
+    pub fn set_port_active(&mut self, number: u8, active: bool) {
+        use mlx5_prm::event::PortChange;
+        let Some(port) = self.port_mut(number) else { return };
+        if std::mem::replace(&mut port.active, active) != active {
+            let change = if active { PortChange::ACTIVE } else { PortChange::DOWN };
+            self.raise(Event::Port { port: number, change });
+        }
+    }
+
+    /// Reports an event; asynchronous ones as often and in what order the faults say.
+    pub(crate) fn raise(&mut self, event: Event) {
+        if matches!(event, Event::Completion { .. }) {
+            return self.report(event);
+        }
+        let faults = &mut self.faults;
+        if faults.reorder_events > 0 {
+            faults.held_events.push(event);
+            if faults.held_events.len() < faults.reorder_events as usize {
+                return;
+            }
+            faults.reorder_events = 0;
+            for event in std::mem::take(&mut faults.held_events).into_iter().rev() {
+                self.report(event);
+            }
+            return;
+        }
+        let twice = faults.duplicate_events > 0;
+        faults.duplicate_events = faults.duplicate_events.saturating_sub(1);
+        self.report(event);
+        if twice {
+            self.report(event);
+        }
+    }
+
+    fn report(&mut self, event: Event) {
+        if let Some(sink) = &mut self.sink {
+            sink.event(event);
+        }
+    }
+}
+
+/// The bytes of an entry.
+pub(crate) fn bytes(cqe: &Cqe) -> [u8; DESCRIPTOR] {
+    let mut bytes = [0; DESCRIPTOR];
+    bytes.copy_from_slice(cqe.as_bytes());
+    bytes
+}

@@ -1,0 +1,111 @@
+//! Completion queues: their state, and arming.
+
+use mlx5_prm::cqe::DESCRIPTOR;
+use mlx5_prm::doorbell::completion_queue_record::{
+    ARM, ARM_SEQUENCE_SHIFT, ARM_SOLICITED, CONSUMER, CONSUMER_MASK,
+};
+
+use crate::dma::{Buffer, Dma, DmaFault};
+
+/// What a completion queue is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CqConfig {
+    /// Its ring.
+    pub buffer: Buffer,
+    /// Base-two logarithm of its entries.
+    pub log_size: u8,
+    /// Bytes of an entry: 64 or 128.
+    pub entry_bytes: u8,
+    /// Bus address of its doorbell record.
+    pub record: u64,
+    /// The UAR page on which it is armed.
+    pub uar: u32,
+    /// The event queue that it reports to.
+    pub eqn: u32,
+    /// Nobody looks for overruns (`oi`).
+    pub ignore_overrun: bool,
+}
+
+/// What an arm word holds that no driver writes: the sequence number has two bits.
+pub(crate) const NEVER_ARMED: u32 = 0xf000_0000;
+
+#[derive(Debug)]
+pub(crate) struct Cq {
+    pub(crate) config: CqConfig,
+    /// Entries written since creation.
+    pub(crate) produced: u32,
+    /// One past the last entry that a solicited-only arm waits for.
+    pub(crate) solicited: u32,
+    pub(crate) armed: Option<Arm>,
+    /// Sequence number of the last arm that caused an event; the same once more is that arm.
+    pub(crate) fired: Option<u32>,
+    pub(crate) failed: bool,
+    /// Queue pairs and shared receive queues that report to it.
+    pub(crate) users: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Arm {
+    pub(crate) sequence: u32,
+    pub(crate) solicited_only: bool,
+}
+
+impl Cq {
+    pub(crate) fn new(config: CqConfig) -> Self {
+        Self { config, produced: 0, solicited: 0, armed: None, fired: None, failed: false, users: 0 }
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        1 << self.config.log_size
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.size()) * u64::from(self.config.entry_bytes)
+    }
+
+    /// Whether the ring has no free entry.
+    pub(crate) fn is_full(&self, dma: &dyn Dma) -> Result<bool, DmaFault> {
+        let consumer = dma.load_u32(self.config.record + CONSUMER as u64)?;
+        let waiting = self.produced.wrapping_sub(consumer) & CONSUMER_MASK;
+        Ok(waiting >= self.size())
+    }
+
+    /// Where the next entry's descriptor goes in the buffer, and its owner bit.
+    pub(crate) fn next(&self) -> (u64, u8) {
+        let index = self.produced & (self.size() - 1);
+        let entry = u64::from(self.config.entry_bytes);
+        let offset = u64::from(index) * entry + entry - DESCRIPTOR as u64;
+        (offset, (self.produced >> self.config.log_size & 1) as u8)
+    }
+
+    pub(crate) fn arm_word(&self, dma: &dyn Dma) -> Result<u32, DmaFault> {
+        dma.load_u32(self.config.record + ARM as u64)
+    }
+
+    /// Takes an arm word; says whether the event is due at once.
+    pub(crate) fn arm(&mut self, word: u32) -> bool {
+        let sequence = word >> ARM_SEQUENCE_SHIFT;
+        if word == NEVER_ARMED || self.fired == Some(sequence) {
+            return false;
+        }
+        let solicited_only = word & ARM_SOLICITED != 0;
+        self.armed = Some(Arm { sequence, solicited_only });
+        let consumer = word & CONSUMER_MASK;
+        let last = if solicited_only { self.solicited } else { self.produced };
+        let ahead = last.wrapping_sub(consumer) & CONSUMER_MASK;
+        // A counter behind the consumer's looks like one that is far ahead.
+        let due = ahead != 0 && ahead <= CONSUMER_MASK / 2;
+        due && self.fire()
+    }
+
+    /// Disarms it; says whether it was armed.
+    pub(crate) fn fire(&mut self) -> bool {
+        match self.armed.take() {
+            Some(arm) => {
+                self.fired = Some(arm.sequence);
+                true
+            }
+            None => false,
+        }
+    }
+}

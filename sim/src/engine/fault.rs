@@ -1,0 +1,125 @@
+//! Faults that a device can be told to have, and what it saw its driver do wrong.
+
+use crate::engine::{Event, Syndrome};
+
+/// A fault to inject.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Loses the next packets that the device sends.
+    DropPackets(u32),
+    /// The next request of this queue pair, or of any, fails.
+    FailRequest {
+        /// The queue pair; any if `None`.
+        qpn: Option<u32>,
+        /// Why it fails.
+        syndrome: Syndrome,
+        /// The vendor's code in the completion.
+        vendor: u8,
+    },
+    /// Reports each of the next asynchronous events twice.
+    DuplicateEvents(u32),
+    /// Holds back the next asynchronous events until there are this many, then reports them
+    /// latest first.
+    ReorderEvents(u32),
+    /// Overwrites bytes of the next completion entry of this queue, or of any.
+    CorruptCqe {
+        /// The completion queue; any if `None`.
+        cqn: Option<u32>,
+        /// Offset in the 64-byte descriptor, and what to write there.
+        patch: Vec<(u8, u8)>,
+    },
+    /// Puts this completion queue in the state that an overrun leaves it in.
+    OverrunCq(u32),
+    /// The device executes nothing until [`Fault::Resume`].
+    Stall,
+    /// Ends [`Fault::Stall`].
+    Resume,
+    /// The device reports a fatal error, and executes nothing any more.
+    Fatal,
+    /// The device is pulled out: as [`Fault::Fatal`], and nothing answers any more.
+    Remove,
+}
+
+/// Faults that wait for their occasion.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) drop_packets: u32,
+    pub(crate) fail_requests: Vec<(Option<u32>, Syndrome, u8)>,
+    pub(crate) duplicate_events: u32,
+    pub(crate) reorder_events: u32,
+    pub(crate) held_events: Vec<Event>,
+    pub(crate) corrupt_cqes: Vec<(Option<u32>, Vec<(u8, u8)>)>,
+}
+
+/// Something that a driver must never do, seen by the device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Violation {
+    /// A doorbell named a queue pair that is not there.
+    UnknownQp(u32),
+    /// A doorbell named a completion queue that is not there.
+    UnknownCq(u32),
+    /// A doorbell announced a block that the doorbell record does not cover yet.
+    DoorbellBeyondRecord {
+        /// The queue pair.
+        qpn: u32,
+        /// One past the last block that the doorbell announced.
+        announced: u16,
+        /// The counter in the doorbell record.
+        record: u16,
+    },
+    /// A doorbell record claims more blocks than the ring has.
+    RecordBeyondRing {
+        /// The queue pair or shared receive queue.
+        number: u32,
+        /// The counter in the record.
+        record: u16,
+        /// The device's own counter.
+        executed: u16,
+    },
+    /// A WQE bears another index than that of its place in the ring.
+    WqeIndex {
+        /// The queue pair.
+        qpn: u32,
+        /// The index that it should bear.
+        expected: u16,
+        /// The index in its control segment.
+        found: u16,
+    },
+    /// A WQE bears another queue pair's number.
+    WqeQpn {
+        /// The queue pair.
+        qpn: u32,
+        /// The number in the control segment.
+        found: u32,
+    },
+    /// What was written to a BlueFlame register differs from the ring.
+    BlueFlame {
+        /// The queue pair.
+        qpn: u32,
+        /// The block index that was written.
+        index: u16,
+        /// The first byte that differs, in the WQE.
+        byte: u16,
+    },
+    /// A doorbell rang on a UAR page that does not belong to its queue.
+    WrongUar {
+        /// The queue pair or completion queue.
+        number: u32,
+        /// The page that it rang on.
+        uar: u32,
+    },
+    /// Queue memory, or memory under a key, could not be reached.
+    Memory {
+        /// The bus address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// A shared receive queue's list leads out of its buffer.
+    SrqList {
+        /// The shared receive queue.
+        srqn: u32,
+        /// The index that it leads to.
+        index: u16,
+    },
+}

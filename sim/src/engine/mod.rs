@@ -1,0 +1,65 @@
+//! The engine: queues, keys, and the execution of work requests, as the hardware does them.
+//!
+//! An [`Engine`] holds the devices of one fabric. Commands (create, modify, destroy) are plain
+//! methods of a [`Device`]; work moves when [`Engine::step`] is called.
+
+mod complete;
+mod cq;
+pub mod device;
+mod drain;
+mod event;
+pub mod fault;
+mod flush;
+mod header;
+mod mkey;
+mod port;
+mod qp;
+mod receive;
+mod respond;
+mod route;
+mod run;
+mod send;
+mod srq;
+mod table;
+mod uar;
+mod wqe;
+
+#[cfg(test)]
+mod tests;
+
+pub use cq::CqConfig;
+pub use device::{Device, Holder};
+pub use drain::DrainAt;
+pub use event::{Event, EventSink};
+pub use mkey::{Access, MkeyConfig, Translation};
+pub use mlx5_prm::cqe::Syndrome;
+pub use port::{Gid, GidEntry, GidType, Mac, Port};
+pub use qp::{AddressPath, QpAttributes, QpConfig, QpSnapshot, QpState, RingConfig, Transport};
+pub use run::Engine;
+pub use srq::SrqConfig;
+
+/// Why a command failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// There is no such object.
+    NotFound,
+    /// The object is in use by another.
+    Busy,
+    /// The device has no more of these.
+    Exhausted,
+    /// The parameters contradict the device's limits or each other.
+    Invalid(&'static str),
+    /// The object's state does not allow it.
+    State(&'static str),
+    /// Memory did not answer.
+    Memory(crate::dma::DmaFault),
+}
+
+impl From<crate::dma::DmaFault> for Error {
+    fn from(fault: crate::dma::DmaFault) -> Self {
+        Self::Memory(fault)
+    }
+}
+
+/// Index of a device in its fabric.
+pub type DeviceId = usize;

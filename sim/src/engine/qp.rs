@@ -1,0 +1,315 @@
+//! Queue pairs: what they are made of, their attributes and state.
+
+use mlx5_prm::doorbell::queue_pair_record;
+use mlx5_prm::wqe::BLOCK;
+
+use crate::dma::{Buffer, Dma, DmaFault};
+use crate::engine::drain::DrainAt;
+use crate::engine::port::{Gid, Mac};
+use crate::engine::receive::{Inbound, Receive};
+
+/// The transport service of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+}
+
+/// The state of a queue pair; the numbers are the QP context's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum QpState {
+    /// Reset.
+    Reset = 0,
+    /// Initialised: receives may be posted.
+    Init = 1,
+    /// Ready to receive.
+    Rtr = 2,
+    /// Ready to send.
+    Rts = 3,
+    /// The send queue failed, the receive queue runs.
+    SqError = 4,
+    /// The send queue stands still before a WQE.
+    SqDrained = 5,
+    /// Failed.
+    Error = 6,
+    /// Asked to drain, not there yet.
+    SqDraining = 7,
+}
+
+/// One ring of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RingConfig {
+    /// Where it starts in the queue pair's buffer.
+    pub offset: u64,
+    /// Base-two logarithm of its entries: 64-byte blocks in a send queue.
+    pub log_size: u8,
+    /// Base-two logarithm of an entry's bytes: 6 in a send queue.
+    pub log_stride: u8,
+}
+
+impl RingConfig {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        1 << (self.log_size + self.log_stride)
+    }
+
+    pub(crate) fn mask(&self) -> u32 {
+        (1 << self.log_size) - 1
+    }
+}
+
+/// What a queue pair is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QpConfig {
+    /// Its transport service.
+    pub transport: Transport,
+    /// Its protection domain.
+    pub pd: u32,
+    /// Where its requests complete.
+    pub send_cq: u32,
+    /// Where its receives complete.
+    pub recv_cq: u32,
+    /// The shared receive queue that it takes from.
+    pub srq: Option<u32>,
+    /// Its user index; 0xffffff for none.
+    pub user_index: u32,
+    /// Memory of its rings.
+    pub buffer: Buffer,
+    /// Its send queue.
+    pub sq: Option<RingConfig>,
+    /// Its own receive queue.
+    pub rq: Option<RingConfig>,
+    /// Bus address of its doorbell record.
+    pub record: u64,
+    /// The UAR page on which its doorbell rings.
+    pub uar: u32,
+    /// Does not hear its own multicasts.
+    pub block_multicast_loopback: bool,
+}
+
+/// The way to the other side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AddressPath {
+    /// A global route header is sent (InfiniBand; on Ethernet always).
+    pub grh: bool,
+    /// Destination LID (InfiniBand).
+    pub dlid: u16,
+    /// Destination GID (with GRH, and on Ethernet).
+    pub dgid: Gid,
+    /// Destination MAC address (Ethernet).
+    pub dmac: Mac,
+    /// Index of the source GID.
+    pub sgid_index: u8,
+    /// Service level.
+    pub sl: u8,
+    /// Low bits of the source LID.
+    pub source_path_bits: u8,
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Flow label.
+    pub flow_label: u32,
+    /// UDP source port (RoCE version 2).
+    pub udp_sport: u16,
+}
+
+/// Attributes that MODIFY commands set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpAttributes {
+    /// Port number, from 1.
+    pub port: u8,
+    /// Index of its partition key.
+    pub pkey_index: u16,
+    /// Its Q_Key (UD).
+    pub qkey: u32,
+    /// Path MTU in bytes (RC, UC).
+    pub mtu: u32,
+    /// The other side's number (RC, UC).
+    pub remote_qpn: u32,
+    /// Number of the next packet to send (24 bits).
+    pub sq_psn: u32,
+    /// Number of the next packet to receive (24 bits).
+    pub rq_psn: u32,
+    /// Answers are waited for 4.096 µs × 2 to this power; 0 is for ever.
+    pub ack_timeout: u8,
+    /// How often an unanswered request is sent again.
+    pub retry_count: u8,
+    /// How often a request is sent again to a receiver that was not ready; 7 is for ever.
+    pub rnr_retry: u8,
+    /// Code of the time that a sender shall wait when this side was not ready.
+    pub min_rnr_timer: u8,
+    /// RDMA reads by the other side are allowed.
+    pub remote_read: bool,
+    /// RDMA writes by the other side are allowed.
+    pub remote_write: bool,
+    /// Atomics by the other side are allowed.
+    pub remote_atomic: bool,
+    /// Reports the end of a drain that MODIFY asked for.
+    pub notify_drained: bool,
+    /// The way to the other side (RC, UC).
+    pub path: AddressPath,
+}
+
+impl Default for QpAttributes {
+    fn default() -> Self {
+        Self {
+            port: 1,
+            pkey_index: 0,
+            qkey: 0,
+            mtu: 256,
+            remote_qpn: 0,
+            sq_psn: 0,
+            rq_psn: 0,
+            ack_timeout: 0,
+            retry_count: 0,
+            rnr_retry: 0,
+            min_rnr_timer: 0,
+            remote_read: false,
+            remote_write: false,
+            remote_atomic: false,
+            notify_drained: false,
+            path: AddressPath::default(),
+        }
+    }
+}
+
+/// What QUERY_QP shows beside the attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpSnapshot {
+    /// Its state.
+    pub state: QpState,
+    /// The first block that is not executed yet.
+    pub hw_sq_wqebb_counter: u16,
+    /// The send counter in the doorbell record, as last read.
+    pub sw_sq_wqebb_counter: u16,
+    /// Receive WQEs consumed.
+    pub hw_rq_counter: u16,
+    /// The receive counter in the doorbell record.
+    pub sw_rq_counter: u16,
+    /// Number of the next packet to send.
+    pub next_send_psn: u32,
+    /// Number of the next packet to receive.
+    pub next_rcv_psn: u32,
+}
+
+/// When a request is tried again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// Nothing to wait for.
+    No,
+    /// At this time, in nanoseconds.
+    Until(u64),
+    /// Until the other side is ready, however long that takes.
+    Ready,
+    /// Never: no answer, and the timeout is infinite.
+    Forever,
+}
+
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) config: QpConfig,
+    pub(crate) attributes: QpAttributes,
+    pub(crate) state: QpState,
+    /// Send blocks executed.
+    pub(crate) sq_executed: u16,
+    /// Send blocks posted, as the record last said.
+    pub(crate) sq_posted: u16,
+    /// Receive WQEs consumed.
+    pub(crate) rq_consumed: u16,
+    pub(crate) send_psn: u32,
+    pub(crate) receive_psn: u32,
+    /// Packets of the current request that were answered.
+    pub(crate) packets_done: u32,
+    pub(crate) retries: u8,
+    pub(crate) rnr_retries: u8,
+    pub(crate) wait: Wait,
+    /// It is in the engine's list of queue pairs with work.
+    pub(crate) queued: bool,
+    pub(crate) drain: Option<DrainAt>,
+    /// The message that arrives.
+    pub(crate) inbound: Inbound,
+    /// The receive WQE that it goes to, between packets.
+    pub(crate) held: Option<Receive>,
+    /// COMM_EST was reported, or can be no more.
+    pub(crate) established: bool,
+}
+
+impl Qp {
+    pub(crate) fn new(config: QpConfig) -> Self {
+        Self {
+            config,
+            attributes: QpAttributes::default(),
+            state: QpState::Reset,
+            sq_executed: 0,
+            sq_posted: 0,
+            rq_consumed: 0,
+            send_psn: 0,
+            receive_psn: 0,
+            packets_done: 0,
+            retries: 0,
+            rnr_retries: 0,
+            wait: Wait::No,
+            queued: false,
+            drain: None,
+            inbound: Inbound::Idle,
+            held: None,
+            established: false,
+        }
+    }
+
+    /// Forgets everything but what it is made of.
+    pub(crate) fn reset(&mut self) {
+        let queued = self.queued;
+        *self = Self { queued, ..Self::new(self.config.clone()) };
+    }
+
+    pub(crate) fn receives(&self) -> bool {
+        use QpState::{Rtr, Rts, SqDrained, SqDraining, SqError};
+        matches!(self.state, Rtr | Rts | SqError | SqDraining | SqDrained)
+    }
+
+    /// Send blocks that wait.
+    pub(crate) fn sq_waiting(&self) -> u16 {
+        self.sq_posted.wrapping_sub(self.sq_executed)
+    }
+
+    /// The send counter in the doorbell record.
+    pub(crate) fn sq_record(&self, dma: &dyn Dma) -> Result<u16, DmaFault> {
+        Ok(dma.load_u32(self.config.record + queue_pair_record::SEND as u64)? as u16)
+    }
+
+    /// The receive counter in the doorbell record.
+    pub(crate) fn rq_record(&self, dma: &dyn Dma) -> Result<u16, DmaFault> {
+        Ok(dma.load_u32(self.config.record + queue_pair_record::RECEIVE as u64)? as u16)
+    }
+
+    /// Copies from the send ring, from a block on, around its end.
+    pub(crate) fn read_sq(
+        &self,
+        dma: &dyn Dma,
+        block: u16,
+        to: &mut [u8],
+    ) -> Result<(), DmaFault> {
+        let Some(ring) = self.config.sq else {
+            return Err(DmaFault { address: 0, length: to.len() as u64 });
+        };
+        let start = u64::from(u32::from(block) & ring.mask()) * BLOCK as u64;
+        let before_end = usize::try_from(ring.bytes() - start).unwrap_or(usize::MAX);
+        let (head, tail) = to.split_at_mut(before_end.min(to.len()));
+        self.config.buffer.read(dma, ring.offset + start, head)?;
+        self.config.buffer.read(dma, ring.offset, tail)
+    }
+
+    /// The bytes of its buffer that its rings cover.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        let end = |ring: RingConfig| ring.offset + ring.bytes();
+        self.config.sq.map_or(0, end).max(self.config.rq.map_or(0, end))
+    }
+}

@@ -1,0 +1,266 @@
+//! Receive WQEs: taking them, scattering into them, completing them.
+
+use mlx5_prm::event::EventType;
+use mlx5_prm::wqe::{DataSegment, INLINE, INVALID_LKEY, SrqNextSegment, UNIT};
+use zerocopy::FromBytes;
+
+use crate::engine::fault::Violation;
+use crate::engine::mkey::{Access, KeyError};
+use crate::engine::srq::Head;
+use crate::engine::{Device, Event};
+
+/// A scatter or gather entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) lkey: u32,
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+}
+
+impl From<&DataSegment> for Entry {
+    fn from(segment: &DataSegment) -> Self {
+        let length = match segment.byte_count.get() & !INLINE {
+            0 => 1 << 31,
+            length => u64::from(length),
+        };
+        Self { lkey: segment.lkey.get(), address: segment.address.get(), length }
+    }
+}
+
+/// Where a receive WQE came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// The queue pair's own ring; it stays the first there until it completes.
+    Own,
+    /// A shared receive queue, which has forgotten it.
+    Shared,
+}
+
+/// A receive WQE in use.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    pub(crate) source: Source,
+    pub(crate) index: u16,
+    pub(crate) pd: u32,
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl Receive {
+    pub(crate) fn capacity(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.length).sum()
+    }
+}
+
+/// The message that arrives at a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Inbound {
+    /// None is under way.
+    Idle,
+    /// Some packets of it have arrived.
+    Open,
+    /// A packet of it was lost, so the rest is ignored (unreliable transports).
+    Lost,
+}
+
+impl Device {
+    /// Receive WQEs that wait in a queue pair's own ring.
+    pub(crate) fn own_receives(&mut self, qpn: u32) -> u16 {
+        let Some(qp) = self.qps.get(qpn) else { return 0 };
+        let Some(ring) = qp.config.rq else { return 0 };
+        let executed = qp.rq_consumed;
+        match qp.rq_record(&*self.dma) {
+            Ok(record) => {
+                let waiting = record.wrapping_sub(executed);
+                if u32::from(waiting) <= ring.mask() + 1 {
+                    return waiting;
+                }
+                self.violation(Violation::RecordBeyondRing { number: qpn, record, executed });
+            }
+            Err(fault) => self.memory_violation(fault),
+        }
+        0
+    }
+
+    /// Whether a receive WQE waits for a queue pair.
+    pub(crate) fn has_receive(&mut self, qpn: u32) -> bool {
+        if self.qps.get(qpn).is_some_and(|qp| qp.held.is_some()) {
+            return true;
+        }
+        match self.qps.get(qpn).and_then(|qp| qp.config.srq) {
+            None => self.own_receives(qpn) > 0,
+            Some(srqn) => self
+                .srqs
+                .get(srqn)
+                .is_some_and(|srq| !srq.failed && srq.waiting(&*self.dma).is_ok_and(|n| n > 0)),
+        }
+    }
+
+    /// Takes the receive WQE that is next for a queue pair, if there is one.
+    pub(crate) fn take_receive(&mut self, qpn: u32) -> Option<Receive> {
+        let qp = self.qps.get_mut(qpn)?;
+        if let Some(held) = qp.held.take() {
+            return Some(held);
+        }
+        match qp.config.srq {
+            Some(srqn) => self.take_shared(srqn),
+            None => self.take_own(qpn),
+        }
+    }
+
+    fn take_own(&mut self, qpn: u32) -> Option<Receive> {
+        if self.own_receives(qpn) == 0 {
+            return None;
+        }
+        let qp = self.qps.get(qpn)?;
+        let ring = qp.config.rq?;
+        let index = qp.rq_consumed;
+        let offset = ring.offset + (u64::from(u32::from(index) & ring.mask()) << ring.log_stride);
+        let mut bytes = vec![0; 1 << ring.log_stride];
+        match qp.config.buffer.read(&*self.dma, offset, &mut bytes) {
+            Ok(()) => Some(Receive {
+                source: Source::Own,
+                index,
+                pd: qp.config.pd,
+                entries: entries(&bytes),
+            }),
+            Err(fault) => {
+                self.memory_violation(fault);
+                None
+            }
+        }
+    }
+
+    fn take_shared(&mut self, srqn: u32) -> Option<Receive> {
+        let srq = self.srqs.get_mut(srqn)?;
+        if srq.failed {
+            return None;
+        }
+        let mut bytes = vec![0; 1 << srq.config.log_stride];
+        let taken = match srq.head(&*self.dma) {
+            Ok(Head::Empty) => return None,
+            Ok(Head::Astray(index)) => Err(Violation::SrqList { srqn, index }),
+            Ok(Head::Wqe { index, next }) => srq
+                .config
+                .buffer
+                .read(&*self.dma, srq.offset(index), &mut bytes)
+                .map(|()| (index, next))
+                .map_err(|fault| Violation::Memory { address: fault.address, length: fault.length }),
+            Err(fault) => Err(Violation::Memory { address: fault.address, length: fault.length }),
+        };
+        match taken {
+            Ok((index, next)) => {
+                srq.head = next;
+                srq.consumed = srq.consumed.wrapping_add(1);
+                let pd = srq.config.pd;
+                self.check_srq_limit(srqn);
+                let entries = entries(&bytes[size_of::<SrqNextSegment>()..]);
+                Some(Receive { source: Source::Shared, index, pd, entries })
+            }
+            Err(violation) => {
+                srq.failed = true;
+                self.violation(violation);
+                self.raise(Event::Srq { srqn, kind: EventType::SRQ_CATAS_ERROR });
+                None
+            }
+        }
+    }
+
+    /// Raises the limit event if it is armed and due.
+    pub(crate) fn check_srq_limit(&mut self, srqn: u32) {
+        let Some(srq) = self.srqs.get_mut(srqn) else { return };
+        if srq.limit > 0 && srq.waiting(&*self.dma).is_ok_and(|waiting| waiting < srq.limit) {
+            srq.limit = 0;
+            self.raise(Event::Srq { srqn, kind: EventType::SRQ_RQ_LIMIT });
+        }
+    }
+
+    /// Keeps a receive WQE for the next packet, or the next message.
+    pub(crate) fn hold_receive(&mut self, qpn: u32, receive: Receive) {
+        if let Some(qp) = self.qps.get_mut(qpn) {
+            qp.held = Some(receive);
+        }
+    }
+
+    /// Ends the use of a receive WQE.
+    pub(crate) fn retire_receive(&mut self, qpn: u32, receive: &Receive) {
+        if let Some(qp) = self.qps.get_mut(qpn)
+            && receive.source == Source::Own
+        {
+            qp.rq_consumed = receive.index.wrapping_add(1);
+        }
+    }
+
+    /// Writes bytes at an offset of a scatter list that is long enough.
+    pub(crate) fn scatter(
+        &mut self,
+        pd: u32,
+        entries: &[Entry],
+        mut offset: u64,
+        mut data: &[u8],
+    ) -> Result<(), KeyError> {
+        for entry in entries {
+            if data.is_empty() {
+                break;
+            }
+            if offset >= entry.length {
+                offset -= entry.length;
+                continue;
+            }
+            let room = usize::try_from(entry.length - offset).unwrap_or(usize::MAX);
+            let (now, later) = data.split_at(room.min(data.len()));
+            self.write_key(pd, entry.lkey, entry.address.wrapping_add(offset), now, Access::LOCAL_WRITE)?;
+            (offset, data) = (0, later);
+        }
+        Ok(())
+    }
+
+    /// Writes through a key.
+    pub(crate) fn write_key(
+        &mut self,
+        pd: u32,
+        key: u32,
+        address: u64,
+        data: &[u8],
+        right: Access,
+    ) -> Result<(), KeyError> {
+        let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
+        let offset = mkey.check(key, pd, address, data.len() as u64, right)?;
+        let result = mkey.write(&*self.dma, address, offset, data);
+        self.note(result)
+    }
+
+    /// Reads through a key.
+    pub(crate) fn read_key(
+        &mut self,
+        pd: u32,
+        key: u32,
+        address: u64,
+        to: &mut [u8],
+        right: Access,
+    ) -> Result<(), KeyError> {
+        let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
+        let offset = mkey.check(key, pd, address, to.len() as u64, right)?;
+        let result = mkey.read(&*self.dma, address, offset, to);
+        self.note(result)
+    }
+
+    /// Keeps memory faults in the list of violations.
+    pub(crate) fn note<T>(&mut self, result: Result<T, KeyError>) -> Result<T, KeyError> {
+        if let Err(KeyError::Memory(fault)) = result {
+            self.memory_violation(fault);
+        }
+        result
+    }
+}
+
+/// The scatter entries of a receive WQE, up to the one that ends the list.
+fn entries(bytes: &[u8]) -> Vec<Entry> {
+    bytes
+        .as_chunks::<UNIT>()
+        .0
+        .iter()
+        .filter_map(|unit| DataSegment::ref_from_bytes(unit).ok())
+        .take_while(|segment| segment.lkey.get() != INVALID_LKEY)
+        .map(Entry::from)
+        .collect()
+}

@@ -1,0 +1,343 @@
+//! The responder: what arrives at a queue pair.
+
+use mlx5_prm::cqe::{CqeOpcode, SOLICITED, Syndrome};
+use mlx5_prm::event::EventType;
+use mlx5_prm::wqe::Opcode;
+
+use crate::engine::complete;
+use crate::engine::mkey::{Access, KeyError};
+use crate::engine::port::GidType;
+use crate::engine::qp::{QpState, Transport};
+use crate::engine::receive::Inbound;
+use crate::engine::route::Origin;
+use crate::engine::wqe::Request;
+use crate::engine::{Device, Event};
+
+/// The vendor's codes of failed receives.
+mod vendor {
+    pub(super) const LENGTH: u8 = 0x50;
+    pub(super) const PROTECTION: u8 = 0x52;
+}
+
+/// Why a responder refuses for good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Nak {
+    InvalidRequest,
+    RemoteAccess,
+    RemoteOperation,
+}
+
+/// What a responder says to a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    Ack,
+    /// No receive WQE: try again after the time of this code.
+    NotReady(u8),
+    Nak(Nak),
+    /// Nothing at all.
+    Silence,
+}
+
+/// One packet of a message.
+pub(crate) struct Packet<'a> {
+    pub(crate) origin: &'a Origin,
+    pub(crate) request: &'a Request,
+    pub(crate) psn: u32,
+    pub(crate) first: bool,
+    pub(crate) last: bool,
+    pub(crate) offset: u64,
+    pub(crate) data: &'a [u8],
+}
+
+impl Device {
+    /// Whether a connected queue pair listens to packets of an origin.
+    pub(crate) fn listens(&mut self, qpn: u32, transport: Transport, origin: &Origin) -> bool {
+        let runs = self.runs();
+        let Some(qp) = self.qps.get_mut(qpn) else { return false };
+        let listens = runs
+            && qp.receives()
+            && qp.config.transport == transport
+            && qp.attributes.remote_qpn == origin.qpn
+            && origin.is_reached_by(&qp.attributes.path);
+        let heard_first = listens && qp.state == QpState::Rtr && !qp.established;
+        if heard_first {
+            qp.established = true;
+            self.raise(Event::Qp { qpn, kind: EventType::COMM_EST });
+        }
+        listens
+    }
+
+    /// Takes a packet of a SEND or an RDMA WRITE on a connection.
+    pub(crate) fn take_packet(&mut self, qpn: u32, transport: Transport, packet: &Packet<'_>) -> Answer {
+        if !self.listens(qpn, transport, packet.origin) {
+            return Answer::Silence;
+        }
+        let Some(qp) = self.qps.get_mut(qpn) else { return Answer::Silence };
+        let reliable = transport == Transport::Rc;
+        if !reliable && packet.first {
+            // An unreliable receiver takes up the sender's count at every message.
+            qp.receive_psn = packet.psn;
+        }
+        if packet.psn != qp.receive_psn || !packet.first && qp.inbound != Inbound::Open {
+            if !reliable {
+                qp.inbound = Inbound::Lost;
+            }
+            return Answer::Silence;
+        }
+        let answer = match packet.request.opcode {
+            Opcode::RdmaWrite | Opcode::RdmaWriteImm => self.take_write(qpn, packet),
+            _ => self.take_send(qpn, packet),
+        };
+        let Some(qp) = self.qps.get_mut(qpn) else { return answer };
+        if answer == Answer::Ack {
+            qp.receive_psn = (qp.receive_psn + 1) & 0xff_ffff;
+            qp.inbound = if packet.last { Inbound::Idle } else { Inbound::Open };
+        } else if !reliable {
+            qp.inbound = Inbound::Lost;
+        }
+        answer
+    }
+
+    fn take_send(&mut self, qpn: u32, packet: &Packet<'_>) -> Answer {
+        let Some(receive) = self.take_receive(qpn) else { return self.not_ready(qpn) };
+        let end = packet.offset + packet.data.len() as u64;
+        if end > receive.capacity() {
+            self.fail_receive(qpn, receive.index, Syndrome::LocalLength, vendor::LENGTH);
+            return Answer::Nak(Nak::InvalidRequest);
+        }
+        let scattered = self.scatter(receive.pd, &receive.entries, packet.offset, packet.data);
+        if scattered.is_err() {
+            self.fail_receive(qpn, receive.index, Syndrome::LocalProtection, vendor::PROTECTION);
+            return Answer::Nak(Nak::RemoteOperation);
+        }
+        if !packet.last {
+            self.hold_receive(qpn, receive);
+            return Answer::Ack;
+        }
+        let opcode = match packet.request.opcode {
+            Opcode::SendImm => CqeOpcode::ResponderSendImm,
+            Opcode::SendInvalidate => CqeOpcode::ResponderSendInvalidate,
+            _ => CqeOpcode::ResponderSend,
+        };
+        if opcode == CqeOpcode::ResponderSendInvalidate
+            && !self.invalidate(qpn, packet.request.immediate)
+        {
+            self.hold_receive(qpn, receive);
+            return self.refuse_access(qpn);
+        }
+        self.retire_receive(qpn, &receive);
+        self.complete_receive(qpn, opcode, receive.index, end, packet);
+        Answer::Ack
+    }
+
+    fn take_write(&mut self, qpn: u32, packet: &Packet<'_>) -> Answer {
+        let Some(qp) = self.qps.get(qpn) else { return Answer::Silence };
+        let (pd, allowed) = (qp.config.pd, qp.attributes.remote_write);
+        let request = packet.request;
+        let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
+        let needs_receive = packet.last && request.opcode == Opcode::RdmaWriteImm;
+        if packet.first {
+            // The first packet tells the whole length, which is checked before a byte is written.
+            let whole = self.check_key(pd, rkey, base, request.length, Access::REMOTE_WRITE);
+            if !allowed || request.length > 0 && whole.is_err() {
+                return self.refuse_access(qpn);
+            }
+        }
+        if needs_receive && !self.has_receive(qpn) {
+            return self.not_ready(qpn);
+        }
+        if !packet.data.is_empty() {
+            let address = base.wrapping_add(packet.offset);
+            let written = self.write_key(pd, rkey, address, packet.data, Access::REMOTE_WRITE);
+            if written.is_err() {
+                return self.refuse_access(qpn);
+            }
+        }
+        if needs_receive {
+            let Some(receive) = self.take_receive(qpn) else { return self.not_ready(qpn) };
+            self.retire_receive(qpn, &receive);
+            let opcode = CqeOpcode::ResponderWriteImm;
+            self.complete_receive(qpn, opcode, receive.index, request.length, packet);
+        }
+        Answer::Ack
+    }
+
+    /// Reads for an RDMA READ: a part of what it asks for.
+    pub(crate) fn take_read(
+        &mut self,
+        qpn: u32,
+        request: &Request,
+        offset: u64,
+        to: &mut [u8],
+    ) -> Answer {
+        let Some(qp) = self.qps.get(qpn) else { return Answer::Silence };
+        let (pd, allowed) = (qp.config.pd, qp.attributes.remote_read);
+        let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
+        let whole = self.check_key(pd, rkey, base, request.length, Access::REMOTE_READ);
+        if !allowed || request.length > 0 && whole.is_err() {
+            return self.refuse_access(qpn);
+        }
+        if to.is_empty() {
+            return Answer::Ack;
+        }
+        match self.read_key(pd, rkey, base.wrapping_add(offset), to, Access::REMOTE_READ) {
+            Ok(()) => Answer::Ack,
+            Err(_) => self.refuse_access(qpn),
+        }
+    }
+
+    /// Executes an atomic; answers what the word held.
+    pub(crate) fn take_atomic(&mut self, qpn: u32, request: &Request) -> Result<u64, Answer> {
+        let qp = self.qps.get(qpn).ok_or(Answer::Silence)?;
+        let (pd, allowed) = (qp.config.pd, qp.attributes.remote_atomic);
+        let (rkey, address) = (request.remote.rkey.get(), request.remote.address.get());
+        if !address.is_multiple_of(8) {
+            self.refuse(qpn, EventType::WQ_INVAL_REQ_ERROR);
+            return Err(Answer::Nak(Nak::InvalidRequest));
+        }
+        let offset = match self.check_key(pd, rkey, address, 8, Access::REMOTE_ATOMIC) {
+            Ok(offset) if allowed => offset,
+            _ => return Err(self.refuse_access(qpn)),
+        };
+        let value = request.atomic.swap_or_add.get();
+        let compare = request.atomic.compare.get();
+        let swap = request.opcode == Opcode::AtomicCs;
+        let mut update = |old: u64| match swap {
+            true if old == compare => value,
+            true => old,
+            false => old.wrapping_add(value),
+        };
+        let Some(mkey) = self.mkeys.get(rkey >> 8) else { return Err(self.refuse_access(qpn)) };
+        let result = mkey.update(&*self.dma, address, offset, &mut update);
+        self.note(result).map_err(|_| self.refuse_access(qpn))
+    }
+
+    fn check_key(
+        &self,
+        pd: u32,
+        key: u32,
+        address: u64,
+        length: u64,
+        right: Access,
+    ) -> Result<u64, KeyError> {
+        let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
+        mkey.check(key, pd, address, length, right)
+    }
+
+    /// Invalidates a key for a SEND_INVAL, if it may be.
+    fn invalidate(&mut self, qpn: u32, key: u32) -> bool {
+        let Some(pd) = self.qps.get(qpn).map(|qp| qp.config.pd) else { return false };
+        let Some(mkey) = self.mkeys.get_mut(key >> 8) else { return false };
+        let allowed =
+            mkey.remote_invalidate && mkey.tag == key as u8 && mkey.pd == pd && !mkey.free;
+        mkey.free |= allowed;
+        allowed
+    }
+
+    fn not_ready(&mut self, qpn: u32) -> Answer {
+        let timer = self.qps.get(qpn).map_or(0, |qp| qp.attributes.min_rnr_timer);
+        Answer::NotReady(timer)
+    }
+
+    fn refuse_access(&mut self, qpn: u32) -> Answer {
+        self.refuse(qpn, EventType::WQ_ACCESS_ERROR);
+        Answer::Nak(Nak::RemoteAccess)
+    }
+
+    /// An unreliable queue pair ignores what it does not allow; a reliable one fails.
+    fn refuse(&mut self, qpn: u32, kind: EventType) {
+        if self.qps.get(qpn).is_some_and(|qp| qp.config.transport == Transport::Rc) {
+            self.fail_qp(qpn, Some(kind));
+        }
+    }
+
+    fn fail_receive(&mut self, qpn: u32, index: u16, syndrome: Syndrome, vendor: u8) {
+        if let Some(qp) = self.qps.get_mut(qpn)
+            && qp.config.srq.is_none()
+        {
+            qp.rq_consumed = index.wrapping_add(1);
+        }
+        self.complete_error(qpn, CqeOpcode::ResponderError, 0, index, syndrome, vendor);
+        self.fail_qp(qpn, None);
+    }
+
+    fn complete_receive(
+        &mut self,
+        qpn: u32,
+        opcode: CqeOpcode,
+        index: u16,
+        length: u64,
+        packet: &Packet<'_>,
+    ) {
+        let mut cqe = self.entry(qpn, opcode, 0, index);
+        let Origin { gid, path, lid, qpn: source, .. } = packet.origin;
+        cqe.byte_count.set(length as u32);
+        cqe.imm_inval_pkey.set(match opcode {
+            CqeOpcode::ResponderSend => {
+                u32::from(self.qps.get(qpn).map_or(0, |qp| qp.attributes.pkey_index))
+            }
+            _ => packet.request.immediate,
+        });
+        let (level, header) = match gid {
+            // On Ethernet the place of the service level says how the packet looked.
+            Some(entry) if entry.kind != GidType::Ib => {
+                let look = match entry.kind {
+                    GidType::RoceV2 if entry.is_ipv4() => 2,
+                    GidType::RoceV2 => 1,
+                    _ => 0,
+                };
+                (look, true)
+            }
+            _ => {
+                cqe.slid.set(*lid);
+                let local = self.qps.get(qpn).and_then(|qp| self.port(qp.attributes.port));
+                cqe.ml_path = (path.dlid & ((1 << local.map_or(0, |port| port.lmc)) - 1)) as u8;
+                (path.sl & 0xf, path.grh)
+            }
+        };
+        cqe.flags_rqpn.set(u32::from(header) << 28 | u32::from(level) << 24 | source);
+        if packet.request.is_solicited() {
+            cqe.op_own |= SOLICITED;
+        }
+        self.complete(qpn, true, complete::bytes(&cqe), false);
+    }
+
+    /// Takes a datagram, with the header that precedes it in the receive buffer.
+    pub(crate) fn take_datagram(&mut self, qpn: u32, qkey: u32, header: &[u8; 40], packet: &Packet<'_>) {
+        let runs = self.runs();
+        let Some(qp) = self.qps.get(qpn) else { return };
+        let port = self.port(qp.attributes.port);
+        let pkey = port.and_then(|port| port.pkeys.get(usize::from(qp.attributes.pkey_index)));
+        let listens = runs
+            && qp.receives()
+            && qp.config.transport == Transport::Ud
+            && qp.attributes.qkey == qkey
+            && pkey.is_some_and(|pkey| super::route::same_partition(*pkey, packet.origin.pkey));
+        if !listens {
+            return;
+        }
+        let Some(receive) = self.take_receive(qpn) else { return };
+        let length = header.len() as u64 + packet.data.len() as u64;
+        if length > receive.capacity() {
+            return self.fail_receive(qpn, receive.index, Syndrome::LocalLength, vendor::LENGTH);
+        }
+        let has_header = packet.origin.path.grh;
+        let mut scattered = Ok(());
+        if has_header {
+            scattered = self.scatter(receive.pd, &receive.entries, 0, header);
+        }
+        let data = header.len() as u64;
+        scattered = scattered
+            .and_then(|()| self.scatter(receive.pd, &receive.entries, data, packet.data));
+        if scattered.is_err() {
+            let syndrome = Syndrome::LocalProtection;
+            return self.fail_receive(qpn, receive.index, syndrome, vendor::PROTECTION);
+        }
+        self.retire_receive(qpn, &receive);
+        let opcode = match packet.request.opcode {
+            Opcode::SendImm => CqeOpcode::ResponderSendImm,
+            _ => CqeOpcode::ResponderSend,
+        };
+        self.complete_receive(qpn, opcode, receive.index, length, packet);
+    }
+}

@@ -1,0 +1,238 @@
+//! The engine's turns: which queue pair works next.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::config::SimConfig;
+use crate::dma::Dma;
+use crate::engine::qp::{QpState, Wait};
+use crate::engine::{Device, DeviceId};
+
+/// Virtual time that a unit of work takes, in nanoseconds.
+const UNIT_NS: u64 = 100;
+/// Turns between looks at doorbells and at watched queues while there is other work.
+const LOOK_EVERY: u32 = 16;
+
+/// The devices of a fabric, and the wire between them.
+pub struct Engine {
+    pub(crate) devices: Vec<Device>,
+    pub(crate) now_ns: u64,
+    /// When the fabric began; `None` in virtual time.
+    began: Option<Instant>,
+    /// Requests that are tried again: when, and whose.
+    pub(crate) timers: BTreeSet<(u64, DeviceId, u32)>,
+    /// The device whose turn is next.
+    turn: DeviceId,
+    busy_turns: u32,
+    /// Room for a packet, kept between requests.
+    pub(crate) packet: Vec<u8>,
+}
+
+impl Engine {
+    /// An engine without devices, in real or virtual time.
+    #[must_use]
+    pub fn new(virtual_time: bool) -> Self {
+        Self {
+            devices: Vec::new(),
+            now_ns: 0,
+            began: (!virtual_time).then(Instant::now),
+            timers: BTreeSet::new(),
+            turn: 0,
+            busy_turns: 0,
+            packet: Vec::new(),
+        }
+    }
+
+    /// Adds a device that reaches its host's memory through `dma`.
+    pub fn add_device(&mut self, config: &SimConfig, dma: Arc<dyn Dma>) -> DeviceId {
+        let id = self.devices.len();
+        self.devices.push(Device::new(id, config, dma));
+        id
+    }
+
+    /// The devices.
+    #[must_use]
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// A device.
+    ///
+    /// # Panics
+    /// If there is none of that index.
+    #[must_use]
+    pub fn device(&self, id: DeviceId) -> &Device {
+        &self.devices[id]
+    }
+
+    /// A device, to command it. Its clock is up to date.
+    ///
+    /// # Panics
+    /// If there is none of that index.
+    pub fn device_mut(&mut self, id: DeviceId) -> &mut Device {
+        self.tell_time();
+        &mut self.devices[id]
+    }
+
+    fn tell_time(&mut self) {
+        if let Some(began) = self.began {
+            self.now_ns = began.elapsed().as_nanos() as u64;
+        }
+        for device in &mut self.devices {
+            device.now_ns = self.now_ns;
+        }
+    }
+
+    /// Does one unit of work, at most one WQE, wherever there is some; says whether there was. A
+    /// request that waits without end for its peer to be ready is no work.
+    pub fn step(&mut self) -> bool {
+        let done = self.one_unit();
+        if done && self.began.is_none() {
+            self.now_ns += UNIT_NS;
+            self.tell_time();
+        }
+        done
+    }
+
+    fn one_unit(&mut self) -> bool {
+        self.tell_time();
+        let virtual_time = self.began.is_none();
+        self.busy_turns += 1;
+        let look = virtual_time || self.busy_turns >= LOOK_EVERY;
+        if look {
+            self.look();
+        }
+        self.expire(self.now_ns);
+        if self.run_ready() {
+            return true;
+        }
+        if !look {
+            self.look();
+            if self.run_ready() {
+                return true;
+            }
+        }
+        // With nothing else to do, virtual time jumps to the next timer.
+        if virtual_time && let Some((time, ..)) = self.timers.first() {
+            self.now_ns = self.now_ns.max(*time);
+            self.tell_time();
+            self.expire(self.now_ns);
+            // A timer whose queue pair is gone or failed ran out for nothing, but it did.
+            self.run_ready();
+            return true;
+        }
+        false
+    }
+
+    /// Looks for doorbells, and at queues that no doorbell tells of.
+    fn look(&mut self) {
+        self.busy_turns = 0;
+        for device in &mut self.devices {
+            if device.runs() {
+                device.poll_uars();
+            }
+        }
+        for id in 0..self.devices.len() {
+            if !self.devices[id].runs() || self.devices[id].watched.is_empty() {
+                continue;
+            }
+            for qpn in self.devices[id].watched.iter().copied().collect::<Vec<_>>() {
+                self.look_at(id, qpn);
+            }
+        }
+    }
+
+    fn look_at(&mut self, id: DeviceId, qpn: u32) {
+        let Some(qp) = self.devices[id].qps.get(qpn) else { return };
+        match (qp.state, qp.wait) {
+            (QpState::Error, _) => {
+                if self.devices[id].own_receives(qpn) > 0 {
+                    self.devices[id].wake(qpn);
+                }
+            }
+            (_, Wait::Ready) => {
+                let path = qp.attributes.path;
+                let peer = self.origin(id, qpn, &path).and_then(|origin| self.peer(&origin));
+                // A peer that is gone is found out by trying.
+                let ready = peer.is_none_or(|(target, remote)| {
+                    let device = &mut self.devices[target];
+                    let waits = device.qps.get(remote).is_some_and(super::qp::Qp::receives);
+                    !waits || device.has_receive(remote)
+                });
+                if ready {
+                    self.release(id, qpn);
+                }
+            }
+            _ => {
+                self.devices[id].watched.remove(&qpn);
+            }
+        }
+    }
+
+    /// Ends a queue pair's wait.
+    fn release(&mut self, id: DeviceId, qpn: u32) {
+        let device = &mut self.devices[id];
+        if let Some(qp) = device.qps.get_mut(qpn) {
+            qp.wait = Wait::No;
+            if qp.state != QpState::Error {
+                device.watched.remove(&qpn);
+            }
+        }
+        device.wake(qpn);
+    }
+
+    /// Releases the queue pairs whose time has come.
+    fn expire(&mut self, now: u64) {
+        while let Some((time, id, qpn)) = self.timers.first().copied().filter(|t| t.0 <= now) {
+            self.timers.pop_first();
+            let waits = self.devices[id].qps.get(qpn).map(|qp| qp.wait);
+            if waits == Some(Wait::Until(time)) {
+                self.release(id, qpn);
+            }
+        }
+    }
+
+    /// Gives a turn to the first queue pair that can use one, devices in rotation.
+    fn run_ready(&mut self) -> bool {
+        let count = self.devices.len();
+        for id in (self.turn..count).chain(0..self.turn) {
+            if !self.devices[id].runs() {
+                continue;
+            }
+            while let Some(qpn) = self.devices[id].ready.pop_front() {
+                if let Some(qp) = self.devices[id].qps.get_mut(qpn) {
+                    qp.queued = false;
+                }
+                if self.run_qp(id, qpn) {
+                    self.turn = (id + 1) % count;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Does one unit of a queue pair's work; says whether there was any.
+    fn run_qp(&mut self, id: DeviceId, qpn: u32) -> bool {
+        let device = &mut self.devices[id];
+        let Some(qp) = device.qps.get(qpn) else { return false };
+        let done = match qp.state {
+            QpState::Rts | QpState::SqDraining => {
+                if device.reach_drain(qpn) {
+                    return true;
+                }
+                let waits = device.qps.get(qpn).is_none_or(|qp| {
+                    qp.sq_waiting() == 0 || qp.wait != Wait::No
+                });
+                !waits && self.send_one(id, qpn)
+            }
+            QpState::Error | QpState::SqError => device.flush_one(qpn),
+            _ => false,
+        };
+        if done {
+            self.devices[id].wake(qpn);
+        }
+        done
+    }
+}

@@ -1,0 +1,451 @@
+//! The requester: executing the next send WQE of a queue pair.
+
+use mlx5_prm::cqe::{CqeOpcode, Syndrome};
+use mlx5_prm::wqe::{AddressVector, EXTENDED_UD_AV, Opcode};
+
+use crate::engine::complete;
+use crate::engine::drain::DrainAt;
+use crate::engine::qp::{AddressPath, Qp, QpState, Transport, Wait};
+use crate::engine::respond::{Answer, Nak, Packet};
+use crate::engine::route::{Destination, Origin};
+use crate::engine::wqe::Request;
+use crate::engine::{DeviceId, Engine};
+
+/// The vendor's codes of failed requests.
+mod vendor {
+    pub(super) const LENGTH: u8 = 0x53;
+    pub(super) const PROTECTION: u8 = 0x51;
+    pub(super) const RETRY: u8 = 0x81;
+    pub(super) const RNR: u8 = 0x87;
+    pub(super) const ACCESS: u8 = 0x88;
+    pub(super) const OPERATION: u8 = 0x89;
+    pub(super) const INVALID: u8 = 0x8a;
+    pub(super) const VECTOR: u8 = 0x6c;
+}
+
+/// How the execution of a request went.
+enum Outcome {
+    /// It is done; a read or an atomic brought so many bytes.
+    Done(u64),
+    /// It failed for good.
+    Failed(Syndrome, u8),
+    /// It goes on later.
+    Later,
+}
+
+/// The memory of a request's own side denied it.
+const PROTECTION: Outcome = Outcome::Failed(Syndrome::LocalProtection, vendor::PROTECTION);
+
+/// Nanoseconds for each code of the RNR timer (InfiniBand specification, table "Encoding for RNR
+/// NAK Timer Field"), in units of 10 µs.
+const RNR_TIMER: [u32; 32] = [
+    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+];
+/// Nanoseconds in a unit of [`RNR_TIMER`].
+const RNR_UNIT: u64 = 10_000;
+/// Nanoseconds in a unit of the acknowledgement timeout.
+const ACK_UNIT: u64 = 4096;
+/// The retry count that has no end.
+const INFINITE: u8 = 7;
+
+impl Engine {
+    fn qp(&self, device: DeviceId, qpn: u32) -> Option<&Qp> {
+        self.devices[device].qps.get(qpn)
+    }
+
+    fn qp_mut(&mut self, device: DeviceId, qpn: u32) -> Option<&mut Qp> {
+        self.devices[device].qps.get_mut(qpn)
+    }
+
+    /// Executes the next send WQE of a queue pair in RTS, as far as it goes. Says whether
+    /// anything changed.
+    pub(crate) fn send_one(&mut self, device: DeviceId, qpn: u32) -> bool {
+        let request = match self.devices[device].fetch(qpn) {
+            Ok(request) => request,
+            Err(bad) => {
+                let Some(qp) = self.qp(device, qpn) else { return false };
+                let index = qp.sq_executed;
+                let syndrome = Syndrome::LocalQpOperation;
+                self.fail(device, qpn, bad.opcode, index, bad.blocks, syndrome, bad.vendor);
+                return true;
+            }
+        };
+        let before = self.qp(device, qpn).map(|qp| (qp.packets_done, qp.wait, qp.rnr_retries));
+        let outcome = match self.forced_failure(device, qpn) {
+            Some(failure) => failure,
+            None => self.execute(device, qpn, &request),
+        };
+        match outcome {
+            Outcome::Done(bytes) => self.succeed(device, qpn, &request, bytes),
+            Outcome::Failed(syndrome, vendor) => {
+                let Request { opcode, index, blocks, .. } = request;
+                self.fail(device, qpn, opcode as u8, index, blocks, syndrome, vendor);
+            }
+            Outcome::Later => {
+                let after = self.qp(device, qpn).map(|qp| (qp.packets_done, qp.wait, qp.rnr_retries));
+                return before != after;
+            }
+        }
+        true
+    }
+
+    fn forced_failure(&mut self, device: DeviceId, qpn: u32) -> Option<Outcome> {
+        let failures = &mut self.devices[device].faults.fail_requests;
+        let at = failures.iter().position(|(only, ..)| only.is_none_or(|only| only == qpn))?;
+        let (_, syndrome, vendor) = failures.remove(at);
+        Some(Outcome::Failed(syndrome, vendor))
+    }
+
+    fn execute(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
+        let longest = 1 << self.devices[device].config.limits.log_message;
+        if request.length > longest {
+            return Outcome::Failed(Syndrome::LocalLength, vendor::LENGTH);
+        }
+        let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
+        match (request.opcode, qp.config.transport) {
+            (Opcode::Nop, _) => Outcome::Done(0),
+            (_, Transport::Ud) => self.send_datagram(device, qpn, request),
+            (Opcode::RdmaRead, _) => self.read(device, qpn, request),
+            (Opcode::AtomicCs | Opcode::AtomicFa, _) => self.atomic(device, qpn, request),
+            (_, transport) => self.send_message(device, qpn, transport, request),
+        }
+    }
+
+    /// Sends a SEND or an RDMA WRITE on a connection, packet by packet.
+    fn send_message(
+        &mut self,
+        device: DeviceId,
+        qpn: u32,
+        transport: Transport,
+        request: &Request,
+    ) -> Outcome {
+        let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
+        let (pd, mtu, path) = (qp.config.pd, u64::from(qp.attributes.mtu), qp.attributes.path);
+        let origin = self.origin(device, qpn, &path);
+        let peer = origin.as_ref().and_then(|origin| self.peer(origin));
+        let packets = request.length.div_ceil(mtu).max(1) as u32;
+        let mut buffer = std::mem::take(&mut self.packet);
+        loop {
+            let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
+            let (number, psn) = (qp.packets_done, qp.send_psn);
+            if number == packets {
+                break;
+            }
+            let offset = u64::from(number) * mtu;
+            let length = (request.length - offset).min(mtu) as usize;
+            buffer.resize(length, 0);
+            if self.devices[device].gather(pd, request, offset, &mut buffer).is_err() {
+                self.packet = buffer;
+                return PROTECTION;
+            }
+            let answer = match (&origin, peer) {
+                (Some(origin), Some((target, remote))) if !self.loses_packet(device) => {
+                    let packet = Packet {
+                        origin,
+                        request,
+                        psn,
+                        first: number == 0,
+                        last: number + 1 == packets,
+                        offset,
+                        data: &buffer,
+                    };
+                    self.devices[target].take_packet(remote, transport, &packet)
+                }
+                _ => Answer::Silence,
+            };
+            if transport == Transport::Rc && answer != Answer::Ack {
+                self.packet = buffer;
+                return self.unanswered(device, qpn, answer);
+            }
+            self.advance(device, qpn, 1);
+        }
+        self.packet = buffer;
+        Outcome::Done(0)
+    }
+
+    fn read(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
+        let (target, remote) = match self.ask(device, qpn) {
+            Ok(peer) => peer,
+            Err(outcome) => return outcome,
+        };
+        let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
+        let (pd, mtu) = (qp.config.pd, u64::from(qp.attributes.mtu));
+        let entries = request.entries();
+        let packets = request.length.div_ceil(mtu).max(1);
+        let mut buffer = std::mem::take(&mut self.packet);
+        let mut outcome = Outcome::Done(request.length);
+        for number in 0..packets {
+            let offset = number * mtu;
+            buffer.resize((request.length - offset).min(mtu) as usize, 0);
+            match self.devices[target].take_read(remote, request, offset, &mut buffer) {
+                Answer::Ack => {}
+                answer => {
+                    outcome = self.unanswered(device, qpn, answer);
+                    break;
+                }
+            }
+            if self.devices[device].scatter(pd, &entries, offset, &buffer).is_err() {
+                outcome = PROTECTION;
+                break;
+            }
+        }
+        self.packet = buffer;
+        if matches!(outcome, Outcome::Done(_)) {
+            self.answered(device, qpn, target, remote, packets as u32);
+        }
+        outcome
+    }
+
+    fn atomic(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
+        let (target, remote) = match self.ask(device, qpn) {
+            Ok(peer) => peer,
+            Err(outcome) => return outcome,
+        };
+        let old = match self.devices[target].take_atomic(remote, request) {
+            Ok(old) => old,
+            Err(answer) => return self.unanswered(device, qpn, answer),
+        };
+        self.answered(device, qpn, target, remote, 1);
+        let Some(pd) = self.qp(device, qpn).map(|qp| qp.config.pd) else { return Outcome::Later };
+        // Words of atomics are in host order on both sides.
+        let scattered =
+            self.devices[device].scatter(pd, &request.entries(), 0, &old.to_ne_bytes());
+        if scattered.is_err() { PROTECTION } else { Outcome::Done(8) }
+    }
+
+    /// Brings a read or atomic request to the peer; it answers if it listens and nothing is lost.
+    fn ask(&mut self, device: DeviceId, qpn: u32) -> Result<(DeviceId, u32), Outcome> {
+        let Some(qp) = self.qp(device, qpn) else { return Err(Outcome::Later) };
+        let (path, psn) = (qp.attributes.path, qp.send_psn);
+        if let Some(origin) = self.origin(device, qpn, &path)
+            && let Some((target, remote)) = self.peer(&origin)
+            && !self.loses_packet(device)
+            && self.devices[target].listens(remote, Transport::Rc, &origin)
+            && self.qp(target, remote).is_some_and(|qp| qp.receive_psn == psn)
+        {
+            return Ok((target, remote));
+        }
+        Err(self.unanswered(device, qpn, Answer::Silence))
+    }
+
+    /// Counts the packets of an answer on both sides.
+    fn answered(&mut self, device: DeviceId, qpn: u32, target: DeviceId, remote: u32, packets: u32) {
+        self.advance(device, qpn, packets);
+        if let Some(peer) = self.qp_mut(target, remote) {
+            peer.receive_psn = (peer.receive_psn + packets) & 0xff_ffff;
+        }
+    }
+
+    fn advance(&mut self, device: DeviceId, qpn: u32, packets: u32) {
+        if let Some(qp) = self.qp_mut(device, qpn) {
+            qp.packets_done += packets;
+            qp.send_psn = (qp.send_psn + packets) & 0xff_ffff;
+            qp.retries = 0;
+            qp.rnr_retries = 0;
+        }
+    }
+
+    /// Whether a fault loses the packet that is about to leave.
+    fn loses_packet(&mut self, device: DeviceId) -> bool {
+        let left = &mut self.devices[device].faults.drop_packets;
+        let loses = *left > 0;
+        *left = left.saturating_sub(1);
+        loses
+    }
+
+    /// What a reliable requester does when it is not acknowledged.
+    fn unanswered(&mut self, device: DeviceId, qpn: u32, answer: Answer) -> Outcome {
+        let now = self.now_ns;
+        let longest = self.devices[device].config.longest_timer_us * 1000;
+        let Some(qp) = self.qp_mut(device, qpn) else { return Outcome::Later };
+        let attributes = qp.attributes;
+        match answer {
+            Answer::Nak(Nak::RemoteAccess) => {
+                Outcome::Failed(Syndrome::RemoteAccess, vendor::ACCESS)
+            }
+            Answer::Nak(Nak::InvalidRequest) => {
+                Outcome::Failed(Syndrome::RemoteInvalidRequest, vendor::INVALID)
+            }
+            Answer::Nak(Nak::RemoteOperation) => {
+                Outcome::Failed(Syndrome::RemoteOperation, vendor::OPERATION)
+            }
+            Answer::NotReady(_) if attributes.rnr_retry == INFINITE => {
+                qp.wait = Wait::Ready;
+                self.devices[device].watched.insert(qpn);
+                Outcome::Later
+            }
+            Answer::NotReady(code) => {
+                if qp.rnr_retries >= attributes.rnr_retry {
+                    return Outcome::Failed(Syndrome::RnrRetryExceeded, vendor::RNR);
+                }
+                qp.rnr_retries += 1;
+                let timer = u64::from(RNR_TIMER[usize::from(code & 31)]) * RNR_UNIT;
+                self.retry_at(device, qpn, now + timer.min(longest))
+            }
+            Answer::Ack | Answer::Silence => {
+                if attributes.ack_timeout == 0 {
+                    qp.wait = Wait::Forever;
+                    return Outcome::Later;
+                }
+                if qp.retries >= attributes.retry_count {
+                    return Outcome::Failed(Syndrome::RetryExceeded, vendor::RETRY);
+                }
+                qp.retries += 1;
+                let timer = ACK_UNIT << (attributes.ack_timeout & 31);
+                self.retry_at(device, qpn, now + timer.min(longest))
+            }
+        }
+    }
+
+    fn retry_at(&mut self, device: DeviceId, qpn: u32, time: u64) -> Outcome {
+        if let Some(qp) = self.qp_mut(device, qpn) {
+            qp.wait = Wait::Until(time);
+            self.timers.insert((time, device, qpn));
+        }
+        Outcome::Later
+    }
+
+    fn send_datagram(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
+        let vector = &request.vector;
+        if vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
+            return Outcome::Failed(Syndrome::LocalQpOperation, vendor::VECTOR);
+        }
+        let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
+        let Some(port) = self.devices[device].port(qp.attributes.port) else {
+            return Outcome::Failed(Syndrome::LocalQpOperation, vendor::VECTOR);
+        };
+        if request.length > u64::from(port.mtu) {
+            return Outcome::Failed(Syndrome::LocalLength, vendor::LENGTH);
+        }
+        let (pd, quiet) = (qp.config.pd, qp.config.block_multicast_loopback);
+        // A Q_Key with the high bit set is privileged: the queue pair's own goes in its place.
+        let qkey = match vector.qkey.get() {
+            key if key >> 31 == 1 => qp.attributes.qkey,
+            key => key,
+        };
+        let ethernet = port.link_layer == crate::config::LinkLayer::Ethernet;
+        let path = vector_path(vector, ethernet);
+        let psn = qp.send_psn;
+        let mut buffer = std::mem::take(&mut self.packet);
+        buffer.resize(request.length as usize, 0);
+        if self.devices[device].gather(pd, request, 0, &mut buffer).is_err() {
+            self.packet = buffer;
+            return PROTECTION;
+        }
+        if let Some(origin) = self.origin(device, qpn, &path)
+            && !self.loses_packet(device)
+            && let Some(destination) = self.route(&origin)
+        {
+            let header = super::header::global(&origin, request, buffer.len());
+            let data = &buffer[..];
+            let packet =
+                Packet { origin: &origin, request, psn, first: true, last: true, offset: 0, data };
+            for (target, remote) in self.receivers(destination, vector, &origin) {
+                if quiet && (target, remote) == (device, qpn) {
+                    continue;
+                }
+                self.devices[target].take_datagram(remote, qkey, &header, &packet);
+            }
+        }
+        self.packet = buffer;
+        self.advance(device, qpn, 1);
+        Outcome::Done(0)
+    }
+
+    /// The queue pairs that a datagram reaches.
+    fn receivers(
+        &self,
+        destination: Destination,
+        vector: &AddressVector,
+        origin: &Origin,
+    ) -> Vec<(DeviceId, u32)> {
+        let ethernet = origin.gid.is_some_and(|gid| gid.kind != super::GidType::Ib);
+        let on_wire = |device: DeviceId, qpn: u32| {
+            let this = &self.devices[device];
+            let port = this.qps.get(qpn).and_then(|qp| this.port(qp.attributes.port));
+            port.is_some_and(|port| {
+                port.active
+                    && (port.link_layer == crate::config::LinkLayer::Ethernet) == ethernet
+            })
+        };
+        match destination {
+            Destination::Port { device, port } => {
+                let qpn = vector.dqp_dct.get() & 0xff_ffff;
+                let qp = self.qp(device, qpn).filter(|qp| qp.attributes.port == port);
+                qp.map(|_| (device, qpn)).into_iter().collect()
+            }
+            Destination::Group(gid) => self
+                .devices
+                .iter()
+                .flat_map(|device| {
+                    let members = device.groups.get(&gid).into_iter().flatten();
+                    members.map(move |qpn| (device.id, *qpn))
+                })
+                .filter(|(device, qpn)| on_wire(*device, *qpn))
+                .collect(),
+        }
+    }
+
+    fn succeed(&mut self, device: DeviceId, qpn: u32, request: &Request, bytes: u64) {
+        let this = &mut self.devices[device];
+        if let Some(qp) = this.qps.get_mut(qpn) {
+            // A queue pair that talks to itself may have failed as a responder meanwhile: its
+            // request was answered nevertheless.
+            qp.sq_executed = request.index.wrapping_add(request.blocks);
+            qp.packets_done = 0;
+            if let Some(DrainAt::After(left)) = &mut qp.drain {
+                *left = left.saturating_sub(1);
+            }
+        }
+        if request.completes() {
+            let opcode = request.opcode as u8;
+            let mut cqe = this.entry(qpn, CqeOpcode::Requester, opcode, request.index);
+            cqe.byte_count.set(bytes as u32);
+            this.complete(qpn, false, complete::bytes(&cqe), false);
+        }
+        this.reach_drain(qpn);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a failed request may not have parsed")]
+    fn fail(
+        &mut self,
+        device: DeviceId,
+        qpn: u32,
+        opcode: u8,
+        index: u16,
+        blocks: u16,
+        syndrome: Syndrome,
+        vendor: u8,
+    ) {
+        let this = &mut self.devices[device];
+        let Some(qp) = this.qps.get_mut(qpn) else { return };
+        qp.sq_executed = index.wrapping_add(blocks);
+        let reliable = qp.config.transport == Transport::Rc;
+        let runs = matches!(qp.state, QpState::Rts | QpState::SqDraining);
+        this.complete_error(qpn, CqeOpcode::RequesterError, opcode, index, syndrome, vendor);
+        if reliable {
+            this.fail_qp(qpn, None);
+        } else if runs {
+            this.fail_sq(qpn);
+        }
+    }
+}
+
+/// The path that an address vector describes.
+fn vector_path(vector: &AddressVector, ethernet: bool) -> AddressPath {
+    let grh = vector.grh_gid_fl.get();
+    AddressPath {
+        grh: ethernet || grh & AddressVector::GRH != 0,
+        dlid: if ethernet { 0 } else { vector.rlid.get() },
+        dgid: vector.rgid,
+        dmac: vector.rmac,
+        sgid_index: (grh >> AddressVector::GID_INDEX_SHIFT) as u8,
+        sl: vector.stat_rate_sl & 0xf,
+        source_path_bits: vector.fl_mlid & 0x7f,
+        traffic_class: vector.tclass,
+        hop_limit: vector.hop_limit,
+        flow_label: grh & AddressVector::FLOW_LABEL_MASK,
+        udp_sport: if ethernet { vector.rlid.get() } else { 0 },
+    }
+}

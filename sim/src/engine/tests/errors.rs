@@ -1,0 +1,391 @@
+//! What fails, how, and what is flushed then.
+
+use mlx5_prm::cqe::{CqeOpcode, Syndrome};
+use mlx5_prm::event::EventType;
+use mlx5_prm::wqe::Opcode;
+
+use super::rig::{Pair, RIGHTS, Rig, Wqe, data, pattern};
+use crate::Fault;
+use crate::engine::{Access, Event, QpState, Transport};
+
+fn failed_write(rig: &Rig, p: &mut Pair, wqe: &Wqe) -> Syndrome {
+    let index = p.a.post(wqe);
+    rig.run();
+    let (wqe, syndrome) = p.cq_a.expect_error();
+    assert_eq!(wqe, index);
+    assert_eq!(rig.query(&p.a).state, QpState::Error);
+    syndrome
+}
+
+#[test]
+fn a_remote_key_is_checked_for_bounds_rights_domain_and_tag() {
+    let rig = Rig::one_device();
+    let other_pd = rig.lock().device_mut(0).alloc_pd().expect("a domain");
+    let good = rig.region(0, 64);
+    let read_only = rig.region_with(0, 64, RIGHTS - Access::REMOTE_WRITE, rig.pds[0]);
+    let foreign = rig.region_with(0, 64, RIGHTS, other_pd);
+    for (address, key) in [
+        (good.at(60), good.key),
+        (good.at(0) - 1, good.key),
+        (read_only.at(0), read_only.key),
+        (foreign.at(0), foreign.key),
+        (good.at(0), good.key ^ 1),
+        (good.at(0), 0xdead_be00),
+    ] {
+        let mut p = rig.pair(Transport::Rc);
+        let wqe = Wqe::new(Opcode::RdmaWrite).remote(address, key).inline(b"12345");
+        assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::RemoteAccess);
+        assert_eq!(rig.query(&p.b).state, QpState::Error);
+        let refused = Event::Qp { qpn: p.b.qpn, kind: EventType::WQ_ACCESS_ERROR };
+        assert!(rig.events(0).contains(&refused));
+        assert_eq!(good.memory.read(0, 64), [0; 64]);
+    }
+}
+
+#[test]
+fn a_queue_pair_grants_remote_operations_one_by_one() {
+    let rig = Rig::one_device();
+    let (here, there) = (rig.region(0, 64), rig.region(0, 64));
+    let read = Wqe::new(Opcode::RdmaRead).remote(there.at(0), there.key).data(here.at(0), 8, here.key);
+    let write = Wqe::new(Opcode::RdmaWrite).remote(there.at(0), there.key).inline(b"x");
+    let atomic = Wqe::new(Opcode::AtomicFa)
+        .remote(there.at(0), there.key)
+        .atomic(1, 0)
+        .data(here.at(0), 8, here.key);
+    for (which, wqe) in [read, write, atomic].iter().enumerate() {
+        let mut p = rig.pair(Transport::Rc);
+        {
+            let mut engine = rig.lock();
+            let granted = engine.device_mut(0).qp_attributes_mut(p.b.qpn).expect("a QP");
+            match which {
+                0 => granted.remote_read = false,
+                1 => granted.remote_write = false,
+                _ => granted.remote_atomic = false,
+            }
+        }
+        assert_eq!(failed_write(&rig, &mut p, wqe), Syndrome::RemoteAccess);
+    }
+}
+
+#[test]
+fn a_misaligned_atomic_is_an_invalid_request() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let (here, there) = (rig.region(0, 64), rig.region(0, 64));
+    let wqe = Wqe::new(Opcode::AtomicFa)
+        .remote(there.at(4), there.key)
+        .atomic(1, 0)
+        .data(here.at(0), 8, here.key);
+    assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::RemoteInvalidRequest);
+}
+
+#[test]
+fn a_local_key_is_checked_and_what_went_before_stays_written() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let (from, to) = (rig.region(0, 300), rig.region(0, 1024));
+    from.memory.write(0, &pattern(300));
+    // The second packet of 256 bytes leaves the region.
+    let wqe = Wqe::new(Opcode::RdmaWrite)
+        .remote(to.at(0), to.key)
+        .data(from.at(0), 256, from.key)
+        .data(from.at(256), 100, from.key);
+    assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::LocalProtection);
+    assert_eq!(to.memory.read(0, 256), pattern(300)[..256]);
+    assert_eq!(to.memory.read(256, 100), [0; 100]);
+    assert_eq!(rig.query(&p.b).state, QpState::Rts);
+}
+
+#[test]
+fn an_answer_goes_only_to_memory_that_may_be_written() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let there = rig.region(0, 64);
+    let here = rig.region_with(0, 64, Access::LOCAL_READ, rig.pds[0]);
+    let wqe =
+        Wqe::new(Opcode::RdmaRead).remote(there.at(0), there.key).data(here.at(0), 8, here.key);
+    assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::LocalProtection);
+}
+
+#[test]
+fn a_zero_byte_count_means_two_gibibytes() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let region = rig.region(0, 64);
+    let wqe = Wqe::new(Opcode::RdmaWrite)
+        .remote(region.at(0), region.key)
+        .data(region.at(0), 0, region.key);
+    assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::LocalLength);
+}
+
+#[test]
+fn wqes_that_hardware_does_not_understand_are_rejected() {
+    let rig = Rig::one_device();
+    let to = rig.region(0, 64);
+    let inline_too_long = {
+        let mut segment = [0; 16];
+        segment[..4].copy_from_slice(&(13u32 | 1 << 31).to_be_bytes());
+        Wqe::new(Opcode::Send).segment(&segment)
+    };
+    for wqe in [
+        Wqe::raw(0x3f),
+        Wqe::new(Opcode::Umr),
+        Wqe::new(Opcode::RdmaWrite),
+        Wqe::new(Opcode::AtomicCs).remote(to.at(0), to.key).atomic(0, 0).data(to.at(0), 4, to.key),
+        inline_too_long,
+    ] {
+        let mut p = rig.pair(Transport::Rc);
+        assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::LocalQpOperation);
+    }
+    // Reads exist on reliable connections only.
+    let mut p = rig.pair(Transport::Uc);
+    p.a.post(&Wqe::new(Opcode::RdmaRead).remote(to.at(0), to.key).data(to.at(0), 4, to.key));
+    rig.run();
+    assert_eq!(p.cq_a.expect_error().1, Syndrome::LocalQpOperation);
+    assert_eq!(rig.query(&p.a).state, QpState::SqError);
+}
+
+#[test]
+fn a_failed_queue_flushes_every_request_once_in_order() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let to = rig.region(0, 64);
+    let write = Wqe::new(Opcode::RdmaWrite).remote(to.at(0), to.key).inline(b"x");
+    let bad = Wqe::new(Opcode::RdmaWrite).remote(to.at(0), 0x100).inline(b"x").unsignaled();
+    for n in 0..3 {
+        p.a.post_receive(&[data(to.at(n), 1, to.key)]);
+    }
+    let posted = [
+        p.a.post(&write.clone().unsignaled()),
+        p.a.post(&bad),
+        p.a.post(&write.clone().unsignaled()),
+        p.a.post(&Wqe::new(Opcode::Nop).pad(5).unsignaled()),
+        p.a.post(&write),
+    ];
+    rig.run();
+    assert_eq!(p.cq_a.expect_error(), (posted[1], Syndrome::RemoteAccess));
+    for index in &posted[2..] {
+        let flushed = p.cq_a.expect();
+        assert_eq!(flushed.opcode, CqeOpcode::RequesterError);
+        assert_eq!((flushed.wqe(), flushed.syndrome()), (*index, Syndrome::WorkRequestFlushed));
+        assert_eq!(flushed.error.vendor_err_synd, 0xf9);
+    }
+    for index in 0..3 {
+        let flushed = p.cq_a.expect();
+        assert_eq!(flushed.opcode, CqeOpcode::ResponderError);
+        assert_eq!((flushed.wqe(), flushed.syndrome()), (index, Syndrome::WorkRequestFlushed));
+    }
+    p.cq_a.expect_none();
+
+    // What is posted later is flushed too; a receive rings no doorbell.
+    let late = p.a.post(&write);
+    p.a.post_receive(&[data(to.at(0), 1, to.key)]);
+    rig.run();
+    assert_eq!(p.cq_a.expect_error(), (late, Syndrome::WorkRequestFlushed));
+    assert_eq!(p.cq_a.expect_error(), (3, Syndrome::WorkRequestFlushed));
+    p.cq_a.expect_none();
+}
+
+#[test]
+fn a_reset_queue_pair_starts_anew() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let to = rig.region(0, 64);
+    failed_write(&rig, &mut p, &Wqe::new(Opcode::RdmaWrite).remote(0, 0).inline(b"x"));
+    for qp in [&mut p.a, &mut p.b] {
+        rig.set_state(qp, QpState::Reset);
+        qp.posted = 0;
+        qp.write_record(0);
+    }
+    rig.connect(&p.a, &p.b);
+    p.a.post(&Wqe::new(Opcode::RdmaWrite).remote(to.at(0), to.key).inline(b"again"));
+    rig.run();
+    assert_eq!(p.cq_a.expect().opcode, CqeOpcode::Requester);
+    assert_eq!(to.memory.read(0, 5), b"again");
+}
+
+#[test]
+fn a_short_receive_fails_both_sides() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let to = rig.region(0, 64);
+    p.b.post_receive(&[data(to.at(0), 4, to.key)]);
+    p.b.post_receive(&[data(to.at(0), 4, to.key)]);
+    let send = Wqe::new(Opcode::Send).inline(b"hello");
+    assert_eq!(failed_write(&rig, &mut p, &send), Syndrome::RemoteInvalidRequest);
+    assert_eq!(p.cq_b.expect_error(), (0, Syndrome::LocalLength));
+    assert_eq!(p.cq_b.expect_error(), (1, Syndrome::WorkRequestFlushed));
+    p.cq_b.expect_none();
+}
+
+#[test]
+fn a_receive_with_a_bad_key_fails_both_sides() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let to = rig.region(0, 64);
+    p.b.post_receive(&[data(to.at(0), 64, to.key ^ 1)]);
+    let send = Wqe::new(Opcode::Send).inline(b"hello");
+    assert_eq!(failed_write(&rig, &mut p, &send), Syndrome::RemoteOperation);
+    assert_eq!(p.cq_b.expect_error(), (0, Syndrome::LocalProtection));
+}
+
+#[test]
+fn a_receiver_that_is_not_ready_is_tried_again() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let to = rig.region(0, 64);
+    p.a.post(&Wqe::new(Opcode::Send).inline(b"late"));
+    assert!(rig.fabric.step());
+    p.cq_a.expect_none();
+    p.b.post_receive(&[data(to.at(0), 64, to.key)]);
+    rig.run();
+    assert_eq!(p.cq_a.expect().opcode, CqeOpcode::Requester);
+    assert_eq!(p.cq_b.expect().bytes(), 4);
+}
+
+#[test]
+fn receiver_not_ready_ends_after_the_retry_count() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let send = Wqe::new(Opcode::Send).inline(b"x");
+    assert_eq!(failed_write(&rig, &mut p, &send), Syndrome::RnrRetryExceeded);
+}
+
+#[test]
+fn seven_rnr_retries_are_without_end() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let to = rig.region(0, 64);
+    rig.lock().device_mut(0).qp_attributes_mut(p.a.qpn).expect("a QP").rnr_retry = 7;
+    p.a.post(&Wqe::new(Opcode::RdmaWriteImm).remote(to.at(0), to.key).inline(b"x"));
+    rig.run();
+    rig.run();
+    p.cq_a.expect_none();
+    p.b.post_receive(&[]);
+    rig.run();
+    assert_eq!(p.cq_a.expect().opcode, CqeOpcode::Requester);
+    assert_eq!(p.cq_b.expect().opcode, CqeOpcode::ResponderWriteImm);
+}
+
+#[test]
+fn lost_packets_are_sent_again_until_the_retry_count() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let (from, to) = (rig.region(0, 1024), rig.region(0, 1024));
+    from.memory.write(0, &pattern(1024));
+    let wqe = Wqe::new(Opcode::Send).data(from.at(0), 1024, from.key);
+    p.b.post_receive(&[data(to.at(0), 1024, to.key)]);
+    rig.lock().device_mut(0).inject(Fault::DropPackets(3));
+    p.a.post(&wqe);
+    rig.run();
+    assert_eq!(p.cq_a.expect().opcode, CqeOpcode::Requester);
+    assert_eq!(to.memory.read(0, 1024), pattern(1024));
+    p.cq_b.expect();
+
+    rig.lock().device_mut(0).inject(Fault::DropPackets(4));
+    assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::RetryExceeded);
+}
+
+#[test]
+fn a_peer_that_does_not_listen_exceeds_the_retries() {
+    let rig = Rig::one_device();
+    let send = Wqe::new(Opcode::Send).inline(b"x");
+    // Not connected yet, gone, and numbering its packets otherwise.
+    for case in 0..3 {
+        let mut p = rig.pair(Transport::Rc);
+        match case {
+            0 => rig.set_state(&p.b, QpState::Reset),
+            1 => rig.lock().device_mut(0).destroy_qp(p.b.qpn).expect("a QP"),
+            _ => {
+                rig.lock().device_mut(0).qp_attributes_mut(p.b.qpn).expect("a QP").rq_psn = 9;
+                rig.set_state(&p.b, QpState::Rtr);
+            }
+        }
+        assert_eq!(failed_write(&rig, &mut p, &send), Syndrome::RetryExceeded);
+    }
+}
+
+#[test]
+fn an_unreliable_sender_fails_in_its_send_queue_only() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Uc);
+    let to = rig.region(0, 64);
+    p.a.post_receive(&[data(to.at(0), 8, to.key)]);
+    let bad = p.a.post(&Wqe::new(Opcode::Send).data(to.at(60), 8, to.key));
+    let next = p.a.post(&Wqe::new(Opcode::Send).inline(b"x"));
+    rig.run();
+    assert_eq!(p.cq_a.expect_error(), (bad, Syndrome::LocalProtection));
+    assert_eq!(p.cq_a.expect_error(), (next, Syndrome::WorkRequestFlushed));
+    p.cq_a.expect_none();
+    assert_eq!(rig.query(&p.a).state, QpState::SqError);
+
+    p.b.post(&Wqe::new(Opcode::Send).inline(b"y"));
+    rig.run();
+    assert_eq!(p.cq_a.expect().opcode, CqeOpcode::ResponderSend);
+
+    rig.set_state(&p.a, QpState::Rts);
+    p.a.post(&Wqe::new(Opcode::RdmaWrite).remote(to.at(0), to.key).inline(b"z"));
+    rig.run();
+    assert_eq!(p.cq_a.expect().opcode, CqeOpcode::Requester);
+    assert_eq!(to.memory.read(0, 1), b"z");
+}
+
+#[test]
+fn unreliable_writes_without_the_right_vanish() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Uc);
+    let to = rig.region(0, 64);
+    p.a.post(&Wqe::new(Opcode::RdmaWrite).remote(to.at(63), to.key).inline(b"xx"));
+    rig.run();
+    assert_eq!(p.cq_a.expect().opcode, CqeOpcode::Requester);
+    assert_eq!(rig.query(&p.b).state, QpState::Rts);
+    assert_eq!(to.memory.read(0, 64), [0; 64]);
+}
+
+#[test]
+fn a_forced_syndrome_fails_the_next_request() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let fault =
+        Fault::FailRequest { qpn: Some(p.a.qpn), syndrome: Syndrome::BadResponse, vendor: 0x77 };
+    rig.lock().device_mut(0).inject(fault);
+    p.a.post(&Wqe::new(Opcode::Nop));
+    rig.run();
+    let failed = p.cq_a.expect();
+    assert_eq!((failed.syndrome(), failed.error.vendor_err_synd), (Syndrome::BadResponse, 0x77));
+}
+
+#[test]
+fn a_stalled_device_goes_on_and_a_dead_one_does_not() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    rig.lock().device_mut(0).inject(Fault::Stall);
+    p.a.post(&Wqe::new(Opcode::Nop));
+    assert_eq!(rig.run(), 0);
+    rig.lock().device_mut(0).inject(Fault::Resume);
+    assert_eq!(rig.run(), 1);
+    p.cq_a.expect();
+
+    rig.lock().device_mut(0).inject(Fault::Remove);
+    assert_eq!(rig.events(0), [Event::DeviceFatal]);
+    assert!(rig.lock().device(0).is_removed());
+    p.a.post(&Wqe::new(Opcode::Nop));
+    assert_eq!(rig.run(), 0);
+    p.cq_a.expect_none();
+}
+
+#[test]
+fn events_can_be_doubled_and_reordered() {
+    let rig = Rig::one_device();
+    let p = rig.pair(Transport::Rc);
+    rig.lock().device_mut(0).inject(Fault::DuplicateEvents(1));
+    rig.lock().device_mut(0).set_port_active(1, false);
+    assert_eq!(rig.events(0).len(), 2);
+    rig.lock().device_mut(0).inject(Fault::ReorderEvents(2));
+    rig.lock().device_mut(0).set_port_active(1, true);
+    assert_eq!(rig.events(0), []);
+    rig.lock().device_mut(0).drain_qp(p.a.qpn, crate::engine::DrainAt::Now).expect("RTS");
+    let events = rig.events(0);
+    assert_eq!(events[0], Event::Qp { qpn: p.a.qpn, kind: EventType::SQ_DRAINED });
+    assert!(matches!(events[1], Event::Port { port: 1, .. }));
+}

@@ -1,0 +1,10 @@
+//! The engine against hand-written WQEs in plain memory, step by step.
+
+mod completion;
+mod connection;
+mod datagram;
+mod doorbell;
+mod drain;
+mod errors;
+mod rig;
+mod shared_receive;

@@ -1,0 +1,225 @@
+//! UAR pages: doorbells that ring, and what they make the device look at.
+
+use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_REGISTERS, CQ_DOORBELL};
+use mlx5_prm::wqe::UNIT;
+
+use crate::engine::fault::Violation;
+use crate::engine::qp::{QpState, Wait};
+use crate::engine::{Device, Event};
+
+#[derive(Debug)]
+pub(crate) struct Uar {
+    /// Bus address of the page, where it is plain memory.
+    pub(crate) memory: Option<u64>,
+    pub(crate) qps: Vec<u32>,
+    pub(crate) cqs: Vec<u32>,
+}
+
+impl Uar {
+    pub(crate) fn new(memory: Option<u64>) -> Self {
+        Self { memory, qps: Vec::new(), cqs: Vec::new() }
+    }
+}
+
+/// The first eight bytes of a control segment, as a doorbell has them.
+#[derive(Clone, Copy)]
+struct SendDoorbell {
+    index: u16,
+    qpn: u32,
+    units: u16,
+}
+
+impl From<u64> for SendDoorbell {
+    fn from(value: u64) -> Self {
+        Self {
+            index: (value >> 40) as u16,
+            qpn: (value as u32) >> 8,
+            units: (value & 0x3f) as u16,
+        }
+    }
+}
+
+impl SendDoorbell {
+    /// One past the last block of the WQE.
+    fn end(self) -> u16 {
+        self.index.wrapping_add(self.units.div_ceil(4).max(1))
+    }
+}
+
+impl Device {
+    /// Bytes of one half of a BlueFlame register.
+    fn half_register(&self) -> usize {
+        1 << (self.config.log_bf_reg_size.max(7) - 1)
+    }
+
+    /// Takes a register's value as it arrives on the bus: eight bytes, the first in memory the
+    /// most significant.
+    pub fn doorbell_write(&mut self, uar: u32, offset: usize, value: u64) {
+        let half = self.half_register();
+        if offset == CQ_DOORBELL {
+            self.ring_cq(uar, value);
+        } else if offset >= BLUEFLAME && (offset - BLUEFLAME).is_multiple_of(half) {
+            self.ring_sq(uar, value, &[]);
+        }
+    }
+
+    /// Looks for doorbells in every page that is plain memory.
+    pub(crate) fn poll_uars(&mut self) {
+        let half = self.half_register();
+        let registers = 2 * BLUEFLAME_REGISTERS;
+        let mut rung = Vec::new();
+        for (index, uar) in self.uars.iter() {
+            let Some(page) = uar.memory else { continue };
+            let offsets = (0..registers).map(|n| BLUEFLAME + n * half);
+            for offset in std::iter::once(CQ_DOORBELL).chain(offsets) {
+                match self.dma.take_u64(page + offset as u64) {
+                    Ok(0) => {}
+                    Ok(value) => rung.push((index, page, offset, value)),
+                    Err(_) => break,
+                }
+            }
+        }
+        for (uar, page, offset, value) in rung {
+            if offset == CQ_DOORBELL {
+                self.ring_cq(uar, value);
+                continue;
+            }
+            let mut rest = Vec::new();
+            if self.config.exact_doorbells {
+                // The rest of the register tells a BlueFlame copy from a plain doorbell, if it is
+                // empty before each.
+                rest = vec![0; half - 8];
+                let at = page + offset as u64 + 8;
+                let zeros = vec![0; half - 8];
+                if let Err(fault) =
+                    self.dma.read(at, &mut rest).and_then(|()| self.dma.write(at, &zeros))
+                {
+                    self.memory_violation(fault);
+                }
+            }
+            self.ring_sq(uar, value, &rest);
+        }
+    }
+
+    fn ring_sq(&mut self, uar: u32, value: u64, rest: &[u8]) {
+        let doorbell = SendDoorbell::from(value);
+        let qpn = doorbell.qpn;
+        if !self.config.exact_doorbells {
+            // Another doorbell may have been overwritten by this one before anybody looked.
+            let qps = self.uars.get(uar).map(|page| page.qps.clone()).unwrap_or_default();
+            if !qps.contains(&qpn) {
+                self.stray_doorbell(uar, qpn);
+            }
+            for qpn in qps {
+                self.rescan_qp(qpn);
+            }
+            return;
+        }
+        let Some(qp) = self.qps.get(qpn) else { return self.stray_doorbell(uar, qpn) };
+        if qp.config.uar != uar {
+            return self.stray_doorbell(uar, qpn);
+        }
+        self.rescan_qp(qpn);
+        let Some(qp) = self.qps.get(qpn) else { return };
+        let record = qp.sq_posted;
+        let announced = doorbell.end();
+        if record.wrapping_sub(announced).cast_signed() < 0 {
+            self.violation(Violation::DoorbellBeyondRecord { qpn, announced, record });
+        }
+        if rest.iter().any(|byte| *byte != 0) {
+            self.compare_blueflame(doorbell, value, rest);
+        }
+    }
+
+    fn stray_doorbell(&mut self, uar: u32, qpn: u32) {
+        let violation = match self.qps.get(qpn) {
+            Some(_) => Violation::WrongUar { number: qpn, uar },
+            None => Violation::UnknownQp(qpn),
+        };
+        self.violation(violation);
+    }
+
+    fn compare_blueflame(&mut self, doorbell: SendDoorbell, value: u64, rest: &[u8]) {
+        let (qpn, index) = (doorbell.qpn, doorbell.index);
+        let length = usize::from(doorbell.units) * UNIT;
+        let written = value.to_be_bytes().into_iter().chain(rest.iter().copied());
+        let mut ring = vec![0; length];
+        let Some(qp) = self.qps.get(qpn) else { return };
+        if let Err(fault) = qp.read_sq(&*self.dma, index, &mut ring) {
+            return self.memory_violation(fault);
+        }
+        let whole = length <= rest.len() + 8;
+        let differs = written.zip(&ring).position(|(written, ring)| written != *ring);
+        let byte = differs.or((!whole).then_some(rest.len() + 8));
+        if let Some(byte) = byte {
+            self.violation(Violation::BlueFlame { qpn, index, byte: byte as u16 });
+        }
+    }
+
+    fn ring_cq(&mut self, uar: u32, value: u64) {
+        let cqn = value as u32 & 0xff_ffff;
+        match self.cqs.get(cqn) {
+            None => self.violation(Violation::UnknownCq(cqn)),
+            Some(cq) if cq.config.uar != uar => {
+                self.violation(Violation::WrongUar { number: cqn, uar });
+            }
+            Some(_) => self.arm_cq(cqn, (value >> 32) as u32),
+        }
+        if !self.config.exact_doorbells {
+            let cqs = self.uars.get(uar).map(|page| page.cqs.clone()).unwrap_or_default();
+            let polled = self.uars.get(uar).is_some_and(|page| page.memory.is_some());
+            for other in cqs.into_iter().filter(|other| polled && *other != cqn) {
+                let Some(cq) = self.cqs.get(other) else { continue };
+                match cq.arm_word(&*self.dma) {
+                    Ok(word) => self.arm_cq(other, word),
+                    Err(fault) => self.memory_violation(fault),
+                }
+            }
+        }
+    }
+
+    fn arm_cq(&mut self, cqn: u32, word: u32) {
+        let Some(cq) = self.cqs.get_mut(cqn) else { return };
+        if cq.arm(word) {
+            let eqn = cq.config.eqn;
+            self.raise(Event::Completion { cqn, eqn });
+        }
+    }
+
+    /// Reads the send counter of a queue pair again.
+    pub(crate) fn rescan_qp(&mut self, qpn: u32) {
+        let Some(qp) = self.qps.get_mut(qpn) else { return };
+        // Before RTS the record still belongs to the driver, who sets it up.
+        if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return;
+        }
+        let Some(ring) = qp.config.sq else { return };
+        match qp.sq_record(&*self.dma) {
+            Ok(record) => {
+                let executed = qp.sq_executed;
+                if u32::from(record.wrapping_sub(executed)) > ring.mask() + 1 {
+                    self.violation(Violation::RecordBeyondRing { number: qpn, record, executed });
+                } else {
+                    qp.sq_posted = record;
+                    self.wake(qpn);
+                }
+            }
+            Err(fault) => self.memory_violation(fault),
+        }
+    }
+
+    /// Gives a queue pair a turn, if it may have work.
+    pub(crate) fn wake(&mut self, qpn: u32) {
+        let Some(qp) = self.qps.get_mut(qpn) else { return };
+        let runs = match qp.state {
+            QpState::Rts | QpState::SqDraining => qp.sq_waiting() > 0 && qp.wait == Wait::No,
+            QpState::SqError => qp.sq_waiting() > 0,
+            QpState::Error => true,
+            _ => false,
+        };
+        if runs && !qp.queued {
+            qp.queued = true;
+            self.ready.push_back(qpn);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Fetching a send WQE from its ring, and taking it apart.
+
+use mlx5_prm::wqe::{
+    AddressVector, AtomicSegment, ControlSegment, DataSegment, INLINE, INVALID_LKEY, InlineHeader,
+    Opcode, RemoteAddressSegment, UNIT, control_flags,
+};
+use zerocopy::FromBytes;
+
+use crate::engine::Device;
+use crate::engine::fault::Violation;
+use crate::engine::mkey::{Access, KeyError};
+use crate::engine::qp::Transport;
+use crate::engine::receive::Entry;
+
+/// The vendor's codes of requests that the device does not understand.
+pub(crate) mod vendor {
+    pub(crate) const BAD_LENGTH: u8 = 0x66;
+    pub(crate) const BAD_QPN: u8 = 0x67;
+    pub(crate) const BAD_OPCODE: u8 = 0x68;
+    pub(crate) const BAD_INDEX: u8 = 0x69;
+    pub(crate) const BAD_SEGMENT: u8 = 0x6a;
+    pub(crate) const NO_MEMORY: u8 = 0x6b;
+}
+
+/// A piece of what a request carries, or where its answer goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Piece {
+    /// Bytes of the WQE itself.
+    Inline { start: usize, length: usize },
+    /// Memory under a key.
+    Entry(Entry),
+}
+
+impl Piece {
+    fn length(&self) -> u64 {
+        match self {
+            Self::Inline { length, .. } => *length as u64,
+            Self::Entry(entry) => entry.length,
+        }
+    }
+}
+
+/// A send WQE, taken apart.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) opcode: Opcode,
+    pub(crate) index: u16,
+    pub(crate) blocks: u16,
+    pub(crate) flags: u8,
+    /// Immediate data or key, as the WQE has it.
+    pub(crate) immediate: u32,
+    pub(crate) remote: RemoteAddressSegment,
+    pub(crate) atomic: AtomicSegment,
+    pub(crate) vector: AddressVector,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) length: u64,
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    pub(crate) fn completes(&self) -> bool {
+        self.flags & control_flags::COMPLETION != 0
+    }
+
+    pub(crate) fn is_solicited(&self) -> bool {
+        self.flags & control_flags::SOLICITED != 0
+    }
+}
+
+/// A WQE that the device does not understand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BadWqe {
+    pub(crate) opcode: u8,
+    pub(crate) blocks: u16,
+    pub(crate) vendor: u8,
+}
+
+/// The segments of a WQE, one after another.
+struct Segments<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Segments<'_> {
+    fn take<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable>(&mut self) -> Option<T> {
+        let (segment, _) = T::read_from_prefix(&self.bytes[self.at..]).ok()?;
+        self.at += size_of::<T>();
+        Some(segment)
+    }
+}
+
+/// Whether a transport knows an operation that this device executes.
+fn executes(transport: Transport, opcode: Opcode) -> bool {
+    use Opcode::{
+        AtomicCs, AtomicFa, Nop, RdmaRead, RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate,
+    };
+    match opcode {
+        Nop | Send | SendImm => true,
+        SendInvalidate | RdmaWrite | RdmaWriteImm => transport != Transport::Ud,
+        RdmaRead | AtomicCs | AtomicFa => transport == Transport::Rc,
+        _ => false,
+    }
+}
+
+impl Device {
+    /// Fetches the next WQE of a queue pair that has one waiting.
+    pub(crate) fn fetch(&mut self, qpn: u32) -> Result<Request, BadWqe> {
+        let Some(qp) = self.qps.get(qpn) else {
+            return Err(BadWqe { opcode: 0, blocks: 1, vendor: vendor::BAD_QPN });
+        };
+        let (index, waiting) = (qp.sq_executed, qp.sq_waiting());
+        let transport = qp.config.transport;
+        let mut head = [0; UNIT];
+        if let Err(fault) = qp.read_sq(&*self.dma, index, &mut head) {
+            self.memory_violation(fault);
+            return Err(BadWqe { opcode: 0, blocks: waiting.max(1), vendor: vendor::NO_MEMORY });
+        }
+        let control: ControlSegment = zerocopy::transmute!(head);
+        let units = control.units();
+        let blocks = units.div_ceil(4) as u16;
+        let bad = |vendor| BadWqe {
+            opcode: control.opmod_index_opcode.get() as u8,
+            blocks: blocks.clamp(1, waiting.max(1)),
+            vendor,
+        };
+        if control.qpn() != qpn {
+            self.violation(Violation::WqeQpn { qpn, found: control.qpn() });
+            return Err(bad(vendor::BAD_QPN));
+        }
+        if control.index() != index {
+            let found = control.index();
+            self.violation(Violation::WqeIndex { qpn, expected: index, found });
+            return Err(bad(vendor::BAD_INDEX));
+        }
+        if units == 0 || blocks > waiting {
+            return Err(bad(vendor::BAD_LENGTH));
+        }
+        let opcode = control.opcode().filter(|opcode| executes(transport, *opcode));
+        let opcode = opcode.ok_or(bad(vendor::BAD_OPCODE))?;
+        let mut bytes = vec![0; units * UNIT];
+        let read = self.qps.get(qpn).map(|qp| qp.read_sq(&*self.dma, index, &mut bytes));
+        if let Some(Err(fault)) = read {
+            self.memory_violation(fault);
+            return Err(bad(vendor::NO_MEMORY));
+        }
+        parse(control, opcode, transport, bytes).ok_or(bad(vendor::BAD_SEGMENT))
+    }
+
+    /// Copies a range of what a request carries.
+    pub(crate) fn gather(
+        &mut self,
+        pd: u32,
+        request: &Request,
+        mut offset: u64,
+        to: &mut [u8],
+    ) -> Result<(), KeyError> {
+        let mut done = 0;
+        for piece in &request.pieces {
+            if done == to.len() {
+                break;
+            }
+            if offset >= piece.length() {
+                offset -= piece.length();
+                continue;
+            }
+            let room = usize::try_from(piece.length() - offset).unwrap_or(usize::MAX);
+            let n = room.min(to.len() - done);
+            let now = &mut to[done..done + n];
+            match piece {
+                Piece::Inline { start, .. } => {
+                    let start = start + offset as usize;
+                    now.copy_from_slice(&request.bytes[start..start + n]);
+                }
+                Piece::Entry(entry) => {
+                    let address = entry.address.wrapping_add(offset);
+                    self.read_key(pd, entry.lkey, address, now, Access::LOCAL_READ)?;
+                }
+            }
+            (offset, done) = (0, done + n);
+        }
+        Ok(())
+    }
+}
+
+impl Request {
+    /// The memory that an answer goes to.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.pieces
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Entry(entry) => Some(*entry),
+                Piece::Inline { .. } => None,
+            })
+            .collect()
+    }
+}
+
+/// Takes a WQE apart; `None` if a segment does not fit it or its operation.
+fn parse(
+    control: ControlSegment,
+    opcode: Opcode,
+    transport: Transport,
+    bytes: Vec<u8>,
+) -> Option<Request> {
+    let mut request = Request {
+        opcode,
+        index: control.index(),
+        blocks: control.units().div_ceil(4) as u16,
+        flags: control.fm_ce_se,
+        immediate: control.immediate.get(),
+        remote: RemoteAddressSegment::default(),
+        atomic: AtomicSegment::default(),
+        vector: AddressVector::default(),
+        pieces: Vec::new(),
+        length: 0,
+        bytes: Vec::new(),
+    };
+    let atomic = matches!(opcode, Opcode::AtomicCs | Opcode::AtomicFa);
+    let remote = atomic
+        || matches!(opcode, Opcode::RdmaWrite | Opcode::RdmaWriteImm | Opcode::RdmaRead);
+    if opcode != Opcode::Nop {
+        let mut segments = Segments { bytes: &bytes, at: UNIT };
+        if transport == Transport::Ud {
+            request.vector = segments.take()?;
+        }
+        if remote {
+            request.remote = segments.take()?;
+        }
+        if atomic {
+            request.atomic = segments.take()?;
+        }
+        while segments.at < bytes.len() {
+            let start = segments.at + size_of::<InlineHeader>();
+            let segment: DataSegment = segments.take()?;
+            let count = segment.byte_count.get();
+            let piece = if count & INLINE != 0 {
+                let length = (count & !INLINE) as usize;
+                let end = start.checked_add(length)?;
+                if atomic || opcode == Opcode::RdmaRead || end > bytes.len() {
+                    return None;
+                }
+                segments.at = end.next_multiple_of(UNIT);
+                Piece::Inline { start, length }
+            } else if segment.lkey.get() == INVALID_LKEY {
+                break;
+            } else {
+                Piece::Entry(Entry::from(&segment))
+            };
+            request.length += piece.length();
+            request.pieces.push(piece);
+        }
+        if atomic && request.length != 8 {
+            return None;
+        }
+    }
+    request.bytes = bytes;
+    Some(request)
+}

@@ -1,0 +1,203 @@
+//! The handle of a fabric: its lock, its thread, its steps.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use crate::config::SimConfig;
+use crate::dma::{Dma, ProcessMemory};
+use crate::engine::Engine;
+
+/// Units of work between releases of the lock.
+const BURST: usize = 64;
+/// How long an idle thread spins before it yields at each look.
+const SPIN: Duration = Duration::from_micros(50);
+/// How long an idle thread yields before it sleeps between looks.
+const YIELD: Duration = Duration::from_millis(2);
+/// The shortest and the longest sleep between looks. No doorbell wakes the thread: in plain
+/// memory it makes no sound.
+const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
+/// How long the thread has been idle when it sleeps longest.
+const DEEP: Duration = Duration::from_millis(100);
+
+struct Shared {
+    engine: Mutex<Engine>,
+    /// Threads that want the lock, which the engine's thread would else hardly let go.
+    waiting: AtomicUsize,
+    stop: AtomicBool,
+    config: SimConfig,
+}
+
+impl Shared {
+    /// Locks the engine. A panic elsewhere leaves it usable: every command is checked again.
+    fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stops the thread when the last handle goes.
+struct Owner {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    pid: u32,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // A forked child has no such thread, and may find the lock held for ever.
+        if self.pid != std::process::id() {
+            if let Some(thread) = self.thread.take() {
+                std::mem::forget(thread);
+            }
+            return;
+        }
+        self.shared.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            thread.thread().unpark();
+            // A thread that panicked has nothing left to stop.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Devices that can reach each other, and what runs them.
+#[derive(Clone)]
+pub struct Fabric {
+    owner: Arc<Owner>,
+}
+
+impl std::fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fabric").field("config", self.config()).finish_non_exhaustive()
+    }
+}
+
+impl Fabric {
+    /// The devices of a configuration, over this process's memory.
+    #[must_use]
+    pub fn new(config: SimConfig) -> Self {
+        // SAFETY: the doors in front of the engine give it queue buffers and keys only for memory
+        // that their caller promised to keep, and destroy the objects before they let go of it.
+        let dma: Arc<dyn Dma> = match config.checked_memory {
+            false => Arc::new(unsafe { ProcessMemory::new() }),
+            true => Arc::new(unsafe { ProcessMemory::checked() }),
+        };
+        Self::with_memory(config, &dma)
+    }
+
+    /// The devices of a configuration, over some memory.
+    #[must_use]
+    pub fn with_memory(config: SimConfig, dma: &Arc<dyn Dma>) -> Self {
+        let mut engine = Engine::new(config.step);
+        for _ in 0..config.devices {
+            engine.add_device(&config, Arc::clone(dma));
+        }
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(engine),
+            waiting: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            config,
+        });
+        let thread = (!shared.config.step).then(|| spawn(Arc::clone(&shared))).flatten();
+        Self { owner: Arc::new(Owner { shared, thread, pid: std::process::id() }) }
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn config(&self) -> &SimConfig {
+        &self.owner.shared.config
+    }
+
+    /// Stops the engine between units of work, to command its devices.
+    #[must_use]
+    pub fn lock(&self) -> Guard<'_> {
+        let shared = &self.owner.shared;
+        shared.waiting.fetch_add(1, Ordering::AcqRel);
+        let engine = shared.lock();
+        shared.waiting.fetch_sub(1, Ordering::AcqRel);
+        Guard { engine, thread: self.owner.thread.as_ref().map(JoinHandle::thread) }
+    }
+
+    /// Does one unit of work, at most one WQE, anywhere; says whether there was any.
+    pub fn step(&self) -> bool {
+        self.lock().step()
+    }
+
+    /// Works until nothing is left to do, and answers how many units that took.
+    pub fn run_until_idle(&self) -> usize {
+        let mut units = 0;
+        while self.step() {
+            units += 1;
+        }
+        units
+    }
+}
+
+/// The engine, locked.
+pub struct Guard<'a> {
+    engine: MutexGuard<'a, Engine>,
+    thread: Option<&'a Thread>,
+}
+
+impl Deref for Guard<'_> {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // A command may have made work: an idle thread shall not sleep over it.
+        if let Some(thread) = self.thread {
+            thread.unpark();
+        }
+    }
+}
+
+/// Starts the engine's thread. Without one the fabric still moves when it is stepped.
+fn spawn(shared: Arc<Shared>) -> Option<JoinHandle<()>> {
+    thread::Builder::new().name("mlx5-sim".into()).spawn(move || work(&shared)).ok()
+}
+
+fn work(shared: &Shared) {
+    let mut idle_since: Option<Instant> = None;
+    while !shared.stop.load(Ordering::Acquire) {
+        let mut worked = false;
+        {
+            let mut engine = shared.lock();
+            for _ in 0..BURST {
+                if !engine.step() {
+                    break;
+                }
+                worked = true;
+            }
+        }
+        while shared.waiting.load(Ordering::Acquire) > 0 {
+            thread::yield_now();
+        }
+        if worked {
+            idle_since = None;
+            continue;
+        }
+        let idle = idle_since.get_or_insert_with(Instant::now).elapsed();
+        if idle < SPIN {
+            std::hint::spin_loop();
+        } else if idle < YIELD {
+            thread::yield_now();
+        } else {
+            thread::park_timeout(SLEEP[usize::from(idle >= DEEP)]);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Objects that are a number and little else.
+
+use mlx5_prm::cmd::CommandStatus;
+use mlx5_prm::cmd::alloc::{
+    AllocPdOut, AllocQCounterOut, AllocTransportDomainOut, AllocUarOut, AllocXrcdOut, DeallocPdIn,
+    DeallocXrcdIn, QueryQCounterIn,
+};
+use mlx5_prm::fields::{get_bits, set_bits};
+
+use crate::engine::{Device, Error};
+use crate::firmware::{Answer, Failure, Firmware, srq, syndrome};
+
+/// XRC domains and transport domains that a device has.
+const DOMAINS: u32 = 1 << 16;
+/// User contexts that a device has.
+const CONTEXTS: u32 = 1 << 12;
+/// User memories that a device has.
+const UMEMS: u32 = 1 << 16;
+/// Counter sets that a device has.
+const COUNTER_SETS: u32 = 255;
+
+/// Bytes of CREATE_UCTX's input, `mlx5_ifc_create_uctx_in_bits`.
+const CREATE_UCTX_IN: usize = 0x40;
+/// Where a user context's number stands, in the output of CREATE_UCTX and the input of
+/// DESTROY_UCTX: first bit and width.
+const UCTX_ID: (usize, usize) = (0x50, 0x10);
+/// Bytes of CREATE_UMEM's input before its pages, `mlx5_ifc_create_umem_in_bits`.
+const CREATE_UMEM_IN: usize = 0x30;
+/// Where a user memory's number stands, as [`UCTX_ID`].
+const UMEM_ID: (usize, usize) = (0x48, 0x18);
+/// Bytes of an input or output that carries one number.
+const SHORT: usize = 16;
+
+fn long_enough(input: &[u8], at_least: usize, output: &[u8]) -> Answer {
+    if input.len() < at_least {
+        return Err(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::SHORT_INPUT));
+    }
+    if output.len() < SHORT {
+        return Err(Failure::new(CommandStatus::BAD_OUTP_LEN_ERR, syndrome::SHORT_OUTPUT));
+    }
+    Ok(())
+}
+
+impl Firmware {
+    pub(super) fn alloc_pd(&mut self, device: &mut Device, out: &mut AllocPdOut) -> Answer {
+        out.set_pd(device.alloc_pd()?);
+        Ok(())
+    }
+
+    pub(super) fn dealloc_pd(&mut self, device: &mut Device, input: &DeallocPdIn) -> Answer {
+        if self.psvs.values().any(|pd| *pd == input.pd()) {
+            return Err(Error::Busy.into());
+        }
+        Ok(device.dealloc_pd(input.pd())?)
+    }
+
+    pub(super) fn alloc_uar(&mut self, device: &mut Device, out: &mut AllocUarOut) -> Answer {
+        out.set_uar(device.alloc_uar(self.next_uar_memory.take())?);
+        Ok(())
+    }
+
+    pub(super) fn alloc_xrcd(&mut self, out: &mut AllocXrcdOut) -> Answer {
+        out.set_xrcd(self.xrcds.take(DOMAINS)?);
+        Ok(())
+    }
+
+    pub(super) fn dealloc_xrcd(&mut self, input: &DeallocXrcdIn) -> Answer {
+        let xrcd = input.xrcd();
+        if self.srqs.values().any(|srq| matches!(srq, srq::Record::XrcSrq(c) if c.xrcd() == xrcd)) {
+            return Err(Error::Busy.into());
+        }
+        self.xrcds.give_back(xrcd)
+    }
+
+    pub(super) fn alloc_transport_domain(&mut self, out: &mut AllocTransportDomainOut) -> Answer {
+        out.set_transport_domain(self.transport_domains.take(DOMAINS)?);
+        Ok(())
+    }
+
+    pub(super) fn alloc_q_counter(&mut self, out: &mut AllocQCounterOut) -> Answer {
+        out.set_counter_set_id(self.counter_sets.take(COUNTER_SETS)?);
+        Ok(())
+    }
+
+    /// The counters exist; the simulated wire counts nothing.
+    pub(super) fn query_q_counter(&mut self, input: &QueryQCounterIn) -> Answer {
+        let set = input.counter_set_id();
+        if set != 0 && !self.counter_sets.used.contains(&set) {
+            return Err(Error::NotFound.into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn create_uctx(&mut self, input: &[u8], output: &mut [u8]) -> Answer {
+        long_enough(input, CREATE_UCTX_IN, output)?;
+        let number = self.contexts.take(CONTEXTS)?;
+        set_bits(output, UCTX_ID.0, UCTX_ID.1, number.into());
+        Ok(())
+    }
+
+    pub(super) fn destroy_uctx(&mut self, input: &[u8], output: &mut [u8]) -> Answer {
+        long_enough(input, SHORT, output)?;
+        self.contexts.give_back(get_bits(input, UCTX_ID.0, UCTX_ID.1) as u32)
+    }
+
+    pub(super) fn create_umem(&mut self, input: &[u8], output: &mut [u8]) -> Answer {
+        long_enough(input, CREATE_UMEM_IN, output)?;
+        let number = self.umems.take(UMEMS)?;
+        set_bits(output, UMEM_ID.0, UMEM_ID.1, number.into());
+        Ok(())
+    }
+
+    pub(super) fn destroy_umem(&mut self, input: &[u8], output: &mut [u8]) -> Answer {
+        long_enough(input, SHORT, output)?;
+        self.umems.give_back(get_bits(input, UMEM_ID.0, UMEM_ID.1) as u32)
+    }
+}

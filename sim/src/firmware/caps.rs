@@ -1,0 +1,188 @@
+//! What the device can do: QUERY_HCA_CAP, and what else it says of itself.
+
+use mlx5_prm::cmd::CommandStatus;
+use mlx5_prm::cmd::caps::{
+    AtomicCaps, CapGroup, CapMode, HcaCap, PortType, QueryHcaCapIn, QueryHcaCapOut, RoceCaps,
+};
+use mlx5_prm::cmd::hca::{QueryAdapterOut, QueryIssiOut, SetIssiIn};
+
+use crate::config::{LinkLayer, SimConfig};
+use crate::engine::Device;
+use crate::firmware::{Answer, Failure, syndrome};
+
+/// IEEE's number for Mellanox.
+const IEEE_VENDOR: u32 = 0x00_02c9;
+/// PCI's number for Mellanox.
+const PCI_VENDOR: u32 = 0x15b3;
+/// The interface step sequence that the firmware speaks, besides 0.
+const ISSI: u32 = 1;
+/// Compare-and-swap and fetch-and-add, in `atomic_operations`.
+const ATOMIC_OPERATIONS: u32 = 0b11;
+/// Operands of eight bytes, in `atomic_size_qp`.
+const ATOMIC_8_BYTES: u32 = 1 << 3;
+/// The UDP port of RoCE version 2, and the range of its source ports.
+const ROCE_V2_PORT: u32 = 4791;
+const ROCE_V2_SOURCE_PORTS: (u32, u32) = (0xc000, 0xffff);
+/// RoCE version 1 and version 2 (bits of `roce_version`).
+const ROCE_VERSIONS: u32 = 0b101;
+/// IPv4 and IPv6 (bits of `l3_type`).
+const ROCE_L3_TYPES: u32 = 0b110;
+/// `gid_table_size` and `pkey_table_size` 0 stand for so many entries; each step doubles them.
+const SMALLEST_GID_TABLE: u32 = 8;
+const SMALLEST_PKEY_TABLE: u32 = 128;
+
+/// Logarithm of a number, rounded down.
+fn log(number: u32) -> u32 {
+    number.max(1).ilog2()
+}
+
+/// Step of a table whose smallest size is step 0.
+fn step(entries: u32, smallest: u32) -> u32 {
+    log(entries.next_power_of_two()).saturating_sub(log(smallest))
+}
+
+pub(super) fn query(device: &Device, input: &QueryHcaCapIn, out: &mut QueryHcaCapOut) -> Answer {
+    let (group, _mode) = CapGroup::from_op_mod(input.op_mod());
+    let config = device.config();
+    match group {
+        CapGroup::GENERAL => general(config, out.hca_cap_mut()),
+        CapGroup::ATOMIC => atomic(out.atomic_caps_mut()),
+        CapGroup::ROCE if has_ethernet(config) => roce(config, out.roce_caps_mut()),
+        // There is on-demand paging of nothing, no further group of general capabilities, and no
+        // memory on the device: zeros.
+        CapGroup::ODP | CapGroup::GENERAL_2 | CapGroup::DEV_MEM | CapGroup::QOS => {}
+        _ => return Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_MODIFIER)),
+    }
+    Ok(())
+}
+
+/// The general capabilities in the current mode: what the driver's own checks need too.
+pub(crate) fn general_caps(config: &SimConfig) -> HcaCap {
+    let mut cap = HcaCap::default();
+    general(config, &mut cap);
+    cap
+}
+
+/// The modifier with which a driver asks for a group.
+pub(crate) const fn current(group: CapGroup) -> u32 {
+    group.op_mod(CapMode::CURRENT)
+}
+
+fn has_ethernet(config: &SimConfig) -> bool {
+    config.ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet)
+}
+
+fn general(config: &SimConfig, cap: &mut HcaCap) {
+    let limits = &config.limits;
+    let ethernet = has_ethernet(config);
+    // Numbers and sizes of objects.
+    cap.set_log_max_qp(log(limits.qps))
+        .set_log_max_qp_sz(limits.log_sq_blocks.into())
+        .set_log_max_cq(log(limits.cqs))
+        .set_log_max_cq_sz(limits.log_cq_entries.into())
+        .set_log_max_srq(log(limits.srqs))
+        .set_log_max_srq_sz(limits.log_srq_entries.into())
+        .set_log_max_rmp(log(limits.srqs))
+        .set_log_max_mkey(log(limits.mkeys))
+        .set_log_max_pd(log(limits.pds))
+        .set_log_max_xrcd(16)
+        .set_log_max_transport_domain(16)
+        .set_log_max_eq(7)
+        .set_max_num_eqs(128)
+        .set_log_max_eq_sz(20)
+        .set_log_max_mcg(log(limits.multicast_groups))
+        .set_max_qp_mcg(limits.qps_per_group)
+        .set_max_wqe_sz_sq(limits.sq_wqe_bytes.into())
+        .set_max_wqe_sz_rq(limits.rq_wqe_bytes.into())
+        .set_max_wqe_sz_sq_dc(limits.sq_wqe_bytes.into())
+        .set_log_max_msg(limits.log_message.into())
+        .set_log_max_ra_req_qp(limits.log_reads.into())
+        .set_log_max_ra_res_qp(limits.log_reads.into())
+        .set_log_max_mrw_sz(63)
+        .set_log_max_bsf_list_size(6)
+        .set_log_max_klm_list_size(16)
+        .set_gid_table_size(step(limits.gids, SMALLEST_GID_TABLE))
+        .set_pkey_table_size(step(limits.pkeys, SMALLEST_PKEY_TABLE));
+    // Interfaces.
+    cap.set_cqe_version(config.cqe_version.into())
+        .set_uar_4k(true)
+        .set_uar_sz(log(limits.uars).saturating_sub(8))
+        .set_log_uar_page_sz(0)
+        .set_num_of_uars_per_page(1)
+        .set_log_pg_sz(12)
+        .set_bf(config.blueflame)
+        .set_log_bf_reg_size(config.log_bf_reg_size.into())
+        .set_compact_address_vector(true)
+        .set_num_ports(config.ports.len() as u32)
+        .set_port_type(if ethernet { PortType::ETHERNET } else { PortType::INFINIBAND }.0)
+        .set_ib_virt(!ethernet)
+        .set_vport_group_manager(true)
+        .set_eth_net_offloads(false)
+        .set_roce(ethernet)
+        .set_roce_rw_supported(ethernet)
+        .set_atomic(true)
+        .set_device_frequency_mhz(config.clock_mhz)
+        .set_device_frequency_khz(config.clock_mhz * 1000)
+        .set_local_ca_ack_delay(16)
+        .set_log_max_uctx(if config.devx { 12 } else { 0 })
+        .set_log_max_umem(if config.devx { 16 } else { 0 });
+    // Features.
+    cap.set_rc(true)
+        .set_uc(true)
+        .set_ud(true)
+        .set_xrc(true)
+        .set_cq_oi(true)
+        .set_cq_resize(true)
+        .set_cq_moderation(true)
+        .set_cq_eq_remap(true)
+        .set_block_lb_mc(true)
+        .set_pkv(true)
+        .set_qkv(true)
+        .set_cqe_128_always(true)
+        .set_drain_sigerr(true)
+        .set_sigerr_cqe(true)
+        .set_imaicl(true)
+        .set_cache_line_128byte(false)
+        .set_relaxed_ordering_write(true)
+        .set_relaxed_ordering_read(true)
+        .set_umr_modify_entity_size_disabled(true)
+        .set_umr_modify_atomic_disabled(true);
+}
+
+fn atomic(cap: &mut AtomicCaps) {
+    cap.set_atomic_req_8b_endianness_mode(1)
+        .set_supported_atomic_req_8b_endianness_mode_1(true)
+        .set_atomic_operations(ATOMIC_OPERATIONS)
+        .set_atomic_size_qp(ATOMIC_8_BYTES)
+        .set_atomic_size_dc(ATOMIC_8_BYTES);
+}
+
+fn roce(config: &SimConfig, cap: &mut RoceCaps) {
+    cap.set_l3_type(ROCE_L3_TYPES)
+        .set_roce_version(ROCE_VERSIONS)
+        .set_r_roce_dest_udp_port(ROCE_V2_PORT)
+        .set_r_roce_min_src_udp_port(ROCE_V2_SOURCE_PORTS.0)
+        .set_r_roce_max_src_udp_port(ROCE_V2_SOURCE_PORTS.1)
+        .set_sw_r_roce_src_udp_port(true)
+        .set_roce_address_table_size(config.limits.gids);
+}
+
+pub(super) fn adapter(device: &Device, out: &mut QueryAdapterOut) -> Answer {
+    let adapter = out.query_adapter_struct_mut();
+    adapter.set_ieee_vendor_id(IEEE_VENDOR).set_vsd_vendor_id(PCI_VENDOR);
+    let board = device.config().model.board_id().as_bytes();
+    adapter.vsd_contd_psid_mut()[..board.len()].copy_from_slice(board);
+    Ok(())
+}
+
+pub(super) fn query_issi(out: &mut QueryIssiOut) -> Answer {
+    out.set_current_issi(ISSI).set_supported_issi_dw0(1 << ISSI | 1);
+    Ok(())
+}
+
+pub(super) fn set_issi(input: &SetIssiIn) -> Answer {
+    if input.current_issi() > ISSI {
+        return Err(Failure::param(syndrome::INVALID_VALUE));
+    }
+    Ok(())
+}

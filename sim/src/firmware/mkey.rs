@@ -1,0 +1,132 @@
+//! Memory keys and signature PSVs.
+
+use mlx5_prm::cmd::CommandStatus;
+use mlx5_prm::cmd::mkey::{
+    CreateMkeyIn, CreateMkeyOut, CreatePsvIn, CreatePsvOut, DestroyMkeyIn, DestroyPsvIn,
+    MkeyAccessMode, MkeyContext, QueryMkeyIn, QueryMkeyOut,
+};
+
+use crate::engine::{Access, Device, Error, MkeyConfig, Translation};
+use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
+
+/// Most PSVs that one command makes.
+const PSVS_AT_ONCE: u32 = 4;
+/// PSVs that a device has.
+const PSVS: u32 = 1 << 16;
+/// Low bits of a translation entry that give its rights.
+const ENTRY_RIGHTS: u64 = 0xfff;
+/// An entry of a page table has eight bytes, and lists are counted in 16.
+const OCTWORD: u64 = 16;
+
+fn access(mkc: &MkeyContext) -> Access {
+    [
+        (mkc.lr(), Access::LOCAL_READ),
+        (mkc.lw(), Access::LOCAL_WRITE),
+        (mkc.rr(), Access::REMOTE_READ),
+        (mkc.rw(), Access::REMOTE_WRITE),
+        (mkc.a(), Access::REMOTE_ATOMIC),
+    ]
+    .into_iter()
+    .filter_map(|(set, right)| set.then_some(right))
+    .collect()
+}
+
+impl Firmware {
+    pub(super) fn create_mkey(
+        &mut self,
+        device: &mut Device,
+        input: &CreateMkeyIn,
+        tail: &[u8],
+        out: &mut CreateMkeyOut,
+    ) -> Answer {
+        let mkc = *input.mkc();
+        if device.pds.get(mkc.pd()).is_none() {
+            return Err(Error::NotFound.into());
+        }
+        let length = if mkc.length64() { u64::MAX } else { mkc.len() };
+        if !mkc.length64() && mkc.start_addr().checked_add(length).is_none() {
+            return Err(Failure::param(syndrome::ADDRESS_RANGE));
+        }
+        let translation = match mkc.access_mode() {
+            MkeyAccessMode::PA => Translation::Physical,
+            MkeyAccessMode::MTT if !mkc.free() => {
+                let log = mkc.log_page_size();
+                let offset = mkc.start_addr() & ((1 << log) - 1);
+                let listed = u64::from(input.translations_octword_actual_size()) * OCTWORD;
+                let listed = usize::try_from(listed).ok().and_then(|bytes| tail.get(..bytes));
+                let tail = listed.ok_or(Failure::new(
+                    CommandStatus::BAD_INP_LEN_ERR,
+                    syndrome::TOO_FEW_PAGES,
+                ))?;
+                Translation::Buffer(buffer::pages(tail, log, offset, length, ENTRY_RIGHTS)?)
+            }
+            // Nothing is behind a free key before a request fills it in.
+            MkeyAccessMode::MTT | MkeyAccessMode::KLMS | MkeyAccessMode::KSM if mkc.free() => {
+                Translation::Null
+            }
+            _ => return Err(Failure::param(syndrome::ACCESS_MODE)),
+        };
+        let key = device.create_mkey(MkeyConfig {
+            tag: mkc.mkey_7_0() as u8,
+            pd: mkc.pd(),
+            access: access(&mkc),
+            start: mkc.start_addr(),
+            length,
+            translation,
+            free: mkc.free(),
+            remote_invalidate: mkc.en_rinval(),
+        })?;
+        self.mkeys.insert(key >> 8, mkc);
+        out.set_mkey_index(key >> 8);
+        Ok(())
+    }
+
+    pub(super) fn query_mkey(&mut self, input: &QueryMkeyIn, out: &mut QueryMkeyOut) -> Answer {
+        *out.mkc_mut() = *self.mkeys.get(&input.mkey_index()).ok_or(Error::NotFound)?;
+        Ok(())
+    }
+
+    pub(super) fn destroy_mkey(&mut self, device: &mut Device, input: &DestroyMkeyIn) -> Answer {
+        device.destroy_mkey(input.mkey_index())?;
+        self.mkeys.remove(&input.mkey_index());
+        Ok(())
+    }
+
+    pub(super) fn create_psv(
+        &mut self,
+        device: &mut Device,
+        input: &CreatePsvIn,
+        out: &mut CreatePsvOut,
+    ) -> Answer {
+        let count = input.num_psv();
+        if count == 0 || count > PSVS_AT_ONCE {
+            return Err(Failure::param(syndrome::INVALID_VALUE));
+        }
+        if device.pds.get(input.pd()).is_none() {
+            return Err(Error::NotFound.into());
+        }
+        if self.psvs.len() + count as usize > PSVS as usize {
+            return Err(Error::Exhausted.into());
+        }
+        let set = [
+            CreatePsvOut::set_psv0_index,
+            CreatePsvOut::set_psv1_index,
+            CreatePsvOut::set_psv2_index,
+            CreatePsvOut::set_psv3_index,
+        ];
+        for set in &set[..count as usize] {
+            while self.psvs.contains_key(&(self.last_psv + 1)) {
+                self.last_psv = (self.last_psv + 1) % PSVS;
+            }
+            self.last_psv += 1;
+            self.psvs.insert(self.last_psv, input.pd());
+            set(out, self.last_psv);
+            self.last_psv %= PSVS;
+        }
+        Ok(())
+    }
+
+    pub(super) fn destroy_psv(&mut self, input: &DestroyPsvIn) -> Answer {
+        self.psvs.remove(&input.psvn()).map(drop).ok_or(Error::NotFound.into())
+    }
+}

@@ -1,0 +1,342 @@
+//! The firmware: the command interface of a device.
+//!
+//! It knows mailboxes and nothing of who fills them, so that every door (the in-process kernel,
+//! preloaded programs, a real kernel over PCI) commands the same device. What moves data lies in
+//! the [engine](crate::engine); the firmware checks commands, keeps contexts, and tells it.
+
+mod alloc;
+mod buffer;
+mod caps;
+mod cq;
+mod mkey;
+mod port;
+mod qp;
+mod qp_modify;
+mod srq;
+pub mod syndrome;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mlx5_prm::cmd::cq::CqContext;
+use mlx5_prm::cmd::eq::EqContext;
+use mlx5_prm::cmd::mkey::MkeyContext;
+use mlx5_prm::cmd::{
+    CommandInHead, CommandInput, CommandOpcode, CommandOutHead, CommandStatus, alloc as prm_alloc,
+    caps as prm_caps, cq as prm_cq, eq as prm_eq, hca as prm_hca, mkey as prm_mkey,
+    port as prm_port, qp as prm_qp, srq as prm_srq,
+};
+use mlx5_prm::fields::FromBytes;
+
+use crate::engine::{Device, Error};
+
+/// Why a command was refused: what stands in the first eight bytes of its output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The kind of failure.
+    pub status: CommandStatus,
+    /// The firmware's own code, one of [`syndrome`].
+    pub syndrome: u32,
+}
+
+impl Failure {
+    const fn new(status: CommandStatus, syndrome: u32) -> Self {
+        Self { status, syndrome }
+    }
+
+    const fn param(syndrome: u32) -> Self {
+        Self::new(CommandStatus::BAD_PARAM_ERR, syndrome)
+    }
+
+    const fn resource(syndrome: u32) -> Self {
+        Self::new(CommandStatus::BAD_RES_ERR, syndrome)
+    }
+
+    const fn busy(syndrome: u32) -> Self {
+        Self::new(CommandStatus::RES_BUSY, syndrome)
+    }
+
+    const fn state(syndrome: u32) -> Self {
+        Self::new(CommandStatus::BAD_RES_STATE_ERR, syndrome)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NotFound => Self::resource(syndrome::NO_SUCH_OBJECT),
+            Error::Busy => Self::busy(syndrome::IN_USE),
+            Error::Exhausted => Self::new(CommandStatus::LIM_ERR, syndrome::TOO_MANY_OBJECTS),
+            Error::Invalid(_) => Self::param(syndrome::INVALID_VALUE),
+            Error::State(_) => Self::state(syndrome::WRONG_STATE),
+            Error::Memory(_) => Self::param(syndrome::UNREACHABLE_MEMORY),
+        }
+    }
+}
+
+type Answer = Result<(), Failure>;
+
+/// How many objects of each kind a device has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Counts {
+    pub pds: usize,
+    pub mkeys: usize,
+    pub cqs: usize,
+    pub qps: usize,
+    pub srqs: usize,
+    pub uars: usize,
+    pub multicast_attachments: usize,
+    pub eqs: usize,
+    pub xrcds: usize,
+    pub transport_domains: usize,
+    pub contexts: usize,
+    pub umems: usize,
+    pub psvs: usize,
+    pub counter_sets: usize,
+}
+
+/// Numbers of objects that consist of nothing else.
+#[derive(Debug, Default)]
+struct Numbers {
+    used: BTreeSet<u32>,
+    last: u32,
+}
+
+impl Numbers {
+    /// A number from 1 to `limit` that is not used, and was not for as long as possible.
+    fn take(&mut self, limit: u32) -> Result<u32, Failure> {
+        if self.used.len() >= limit as usize {
+            return Err(Error::Exhausted.into());
+        }
+        loop {
+            self.last = self.last % limit + 1;
+            if self.used.insert(self.last) {
+                return Ok(self.last);
+            }
+        }
+    }
+
+    fn give_back(&mut self, number: u32) -> Answer {
+        if self.used.remove(&number) { Ok(()) } else { Err(Error::NotFound.into()) }
+    }
+}
+
+/// An event queue as it was created.
+#[derive(Clone, Debug)]
+pub struct EventQueue {
+    /// Its context.
+    pub context: EqContext,
+    /// The pages of its ring.
+    pub pages: Vec<u64>,
+    /// The events that it takes.
+    pub events: [u64; 4],
+}
+
+/// What the firmware keeps of one device beside the engine's objects.
+#[derive(Debug, Default)]
+pub struct Firmware {
+    /// The page of plain memory that backs the next UAR.
+    next_uar_memory: Option<u64>,
+    cqs: BTreeMap<u32, CqContext>,
+    eqs: BTreeMap<u32, EventQueue>,
+    qps: BTreeMap<u32, qp::Record>,
+    srqs: BTreeMap<u32, srq::Record>,
+    mkeys: BTreeMap<u32, MkeyContext>,
+    /// Protection domain of each PSV.
+    psvs: BTreeMap<u32, u32>,
+    last_psv: u32,
+    xrcds: Numbers,
+    transport_domains: Numbers,
+    contexts: Numbers,
+    umems: Numbers,
+    counter_sets: Numbers,
+}
+
+/// Runs a command whose input and output have fixed heads; the rest of both goes along.
+fn run<I: CommandInput>(
+    input: &[u8],
+    output: &mut [u8],
+    command: impl FnOnce(&I, &[u8], &mut I::Output, &mut [u8]) -> Answer,
+) -> Answer {
+    let Ok((head, tail)) = I::ref_from_prefix(input) else {
+        return Err(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::SHORT_INPUT));
+    };
+    let Ok((out, out_tail)) = I::Output::mut_from_prefix(output) else {
+        return Err(Failure::new(CommandStatus::BAD_OUTP_LEN_ERR, syndrome::SHORT_OUTPUT));
+    };
+    command(head, tail, out, out_tail)
+}
+
+/// Commands that end an object. A device that failed holds nothing any more, and a driver counts
+/// them as done.
+fn ends_something(opcode: CommandOpcode) -> bool {
+    use CommandOpcode as Op;
+    matches!(
+        opcode,
+        Op::DEALLOC_PD
+            | Op::DEALLOC_UAR
+            | Op::DEALLOC_XRCD
+            | Op::DEALLOC_TRANSPORT_DOMAIN
+            | Op::DEALLOC_Q_COUNTER
+            | Op::DESTROY_UCTX
+            | Op::DESTROY_UMEM
+            | Op::DESTROY_MKEY
+            | Op::DESTROY_PSV
+            | Op::DESTROY_EQ
+            | Op::DESTROY_CQ
+            | Op::DESTROY_QP
+            | Op::DESTROY_SRQ
+            | Op::DESTROY_XRC_SRQ
+            | Op::DESTROY_RMP
+            | Op::DETACH_FROM_MCG
+            | Op::TO_ERR_QP
+            | Op::TO_RST_QP
+    )
+}
+
+impl Firmware {
+    /// A firmware that has executed nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lays the next ALLOC_UAR over a page of plain memory, where the engine then looks for
+    /// doorbells. Without, doorbells reach the engine one by one.
+    pub fn offer_uar_memory(&mut self, page: u64) {
+        self.next_uar_memory = Some(page);
+    }
+
+    /// An event queue, for whoever writes its entries.
+    #[must_use]
+    pub fn event_queue(&self, eqn: u32) -> Option<&EventQueue> {
+        self.eqs.get(&eqn)
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn counts(&self, device: &Device) -> Counts {
+        let census = device.census();
+        Counts {
+            pds: census.pds,
+            mkeys: census.mkeys,
+            cqs: census.cqs,
+            qps: census.qps,
+            srqs: census.srqs,
+            uars: census.uars,
+            multicast_attachments: census.attachments,
+            eqs: self.eqs.len(),
+            xrcds: self.xrcds.used.len(),
+            transport_domains: self.transport_domains.used.len(),
+            contexts: self.contexts.used.len(),
+            umems: self.umems.used.len(),
+            psvs: self.psvs.len(),
+            counter_sets: self.counter_sets.used.len(),
+        }
+    }
+
+    /// Executes one command. The output always begins with status and syndrome; behind them it is
+    /// zero if the command failed.
+    pub fn execute(
+        &mut self,
+        device: &mut Device,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> CommandStatus {
+        output.fill(0);
+        let head = CommandInHead::from_short(input);
+        let opcode = CommandOpcode(head.opcode());
+        let result = if device.is_fatal() && !ends_something(opcode) {
+            Err(Failure::new(CommandStatus::INT_ERR, syndrome::DEVICE_FAILED))
+        } else {
+            self.dispatch(device, opcode, input, output)
+        };
+        match result {
+            Ok(()) => CommandStatus::OK,
+            Err(failure) => {
+                output.fill(0);
+                if let Some(head) = CommandOutHead::from_bytes_mut(output) {
+                    head.set_status(failure.status.0).set_syndrome(failure.syndrome);
+                }
+                failure.status
+            }
+        }
+    }
+
+    /// One line a command.
+    #[rustfmt::skip]
+    fn dispatch(&mut self, dev: &mut Device, opcode: CommandOpcode, i: &[u8], o: &mut [u8]) -> Answer {
+        use CommandOpcode as Op;
+        match opcode {
+            Op::QUERY_HCA_CAP => run(i, o, |i: &prm_caps::QueryHcaCapIn, _, o, _| caps::query(dev, i, o)),
+            Op::QUERY_ADAPTER => run(i, o, |_: &prm_hca::QueryAdapterIn, _, o, _| caps::adapter(dev, o)),
+            Op::QUERY_ISSI => run(i, o, |_: &prm_hca::QueryIssiIn, _, o, _| caps::query_issi(o)),
+            Op::SET_ISSI => run(i, o, |i: &prm_hca::SetIssiIn, _, _, _| caps::set_issi(i)),
+            Op::NOP => run(i, o, |_: &prm_hca::NopIn, _, _, _| Ok(())),
+
+            Op::ALLOC_PD => run(i, o, |_: &prm_alloc::AllocPdIn, _, o, _| self.alloc_pd(dev, o)),
+            Op::DEALLOC_PD => run(i, o, |i: &prm_alloc::DeallocPdIn, _, _, _| self.dealloc_pd(dev, i)),
+            Op::ALLOC_UAR => run(i, o, |_: &prm_alloc::AllocUarIn, _, o, _| self.alloc_uar(dev, o)),
+            Op::DEALLOC_UAR => run(i, o, |i: &prm_alloc::DeallocUarIn, _, _, _| Ok(dev.dealloc_uar(i.uar())?)),
+            Op::ALLOC_XRCD => run(i, o, |_: &prm_alloc::AllocXrcdIn, _, o, _| self.alloc_xrcd(o)),
+            Op::DEALLOC_XRCD => run(i, o, |i: &prm_alloc::DeallocXrcdIn, _, _, _| self.dealloc_xrcd(i)),
+            Op::ALLOC_TRANSPORT_DOMAIN => run(i, o, |_: &prm_alloc::AllocTransportDomainIn, _, o, _| self.alloc_transport_domain(o)),
+            Op::DEALLOC_TRANSPORT_DOMAIN => run(i, o, |i: &prm_alloc::DeallocTransportDomainIn, _, _, _| self.transport_domains.give_back(i.transport_domain())),
+            Op::ALLOC_Q_COUNTER => run(i, o, |_: &prm_alloc::AllocQCounterIn, _, o, _| self.alloc_q_counter(o)),
+            Op::DEALLOC_Q_COUNTER => run(i, o, |i: &prm_alloc::DeallocQCounterIn, _, _, _| self.counter_sets.give_back(i.counter_set_id())),
+            Op::QUERY_Q_COUNTER => run(i, o, |i: &prm_alloc::QueryQCounterIn, _, _, _| self.query_q_counter(i)),
+            Op::CREATE_UCTX => self.create_uctx(i, o),
+            Op::DESTROY_UCTX => self.destroy_uctx(i, o),
+            Op::CREATE_UMEM => self.create_umem(i, o),
+            Op::DESTROY_UMEM => self.destroy_umem(i, o),
+
+            Op::CREATE_MKEY => run(i, o, |i: &prm_mkey::CreateMkeyIn, t, o, _| self.create_mkey(dev, i, t, o)),
+            Op::QUERY_MKEY => run(i, o, |i: &prm_mkey::QueryMkeyIn, _, o, _| self.query_mkey(i, o)),
+            Op::DESTROY_MKEY => run(i, o, |i: &prm_mkey::DestroyMkeyIn, _, _, _| self.destroy_mkey(dev, i)),
+            Op::CREATE_PSV => run(i, o, |i: &prm_mkey::CreatePsvIn, _, o, _| self.create_psv(dev, i, o)),
+            Op::DESTROY_PSV => run(i, o, |i: &prm_mkey::DestroyPsvIn, _, _, _| self.destroy_psv(i)),
+
+            Op::CREATE_EQ => run(i, o, |i: &prm_eq::CreateEqIn, t, o, _| self.create_eq(i, t, o)),
+            Op::DESTROY_EQ => run(i, o, |i: &prm_eq::DestroyEqIn, _, _, _| self.destroy_eq(dev, i)),
+            Op::QUERY_EQ => run(i, o, |i: &prm_eq::QueryEqIn, _, o, _| self.query_eq(i, o)),
+            Op::CREATE_CQ => run(i, o, |i: &prm_cq::CreateCqIn, t, o, _| self.create_cq(dev, i, t, o)),
+            Op::DESTROY_CQ => run(i, o, |i: &prm_cq::DestroyCqIn, _, _, _| self.destroy_cq(dev, i)),
+            Op::QUERY_CQ => run(i, o, |i: &prm_cq::QueryCqIn, _, o, _| self.query_cq(dev, i, o)),
+            Op::MODIFY_CQ => run(i, o, |i: &prm_cq::ModifyCqIn, t, _, _| self.modify_cq(dev, i, t)),
+
+            Op::CREATE_QP => run(i, o, |i: &prm_qp::CreateQpIn, t, o, _| self.create_qp(dev, i, t, o)),
+            Op::DESTROY_QP => run(i, o, |i: &prm_qp::DestroyQpIn, _, _, _| self.destroy_qp(dev, i)),
+            Op::QUERY_QP => run(i, o, |i: &prm_qp::QueryQpIn, _, o, _| self.query_qp(dev, i, o)),
+            Op::RST2INIT_QP | Op::INIT2INIT_QP | Op::INIT2RTR_QP | Op::RTR2RTS_QP | Op::RTS2RTS_QP
+            | Op::SQERR2RTS_QP | Op::SQD_RTS_QP | Op::TO_ERR_QP | Op::TO_RST_QP => self.modify_qp(dev, opcode, i, o),
+
+            Op::CREATE_SRQ => run(i, o, |i: &prm_srq::CreateSrqIn, t, o, _| self.create_srq(dev, i, t, o)),
+            Op::DESTROY_SRQ => run(i, o, |i: &prm_srq::DestroySrqIn, _, _, _| self.destroy_shared(dev, i.srqn(), srq::Kind::Srq)),
+            Op::QUERY_SRQ => run(i, o, |i: &prm_srq::QuerySrqIn, _, o, _| self.query_srq(dev, i, o)),
+            Op::ARM_RQ => run(i, o, |i: &prm_srq::ArmRqIn, _, _, _| self.arm_rq(dev, i)),
+            Op::CREATE_XRC_SRQ => run(i, o, |i: &prm_srq::CreateXrcSrqIn, t, o, _| self.create_xrc_srq(dev, i, t, o)),
+            Op::DESTROY_XRC_SRQ => run(i, o, |i: &prm_srq::DestroyXrcSrqIn, _, _, _| self.destroy_shared(dev, i.xrc_srqn(), srq::Kind::XrcSrq)),
+            Op::QUERY_XRC_SRQ => run(i, o, |i: &prm_srq::QueryXrcSrqIn, _, o, _| self.query_xrc_srq(dev, i, o)),
+            Op::ARM_XRC_SRQ => run(i, o, |i: &prm_srq::ArmXrcSrqIn, _, _, _| self.arm_xrc_srq(dev, i)),
+            Op::CREATE_RMP => run(i, o, |i: &prm_srq::CreateRmpIn, t, o, _| self.create_rmp(dev, i, t, o)),
+            Op::MODIFY_RMP => run(i, o, |i: &prm_srq::ModifyRmpIn, _, _, _| self.modify_rmp(dev, i)),
+            Op::DESTROY_RMP => run(i, o, |i: &prm_srq::DestroyRmpIn, _, _, _| self.destroy_shared(dev, i.rmpn(), srq::Kind::Rmp)),
+            Op::QUERY_RMP => run(i, o, |i: &prm_srq::QueryRmpIn, _, o, _| self.query_rmp(dev, i, o)),
+
+            Op::ATTACH_TO_MCG => run(i, o, |i: &prm_port::AttachToMcgIn, _, _, _| port::attach(dev, i)),
+            Op::DETACH_FROM_MCG => run(i, o, |i: &prm_port::DetachFromMcgIn, _, _, _| port::detach(dev, i)),
+            Op::QUERY_VPORT_STATE => run(i, o, |i: &prm_port::QueryVportStateIn, _, o, _| port::vport_state(dev, i, o)),
+            Op::QUERY_HCA_VPORT_CONTEXT => run(i, o, |i: &prm_port::QueryHcaVportContextIn, _, o, _| port::hca_vport_context(dev, i, o)),
+            Op::QUERY_HCA_VPORT_GID => run(i, o, |i: &prm_port::QueryHcaVportGidIn, _, o, t| port::hca_vport_gid(dev, i, o, t)),
+            Op::QUERY_HCA_VPORT_PKEY => run(i, o, |i: &prm_port::QueryHcaVportPkeyIn, _, _, t| port::hca_vport_pkey(dev, i, t)),
+            Op::QUERY_NIC_VPORT_CONTEXT => run(i, o, |_: &prm_port::QueryNicVportContextIn, _, o, _| port::nic_vport_context(dev, o)),
+            Op::QUERY_ROCE_ADDRESS => run(i, o, |i: &prm_port::QueryRoceAddressIn, _, o, _| port::query_roce_address(dev, i, o)),
+            Op::SET_ROCE_ADDRESS => run(i, o, |i: &prm_port::SetRoceAddressIn, _, _, _| port::set_roce_address(dev, i)),
+
+            _ => Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_OPCODE)),
+        }
+    }
+}

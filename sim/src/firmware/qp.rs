@@ -1,0 +1,113 @@
+//! Queue pairs: creation, end, and query.
+
+use mlx5_prm::cmd::qp::{
+    CreateQpIn, CreateQpOut, DestroyQpIn, QpContext, QueryQpIn, QueryQpOut, RqType, ServiceType,
+};
+
+use crate::engine::{Device, Error, QpConfig, RingConfig, Transport};
+use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
+
+/// A receive stride of 0 in a context is so many bytes, as a logarithm.
+const LOG_SMALLEST_STRIDE: u32 = 4;
+/// Logarithm of a send block's bytes.
+const LOG_BLOCK: u8 = 6;
+
+/// A queue pair's context, as commands have set it so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) context: QpContext,
+    pub(crate) transport: Transport,
+    /// The context as it was created: RESET goes back to it.
+    pub(crate) created: QpContext,
+}
+
+fn transport(context: &QpContext) -> Result<Transport, Failure> {
+    match ServiceType(context.st()) {
+        ServiceType::RC => Ok(Transport::Rc),
+        ServiceType::UC => Ok(Transport::Uc),
+        ServiceType::UD => Ok(Transport::Ud),
+        _ => Err(Failure::param(syndrome::TRANSPORT)),
+    }
+}
+
+impl Firmware {
+    pub(super) fn create_qp(
+        &mut self,
+        device: &mut Device,
+        input: &CreateQpIn,
+        tail: &[u8],
+        out: &mut CreateQpOut,
+    ) -> Answer {
+        let context = *input.qpc();
+        let transport = transport(&context)?;
+        let number = context.srqn_rmpn_xrqn();
+        let (rq, srq) = match RqType(context.rq_type()) {
+            RqType::NON_ZERO_RQ => {
+                let log_stride = (context.log_rq_stride() + LOG_SMALLEST_STRIDE) as u8;
+                let log_size = context.log_rq_size() as u8;
+                (Some(RingConfig { offset: 0, log_size, log_stride }), None)
+            }
+            RqType::SRQ => {
+                if !self.srqs.contains_key(&number) {
+                    return Err(Error::NotFound.into());
+                }
+                (None, Some(number))
+            }
+            RqType::ZERO_LENGTH_RQ => (None, None),
+            _ => return Err(Failure::param(syndrome::RECEIVE_QUEUE)),
+        };
+        // The send queue lies behind the receive queue.
+        let receive_bytes = rq.map_or(0, |ring| ring.bytes());
+        let log_blocks = context.log_sq_size() as u8;
+        let sq = (!context.no_sq()).then_some(RingConfig {
+            offset: receive_bytes,
+            log_size: log_blocks,
+            log_stride: LOG_BLOCK,
+        });
+        let bytes = receive_bytes + sq.map_or(0, |ring| ring.bytes());
+        let page_offset = context.page_offset();
+        let qpn = device.create_qp(QpConfig {
+            transport,
+            pd: context.pd(),
+            send_cq: context.cqn_snd(),
+            recv_cq: context.cqn_rcv(),
+            srq,
+            user_index: context.user_index(),
+            buffer: buffer::queue(tail, context.log_page_size(), page_offset, bytes)?,
+            sq,
+            rq,
+            record: buffer::record(context.dbr_addr())?,
+            uar: context.uar_page(),
+            block_multicast_loopback: context.block_lb_mc(),
+        })?;
+        self.qps.insert(qpn, Record { context, transport, created: context });
+        out.set_qpn(qpn);
+        Ok(())
+    }
+
+    pub(super) fn destroy_qp(&mut self, device: &mut Device, input: &DestroyQpIn) -> Answer {
+        device.destroy_qp(input.qpn())?;
+        self.qps.remove(&input.qpn());
+        Ok(())
+    }
+
+    pub(super) fn query_qp(
+        &mut self,
+        device: &mut Device,
+        input: &QueryQpIn,
+        out: &mut QueryQpOut,
+    ) -> Answer {
+        let record = self.qps.get(&input.qpn()).ok_or(Error::NotFound)?;
+        let now = device.query_qp(input.qpn()).ok_or(Error::NotFound)?;
+        *out.qpc_mut() = record.context;
+        out.qpc_mut()
+            .set_state(now.state as u32)
+            .set_next_send_psn(now.next_send_psn)
+            .set_next_rcv_psn(now.next_rcv_psn)
+            .set_hw_sq_wqebb_counter(now.hw_sq_wqebb_counter.into())
+            .set_sw_sq_wqebb_counter(now.sw_sq_wqebb_counter.into())
+            .set_hw_rq_counter(now.hw_rq_counter.into())
+            .set_sw_rq_counter(now.sw_rq_counter.into());
+        Ok(())
+    }
+}

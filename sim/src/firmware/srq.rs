@@ -1,0 +1,228 @@
+//! Shared receive queues in their three forms. Their numbers share one space.
+
+use mlx5_prm::cmd::CommandStatus;
+use mlx5_prm::cmd::srq::{
+    ArmRqIn, ArmXrcSrqIn, CreateRmpIn, CreateRmpOut, CreateSrqIn, CreateSrqOut, CreateXrcSrqIn,
+    CreateXrcSrqOut, ModifyRmpIn, QueryRmpIn, QueryRmpOut, QuerySrqIn, QuerySrqOut, QueryXrcSrqIn,
+    QueryXrcSrqOut, RmpContext, RmpState, SrqContext, WorkQueueType, XrcSrqContext,
+};
+
+use crate::engine::{Device, Error, SrqConfig};
+use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
+
+/// A stride of 0 in a context is so many bytes, as a logarithm.
+const LOG_SMALLEST_STRIDE: u32 = 4;
+/// A queue that is named by number in completions has this user index.
+const NO_USER_INDEX: u32 = 0xff_ffff;
+
+/// Which commands made a shared receive queue, with its context.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    Srq(SrqContext),
+    XrcSrq(XrcSrqContext),
+    Rmp(Box<RmpContext>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Srq,
+    XrcSrq,
+    Rmp,
+}
+
+impl Record {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Srq(_) => Kind::Srq,
+            Self::XrcSrq(_) => Kind::XrcSrq,
+            Self::Rmp(_) => Kind::Rmp,
+        }
+    }
+
+    /// The completion queue that it reports to by itself.
+    pub(crate) fn cqn(&self) -> Option<u32> {
+        match self {
+            Self::XrcSrq(context) => Some(context.cqn()),
+            Self::Srq(_) | Self::Rmp(_) => None,
+        }
+    }
+}
+
+/// A queue as the three kinds of context give it.
+struct Shape {
+    pd: u32,
+    log_size: u32,
+    log_stride: u32,
+    log_page_size: u32,
+    page_offset: u32,
+    record: u64,
+    user_index: u32,
+}
+
+fn create(device: &mut Device, shape: &Shape, tail: &[u8]) -> Result<u32, Failure> {
+    let bytes = 1 << (shape.log_size + shape.log_stride);
+    let config = SrqConfig {
+        pd: shape.pd,
+        buffer: buffer::queue(tail, shape.log_page_size, shape.page_offset, bytes)?,
+        log_size: shape.log_size as u8,
+        log_stride: shape.log_stride as u8,
+        record: buffer::record(shape.record)?,
+        user_index: shape.user_index,
+    };
+    Ok(device.create_srq(config)?)
+}
+
+impl Firmware {
+    fn shared(&self, number: u32, kind: Kind) -> Result<&Record, Failure> {
+        let record = self.srqs.get(&number).filter(|record| record.kind() == kind);
+        record.ok_or(Error::NotFound.into())
+    }
+
+    pub(super) fn create_srq(
+        &mut self,
+        device: &mut Device,
+        input: &CreateSrqIn,
+        tail: &[u8],
+        out: &mut CreateSrqOut,
+    ) -> Answer {
+        let context = *input.srqc();
+        let shape = Shape {
+            pd: context.pd(),
+            log_size: context.log_srq_size(),
+            log_stride: context.log_rq_stride() + LOG_SMALLEST_STRIDE,
+            log_page_size: context.log_page_size(),
+            page_offset: context.page_offset(),
+            record: context.dbr_addr(),
+            user_index: NO_USER_INDEX,
+        };
+        let number = create(device, &shape, tail)?;
+        self.srqs.insert(number, Record::Srq(context));
+        out.set_srqn(number);
+        Ok(())
+    }
+
+    pub(super) fn create_xrc_srq(
+        &mut self,
+        device: &mut Device,
+        input: &CreateXrcSrqIn,
+        tail: &[u8],
+        out: &mut CreateXrcSrqOut,
+    ) -> Answer {
+        let context = *input.xrc_srqc();
+        if !self.xrcds.used.contains(&context.xrcd()) || device.cq(context.cqn()).is_none() {
+            return Err(Error::NotFound.into());
+        }
+        let low = u64::from(context.db_record_addr_l()) << 2;
+        let shape = Shape {
+            pd: context.pd(),
+            log_size: context.log_xrc_srq_size(),
+            log_stride: context.log_rq_stride() + LOG_SMALLEST_STRIDE,
+            log_page_size: context.log_page_size(),
+            page_offset: context.page_offset(),
+            record: u64::from(context.db_record_addr_h()) << 32 | low,
+            user_index: context.user_index(),
+        };
+        let number = create(device, &shape, tail)?;
+        self.srqs.insert(number, Record::XrcSrq(context));
+        out.set_xrc_srqn(number);
+        Ok(())
+    }
+
+    pub(super) fn create_rmp(
+        &mut self,
+        device: &mut Device,
+        input: &CreateRmpIn,
+        tail: &[u8],
+        out: &mut CreateRmpOut,
+    ) -> Answer {
+        let context = *input.rmpc();
+        let queue = context.wq();
+        if WorkQueueType(queue.wq_type()) != WorkQueueType::LINKED_LIST
+            || RmpState(context.state()) != RmpState::RDY
+        {
+            return Err(Failure::param(syndrome::INVALID_VALUE));
+        }
+        let shape = Shape {
+            pd: queue.pd(),
+            log_size: queue.log_wq_sz(),
+            log_stride: queue.log_wq_stride(),
+            log_page_size: queue.log_wq_pg_sz(),
+            page_offset: queue.page_offset(),
+            record: queue.dbr_addr(),
+            user_index: NO_USER_INDEX,
+        };
+        let number = create(device, &shape, tail)?;
+        self.srqs.insert(number, Record::Rmp(Box::new(context)));
+        out.set_rmpn(number);
+        Ok(())
+    }
+
+    pub(super) fn destroy_shared(
+        &mut self,
+        device: &mut Device,
+        number: u32,
+        kind: Kind,
+    ) -> Answer {
+        self.shared(number, kind)?;
+        device.destroy_srq(number)?;
+        self.srqs.remove(&number);
+        Ok(())
+    }
+
+    pub(super) fn query_srq(
+        &mut self,
+        device: &mut Device,
+        input: &QuerySrqIn,
+        out: &mut QuerySrqOut,
+    ) -> Answer {
+        if let Record::Srq(context) = self.shared(input.srqn(), Kind::Srq)? {
+            *out.srqc_mut() = *context;
+        }
+        out.srqc_mut().set_lwm(device.srq_limit(input.srqn()).unwrap_or(0).into());
+        Ok(())
+    }
+
+    pub(super) fn query_xrc_srq(
+        &mut self,
+        device: &mut Device,
+        input: &QueryXrcSrqIn,
+        out: &mut QueryXrcSrqOut,
+    ) -> Answer {
+        if let Record::XrcSrq(context) = self.shared(input.xrc_srqn(), Kind::XrcSrq)? {
+            *out.xrc_srqc_mut() = *context;
+        }
+        out.xrc_srqc_mut().set_lwm(device.srq_limit(input.xrc_srqn()).unwrap_or(0).into());
+        Ok(())
+    }
+
+    pub(super) fn query_rmp(
+        &mut self,
+        device: &mut Device,
+        input: &QueryRmpIn,
+        out: &mut QueryRmpOut,
+    ) -> Answer {
+        if let Record::Rmp(context) = self.shared(input.rmpn(), Kind::Rmp)? {
+            *out.rmpc_mut() = **context;
+        }
+        out.rmpc_mut().wq_mut().set_lwm(device.srq_limit(input.rmpn()).unwrap_or(0).into());
+        Ok(())
+    }
+
+    pub(super) fn arm_rq(&mut self, device: &mut Device, input: &ArmRqIn) -> Answer {
+        self.shared(input.srq_number(), Kind::Srq)?;
+        Ok(device.arm_srq(input.srq_number(), input.lwm() as u16)?)
+    }
+
+    pub(super) fn arm_xrc_srq(&mut self, device: &mut Device, input: &ArmXrcSrqIn) -> Answer {
+        self.shared(input.xrc_srqn(), Kind::XrcSrq)?;
+        Ok(device.arm_srq(input.xrc_srqn(), input.lwm() as u16)?)
+    }
+
+    pub(super) fn modify_rmp(&mut self, device: &mut Device, input: &ModifyRmpIn) -> Answer {
+        self.shared(input.rmpn(), Kind::Rmp)?;
+        if !input.bitmask().lwm() {
+            return Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_MODIFIER));
+        }
+        Ok(device.arm_srq(input.rmpn(), input.rmpc().wq().lwm() as u16)?)
+    }
+}

@@ -1,0 +1,279 @@
+//! Addresses: GIDs and paths.
+
+use crate::{context::Link, error::Error};
+use mlx5_uapi::verbs;
+use std::{
+    fmt,
+    net::{Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
+
+/// A port's address, 16 bytes as they stand on the wire (`union ibv_gid`). RoCE's are IP addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Gid([u8; 16]);
+
+impl Gid {
+    /// The GID of these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// Whether it is an IPv4 address in IPv6's clothes, `::ffff:a.b.c.d`.
+    pub fn is_ipv4_mapped(self) -> bool {
+        self.ipv4().is_some()
+    }
+
+    /// The IPv4 address that it is, if it is one.
+    pub fn ipv4(self) -> Option<Ipv4Addr> {
+        Ipv6Addr::from(self.0).to_ipv4_mapped()
+    }
+
+    /// Whether it names a group.
+    pub const fn is_multicast(self) -> bool {
+        self.0[0] == 0xff
+    }
+
+    /// Whether it is good on its link alone.
+    pub const fn is_link_local(self) -> bool {
+        self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
+    }
+
+    /// Whether it is all zeros, as an empty place of a table is.
+    pub const fn is_zero(self) -> bool {
+        u128::from_be_bytes(self.0) == 0
+    }
+
+    /// The first eight bytes.
+    pub const fn subnet_prefix(self) -> u64 {
+        (u128::from_be_bytes(self.0) >> 64) as u64
+    }
+
+    /// The last eight bytes; on InfiniBand the port's GUID.
+    pub const fn interface_id(self) -> u64 {
+        u128::from_be_bytes(self.0) as u64
+    }
+}
+
+impl From<Ipv6Addr> for Gid {
+    fn from(address: Ipv6Addr) -> Self {
+        Self(address.octets())
+    }
+}
+
+impl From<Ipv4Addr> for Gid {
+    fn from(address: Ipv4Addr) -> Self {
+        address.to_ipv6_mapped().into()
+    }
+}
+
+impl From<Gid> for Ipv6Addr {
+    fn from(gid: Gid) -> Self {
+        gid.0.into()
+    }
+}
+
+impl FromStr for Gid {
+    type Err = std::net::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse::<Ipv6Addr>().map(Self::from)
+    }
+}
+
+impl fmt::Display for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Ipv6Addr::from(self.0), f)
+    }
+}
+
+impl fmt::Debug for Gid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The part of a path that lies beyond the link (`struct ibv_global_route`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GlobalRoute {
+    /// Destination.
+    pub dgid: Gid,
+    /// Flow label, 20 bits. On RoCE v2 the UDP source port is made of it; zero makes a random one.
+    pub flow_label: u32,
+    /// Index of the source GID in the port's table.
+    pub sgid_index: u8,
+    /// Routers that a packet may pass.
+    pub hop_limit: u8,
+    /// Traffic class.
+    pub traffic_class: u8,
+}
+
+impl GlobalRoute {
+    /// A route with a hop limit of 64 and nothing else out of the ordinary.
+    pub const fn new(dgid: Gid, sgid_index: u8) -> Self {
+        Self { dgid, flow_label: 0, sgid_index, hop_limit: 64, traffic_class: 0 }
+    }
+}
+
+/// A path to a destination (`struct ibv_ah_attr`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AhAttr {
+    /// The port to leave by; ports count from one.
+    pub port_num: u8,
+    /// Destination LID, on InfiniBand.
+    pub dlid: u16,
+    /// Service level; on Ethernet the priority.
+    pub sl: u8,
+    /// Low bits of the source LID, where the port has several, on InfiniBand.
+    pub src_path_bits: u8,
+    /// The most speed, by the number that `enum ibv_rate` gives it; zero for the port's.
+    pub static_rate: u8,
+    /// Beyond the link. Always needed on Ethernet, and where the port demands it.
+    pub grh: Option<GlobalRoute>,
+}
+
+const FLOW_LABEL_MASK: u32 = 0xf_ffff;
+
+impl AhAttr {
+    /// A path inside an InfiniBand subnet.
+    pub const fn infiniband(port_num: u8, dlid: u16) -> Self {
+        Self { port_num, dlid, sl: 0, src_path_bits: 0, static_rate: 0, grh: None }
+    }
+
+    /// A path on RoCE.
+    pub const fn roce(port_num: u8, dgid: Gid, sgid_index: u8) -> Self {
+        Self::infiniband(port_num, 0).with_grh(GlobalRoute::new(dgid, sgid_index))
+    }
+
+    /// The same with a global route.
+    pub const fn with_grh(self, grh: GlobalRoute) -> Self {
+        Self { grh: Some(grh), ..self }
+    }
+
+    /// Refuses what the port cannot be told, and names it.
+    pub(crate) fn check(&self, operation: &'static str, link: &Link) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::invalid(operation, what));
+        let max_sl = if link.ethernet { 7 } else { 15 };
+        if self.sl > max_sl {
+            return wrong(format!("service level {} is above {max_sl}", self.sl));
+        }
+        if self.src_path_bits > 0x7f {
+            return wrong(format!("source path bits {:#x} are more than 7", self.src_path_bits));
+        }
+        match &self.grh {
+            None if link.ethernet => {
+                wrong("the port is Ethernet: the path needs a global route (a GID)".into())
+            }
+            None if link.grh_required => {
+                wrong("the port demands a global route (a GID) of every path".into())
+            }
+            Some(grh) if grh.flow_label > FLOW_LABEL_MASK => {
+                wrong(format!("flow label {:#x} has more than 20 bits", grh.flow_label))
+            }
+            Some(grh) if grh.dgid.is_zero() => wrong("the destination GID is zero".into()),
+            None if self.dlid == 0 => {
+                wrong("the destination has neither a LID nor a GID".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The path as CREATE_AH spells it.
+    pub(crate) fn to_uverbs(self) -> verbs::AhAttr {
+        let mut attr = verbs::AhAttr {
+            dlid: self.dlid,
+            sl: self.sl,
+            src_path_bits: self.src_path_bits,
+            static_rate: self.static_rate,
+            port_num: self.port_num,
+            ..verbs::AhAttr::default()
+        };
+        if let Some(grh) = self.grh {
+            attr.is_global = 1;
+            attr.grh = verbs::GlobalRoute {
+                dgid: grh.dgid.to_bytes(),
+                flow_label: grh.flow_label,
+                sgid_index: grh.sgid_index,
+                hop_limit: grh.hop_limit,
+                traffic_class: grh.traffic_class,
+                ..verbs::GlobalRoute::default()
+            };
+        }
+        attr
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    const INFINIBAND: Link = Link { ethernet: false, grh_required: false, max_msg_sz: 1 << 30 };
+    const ETHERNET: Link = Link { ethernet: true, ..INFINIBAND };
+
+    #[test]
+    fn a_gid_reads_and_writes_as_an_ipv6_address() {
+        let gid: Gid = "fe80::2:c903:1a:bcde".parse().unwrap();
+        assert_eq!(gid.to_string(), "fe80::2:c903:1a:bcde");
+        assert_eq!(gid.subnet_prefix(), 0xfe80_0000_0000_0000);
+        assert_eq!(gid.interface_id(), 0x0002_c903_001a_bcde);
+        assert!(gid.is_link_local() && !gid.is_multicast() && !gid.is_ipv4_mapped());
+        assert!("192.168.0.1".parse::<Gid>().is_err());
+        assert!("fe80:".parse::<Gid>().is_err());
+    }
+
+    #[test]
+    fn an_ipv4_address_is_told_from_the_rest() {
+        let gid = Gid::from(Ipv4Addr::new(192, 168, 0, 1));
+        assert_eq!(gid.to_string(), "::ffff:192.168.0.1");
+        assert_eq!(gid.ipv4(), Some(Ipv4Addr::new(192, 168, 0, 1)));
+        assert!(Gid::default().is_zero() && Gid::default().ipv4().is_none());
+        assert!("ff0e::1".parse::<Gid>().unwrap().is_multicast());
+    }
+
+    #[test]
+    fn what_a_port_cannot_be_told_is_named() {
+        let refused = |path: AhAttr, link: &Link| {
+            let error = path.check("create_ah", link).expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            error.to_string()
+        };
+        let lid = AhAttr::infiniband(1, 5);
+        let gid = AhAttr::roce(1, "fe80::1".parse().unwrap(), 0);
+        assert_eq!(lid.check("create_ah", &INFINIBAND), Ok(()));
+        assert_eq!(gid.check("create_ah", &ETHERNET), Ok(()));
+        assert!(refused(lid, &ETHERNET).contains("Ethernet"));
+        assert!(refused(lid, &Link { grh_required: true, ..INFINIBAND }).contains("demands"));
+        assert!(refused(AhAttr { dlid: 0, ..lid }, &INFINIBAND).contains("neither"));
+        assert!(refused(AhAttr { sl: 16, ..lid }, &INFINIBAND).contains("service level"));
+        assert!(refused(AhAttr { sl: 8, ..gid }, &ETHERNET).contains("above 7"));
+        assert!(refused(AhAttr { src_path_bits: 128, ..lid }, &INFINIBAND).contains("bits"));
+        let mut label = gid;
+        label.grh.as_mut().unwrap().flow_label = 1 << 20;
+        assert!(refused(label, &ETHERNET).contains("flow label"));
+        assert!(refused(AhAttr::roce(1, Gid::default(), 0), &ETHERNET).contains("GID is zero"));
+    }
+
+    #[test]
+    fn the_kernel_is_told_all_of_a_path() {
+        let route = GlobalRoute {
+            dgid: Gid::from_bytes(*b"0123456789abcdef"),
+            flow_label: 0x12345,
+            sgid_index: 7,
+            hop_limit: 9,
+            traffic_class: 11,
+        };
+        let path = AhAttr { sl: 3, src_path_bits: 2, static_rate: 6, ..AhAttr::infiniband(2, 77) };
+        let plain = path.to_uverbs();
+        assert_eq!((plain.is_global, plain.dlid, plain.port_num), (0, 77, 2));
+        assert_eq!((plain.sl, plain.src_path_bits, plain.static_rate), (3, 2, 6));
+        let global = path.with_grh(route).to_uverbs();
+        assert_eq!((global.is_global, global.grh.dgid), (1, *b"0123456789abcdef"));
+        assert_eq!((global.grh.flow_label, global.grh.sgid_index), (0x12345, 7));
+        assert_eq!((global.grh.hop_limit, global.grh.traffic_class), (9, 11));
+    }
+}

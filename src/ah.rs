@@ -1,0 +1,333 @@
+//! Address handles: destinations of datagrams.
+
+use crate::{
+    address::{AhAttr, Gid, GlobalRoute},
+    context::{Inner, Link},
+    error::{Error, ErrorKind},
+    pd::ProtectionDomain,
+};
+use mlx5_prm::wqe::AddressVector;
+use mlx5_uapi::{
+    cmd::ah as command,
+    mlx5::CmdsSuppUhw,
+    verbs::GidType,
+};
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    net::Ipv4Addr,
+};
+
+const VERB: &str = "create_ah";
+
+/// The device's number for a speed, by the number of `enum ibv_rate`; where the device has no such
+/// speed, the next one above, or none.
+const RATES: [u8; 23] = {
+    const UNLIMITED: u8 = 0;
+    const GBPS_2_5: u8 = 7;
+    const GBPS_10: u8 = 8;
+    const GBPS_30: u8 = 9;
+    const GBPS_5: u8 = 10;
+    const GBPS_20: u8 = 11;
+    const GBPS_40: u8 = 12;
+    const GBPS_60: u8 = 13;
+    const GBPS_80: u8 = 14;
+    const GBPS_120: u8 = 15;
+    let mut rates = [UNLIMITED; 23];
+    rates[2] = GBPS_2_5;
+    rates[3] = GBPS_10;
+    rates[4] = GBPS_30;
+    rates[5] = GBPS_5;
+    rates[6] = GBPS_20;
+    rates[7] = GBPS_40;
+    rates[8] = GBPS_60;
+    rates[9] = GBPS_80;
+    rates[10] = GBPS_120;
+    rates[11] = GBPS_20; // 14
+    rates[12] = GBPS_60; // 56
+    rates[13] = GBPS_120; // 112
+    rates[15] = GBPS_30; // 25
+    rates[16] = GBPS_120; // 100
+    rates[19] = GBPS_30; // 28
+    rates[20] = GBPS_60; // 50
+    rates
+};
+
+/// The first UDP port that RoCE v2 sends from; the last is the last there is.
+const FIRST_UDP_PORT: u16 = 0xc000;
+
+/// The UDP source port of a flow: equal flows get equal ports, so that routers keep them in order.
+fn udp_source_port(flow_label: u32) -> u16 {
+    let folded = flow_label & 0x3fff ^ (flow_label & 0xf_ffff) >> 14;
+    FIRST_UDP_PORT | folded as u16
+}
+
+fn random_udp_source_port() -> u16 {
+    FIRST_UDP_PORT | RandomState::new().hash_one(0_u8) as u16
+}
+
+/// What the device is told of a path, on InfiniBand.
+fn infiniband_vector(path: &AhAttr) -> AddressVector {
+    let mut vector = AddressVector {
+        stat_rate_sl: rate(path) << 4 | path.sl & 0xf,
+        fl_mlid: path.src_path_bits & 0x7f,
+        rlid: path.dlid.into(),
+        ..AddressVector::default()
+    };
+    if let Some(grh) = &path.grh {
+        set_route(&mut vector, grh, AddressVector::GRH);
+    }
+    vector
+}
+
+/// What the device is told of a path, on Ethernet: every packet has a GRH or IP header, and the
+/// device needs the MAC address of the next hop.
+fn roce_vector(
+    path: &AhAttr,
+    grh: &GlobalRoute,
+    mac: [u8; 6],
+    udp_source_port: u16,
+) -> AddressVector {
+    let mut vector = AddressVector {
+        stat_rate_sl: rate(path) << 4 | (path.sl & 7) << 1,
+        rlid: udp_source_port.into(),
+        rmac: mac,
+        ..AddressVector::default()
+    };
+    set_route(&mut vector, grh, 0);
+    vector
+}
+
+fn rate(path: &AhAttr) -> u8 {
+    RATES.get(usize::from(path.static_rate)).copied().unwrap_or(0)
+}
+
+fn set_route(vector: &mut AddressVector, grh: &GlobalRoute, flag: u32) {
+    let index = u32::from(grh.sgid_index) << AddressVector::GID_INDEX_SHIFT;
+    vector.tclass = grh.traffic_class;
+    vector.hop_limit = grh.hop_limit;
+    vector.grh_gid_fl = (flag | index | grh.flow_label & AddressVector::FLOW_LABEL_MASK).into();
+    vector.rgid = grh.dgid.to_bytes();
+}
+
+/// An address handle (`struct ibv_ah`): where a datagram goes.
+///
+/// A request takes all that it needs when it is posted: the handle may be dropped right after.
+pub struct AddressHandle {
+    vector: AddressVector,
+    path: AhAttr,
+    /// The kernel's object, on Ethernet: it keeps the source GID in its place.
+    handle: Option<u32>,
+    pd: ProtectionDomain,
+}
+
+impl ProtectionDomain {
+    /// Makes an address handle (`ibv_create_ah`).
+    pub fn create_ah(&self, path: &AhAttr) -> Result<AddressHandle, Error> {
+        let context = &self.context;
+        context.check(VERB)?;
+        let link = context.link(VERB, path.port_num)?;
+        path.check(VERB, &link)?;
+        let (vector, handle) = match &path.grh {
+            Some(grh) if link.ethernet => {
+                let (vector, handle) = self.resolve(path, grh)?;
+                (vector, Some(handle))
+            }
+            _ => (infiniband_vector(path), None),
+        };
+        Ok(AddressHandle { vector, path: *path, handle, pd: self.clone() })
+    }
+
+    /// Asks the kernel for the MAC address of the next hop.
+    fn resolve(&self, path: &AhAttr, grh: &GlobalRoute) -> Result<(AddressVector, u32), Error> {
+        let context = &self.context;
+        let supported = CmdsSuppUhw::from_bits_retain(context.limits.cmds_supp_uhw);
+        if !supported.contains(CmdsSuppUhw::CREATE_AH) {
+            let cause = "the kernel's driver does not resolve addresses; a newer one does";
+            return Err(Error::new(VERB, ErrorKind::NotSupported, cause));
+        }
+        let gid = context.query_gid(path.port_num, grh.sgid_index.into())?;
+        let port = match gid.gid_type {
+            GidType::RoceV2 if grh.flow_label != 0 => udp_source_port(grh.flow_label),
+            GidType::RoceV2 => random_udp_source_port(),
+            _ => 0,
+        };
+        let attr = path.to_uverbs();
+        let (handle, mac) = context.run(VERB, |file| command::create(file, self.handle(), &attr))?;
+        Ok((roce_vector(path, grh, mac, port), handle))
+    }
+
+    /// Makes an address handle for the answer to a datagram that came in by `port_num`
+    /// (`ibv_create_ah_from_wc`).
+    pub fn create_ah_from_received(
+        &self,
+        port_num: u8,
+        received: &Received<'_>,
+    ) -> Result<AddressHandle, Error> {
+        let context = &self.context;
+        let link = context.link(VERB, port_num)?;
+        let path = AhAttr::from_received(context, port_num, &link, received)?;
+        self.create_ah(&path)
+    }
+}
+
+impl AddressHandle {
+    /// What the device is told of the destination, but for queue pair and Q_Key.
+    pub fn vector(&self) -> &AddressVector {
+        &self.vector
+    }
+
+    /// The path.
+    pub fn path(&self) -> &AhAttr {
+        &self.path
+    }
+
+    /// The domain that it belongs to.
+    pub fn pd(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+
+    fn release(&mut self) -> Result<(), Error> {
+        if let Some(handle) = self.handle {
+            self.pd.context.run_destroy("destroy_ah", |file| command::destroy(file, handle))?;
+            self.handle = None;
+        }
+        Ok(())
+    }
+
+    /// Destroys it (`ibv_destroy_ah`). Gives it back when the kernel refuses.
+    #[expect(clippy::result_large_err, reason = "the handle comes back")]
+    pub fn destroy(mut self) -> Result<(), (Self, Error)> {
+        self.release().map_err(|error| (self, error))
+    }
+}
+
+impl Drop for AddressHandle {
+    fn drop(&mut self) {
+        // It has no memory; the kernel takes it back when the device is closed.
+        let _ = self.release();
+    }
+}
+
+impl fmt::Debug for AddressHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddressHandle").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// What a completion tells of where a datagram came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received<'a> {
+    /// The sender's LID, on InfiniBand.
+    pub slid: u16,
+    /// Service level.
+    pub sl: u8,
+    /// Low bits of the LID that it came to.
+    pub dlid_path_bits: u8,
+    /// The first 40 bytes of the receive buffer, if the completion says that a GRH is there.
+    pub grh: Option<&'a [u8; 40]>,
+}
+
+/// The network header before a datagram, whichever it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Header {
+    source: Gid,
+    destination: Gid,
+    flow_label: u32,
+    hop_limit: u8,
+    traffic_class: u8,
+    gid_type: GidType,
+}
+
+impl Header {
+    /// Reads the 40 bytes: a GRH, an IPv6 header, which has the same layout, or in the last 20 an
+    /// IPv4 header.
+    fn parse(bytes: &[u8; 40], ethernet: bool) -> Option<Self> {
+        let (head, ipv4) = bytes.split_first_chunk::<20>()?;
+        let ipv4: &[u8; 20] = ipv4.try_into().ok()?;
+        if ethernet && is_ipv4(ipv4, head[0] >> 4 == 6) {
+            let address = |at: usize| {
+                Gid::from(Ipv4Addr::new(ipv4[at], ipv4[at + 1], ipv4[at + 2], ipv4[at + 3]))
+            };
+            return Some(Self {
+                source: address(12),
+                destination: address(16),
+                flow_label: 0,
+                hop_limit: ipv4[8],
+                traffic_class: ipv4[1],
+                gid_type: GidType::RoceV2,
+            });
+        }
+        const NEXT_HEADER_UDP: u8 = 17;
+        const NEXT_HEADER_IBA: u8 = 0x1b;
+        let first = u32::from_be_bytes(*head.first_chunk()?);
+        let gid = |at: usize| Some(Gid::from_bytes(*bytes[at..].first_chunk()?));
+        if first >> 28 != 6 {
+            return None;
+        }
+        Some(Self {
+            source: gid(8)?,
+            destination: gid(24)?,
+            flow_label: first & 0xf_ffff,
+            hop_limit: bytes[7],
+            traffic_class: (first >> 20) as u8,
+            gid_type: match bytes[6] {
+                _ if !ethernet => GidType::InfiniBand,
+                NEXT_HEADER_UDP => GidType::RoceV2,
+                NEXT_HEADER_IBA => GidType::RoceV1,
+                _ => return None,
+            },
+        })
+    }
+}
+
+/// Whether 20 bytes are an IPv4 header. They are also the end of an IPv6 address, if there is an IPv6
+/// header before them: `ambiguous`; then the checksum must be right, too.
+fn is_ipv4(header: &[u8; 20], ambiguous: bool) -> bool {
+    const VERSION_AND_LENGTH: u8 = 0x45;
+    let sum: u32 =
+        header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    header[0] == VERSION_AND_LENGTH && (!ambiguous || folded == 0xffff)
+}
+
+impl AhAttr {
+    /// The way back.
+    fn from_received(
+        context: &Inner,
+        port_num: u8,
+        link: &Link,
+        received: &Received<'_>,
+    ) -> Result<Self, Error> {
+        let path = Self {
+            sl: received.sl,
+            src_path_bits: received.dlid_path_bits,
+            ..Self::infiniband(port_num, received.slid)
+        };
+        let Some(bytes) = received.grh else { return Ok(path) };
+        let Some(header) = Header::parse(bytes, link.ethernet) else {
+            let what = "the 40 bytes before the datagram are neither a GRH nor an IP header";
+            return Err(Error::invalid(VERB, what.into()));
+        };
+        let group = header.destination.ipv4().is_some_and(|ip| ip.is_multicast());
+        if group || header.destination.is_multicast() {
+            let what = "the datagram came to a group, so that the own address is not in it: make \
+                        the path from the sender's address";
+            return Err(Error::invalid(VERB, what.into()));
+        }
+        let index = context.find_gid(VERB, port_num, header.destination, header.gid_type)?;
+        let sgid_index = u8::try_from(index)
+            .map_err(|_| Error::invalid(VERB, format!("GID index {index} is above 255")))?;
+        Ok(path.with_grh(GlobalRoute {
+            dgid: header.source,
+            flow_label: header.flow_label,
+            sgid_index,
+            hop_limit: header.hop_limit,
+            traffic_class: header.traffic_class,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

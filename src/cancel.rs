@@ -1,0 +1,230 @@
+//! Cancelling posted work (`mlx5dv_qp_cancel_posted_send_wrs`).
+//!
+//! A send queue that the device has drained stands still. [`QueuePair::drained`] asks the device
+//! where, and only its answer lets requests be cancelled: those that were committed and not executed
+//! become NOPs of the same size. [`QueuePair::resume`] lets the queue go on.
+
+use crate::error::Error;
+use crate::qp::{ControlHalf, QpAttributes, QueuePair, QueuePairTransport, SendHalf};
+use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
+use mlx5_prm::cmd::CommandInput;
+use mlx5_uapi::cmd::devx;
+use mlx5_wqe::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Proof that a queue pair's send queue is drained, and where it stands. It is good until the queue
+/// pair goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Drained {
+    qp_num: u32,
+    drain: u64,
+    counter: u16,
+}
+
+impl Drained {
+    /// The block, counted freely in 16 bits, at which the device will go on.
+    pub const fn block(&self) -> u16 {
+        self.counter
+    }
+}
+
+/// Why nothing can be cancelled.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CancelError {
+    /// The device does not say that the send queue is drained, but this.
+    NotDrained {
+        /// The state that it says.
+        state: QpState,
+    },
+    /// The device stands inside a request, or at one that is not pending.
+    NotAtRequest {
+        /// Where it stands.
+        block: u16,
+    },
+    /// The proof is of another queue pair, or the queue pair has gone on since.
+    Outdated,
+    /// Not all of a set that was to be cancelled whole is pending.
+    NotPending(NotPending),
+    /// The device could not be asked.
+    Query(Error),
+}
+
+impl fmt::Display for CancelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotDrained { state } => write!(
+                f,
+                "the send queue is not drained: the device has the queue pair in state {state:?}; \
+                 wait for the event SqDrained"
+            ),
+            Self::NotAtRequest { block } => write!(
+                f,
+                "the device stands at block {block:#x}, at which no pending request starts"
+            ),
+            Self::Outdated => f.write_str("the queue pair has gone on since it was found drained"),
+            Self::NotPending(missing) => missing.fmt(f),
+            Self::Query(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CancelError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Query(error) => Some(error),
+            Self::NotPending(missing) => Some(missing),
+            _ => None,
+        }
+    }
+}
+
+/// Counts how often a queue pair went on; tells an old proof from a good one.
+#[derive(Default)]
+pub(crate) struct Drains(AtomicU64);
+
+impl Drains {
+    pub(crate) fn end(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn current(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl ControlHalf {
+    /// Asks the device whether the send queue is drained, and where it stands. Needs a context with
+    /// DEVX. Posting goes on meanwhile.
+    pub fn drained(&self) -> Result<Drained, CancelError> {
+        const VERB: &str = "query_qp (DEVX)";
+        let inner = &self.inner;
+        let drain = inner.drains.current();
+        inner.context.check(VERB).map_err(CancelError::Query)?;
+        let mut query = QueryQpIn::request();
+        query.set_qpn(inner.qp_num);
+        let mut answer = QueryQpOut::default();
+        let handle = inner.live_handle(VERB).map_err(CancelError::Query)?;
+        let file = &*inner.context.file;
+        devx::obj_query(file, handle, query.as_bytes(), answer.as_bytes_mut()).map_err(|errno| {
+            CancelError::Query(inner.context.fail_devx(VERB, errno, answer.as_bytes()))
+        })?;
+        let state = QpState(answer.qpc().state());
+        if state != QpState::SQD {
+            return Err(CancelError::NotDrained { state });
+        }
+        let counter = answer.qpc().hw_sq_wqebb_counter() as u16;
+        Ok(Drained { qp_num: inner.qp_num, drain, counter })
+    }
+
+    /// Lets a drained send queue go on: back to RTS.
+    ///
+    /// The device drained the queue by itself; whatever the kernel takes its state to be, it is told
+    /// that it was SQD.
+    pub fn resume(&mut self) -> Result<(), Error> {
+        // Before the device goes on: from here, no proof is good any more.
+        self.inner.drains.end();
+        let attributes = QpAttributes::new()
+            .qp_state(QueueState::ReadyToSend)
+            .cur_qp_state(QueueState::SendQueueDrained);
+        self.modify_unchecked(&attributes, QueueState::ReadyToSend)
+    }
+}
+
+impl<T: QueuePairTransport> SendHalf<T> {
+    fn drain_point(&self, drained: &Drained) -> Result<DrainPoint, CancelError> {
+        if drained.qp_num != self.inner.qp_num || drained.drain != self.inner.drains.current() {
+            return Err(CancelError::Outdated);
+        }
+        self.queue
+            .drain_point(drained.counter)
+            .ok_or(CancelError::NotAtRequest { block: drained.counter })
+    }
+
+    /// The requests that were posted and not executed, in order.
+    pub fn pending(
+        &self,
+        drained: &Drained,
+    ) -> Result<impl Iterator<Item = PendingRequest> + '_, CancelError> {
+        Ok(self.queue.pending(self.drain_point(drained)?))
+    }
+
+    /// Cancels every pending request whose identifier is `wr_id`. None is no error.
+    pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
+        let point = self.drain_point(drained)?;
+        // SAFETY: `drained` proves that the device stands there, and that the queue pair has not
+        // been told to go on; while it is drained, the device does not read the ring.
+        Ok(unsafe { self.queue.cancel(point, wr_id) })
+    }
+
+    /// Cancels every pending request whose identifier is in `wr_ids`, in one pass.
+    pub fn cancel_set(
+        &mut self,
+        drained: &Drained,
+        wr_ids: &[u64],
+        mode: Mode,
+    ) -> Result<Cancelled, CancelError> {
+        let point = self.drain_point(drained)?;
+        // SAFETY: as in `cancel`.
+        unsafe { self.queue.cancel_set(point, wr_ids, mode) }.map_err(CancelError::NotPending)
+    }
+
+    /// Cancels every pending request for which `wanted` says so.
+    pub fn cancel_where(
+        &mut self,
+        drained: &Drained,
+        wanted: impl FnMut(&PendingRequest) -> bool,
+    ) -> Result<Cancelled, CancelError> {
+        let point = self.drain_point(drained)?;
+        // SAFETY: as in `cancel`.
+        Ok(unsafe { self.queue.cancel_where(point, wanted) })
+    }
+}
+
+impl<T: QueuePairTransport> QueuePair<T> {
+    /// Asks the device whether the send queue is drained, and where it stands. See
+    /// [`ControlHalf::drained`].
+    pub fn drained(&self) -> Result<Drained, CancelError> {
+        self.control.drained()
+    }
+
+    /// Lets a drained send queue go on. See [`ControlHalf::resume`].
+    pub fn resume(&mut self) -> Result<(), Error> {
+        self.control.resume()
+    }
+
+    /// The requests that were posted and not executed, in order.
+    pub fn pending(
+        &self,
+        drained: &Drained,
+    ) -> Result<impl Iterator<Item = PendingRequest> + '_, CancelError> {
+        self.send.pending(drained)
+    }
+
+    /// Cancels every pending request whose identifier is `wr_id`. See [`SendHalf::cancel`].
+    pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
+        self.send.cancel(drained, wr_id)
+    }
+
+    /// Cancels every pending request whose identifier is in `wr_ids`. See
+    /// [`SendHalf::cancel_set`].
+    pub fn cancel_set(
+        &mut self,
+        drained: &Drained,
+        wr_ids: &[u64],
+        mode: Mode,
+    ) -> Result<Cancelled, CancelError> {
+        self.send.cancel_set(drained, wr_ids, mode)
+    }
+
+    /// Cancels every pending request for which `wanted` says so. See [`SendHalf::cancel_where`].
+    pub fn cancel_where(
+        &mut self,
+        drained: &Drained,
+        wanted: impl FnMut(&PendingRequest) -> bool,
+    ) -> Result<Cancelled, CancelError> {
+        self.send.cancel_where(drained, wanted)
+    }
+}
+

@@ -1,0 +1,468 @@
+//! An open device, and what all its objects share.
+
+use crate::{
+    device::OpenOptions,
+    error::{Error, ErrorKind},
+    query::PortAttr,
+    records::Records,
+    uar::Uars,
+    user_index::UserIndexes,
+};
+use mlx5_cq::Attention;
+use mlx5_prm::cmd::{
+    CommandInput,
+    caps::{CapGroup, CapMode, HcaCap, QueryHcaCapIn, QueryHcaCapOut},
+};
+use mlx5_uapi::{
+    DeviceFile, Errno, EventFile, Kernel,
+    cmd::{context as command, devx, event, query},
+    mlx5::{self, AllocUcontextReqV2, AllocUcontextResp, LibCaps, UcontextFlags},
+    sysfs::DeviceInfo,
+    verbs::{CoreSupport, LinkLayer},
+    wait::wait_readable,
+    write_cmd::ExQueryDeviceResp,
+};
+use mlx5_wqe::Gate;
+use std::{
+    collections::HashMap,
+    fmt,
+    os::fd::BorrowedFd,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// An open device (`struct ibv_context`). Everything made from it keeps it open; clones are the
+/// same context.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// How a device may use DEVX, the way to the firmware that cancelling needs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Devx {
+    /// If the kernel grants it.
+    #[default]
+    Auto,
+    /// Opening fails without it.
+    Require,
+    /// Not even asked for.
+    Off,
+}
+
+/// What the device can do, as asked when it was opened.
+pub(crate) struct Caps {
+    /// The core's answer to QUERY_DEVICE.
+    pub(crate) device: ExQueryDeviceResp,
+    /// The driver's.
+    pub(crate) driver: mlx5::QueryDeviceResp,
+    /// The firmware's general capabilities, where DEVX is there to ask for them.
+    pub(crate) hca: Option<Box<HcaCap>>,
+    /// Completion vectors.
+    pub(crate) num_comp_vectors: u32,
+    /// What the kernel's core supports.
+    pub(crate) core_support: CoreSupport,
+    /// What a port is, by its number less one; this does not change.
+    ports: Vec<Link>,
+}
+
+/// What stays the same of a port while a device is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Link {
+    /// Ethernet, and so RoCE; else InfiniBand.
+    pub(crate) ethernet: bool,
+    /// Every path needs a global route.
+    pub(crate) grh_required: bool,
+    /// The longest message.
+    pub(crate) max_msg_sz: u32,
+}
+
+impl Link {
+    fn of(port: &PortAttr) -> Self {
+        Self {
+            ethernet: port.link_layer == LinkLayer::Ethernet,
+            grh_required: port.grh_required,
+            max_msg_sz: port.max_msg_sz,
+        }
+    }
+}
+
+/// What is to be told when the device goes away.
+pub(crate) enum Watched {
+    /// A queue that is posted to.
+    Queue(Gate),
+    /// A queue that is polled.
+    Completions(Attention),
+}
+
+impl Watched {
+    fn set_gone(&self) {
+        match self {
+            Self::Queue(gate) => gate.set_gone(),
+            Self::Completions(attention) => attention.set_gone(),
+        }
+    }
+}
+
+/// Names a [`Watched`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct WatchId(u64);
+
+/// What all objects of a context keep.
+pub(crate) struct Inner {
+    pub(crate) kernel: Arc<dyn Kernel>,
+    pub(crate) info: DeviceInfo,
+    pub(crate) limits: AllocUcontextResp,
+    pub(crate) caps: Caps,
+    pub(crate) user_indexes: Arc<UserIndexes>,
+    pub(crate) records: Records,
+    pub(crate) uars: Uars,
+    devx: bool,
+    /// The process that opened the device.
+    pid: u32,
+    gone: AtomicBool,
+    watched: Mutex<HashMap<WatchId, Watched>>,
+    ids: AtomicU64,
+    leaked: AtomicUsize,
+    // Pages are unmapped before the file is closed, and it is closed last: see `Drop`.
+    pub(crate) async_file: Box<dyn EventFile>,
+    pub(crate) file: Arc<dyn DeviceFile>,
+}
+
+const OPEN: &str = "open_device";
+
+impl Inner {
+    /// Opens a device. Whatever fails, closing the file undoes what was done before.
+    pub(crate) fn open(
+        kernel: Arc<dyn Kernel>,
+        info: &DeviceInfo,
+        options: &OpenOptions,
+    ) -> Result<Arc<Self>, Error> {
+        let refused = |errno| Error::kernel(OPEN, errno);
+        let file = kernel.open(&info.uverbs, info.dev).map_err(refused)?;
+        command::probe(&*file).map_err(|error| Error::probe(OPEN, error))?;
+        let context = get_context(&*file, options.devx)?;
+        let caps = Caps::query(&*file, &context)?;
+        let async_file = event::alloc_async(&*file).map_err(refused)?;
+        let blueflame_size = if options.blueflame { context.driver.bf_reg_size } else { 0 };
+        let pages = options.max_blueflame_pages as usize;
+        let uars = Uars::new(&*file, blueflame_size, pages).map_err(refused)?;
+        let records = Records::new(&*file).map_err(refused)?;
+        Ok(Arc::new(Self {
+            kernel,
+            info: info.clone(),
+            limits: context.driver,
+            caps,
+            user_indexes: Arc::new(UserIndexes::default()),
+            records,
+            uars,
+            devx: context.devx,
+            pid: std::process::id(),
+            gone: AtomicBool::new(false),
+            watched: Mutex::default(),
+            ids: AtomicU64::new(1),
+            leaked: AtomicUsize::new(0),
+            async_file,
+            file,
+        }))
+    }
+
+    /// Whether this process is a child of the one that opened the device.
+    pub(crate) fn forked(&self) -> bool {
+        self.records.wiped() || std::process::id() != self.pid
+    }
+
+    /// Refuses where nothing may be done: in a child process, or when the device is gone.
+    pub(crate) fn check(&self, operation: &'static str) -> Result<(), Error> {
+        self.check_process(operation)?;
+        if self.is_gone() { Err(Error::device_gone(operation)) } else { Ok(()) }
+    }
+
+    /// Refuses in a child process, where a call would act on the parent's objects.
+    pub(crate) fn check_process(&self, operation: &'static str) -> Result<(), Error> {
+        if self.forked() { Err(Error::forked(operation)) } else { Ok(()) }
+    }
+
+    /// Makes a call, if it may be made.
+    pub(crate) fn run<T>(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce(&dyn DeviceFile) -> Result<T, Errno>,
+    ) -> Result<T, Error> {
+        self.check(operation)?;
+        call(&*self.file).map_err(|errno| self.fail(operation, errno))
+    }
+
+    /// Makes a call that destroys something: it is made on a lost device, too, for the kernel may
+    /// still have the object.
+    pub(crate) fn run_destroy<T>(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce(&dyn DeviceFile) -> Result<T, Errno>,
+    ) -> Result<T, Error> {
+        self.check_process(operation)?;
+        call(&*self.file).map_err(|errno| self.fail(operation, errno))
+    }
+
+    /// The error for a call that failed. `EIO` has many reasons; whether the device is gone is asked
+    /// with another call.
+    pub(crate) fn fail(&self, operation: &'static str, errno: Errno) -> Error {
+        match errno {
+            Errno::EIO => self.ask_whether_gone(),
+            Errno::ENODEV => self.mark_gone(),
+            _ => {}
+        }
+        if self.is_gone() {
+            Error::device_gone(operation).with_errno(errno)
+        } else {
+            Error::kernel(operation, errno)
+        }
+    }
+
+    /// The error for a DEVX command that failed and left `answer`.
+    pub(crate) fn fail_devx(
+        &self,
+        operation: &'static str,
+        errno: Errno,
+        answer: &[u8],
+    ) -> Error {
+        let error = Error::devx(operation, errno, answer);
+        if error.kind() == ErrorKind::Firmware { error } else { self.fail(operation, errno) }
+    }
+
+    /// Whether the device is known to be gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
+
+    fn watched(&self) -> MutexGuard<'_, HashMap<WatchId, Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets nothing more be posted, polled or called.
+    pub(crate) fn mark_gone(&self) {
+        let watched = self.watched();
+        self.gone.store(true, Relaxed);
+        watched.values().for_each(Watched::set_gone);
+    }
+
+    /// Tells `what` when the device goes away, or now if it has gone.
+    pub(crate) fn watch(&self, what: Watched) -> WatchId {
+        let id = WatchId(self.next_handle_id());
+        let mut watched = self.watched();
+        if self.is_gone() {
+            what.set_gone();
+        }
+        watched.insert(id, what);
+        id
+    }
+
+    /// Forgets what was watched, whose memory may go away then.
+    pub(crate) fn unwatch(&self, id: WatchId) {
+        // In a child the lock may be held by a thread that is not there.
+        if !self.forked() {
+            self.watched().remove(&id);
+        }
+    }
+
+    /// Finds out whether the device is still there. A lost one makes its event file readable.
+    #[cold]
+    pub(crate) fn check_alive(&self) {
+        if self.is_gone() || self.forked() {
+            return;
+        }
+        if !matches!(wait_readable(self.async_fd(), Some(Duration::ZERO)), Ok(false)) {
+            self.ask_whether_gone();
+        }
+    }
+
+    #[cold]
+    fn ask_whether_gone(&self) {
+        if let Err(Errno::EIO | Errno::ENODEV) = query::port(&*self.file, 1) {
+            self.mark_gone();
+        }
+    }
+
+    /// An object could not be destroyed, and its memory is kept.
+    pub(crate) fn count_leak(&self) {
+        self.leaked.fetch_add(1, Relaxed);
+    }
+
+    /// A number that no other object of the context has.
+    pub(crate) fn next_handle_id(&self) -> u64 {
+        self.ids.fetch_add(1, Relaxed)
+    }
+
+    /// Whether DEVX commands may be used.
+    pub(crate) fn has_devx(&self) -> bool {
+        self.devx
+    }
+
+    /// Asks the firmware about the object behind a kernel's handle.
+    pub(crate) fn devx_query(
+        &self,
+        operation: &'static str,
+        handle: u32,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), Error> {
+        self.check(operation)?;
+        if !self.devx {
+            return Err(Error::no_devx(operation));
+        }
+        devx::obj_query(&*self.file, handle, input, output)
+            .map_err(|errno| self.fail_devx(operation, errno, output))
+    }
+
+    /// The descriptor to which the kernel sends what happens to objects.
+    pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
+        self.async_file.as_fd()
+    }
+
+    /// Completion vectors.
+    pub(crate) fn num_comp_vectors(&self) -> u32 {
+        self.caps.num_comp_vectors
+    }
+
+    /// The most entries of a completion queue.
+    pub(crate) fn max_cqe(&self) -> u32 {
+        self.caps.device.base.max_cqe
+    }
+
+    /// The longest message that every port takes.
+    pub(crate) fn max_message(&self) -> u32 {
+        self.caps.ports.iter().map(|link| link.max_msg_sz).min().unwrap_or(0)
+    }
+
+    /// Number of ports.
+    pub(crate) fn num_ports(&self) -> usize {
+        self.caps.ports.len()
+    }
+
+    /// What a port is. Ports count from one.
+    pub(crate) fn link(&self, operation: &'static str, port_num: u8) -> Result<Link, Error> {
+        let link = usize::from(port_num).checked_sub(1).and_then(|i| self.caps.ports.get(i));
+        link.copied().ok_or_else(|| {
+            let what = format!("port {port_num} does not exist: ports are 1 to {}", self.num_ports());
+            Error::invalid(operation, what)
+        })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.forked() {
+            self.uars.abandon();
+            self.records.abandon();
+        } else {
+            self.uars.close(&*self.file);
+        }
+    }
+}
+
+impl Caps {
+    fn query(file: &dyn DeviceFile, context: &command::GetContext) -> Result<Self, Error> {
+        let refused = |errno| Error::kernel(OPEN, errno);
+        let (device, driver) = query::device(file).map_err(refused)?;
+        let hca = if context.devx { query_hca_cap(file) } else { None };
+        let ports = (1..=context.driver.num_ports.min(u8::MAX.into()))
+            .map(|port| Ok(Link::of(&PortAttr::from_kernel(&query::port(file, port as u8)?))))
+            .collect::<Result<_, Errno>>()
+            .map_err(refused)?;
+        Ok(Self {
+            device,
+            driver,
+            hca,
+            num_comp_vectors: context.num_comp_vectors,
+            core_support: context.core_support,
+            ports,
+        })
+    }
+}
+
+/// GET_CONTEXT, as the options want it.
+fn get_context(file: &dyn DeviceFile, wish: Devx) -> Result<command::GetContext, Error> {
+    let flags = if wish == Devx::Off { UcontextFlags::empty() } else { UcontextFlags::DEVX };
+    let request = AllocUcontextReqV2 {
+        // Looked at by kernels without dynamic UARs, which are too old; but zero is refused.
+        total_num_bfregs: 2,
+        num_low_latency_bfregs: 1,
+        flags: flags.bits(),
+        max_cqe_version: 1,
+        lib_caps: LibCaps::all().bits(),
+        ..AllocUcontextReqV2::default()
+    };
+    let context = command::get_context(file, &request).map_err(|e| Error::kernel(OPEN, e))?;
+    if !context.lib_caps || context.driver.tot_bfregs != 0 {
+        return Err(Error::too_old(OPEN));
+    }
+    if context.driver.cqe_version != 1 {
+        let cause = "the device's completions carry no user index (CQE version 0), which this \
+                     driver needs; newer firmware may help";
+        return Err(Error::new(OPEN, ErrorKind::NotSupported, cause));
+    }
+    if wish == Devx::Require && !context.devx {
+        return Err(Error::no_devx(OPEN));
+    }
+    Ok(context)
+}
+
+/// The general capabilities; none where the firmware does not tell, which is no reason to fail.
+fn query_hca_cap(file: &dyn DeviceFile) -> Option<Box<HcaCap>> {
+    let mut input = QueryHcaCapIn::request();
+    input.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
+    let mut output = Box::new(QueryHcaCapOut::default());
+    // SAFETY: the command asks, and changes nothing.
+    unsafe { devx::general_cmd(file, input.as_bytes(), output.as_bytes_mut()) }.ok()?;
+    Some(Box::new(*output.hca_cap()))
+}
+
+impl Context {
+    /// The device's name: `mlx5_0`.
+    pub fn name(&self) -> &str {
+        &self.inner.info.name
+    }
+
+    /// Completion vectors, by which completion queues spread their interrupts.
+    pub fn num_comp_vectors(&self) -> u32 {
+        self.inner.num_comp_vectors()
+    }
+
+    /// Number of ports; they count from one.
+    pub fn num_ports(&self) -> u32 {
+        self.inner.num_ports() as u32
+    }
+
+    /// Whether DEVX was granted. Without it nothing can be cancelled.
+    pub fn has_devx(&self) -> bool {
+        self.inner.has_devx()
+    }
+
+    /// Whether the device is known to be gone. Then all calls, posts and polls say so.
+    pub fn is_gone(&self) -> bool {
+        self.inner.is_gone()
+    }
+
+    /// How many pieces of memory are kept until the process ends, because the kernel would not
+    /// destroy what the device uses them for.
+    pub fn leaked(&self) -> usize {
+        self.inner.leaked.load(Relaxed)
+    }
+}
+
+impl PartialEq for Context {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Context {}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("device", &self.inner.info.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,481 @@
+//! Completion queues.
+
+use crate::buffer::QueueBuffer;
+use crate::channel::CompletionChannel;
+use crate::context::{Context, Inner, WatchId, Watched};
+use crate::error::Error;
+use crate::event::{CqId, EventCounter};
+use crate::records::RecordSlot;
+use crate::uar::CqUar;
+use crate::user_index::{QueuePairRecords, UserIndex};
+use mlx5_cq::{
+    Attention, Corruption, Departures, OwnedCompletion, Ring, RingParts, RingState, WorkCompletion,
+};
+use mlx5_doorbell::CompletionQueueRecord;
+use mlx5_uapi::cmd::cq as command;
+use mlx5_uapi::mlx5::CreateCqFlags;
+use mlx5_uapi::verbs::CqFlags;
+use mlx5_uapi::{HugePages, mlx5 as abi};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum CqeSize {
+    /// 64 bytes.
+    #[default]
+    Bytes64,
+    /// 128 bytes: room for up to 64 bytes of a message.
+    Bytes128,
+}
+
+impl CqeSize {
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Bytes64 => 64,
+            Self::Bytes128 => 128,
+        }
+    }
+}
+
+/// Why a completion queue cannot be polled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PollError {
+    /// The queue holds something that no honest device writes. Nothing more can be read from it.
+    Corrupt(Corruption),
+    /// The device is gone, and what it wrote was read.
+    DeviceGone,
+    /// The queue belongs to the process that this one was forked from.
+    Forked,
+}
+
+impl fmt::Display for PollError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Corrupt(corruption) => write!(f, "completion queue corrupt: {corruption}"),
+            Self::DeviceGone => f.write_str("the device is gone"),
+            Self::Forked => {
+                f.write_str("the completion queue belongs to the parent of this process")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PollError {}
+
+/// How a completion queue is to be made. See [`Context::create_cq`].
+#[must_use = "a builder makes nothing until `build` is called"]
+pub struct CompletionQueueBuilder<'a> {
+    context: &'a Context,
+    entries: u32,
+    cqe_size: CqeSize,
+    comp_vector: u32,
+    channel: Option<&'a CompletionChannel>,
+    huge_pages: HugePages,
+    ignore_overrun: bool,
+}
+
+impl Context {
+    /// Starts to make a completion queue for at least `entries` entries (`ibv_create_cq`).
+    pub fn create_cq(&self, entries: u32) -> CompletionQueueBuilder<'_> {
+        CompletionQueueBuilder {
+            context: self,
+            entries,
+            cqe_size: CqeSize::default(),
+            comp_vector: 0,
+            channel: None,
+            huge_pages: HugePages::None,
+            ignore_overrun: false,
+        }
+    }
+}
+
+impl<'a> CompletionQueueBuilder<'a> {
+    /// Bytes of an entry.
+    pub fn cqe_size(mut self, size: CqeSize) -> Self {
+        self.cqe_size = size;
+        self
+    }
+
+    /// Which of the context's completion vectors raises events, less than
+    /// [`Context::num_comp_vectors`].
+    pub fn comp_vector(mut self, vector: u32) -> Self {
+        self.comp_vector = vector;
+        self
+    }
+
+    /// The channel through which events are delivered.
+    pub fn channel(mut self, channel: &'a CompletionChannel) -> Self {
+        self.channel = Some(channel);
+        self
+    }
+
+    /// Whether the buffer is to be made of huge pages.
+    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
+        self.huge_pages = huge_pages;
+        self
+    }
+
+    /// Lets the device write entries over others that were not polled, instead of failing the
+    /// queue. For those who know that it cannot happen: the device then skips the check.
+    pub fn ignore_overrun(mut self, ignore: bool) -> Self {
+        self.ignore_overrun = ignore;
+        self
+    }
+
+    /// Makes the queue.
+    pub fn build(self) -> Result<CompletionQueue, Error> {
+        const VERB: &str = "create_cq";
+        let context = &self.context.inner;
+        context.check(VERB)?;
+        let max = context.max_cqe();
+        if self.entries == 0 || self.entries > max {
+            let what = format!("{} entries asked for; the device takes 1 to {max}", self.entries);
+            return Err(Error::invalid(VERB, what));
+        }
+        if self.comp_vector >= context.num_comp_vectors() {
+            let what = format!(
+                "completion vector {} asked for; there are {}",
+                self.comp_vector,
+                context.num_comp_vectors()
+            );
+            return Err(Error::invalid(VERB, what));
+        }
+        // One entry more than asked for, so that a queue that is full differs from an empty one.
+        let log_size = (self.entries + 1).next_power_of_two().trailing_zeros();
+        let stride = self.cqe_size.bytes();
+        let buffer = QueueBuffer::new(context, stride << log_size, self.huge_pages)?;
+        let slot = RecordSlot::new(context)?;
+        let uar = context.cq_uar()?;
+        // SAFETY: the buffer is so large, and is kept as long as the ring's state is used.
+        let state = unsafe { RingState::new(buffer.as_non_null(), log_size, stride) };
+        let id = context.next_handle_id();
+        let mut flags = CreateCqFlags::UAR_PAGE_INDEX;
+        flags.set(CreateCqFlags::CQE_128B_PAD, false);
+        let request = command::CreateCq {
+            // The kernel rounds up past the number that it is told, as we do.
+            cqe: (1 << log_size) - 1,
+            user_handle: id,
+            comp_channel: self.channel.map(CompletionChannel::as_kernel_fd),
+            comp_vector: self.comp_vector,
+            flags: if self.ignore_overrun { CqFlags::IGNORE_OVERRUN } else { CqFlags::empty() },
+            async_events: Some(context.async_fd()),
+            driver: abi::CreateCq {
+                buf_addr: buffer.addr(),
+                db_addr: slot.addr(),
+                cqe_size: stride as u32,
+                flags: flags.bits(),
+                uar_page_index: uar.page_id as u16,
+                ..abi::CreateCq::default()
+            },
+            uar_index: (uar.page_id > u32::from(u16::MAX)).then_some(uar.page_id),
+        };
+        // SAFETY: buffer and record are kept until the queue is destroyed, or for ever.
+        let made = match unsafe { command::create(&*context.file, &request) } {
+            Ok(made) => made,
+            Err(errno) => return Err(context.fail(VERB, errno)),
+        };
+        // SAFETY: the slot is kept as long as the queue; nothing else uses record and word.
+        let (record, attention) = unsafe {
+            (CompletionQueueRecord::new(slot.record()), Attention::new(slot.word()))
+        };
+        let events = self.channel.map(|channel| channel.register(id));
+        let state = Arc::new(state);
+        let ring = Ring::new(RingParts { state: Arc::clone(&state), record, attention });
+        let inner = Arc::new(CqInner {
+            watch: context.watch(Watched::Completions(attention)),
+            context: Arc::clone(context),
+            handle: Some(made.handle),
+            cqn: made.cqn,
+            id,
+            state,
+            attention,
+            record,
+            uar,
+            departures: Departures::default(),
+            buffer: Some(buffer),
+            slot: Some(slot),
+            channel: self.channel.cloned(),
+            events,
+            armed: AtomicU32::new(0),
+        });
+        Ok(CompletionQueue { ring, inner, empty_polls: 0 })
+    }
+}
+
+/// The part of a completion queue that queue pairs keep alive.
+pub(crate) struct CqInner {
+    pub(crate) context: Arc<Inner>,
+    handle: Option<u32>,
+    cqn: u32,
+    id: u64,
+    pub(crate) state: Arc<RingState>,
+    attention: Attention,
+    record: CompletionQueueRecord,
+    uar: CqUar,
+    departures: Departures<Arc<UserIndex>>,
+    buffer: Option<QueueBuffer>,
+    slot: Option<RecordSlot>,
+    channel: Option<CompletionChannel>,
+    events: Option<Arc<EventCounter>>,
+    armed: AtomicU32,
+    watch: WatchId,
+}
+
+impl CqInner {
+    pub(crate) fn handle(&self) -> Option<u32> {
+        self.handle
+    }
+
+    /// Keeps `index` until nothing in the queue can name it any more.
+    pub(crate) fn depart(&self, index: &Arc<UserIndex>) {
+        let end = self.state.end_of(index.get()).unwrap_or_else(|| self.state.consumed());
+        self.departures.push(end, Arc::clone(index));
+        self.attention.set_departures();
+    }
+
+    fn destroy(&mut self) -> Result<(), Error> {
+        const VERB: &str = "destroy_cq";
+        let Some(handle) = self.handle else { return Ok(()) };
+        self.context.check(VERB)?;
+        match command::destroy(&*self.context.file, handle) {
+            Ok(_) => {
+                self.handle = None;
+                Ok(())
+            }
+            Err(errno) => Err(self.context.fail(VERB, errno)),
+        }
+    }
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        let destroyed = self.destroy().is_ok();
+        self.context.unwatch(self.watch);
+        if let Some(channel) = &self.channel {
+            channel.unregister(self.id);
+        }
+        if !destroyed {
+            // The device may still write to them.
+            self.buffer.take().map(QueueBuffer::leak);
+            self.slot.take().map(RecordSlot::leak);
+        }
+    }
+}
+
+/// A completion queue (`struct ibv_cq`). Whoever has it polls it: polling needs `&mut`.
+///
+/// Queue pairs that complete here keep what they need of it alive; the kernel's object goes when
+/// the last of them is gone, too.
+pub struct CompletionQueue {
+    ring: Ring<QueuePairRecords>,
+    pub(crate) inner: Arc<CqInner>,
+    empty_polls: u32,
+}
+
+impl CompletionQueue {
+    /// Empty polls after which a poller finds out whether the device is still there.
+    const ALIVE_CHECK: u32 = 1 << 20;
+
+    /// Hands up to `max` completions to `each` (`ibv_poll_cq`); returns how many there were.
+    ///
+    /// ```no_run
+    /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
+    /// cq.poll(16, |wc| match wc.status() {
+    ///     Ok(()) => println!("request {} done", wc.wr_id()),
+    ///     Err(error) => println!("request {} failed: {error}", wc.wr_id()),
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn poll(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<usize, PollError> {
+        if self.ring.needs_attention() {
+            self.attend()?;
+        }
+        let mut count = 0;
+        while count < max {
+            let Some(completion) = self.ring.next(&self.inner.context.user_indexes.table) else {
+                break;
+            };
+            each(completion);
+            count += 1;
+        }
+        if count == 0 {
+            return self.found_nothing(max);
+        }
+        self.ring.publish();
+        Ok(count)
+    }
+
+    /// Polls one by one: [`Completions::next`] hands out completions that live until the next one.
+    ///
+    /// ```no_run
+    /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut completions = cq.completions()?;
+    /// while let Some(wc) = completions.next() {
+    ///     println!("{wc:?}");
+    /// }
+    /// completions.finish()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn completions(&mut self) -> Result<Completions<'_>, PollError> {
+        if self.ring.needs_attention() {
+            self.attend()?;
+        }
+        Ok(Completions { from: self.ring.consumer(), queue: self })
+    }
+
+    /// Copies completions into `out`; returns how many.
+    #[inline]
+    pub fn poll_into(&mut self, out: &mut [OwnedCompletion]) -> Result<usize, PollError> {
+        let mut slots = out.iter_mut();
+        self.poll(slots.len(), |completion| {
+            if let Some(slot) = slots.next() {
+                *slot = completion.to_owned();
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn found_nothing(&mut self, max: usize) -> Result<usize, PollError> {
+        self.empty_polls = self.empty_polls.wrapping_add(1);
+        if self.empty_polls.is_multiple_of(Self::ALIVE_CHECK)
+            || self.ring.corruption().is_some()
+            || self.ring.needs_attention()
+        {
+            return self.why_nothing(max);
+        }
+        Ok(0)
+    }
+
+    #[cold]
+    fn why_nothing(&mut self, max: usize) -> Result<usize, PollError> {
+        if let Some(corruption) = self.ring.corruption() {
+            return Err(PollError::Corrupt(corruption));
+        }
+        self.inner.context.check_alive();
+        // Entries of departed queues may have been passed.
+        self.ring.publish();
+        if max > 0 && self.inner.attention.is_gone() && !self.ring.has_next() {
+            return Err(PollError::DeviceGone);
+        }
+        Ok(0)
+    }
+
+    /// Attends to what is out of the ordinary.
+    #[cold]
+    fn attend(&mut self) -> Result<(), PollError> {
+        let attention = self.inner.attention;
+        if attention.is_forked() {
+            return Err(PollError::Forked);
+        }
+        if attention.take_departures() {
+            self.ring.forget_queue();
+            if self.inner.departures.release(self.ring.consumer()) {
+                attention.set_departures();
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for one event on the channel: at the next completion, or with `solicited_only` at the
+    /// next that was sent with [`crate::SendFlags::SOLICITED`] or that failed
+    /// (`ibv_req_notify_cq`).
+    ///
+    /// A completion that came before causes no event: poll once more after arming, and only then
+    /// wait. [`CompletionQueue::wait`] does it all.
+    pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
+        const VERB: &str = "req_notify_cq";
+        self.inner.context.check(VERB)?;
+        if self.inner.channel.is_none() {
+            let what = "the completion queue has no channel: give it one when it is made";
+            return Err(Error::invalid(VERB, what.into()));
+        }
+        let events = self.inner.events.as_ref().map_or(0, |events| events.read());
+        self.inner.armed.store(self.ring.consumer(), Ordering::Relaxed);
+        self.inner.uar.register.arm(
+            self.inner.record,
+            self.inner.cqn,
+            self.ring.consumer(),
+            events,
+            solicited_only,
+        );
+        Ok(())
+    }
+
+    /// Number of the queue in the device.
+    pub fn cqn(&self) -> u32 {
+        self.inner.cqn
+    }
+
+    /// What events call this queue.
+    pub fn id(&self) -> CqId {
+        CqId(self.inner.id)
+    }
+
+    /// How many completions can wait in the queue.
+    pub fn capacity(&self) -> u32 {
+        self.inner.state.size() - 1
+    }
+
+    /// The context that the queue belongs to.
+    pub fn context(&self) -> Context {
+        Context { inner: Arc::clone(&self.inner.context) }
+    }
+
+    /// Destroys the queue (`ibv_destroy_cq`). Fails, and gives it back, while queue pairs complete
+    /// here or when the kernel refuses.
+    #[expect(clippy::result_large_err, reason = "the queue comes back")]
+    pub fn destroy(self) -> Result<(), (Self, Error)> {
+        let Self { ring, inner, empty_polls } = self;
+        match Arc::try_unwrap(inner) {
+            Ok(mut alone) => match alone.destroy() {
+                Ok(()) => Ok(()),
+                Err(error) => Err((Self { ring, inner: Arc::new(alone), empty_polls }, error)),
+            },
+            Err(inner) => {
+                let error = Error::busy("destroy_cq", "queue pairs still complete here");
+                Err((Self { ring, inner, empty_polls }, error))
+            }
+        }
+    }
+}
+
+/// Completions, one by one. See [`CompletionQueue::completions`].
+pub struct Completions<'a> {
+    queue: &'a mut CompletionQueue,
+    from: u32,
+}
+
+impl Completions<'_> {
+    /// The next completion, if there is one.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[inline(always)]
+    pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
+        self.queue.ring.next(&self.queue.inner.context.user_indexes.table)
+    }
+
+    /// How many there were, or why there were no more.
+    pub fn finish(self) -> Result<usize, PollError> {
+        let count = self.queue.ring.consumer().wrapping_sub(self.from) as usize;
+        if count == 0 { self.queue.found_nothing(1) } else { Ok(count) }
+    }
+}
+
+impl Drop for Completions<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.queue.ring.consumer() != self.from {
+            self.queue.ring.publish();
+        }
+    }
+}

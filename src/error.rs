@@ -1,0 +1,293 @@
+//! What went wrong, while doing what, and what to do about it.
+
+use mlx5_prm::cmd::{CommandOutHead, CommandStatus};
+use mlx5_uapi::{Errno, OLDEST_KERNEL, ProbeError};
+use std::{borrow::Cow, fmt};
+
+/// What kind of thing went wrong: what a program can act on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument is wrong, alone or together with others; nothing was done.
+    InvalidArgument,
+    /// The device is gone: unplugged, reset, or its driver unloaded.
+    DeviceGone,
+    /// The object belongs to the process that this one was forked from.
+    Forked,
+    /// The kernel is older than [`mlx5_uapi::OLDEST_KERNEL`].
+    KernelTooOld,
+    /// The context has no DEVX, which the operation needs.
+    NoDevx,
+    /// The process may not do this.
+    PermissionDenied,
+    /// Memory is short, or may not be pinned.
+    OutOfMemory,
+    /// The device, or a limit set by the administrator, has no more of what was asked for.
+    ResourceLimit,
+    /// Others still use the object.
+    Busy,
+    /// There is no such device, port or entry.
+    NotFound,
+    /// The device or the kernel cannot do this.
+    NotSupported,
+    /// The firmware refused the command; see [`Error::firmware`].
+    Firmware,
+    /// The kernel refused for another reason; see [`Error::errno`].
+    Kernel,
+}
+
+/// How the firmware refused a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FirmwareStatus {
+    /// The kind of refusal.
+    pub status: CommandStatus,
+    /// The firmware's own number for the exact reason: what its vendor's support asks for.
+    pub syndrome: u32,
+}
+
+impl fmt::Display for FirmwareStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "firmware status {:#x}, syndrome {:#010x}", self.status.0, self.syndrome)
+    }
+}
+
+/// A failure: the operation, the kind, the numbers, and in words the usual cause.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Error {
+    operation: &'static str,
+    kind: ErrorKind,
+    errno: Option<Errno>,
+    firmware: Option<FirmwareStatus>,
+    cause: Cow<'static, str>,
+}
+
+impl Error {
+    /// What kind of thing went wrong.
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The verb that failed, without its `ibv_`.
+    pub const fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// The kernel's answer, if it was the kernel that refused.
+    pub const fn errno(&self) -> Option<Errno> {
+        self.errno
+    }
+
+    /// The firmware's answer, if it was the firmware that refused and the kernel told.
+    pub const fn firmware(&self) -> Option<FirmwareStatus> {
+        self.firmware
+    }
+
+    pub(crate) fn new(
+        operation: &'static str,
+        kind: ErrorKind,
+        cause: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { operation, kind, errno: None, firmware: None, cause: cause.into() }
+    }
+
+    /// An argument is wrong.
+    pub(crate) fn invalid(operation: &'static str, what: String) -> Self {
+        Self::new(operation, ErrorKind::InvalidArgument, what)
+    }
+
+    /// Others still use the object.
+    pub(crate) fn busy(operation: &'static str, what: &'static str) -> Self {
+        Self::new(operation, ErrorKind::Busy, what)
+    }
+
+    pub(crate) fn device_gone(operation: &'static str) -> Self {
+        let cause = "the device is gone; drop what belongs to it and open it again";
+        Self::new(operation, ErrorKind::DeviceGone, cause)
+    }
+
+    pub(crate) fn forked(operation: &'static str) -> Self {
+        let cause = "the object belongs to the parent of this process; open the device again";
+        Self::new(operation, ErrorKind::Forked, cause)
+    }
+
+    pub(crate) fn no_devx(operation: &'static str) -> Self {
+        let cause = "this needs DEVX, which the context was opened without, or which the kernel \
+                     does not grant here";
+        Self::new(operation, ErrorKind::NoDevx, cause)
+    }
+
+    pub(crate) fn too_old(operation: &'static str) -> Self {
+        let cause = format!("the kernel is too old: Linux {OLDEST_KERNEL} or newer is needed");
+        Self::new(operation, ErrorKind::KernelTooOld, cause)
+    }
+
+    /// The same, known from this answer of the kernel's.
+    pub(crate) fn with_errno(self, errno: Errno) -> Self {
+        Self { errno: Some(errno), ..self }
+    }
+
+    /// The kernel refused.
+    pub(crate) fn kernel(operation: &'static str, errno: Errno) -> Self {
+        let (kind, cause) = usual_cause(operation, errno);
+        Self { errno: Some(errno), ..Self::new(operation, kind, cause) }
+    }
+
+    /// A DEVX command failed, and left `answer`. Where the firmware refused, the status is in it.
+    pub(crate) fn devx(operation: &'static str, errno: Errno, answer: &[u8]) -> Self {
+        let head = CommandOutHead::from_short(answer);
+        let status = CommandStatus(head.status());
+        if status.is_ok() {
+            return Self::kernel(operation, errno);
+        }
+        let firmware = Some(FirmwareStatus { status, syndrome: head.syndrome() });
+        let error = Self::new(operation, ErrorKind::Firmware, status.text());
+        Self { errno: Some(errno), firmware, ..error }
+    }
+
+    pub(crate) fn probe(operation: &'static str, error: ProbeError) -> Self {
+        match error {
+            ProbeError::TooOld => Self::too_old(operation),
+            ProbeError::Kernel(errno) => Self::kernel(operation, errno),
+        }
+    }
+}
+
+/// What an errno usually means, for all operations or for one.
+fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {
+    use ErrorKind::*;
+    let opening = operation == "open_device";
+    match errno {
+        Errno::EACCES if opening => (
+            PermissionDenied,
+            "no permission on the device node: the user needs to read and write \
+             /dev/infiniband/uverbs*",
+        ),
+        Errno::EPERM if opening => (
+            PermissionDenied,
+            "the device belongs to another network namespace, or the device cgroup forbids it",
+        ),
+        Errno::EPERM | Errno::EACCES => (
+            PermissionDenied,
+            "a capability is missing (CAP_NET_RAW for raw packets and privileged Q_Keys, \
+             CAP_IPC_LOCK to pin without limit)",
+        ),
+        Errno::ENOENT | Errno::ENXIO if opening => (
+            NotFound,
+            "the device node is missing or is another device's: load ib_uverbs, or in a container \
+             pass /dev/infiniband on",
+        ),
+        Errno::ENOMEM if operation.starts_with("allocate") => {
+            (OutOfMemory, "memory is short; huge pages come from a pool, see vm.nr_hugepages")
+        }
+        Errno::ENOMEM => (
+            OutOfMemory,
+            "memory is short or may not be pinned: raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=)",
+        ),
+        Errno::EAGAIN => (ResourceLimit, "the limit of the RDMA cgroup (rdma.max) is reached"),
+        Errno::ENOSPC => (ResourceLimit, "the device has no more of them"),
+        Errno::EMFILE | Errno::ENFILE => {
+            (ResourceLimit, "too many open files: raise RLIMIT_NOFILE (ulimit -n)")
+        }
+        Errno::EFAULT => (
+            InvalidArgument,
+            "the memory is not mapped, or is read-only and was to be registered for writing",
+        ),
+        Errno::EINVAL => (InvalidArgument, "the kernel or the device finds an argument wrong"),
+        Errno::EBUSY => (Busy, "something still uses it"),
+        Errno::ENODATA => (NotFound, "there is no such entry"),
+        Errno::ENODEV => (DeviceGone, "the device is gone"),
+        Errno::EOPNOTSUPP | Errno::ENOSYS => {
+            (NotSupported, "the device, its firmware or the kernel cannot do this")
+        }
+        Errno::ENOTTY | Errno::EPROTONOSUPPORT => {
+            (NotSupported, "the kernel does not know this call; a newer one may")
+        }
+        Errno::ETIMEDOUT => (Kernel, "the firmware did not answer in time"),
+        Errno::EREMOTEIO => (Firmware, "the firmware refused; see the kernel's log"),
+        Errno::EIO => {
+            (Kernel, "the device or its firmware failed the command; see the kernel's log")
+        }
+        _ => (Kernel, "the kernel refused"),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.operation, self.cause)?;
+        match (self.errno, self.firmware) {
+            (Some(errno), Some(firmware)) => write!(f, " ({firmware}; {errno:?})"),
+            (Some(errno), None) => write!(f, " ({errno})"),
+            (None, Some(firmware)) => write!(f, " ({firmware})"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let kind = error
+            .errno
+            .map_or(std::io::ErrorKind::Other, |errno| std::io::Error::from(errno).kind());
+        Self::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlx5_prm::cmd::{CommandOutput, qp::QueryQpOut};
+
+    #[test]
+    fn a_refusal_names_the_operation_the_cause_and_the_number() {
+        let error = Error::kernel("reg_mr", Errno::ENOMEM);
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert_eq!(error.errno(), Some(Errno::ENOMEM));
+        assert_eq!(error.operation(), "reg_mr");
+        let text = error.to_string();
+        assert!(text.starts_with("reg_mr: "), "{text}");
+        assert!(text.contains("RLIMIT_MEMLOCK"), "{text}");
+        assert!(text.contains("ENOMEM"), "{text}");
+    }
+
+    #[test]
+    fn the_same_errno_means_other_things_when_opening() {
+        let node = Error::kernel("open_device", Errno::EACCES).to_string();
+        assert!(node.contains("/dev/infiniband"), "{node}");
+        let namespace = Error::kernel("open_device", Errno::EPERM).to_string();
+        assert!(namespace.contains("network namespace"), "{namespace}");
+        let capability = Error::kernel("create_qp", Errno::EPERM).to_string();
+        assert!(capability.contains("CAP_NET_RAW"), "{capability}");
+        let cgroup = Error::kernel("create_qp", Errno::EAGAIN).to_string();
+        assert!(cgroup.contains("cgroup"), "{cgroup}");
+    }
+
+    #[test]
+    fn an_old_kernel_is_told_which_would_do() {
+        let error = Error::probe("open_device", ProbeError::TooOld);
+        assert_eq!(error.kind(), ErrorKind::KernelTooOld);
+        assert!(error.to_string().contains(OLDEST_KERNEL));
+    }
+
+    #[test]
+    fn the_firmwares_status_is_taken_from_the_answer_if_it_is_there() {
+        let answer = QueryQpOut::reply(CommandStatus::BAD_RES_STATE_ERR, 0xdead_beef);
+        let error = Error::devx("query_qp", Errno::EREMOTEIO, answer.as_bytes());
+        assert_eq!(error.kind(), ErrorKind::Firmware);
+        let firmware = error.firmware().expect("a status");
+        assert_eq!(firmware.status, CommandStatus::BAD_RES_STATE_ERR);
+        assert!(error.to_string().contains("syndrome 0xdeadbeef"), "{error}");
+
+        let silent = Error::devx("query_qp", Errno::EINVAL, &[0; 16]);
+        assert_eq!(silent.firmware(), None);
+        assert_eq!(silent.kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn it_becomes_an_io_error_of_the_same_kind() {
+        let error = std::io::Error::from(Error::kernel("open_device", Errno::EACCES));
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    }
+}

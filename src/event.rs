@@ -1,0 +1,235 @@
+//! What happens to objects, ports and the device: asynchronous events.
+
+use crate::{
+    context::{Context, Inner},
+    error::Error,
+};
+use mlx5_uapi::{
+    Errno,
+    cmd::event,
+    verbs::{AsyncEventDesc, EventType},
+    wait::wait_readable,
+};
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// Names a completion queue in events; no two of a context have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CqId(pub(crate) u64);
+
+/// Names a queue pair in events; no two of a context have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct QpId(pub(crate) u64);
+
+/// Names a shared receive queue in events; no two of a context have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SrqId(pub(crate) u64);
+
+/// How many events of a queue were taken from its channel.
+#[derive(Default, Debug)]
+pub(crate) struct EventCounter(AtomicU32);
+
+impl EventCounter {
+    /// How many.
+    pub(crate) fn read(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    /// One more.
+    pub(crate) fn count(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// One event a line: the kernel's name, ours, what names the object.
+macro_rules! events {
+    ($($(#[$doc:meta])* $kernel:ident => $name:ident($id:ident);)*) => {
+        /// Something that happened (`struct ibv_async_event`).
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum AsyncEvent {
+            $($(#[$doc])* $name(events!(@type $id)),)*
+            /// The device failed, or was taken away. Nothing works on it any more.
+            DeviceFatal,
+            /// Something that this driver does not know.
+            Unknown {
+                /// The kernel's number for it (`enum ib_event_type`).
+                event_type: u32,
+                /// What it happened to: a queue's id, or a port.
+                element: u64,
+            },
+        }
+
+        impl AsyncEvent {
+            fn from_kernel(event: &AsyncEventDesc) -> Self {
+                let element = event.element;
+                match EventType::from_raw(event.event_type) {
+                    $(Some(EventType::$kernel) => Self::$name(events!(@make $id, element)),)*
+                    Some(EventType::DeviceFatal) => Self::DeviceFatal,
+                    _ => Self::Unknown { event_type: event.event_type, element },
+                }
+            }
+        }
+    };
+    (@type port) => { u32 };
+    (@type $id:ident) => { $id };
+    (@make port, $element:ident) => { $element as u32 };
+    (@make $id:ident, $element:ident) => { $id($element) };
+}
+
+events! {
+    /// A completion queue overran, or the device could not write to it. It takes nothing more.
+    CqError => CqError(CqId);
+    /// A queue pair failed and went to the error state.
+    QpFatal => QpFatal(QpId);
+    /// The other side made a request that it may not make; the queue pair went to the error state.
+    QpRequestError => QpRequestError(QpId);
+    /// The other side wanted memory that it has no right to; the queue pair went to the error
+    /// state.
+    QpAccessError => QpAccessError(QpId);
+    /// The first message came in before the queue pair was moved to RTS.
+    CommunicationEstablished => CommunicationEstablished(QpId);
+    /// The send queue has drained: all that was sent is done.
+    SqDrained => SqDrained(QpId);
+    /// A queue pair now uses its alternate path.
+    PathMigrated => PathMigrated(QpId);
+    /// A queue pair could not be moved to its alternate path.
+    PathMigrationError => PathMigrationError(QpId);
+    /// A queue pair in error took its last request from its shared receive queue.
+    QpLastWqeReached => QpLastWqeReached(QpId);
+    /// A shared receive queue failed.
+    SrqError => SrqError(SrqId);
+    /// A shared receive queue has fewer requests left than its limit. The limit is then disarmed.
+    SrqLimitReached => SrqLimitReached(SrqId);
+    /// A port came up.
+    PortActive => PortActive(port);
+    /// A port went down.
+    PortError => PortError(port);
+    /// A port's LID changed.
+    LidChange => LidChange(port);
+    /// A port's P_Key table changed.
+    PkeyChange => PkeyChange(port);
+    /// A port's subnet manager changed.
+    SmChange => SmChange(port);
+    /// A port's GID table changed.
+    GidChange => GidChange(port);
+    /// The subnet manager wants subscriptions made anew.
+    ClientReregister => ClientReregister(port);
+}
+
+impl Context {
+    /// The context's asynchronous events. All handles made here take from the same file: each
+    /// event goes to one of them.
+    pub fn async_events(&self) -> AsyncEvents {
+        AsyncEvents { context: Arc::clone(&self.inner) }
+    }
+}
+
+/// Where asynchronous events are taken from (`ibv_get_async_event`). Nothing need be acknowledged.
+///
+/// The descriptor behind [`AsFd`] is readable when an event waits.
+#[derive(Clone)]
+pub struct AsyncEvents {
+    context: Arc<Inner>,
+}
+
+impl AsyncEvents {
+    /// The next event, if one waits.
+    #[expect(clippy::should_implement_trait, reason = "running dry is not the end")]
+    pub fn next(&self) -> Result<Option<AsyncEvent>, Error> {
+        const VERB: &str = "get_async_event";
+        let context = &self.context;
+        context.check_process(VERB)?;
+        match event::next_async(&*context.async_file) {
+            Ok(Some(event)) => {
+                let event = AsyncEvent::from_kernel(&event);
+                if event == AsyncEvent::DeviceFatal {
+                    context.mark_gone();
+                }
+                Ok(Some(event))
+            }
+            Ok(None) => {
+                // A device that is known to be gone has told all.
+                context.check(VERB)?;
+                Ok(None)
+            }
+            Err(errno) => Err(closed(context, VERB, errno)),
+        }
+    }
+
+    /// The next event, waited for: for so long, or without end. `None` if none came in time.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>, Error> {
+        const VERB: &str = "get_async_event";
+        wait_for(&self.context, VERB, self.as_fd(), timeout, || self.next())
+    }
+}
+
+impl AsFd for AsyncEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.context.async_fd()
+    }
+}
+
+/// The error for an event file that answers with one: `EIO` here means that the device was taken
+/// away and all events were read.
+pub(crate) fn closed(context: &Inner, operation: &'static str, errno: Errno) -> Error {
+    if errno == Errno::EIO {
+        context.mark_gone();
+    }
+    context.fail(operation, errno)
+}
+
+/// Sleeps on `fd` until `next` has something or the time is over. Another thread may be faster to
+/// take what woke this one.
+pub(crate) fn wait_for<T>(
+    context: &Inner,
+    operation: &'static str,
+    fd: BorrowedFd<'_>,
+    timeout: Option<Duration>,
+    next: impl Fn() -> Result<Option<T>, Error>,
+) -> Result<Option<T>, Error> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        if let Some(event) = next()? {
+            return Ok(Some(event));
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match wait_readable(fd, left) {
+            Ok(true) => {}
+            Ok(false) => return next(),
+            Err(errno) => return Err(context.fail(operation, errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: EventType, element: u64) -> AsyncEvent {
+        let event_type = kind.raw();
+        AsyncEvent::from_kernel(&AsyncEventDesc { element, event_type, ..AsyncEventDesc::default() })
+    }
+
+    #[test]
+    fn an_event_names_the_object_that_it_is_about() {
+        assert_eq!(event(EventType::CqError, 7), AsyncEvent::CqError(CqId(7)));
+        assert_eq!(event(EventType::SqDrained, 8), AsyncEvent::SqDrained(QpId(8)));
+        assert_eq!(event(EventType::SrqLimitReached, 9), AsyncEvent::SrqLimitReached(SrqId(9)));
+        assert_eq!(event(EventType::PortActive, 1), AsyncEvent::PortActive(1));
+        assert_eq!(event(EventType::DeviceFatal, 0), AsyncEvent::DeviceFatal);
+    }
+
+    #[test]
+    fn an_event_of_the_future_is_handed_on_as_it_is() {
+        let raw = AsyncEventDesc { element: 5, event_type: 77, ..AsyncEventDesc::default() };
+        let unknown = AsyncEvent::Unknown { event_type: 77, element: 5 };
+        assert_eq!(AsyncEvent::from_kernel(&raw), unknown);
+    }
+}

@@ -1,0 +1,96 @@
+//! Protection domains.
+
+use crate::{
+    context::{Context, Inner},
+    error::Error,
+};
+use mlx5_uapi::cmd::pd as command;
+use std::{fmt, sync::Arc};
+
+/// A protection domain (`struct ibv_pd`): queues reach only memory of their own domain. Clones are
+/// the same domain; everything made in it keeps it.
+#[derive(Clone)]
+pub struct ProtectionDomain {
+    domain: Arc<Domain>,
+    pub(crate) context: Arc<Inner>,
+}
+
+struct Domain {
+    context: Arc<Inner>,
+    pd: command::Pd,
+    /// Whether the kernel has it.
+    live: bool,
+}
+
+impl Domain {
+    fn destroy(&mut self) -> Result<(), Error> {
+        if self.live {
+            self.context.run_destroy("dealloc_pd", |file| command::dealloc(file, self.pd.handle))?;
+            self.live = false;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // It has no memory; the kernel takes it back when the device is closed.
+        let _ = self.destroy();
+    }
+}
+
+impl Context {
+    /// Makes a protection domain (`ibv_alloc_pd`).
+    pub fn alloc_pd(&self) -> Result<ProtectionDomain, Error> {
+        let context = Arc::clone(&self.inner);
+        let pd = context.run("alloc_pd", command::alloc)?;
+        let domain = Arc::new(Domain { context: Arc::clone(&context), pd, live: true });
+        Ok(ProtectionDomain { domain, context })
+    }
+}
+
+impl ProtectionDomain {
+    /// The kernel's handle.
+    pub(crate) fn handle(&self) -> u32 {
+        self.domain.pd.handle
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> Context {
+        Context { inner: Arc::clone(&self.context) }
+    }
+
+    /// The device's number for it.
+    pub fn pdn(&self) -> u32 {
+        self.domain.pd.pdn
+    }
+
+    /// Destroys it (`ibv_dealloc_pd`). Fails, and gives it back, while something belongs to it or
+    /// when the kernel refuses.
+    pub fn destroy(self) -> Result<(), (Self, Error)> {
+        let Self { domain, context } = self;
+        match Arc::try_unwrap(domain) {
+            Ok(mut alone) => alone
+                .destroy()
+                .map_err(|error| (Self { domain: Arc::new(alone), context }, error)),
+            Err(domain) => {
+                let error = Error::busy("dealloc_pd", "something still belongs to the domain");
+                Err((Self { domain, context }, error))
+            }
+        }
+    }
+}
+
+impl PartialEq for ProtectionDomain {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.domain, &other.domain)
+    }
+}
+
+impl Eq for ProtectionDomain {}
+
+impl fmt::Debug for ProtectionDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProtectionDomain").field("pdn", &self.pdn()).finish_non_exhaustive()
+    }
+}

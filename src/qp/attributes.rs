@@ -1,0 +1,221 @@
+//! What MODIFY_QP changes and QUERY_QP tells.
+
+mod info;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+pub use info::{QpInfo, UnknownValue};
+pub use limits::{AckTimeout, OutOfRange, Psn, QpNumber, RetryCount, RnrTimer};
+
+use crate::address::{AhAttr, Gid, GlobalRoute};
+use mlx5_uapi::verbs::{AccessFlags, MigState, Mtu, QpAttrMask, QpDest, QpState};
+use mlx5_uapi::write_cmd::{ExModifyQp, ModifyQp};
+use mlx5_wqe::QueueState;
+
+/// The queues' state and the kernel's are one numbering (`enum ib_qp_state`).
+const _: () = {
+    assert!(QueueState::Reset as u8 == QpState::Reset.raw());
+    assert!(QueueState::Init as u8 == QpState::Init.raw());
+    assert!(QueueState::ReadyToReceive as u8 == QpState::Rtr.raw());
+    assert!(QueueState::ReadyToSend as u8 == QpState::Rts.raw());
+    assert!(QueueState::SendQueueDrained as u8 == QpState::Sqd.raw());
+    assert!(QueueState::SendQueueError as u8 == QpState::Sqe.raw());
+    assert!(QueueState::Error as u8 == QpState::Err.raw());
+};
+
+/// Sizes of a queue pair (`struct ibv_qp_cap`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QpSizes {
+    /// Send requests.
+    pub max_send_wr: u32,
+    /// Receive requests.
+    pub max_recv_wr: u32,
+    /// Scatter/gather elements of a send.
+    pub max_send_sge: u32,
+    /// Scatter/gather elements of a receive.
+    pub max_recv_sge: u32,
+    /// Inline bytes of a send.
+    pub max_inline_data: u32,
+}
+
+/// Where a connection moves when its path fails. InfiniBand only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AlternatePath {
+    /// The path, from the port that it names.
+    pub ah_attr: AhAttr,
+    /// Index of the P_Key.
+    pub pkey_index: u16,
+    /// Acknowledge timeout.
+    pub timeout: AckTimeout,
+}
+
+/// One attribute a row: its verbs name and type, its bit, and where it travels.
+macro_rules! attributes {
+    ($( $(#[$doc:meta])* $name:ident: $ty:ty = $bit:ident, |$to:ident, $value:ident| $put:expr; )*) => {
+        /// The attributes that one MODIFY_QP sets (`struct ibv_qp_attr` with its mask). What is not
+        /// set stays as it is.
+        ///
+        /// Which ones a transition needs and takes, [`check`](super::transitions::check) knows.
+        #[derive(Clone, Copy, PartialEq, Debug, Default)]
+        #[non_exhaustive]
+        pub struct QpAttributes {
+            $( $(#[$doc])* pub $name: Option<$ty>, )*
+        }
+
+        impl QpAttributes {
+            /// Every attribute's bit and the setter that sets it.
+            pub(crate) const SETTERS: &[(QpAttrMask, &str)] =
+                &[$( (QpAttrMask::$bit, stringify!($name)) ),*];
+
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub const fn $name(mut self, value: $ty) -> Self {
+                    self.$name = Some(value);
+                    self
+                }
+            )*
+
+            /// The bits of the attributes that are set.
+            pub const fn mask(&self) -> QpAttrMask {
+                let mut mask = QpAttrMask::empty();
+                $(
+                    if self.$name.is_some() {
+                        mask = mask.union(QpAttrMask::$bit);
+                    }
+                )*
+                mask
+            }
+
+            /// The kernel's request. Its [`base`](ExModifyQp::base) is the whole of it unless
+            /// [`is_extended`](Self::is_extended).
+            pub fn encode(&self, qp_handle: u32) -> ExModifyQp {
+                let base =
+                    ModifyQp { qp_handle, attr_mask: self.mask().bits(), ..ModifyQp::default() };
+                let mut request = ExModifyQp { base, ..ExModifyQp::default() };
+                $(
+                    if let Some($value) = self.$name {
+                        let $to = &mut request;
+                        $put;
+                    }
+                )*
+                request
+            }
+        }
+    };
+}
+
+attributes! {
+    /// The state to go to.
+    qp_state: QueueState = STATE, |to, state| to.base.qp_state = state as u8;
+    /// The state that the kernel shall take the QP to be in. The device stops a send queue without
+    /// the kernel's knowledge, so the way out of [`QueueState::SendQueueDrained`] needs it.
+    cur_qp_state: QueueState = CUR_STATE, |to, state| to.base.cur_qp_state = state as u8;
+    /// Whether to raise an event when the send queue has drained.
+    en_sqd_async_notify: bool = EN_SQD_ASYNC_NOTIFY,
+        |to, notify| to.base.en_sqd_async_notify = notify.into();
+    /// What the peer may do to this side's memory, within the rights of each region.
+    qp_access_flags: AccessFlags = ACCESS_FLAGS, |to, flags| to.base.qp_access_flags = flags.bits();
+    /// Index of the P_Key in the port's table.
+    pkey_index: u16 = PKEY_INDEX, |to, index| to.base.pkey_index = index;
+    /// The port, counted from 1.
+    port_num: u8 = PORT, |to, port| to.base.port_num = port;
+    /// What a datagram must carry to be received. With the top bit set it is a controlled Q_Key,
+    /// which takes a privilege.
+    qkey: u32 = QKEY, |to, qkey| to.base.qkey = qkey;
+    /// The path to the peer.
+    ah_attr: AhAttr = AV, |to, path| to.base.dest = to_dest(&path);
+    /// The largest packet on the path.
+    path_mtu: Mtu = PATH_MTU, |to, mtu| to.base.path_mtu = mtu.raw();
+    /// How long to wait for an acknowledge.
+    timeout: AckTimeout = TIMEOUT, |to, timeout| to.base.timeout = timeout.get();
+    /// How often to send again what was not acknowledged.
+    retry_cnt: RetryCount = RETRY_CNT, |to, count| to.base.retry_cnt = count.get();
+    /// How often to send again what the peer had no receive for.
+    rnr_retry: RetryCount = RNR_RETRY, |to, count| to.base.rnr_retry = count.get();
+    /// The first sequence number to expect: the peer's `sq_psn`.
+    rq_psn: Psn = RQ_PSN, |to, psn| to.base.rq_psn = psn.get();
+    /// Reads and atomics outstanding as initiator. The device rounds up to a power of two.
+    max_rd_atomic: u8 = MAX_QP_RD_ATOMIC, |to, max| to.base.max_rd_atomic = max;
+    /// The alternate path.
+    alt_path: AlternatePath = ALT_PATH, |to, path| {
+        to.base.alt_dest = to_dest(&path.ah_attr);
+        to.base.alt_port_num = path.ah_attr.port_num;
+        to.base.alt_pkey_index = path.pkey_index;
+        to.base.alt_timeout = path.timeout.get();
+    };
+    /// How long the peer waits when it finds no receive posted.
+    min_rnr_timer: RnrTimer = MIN_RNR_TIMER, |to, timer| to.base.min_rnr_timer = timer.get();
+    /// The first sequence number to send with: the peer's `rq_psn`.
+    sq_psn: Psn = SQ_PSN, |to, psn| to.base.sq_psn = psn.get();
+    /// Reads and atomics outstanding as responder. The device rounds up to a power of two.
+    max_dest_rd_atomic: u8 = MAX_DEST_RD_ATOMIC, |to, max| to.base.max_dest_rd_atomic = max;
+    /// The state of path migration.
+    path_mig_state: MigState = PATH_MIG_STATE, |to, state| to.base.path_mig_state = state.raw();
+    /// New sizes. No transition takes them, and the request has no room for them: an mlx5 queue
+    /// pair keeps the sizes that it was created with.
+    cap: QpSizes = CAP, |_to, _sizes| {};
+    /// The peer's QP number.
+    dest_qp_num: QpNumber = DEST_QPN, |to, number| to.base.dest_qp_num = number.get();
+    /// Rate limit in kb/s, 0 for none. It travels in the extended request only.
+    rate_limit: u32 = RATE_LIMIT, |to, rate| to.rate_limit = rate;
+}
+
+impl QpAttributes {
+    /// The attributes that the extended command alone can carry.
+    const EXTENDED: QpAttrMask = QpAttrMask::RATE_LIMIT;
+
+    /// Nothing set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the request has to be the extended one.
+    pub const fn is_extended(&self) -> bool {
+        self.mask().intersects(Self::EXTENDED)
+    }
+}
+
+/// A path as QP commands spell it.
+fn to_dest(path: &AhAttr) -> QpDest {
+    let mut dest = QpDest {
+        dlid: path.dlid,
+        sl: path.sl,
+        src_path_bits: path.src_path_bits,
+        static_rate: path.static_rate,
+        port_num: path.port_num,
+        ..QpDest::default()
+    };
+    if let Some(route) = &path.grh {
+        dest.is_global = 1;
+        dest.dgid = route.dgid.to_bytes();
+        dest.flow_label = route.flow_label;
+        dest.sgid_index = route.sgid_index;
+        dest.hop_limit = route.hop_limit;
+        dest.traffic_class = route.traffic_class;
+    }
+    dest
+}
+
+/// The path that a QP command spells; none while its port is 0, as before the first RTR.
+fn from_dest(dest: &QpDest) -> Option<AhAttr> {
+    if dest.port_num == 0 {
+        return None;
+    }
+    let grh = (dest.is_global != 0).then(|| GlobalRoute {
+        dgid: Gid::from_bytes(dest.dgid),
+        flow_label: dest.flow_label,
+        sgid_index: dest.sgid_index,
+        hop_limit: dest.hop_limit,
+        traffic_class: dest.traffic_class,
+    });
+    Some(AhAttr {
+        dlid: dest.dlid,
+        sl: dest.sl,
+        src_path_bits: dest.src_path_bits,
+        static_rate: dest.static_rate,
+        port_num: dest.port_num,
+        grh,
+    })
+}

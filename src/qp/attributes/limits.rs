@@ -1,0 +1,95 @@
+//! Numbers that the wire or the device gives fewer bits than Rust does.
+
+use std::error::Error;
+use std::fmt;
+
+/// A number does not fit the field that would carry it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfRange {
+    /// The field.
+    pub what: &'static str,
+    /// The number.
+    pub value: u32,
+    /// The greatest number that fits.
+    pub max: u32,
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, value, max } = self;
+        write!(f, "{what} {value} is too large: at most {max}")
+    }
+}
+
+impl Error for OutOfRange {}
+
+/// One number a row: its type, the greatest value, and its name in errors.
+macro_rules! limited {
+    ($( $(#[$doc:meta])* $name:ident($repr:ty) <= $max:literal, $what:literal; )*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+        pub struct $name($repr);
+
+        impl $name {
+            /// The greatest value.
+            pub const MAX: Self = Self($max);
+
+            /// The number, if it fits.
+            pub const fn new(value: $repr) -> Result<Self, OutOfRange> {
+                if value <= $max {
+                    Ok(Self(value))
+                } else {
+                    Err(OutOfRange { what: $what, value: value as u32, max: $max })
+                }
+            }
+
+            /// The number.
+            pub const fn get(self) -> $repr {
+                self.0
+            }
+        }
+
+        impl TryFrom<$repr> for $name {
+            type Error = OutOfRange;
+
+            fn try_from(value: $repr) -> Result<Self, OutOfRange> {
+                Self::new(value)
+            }
+        }
+
+        impl From<$name> for $repr {
+            fn from(value: $name) -> Self {
+                value.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    )* };
+}
+
+limited! {
+    /// Packet sequence number.
+    Psn(u32) <= 0xff_ffff, "packet sequence number";
+    /// Number of a queue pair.
+    QpNumber(u32) <= 0xff_ffff, "QP number";
+    /// How often a request is tried again. As a count of RNR retries, [`RetryCount::MAX`] means for
+    /// ever.
+    RetryCount(u8) <= 7, "retry count";
+    /// How long to wait for an acknowledge: 4.096 µs · 2ⁿ, and 0 for ever.
+    AckTimeout(u8) <= 31, "acknowledge timeout";
+    /// How long a peer is told to wait when it finds no receive posted: a row of the RNR NAK timer
+    /// table of the InfiniBand specification (1 is 0.01 ms, 12 is 0.64 ms, 31 is 491.52 ms, and 0
+    /// is 655.36 ms).
+    RnrTimer(u8) <= 31, "RNR NAK timer";
+}
+
+impl Psn {
+    /// The low 24 bits: the number that a counter of any width has come to.
+    pub const fn wrapping(value: u32) -> Self {
+        Self(value & Self::MAX.0)
+    }
+}

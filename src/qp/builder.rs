@@ -1,0 +1,357 @@
+//! Making queue pairs.
+
+use super::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf};
+use crate::buffer::QueueBuffer;
+use crate::context::Watched;
+use crate::cq::CompletionQueue;
+use crate::error::Error;
+use crate::pd::ProtectionDomain;
+use crate::records::RecordSlot;
+use crate::srq::SharedReceiveQueue;
+use crate::uar::DoorbellChoice;
+use crate::user_index::{QueuePairRecords, ReceiveSide};
+use mlx5_doorbell::QueuePairRecord;
+use mlx5_uapi::cmd::qp as command;
+use mlx5_uapi::mlx5::{CreateQp, QpFlags};
+use mlx5_uapi::verbs::{QpCap, QpCreateFlags, QpType};
+use mlx5_uapi::HugePages;
+use mlx5_wqe::transport::{Rc, Transport, Uc, Ud};
+use mlx5_wqe::{
+    Gate, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, SendLayout, SendParts,
+    SendQueue, SendRecords,
+};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+
+/// A transport that queue pairs can be made for.
+pub trait QueuePairTransport: Transport {
+    /// The kernel's name for it.
+    #[doc(hidden)]
+    const QP_TYPE: QpType;
+}
+
+impl QueuePairTransport for Rc {
+    const QP_TYPE: QpType = QpType::Rc;
+}
+impl QueuePairTransport for Uc {
+    const QP_TYPE: QpType = QpType::Uc;
+}
+impl QueuePairTransport for Ud {
+    const QP_TYPE: QpType = QpType::Ud;
+}
+
+/// What a queue pair can hold, as it was granted: at least what was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct QueuePairCaps {
+    /// Send requests of the largest size that fit at once.
+    pub max_send_wr: u32,
+    /// 64-byte blocks of the send queue; a request takes as many as it needs, most of them one.
+    pub send_blocks: u32,
+    /// Blocks that a send request of the largest size takes.
+    pub max_wr_blocks: u32,
+    /// Receive requests that fit at once.
+    pub max_recv_wr: u32,
+    /// Gather entries of a send request.
+    pub max_send_sge: u32,
+    /// Scatter entries of a receive request.
+    pub max_recv_sge: u32,
+    /// Bytes of inline data of a send request.
+    pub max_inline_data: u32,
+}
+
+/// How a queue pair is to be made. See [`ProtectionDomain::create_qp`].
+#[must_use = "a builder makes nothing until `build` is called"]
+pub struct QueuePairBuilder<'a, T> {
+    pd: &'a ProtectionDomain,
+    send_cq: &'a CompletionQueue,
+    recv_cq: &'a CompletionQueue,
+    srq: Option<&'a SharedReceiveQueue>,
+    max_send_wr: u32,
+    max_recv_wr: u32,
+    max_send_sge: u32,
+    max_recv_sge: u32,
+    max_inline_data: u32,
+    signal_all: bool,
+    doorbell: DoorbellChoice,
+    huge_pages: HugePages,
+    flags: QpCreateFlags,
+    transport: PhantomData<T>,
+}
+
+impl ProtectionDomain {
+    /// Starts to make a queue pair (`ibv_create_qp`). The completion queues may be one and the
+    /// same.
+    ///
+    /// ```no_run
+    /// # fn f(pd: &mlx5::ProtectionDomain, cq: &mlx5::CompletionQueue) -> Result<(), mlx5::Error> {
+    /// let qp = pd
+    ///     .create_qp::<mlx5::transport::Rc>(cq, cq)
+    ///     .max_send_wr(128)
+    ///     .max_inline_data(64)
+    ///     .build()?;
+    /// println!("queue pair {:#x} holds {:?}", qp.qp_num(), qp.caps());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create_qp<'a, T: QueuePairTransport>(
+        &'a self,
+        send_cq: &'a CompletionQueue,
+        recv_cq: &'a CompletionQueue,
+    ) -> QueuePairBuilder<'a, T> {
+        QueuePairBuilder {
+            pd: self,
+            send_cq,
+            recv_cq,
+            srq: None,
+            max_send_wr: 64,
+            max_recv_wr: 64,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+            signal_all: false,
+            doorbell: DoorbellChoice::Auto,
+            huge_pages: HugePages::None,
+            flags: QpCreateFlags::empty(),
+            transport: PhantomData,
+        }
+    }
+}
+
+impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
+    /// Send requests of the largest size to hold at once.
+    pub fn max_send_wr(mut self, requests: u32) -> Self {
+        self.max_send_wr = requests;
+        self
+    }
+
+    /// Receive requests to hold at once; none, where a shared receive queue serves.
+    pub fn max_recv_wr(mut self, requests: u32) -> Self {
+        self.max_recv_wr = requests;
+        self
+    }
+
+    /// Gather entries of a send request.
+    pub fn max_send_sge(mut self, entries: u32) -> Self {
+        self.max_send_sge = entries;
+        self
+    }
+
+    /// Scatter entries of a receive request.
+    pub fn max_recv_sge(mut self, entries: u32) -> Self {
+        self.max_recv_sge = entries;
+        self
+    }
+
+    /// Bytes of inline data of a send request.
+    pub fn max_inline_data(mut self, bytes: u32) -> Self {
+        self.max_inline_data = bytes;
+        self
+    }
+
+    /// Takes receive requests from `srq`.
+    pub fn srq(mut self, srq: &'a SharedReceiveQueue) -> Self {
+        self.srq = Some(srq);
+        self
+    }
+
+    /// Signals every send request, whatever its flags say (`sq_sig_all`).
+    pub fn signal_all(mut self, all: bool) -> Self {
+        self.signal_all = all;
+        self
+    }
+
+    /// How the send doorbell is to be rung.
+    pub fn doorbell(mut self, choice: DoorbellChoice) -> Self {
+        self.doorbell = choice;
+        self
+    }
+
+    /// Whether the rings are to be made of huge pages.
+    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
+        self.huge_pages = huge_pages;
+        self
+    }
+
+    /// Does not give multicast messages that are sent here to queue pairs of this device, where the
+    /// device can tell.
+    pub fn block_multicast_loopback(mut self, block: bool) -> Self {
+        self.flags.set(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK, block);
+        self
+    }
+
+    fn layouts(&self) -> Result<(SendLayout, ReceiveLayout), Error> {
+        const VERB: &str = "create_qp";
+        let context = &&self.pd.context;
+        let limits = &context.limits;
+        let (sges, inline) = (self.max_send_sge, self.max_inline_data);
+        let send = SendLayout::new::<T>(self.max_send_wr, sges, inline).filter(|layout| {
+            layout.worst_blocks as usize * mlx5_prm::wqe::BLOCK <= usize::from(limits.max_sq_desc_sz)
+                && layout.blocks <= limits.max_send_wqebb
+        });
+        let Some(send) = send else {
+            let what = format!(
+                "{} send requests with {sges} entries or {inline} bytes of inline data do not fit: \
+                 a request has at most {} bytes, and the queue {} blocks of 64",
+                self.max_send_wr, limits.max_sq_desc_sz, limits.max_send_wqebb
+            );
+            return Err(Error::invalid(VERB, what));
+        };
+        let requests = if self.srq.is_some() { 0 } else { self.max_recv_wr };
+        let receive = ReceiveLayout::new(requests, self.max_recv_sge, 0).filter(|layout| {
+            layout.requests <= limits.max_recv_wr
+                && (layout.requests == 0 || layout.stride <= u32::from(limits.max_rq_desc_sz))
+        });
+        let Some(receive) = receive else {
+            let what = format!(
+                "{requests} receive requests with {} entries do not fit: the device takes {} \
+                 requests of {} bytes",
+                self.max_recv_sge, limits.max_recv_wr, limits.max_rq_desc_sz
+            );
+            return Err(Error::invalid(VERB, what));
+        };
+        Ok((send, receive))
+    }
+
+    /// Makes the queue pair, in state RESET.
+    pub fn build(self) -> Result<QueuePair<T>, Error> {
+        const VERB: &str = "create_qp";
+        let context = &&self.pd.context;
+        context.check(VERB)?;
+        for cq in [self.send_cq, self.recv_cq] {
+            if !Arc::ptr_eq(&cq.inner.context, context) {
+                let what = "completion queue and protection domain belong to different contexts";
+                return Err(Error::invalid(VERB, what.into()));
+            }
+        }
+        let (send_layout, receive_layout) = self.layouts()?;
+        let buffer = QueueBuffer::new(
+            context,
+            receive_layout.bytes() + send_layout.bytes(),
+            self.huge_pages,
+        )?;
+        let slot = RecordSlot::new(context)?;
+        let uar = context.acquire_send_uar(self.doorbell)?;
+
+        let receive_records = Arc::new(ReceiveRecords::new(receive_layout.requests));
+        let receive_side = match self.srq {
+            Some(srq) => ReceiveSide::Shared(srq.records()),
+            None => ReceiveSide::Own(Arc::clone(&receive_records)),
+        };
+        let records =
+            Arc::new(QueuePairRecords {
+                send: SendRecords::new(send_layout.blocks),
+                receive: receive_side,
+            });
+        let Some(index) = context.user_indexes.register(records) else {
+            return Err(Error::invalid(VERB, "all user indexes are in use".into()));
+        };
+        let index = Arc::new(index);
+
+        let id = context.next_handle_id();
+        let has_receive = receive_layout.requests != 0;
+        let request = command::CreateQp {
+            qp_type: T::QP_TYPE,
+            pd: Some(self.pd.handle()),
+            xrcd: None,
+            send_cq: self.send_cq.inner.handle(),
+            recv_cq: self.recv_cq.inner.handle(),
+            srq: self.srq.and_then(SharedReceiveQueue::handle),
+            user_handle: id,
+            cap: QpCap {
+                max_send_wr: send_layout.worst_requests,
+                max_recv_wr: receive_layout.requests,
+                max_send_sge: send_layout.max_sge,
+                max_recv_sge: receive_layout.max_sge,
+                max_inline_data: send_layout.max_inline,
+            },
+            flags: if self.signal_all {
+                self.flags | QpCreateFlags::SQ_SIG_ALL
+            } else {
+                self.flags
+            },
+            source_qpn: None,
+            async_events: Some(context.async_fd()),
+            driver: CreateQp {
+                buf_addr: buffer.addr(),
+                db_addr: slot.addr(),
+                sq_wqe_count: send_layout.blocks,
+                rq_wqe_count: receive_layout.requests,
+                rq_wqe_shift: if has_receive { receive_layout.stride.trailing_zeros() } else { 0 },
+                flags: QpFlags::UAR_PAGE_INDEX.bits(),
+                uidx: index.get(),
+                bfreg_index: uar.page_id(),
+                ..CreateQp::default()
+            },
+        };
+        // SAFETY: buffer and record are kept until the queue pair is destroyed, or for ever.
+        let made = unsafe { command::create(&*context.file, &request) }
+            .map_err(|errno| context.fail(VERB, errno))?;
+
+        // SAFETY: the slot is kept as long as the queue pair; nothing else uses record and word.
+        let (record, gate) =
+            unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
+        let mode = uar.mode();
+        let parts = SendParts {
+            // SAFETY: the send ring follows the receive ring in the buffer.
+            ring: unsafe { buffer.as_non_null().byte_add(receive_layout.bytes()) },
+            layout: send_layout,
+            qpn: made.qp_num,
+            max_message: context.max_message(),
+            signal_all: self.signal_all,
+            gate,
+            record,
+            register: uar.register(),
+            records: index.send_records(),
+        };
+        // SAFETY: the ring is so large, and page-aligned plus a multiple of 64; it lives as long as
+        // `inner`, which the half keeps.
+        let send = unsafe { SendQueue::new(parts) };
+        let receive = has_receive.then(|| {
+            let ring = buffer.as_non_null();
+            // SAFETY: as for the send ring.
+            unsafe {
+                ReceiveQueue::new(
+                    ring,
+                    receive_layout,
+                    context.max_message(),
+                    gate,
+                    record,
+                    receive_records,
+                )
+            }
+        });
+        let caps = QueuePairCaps {
+            max_send_wr: send_layout.worst_requests,
+            send_blocks: send_layout.blocks,
+            max_wr_blocks: send_layout.worst_blocks,
+            max_recv_wr: receive_layout.requests,
+            max_send_sge: send_layout.max_sge,
+            max_recv_sge: receive_layout.max_sge,
+            max_inline_data: send_layout.max_inline,
+        };
+        let inner = Arc::new(QpInner {
+            watch: context.watch(Watched::Queue(gate)),
+            context: Arc::clone(context),
+            handle: Mutex::new(Some(made.handle)),
+            qp_num: made.qp_num,
+            qp_type: T::QP_TYPE,
+            id,
+            caps,
+            mode,
+            gate,
+            index,
+            drains: Default::default(),
+            memory: Mutex::new(Some((buffer, slot, uar))),
+            send_cq: Arc::clone(&self.send_cq.inner),
+            recv_cq: Arc::clone(&self.recv_cq.inner),
+            srq: self.srq.map(SharedReceiveQueue::inner),
+            _pd: self.pd.clone(),
+        });
+        Ok(QueuePair {
+            send: SendHalf { queue: send, inner: Arc::clone(&inner) },
+            receive: receive.map(|queue| ReceiveHalf { queue, inner: Arc::clone(&inner) }),
+            control: ControlHalf { inner, state: QueueState::Reset },
+            was_reset: false,
+        })
+    }
+}

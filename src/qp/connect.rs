@@ -1,0 +1,147 @@
+//! Bringing a queue pair to RTS in few calls.
+
+use super::endpoint::{
+    ConnectOptions, Endpoint, LocalPort, datagram_to_rtr, datagram_to_rts, default_gid_index,
+    path_to, to_init, to_rtr, to_rts,
+};
+use super::{Psn, QpNumber, QueuePair, QueuePairTransport};
+use crate::ah::AddressHandle;
+use crate::context::Context;
+use crate::error::Error;
+use crate::pd::ProtectionDomain;
+use mlx5_uapi::verbs::{AccessFlags, LinkLayer};
+use mlx5_wqe::QueueState;
+use mlx5_wqe::transport::{Rc, Uc, Ud};
+
+/// A transport that connects two queue pairs.
+pub trait Connected: QueuePairTransport {}
+
+impl Connected for Rc {}
+impl Connected for Uc {}
+
+impl Context {
+    /// What connecting over a port needs to know of it. `gid_index` names the address to use; if
+    /// none is given, the first on InfiniBand, on Ethernet the best: RoCE v2 before v1, routable
+    /// before link-local.
+    pub fn local_port(&self, port_num: u8, gid_index: Option<u8>) -> Result<LocalPort, Error> {
+        const VERB: &str = "query_port";
+        let port = self.query_port(port_num)?;
+        let table = self.gid_table()?;
+        let gids = || table.iter().filter(|entry| entry.port_num == u32::from(port_num));
+        let index = match gid_index {
+            Some(index) => index,
+            None if port.link_layer == LinkLayer::Ethernet => {
+                let best = default_gid_index(gids().map(|e| (e.gid_index, e.gid, e.gid_type)));
+                let what = "the port has no address yet: bring its network interface up, with an IP address";
+                best.ok_or_else(|| Error::invalid(VERB, what.into()))? as u8
+            }
+            None => 0,
+        };
+        let Some(entry) = gids().find(|entry| entry.gid_index == u32::from(index)) else {
+            return Err(Error::invalid(VERB, format!("port {port_num} has no GID {index}")));
+        };
+        let Some(active_mtu) = port.active_mtu else {
+            return Err(Error::invalid(VERB, format!("port {port_num} does not tell its MTU")));
+        };
+        Ok(LocalPort {
+            port_num,
+            link_layer: port.link_layer,
+            lid: port.lid,
+            active_mtu,
+            grh_required: port.grh_required,
+            gid: entry.gid,
+            gid_type: entry.gid_type,
+            gid_index: index,
+        })
+    }
+
+    /// Options that ask for no more than the device can.
+    fn clamp(&self, options: &ConnectOptions) -> ConnectOptions {
+        let device = self.query_device();
+        let mut options = *options;
+        options.max_rd_atomic = options.max_rd_atomic.min(device.max_qp_init_rd_atom.min(255) as u8);
+        options.max_dest_rd_atomic =
+            options.max_dest_rd_atomic.min(device.max_qp_rd_atom.min(255) as u8);
+        if !device.has_atomics() {
+            let all = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+            options.access_flags.get_or_insert(all);
+        }
+        options
+    }
+}
+
+impl<T: QueuePairTransport> QueuePair<T> {
+    /// What the other side needs to know to reach this queue pair; `psn` is the sequence number to
+    /// start with.
+    pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
+        let options = self.context().clamp(options);
+        port.endpoint(T::QP_TYPE, self.number(), psn, &options)
+    }
+
+    fn number(&self) -> QpNumber {
+        QpNumber::new(self.qp_num() & QpNumber::MAX).unwrap_or_default()
+    }
+
+    /// Brings the queue pair to INIT, in which receives can be posted.
+    pub fn init(&mut self, port: &LocalPort, options: &ConnectOptions) -> Result<(), Error> {
+        let options = self.context().clamp(options);
+        self.modify(&to_init(T::QP_TYPE, port, &options))
+    }
+}
+
+impl<T: Connected> QueuePair<T> {
+    /// Connects the queue pair to `remote` and brings it to RTS, from RESET or from INIT. `psn` is
+    /// the one that [`QueuePair::endpoint`] was given.
+    pub fn connect(
+        &mut self,
+        port: &LocalPort,
+        psn: Psn,
+        remote: &Endpoint,
+        options: &ConnectOptions,
+    ) -> Result<(), Error> {
+        const VERB: &str = "connect";
+        let options = self.context().clamp(options);
+        let link = self.control.inner.context.link(VERB, port.port_num)?;
+        let to_rtr = to_rtr(T::QP_TYPE, port, remote, &options)
+            .map_err(|error| Error::invalid(VERB, error.to_string()))?;
+        if let Some(path) = &to_rtr.ah_attr {
+            path.check(VERB, &link)?;
+        }
+        if self.state() == QueueState::Reset {
+            self.modify(&to_init(T::QP_TYPE, port, &options))?;
+        }
+        self.modify(&to_rtr)?;
+        self.modify(&to_rts(T::QP_TYPE, psn, remote, &options))
+    }
+}
+
+impl QueuePair<Ud> {
+    /// Brings a datagram queue pair to RTS, from RESET or from INIT.
+    pub fn activate(
+        &mut self,
+        port: &LocalPort,
+        psn: Psn,
+        options: &ConnectOptions,
+    ) -> Result<(), Error> {
+        if self.state() == QueueState::Reset {
+            self.init(port, options)?;
+        }
+        self.modify(&datagram_to_rtr())?;
+        self.modify(&datagram_to_rts(psn))
+    }
+}
+
+impl ProtectionDomain {
+    /// Makes an address handle for the queue pair at `remote`.
+    pub fn create_ah_to(
+        &self,
+        port: &LocalPort,
+        remote: &Endpoint,
+        options: &ConnectOptions,
+    ) -> Result<AddressHandle, Error> {
+        let path = path_to(port, remote, options)
+            .map_err(|error| Error::invalid("create_ah", error.to_string()))?;
+        self.create_ah(&path)
+    }
+}
+

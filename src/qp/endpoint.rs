@@ -1,0 +1,102 @@
+//! What the two sides of a connection tell each other, in the user's own way: over TCP, through a
+//! file, by hand.
+
+mod connect;
+mod error;
+#[cfg(test)]
+mod tests;
+mod text;
+mod wire;
+
+pub use connect::{
+    ConnectOptions, LocalPort, datagram_to_rtr, datagram_to_rts, default_gid_index, path_to,
+    to_init, to_rtr, to_rts,
+};
+pub use error::{ConnectError, EndpointError};
+
+use super::attributes::{Psn, QpNumber};
+use crate::address::Gid;
+use mlx5_uapi::verbs::{GidType, LinkLayer, Mtu, QpType};
+
+/// One side of a connection, or where datagrams reach a queue pair.
+///
+/// As text it is one line for people, with [`Display`](std::fmt::Display) and
+/// [`FromStr`](std::str::FromStr); as bytes it is [`Endpoint::BYTES`] of them. Both forms carry a
+/// version and are the same on every machine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Endpoint {
+    /// Transport: RC, UC or UD.
+    pub transport: QpType,
+    /// Number of the queue pair.
+    pub qp_num: QpNumber,
+    /// The first sequence number that this side sends with.
+    pub psn: Psn,
+    /// What datagrams to this side must carry; of UD, and only of it.
+    pub qkey: Option<u32>,
+    /// LID of the port; 0 on Ethernet.
+    pub lid: u16,
+    /// GID of the port.
+    pub gid: Gid,
+    /// What kind of address the GID is, which tells the link layer, too.
+    pub gid_type: GidType,
+    /// Where the GID is in the port's table, for people to read.
+    pub gid_index: u8,
+    /// The largest packet that the port takes.
+    pub mtu: Mtu,
+    /// Reads and atomics that this side answers at a time.
+    pub rd_atomic: u8,
+}
+
+impl Endpoint {
+    /// Length of the binary form.
+    pub const BYTES: usize = size_of::<wire::Wire>();
+
+    /// The first LID that is a multicast group's.
+    const FIRST_MULTICAST_LID: u16 = 0xc000;
+
+    /// The link layer of the port.
+    pub const fn link_layer(&self) -> LinkLayer {
+        link_layer(self.gid_type)
+    }
+
+    /// Refuses what no port can be. Both decoders end here.
+    fn validated(self) -> Result<Self, EndpointError> {
+        let wrong = |field| Err(EndpointError::Contradiction { field });
+        if self.qkey.is_some() != (self.transport == QpType::Ud) {
+            return wrong("qkey");
+        }
+        match self.link_layer() {
+            LinkLayer::Ethernet if self.lid != 0 => wrong("lid"),
+            LinkLayer::Ethernet if self.gid.is_zero() => wrong("gid"),
+            LinkLayer::Ethernet => Ok(self),
+            _ if self.lid >= Self::FIRST_MULTICAST_LID => wrong("lid"),
+            _ if self.lid == 0 && self.gid.is_zero() => wrong("gid"),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// The link layer on which GIDs of this type are.
+const fn link_layer(gid_type: GidType) -> LinkLayer {
+    match gid_type {
+        GidType::InfiniBand => LinkLayer::InfiniBand,
+        GidType::RoceV1 | GidType::RoceV2 => LinkLayer::Ethernet,
+    }
+}
+
+/// Names of the transports in the text form, all that an endpoint can have.
+const TRANSPORTS: [(QpType, &str); 3] =
+    [(QpType::Rc, "rc"), (QpType::Uc, "uc"), (QpType::Ud, "ud")];
+
+/// Names of the GID types in the text form.
+const GID_TYPES: [(GidType, &str); 3] =
+    [(GidType::InfiniBand, "ib"), (GidType::RoceV1, "roce-v1"), (GidType::RoceV2, "roce-v2")];
+
+/// The name in a table.
+fn name<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
+    names.iter().find(|row| row.0 == value).map_or("unsupported", |row| row.1)
+}
+
+fn mtu_bytes(mtu: Mtu) -> u32 {
+    128 << mtu.raw()
+}

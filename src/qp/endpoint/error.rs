@@ -1,0 +1,148 @@
+//! What can be wrong with an endpoint, or between two of them.
+
+use super::{GID_TYPES, name};
+use crate::qp::transitions::transport_name;
+use mlx5_uapi::verbs::{GidType, LinkLayer, QpType};
+use std::error::Error;
+use std::fmt;
+
+/// Text or bytes are not an endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// Not this many bytes.
+    Length {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// It begins in another way.
+    NotAnEndpoint,
+    /// An endpoint in a form of another version.
+    Version {
+        /// Which.
+        version: u32,
+    },
+    /// The bytes were damaged.
+    Checksum,
+    /// A word of the text is not known.
+    UnknownWord {
+        /// The word.
+        word: String,
+    },
+    /// The text lacks a field.
+    Missing {
+        /// Which.
+        field: &'static str,
+    },
+    /// The text has a field twice.
+    Twice {
+        /// Which.
+        field: &'static str,
+    },
+    /// A field cannot have its value.
+    Value {
+        /// Which.
+        field: &'static str,
+    },
+    /// A field cannot have its value beside the others.
+    Contradiction {
+        /// Which.
+        field: &'static str,
+    },
+}
+
+impl fmt::Display for EndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Length { bytes } => {
+                write!(f, "an endpoint has {} bytes, not {bytes}", super::Endpoint::BYTES)
+            }
+            Self::NotAnEndpoint => f.write_str("this is not an mlx5 endpoint"),
+            Self::Version { version } => write!(
+                f,
+                "the endpoint is of version {version}; use the same release on both sides"
+            ),
+            Self::Checksum => f.write_str("the endpoint's checksum is wrong: it was damaged"),
+            Self::UnknownWord { word } => write!(f, "the endpoint has an unknown word {word:?}"),
+            Self::Missing { field } => write!(f, "the endpoint has no {field}: was it cut off?"),
+            Self::Twice { field } => write!(f, "the endpoint has two {field}"),
+            Self::Value { field } => write!(f, "the endpoint's {field} is not a possible one"),
+            Self::Contradiction { field } => {
+                write!(f, "the endpoint's {field} contradicts its transport or GID type")
+            }
+        }
+    }
+}
+
+impl Error for EndpointError {}
+
+/// Two sides cannot be connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// This transport has no connections.
+    NotConnected {
+        /// The transport.
+        transport: QpType,
+    },
+    /// The sides differ in transport.
+    Transport {
+        /// This side's.
+        local: QpType,
+        /// The peer's.
+        remote: QpType,
+    },
+    /// InfiniBand on one side and Ethernet on the other.
+    LinkLayer {
+        /// This side's.
+        local: LinkLayer,
+        /// The peer's.
+        remote: LinkLayer,
+    },
+    /// The sides differ in the version of RoCE.
+    GidType {
+        /// This side's.
+        local: GidType,
+        /// The peer's.
+        remote: GidType,
+    },
+    /// The path needs a global route, and this side's GID is zero.
+    NoLocalGid,
+    /// The path needs a global route, and the peer's GID is zero.
+    NoRemoteGid,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotConnected { transport } => {
+                write!(f, "{} queue pairs are not connected to a peer", transport_name(*transport))
+            }
+            Self::Transport { local, remote } => {
+                let (local, remote) = (transport_name(*local), transport_name(*remote));
+                write!(f, "this queue pair is {local} and the peer's is {remote}")
+            }
+            Self::LinkLayer { local, remote } => {
+                write!(f, "this port's link is {local:?} and the peer's is {remote:?}")
+            }
+            Self::GidType { local, remote } => {
+                let (local, remote) = (name(&GID_TYPES, *local), name(&GID_TYPES, *remote));
+                write!(
+                    f,
+                    "this side's GID is {local} and the peer's is {remote}; choose GID indices of \
+                     the same type"
+                )
+            }
+            Self::NoLocalGid => f.write_str(
+                "the path needs a global route and this side's GID is zero; choose another GID \
+                 index, and see that the port has an address",
+            ),
+            Self::NoRemoteGid => f.write_str(
+                "the path needs a global route and the peer told a GID of zero; choose another GID \
+                 index there, and see that its port has an address",
+            ),
+        }
+    }
+}
+
+impl Error for ConnectError {}

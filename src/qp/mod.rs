@@ -1,0 +1,423 @@
+//! Queue pairs.
+
+mod any;
+mod attributes;
+mod builder;
+mod connect;
+mod endpoint;
+mod multicast;
+mod transitions;
+
+pub use any::AnyQueuePair;
+pub use attributes::{
+    AckTimeout, AlternatePath, OutOfRange, Psn, QpAttributes, QpInfo, QpNumber, QpSizes,
+    RetryCount, RnrTimer, UnknownValue,
+};
+pub use builder::{QueuePairBuilder, QueuePairCaps, QueuePairTransport};
+pub use connect::Connected;
+pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
+pub use transitions::{TransitionError, TransitionFault};
+
+use crate::buffer::QueueBuffer;
+use crate::cancel::Drains;
+use crate::context::{Context, Inner, WatchId};
+use crate::cq::CqInner;
+use crate::error::Error;
+use crate::event::QpId;
+use crate::pd::ProtectionDomain;
+use crate::records::RecordSlot;
+use crate::srq::SrqInner;
+use crate::uar::{DoorbellMode, SendUar};
+use crate::user_index::UserIndex;
+use mlx5_uapi::cmd::qp as command;
+use mlx5_uapi::mlx5::ModifyQp;
+use mlx5_uapi::verbs::{QpAttrMask, QpType};
+use mlx5_wqe::{
+    Batch, Gate, ListError, ListTransport, QueueState, ReceiveQueue, ReceiveWr, SendQueue, SendWr,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the halves of a queue pair share.
+pub(crate) struct QpInner {
+    pub(crate) context: Arc<Inner>,
+    handle: Mutex<Option<u32>>,
+    pub(crate) qp_num: u32,
+    qp_type: QpType,
+    id: u64,
+    caps: QueuePairCaps,
+    mode: DoorbellMode,
+    gate: Gate,
+    index: Arc<UserIndex>,
+    pub(crate) drains: Drains,
+    /// Rings, doorbell record and doorbell register.
+    memory: Mutex<Option<(QueueBuffer, RecordSlot, SendUar)>>,
+    send_cq: Arc<CqInner>,
+    recv_cq: Arc<CqInner>,
+    srq: Option<Arc<SrqInner>>,
+    _pd: ProtectionDomain,
+    watch: WatchId,
+}
+
+impl QpInner {
+    fn handle(&self) -> MutexGuard<'_, Option<u32>> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel's handle, unless the queue pair was destroyed.
+    pub(crate) fn live_handle(&self, verb: &'static str) -> Result<u32, Error> {
+        self.handle().ok_or_else(|| Error::invalid(verb, "the queue pair was destroyed".into()))
+    }
+
+    /// Destroys the kernel's object. After this no completion of the queue pair is written.
+    fn destroy(&self) -> Result<(), Error> {
+        const VERB: &str = "destroy_qp";
+        let mut handle = self.handle();
+        let Some(live) = *handle else { return Ok(()) };
+        let state = self.gate.state();
+        self.gate.set_state(QueueState::Reset);
+        if let Err(error) =
+            self.context.run_destroy(VERB, |file| command::destroy(file, live).map(drop))
+        {
+            if let Some(state) = state {
+                self.gate.set_state(state);
+            }
+            return Err(error);
+        }
+        *handle = None;
+        self.index.depart();
+        self.send_cq.depart(&self.index);
+        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            self.recv_cq.depart(&self.index);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for QpInner {
+    fn drop(&mut self) {
+        let destroyed = self.destroy().is_ok();
+        self.context.unwatch(self.watch);
+        if !destroyed {
+            // The device may still use all of it, and completions may still name the queue.
+            let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some((buffer, slot, uar)) = memory {
+                buffer.leak();
+                slot.leak();
+                uar.leak();
+            }
+            std::mem::forget(Arc::clone(&self.index));
+        }
+    }
+}
+
+/// The half of a queue pair that posts send requests.
+pub struct SendHalf<T: QueuePairTransport> {
+    pub(crate) queue: SendQueue<T>,
+    pub(crate) inner: Arc<QpInner>,
+}
+
+impl<T: QueuePairTransport> SendHalf<T> {
+    /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
+    /// [`Batch::complete`]; dropping the batch aborts it.
+    #[inline(always)]
+    pub fn wr_start(&mut self) -> Batch<'_, T> {
+        self.queue.wr_start()
+    }
+
+    /// Posts a list of requests (`ibv_post_send`). What comes before the first bad one is posted.
+    #[inline]
+    pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError>
+    where
+        T: ListTransport,
+    {
+        self.queue.post_send(list)
+    }
+
+    /// The 64-byte blocks that are free.
+    pub fn free_blocks(&self) -> u32 {
+        self.queue.free_blocks()
+    }
+
+    /// Number of the queue pair.
+    pub fn qp_num(&self) -> u32 {
+        self.inner.qp_num
+    }
+}
+
+/// The half of a queue pair that posts receive requests.
+pub struct ReceiveHalf {
+    queue: ReceiveQueue,
+    inner: Arc<QpInner>,
+}
+
+impl ReceiveHalf {
+    /// Posts a list of receive requests (`ibv_post_recv`). What comes before the first bad one is
+    /// posted.
+    #[inline]
+    pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
+        self.queue.post_recv(list)
+    }
+
+    /// The requests that can be posted now.
+    pub fn free(&self) -> u32 {
+        self.queue.free()
+    }
+
+    /// Number of the queue pair.
+    pub fn qp_num(&self) -> u32 {
+        self.inner.qp_num
+    }
+}
+
+/// The half of a queue pair that changes its state.
+pub struct ControlHalf {
+    pub(crate) inner: Arc<QpInner>,
+    state: QueueState,
+}
+
+impl ControlHalf {
+    /// The state that the queue pair was last brought to.
+    pub fn state(&self) -> QueueState {
+        self.state
+    }
+
+    /// Number of the queue pair.
+    pub fn qp_num(&self) -> u32 {
+        self.inner.qp_num
+    }
+
+    /// Changes state and attributes (`ibv_modify_qp`). The halves of a queue pair must be together
+    /// for it to leave RESET: see [`QueuePair::modify`].
+    pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
+        let (from, to) = self.check(attributes)?;
+        if from == QueueState::Reset && to == QueueState::Init {
+            let what = "a queue pair leaves RESET only whole: join its halves first";
+            return Err(Error::invalid("modify_qp", what.into()));
+        }
+        self.modify_unchecked(attributes, to)
+    }
+
+    /// Checks a change against the table of transitions.
+    fn check(&self, attributes: &QpAttributes) -> Result<(QueueState, QueueState), Error> {
+        let from = attributes.cur_qp_state.unwrap_or(self.state);
+        let to = attributes.qp_state.unwrap_or(from);
+        transitions::check(self.inner.qp_type, from, to, attributes.mask())
+            .map_err(|error| Error::invalid("modify_qp", error.to_string()))?;
+        Ok((from, to))
+    }
+
+    pub(crate) fn modify_unchecked(
+        &mut self,
+        attributes: &QpAttributes,
+        to: QueueState,
+    ) -> Result<(), Error> {
+        const VERB: &str = "modify_qp";
+        let inner = &self.inner;
+        inner.context.check(VERB)?;
+        let request = attributes.encode(inner.live_handle(VERB)?);
+        let before = self.state;
+        if to == QueueState::Reset {
+            // Nothing is posted any more once the device forgets its counters.
+            inner.gate.set_state(QueueState::Reset);
+        }
+        let result = inner.context.run(VERB, |file| {
+            if attributes.is_extended() {
+                command::modify_ex(file, &request, &ModifyQp::default()).map(drop)
+            } else {
+                command::modify(file, &request.base)
+            }
+        });
+        if let Err(error) = result {
+            inner.gate.set_state(before);
+            return Err(error);
+        }
+        if to != before {
+            inner.drains.end();
+        }
+        self.state = to;
+        inner.gate.set_state(to);
+        Ok(())
+    }
+
+    /// Asks the kernel about the queue pair (`ibv_query_qp`).
+    pub fn query(&self) -> Result<QpInfo, Error> {
+        const VERB: &str = "query_qp";
+        let inner = &self.inner;
+        inner.context.check(VERB)?;
+        let handle = inner.live_handle(VERB)?;
+        let answer =
+            inner.context.run(VERB, |file| command::query(file, handle, QpAttrMask::all()))?;
+        QpInfo::decode(&answer).map_err(|error| Error::invalid(VERB, error.to_string()))
+    }
+}
+
+/// A queue pair (`struct ibv_qp`) of transport `T`.
+///
+/// It can be split into halves that post sends, post receives and change its state, each to be used
+/// by a thread of its own.
+pub struct QueuePair<T: QueuePairTransport> {
+    pub(crate) send: SendHalf<T>,
+    pub(crate) receive: Option<ReceiveHalf>,
+    pub(crate) control: ControlHalf,
+    /// Whether the rings hold what was posted before a reset.
+    was_reset: bool,
+}
+
+impl<T: QueuePairTransport> QueuePair<T> {
+    /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
+    /// [`Batch::complete`]; dropping the batch aborts it.
+    ///
+    /// ```no_run
+    /// # use mlx5::{QueuePair, RemoteAddress, SendFlags, Sge, transport::Rc};
+    /// # fn f(qp: &mut QueuePair<Rc>, to: RemoteAddress, sge: Sge) -> Result<(), mlx5::BatchError> {
+    /// let mut batch = qp.wr_start();
+    /// batch.wr(1, SendFlags::empty()).rdma_write(to).sge(sge);
+    /// batch.wr(2, SendFlags::SIGNALED).send_imm(*b"done").inline_data(b"hello");
+    /// batch.complete()
+    /// # }
+    /// ```
+    #[inline(always)]
+    pub fn wr_start(&mut self) -> Batch<'_, T> {
+        self.send.wr_start()
+    }
+
+    /// Posts a list of requests (`ibv_post_send`). What comes before the first bad one is posted,
+    /// with one doorbell; the error says which one that is, and what is wrong with it.
+    #[inline]
+    pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError>
+    where
+        T: ListTransport,
+    {
+        self.send.post_send(list)
+    }
+
+    /// Posts a list of receive requests (`ibv_post_recv`). What comes before the first bad one is
+    /// posted. A queue pair with a shared receive queue has no room for any.
+    #[inline]
+    pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
+        match &mut self.receive {
+            Some(receive) => receive.post_recv(list),
+            None if list.is_empty() => Ok(()),
+            None => {
+                let error = mlx5_wqe::PostError::QueueFull { free: 0, needed: 1 };
+                Err(ListError { index: 0, error })
+            }
+        }
+    }
+
+    /// The 64-byte blocks that are free in the send queue.
+    pub fn free_send_blocks(&self) -> u32 {
+        self.send.free_blocks()
+    }
+
+    /// The receive requests that can be posted now.
+    pub fn free_receives(&self) -> u32 {
+        self.receive.as_ref().map_or(0, ReceiveHalf::free)
+    }
+
+    /// Number of the queue pair.
+    pub fn qp_num(&self) -> u32 {
+        self.control.inner.qp_num
+    }
+
+    /// What events call this queue pair.
+    pub fn id(&self) -> QpId {
+        QpId(self.control.inner.id)
+    }
+
+    /// What it can hold, as it was granted.
+    pub fn caps(&self) -> QueuePairCaps {
+        self.control.inner.caps
+    }
+
+    /// How its send doorbell is rung.
+    pub fn doorbell_mode(&self) -> DoorbellMode {
+        self.control.inner.mode
+    }
+
+    /// The state that it was last brought to. The device may have gone on by itself, to an error
+    /// for example: [`QueuePair::query`] tells.
+    pub fn state(&self) -> QueueState {
+        self.control.state
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> Context {
+        Context { inner: Arc::clone(&self.control.inner.context) }
+    }
+
+    /// Whether it takes its receive requests from a shared receive queue.
+    pub fn has_srq(&self) -> bool {
+        self.control.inner.srq.is_some()
+    }
+
+    /// Changes state and attributes (`ibv_modify_qp`), after checking them against the table of
+    /// transitions; the error names what is missing or not allowed.
+    ///
+    /// A queue pair that comes from RESET starts over with empty queues. Completions of its former
+    /// life may be in the completion queues still; as long as they are, it cannot leave RESET, for
+    /// they could not be told from new ones: poll them first.
+    pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
+        let (from, to) = self.control.check(attributes)?;
+        if from == QueueState::Reset && to == QueueState::Init && self.was_reset {
+            self.start_over()?;
+        }
+        self.control.modify_unchecked(attributes, to)?;
+        self.was_reset |= to == QueueState::Reset;
+        Ok(())
+    }
+
+    /// Empties the queues after a reset.
+    fn start_over(&mut self) -> Result<(), Error> {
+        let inner = &self.control.inner;
+        let index = inner.index.get();
+        for cq in [&inner.send_cq, &inner.recv_cq] {
+            if cq.state.end_of(index).is_some() {
+                let what =
+                    "completions from before the reset are in the completion queue: poll them first";
+                return Err(Error::busy("modify_qp", what));
+            }
+        }
+        self.send.queue.reset();
+        if let Some(receive) = &mut self.receive {
+            receive.queue.reset();
+        }
+        self.was_reset = false;
+        Ok(())
+    }
+
+    /// Asks the kernel about the queue pair (`ibv_query_qp`).
+    pub fn query(&self) -> Result<QpInfo, Error> {
+        self.control.query()
+    }
+
+    /// Splits the queue pair. Its kernel object goes when the last half is dropped.
+    pub fn split(self) -> (SendHalf<T>, Option<ReceiveHalf>, ControlHalf) {
+        (self.send, self.receive, self.control)
+    }
+
+    /// Joins halves that were split.
+    ///
+    /// # Panics
+    /// If they are not of one queue pair.
+    pub fn join(send: SendHalf<T>, receive: Option<ReceiveHalf>, control: ControlHalf) -> Self {
+        assert!(
+            Arc::ptr_eq(&send.inner, &control.inner)
+                && receive.as_ref().is_none_or(|half| Arc::ptr_eq(&half.inner, &control.inner)),
+            "the halves are not of one queue pair"
+        );
+        let was_reset = control.state == QueueState::Reset;
+        Self { send, receive, control, was_reset }
+    }
+
+    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back.
+    ///
+    /// Completions that are in the completion queues still are passed over when they are polled.
+    #[expect(clippy::result_large_err, reason = "the queue pair comes back")]
+    pub fn destroy(self) -> Result<(), (Self, Error)> {
+        match self.control.inner.destroy() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Multicast groups.
+
+use super::QueuePair;
+use crate::address::Gid;
+use crate::error::Error;
+use mlx5_uapi::cmd::qp as command;
+use mlx5_wqe::transport::Ud;
+
+impl QueuePair<Ud> {
+    /// Joins the queue pair to a multicast group (`ibv_attach_mcast`): messages to the group are
+    /// received here too.
+    pub fn attach_mcast(&self, group: Gid, mlid: u16) -> Result<(), Error> {
+        self.multicast("attach_mcast", group, mlid, command::attach_mcast)
+    }
+
+    /// Takes the queue pair out of a multicast group (`ibv_detach_mcast`).
+    pub fn detach_mcast(&self, group: Gid, mlid: u16) -> Result<(), Error> {
+        self.multicast("detach_mcast", group, mlid, command::detach_mcast)
+    }
+
+    fn multicast(
+        &self,
+        verb: &'static str,
+        group: Gid,
+        mlid: u16,
+        command: fn(
+            &dyn mlx5_uapi::DeviceFile,
+            u32,
+            [u8; 16],
+            u16,
+        ) -> Result<(), mlx5_uapi::Errno>,
+    ) -> Result<(), Error> {
+        let inner = &self.control.inner;
+        if group.to_bytes()[0] != 0xff {
+            return Err(Error::invalid(verb, "not a multicast GID: it does not start with ff"));
+        }
+        let handle = inner.live_handle(verb)?;
+        inner.context.run(verb, |file| command(file, handle, group.to_bytes(), mlid))
+    }
+}

@@ -1,0 +1,270 @@
+//! Which attributes each state transition needs and takes.
+//!
+//! The kernel answers every mistake here with the same EINVAL; checked beforehand, it has a name.
+
+#[cfg(test)]
+mod tests;
+
+use super::attributes::QpAttributes;
+use mlx5_uapi::verbs::{QpAttrMask, QpType};
+use mlx5_wqe::QueueState;
+use mlx5_wqe::QueueState::{
+    Error as Err, Init, ReadyToReceive as Rtr, ReadyToSend as Rts, Reset, SendQueueDrained as Sqd,
+    SendQueueError as Sqe,
+};
+use std::error::Error;
+use std::fmt;
+
+/// What a transition asks of one transport.
+#[derive(Clone, Copy)]
+struct Rule {
+    transport: QpType,
+    required: QpAttrMask,
+    optional: QpAttrMask,
+}
+
+struct Transition {
+    from: QueueState,
+    to: QueueState,
+    rules: &'static [Rule],
+}
+
+/// The transports that the table knows. One that has no rule in a row needs and takes nothing
+/// there.
+const TRANSPORTS: [QpType; 3] = [QpType::Rc, QpType::Uc, QpType::Ud];
+
+/// One transition a row; a rule is a transport, what it needs, and what it takes besides.
+macro_rules! transitions {
+    ($( $from:ident => $to:ident {
+        $( $transport:ident: [$($required:ident)*] [$($optional:ident)*] )*
+    } )*) => {
+        &[ $( Transition {
+            from: $from,
+            to: $to,
+            rules: &[ $( Rule {
+                transport: QpType::$transport,
+                required: QpAttrMask::empty()$(.union(QpAttrMask::$required))*,
+                optional: QpAttrMask::empty()$(.union(QpAttrMask::$optional))*,
+            } ),* ],
+        } ),* ]
+    };
+}
+
+/// `qp_state_table` of the kernel's drivers/infiniband/core/verbs.c, without the transitions in
+/// [`REFUSED`]. A transition of a QP to RESET and to ERR takes no attribute at all.
+const TABLE: &[Transition] = transitions! {
+    Reset => Reset {}
+    Reset => Init {
+        Rc: [PKEY_INDEX PORT ACCESS_FLAGS] []
+        Uc: [PKEY_INDEX PORT ACCESS_FLAGS] []
+        Ud: [PKEY_INDEX PORT QKEY] []
+    }
+    Init => Reset {}
+    Init => Err {}
+    Init => Init {
+        Rc: [] [PKEY_INDEX PORT ACCESS_FLAGS]
+        Uc: [] [PKEY_INDEX PORT ACCESS_FLAGS]
+        Ud: [] [PKEY_INDEX PORT QKEY]
+    }
+    Init => Rtr {
+        Rc: [AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER]
+            [ALT_PATH ACCESS_FLAGS PKEY_INDEX]
+        Uc: [AV PATH_MTU DEST_QPN RQ_PSN] [ALT_PATH ACCESS_FLAGS PKEY_INDEX]
+        Ud: [] [PKEY_INDEX QKEY]
+    }
+    Rtr => Reset {}
+    Rtr => Err {}
+    Rtr => Rts {
+        Rc: [SQ_PSN TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC]
+            [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE]
+        Uc: [SQ_PSN] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]
+        Ud: [SQ_PSN] [CUR_STATE QKEY]
+    }
+    Rts => Reset {}
+    Rts => Err {}
+    Rts => Rts {
+        Rc: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE MIN_RNR_TIMER]
+        Uc: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE]
+        Ud: [] [CUR_STATE QKEY]
+    }
+    Sqd => Reset {}
+    Sqd => Err {}
+    Sqd => Rts {
+        Rc: [] [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE]
+        Uc: [] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]
+        Ud: [] [CUR_STATE QKEY]
+    }
+    Sqe => Reset {}
+    Sqe => Err {}
+    Sqe => Rts {
+        Rc: [] []
+        Uc: [] [CUR_STATE ACCESS_FLAGS]
+        Ud: [] [CUR_STATE QKEY]
+    }
+    Err => Reset {}
+    Err => Err {}
+};
+
+/// Transitions that verbs has and the mlx5 kernel driver (`optab` of `__mlx5_ib_modify_qp`) or the
+/// kernel's core does not.
+const REFUSED: &[(QueueState, QueueState, &str)] = &[
+    (
+        Rts,
+        Sqd,
+        "the mlx5 kernel driver cannot stop a send queue; the device does it by itself, on the \
+         first signature error of a queue pair made for that",
+    ),
+    (Sqd, Sqd, "the mlx5 kernel driver changes nothing in a drained queue pair; go to RTS first"),
+    (Reset, Err, "the kernel allows it from INIT on; a queue pair in RESET holds nothing to flush"),
+];
+
+/// What is wrong with a requested transition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TransitionFault {
+    /// No queue pair goes this way.
+    NoSuchTransition,
+    /// Verbs has the transition; this driver's kernel side does not, for this reason.
+    Refused(&'static str),
+    /// The attributes do not match.
+    Attributes {
+        /// Needed and not set.
+        missing: QpAttrMask,
+        /// Set and not allowed.
+        not_allowed: QpAttrMask,
+    },
+    /// Nothing is known of the transport.
+    UnknownTransport,
+}
+
+/// A transition that the kernel would refuse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransitionError {
+    /// Transport.
+    pub transport: QpType,
+    /// The state that the QP is in, or is said to be in.
+    pub from: QueueState,
+    /// The state that it was to go to.
+    pub to: QueueState,
+    /// Why not.
+    pub fault: TransitionFault,
+}
+
+/// Checks that a QP of this transport can go from one state to the other with these attributes.
+pub fn check(
+    transport: QpType,
+    from: QueueState,
+    to: QueueState,
+    mask: QpAttrMask,
+) -> Result<(), TransitionError> {
+    let fail = |fault| Result::Err(TransitionError { transport, from, to, fault });
+    if !TRANSPORTS.contains(&transport) {
+        return fail(TransitionFault::UnknownTransport);
+    }
+    let Some((required, optional)) = rule(transport, from, to) else {
+        let refused = REFUSED.iter().find(|row| (row.0, row.1) == (from, to));
+        return fail(match refused {
+            Some((_, _, why)) => TransitionFault::Refused(why),
+            None => TransitionFault::NoSuchTransition,
+        });
+    };
+    let missing = required.difference(mask);
+    let not_allowed = mask.difference(required | optional | QpAttrMask::STATE);
+    if missing.is_empty() && not_allowed.is_empty() {
+        Ok(())
+    } else {
+        fail(TransitionFault::Attributes { missing, not_allowed })
+    }
+}
+
+/// Checks a whole request against the state that the QP is known to be in, as the kernel does:
+/// `cur_qp_state` overrules what is known, and without `qp_state` the QP stays where it is. Answers
+/// the state that the QP will be in.
+pub fn check_attributes(
+    transport: QpType,
+    known: QueueState,
+    attributes: &QpAttributes,
+) -> Result<QueueState, TransitionError> {
+    let from = attributes.cur_qp_state.unwrap_or(known);
+    let to = attributes.qp_state.unwrap_or(from);
+    check(transport, from, to, attributes.mask())?;
+    Ok(to)
+}
+
+/// What the transition needs, and what it takes besides.
+fn rule(transport: QpType, from: QueueState, to: QueueState) -> Option<(QpAttrMask, QpAttrMask)> {
+    let row = TABLE.iter().find(|row| (row.from, row.to) == (from, to))?;
+    let rule = row.rules.iter().find(|rule| rule.transport == transport);
+    Some(rule.map_or_else(Default::default, |rule| (rule.required, rule.optional)))
+}
+
+impl fmt::Display for TransitionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { transport, from, to, fault } = self;
+        let transport = transport_name(*transport);
+        write!(f, "{transport} queue pair, {} to {}: ", from.name(), to.name())?;
+        match fault {
+            TransitionFault::NoSuchTransition => {
+                write!(f, "there is no such transition; from {} it goes to ", from.name())?;
+                let next = TABLE.iter().filter(|row| row.from == *from).map(|row| row.to.name());
+                list(f, next, "", ", ", "")
+            }
+            TransitionFault::Refused(why) => f.write_str(why),
+            TransitionFault::UnknownTransport => {
+                f.write_str("transitions of this transport are not supported")
+            }
+            TransitionFault::Attributes { missing, not_allowed } => {
+                if !missing.is_empty() {
+                    write!(f, "{} needs also: ", to.name())?;
+                    advise(f, *missing, "add")?;
+                }
+                if !missing.is_empty() && !not_allowed.is_empty() {
+                    f.write_str("; ")?;
+                }
+                if !not_allowed.is_empty() {
+                    f.write_str("not allowed here: ")?;
+                    advise(f, *not_allowed, "remove")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Error for TransitionError {}
+
+/// What people call the transport.
+pub(super) const fn transport_name(transport: QpType) -> &'static str {
+    match transport {
+        QpType::Rc => "RC",
+        QpType::Uc => "UC",
+        QpType::Ud => "UD",
+        QpType::RawPacket => "raw packet",
+        QpType::XrcIni => "XRC initiator",
+        QpType::XrcTgt => "XRC target",
+        QpType::Driver => "DC",
+    }
+}
+
+/// The verbs names of the attributes, and what to do with their setters.
+fn advise(f: &mut fmt::Formatter<'_>, mask: QpAttrMask, verb: &str) -> fmt::Result {
+    list(f, mask.iter_names().map(|(name, _)| name), "", ", ", "")?;
+    let setters = QpAttributes::SETTERS.iter().filter(|row| mask.contains(row.0)).map(|row| row.1);
+    write!(f, " ({verb} ")?;
+    list(f, setters, ".", ", ", "(..)")?;
+    f.write_str(")")
+}
+
+fn list<'a>(
+    f: &mut fmt::Formatter<'_>,
+    names: impl Iterator<Item = &'a str>,
+    before: &str,
+    between: &str,
+    after: &str,
+) -> fmt::Result {
+    for (index, name) in names.enumerate() {
+        let comma = if index == 0 { "" } else { between };
+        write!(f, "{comma}{before}{name}{after}")?;
+    }
+    Ok(())
+}

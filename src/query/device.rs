@@ -1,0 +1,217 @@
+//! The device.
+
+use crate::{context::Inner, device::Guid};
+use mlx5_uapi::{
+    mlx5::{CqeCompFormat, QueryDeviceFlags},
+    verbs::{AtomicCap, DeviceCapFlags},
+};
+
+/// Fields that are handed on as the kernel calls them: name, type, meaning.
+macro_rules! device_attr {
+    ($($name:ident: $type:ty => $doc:literal;)*) => {
+        /// What a device can do (`struct ibv_device_attr_ex`, `struct mlx5dv_context`).
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        #[non_exhaustive]
+        pub struct DeviceAttr {
+            /// Version of the firmware, in words.
+            pub fw_ver: String,
+            /// GUID of the device.
+            pub node_guid: Guid,
+            /// GUID of the system that it is part of.
+            pub sys_image_guid: Guid,
+            /// What it can do, in bits.
+            pub device_cap_flags: DeviceCapFlags,
+            /// How far its atomics are atomic.
+            pub atomic_cap: AtomicCap,
+            $(#[doc = $doc] pub $name: $type,)*
+            /// Bits of a time stamp that count.
+            pub timestamp_mask: u64,
+            /// Clock of time stamps, in kHz.
+            pub hca_core_clock: u64,
+            /// The largest piece of device memory.
+            pub max_dm_size: u64,
+            /// On-demand paging.
+            pub odp: OnDemandCaps,
+            /// How far the limits of queues go.
+            pub queues: QueueLimits,
+            /// Completions.
+            pub completions: CompletionCaps,
+        }
+
+        impl DeviceAttr {
+            pub(crate) fn new(context: &Inner) -> Self {
+                let ex = &context.caps.device;
+                let base = &ex.base;
+                let flags = match ex.device_cap_flags_ex {
+                    0 => u64::from(base.device_cap_flags),
+                    extended => extended,
+                };
+                Self {
+                    fw_ver: match context.info.fw_version.as_str() {
+                        "" => firmware_version(base.fw_ver),
+                        told => told.to_owned(),
+                    },
+                    node_guid: base.node_guid.into(),
+                    sys_image_guid: base.sys_image_guid.into(),
+                    device_cap_flags: DeviceCapFlags::from_bits_retain(flags),
+                    atomic_cap: AtomicCap::from_raw(base.atomic_cap).unwrap_or(AtomicCap::None),
+                    $($name: base.$name,)*
+                    timestamp_mask: ex.timestamp_mask,
+                    hca_core_clock: ex.hca_core_clock,
+                    max_dm_size: ex.max_dm_size,
+                    odp: OnDemandCaps::new(context),
+                    queues: QueueLimits::new(context),
+                    completions: CompletionCaps::new(context),
+                }
+            }
+        }
+    };
+}
+
+device_attr! {
+    vendor_id: u32 => "PCI vendor.";
+    vendor_part_id: u32 => "PCI device.";
+    hw_ver: u32 => "Revision of the hardware.";
+    phys_port_cnt: u8 => "Ports.";
+    max_mr_size: u64 => "The longest memory region.";
+    page_size_cap: u64 => "Page sizes, a bit for each.";
+    max_qp: u32 => "Queue pairs.";
+    max_qp_wr: u32 => "Requests of a queue.";
+    max_sge: u32 => "Scatter or gather entries of a request.";
+    max_sge_rd: u32 => "Scatter entries of an RDMA read.";
+    max_cq: u32 => "Completion queues.";
+    max_cqe: u32 => "Entries of a completion queue.";
+    max_mr: u32 => "Memory regions.";
+    max_pd: u32 => "Protection domains.";
+    max_mw: u32 => "Memory windows.";
+    max_ah: u32 => "Address handles.";
+    max_srq: u32 => "Shared receive queues.";
+    max_srq_wr: u32 => "Requests of one.";
+    max_srq_sge: u32 => "Scatter entries of such a request.";
+    max_qp_rd_atom: u32 => "Reads and atomics that a queue pair serves at a time.";
+    max_qp_init_rd_atom: u32 => "Reads and atomics that a queue pair starts at a time.";
+    max_res_rd_atom: u32 => "Reads and atomics that the device serves at a time.";
+    max_mcast_grp: u32 => "Multicast groups.";
+    max_mcast_qp_attach: u32 => "Queue pairs in a multicast group.";
+    max_total_mcast_qp_attach: u32 => "Queue pairs in all of them.";
+    max_pkeys: u16 => "P_Keys.";
+    local_ca_ack_delay: u8 => "Delay of an acknowledgement, as the kernel encodes it.";
+}
+
+/// `major.minor.patch`, out of one number.
+fn firmware_version(raw: u64) -> String {
+    format!("{}.{}.{:04}", raw >> 32, raw >> 16 & 0xffff, raw & 0xffff)
+}
+
+/// On-demand paging (`struct ibv_odp_caps`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct OnDemandCaps {
+    /// Whether there is any.
+    pub supported: bool,
+    /// Whether the whole address space can be one region.
+    pub implicit: bool,
+    /// Operations on RC: send 1, receive 2, write 4, read 8, atomic 16, shared receive 32.
+    pub rc: u32,
+    /// The same on UC.
+    pub uc: u32,
+    /// The same on UD.
+    pub ud: u32,
+}
+
+impl OnDemandCaps {
+    fn new(context: &Inner) -> Self {
+        let caps = &context.caps.device.odp_caps;
+        Self {
+            supported: caps.general_caps & 1 != 0,
+            implicit: caps.general_caps & 2 != 0,
+            rc: caps.rc_odp_caps,
+            uc: caps.uc_odp_caps,
+            ud: caps.ud_odp_caps,
+        }
+    }
+}
+
+/// Limits of queues and registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct QueueLimits {
+    /// Blocks of 64 bytes in a send queue.
+    pub max_send_wqebb: u32,
+    /// Bytes of a send request.
+    pub max_sq_desc_sz: u16,
+    /// Requests of a receive queue.
+    pub max_recv_wr: u32,
+    /// Requests of a shared receive queue.
+    pub max_srq_recv_wr: u32,
+    /// Bytes of a receive request.
+    pub max_rq_desc_sz: u16,
+    /// Bytes of a BlueFlame register, both halves; zero without BlueFlame.
+    pub bf_reg_size: u32,
+    /// BlueFlame registers that the kernel hands out.
+    pub num_dyn_bfregs: u32,
+}
+
+impl QueueLimits {
+    fn new(context: &Inner) -> Self {
+        let limits = &context.limits;
+        Self {
+            max_send_wqebb: limits.max_send_wqebb,
+            max_sq_desc_sz: limits.max_sq_desc_sz,
+            max_recv_wr: limits.max_recv_wr,
+            max_srq_recv_wr: limits.max_srq_recv_wr,
+            max_rq_desc_sz: limits.max_rq_desc_sz,
+            bf_reg_size: limits.bf_reg_size,
+            num_dyn_bfregs: limits.num_dyn_bfregs,
+        }
+    }
+}
+
+/// What completions can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct CompletionCaps {
+    /// Version of the completion's layout.
+    pub cqe_version: u8,
+    /// Most completions in one compressed run; zero without compression.
+    pub max_compressed: u32,
+    /// How they can be compressed.
+    pub compression_formats: CqeCompFormat,
+    /// Whether completions of 128 bytes can be compressed.
+    pub compressed_128: bool,
+    /// Whether short writes can be padded to 128 bytes.
+    pub padded_128: bool,
+    /// Most completions that moderation joins in one event; zero without moderation.
+    pub max_moderation_count: u16,
+    /// Most microseconds that moderation waits.
+    pub max_moderation_period: u16,
+}
+
+impl CompletionCaps {
+    fn new(context: &Inner) -> Self {
+        let driver = &context.caps.driver;
+        let flags = QueryDeviceFlags::from_bits_retain(driver.flags);
+        let moderation = &context.caps.device.cq_moderation_caps;
+        let formats = driver.cqe_comp_caps.supported_format;
+        Self {
+            cqe_version: context.limits.cqe_version,
+            max_compressed: driver.cqe_comp_caps.max_num,
+            compression_formats: CqeCompFormat::from_bits_retain(formats),
+            compressed_128: flags.contains(QueryDeviceFlags::CQE_128B_COMP),
+            padded_128: flags.contains(QueryDeviceFlags::CQE_128B_PAD),
+            max_moderation_count: moderation.max_cq_moderation_count,
+            max_moderation_period: moderation.max_cq_moderation_period,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_firmware_version_is_three_numbers() {
+        assert_eq!(firmware_version(28 << 32 | 39 << 16 | 1002), "28.39.1002");
+        assert_eq!(firmware_version(16 << 32 | 35 << 16 | 52), "16.35.0052");
+    }
+}

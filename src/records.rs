@@ -1,0 +1,249 @@
+//! Doorbell records, and the words that shut queues: 64-byte slots of pages that a fork wipes.
+
+use crate::{context::Inner, error::Error};
+use mlx5_uapi::{DeviceFile, Errno, Mapping, MemoryRequest, page_size};
+use std::{
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+/// Bytes of a slot: a cache line, so that no two queues share one.
+const SLOT: usize = 64;
+/// Where the word is in its slot, behind the doorbell record.
+const WORD: usize = 8;
+
+/// A page of slots.
+struct Page {
+    mapping: Mapping,
+    /// A bit for each slot, set where it is free.
+    free: Vec<u64>,
+    /// Whether a slot is never to be used again, nor the page to be unmapped.
+    leaked: bool,
+}
+
+impl Page {
+    fn new(mapping: Mapping) -> Self {
+        let slots = mapping.len() / SLOT;
+        let free = (0..slots.div_ceil(64))
+            .map(|word| match slots - word * 64 {
+                rest @ ..64 => (1 << rest) - 1,
+                _ => u64::MAX,
+            })
+            .collect();
+        Self { mapping, free, leaked: false }
+    }
+
+    /// Takes the lowest free slot.
+    fn take(&mut self) -> Option<usize> {
+        let word = self.free.iter().position(|word| *word != 0)?;
+        let bit = self.free[word].trailing_zeros() as usize;
+        self.free[word] &= !(1 << bit);
+        Some(word * 64 + bit)
+    }
+
+    fn give_back(&mut self, slot: usize) {
+        self.free[slot / 64] |= 1 << (slot % 64);
+    }
+}
+
+/// A slot that was taken.
+#[derive(Clone, Copy)]
+struct Place {
+    page: usize,
+    slot: usize,
+    start: NonNull<u8>,
+}
+
+/// The slots of a context.
+pub(crate) struct Records {
+    pages: Mutex<Vec<Page>>,
+    /// A word that is not zero in the process that opened the device, and wiped in its children.
+    alive: NonNull<AtomicU32>,
+}
+
+// SAFETY: `alive` is an address in a page that the value owns, accessed atomically only.
+unsafe impl Send for Records {}
+// SAFETY: as above; the pages are behind a lock.
+unsafe impl Sync for Records {}
+
+impl Records {
+    pub(crate) fn new(file: &dyn DeviceFile) -> Result<Self, Errno> {
+        let pages = Mutex::new(Vec::new());
+        let alive = take(&mut lock(&pages), file)?.start.cast();
+        // SAFETY: an aligned word of a slot that is never given back.
+        let word: &AtomicU32 = unsafe { alive.as_ref() };
+        word.store(1, Relaxed);
+        Ok(Self { pages, alive })
+    }
+
+    /// Whether a fork wiped the pages.
+    #[inline]
+    pub(crate) fn wiped(&self) -> bool {
+        // SAFETY: the slot is never given back, and the page is mapped as long as `self` lives.
+        unsafe { self.alive.as_ref() }.load(Relaxed) == 0
+    }
+
+    /// Gives the pages up without unmapping any, in a child process: their addresses may be others'.
+    pub(crate) fn abandon(&mut self) {
+        let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
+        pages.drain(..).for_each(|page| page.mapping.leak());
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
+        pages.drain(..).filter(|page| page.leaked).for_each(|page| page.mapping.leak());
+    }
+}
+
+fn lock(pages: &Mutex<Vec<Page>>) -> MutexGuard<'_, Vec<Page>> {
+    pages.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a slot, zeroed, from a page that has one or from a new page.
+fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, Errno> {
+    let found = pages.iter_mut().enumerate().find_map(|(i, page)| Some((i, page.take()?)));
+    let (page, slot) = match found {
+        Some(found) => found,
+        None => {
+            let mut page = Page::new(file.allocate(&MemoryRequest::new(page_size()))?);
+            let slot = page.take().ok_or(Errno::ENOMEM)?;
+            pages.push(page);
+            (pages.len() - 1, slot)
+        }
+    };
+    // SAFETY: the slot lies inside its page.
+    let start = unsafe { pages[page].mapping.as_non_null().byte_add(slot * SLOT) };
+    for word in 0..SLOT / 4 {
+        // SAFETY: inside the slot, which nobody else uses; atomic, for a late reader of the slot's
+        // last owner does no harm then.
+        unsafe { start.cast::<AtomicU32>().add(word).as_ref() }.store(0, Relaxed);
+    }
+    Ok(Place { page, slot, start })
+}
+
+/// A doorbell record and a word beside it. Dropping it gives it to the next queue.
+pub(crate) struct RecordSlot {
+    context: Arc<Inner>,
+    place: Place,
+}
+
+// SAFETY: addresses in pages of the context; whoever uses them answers for it.
+unsafe impl Send for RecordSlot {}
+// SAFETY: as above.
+unsafe impl Sync for RecordSlot {}
+
+impl RecordSlot {
+    /// Takes a slot, zeroed.
+    pub(crate) fn new(context: &Arc<Inner>) -> Result<Self, Error> {
+        let place = take(&mut lock(&context.records.pages), &*context.file)
+            .map_err(|errno| context.fail("allocate a doorbell record", errno))?;
+        Ok(Self { context: Arc::clone(context), place })
+    }
+
+    /// The doorbell record, eight bytes.
+    pub(crate) fn record(&self) -> NonNull<u8> {
+        self.place.start
+    }
+
+    /// The word, zero in a child process.
+    pub(crate) fn word(&self) -> NonNull<u32> {
+        // SAFETY: inside the slot.
+        unsafe { self.place.start.byte_add(WORD) }.cast()
+    }
+
+    /// The record's address, as the kernel is told.
+    pub(crate) fn addr(&self) -> u64 {
+        self.place.start.addr().get() as u64
+    }
+
+    /// Never uses the slot again: the device may still read it.
+    pub(crate) fn leak(self) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, and is not dropped.
+        let context = unsafe { std::ptr::read(&this.context) };
+        if !context.forked() {
+            lock(&context.records.pages)[this.place.page].leaked = true;
+        }
+    }
+}
+
+impl Drop for RecordSlot {
+    fn drop(&mut self) {
+        // In a child the lock may be held by a thread that is not there.
+        if !self.context.forked() {
+            lock(&self.context.records.pages)[self.place.page].give_back(self.place.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Memory;
+
+    #[test]
+    fn slots_do_not_overlap_and_come_zeroed() {
+        let file = Memory::default();
+        let mut pages = Vec::new();
+        let slots = page_size() / SLOT;
+        let taken: Vec<Place> =
+            (0..slots + 1).map(|_| take(&mut pages, &file).unwrap()).collect();
+        assert_eq!(pages.len(), 2, "one slot more than a page has");
+        let mut starts: Vec<usize> = taken.iter().map(|place| place.start.addr().get()).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts.len(), slots + 1);
+        assert!(starts.iter().all(|start| start % SLOT == 0));
+
+        let used = taken[3];
+        // SAFETY: a slot of a page that `pages` keeps.
+        unsafe { used.start.write_bytes(0xff, SLOT) };
+        pages[used.page].give_back(used.slot);
+        let again = take(&mut pages, &file).unwrap();
+        assert_eq!(again.start, used.start, "the lowest free slot is used first");
+        // SAFETY: as above.
+        let bytes = unsafe { again.start.cast::<[u8; SLOT]>().read() };
+        assert_eq!(bytes, [0; SLOT]);
+    }
+
+    #[test]
+    fn the_word_that_tells_of_a_fork_is_kept_apart() {
+        let file = Memory::default();
+        let records = Records::new(&file).unwrap();
+        assert!(!records.wiped());
+        let other = take(&mut lock(&records.pages), &file).unwrap();
+        assert_ne!(other.start, records.alive.cast());
+        // SAFETY: what a fork does to the word.
+        unsafe { records.alive.as_ref() }.store(0, Relaxed);
+        assert!(records.wiped());
+    }
+
+    #[test]
+    fn a_failed_allocation_takes_nothing() {
+        let file = Memory::default();
+        file.refuse(true);
+        let mut pages = Vec::new();
+        assert_eq!(take(&mut pages, &file).err(), Some(Errno::ENOMEM));
+        file.refuse(false);
+        assert_eq!(take(&mut pages, &file).unwrap().slot, 0);
+    }
+
+    #[test]
+    fn pages_go_with_the_context_but_for_those_with_leaked_slots() {
+        let file = Memory::default();
+        let records = Records::new(&file).unwrap();
+        assert_eq!(file.live(), 1);
+        drop(records);
+        assert_eq!(file.live(), 0);
+        let records = Records::new(&file).unwrap();
+        lock(&records.pages)[0].leaked = true;
+        drop(records);
+        assert_eq!(file.live(), 1);
+    }
+}

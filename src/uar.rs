@@ -1,0 +1,343 @@
+//! UAR pages, and who rings which register in them.
+//!
+//! Each send queue gets a BlueFlame register of its own while there are any. When the kernel or the
+//! device refuses more pages, or the context's limit is reached, queues share one BlueFlame register
+//! under a lock; and where there is none, they ring plain doorbells on a page that is not
+//! write-combining, which need no lock. Completion queues are armed on that same page.
+
+use crate::{context::Inner, error::Error};
+use mlx5_doorbell::{CompletionQueueRegister, SendRegister, SharedBlueFlame};
+use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_REGISTERS, BLUEFLAME_UNIT, CQ_DOORBELL};
+use mlx5_uapi::{Access, DeviceFile, Errno, Mapping, cmd::uar, mlx5::UarType};
+use std::{
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+/// How a send queue rings its doorbell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DoorbellMode {
+    /// By BlueFlame, on a register of its own: a small request goes to the device with the
+    /// doorbell.
+    BlueFlame,
+    /// By BlueFlame, on a register that it shares with other queues, under a lock.
+    SharedBlueFlame,
+    /// By plain doorbells of eight bytes, without a lock; the device fetches each request.
+    Doorbell,
+}
+
+/// How a send queue is to ring its doorbell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum DoorbellChoice {
+    /// The best that there is: the modes of [`DoorbellMode`], in their order.
+    #[default]
+    Auto,
+    /// [`DoorbellMode::BlueFlame`] or failure.
+    BlueFlame,
+    /// [`DoorbellMode::SharedBlueFlame`] or failure.
+    SharedBlueFlame,
+    /// [`DoorbellMode::Doorbell`].
+    Doorbell,
+}
+
+/// A mapped UAR page.
+struct Page {
+    uar: uar::Uar,
+    mapping: Mapping,
+}
+
+impl Page {
+    /// Allocates and maps a page of at least `len` bytes.
+    fn new(file: &dyn DeviceFile, kind: UarType, len: usize) -> Result<Self, Errno> {
+        let uar = uar::alloc(file, kind)?;
+        let mapped = match usize::try_from(uar.mmap_len) {
+            Ok(mmap_len) if mmap_len >= len => file.map(uar.mmap_offset, mmap_len, Access::Write),
+            _ => Err(Errno::EPROTO),
+        };
+        match mapped {
+            Ok(mapping) if mapping.len() >= len => Ok(Self { uar, mapping }),
+            refused => {
+                let errno = refused.err().unwrap_or(Errno::EPROTO);
+                // What the kernel does not take back now, it takes when the file is closed.
+                let _ = uar::destroy(file, uar.handle);
+                Err(errno)
+            }
+        }
+    }
+
+    /// The register at `offset`, which is inside the length asked for.
+    fn register(&self, offset: usize) -> NonNull<u8> {
+        debug_assert!(offset < self.mapping.len());
+        // SAFETY: inside the mapping.
+        unsafe { self.mapping.as_non_null().byte_add(offset) }
+    }
+}
+
+/// A BlueFlame register of a page in [`Uars`].
+#[derive(Clone, Copy)]
+struct BlueFlame {
+    page: usize,
+    index: usize,
+}
+
+/// The UAR pages of a context.
+pub(crate) struct Uars {
+    /// The page that is not write-combining.
+    plain: Option<Page>,
+    /// Bytes of a BlueFlame register; zero if there is no BlueFlame, or none wanted.
+    blueflame_size: usize,
+    /// The most BlueFlame pages to be asked for.
+    max_pages: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    pages: Vec<Page>,
+    /// Registers that no queue has.
+    free: Vec<BlueFlame>,
+    /// The register that queues share; it is set apart when the first page comes.
+    shared: Option<(BlueFlame, Box<SharedBlueFlame>)>,
+    /// The kernel refused a page: it is not asked again until the context closes.
+    exhausted: bool,
+    /// A queue that could not be destroyed still names a page.
+    leaked: bool,
+}
+
+impl Uars {
+    /// Sets up the plain page. `blueflame_size` is what the device says.
+    pub(crate) fn new(
+        file: &dyn DeviceFile,
+        blueflame_size: u32,
+        max_pages: usize,
+    ) -> Result<Self, Errno> {
+        let plain = Page::new(file, UarType::NonCached, BLUEFLAME + size_of::<u64>())?;
+        let size = blueflame_size as usize;
+        // Both halves hold whole units, registers follow each other and are aligned to their size.
+        let sound = size.is_power_of_two() && (2 * BLUEFLAME_UNIT..=BLUEFLAME / 2).contains(&size);
+        Ok(Self {
+            plain: Some(plain),
+            blueflame_size: if sound { size } else { 0 },
+            max_pages,
+            state: Mutex::default(),
+        })
+    }
+
+    fn plain(&self) -> &Page {
+        self.plain.as_ref().expect("closed with the context only")
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The page and the register where completion queues are armed.
+    pub(crate) fn cq(&self) -> CqUar {
+        let plain = self.plain();
+        // SAFETY: the page is mapped until the context closes, and queues keep the context.
+        let register = unsafe { CompletionQueueRegister::new(plain.register(CQ_DOORBELL)) };
+        CqUar { page_id: plain.uar.page_id, register }
+    }
+
+    fn blueflame_register(&self, state: &State, which: BlueFlame) -> (u32, NonNull<u8>) {
+        let page = &state.pages[which.page];
+        (page.uar.page_id, page.register(BLUEFLAME + which.index * self.blueflame_size))
+    }
+
+    /// Asks for one more BlueFlame page. The first page's last register is set apart for sharing.
+    fn grow(&self, state: &mut State, file: &dyn DeviceFile) -> Result<(), Errno> {
+        if self.blueflame_size == 0 || state.exhausted || state.pages.len() >= self.max_pages {
+            return Err(Errno::ENOSPC);
+        }
+        let len = BLUEFLAME + BLUEFLAME_REGISTERS * self.blueflame_size;
+        let page = Page::new(file, UarType::BlueFlame, len).inspect_err(|errno| {
+            state.exhausted = !matches!(errno, Errno::EIO | Errno::ENODEV);
+        })?;
+        let number = state.pages.len();
+        state.pages.push(page);
+        let mut registers =
+            (0..BLUEFLAME_REGISTERS).rev().map(|index| BlueFlame { page: number, index });
+        if state.shared.is_none()
+            && let Some(which) = registers.next()
+        {
+            let (_, register) = self.blueflame_register(state, which);
+            state.shared = Some((which, Box::new(SharedBlueFlame::new(register))));
+        }
+        state.free.extend(registers);
+        Ok(())
+    }
+
+    /// A BlueFlame register of one's own.
+    fn own(&self, state: &mut State, file: &dyn DeviceFile) -> Result<Place, Errno> {
+        if state.free.is_empty() {
+            self.grow(state, file)?;
+        }
+        state.free.pop().map(Place::Own).ok_or(Errno::ENOSPC)
+    }
+
+    /// The BlueFlame register for all.
+    fn shared(&self, state: &mut State, file: &dyn DeviceFile) -> Result<Place, Errno> {
+        if state.shared.is_none() {
+            self.grow(state, file)?;
+        }
+        Ok(Place::Shared)
+    }
+
+    fn acquire(&self, file: &dyn DeviceFile, choice: DoorbellChoice) -> Result<Place, Errno> {
+        let state = &mut *self.state();
+        match choice {
+            DoorbellChoice::Auto => self
+                .own(state, file)
+                .or_else(|errno| match errno {
+                    Errno::EIO | Errno::ENODEV => Err(errno),
+                    _ => self.shared(state, file),
+                })
+                .or_else(|errno| match errno {
+                    Errno::EIO | Errno::ENODEV => Err(errno),
+                    _ => Ok(Place::Plain),
+                }),
+            DoorbellChoice::BlueFlame => self.own(state, file),
+            DoorbellChoice::SharedBlueFlame => self.shared(state, file),
+            DoorbellChoice::Doorbell => Ok(Place::Plain),
+        }
+    }
+
+    fn page_id(&self, place: Place) -> u32 {
+        let state = self.state();
+        match (place, &state.shared) {
+            (Place::Own(which), _) => self.blueflame_register(&state, which).0,
+            (Place::Shared, Some((which, _))) => self.blueflame_register(&state, *which).0,
+            _ => self.plain().uar.page_id,
+        }
+    }
+
+    fn send_register(&self, place: Place) -> SendRegister {
+        let state = self.state();
+        match (place, &state.shared) {
+            (Place::Own(which), _) => {
+                let (_, register) = self.blueflame_register(&state, which);
+                // SAFETY: the page is mapped until the context closes, which `SendUar` keeps; the
+                // register is taken out of `free` while it lives.
+                unsafe { SendRegister::blueflame(register, self.blueflame_size) }
+            }
+            (Place::Shared, Some((_, shared))) => {
+                // SAFETY: the register was set apart, and only `shared` reaches it, which stays
+                // where it is until the context closes.
+                unsafe { SendRegister::shared_blueflame((&**shared).into(), self.blueflame_size) }
+            }
+            // SAFETY: the page is mapped until the context closes.
+            _ => unsafe { SendRegister::doorbell(self.plain().register(BLUEFLAME)) },
+        }
+    }
+
+    /// Gives the pages back, before the file is closed.
+    pub(crate) fn close(&mut self, file: &dyn DeviceFile) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for page in state.pages.drain(..).chain(self.plain.take()) {
+            drop(page.mapping);
+            // A queue that could not be destroyed may still name the page; then, as when it fails,
+            // the kernel does it in the right order when the file is closed.
+            if !state.leaked {
+                let _ = uar::destroy(file, page.uar.handle);
+            }
+        }
+    }
+
+    /// Gives the pages up without unmapping any, in a child process: their addresses may be others'.
+    pub(crate) fn abandon(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.pages.drain(..).chain(self.plain.take()).for_each(|page| page.mapping.leak());
+    }
+}
+
+/// Where a completion queue is armed.
+pub(crate) struct CqUar {
+    /// The device's number of the page.
+    pub(crate) page_id: u32,
+    /// The register, good as long as the context.
+    pub(crate) register: CompletionQueueRegister,
+}
+
+/// What a send queue was given.
+#[derive(Clone, Copy)]
+enum Place {
+    Own(BlueFlame),
+    Shared,
+    Plain,
+}
+
+/// Where a send queue rings. Dropping it makes a register of its own free for the next queue.
+pub(crate) struct SendUar {
+    context: Arc<Inner>,
+    place: Place,
+    page_id: u32,
+    given: AtomicBool,
+}
+
+impl SendUar {
+    /// The device's number of the page, which CREATE_QP is told.
+    pub(crate) fn page_id(&self) -> u32 {
+        self.page_id
+    }
+
+    /// Which kind it is.
+    pub(crate) fn mode(&self) -> DoorbellMode {
+        match self.place {
+            Place::Own(_) => DoorbellMode::BlueFlame,
+            Place::Shared => DoorbellMode::SharedBlueFlame,
+            Place::Plain => DoorbellMode::Doorbell,
+        }
+    }
+
+    /// The register. To be asked for once, and used no longer than `self` lives.
+    pub(crate) fn register(&self) -> SendRegister {
+        assert!(!self.given.swap(true, Relaxed), "the register was given out before");
+        self.context.uars.send_register(self.place)
+    }
+
+    /// Never gives the register to another queue: this one could not be destroyed.
+    pub(crate) fn leak(self) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, and is not dropped.
+        let context = unsafe { std::ptr::read(&this.context) };
+        if !context.forked() {
+            context.uars.state().leaked = true;
+        }
+    }
+}
+
+impl Drop for SendUar {
+    fn drop(&mut self) {
+        // In a child the lock may be held by a thread that is not there.
+        if let Place::Own(which) = self.place
+            && !self.context.forked()
+        {
+            self.context.uars.state().free.push(which);
+        }
+    }
+}
+
+impl Inner {
+    /// The page and the register where completion queues are armed.
+    pub(crate) fn cq_uar(&self) -> Result<CqUar, Error> {
+        Ok(self.uars.cq())
+    }
+
+    /// A place to ring for a send queue.
+    pub(crate) fn acquire_send_uar(
+        self: &Arc<Self>,
+        choice: DoorbellChoice,
+    ) -> Result<SendUar, Error> {
+        let place = self
+            .uars
+            .acquire(&*self.file, choice)
+            .map_err(|errno| self.fail("alloc_uar", errno))?;
+        let page_id = self.uars.page_id(place);
+        let context = Arc::clone(self);
+        Ok(SendUar { context, place, page_id, given: AtomicBool::new(false) })
+    }
+}

@@ -1,0 +1,107 @@
+//! User indexes: the names by which completions call queues.
+
+use mlx5_cq::{Queue, SentRequest, UserIndexTable};
+use mlx5_wqe::{ReceiveRecords, SendRecords, SharedReceiveRecords};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What completions of a queue pair need to know of it.
+pub(crate) struct QueuePairRecords {
+    pub(crate) send: SendRecords,
+    pub(crate) receive: ReceiveSide,
+}
+
+/// Where a queue pair's receive requests come from.
+pub(crate) enum ReceiveSide {
+    /// A queue of its own.
+    Own(Arc<ReceiveRecords>),
+    /// A shared one.
+    Shared(Arc<SharedReceiveRecords>),
+}
+
+impl Queue for QueuePairRecords {
+    #[inline(always)]
+    fn retire_send(&self, counter: u16) -> Option<SentRequest> {
+        let completed = self.send.retire(counter)?;
+        Some(SentRequest { wr_id: completed.wr_id, opcode: completed.info.opcode_and_mark() })
+    }
+
+    #[inline(always)]
+    fn retire_receive(&self, counter: u16) -> Option<u64> {
+        match &self.receive {
+            ReceiveSide::Own(records) => records.retire(counter),
+            ReceiveSide::Shared(records) => records.retire(counter),
+        }
+    }
+}
+
+/// The user indexes of a context, and the queues they lead to.
+#[derive(Default)]
+pub(crate) struct UserIndexes {
+    pub(crate) table: UserIndexTable<QueuePairRecords>,
+    free: Mutex<Free>,
+}
+
+#[derive(Default)]
+struct Free {
+    /// Indexes that were given back.
+    returned: Vec<u32>,
+    /// The lowest that was never given out.
+    next: u32,
+}
+
+impl UserIndexes {
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives `queue` an index of its own; `None` if all are in use.
+    pub(crate) fn register(self: &Arc<Self>, queue: Arc<QueuePairRecords>) -> Option<UserIndex> {
+        let index = {
+            let mut free = self.free();
+            match free.returned.pop() {
+                Some(index) => index,
+                None if free.next < UserIndexTable::<QueuePairRecords>::SIZE => {
+                    free.next += 1;
+                    free.next - 1
+                }
+                None => return None,
+            }
+        };
+        let pointer = NonNull::from(&*queue);
+        // SAFETY: `UserIndex` keeps the queue, and itself is kept, after its queue pair is gone,
+        // until every poller that may have looked it up has attended to its departure.
+        unsafe { self.table.set(index, pointer) };
+        Some(UserIndex { index, indexes: Arc::clone(self), queue })
+    }
+}
+
+/// A user index in use, and its queue. Dropping it gives the index back.
+pub(crate) struct UserIndex {
+    index: u32,
+    indexes: Arc<UserIndexes>,
+    queue: Arc<QueuePairRecords>,
+}
+
+impl UserIndex {
+    pub(crate) fn get(&self) -> u32 {
+        self.index
+    }
+
+    /// The records of the queue's send side; they live as long as this.
+    pub(crate) fn send_records(&self) -> NonNull<SendRecords> {
+        NonNull::from(&self.queue.send)
+    }
+
+    /// No completion is to be led to the queue any more.
+    pub(crate) fn depart(&self) {
+        self.indexes.table.depart(self.index);
+    }
+}
+
+impl Drop for UserIndex {
+    fn drop(&mut self) {
+        self.indexes.table.depart(self.index);
+        self.indexes.free().returned.push(self.index);
+    }
+}
