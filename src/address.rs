@@ -175,9 +175,7 @@ impl AhAttr {
                 wrong(format!("flow label {:#x} has more than 20 bits", grh.flow_label))
             }
             Some(grh) if grh.dgid.is_zero() => wrong("the destination GID is zero".into()),
-            None if self.dlid == 0 => {
-                wrong("the destination has neither a LID nor a GID".into())
-            }
+            None if self.dlid == 0 => wrong("the destination has neither a LID nor a GID".into()),
             _ => Ok(()),
         }
     }

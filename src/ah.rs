@@ -7,11 +7,7 @@ use crate::{
     pd::ProtectionDomain,
 };
 use mlx5_prm::wqe::AddressVector;
-use mlx5_uapi::{
-    cmd::ah as command,
-    mlx5::CmdsSuppUhw,
-    verbs::GidType,
-};
+use mlx5_uapi::{cmd::ah as command, mlx5::CmdsSuppUhw, verbs::GidType};
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
@@ -153,7 +149,8 @@ impl ProtectionDomain {
             _ => 0,
         };
         let attr = path.to_uverbs();
-        let (handle, mac) = context.run(VERB, |file| command::create(file, self.handle(), &attr))?;
+        let (handle, mac) =
+            context.run(VERB, |file| command::create(file, self.handle(), &attr))?;
         Ok((roce_vector(path, grh, mac, port), handle))
     }
 

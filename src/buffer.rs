@@ -41,7 +41,7 @@ impl QueueBuffer {
 
     /// The first byte's address, as the kernel is told.
     pub(crate) fn addr(&self) -> u64 {
-        self.start.addr().get() as u64
+        self.start.expose_provenance().get() as u64
     }
 
     /// Keeps the memory until the process ends, for the device may still use it, and counts it.

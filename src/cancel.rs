@@ -8,7 +8,6 @@ use crate::error::Error;
 use crate::qp::{ControlHalf, QpAttributes, QueuePair, QueuePairTransport, SendHalf};
 use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
 use mlx5_prm::cmd::CommandInput;
-use mlx5_uapi::cmd::devx;
 use mlx5_wqe::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,15 +100,14 @@ impl ControlHalf {
         const VERB: &str = "query_qp (DEVX)";
         let inner = &self.inner;
         let drain = inner.drains.current();
-        inner.context.check(VERB).map_err(CancelError::Query)?;
+        let handle = inner.live_handle(VERB).map_err(CancelError::Query)?;
         let mut query = QueryQpIn::request();
         query.set_qpn(inner.qp_num);
         let mut answer = QueryQpOut::default();
-        let handle = inner.live_handle(VERB).map_err(CancelError::Query)?;
-        let file = &*inner.context.file;
-        devx::obj_query(file, handle, query.as_bytes(), answer.as_bytes_mut()).map_err(|errno| {
-            CancelError::Query(inner.context.fail_devx(VERB, errno, answer.as_bytes()))
-        })?;
+        inner
+            .context
+            .devx_query(VERB, handle, query.as_bytes(), answer.as_bytes_mut())
+            .map_err(CancelError::Query)?;
         let state = QpState(answer.qpc().state());
         if state != QpState::SQD {
             return Err(CancelError::NotDrained { state });

@@ -9,10 +9,6 @@ use crate::{
     user_index::UserIndexes,
 };
 use mlx5_cq::Attention;
-use mlx5_prm::cmd::{
-    CommandInput,
-    caps::{CapGroup, CapMode, HcaCap, QueryHcaCapIn, QueryHcaCapOut},
-};
 use mlx5_uapi::{
     DeviceFile, Errno, EventFile, Kernel,
     cmd::{context as command, devx, event, query},
@@ -59,8 +55,6 @@ pub(crate) struct Caps {
     pub(crate) device: ExQueryDeviceResp,
     /// The driver's.
     pub(crate) driver: mlx5::QueryDeviceResp,
-    /// The firmware's general capabilities, where DEVX is there to ask for them.
-    pub(crate) hca: Option<Box<HcaCap>>,
     /// Completion vectors.
     pub(crate) num_comp_vectors: u32,
     /// What the kernel's core supports.
@@ -223,12 +217,7 @@ impl Inner {
     }
 
     /// The error for a DEVX command that failed and left `answer`.
-    pub(crate) fn fail_devx(
-        &self,
-        operation: &'static str,
-        errno: Errno,
-        answer: &[u8],
-    ) -> Error {
+    pub(crate) fn fail_devx(&self, operation: &'static str, errno: Errno, answer: &[u8]) -> Error {
         let error = Error::devx(operation, errno, answer);
         if error.kind() == ErrorKind::Firmware { error } else { self.fail(operation, errno) }
     }
@@ -346,7 +335,8 @@ impl Inner {
     pub(crate) fn link(&self, operation: &'static str, port_num: u8) -> Result<Link, Error> {
         let link = usize::from(port_num).checked_sub(1).and_then(|i| self.caps.ports.get(i));
         link.copied().ok_or_else(|| {
-            let what = format!("port {port_num} does not exist: ports are 1 to {}", self.num_ports());
+            let what =
+                format!("port {port_num} does not exist: ports are 1 to {}", self.num_ports());
             Error::invalid(operation, what)
         })
     }
@@ -367,7 +357,6 @@ impl Caps {
     fn query(file: &dyn DeviceFile, context: &command::GetContext) -> Result<Self, Error> {
         let refused = |errno| Error::kernel(OPEN, errno);
         let (device, driver) = query::device(file).map_err(refused)?;
-        let hca = if context.devx { query_hca_cap(file) } else { None };
         let ports = (1..=context.driver.num_ports.min(u8::MAX.into()))
             .map(|port| Ok(Link::of(&PortAttr::from_kernel(&query::port(file, port as u8)?))))
             .collect::<Result<_, Errno>>()
@@ -375,7 +364,6 @@ impl Caps {
         Ok(Self {
             device,
             driver,
-            hca,
             num_comp_vectors: context.num_comp_vectors,
             core_support: context.core_support,
             ports,
@@ -408,16 +396,6 @@ fn get_context(file: &dyn DeviceFile, wish: Devx) -> Result<command::GetContext,
         return Err(Error::no_devx(OPEN));
     }
     Ok(context)
-}
-
-/// The general capabilities; none where the firmware does not tell, which is no reason to fail.
-fn query_hca_cap(file: &dyn DeviceFile) -> Option<Box<HcaCap>> {
-    let mut input = QueryHcaCapIn::request();
-    input.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
-    let mut output = Box::new(QueryHcaCapOut::default());
-    // SAFETY: the command asks, and changes nothing.
-    unsafe { devx::general_cmd(file, input.as_bytes(), output.as_bytes_mut()) }.ok()?;
-    Some(Box::new(*output.hca_cap()))
 }
 
 impl Context {

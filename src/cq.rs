@@ -143,6 +143,9 @@ impl<'a> CompletionQueueBuilder<'a> {
             );
             return Err(Error::invalid(VERB, what));
         }
+        if self.channel.is_some_and(|channel| !channel.belongs_to(context)) {
+            return Err(Error::invalid(VERB, "the channel belongs to another context".into()));
+        }
         // One entry more than asked for, so that a queue that is full differs from an empty one.
         let log_size = (self.entries + 1).next_power_of_two().trailing_zeros();
         let stride = self.cqe_size.bytes();

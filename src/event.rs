@@ -141,7 +141,6 @@ pub struct AsyncEvents {
 
 impl AsyncEvents {
     /// The next event, if one waits.
-    #[expect(clippy::should_implement_trait, reason = "running dry is not the end")]
     pub fn next(&self) -> Result<Option<AsyncEvent>, Error> {
         const VERB: &str = "get_async_event";
         let context = &self.context;
@@ -214,7 +213,11 @@ mod tests {
 
     fn event(kind: EventType, element: u64) -> AsyncEvent {
         let event_type = kind.raw();
-        AsyncEvent::from_kernel(&AsyncEventDesc { element, event_type, ..AsyncEventDesc::default() })
+        AsyncEvent::from_kernel(&AsyncEventDesc {
+            element,
+            event_type,
+            ..AsyncEventDesc::default()
+        })
     }
 
     #[test]

@@ -46,16 +46,21 @@ pub use qp::*;
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo};
 
 pub use mlx5_cq::{
-    CompletionError, CompletionOpcode, Corruption, OwnedCompletion, WorkCompletion,
+    CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind,
+    OwnedCompletion, WorkCompletion,
 };
+pub use mlx5_prm::cqe::Syndrome;
+pub use mlx5_prm::wqe::{AddressVector, Opcode};
 pub use mlx5_prm::cmd::CommandStatus;
 pub use mlx5_uapi::{
     Errno, HugePages, Kernel, LinuxKernel, OLDEST_KERNEL,
     mlx5::CqeCompFormat,
     sysfs::{NodeType, PciFunction},
-    verbs::{AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState},
+    verbs::{AccessFlags, AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState},
 };
 pub use mlx5_wqe::{
-    BatchError, Cancelled, ListError, Mode as CancelMode, NotPending, PendingRequest, PostError,
-    QueueState, ReceiveWr, RemoteAddress, SendFlags, SendWr, Sge, transport,
+    Batch, BatchError, Cancelled, Data, ListError, ListTransport, Mode as CancelMode, NeedsAddress,
+    NeedsData, NotPending, Operation, PendingRequest, PostError, QueueState, ReceiveWr,
+    RemoteAddress, Request, RequestInfo, SendFlags, SendWr, Sge, UdAddress, Wr, operation,
+    transport,
 };

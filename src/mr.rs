@@ -133,12 +133,13 @@ impl MemoryBuilder<'_> {
             .file
             .allocate(&request)
             .map_err(|errno| context.fail("allocate memory", errno))?;
-        let start = mapping.as_ptr().addr() as u64;
+        let start = mapping.as_ptr().expose_provenance() as u64;
         let what = Place { start, len: self.len, iova: start };
         // SAFETY: the mapping is kept until the region is deregistered, or for ever; nobody has a
         // reference into it while the device may write.
-        let region = unsafe { MemoryRegion::register(self.pd, what, self.access) };
-        region.map(|region| MemoryRegion { memory: Some(mapping), ..region })
+        let mut region = unsafe { MemoryRegion::register(self.pd, what, self.access) }?;
+        region.memory = Some(mapping);
+        Ok(region)
     }
 }
 
@@ -181,7 +182,7 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, Error> {
         // SAFETY: handed down.
-        unsafe { self.reg_mr_iova(start, len, start.addr() as u64, access) }
+        unsafe { self.reg_mr_iova(start, len, start.expose_provenance() as u64, access) }
     }
 
     /// Registers foreign memory which the device calls by other addresses, from `iova` on
@@ -198,7 +199,7 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, Error> {
         self.context.check(VERB)?;
         access.check(false)?;
-        let start = start.addr() as u64;
+        let start = start.expose_provenance() as u64;
         check_extent(start, len)?;
         check_extent(iova, len)?;
         // SAFETY: handed down.
@@ -286,13 +287,7 @@ impl MemoryRegion {
         Ok(Self::new(pd, mr, iova, len, access))
     }
 
-    fn new(
-        pd: &ProtectionDomain,
-        mr: command::Mr,
-        addr: u64,
-        len: usize,
-        access: Access,
-    ) -> Self {
+    fn new(pd: &ProtectionDomain, mr: command::Mr, addr: u64, len: usize, access: Access) -> Self {
         Self { pd: pd.clone(), mr, live: true, addr, len, access, memory: None }
     }
 

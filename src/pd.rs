@@ -25,7 +25,8 @@ struct Domain {
 impl Domain {
     fn destroy(&mut self) -> Result<(), Error> {
         if self.live {
-            self.context.run_destroy("dealloc_pd", |file| command::dealloc(file, self.pd.handle))?;
+            self.context
+                .run_destroy("dealloc_pd", |file| command::dealloc(file, self.pd.handle))?;
             self.live = false;
         }
         Ok(())
@@ -70,9 +71,9 @@ impl ProtectionDomain {
     pub fn destroy(self) -> Result<(), (Self, Error)> {
         let Self { domain, context } = self;
         match Arc::try_unwrap(domain) {
-            Ok(mut alone) => alone
-                .destroy()
-                .map_err(|error| (Self { domain: Arc::new(alone), context }, error)),
+            Ok(mut alone) => {
+                alone.destroy().map_err(|error| (Self { domain: Arc::new(alone), context }, error))
+            }
             Err(domain) => {
                 let error = Error::busy("dealloc_pd", "something still belongs to the domain");
                 Err((Self { domain, context }, error))

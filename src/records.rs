@@ -159,7 +159,7 @@ impl RecordSlot {
 
     /// The record's address, as the kernel is told.
     pub(crate) fn addr(&self) -> u64 {
-        self.place.start.addr().get() as u64
+        self.place.start.expose_provenance().get() as u64
     }
 
     /// Never uses the slot again: the device may still read it.
@@ -192,8 +192,7 @@ mod tests {
         let file = Memory::default();
         let mut pages = Vec::new();
         let slots = page_size() / SLOT;
-        let taken: Vec<Place> =
-            (0..slots + 1).map(|_| take(&mut pages, &file).unwrap()).collect();
+        let taken: Vec<Place> = (0..slots + 1).map(|_| take(&mut pages, &file).unwrap()).collect();
         assert_eq!(pages.len(), 2, "one slot more than a page has");
         let mut starts: Vec<usize> = taken.iter().map(|place| place.start.addr().get()).collect();
         starts.sort_unstable();

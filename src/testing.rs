@@ -1,7 +1,10 @@
-//! A device file that has memory and nothing else.
+//! A device file that has memory and UAR pages, and nothing else.
 
 use mlx5_uapi::{
-    Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest, ioctl::IoctlHeader, page_size,
+    Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest,
+    ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method},
+    mlx5::UarType,
+    page_size,
 };
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
@@ -13,11 +16,13 @@ use std::{
     },
 };
 
-/// Gives memory, unless told not to, and counts it.
+/// Gives memory and UAR pages, unless told not to, and counts them.
 #[derive(Default)]
 pub(crate) struct Memory {
     live: Arc<AtomicUsize>,
     refuse: AtomicBool,
+    uars: AtomicUsize,
+    blueflame_left: AtomicUsize,
 }
 
 impl Memory {
@@ -26,9 +31,46 @@ impl Memory {
         self.live.load(Relaxed)
     }
 
+    /// UAR pages that were not given back.
+    pub(crate) fn uars(&self) -> usize {
+        self.uars.load(Relaxed)
+    }
+
     pub(crate) fn refuse(&self, refuse: bool) {
         self.refuse.store(refuse, Relaxed);
     }
+
+    /// How many BlueFlame pages it still has.
+    pub(crate) fn set_blueflame_pages(&self, pages: usize) {
+        self.blueflame_left.store(pages, Relaxed);
+    }
+
+    fn alloc_uar(&self, attrs: &mut [IoctlAttr]) -> Result<(), Errno> {
+        use attr::uar_alloc as id;
+        if find(attrs, id::TYPE).data == u64::from(UarType::BlueFlame.raw()) {
+            let taken =
+                self.blueflame_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+            taken.map_err(|_| Errno::ENOMEM)?;
+        }
+        let number = self.uars.fetch_add(1, Relaxed) as u64;
+        find(attrs, id::HANDLE).data = number;
+        answer(attrs, id::MMAP_OFFSET, &(number * 4096).to_ne_bytes());
+        answer(attrs, id::MMAP_LENGTH, &4096_u32.to_ne_bytes());
+        answer(attrs, id::PAGE_ID, &(0x100 + number as u32).to_ne_bytes());
+        Ok(())
+    }
+}
+
+fn find(attrs: &mut [IoctlAttr], id: AttrId) -> &mut IoctlAttr {
+    attrs.iter_mut().find(|attr| attr.attr_id == id.0).expect("the attribute is there")
+}
+
+fn answer(attrs: &mut [IoctlAttr], id: AttrId, bytes: &[u8]) {
+    let attr = find(attrs, id);
+    assert_eq!(usize::from(attr.len), bytes.len());
+    let to = std::ptr::with_exposed_provenance_mut(attr.data as usize);
+    // SAFETY: an output is an address that is writable for its length.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
 
 struct Block {
@@ -51,8 +93,17 @@ impl Drop for Block {
 }
 
 impl DeviceFile for Memory {
-    unsafe fn ioctl(&self, _: *mut IoctlHeader) -> Result<(), Errno> {
-        Err(Errno::ENOTTY)
+    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
+        // SAFETY: the caller's contract is that of `attributes`, and nobody else has the frame.
+        let (head, attrs) = unsafe { (*header, &mut *IoctlHeader::attributes(header)) };
+        match Method::of(&head) {
+            method::UAR_ALLOC => self.alloc_uar(attrs),
+            method::UAR_DESTROY => {
+                self.uars.fetch_sub(1, Relaxed);
+                Ok(())
+            }
+            _ => Err(Errno::ENOTTY),
+        }
     }
 
     fn map(&self, _: u64, len: usize, _: Access) -> Result<Mapping, Errno> {

@@ -341,3 +341,97 @@ impl Inner {
         Ok(SendUar { context, place, page_id, given: AtomicBool::new(false) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Memory;
+
+    const SIZE: u32 = 512;
+
+    fn device(blueflame_pages: usize) -> Memory {
+        let file = Memory::default();
+        file.set_blueflame_pages(blueflame_pages);
+        file
+    }
+
+    /// What the next queues get, in words.
+    fn modes(uars: &Uars, file: &Memory, count: usize) -> Vec<&'static str> {
+        let mode = |_| match uars.acquire(file, DoorbellChoice::Auto).unwrap() {
+            Place::Own(_) => "own",
+            Place::Shared => "shared",
+            Place::Plain => "plain",
+        };
+        (0..count).map(mode).collect()
+    }
+
+    fn address(uars: &Uars, which: BlueFlame) -> usize {
+        uars.blueflame_register(&uars.state(), which).1.addr().get()
+    }
+
+    #[test]
+    fn queues_get_their_own_registers_until_the_kernel_refuses_then_share_one() {
+        let file = device(2);
+        let uars = Uars::new(&file, SIZE, 256).unwrap();
+        assert_eq!(modes(&uars, &file, 5), ["own", "own", "own", "shared", "shared"]);
+        file.set_blueflame_pages(1);
+        assert_eq!(modes(&uars, &file, 1), ["shared"], "the kernel is not asked again");
+    }
+
+    #[test]
+    fn the_limit_of_pages_is_kept() {
+        let file = device(9);
+        let uars = Uars::new(&file, SIZE, 1).unwrap();
+        assert_eq!(modes(&uars, &file, 3), ["own", "shared", "shared"]);
+        assert_eq!(file.uars(), 2, "one of each kind");
+    }
+
+    #[test]
+    fn without_blueflame_all_ring_plain_doorbells() {
+        for (size, device_pages, max_pages) in [(0, 9, 9), (SIZE, 0, 9), (SIZE, 9, 0)] {
+            let file = device(device_pages);
+            let uars = Uars::new(&file, size, max_pages).unwrap();
+            assert_eq!(modes(&uars, &file, 2), ["plain", "plain"]);
+            assert_eq!(uars.acquire(&file, DoorbellChoice::BlueFlame).err(), Some(Errno::ENOSPC));
+        }
+    }
+
+    #[test]
+    fn a_register_size_that_makes_no_sense_counts_as_none() {
+        for size in [1, 64, 384, 4096, u32::MAX] {
+            assert_eq!(Uars::new(&device(9), size, 9).unwrap().blueflame_size, 0, "{size}");
+        }
+    }
+
+    #[test]
+    fn no_two_queues_have_the_same_register_and_none_has_the_shared_one() {
+        let file = device(3);
+        let uars = Uars::new(&file, SIZE, 256).unwrap();
+        let mut registers: Vec<usize> = (0..5)
+            .map(|_| match uars.acquire(&file, DoorbellChoice::BlueFlame).unwrap() {
+                Place::Own(which) => address(&uars, which),
+                _ => panic!("a register of its own was asked for"),
+            })
+            .collect();
+        let shared = uars.state().shared.as_ref().map(|(which, _)| *which).unwrap();
+        registers.push(address(&uars, shared));
+        registers.sort_unstable();
+        let offsets: Vec<usize> = registers.iter().map(|register| register % 4096).collect();
+        registers.dedup();
+        assert_eq!(registers.len(), 6);
+        assert!(offsets.iter().all(|offset| [0x800, 0xa00].contains(offset)));
+    }
+
+    #[test]
+    fn pages_are_given_back_on_closing_unless_a_lost_queue_names_one() {
+        for leaked in [false, true] {
+            let file = device(1);
+            let mut uars = Uars::new(&file, SIZE, 256).unwrap();
+            modes(&uars, &file, 2);
+            uars.state().leaked = leaked;
+            uars.close(&file);
+            assert_eq!(file.live(), 0, "all pages are unmapped");
+            assert_eq!(file.uars(), if leaked { 2 } else { 0 });
+        }
+    }
+}

@@ -182,12 +182,13 @@ impl SendRegister {
 #[inline(always)]
 unsafe fn write_half(half: &mut NonNull<u8>, toggle: usize, wqe: NonNull<u8>, copy: u32) {
     barrier::write_combining_start();
-    if copy != 0 {
-        // SAFETY: handed down.
-        unsafe { copy_blocks(*half, wqe, copy) };
-    } else {
+    match copy {
         // SAFETY: the first 8 bytes of a WQE, and an aligned 8-byte register.
-        unsafe { half.cast::<u64>().write_volatile(wqe.cast::<u64>().read()) };
+        0 => unsafe { half.cast::<u64>().write_volatile(wqe.cast::<u64>().read()) },
+        // SAFETY: handed down. Most WQEs are of one block.
+        1 => unsafe { copy_block(*half, wqe) },
+        // SAFETY: handed down.
+        _ => unsafe { copy_blocks(*half, wqe, copy) },
     }
     barrier::write_combining_flush();
     *half = other_half(*half, toggle);
@@ -206,7 +207,7 @@ fn other_half(half: NonNull<u8>, toggle: usize) -> NonNull<u8> {
 ///
 /// # Safety
 /// `from` has `blocks` readable blocks and `to` as many writable ones, both aligned to 64.
-#[inline(always)]
+#[inline(never)]
 unsafe fn copy_blocks(to: NonNull<u8>, from: NonNull<u8>, blocks: u32) {
     let mut offset = 0;
     loop {

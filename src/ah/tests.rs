@@ -13,12 +13,8 @@ fn route() -> GlobalRoute {
 
 #[test]
 fn an_infiniband_path_names_the_lid() {
-    let path = AhAttr {
-        sl: 5,
-        src_path_bits: 0x11,
-        static_rate: 3,
-        ..AhAttr::infiniband(1, 0x1234)
-    };
+    let path =
+        AhAttr { sl: 5, src_path_bits: 0x11, static_rate: 3, ..AhAttr::infiniband(1, 0x1234) };
     let vector = infiniband_vector(&path);
     let bytes = vector.as_bytes();
     assert_eq!(bytes[12..16], [0x85, 0x11, 0x12, 0x34], "rate and SL, path bits, LID");
@@ -52,7 +48,8 @@ fn udp_ports_follow_the_flow_and_stay_in_their_range() {
     assert_eq!(udp_source_port(0xfffff), 0xc000 | (0x3fff ^ 0x3f));
     assert_eq!(udp_source_port(0x03fff), 0xffff);
     assert!((0..100).all(|_| random_udp_source_port() >= FIRST_UDP_PORT));
-    let ports: std::collections::HashSet<u16> = (0..100).map(|_| random_udp_source_port()).collect();
+    let ports: std::collections::HashSet<u16> =
+        (0..100).map(|_| random_udp_source_port()).collect();
     assert!(ports.len() > 1, "100 random ports are not all the same");
 }
 

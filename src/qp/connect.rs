@@ -79,7 +79,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
     }
 
     fn number(&self) -> QpNumber {
-        QpNumber::new(self.qp_num() & QpNumber::MAX).unwrap_or_default()
+        QpNumber::new(self.qp_num() & 0xff_ffff).unwrap_or_default()
     }
 
     /// Brings the queue pair to INIT, in which receives can be posted.
@@ -101,12 +101,8 @@ impl<T: Connected> QueuePair<T> {
     ) -> Result<(), Error> {
         const VERB: &str = "connect";
         let options = self.context().clamp(options);
-        let link = self.control.inner.context.link(VERB, port.port_num)?;
         let to_rtr = to_rtr(T::QP_TYPE, port, remote, &options)
             .map_err(|error| Error::invalid(VERB, error.to_string()))?;
-        if let Some(path) = &to_rtr.ah_attr {
-            path.check(VERB, &link)?;
-        }
         if self.state() == QueueState::Reset {
             self.modify(&to_init(T::QP_TYPE, port, &options))?;
         }

@@ -8,9 +8,9 @@ mod tests;
 mod text;
 mod wire;
 
-pub use connect::{
-    ConnectOptions, LocalPort, datagram_to_rtr, datagram_to_rts, default_gid_index, path_to,
-    to_init, to_rtr, to_rts,
+pub use connect::{ConnectOptions, LocalPort};
+pub(crate) use connect::{
+    datagram_to_rtr, datagram_to_rts, default_gid_index, path_to, to_init, to_rtr, to_rts,
 };
 pub use error::{ConnectError, EndpointError};
 

@@ -200,9 +200,14 @@ impl ControlHalf {
     /// Checks a change against the table of transitions.
     fn check(&self, attributes: &QpAttributes) -> Result<(QueueState, QueueState), Error> {
         let from = attributes.cur_qp_state.unwrap_or(self.state);
-        let to = attributes.qp_state.unwrap_or(from);
-        transitions::check(self.inner.qp_type, from, to, attributes.mask())
+        let to = transitions::check_attributes(self.inner.qp_type, self.state, attributes)
             .map_err(|error| Error::invalid("modify_qp", error.to_string()))?;
+        for path in [attributes.ah_attr, attributes.alt_path.map(|path| path.ah_attr)] {
+            if let Some(path) = path {
+                let link = self.inner.context.link("modify_qp", path.port_num)?;
+                path.check("modify_qp", &link)?;
+            }
+        }
         Ok((from, to))
     }
 

@@ -32,7 +32,7 @@ impl QueuePair<Ud> {
     ) -> Result<(), Error> {
         let inner = &self.control.inner;
         if group.to_bytes()[0] != 0xff {
-            return Err(Error::invalid(verb, "not a multicast GID: it does not start with ff"));
+            return Err(Error::invalid(verb, "not a multicast GID: it does not start with ff".into()));
         }
         let handle = inner.live_handle(verb)?;
         inner.context.run(verb, |file| command(file, handle, group.to_bytes(), mlid))

@@ -151,7 +151,7 @@ pub struct TransitionError {
 }
 
 /// Checks that a QP of this transport can go from one state to the other with these attributes.
-pub fn check(
+pub(super) fn check(
     transport: QpType,
     from: QueueState,
     to: QueueState,
@@ -180,7 +180,7 @@ pub fn check(
 /// Checks a whole request against the state that the QP is known to be in, as the kernel does:
 /// `cur_qp_state` overrules what is known, and without `qp_state` the QP stays where it is. Answers
 /// the state that the QP will be in.
-pub fn check_attributes(
+pub(super) fn check_attributes(
     transport: QpType,
     known: QueueState,
     attributes: &QpAttributes,

@@ -98,6 +98,13 @@ device_attr! {
     local_ca_ack_delay: u8 => "Delay of an acknowledgement, as the kernel encodes it.";
 }
 
+impl DeviceAttr {
+    /// Whether atomics are atomic to other atomics of the same device at least.
+    pub fn has_atomics(&self) -> bool {
+        self.atomic_cap != AtomicCap::None
+    }
+}
+
 /// `major.minor.patch`, out of one number.
 fn firmware_version(raw: u64) -> String {
     format!("{}.{}.{:04}", raw >> 32, raw >> 16 & 0xffff, raw & 0xffff)

@@ -91,10 +91,10 @@ pub struct PortAttr {
     pub phys_state: PhysicalState,
     /// Kind of link. Ethernet means RoCE.
     pub link_layer: LinkLayer,
-    /// The largest MTU that the port can do.
-    pub max_mtu: Mtu,
-    /// The MTU in force.
-    pub active_mtu: Mtu,
+    /// The largest MTU that the port can do, if told.
+    pub max_mtu: Option<Mtu>,
+    /// The MTU in force, if told.
+    pub active_mtu: Option<Mtu>,
     /// Local id, on InfiniBand.
     pub lid: u16,
     /// Low bits of the LID that are the port's own to choose.
@@ -132,11 +132,10 @@ pub struct PortAttr {
 }
 
 impl PortAttr {
-    /// Of numbers that are not known the most careful reading is taken.
+    /// Numbers that are not known count as not told.
     pub(crate) fn from_kernel(answer: &QueryPortRespEx) -> Self {
         const GRH_REQUIRED: u8 = 1 << 0;
         let port = &answer.legacy_resp;
-        let mtu = |raw| Mtu::from_raw(raw).unwrap_or(Mtu::Mtu256);
         let speed = match answer.active_speed_ex {
             0 => u32::from(port.active_speed),
             extended => extended,
@@ -148,8 +147,8 @@ impl PortAttr {
                 Some(LinkLayer::Ethernet) => LinkLayer::Ethernet,
                 _ => LinkLayer::InfiniBand,
             },
-            max_mtu: mtu(port.max_mtu),
-            active_mtu: mtu(port.active_mtu),
+            max_mtu: Mtu::from_raw(port.max_mtu),
+            active_mtu: Mtu::from_raw(port.active_mtu),
             lid: port.lid,
             lmc: port.lmc,
             sm_lid: port.sm_lid,
@@ -215,7 +214,8 @@ mod tests {
         let port = PortAttr::from_kernel(&answer());
         assert!(port.is_active() && port.grh_required);
         assert_eq!(port.link_layer, LinkLayer::Ethernet);
-        assert_eq!((mtu_bytes(port.max_mtu), mtu_bytes(port.active_mtu)), (4096, 1024));
+        assert_eq!(port.max_mtu.map(mtu_bytes), Some(4096));
+        assert_eq!(port.active_mtu.map(mtu_bytes), Some(1024));
         assert_eq!(port.phys_state.to_string(), "link up");
         assert_eq!(port.mbps(), Some(100_000));
         assert_eq!(port.max_msg_sz, 1 << 30);
@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_the_future_are_read_with_care() {
+    fn numbers_of_the_future_count_as_not_told() {
         let mut odd = answer();
         odd.legacy_resp.active_mtu = 99;
         odd.legacy_resp.active_width = 3;
         odd.legacy_resp.active_speed = 3;
         odd.legacy_resp.link_layer = 0;
         let port = PortAttr::from_kernel(&odd);
-        assert_eq!(mtu_bytes(port.active_mtu), 256);
+        assert_eq!(port.active_mtu, None);
         assert_eq!(port.mbps(), None);
         assert_eq!(port.link_layer, LinkLayer::InfiniBand);
     }

@@ -15,20 +15,27 @@ use mlx5_prm::wqe::{
 };
 use mlx5_prm::{U32, U64};
 
-/// Marks a WQE that crosses the end of the ring and is copied to the register in two pieces.
-const WRAPPED: u32 = u32::MAX;
-
 /// How far a batch has come. It is handed to the slow paths by value, so that the fast one keeps it
 /// in registers.
 #[derive(Clone, Copy)]
 struct Cursor {
     head: u32,
     sequence: u32,
-    span: u32,
-    /// Blocks of the WQE built last, or [`WRAPPED`].
-    last_blocks: u32,
-    /// That WQE, in the ring.
-    last: NonNull<u8>,
+    stop: u32,
+}
+
+impl Cursor {
+    /// Whether a largest request can be built at `head`, in one piece, without a closer look.
+    #[inline(always)]
+    const fn has_room(self) -> bool {
+        self.stop.wrapping_sub(self.head) as i32 >= 0
+    }
+
+    /// The same cursor, which sends the next request the slow way.
+    #[inline(always)]
+    const fn stopped(self) -> Self {
+        Self { stop: self.head.wrapping_sub(1), ..self }
+    }
 }
 
 /// A batch of requests under construction. It is posted whole by [`Batch::complete`], or, when one
@@ -43,16 +50,10 @@ impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn new(queue: &'q mut SendQueue<T>) -> Self {
         queue.error = None;
-        let mut cursor = Cursor {
-            head: queue.head,
-            sequence: queue.sequence,
-            span: queue.span,
-            last_blocks: 0,
-            last: queue.ring,
-        };
+        let mut cursor = Cursor { head: queue.head, sequence: queue.sequence, stop: queue.stop };
         if !queue.gate.may_send() {
-            queue.error = Some(queue.refusal());
-            cursor.span = 0;
+            queue.refuse_all();
+            cursor = cursor.stopped();
         }
         Self { queue, cursor }
     }
@@ -60,11 +61,11 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Starts a request; what it does is said next.
     #[inline(always)]
     pub fn wr(&mut self, wr_id: u64, flags: SendFlags) -> Wr<'_, 'q, T> {
-        let slot = if self.cursor.span >= self.queue.worst_blocks {
+        let slot = if self.cursor.has_room() {
             self.queue.at(self.cursor.head)
         } else {
-            let (slot, span) = self.queue.slow_slot(self.cursor.head);
-            self.cursor.span = span;
+            let (slot, stop) = self.queue.slow_slot(self.cursor.head);
+            self.cursor.stop = stop;
             slot
         };
         Wr { batch: self, slot, wr_id, flags }
@@ -85,7 +86,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
         if let Some(error) = self.queue.error {
-            return Err(BatchError { index: self.len(), error });
+            return Err(error);
         }
         self.commit();
         Ok(())
@@ -99,32 +100,27 @@ impl<'q, T: Transport> Batch<'q, T> {
     pub(crate) fn commit(self) {
         let Self { queue, cursor } = self;
         let requests = cursor.sequence.wrapping_sub(queue.sequence);
-        if requests == 0 {
-            return;
-        }
         let first = queue.head;
+        let blocks = cursor.head.wrapping_sub(first);
         queue.head = cursor.head;
         queue.sequence = cursor.sequence;
-        queue.span = cursor.span;
+        queue.stop = cursor.stop;
         // Before the doorbell: the completion may be polled, elsewhere, before `ring` returns.
         queue.records().publish(cursor.sequence as u16);
-        let mut copy = 0;
-        if requests == 1 {
-            if cursor.last_blocks <= queue.register.blueflame_blocks() {
-                copy = cursor.last_blocks;
-            } else if cursor.last_blocks == WRAPPED {
-                return queue.ring_wrapped(first);
-            }
+        if requests == 1 && blocks <= queue.register.blueflame_blocks() && cursor.has_room() {
+            // SAFETY: the request at `first` was just built, in one piece, of this many blocks.
+            return unsafe {
+                queue.register.ring(queue.record, cursor.head as u16, queue.at(first), blocks)
+            };
         }
-        // SAFETY: `last` is a WQE in the ring, of at least `copy` blocks that do not wrap.
-        unsafe { queue.register.ring(queue.record, cursor.head as u16, cursor.last, copy) };
+        queue.ring_several(first, requests);
     }
 
-    /// Remembers the first error; no request is taken after it.
+    /// Remembers the first error. Requests after it are built, where there is room, but nothing of
+    /// the batch is posted.
     #[inline(always)]
     pub(crate) fn refuse(&mut self, error: PostError) {
-        self.queue.refuse(error);
-        self.cursor.span = 0;
+        self.queue.refuse(error, self.cursor.sequence);
     }
 
     /// Finishes the request whose segments stand at `slot`.
@@ -156,15 +152,12 @@ impl<'q, T: Transport> Batch<'q, T> {
         // SAFETY: the slot has room for a largest WQE, and is not the device's.
         unsafe { slot.cast().write(words) };
         let info = RequestInfo::new(place, control, blocks);
-        if cursor.span < queue.worst_blocks {
+        if !cursor.has_room() {
             *cursor = queue.finish_slow(*cursor, wr_id, info);
             return;
         }
         // SAFETY: the records are alive, and were made for this ring.
         unsafe { queue.slots.stage(queue.mask, cursor.sequence, cursor.head, wr_id, info) };
-        cursor.last = slot;
-        cursor.last_blocks = blocks;
-        cursor.span -= blocks;
         cursor.head = cursor.head.wrapping_add(blocks);
         cursor.sequence = cursor.sequence.wrapping_add(1);
     }
@@ -183,10 +176,15 @@ impl<T: Transport> SendQueue<T> {
     /// # Safety
     /// `at` has room for `max_sge` entries.
     #[inline(never)]
-    unsafe fn write_sges(&mut self, at: NonNull<u8>, sges: &[Sge]) -> Option<usize> {
+    unsafe fn write_sges(
+        &mut self,
+        at: NonNull<u8>,
+        sges: &[Sge],
+        sequence: u32,
+    ) -> Option<usize> {
         // SAFETY: handed down.
         let units = unsafe { write_sge_list(at, sges, self.max_sge, self.max_message) };
-        units.map_err(|error| self.refuse(error)).ok()
+        units.map_err(|error| self.refuse(error, sequence)).ok()
     }
 
     /// Checks inline data and copies it; refuses the batch, or returns the units that it takes.
@@ -194,34 +192,45 @@ impl<T: Transport> SendQueue<T> {
     /// # Safety
     /// `at` has room for `max_inline` bytes behind their header.
     #[inline(never)]
-    unsafe fn write_inlines(&mut self, at: NonNull<u8>, pieces: &[&[u8]]) -> Option<usize> {
+    unsafe fn write_inlines(
+        &mut self,
+        at: NonNull<u8>,
+        pieces: &[&[u8]],
+        sequence: u32,
+    ) -> Option<usize> {
         // SAFETY: handed down.
         let units = unsafe { write_inline_list(at, pieces, self.max_inline as usize) };
-        units.map_err(|error| self.refuse(error)).ok()
+        units.map_err(|error| self.refuse(error, sequence)).ok()
     }
 
     #[cold]
     #[inline(never)]
-    fn refuse(&mut self, error: PostError) {
-        self.error.get_or_insert(error);
+    fn refuse(&mut self, error: PostError, sequence: u32) {
+        let index = sequence.wrapping_sub(self.sequence) as usize;
+        self.error.get_or_insert(BatchError { index, error });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse_all(&mut self) {
+        self.refuse(self.refusal(), self.sequence);
     }
 
     /// Finds out afresh how much room there is at `head`; where it is not enough for a largest
-    /// request in one piece, the request is built aside. Returns where, and the span.
+    /// request in one piece, the request is built aside. Returns where, and the next stop.
     #[cold]
     #[inline(never)]
     fn slow_slot(&mut self, head: u32) -> (NonNull<u8>, u32) {
-        let mut span = 0;
         if self.error.is_none() {
             let to_end = self.mask + 1 - (head & self.mask);
             // What stays free besides is room for one more request: as long as it is there, no run
             // of unsignaled requests can have filled the queue.
-            span = self.free_at(head).saturating_sub(self.worst_blocks).min(to_end);
-            if span >= self.worst_blocks {
-                return (self.at(head), span);
+            let span = self.free_at(head).saturating_sub(self.worst_blocks).min(to_end);
+            if let Some(more) = span.checked_sub(self.worst_blocks) {
+                return (self.at(head), head.wrapping_add(more));
             }
         }
-        (NonNull::from(&mut self.scratch.0).cast(), span)
+        (NonNull::from(&mut self.scratch.0).cast(), head.wrapping_sub(1))
     }
 
     /// Takes a request that was built aside, if there is room for it.
@@ -235,19 +244,18 @@ impl<T: Transport> SendQueue<T> {
         let blocks = u32::from(info.blocks());
         let free = self.free_at(head);
         if blocks > free {
-            self.refuse(PostError::QueueFull { free, needed: blocks });
+            self.refuse(PostError::QueueFull { free, needed: blocks }, sequence);
             return cursor;
         }
         let stays_open = free - blocks >= self.worst_blocks;
         if !info.signaled() && !stays_open && !self.signaled_outstanding(sequence as u16) {
-            self.refuse(PostError::UnsignaledRun);
+            self.refuse(PostError::UnsignaledRun, sequence);
             return cursor;
         }
         let to_end = self.mask + 1 - (head & self.mask);
         let first = blocks.min(to_end) as usize * BLOCK;
         let rest = blocks as usize * BLOCK - first;
-        let slot = self.at(head);
-        let scratch = self.scratch.0.as_ptr();
+        let (slot, scratch) = (self.at(head), self.scratch.0.as_ptr());
         // SAFETY: `blocks` free blocks start at `head`: `first` bytes up to the end of the ring, the
         // rest at its start. The scratch holds a largest WQE and is not part of the ring.
         unsafe {
@@ -256,13 +264,8 @@ impl<T: Transport> SendQueue<T> {
         }
         // SAFETY: the records are alive, and were made for this ring.
         unsafe { self.slots.stage(self.mask, sequence, head, wr_id, info) };
-        Cursor {
-            head: head.wrapping_add(blocks),
-            sequence: sequence.wrapping_add(1),
-            span: 0,
-            last_blocks: if rest == 0 { blocks } else { WRAPPED },
-            last: slot,
-        }
+        Cursor { head: head.wrapping_add(blocks), sequence: sequence.wrapping_add(1), stop: 0 }
+            .stopped()
     }
 
     /// Whether any request that is outstanding before `sequence`, those of the batch under
@@ -278,22 +281,29 @@ impl<T: Transport> SendQueue<T> {
         false
     }
 
-    /// Rings for a single WQE at `first` that crosses the end of the ring.
-    #[cold]
+    /// Rings for the `requests` requests from `first` on, or for a single one that is not copied in
+    /// one piece to the register.
     #[inline(never)]
-    fn ring_wrapped(&mut self, first: u32) {
-        let (wqe, blocks) = (self.at(first), self.head.wrapping_sub(first));
-        let before_end = self.mask + 1 - (first & self.mask);
-        let (record, head, ring) = (self.record, self.head as u16, self.ring);
-        // SAFETY: `first..head` was just built: `before_end` blocks up to the end of the ring, less
-        // than `blocks`, and the rest at its start.
-        unsafe {
-            if blocks <= self.register.blueflame_blocks() {
-                self.register.ring_wrapped(record, head, wqe, before_end, ring, blocks);
-            } else {
-                self.register.ring(record, head, wqe, 0);
-            }
+    fn ring_several(&mut self, first: u32, requests: u32) {
+        if requests == 0 {
+            return;
         }
+        let (record, head) = (self.record, self.head as u16);
+        let last = self.records().get(self.sequence.wrapping_sub(1) as u16).info;
+        let blocks = u32::from(last.blocks());
+        let wqe = self.at(last.first().into());
+        if requests > 1 || blocks > self.register.blueflame_blocks() {
+            // SAFETY: a WQE in the ring has at least one block.
+            return unsafe { self.register.ring(record, head, wqe, 0) };
+        }
+        let before_end = self.mask + 1 - (first & self.mask);
+        if blocks <= before_end {
+            // SAFETY: so many blocks follow before the end of the ring.
+            return unsafe { self.register.ring(record, head, wqe, blocks) };
+        }
+        // SAFETY: `before_end` blocks up to the end of the ring, less than `blocks`, and the rest at
+        // its start.
+        unsafe { self.register.ring_wrapped(record, head, wqe, before_end, self.ring, blocks) };
     }
 }
 
@@ -435,27 +445,25 @@ impl<T: Transport, O: SendOperation> Request<'_, '_, T, O, NeedsData> {
     /// The data is one piece of local memory (`ibv_wr_set_sge`).
     #[inline(always)]
     pub fn sge(self, sge: Sge) {
-        let data = self.data();
-        let queue = &mut *self.wr.batch.queue;
         // One comparison finds the length of zero, too.
-        if sge.length.wrapping_sub(1) < queue.max_message && queue.max_sge != 0 {
-            // SAFETY: the slot has room for a largest WQE, which has an entry.
-            unsafe { write_sge(data, sge) };
-            return self.finish(Self::HEAD + 1);
+        if sge.length.wrapping_sub(1) >= self.wr.batch.queue.max_single_sge {
+            return self.sge_list(&[sge]);
         }
-        // SAFETY: the slot has room for a largest WQE.
-        let units = unsafe { queue.write_sges(data, &[sge]) };
-        self.finish_checked(units);
+        // SAFETY: the slot has room for a largest WQE, which has an entry.
+        unsafe { write_sge(self.data(), sge) };
+        self.finish(Self::HEAD + 1);
     }
 
     /// The data is a list of pieces of local memory, one after the other
     /// (`ibv_wr_set_sge_list`). An empty list sends nothing but the message.
     #[inline]
     pub fn sge_list(self, sges: &[Sge]) {
-        let data = self.data();
+        let (data, sequence) = (self.data(), self.wr.batch.cursor.sequence);
         // SAFETY: the slot has room for a largest WQE.
-        let units = unsafe { self.wr.batch.queue.write_sges(data, sges) };
-        self.finish_checked(units);
+        let units = unsafe { self.wr.batch.queue.write_sges(data, sges, sequence) };
+        if let Some(units) = units {
+            self.finish(Self::HEAD + units);
+        }
     }
 
     /// The data is copied into the request (`ibv_wr_set_inline_data`); its memory needs no
@@ -466,16 +474,19 @@ impl<T: Transport, O: SendOperation> Request<'_, '_, T, O, NeedsData> {
         O: Inline,
     {
         let data = self.data();
-        let queue = &mut *self.wr.batch.queue;
         // One comparison finds the length of zero, too.
-        if bytes.len().wrapping_sub(1) < queue.max_inline as usize {
+        let units = if bytes.len().wrapping_sub(1) < self.wr.batch.queue.max_inline as usize {
             // SAFETY: the slot has room for a largest WQE, which holds this much inline data.
-            let units = unsafe { write_inline(data, bytes) };
-            return self.finish(Self::HEAD + units);
-        }
-        // SAFETY: the slot has room for a largest WQE.
-        let units = unsafe { queue.write_inlines(data, &[bytes]) };
-        self.finish_checked(units);
+            unsafe { write_inline(data, bytes) }
+        } else {
+            let sequence = self.wr.batch.cursor.sequence;
+            // SAFETY: the slot has room for a largest WQE.
+            match unsafe { self.wr.batch.queue.write_inlines(data, &[bytes], sequence) } {
+                Some(units) => units,
+                None => return,
+            }
+        };
+        self.finish(Self::HEAD + units);
     }
 
     /// The data is copied into the request from several places, one after the other
@@ -485,18 +496,11 @@ impl<T: Transport, O: SendOperation> Request<'_, '_, T, O, NeedsData> {
     where
         O: Inline,
     {
-        let data = self.data();
+        let (data, sequence) = (self.data(), self.wr.batch.cursor.sequence);
         // SAFETY: the slot has room for a largest WQE.
-        let units = unsafe { self.wr.batch.queue.write_inlines(data, pieces) };
-        self.finish_checked(units);
-    }
-
-    /// Finishes the request, or, where its data was refused, the batch.
-    #[inline(always)]
-    fn finish_checked(self, units: Option<usize>) {
-        match units {
-            Some(units) => self.finish(Self::HEAD + units),
-            None => self.wr.batch.cursor.span = 0,
+        let units = unsafe { self.wr.batch.queue.write_inlines(data, pieces, sequence) };
+        if let Some(units) = units {
+            self.finish(Self::HEAD + units);
         }
     }
 }

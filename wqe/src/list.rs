@@ -134,9 +134,8 @@ impl<T: ListTransport> SendQueue<T> {
         for wr in list {
             T::push(&mut batch, wr);
             if let Some(error) = batch.queue.error {
-                let index = batch.len();
                 batch.commit();
-                return Err(ListError { index, error });
+                return Err(ListError { index: error.index, error: error.error });
             }
         }
         batch.commit();

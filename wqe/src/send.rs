@@ -1,7 +1,7 @@
 //! The owner half of a send queue.
 
 use crate::batch::Batch;
-use crate::error::PostError;
+use crate::error::{BatchError, PostError};
 use crate::gate::Gate;
 use crate::operation::head_units;
 use crate::records::{RequestInfo, SendRecords, Slots};
@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
-use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_RING_BLOCKS, MAX_UNITS, UNIT, control_flags};
+use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_RING_BLOCKS, MAX_SGE_LENGTH, MAX_UNITS, UNIT, control_flags};
 
 /// What a send queue is asked to hold, and what comes of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,14 +77,16 @@ pub struct SendQueue<T> {
     pub(crate) head: u32,
     /// Requests ever committed, counted freely; 16 bits of it are a record's sequence number.
     pub(crate) sequence: u32,
-    /// Blocks at `head` that may be written in one piece and leave room for a largest request.
-    /// Less than `worst_blocks` sends a request the slow way, where all is looked at afresh.
-    pub(crate) span: u32,
+    /// As long as `head` has not passed this, a largest request can be written there in one piece
+    /// and leaves room for another. Then a request goes the slow way, where all is looked at afresh.
+    pub(crate) stop: u32,
     /// Number of the queue pair, as it stands in a WQE's first word.
     pub(crate) qpn: u64,
     pub(crate) max_sge: u32,
     pub(crate) max_inline: u32,
     pub(crate) max_message: u32,
+    /// The longest entry that a request with one entry may have; zero where none may.
+    pub(crate) max_single_sge: u32,
     /// Flags that every request gets, as they stand in a WQE's second word: a completion, on a
     /// queue that signals all.
     pub(crate) always: u64,
@@ -94,7 +96,7 @@ pub struct SendQueue<T> {
     records: NonNull<SendRecords>,
     pub(crate) slots: Slots,
     /// Why the batch under construction is refused, if it is.
-    pub(crate) error: Option<PostError>,
+    pub(crate) error: Option<BatchError>,
     pub(crate) scratch: Box<Scratch>,
     transport: PhantomData<T>,
 }
@@ -140,11 +142,12 @@ impl<T: Transport> SendQueue<T> {
             worst_blocks: layout.worst_blocks,
             head: 0,
             sequence: 0,
-            span: 0,
+            stop: u32::MAX,
             qpn: u64::from(qpn) << 8,
             max_sge: layout.max_sge,
             max_inline: layout.max_inline,
             max_message,
+            max_single_sge: if layout.max_sge == 0 { 0 } else { max_message.min(MAX_SGE_LENGTH) },
             always: if signal_all {
                 u64::from(control_flags::COMPLETION) << RequestInfo::CONTROL_SHIFT
             } else {
@@ -204,7 +207,7 @@ impl<T: Transport> SendQueue<T> {
     pub fn reset(&mut self) {
         self.head = 0;
         self.sequence = 0;
-        self.span = 0;
+        self.stop = u32::MAX;
         self.records().reset();
         self.record.set_send(0);
     }

@@ -1,6 +1,6 @@
 //! Faults that a device can be told to have, and what it saw its driver do wrong.
 
-use crate::engine::{Event, Syndrome};
+use crate::engine::{Event, Holder, Syndrome};
 
 /// A fault to inject.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -114,6 +114,15 @@ pub enum Violation {
         address: u64,
         /// Bytes.
         length: u64,
+    },
+    /// Memory was freed while the device could still reach it.
+    FreedWhileHeld {
+        /// The bus address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+        /// Who could reach it.
+        holder: Holder,
     },
     /// A shared receive queue's list leads out of its buffer.
     SrqList {

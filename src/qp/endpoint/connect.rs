@@ -138,7 +138,7 @@ impl ConnectOptions {
 }
 
 /// RESET to INIT, of RC, UC and UD.
-pub fn to_init(transport: QpType, local: &LocalPort, options: &ConnectOptions) -> QpAttributes {
+pub(crate) fn to_init(transport: QpType, local: &LocalPort, options: &ConnectOptions) -> QpAttributes {
     let attributes = QpAttributes::new()
         .qp_state(QueueState::Init)
         .pkey_index(options.pkey_index)
@@ -150,7 +150,7 @@ pub fn to_init(transport: QpType, local: &LocalPort, options: &ConnectOptions) -
 }
 
 /// INIT to RTR, of RC and UC.
-pub fn to_rtr(
+pub(crate) fn to_rtr(
     transport: QpType,
     local: &LocalPort,
     remote: &Endpoint,
@@ -177,7 +177,7 @@ pub fn to_rtr(
 }
 
 /// RTR to RTS, of RC and UC. `psn` is what the own [`Endpoint`] told the peer.
-pub fn to_rts(
+pub(crate) fn to_rts(
     transport: QpType,
     psn: Psn,
     remote: &Endpoint,
@@ -196,12 +196,12 @@ pub fn to_rts(
 }
 
 /// INIT to RTR, of UD.
-pub fn datagram_to_rtr() -> QpAttributes {
+pub(crate) fn datagram_to_rtr() -> QpAttributes {
     QpAttributes::new().qp_state(QueueState::ReadyToReceive)
 }
 
 /// RTR to RTS, of UD.
-pub fn datagram_to_rts(psn: Psn) -> QpAttributes {
+pub(crate) fn datagram_to_rts(psn: Psn) -> QpAttributes {
     QpAttributes::new().qp_state(QueueState::ReadyToSend).sq_psn(psn)
 }
 
@@ -209,7 +209,7 @@ pub fn datagram_to_rts(psn: Psn) -> QpAttributes {
 ///
 /// On Ethernet it is always a global route. On InfiniBand it is one when the port demands it, when
 /// the peer has no LID, or when the subnet prefixes differ.
-pub fn path_to(
+pub(crate) fn path_to(
     local: &LocalPort,
     remote: &Endpoint,
     options: &ConnectOptions,
@@ -270,7 +270,7 @@ fn remote_rights(transport: QpType) -> AccessFlags {
 /// that routes farthest. RoCE v2 goes before v1, and of each an IPv4 address before a global IPv6
 /// one before a link-local one; among equals the first row wins. On InfiniBand it is the first row
 /// that is not empty.
-pub fn default_gid_index(rows: impl IntoIterator<Item = (u32, Gid, GidType)>) -> Option<u8> {
+pub(crate) fn default_gid_index(rows: impl IntoIterator<Item = (u32, Gid, GidType)>) -> Option<u8> {
     rows.into_iter()
         .filter(|(_, gid, _)| !gid.is_zero())
         // What does not fit the field of a path cannot be used.

@@ -1,0 +1,243 @@
+//! An open uverbs device: the calls that come through it, and what becomes of its objects.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::{Arc, Mutex, Weak};
+
+use mlx5_prm::cmd::alloc::DeallocTransportDomainIn;
+use mlx5_uapi::ioctl::{IoctlHeader, object};
+use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest};
+
+use crate::kernel::calls::Calls;
+use crate::kernel::devx::destroy_uctx;
+use crate::kernel::events::EventQueue;
+use crate::kernel::hca::Hca;
+use crate::kernel::objects::{Body, Objects};
+use crate::kernel::{cq, decode, devx, lock, memory, methods, mr, qp, simple, srq, uar};
+
+/// What GET_CONTEXT made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    /// The firmware's number of the user context; 0 without DEVX.
+    pub(crate) uid: u32,
+    pub(crate) transport_domain: u32,
+    pub(crate) cqe_version: u8,
+}
+
+/// What events a file has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Channel {
+    Completion,
+    Asynchronous,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) context: Option<Context>,
+    pub(crate) objects: Objects,
+    channels: BTreeMap<RawFd, (Channel, Arc<EventQueue>)>,
+    default_async: Option<Arc<EventQueue>>,
+}
+
+impl State {
+    /// The context; without one nothing can be made.
+    pub(crate) fn context(&self) -> Result<Context, Errno> {
+        self.context.ok_or(Errno::EINVAL)
+    }
+
+    /// Adds an event file, and answers its descriptor.
+    pub(crate) fn add_channel(&mut self, kind: Channel) -> Result<Arc<EventQueue>, Errno> {
+        self.context()?;
+        let queue = EventQueue::new()?;
+        self.channels.insert(queue.fd(), (kind, Arc::clone(&queue)));
+        if kind == Channel::Asynchronous && self.default_async.is_none() {
+            self.default_async = Some(Arc::clone(&queue));
+        }
+        Ok(queue)
+    }
+
+    /// The event file behind a descriptor.
+    pub(crate) fn channel(&self, fd: i64, kind: Channel) -> Result<Arc<EventQueue>, Errno> {
+        let fd = RawFd::try_from(fd).map_err(|_| Errno::EINVAL)?;
+        match self.channels.get(&fd) {
+            Some((found, queue)) if *found == kind => Ok(Arc::clone(queue)),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// Where an object's asynchronous events go: the file that the call names, or the first one.
+    pub(crate) fn async_events(&self, fd: Option<i64>) -> Result<Option<Arc<EventQueue>>, Errno> {
+        match fd {
+            Some(fd) => self.channel(fd, Channel::Asynchronous).map(Some),
+            None => Ok(self.default_async.clone()),
+        }
+    }
+}
+
+/// An open file. It lives as long as anything that keeps it open: the handle of the file itself,
+/// and every device page that is mapped through it.
+pub(crate) struct OpenFile {
+    pub(crate) hca: Arc<Hca>,
+    calls: Arc<Calls>,
+    state: Mutex<State>,
+}
+
+impl OpenFile {
+    pub(crate) fn new(hca: &Arc<Hca>, calls: &Arc<Calls>) -> Arc<Self> {
+        let file = Arc::new(Self {
+            hca: Arc::clone(hca),
+            calls: Arc::clone(calls),
+            state: Mutex::default(),
+        });
+        hca.opened(&file);
+        file
+    }
+
+    fn enter(&self) -> Result<(), Errno> {
+        self.calls.enter()?;
+        if self.hca.is_removed() { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// Ends one object; what the method reports about it stays in the body.
+    pub(crate) fn destroy(&self, state: &mut State, handle: u32) -> Result<u32, Errno> {
+        if !state.objects.is_free(handle) {
+            return Err(Errno::EBUSY);
+        }
+        let hca = &self.hca;
+        let reported = match state.objects.get_mut(handle)? {
+            Body::Pd { pdn } => simple::dealloc_pd(hca, *pdn).map(|()| 0),
+            Body::Xrcd { xrcd } => simple::dealloc_xrcd(hca, *xrcd).map(|()| 0),
+            Body::Ah | Body::Uar(_) => Ok(0),
+            Body::Mr(body) => mr::destroy(hca, body).map(|()| 0),
+            Body::Mw(body) => mr::destroy_window(hca, body).map(|()| 0),
+            Body::Cq(body) => cq::destroy(hca, body),
+            Body::Qp(body) => qp::destroy(hca, body),
+            Body::Srq(body) => srq::destroy(hca, body),
+            Body::Devx(body) => devx::destroy(hca, body).map(|()| 0),
+            Body::Umem(body) => devx::destroy_umem(hca, body).map(|()| 0),
+        }?;
+        state.objects.remove(handle);
+        Ok(reported)
+    }
+
+    /// Ends everything that was made through the file.
+    fn clean_up(&self, state: &mut State) {
+        // A queue pair leaves its groups before it ends, as it does when the kernel cleans up.
+        for handle in state.objects.of_kind(object::QP) {
+            if let Ok(qp) = state.objects.qp_mut(handle) {
+                qp::leave_groups(&self.hca, qp);
+            }
+        }
+        // Users come after what they use; what refuses is tried again after the others.
+        loop {
+            let handles = state.objects.newest_first();
+            let before = handles.len();
+            for handle in handles {
+                // A refusal shows in the handles that are left.
+                let _ = self.destroy(state, handle);
+            }
+            if state.objects.newest_first().len() == before {
+                break;
+            }
+        }
+        if let Some(context) = state.context.take() {
+            let mut input = <DeallocTransportDomainIn as mlx5_prm::cmd::CommandInput>::request();
+            input.set_transport_domain(context.transport_domain);
+            // Nobody is left to be told of a refusal; the device's counts show it.
+            let _ = self.hca.command(&input);
+            if context.uid != 0 {
+                let _ = destroy_uctx(&self.hca, context.uid);
+            }
+        }
+        for (_, queue) in state.channels.values() {
+            queue.close();
+        }
+        state.default_async = None;
+    }
+
+    /// Loses the device.
+    pub(crate) fn disassociate(&self) {
+        self.clean_up(&mut lock(&self.state));
+    }
+
+    fn forget_channel(&self, fd: RawFd) {
+        let mut state = lock(&self.state);
+        let removed = state.channels.remove(&fd);
+        if let (Some((_, queue)), Some(default)) = (&removed, &state.default_async)
+            && Arc::ptr_eq(queue, default)
+        {
+            state.default_async = None;
+        }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // What a forked child closes is not the parent's last reference.
+        if self.hca.is_this_process() {
+            let mut state = std::mem::take(&mut *lock(&self.state));
+            self.clean_up(&mut state);
+        }
+    }
+}
+
+/// The handle of an open file that a driver holds.
+pub(crate) struct SimFile(pub(crate) Arc<OpenFile>);
+
+impl DeviceFile for SimFile {
+    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
+        self.0.enter()?;
+        // SAFETY: the caller's contract; the attributes and what they point to are the call's
+        // until it returns.
+        let (method, request) = unsafe { decode::open(header) }?;
+        let mut state = lock(&self.0.state);
+        methods::run(&self.0, &mut state, method, request)
+    }
+
+    fn map(&self, offset: u64, len: usize, _access: Access) -> Result<Mapping, Errno> {
+        self.0.enter()?;
+        let state = lock(&self.0.state);
+        let page = state.objects.uar_at(offset).ok_or(Errno::EINVAL)?;
+        drop(state);
+        uar::map(&self.0, page, len)
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+        // Anonymous memory has nothing to do with whether the device is there.
+        self.0.calls.enter()?;
+        memory::allocate(&self.0.hca.fabric, request)
+    }
+
+    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        self.0.calls.enter()?;
+        let state = lock(&self.0.state);
+        let (_, queue) = state.channels.get(&fd).ok_or(Errno::EBADF)?;
+        Ok(Box::new(SimEvents { queue: Arc::clone(queue), file: Arc::downgrade(&self.0) }))
+    }
+}
+
+/// An event file that a driver holds.
+struct SimEvents {
+    queue: Arc<EventQueue>,
+    file: Weak<OpenFile>,
+}
+
+impl AsFd for SimEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+}
+
+impl EventFile for SimEvents {
+    fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
+        self.queue.read(buf)
+    }
+}
+
+impl Drop for SimEvents {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.upgrade().filter(|file| file.hca.is_this_process()) {
+            file.forget_channel(self.queue.fd());
+        }
+    }
+}

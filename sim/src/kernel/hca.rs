@@ -1,0 +1,212 @@
+//! A device as the simulated kernel's driver holds it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use mlx5_prm::cmd::alloc::{AllocUarIn, AllocUarOut, DeallocUarIn};
+use mlx5_prm::cmd::caps::HcaCap;
+use mlx5_prm::cmd::eq::{CreateEqIn, EqStatus};
+use mlx5_prm::cmd::{CommandInput, CommandOutHead, CommandStatus};
+use mlx5_prm::fields::{FromBytes, IntoBytes};
+use mlx5_uapi::Errno;
+
+use crate::engine::{DeviceId, Event};
+use crate::fabric::Fabric;
+use crate::firmware::{Counts, Firmware, caps};
+use crate::kernel::events::EventHub;
+use crate::kernel::file::OpenFile;
+use crate::kernel::lock;
+use crate::kernel::memory::Anonymous;
+
+/// Completion vectors, each with an event queue.
+pub(crate) const COMPLETION_VECTORS: u32 = 8;
+/// Bytes of a page that the kernel shares with the device.
+const PAGE: usize = 4096;
+
+/// A device and its driver.
+pub(crate) struct Hca {
+    pub(crate) id: DeviceId,
+    pub(crate) fabric: Fabric,
+    pub(crate) caps: HcaCap,
+    pub(crate) hub: Arc<EventHub>,
+    firmware: Mutex<Firmware>,
+    eqns: Vec<u32>,
+    /// Memory of the event queues. The engine brings events to the hub instead.
+    _eq_memory: Anonymous,
+    files: Mutex<Vec<Weak<OpenFile>>>,
+    removed: AtomicBool,
+    /// What the next memory key's low byte is taken from.
+    key_tags: AtomicU32,
+}
+
+/// The errno that the driver gives for a command's status.
+pub(crate) fn errno(status: CommandStatus) -> Errno {
+    match status {
+        CommandStatus::RES_BUSY => Errno::EBUSY,
+        CommandStatus::LIM_ERR => Errno::ENOMEM,
+        CommandStatus::NO_RES_ERR => Errno::EAGAIN,
+        CommandStatus::BAD_OP_ERR
+        | CommandStatus::BAD_PARAM_ERR
+        | CommandStatus::BAD_RES_ERR
+        | CommandStatus::BAD_RES_STATE_ERR
+        | CommandStatus::IX_ERR
+        | CommandStatus::BAD_QP_STATE_ERR
+        | CommandStatus::BAD_PKT_ERR
+        | CommandStatus::BAD_SIZE_OUTS_CQES_ERR => Errno::EINVAL,
+        _ => Errno::EIO,
+    }
+}
+
+impl Hca {
+    /// Starts the driver of a device.
+    pub(crate) fn start(fabric: &Fabric, id: DeviceId) -> Result<Arc<Self>, Errno> {
+        let config = fabric.config();
+        let hub = EventHub::new(config.ports.iter().map(|port| port.link_layer).collect());
+        let sink = Arc::clone(&hub);
+        let mut engine = fabric.lock();
+        engine
+            .device_mut(id)
+            .set_event_sink(Some(Box::new(move |event: Event| sink.deliver(event))));
+        drop(engine);
+        let mut hca = Self {
+            id,
+            fabric: fabric.clone(),
+            caps: caps::general_caps(config),
+            hub,
+            firmware: Mutex::new(Firmware::new()),
+            eqns: Vec::new(),
+            _eq_memory: Anonymous::map(PAGE, PAGE.trailing_zeros(), false)?,
+            files: Mutex::default(),
+            removed: AtomicBool::new(false),
+            key_tags: AtomicU32::new(config.seed as u32 | 1),
+        };
+        for vector in 0..COMPLETION_VECTORS {
+            let mut input = CreateEqIn::request();
+            input.eqc_mut().set_status(EqStatus::OK.0).set_intr(vector);
+            let out = hca.command_with(&input, &[hca._eq_memory.address()])?;
+            hca.eqns.push(out.eq_number());
+        }
+        Ok(Arc::new(hca))
+    }
+
+    /// Executes a command as it stands in a mailbox.
+    pub(crate) fn execute(&self, input: &[u8], output: &mut [u8]) -> CommandStatus {
+        let mut firmware = lock(&self.firmware);
+        let mut engine = self.fabric.lock();
+        firmware.execute(engine.device_mut(self.id), input, output)
+    }
+
+    /// Executes a command.
+    pub(crate) fn command<I: CommandInput>(&self, input: &I) -> Result<I::Output, Errno> {
+        self.command_with(input, &[])
+    }
+
+    /// Executes a command that a list of addresses follows.
+    pub(crate) fn command_with<I: CommandInput>(
+        &self,
+        input: &I,
+        pages: &[u64],
+    ) -> Result<I::Output, Errno> {
+        let mut mailbox = Vec::with_capacity(I::BYTES + size_of_val(pages));
+        mailbox.extend_from_slice(input.as_bytes());
+        mailbox.extend(pages.iter().flat_map(|page| page.to_be_bytes()));
+        let mut output = I::Output::default();
+        match self.execute(&mailbox, output.as_mut_bytes()) {
+            CommandStatus::OK => Ok(output),
+            status => Err(errno(status)),
+        }
+    }
+
+    /// Executes a command whose answer is longer than its fixed part; the whole answer.
+    pub(crate) fn command_long<I: CommandInput>(
+        &self,
+        input: &I,
+        output_bytes: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        let mut output = vec![0; output_bytes];
+        match self.execute(input.as_bytes(), &mut output) {
+            CommandStatus::OK => Ok(output),
+            status => Err(errno(status)),
+        }
+    }
+
+    /// Executes a command without a typed layout.
+    pub(crate) fn command_raw<const OUT: usize>(&self, input: &[u8]) -> Result<[u8; OUT], Errno> {
+        let mut output = [0; OUT];
+        match self.execute(input, &mut output) {
+            CommandStatus::OK => Ok(output),
+            status => Err(errno(status)),
+        }
+    }
+
+    /// Allocates a UAR that lies over a page of plain memory.
+    pub(crate) fn alloc_uar(&self, page: u64) -> Result<u32, Errno> {
+        let mut firmware = lock(&self.firmware);
+        let mut engine = self.fabric.lock();
+        let mut output = AllocUarOut::default();
+        firmware.offer_uar_memory(page);
+        let input = AllocUarIn::request();
+        let out = output.as_mut_bytes();
+        match firmware.execute(engine.device_mut(self.id), input.as_bytes(), out) {
+            CommandStatus::OK => Ok(output.uar()),
+            status => Err(errno(status)),
+        }
+    }
+
+    /// Gives a UAR back.
+    pub(crate) fn dealloc_uar(&self, uar: u32) -> Result<(), Errno> {
+        let mut input = DeallocUarIn::request();
+        input.set_uar(uar);
+        self.command(&input).map(drop)
+    }
+
+    /// The event queue of a completion vector.
+    pub(crate) fn eqn(&self, vector: u32) -> Option<u32> {
+        self.eqns.get(vector as usize).copied()
+    }
+
+    /// A low byte for the next memory key.
+    pub(crate) fn key_tag(&self) -> u8 {
+        self.key_tags.fetch_add(1, Ordering::Relaxed) as u8
+    }
+
+    /// Number of ports.
+    pub(crate) fn ports(&self) -> u8 {
+        self.caps.num_ports() as u8
+    }
+
+    /// How many objects the device has, without what the driver itself made.
+    pub(crate) fn counts(&self) -> Counts {
+        let firmware = lock(&self.firmware);
+        let engine = self.fabric.lock();
+        let counts = firmware.counts(engine.device(self.id));
+        Counts { eqs: counts.eqs - self.eqns.len(), ..counts }
+    }
+
+    /// Remembers a file that is open on this device.
+    pub(crate) fn opened(&self, file: &Arc<OpenFile>) {
+        let mut files = lock(&self.files);
+        files.retain(|file| file.strong_count() > 0);
+        files.push(Arc::downgrade(file));
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Lets go of the device, which was pulled out: every file loses its objects.
+    pub(crate) fn disassociate(&self) {
+        self.removed.store(true, Ordering::Release);
+        let files: Vec<_> = lock(&self.files).iter().filter_map(Weak::upgrade).collect();
+        for file in files {
+            file.disassociate();
+        }
+    }
+}
+
+/// Status and syndrome of an answer.
+pub(crate) fn refusal(output: &[u8]) -> Option<(CommandStatus, u32)> {
+    let (head, _) = CommandOutHead::ref_from_prefix(output).ok()?;
+    let status = CommandStatus(head.status());
+    (!status.is_ok()).then_some((status, head.syndrome()))
+}

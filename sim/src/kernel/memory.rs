@@ -1,0 +1,155 @@
+//! Memory that the simulated kernel maps.
+
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use mlx5_uapi::{Errno, HugePages, Mapping, MemoryRequest, page_size};
+use nix::sys::mman::{
+    MapFlags, MmapAdvise, MsFlags, ProtFlags, madvise, mmap_anonymous, msync, munmap,
+};
+
+use crate::engine::fault::Violation;
+use crate::fabric::Fabric;
+
+/// Anonymous memory, unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Anonymous {
+    start: NonNull<c_void>,
+    length: usize,
+}
+
+// SAFETY: it is an address range of the process that belongs to nobody else.
+unsafe impl Send for Anonymous {}
+// SAFETY: sharing it gives out the address only.
+unsafe impl Sync for Anonymous {}
+
+impl Anonymous {
+    /// Zeroed memory of whole pages of `1 << log_page` bytes.
+    pub(crate) fn map(length: usize, log_page: u32, huge: bool) -> Result<Self, Errno> {
+        let length = length.checked_next_multiple_of(1 << log_page).ok_or(Errno::ENOMEM)?;
+        let size = NonZeroUsize::new(length).ok_or(Errno::EINVAL)?;
+        let flags = match (huge, log_page) {
+            (false, _) => MapFlags::MAP_PRIVATE,
+            (true, 30) => MapFlags::MAP_PRIVATE | MapFlags::MAP_HUGETLB | MapFlags::MAP_HUGE_1GB,
+            (true, _) => MapFlags::MAP_PRIVATE | MapFlags::MAP_HUGETLB | MapFlags::MAP_HUGE_2MB,
+        };
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping, at an address of the kernel's choice, touches no memory in use.
+        let start = unsafe { mmap_anonymous(None, size, rights, flags) }?;
+        let memory = Self { start, length };
+        let advice = match huge {
+            // The kernel does not wipe huge pages.
+            true => MmapAdvise::MADV_DONTFORK,
+            false => MmapAdvise::MADV_WIPEONFORK,
+        };
+        // SAFETY: the range is the new mapping; the advice changes nothing in this process.
+        unsafe { madvise(start, length, advice) }?;
+        Ok(memory)
+    }
+
+    /// Its first address.
+    pub(crate) fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    /// Its first byte.
+    pub(crate) fn as_non_null(&self) -> NonNull<u8> {
+        self.start.cast()
+    }
+}
+
+impl Drop for Anonymous {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping, and whoever could reach it gave it back.
+        let _ = unsafe { munmap(self.start, self.length) };
+    }
+}
+
+/// Memory for a driver's queues and buffers: whoever lets go of it while a device can still reach
+/// it is reported, and the memory stays.
+struct Lent {
+    memory: Option<Anonymous>,
+    fabric: Fabric,
+    pid: u32,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // In a forked child the fabric's lock may be held for ever, and its memory is not this.
+        if self.pid != std::process::id() {
+            return;
+        }
+        let Some(memory) = &self.memory else { return };
+        let (address, length) = (memory.address(), memory.length as u64);
+        let mut engine = self.fabric.lock();
+        for id in 0..engine.devices().len() {
+            if let Some(holder) = engine.device(id).holder(address, length) {
+                engine
+                    .device_mut(id)
+                    .violation(Violation::FreedWhileHeld { address, length, holder });
+                std::mem::forget(self.memory.take());
+                return;
+            }
+        }
+    }
+}
+
+/// What [`DeviceFile::allocate`](mlx5_uapi::DeviceFile::allocate) promises.
+pub(crate) fn allocate(fabric: &Fabric, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    if request.len == 0 || !request.align.is_power_of_two() {
+        return Err(Errno::EINVAL);
+    }
+    let ordinary = page_size().trailing_zeros();
+    match request.huge {
+        HugePages::None => lend(fabric, request, ordinary, false),
+        HugePages::TwoMiB => lend(fabric, request, 21, true),
+        HugePages::OneGiB => lend(fabric, request, 30, true),
+        HugePages::Prefer => lend(fabric, request, 21, true)
+            .or_else(|_| lend(fabric, request, ordinary, false)),
+    }
+}
+
+fn lend(
+    fabric: &Fabric,
+    request: &MemoryRequest,
+    log_page: u32,
+    huge: bool,
+) -> Result<Mapping, Errno> {
+    let page = 1_usize << log_page;
+    let length = request.len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
+    // mmap aligns to a page; a larger alignment is found inside a longer mapping.
+    let spare = request.align.saturating_sub(page);
+    let total = length.checked_add(spare).ok_or(Errno::ENOMEM)?;
+    let memory = Anonymous::map(total, log_page, huge)?;
+    let start = memory.as_non_null();
+    let skip = start.as_ptr().align_offset(request.align);
+    // SAFETY: the mapping starts on a page, so that at most `spare` bytes are skipped, and `spare`
+    // more than `length` bytes are mapped.
+    let start = unsafe { start.add(skip) };
+    let owner = Lent { memory: Some(memory), fabric: fabric.clone(), pid: std::process::id() };
+    // SAFETY: the owner keeps `length` bytes from `start` on mapped, for nobody else.
+    Ok(unsafe { Mapping::new(start, length, Box::new(owner)) })
+}
+
+/// Whether every page of a range of this process is mapped.
+pub(crate) fn is_mapped(start: u64, length: u64) -> bool {
+    let page = page_size() as u64;
+    let first = start & !(page - 1);
+    let Some(end) = start.checked_add(length).and_then(|end| end.checked_next_multiple_of(page))
+    else {
+        return false;
+    };
+    let Some(at) = NonNull::new(first as *mut c_void) else { return false };
+    // SAFETY: without MS_SYNC or MS_INVALIDATE nothing is written or dropped; the kernel only says
+    // whether the range is mapped.
+    unsafe { msync(at, (end - first) as usize, MsFlags::MS_ASYNC) }.is_ok()
+}
+
+/// Addresses of the pages that a range of this process touches, and where in the first it starts.
+pub(crate) fn pages(start: u64, length: u64, log_page: u32) -> (Vec<u64>, u64) {
+    let page = 1 << log_page;
+    let offset = start & (page - 1);
+    let count = (offset + length).div_ceil(page);
+    ((0..count).map(|index| (start - offset) + index * page).collect(), offset)
+}

@@ -1,0 +1,279 @@
+//! The methods of the device file: which there are, what they take, who does them.
+
+use mlx5_uapi::Errno;
+use mlx5_uapi::ioctl::{AttrId, Method, attr, method, object};
+
+use crate::kernel::decode::{ANY_LENGTH, DRIVER, Request, Shape, Spec};
+use crate::kernel::file::{OpenFile, State};
+use crate::kernel::{context, cq, devx, mr, qp, query, simple, srq, uar, write};
+
+type Handler = fn(&OpenFile, &mut State, &mut Request<'_>) -> Result<(), Errno>;
+
+struct Entry {
+    method: Method,
+    specs: &'static [Spec],
+    /// Takes the driver's request and response.
+    driver: bool,
+    handler: Handler,
+}
+
+const fn entry(method: Method, specs: &'static [Spec], handler: Handler) -> Entry {
+    Entry { method, specs, driver: false, handler }
+}
+
+const fn with_driver(method: Method, specs: &'static [Spec], handler: Handler) -> Entry {
+    Entry { method, specs, driver: true, handler }
+}
+
+const fn must(id: AttrId, shape: Shape) -> Spec {
+    Spec::new(id, shape)
+}
+
+const fn may(id: AttrId, shape: Shape) -> Spec {
+    Spec::optional(id, shape)
+}
+
+const U16: Shape = Shape::Out(2, 2);
+const U32_IN: Shape = Shape::In(4, 4);
+const U32_OUT: Shape = Shape::Out(4, 4);
+const U64_IN: Shape = Shape::In(8, 8);
+const U64_OUT: Shape = Shape::Out(8, 8);
+/// Flags may have four bytes or eight.
+const FLAGS: Shape = Shape::In(4, 8);
+/// A command of the firmware begins with 16 bytes, in and out.
+const COMMAND_IN: Shape = Shape::In(16, ANY_LENGTH);
+const COMMAND_OUT: Shape = Shape::Out(16, ANY_LENGTH);
+
+#[rustfmt::skip]
+static METHODS: &[Entry] = &[
+    with_driver(method::INVOKE_WRITE, &[
+        may(attr::invoke_write::CORE_IN, Shape::In(4, ANY_LENGTH)),
+        may(attr::invoke_write::CORE_OUT, Shape::Out(0, ANY_LENGTH)),
+        must(attr::invoke_write::WRITE_CMD, U64_IN),
+    ], write::invoke),
+    with_driver(method::GET_CONTEXT, &[
+        may(attr::get_context::NUM_COMP_VECTORS, U32_OUT),
+        may(attr::get_context::CORE_SUPPORT, U64_OUT),
+    ], context::get),
+    entry(method::QUERY_CONTEXT, &[
+        may(attr::query_context::NUM_COMP_VECTORS, U32_OUT),
+        may(attr::query_context::CORE_SUPPORT, U64_OUT),
+        may(attr::mlx5_query_context::RESP_UCTX, Shape::Out(0, ANY_LENGTH)),
+    ], context::query),
+    entry(method::QUERY_PORT, &[
+        must(attr::query_port::PORT_NUM, U64_IN),
+        must(attr::query_port::RESP, Shape::Out(44, ANY_LENGTH)),
+    ], query::port),
+    entry(method::QUERY_GID_TABLE, &[
+        must(attr::query_gid_table::ENTRY_SIZE, U64_IN),
+        may(attr::query_gid_table::FLAGS, FLAGS),
+        must(attr::query_gid_table::RESP_ENTRIES, Shape::Out(0, ANY_LENGTH)),
+        must(attr::query_gid_table::RESP_NUM_ENTRIES, U64_OUT),
+    ], query::gid_table),
+    entry(method::QUERY_GID_ENTRY, &[
+        must(attr::query_gid_entry::PORT, U64_IN),
+        must(attr::query_gid_entry::GID_INDEX, U64_IN),
+        may(attr::query_gid_entry::FLAGS, FLAGS),
+        must(attr::query_gid_entry::RESP_ENTRY, Shape::Out(32, ANY_LENGTH)),
+    ], query::gid_entry),
+    entry(method::ASYNC_EVENT_ALLOC, &[
+        must(attr::async_event_alloc::FD_HANDLE, Shape::NewFd),
+    ], context::async_event_alloc),
+
+    entry(method::PD_DESTROY, &[
+        must(attr::destroy_pd::HANDLE, Shape::Handle(object::PD)),
+    ], simple::destroy::<{ attr::destroy_pd::HANDLE.0 }>),
+    entry(method::XRCD_DESTROY, &[
+        must(attr::destroy_xrcd::HANDLE, Shape::Handle(object::XRCD)),
+    ], simple::destroy::<{ attr::destroy_xrcd::HANDLE.0 }>),
+    entry(method::AH_DESTROY, &[
+        must(attr::destroy_ah::HANDLE, Shape::Handle(object::AH)),
+    ], simple::destroy::<{ attr::destroy_ah::HANDLE.0 }>),
+    entry(method::MW_DESTROY, &[
+        must(attr::destroy_mw::HANDLE, Shape::Handle(object::MW)),
+    ], simple::destroy::<{ attr::destroy_mw::HANDLE.0 }>),
+    entry(method::MR_DESTROY, &[
+        must(attr::destroy_mr::HANDLE, Shape::Handle(object::MR)),
+    ], simple::destroy::<{ attr::destroy_mr::HANDLE.0 }>),
+    entry(method::QUERY_MR, &[
+        must(attr::query_mr::HANDLE, Shape::Handle(object::MR)),
+        must(attr::query_mr::RESP_LKEY, U32_OUT),
+        must(attr::query_mr::RESP_RKEY, U32_OUT),
+        must(attr::query_mr::RESP_LENGTH, U64_OUT),
+        may(attr::query_mr::RESP_IOVA, U64_OUT),
+    ], mr::query),
+    entry(method::ADVISE_MR, &[
+        must(attr::advise_mr::PD_HANDLE, Shape::Handle(object::PD)),
+        must(attr::advise_mr::ADVICE, U64_IN),
+        must(attr::advise_mr::FLAGS, FLAGS),
+        must(attr::advise_mr::SGE_LIST, Shape::In(16, ANY_LENGTH)),
+    ], mr::unsupported),
+    entry(method::DM_MR_REG, &[
+        must(attr::reg_dm_mr::HANDLE, Shape::NewHandle),
+        must(attr::reg_dm_mr::OFFSET, U64_IN),
+        must(attr::reg_dm_mr::LENGTH, U64_IN),
+        must(attr::reg_dm_mr::PD_HANDLE, Shape::Handle(object::PD)),
+        must(attr::reg_dm_mr::ACCESS_FLAGS, FLAGS),
+        must(attr::reg_dm_mr::DM_HANDLE, Shape::Handle(object::DM)),
+        must(attr::reg_dm_mr::RESP_LKEY, U32_OUT),
+        must(attr::reg_dm_mr::RESP_RKEY, U32_OUT),
+    ], mr::unsupported),
+    entry(method::DM_ALLOC, &[
+        must(attr::alloc_dm::HANDLE, Shape::NewHandle),
+        must(attr::alloc_dm::LENGTH, U64_IN),
+        must(attr::alloc_dm::ALIGNMENT, U32_IN),
+        must(attr::mlx5_alloc_dm::RESP_START_OFFSET, U64_OUT),
+        must(attr::mlx5_alloc_dm::RESP_PAGE_INDEX, U16),
+        may(attr::mlx5_alloc_dm::REQ_TYPE, U64_IN),
+    ], mr::unsupported),
+    entry(method::REG_DMABUF_MR, &[
+        must(attr::reg_dmabuf_mr::HANDLE, Shape::NewHandle),
+        must(attr::reg_dmabuf_mr::PD_HANDLE, Shape::Handle(object::PD)),
+        must(attr::reg_dmabuf_mr::OFFSET, U64_IN),
+        must(attr::reg_dmabuf_mr::LENGTH, U64_IN),
+        must(attr::reg_dmabuf_mr::IOVA, U64_IN),
+        must(attr::reg_dmabuf_mr::FD, U32_IN),
+        must(attr::reg_dmabuf_mr::ACCESS_FLAGS, FLAGS),
+        must(attr::reg_dmabuf_mr::RESP_LKEY, U32_OUT),
+        must(attr::reg_dmabuf_mr::RESP_RKEY, U32_OUT),
+    ], mr::unsupported),
+
+    with_driver(method::CQ_CREATE, &[
+        must(attr::create_cq::HANDLE, Shape::NewHandle),
+        must(attr::create_cq::CQE, U32_IN),
+        must(attr::create_cq::USER_HANDLE, U64_IN),
+        may(attr::create_cq::COMP_CHANNEL, Shape::Fd),
+        must(attr::create_cq::COMP_VECTOR, U32_IN),
+        may(attr::create_cq::FLAGS, FLAGS),
+        must(attr::create_cq::RESP_CQE, U32_OUT),
+        may(attr::create_cq::EVENT_FD, Shape::Fd),
+        may(attr::mlx5_create_cq::UAR_INDEX, U32_IN),
+    ], cq::create),
+    entry(method::CQ_DESTROY, &[
+        must(attr::destroy_cq::HANDLE, Shape::Handle(object::CQ)),
+        must(attr::destroy_cq::RESP, U64_OUT),
+    ], cq::destroy_method),
+    with_driver(method::QP_CREATE, &[
+        must(attr::create_qp::HANDLE, Shape::NewHandle),
+        may(attr::create_qp::XRCD_HANDLE, Shape::Handle(object::XRCD)),
+        may(attr::create_qp::PD_HANDLE, Shape::Handle(object::PD)),
+        may(attr::create_qp::SRQ_HANDLE, Shape::Handle(object::SRQ)),
+        may(attr::create_qp::SEND_CQ_HANDLE, Shape::Handle(object::CQ)),
+        may(attr::create_qp::RECV_CQ_HANDLE, Shape::Handle(object::CQ)),
+        may(attr::create_qp::IND_TABLE_HANDLE, Shape::Handle(object::RWQ_IND_TBL)),
+        must(attr::create_qp::USER_HANDLE, U64_IN),
+        must(attr::create_qp::CAP, Shape::In(20, 20)),
+        must(attr::create_qp::TYPE, U64_IN),
+        may(attr::create_qp::FLAGS, FLAGS),
+        may(attr::create_qp::SOURCE_QPN, U32_IN),
+        may(attr::create_qp::EVENT_FD, Shape::Fd),
+        must(attr::create_qp::RESP_CAP, Shape::Out(20, 20)),
+        must(attr::create_qp::RESP_QP_NUM, U32_OUT),
+    ], qp::create),
+    entry(method::QP_DESTROY, &[
+        must(attr::destroy_qp::HANDLE, Shape::Handle(object::QP)),
+        must(attr::destroy_qp::RESP, U32_OUT),
+    ], qp::destroy_method),
+    with_driver(method::SRQ_CREATE, &[
+        must(attr::create_srq::HANDLE, Shape::NewHandle),
+        must(attr::create_srq::PD_HANDLE, Shape::Handle(object::PD)),
+        may(attr::create_srq::XRCD_HANDLE, Shape::Handle(object::XRCD)),
+        may(attr::create_srq::CQ_HANDLE, Shape::Handle(object::CQ)),
+        must(attr::create_srq::USER_HANDLE, U64_IN),
+        must(attr::create_srq::MAX_WR, U32_IN),
+        must(attr::create_srq::MAX_SGE, U32_IN),
+        must(attr::create_srq::LIMIT, U32_IN),
+        may(attr::create_srq::MAX_NUM_TAGS, U32_IN),
+        must(attr::create_srq::TYPE, U64_IN),
+        may(attr::create_srq::EVENT_FD, Shape::Fd),
+        must(attr::create_srq::RESP_MAX_WR, U32_OUT),
+        must(attr::create_srq::RESP_MAX_SGE, U32_OUT),
+        may(attr::create_srq::RESP_SRQ_NUM, U32_OUT),
+    ], srq::create),
+    entry(method::SRQ_DESTROY, &[
+        must(attr::destroy_srq::HANDLE, Shape::Handle(object::SRQ)),
+        must(attr::destroy_srq::RESP, U32_OUT),
+    ], srq::destroy_method),
+
+    entry(method::UAR_ALLOC, &[
+        must(attr::uar_alloc::HANDLE, Shape::NewHandle),
+        must(attr::uar_alloc::TYPE, U64_IN),
+        must(attr::uar_alloc::MMAP_OFFSET, U64_OUT),
+        must(attr::uar_alloc::MMAP_LENGTH, U32_OUT),
+        must(attr::uar_alloc::PAGE_ID, U32_OUT),
+    ], uar::alloc),
+    entry(method::UAR_DESTROY, &[
+        must(attr::uar_destroy::HANDLE, Shape::Handle(object::UAR)),
+    ], simple::destroy::<{ attr::uar_destroy::HANDLE.0 }>),
+
+    entry(method::DEVX_OTHER, &[
+        must(attr::devx_other::CMD_IN, COMMAND_IN),
+        must(attr::devx_other::CMD_OUT, COMMAND_OUT),
+    ], devx::other),
+    entry(method::DEVX_QUERY_UAR, &[
+        must(attr::devx_query_uar::USER_IDX, U32_IN),
+        must(attr::devx_query_uar::DEV_IDX, U32_OUT),
+    ], devx::query_uar),
+    entry(method::DEVX_QUERY_EQN, &[
+        must(attr::devx_query_eqn::USER_VEC, U32_IN),
+        must(attr::devx_query_eqn::DEV_EQN, U32_OUT),
+    ], devx::query_eqn),
+    entry(method::DEVX_OBJ_CREATE, &[
+        must(attr::devx_obj_create::HANDLE, Shape::NewHandle),
+        must(attr::devx_obj_create::CMD_IN, COMMAND_IN),
+        must(attr::devx_obj_create::CMD_OUT, COMMAND_OUT),
+    ], devx::obj_create),
+    entry(method::DEVX_OBJ_MODIFY, &[
+        must(attr::devx_obj_modify::HANDLE, Shape::AnyHandle),
+        must(attr::devx_obj_modify::CMD_IN, COMMAND_IN),
+        must(attr::devx_obj_modify::CMD_OUT, COMMAND_OUT),
+    ], devx::obj_modify),
+    entry(method::DEVX_OBJ_QUERY, &[
+        must(attr::devx_obj_query::HANDLE, Shape::AnyHandle),
+        must(attr::devx_obj_query::CMD_IN, COMMAND_IN),
+        must(attr::devx_obj_query::CMD_OUT, COMMAND_OUT),
+    ], devx::obj_query),
+    entry(method::DEVX_OBJ_DESTROY, &[
+        must(attr::devx_obj_destroy::HANDLE, Shape::Handle(object::DEVX_OBJ)),
+    ], simple::destroy::<{ attr::devx_obj_destroy::HANDLE.0 }>),
+    entry(method::DEVX_UMEM_REG, &[
+        must(attr::devx_umem_reg::HANDLE, Shape::NewHandle),
+        must(attr::devx_umem_reg::ADDR, U64_IN),
+        must(attr::devx_umem_reg::LEN, U64_IN),
+        must(attr::devx_umem_reg::ACCESS, FLAGS),
+        may(attr::devx_umem_reg::PGSZ_BITMAP, U64_IN),
+        must(attr::devx_umem_reg::OUT_ID, U32_OUT),
+    ], devx::umem_reg),
+    entry(method::DEVX_UMEM_DEREG, &[
+        must(attr::devx_umem_dereg::HANDLE, Shape::Handle(object::DEVX_UMEM)),
+    ], simple::destroy::<{ attr::devx_umem_dereg::HANDLE.0 }>),
+];
+
+/// Does a method of an open file.
+pub(crate) fn run(
+    file: &OpenFile,
+    state: &mut State,
+    method: Method,
+    mut request: Request<'_>,
+) -> Result<(), Errno> {
+    let entry = METHODS.iter().find(|entry| entry.method == method);
+    let entry = entry.ok_or(Errno::EPROTONOSUPPORT)?;
+    let driver: &[Spec] = if entry.driver { &DRIVER } else { &[] };
+    request.check(entry.specs.iter().chain(driver))?;
+    for spec in entry.specs {
+        match spec.shape {
+            Shape::Handle(kind) if request.has(spec.id) => {
+                state.objects.expect(request.handle(spec.id)?, kind)?;
+            }
+            Shape::AnyHandle => _ = state.objects.get(request.handle(spec.id)?)?,
+            // Nothing is made without a context.
+            Shape::NewHandle | Shape::NewFd => _ = state.context()?,
+            _ => {}
+        }
+    }
+    match (entry.handler)(file, state, &mut request) {
+        // This one says that the call is not known, which it was.
+        Err(Errno::EPROTONOSUPPORT) => Err(Errno::EINVAL),
+        result => result,
+    }
+}

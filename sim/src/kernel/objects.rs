@@ -1,0 +1,224 @@
+//! The objects of an open file, by handle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mlx5_uapi::Errno;
+use mlx5_uapi::ioctl::object;
+
+use crate::kernel::cq::Cq;
+use crate::kernel::devx::{DevxObject, Umem};
+use crate::kernel::mr::{Mr, Mw};
+use crate::kernel::qp::Qp;
+use crate::kernel::srq::Srq;
+use crate::kernel::uar::UarObject;
+
+/// What an object is made of.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Pd { pdn: u32 },
+    Xrcd { xrcd: u32 },
+    Ah,
+    Mr(Mr),
+    Mw(Mw),
+    Cq(Cq),
+    Qp(Box<Qp>),
+    Srq(Srq),
+    Uar(UarObject),
+    Devx(DevxObject),
+    Umem(Umem),
+}
+
+impl Body {
+    /// The kind of object, as methods name it.
+    pub(crate) fn kind(&self) -> u16 {
+        match self {
+            Self::Pd { .. } => object::PD,
+            Self::Xrcd { .. } => object::XRCD,
+            Self::Ah => object::AH,
+            Self::Mr(_) => object::MR,
+            Self::Mw(_) => object::MW,
+            Self::Cq(_) => object::CQ,
+            Self::Qp(_) => object::QP,
+            Self::Srq(_) => object::SRQ,
+            Self::Uar(_) => object::UAR,
+            Self::Devx(_) => object::DEVX_OBJ,
+            Self::Umem(_) => object::DEVX_UMEM,
+        }
+    }
+}
+
+/// An object, who uses it, and whom it uses.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) body: Body,
+    users: u32,
+    parents: Vec<u32>,
+}
+
+/// The objects of a file. Handles are the lowest that are free, as the kernel gives them.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    table: BTreeMap<u32, Object>,
+    /// Handles in the order in which their objects were made.
+    order: Vec<u32>,
+}
+
+impl Objects {
+    /// Adds an object that uses others, and answers its handle.
+    pub(crate) fn add(&mut self, body: Body, parents: &[u32]) -> u32 {
+        let taken = self.table.keys();
+        let handle = (0..).zip(taken).find(|(free, used)| free != *used).map_or(
+            self.table.len() as u32,
+            |(free, _)| free,
+        );
+        for parent in parents {
+            if let Some(parent) = self.table.get_mut(parent) {
+                parent.users += 1;
+            }
+        }
+        self.table.insert(handle, Object { body, users: 0, parents: parents.to_vec() });
+        self.order.push(handle);
+        handle
+    }
+
+    /// An object of any kind.
+    pub(crate) fn get(&self, handle: u32) -> Result<&Body, Errno> {
+        self.table.get(&handle).map(|object| &object.body).ok_or(Errno::ENOENT)
+    }
+
+    /// An object of any kind, to change it.
+    pub(crate) fn get_mut(&mut self, handle: u32) -> Result<&mut Body, Errno> {
+        self.table.get_mut(&handle).map(|object| &mut object.body).ok_or(Errno::ENOENT)
+    }
+
+    /// Checks that a handle is of a kind.
+    pub(crate) fn expect(&self, handle: u32, kind: u16) -> Result<(), Errno> {
+        if self.get(handle)?.kind() == kind { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
+    /// Whether nothing uses an object.
+    pub(crate) fn is_free(&self, handle: u32) -> bool {
+        self.table.get(&handle).is_none_or(|object| object.users == 0)
+    }
+
+    /// Takes out an object that is gone.
+    pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
+        let object = self.table.remove(&handle)?;
+        for parent in &object.parents {
+            if let Some(parent) = self.table.get_mut(parent) {
+                parent.users -= 1;
+            }
+        }
+        self.order.retain(|other| *other != handle);
+        Some(object)
+    }
+
+    /// Replaces one of the objects that an object uses.
+    pub(crate) fn adopt(&mut self, handle: u32, from: u32, to: u32) {
+        let Some(object) = self.table.get_mut(&handle) else { return };
+        let Some(parent) = object.parents.iter_mut().find(|parent| **parent == from) else {
+            return;
+        };
+        *parent = to;
+        if let Some(old) = self.table.get_mut(&from) {
+            old.users -= 1;
+        }
+        if let Some(new) = self.table.get_mut(&to) {
+            new.users += 1;
+        }
+    }
+
+    /// The handles of all objects, the last made first.
+    pub(crate) fn newest_first(&self) -> Vec<u32> {
+        self.order.iter().rev().copied().collect()
+    }
+
+    /// The handles of all objects of a kind.
+    pub(crate) fn of_kind(&self, kind: u16) -> Vec<u32> {
+        let objects = self.table.iter();
+        objects.filter(|(_, object)| object.body.kind() == kind).map(|(handle, _)| *handle).collect()
+    }
+}
+
+macro_rules! typed {
+    ($($name:ident, $name_mut:ident: $Variant:ident($Type:ty);)*) => {
+        impl Objects {
+            $(
+                #[allow(dead_code, reason = "not every kind is both looked at and changed")]
+                pub(crate) fn $name(&self, handle: u32) -> Result<&$Type, Errno> {
+                    match self.get(handle)? {
+                        Body::$Variant(body) => Ok(body),
+                        _ => Err(Errno::EINVAL),
+                    }
+                }
+
+                #[allow(dead_code, reason = "not every kind is both looked at and changed")]
+                pub(crate) fn $name_mut(&mut self, handle: u32) -> Result<&mut $Type, Errno> {
+                    match self.get_mut(handle)? {
+                        Body::$Variant(body) => Ok(body),
+                        _ => Err(Errno::EINVAL),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+typed! {
+    mr, mr_mut: Mr(Mr);
+    cq, cq_mut: Cq(Cq);
+    qp, qp_mut: Qp(Box<Qp>);
+    srq, srq_mut: Srq(Srq);
+    uar, uar_mut: Uar(UarObject);
+    devx, devx_mut: Devx(DevxObject);
+}
+
+impl Objects {
+    /// The device's number of a protection domain.
+    pub(crate) fn pdn(&self, handle: u32) -> Result<u32, Errno> {
+        match self.get(handle)? {
+            Body::Pd { pdn } => Ok(*pdn),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The device's number of an XRC domain.
+    pub(crate) fn xrcd(&self, handle: u32) -> Result<u32, Errno> {
+        match self.get(handle)? {
+            Body::Xrcd { xrcd } => Ok(*xrcd),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The UAR page that is mapped at an offset.
+    pub(crate) fn uar_at(&self, offset: u64) -> Option<Arc<crate::kernel::uar::UarPage>> {
+        self.table.values().find_map(|object| match &object.body {
+            Body::Uar(uar) if uar.mmap_offset() == offset => Some(Arc::clone(&uar.page)),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_the_lowest_free_ones_and_parents_are_counted() {
+        let mut objects = Objects::default();
+        let pd = objects.add(Body::Pd { pdn: 5 }, &[]);
+        let ah = objects.add(Body::Ah, &[pd]);
+        let other = objects.add(Body::Ah, &[pd]);
+        assert_eq!((pd, ah, other), (0, 1, 2));
+        assert!(!objects.is_free(pd));
+        objects.remove(ah);
+        assert_eq!(objects.add(Body::Ah, &[pd]), 1);
+        objects.remove(1);
+        objects.remove(2);
+        assert!(objects.is_free(pd));
+        assert_eq!(objects.expect(pd, object::AH), Err(Errno::EINVAL));
+        assert_eq!(objects.expect(9, object::PD), Err(Errno::ENOENT));
+        assert_eq!(objects.newest_first(), [0]);
+    }
+}
