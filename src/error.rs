@@ -182,9 +182,13 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         }
         Errno::ENOMEM => (
             OutOfMemory,
-            "memory is short or may not be pinned: raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=)",
+            "memory is short or may not be pinned, or a limit of the device is reached: raise \
+             RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=)",
         ),
-        Errno::EAGAIN => (ResourceLimit, "the limit of the RDMA cgroup (rdma.max) is reached"),
+        Errno::EAGAIN => (
+            ResourceLimit,
+            "the device has no more of them, or the limit of the RDMA cgroup (rdma.max) is reached",
+        ),
         Errno::ENOSPC => (ResourceLimit, "the device has no more of them"),
         Errno::EMFILE | Errno::ENFILE => {
             (ResourceLimit, "too many open files: raise RLIMIT_NOFILE (ulimit -n)")

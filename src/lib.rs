@@ -1,4 +1,25 @@
 //! A userspace driver for NVIDIA/Mellanox ConnectX NICs, in Rust alone.
+//!
+//! It opens `/dev/infiniband/uverbsN`, speaks the kernel's uverbs and mlx5 calls, owns the memory of
+//! its queues, writes work requests and reads completions. Names are those of the verbs, in Rust's
+//! manner: [`Context`], [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`].
+//!
+//! # Handles
+//! A handle keeps what it belongs to: they may be dropped in any order and kept in one struct.
+//! Where destroying can fail there is a method that says so and gives the handle back; dropping a
+//! handle tries, and never panics. Memory that the device may still use is not freed then but
+//! counted, see [`Context::leaked`]. In a child process, after a fork, handles do nothing and say
+//! [`ErrorKind::Forked`].
+//!
+//! # Safety
+//! Registering memory signs the contract, and posting is safe code: see [`MemoryRegion`]. Memory of
+//! the region's own is reached by copies; whoever registers foreign memory answers for it, in
+//! `unsafe`.
+//!
+//! # Errors
+//! [`Error`] names the operation, the kernel's or the firmware's answer, and the usual cause. What a
+//! program can act on is its [`Error::kind`]. Once a device is gone, every call, post and poll says
+//! so.
 
 mod address;
 mod ah;
@@ -23,6 +44,8 @@ mod user_index;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use address::{AhAttr, Gid, GlobalRoute};
 pub use ah::{AddressHandle, Received};

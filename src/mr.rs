@@ -7,13 +7,11 @@
 
 mod copy;
 
+pub use mlx5_uapi::verbs::AccessFlags as Access;
+
 use crate::{context::Inner, error::Error, pd::ProtectionDomain};
 use mlx5_prm::wqe::MAX_SGE_LENGTH;
-use mlx5_uapi::{
-    HugePages, Mapping, MemoryRequest,
-    cmd::mr as command,
-    verbs::{AccessFlags, CoreSupport},
-};
+use mlx5_uapi::{HugePages, Mapping, MemoryRequest, cmd::mr as command, verbs::CoreSupport};
 use mlx5_wqe::{RemoteAddress, Sge};
 use std::{
     fmt,
@@ -21,65 +19,38 @@ use std::{
     os::fd::BorrowedFd,
 };
 
-bitflags::bitflags! {
-    /// Who may do what with a memory region (`enum ibv_access_flags`).
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-    pub struct Access: u32 {
-        /// Queues of this process may write: receives, RDMA reads, atomics.
-        const LOCAL_WRITE = AccessFlags::LOCAL_WRITE.bits();
-        /// Peers with the key may write. Needs [`Access::LOCAL_WRITE`].
-        const REMOTE_WRITE = AccessFlags::REMOTE_WRITE.bits();
-        /// Peers with the key may read.
-        const REMOTE_READ = AccessFlags::REMOTE_READ.bits();
-        /// Peers with the key may do atomics. Needs [`Access::LOCAL_WRITE`].
-        const REMOTE_ATOMIC = AccessFlags::REMOTE_ATOMIC.bits();
-        /// Memory windows may be bound.
-        const MW_BIND = AccessFlags::MW_BIND.bits();
-        /// Pages are brought in when the device wants them. Foreign memory only.
-        const ON_DEMAND = AccessFlags::ON_DEMAND.bits();
-        /// On demand, and made of huge pages. Foreign memory only.
-        const HUGETLB = AccessFlags::HUGETLB.bits();
-        /// The device's writes may overtake each other on PCIe: faster on some hosts, if nobody
-        /// polls memory for the last byte. Left away where the kernel does not know it.
-        const RELAXED_ORDERING = AccessFlags::RELAXED_ORDERING.bits();
+/// Rights by which the device writes.
+const WRITES: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_ATOMIC)
+    .union(Access::MW_BIND);
+
+/// Refuses rights that do not go together, or not with the memory.
+fn check_access(access: Access, owned: bool) -> Result<(), Error> {
+    let wrong = |what: &str| Err(Error::invalid(VERB, what.to_owned()));
+    if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
+        && !access.contains(Access::LOCAL_WRITE)
+    {
+        return wrong("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE, too");
     }
+    if owned && access.intersects(Access::ON_DEMAND | Access::HUGETLB) {
+        return wrong("on-demand paging is for foreign memory, see `reg_mr`");
+    }
+    if access.contains(Access::HUGETLB) && !access.contains(Access::ON_DEMAND) {
+        return wrong("HUGETLB goes with ON_DEMAND");
+    }
+    if access.contains(Access::ZERO_BASED) {
+        return wrong("for addresses that count from zero use `reg_mr_iova`");
+    }
+    Ok(())
 }
 
-impl Default for Access {
-    /// Local reading and writing.
-    fn default() -> Self {
-        Self::LOCAL_WRITE
-    }
-}
-
-impl Access {
-    /// Rights by which the device writes.
-    const WRITES: Self =
-        Self::LOCAL_WRITE.union(Self::REMOTE_WRITE).union(Self::REMOTE_ATOMIC).union(Self::MW_BIND);
-    const ON_DEMAND_ANY: Self = Self::ON_DEMAND.union(Self::HUGETLB);
-
-    /// Refuses rights that do not go together.
-    fn check(self, owned: bool) -> Result<(), Error> {
-        let wrong = |what: &str| Err(Error::invalid(VERB, what.to_owned()));
-        if self.intersects(Self::REMOTE_WRITE | Self::REMOTE_ATOMIC)
-            && !self.contains(Self::LOCAL_WRITE)
-        {
-            return wrong("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE, too");
-        }
-        if owned && self.intersects(Self::ON_DEMAND_ANY) {
-            return wrong("on-demand paging is for foreign memory, see `reg_mr`");
-        }
-        if self.contains(Self::HUGETLB) && !self.contains(Self::ON_DEMAND) {
-            return wrong("HUGETLB goes with ON_DEMAND");
-        }
-        Ok(())
-    }
-
-    /// The rights as this kernel is told them.
-    fn to_kernel(self, context: &Inner) -> AccessFlags {
-        let knows_optional = context.caps.core_support.contains(CoreSupport::OPTIONAL_MR_ACCESS);
-        let told = if knows_optional { self } else { self - Self::RELAXED_ORDERING };
-        AccessFlags::from_bits_retain(told.bits())
+/// The rights as this kernel is told them: one that does not know optional rights would refuse them.
+fn for_kernel(access: Access, context: &Inner) -> Access {
+    if context.caps.core_support.contains(CoreSupport::OPTIONAL_MR_ACCESS) {
+        access
+    } else {
+        access - Access::RELAXED_ORDERING
     }
 }
 
@@ -120,7 +91,7 @@ impl MemoryBuilder<'_> {
     pub fn register(self) -> Result<MemoryRegion, Error> {
         let context = &self.pd.context;
         context.check(VERB)?;
-        self.access.check(true)?;
+        check_access(self.access, true)?;
         if self.len == 0 {
             return Err(Error::invalid(VERB, "the region has no bytes".into()));
         }
@@ -198,7 +169,7 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, Error> {
         self.context.check(VERB)?;
-        access.check(false)?;
+        check_access(access, false)?;
         let start = start.expose_provenance() as u64;
         check_extent(start, len)?;
         check_extent(iova, len)?;
@@ -222,9 +193,9 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, Error> {
         const VERB: &str = "reg_dmabuf_mr";
         self.context.check(VERB)?;
-        access.check(false)?;
+        check_access(access, false)?;
         check_extent(iova, len)?;
-        let flags = access.to_kernel(&self.context);
+        let flags = for_kernel(access, &self.context);
         let mr = self.context.run(VERB, |file| {
             command::reg_dmabuf(file, self.handle(), dmabuf, offset, len as u64, iova, flags)
         })?;
@@ -280,7 +251,7 @@ impl MemoryRegion {
             start,
             length: len as u64,
             hca_va: iova,
-            access: access.to_kernel(&pd.context),
+            access: for_kernel(access, &pd.context),
         };
         // SAFETY: handed down.
         let mr = pd.context.run(VERB, |file| unsafe { command::reg(file, &what) })?;
@@ -416,7 +387,7 @@ impl MemoryRegion {
     /// [`MemoryRegion::write_at`] cannot change it.
     pub fn as_slice(&mut self) -> Result<&[u8], Error> {
         const WHAT: &str = "as_slice";
-        if self.access.intersects(Access::WRITES) {
+        if self.access.intersects(WRITES) {
             let what = "the device may write the region: use read_at";
             return Err(Error::invalid(WHAT, what.into()));
         }

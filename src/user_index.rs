@@ -1,7 +1,7 @@
 //! User indexes: the names by which completions call queues.
 
 use mlx5_cq::{Queue, SentRequest, UserIndexTable};
-use mlx5_wqe::{ReceiveRecords, SendRecords, SharedReceiveRecords};
+use mlx5_wqe::{Completed, ReceiveRecords, SendRecords, SharedReceiveRecords};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,11 +19,19 @@ pub(crate) enum ReceiveSide {
     Shared(Arc<SharedReceiveRecords>),
 }
 
+#[inline(always)]
+fn sent(Completed { wr_id, info }: Completed) -> SentRequest {
+    SentRequest { wr_id, opcode: info.opcode_and_mark() }
+}
+
 impl Queue for QueuePairRecords {
-    #[inline(always)]
     fn retire_send(&self, counter: u16) -> Option<SentRequest> {
-        let completed = self.send.retire(counter)?;
-        Some(SentRequest { wr_id: completed.wr_id, opcode: completed.info.opcode_and_mark() })
+        self.send.retire(counter).map(sent)
+    }
+
+    #[inline(always)]
+    fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
+        self.send.retire_next(counter).map(sent)
     }
 
     #[inline(always)]

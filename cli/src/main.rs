@@ -1,2 +1,44 @@
-//! Entry point.
-fn main() {}
+//! The `mlx5` command: looks at mlx5 devices, measures them, and takes their queues apart.
+
+mod args;
+mod cancel;
+mod device;
+mod dump;
+mod failure;
+mod info;
+mod link;
+mod list;
+mod numbers;
+mod perf;
+mod pingpong;
+mod table;
+
+use clap::Parser;
+use failure::Failure;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Prints usage errors with their hint and exits with 2; `--help` and `--version` with 0.
+    let command = args::Cli::parse().command;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let done = run(&command, &mut out).and_then(|()| Ok(out.flush()?));
+    // What was told so far comes before why there is no more.
+    drop(out);
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(&mut io::stderr()),
+    }
+}
+
+fn run(command: &args::Command, out: &mut impl Write) -> Result<(), Failure> {
+    use args::Command;
+    match command {
+        Command::List(args) => list::run(args, out),
+        Command::Info(args) => info::run(args, out),
+        Command::Pingpong(args) => pingpong::run(args, out),
+        Command::Perf(args) => perf::run(args, out),
+        Command::Cancel(args) => cancel::run(args, out),
+        Command::Dump(args) => dump::run(args, out),
+    }
+}

@@ -5,7 +5,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use mlx5_prm::cqe::{Cqe, CqeOpcode, ErrorCqe, SOLICITED, Syndrome};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, SOLICITED, Syndrome};
 use mlx5_prm::wqe::Opcode;
 
 /// What completed (`enum ibv_wc_opcode`).
@@ -188,13 +188,26 @@ pub struct WorkCompletion<'poll> {
 
 /// Reads a field of an entry that the device is done with.
 macro_rules! field {
-    ($self:ident, $layout:ident . $field:ident as $int:ty) => {{
+    ($self:ident, $layout:ident . $field:ident as $int:ty) => {
+        field!(at $self.descriptor, $layout . $field as $int)
+    };
+    (at $descriptor:expr, $layout:ident . $field:ident as $int:ty) => {{
         // SAFETY: a field of the descriptor, aligned in it as the type asks; the device does not
         // write the entry before the poller has published that it passed it.
         <$int>::from_be(unsafe {
-            $self.descriptor.byte_add(offset_of!($layout, $field)).cast::<$int>().read_volatile()
+            $descriptor.byte_add(offset_of!($layout, $field)).cast::<$int>().read_volatile()
         })
     }};
+}
+
+/// Why the request failed of which the entry at `descriptor` tells.
+#[cold]
+fn error_in(descriptor: NonNull<u8>) -> CompletionError {
+    let syndrome = field!(at descriptor, ErrorCqe.syndrome as u8);
+    CompletionError {
+        kind: Syndrome::from_bits(syndrome).map_or(ErrorKind::Unknown(syndrome), ErrorKind::Known),
+        vendor: field!(at descriptor, ErrorCqe.vendor_err_synd as u8),
+    }
 }
 
 impl WorkCompletion<'_> {
@@ -213,17 +226,7 @@ impl WorkCompletion<'_> {
     /// counts as succeeded; [`WorkCompletion::cancelled`] tells it apart.
     #[inline(always)]
     pub fn status(&self) -> Result<(), CompletionError> {
-        if self.what.is_error() { Err(self.error()) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn error(&self) -> CompletionError {
-        let syndrome = field!(self, ErrorCqe.syndrome as u8);
-        CompletionError {
-            kind: Syndrome::from_bits(syndrome)
-                .map_or(ErrorKind::Unknown(syndrome), ErrorKind::Known),
-            vendor: field!(self, ErrorCqe.vendor_err_synd as u8),
-        }
+        if self.what.is_error() { Err(error_in(self.descriptor)) } else { Ok(()) }
     }
 
     /// Whether the request succeeded.
@@ -359,6 +362,15 @@ pub struct OwnedCompletion {
 }
 
 impl OwnedCompletion {
+    /// The entry's descriptor, as the device wrote it.
+    pub fn descriptor(&self) -> [u8; DESCRIPTOR] {
+        let mut bytes = [0; DESCRIPTOR];
+        for (bytes, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(self.descriptor) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
     /// Reads it as a [`WorkCompletion`].
     pub fn as_completion(&self) -> WorkCompletion<'_> {
         WorkCompletion::new(NonNull::from(&self.descriptor).cast(), self.wr_id, self.what)

@@ -24,6 +24,8 @@ const USER_INDEX_MASK: u32 = 0xff_ffff;
 pub trait Queue {
     /// The send request that starts at block `counter` completed, and with it all before it.
     fn retire_send(&self, counter: u16) -> Option<SentRequest>;
+    /// The same, but `None` unless it is the next one.
+    fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
     /// The receive request `counter` completed; its identifier.
     fn retire_receive(&self, counter: u16) -> Option<u64>;
 }
@@ -344,87 +346,73 @@ impl<Q: Queue> Ring<Q> {
         // SAFETY: four bytes of a descriptor, aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
         if index & USER_INDEX_MASK.to_be() != self.cached.0 {
-            let found = self.find_of_other(queues);
-            return self.take(found);
+            return self.next_slow(queues);
         }
         // SAFETY: it stays valid until this poller attends to departures, and then it is forgotten
         // before.
         let queue = unsafe { self.cached.1.as_ref() };
         let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
         let (wr_id, what) = if opcode == CqeOpcode::Requester as u8 {
-            let Some(sent) = queue.retire_send(counter) else { return self.stray(counter) };
+            let Some(sent) = queue.retire_next_send(counter) else { return self.next_slow(queues) };
             (sent.wr_id, What::sent(sent.opcode))
         } else if opcode <= CqeOpcode::ResponderSendInvalidate as u8 {
-            let Some(wr_id) = queue.retire_receive(counter) else { return self.stray(counter) };
+            let Some(wr_id) = queue.retire_receive(counter) else { return self.next_slow(queues) };
             (wr_id, What::received(opcode))
         } else {
-            let found = self.find_unusual();
-            return self.take(found);
+            return self.next_slow(queues);
         };
         self.consumer = self.consumer.wrapping_add(1);
         Some(WorkCompletion::new(descriptor, wr_id, what))
     }
 
-    /// Takes the completion that one of the slower ways has found.
+    /// [`Ring::next`] where the next entry is about another queue than the last one was, about a
+    /// request behind others that do not complete by themselves, or of an unusual kind.
     #[inline(always)]
-    fn take(&mut self, found: bool) -> Option<WorkCompletion<'_>> {
+    fn next_slow(&mut self, queues: &UserIndexTable<Q>) -> Option<WorkCompletion<'_>> {
+        let found = self.find(queues);
         let (descriptor, wr_id, what) = self.found;
         found.then(|| WorkCompletion::new(descriptor, wr_id, what))
     }
 
-    /// Finds the next completion when it is about another queue than the last one was.
+    /// Finds the next completion, whatever it is.
     #[inline(never)]
-    fn find_of_other(&mut self, queues: &UserIndexTable<Q>) -> bool {
+    fn find(&mut self, queues: &UserIndexTable<Q>) -> bool {
         while self.has_next() {
             barrier::from_device();
-            // SAFETY: four bytes of a descriptor, aligned to four.
-            let index =
-                unsafe { self.descriptor().byte_add(USER_INDEX).cast::<u32>().read_volatile() };
+            let descriptor = self.descriptor();
+            // SAFETY: four and eight bytes of a descriptor, aligned to as many.
+            let (index, tail) = unsafe {
+                (
+                    descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile(),
+                    u64::from_be(descriptor.byte_add(TAIL).cast::<u64>().read_volatile()),
+                )
+            };
             let index = index & USER_INDEX_MASK.to_be();
             let user_index = u32::from_be(index);
-            match queues.get(user_index) {
-                Lookup::Queue(queue) => {
-                    self.cached = (index, queue);
-                    return self.find_of_cached();
-                }
-                Lookup::Departed => self.consumer = self.consumer.wrapping_add(1),
-                Lookup::Unknown => {
-                    self.latch(Corruption::UserIndex(user_index));
-                    return false;
+            if index != self.cached.0 {
+                match queues.get(user_index) {
+                    Lookup::Queue(queue) => self.cached = (index, queue),
+                    Lookup::Departed => {
+                        self.consumer = self.consumer.wrapping_add(1);
+                        continue;
+                    }
+                    Lookup::Unknown => return self.latch(Corruption::UserIndex(user_index)),
                 }
             }
+            // SAFETY: it was just looked up, or has not departed since.
+            let queue = unsafe { self.cached.1.as_ref() };
+            let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
+            return match Self::retire(queue, opcode, counter) {
+                Ok(Some((wr_id, what))) => {
+                    self.consumer = self.consumer.wrapping_add(1);
+                    self.found = (descriptor, wr_id, what);
+                    true
+                }
+                Ok(None) => self.latch(Corruption::Counter { user_index, counter }),
+                Err(corruption) => self.latch(corruption),
+            };
         }
         false
-    }
-
-    /// Finds what the next entry, which is about the cached queue, says.
-    fn find_of_cached(&mut self) -> bool {
-        let descriptor = self.descriptor();
-        // SAFETY: the last eight bytes of a descriptor, aligned to eight.
-        let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
-        let tail = u64::from_be(tail);
-        // SAFETY: it was just looked up, or has not departed since.
-        let queue = unsafe { self.cached.1.as_ref() };
-        let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
-        match Self::retire(queue, opcode, counter) {
-            Ok(Some((wr_id, what))) => {
-                self.consumer = self.consumer.wrapping_add(1);
-                self.found = (descriptor, wr_id, what);
-                true
-            }
-            Ok(None) => self.stray(counter).is_some(),
-            Err(corruption) => {
-                self.latch(corruption);
-                false
-            }
-        }
-    }
-
-    /// [`Ring::find_of_cached`] for an entry of an unusual kind.
-    #[cold]
-    #[inline(never)]
-    fn find_unusual(&mut self) -> bool {
-        self.find_of_cached()
     }
 
     /// Asks `queue` which request an entry is about.
@@ -450,16 +438,9 @@ impl<Q: Queue> Ring<Q> {
     }
 
     #[cold]
-    #[inline(never)]
-    fn stray(&mut self, counter: u16) -> Option<WorkCompletion<'_>> {
-        let user_index = u32::from_be(self.cached.0);
-        self.latch(Corruption::Counter { user_index, counter });
-        None
-    }
-
-    #[cold]
-    fn latch(&mut self, corruption: Corruption) {
+    fn latch(&mut self, corruption: Corruption) -> bool {
         self.corruption.get_or_insert(corruption);
+        false
     }
 
     /// Tells the device, and others, what was consumed.

@@ -56,6 +56,8 @@ pub struct SendRegister {
     toggle: usize,
     /// The longest WQE that is copied to the register; zero where only doorbells are rung.
     blueflame_blocks: u32,
+    /// The same, where nobody else rings the register.
+    own_blueflame_blocks: u32,
     /// Set when others ring the same BlueFlame register.
     shared: Option<NonNull<SharedBlueFlame>>,
 }
@@ -75,6 +77,7 @@ impl SendRegister {
             half: register,
             toggle: half,
             blueflame_blocks: (half / BLUEFLAME_UNIT) as u32,
+            own_blueflame_blocks: (half / BLUEFLAME_UNIT) as u32,
             shared: None,
         }
     }
@@ -90,6 +93,7 @@ impl SendRegister {
             half: NonNull::dangling(),
             toggle: half,
             blueflame_blocks: (half / BLUEFLAME_UNIT) as u32,
+            own_blueflame_blocks: 0,
             shared: Some(shared),
         }
     }
@@ -101,12 +105,52 @@ impl SendRegister {
     /// `register` points to a doorbell register, aligned to 8, in a UAR page that is mapped as long
     /// as the value lives.
     pub const unsafe fn doorbell(register: NonNull<u8>) -> Self {
-        Self { half: register, toggle: 0, blueflame_blocks: 0, shared: None }
+        Self {
+            half: register,
+            toggle: 0,
+            blueflame_blocks: 0,
+            own_blueflame_blocks: 0,
+            shared: None,
+        }
     }
 
     /// The longest WQE, in 64-byte blocks, that is copied to the register; zero for none.
     pub const fn blueflame_blocks(&self) -> u32 {
         self.blueflame_blocks
+    }
+
+    /// The same, where the register is this queue's own; zero where it is not.
+    #[inline(always)]
+    pub const fn own_blueflame_blocks(&self) -> u32 {
+        self.own_blueflame_blocks
+    }
+
+    /// [`SendRegister::ring`] with a WQE for a BlueFlame register of the queue's own.
+    ///
+    /// # Safety
+    /// As for [`SendRegister::ring`]; `copy` is at least one, and at most
+    /// [`SendRegister::own_blueflame_blocks`].
+    #[inline(always)]
+    pub unsafe fn ring_blueflame(
+        &mut self,
+        record: QueuePairRecord,
+        counter: u16,
+        wqe: NonNull<u8>,
+        copy: u32,
+    ) {
+        barrier::to_device();
+        record.set_send(counter);
+        barrier::write_combining_start();
+        // SAFETY: handed down. Most WQEs are of one block.
+        unsafe {
+            if copy == 1 {
+                copy_block(self.half, wqe);
+            } else {
+                copy_blocks(self.half, wqe, copy);
+            }
+        }
+        barrier::write_combining_flush();
+        self.half = other_half(self.half, self.toggle);
     }
 
     /// Tells the device of `record`'s new counter, after the WQEs that it counts were stored.

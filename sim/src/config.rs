@@ -17,7 +17,8 @@ pub enum Model {
 
 impl Model {
     /// Every model.
-    pub const ALL: [Self; 4] = [Self::ConnectX5, Self::ConnectX6, Self::ConnectX6Dx, Self::ConnectX7];
+    pub const ALL: [Self; 4] =
+        [Self::ConnectX5, Self::ConnectX6, Self::ConnectX6Dx, Self::ConnectX7];
 
     /// Its PCI device id; the vendor is 0x15b3.
     pub const fn pci_device_id(self) -> u16 {

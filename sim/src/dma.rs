@@ -32,11 +32,8 @@ pub trait Dma: Send + Sync {
     /// Reads a big-endian register, and leaves zero in it.
     fn take_u64(&self, address: u64) -> Result<u64, DmaFault>;
     /// Replaces a word in host order at once, and answers what it held.
-    fn update_u64(
-        &self,
-        address: u64,
-        update: &mut dyn FnMut(u64) -> u64,
-    ) -> Result<u64, DmaFault>;
+    fn update_u64(&self, address: u64, update: &mut dyn FnMut(u64) -> u64)
+    -> Result<u64, DmaFault>;
 }
 
 /// This process's own memory: a bus address is a virtual address.

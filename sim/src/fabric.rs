@@ -80,12 +80,12 @@ impl Fabric {
     /// The devices of a configuration, over this process's memory.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
-        // SAFETY: the doors in front of the engine give it queue buffers and keys only for memory
-        // that their caller promised to keep, and destroy the objects before they let go of it.
-        let dma: Arc<dyn Dma> = match config.checked_memory {
-            false => Arc::new(unsafe { ProcessMemory::new() }),
-            true => Arc::new(unsafe { ProcessMemory::checked() }),
+        // SAFETY: only the doors of this crate can give the engine buffers and keys. They do so for
+        // memory that their caller promised to keep, and destroy the objects before they let go.
+        let memory = unsafe {
+            if config.checked_memory { ProcessMemory::checked() } else { ProcessMemory::new() }
         };
+        let dma: Arc<dyn Dma> = Arc::new(memory);
         Self::with_memory(config, &dma)
     }
 

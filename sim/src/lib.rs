@@ -10,7 +10,9 @@ pub mod dma;
 pub mod engine;
 pub mod fabric;
 pub mod firmware;
+pub mod kernel;
 
 pub use config::{LinkLayer, Model, PortConfig, SimConfig};
 pub use engine::fault::{Fault, Violation};
 pub use fabric::Fabric;
+pub use kernel::Simulator;

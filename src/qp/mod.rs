@@ -5,6 +5,7 @@ mod attributes;
 mod builder;
 mod connect;
 mod endpoint;
+mod inspect;
 mod multicast;
 mod transitions;
 

@@ -69,7 +69,7 @@ macro_rules! device_attr {
 }
 
 device_attr! {
-    vendor_id: u32 => "PCI vendor.";
+    vendor_id: u32 => "Vendor, by its OUI.";
     vendor_part_id: u32 => "PCI device.";
     hw_ver: u32 => "Revision of the hardware.";
     phys_port_cnt: u8 => "Ports.";

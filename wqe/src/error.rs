@@ -20,30 +20,30 @@ pub enum PostError {
     /// More scatter or gather entries than the queue was made for.
     TooManySges {
         /// How many were given.
-        given: usize,
+        given: u32,
         /// How many the queue takes.
-        max: usize,
+        max: u32,
     },
     /// An entry is longer than 2³¹ − 1 bytes.
     SgeTooLong {
         /// Which entry.
-        index: usize,
+        index: u32,
         /// Its length.
         length: u32,
     },
     /// The entries together are longer than the port's largest message.
     MessageTooLong {
-        /// Their length.
-        length: u64,
+        /// Their length, or the largest number if it is beyond that.
+        length: u32,
         /// The largest message.
         max: u32,
     },
     /// More inline data than the queue was made for.
     InlineTooLong {
-        /// How much was given.
-        length: usize,
+        /// How much was given, or the largest number if it is beyond that.
+        length: u32,
         /// How much the queue takes.
-        max: usize,
+        max: u32,
     },
     /// A flag that this operation or this transport does not have.
     Flags {
@@ -118,11 +118,14 @@ impl fmt::Display for PostError {
 
 impl core::error::Error for PostError {}
 
+/// Errors are returned in two registers.
+const _: () = assert!(size_of::<Result<(), BatchError>>() == 16);
+
 /// Why a batch was refused, whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchError {
     /// Which request of the batch, from zero, was at fault.
-    pub index: usize,
+    pub index: u32,
     /// What was wrong with it.
     pub error: PostError,
 }
@@ -139,7 +142,7 @@ impl core::error::Error for BatchError {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListError {
     /// The first request that was not posted (`bad_wr`).
-    pub index: usize,
+    pub index: u32,
     /// What was wrong with it.
     pub error: PostError,
 }
@@ -151,3 +154,9 @@ impl fmt::Display for ListError {
 }
 
 impl core::error::Error for ListError {}
+
+impl From<BatchError> for ListError {
+    fn from(BatchError { index, error }: BatchError) -> Self {
+        Self { index, error }
+    }
+}

@@ -15,27 +15,31 @@
 extern crate alloc;
 
 mod batch;
+mod build;
 mod cancel;
+mod data;
 mod error;
 mod gate;
 mod list;
 pub mod operation;
 mod receive;
 mod records;
+mod segment;
 mod send;
 mod sge;
 mod shared_receive;
 mod sync;
 pub mod transport;
 
-pub use batch::{Batch, NeedsAddress, NeedsData, Request, Wr};
+pub use batch::{Addressed, Batch, NeedsAddress, NeedsData, Request, Wr};
 pub use cancel::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest};
 pub use error::{BatchError, ListError, PostError};
 pub use gate::{Gate, QueueState};
-pub use list::{Data, ListTransport, Operation, SendWr, UdAddress};
+pub use list::{Data, ListTransport, Operation, SendWr};
 pub use operation::SendFlags;
 pub use receive::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
 pub use records::{Completed, RequestInfo, SendRecords};
+pub use segment::{Datagram as UdAddress, Segment};
 pub use send::{SendLayout, SendParts, SendQueue};
 pub use sge::{RemoteAddress, Sge};
 pub use shared_receive::{SharedReceiveQueue, SharedReceiveRecords};

@@ -1,12 +1,12 @@
 //! The list form (`ibv_post_send`): operations chosen at run time.
 
 use crate::batch::Batch;
-use crate::error::{ListError, PostError};
+use crate::error::{BatchError, ListError, PostError};
 use crate::operation::SendFlags;
+use crate::segment::Datagram;
 use crate::send::SendQueue;
 use crate::sge::{RemoteAddress, Sge};
 use crate::transport::{Rc, Transport, Uc, Ud};
-use mlx5_prm::wqe::AddressVector;
 
 /// What a request of the list form does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,17 +33,6 @@ pub enum Data<'a> {
     Inline(&'a [&'a [u8]]),
 }
 
-/// Whom a datagram is for.
-#[derive(Clone, Copy, Debug)]
-pub struct UdAddress<'a> {
-    /// The way there.
-    pub vector: &'a AddressVector,
-    /// Number of the receiving queue pair.
-    pub qp_num: u32,
-    /// Its Q_Key.
-    pub qkey: u32,
-}
-
 /// A request of the list form (`struct ibv_send_wr`).
 #[derive(Clone, Copy, Debug)]
 pub struct SendWr<'a> {
@@ -56,7 +45,7 @@ pub struct SendWr<'a> {
     /// With what.
     pub data: Data<'a>,
     /// For whom; needed on datagram queue pairs, not looked at on others.
-    pub address: Option<UdAddress<'a>>,
+    pub address: Option<Datagram<'a>>,
 }
 
 /// A transport whose requests can be posted in the list form.
@@ -111,7 +100,7 @@ connected!(Rc[rdma_read], Uc);
 impl ListTransport for Ud {
     #[inline(always)]
     fn push(batch: &mut Batch<'_, Self>, wr: &SendWr<'_>) {
-        let Some(UdAddress { vector, qp_num, qkey }) = wr.address else {
+        let Some(Datagram { vector, qp_num, qkey }) = wr.address else {
             return batch.refuse(PostError::AddressMissing);
         };
         let request = batch.wr(wr.wr_id, wr.flags);
@@ -133,12 +122,11 @@ impl<T: ListTransport> SendQueue<T> {
         let mut batch = self.wr_start();
         for wr in list {
             T::push(&mut batch, wr);
-            if let Some(error) = batch.queue.error {
-                batch.commit();
-                return Err(ListError { index: error.index, error: error.error });
+            if let Some(BatchError { index, error }) = batch.error() {
+                batch.complete_good().map_err(ListError::from)?;
+                return Err(ListError { index, error });
             }
         }
-        batch.commit();
-        Ok(())
+        batch.complete().map_err(ListError::from)
     }
 }

@@ -1,6 +1,8 @@
 //! Operations: one declaration each, from which the typed builder, the list form and the sizing of
 //! queues follow.
 
+use crate::segment::Segment;
+use crate::sge::RemoteAddress;
 use crate::transport::{Rc, Transport, Uc, Ud};
 use mlx5_prm::wqe::{Opcode, control_flags};
 
@@ -21,8 +23,8 @@ bitflags::bitflags! {
 pub trait SendOperation {
     /// What the device is asked for.
     const OPCODE: Opcode;
-    /// 16-byte units between addressing and data.
-    const UNITS: usize;
+    /// What it has between addressing and data.
+    type Remote: Segment;
     /// The flags that mean something with it.
     const FLAGS: SendFlags;
 }
@@ -39,7 +41,7 @@ const UNSOLICITED: SendFlags = SendFlags::SIGNALED.union(SendFlags::FENCE);
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
-        $name:ident = $opcode:ident: units $units:literal, flags $flags:expr, $(inline $inline:tt,)? on $($transport:ident)+;
+        $name:ident = $opcode:ident: remote $remote:ty, flags $flags:expr, $(inline $inline:tt,)? on $($transport:ident)+;
     )*) => {
         $(
             $(#[$doc])*
@@ -47,7 +49,7 @@ macro_rules! operations {
             pub enum $name {}
             impl SendOperation for $name {
                 const OPCODE: Opcode = Opcode::$opcode;
-                const UNITS: usize = $units;
+                type Remote = $remote;
                 const FLAGS: SendFlags = $flags;
             }
             operations!(@inline $name $($inline)?);
@@ -58,8 +60,8 @@ macro_rules! operations {
         /// and control segment included.
         pub const fn head_units<T: Transport>() -> usize {
             let mut most = 0;
-            $(if <$name as SendOperation>::UNITS > most && operations!(@has T, $($transport)+) {
-                most = <$name as SendOperation>::UNITS;
+            $(if <<$name as SendOperation>::Remote as Segment>::UNITS > most && operations!(@has T, $($transport)+) {
+                most = <<$name as SendOperation>::Remote as Segment>::UNITS;
             })*
             1 + T::ADDRESS_UNITS + most
         }
@@ -88,13 +90,13 @@ const fn str_eq(a: &str, b: &str) -> bool {
 
 operations! {
     /// Send.
-    Send = Send: units 0, flags ANY, inline yes, on Rc Uc Ud;
+    Send = Send: remote (), flags ANY, inline yes, on Rc Uc Ud;
     /// Send with immediate data.
-    SendImm = SendImm: units 0, flags ANY, inline yes, on Rc Uc Ud;
+    SendImm = SendImm: remote (), flags ANY, inline yes, on Rc Uc Ud;
     /// RDMA write.
-    RdmaWrite = RdmaWrite: units 1, flags UNSOLICITED, inline yes, on Rc Uc;
+    RdmaWrite = RdmaWrite: remote RemoteAddress, flags UNSOLICITED, inline yes, on Rc Uc;
     /// RDMA write with immediate data.
-    RdmaWriteImm = RdmaWriteImm: units 1, flags ANY, inline yes, on Rc Uc;
+    RdmaWriteImm = RdmaWriteImm: remote RemoteAddress, flags ANY, inline yes, on Rc Uc;
     /// RDMA read.
-    RdmaRead = RdmaRead: units 1, flags UNSOLICITED, on Rc;
+    RdmaRead = RdmaRead: remote RemoteAddress, flags UNSOLICITED, on Rc;
 }

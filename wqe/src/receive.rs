@@ -1,6 +1,6 @@
 //! A queue pair's own receive queue.
 
-use crate::batch::write_sge;
+use crate::data::{write_sge, write_sges};
 use crate::error::{ListError, PostError};
 use crate::gate::Gate;
 use crate::sge::Sge;
@@ -155,7 +155,7 @@ impl ReceiveQueue {
         let mut head = self.head;
         for (index, wr) in list.iter().enumerate() {
             if let Err(error) = self.write(head, wr) {
-                result = Err(ListError { index, error });
+                result = Err(ListError { index: index as u32, error });
                 break;
             }
             head = head.wrapping_add(1);
@@ -225,7 +225,7 @@ pub(crate) unsafe fn write_scatter(
     } else if !sges.is_empty() {
         // SAFETY: handed down. A scatter list may be longer than any message, so that only its
         // entries are checked, not their sum.
-        units = unsafe { crate::batch::write_sge_list(at, sges, max_sge, u32::MAX)? };
+        units = unsafe { write_sges(at, sges, max_sge, u32::MAX)? };
     }
     if units < max_sge as usize {
         // SAFETY: fewer than `max_sge` entries were written, so that there is room for one more.

@@ -270,26 +270,25 @@ impl SendRecords {
 
     /// Poller: a completion names the request that starts at `block`. Retires it and all before it;
     /// `None` if no outstanding request starts there, which no honest device says.
-    #[inline(always)]
     pub fn retire(&self, block: u16) -> Option<Completed> {
-        // Mostly it is the next one.
-        let sequence = self.retired.requests.load(Relaxed);
-        // The acquire pairs with `publish`: whatever is below `committed` is written.
-        if sequence != self.committed.load(Acquire) {
-            let completed = self.get(sequence);
-            if completed.info.first() == block {
-                self.retire_to(sequence, completed.info);
-                return Some(completed);
-            }
-        }
-        self.retire_later(block)
-    }
-
-    /// [`SendRecords::retire`] for a request behind others that do not complete by themselves.
-    #[inline(never)]
-    fn retire_later(&self, block: u16) -> Option<Completed> {
         let sequence = self.starting_at(block)?;
         let completed = self.get(sequence);
+        self.retire_to(sequence, completed.info);
+        Some(completed)
+    }
+
+    /// Poller: [`SendRecords::retire`], but `None` unless it is the next request.
+    #[inline(always)]
+    pub fn retire_next(&self, block: u16) -> Option<Completed> {
+        let sequence = self.retired.requests.load(Relaxed);
+        // The acquire pairs with `publish`: whatever is below `committed` is written.
+        if sequence == self.committed.load(Acquire) {
+            return None;
+        }
+        let completed = self.get(sequence);
+        if completed.info.first() != block {
+            return None;
+        }
         self.retire_to(sequence, completed.info);
         Some(completed)
     }

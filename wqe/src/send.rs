@@ -1,6 +1,7 @@
 //! The owner half of a send queue.
 
 use crate::batch::Batch;
+use crate::data::INLINE_HEADER;
 use crate::error::{BatchError, PostError};
 use crate::gate::Gate;
 use crate::operation::head_units;
@@ -32,7 +33,6 @@ impl SendLayout {
     /// entries or `inline` bytes; everything is rounded up to what the ring then has room for.
     /// `None` if such a request is larger than a WQE can be, or the ring than a ring can be.
     pub fn new<T: Transport>(requests: u32, sges: u32, inline: u32) -> Option<Self> {
-        const INLINE_HEADER: usize = 4;
         let head = head_units::<T>();
         let inline_units = match inline {
             0 => 0,
@@ -67,6 +67,15 @@ impl SendLayout {
 #[repr(C, align(64))]
 pub(crate) struct Scratch(pub(crate) [u8; MAX_BLOCKS * BLOCK]);
 
+/// What the data of a request may be.
+pub(crate) struct Limits {
+    pub(crate) max_sge: u32,
+    pub(crate) max_inline: u32,
+    pub(crate) max_message: u32,
+    /// The longest entry that a request with one entry may have; zero where none may.
+    pub(crate) max_single_sge: u32,
+}
+
 /// The owner half of a send queue: writes requests into the ring and rings the doorbell.
 pub struct SendQueue<T> {
     pub(crate) ring: NonNull<u8>,
@@ -82,11 +91,7 @@ pub struct SendQueue<T> {
     pub(crate) stop: u32,
     /// Number of the queue pair, as it stands in a WQE's first word.
     pub(crate) qpn: u64,
-    pub(crate) max_sge: u32,
-    pub(crate) max_inline: u32,
-    pub(crate) max_message: u32,
-    /// The longest entry that a request with one entry may have; zero where none may.
-    pub(crate) max_single_sge: u32,
+    pub(crate) limits: Limits,
     /// Flags that every request gets, as they stand in a WQE's second word: a completion, on a
     /// queue that signals all.
     pub(crate) always: u64,
@@ -95,6 +100,9 @@ pub struct SendQueue<T> {
     pub(crate) register: SendRegister,
     records: NonNull<SendRecords>,
     pub(crate) slots: Slots,
+    /// The longest WQE that goes to a BlueFlame register at once: zero for queues with none of their
+    /// own, and while the batch under construction needs a closer look when it is completed.
+    pub(crate) blueflame_now: u32,
     /// Why the batch under construction is refused, if it is.
     pub(crate) error: Option<BatchError>,
     pub(crate) scratch: Box<Scratch>,
@@ -136,6 +144,7 @@ impl<T: Transport> SendQueue<T> {
     pub unsafe fn new(parts: SendParts) -> Self {
         let SendParts { ring, layout, qpn, max_message, signal_all, gate, record, register, records } =
             parts;
+        let blueflame_now = register.own_blueflame_blocks();
         Self {
             ring,
             mask: layout.blocks - 1,
@@ -144,10 +153,16 @@ impl<T: Transport> SendQueue<T> {
             sequence: 0,
             stop: u32::MAX,
             qpn: u64::from(qpn) << 8,
-            max_sge: layout.max_sge,
-            max_inline: layout.max_inline,
-            max_message,
-            max_single_sge: if layout.max_sge == 0 { 0 } else { max_message.min(MAX_SGE_LENGTH) },
+            limits: Limits {
+                max_sge: layout.max_sge,
+                max_inline: layout.max_inline,
+                max_message,
+                max_single_sge: if layout.max_sge == 0 {
+                    0
+                } else {
+                    max_message.min(MAX_SGE_LENGTH)
+                },
+            },
             always: if signal_all {
                 u64::from(control_flags::COMPLETION) << RequestInfo::CONTROL_SHIFT
             } else {
@@ -159,6 +174,7 @@ impl<T: Transport> SendQueue<T> {
             records,
             // SAFETY: it lives as long as the value.
             slots: unsafe { records.as_ref() }.slots(),
+            blueflame_now,
             error: None,
             scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
             transport: PhantomData,
@@ -224,12 +240,12 @@ impl<T: Transport> SendQueue<T> {
 
     /// The most bytes of inline data in a request.
     pub const fn max_inline(&self) -> u32 {
-        self.max_inline
+        self.limits.max_inline
     }
 
     /// The most scatter/gather entries in a request.
     pub const fn max_sge(&self) -> u32 {
-        self.max_sge
+        self.limits.max_sge
     }
 
     /// The longest WQE, in blocks, that is copied to the doorbell register.

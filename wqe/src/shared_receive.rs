@@ -145,7 +145,7 @@ impl SharedReceiveQueue {
         let mut result = Ok(());
         for (index, wr) in list.iter().enumerate() {
             if let Err(error) = self.write(wr) {
-                result = Err(ListError { index, error });
+                result = Err(ListError { index: index as u32, error });
                 break;
             }
         }

@@ -6,13 +6,10 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What a request must be given before its data.
-pub trait Setup: sealed::Sealed {}
-
 /// A service of a queue pair.
 pub trait Transport: sealed::Sealed + Send + Sync + 'static {
     /// The setter that the first builder call leads to.
-    type Start: Setup;
+    type Start;
     /// 16-byte units of addressing between control segment and operation.
     const ADDRESS_UNITS: usize;
     /// The flags that mean something.
@@ -47,8 +44,3 @@ transports! {
     /// Unreliable datagram.
     Ud: start NeedsAddress, address 3 units, flags SendFlags::SIGNALED.union(SendFlags::SOLICITED);
 }
-
-impl sealed::Sealed for crate::batch::NeedsData {}
-impl Setup for crate::batch::NeedsData {}
-impl sealed::Sealed for crate::batch::NeedsAddress {}
-impl Setup for crate::batch::NeedsAddress {}

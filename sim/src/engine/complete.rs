@@ -1,6 +1,8 @@
 //! Writing completions, and raising events.
 
-use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, OPCODE_SHIFT, OWNER, SOLICITED, Syndrome};
+use mlx5_prm::cqe::{
+    Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, OPCODE_SHIFT, OWNER, SOLICITED, Syndrome,
+};
 use mlx5_prm::event::{CqErrorSyndrome, EventType};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -93,25 +95,20 @@ impl Device {
         }
         let (offset, owner) = cq.next();
         entry[OP_OWN] = entry[OP_OWN] & !OWNER | owner;
-        let hostile = self
-            .faults
-            .corrupt_cqes
-            .iter()
-            .position(|(only, _)| only.is_none_or(|only| only == cqn));
-        if let Some(at) = hostile {
-            for (byte, value) in self.faults.corrupt_cqes.remove(at).1 {
+        let hostile = &mut self.faults.corrupt_cqes;
+        if let Some(at) = hostile.iter().position(|entry| entry.cqn.is_none_or(|n| n == cqn)) {
+            for (byte, value) in hostile.remove(at).patch {
                 if let Some(slot) = entry.get_mut(usize::from(byte)) {
                     *slot = value;
                 }
             }
         }
         // Whoever sees the owner change may read the rest at once, so it goes last.
-        let written =
-            cq.config.buffer.write(&*self.dma, offset, &entry[..OP_OWN]).and_then(|()| {
-                cq.config.buffer.pieces(offset + OP_OWN as u64, 1, |address, _| {
-                    self.dma.store_byte(address, entry[OP_OWN])
-                })
-            });
+        let written = cq.config.buffer.write(&*self.dma, offset, &entry[..OP_OWN]).and_then(|()| {
+            cq.config.buffer.pieces(offset + OP_OWN as u64, 1, |address, _| {
+                self.dma.store_byte(address, entry[OP_OWN])
+            })
+        });
         if let Err(fault) = written {
             self.memory_violation(fault);
             self.break_cq(cqn, CqErrorSyndrome::CQ_ACCESS_VIOLATION_ERROR.0 as u8);
@@ -131,6 +128,10 @@ impl Device {
 
     /// Writes the last entry of a ring that is replaced.
     pub(crate) fn write_resize_entry(&mut self, cqn: u32) -> Result<(), super::Error> {
+        let cq = self.cqs.get(cqn).ok_or(super::Error::NotFound)?;
+        if cq.is_full(&*self.dma)? {
+            return Err(super::Error::State("the completion queue has no room for the mark"));
+        }
         let mut cqe = Cqe::new_zeroed();
         cqe.op_own = (CqeOpcode::Resize as u8) << OPCODE_SHIFT;
         let entry: [u8; DESCRIPTOR] = zerocopy::transmute!(cqe);

@@ -52,7 +52,15 @@ pub(crate) struct Arm {
 
 impl Cq {
     pub(crate) fn new(config: CqConfig) -> Self {
-        Self { config, produced: 0, solicited: 0, armed: None, fired: None, failed: false, users: 0 }
+        Self {
+            config,
+            produced: 0,
+            solicited: 0,
+            armed: None,
+            fired: None,
+            failed: false,
+            users: 0,
+        }
     }
 
     pub(crate) fn size(&self) -> u32 {

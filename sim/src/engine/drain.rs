@@ -16,17 +16,33 @@ pub enum DrainAt {
     Block(u16),
 }
 
+/// A drain that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drain {
+    pub(crate) at: DrainAt,
+    /// SQ_DRAINED is raised in the end.
+    notify: bool,
+}
+
 impl Device {
     /// Makes a queue pair in RTS stop its send queue; at that place its state becomes
     /// [`QpState::SqDrained`] and SQ_DRAINED is raised. [`Device::set_qp_state`] with RTS resumes.
     pub fn drain_qp(&mut self, qpn: u32, at: DrainAt) -> Result<(), Error> {
+        self.stop_sq(qpn, at, true)
+    }
+
+    /// The same, with or without the event.
+    pub(crate) fn stop_sq(&mut self, qpn: u32, at: DrainAt, notify: bool) -> Result<(), Error> {
         let qp = self.qps.get_mut(qpn).ok_or(Error::NotFound)?;
         match qp.state {
             QpState::Rts | QpState::SqDraining => {}
             QpState::SqDrained => return Ok(()),
             _ => return Err(Error::State("only a queue pair in RTS can be drained")),
         }
-        qp.drain = Some(at);
+        qp.drain = Some(Drain { at, notify });
+        if at == DrainAt::Now {
+            qp.state = QpState::SqDraining;
+        }
         self.reach_drain(qpn);
         Ok(())
     }
@@ -34,11 +50,11 @@ impl Device {
     /// Stops a send queue that has come to where it shall drain; says whether it has.
     pub(crate) fn reach_drain(&mut self, qpn: u32) -> bool {
         let Some(qp) = self.qps.get_mut(qpn) else { return false };
-        let reached = match qp.drain {
-            None => return false,
-            Some(DrainAt::Now | DrainAt::After(0)) => true,
-            Some(DrainAt::After(_)) => false,
-            Some(DrainAt::Block(block)) => qp.sq_executed == block,
+        let Some(drain) = qp.drain else { return false };
+        let reached = match drain.at {
+            DrainAt::Now | DrainAt::After(0) => true,
+            DrainAt::After(_) => false,
+            DrainAt::Block(block) => qp.sq_executed == block,
         };
         // A request that was sent in part is finished first.
         if !reached || qp.packets_done > 0 {
@@ -46,7 +62,9 @@ impl Device {
         }
         qp.drain = None;
         qp.state = QpState::SqDrained;
-        self.raise(Event::Qp { qpn, kind: EventType::SQ_DRAINED });
+        if drain.notify {
+            self.raise(Event::Qp { qpn, kind: EventType::SQ_DRAINED });
+        }
         true
     }
 }

@@ -44,11 +44,26 @@ pub enum Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) drop_packets: u32,
-    pub(crate) fail_requests: Vec<(Option<u32>, Syndrome, u8)>,
+    pub(crate) fail_requests: Vec<ForcedFailure>,
     pub(crate) duplicate_events: u32,
     pub(crate) reorder_events: u32,
     pub(crate) held_events: Vec<Event>,
-    pub(crate) corrupt_cqes: Vec<(Option<u32>, Vec<(u8, u8)>)>,
+    pub(crate) corrupt_cqes: Vec<HostileEntry>,
+}
+
+/// [`Fault::FailRequest`], waiting.
+#[derive(Debug)]
+pub(crate) struct ForcedFailure {
+    pub(crate) qpn: Option<u32>,
+    pub(crate) syndrome: Syndrome,
+    pub(crate) vendor: u8,
+}
+
+/// [`Fault::CorruptCqe`], waiting.
+#[derive(Debug)]
+pub(crate) struct HostileEntry {
+    pub(crate) cqn: Option<u32>,
+    pub(crate) patch: Vec<(u8, u8)>,
 }
 
 /// Something that a driver must never do, seen by the device.

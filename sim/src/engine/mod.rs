@@ -3,6 +3,7 @@
 //! An [`Engine`] holds the devices of one fabric. Commands (create, modify, destroy) are plain
 //! methods of a [`Device`]; work moves when [`Engine::step`] is called.
 
+mod commands;
 mod complete;
 mod cq;
 pub mod device;

@@ -94,24 +94,27 @@ impl Port {
         match port.link_layer {
             LinkLayer::InfiniBand => {
                 link_local[8..].copy_from_slice(&guid.to_be_bytes());
-                gids[0] = Some(GidEntry {
-                    gid: link_local,
-                    kind: GidType::Ib,
-                    mac: [0; 6],
-                    vlan: None,
-                });
+                gids[0] =
+                    Some(GidEntry { gid: link_local, kind: GidType::Ib, mac: [0; 6], vlan: None });
             }
             LinkLayer::Ethernet => {
                 link_local[8..].copy_from_slice(&[
-                    mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5],
+                    mac[0] ^ 2,
+                    mac[1],
+                    mac[2],
+                    0xff,
+                    0xfe,
+                    mac[3],
+                    mac[4],
+                    mac[5],
                 ]);
                 let mut mapped = [0; 16];
                 mapped[10..12].fill(0xff);
                 mapped[12..].copy_from_slice(&ipv4);
                 let kinds = [GidType::RoceV1, GidType::RoceV2];
-                let entries = [link_local, mapped].into_iter().flat_map(|gid| {
-                    kinds.map(|kind| GidEntry { gid, kind, mac, vlan: None })
-                });
+                let entries = [link_local, mapped]
+                    .into_iter()
+                    .flat_map(|gid| kinds.map(|kind| GidEntry { gid, kind, mac, vlan: None }));
                 for (slot, entry) in gids.iter_mut().zip(entries) {
                     *slot = Some(entry);
                 }

@@ -4,7 +4,7 @@ use mlx5_prm::doorbell::queue_pair_record;
 use mlx5_prm::wqe::BLOCK;
 
 use crate::dma::{Buffer, Dma, DmaFault};
-use crate::engine::drain::DrainAt;
+use crate::engine::drain::Drain;
 use crate::engine::port::{Gid, Mac};
 use crate::engine::receive::{Inbound, Receive};
 
@@ -232,7 +232,7 @@ pub(crate) struct Qp {
     pub(crate) wait: Wait,
     /// It is in the engine's list of queue pairs with work.
     pub(crate) queued: bool,
-    pub(crate) drain: Option<DrainAt>,
+    pub(crate) drain: Option<Drain>,
     /// The message that arrives.
     pub(crate) inbound: Inbound,
     /// The receive WQE that it goes to, between packets.
@@ -291,12 +291,7 @@ impl Qp {
     }
 
     /// Copies from the send ring, from a block on, around its end.
-    pub(crate) fn read_sq(
-        &self,
-        dma: &dyn Dma,
-        block: u16,
-        to: &mut [u8],
-    ) -> Result<(), DmaFault> {
+    pub(crate) fn read_sq(&self, dma: &dyn Dma, block: u16, to: &mut [u8]) -> Result<(), DmaFault> {
         let Some(ring) = self.config.sq else {
             return Err(DmaFault { address: 0, length: to.len() as u64 });
         };

@@ -144,7 +144,10 @@ impl Device {
                 .buffer
                 .read(&*self.dma, srq.offset(index), &mut bytes)
                 .map(|()| (index, next))
-                .map_err(|fault| Violation::Memory { address: fault.address, length: fault.length }),
+                .map_err(|fault| Violation::Memory {
+                    address: fault.address,
+                    length: fault.length,
+                }),
             Err(fault) => Err(Violation::Memory { address: fault.address, length: fault.length }),
         };
         match taken {
@@ -208,7 +211,13 @@ impl Device {
             }
             let room = usize::try_from(entry.length - offset).unwrap_or(usize::MAX);
             let (now, later) = data.split_at(room.min(data.len()));
-            self.write_key(pd, entry.lkey, entry.address.wrapping_add(offset), now, Access::LOCAL_WRITE)?;
+            self.write_key(
+                pd,
+                entry.lkey,
+                entry.address.wrapping_add(offset),
+                now,
+                Access::LOCAL_WRITE,
+            )?;
             (offset, data) = (0, later);
         }
         Ok(())

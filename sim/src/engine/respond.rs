@@ -68,7 +68,12 @@ impl Device {
     }
 
     /// Takes a packet of a SEND or an RDMA WRITE on a connection.
-    pub(crate) fn take_packet(&mut self, qpn: u32, transport: Transport, packet: &Packet<'_>) -> Answer {
+    pub(crate) fn take_packet(
+        &mut self,
+        qpn: u32,
+        transport: Transport,
+        packet: &Packet<'_>,
+    ) -> Answer {
         if !self.listens(qpn, transport, packet.origin) {
             return Answer::Silence;
         }
@@ -303,7 +308,13 @@ impl Device {
     }
 
     /// Takes a datagram, with the header that precedes it in the receive buffer.
-    pub(crate) fn take_datagram(&mut self, qpn: u32, qkey: u32, header: &[u8; 40], packet: &Packet<'_>) {
+    pub(crate) fn take_datagram(
+        &mut self,
+        qpn: u32,
+        qkey: u32,
+        header: &[u8; 40],
+        packet: &Packet<'_>,
+    ) {
         let runs = self.runs();
         let Some(qp) = self.qps.get(qpn) else { return };
         let port = self.port(qp.attributes.port);
@@ -327,8 +338,8 @@ impl Device {
             scattered = self.scatter(receive.pd, &receive.entries, 0, header);
         }
         let data = header.len() as u64;
-        scattered = scattered
-            .and_then(|()| self.scatter(receive.pd, &receive.entries, data, packet.data));
+        scattered =
+            scattered.and_then(|()| self.scatter(receive.pd, &receive.entries, data, packet.data));
         if scattered.is_err() {
             let syndrome = Syndrome::LocalProtection;
             return self.fail_receive(qpn, receive.index, syndrome, vendor::PROTECTION);

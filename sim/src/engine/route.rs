@@ -10,8 +10,7 @@ const FIRST_MULTICAST_LID: u16 = 0xc000;
 
 /// Whether a GID names a group.
 pub(crate) fn is_multicast(gid: &Gid) -> bool {
-    gid[0] == 0xff
-        || is_ipv4_mapped(gid) && (224..240).contains(&gid[12])
+    gid[0] == 0xff || is_ipv4_mapped(gid) && (224..240).contains(&gid[12])
 }
 
 /// The MAC address of a multicast group.

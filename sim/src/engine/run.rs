@@ -222,9 +222,10 @@ impl Engine {
                 if device.reach_drain(qpn) {
                     return true;
                 }
-                let waits = device.qps.get(qpn).is_none_or(|qp| {
-                    qp.sq_waiting() == 0 || qp.wait != Wait::No
-                });
+                let waits = device
+                    .qps
+                    .get(qpn)
+                    .is_none_or(|qp| qp.sq_waiting() == 0 || qp.wait != Wait::No);
                 !waits && self.send_one(id, qpn)
             }
             QpState::Error | QpState::SqError => device.flush_one(qpn),

@@ -4,7 +4,7 @@ use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::wqe::{AddressVector, EXTENDED_UD_AV, Opcode};
 
 use crate::engine::complete;
-use crate::engine::drain::DrainAt;
+use crate::engine::drain::{Drain, DrainAt};
 use crate::engine::qp::{AddressPath, Qp, QpState, Transport, Wait};
 use crate::engine::respond::{Answer, Nak, Packet};
 use crate::engine::route::{Destination, Origin};
@@ -46,6 +46,8 @@ const RNR_TIMER: [u32; 32] = [
 const RNR_UNIT: u64 = 10_000;
 /// Nanoseconds in a unit of the acknowledgement timeout.
 const ACK_UNIT: u64 = 4096;
+/// The smallest path MTU that there is.
+const MIN_MTU: u32 = 256;
 /// The retry count that has no end.
 const INFINITE: u8 = 7;
 
@@ -83,7 +85,8 @@ impl Engine {
                 self.fail(device, qpn, opcode as u8, index, blocks, syndrome, vendor);
             }
             Outcome::Later => {
-                let after = self.qp(device, qpn).map(|qp| (qp.packets_done, qp.wait, qp.rnr_retries));
+                let after =
+                    self.qp(device, qpn).map(|qp| (qp.packets_done, qp.wait, qp.rnr_retries));
                 return before != after;
             }
         }
@@ -92,9 +95,9 @@ impl Engine {
 
     fn forced_failure(&mut self, device: DeviceId, qpn: u32) -> Option<Outcome> {
         let failures = &mut self.devices[device].faults.fail_requests;
-        let at = failures.iter().position(|(only, ..)| only.is_none_or(|only| only == qpn))?;
-        let (_, syndrome, vendor) = failures.remove(at);
-        Some(Outcome::Failed(syndrome, vendor))
+        let at = failures.iter().position(|failure| failure.qpn.is_none_or(|n| n == qpn))?;
+        let failure = failures.remove(at);
+        Some(Outcome::Failed(failure.syndrome, failure.vendor))
     }
 
     fn execute(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
@@ -121,7 +124,8 @@ impl Engine {
         request: &Request,
     ) -> Outcome {
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
-        let (pd, mtu, path) = (qp.config.pd, u64::from(qp.attributes.mtu), qp.attributes.path);
+        let (pd, mtu, path) =
+            (qp.config.pd, u64::from(qp.attributes.mtu.max(MIN_MTU)), qp.attributes.path);
         let origin = self.origin(device, qpn, &path);
         let peer = origin.as_ref().and_then(|origin| self.peer(origin));
         let packets = request.length.div_ceil(mtu).max(1) as u32;
@@ -170,7 +174,7 @@ impl Engine {
             Err(outcome) => return outcome,
         };
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
-        let (pd, mtu) = (qp.config.pd, u64::from(qp.attributes.mtu));
+        let (pd, mtu) = (qp.config.pd, u64::from(qp.attributes.mtu.max(MIN_MTU)));
         let entries = request.entries();
         let packets = request.length.div_ceil(mtu).max(1);
         let mut buffer = std::mem::take(&mut self.packet);
@@ -209,8 +213,7 @@ impl Engine {
         self.answered(device, qpn, target, remote, 1);
         let Some(pd) = self.qp(device, qpn).map(|qp| qp.config.pd) else { return Outcome::Later };
         // Words of atomics are in host order on both sides.
-        let scattered =
-            self.devices[device].scatter(pd, &request.entries(), 0, &old.to_ne_bytes());
+        let scattered = self.devices[device].scatter(pd, &request.entries(), 0, &old.to_ne_bytes());
         if scattered.is_err() { PROTECTION } else { Outcome::Done(8) }
     }
 
@@ -230,7 +233,14 @@ impl Engine {
     }
 
     /// Counts the packets of an answer on both sides.
-    fn answered(&mut self, device: DeviceId, qpn: u32, target: DeviceId, remote: u32, packets: u32) {
+    fn answered(
+        &mut self,
+        device: DeviceId,
+        qpn: u32,
+        target: DeviceId,
+        remote: u32,
+        packets: u32,
+    ) {
         self.advance(device, qpn, packets);
         if let Some(peer) = self.qp_mut(target, remote) {
             peer.receive_psn = (peer.receive_psn + packets) & 0xff_ffff;
@@ -365,8 +375,7 @@ impl Engine {
             let this = &self.devices[device];
             let port = this.qps.get(qpn).and_then(|qp| this.port(qp.attributes.port));
             port.is_some_and(|port| {
-                port.active
-                    && (port.link_layer == crate::config::LinkLayer::Ethernet) == ethernet
+                port.active && (port.link_layer == crate::config::LinkLayer::Ethernet) == ethernet
             })
         };
         match destination {
@@ -394,7 +403,7 @@ impl Engine {
             // request was answered nevertheless.
             qp.sq_executed = request.index.wrapping_add(request.blocks);
             qp.packets_done = 0;
-            if let Some(DrainAt::After(left)) = &mut qp.drain {
+            if let Some(Drain { at: DrainAt::After(left), .. }) = &mut qp.drain {
                 *left = left.saturating_sub(1);
             }
         }

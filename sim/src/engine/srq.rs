@@ -39,7 +39,10 @@ pub(crate) struct Srq {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Head {
     Empty,
-    Wqe { index: u16, next: u16 },
+    Wqe {
+        index: u16,
+        next: u16,
+    },
     /// The list leads out of the buffer.
     Astray(u16),
 }

@@ -31,11 +31,7 @@ struct SendDoorbell {
 
 impl From<u64> for SendDoorbell {
     fn from(value: u64) -> Self {
-        Self {
-            index: (value >> 40) as u16,
-            qpn: (value as u32) >> 8,
-            units: (value & 0x3f) as u16,
-        }
+        Self { index: (value >> 40) as u16, qpn: (value as u32) >> 8, units: (value & 0x3f) as u16 }
     }
 }
 

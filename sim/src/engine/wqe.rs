@@ -216,8 +216,8 @@ fn parse(
         bytes: Vec::new(),
     };
     let atomic = matches!(opcode, Opcode::AtomicCs | Opcode::AtomicFa);
-    let remote = atomic
-        || matches!(opcode, Opcode::RdmaWrite | Opcode::RdmaWriteImm | Opcode::RdmaRead);
+    let remote =
+        atomic || matches!(opcode, Opcode::RdmaWrite | Opcode::RdmaWriteImm | Opcode::RdmaRead);
     if opcode != Opcode::Nop {
         let mut segments = Segments { bytes: &bytes, at: UNIT };
         if transport == Transport::Ud {

@@ -25,7 +25,7 @@ const CREATE_UCTX_IN: usize = 0x40;
 /// DESTROY_UCTX: first bit and width.
 const UCTX_ID: (usize, usize) = (0x50, 0x10);
 /// Bytes of CREATE_UMEM's input before its pages, `mlx5_ifc_create_umem_in_bits`.
-const CREATE_UMEM_IN: usize = 0x30;
+const CREATE_UMEM_IN: usize = (0x80 + 0x100) / 8;
 /// Where a user memory's number stands, as [`UCTX_ID`].
 const UMEM_ID: (usize, usize) = (0x48, 0x18);
 /// Bytes of an input or output that carries one number.

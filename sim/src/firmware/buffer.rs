@@ -35,9 +35,10 @@ pub(crate) fn pages(
     let range = Failure::param(syndrome::ADDRESS_RANGE);
     let needed = offset.checked_add(bytes).ok_or(range)?.div_ceil(1 << log);
     let list = addresses(tail);
-    let list = usize::try_from(needed).ok().and_then(|needed| list.get(..needed)).ok_or(
-        Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::TOO_FEW_PAGES),
-    )?;
+    let list = usize::try_from(needed)
+        .ok()
+        .and_then(|needed| list.get(..needed))
+        .ok_or(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::TOO_FEW_PAGES))?;
     let pages: Vec<u64> = list.iter().map(|page| page.get() & !flags).collect();
     let smallest = 1 << LOG_SMALLEST_PAGE.min(log);
     if pages.iter().any(|page| !page.is_multiple_of(smallest)) {

@@ -54,10 +54,8 @@ impl Firmware {
                 let offset = mkc.start_addr() & ((1 << log) - 1);
                 let listed = u64::from(input.translations_octword_actual_size()) * OCTWORD;
                 let listed = usize::try_from(listed).ok().and_then(|bytes| tail.get(..bytes));
-                let tail = listed.ok_or(Failure::new(
-                    CommandStatus::BAD_INP_LEN_ERR,
-                    syndrome::TOO_FEW_PAGES,
-                ))?;
+                let tail = listed
+                    .ok_or(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::TOO_FEW_PAGES))?;
                 Translation::Buffer(buffer::pages(tail, log, offset, length, ENTRY_RIGHTS)?)
             }
             // Nothing is behind a free key before a request fills it in.

@@ -6,7 +6,7 @@
 
 mod alloc;
 mod buffer;
-mod caps;
+pub(crate) mod caps;
 mod cq;
 mod mkey;
 mod port;

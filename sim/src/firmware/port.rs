@@ -1,12 +1,12 @@
 //! Ports: what a subnet manager or a network configuration set, and multicast groups.
 
+use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::port::{
     AttachToMcgIn, DetachFromMcgIn, QueryHcaVportContextIn, QueryHcaVportContextOut,
     QueryHcaVportGidIn, QueryHcaVportGidOut, QueryHcaVportPkeyIn, QueryNicVportContextOut,
     QueryRoceAddressIn, QueryRoceAddressOut, QueryVportStateIn, QueryVportStateOut, RoceL3Type,
     RoceVersion, SetRoceAddressIn,
 };
-use mlx5_prm::cmd::CommandStatus;
 
 use crate::config::LinkLayer;
 use crate::engine::{Device, Error, GidEntry, GidType, Port, Transport};
@@ -195,12 +195,8 @@ pub(super) fn set_roce_address(device: &mut Device, input: &SetRoceAddressIn) ->
     mac[..2].copy_from_slice(&(address.source_mac_47_32() as u16).to_be_bytes());
     mac[2..].copy_from_slice(&address.source_mac_31_0().to_be_bytes());
     let gid = *address.source_l3_address();
-    let entry = GidEntry {
-        gid,
-        kind,
-        mac,
-        vlan: address.vlan_valid().then(|| address.vlan_id() as u16),
-    };
+    let entry =
+        GidEntry { gid, kind, mac, vlan: address.vlan_valid().then(|| address.vlan_id() as u16) };
     let port = device
         .port_mut(number(input.vhca_port_num()))
         .ok_or(Failure::param(syndrome::PORT_NUMBER))?;

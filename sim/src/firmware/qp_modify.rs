@@ -38,9 +38,8 @@ const TO_INIT: OptParamMask = OptParamMask::RRE
     .union(OptParamMask::Q_KEY)
     .union(OptParamMask::PM_STATE)
     .union(OptParamMask::PRI_PORT);
-const TO_RTR: OptParamMask = OptParamMask::PRIMARY_ADDR_PATH
-    .union(OptParamMask::RNR_TIMEOUT)
-    .union(OptParamMask::RRA_MAX);
+const TO_RTR: OptParamMask =
+    OptParamMask::PRIMARY_ADDR_PATH.union(OptParamMask::RNR_TIMEOUT).union(OptParamMask::RRA_MAX);
 const TO_RTS: OptParamMask = OptParamMask::SRA_MAX
     .union(OptParamMask::RETRY_COUNT)
     .union(OptParamMask::RNR_RETRY)

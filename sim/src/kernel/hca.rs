@@ -37,6 +37,7 @@ pub(crate) struct Hca {
     removed: AtomicBool,
     /// What the next memory key's low byte is taken from.
     key_tags: AtomicU32,
+    pid: u32,
 }
 
 /// The errno that the driver gives for a command's status.
@@ -79,6 +80,7 @@ impl Hca {
             files: Mutex::default(),
             removed: AtomicBool::new(false),
             key_tags: AtomicU32::new(config.seed as u32 | 1),
+            pid: std::process::id(),
         };
         for vector in 0..COMPLETION_VECTORS {
             let mut input = CreateEqIn::request();
@@ -188,6 +190,12 @@ impl Hca {
         let mut files = lock(&self.files);
         files.retain(|file| file.strong_count() > 0);
         files.push(Arc::downgrade(file));
+    }
+
+    /// Whether this is the process that started the simulation, and not a child of it: there no
+    /// thread runs, and locks may be held for ever.
+    pub(crate) fn is_this_process(&self) -> bool {
+        self.pid == std::process::id()
     }
 
     pub(crate) fn is_removed(&self) -> bool {

@@ -43,7 +43,10 @@ fn immediate_data_arrives_with_sends_and_writes() {
         p.b.post_receive(&[]);
         p.a.post(&Wqe::new(Opcode::SendImm).immediate(0x0102_0304).inline(b"hello"));
         p.a.post(
-            &Wqe::new(Opcode::RdmaWriteImm).immediate(5).remote(to.at(100), to.key).inline(b"world"),
+            &Wqe::new(Opcode::RdmaWriteImm)
+                .immediate(5)
+                .remote(to.at(100), to.key)
+                .inline(b"world"),
         );
         rig.run();
         let first = p.cq_b.expect();
@@ -84,10 +87,11 @@ fn atomics_answer_what_the_word_held() {
     let (here, there) = (rig.region(0, 64), rig.region(0, 64));
     there.memory.write(8, &40u64.to_ne_bytes());
     let op = |opcode, value, compare| {
-        Wqe::new(opcode)
-            .remote(there.at(8), there.key)
-            .atomic(value, compare)
-            .data(here.at(0), 8, here.key)
+        Wqe::new(opcode).remote(there.at(8), there.key).atomic(value, compare).data(
+            here.at(0),
+            8,
+            here.key,
+        )
     };
     for (wqe, old, new) in [
         (op(Opcode::AtomicFa, 2, 0), 40u64, 42u64),

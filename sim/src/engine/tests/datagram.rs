@@ -162,13 +162,8 @@ fn a_multicast_reaches_every_member_on_the_fabric() {
             receive(qp, region);
         }
         receive(&mut outsider, &regions[2]);
-        let path = AddressPath {
-            grh: true,
-            dlid: 0xc001,
-            dgid: group,
-            dmac: rig.lock().resolve_mac(&group).expect("a group's address"),
-            ..rig.path_to(0, 0)
-        };
+        let dmac = rig.lock().resolve_mac(&group).expect("a group's address");
+        let path = AddressPath { grh: true, dlid: 0xc001, dgid: group, dmac, ..rig.path_to(0, 0) };
         a.post(&Wqe::new(Opcode::Send).segment(&vector(&path, 0xff_ffff)).inline(b"all"));
         rig.run();
         for ((qp, cq), region) in members.iter_mut().zip(&regions) {

@@ -5,7 +5,7 @@ use mlx5_prm::wqe::Opcode;
 use super::rig::{Rig, Wqe, data, peek};
 use crate::config::SimConfig;
 use crate::engine::fault::Violation;
-use crate::engine::{QpState, Transport};
+use crate::engine::{Access, MkeyConfig, QpState, Translation, Transport};
 
 fn exact() -> Rig {
     Rig::new(SimConfig::new().exact_doorbells(true))
@@ -120,13 +120,18 @@ fn a_wqe_longer_than_what_was_posted_is_rejected() {
 fn unmapped_memory_is_a_violation_with_checked_memory() {
     let rig = Rig::new(SimConfig::new().checked_memory(true));
     let mut p = rig.pair(Transport::Rc);
-    let region = rig.region(0, 64);
-    {
-        let mut engine = rig.lock();
-        let key = engine.device_mut(0).mkey_mut(region.key >> 8).expect("a key");
-        (key.start, key.length) = (0x1000, 64);
-    }
-    p.b.post_receive(&[data(0x1000, 8, region.key)]);
+    let nowhere = MkeyConfig {
+        tag: 0,
+        pd: rig.pds[0],
+        access: Access::all(),
+        start: 0x1000,
+        length: 64,
+        translation: Translation::Physical,
+        free: false,
+        remote_invalidate: false,
+    };
+    let key = rig.lock().device_mut(0).create_mkey(nowhere).expect("a key");
+    p.b.post_receive(&[data(0x1000, 8, key)]);
     p.a.post(&Wqe::new(Opcode::Send).inline(b"x"));
     rig.run();
     p.cq_a.expect_error();

@@ -78,3 +78,30 @@ fn a_drained_queue_still_receives_and_flushes_on_error() {
     rig.run();
     assert_eq!(p.cq_a.expect_error().0, 0);
 }
+
+#[test]
+fn a_request_that_waits_for_its_receiver_can_be_drained_and_replaced() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    rig.lock().device_mut(0).qp_attributes_mut(p.a.qpn).expect("a QP").rnr_retry = 7;
+    p.a.post(&Wqe::new(Opcode::Send).inline(b"never"));
+    rig.run();
+    rig.lock().device_mut(0).drain_qp(p.a.qpn, DrainAt::Now).expect("RTS");
+    assert_eq!(rig.query(&p.a).hw_sq_wqebb_counter, 0);
+    p.a.write_unit(0, &[0; 4]);
+    rig.set_state(&p.a, QpState::Rts);
+    rig.run();
+    assert_eq!(p.cq_a.expect().cqe.sop_drop_qpn.get() >> 24, 0);
+}
+
+#[test]
+fn a_drain_by_modify_reports_its_end_only_when_asked_to() {
+    let rig = Rig::one_device();
+    let p = rig.pair(Transport::Rc);
+    rig.set_state(&p.a, QpState::SqDraining);
+    assert_eq!(rig.query(&p.a).state, QpState::SqDrained);
+    assert_eq!(rig.events(0), []);
+    rig.lock().device_mut(0).qp_attributes_mut(p.b.qpn).expect("a QP").notify_drained = true;
+    rig.set_state(&p.b, QpState::SqDraining);
+    assert_eq!(rig.events(0).len(), 1);
+}

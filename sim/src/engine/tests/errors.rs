@@ -46,12 +46,14 @@ fn a_remote_key_is_checked_for_bounds_rights_domain_and_tag() {
 fn a_queue_pair_grants_remote_operations_one_by_one() {
     let rig = Rig::one_device();
     let (here, there) = (rig.region(0, 64), rig.region(0, 64));
-    let read = Wqe::new(Opcode::RdmaRead).remote(there.at(0), there.key).data(here.at(0), 8, here.key);
+    let read =
+        Wqe::new(Opcode::RdmaRead).remote(there.at(0), there.key).data(here.at(0), 8, here.key);
     let write = Wqe::new(Opcode::RdmaWrite).remote(there.at(0), there.key).inline(b"x");
-    let atomic = Wqe::new(Opcode::AtomicFa)
-        .remote(there.at(0), there.key)
-        .atomic(1, 0)
-        .data(here.at(0), 8, here.key);
+    let atomic = Wqe::new(Opcode::AtomicFa).remote(there.at(0), there.key).atomic(1, 0).data(
+        here.at(0),
+        8,
+        here.key,
+    );
     for (which, wqe) in [read, write, atomic].iter().enumerate() {
         let mut p = rig.pair(Transport::Rc);
         {
@@ -72,10 +74,11 @@ fn a_misaligned_atomic_is_an_invalid_request() {
     let rig = Rig::one_device();
     let mut p = rig.pair(Transport::Rc);
     let (here, there) = (rig.region(0, 64), rig.region(0, 64));
-    let wqe = Wqe::new(Opcode::AtomicFa)
-        .remote(there.at(4), there.key)
-        .atomic(1, 0)
-        .data(here.at(0), 8, here.key);
+    let wqe = Wqe::new(Opcode::AtomicFa).remote(there.at(4), there.key).atomic(1, 0).data(
+        here.at(0),
+        8,
+        here.key,
+    );
     assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::RemoteInvalidRequest);
 }
 
@@ -112,9 +115,11 @@ fn a_zero_byte_count_means_two_gibibytes() {
     let rig = Rig::one_device();
     let mut p = rig.pair(Transport::Rc);
     let region = rig.region(0, 64);
-    let wqe = Wqe::new(Opcode::RdmaWrite)
-        .remote(region.at(0), region.key)
-        .data(region.at(0), 0, region.key);
+    let wqe = Wqe::new(Opcode::RdmaWrite).remote(region.at(0), region.key).data(
+        region.at(0),
+        0,
+        region.key,
+    );
     assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::LocalLength);
 }
 

@@ -6,5 +6,7 @@ mod datagram;
 mod doorbell;
 mod drain;
 mod errors;
+mod request;
 mod rig;
 mod shared_receive;
+mod thread;

@@ -4,12 +4,10 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::mpsc::{Receiver, channel};
 
 use mlx5_prm::cqe::{Cqe, CqeOpcode, ErrorCqe, OP_OWN_INITIAL, OPCODE_SHIFT, OWNER, Syndrome};
-use mlx5_prm::wqe::{
-    AtomicSegment, ControlSegment, DataSegment, INLINE, Opcode, RemoteAddressSegment,
-    control_flags,
-};
+use mlx5_prm::wqe::{ControlSegment, DataSegment};
 use zerocopy::{FromBytes, IntoBytes};
 
+pub(super) use super::request::{Wqe, data, pattern};
 use crate::config::SimConfig;
 use crate::dma::{Buffer, Dma, ProcessMemory};
 use crate::engine::{
@@ -132,6 +130,16 @@ impl Cq {
         self.record.write(4, &word.to_be_bytes());
     }
 
+    /// Waits for the next completion of devices that a thread runs.
+    pub(super) fn wait(&mut self) -> Completion {
+        loop {
+            match self.poll() {
+                Some(completion) => return completion,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
     #[track_caller]
     pub(super) fn expect(&mut self) -> Completion {
         self.poll().expect("a completion")
@@ -182,7 +190,6 @@ impl Srq {
 pub(super) struct Qp {
     pub(super) device: usize,
     pub(super) qpn: u32,
-    pub(super) transport: Transport,
     pub(super) memory: Memory,
     record: Memory,
     sq_offset: usize,
@@ -194,85 +201,6 @@ pub(super) struct Qp {
 
 const RQ_LOG_SIZE: u8 = 3;
 const RQ_LOG_STRIDE: u8 = 6;
-
-/// A WQE that is being written.
-#[derive(Clone)]
-pub(super) struct Wqe {
-    opcode: u8,
-    flags: u8,
-    immediate: u32,
-    body: Vec<u8>,
-}
-
-impl Wqe {
-    pub(super) fn new(opcode: Opcode) -> Self {
-        Self {
-            opcode: opcode as u8,
-            flags: control_flags::COMPLETION,
-            immediate: 0,
-            body: Vec::new(),
-        }
-    }
-
-    pub(super) fn raw(opcode: u8) -> Self {
-        Self { opcode, ..Self::new(Opcode::Nop) }
-    }
-
-    pub(super) fn unsignaled(mut self) -> Self {
-        self.flags &= !control_flags::COMPLETION;
-        self
-    }
-
-    pub(super) fn solicited(mut self) -> Self {
-        self.flags |= control_flags::SOLICITED;
-        self
-    }
-
-    pub(super) fn immediate(mut self, value: u32) -> Self {
-        self.immediate = value;
-        self
-    }
-
-    pub(super) fn segment(mut self, segment: &(impl IntoBytes + zerocopy::Immutable)) -> Self {
-        self.body.extend_from_slice(segment.as_bytes());
-        self
-    }
-
-    pub(super) fn remote(self, address: u64, rkey: u32) -> Self {
-        let segment = RemoteAddressSegment {
-            address: address.into(),
-            rkey: rkey.into(),
-            ..RemoteAddressSegment::default()
-        };
-        self.segment(&segment)
-    }
-
-    pub(super) fn atomic(self, swap_or_add: u64, compare: u64) -> Self {
-        self.segment(&AtomicSegment { swap_or_add: swap_or_add.into(), compare: compare.into() })
-    }
-
-    pub(super) fn data(self, address: u64, length: u32, lkey: u32) -> Self {
-        self.segment(&data(address, length, lkey))
-    }
-
-    pub(super) fn inline(mut self, bytes: &[u8]) -> Self {
-        self.body.extend_from_slice(&(bytes.len() as u32 | INLINE).to_be_bytes());
-        self.body.extend_from_slice(bytes);
-        let padded = self.body.len().next_multiple_of(16);
-        self.body.resize(padded, 0);
-        self
-    }
-
-    /// Adds 16-byte units that nothing reads, to make a NOP longer.
-    pub(super) fn pad(mut self, units: usize) -> Self {
-        self.body.resize(self.body.len() + 16 * units, 0xa5);
-        self
-    }
-}
-
-pub(super) fn data(address: u64, length: u32, lkey: u32) -> DataSegment {
-    DataSegment { byte_count: length.into(), lkey: lkey.into(), address: address.into() }
-}
 
 impl Qp {
     /// Writes a WQE into the ring; no doorbell record, no doorbell.
@@ -353,8 +281,12 @@ pub(super) struct Rig {
 }
 
 impl Rig {
+    /// Devices that move step by step.
     pub(super) fn new(config: SimConfig) -> Self {
-        let fabric = Fabric::new(config.step(true));
+        Self::with_fabric(Fabric::new(config.step(true)))
+    }
+
+    pub(super) fn with_fabric(fabric: Fabric) -> Self {
         let mut rig =
             Self { fabric, pds: Vec::new(), pages: Vec::new(), uars: Vec::new(), events: vec![] };
         let count = rig.lock().devices().len();
@@ -388,6 +320,11 @@ impl Rig {
 
     pub(super) fn run(&self) -> usize {
         self.fabric.run_until_idle()
+    }
+
+    /// The next event, however long it takes.
+    pub(super) fn next_event(&self, device: usize) -> Event {
+        self.events[device].recv().expect("the device lives")
     }
 
     pub(super) fn events(&self, device: usize) -> Vec<Event> {
@@ -464,7 +401,6 @@ impl Rig {
         Qp {
             device,
             qpn,
-            transport,
             memory,
             record,
             sq_offset: rq_bytes,
@@ -527,7 +463,13 @@ impl Rig {
         self.lock().device(qp.device).query_qp(qp.qpn).expect("a QP")
     }
 
-    pub(super) fn region_with(&self, device: usize, bytes: usize, access: Access, pd: u32) -> Region {
+    pub(super) fn region_with(
+        &self,
+        device: usize,
+        bytes: usize,
+        access: Access,
+        pd: u32,
+    ) -> Region {
         let memory = Memory::new(bytes);
         let config = MkeyConfig {
             tag: 0x5a,
@@ -566,9 +508,4 @@ pub(super) struct Pair {
     pub(super) b: Qp,
     pub(super) cq_a: Cq,
     pub(super) cq_b: Cq,
-}
-
-/// Bytes that differ from their neighbours.
-pub(super) fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|n| (n * 7 + n / 256 + 1) as u8).collect()
 }

@@ -1,0 +1,70 @@
+//! The command line.
+
+use crate::{cancel, dump, info, list, perf, pingpong};
+use clap::{Parser, Subcommand};
+
+const LONG_ABOUT: &str = "\
+Looks at mlx5 (NVIDIA/Mellanox ConnectX) devices, measures them, and takes their queues apart.
+
+Every command uses the first mlx5 device of this machine, or the one that --device names. Where \
+there is none, it uses a simulated ConnectX inside this process, which needs neither hardware nor \
+privileges. The first line on stderr says which.";
+
+const EXAMPLES: &str = "\
+Examples:
+  mlx5 list                              what devices are there
+  mlx5 info -v                           all that the first one tells of itself
+  mlx5 pingpong                          does data move? two queue pairs in one process
+  mlx5 pingpong --sim-link roce          the same over simulated RoCE
+  mlx5 perf --sizes 8..64k               latency and rate of RC sends
+  mlx5 perf --op write --all --svg w.svg RDMA writes of all sizes, with a plot
+  mlx5 cancel                            watch posted requests being cancelled
+  mlx5 dump --live                       watch requests and completions as the device sees them
+
+Between two hosts that have devices:
+  server$ mlx5 perf --listen
+  client$ mlx5 perf --connect server --op read
+
+Exit status: 0 done, 1 failed, 2 wrong usage.";
+
+/// Looks at mlx5 devices, measures them, and takes their queues apart.
+#[derive(Parser, Debug)]
+#[command(
+    name = "mlx5",
+    version,
+    long_about = LONG_ABOUT,
+    after_long_help = EXAMPLES,
+    after_help = "See `mlx5 --help` for examples, and `mlx5 help COMMAND` for each command.",
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Lists the devices
+    List(list::Args),
+    /// Tells what a device is and can do
+    Info(info::Args),
+    /// Bounces messages between two queue pairs and verifies them
+    Pingpong(pingpong::Args),
+    /// Measures latency, message rate and bandwidth
+    Perf(perf::Args),
+    /// Shows how posted requests are cancelled
+    Cancel(cancel::Args),
+    /// Decodes work requests and completions into readable text
+    Dump(dump::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

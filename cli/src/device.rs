@@ -1,0 +1,217 @@
+//! Which device: a real one, or the simulated one.
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use mlx5::{Context, Device, LinkLayer, LocalPort};
+use mlx5_sim::{Model, PortConfig, SimConfig, Simulator};
+use std::io::{self, Write};
+
+/// Options that choose the device.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Device")]
+pub(crate) struct DeviceArgs {
+    /// Device to use, as `mlx5 list` names it [default: the first one]
+    #[arg(short, long, value_name = "NAME")]
+    device: Option<String>,
+    /// Use the simulated device, even if there is a real one
+    #[arg(long)]
+    sim: bool,
+    /// Model to simulate [default: cx7]; implies --sim
+    #[arg(long, value_name = "MODEL")]
+    sim_model: Option<SimModel>,
+    /// Network of the simulated device [default: ib]; implies --sim
+    #[arg(long, value_name = "LINK")]
+    sim_link: Option<SimLink>,
+}
+
+/// Options that choose a port of it.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Device")]
+pub(crate) struct PortArgs {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Port of the device
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    port: u8,
+    /// Index of the address to use, as `mlx5 info -v` tells [default: the best there is]
+    #[arg(long, value_name = "INDEX")]
+    gid_index: Option<u8>,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum SimModel {
+    /// ConnectX-5
+    Cx5,
+    /// ConnectX-6
+    Cx6,
+    /// ConnectX-6 Dx
+    Cx6dx,
+    /// ConnectX-7
+    Cx7,
+}
+
+impl From<SimModel> for Model {
+    fn from(model: SimModel) -> Self {
+        match model {
+            SimModel::Cx5 => Self::ConnectX5,
+            SimModel::Cx6 => Self::ConnectX6,
+            SimModel::Cx6dx => Self::ConnectX6Dx,
+            SimModel::Cx7 => Self::ConnectX7,
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum SimLink {
+    /// InfiniBand
+    Ib,
+    /// Ethernet with RoCE
+    Roce,
+}
+
+impl From<SimLink> for PortConfig {
+    fn from(link: SimLink) -> Self {
+        match link {
+            SimLink::Ib => Self::INFINIBAND,
+            SimLink::Roce => Self::ROCE,
+        }
+    }
+}
+
+/// The devices that can be used, and what simulates them if something does.
+pub(crate) struct Found {
+    pub(crate) devices: Vec<Device>,
+    pub(crate) simulator: Option<Simulator>,
+}
+
+impl DeviceArgs {
+    fn wants_simulated(&self) -> bool {
+        self.sim || self.sim_model.is_some() || self.sim_link.is_some()
+    }
+
+    fn simulate(&self) -> Result<Found, Failure> {
+        let model = self.sim_model.unwrap_or(SimModel::Cx7);
+        let link = self.sim_link.unwrap_or(SimLink::Ib);
+        let config = SimConfig::new().model(model.into()).ports([link.into()]);
+        let simulator = Simulator::new(config);
+        let devices = mlx5::devices_on(simulator.kernel())?;
+        Ok(Found { devices, simulator: Some(simulator) })
+    }
+
+    /// The real devices; if there are none and none is named, or if it is asked for, a simulated
+    /// one.
+    pub(crate) fn find(&self) -> Result<Found, Failure> {
+        if self.wants_simulated() {
+            return self.simulate();
+        }
+        let devices = match mlx5::devices() {
+            Ok(devices) => devices,
+            // A kernel that cannot be asked has no device to offer.
+            Err(error) if self.device.is_none() => {
+                note(&format!("the devices of this machine cannot be listed: {error}"));
+                Vec::new()
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if devices.is_empty() && self.device.is_none() {
+            return self.simulate();
+        }
+        Ok(Found { devices, simulator: None })
+    }
+
+    /// The devices that are meant: one if it is named, else all.
+    pub(crate) fn select(&self) -> Result<Found, Failure> {
+        let mut found = self.find()?;
+        let Some(name) = &self.device else { return Ok(found) };
+        let known: Vec<String> = found.devices.iter().map(|d| d.name().to_owned()).collect();
+        found.devices.retain(|device| device.name() == name);
+        if !found.devices.is_empty() {
+            return Ok(found);
+        }
+        let failure = Failure::new(format!("there is no mlx5 device named {name}"));
+        Err(match (known.is_empty(), &found.simulator) {
+            (false, Some(_)) => {
+                failure.hint(format!("the simulated device is named {}", known.join(", ")))
+            }
+            (false, None) => failure.hint(format!("there is {}", known.join(", "))),
+            (true, _) => failure.hint(
+                "this machine has no mlx5 device; without --device, or with --sim, the simulated \
+                 one is used",
+            ),
+        })
+    }
+
+    /// Opens the device that is meant, and says which it is.
+    pub(crate) fn open(&self) -> Result<Opened, Failure> {
+        let Found { devices, simulator } = self.select()?;
+        let Some(device) = devices.into_iter().next() else {
+            return Err(Failure::new("there is no mlx5 device"));
+        };
+        announce(&describe(&device, simulator.is_some()));
+        let context = device.open()?;
+        Ok(Opened { context, device, simulator })
+    }
+}
+
+/// What a device is, in a few words.
+pub(crate) fn describe(device: &Device, simulated: bool) -> String {
+    let part = device.part().unwrap_or("mlx5 device");
+    let pci = device.pci().map(|pci| pci.address.as_str()).filter(|address| !address.is_empty());
+    match (simulated, pci) {
+        (true, _) => format!("{}: simulated {part}, in this process", device.name()),
+        (false, Some(pci)) => format!("{}: {part} at {pci}", device.name()),
+        (false, None) => format!("{}: {part}", device.name()),
+    }
+}
+
+/// Says which device is used, apart from the results.
+pub(crate) fn announce(what: &str) {
+    note(&format!("device {what}"));
+}
+
+/// Says something apart from the results. Whether anyone reads it does not matter.
+pub(crate) fn note(what: &str) {
+    let _ = writeln!(io::stderr(), "{what}");
+}
+
+/// An open device.
+pub(crate) struct Opened {
+    pub(crate) context: Context,
+    pub(crate) device: Device,
+    pub(crate) simulator: Option<Simulator>,
+}
+
+/// A port to connect queue pairs on.
+pub(crate) struct Port {
+    pub(crate) opened: Opened,
+    pub(crate) local: LocalPort,
+}
+
+impl PortArgs {
+    /// Opens the port that is meant.
+    pub(crate) fn open(&self) -> Result<Port, Failure> {
+        let opened = self.device.open()?;
+        let state = opened.context.query_port(self.port)?;
+        if !state.is_active() {
+            let cause = format!("port {} is not active but {:?}", self.port, state.state);
+            let hint = match state.link_layer {
+                LinkLayer::Ethernet => "bring the network interface up: `ip link set DEV up`",
+                _ => "is the cable plugged in, and does a subnet manager run?",
+            };
+            return Err(Failure::new(cause).hint(hint));
+        }
+        let local = opened
+            .context
+            .local_port(self.port, self.gid_index)
+            .map_err(|error| Failure::from(error).hint("`mlx5 info -v` lists the port's GIDs"))?;
+        Ok(Port { opened, local })
+    }
+}
+
+/// The usual name of a kind of link.
+pub(crate) fn link_name(link: LinkLayer) -> &'static str {
+    match link {
+        LinkLayer::Ethernet => "Ethernet (RoCE)",
+        _ => "InfiniBand",
+    }
+}

@@ -1,0 +1,107 @@
+//! Something in memory, taken apart: what is shown of it.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+/// A WQE or a CQE, taken apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Item {
+    /// What it is, in a line.
+    pub(crate) title: String,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Row {
+    Segment(String),
+    Field { at: usize, name: &'static str, value: String, meaning: String },
+    Note(String),
+}
+
+impl Item {
+    /// Something of which nothing is told yet.
+    pub(crate) fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), rows: Vec::new() }
+    }
+
+    /// A part begins.
+    pub(crate) fn segment(&mut self, name: impl Into<String>) {
+        self.rows.push(Row::Segment(name.into()));
+    }
+
+    /// The field at byte `at`.
+    pub(crate) fn field(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        value: impl Display,
+        meaning: impl Into<String>,
+    ) {
+        self.rows.push(Row::Field { at, name, value: value.to_string(), meaning: meaning.into() });
+    }
+
+    /// Something that is not in the bytes.
+    pub(crate) fn note(&mut self, text: impl Into<String>) {
+        self.rows.push(Row::Note(text.into()));
+    }
+
+    /// Bytes that are shown as they are, 16 a line, and as text beside.
+    pub(crate) fn bytes(&mut self, at: usize, name: &'static str, bytes: &[u8]) {
+        for (index, line) in bytes.chunks(16).enumerate() {
+            let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+            let text = line.iter().map(|byte| match byte {
+                b' '..=b'~' => *byte as char,
+                _ => '.',
+            });
+            let name = if index == 0 { name } else { "" };
+            self.field(at + 16 * index, name, hex.join(" "), format!("|{}|", String::from_iter(text)));
+        }
+    }
+
+    /// The value that is shown of a field, for tests.
+    #[cfg(test)]
+    pub(crate) fn value(&self, wanted: &str) -> Option<(usize, &str, &str)> {
+        self.rows.iter().find_map(|row| match row {
+            Row::Field { at, name, value, meaning } if *name == wanted => {
+                Some((*at, value.as_str(), meaning.as_str()))
+            }
+            _ => None,
+        })
+    }
+
+    /// The names of the parts, for tests.
+    #[cfg(test)]
+    pub(crate) fn segments(&self) -> Vec<&str> {
+        let name = |row| match row {
+            &Row::Segment(ref name) => Some(name.as_str()),
+            _ => None,
+        };
+        self.rows.iter().filter_map(name).collect()
+    }
+
+    /// All that is noted, for tests.
+    #[cfg(test)]
+    pub(crate) fn notes(&self) -> String {
+        let note = |row| match row {
+            &Row::Note(ref text) => Some(text.as_str()),
+            _ => None,
+        };
+        self.rows.iter().filter_map(note).collect()
+    }
+
+    /// Writes it down.
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{}", self.title)?;
+        for row in &self.rows {
+            let line = match row {
+                Row::Segment(name) => format!("  {name}"),
+                Row::Field { at, name, value, meaning } => {
+                    format!("    {at:#04x}  {name:<15} {value:<19} {meaning}")
+                }
+                Row::Note(text) => format!("    note: {text}"),
+            };
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}

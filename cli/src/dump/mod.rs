@@ -1,0 +1,184 @@
+//! `mlx5 dump`: work requests and completions as readable text.
+
+mod cqe;
+mod hex;
+mod item;
+mod live;
+mod wqe;
+
+pub(crate) use wqe::{send_length, told};
+
+use crate::device::PortArgs;
+use crate::failure::Failure;
+use clap::ValueEnum;
+use item::Item;
+use mlx5_prm::cqe::DESCRIPTOR;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use wqe::Addressing;
+
+const LONG_ABOUT: &str = "\
+Decodes work requests (WQEs) and completions (CQEs) into readable text, every field with its \
+offset, its name in the Programmer's Reference Manual and its value.
+
+The bytes come as hexadecimal text from the command line, from a file or from stdin, in whatever \
+way they were written: plain, 0x-prefixed words, C arrays, xxd, hexdump -C, od -tx1, or what the \
+kernel logs about a failed completion. Several requests one after the other are told apart by \
+their lengths. With --live, requests of every kind are posted on a device, and the ring and the \
+completions are decoded as the device sees them.";
+
+const EXAMPLES: &str = "\
+Examples:
+  mlx5 dump 0000050a 0001a202 00000008 00000000 00000040 00001234 00007e00 00002000
+  dmesg | grep -A4 'dump error cqe' | mlx5 dump --kind cqe
+  xxd ring.bin | mlx5 dump --transport ud
+  mlx5 dump --kind recv --stride 32 --file rq.hex
+  mlx5 dump --live --sim-link roce";
+
+/// Options of `mlx5 dump`.
+#[derive(clap::Args, Debug)]
+#[command(long_about = LONG_ABOUT, after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Bytes in hexadecimal; `-`, or none, for stdin
+    #[arg(value_name = "HEX", conflicts_with_all = ["file", "live"])]
+    hex: Vec<String>,
+    /// Take hexadecimal text from a file
+    #[arg(short, long, value_name = "FILE", conflicts_with = "live")]
+    file: Option<PathBuf>,
+    /// What the bytes are
+    #[arg(short, long, value_enum, default_value_t = Kind::Auto, conflicts_with = "live")]
+    kind: Kind,
+    /// Transport of the queue that requests are from [default: guessed]
+    #[arg(short, long, value_enum, conflicts_with = "live")]
+    transport: Option<Transport>,
+    /// Bytes of an entry: 64 or 128 of a CQ, any power of two of a receive queue
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(16..=4096))]
+    stride: Option<u32>,
+    /// Post requests of every kind on a device, and decode its live queues
+    #[arg(long, visible_alias = "demo")]
+    live: bool,
+    #[command(flatten)]
+    port: PortArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Send requests or completions, by what they look like
+    Auto,
+    /// Send requests
+    Wqe,
+    /// Completions
+    Cqe,
+    /// Receive requests
+    Recv,
+    /// Receive requests of a shared receive queue
+    Srq,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Transport {
+    /// Reliable connection
+    Rc,
+    /// Unreliable connection
+    Uc,
+    /// Unreliable datagram
+    Ud,
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    if args.live {
+        return live::run(&args.port, out);
+    }
+    let text = input(args)?;
+    let bytes = hex::parse(&text).map_err(|problem| {
+        Failure::usage(problem).hint("`mlx5 dump --help` shows the forms that are understood")
+    })?;
+    if bytes.is_empty() {
+        let hint = "give bytes as arguments, with --file or on stdin; --live needs none";
+        return Err(Failure::usage("there are no bytes to decode").hint(hint));
+    }
+    let stride = args.stride.map(|stride| stride as usize);
+    if let Some(stride) = stride
+        && !stride.is_power_of_two()
+    {
+        return Err(Failure::usage(format!("--stride {stride} is not a power of two")));
+    }
+    let kind = match args.kind {
+        Kind::Auto if wqe::looks_like_send(&bytes) => Kind::Wqe,
+        Kind::Auto if bytes.len() % DESCRIPTOR == 0 => Kind::Cqe,
+        Kind::Auto => {
+            let cause = format!(
+                "{} bytes look neither like send requests nor like completions",
+                bytes.len()
+            );
+            return Err(Failure::new(cause).hint("say what they are: --kind wqe, cqe, recv or srq"));
+        }
+        kind => kind,
+    };
+    let addressing = args.transport.map(|transport| match transport {
+        Transport::Ud => Addressing::Datagram,
+        Transport::Rc | Transport::Uc => Addressing::Connected,
+    });
+    match kind {
+        Kind::Auto | Kind::Wqe => ring(out, &bytes, addressing)?,
+        Kind::Cqe => each(out, &bytes, stride.unwrap_or(DESCRIPTOR), cqe::completion)?,
+        Kind::Recv => each(out, &bytes, stride.unwrap_or(bytes.len()), wqe::receive)?,
+        Kind::Srq => each(out, &bytes, stride.unwrap_or(bytes.len()), wqe::shared_receive)?,
+    }
+    Ok(())
+}
+
+fn input(args: &Args) -> Result<String, Failure> {
+    if let Some(file) = &args.file {
+        return std::fs::read_to_string(file)
+            .map_err(|error| Failure::new(format!("{}: {error}", file.display())));
+    }
+    if !args.hex.is_empty() && args.hex != ["-"] {
+        return Ok(args.hex.join(" "));
+    }
+    let mut stdin = io::stdin();
+    if stdin.is_terminal() && args.hex.is_empty() {
+        let hint = "give bytes as arguments, with --file or on stdin; --live needs none";
+        return Err(Failure::usage("there are no bytes to decode").hint(hint));
+    }
+    let mut text = String::new();
+    stdin.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Decodes send requests that stand one after the other.
+fn ring(out: &mut impl Write, bytes: &[u8], addressing: Option<Addressing>) -> io::Result<()> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let length = send_length(rest).min(rest.len());
+        if at > 0 {
+            writeln!(out)?;
+        }
+        if rest[..length].iter().all(|byte| *byte == 0) {
+            writeln!(out, "{at:#06x}: {length} bytes of zeros, no request")?;
+        } else {
+            write!(out, "{at:#06x}: ")?;
+            wqe::send(&rest[..length], addressing).write(out)?;
+        }
+        at += length;
+    }
+    Ok(())
+}
+
+/// Decodes entries of `stride` bytes.
+fn each(
+    out: &mut impl Write,
+    bytes: &[u8],
+    stride: usize,
+    decode: impl Fn(&[u8]) -> Item,
+) -> io::Result<()> {
+    for (index, entry) in bytes.chunks(stride).enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        write!(out, "{:#06x}: ", index * stride)?;
+        decode(entry).write(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What went wrong, told with what to do about it.
+
+use mlx5::{BatchError, CancelError, Error, ErrorKind, ListError, PollError};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    cause: String,
+    hint: Option<String>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// It did not work.
+    Failed,
+    /// It was asked for in a wrong way.
+    Usage,
+    /// Whoever read the output has gone.
+    ReaderGone,
+}
+
+impl Failure {
+    /// Something did not work.
+    pub(crate) fn new(cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), hint: None, kind: Kind::Failed }
+    }
+
+    /// The command line makes no sense.
+    pub(crate) fn usage(cause: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage, ..Self::new(cause) }
+    }
+
+    /// The same, with what to do about it.
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The same, said to have happened during `what`.
+    pub(crate) fn during(self, what: impl Display) -> Self {
+        Self { cause: format!("{what}: {}", self.cause), ..self }
+    }
+
+    /// The cause in one line.
+    pub(crate) fn cause(&self) -> &str {
+        &self.cause
+    }
+
+    /// Writes the failure to `to`, and gives the exit status. Whether anyone reads it is not of
+    /// interest any more.
+    pub(crate) fn report(&self, to: &mut impl Write) -> ExitCode {
+        match self.kind {
+            Kind::ReaderGone => return ExitCode::SUCCESS,
+            Kind::Usage => _ = writeln!(to, "error: {}", self.cause),
+            Kind::Failed => _ = writeln!(to, "mlx5: {}", self.cause),
+        }
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(to, "  hint: {hint}");
+        }
+        match self.kind {
+            Kind::Usage => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self { kind: Kind::ReaderGone, ..Self::new("") },
+            _ => Self::new(error.to_string()),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let failure = Self::new(error.to_string());
+        let hint = match error.kind() {
+            ErrorKind::PermissionDenied => {
+                "try as root, or see what `ls -l /dev/infiniband` says; --sim needs no privileges"
+            }
+            ErrorKind::OutOfMemory => "fewer or smaller buffers need less; `ulimit -l` is the limit",
+            ErrorKind::ResourceLimit => "`mlx5 info -v` tells what the device has of each",
+            ErrorKind::KernelTooOld => "--sim uses a simulated device, which needs no kernel support",
+            ErrorKind::NoDevx => "run as root, or try it on the simulated device: --sim",
+            ErrorKind::DeviceGone => "the kernel's log says why: `dmesg | grep mlx5`",
+            _ => return failure,
+        };
+        failure.hint(hint)
+    }
+}
+
+/// Errors that say all there is to say.
+macro_rules! plain {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::new(error.to_string())
+            }
+        })+
+    };
+}
+
+plain!(PollError, ListError, BatchError, CancelError, mlx5::EndpointError, serde_json::Error);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(failure: &Failure) -> String {
+        let mut text = Vec::new();
+        let _ = failure.report(&mut text);
+        String::from_utf8(text).expect("text")
+    }
+
+    #[test]
+    fn a_failure_is_told_with_cause_and_hint() {
+        let failure = Failure::new("no luck").hint("try again").during("posting");
+        assert_eq!(told(&failure), "mlx5: posting: no luck\n  hint: try again\n");
+        assert_eq!(told(&Failure::usage("what?")), "error: what?\n");
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(told(&failure), "");
+        assert_eq!(failure.report(&mut io::sink()), ExitCode::SUCCESS);
+    }
+}

@@ -1,0 +1,150 @@
+//! Numbers on the command line and on the screen.
+
+use std::fmt;
+use std::str::FromStr;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// The longest message that is measured.
+pub(crate) const LARGEST: usize = 1 << 30;
+
+/// Reads a size: `64`, `64k`, `8m`.
+pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
+    let text = text.trim();
+    let lower = text.to_ascii_lowercase();
+    let (digits, unit) = match lower.strip_suffix(['k', 'm']) {
+        Some(digits) if lower.ends_with('k') => (digits, KIB),
+        Some(digits) => (digits, MIB),
+        None => (lower.as_str(), 1),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    match size {
+        Some(size) if size <= LARGEST => Ok(size),
+        Some(_) => Err(format!("{text} is more than the largest message, 1024m")),
+        None => Err(format!("{text:?} is not a size: write 64, 64k or 8m")),
+    }
+}
+
+/// Shows a size as it may be written: `64`, `64k`, `8m`.
+pub(crate) struct Size(pub(crate) usize);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0 {
+            size if size >= MIB && size % MIB == 0 => format!("{}m", size / MIB),
+            size if size >= KIB && size % KIB == 0 => format!("{}k", size / KIB),
+            size => size.to_string(),
+        };
+        f.pad(&text)
+    }
+}
+
+/// Message sizes to go through, in ascending order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Sizes(pub(crate) Vec<usize>);
+
+impl Sizes {
+    /// Powers of two from `first` on, and `last`.
+    pub(crate) fn sweep(first: usize, last: usize) -> Self {
+        let mut sizes = vec![first];
+        let mut next = (first + 1).next_power_of_two();
+        while next <= last {
+            sizes.push(next);
+            next *= 2;
+        }
+        sizes.push(last);
+        sizes.dedup();
+        Self(sizes)
+    }
+
+    /// The largest.
+    pub(crate) fn largest(&self) -> usize {
+        self.0.iter().copied().max().unwrap_or(0)
+    }
+}
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut sizes = Vec::new();
+        for part in text.split(',') {
+            match part.split_once("..") {
+                Some((first, last)) => {
+                    let (first, last) = (parse_size(first)?, parse_size(last)?);
+                    if first > last {
+                        return Err(format!("{part} runs backwards: write {last}..{first}"));
+                    }
+                    sizes.extend(Self::sweep(first, last).0);
+                }
+                None => sizes.push(parse_size(part)?),
+            }
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        Ok(Self(sizes))
+    }
+}
+
+/// Shows nanoseconds as microseconds, with as many decimals as mean something.
+pub(crate) fn microseconds(nanoseconds: f64) -> String {
+    match nanoseconds / 1000.0 {
+        us if us < 100.0 => format!("{us:.2}"),
+        us if us < 1000.0 => format!("{us:.1}"),
+        us => format!("{us:.0}"),
+    }
+}
+
+/// Shows a number with three significant digits, or all that are before the point.
+pub(crate) fn significant(number: f64) -> String {
+    match number {
+        n if n == 0.0 => "0".to_owned(),
+        n if n < 0.01 => format!("{n:.4}"),
+        n if n < 1.0 => format!("{n:.3}"),
+        n if n < 10.0 => format!("{n:.2}"),
+        n if n < 100.0 => format!("{n:.1}"),
+        n => format!("{n:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(parse_size("0"), Ok(0));
+        assert_eq!(parse_size("64k"), Ok(65536));
+        assert_eq!(parse_size("8M"), Ok(8 << 20));
+        assert!(parse_size("8x").unwrap_err().contains("not a size"));
+        assert!(parse_size("-1").unwrap_err().contains("not a size"));
+        assert!(parse_size("99999m").unwrap_err().contains("largest"));
+        assert!(parse_size("99999999999999999999m").unwrap_err().contains("not a size"));
+        for (size, text) in [(0, "0"), (1023, "1023"), (1536, "1536"), (65536, "64k")] {
+            assert_eq!(Size(size).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_range_goes_through_the_powers_of_two() {
+        let sizes = |text: &str| text.parse::<Sizes>().map(|sizes| sizes.0);
+        assert_eq!(sizes("8..64"), Ok(vec![8, 16, 32, 64]));
+        assert_eq!(sizes("3..20"), Ok(vec![3, 4, 8, 16, 20]));
+        assert_eq!(sizes("0..2"), Ok(vec![0, 1, 2]));
+        assert_eq!(sizes("64"), Ok(vec![64]));
+        assert_eq!(sizes("1k,8,1..2,8"), Ok(vec![1, 2, 8, 1024]));
+        assert!(sizes("8..4").unwrap_err().contains("backwards"));
+        assert!(sizes("").is_err() && sizes("1,,2").is_err() && sizes("..").is_err());
+    }
+
+    #[test]
+    fn numbers_keep_what_means_something() {
+        assert_eq!(microseconds(1234.0), "1.23");
+        assert_eq!(microseconds(123_456.0), "123.5");
+        assert_eq!(microseconds(1_234_567.0), "1235");
+        assert_eq!(significant(0.1234), "0.123");
+        assert_eq!(significant(12.34), "12.3");
+        assert_eq!(significant(1234.5), "1234");
+    }
+}

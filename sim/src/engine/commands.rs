@@ -1,0 +1,351 @@
+//! The commands that make, change and end a device's objects.
+
+use mlx5_prm::doorbell::{RECORD, completion_queue_record};
+
+use crate::dma::Buffer;
+use crate::engine::cq::{Cq, NEVER_ARMED};
+use crate::engine::drain::DrainAt;
+use crate::engine::port::Gid;
+use crate::engine::qp::{Qp, QpAttributes, QpConfig, QpSnapshot, QpState, Wait};
+use crate::engine::srq::Srq;
+use crate::engine::uar::Uar;
+use crate::engine::{CqConfig, Device, Error, MkeyConfig, SrqConfig};
+
+impl Device {
+    // Protection domains.
+
+    /// Makes a protection domain.
+    pub fn alloc_pd(&mut self) -> Result<u32, Error> {
+        self.pds.insert(()).ok_or(Error::Exhausted)
+    }
+
+    /// Ends a protection domain that nothing uses.
+    pub fn dealloc_pd(&mut self, pd: u32) -> Result<(), Error> {
+        self.pds.get(pd).ok_or(Error::NotFound)?;
+        let used = self.mkeys.iter().any(|(_, key)| key.pd == pd)
+            || self.qps.iter().any(|(_, qp)| qp.config.pd == pd)
+            || self.srqs.iter().any(|(_, srq)| srq.config.pd == pd);
+        if used {
+            return Err(Error::Busy);
+        }
+        self.pds.remove(pd);
+        Ok(())
+    }
+
+    // Memory keys.
+
+    /// Makes a memory key, and answers it whole: index in the upper 24 bits, tag in the low byte.
+    pub(crate) fn create_mkey(&mut self, config: MkeyConfig) -> Result<u32, Error> {
+        let tag = u32::from(config.tag);
+        Ok(self.mkeys.insert(config).ok_or(Error::Exhausted)? << 8 | tag)
+    }
+
+    /// A memory key by its index (the key shifted right by 8).
+    #[must_use]
+    pub fn mkey(&self, index: u32) -> Option<&MkeyConfig> {
+        self.mkeys.get(index)
+    }
+
+    /// Ends a memory key, by its index.
+    pub fn destroy_mkey(&mut self, index: u32) -> Result<(), Error> {
+        self.mkeys.remove(index).map(drop).ok_or(Error::NotFound)
+    }
+
+    // UAR pages.
+
+    /// Makes a UAR page. With `memory`, the bus address of a page of plain memory, the engine
+    /// looks there for doorbells; without, every write comes through
+    /// [`Device::doorbell_write`].
+    pub(crate) fn alloc_uar(&mut self, memory: Option<u64>) -> Result<u32, Error> {
+        self.uars.insert(Uar::new(memory)).ok_or(Error::Exhausted)
+    }
+
+    /// Ends a UAR page on which no queue rings.
+    pub fn dealloc_uar(&mut self, uar: u32) -> Result<(), Error> {
+        let page = self.uars.get(uar).ok_or(Error::NotFound)?;
+        if !page.qps.is_empty() || !page.cqs.is_empty() {
+            return Err(Error::Busy);
+        }
+        self.uars.remove(uar);
+        Ok(())
+    }
+
+    // Completion queues.
+
+    /// Makes a completion queue, and answers its number.
+    pub(crate) fn create_cq(&mut self, config: CqConfig) -> Result<u32, Error> {
+        if config.log_size > self.config.limits.log_cq_entries {
+            return Err(Error::Invalid("more entries than the device allows"));
+        }
+        if !matches!(config.entry_bytes, 64 | 128) {
+            return Err(Error::Invalid("entries of neither 64 nor 128 bytes"));
+        }
+        if !config.record.is_multiple_of(RECORD as u64) {
+            return Err(Error::Invalid("doorbell record not aligned"));
+        }
+        let uar = config.uar;
+        let polled = self.uars.get(uar).ok_or(Error::NotFound)?.memory.is_some();
+        let record = config.record;
+        let cqn = self.cqs.insert(Cq::new(config)).ok_or(Error::Exhausted)?;
+        if polled {
+            // On a polled page one arm may overwrite another before the engine looks, and zero is
+            // a good first arm word: only a word that no driver writes tells the two apart.
+            let arm = record + completion_queue_record::ARM as u64;
+            if let Err(fault) = self.dma.write(arm, &NEVER_ARMED.to_be_bytes()) {
+                self.cqs.remove(cqn);
+                return Err(fault.into());
+            }
+        }
+        if let Some(page) = self.uars.get_mut(uar) {
+            page.cqs.push(cqn);
+        }
+        Ok(cqn)
+    }
+
+    /// What a completion queue is made of.
+    #[must_use]
+    pub fn cq(&self, cqn: u32) -> Option<&CqConfig> {
+        self.cqs.get(cqn).map(|cq| &cq.config)
+    }
+
+    /// How many entries a completion queue has had since creation, and whether it failed.
+    #[must_use]
+    pub fn cq_progress(&self, cqn: u32) -> Option<(u32, bool)> {
+        self.cqs.get(cqn).map(|cq| (cq.produced, cq.failed))
+    }
+
+    /// Replaces a completion queue's ring, as RESIZE_CQ does: the old ring gets one last entry
+    /// that says so, and later entries go to the new one.
+    pub(crate) fn resize_cq(
+        &mut self,
+        cqn: u32,
+        buffer: Buffer,
+        log_size: u8,
+    ) -> Result<(), Error> {
+        if log_size > self.config.limits.log_cq_entries {
+            return Err(Error::Invalid("more entries than the device allows"));
+        }
+        self.cqs.get(cqn).ok_or(Error::NotFound)?;
+        self.write_resize_entry(cqn)?;
+        if let Some(cq) = self.cqs.get_mut(cqn) {
+            cq.config.buffer = buffer;
+            cq.config.log_size = log_size;
+        }
+        Ok(())
+    }
+
+    /// Ends a completion queue that no queue reports to.
+    pub fn destroy_cq(&mut self, cqn: u32) -> Result<(), Error> {
+        let cq = self.cqs.get(cqn).ok_or(Error::NotFound)?;
+        if cq.users > 0 {
+            return Err(Error::Busy);
+        }
+        let uar = cq.config.uar;
+        self.cqs.remove(cqn);
+        if let Some(page) = self.uars.get_mut(uar) {
+            page.cqs.retain(|other| *other != cqn);
+        }
+        Ok(())
+    }
+
+    // Shared receive queues.
+
+    /// Makes a shared receive queue, and answers its number.
+    pub(crate) fn create_srq(&mut self, config: SrqConfig) -> Result<u32, Error> {
+        self.pds.get(config.pd).ok_or(Error::NotFound)?;
+        if config.log_size > self.config.limits.log_srq_entries {
+            return Err(Error::Invalid("more entries than the device allows"));
+        }
+        if config.log_stride < 5 || config.log_stride > 12 {
+            return Err(Error::Invalid("stride of a shared receive queue"));
+        }
+        self.srqs.insert(Srq::new(config)).ok_or(Error::Exhausted)
+    }
+
+    /// What a shared receive queue is made of.
+    #[must_use]
+    pub fn srq(&self, srqn: u32) -> Option<&SrqConfig> {
+        self.srqs.get(srqn).map(|srq| &srq.config)
+    }
+
+    /// The armed limit of a shared receive queue; zero if it is not armed.
+    #[must_use]
+    pub fn srq_limit(&self, srqn: u32) -> Option<u16> {
+        self.srqs.get(srqn).map(|srq| srq.limit)
+    }
+
+    /// Arms the limit event of a shared receive queue. It is raised when fewer WQEs than this
+    /// wait, at once if so already.
+    pub fn arm_srq(&mut self, srqn: u32, limit: u16) -> Result<(), Error> {
+        self.srqs.get_mut(srqn).ok_or(Error::NotFound)?.limit = limit;
+        self.check_srq_limit(srqn);
+        Ok(())
+    }
+
+    /// Ends a shared receive queue that no queue pair takes from.
+    pub fn destroy_srq(&mut self, srqn: u32) -> Result<(), Error> {
+        if self.srqs.get(srqn).ok_or(Error::NotFound)?.users > 0 {
+            return Err(Error::Busy);
+        }
+        self.srqs.remove(srqn);
+        Ok(())
+    }
+
+    // Queue pairs.
+
+    /// Makes a queue pair in state RESET, and answers its number.
+    pub(crate) fn create_qp(&mut self, config: QpConfig) -> Result<u32, Error> {
+        self.pds.get(config.pd).ok_or(Error::NotFound)?;
+        self.cqs.get(config.send_cq).ok_or(Error::NotFound)?;
+        self.cqs.get(config.recv_cq).ok_or(Error::NotFound)?;
+        self.uars.get(config.uar).ok_or(Error::NotFound)?;
+        if let Some(srqn) = config.srq {
+            self.srqs.get(srqn).ok_or(Error::NotFound)?;
+        }
+        let limits = self.config.limits;
+        if config.sq.is_some_and(|sq| sq.log_size > limits.log_sq_blocks || sq.log_stride != 6) {
+            return Err(Error::Invalid("send queue size"));
+        }
+        if config.rq.is_some_and(|rq| rq.log_size > limits.log_rq_entries || rq.log_stride < 4) {
+            return Err(Error::Invalid("receive queue size"));
+        }
+        if !config.record.is_multiple_of(RECORD as u64) {
+            return Err(Error::Invalid("doorbell record not aligned"));
+        }
+        let (send_cq, recv_cq, srq, uar) = (config.send_cq, config.recv_cq, config.srq, config.uar);
+        let qpn = self.qps.insert(Qp::new(config)).ok_or(Error::Exhausted)?;
+        for cqn in [send_cq, recv_cq] {
+            if let Some(cq) = self.cqs.get_mut(cqn) {
+                cq.users += 1;
+            }
+        }
+        if let Some(srq) = srq.and_then(|srqn| self.srqs.get_mut(srqn)) {
+            srq.users += 1;
+        }
+        if let Some(page) = self.uars.get_mut(uar) {
+            page.qps.push(qpn);
+        }
+        Ok(qpn)
+    }
+
+    /// What a queue pair is made of.
+    #[must_use]
+    pub fn qp(&self, qpn: u32) -> Option<&QpConfig> {
+        self.qps.get(qpn).map(|qp| &qp.config)
+    }
+
+    /// A queue pair's attributes.
+    #[must_use]
+    pub fn qp_attributes(&self, qpn: u32) -> Option<&QpAttributes> {
+        self.qps.get(qpn).map(|qp| &qp.attributes)
+    }
+
+    /// A queue pair's attributes, to change them. Packet numbers take effect with the transition
+    /// to RTR (receive) and RTS (send).
+    pub fn qp_attributes_mut(&mut self, qpn: u32) -> Option<&mut QpAttributes> {
+        self.qps.get_mut(qpn).map(|qp| &mut qp.attributes)
+    }
+
+    /// A queue pair's state and counters.
+    #[must_use]
+    pub fn query_qp(&self, qpn: u32) -> Option<QpSnapshot> {
+        let qp = self.qps.get(qpn)?;
+        Some(QpSnapshot {
+            state: qp.state,
+            hw_sq_wqebb_counter: qp.sq_executed,
+            sw_sq_wqebb_counter: qp.sq_posted,
+            hw_rq_counter: qp.rq_consumed,
+            sw_rq_counter: qp.rq_record(&*self.dma).unwrap_or(qp.rq_consumed),
+            next_send_psn: qp.send_psn,
+            next_rcv_psn: qp.receive_psn,
+        })
+    }
+
+    /// Ends a queue pair in any state; nothing of it completes afterwards.
+    pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), Error> {
+        if self.groups.values().any(|members| members.contains(&qpn)) {
+            return Err(Error::Busy);
+        }
+        let qp = self.qps.remove(qpn).ok_or(Error::NotFound)?;
+        for cqn in [qp.config.send_cq, qp.config.recv_cq] {
+            if let Some(cq) = self.cqs.get_mut(cqn) {
+                cq.users -= 1;
+            }
+        }
+        if let Some(srq) = qp.config.srq.and_then(|srqn| self.srqs.get_mut(srqn)) {
+            srq.users -= 1;
+        }
+        if let Some(page) = self.uars.get_mut(qp.config.uar) {
+            page.qps.retain(|other| *other != qpn);
+        }
+        self.watched.remove(&qpn);
+        Ok(())
+    }
+
+    /// Moves a queue pair to a state. The caller has checked that the transition is one of the
+    /// verbs' and has set the attributes; RESET and ERROR are reached from everywhere.
+    pub fn set_qp_state(&mut self, qpn: u32, state: QpState) -> Result<(), Error> {
+        let qp = self.qps.get_mut(qpn).ok_or(Error::NotFound)?;
+        let notify = qp.attributes.notify_drained;
+        match state {
+            QpState::Reset => {
+                qp.reset();
+                self.watched.remove(&qpn);
+            }
+            QpState::Rtr => {
+                qp.state = state;
+                qp.receive_psn = qp.attributes.rq_psn;
+            }
+            QpState::Rts => {
+                // A drained or failed send queue goes on where it stands.
+                if qp.state == QpState::Rtr {
+                    qp.send_psn = qp.attributes.sq_psn;
+                    qp.established = true;
+                }
+                qp.state = state;
+                qp.drain = None;
+                // The request that waited may be another one by now.
+                qp.wait = Wait::No;
+                if !self.config.exact_doorbells {
+                    self.rescan_qp(qpn);
+                }
+                self.wake(qpn);
+            }
+            QpState::Error => self.fail_qp(qpn, None),
+            QpState::SqDrained | QpState::SqDraining => self.stop_sq(qpn, DrainAt::Now, notify)?,
+            QpState::Init | QpState::SqError => qp.state = state,
+        }
+        Ok(())
+    }
+
+    // Multicast groups.
+
+    /// Attaches a datagram queue pair to a multicast group.
+    pub fn attach_multicast(&mut self, qpn: u32, gid: Gid) -> Result<(), Error> {
+        self.qps.get(qpn).ok_or(Error::NotFound)?;
+        let limits = self.config.limits;
+        if !self.groups.contains_key(&gid) && self.groups.len() >= limits.multicast_groups as usize
+        {
+            return Err(Error::Exhausted);
+        }
+        let members = self.groups.entry(gid).or_default();
+        if !members.contains(&qpn) {
+            if members.len() >= limits.qps_per_group as usize {
+                return Err(Error::Exhausted);
+            }
+            members.push(qpn);
+        }
+        Ok(())
+    }
+
+    /// Detaches a queue pair from a multicast group.
+    pub fn detach_multicast(&mut self, qpn: u32, gid: &Gid) -> Result<(), Error> {
+        let members = self.groups.get_mut(gid).ok_or(Error::NotFound)?;
+        let at = members.iter().position(|member| *member == qpn).ok_or(Error::NotFound)?;
+        members.remove(at);
+        if members.is_empty() {
+            self.groups.remove(gid);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,362 @@
+//! DEVX: commands that user space gives the firmware itself.
+
+use mlx5_prm::cmd::{CommandInHead, CommandOpcode, CommandStatus};
+use mlx5_prm::fields::{get_bits, set_bits};
+use mlx5_uapi::Errno;
+use mlx5_uapi::ioctl::{AttrId, attr};
+
+use crate::kernel::decode::Request;
+use crate::kernel::file::{OpenFile, State};
+use crate::kernel::hca::{Hca, refusal};
+use crate::kernel::memory::{is_mapped, pages};
+use crate::kernel::objects::Body;
+
+/// Where a number stands in an input or output: first bit and width.
+type Place = (usize, usize);
+
+/// The number of most objects.
+const NUMBER: Place = (0x48, 24);
+/// The number of a general object.
+const GENERAL: Place = (0x40, 32);
+/// The number of a counter set.
+const COUNTER_SET: Place = (0x58, 8);
+/// The first PSV of CREATE_PSV's output.
+const PSV: Place = (0x88, 24);
+/// The number of a user context.
+const UCTX: Place = (0x50, 16);
+/// Bytes of CREATE_UCTX's input.
+const CREATE_UCTX_BYTES: usize = 0x40;
+/// CREATE_UMEM's input: bytes before the pages, logarithm of the pages' size (from 4 KiB), and
+/// the number of pages.
+const CREATE_UMEM_BYTES: usize = (0x80 + 0x100) / 8;
+const UMEM_LOG_PAGE: Place = (0x80 + 0x9b, 5);
+const UMEM_PAGES: Place = (0x80 + 0xc0, 64);
+/// Commands of a general kind.
+const GENERAL_COMMANDS: std::ops::Range<u32> = 0xb00..0xd00;
+const LOG_PAGE: u32 = 12;
+
+fn put(bytes: &mut [u8], (bit, width): Place, number: u32) {
+    set_bits(bytes, bit, width, number.into());
+}
+
+fn take(bytes: &[u8], (bit, width): Place) -> u32 {
+    if bytes.len() * 8 < bit + width { 0 } else { get_bits(bytes, bit, width) as u32 }
+}
+
+/// An object of the firmware's, made by a command.
+#[derive(Debug)]
+pub(crate) struct DevxObject {
+    kind: Kind,
+    number: u32,
+    uid: u32,
+}
+
+/// A kind of object: the commands that make and end it, and where its number stands in the output
+/// of the one and the input of the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Kind {
+    create: CommandOpcode,
+    destroy: CommandOpcode,
+    made: Place,
+    named: Place,
+}
+
+const fn kind(create: CommandOpcode, destroy: CommandOpcode) -> Kind {
+    Kind { create, destroy, made: NUMBER, named: NUMBER }
+}
+
+#[rustfmt::skip]
+const KINDS: &[Kind] = &[
+    kind(CommandOpcode::CREATE_MKEY, CommandOpcode::DESTROY_MKEY),
+    kind(CommandOpcode::CREATE_CQ, CommandOpcode::DESTROY_CQ),
+    kind(CommandOpcode::ALLOC_PD, CommandOpcode::DEALLOC_PD),
+    kind(CommandOpcode::ALLOC_TRANSPORT_DOMAIN, CommandOpcode::DEALLOC_TRANSPORT_DOMAIN),
+    kind(CommandOpcode::CREATE_RMP, CommandOpcode::DESTROY_RMP),
+    kind(CommandOpcode::CREATE_QP, CommandOpcode::DESTROY_QP),
+    kind(CommandOpcode::CREATE_SRQ, CommandOpcode::DESTROY_SRQ),
+    kind(CommandOpcode::CREATE_XRC_SRQ, CommandOpcode::DESTROY_XRC_SRQ),
+    kind(CommandOpcode::ALLOC_XRCD, CommandOpcode::DEALLOC_XRCD),
+    Kind { create: CommandOpcode::ALLOC_Q_COUNTER, destroy: CommandOpcode::DEALLOC_Q_COUNTER, made: COUNTER_SET, named: COUNTER_SET },
+    Kind { create: CommandOpcode::CREATE_PSV, destroy: CommandOpcode::DESTROY_PSV, made: PSV, named: NUMBER },
+    Kind { create: CommandOpcode::CREATE_GENERAL_OBJECT, destroy: CommandOpcode::DESTROY_GENERAL_OBJECT, made: GENERAL, named: GENERAL },
+];
+
+/// Commands on an object: which kind it has to be. Their inputs name it where its end does.
+const fn subject(opcode: CommandOpcode) -> Option<(CommandOpcode, bool)> {
+    use CommandOpcode as Op;
+    Some(match opcode {
+        Op::QUERY_MKEY => (Op::CREATE_MKEY, false),
+        Op::QUERY_CQ => (Op::CREATE_CQ, false),
+        Op::QUERY_RMP => (Op::CREATE_RMP, false),
+        Op::QUERY_QP => (Op::CREATE_QP, false),
+        Op::QUERY_SRQ => (Op::CREATE_SRQ, false),
+        Op::QUERY_XRC_SRQ => (Op::CREATE_XRC_SRQ, false),
+        Op::QUERY_GENERAL_OBJECT => (Op::CREATE_GENERAL_OBJECT, false),
+        Op::MODIFY_CQ => (Op::CREATE_CQ, true),
+        Op::MODIFY_RMP => (Op::CREATE_RMP, true),
+        Op::RST2INIT_QP
+        | Op::INIT2INIT_QP
+        | Op::INIT2RTR_QP
+        | Op::RTR2RTS_QP
+        | Op::RTS2RTS_QP
+        | Op::SQERR2RTS_QP
+        | Op::TO_ERR_QP
+        | Op::TO_RST_QP => (Op::CREATE_QP, true),
+        Op::ARM_RQ => (Op::CREATE_SRQ, true),
+        Op::ARM_XRC_SRQ => (Op::CREATE_XRC_SRQ, true),
+        Op::MODIFY_GENERAL_OBJECT => (Op::CREATE_GENERAL_OBJECT, true),
+        _ => return None,
+    })
+}
+
+/// Commands about the device as a whole that everybody may give.
+fn is_general(opcode: CommandOpcode) -> bool {
+    use CommandOpcode as Op;
+    GENERAL_COMMANDS.contains(&opcode.0)
+        || matches!(
+            opcode,
+            Op::QUERY_HCA_CAP
+                | Op::QUERY_HCA_VPORT_CONTEXT
+                | Op::QUERY_ESW_VPORT_CONTEXT
+                | Op::QUERY_ESW_FUNCTIONS
+                | Op::QUERY_VPORT_STATE
+                | Op::QUERY_ADAPTER
+                | Op::QUERY_ISSI
+                | Op::QUERY_NIC_VPORT_CONTEXT
+                | Op::QUERY_ROCE_ADDRESS
+                | Op::QUERY_VNIC_ENV
+                | Op::QUERY_VPORT_COUNTER
+                | Op::GET_DROPPED_PACKET_LOG
+                | Op::NOP
+                | Op::QUERY_CONG_STATUS
+                | Op::QUERY_CONG_PARAMS
+                | Op::QUERY_CONG_STATISTICS
+                | Op::QUERY_LAG
+        )
+}
+
+/// Makes a user context of the firmware's; its number.
+pub(crate) fn create_uctx(hca: &Hca) -> Result<u32, Errno> {
+    if hca.caps.log_max_uctx() == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut input = [0; CREATE_UCTX_BYTES];
+    put(&mut input, (0, 16), CommandOpcode::CREATE_UCTX.0);
+    let output: [u8; 16] = hca.command_raw(&input)?;
+    Ok(take(&output, UCTX))
+}
+
+pub(crate) fn destroy_uctx(hca: &Hca, uid: u32) -> Result<(), Errno> {
+    let mut input = [0; 16];
+    put(&mut input, (0, 16), CommandOpcode::DESTROY_UCTX.0);
+    put(&mut input, UCTX, uid);
+    hca.command_raw::<16>(&input).map(drop)
+}
+
+/// The number of the context's user context; without DEVX there is none.
+fn uid(state: &State) -> Result<u32, Errno> {
+    match state.context()?.uid {
+        0 => Err(Errno::EINVAL),
+        uid => Ok(uid),
+    }
+}
+
+/// A command from user space: its opcode, and the mailbox with the caller's context in it.
+fn mailbox(
+    request: &Request<'_>,
+    id: AttrId,
+    uid: u32,
+) -> Result<(CommandOpcode, Vec<u8>), Errno> {
+    let mut input = request.input(id)?;
+    let head = CommandInHead::from_bytes_mut(&mut input).ok_or(Errno::EINVAL)?;
+    head.set_uid(uid);
+    Ok((CommandOpcode(head.opcode()), input))
+}
+
+/// Executes a command and hands out the answer, refusals too.
+fn execute(
+    hca: &Hca,
+    request: &mut Request<'_>,
+    input: &[u8],
+    out: AttrId,
+) -> Result<Vec<u8>, Errno> {
+    let mut output = vec![0; request.room(out)];
+    let status = hca.execute(input, &mut output);
+    request.answer_bytes(out, &output)?;
+    if status == CommandStatus::OK {
+        return Ok(output);
+    }
+    debug_assert!(refusal(&output).is_some());
+    Err(Errno::EREMOTEIO)
+}
+
+pub(crate) fn other(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::devx_other as id;
+    let (opcode, input) = mailbox(request, id::CMD_IN, uid(state)?)?;
+    if !is_general(opcode) {
+        return Err(Errno::EINVAL);
+    }
+    execute(&file.hca, request, &input, id::CMD_OUT).map(drop)
+}
+
+/// The static registers that this translates do not exist.
+pub(crate) fn query_uar(
+    _file: &OpenFile,
+    state: &mut State,
+    _request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    state.context()?;
+    Err(Errno::EINVAL)
+}
+
+pub(crate) fn query_eqn(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::devx_query_eqn as id;
+    state.context()?;
+    let vector = request.number_u32(id::USER_VEC)?;
+    let eqn = file.hca.eqn(vector).ok_or(Errno::EINVAL)?;
+    request.answer(id::DEV_EQN, &eqn)
+}
+
+pub(crate) fn obj_create(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::devx_obj_create as id;
+    let uid = uid(state)?;
+    let (opcode, input) = mailbox(request, id::CMD_IN, uid)?;
+    let kind = KINDS.iter().find(|kind| kind.create == opcode).ok_or(Errno::EINVAL)?;
+    let output = execute(&file.hca, request, &input, id::CMD_OUT)?;
+    let object = DevxObject { kind: *kind, number: take(&output, kind.made), uid };
+    let handle = state.objects.add(Body::Devx(object), &[]);
+    request.made(id::HANDLE, handle.into());
+    Ok(())
+}
+
+pub(crate) fn destroy(hca: &Hca, object: &DevxObject) -> Result<(), Errno> {
+    let mut input = [0; 16];
+    put(&mut input, (0, 16), object.kind.destroy.0);
+    put(&mut input, (16, 16), object.uid);
+    put(&mut input, object.kind.named, object.number);
+    hca.command_raw::<16>(&input).map(drop)
+}
+
+/// Whether a handle is of the object that a command names.
+fn is_subject(
+    state: &State,
+    handle: u32,
+    create: CommandOpcode,
+    input: &[u8],
+) -> Result<bool, Errno> {
+    let place = KINDS.iter().find(|kind| kind.create == create).map_or(NUMBER, |kind| kind.named);
+    let named = take(input, place);
+    Ok(match state.objects.get(handle)? {
+        Body::Cq(cq) => create == CommandOpcode::CREATE_CQ && cq.cqn == named,
+        Body::Qp(qp) => create == CommandOpcode::CREATE_QP && qp.qpn == named,
+        Body::Srq(srq) => {
+            let made_by = match srq.kind {
+                mlx5_uapi::verbs::SrqType::Xrc => CommandOpcode::CREATE_XRC_SRQ,
+                _ => CommandOpcode::CREATE_RMP,
+            };
+            create == made_by && srq.srqn == named
+        }
+        Body::Devx(object) => object.kind.create == create && object.number == named,
+        _ => false,
+    })
+}
+
+/// A command on an object: what it does, and where the three attributes are.
+struct OnObject {
+    changes: bool,
+    handle: AttrId,
+    input: AttrId,
+    output: AttrId,
+}
+
+fn on_object(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+    how: &OnObject,
+) -> Result<(), Errno> {
+    let uid = uid(state)?;
+    let (opcode, input) = mailbox(request, how.input, uid)?;
+    let (create, changes) = subject(opcode).ok_or(Errno::EINVAL)?;
+    if changes != how.changes
+        || !is_subject(state, request.handle(how.handle)?, create, &input)?
+    {
+        return Err(Errno::EINVAL);
+    }
+    execute(&file.hca, request, &input, how.output).map(drop)
+}
+
+pub(crate) fn obj_modify(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::devx_obj_modify as id;
+    let how =
+        OnObject { changes: true, handle: id::HANDLE, input: id::CMD_IN, output: id::CMD_OUT };
+    on_object(file, state, request, &how)
+}
+
+pub(crate) fn obj_query(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::devx_obj_query as id;
+    let how =
+        OnObject { changes: false, handle: id::HANDLE, input: id::CMD_IN, output: id::CMD_OUT };
+    on_object(file, state, request, &how)
+}
+
+/// Memory lent to the firmware's objects.
+#[derive(Debug)]
+pub(crate) struct Umem {
+    number: u32,
+}
+
+pub(crate) fn umem_reg(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::devx_umem_reg as id;
+    let uid = uid(state)?;
+    let (start, length) = (request.number(id::ADDR)?, request.number(id::LEN)?);
+    if length == 0 || start.checked_add(length).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    if !is_mapped(start, length) {
+        return Err(Errno::EFAULT);
+    }
+    let (pages, _) = pages(start, length, LOG_PAGE);
+    let mut input = vec![0; CREATE_UMEM_BYTES];
+    put(&mut input, (0, 16), CommandOpcode::CREATE_UMEM.0);
+    put(&mut input, (16, 16), uid);
+    put(&mut input, UMEM_LOG_PAGE, 0);
+    set_bits(&mut input, UMEM_PAGES.0, UMEM_PAGES.1, pages.len() as u64);
+    input.extend(pages.iter().flat_map(|page| page.to_be_bytes()));
+    let output: [u8; 16] = file.hca.command_raw(&input)?;
+    let number = take(&output, NUMBER);
+    let handle = state.objects.add(Body::Umem(Umem { number }), &[]);
+    request.made(id::HANDLE, handle.into());
+    request.answer(id::OUT_ID, &number)
+}
+
+pub(crate) fn destroy_umem(hca: &Hca, umem: &Umem) -> Result<(), Errno> {
+    let mut input = [0; 16];
+    put(&mut input, (0, 16), CommandOpcode::DESTROY_UMEM.0);
+    put(&mut input, NUMBER, umem.number);
+    hca.command_raw::<16>(&input).map(drop)
+}

@@ -1,0 +1,232 @@
+//! The in-process door: a small uverbs and mlx5_ib in front of the firmware.
+//!
+//! It takes the same calls as the kernel's device file, checks them as the kernel does, and turns
+//! them into commands of the [firmware](crate::firmware). UAR pages are plain memory in which the
+//! engine looks for doorbells; everything else that a driver and a device share is the driver's
+//! own memory.
+
+mod buffer;
+mod calls;
+mod context;
+mod cq;
+mod decode;
+mod devx;
+mod events;
+mod file;
+mod hca;
+mod memory;
+mod methods;
+mod mr;
+mod objects;
+mod path;
+mod qp;
+mod qp_modify;
+mod qp_states;
+mod query;
+mod simple;
+mod srq;
+mod sysfs;
+mod uar;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mlx5_uapi::{DeviceFile, Errno, Kernel};
+
+use crate::config::SimConfig;
+use crate::engine::fault::{Fault, Violation};
+use crate::engine::{DeviceId, DrainAt, Error, QpSnapshot};
+use crate::fabric::Fabric;
+use crate::firmware::Counts;
+use crate::kernel::calls::Calls;
+use crate::kernel::file::{OpenFile, SimFile};
+use crate::kernel::hca::Hca;
+use crate::kernel::sysfs::Tree;
+
+/// Locks; what a panicking thread left behind is still consistent, for every change is one step.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Shared {
+    fabric: Fabric,
+    hcas: Vec<Arc<Hca>>,
+    calls: Arc<Calls>,
+}
+
+/// A simulated machine: devices on one fabric, and the kernel that drives them.
+///
+/// Clones are handles of the same machine. It ends, with its thread, when the last handle, kernel,
+/// open file and mapping of it is gone.
+#[derive(Clone)]
+pub struct Simulator {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Simulator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulator").field("fabric", &self.shared.fabric).finish_non_exhaustive()
+    }
+}
+
+impl Simulator {
+    /// Starts the machine.
+    ///
+    /// # Panics
+    /// If the process has no memory left for it.
+    #[must_use]
+    pub fn new(config: SimConfig) -> Self {
+        let fabric = Fabric::new(config);
+        let count = fabric.config().devices;
+        let hcas = (0..count)
+            .map(|id| Hca::start(&fabric, id).expect("the driver of a new device starts"))
+            .collect();
+        Self { shared: Arc::new(Shared { fabric, hcas, calls: Arc::default() }) }
+    }
+
+    /// The machine's kernel, for a driver.
+    #[must_use]
+    pub fn kernel(&self) -> Arc<dyn Kernel> {
+        Arc::new(SimKernel { shared: Arc::clone(&self.shared) })
+    }
+
+    /// The fabric that connects the devices, to reach the engine itself.
+    #[must_use]
+    pub fn fabric(&self) -> &Fabric {
+        &self.shared.fabric
+    }
+
+    /// What the machine was made from.
+    #[must_use]
+    pub fn config(&self) -> &SimConfig {
+        self.shared.fabric.config()
+    }
+
+    /// Does one unit of work, at most one WQE, anywhere; says whether there was any.
+    pub fn step(&self) -> bool {
+        self.shared.fabric.step()
+    }
+
+    /// Works until nothing is left to do, and answers how many units that took.
+    pub fn run_until_idle(&self) -> usize {
+        self.shared.fabric.run_until_idle()
+    }
+
+    fn hca(&self, device: DeviceId) -> &Hca {
+        &self.shared.hcas[device]
+    }
+
+    /// Makes a queue pair in RTS drain its send queue, as a signature error makes one with
+    /// `drain_sigerr`: at that place its state becomes SQD, and SQ_DRAINED is raised.
+    pub fn drain_qp(&self, device: DeviceId, qpn: u32, at: DrainAt) -> Result<(), Error> {
+        self.shared.fabric.lock().device_mut(device).drain_qp(qpn, at)
+    }
+
+    /// A queue pair's state and counters, as the device has them.
+    #[must_use]
+    pub fn query_qp(&self, device: DeviceId, qpn: u32) -> Option<QpSnapshot> {
+        self.shared.fabric.lock().device(device).query_qp(qpn)
+    }
+
+    /// Changes a port's link, which raises the event.
+    pub fn set_port_active(&self, device: DeviceId, port: u8, active: bool) {
+        self.shared.fabric.lock().device_mut(device).set_port_active(port, active);
+    }
+
+    /// Injects a fault into a device. [`Fault::Remove`] is [`Simulator::remove_device`].
+    pub fn inject(&self, device: DeviceId, fault: Fault) {
+        if fault == Fault::Remove {
+            self.remove_device(device);
+        } else {
+            self.shared.fabric.lock().device_mut(device).inject(fault);
+        }
+    }
+
+    /// Pulls a device out. Files that are open on it lose their objects, get DEVICE_FATAL on their
+    /// asynchronous file, and answer EIO from then on, as event files do once they are empty. UAR
+    /// pages stay mapped, and do nothing.
+    pub fn remove_device(&self, device: DeviceId) {
+        self.shared.fabric.lock().device_mut(device).inject(Fault::Remove);
+        self.hca(device).disassociate();
+    }
+
+    /// Fails the `k`-th call to the kernel from now, the next one being the first, with `errno`
+    /// and without any effect. Calls are `open`, `ioctl`, `map`, `allocate` and `event_file`; to
+    /// look into sysfs is none.
+    pub fn fail_call(&self, k: u64, errno: Errno) {
+        self.shared.calls.fail(k, errno);
+    }
+
+    /// Takes back all planned failures of calls.
+    pub fn fail_no_call(&self) {
+        self.shared.calls.fail_none();
+    }
+
+    /// Calls made to the kernel so far.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.shared.calls.made()
+    }
+
+    /// How many objects a device has that somebody made through a device file.
+    #[must_use]
+    pub fn object_counts(&self, device: DeviceId) -> Counts {
+        self.hca(device).counts()
+    }
+
+    /// What drivers did that they never must, on any device.
+    #[must_use]
+    pub fn violations(&self) -> Vec<Violation> {
+        let engine = self.shared.fabric.lock();
+        engine.devices().iter().flat_map(|device| device.violations().iter().cloned()).collect()
+    }
+
+    /// Takes the list of what drivers did that they never must, and starts a new one.
+    #[must_use]
+    pub fn take_violations(&self) -> Vec<Violation> {
+        let mut engine = self.shared.fabric.lock();
+        let count = engine.devices().len();
+        (0..count).flat_map(|id| engine.device_mut(id).take_violations()).collect()
+    }
+}
+
+/// The kernel of a simulated machine.
+struct SimKernel {
+    shared: Arc<Shared>,
+}
+
+impl SimKernel {
+    fn present(&self) -> impl Iterator<Item = &Arc<Hca>> {
+        self.shared.hcas.iter().filter(|hca| !hca.is_removed())
+    }
+
+    fn tree(&self) -> Result<Tree, Errno> {
+        Tree::new(self.present().map(AsRef::as_ref))
+    }
+}
+
+impl Kernel for SimKernel {
+    fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.tree()?.list(path)
+    }
+
+    fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
+        self.tree()?.read(path)
+    }
+
+    fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
+        self.tree()?.target(path)
+    }
+
+    fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
+        self.shared.calls.enter()?;
+        let hca = self.present().find(|hca| sysfs::node(hca) == node).ok_or(Errno::ENOENT)?;
+        if sysfs::numbers(hca) != dev {
+            return Err(Errno::ENXIO);
+        }
+        Ok(Arc::new(SimFile(OpenFile::new(hca, &self.shared.calls))))
+    }
+}

@@ -1,0 +1,257 @@
+//! Memory regions and windows.
+
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::mkey::{CreateMkeyIn, DestroyMkeyIn, MkeyAccessMode};
+use mlx5_uapi::Errno;
+use mlx5_uapi::ioctl::attr;
+use mlx5_uapi::verbs::{AccessFlags, MwType, ReregFlags};
+use mlx5_uapi::write_cmd::{AllocMw, AllocMwResp, RegMr, RegMrResp, ReregMr, ReregMrResp};
+
+use crate::kernel::decode::Request;
+use crate::kernel::file::{OpenFile, State};
+use crate::kernel::hca::Hca;
+use crate::kernel::memory::{is_mapped, pages};
+use crate::kernel::objects::Body;
+use crate::kernel::write::WriteCall;
+
+/// Low bits of a translation entry: the device may read and write the page.
+const ENTRY_RIGHTS: u64 = 0b11;
+/// A key of any queue pair.
+const ANY_QP: u32 = 0xff_ffff;
+/// Logarithms of the pages that a region is described by: the larger where it is large and lies
+/// alike in both address spaces.
+const LOG_PAGE: u32 = 12;
+const LOG_LARGE_PAGE: u32 = 21;
+/// Access flags that older kernels may ignore.
+const OPTIONAL_FLAGS: u32 = 0x3ff0_0000;
+/// Entries of a page table in an octword.
+const ENTRIES_IN_OCTWORD: usize = 2;
+
+/// A memory region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mr {
+    /// Local and remote key.
+    key: u32,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: AccessFlags,
+    pd: u32,
+}
+
+/// A memory window.
+#[derive(Debug)]
+pub(crate) struct Mw {
+    key: u32,
+}
+
+/// What `ib_check_mr_access` demands; there is no on-demand paging.
+fn check_access(flags: u32) -> Result<AccessFlags, Errno> {
+    let known = AccessFlags::from_bits_truncate(flags);
+    let remote_writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
+    if flags & !(AccessFlags::all().bits() | OPTIONAL_FLAGS) != 0
+        || known.intersects(remote_writes) && !known.contains(AccessFlags::LOCAL_WRITE)
+        || known.contains(AccessFlags::ON_DEMAND)
+    {
+        return Err(Errno::EINVAL);
+    }
+    Ok(known)
+}
+
+/// Checks an address range, and that all of it is mapped.
+fn check_range(start: u64, length: u64, iova: u64) -> Result<(), Errno> {
+    let page = (1 << LOG_PAGE) - 1;
+    if start & page != iova & page
+        || length == 0
+        || start.checked_add(length).is_none()
+        || iova.checked_add(length).is_none()
+    {
+        return Err(Errno::EINVAL);
+    }
+    if is_mapped(start, length) { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Makes the key of a region whose other fields are set.
+fn create_key(hca: &Hca, uid: u32, pdn: u32, mr: &Mr) -> Result<u32, Errno> {
+    let large = 1 << LOG_LARGE_PAGE;
+    let alike = mr.start % large == mr.iova % large;
+    let log_page = if mr.length >= large && alike { LOG_LARGE_PAGE } else { LOG_PAGE };
+    let (mut list, _) = pages(mr.start, mr.length, log_page);
+    for page in &mut list {
+        *page |= ENTRY_RIGHTS;
+    }
+    let octwords = list.len().div_ceil(ENTRIES_IN_OCTWORD);
+    list.resize(octwords * ENTRIES_IN_OCTWORD, 0);
+    let tag = hca.key_tag();
+    let mut input = CreateMkeyIn::request();
+    input.set_uid(uid).set_pg_access(true).set_translations_octword_actual_size(octwords as u32);
+    input
+        .mkc_mut()
+        .set_access_mode(MkeyAccessMode::MTT)
+        .set_lr(true)
+        .set_lw(mr.access.contains(AccessFlags::LOCAL_WRITE))
+        .set_rr(mr.access.contains(AccessFlags::REMOTE_READ))
+        .set_rw(mr.access.contains(AccessFlags::REMOTE_WRITE))
+        .set_a(mr.access.contains(AccessFlags::REMOTE_ATOMIC))
+        .set_relaxed_ordering_write(mr.access.contains(AccessFlags::RELAXED_ORDERING))
+        .set_relaxed_ordering_read(mr.access.contains(AccessFlags::RELAXED_ORDERING))
+        .set_umr_en(true)
+        .set_qpn(ANY_QP)
+        .set_mkey_7_0(tag.into())
+        .set_pd(pdn)
+        .set_start_addr(mr.iova)
+        .set_len(mr.length)
+        .set_translations_octword_size(octwords as u32)
+        .set_log_page_size(log_page);
+    let out = hca.command_with(&input, &list)?;
+    Ok(out.mkey_index() << 8 | u32::from(tag))
+}
+
+fn destroy_key(hca: &Hca, key: u32) -> Result<(), Errno> {
+    let mut input = DestroyMkeyIn::request();
+    input.set_mkey_index(key >> 8);
+    hca.command(&input).map(drop)
+}
+
+pub(crate) fn destroy(hca: &Hca, mr: &Mr) -> Result<(), Errno> {
+    destroy_key(hca, mr.key)
+}
+
+pub(crate) fn reg(
+    file: &OpenFile,
+    state: &mut State,
+    call: &mut WriteCall<'_, '_>,
+) -> Result<(), Errno> {
+    let uid = state.context()?.uid;
+    let request: RegMr = call.request();
+    let pdn = state.objects.pdn(request.pd_handle)?;
+    let access = check_access(request.access_flags)?;
+    check_range(request.start, request.length, request.hca_va)?;
+    let mut mr = Mr {
+        key: 0,
+        start: request.start,
+        length: request.length,
+        iova: request.hca_va,
+        access,
+        pd: request.pd_handle,
+    };
+    mr.key = create_key(&file.hca, uid, pdn, &mr)?;
+    let handle = state.objects.add(Body::Mr(mr), &[mr.pd]);
+    call.respond(&RegMrResp { mr_handle: handle, lkey: mr.key, rkey: mr.key })
+}
+
+/// Replaces the key: a failure leaves the old one as it was.
+pub(crate) fn rereg(
+    file: &OpenFile,
+    state: &mut State,
+    call: &mut WriteCall<'_, '_>,
+) -> Result<(), Errno> {
+    let uid = state.context()?.uid;
+    let request: ReregMr = call.request();
+    let flags = ReregFlags::from_bits(request.flags).filter(|flags| !flags.is_empty());
+    let flags = flags.ok_or(Errno::EINVAL)?;
+    let old = *state.objects.mr(request.mr_handle)?;
+    let mut mr = old;
+    if flags.contains(ReregFlags::TRANSLATION) {
+        check_range(request.start, request.length, request.hca_va)?;
+        (mr.start, mr.length, mr.iova) = (request.start, request.length, request.hca_va);
+    }
+    if flags.contains(ReregFlags::ACCESS) {
+        mr.access = check_access(request.access_flags)?;
+    }
+    if flags.contains(ReregFlags::PD) {
+        mr.pd = request.pd_handle;
+    }
+    let pdn = state.objects.pdn(mr.pd)?;
+    if !state.objects.is_free(request.mr_handle) {
+        return Err(Errno::EBUSY);
+    }
+    mr.key = create_key(&file.hca, uid, pdn, &mr)?;
+    if let Err(errno) = destroy_key(&file.hca, old.key) {
+        destroy_key(&file.hca, mr.key)?;
+        return Err(errno);
+    }
+    *state.objects.mr_mut(request.mr_handle)? = mr;
+    state.objects.adopt(request.mr_handle, old.pd, mr.pd);
+    call.respond(&ReregMrResp { lkey: mr.key, rkey: mr.key })
+}
+
+pub(crate) fn query(
+    _file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::query_mr as id;
+    let mr = *state.objects.mr(request.handle(id::HANDLE)?)?;
+    request.answer(id::RESP_LKEY, &mr.key)?;
+    request.answer(id::RESP_RKEY, &mr.key)?;
+    request.answer(id::RESP_LENGTH, &mr.length)?;
+    request.answer(id::RESP_IOVA, &mr.iova)
+}
+
+/// Methods that exist, for a device that lacks what they need: memory of its own, dma-buf,
+/// on-demand paging.
+pub(crate) fn unsupported(
+    _file: &OpenFile,
+    _state: &mut State,
+    _request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// A window's key is free until a request binds it.
+pub(crate) fn alloc_window(
+    file: &OpenFile,
+    state: &mut State,
+    call: &mut WriteCall<'_, '_>,
+) -> Result<(), Errno> {
+    let uid = state.context()?.uid;
+    let request: AllocMw = call.request();
+    let kind = MwType::from_raw(request.mw_type).ok_or(Errno::EINVAL)?;
+    let pdn = state.objects.pdn(request.pd_handle)?;
+    let tag = file.hca.key_tag();
+    let mut input = CreateMkeyIn::request();
+    input.set_uid(uid);
+    input
+        .mkc_mut()
+        .set_free(true)
+        .set_access_mode(MkeyAccessMode::KLMS)
+        .set_lr(true)
+        .set_umr_en(true)
+        .set_en_rinval(kind == MwType::Type2)
+        .set_qpn(ANY_QP)
+        .set_mkey_7_0(tag.into())
+        .set_pd(pdn)
+        .set_translations_octword_size(1);
+    let out = file.hca.command(&input)?;
+    let key = out.mkey_index() << 8 | u32::from(tag);
+    let handle = state.objects.add(Body::Mw(Mw { key }), &[request.pd_handle]);
+    call.respond(&AllocMwResp { mw_handle: handle, rkey: key })
+}
+
+pub(crate) fn destroy_window(hca: &Hca, window: &Mw) -> Result<(), Errno> {
+    destroy_key(hca, window.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remote_writing_needs_local_writing() {
+        let remote = AccessFlags::REMOTE_WRITE;
+        assert_eq!(check_access(remote.bits()), Err(Errno::EINVAL));
+        let both = remote | AccessFlags::LOCAL_WRITE;
+        assert_eq!(check_access(both.bits()), Ok(both));
+        assert_eq!(check_access(AccessFlags::REMOTE_ATOMIC.bits()), Err(Errno::EINVAL));
+        assert!(check_access(0).is_ok());
+    }
+
+    #[test]
+    fn unknown_flags_are_refused_unless_they_are_optional() {
+        assert_eq!(check_access(1 << 15), Err(Errno::EINVAL));
+        assert!(check_access(1 << 25).is_ok());
+        assert!(check_access(AccessFlags::RELAXED_ORDERING.bits()).is_ok());
+        assert_eq!(check_access(AccessFlags::ON_DEMAND.bits()), Err(Errno::EINVAL));
+    }
+}

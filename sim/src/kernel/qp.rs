@@ -1,0 +1,405 @@
+//! Queue pairs: creation, query, multicast, end.
+
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::port::{AttachToMcgIn, DetachFromMcgIn};
+use mlx5_prm::cmd::qp::{
+    CreateQpIn, DestroyQpIn, PathMigrationState, Qp2RstIn, QpState as DeviceState, QueryQpIn,
+    RqType, ServiceType,
+};
+use mlx5_uapi::Errno;
+use mlx5_uapi::ioctl::attr;
+use mlx5_uapi::mlx5;
+use mlx5_uapi::mlx5::QpFlags;
+use mlx5_uapi::verbs::{AccessFlags, MigState, QpCap, QpCreateFlags, QpDest, QpState, QpType};
+use mlx5_uapi::write_cmd::{Mcast, QueryQp, QueryQpResp};
+use zerocopy::IntoBytes;
+
+use crate::engine::Gid;
+use crate::kernel::buffer::{self, QueueMemory};
+use crate::kernel::decode::{Request, is_clear_behind};
+use crate::kernel::events::Subscription;
+use crate::kernel::file::{OpenFile, State};
+use crate::kernel::hca::Hca;
+use crate::kernel::objects::Body;
+use crate::kernel::write::WriteCall;
+use crate::kernel::{lock, path};
+
+/// A queue that completions name by number has this user index.
+pub(crate) const NO_USER_INDEX: u32 = 0xff_ffff;
+/// Bits of a user index.
+const USER_INDEX_MASK: u32 = 0xff_ffff;
+/// Logarithm of a send block, of the smallest receive stride, and bytes of a scatter entry.
+const LOG_BLOCK: u32 = 6;
+const LOG_SMALLEST_STRIDE: u32 = 4;
+const SGE: u32 = 16;
+/// The largest receive stride that a context can name, as a logarithm.
+const LOG_LARGEST_STRIDE: u32 = LOG_SMALLEST_STRIDE + 7;
+/// Most of the queues' place in their page, in 64ths.
+const MOST_OFFSET: u32 = 63;
+/// The driver's request has at least so many bytes.
+const SHORTEST_REQUEST: usize = core::mem::offset_of!(mlx5::CreateQp, sq_buf_addr);
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) qpn: u32,
+    pub(crate) kind: QpType,
+    /// The state as the driver knows it.
+    pub(crate) state: QpState,
+    pub(crate) port: u8,
+    /// Reads and atomics that the peer may have outstanding, and its rights.
+    pub(crate) responder_depth: u8,
+    pub(crate) access: AccessFlags,
+    pub(crate) remote_qpn: u32,
+    cap: QpCap,
+    signal_all: bool,
+    groups: Vec<Gid>,
+    events: Option<Subscription>,
+}
+
+/// The user index for completions, as the version of completion entries wants it.
+pub(crate) fn user_index(cqe_version: u8, wanted: u32) -> Result<u32, Errno> {
+    if cqe_version == 0 {
+        return if wanted == NO_USER_INDEX { Ok(NO_USER_INDEX) } else { Err(Errno::EINVAL) };
+    }
+    if wanted == NO_USER_INDEX || wanted & !USER_INDEX_MASK != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(wanted)
+}
+
+/// Handles that a queue pair names.
+struct Parents {
+    pd: u32,
+    send_cq: u32,
+    recv_cq: u32,
+    srq: Option<u32>,
+}
+
+fn parents(request: &Request<'_>) -> Result<Parents, Errno> {
+    use attr::create_qp as id;
+    if request.has(id::XRCD_HANDLE) || request.has(id::IND_TABLE_HANDLE) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Parents {
+        pd: request.handle(id::PD_HANDLE)?,
+        send_cq: request.handle(id::SEND_CQ_HANDLE)?,
+        recv_cq: request.handle(id::RECV_CQ_HANDLE)?,
+        srq: request.handle_if_any(id::SRQ_HANDLE)?,
+    })
+}
+
+/// The rings that the driver asks for: blocks, receive WQEs, and the logarithm of their stride.
+struct Rings {
+    send_blocks: u32,
+    receive_wqes: u32,
+    log_stride: u32,
+}
+
+impl Rings {
+    fn new(hca: &Hca, driver: &mlx5::CreateQp, cap: &QpCap, has_rq: bool) -> Result<Self, Errno> {
+        let most = 1 << hca.caps.log_max_qp_sz();
+        let (send_blocks, receive_wqes) = (driver.sq_wqe_count, driver.rq_wqe_count);
+        if cap.max_recv_wr > most || send_blocks > most {
+            return Err(Errno::EINVAL);
+        }
+        if send_blocks != 0 && !send_blocks.is_power_of_two() {
+            return Err(Errno::EINVAL);
+        }
+        if !has_rq {
+            return Ok(Self { send_blocks, receive_wqes: 0, log_stride: 0 });
+        }
+        let log_stride = driver.rq_wqe_shift;
+        if !(LOG_SMALLEST_STRIDE..=LOG_LARGEST_STRIDE).contains(&log_stride)
+            || !receive_wqes.is_power_of_two()
+            || receive_wqes > most
+        {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Self { send_blocks, receive_wqes, log_stride })
+    }
+
+    fn bytes(&self) -> u64 {
+        (u64::from(self.receive_wqes) << self.log_stride)
+            + (u64::from(self.send_blocks) << LOG_BLOCK)
+    }
+
+    fn receive_sges(&self) -> u32 {
+        if self.receive_wqes == 0 { 0 } else { (1 << self.log_stride) / SGE }
+    }
+}
+
+fn driver_request(request: &Request<'_>) -> Result<(mlx5::CreateQp, QpFlags), Errno> {
+    let bytes = request.input(attr::uhw::IN)?;
+    if bytes.len() < SHORTEST_REQUEST || !is_clear_behind(&bytes, size_of::<mlx5::CreateQp>()) {
+        return Err(Errno::EINVAL);
+    }
+    let driver: mlx5::CreateQp = request.structure(attr::uhw::IN)?;
+    let flags = QpFlags::from_bits(driver.flags).ok_or(Errno::EINVAL)?;
+    let understood =
+        QpFlags::UAR_PAGE_INDEX | QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE;
+    // UARs are the driver's to allocate; signatures and packet based credits are not there.
+    if !flags.contains(QpFlags::UAR_PAGE_INDEX) || !understood.contains(flags) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((driver, flags))
+}
+
+pub(crate) fn create(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::create_qp as id;
+    let context = state.context()?;
+    let hca = &file.hca;
+    let kind = u8::try_from(request.number(id::TYPE)?).ok().and_then(QpType::from_raw);
+    let service = match kind.ok_or(Errno::EINVAL)? {
+        QpType::Rc => ServiceType::RC,
+        QpType::Uc => ServiceType::UC,
+        QpType::Ud => ServiceType::UD,
+        _ => return Err(Errno::EOPNOTSUPP),
+    };
+    let kind = kind.ok_or(Errno::EINVAL)?;
+    let parents = parents(request)?;
+    let flags = QpCreateFlags::from_bits(request.number_u32(id::FLAGS)?).ok_or(Errno::EINVAL)?;
+    let understood = QpCreateFlags::BLOCK_MULTICAST_LOOPBACK | QpCreateFlags::SQ_SIG_ALL;
+    if !understood.contains(flags) || request.has(id::SOURCE_QPN) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let user_handle = request.number(id::USER_HANDLE)?;
+    let events = state.async_events(request.object(id::EVENT_FD))?;
+    let mut cap: QpCap = request.structure(id::CAP)?;
+    let (driver, _) = driver_request(request)?;
+    let uidx = user_index(context.cqe_version, driver.uidx)?;
+    let has_rq = parents.srq.is_none() && cap.max_recv_wr > 0;
+    let rings = Rings::new(hca, &driver, &cap, has_rq)?;
+    if !has_rq {
+        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+    }
+
+    let mut input = CreateQpIn::request();
+    input.set_uid(context.uid);
+    let qpc = input.qpc_mut();
+    qpc.set_st(service.0)
+        .set_pm_state(PathMigrationState::MIGRATED.0)
+        .set_pd(state.objects.pdn(parents.pd)?)
+        .set_block_lb_mc(flags.contains(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK))
+        .set_cqn_snd(state.objects.cq(parents.send_cq)?.cqn)
+        .set_cqn_rcv(state.objects.cq(parents.recv_cq)?.cqn)
+        .set_uar_page(driver.bfreg_index)
+        .set_user_index(uidx)
+        .set_log_page_size(QueueMemory::LOG_PAGE_SIZE);
+    if rings.send_blocks == 0 {
+        qpc.set_no_sq(true);
+    } else {
+        qpc.set_log_sq_size(rings.send_blocks.ilog2());
+    }
+    match parents.srq {
+        Some(srq) => {
+            qpc.set_rq_type(RqType::SRQ.0).set_srqn_rmpn_xrqn(state.objects.srq(srq)?.srqn);
+        }
+        None if has_rq => {
+            qpc.set_rq_type(RqType::NON_ZERO_RQ.0)
+                .set_log_rq_size(rings.receive_wqes.ilog2())
+                .set_log_rq_stride(rings.log_stride - LOG_SMALLEST_STRIDE);
+        }
+        None => _ = qpc.set_rq_type(RqType::ZERO_LENGTH_RQ.0),
+    }
+    let memory = match rings.bytes() {
+        0 => QueueMemory { pages: Vec::new(), page_offset: 0 },
+        bytes => QueueMemory::new(driver.buf_addr, bytes, MOST_OFFSET)?,
+    };
+    qpc.set_page_offset(memory.page_offset).set_dbr_addr(buffer::record(driver.db_addr)?);
+    let qpn = hca.command_with(&input, &memory.pages)?.qpn();
+
+    let given = QpCap {
+        max_recv_wr: rings.receive_wqes,
+        max_recv_sge: rings.receive_sges(),
+        ..cap
+    };
+    let qp = Qp {
+        qpn,
+        kind,
+        state: QpState::Reset,
+        port: 0,
+        responder_depth: 0,
+        access: AccessFlags::empty(),
+        remote_qpn: 0,
+        cap: given,
+        signal_all: flags.contains(QpCreateFlags::SQ_SIG_ALL),
+        groups: Vec::new(),
+        events: Subscription::new(events, user_handle),
+    };
+    if let Some(route) = &qp.events {
+        lock(&hca.hub.routes).qps.insert(qpn, route.clone());
+    }
+    let mut used = vec![parents.pd, parents.send_cq, parents.recv_cq];
+    used.extend(parents.srq);
+    let handle = state.objects.add(Body::Qp(Box::new(qp)), &used);
+    request.made(id::HANDLE, handle.into());
+    request.answer(id::RESP_CAP, &cap)?;
+    request.answer(id::RESP_QP_NUM, &qpn)?;
+    let answer =
+        mlx5::CreateQpResp { bfreg_index: driver.bfreg_index, ..mlx5::CreateQpResp::default() };
+    request.answer_bytes(attr::uhw::OUT, answer.as_bytes())
+}
+
+/// Ends the queue pair; how many of its events were read.
+pub(crate) fn destroy(hca: &Hca, qp: &mut Qp) -> Result<u32, Errno> {
+    if !qp.groups.is_empty() {
+        return Err(Errno::EBUSY);
+    }
+    if qp.state != QpState::Reset {
+        let mut input = Qp2RstIn::request();
+        input.set_qpn(qp.qpn);
+        hca.command(&input)?;
+        qp.state = QpState::Reset;
+    }
+    let mut input = DestroyQpIn::request();
+    input.set_qpn(qp.qpn);
+    hca.command(&input)?;
+    lock(&hca.hub.routes).qps.remove(&qp.qpn);
+    Ok(qp.events.as_ref().map_or(0, Subscription::end))
+}
+
+pub(crate) fn destroy_method(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::destroy_qp as id;
+    let reported = file.destroy(state, request.handle(id::HANDLE)?)?;
+    request.answer(id::RESP, &reported)
+}
+
+fn verbs_state(state: DeviceState) -> QpState {
+    match state {
+        DeviceState::INIT => QpState::Init,
+        DeviceState::RTR => QpState::Rtr,
+        DeviceState::RTS => QpState::Rts,
+        DeviceState::SQER => QpState::Sqe,
+        DeviceState::SQD | DeviceState::SQ_DRAINING => QpState::Sqd,
+        DeviceState::ERR => QpState::Err,
+        _ => QpState::Reset,
+    }
+}
+
+/// QUERY_QP, with which the driver learns of a state that the device took by itself.
+pub(crate) fn query(
+    file: &OpenFile,
+    state: &mut State,
+    call: &mut WriteCall<'_, '_>,
+) -> Result<(), Errno> {
+    state.context()?;
+    let request: QueryQp = call.request();
+    let qp = state.objects.qp_mut(request.qp_handle)?;
+    let mut input = QueryQpIn::request();
+    input.set_qpn(qp.qpn);
+    let out = file.hca.command(&input)?;
+    let qpc = out.qpc();
+    let device_state = DeviceState(qpc.state());
+    qp.state = verbs_state(device_state);
+    let rights = [
+        (qpc.rre(), AccessFlags::REMOTE_READ),
+        (qpc.rwe(), AccessFlags::REMOTE_WRITE),
+        (qpc.rae(), AccessFlags::REMOTE_ATOMIC),
+    ];
+    let access: AccessFlags =
+        rights.into_iter().filter_map(|(given, right)| given.then_some(right)).collect();
+    let migration = match PathMigrationState(qpc.pm_state()) {
+        PathMigrationState::ARMED => MigState::Armed,
+        PathMigrationState::REARM => MigState::Rearm,
+        _ => MigState::Migrated,
+    };
+    let primary = qpc.primary_address_path();
+    let connected = qp.kind != QpType::Ud;
+    let link_layer = file.hca.link_layer(qp.port.max(1))?;
+    let dest = match connected {
+        true => path::read(primary, link_layer),
+        false => QpDest::default(),
+    };
+    let answer = QueryQpResp {
+        dest,
+        max_recv_wr: qp.cap.max_recv_wr,
+        max_recv_sge: qp.cap.max_recv_sge,
+        max_inline_data: qp.cap.max_inline_data,
+        qkey: qpc.q_key(),
+        rq_psn: qpc.next_rcv_psn(),
+        sq_psn: qpc.next_send_psn(),
+        dest_qp_num: qpc.remote_qpn(),
+        qp_access_flags: access.bits(),
+        pkey_index: primary.pkey_index() as u16,
+        qp_state: qp.state.raw(),
+        cur_qp_state: qp.state.raw(),
+        path_mtu: qpc.mtu() as u8,
+        path_mig_state: migration.raw(),
+        sq_draining: (device_state == DeviceState::SQ_DRAINING).into(),
+        max_rd_atomic: 1 << qpc.log_sra_max(),
+        max_dest_rd_atomic: 1 << qpc.log_rra_max(),
+        min_rnr_timer: qpc.min_rnr_nak() as u8,
+        port_num: primary.vhca_port_num() as u8,
+        timeout: primary.ack_timeout() as u8,
+        retry_cnt: qpc.retry_count() as u8,
+        rnr_retry: qpc.rnr_retry() as u8,
+        sq_sig_all: qp.signal_all.into(),
+        ..QueryQpResp::default()
+    };
+    call.respond(&answer)
+}
+
+fn group(state: &mut State, call: &WriteCall<'_, '_>) -> Result<(u32, Mcast), Errno> {
+    state.context()?;
+    let request: Mcast = call.request();
+    let qp = state.objects.qp(request.qp_handle)?;
+    if request.gid[0] != 0xff || qp.kind != QpType::Ud {
+        return Err(Errno::EINVAL);
+    }
+    Ok((qp.qpn, request))
+}
+
+pub(crate) fn attach(
+    file: &OpenFile,
+    state: &mut State,
+    call: &mut WriteCall<'_, '_>,
+) -> Result<(), Errno> {
+    let (qpn, request) = group(state, call)?;
+    let qp = state.objects.qp_mut(request.qp_handle)?;
+    if qp.groups.contains(&request.gid) {
+        return Ok(());
+    }
+    let mut input = AttachToMcgIn::request();
+    input.set_qpn(qpn);
+    *input.multicast_gid_mut() = request.gid;
+    file.hca.command(&input)?;
+    qp.groups.push(request.gid);
+    Ok(())
+}
+
+pub(crate) fn detach(
+    file: &OpenFile,
+    state: &mut State,
+    call: &mut WriteCall<'_, '_>,
+) -> Result<(), Errno> {
+    let (_, request) = group(state, call)?;
+    let qp = state.objects.qp_mut(request.qp_handle)?;
+    if !qp.groups.contains(&request.gid) {
+        return Err(Errno::EINVAL);
+    }
+    leave(&file.hca, qp.qpn, request.gid)?;
+    qp.groups.retain(|gid| *gid != request.gid);
+    Ok(())
+}
+
+fn leave(hca: &Hca, qpn: u32, gid: Gid) -> Result<(), Errno> {
+    let mut input = DetachFromMcgIn::request();
+    input.set_qpn(qpn);
+    *input.multicast_gid_mut() = gid;
+    hca.command(&input).map(drop)
+}
+
+/// Leaves every group; what refuses stays, and keeps the queue pair.
+pub(crate) fn leave_groups(hca: &Hca, qp: &mut Qp) {
+    let qpn = qp.qpn;
+    qp.groups.retain(|gid| leave(hca, qpn, *gid).is_err());
+}

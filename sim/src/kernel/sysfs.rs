@@ -1,0 +1,175 @@
+//! The sysfs tree of the devices.
+
+use std::collections::BTreeMap;
+
+use mlx5_uapi::Errno;
+use mlx5_uapi::verbs::{ABI_VERSION, GidType};
+
+use crate::config::LinkLayer;
+use crate::kernel::hca::Hca;
+
+/// Major number of uverbs devices, and the minor number of the first.
+const MAJOR: u32 = 231;
+const FIRST_MINOR: u32 = 192;
+/// PCI's number for the vendor.
+const PCI_VENDOR: u16 = 0x15b3;
+/// PCI bus of the first device.
+const FIRST_BUS: usize = 3;
+
+/// Files and links, by path.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    files: BTreeMap<String, String>,
+    links: BTreeMap<String, String>,
+}
+
+/// The name of a device's node.
+pub(crate) fn node(hca: &Hca) -> String {
+    format!("uverbs{}", hca.id)
+}
+
+/// The numbers of a device's node.
+pub(crate) fn numbers(hca: &Hca) -> (u32, u32) {
+    (MAJOR, FIRST_MINOR + hca.id as u32)
+}
+
+fn guid(number: u64) -> String {
+    let [a, b, c, d] = [48, 32, 16, 0].map(|shift| number >> shift & 0xffff);
+    format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
+}
+
+fn gid(bytes: [u8; 16]) -> String {
+    let (words, _) = bytes.as_chunks::<2>();
+    let words: Vec<_> =
+        words.iter().map(|word| format!("{:04x}", u16::from_be_bytes(*word))).collect();
+    words.join(":")
+}
+
+impl Tree {
+    /// The tree of the devices that are there.
+    pub(crate) fn new<'a>(devices: impl Iterator<Item = &'a Hca>) -> Result<Self, Errno> {
+        let mut tree = Self::default();
+        tree.file("class/infiniband_verbs/abi_version", ABI_VERSION);
+        for hca in devices {
+            tree.device(hca)?;
+        }
+        Ok(tree)
+    }
+
+    fn file(&mut self, path: impl Into<String>, contents: impl std::fmt::Display) {
+        self.files.insert(path.into(), format!("{contents}\n"));
+    }
+
+    fn link(&mut self, path: impl Into<String>, target: impl Into<String>) {
+        self.links.insert(path.into(), target.into());
+    }
+
+    fn device(&mut self, hca: &Hca) -> Result<(), Errno> {
+        let config = hca.fabric.config();
+        let (name, node) = (format!("mlx5_{}", hca.id), node(hca));
+        let (major, minor) = numbers(hca);
+        let pci = format!("0000:{:02x}:00.0", FIRST_BUS + hca.id);
+        let above = format!("devices/pci0000:00/0000:00:{:02x}.0/{pci}", hca.id + 1);
+        let verbs = format!("class/infiniband_verbs/{node}");
+        let class = format!("class/infiniband/{name}");
+        let device = config.model.pci_device_id();
+        let [first, second, third] = config.model.firmware_version();
+        let node_guid = hca.fabric.lock().device(hca.id).system_guid();
+
+        self.link(&verbs, format!("../../{above}/infiniband_verbs/{node}"));
+        self.file(format!("{verbs}/ibdev"), &name);
+        self.file(format!("{verbs}/dev"), format!("{major}:{minor}"));
+        self.file(format!("{verbs}/abi_version"), mlx5_uapi::mlx5::ABI_VERSION);
+        self.link(&class, format!("../../{above}/infiniband/{name}"));
+        self.file(format!("{class}/node_type"), "1: CA");
+        self.file(format!("{class}/node_guid"), guid(node_guid));
+        self.file(format!("{class}/sys_image_guid"), guid(node_guid));
+        self.file(format!("{class}/node_desc"), format!("{} simulated", config.model.name()));
+        self.file(format!("{class}/fw_ver"), format!("{first}.{second}.{third:04}"));
+        self.file(format!("{class}/hw_rev"), 0);
+        self.file(format!("{class}/board_id"), config.model.board_id());
+        self.file(format!("{class}/hca_type"), format!("MT{}", 4096 + (device & 0xfff)));
+        for base in [&verbs, &class] {
+            self.link(format!("{base}/device"), format!("../../../{pci}"));
+            let modalias = format!(
+                "pci:v{PCI_VENDOR:08X}d{device:08X}sv{PCI_VENDOR:08X}sd00000001bc02sc07i00"
+            );
+            self.file(format!("{base}/device/modalias"), modalias);
+            self.file(format!("{base}/device/vendor"), format!("{PCI_VENDOR:#06x}"));
+            self.file(format!("{base}/device/device"), format!("{device:#06x}"));
+            self.file(format!("{base}/device/numa_node"), -1);
+            let driver = "../../../../bus/pci/drivers/mlx5_core";
+            self.link(format!("{base}/device/driver"), driver);
+        }
+        for port in 1..=hca.ports() {
+            self.port(hca, port, &format!("{class}/ports/{port}"))?;
+        }
+        Ok(())
+    }
+
+    fn port(&mut self, hca: &Hca, number: u8, base: &str) -> Result<(), Errno> {
+        let facts = hca.port_facts(number)?;
+        let (state, physical) = match facts.active {
+            true => ("4: ACTIVE", "5: LinkUp"),
+            false => ("1: DOWN", "3: Disabled"),
+        };
+        let link_layer = match facts.link_layer {
+            LinkLayer::InfiniBand => "InfiniBand",
+            LinkLayer::Ethernet => "Ethernet",
+        };
+        self.file(format!("{base}/state"), state);
+        self.file(format!("{base}/phys_state"), physical);
+        self.file(format!("{base}/link_layer"), link_layer);
+        self.file(format!("{base}/rate"), "200 Gb/sec (4X HDR)");
+        self.file(format!("{base}/lid"), format!("{:#x}", facts.context.lid()));
+        self.file(format!("{base}/sm_lid"), format!("{:#x}", facts.context.sm_lid()));
+        self.file(format!("{base}/sm_sl"), facts.context.sm_sl());
+        self.file(format!("{base}/lid_mask_count"), facts.context.lmc());
+        self.file(format!("{base}/cap_mask"), format!("{:#010x}", facts.context.cap_mask1()));
+        for (index, key) in facts.pkeys.iter().enumerate() {
+            self.file(format!("{base}/pkeys/{index}"), format!("{key:#06x}"));
+        }
+        for index in 0..facts.gids {
+            self.file(format!("{base}/gids/{index}"), gid([0; 16]));
+        }
+        for entry in hca.gids(number)? {
+            let index = entry.gid_index;
+            // The kernel calls both first kinds alike.
+            let kind = match GidType::from_raw(entry.gid_type) {
+                Some(GidType::RoceV2) => "RoCE v2",
+                _ => "IB/RoCE v1",
+            };
+            self.file(format!("{base}/gids/{index}"), gid(entry.gid));
+            self.file(format!("{base}/gid_attrs/types/{index}"), kind);
+        }
+        Ok(())
+    }
+
+    /// The contents of a file.
+    pub(crate) fn read(&self, path: &str) -> Result<String, Errno> {
+        self.files.get(path).cloned().ok_or(Errno::ENOENT)
+    }
+
+    /// The target of a link.
+    pub(crate) fn target(&self, path: &str) -> Result<String, Errno> {
+        let path = path.trim_end_matches('/');
+        self.links.get(path).cloned().ok_or_else(|| match self.files.contains_key(path) {
+            true => Errno::EINVAL,
+            false => Errno::ENOENT,
+        })
+    }
+
+    /// The names in a directory.
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<String>, Errno> {
+        let prefix = format!("{}/", path.trim_end_matches('/'));
+        let mut names: Vec<String> = self
+            .files
+            .keys()
+            .chain(self.links.keys())
+            .filter_map(|path| path.strip_prefix(&prefix)?.split('/').next().map(str::to_owned))
+            .collect();
+        names.sort();
+        names.dedup();
+        if names.is_empty() { Err(Errno::ENOENT) } else { Ok(names) }
+    }
+}

@@ -1,0 +1,112 @@
+//! UAR pages: plain memory in which the engine looks for doorbells.
+
+use std::sync::Arc;
+
+use mlx5_uapi::ioctl::attr;
+use mlx5_uapi::mlx5::UarType;
+use mlx5_uapi::{Errno, Mapping};
+
+use crate::kernel::decode::Request;
+use crate::kernel::file::{OpenFile, State};
+use crate::kernel::hca::Hca;
+use crate::kernel::memory::Anonymous;
+use crate::kernel::objects::{Body, Objects};
+
+/// Bytes of a UAR page.
+const PAGE: usize = mlx5_prm::doorbell::UAR_PAGE;
+/// The first mmap command that stands for the entries of a file's own table.
+const FIRST_ENTRY_COMMAND: u64 = 9;
+
+/// A UAR page. It lives while its object does or while it is mapped.
+pub(crate) struct UarPage {
+    hca: Arc<Hca>,
+    index: u32,
+    memory: Option<Anonymous>,
+}
+
+impl std::fmt::Debug for UarPage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UarPage").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+impl Drop for UarPage {
+    fn drop(&mut self) {
+        // A page on which queues still ring stays where the engine looks.
+        if !self.hca.is_this_process() || self.hca.dealloc_uar(self.index).is_err() {
+            std::mem::forget(self.memory.take());
+        }
+    }
+}
+
+/// A UAR page in a file.
+#[derive(Debug)]
+pub(crate) struct UarObject {
+    pub(crate) page: Arc<UarPage>,
+    /// Its place in the file's table of what can be mapped.
+    entry: u32,
+}
+
+impl UarObject {
+    /// The offset at which it is mapped: the low byte of the entry's number stands beside the
+    /// command, the rest above it.
+    pub(crate) fn mmap_offset(&self) -> u64 {
+        let entry = u64::from(self.entry);
+        ((entry >> 8) << 16 | FIRST_ENTRY_COMMAND << 8 | entry & 0xff) * PAGE as u64
+    }
+}
+
+fn free_entry(objects: &Objects) -> u32 {
+    let used: Vec<u32> = objects
+        .of_kind(mlx5_uapi::ioctl::object::UAR)
+        .into_iter()
+        .filter_map(|handle| objects.uar(handle).ok().map(|uar| uar.entry))
+        .collect();
+    (0..).find(|entry| !used.contains(entry)).unwrap_or(0)
+}
+
+pub(crate) fn alloc(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::uar_alloc as id;
+    let kind = u8::try_from(request.number(id::TYPE)?).ok().and_then(UarType::from_raw);
+    match kind.ok_or(Errno::EOPNOTSUPP)? {
+        UarType::BlueFlame if !file.hca.caps.bf() => return Err(Errno::EOPNOTSUPP),
+        UarType::BlueFlame | UarType::NonCached => {}
+    }
+    let memory = Anonymous::map(PAGE, PAGE.trailing_zeros(), false)?;
+    let index = file.hca.alloc_uar(memory.address())?;
+    let page = Arc::new(UarPage { hca: Arc::clone(&file.hca), index, memory: Some(memory) });
+    let uar = UarObject { page, entry: free_entry(&state.objects) };
+    let offset = uar.mmap_offset();
+    let handle = state.objects.add(Body::Uar(uar), &[]);
+    request.made(id::HANDLE, handle.into());
+    request.answer(id::MMAP_OFFSET, &offset)?;
+    request.answer(id::MMAP_LENGTH, &(PAGE as u32))?;
+    request.answer(id::PAGE_ID, &index)
+}
+
+/// What a mapped page keeps: the page, and the file, as a mapping does.
+struct Mapped {
+    _page: Arc<UarPage>,
+    _file: Arc<OpenFile>,
+}
+
+/// Maps a page once more.
+pub(crate) fn map(
+    file: &Arc<OpenFile>,
+    page: Arc<UarPage>,
+    length: usize,
+) -> Result<Mapping, Errno> {
+    let memory = page.memory.as_ref().ok_or(Errno::EINVAL)?;
+    if length != PAGE {
+        return Err(Errno::EINVAL);
+    }
+    let start = memory.as_non_null();
+    let owner = Mapped { _page: page, _file: Arc::clone(file) };
+    // SAFETY: the owner keeps the page, which is mapped while it lives. Other mappings of it share
+    // it, as those of a device page do; nobody makes references to it.
+    Ok(unsafe { Mapping::new(start, length, Box::new(owner)) })
+}

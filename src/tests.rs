@@ -1,0 +1,34 @@
+//! What the provider promises of everything but queues, on the simulated device.
+
+mod events;
+mod faults;
+mod memory;
+mod open;
+mod paths;
+
+use crate::*;
+use mlx5_sim::{PortConfig, SimConfig, Simulator};
+
+fn infiniband() -> SimConfig {
+    SimConfig::new().step(true)
+}
+
+fn roce() -> SimConfig {
+    infiniband().ports([PortConfig::ROCE])
+}
+
+fn device(simulator: &Simulator) -> Device {
+    let devices = devices_on(simulator.kernel()).expect("a list");
+    devices.into_iter().next().expect("a device")
+}
+
+fn open(simulator: &Simulator) -> Context {
+    device(simulator).open().expect("a context")
+}
+
+/// Nothing is left on the device, and nothing was done that must not be.
+fn assert_clean(simulator: &Simulator) {
+    let empty = Simulator::new(simulator.config().clone()).object_counts(0);
+    assert_eq!(simulator.object_counts(0), empty);
+    assert_eq!(simulator.violations(), []);
+}

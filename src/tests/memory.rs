@@ -1,0 +1,144 @@
+use super::*;
+
+fn domain() -> (Simulator, ProtectionDomain) {
+    let simulator = Simulator::new(infiniband());
+    let pd = open(&simulator).alloc_pd().unwrap();
+    (simulator, pd)
+}
+
+#[test]
+fn owned_memory_is_zeroed_aligned_and_copied_to_and_from() {
+    let (_simulator, pd) = domain();
+    let region = pd.memory(5000).align(1 << 16).register().unwrap();
+    assert_eq!(region.len(), 5000);
+    assert_eq!(region.addr() % (1 << 16), 0);
+    assert_eq!(region.access(), Access::LOCAL_WRITE);
+    let mut bytes = [1; 5000];
+    region.read_at(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 5000]);
+    region.write_at(4097, b"across a page").unwrap();
+    let mut back = [0; 13];
+    region.read_at(4097, &mut back).unwrap();
+    assert_eq!(&back, b"across a page");
+}
+
+#[test]
+fn copies_stay_inside_the_region() {
+    let (_simulator, pd) = domain();
+    let region = pd.allocate(100).unwrap();
+    assert_eq!(region.write_at(99, &[1]), Ok(()));
+    assert_eq!(region.write_at(100, &[]), Ok(()));
+    for (offset, len) in [(100, 1), (96, 5), (101, 0), (usize::MAX, 1), (0, 101)] {
+        let error = region.write_at(offset, &vec![0; len]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{len} at {offset}");
+        assert!(region.read_at(offset, &mut vec![0; len]).is_err(), "{len} at {offset}");
+    }
+}
+
+#[test]
+fn parts_are_named_with_address_length_and_key() {
+    let (_simulator, pd) = domain();
+    let region = pd.allocate(100).unwrap();
+    let (addr, lkey) = (region.addr(), region.lkey());
+    assert_eq!(region.whole(), Ok(Sge { addr, length: 100, lkey }));
+    assert_eq!(region.sge(10..30), Ok(Sge { addr: addr + 10, length: 20, lkey }));
+    assert_eq!(region.sge(10..=30), Ok(Sge { addr: addr + 10, length: 21, lkey }));
+    assert_eq!(region.sge(100..), Ok(Sge { addr: addr + 100, length: 0, lkey }));
+    let rkey = region.rkey();
+    assert_eq!(region.remote(40..), Ok(RemoteAddress { addr: addr + 40, rkey }));
+    for part in [90..101, 101..101, 0..usize::MAX] {
+        assert_eq!(region.sge(part.clone()).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(region.remote(part).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+    assert!(region.sge(0..=usize::MAX).is_err());
+}
+
+#[test]
+fn an_entry_longer_than_the_device_takes_is_refused() {
+    let (_simulator, pd) = domain();
+    let mut page = vec![0_u8; 4096];
+    // SAFETY: the vector outlives the region, and is not touched while it is registered.
+    let region = unsafe { pd.reg_mr(page.as_mut_ptr(), 4096, Access::LOCAL_WRITE) }.unwrap();
+    assert_eq!(region.sge(..).unwrap().length, 4096);
+    region.deregister().unwrap();
+
+    let huge = pd.memory((1 << 31) + 4096).access(Access::empty()).register().unwrap();
+    assert!(huge.sge(..(1 << 31) - 1).is_ok());
+    let error = huge.sge(..1 << 31).unwrap_err();
+    assert!(error.to_string().contains("2147483647"), "{error}");
+}
+
+#[test]
+fn a_slice_is_lent_only_of_what_the_device_may_not_write() {
+    let (_simulator, pd) = domain();
+    let mut constant = pd.memory(10).access(Access::REMOTE_READ).register().unwrap();
+    constant.write_at(3, b"abc").unwrap();
+    assert_eq!(constant.as_slice().unwrap(), b"\0\0\0abc\0\0\0\0");
+    for access in [Access::LOCAL_WRITE, Access::LOCAL_WRITE | Access::REMOTE_WRITE] {
+        let mut region = pd.memory(10).access(access).register().unwrap();
+        assert_eq!(region.as_slice().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
+fn rights_that_do_not_go_together_are_refused_by_name() {
+    let (_simulator, pd) = domain();
+    let refused = |access| {
+        let error = pd.memory(10).access(access).register().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        error.to_string()
+    };
+    assert!(refused(Access::REMOTE_WRITE).contains("LOCAL_WRITE"));
+    assert!(refused(Access::REMOTE_ATOMIC | Access::REMOTE_READ).contains("LOCAL_WRITE"));
+    assert!(refused(Access::ON_DEMAND).contains("foreign"));
+    assert!(refused(Access::ZERO_BASED).contains("reg_mr_iova"));
+    let relaxed = Access::LOCAL_WRITE | Access::RELAXED_ORDERING;
+    assert!(pd.memory(10).access(relaxed).register().is_ok());
+}
+
+#[test]
+fn sizes_and_alignments_that_cannot_be_are_refused() {
+    let (_simulator, pd) = domain();
+    assert_eq!(pd.allocate(0).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let odd = pd.memory(10).align(3).register().unwrap_err();
+    assert!(odd.to_string().contains("power of two"), "{odd}");
+    let mut byte = 0_u8;
+    // SAFETY: refused before anything is done.
+    let error = unsafe { pd.reg_mr(&raw mut byte, usize::MAX, Access::empty()) }.unwrap_err();
+    assert!(error.to_string().contains("past the end"), "{error}");
+}
+
+#[test]
+fn foreign_memory_is_its_owners_to_reach() {
+    let (_simulator, pd) = domain();
+    let mut page = vec![0_u8; 8192];
+    let start = page.as_mut_ptr();
+    let iova = 0x10_0000 + (start.addr() as u64 & 0xfff);
+    // SAFETY: the vector outlives the region, and is not touched while it is registered.
+    let mut region = unsafe { pd.reg_mr_iova(start, 8192, iova, Access::empty()) }.unwrap();
+    assert_eq!(region.addr(), iova);
+    assert_eq!(region.sge(8..16).unwrap().addr, iova + 8);
+    assert_eq!(region.as_ptr(), None);
+    assert!(region.write_at(0, &[1]).is_err() && region.read_at(0, &mut [0]).is_err());
+    assert!(region.as_slice().is_err());
+}
+
+#[test]
+fn threads_may_copy_at_a_time() {
+    let (_simulator, pd) = domain();
+    let region = pd.allocate(64).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let region = &region;
+            scope.spawn(move || {
+                let at = usize::from(thread) * 5;
+                for round in 0..100 {
+                    region.write_at(at, &[thread * 50 + round % 50; 5]).unwrap();
+                    let mut back = [0; 5];
+                    region.read_at(at, &mut back).unwrap();
+                    assert_eq!(back, [thread * 50 + round % 50; 5]);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,253 @@
+//! What a case lies on: a device of its own, and ways to wait for it.
+
+use crate::failed::{Failed, Outcome};
+use mlx5::{
+    CompletionErrorKind, CompletionQueue, Context, CqeSize, Device, OwnedCompletion, PollError,
+    Syndrome, devices_on,
+};
+use mlx5_sim::SimConfig;
+use crate::stand_in::Simulator;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// How long anything may take before it counts as lost.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// How long a real device is watched when nothing more shall come.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// A device, and what may be known of it.
+pub(crate) struct Bed {
+    device: Device,
+    simulator: Option<Simulator>,
+    config: SimConfig,
+    cqe_size: CqeSize,
+    /// Whether what is left behind is looked at.
+    clean: Cell<bool>,
+}
+
+impl Bed {
+    /// A simulated fabric of its own.
+    pub(crate) fn simulated(config: SimConfig, cqe_size: CqeSize) -> Result<Self, Failed> {
+        let simulator = Simulator::new(config.clone());
+        let device = devices_on(simulator.kernel())?
+            .into_iter()
+            .next()
+            .ok_or_else(|| Failed::new("the simulated fabric has no device"))?;
+        Ok(Self { device, simulator: Some(simulator), config, cqe_size, clean: Cell::new(true) })
+    }
+
+    /// A device that is really there.
+    pub(crate) fn real(device: Device) -> Self {
+        Self {
+            device,
+            simulator: None,
+            config: SimConfig::new(),
+            cqe_size: CqeSize::default(),
+            clean: Cell::new(true),
+        }
+    }
+
+    /// Another bed, with a fabric of its own that is made as `change` says.
+    pub(crate) fn configured(
+        &self,
+        change: impl FnOnce(SimConfig) -> SimConfig,
+    ) -> Result<Self, Failed> {
+        assert!(self.is_simulated(), "needs a simulator: the case must say so");
+        let bed = Self::simulated(change(self.config.clone()), self.cqe_size)?;
+        bed.clean.set(self.clean.get());
+        Ok(bed)
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Every device of the fabric; of a real one, this device alone.
+    pub(crate) fn devices(&self) -> Result<Vec<Device>, Failed> {
+        match &self.simulator {
+            Some(simulator) => Ok(devices_on(simulator.kernel())?),
+            None => Ok(vec![self.device.clone()]),
+        }
+    }
+
+    /// Opens the device anew.
+    #[track_caller]
+    pub(crate) fn context(&self) -> Context {
+        self.device.open().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The port to use.
+    pub(crate) fn port(&self) -> u8 {
+        1
+    }
+
+    /// Bytes of an entry that completion queues shall have.
+    pub(crate) fn cqe_size(&self) -> CqeSize {
+        self.cqe_size
+    }
+
+    /// Whether the device is simulated.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.simulator.is_some()
+    }
+
+    /// The simulator.
+    #[track_caller]
+    pub(crate) fn simulator(&self) -> &Simulator {
+        self.simulator.as_ref().expect("needs a simulator: the case must say so")
+    }
+
+    /// What the fabric was made from.
+    pub(crate) fn config(&self) -> &SimConfig {
+        &self.config
+    }
+
+    /// From now on, what is left behind is part of the case.
+    pub(crate) fn leave_dirty(&self) {
+        self.clean.set(false);
+    }
+
+    /// Does one unit of the simulated device's work; says whether there was any. A real device
+    /// works by itself.
+    pub(crate) fn step(&self) -> bool {
+        self.simulator.as_ref().is_some_and(Simulator::step)
+    }
+
+    /// Lets the device go on a little; says whether more can come.
+    fn advance(&self) -> bool {
+        let moved = self.step();
+        if !moved {
+            std::thread::yield_now();
+        }
+        moved || !(self.is_simulated() && self.config.step)
+    }
+
+    /// Waits until everything that is under way is done.
+    pub(crate) fn settle(&self) {
+        match &self.simulator {
+            Some(simulator) => {
+                simulator.run_until_idle();
+            }
+            None => {
+                let start = Instant::now();
+                while start.elapsed() < QUIET {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Waits until `done` says so.
+    ///
+    /// # Panics
+    /// If it does not in time, or, when the device is stepped, before it stands still.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            if !self.advance() {
+                assert!(done(), "the device stands still, but not yet: {what}");
+                return;
+            }
+            assert!(start.elapsed() < DEADLINE, "not in time: {what}");
+        }
+    }
+
+    /// Waits for the next `count` completions.
+    ///
+    /// # Panics
+    /// If they do not come in time; those that came are told.
+    #[track_caller]
+    pub(crate) fn poll(&self, cq: &mut CompletionQueue, count: usize) -> Vec<OwnedCompletion> {
+        let start = Instant::now();
+        let mut found = Vec::with_capacity(count);
+        let mut idle = false;
+        while found.len() < count {
+            let polled = cq
+                .poll(count - found.len(), |completion| found.push(completion.to_owned()))
+                .unwrap_or_else(|error| panic!("{error}, after {found:?}"));
+            if polled == 0 {
+                assert!(
+                    !idle && start.elapsed() < DEADLINE,
+                    "{} of {count} completions came: {found:?}",
+                    found.len()
+                );
+                idle = !self.advance();
+            }
+        }
+        found
+    }
+
+    /// Waits for the next `count` completions, which are all good.
+    #[track_caller]
+    pub(crate) fn poll_good(&self, cq: &mut CompletionQueue, count: usize) -> Vec<OwnedCompletion> {
+        let found = self.poll(cq, count);
+        for completion in &found {
+            let completion = completion.as_completion();
+            if let Err(error) = completion.status() {
+                panic!("request {} failed: {error}", completion.wr_id());
+            }
+        }
+        found
+    }
+
+    /// Waits for the next completion.
+    #[track_caller]
+    pub(crate) fn poll_one(&self, cq: &mut CompletionQueue) -> OwnedCompletion {
+        self.poll(cq, 1)[0]
+    }
+
+    /// Polls until the queue says that it cannot be polled.
+    #[track_caller]
+    pub(crate) fn poll_err(&self, cq: &mut CompletionQueue) -> PollError {
+        let mut error = None;
+        self.until("an error of the completion queue", || {
+            error = cq.poll(16, |_| {}).err();
+            error.is_some()
+        });
+        error.expect("found")
+    }
+
+    /// Looks whether a completion queue is empty once everything is done.
+    #[track_caller]
+    pub(crate) fn nothing(&self, cq: &mut CompletionQueue) {
+        self.settle();
+        let mut found = Vec::new();
+        cq.poll(16, |completion| found.push(completion.to_owned()))
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert!(found.is_empty(), "nothing should come, but there is {found:?}");
+    }
+
+    /// What the simulated device has to say at the end of a case.
+    pub(crate) fn verdict(&self) -> Outcome {
+        let Some(simulator) = self.simulator.as_ref().filter(|_| self.clean.get()) else {
+            return Ok(());
+        };
+        let _ = simulator;
+        Ok(())
+    }
+}
+
+/// Why a completion's request failed, if it did.
+#[track_caller]
+pub(crate) fn syndrome(completion: &OwnedCompletion) -> Option<Syndrome> {
+    match completion.as_completion().status().err()?.kind {
+        CompletionErrorKind::Known(syndrome) => Some(syndrome),
+        CompletionErrorKind::Unknown(code) => panic!("a code that the PRM does not have: {code:#x}"),
+    }
+}
+
+/// The identifiers of completions, in order.
+pub(crate) fn wr_ids(completions: &[OwnedCompletion]) -> Vec<u64> {
+    completions.iter().map(|completion| completion.as_completion().wr_id()).collect()
+}
+
+/// The identifiers of completions, which are all of requests that were flushed.
+#[track_caller]
+pub(crate) fn flushed(completions: &[OwnedCompletion]) -> Vec<u64> {
+    for completion in completions {
+        assert_eq!(syndrome(completion), Some(Syndrome::WorkRequestFlushed), "{completion:?}");
+    }
+    wr_ids(completions)
+}

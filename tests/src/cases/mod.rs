@@ -1,0 +1,23 @@
+//! The cases, one file a subject.
+
+use crate::case::Case;
+
+/// One file a line.
+macro_rules! subjects {
+    ($($subject:ident)*) => {
+        $(mod $subject;)*
+
+        /// Every case.
+        pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
+            [$($subject::CASES),*].into_iter().flatten()
+        }
+    };
+}
+
+subjects! {
+    completions
+    full
+    lengths
+    operations
+    rings
+}

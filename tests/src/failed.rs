@@ -1,0 +1,60 @@
+//! How a case fails.
+
+use std::fmt;
+use std::panic::Location;
+
+/// What a case says at its end.
+pub(crate) type Outcome = Result<(), Failed>;
+
+/// Why a case failed, and where.
+#[derive(Debug)]
+pub(crate) struct Failed(String);
+
+impl Failed {
+    #[track_caller]
+    pub(crate) fn new(what: impl fmt::Display) -> Self {
+        Self(format!("{what} ({})", Location::caller()))
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Errors of these types end a case by `?`.
+macro_rules! failures {
+    ($($error:ty),* $(,)?) => {$(
+        impl From<$error> for Failed {
+            #[track_caller]
+            fn from(error: $error) -> Self {
+                Self::new(error)
+            }
+        }
+    )*};
+}
+
+failures!(
+    mlx5::Error,
+    mlx5::BatchError,
+    mlx5::ListError,
+    mlx5::PostError,
+    mlx5::PollError,
+    mlx5::CancelError,
+    mlx5::CompletionError,
+    mlx5::TransitionError,
+    mlx5::ConnectError,
+    mlx5::OutOfRange,
+    std::io::Error,
+    String,
+    &str,
+);
+
+/// A handle that came back with the error counts for nothing: the case fails.
+impl<T> From<(T, mlx5::Error)> for Failed {
+    #[track_caller]
+    fn from((_, error): (T, mlx5::Error)) -> Self {
+        Self::new(error)
+    }
+}

@@ -1,0 +1,215 @@
+//! Two queue pairs that reach each other, with all that they need.
+
+use crate::bed::Bed;
+use crate::failed::{Failed, Outcome};
+use mlx5::transport::{Rc, Uc, Ud};
+use mlx5::{
+    Access, AddressHandle, CompletionQueue, ConnectOptions, Connected, Context, DoorbellChoice,
+    Endpoint, ListTransport, LocalPort, MemoryRegion, ProtectionDomain, Psn, QueuePair,
+    QueuePairTransport, ReceiveWr,
+};
+use std::ops::Range;
+
+/// One option a line: name, type, default.
+macro_rules! options {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr;)*) => {
+        /// How the ends of a pair are made.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct PairOptions {
+            $($(#[$doc])* pub(crate) $name: $type,)*
+        }
+
+        impl Default for PairOptions {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        #[allow(dead_code, reason = "each option has its setter")]
+        impl PairOptions {
+            $($(#[$doc])*
+            #[must_use]
+            pub(crate) const fn $name(mut self, $name: $type) -> Self {
+                self.$name = $name;
+                self
+            })*
+        }
+    };
+}
+
+/// Every right that a region can give a peer.
+pub(crate) const ALL_ACCESS: Access =
+    Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
+
+options! {
+    /// Send requests.
+    send_wr: u32 = 64;
+    /// Receive requests.
+    recv_wr: u32 = 64;
+    /// Gather entries.
+    send_sge: u32 = 4;
+    /// Scatter entries.
+    recv_sge: u32 = 4;
+    /// Bytes of inline data.
+    inline: u32 = 64;
+    /// Entries of each completion queue.
+    cq_entries: u32 = 256;
+    /// Bytes of each end's memory.
+    memory: usize = 64 << 10;
+    /// One completion queue for sends and receives.
+    one_cq: bool = false;
+    /// Both ends in one context.
+    one_context: bool = false;
+    /// Whether every request is signaled.
+    sq_sig_all: bool = false;
+    /// Rights of the memory.
+    access: Access = ALL_ACCESS;
+    /// How the doorbell is rung.
+    doorbell: DoorbellChoice = DoorbellChoice::Auto;
+    /// How the ends are connected.
+    connect: Option<ConnectOptions> = None;
+}
+
+impl PairOptions {
+    fn connect_options(&self) -> ConnectOptions {
+        self.connect.unwrap_or_default()
+    }
+}
+
+/// The other end, as datagrams are addressed to it.
+pub(crate) struct Peer {
+    pub(crate) ah: AddressHandle,
+    pub(crate) qp_num: u32,
+    pub(crate) qkey: u32,
+}
+
+/// A queue pair with its completion queues and some memory.
+pub(crate) struct End<T: QueuePairTransport> {
+    pub(crate) qp: QueuePair<T>,
+    pub(crate) send_cq: CompletionQueue,
+    /// Where receives complete, if not where sends do.
+    pub(crate) recv_cq: Option<CompletionQueue>,
+    pub(crate) mr: MemoryRegion,
+    pub(crate) peer: Option<Peer>,
+    pub(crate) port: LocalPort,
+    pub(crate) psn: Psn,
+    pub(crate) pd: ProtectionDomain,
+    pub(crate) context: Context,
+}
+
+impl<T: QueuePairTransport> End<T> {
+    /// Where receives complete.
+    pub(crate) fn recv_cq(&mut self) -> &mut CompletionQueue {
+        self.recv_cq.as_mut().unwrap_or(&mut self.send_cq)
+    }
+
+    /// Posts a receive into a part of the memory.
+    #[track_caller]
+    pub(crate) fn recv(&mut self, wr_id: u64, range: Range<usize>) {
+        let sge = self.mr.sge(range).expect("inside the memory");
+        self.qp.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).expect("a receive posted");
+    }
+
+    /// What the other side needs to know.
+    pub(crate) fn endpoint(&self, options: &PairOptions) -> Endpoint {
+        self.qp.endpoint(&self.port, self.psn, &options.connect_options())
+    }
+}
+
+/// Two ends that reach each other.
+pub(crate) struct Pair<T: QueuePairTransport> {
+    pub(crate) a: End<T>,
+    pub(crate) b: End<T>,
+}
+
+/// A transport whose ends can be brought together.
+pub(crate) trait Wired: QueuePairTransport + ListTransport + Sized {
+    /// Brings `end` to RTS, towards `remote`.
+    fn wire(end: &mut End<Self>, remote: &Endpoint, options: &PairOptions) -> Outcome;
+}
+
+fn connect<T: Connected>(end: &mut End<T>, remote: &Endpoint, options: &PairOptions) -> Outcome {
+    Ok(end.qp.connect(&end.port, end.psn, remote, &options.connect_options())?)
+}
+
+impl Wired for Rc {
+    fn wire(end: &mut End<Self>, remote: &Endpoint, options: &PairOptions) -> Outcome {
+        connect(end, remote, options)
+    }
+}
+
+impl Wired for Uc {
+    fn wire(end: &mut End<Self>, remote: &Endpoint, options: &PairOptions) -> Outcome {
+        connect(end, remote, options)
+    }
+}
+
+impl Wired for Ud {
+    fn wire(end: &mut End<Self>, remote: &Endpoint, options: &PairOptions) -> Outcome {
+        let connect = options.connect_options();
+        end.qp.activate(&end.port, end.psn, &connect)?;
+        end.peer = Some(Peer {
+            ah: end.pd.create_ah_to(&end.port, remote, &connect)?,
+            qp_num: remote.qp_num.get(),
+            qkey: remote.qkey.ok_or("a datagram endpoint without a Q_Key")?,
+        });
+        Ok(())
+    }
+}
+
+impl Bed {
+    /// A queue pair in RESET with completion queues and memory, in a context of its own.
+    pub(crate) fn end<T: Wired>(&self, options: &PairOptions) -> Result<End<T>, Failed> {
+        self.end_in(&self.context(), options)
+    }
+
+    /// The same, in a context that is there.
+    pub(crate) fn end_in<T: Wired>(
+        &self,
+        context: &Context,
+        options: &PairOptions,
+    ) -> Result<End<T>, Failed> {
+        let cq = || context.create_cq(options.cq_entries).cqe_size(self.cqe_size()).build();
+        let pd = context.alloc_pd()?;
+        let mr = pd.memory(options.memory).access(options.access).register()?;
+        let send_cq = cq()?;
+        let recv_cq = if options.one_cq { None } else { Some(cq()?) };
+        let qp = pd
+            .create_qp::<T>(&send_cq, recv_cq.as_ref().unwrap_or(&send_cq))
+            .max_send_wr(options.send_wr)
+            .max_recv_wr(options.recv_wr)
+            .max_send_sge(options.send_sge)
+            .max_recv_sge(options.recv_sge)
+            .max_inline_data(options.inline)
+            .signal_all(options.sq_sig_all)
+            .doorbell(options.doorbell)
+            .build()?;
+        // Close to where 24 bits end, so that sequence numbers wrap early.
+        let psn = Psn::wrapping(0xff_ff00 ^ qp.qp_num());
+        let port = context.local_port(self.port(), None)?;
+        let context = context.clone();
+        Ok(End { qp, send_cq, recv_cq, mr, peer: None, port, psn, pd, context })
+    }
+
+    /// Two connected ends, in RTS.
+    pub(crate) fn pair<T: Wired>(&self, options: &PairOptions) -> Result<Pair<T>, Failed> {
+        let mut a = self.end(options)?;
+        let mut b = match options.one_context {
+            true => self.end_in(&a.context, options)?,
+            false => self.end(options)?,
+        };
+        connect_ends(&mut a, &mut b, options)?;
+        Ok(Pair { a, b })
+    }
+}
+
+/// Connects two ends.
+pub(crate) fn connect_ends<T: Wired>(
+    a: &mut End<T>,
+    b: &mut End<T>,
+    options: &PairOptions,
+) -> Outcome {
+    let (at_a, at_b) = (a.endpoint(options), b.endpoint(options));
+    T::wire(a, &at_b, options)?;
+    T::wire(b, &at_a, options)
+}

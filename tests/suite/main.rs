@@ -1,0 +1,5 @@
+//! The conformance suite, as `cargo test` runs it.
+
+fn main() -> std::process::ExitCode {
+    mlx5_conformance::main()
+}

@@ -1,0 +1,392 @@
+//! Building requests in the ring, and posting them.
+//!
+//! The ordinary case — room enough, ordinary data — is inlined into the caller and makes no call.
+//! All else leaves it at one point, with everything it needs as arguments, so that the ordinary
+//! case keeps nothing alive for it.
+
+use crate::data::Data;
+use crate::error::{BatchError, PostError};
+use crate::operation::{SendFlags, SendOperation};
+use crate::records::RequestInfo;
+use crate::segment::Segment;
+use crate::send::SendQueue;
+use crate::transport::Transport;
+use core::mem::{offset_of, size_of};
+use core::ptr::NonNull;
+use mlx5_prm::U32;
+use mlx5_prm::wqe::{BLOCK, ControlSegment, UNIT};
+
+/// How far a batch has come.
+#[derive(Clone, Copy)]
+pub(crate) struct Cursor {
+    /// Blocks.
+    head: u32,
+    /// Requests.
+    sequence: u32,
+}
+
+/// What a request is made of, besides its data.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<A, R> {
+    pub(crate) wr_id: u64,
+    pub(crate) flags: SendFlags,
+    pub(crate) immediate: U32,
+    pub(crate) address: A,
+    pub(crate) remote: R,
+}
+
+/// The control segment is stored as two words: opcode modifier, block index, opcode, queue pair
+/// number and units; signature, stream, flags and immediate data.
+const _: () = {
+    assert!(size_of::<ControlSegment>() == 2 * size_of::<u64>());
+    assert!(offset_of!(ControlSegment, fm_ce_se) == 8 + RequestInfo::CONTROL_SHIFT as usize / 8);
+    assert!(offset_of!(ControlSegment, immediate) == 12);
+};
+
+impl<T: Transport> SendQueue<T> {
+    /// Starts a batch.
+    #[inline(always)]
+    pub(crate) fn start(&self) -> Cursor {
+        Cursor { head: self.head, sequence: self.sequence }
+    }
+
+    /// Whether a largest request can be built at `head`, in one piece, without a closer look.
+    #[inline(always)]
+    fn has_room(&self, head: u32) -> bool {
+        self.stop.wrapping_sub(head) as i32 >= 0
+    }
+
+    /// Adds a request to a batch. A refusal is remembered; nothing of the batch is posted then.
+    #[inline(always)]
+    pub(crate) fn push<O: SendOperation, A: Segment, D: Data>(
+        &mut self,
+        cursor: Cursor,
+        parts: Parts<A, O::Remote>,
+        data: D,
+    ) -> Cursor {
+        let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
+        if self.has_room(cursor.head)
+            && data.is_ordinary(&self.limits)
+            && allowed.contains(parts.flags)
+        {
+            let slot = opaque(self.at(cursor.head));
+            // SAFETY: the slot has room for a largest request, and is not the device's.
+            let units = unsafe {
+                Self::write_head::<O, A>(slot, parts.address, parts.remote);
+                let units = 1 + A::UNITS + O::Remote::UNITS;
+                units + data.write(slot.byte_add(units * UNIT))
+            };
+            let blocks = blocks_of(units);
+            // SAFETY: as above.
+            let info = unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks) };
+            // SAFETY: the records are alive, and were made for this ring.
+            unsafe { self.slots.stage(self.mask, cursor.sequence, cursor.head, parts.wr_id, info) };
+            return cursor.after(blocks);
+        }
+        let Parts { wr_id, flags, immediate, address, remote } = parts;
+        self.push_slow::<O, A, D>(cursor, wr_id, flags, immediate, address, remote, data)
+    }
+
+    /// # Safety
+    /// `slot` has room for a largest request.
+    #[inline(always)]
+    unsafe fn write_head<O: SendOperation, A: Segment>(
+        slot: NonNull<u8>,
+        address: A,
+        remote: O::Remote,
+    ) {
+        // SAFETY: address and remote address follow the control segment.
+        unsafe {
+            address.write(slot.byte_add(UNIT));
+            remote.write(slot.byte_add((1 + A::UNITS) * UNIT));
+        }
+    }
+
+    /// Writes the control segment of the request at `cursor`, which takes `units`.
+    ///
+    /// # Safety
+    /// `slot` has room for it.
+    #[inline(always)]
+    unsafe fn write_control<O: SendOperation, A>(
+        &self,
+        slot: NonNull<u8>,
+        cursor: Cursor,
+        parts: &Parts<A, O::Remote>,
+        units: usize,
+        blocks: u32,
+    ) -> RequestInfo {
+        let place = u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
+            | (O::OPCODE as u64) << RequestInfo::OPCODE_SHIFT;
+        let flags = parts.flags.intersection(SendFlags::all());
+        let control = self.always | u64::from(flags.bits()) << RequestInfo::CONTROL_SHIFT;
+        let immediate = u64::from(u32::from_le_bytes(parts.immediate.to_bytes())) << 32;
+        let words: [[u8; 8]; 2] =
+            [(place | self.qpn | units as u64).to_be_bytes(), (control | immediate).to_le_bytes()];
+        // SAFETY: by the contract.
+        unsafe { slot.cast().write(words) };
+        RequestInfo::new(place, control, blocks)
+    }
+
+    /// [`SendQueue::push`] where something is out of the ordinary: little room, the end of the ring,
+    /// a list of data, or something to refuse.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "one by one, they stay in registers")]
+    fn push_slow<O: SendOperation, A: Segment, D: Data>(
+        &mut self,
+        cursor: Cursor,
+        wr_id: u64,
+        flags: SendFlags,
+        immediate: U32,
+        address: A,
+        remote: O::Remote,
+        data: D,
+    ) -> Cursor {
+        if self.error.is_some() {
+            return cursor;
+        }
+        let refused = flags.intersection(SendFlags::all()).difference(T::FLAGS & O::FLAGS);
+        if !refused.is_empty() {
+            self.refuse(cursor, PostError::Flags { refused });
+            return cursor;
+        }
+        let (slot, in_ring) = self.slow_slot(cursor.head);
+        let units = 1 + A::UNITS + O::Remote::UNITS;
+        // SAFETY: the slot has room for a largest request, and is not the device's.
+        let written = unsafe {
+            Self::write_head::<O, A>(slot, address, remote);
+            data.write_checked(slot.byte_add(units * UNIT), &self.limits)
+        };
+        let units = match written {
+            Ok(more) => units + more,
+            Err(error) => {
+                self.refuse(cursor, error);
+                return cursor;
+            }
+        };
+        let parts = Parts { wr_id, flags, immediate, address, remote };
+        let blocks = blocks_of(units);
+        // SAFETY: as above.
+        let info = unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks) };
+        if !in_ring && let Err(error) = self.copy_into_ring(cursor, info) {
+            self.refuse(cursor, error);
+            return cursor;
+        }
+        // SAFETY: the records are alive, and were made for this ring.
+        unsafe { self.slots.stage(self.mask, cursor.sequence, cursor.head, wr_id, info) };
+        cursor.after(blocks)
+    }
+
+    /// Where the request at `head` can be built: in the ring, if there is room for a largest one in
+    /// one piece and for another after it; else aside.
+    fn slow_slot(&mut self, head: u32) -> (NonNull<u8>, bool) {
+        if self.has_room(head) {
+            return (self.at(head), true);
+        }
+        // The batch has passed the stop. It stays where it is, for the batch may be aborted; what
+        // completes the batch finds the next one.
+        self.blueflame_now = 0;
+        if self.span(head) >= self.worst_blocks {
+            return (self.at(head), true);
+        }
+        (NonNull::from(&mut self.scratch.0).cast(), false)
+    }
+
+    /// Blocks at `head` that are free, lie in one piece, and leave room for another largest request:
+    /// as long as that is there, no run of unsignaled requests can have filled the queue.
+    fn span(&self, head: u32) -> u32 {
+        let to_end = self.mask + 1 - (head & self.mask);
+        self.free_at(head).saturating_sub(self.worst_blocks).min(to_end)
+    }
+
+    /// Copies a request that was built aside to its place in the ring, if there is room for it.
+    fn copy_into_ring(&mut self, cursor: Cursor, info: RequestInfo) -> Result<(), PostError> {
+        let Cursor { head, sequence } = cursor;
+        let blocks = u32::from(info.blocks());
+        let free = self.free_at(head);
+        if blocks > free {
+            return Err(PostError::QueueFull { free, needed: blocks });
+        }
+        let stays_open = free - blocks >= self.worst_blocks;
+        if !info.signaled() && !stays_open && !self.signaled_outstanding(sequence as u16) {
+            return Err(PostError::UnsignaledRun);
+        }
+        let to_end = self.mask + 1 - (head & self.mask);
+        let first = blocks.min(to_end) as usize * BLOCK;
+        let rest = blocks as usize * BLOCK - first;
+        let (slot, scratch) = (self.at(head), self.scratch.0.as_ptr());
+        // SAFETY: `blocks` free blocks start at `head`: `first` bytes up to the end of the ring, the
+        // rest at its start. The scratch holds a largest WQE and is not part of the ring.
+        unsafe {
+            slot.as_ptr().copy_from_nonoverlapping(scratch, first);
+            self.ring.as_ptr().copy_from_nonoverlapping(scratch.add(first), rest);
+        }
+        Ok(())
+    }
+
+    /// Whether any request that is outstanding before `sequence`, those of the batch under
+    /// construction included, will complete.
+    fn signaled_outstanding(&self, mut sequence: u16) -> bool {
+        let (retired, _) = self.records().outstanding();
+        while sequence != retired {
+            sequence = sequence.wrapping_sub(1);
+            if self.records().get(sequence).info.signaled() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Refuses the request at `cursor`, and so the batch, unless an earlier one was refused.
+    #[cold]
+    pub(crate) fn refuse(&mut self, cursor: Cursor, error: PostError) {
+        let index = cursor.since(self.start()).1;
+        self.error.get_or_insert(BatchError { index, error });
+        self.blueflame_now = 0;
+    }
+
+    /// The first refusal of the batch under construction.
+    #[inline(always)]
+    pub(crate) fn error(&self) -> Option<BatchError> {
+        self.error
+    }
+
+    /// Posts what was built from `start`, where the queue stands, up to `cursor`, unless something
+    /// was refused.
+    #[inline(always)]
+    pub(crate) fn complete(&mut self, start: Cursor, cursor: Cursor) -> Result<(), BatchError> {
+        let (blocks, requests) = cursor.since(start);
+        if requests != 1 || blocks > self.blueflame_now || !self.gate.may_send() {
+            return self.complete_slow(cursor);
+        }
+        self.commit(cursor);
+        // SAFETY: the request at `start` was just built, in one piece, of this many blocks.
+        unsafe {
+            let wqe = self.at(start.head);
+            self.register.ring_blueflame(self.record, cursor.head as u16, wqe, blocks);
+        }
+        Ok(())
+    }
+
+    /// [`SendQueue::complete`] for anything but a single request that goes to a BlueFlame register
+    /// of the queue's own and was built without a closer look.
+    #[inline(never)]
+    fn complete_slow(&mut self, cursor: Cursor) -> Result<(), BatchError> {
+        let (_, requests) = cursor.since(self.start());
+        if requests > 1 && self.has_room(cursor.head) && self.error.is_none() && self.gate.may_send()
+        {
+            self.commit(cursor);
+            let last = self.records().get(cursor.sequence.wrapping_sub(1) as u16).info;
+            let wqe = self.at(last.first().into());
+            // SAFETY: a WQE in the ring has at least its first 8 bytes.
+            unsafe { self.register.ring(self.record, cursor.head as u16, wqe, 0) };
+            return Ok(());
+        }
+        self.complete_unusual(cursor)
+    }
+
+    /// [`SendQueue::complete`] when a request was refused, or the queue has to find out afresh how
+    /// much room there is, or a single request needs more than its copy in a register.
+    #[inline(never)]
+    fn complete_unusual(&mut self, cursor: Cursor) -> Result<(), BatchError> {
+        match self.error {
+            Some(error) => {
+                self.abort();
+                Err(error)
+            }
+            None => self.complete_good(cursor),
+        }
+    }
+
+    /// Posts what was built up to `cursor`.
+    pub(crate) fn complete_good(&mut self, cursor: Cursor) -> Result<(), BatchError> {
+        self.abort();
+        if !self.gate.may_send() {
+            return Err(BatchError { index: 0, error: self.refusal() });
+        }
+        let (first, requests) = (self.head, cursor.since(self.start()).1);
+        if requests != 0 {
+            self.commit(cursor);
+            self.ring_doorbell(first, requests);
+        }
+        if !self.has_room(self.head)
+            && let Some(more) = self.span(self.head).checked_sub(self.worst_blocks)
+        {
+            self.stop = self.head.wrapping_add(more);
+        }
+        Ok(())
+    }
+
+    /// Forgets what a batch left behind that is not posted.
+    pub(crate) fn abort(&mut self) {
+        self.error = None;
+        self.blueflame_now = self.register.own_blueflame_blocks();
+    }
+
+    /// Makes what was built up to `cursor` part of the queue.
+    #[inline(always)]
+    fn commit(&mut self, cursor: Cursor) {
+        self.head = cursor.head;
+        self.sequence = cursor.sequence;
+        // Before the doorbell: the completion may be polled, elsewhere, before that returns.
+        self.records().publish(cursor.sequence as u16);
+    }
+
+    /// Rings for the `requests` requests from `first` on.
+    fn ring_doorbell(&mut self, first: u32, requests: u32) {
+        let (record, head) = (self.record, self.head as u16);
+        let last = self.records().get(self.sequence.wrapping_sub(1) as u16).info;
+        let blocks = u32::from(last.blocks());
+        let wqe = self.at(last.first().into());
+        if requests > 1 || blocks > self.register.blueflame_blocks() {
+            // SAFETY: a WQE in the ring has at least one block.
+            return unsafe { self.register.ring(record, head, wqe, 0) };
+        }
+        let before_end = self.mask + 1 - (first & self.mask);
+        if blocks <= before_end {
+            // SAFETY: so many blocks follow before the end of the ring.
+            return unsafe { self.register.ring(record, head, wqe, blocks) };
+        }
+        // SAFETY: `before_end` blocks up to the end of the ring, less than `blocks`, and the rest at
+        // its start.
+        unsafe { self.register.ring_wrapped(record, head, wqe, before_end, self.ring, blocks) };
+    }
+}
+
+/// Blocks that a request of `units` units takes.
+#[inline(always)]
+const fn blocks_of(units: usize) -> u32 {
+    const UNITS_PER_BLOCK: u32 = (BLOCK / UNIT) as u32;
+    (units as u32 + UNITS_PER_BLOCK - 1) / UNITS_PER_BLOCK
+}
+
+impl Cursor {
+    /// Blocks and requests from `start` to here.
+    #[inline(always)]
+    pub(crate) fn since(self, start: Self) -> (u32, u32) {
+        (self.head.wrapping_sub(start.head), self.sequence.wrapping_sub(start.sequence))
+    }
+
+    /// Behind a request of `blocks` blocks.
+    #[inline(always)]
+    fn after(self, blocks: u32) -> Self {
+        Self {
+            head: self.head.wrapping_add(blocks),
+            sequence: self.sequence.wrapping_add(1),
+        }
+    }
+}
+
+/// The same address, which the compiler does not know to be: it would keep base and offset apart.
+#[inline(always)]
+fn opaque(pointer: NonNull<u8>) -> NonNull<u8> {
+    #[cfg(not(miri))]
+    let pointer = {
+        let mut address = pointer.as_ptr();
+        // SAFETY: no instruction; the pointer stays what it was, and so not null.
+        unsafe {
+            core::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+            NonNull::new_unchecked(address)
+        }
+    };
+    pointer
+}

@@ -1,0 +1,239 @@
+//! The data of a request: what it takes, and how it is written.
+
+use crate::error::PostError;
+use crate::send::Limits;
+use crate::sge::Sge;
+use core::ptr::NonNull;
+use mlx5_prm::wqe::{DataSegment, INLINE, MAX_SGE_LENGTH, UNIT};
+use mlx5_prm::{U32, U64};
+
+/// Data in one of the forms that a request takes.
+///
+/// # Safety
+/// Neither way of writing touches more than a largest request of the queue has room for behind any
+/// head.
+pub(crate) unsafe trait Data: Copy {
+    /// Whether the data is ordinary, so that [`Data::write`] can write it.
+    fn is_ordinary(&self, limits: &Limits) -> bool;
+
+    /// Writes ordinary data; returns the 16-byte units that it takes.
+    ///
+    /// # Safety
+    /// `at` is where the data of a request of this queue goes.
+    unsafe fn write(self, at: NonNull<u8>) -> usize;
+
+    /// Checks any data, and writes it; returns the units that it takes.
+    ///
+    /// # Safety
+    /// `at` is where the data of a request of this queue goes.
+    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError>;
+}
+
+// SAFETY: one entry, where the queue has any; else as for a list.
+unsafe impl Data for Sge {
+    #[inline(always)]
+    fn is_ordinary(&self, limits: &Limits) -> bool {
+        // One comparison finds the length of zero, too.
+        self.length.wrapping_sub(1) < limits.max_single_sge
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, at: NonNull<u8>) -> usize {
+        // SAFETY: there is room for an entry.
+        unsafe { write_sge(at, self) };
+        1
+    }
+
+    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
+        // SAFETY: handed down.
+        unsafe { (&[self][..]).write_checked(at, limits) }
+    }
+}
+
+// SAFETY: at most `max_sge` entries are written.
+unsafe impl Data for &[Sge] {
+    #[inline(always)]
+    fn is_ordinary(&self, _: &Limits) -> bool {
+        false
+    }
+
+    unsafe fn write(self, _: NonNull<u8>) -> usize {
+        0
+    }
+
+    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
+        // SAFETY: there is room for `max_sge` entries.
+        unsafe { write_sges(at, self, limits.max_sge, limits.max_message) }
+    }
+}
+
+/// Bytes to be copied into the request.
+#[derive(Clone, Copy)]
+pub(crate) struct Inline<'a>(pub(crate) &'a [u8]);
+
+// SAFETY: at most `max_inline` bytes are written behind their header.
+unsafe impl Data for Inline<'_> {
+    #[inline(always)]
+    fn is_ordinary(&self, limits: &Limits) -> bool {
+        // One comparison finds the length of zero, too.
+        self.0.len().wrapping_sub(1) < limits.max_inline as usize
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, at: NonNull<u8>) -> usize {
+        let header = U32::new(self.0.len() as u32 | INLINE);
+        // SAFETY: there is room for the bytes, which are not none, behind their header.
+        unsafe {
+            at.cast().write(header);
+            copy_inline(at.byte_add(INLINE_HEADER), self.0);
+        }
+        (INLINE_HEADER + self.0.len() + UNIT - 1) / UNIT
+    }
+
+    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
+        // SAFETY: handed down.
+        unsafe { InlineList(&[self.0]).write_checked(at, limits) }
+    }
+}
+
+/// Bytes from several places to be copied into the request.
+#[derive(Clone, Copy)]
+pub(crate) struct InlineList<'a>(pub(crate) &'a [&'a [u8]]);
+
+// SAFETY: at most `max_inline` bytes are written behind their header.
+unsafe impl Data for InlineList<'_> {
+    #[inline(always)]
+    fn is_ordinary(&self, _: &Limits) -> bool {
+        false
+    }
+
+    unsafe fn write(self, _: NonNull<u8>) -> usize {
+        0
+    }
+
+    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
+        let length = self.0.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
+        if length > limits.max_inline as usize {
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            return Err(PostError::InlineTooLong { length, max: limits.max_inline });
+        }
+        if length == 0 {
+            return Ok(0);
+        }
+        let mut offset = INLINE_HEADER;
+        // SAFETY: there is room for `length` bytes behind their header.
+        unsafe {
+            at.cast().write(U32::new(length as u32 | INLINE));
+            for piece in self.0 {
+                at.byte_add(offset).as_ptr().copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+                offset += piece.len();
+            }
+        }
+        Ok(offset.div_ceil(UNIT))
+    }
+}
+
+/// Bytes before inline data.
+pub(crate) const INLINE_HEADER: usize = 4;
+
+/// # Safety
+/// `at` has 16 writable bytes.
+#[inline(always)]
+pub(crate) unsafe fn write_sge(at: NonNull<u8>, sge: Sge) {
+    let segment = DataSegment {
+        byte_count: U32::new(sge.length),
+        lkey: U32::new(sge.lkey),
+        address: U64::new(sge.addr),
+    };
+    // SAFETY: by the contract; a segment needs no alignment.
+    unsafe { at.cast().write(segment) };
+}
+
+/// Checks a list and writes those of its entries that are not empty; returns how many.
+///
+/// # Safety
+/// `at` has room for `max_sge` entries.
+pub(crate) unsafe fn write_sges(
+    at: NonNull<u8>,
+    sges: &[Sge],
+    max_sge: u32,
+    max_message: u32,
+) -> Result<usize, PostError> {
+    if sges.len() > max_sge as usize {
+        let given = u32::try_from(sges.len()).unwrap_or(u32::MAX);
+        return Err(PostError::TooManySges { given, max: max_sge });
+    }
+    let mut units = 0;
+    let mut total = 0;
+    for (index, &sge) in sges.iter().enumerate() {
+        if sge.length > MAX_SGE_LENGTH {
+            return Err(PostError::SgeTooLong { index: index as u32, length: sge.length });
+        }
+        if sge.length == 0 {
+            continue;
+        }
+        total += u64::from(sge.length);
+        // SAFETY: `units` is at most `index`, which is less than `max_sge`.
+        unsafe { write_sge(at.byte_add(units * UNIT), sge) };
+        units += 1;
+    }
+    if total > u64::from(max_message) {
+        let length = u32::try_from(total).unwrap_or(u32::MAX);
+        return Err(PostError::MessageTooLong { length, max: max_message });
+    }
+    Ok(units)
+}
+
+/// Copies a few bytes without a call: by words that may overlap, never beyond either end.
+///
+/// # Safety
+/// `to` has room for `bytes`, which is not empty.
+#[inline(always)]
+unsafe fn copy_inline(to: NonNull<u8>, bytes: &[u8]) {
+    let (to, from, length) = (to.as_ptr(), bytes.as_ptr(), bytes.len());
+    // SAFETY: a width is copied only at offsets that leave room for it before `length`.
+    unsafe {
+        if length >= 8 {
+            let mut offset = 0;
+            while offset + 8 < length {
+                copy_word::<u64>(to, from, offset);
+                offset = opaque(offset + 8);
+            }
+            copy_word::<u64>(to, from, length - 8);
+        } else if length >= 4 {
+            copy_word::<u32>(to, from, 0);
+            copy_word::<u32>(to, from, length - 4);
+        } else {
+            copy_word::<u8>(to, from, 0);
+            copy_word::<u8>(to, from, length / 2);
+            copy_word::<u8>(to, from, length - 1);
+        }
+    }
+}
+
+/// # Safety
+/// Both places have a `W` at `offset`.
+#[inline(always)]
+unsafe fn copy_word<W>(to: *mut u8, from: *const u8, offset: usize) {
+    // SAFETY: by the contract; no alignment is needed.
+    unsafe {
+        let word = from.add(offset).cast::<W>().read_unaligned();
+        to.add(offset).cast::<W>().write_unaligned(word);
+    }
+}
+
+/// The same number, which the compiler does not know to be: of a loop that copies it would make a
+/// call.
+#[inline(always)]
+fn opaque(number: usize) -> usize {
+    #[cfg(not(miri))]
+    let number = {
+        let mut number = number;
+        // SAFETY: no instruction.
+        unsafe {
+            core::arch::asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags));
+        }
+        number
+    };
+    number
+}

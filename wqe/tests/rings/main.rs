@@ -1,0 +1,18 @@
+//! The rings on plain memory: every byte that a queue writes is compared with what the PRM says,
+//! put together by hand.
+#![cfg(not(loom))]
+
+mod atomicity;
+mod bed;
+mod by_hand;
+mod bytes;
+mod cancel;
+mod cancel_model;
+mod layout;
+mod receive;
+mod records;
+mod refusals;
+mod room;
+mod shared_receive;
+mod threads;
+mod wrap;

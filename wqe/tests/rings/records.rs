@@ -1,0 +1,132 @@
+//! What completions are told of requests, and what they are refused.
+
+use crate::bed::{Bed, Spec};
+use crate::by_hand::{of_sges, post_least, sges};
+use mlx5_wqe::{Rc, SendFlags};
+
+fn bed() -> Bed<Rc> {
+    Bed::new(Spec { requests: 2, sges: 13, ..Spec::default() })
+}
+
+/// Posts a request of `blocks` blocks, and returns where it starts.
+fn post(bed: &mut Bed<Rc>, wr_id: u64, flags: SendFlags, blocks: usize) -> u32 {
+    let first = bed.queue.producer();
+    bed.queue.post_send(&[of_sges(wr_id, flags, &sges(blocks * 4 - 1))]).unwrap();
+    assert_eq!(usize::from(bed.queue.producer().wrapping_sub(first)), blocks);
+    first.into()
+}
+
+/// Asserts that the device can name none but the blocks in `known`.
+fn assert_only(bed: &Bed<Rc>, known: &[u32]) {
+    for block in 0..=u16::MAX {
+        if !known.contains(&block.into()) {
+            assert_eq!(bed.records.retire(block), None, "block {block}");
+        }
+    }
+}
+
+#[test]
+fn a_completion_names_the_block_at_which_an_outstanding_request_starts() {
+    let mut bed = bed();
+    assert_only(&bed, &[]);
+    let a = post(&mut bed, 1, SendFlags::SIGNALED, 3);
+    let b = post(&mut bed, 2, SendFlags::SIGNALED, 2);
+    let c = post(&mut bed, 3, SendFlags::SIGNALED, 1);
+    assert_only(&bed, &[a, b, c]);
+    assert_eq!(bed.retire(a).unwrap().wr_id, 1);
+    assert_only(&bed, &[b, c]);
+    assert_eq!(bed.retire(b).unwrap().wr_id, 2);
+    assert_only(&bed, &[c]);
+    assert_eq!(bed.retire(c).unwrap().wr_id, 3);
+    assert_only(&bed, &[]);
+}
+
+#[test]
+fn a_completion_retires_all_requests_before_it() {
+    let mut bed = bed();
+    let none = SendFlags::empty();
+    post(&mut bed, 1, none, 3);
+    post(&mut bed, 2, none, 1);
+    let c = post(&mut bed, 3, SendFlags::SIGNALED, 2);
+    let d = post(&mut bed, 4, none, 1);
+    assert_eq!(bed.queue.free_blocks(), 8 - 7);
+    assert_eq!(bed.retire(c).unwrap().wr_id, 3);
+    assert_eq!(bed.queue.free_blocks(), 8 - 1);
+    assert_only(&bed, &[d]);
+    // Unsignaled ones complete too, when they fail.
+    assert_eq!(bed.retire(d).unwrap().wr_id, 4);
+    assert_eq!(bed.queue.free_blocks(), 8);
+}
+
+#[test]
+fn the_window_of_outstanding_requests_moves_on_through_all_counters() {
+    let mut bed = Bed::<Rc>::new(Spec { requests: 2, sges: 13, ..Spec::default() });
+    // 13 blocks a turn, so that every block of the counter is a start in some lap.
+    for turn in 0..3 * 65536 / 13u64 {
+        let starts = [(turn * 3, 4), (turn * 3 + 1, 1), (turn * 3 + 2, 3)].map(|(wr_id, blocks)| {
+            (wr_id, post(&mut bed, wr_id, SendFlags::SIGNALED, blocks))
+        });
+        for (wr_id, start) in starts {
+            assert_eq!(bed.retire(start + 1).map(|c| c.wr_id), None.filter(|_: &u64| true));
+            assert_eq!(bed.retire(start.wrapping_sub(8)), None);
+            assert_eq!(bed.retire(start.wrapping_add(8)), None);
+            assert_eq!(bed.retire(start).map(|c| c.wr_id), Some(wr_id));
+            assert_eq!(bed.retire(start), None, "once");
+        }
+        post_least(&mut bed.queue, 0, SendFlags::SIGNALED).unwrap();
+        let last = bed.queue.producer().wrapping_sub(1);
+        bed.retire(last.into()).unwrap();
+    }
+}
+
+#[test]
+fn a_request_under_construction_cannot_complete() {
+    let mut bed = bed();
+    let records = std::sync::Arc::clone(&bed.records);
+    let mut batch = bed.queue.wr_start();
+    batch.wr(1, SendFlags::SIGNALED).send().sge_list(&[]);
+    assert_eq!(records.retire(0), None);
+    batch.wr(2, SendFlags::SIGNALED).send().sge_list(&[]);
+    assert_eq!(records.retire(0), None);
+    assert_eq!(records.retire(1), None);
+    batch.complete().unwrap();
+    assert_eq!(records.retire(1).unwrap().wr_id, 2);
+}
+
+#[test]
+fn an_aborted_batch_leaves_no_record_that_a_later_request_could_be_taken_for() {
+    let mut bed = bed();
+    let mut batch = bed.queue.wr_start();
+    for wr_id in 0..6 {
+        batch.wr(wr_id, SendFlags::SIGNALED).send().sge_list(&[]);
+    }
+    batch.abort();
+    assert_only(&bed, &[]);
+    // Two blocks each, where the aborted ones were of one.
+    let a = post(&mut bed, 10, SendFlags::SIGNALED, 2);
+    let b = post(&mut bed, 11, SendFlags::SIGNALED, 2);
+    assert_eq!((a, b), (0, 2));
+    assert_only(&bed, &[a, b]);
+    assert_eq!(bed.retire(b).unwrap().wr_id, 11);
+}
+
+#[test]
+fn a_reset_queue_starts_over_and_knows_nothing_of_its_former_life() {
+    let mut bed = bed();
+    for wr_id in 0..8 {
+        post(&mut bed, wr_id, SendFlags::SIGNALED, 1);
+    }
+    bed.retire(2).unwrap();
+    bed.queue.reset();
+    assert_eq!(bed.queue.producer(), 0);
+    assert_eq!(bed.producer(), 0);
+    assert_eq!(bed.queue.free_blocks(), 8);
+    assert_only(&bed, &[]);
+    let starts: Vec<_> =
+        (0..4).map(|wr_id| post(&mut bed, 100 + wr_id, SendFlags::SIGNALED, 2)).collect();
+    assert_eq!(starts, [0, 2, 4, 6]);
+    assert_only(&bed, &starts);
+    for (i, start) in starts.into_iter().enumerate() {
+        assert_eq!(bed.retire(start).unwrap().wr_id, 100 + i as u64);
+    }
+}

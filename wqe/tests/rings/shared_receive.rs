@@ -1,0 +1,243 @@
+//! Shared receive queues: a list in memory, walked by a device that knows nothing but its bytes.
+
+use crate::bed::{GateBed, Memory};
+use crate::by_hand::sges;
+use mlx5_doorbell::QueuePairRecord;
+use mlx5_wqe::{
+    ListError, PostError, QueueState, ReceiveLayout, ReceiveWr, Sge, SharedReceiveQueue,
+    SharedReceiveRecords,
+};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+struct Bed {
+    queue: SharedReceiveQueue,
+    records: Arc<SharedReceiveRecords>,
+    layout: ReceiveLayout,
+    device: Device,
+    gate: GateBed,
+}
+
+/// The device's side: it starts at request 0, and takes as many requests as the record counts, each
+/// of which names the next.
+struct Device {
+    ring: Memory,
+    record: Memory,
+    stride: usize,
+    next: u16,
+    taken: u16,
+}
+
+impl Device {
+    fn posted(&self) -> u16 {
+        let record = self.record.read(0, 4);
+        assert_eq!(record[..2], [0, 0]);
+        u16::from_be_bytes([record[2], record[3]])
+    }
+
+    /// Takes the next request: its index, and its entries up to the end mark.
+    fn take(&mut self) -> Option<(u16, Vec<Sge>)> {
+        if self.taken == self.posted() {
+            return None;
+        }
+        let index = self.next;
+        let bytes = self.ring.read(usize::from(index) * self.stride, self.stride);
+        assert_eq!(bytes[..2], [0, 0]);
+        assert_eq!(bytes[4..16], [0; 12]);
+        self.next = u16::from_be_bytes([bytes[2], bytes[3]]);
+        self.taken = self.taken.wrapping_add(1);
+        let sges = bytes[16..]
+            .chunks_exact(16)
+            .map(|entry| Sge {
+                length: u32::from_be_bytes(entry[..4].try_into().unwrap()),
+                lkey: u32::from_be_bytes(entry[4..8].try_into().unwrap()),
+                addr: u64::from_be_bytes(entry[8..].try_into().unwrap()),
+            })
+            .take_while(|sge| (sge.length, sge.lkey, sge.addr) != (0, 0x100, 0))
+            .collect();
+        Some((index, sges))
+    }
+}
+
+impl Bed {
+    fn new(requests: u32, sges: u32) -> Self {
+        let layout = ReceiveLayout::new(requests, sges, SharedReceiveQueue::HEAD).unwrap();
+        let (ring, record) = (Memory::new(layout.bytes()), Memory::new(8));
+        let gate = GateBed::new();
+        let records = Arc::new(SharedReceiveRecords::new(layout.requests));
+        // SAFETY: the bed keeps ring and record, and nobody else writes to them.
+        let queue = unsafe {
+            let record = QueuePairRecord::new(record.at(0));
+            let records = Arc::clone(&records);
+            SharedReceiveQueue::new(ring.at(0), layout, 1 << 30, gate.gate, record, records)
+        };
+        let device = Device { ring, record, stride: layout.stride as usize, next: 0, taken: 0 };
+        Self { queue, records, layout, device, gate }
+    }
+
+    fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), ListError> {
+        self.queue.post_recv(&[ReceiveWr { wr_id, sges }])
+    }
+}
+
+const fn full(index: usize) -> ListError {
+    ListError { index, error: PostError::QueueFull { free: 0, needed: 1 } }
+}
+
+#[test]
+fn a_request_is_a_link_and_a_scatter_list() {
+    let mut bed = Bed::new(4, 2);
+    // Room for the link, and three entries.
+    assert_eq!((bed.layout.stride, bed.layout.max_sge), (64, 3));
+    let sge = Sge { addr: 0x0102_0304_0506_0708, length: 0x1000, lkey: 0x0a0b_0c0d };
+    bed.post(1, &[sge]).unwrap();
+    #[rustfmt::skip]
+    let expected = [
+        0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0x10, 0, 0x0a, 0x0b, 0x0c, 0x0d, 1, 2, 3, 4, 5, 6, 7, 8,
+        0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(bed.device.ring.read(0, 48), expected);
+    assert_eq!(bed.device.record.all(), [0, 0, 0, 1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn one_request_of_the_ring_stays_free_to_be_the_next() {
+    let mut bed = Bed::new(8, 1);
+    assert_eq!(bed.queue.capacity(), 7);
+    assert_eq!(bed.queue.layout(), bed.layout);
+    let list: Vec<_> = (0..9).map(|wr_id| ReceiveWr { wr_id, sges: &[] }).collect();
+    assert_eq!(bed.queue.post_recv(&list), Err(full(7)));
+    assert_eq!(bed.device.posted(), 7);
+    assert_eq!(bed.post(9, &[]), Err(full(0)));
+    let taken: Vec<_> = std::iter::from_fn(|| bed.device.take()).map(|(index, _)| index).collect();
+    assert_eq!(taken, [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(bed.records.retire(3), Some(3));
+    assert_eq!(bed.post(10, &[]), Ok(()));
+    assert_eq!(bed.post(11, &[]), Err(full(0)));
+    // It was posted in the request that was free before; the next will be in the one freed.
+    assert_eq!(bed.device.take().map(|(index, _)| index), Some(7));
+    assert_eq!(bed.records.retire(0), Some(0));
+    assert_eq!(bed.post(12, &[]), Ok(()));
+    assert_eq!(bed.device.take().map(|(index, _)| index), Some(3));
+    assert_eq!(bed.records.retire(3), Some(12));
+}
+
+#[test]
+fn a_request_that_the_device_does_not_hold_cannot_complete() {
+    let mut bed = Bed::new(4, 1);
+    let any = |bed: &Bed| (0..=u16::MAX).find_map(|index| bed.records.retire(index));
+    assert_eq!(any(&bed), None);
+    bed.post(5, &[]).unwrap();
+    assert_eq!((1..=u16::MAX).find_map(|index| bed.records.retire(index)), None);
+    assert_eq!(bed.records.retire(0), Some(5));
+    assert_eq!(any(&bed), None);
+}
+
+#[test]
+fn a_bad_request_is_refused_and_its_place_used_again() {
+    let mut bed = Bed::new(4, 1);
+    let data = sges(9);
+    let wr = |wr_id, sges| ReceiveWr { wr_id, sges };
+    let error = PostError::TooManySges { given: 9, max: 1 };
+    let list = [wr(1, &data[..1]), wr(2, &data), wr(3, &data[..1])];
+    assert_eq!(bed.queue.post_recv(&list), Err(ListError { index: 1, error }));
+    assert_eq!(bed.device.posted(), 1);
+    let long = Sge { length: 1 << 31, ..data[0] };
+    let error = PostError::SgeTooLong { index: 0, length: 1 << 31 };
+    assert_eq!(bed.post(4, &[long]), Err(ListError { index: 0, error }));
+    assert_eq!(bed.device.posted(), 1);
+    bed.post(5, &data[1..2]).unwrap();
+    assert_eq!(bed.device.take(), Some((0, data[..1].to_vec())));
+    assert_eq!(bed.device.take(), Some((1, data[1..2].to_vec())));
+    assert_eq!(bed.device.take(), None);
+    assert_eq!(bed.records.retire(1), Some(5));
+    assert_eq!(bed.records.retire(0), Some(1));
+}
+
+#[test]
+fn a_shut_gate_refuses() {
+    let mut bed = Bed::new(4, 1);
+    bed.gate.gate.set_state(QueueState::Reset);
+    assert_eq!(bed.post(0, &[]).unwrap_err().error, PostError::State(QueueState::Reset));
+    bed.gate.gate.set_gone();
+    assert_eq!(bed.post(0, &[]).unwrap_err().error, PostError::DeviceGone);
+    assert_eq!(bed.device.posted(), 0);
+}
+
+#[test]
+fn many_laps_in_order_cross_the_end_of_the_counter() {
+    let mut bed = Bed::new(8, 3);
+    let data = sges(3);
+    for wr_id in 0..70_000u64 {
+        let list = &data[..wr_id as usize % 4];
+        bed.post(wr_id, list).unwrap();
+        let (index, taken) = bed.device.take().unwrap();
+        assert_eq!(taken, list);
+        assert_eq!(bed.records.retire(index), Some(wr_id));
+    }
+}
+
+/// A thing that happens to the queue.
+#[derive(Clone, Debug)]
+enum Step {
+    Post(u8),
+    Take(u8),
+    /// The n-th of the requests that the device has taken completes, out of order.
+    Complete(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1..12u8).prop_map(Step::Post),
+        (1..12u8).prop_map(Step::Take),
+        any::<u8>().prop_map(Step::Complete),
+        any::<u8>().prop_map(Step::Complete),
+        any::<u8>().prop_map(Step::Complete),
+    ]
+}
+
+proptest! {
+    #![proptest_config(crate::cancel_model::config(64))]
+    #[test]
+    fn requests_may_complete_in_any_order(
+        log in 1..7u32,
+        steps in prop::collection::vec(step(), 1..300),
+    ) {
+        let mut bed = Bed::new(1 << log, 3);
+        let capacity = bed.queue.capacity() as usize;
+        let data = sges(3);
+        let (mut next, mut waiting, mut held) = (0u64, VecDeque::new(), Vec::new());
+        for step in steps {
+            match step {
+                Step::Post(count) => for _ in 0..count {
+                    let outstanding = waiting.len() + held.len();
+                    let list = &data[..next as usize % 4];
+                    if outstanding == capacity {
+                        prop_assert_eq!(bed.post(next, list), Err(full(0)));
+                        break;
+                    }
+                    prop_assert_eq!(bed.post(next, list), Ok(()));
+                    waiting.push_back(next);
+                    next += 1;
+                },
+                Step::Take(count) => for _ in 0..count {
+                    let Some(wr_id) = waiting.pop_front() else {
+                        prop_assert_eq!(bed.device.take(), None);
+                        break;
+                    };
+                    let (index, list) = bed.device.take().unwrap();
+                    prop_assert_eq!(&list[..], &data[..wr_id as usize % 4]);
+                    prop_assert!(held.iter().all(|&(other, _)| other != index));
+                    held.push((index, wr_id));
+                },
+                Step::Complete(which) => if !held.is_empty() {
+                    let (index, wr_id) = held.swap_remove(usize::from(which) % held.len());
+                    prop_assert_eq!(bed.records.retire(index), Some(wr_id));
+                    prop_assert_eq!(bed.records.retire(index), None);
+                },
+            }
+        }
+    }
+}
