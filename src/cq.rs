@@ -186,7 +186,12 @@ impl<'a> CompletionQueueBuilder<'a> {
         };
         let events = self.channel.map(|channel| channel.register(id));
         let state = Arc::new(state);
-        let ring = Ring::new(RingParts { state: Arc::clone(&state), record, attention });
+        let ring = Ring::new(RingParts {
+            queues: Arc::clone(&context.user_indexes.table),
+            state: Arc::clone(&state),
+            record,
+            attention,
+        });
         let inner = Arc::new(CqInner {
             watch: context.watch(Watched::Completions(attention)),
             context: Arc::clone(context),
@@ -204,7 +209,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             events,
             armed: AtomicU32::new(0),
         });
-        Ok(CompletionQueue { ring, inner, empty_polls: 0 })
+        Ok(CompletionQueue { ring, inner, until_check: CompletionQueue::ALIVE_CHECK })
     }
 }
 
@@ -242,14 +247,9 @@ impl CqInner {
     fn destroy(&mut self) -> Result<(), Error> {
         const VERB: &str = "destroy_cq";
         let Some(handle) = self.handle else { return Ok(()) };
-        self.context.check(VERB)?;
-        match command::destroy(&*self.context.file, handle) {
-            Ok(_) => {
-                self.handle = None;
-                Ok(())
-            }
-            Err(errno) => Err(self.context.fail(VERB, errno)),
-        }
+        self.context.run_destroy(VERB, |file| command::destroy(file, handle))?;
+        self.handle = None;
+        Ok(())
     }
 }
 
@@ -261,9 +261,10 @@ impl Drop for CqInner {
             channel.unregister(self.id);
         }
         if !destroyed {
-            // The device may still write to them.
+            // The device may still write to them, and names the page.
             self.buffer.take().map(QueueBuffer::leak);
             self.slot.take().map(RecordSlot::leak);
+            self.context.leak_cq_uar();
         }
     }
 }
@@ -275,7 +276,8 @@ impl Drop for CqInner {
 pub struct CompletionQueue {
     ring: Ring<QueuePairRecords>,
     pub(crate) inner: Arc<CqInner>,
-    empty_polls: u32,
+    /// Empty polls until the next look whether the device is still there.
+    until_check: u32,
 }
 
 impl CompletionQueue {
@@ -304,16 +306,21 @@ impl CompletionQueue {
         }
         let mut count = 0;
         while count < max {
-            let Some(completion) = self.ring.next(&self.inner.context.user_indexes.table) else {
+            // Apart, so that the ordinary case is compiled for what is known of it.
+            if let Some(completion) = self.ring.next_ordinary() {
+                each(completion);
+            } else if let Some(completion) = self.ring.next_other() {
+                each(completion);
+            } else {
                 break;
-            };
-            each(completion);
+            }
             count += 1;
         }
         if count == 0 {
-            return self.found_nothing(max);
+            self.found_nothing();
+        } else {
+            self.ring.publish();
         }
-        self.ring.publish();
         Ok(count)
     }
 
@@ -348,44 +355,44 @@ impl CompletionQueue {
         })
     }
 
+    /// What a poll answers that found nothing. Whatever is out of the ordinary, the next one attends
+    /// to.
     #[inline(always)]
-    fn found_nothing(&mut self, max: usize) -> Result<usize, PollError> {
-        self.empty_polls = self.empty_polls.wrapping_add(1);
-        if self.empty_polls.is_multiple_of(Self::ALIVE_CHECK)
-            || self.ring.corruption().is_some()
-            || self.ring.needs_attention()
-        {
-            return self.why_nothing(max);
+    fn found_nothing(&mut self) {
+        self.until_check -= 1;
+        if self.until_check == 0 {
+            self.check_alive();
         }
-        Ok(0)
     }
 
     #[cold]
-    fn why_nothing(&mut self, max: usize) -> Result<usize, PollError> {
-        if let Some(corruption) = self.ring.corruption() {
-            return Err(PollError::Corrupt(corruption));
-        }
+    #[inline(never)]
+    fn check_alive(&mut self) {
+        self.until_check = Self::ALIVE_CHECK;
         self.inner.context.check_alive();
-        // Entries of departed queues may have been passed.
-        self.ring.publish();
-        if max > 0 && self.inner.attention.is_gone() && !self.ring.has_next() {
-            return Err(PollError::DeviceGone);
-        }
-        Ok(0)
     }
 
     /// Attends to what is out of the ordinary.
     #[cold]
+    #[inline(never)]
     fn attend(&mut self) -> Result<(), PollError> {
         let attention = self.inner.attention;
         if attention.is_forked() {
             return Err(PollError::Forked);
         }
+        if let Some(corruption) = self.ring.corruption() {
+            return Err(PollError::Corrupt(corruption));
+        }
         if attention.take_departures() {
             self.ring.forget_queue();
+            // Entries of departed queues may have been passed.
+            self.ring.publish();
             if self.inner.departures.release(self.ring.consumer()) {
                 attention.set_departures();
             }
+        }
+        if attention.is_gone() && !self.ring.has_next() {
+            return Err(PollError::DeviceGone);
         }
         Ok(())
     }
@@ -439,15 +446,15 @@ impl CompletionQueue {
     /// here or when the kernel refuses.
     #[expect(clippy::result_large_err, reason = "the queue comes back")]
     pub fn destroy(self) -> Result<(), (Self, Error)> {
-        let Self { ring, inner, empty_polls } = self;
+        let Self { ring, inner, until_check } = self;
         match Arc::try_unwrap(inner) {
             Ok(mut alone) => match alone.destroy() {
                 Ok(()) => Ok(()),
-                Err(error) => Err((Self { ring, inner: Arc::new(alone), empty_polls }, error)),
+                Err(error) => Err((Self { ring, inner: Arc::new(alone), until_check }, error)),
             },
             Err(inner) => {
                 let error = Error::busy("destroy_cq", "queue pairs still complete here");
-                Err((Self { ring, inner, empty_polls }, error))
+                Err((Self { ring, inner, until_check }, error))
             }
         }
     }
@@ -464,13 +471,19 @@ impl Completions<'_> {
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
-        self.queue.ring.next(&self.queue.inner.context.user_indexes.table)
+        self.queue.ring.next()
     }
 
     /// How many there were, or why there were no more.
     pub fn finish(self) -> Result<usize, PollError> {
         let count = self.queue.ring.consumer().wrapping_sub(self.from) as usize;
-        if count == 0 { self.queue.found_nothing(1) } else { Ok(count) }
+        if count == 0 {
+            self.queue.found_nothing();
+            if self.queue.ring.needs_attention() {
+                self.queue.attend()?;
+            }
+        }
+        Ok(count)
     }
 }
 

@@ -163,9 +163,7 @@ impl SrqInner {
         const VERB: &str = "destroy_srq";
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(live) = *handle else { return Ok(()) };
-        self.context.check(VERB)?;
-        command::destroy(&*self.context.file, live)
-            .map_err(|errno| self.context.fail(VERB, errno))?;
+        self.context.run_destroy(VERB, |file| command::destroy(file, live).map(drop))?;
         *handle = None;
         self.gate.set_state(QueueState::Reset);
         Ok(())

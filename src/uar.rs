@@ -327,6 +327,13 @@ impl Inner {
         Ok(self.uars.cq())
     }
 
+    /// A completion queue could not be destroyed, and still names its page.
+    pub(crate) fn leak_cq_uar(&self) {
+        if !self.forked() {
+            self.uars.state().leaked = true;
+        }
+    }
+
     /// A place to ring for a send queue.
     pub(crate) fn acquire_send_uar(
         self: &Arc<Self>,

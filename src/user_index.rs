@@ -46,7 +46,7 @@ impl Queue for QueuePairRecords {
 /// The user indexes of a context, and the queues they lead to.
 #[derive(Default)]
 pub(crate) struct UserIndexes {
-    pub(crate) table: UserIndexTable<QueuePairRecords>,
+    pub(crate) table: Arc<UserIndexTable<QueuePairRecords>>,
     free: Mutex<Free>,
 }
 

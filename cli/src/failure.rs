@@ -83,9 +83,13 @@ impl From<Error> for Failure {
             ErrorKind::PermissionDenied => {
                 "try as root, or see what `ls -l /dev/infiniband` says; --sim needs no privileges"
             }
-            ErrorKind::OutOfMemory => "fewer or smaller buffers need less; `ulimit -l` is the limit",
+            ErrorKind::OutOfMemory => {
+                "fewer or smaller buffers need less; `ulimit -l` is the limit"
+            }
             ErrorKind::ResourceLimit => "`mlx5 info -v` tells what the device has of each",
-            ErrorKind::KernelTooOld => "--sim uses a simulated device, which needs no kernel support",
+            ErrorKind::KernelTooOld => {
+                "--sim uses a simulated device, which needs no kernel support"
+            }
             ErrorKind::NoDevx => "run as root, or try it on the simulated device: --sim",
             ErrorKind::DeviceGone => "the kernel's log says why: `dmesg | grep mlx5`",
             _ => return failure,

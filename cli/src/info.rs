@@ -103,15 +103,41 @@ fn limits(out: &mut impl Write, context: &Context) -> io::Result<()> {
     field(out, 4, "max_mr_size", format_args!("{:#x}", device.max_mr_size))?;
     field(out, 4, "page_size_cap", format_args!("{:#x}", device.page_size_cap))?;
     fields!(
-        out, device, max_qp, max_qp_wr, max_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd,
-        max_mw, max_ah, max_srq, max_srq_wr, max_srq_sge, max_qp_rd_atom, max_qp_init_rd_atom,
-        max_res_rd_atom, max_mcast_grp, max_mcast_qp_attach, max_total_mcast_qp_attach, max_pkeys,
-        local_ca_ack_delay, max_dm_size,
+        out,
+        device,
+        max_qp,
+        max_qp_wr,
+        max_sge,
+        max_sge_rd,
+        max_cq,
+        max_cqe,
+        max_mr,
+        max_pd,
+        max_mw,
+        max_ah,
+        max_srq,
+        max_srq_wr,
+        max_srq_sge,
+        max_qp_rd_atom,
+        max_qp_init_rd_atom,
+        max_res_rd_atom,
+        max_mcast_grp,
+        max_mcast_qp_attach,
+        max_total_mcast_qp_attach,
+        max_pkeys,
+        local_ca_ack_delay,
+        max_dm_size,
     );
     field(out, 4, "num_comp_vectors", context.num_comp_vectors())?;
     fields!(
-        out, device.queues, max_send_wqebb, max_sq_desc_sz, max_recv_wr, max_srq_recv_wr,
-        max_rq_desc_sz, num_dyn_bfregs,
+        out,
+        device.queues,
+        max_send_wqebb,
+        max_sq_desc_sz,
+        max_recv_wr,
+        max_srq_recv_wr,
+        max_rq_desc_sz,
+        num_dyn_bfregs,
     );
     Ok(())
 }
@@ -209,15 +235,17 @@ fn port(out: &mut impl Write, number: u8, port: &PortAttr, verbose: bool) -> io:
     field(out, 8, "sm_sl", port.sm_sl)?;
     field(out, 8, "subnet_timeout", port.subnet_timeout)?;
     field(out, 8, "init_type_reply", port.init_type_reply)?;
-    field(out, 8, "grh_required", yes(port.grh_required || port.link_layer == LinkLayer::Ethernet))?;
+    field(
+        out,
+        8,
+        "grh_required",
+        yes(port.grh_required || port.link_layer == LinkLayer::Ethernet),
+    )?;
     field(out, 8, "gid_tbl_len", port.gid_tbl_len)?;
     field(out, 8, "pkey_tbl_len", port.pkey_tbl_len)
 }
 
-fn addresses<'a>(
-    out: &mut impl Write,
-    gids: impl Iterator<Item = &'a GidEntry>,
-) -> io::Result<()> {
+fn addresses<'a>(out: &mut impl Write, gids: impl Iterator<Item = &'a GidEntry>) -> io::Result<()> {
     for entry in gids {
         let interface = match entry.netdev_ifindex {
             Some(index) => format!(", interface {index}"),

@@ -46,7 +46,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         match ports {
             Ok(ports) => {
                 for (index, port) in ports.iter().enumerate() {
-                    let mut row = if index == 0 { of_device(device) } else { vec![String::new(); 6] };
+                    let mut row =
+                        if index == 0 { of_device(device) } else { vec![String::new(); 6] };
                     row.extend([(index + 1).to_string(), state(port).to_owned(), link(port)]);
                     table.row(row);
                 }

@@ -80,7 +80,7 @@ impl What {
 
     #[inline(always)]
     pub(crate) const fn sent(opcode: u8) -> Self {
-        Self((opcode & 0x7f) as u16)
+        Self(opcode as u16)
     }
 
     pub(crate) const fn sent_error(opcode: u8) -> Self {
@@ -149,28 +149,26 @@ impl What {
         self.is_received() || returns && !self.is_cancelled() && !self.is_error()
     }
 
-    /// Looks up what `of` says of it, in a table made at compile time.
+    /// Looks up what follows from it.
     #[inline(always)]
-    fn in_table<V: Copy>(self, table: &'static [V; Self::COUNT]) -> V {
-        table[usize::from(self.0) % Self::COUNT]
+    fn facts(self) -> &'static Facts {
+        &FACTS[usize::from(self.0) % Self::COUNT]
     }
 }
 
-static OPCODES: [CompletionOpcode; What::COUNT] = {
-    let mut table = [CompletionOpcode::Send; What::COUNT];
-    let mut what = 0;
-    while what < What::COUNT {
-        table[what] = What(what as u16).completion_opcode();
-        what += 1;
-    }
-    table
-};
+/// What follows from [`What`] a completion is about.
+struct Facts {
+    opcode: CompletionOpcode,
+    has_length: bool,
+}
 
-static HAS_LENGTH: [bool; What::COUNT] = {
-    let mut table = [false; What::COUNT];
+/// A table made at compile time, so that nothing is worked out when a completion is read.
+static FACTS: [Facts; What::COUNT] = {
+    let mut table = [const { Facts { opcode: CompletionOpcode::Send, has_length: false } }; What::COUNT];
     let mut what = 0;
     while what < What::COUNT {
-        table[what] = What(what as u16).has_length();
+        let of = What(what as u16);
+        table[what] = Facts { opcode: of.completion_opcode(), has_length: of.has_length() };
         what += 1;
     }
     table
@@ -216,6 +214,13 @@ impl WorkCompletion<'_> {
         Self { descriptor, wr_id, what, poll: PhantomData }
     }
 
+    /// The same, of a lifetime that the caller bounds again: the borrow checker refuses to return
+    /// what it lends on one path only.
+    #[inline(always)]
+    pub(crate) fn detach<'other>(self) -> WorkCompletion<'other> {
+        WorkCompletion::new(self.descriptor, self.wr_id, self.what)
+    }
+
     /// The identifier of the request.
     #[inline(always)]
     pub const fn wr_id(&self) -> u64 {
@@ -239,7 +244,7 @@ impl WorkCompletion<'_> {
     /// message came, and it counts as [`CompletionOpcode::Receive`].
     #[inline(always)]
     pub fn opcode(&self) -> CompletionOpcode {
-        self.what.in_table(&OPCODES)
+        self.what.facts().opcode
     }
 
     /// Whether the request was cancelled before the device came to it.
@@ -251,7 +256,7 @@ impl WorkCompletion<'_> {
     /// Bytes received, read or returned; `None` where nothing was.
     #[inline(always)]
     pub fn byte_len(&self) -> Option<u32> {
-        self.what.in_table(&HAS_LENGTH).then(|| field!(self, Cqe.byte_count as u32))
+        self.what.facts().has_length.then(|| field!(self, Cqe.byte_count as u32))
     }
 
     /// Immediate data that came with the message: the same four bytes that the sender gave.

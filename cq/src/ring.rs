@@ -19,6 +19,10 @@ const TAIL: usize = 56;
 /// Where the user index stands.
 const USER_INDEX: usize = 32;
 const USER_INDEX_MASK: u32 = 0xff_ffff;
+/// The last bytes of entries of receives lie from here on,
+const FIRST_RECEIVE: u8 = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT;
+/// and end before this; those of requests without error come before.
+const AFTER_RECEIVES: u8 = (CqeOpcode::ResponderSendInvalidate as u8 + 1) << OPCODE_SHIFT;
 
 /// What a queue answers when a completion names one of its requests.
 pub trait Queue {
@@ -92,6 +96,7 @@ impl Attention {
     const LIVE: u32 = 1;
     const DEPARTURES: u32 = 2;
     const GONE: u32 = 4;
+    const CORRUPT: u32 = 8;
 
     /// Takes the word at `word`.
     ///
@@ -236,14 +241,17 @@ impl RingState {
 
 /// The owner half of a completion queue.
 pub struct Ring<Q> {
-    /// First descriptor.
-    descriptors: NonNull<u8>,
-    stride_shift: u32,
-    log_size: u32,
-    /// Entries in the queue, less one.
-    mask: u32,
+    /// The next descriptor.
+    next: NonNull<u8>,
+    /// The first.
+    first: NonNull<u8>,
+    /// Behind the last.
+    end: NonNull<u8>,
+    stride: usize,
     /// Entries ever consumed, counted freely.
     consumer: u32,
+    /// What the owner bit of the next entry is once the device has written it.
+    owner: u8,
     /// The user index that was looked up last, as it stands in an entry, and its queue.
     cached: (u32, NonNull<Q>),
     /// What one of the slower ways has found: entry, identifier and kind.
@@ -252,6 +260,7 @@ pub struct Ring<Q> {
     attention: Attention,
     record: CompletionQueueRecord,
     state: Arc<RingState>,
+    queues: Arc<UserIndexTable<Q>>,
 }
 
 // SAFETY: the buffer is reached only through this value and `RingState`, which reads; the cached
@@ -259,7 +268,9 @@ pub struct Ring<Q> {
 unsafe impl<Q: Sync> Send for Ring<Q> {}
 
 /// What a completion queue is made of.
-pub struct RingParts {
+pub struct RingParts<Q> {
+    /// The queues that completions may be about.
+    pub queues: Arc<UserIndexTable<Q>>,
     /// The buffer, and what others may know.
     pub state: Arc<RingState>,
     /// Doorbell record.
@@ -273,19 +284,23 @@ impl<Q: Queue> Ring<Q> {
     const NOT_CACHED: u32 = u32::MAX;
 
     /// Puts a completion queue together. Nothing else polls it.
-    pub fn new(RingParts { state, record, attention }: RingParts) -> Self {
+    pub fn new(RingParts { queues, state, record, attention }: RingParts<Q>) -> Self {
+        let first = state.descriptor(0);
         Self {
-            descriptors: state.descriptor(0),
-            stride_shift: state.stride.trailing_zeros(),
-            log_size: state.log_size,
-            mask: state.size() - 1,
+            next: first,
+            first,
+            // An address to compare with, of the descriptor that would follow the last.
+            end: first.map_addr(|at| at.saturating_add(state.stride << state.log_size)),
+            stride: state.stride,
             consumer: 0,
+            owner: 0,
             cached: (Self::NOT_CACHED, NonNull::dangling()),
             found: (state.descriptor(0), 0, What::sent(0)),
             corruption: None,
             attention,
             record,
             state,
+            queues,
         }
     }
 
@@ -320,25 +335,28 @@ impl<Q: Queue> Ring<Q> {
         self.corruption
     }
 
-    #[inline(always)]
-    fn descriptor(&self) -> NonNull<u8> {
-        let slot = (self.consumer & self.mask) as usize;
-        // SAFETY: masked, so inside the buffer.
-        unsafe { self.descriptors.byte_add(slot << self.stride_shift) }
-    }
-
     /// Takes the next completion, if there is one. The device is not told before
     /// [`Ring::publish`], so that the entry stays as it is until then.
     ///
     /// `None` means that there is none, or that [`Ring::corruption`] was found.
     #[inline(always)]
-    pub fn next(&mut self, queues: &UserIndexTable<Q>) -> Option<WorkCompletion<'_>> {
-        let descriptor = self.descriptor();
+    pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
+        match self.next_ordinary() {
+            Some(completion) => Some(completion.detach()),
+            None => self.next_other(),
+        }
+    }
+
+    /// [`Ring::next`], but `None` unless the next completion is that of a request without error, the
+    /// next one of the queue that the last one was about.
+    #[inline(always)]
+    pub fn next_ordinary(&mut self) -> Option<WorkCompletion<'_>> {
+        let descriptor = self.next;
         // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load takes the owner
         // bit and all that goes with it.
         let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
         let tail = u64::from_be(tail);
-        if (tail as u32 ^ self.consumer >> self.log_size) & 1 != 0 {
+        if (tail as u8 ^ self.owner) & OWNER != 0 {
             return None;
         }
         // The owner bit was read before the rest of the entry, and before the data it announces.
@@ -346,40 +364,63 @@ impl<Q: Queue> Ring<Q> {
         // SAFETY: four bytes of a descriptor, aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
         if index & USER_INDEX_MASK.to_be() != self.cached.0 {
-            return self.next_slow(queues);
+            return None;
         }
         // SAFETY: it stays valid until this poller attends to departures, and then it is forgotten
         // before.
         let queue = unsafe { self.cached.1.as_ref() };
-        let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
-        let (wr_id, what) = if opcode == CqeOpcode::Requester as u8 {
-            let Some(sent) = queue.retire_next_send(counter) else { return self.next_slow(queues) };
+        let (op_own, counter) = (tail as u8, (tail >> 16) as u16);
+        let (wr_id, what) = if op_own < FIRST_RECEIVE {
+            let sent = queue.retire_next_send(counter)?;
             (sent.wr_id, What::sent(sent.opcode))
-        } else if opcode <= CqeOpcode::ResponderSendInvalidate as u8 {
-            let Some(wr_id) = queue.retire_receive(counter) else { return self.next_slow(queues) };
-            (wr_id, What::received(opcode))
+        } else if op_own < AFTER_RECEIVES {
+            (queue.retire_receive(counter)?, What::received(op_own >> OPCODE_SHIFT))
         } else {
-            return self.next_slow(queues);
+            return None;
         };
-        self.consumer = self.consumer.wrapping_add(1);
+        self.pass(descriptor);
         Some(WorkCompletion::new(descriptor, wr_id, what))
     }
 
-    /// [`Ring::next`] where the next entry is about another queue than the last one was, about a
-    /// request behind others that do not complete by themselves, or of an unusual kind.
+    /// [`Ring::next`] after [`Ring::next_ordinary`] found none.
     #[inline(always)]
-    fn next_slow(&mut self, queues: &UserIndexTable<Q>) -> Option<WorkCompletion<'_>> {
-        let found = self.find(queues);
+    pub fn next_other(&mut self) -> Option<WorkCompletion<'_>> {
+        let found = self.is_written() && self.find();
         let (descriptor, wr_id, what) = self.found;
         found.then(|| WorkCompletion::new(descriptor, wr_id, what))
     }
 
+    /// Goes on to the entry behind `descriptor`, which is the next one.
+    #[inline(always)]
+    fn pass(&mut self, descriptor: NonNull<u8>) {
+        self.consumer = self.consumer.wrapping_add(1);
+        let next = descriptor.as_ptr().wrapping_byte_add(self.stride);
+        if next == self.end.as_ptr() {
+            self.next = self.first;
+            self.owner ^= OWNER;
+        } else {
+            // SAFETY: inside the buffer.
+            self.next = unsafe { NonNull::new_unchecked(next) };
+        }
+    }
+
+    /// Whether the next entry is written.
+    #[inline(always)]
+    fn is_written(&self) -> bool {
+        // SAFETY: the last byte of a descriptor.
+        let op_own = unsafe { self.next.byte_add(DESCRIPTOR - 1).read_volatile() };
+        (op_own ^ self.owner) & OWNER == 0
+    }
+
     /// Finds the next completion, whatever it is.
     #[inline(never)]
-    fn find(&mut self, queues: &UserIndexTable<Q>) -> bool {
-        while self.has_next() {
+    fn find(&mut self) -> bool {
+        if self.corruption.is_some() {
+            return false;
+        }
+        while self.is_written() {
             barrier::from_device();
-            let descriptor = self.descriptor();
+            let descriptor = self.next;
             // SAFETY: four and eight bytes of a descriptor, aligned to as many.
             let (index, tail) = unsafe {
                 (
@@ -390,10 +431,10 @@ impl<Q: Queue> Ring<Q> {
             let index = index & USER_INDEX_MASK.to_be();
             let user_index = u32::from_be(index);
             if index != self.cached.0 {
-                match queues.get(user_index) {
+                match self.queues.get(user_index) {
                     Lookup::Queue(queue) => self.cached = (index, queue),
                     Lookup::Departed => {
-                        self.consumer = self.consumer.wrapping_add(1);
+                        self.pass(descriptor);
                         continue;
                     }
                     Lookup::Unknown => return self.latch(Corruption::UserIndex(user_index)),
@@ -404,7 +445,7 @@ impl<Q: Queue> Ring<Q> {
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
             return match Self::retire(queue, opcode, counter) {
                 Ok(Some((wr_id, what))) => {
-                    self.consumer = self.consumer.wrapping_add(1);
+                    self.pass(descriptor);
                     self.found = (descriptor, wr_id, what);
                     true
                 }
@@ -437,9 +478,13 @@ impl<Q: Queue> Ring<Q> {
         })
     }
 
+    /// Remembers what was found. With no queue cached, [`Ring::next`] comes to [`Ring::find`] ever
+    /// after, which finds nothing more.
     #[cold]
     fn latch(&mut self, corruption: Corruption) -> bool {
         self.corruption.get_or_insert(corruption);
+        self.attention.set(Attention::CORRUPT);
+        self.forget_queue();
         false
     }
 
@@ -455,7 +500,7 @@ impl<Q: Queue> Ring<Q> {
     /// Whether the next entry is written.
     #[inline]
     pub fn has_next(&self) -> bool {
-        self.state.is_written(self.consumer)
+        self.is_written()
     }
 
     /// The doorbell record.

@@ -3,7 +3,17 @@
 //! The *engine* behaves as the hardware does: it fetches work requests from queue memory when a
 //! doorbell says so, executes them over a simulated wire, and writes completions. A [`Fabric`]
 //! holds the devices that can reach each other, and runs them in a thread of its own or step by
-//! step.
+//! step. The [*firmware*](firmware) is the command interface in front of it, and the
+//! [*kernel*](kernel) a small uverbs driver in front of that, for drivers in the same process:
+//!
+//! ```
+//! use mlx5_sim::{PortConfig, SimConfig, Simulator};
+//!
+//! let sim = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]));
+//! let devices = mlx5_uapi::sysfs::devices(&*sim.kernel())?;
+//! assert_eq!(devices[0].name, "mlx5_0");
+//! # Ok::<(), mlx5_uapi::Errno>(())
+//! ```
 
 pub mod config;
 pub mod dma;

@@ -112,6 +112,9 @@ impl Drop for QpInner {
 }
 
 /// The half of a queue pair that posts send requests.
+// In this order, a queue pair, its send half and its send queue have one address: a poster needs no
+// second register for it.
+#[repr(C)]
 pub struct SendHalf<T: QueuePairTransport> {
     pub(crate) queue: SendQueue<T>,
     pub(crate) inner: Arc<QpInner>,
@@ -261,6 +264,8 @@ impl ControlHalf {
 ///
 /// It can be split into halves that post sends, post receives and change its state, each to be used
 /// by a thread of its own.
+// See `SendHalf` for the order.
+#[repr(C)]
 pub struct QueuePair<T: QueuePairTransport> {
     pub(crate) send: SendHalf<T>,
     pub(crate) receive: Option<ReceiveHalf>,

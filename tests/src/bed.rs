@@ -5,8 +5,8 @@ use mlx5::{
     CompletionErrorKind, CompletionQueue, Context, CqeSize, Device, OwnedCompletion, PollError,
     Syndrome, devices_on,
 };
-use mlx5_sim::SimConfig;
-use crate::stand_in::Simulator;
+use mlx5_sim::firmware::Counts;
+use mlx5_sim::{SimConfig, Simulator};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ pub(crate) struct Bed {
     cqe_size: CqeSize,
     /// Whether what is left behind is looked at.
     clean: Cell<bool>,
+    /// Whether a case made it for itself.
+    own: Cell<bool>,
 }
 
 impl Bed {
@@ -33,7 +35,8 @@ impl Bed {
             .into_iter()
             .next()
             .ok_or_else(|| Failed::new("the simulated fabric has no device"))?;
-        Ok(Self { device, simulator: Some(simulator), config, cqe_size, clean: Cell::new(true) })
+        let (clean, own) = (Cell::new(true), Cell::new(false));
+        Ok(Self { device, simulator: Some(simulator), config, cqe_size, clean, own })
     }
 
     /// A device that is really there.
@@ -44,6 +47,7 @@ impl Bed {
             config: SimConfig::new(),
             cqe_size: CqeSize::default(),
             clean: Cell::new(true),
+            own: Cell::new(false),
         }
     }
 
@@ -55,6 +59,7 @@ impl Bed {
         assert!(self.is_simulated(), "needs a simulator: the case must say so");
         let bed = Self::simulated(change(self.config.clone()), self.cqe_size)?;
         bed.clean.set(self.clean.get());
+        bed.own.set(true);
         Ok(bed)
     }
 
@@ -219,13 +224,34 @@ impl Bed {
         assert!(found.is_empty(), "nothing should come, but there is {found:?}");
     }
 
-    /// What the simulated device has to say at the end of a case.
+    /// What the simulated devices have to say at the end of a case: whether a driver did what it
+    /// never must, and whether anything is left.
     pub(crate) fn verdict(&self) -> Outcome {
         let Some(simulator) = self.simulator.as_ref().filter(|_| self.clean.get()) else {
             return Ok(());
         };
-        let _ = simulator;
+        let violations = simulator.violations();
+        if !violations.is_empty() {
+            return Err(Failed::new(format!("the device saw violations: {violations:?}")));
+        }
+        for device in 0..self.config.devices {
+            let counts = simulator.object_counts(device);
+            if counts != Counts::default() {
+                return Err(Failed::new(format!("device {device} is left with {counts:?}")));
+            }
+        }
         Ok(())
+    }
+}
+
+impl Drop for Bed {
+    /// The runner asks for the verdict of the beds that it made; a case's own are judged here.
+    fn drop(&mut self) {
+        if self.own.get() && !std::thread::panicking()
+            && let Err(verdict) = self.verdict()
+        {
+            panic!("{verdict}");
+        }
     }
 }
 

@@ -13,7 +13,6 @@ mod pair;
 mod pattern;
 mod prelude;
 mod run;
-mod stand_in;
 mod traffic;
 
 pub use run::main;

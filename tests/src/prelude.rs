@@ -14,4 +14,4 @@ pub(crate) use mlx5::{
     OwnedCompletion, PostError, QpAttributes, QueuePair, QueueState, ReceiveWr, RemoteAddress,
     SendFlags, SendWr, Sge, Syndrome,
 };
-pub(crate) use mlx5_sim::{Fault, Model, PortConfig, SimConfig};
+pub(crate) use mlx5_sim::{Fault, Model, PortConfig, SimConfig, Simulator};

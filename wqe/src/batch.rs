@@ -22,13 +22,15 @@ pub struct Batch<'q, T: Transport> {
     start: Cursor,
     /// How far the batch has come.
     cursor: Cursor,
+    /// Requests that were added to it, refused ones too. Of a batch of one, the compiler knows that.
+    added: u32,
 }
 
 impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn new(queue: &'q mut SendQueue<T>) -> Self {
         let start = queue.start();
-        Self { queue, start, cursor: start }
+        Self { queue, start, cursor: start, added: 0 }
     }
 
     /// Starts a request; what it does is said next.
@@ -50,8 +52,9 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Posts the batch (`ibv_wr_complete`): all of it, or, if a request was refused, nothing.
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
+        let single = self.added == 1;
         let (queue, start, cursor) = self.into_parts();
-        queue.complete(start, cursor)
+        queue.complete(start, cursor, single)
     }
 
     /// Discards the batch (`ibv_wr_abort`), as dropping it does.
@@ -183,6 +186,7 @@ macro_rules! data_setters {
                 let address = $address;
                 let Request { batch, wr_id, flags, immediate, remote, .. } = $request;
                 let parts = Parts { wr_id, flags, immediate, address, remote };
+                batch.added = batch.added.wrapping_add(1);
                 batch.cursor = batch.queue.push::<O, _, _>(batch.cursor, parts, data);
             }
 

@@ -207,8 +207,11 @@ impl<T: Transport> SendQueue<T> {
             return Err(PostError::QueueFull { free, needed: blocks });
         }
         let stays_open = free - blocks >= self.worst_blocks;
-        if !info.signaled() && !stays_open && !self.signaled_outstanding(sequence as u16) {
-            return Err(PostError::UnsignaledRun);
+        if !info.signaled() && !stays_open {
+            let run = self.unsignaled_run(sequence as u16) + blocks;
+            if run + self.worst_blocks > self.mask + 1 {
+                return Err(PostError::UnsignaledRun);
+            }
         }
         let to_end = self.mask + 1 - (head & self.mask);
         let first = blocks.min(to_end) as usize * BLOCK;
@@ -223,17 +226,20 @@ impl<T: Transport> SendQueue<T> {
         Ok(())
     }
 
-    /// Whether any request that is outstanding before `sequence`, those of the batch under
-    /// construction included, will complete.
-    fn signaled_outstanding(&self, mut sequence: u16) -> bool {
+    /// Blocks of the outstanding requests before `sequence`, those of the batch under construction
+    /// included, that follow the last one that will complete: what stays once that has.
+    fn unsignaled_run(&self, mut sequence: u16) -> u32 {
         let (retired, _) = self.records().outstanding();
+        let mut run = 0;
         while sequence != retired {
             sequence = sequence.wrapping_sub(1);
-            if self.records().get(sequence).info.signaled() {
-                return true;
+            let info = self.records().get(sequence).info;
+            if info.signaled() {
+                break;
             }
+            run += u32::from(info.blocks());
         }
-        false
+        run
     }
 
     /// Refuses the request at `cursor`, and so the batch, unless an earlier one was refused.
@@ -251,11 +257,16 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// Posts what was built from `start`, where the queue stands, up to `cursor`, unless something
-    /// was refused.
+    /// was refused. `single` says that no more than one request was added.
     #[inline(always)]
-    pub(crate) fn complete(&mut self, start: Cursor, cursor: Cursor) -> Result<(), BatchError> {
-        let (blocks, requests) = cursor.since(start);
-        if requests != 1 || blocks > self.blueflame_now || !self.gate.may_send() {
+    pub(crate) fn complete(
+        &mut self,
+        start: Cursor,
+        cursor: Cursor,
+        single: bool,
+    ) -> Result<(), BatchError> {
+        let (blocks, _) = cursor.since(start);
+        if !single || blocks > self.blueflame_now || !self.gate.may_send() {
             return self.complete_slow(cursor);
         }
         self.commit(cursor);
@@ -308,10 +319,12 @@ impl<T: Transport> SendQueue<T> {
             self.commit(cursor);
             self.ring_doorbell(first, requests);
         }
-        if !self.has_room(self.head)
-            && let Some(more) = self.span(self.head).checked_sub(self.worst_blocks)
-        {
-            self.stop = self.head.wrapping_add(more);
+        if !self.has_room(self.head) {
+            // Without room the stop stays close behind, for half the counter later it would be ahead.
+            self.stop = match self.span(self.head).checked_sub(self.worst_blocks) {
+                Some(more) => self.head.wrapping_add(more),
+                None => self.head.wrapping_sub(1),
+            };
         }
         Ok(())
     }
@@ -389,4 +402,63 @@ fn opaque(pointer: NonNull<u8>) -> NonNull<u8> {
         }
     };
     pointer
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{
+        Gate, PostError, QueueState, Rc, SendFlags, SendLayout, SendParts, SendQueue, SendRecords,
+    };
+    use core::ptr::NonNull;
+    use mlx5_doorbell::{QueuePairRecord, SendRegister};
+
+    #[repr(align(64))]
+    struct Aligned([u8; 8 * 64]);
+
+    /// What tells that there is room is a comparison with a counter of 32 bits, which comes round. A
+    /// queue that is full all the time must find itself full through all of it.
+    #[test]
+    fn a_queue_that_is_always_full_stays_so_when_its_counter_wraps() {
+        let layout = SendLayout::new::<Rc>(8, 1, 0).unwrap();
+        assert_eq!((layout.blocks, layout.worst_blocks), (8, 1));
+        let records = SendRecords::new(layout.blocks);
+        let mut memory = [Aligned([0; 512]), Aligned([0; 512]), Aligned([0; 512])];
+        let [ring, uar, words] = memory.each_mut().map(|part| NonNull::from(&mut part.0).cast::<u8>());
+        // SAFETY: each has a part of the memory to itself, aligned, as long as the queue lives.
+        let mut queue = unsafe {
+            let gate = Gate::new(words.byte_add(64).cast());
+            gate.set_state(QueueState::ReadyToSend);
+            SendQueue::<Rc>::new(SendParts {
+                ring,
+                layout,
+                qpn: 1,
+                max_message: 1 << 30,
+                signal_all: true,
+                gate,
+                record: QueuePairRecord::new(words),
+                register: SendRegister::doorbell(uar),
+                records: NonNull::from(&records),
+            })
+        };
+        let post = |queue: &mut SendQueue<Rc>| {
+            let mut batch = queue.wr_start();
+            batch.wr(0, SendFlags::empty()).send().inline_data(b"x");
+            batch.complete().map_err(|error| error.error)
+        };
+        let full = Err(PostError::QueueFull { free: 0, needed: 1 });
+        for _ in 0..8 {
+            post(&mut queue).unwrap();
+        }
+        for _ in 0..32 {
+            for _ in 0..3 {
+                assert_eq!(post(&mut queue), full);
+                let oldest = queue.producer().wrapping_sub(8);
+                records.retire(oldest).unwrap();
+                assert_eq!(post(&mut queue), Ok(()));
+            }
+            // As many requests later; the counters that the device and the records have are of 16
+            // bits, and the same then.
+            queue.head = queue.head.wrapping_add(1 << 28);
+        }
+    }
 }

@@ -63,7 +63,7 @@ unsafe impl Data for &[Sge] {
 
     unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
         // SAFETY: there is room for `max_sge` entries.
-        unsafe { write_sges(at, self, limits.max_sge, limits.max_message) }
+        unsafe { write_sges(at, self, limits.max_sge, Some(limits.max_message)) }
     }
 }
 
@@ -76,7 +76,7 @@ unsafe impl Data for Inline<'_> {
     #[inline(always)]
     fn is_ordinary(&self, limits: &Limits) -> bool {
         // One comparison finds the length of zero, too.
-        self.0.len().wrapping_sub(1) < limits.max_inline as usize
+        self.0.len().wrapping_sub(1) < limits.max_inline
     }
 
     #[inline(always)]
@@ -113,9 +113,9 @@ unsafe impl Data for InlineList<'_> {
 
     unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
         let length = self.0.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
-        if length > limits.max_inline as usize {
+        if length > limits.max_inline {
             let length = u32::try_from(length).unwrap_or(u32::MAX);
-            return Err(PostError::InlineTooLong { length, max: limits.max_inline });
+            return Err(PostError::InlineTooLong { length, max: limits.max_inline as u32 });
         }
         if length == 0 {
             return Ok(0);
@@ -149,7 +149,8 @@ pub(crate) unsafe fn write_sge(at: NonNull<u8>, sge: Sge) {
     unsafe { at.cast().write(segment) };
 }
 
-/// Checks a list and writes those of its entries that are not empty; returns how many.
+/// Checks a list and writes those of its entries that are not empty; returns how many. Together
+/// they may be as long as `max_message`, if that is given.
 ///
 /// # Safety
 /// `at` has room for `max_sge` entries.
@@ -157,7 +158,7 @@ pub(crate) unsafe fn write_sges(
     at: NonNull<u8>,
     sges: &[Sge],
     max_sge: u32,
-    max_message: u32,
+    max_message: Option<u32>,
 ) -> Result<usize, PostError> {
     if sges.len() > max_sge as usize {
         let given = u32::try_from(sges.len()).unwrap_or(u32::MAX);
@@ -177,9 +178,11 @@ pub(crate) unsafe fn write_sges(
         unsafe { write_sge(at.byte_add(units * UNIT), sge) };
         units += 1;
     }
-    if total > u64::from(max_message) {
+    if let Some(max) = max_message
+        && total > u64::from(max)
+    {
         let length = u32::try_from(total).unwrap_or(u32::MAX);
-        return Err(PostError::MessageTooLong { length, max: max_message });
+        return Err(PostError::MessageTooLong { length, max });
     }
     Ok(units)
 }
@@ -194,12 +197,12 @@ unsafe fn copy_inline(to: NonNull<u8>, bytes: &[u8]) {
     // SAFETY: a width is copied only at offsets that leave room for it before `length`.
     unsafe {
         if length >= 8 {
+            copy_word::<u64>(to, from, length - 8);
             let mut offset = 0;
             while offset + 8 < length {
                 copy_word::<u64>(to, from, offset);
                 offset = opaque(offset + 8);
             }
-            copy_word::<u64>(to, from, length - 8);
         } else if length >= 4 {
             copy_word::<u32>(to, from, 0);
             copy_word::<u32>(to, from, length - 4);

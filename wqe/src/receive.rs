@@ -225,7 +225,7 @@ pub(crate) unsafe fn write_scatter(
     } else if !sges.is_empty() {
         // SAFETY: handed down. A scatter list may be longer than any message, so that only its
         // entries are checked, not their sum.
-        units = unsafe { write_sges(at, sges, max_sge, u32::MAX)? };
+        units = unsafe { write_sges(at, sges, max_sge, None)? };
     }
     if units < max_sge as usize {
         // SAFETY: fewer than `max_sge` entries were written, so that there is room for one more.

@@ -1,9 +1,10 @@
 //! What stands between a request's control segment and its data.
 
 use crate::sge::RemoteAddress;
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{AddressVector, EXTENDED_UD_AV, RemoteAddressSegment, UNIT};
-use mlx5_prm::{U32, U64};
+use mlx5_prm::U32;
 
 /// A part of a request, of a size that is known.
 ///
@@ -34,13 +35,11 @@ unsafe impl Segment for RemoteAddress {
 
     #[inline(always)]
     unsafe fn write(self, at: NonNull<u8>) {
-        let segment = RemoteAddressSegment {
-            address: U64::new(self.addr),
-            rkey: U32::new(self.rkey),
-            reserved: U32::ZERO,
-        };
-        // SAFETY: by the contract; a segment needs no alignment.
-        unsafe { at.cast().write(segment) };
+        // Address; key and what is reserved, stored at once.
+        let words = [self.addr.to_be_bytes(), u64::from(self.rkey.to_be()).to_le_bytes()];
+        const _: () = assert!(offset_of!(RemoteAddressSegment, rkey) == 8);
+        // SAFETY: by the contract.
+        unsafe { at.cast().write(words) };
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Scratch(pub(crate) [u8; MAX_BLOCKS * BLOCK]);
 /// What the data of a request may be.
 pub(crate) struct Limits {
     pub(crate) max_sge: u32,
-    pub(crate) max_inline: u32,
+    pub(crate) max_inline: usize,
     pub(crate) max_message: u32,
     /// The longest entry that a request with one entry may have; zero where none may.
     pub(crate) max_single_sge: u32,
@@ -155,7 +155,7 @@ impl<T: Transport> SendQueue<T> {
             qpn: u64::from(qpn) << 8,
             limits: Limits {
                 max_sge: layout.max_sge,
-                max_inline: layout.max_inline,
+                max_inline: layout.max_inline as usize,
                 max_message,
                 max_single_sge: if layout.max_sge == 0 {
                     0
@@ -240,7 +240,7 @@ impl<T: Transport> SendQueue<T> {
 
     /// The most bytes of inline data in a request.
     pub const fn max_inline(&self) -> u32 {
-        self.limits.max_inline
+        self.limits.max_inline as u32
     }
 
     /// The most scatter/gather entries in a request.

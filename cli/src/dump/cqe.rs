@@ -72,10 +72,17 @@ fn received(item: &mut Item, start: usize, cqe: &Cqe, opcode: Option<CqeOpcode>)
     let immediate = cqe.imm_inval_pkey.get();
     field!(item, start, Cqe.ml_path, "ml_path", format!("{:#04x}", cqe.ml_path), "");
     field!(item, start, Cqe.slid, "slid", format!("{:#06x}", cqe.slid.get()), "the sender's LID");
-    field!(item, start, Cqe.flags_rqpn, "grh", bits >> 28 & 3, match bits >> 28 & 3 {
-        0 => "none",
-        _ => "in the first 40 bytes of a datagram's buffer",
-    });
+    field!(
+        item,
+        start,
+        Cqe.flags_rqpn,
+        "grh",
+        bits >> 28 & 3,
+        match bits >> 28 & 3 {
+            0 => "none",
+            _ => "in the first 40 bytes of a datagram's buffer",
+        }
+    );
     field!(item, start, Cqe.flags_rqpn, "sl", bits >> 24 & 0xf, "");
     let sender = format!("{:#08x}", bits & 0xff_ffff);
     field!(item, start, Cqe.flags_rqpn, "rqpn", sender, "the sender's queue pair");
@@ -85,7 +92,14 @@ fn received(item: &mut Item, start: usize, cqe: &Cqe, opcode: Option<CqeOpcode>)
         Some(CqeOpcode::ResponderSend) => "the low half is the P_Key's index",
         _ => "immediate data",
     };
-    field!(item, start, Cqe.imm_inval_pkey, "imm_inval_pkey", format!("{immediate:#010x}"), meaning);
+    field!(
+        item,
+        start,
+        Cqe.imm_inval_pkey,
+        "imm_inval_pkey",
+        format!("{immediate:#010x}"),
+        meaning
+    );
     common(item, start, cqe);
 }
 
@@ -98,7 +112,14 @@ fn common(item: &mut Item, start: usize, cqe: &Cqe) {
 fn failed(item: &mut Item, start: usize, cqe: &ErrorCqe, sent: bool) {
     user_index(item, start + offset_of!(ErrorCqe, srqn_uidx), cqe.srqn_uidx.get());
     let vendor = format!("{:#04x}", cqe.vendor_err_synd);
-    field!(item, start, ErrorCqe.vendor_err_synd, "vendor_err_synd", vendor, "the vendor's own code");
+    field!(
+        item,
+        start,
+        ErrorCqe.vendor_err_synd,
+        "vendor_err_synd",
+        vendor,
+        "the vendor's own code"
+    );
     let meaning = Syndrome::from_bits(cqe.syndrome).map_or("unknown", Syndrome::text);
     field!(item, start, ErrorCqe.syndrome, "syndrome", format!("{:#04x}", cqe.syndrome), meaning);
     if sent {
@@ -135,12 +156,17 @@ fn tail(item: &mut Item, start: usize, cqe: &Cqe, opcode: Option<CqeOpcode>) {
     let code = op_own >> OPCODE_SHIFT;
     item.field(at, "opcode", format!("{code:#x}"), opcode.map_or("unknown", CqeOpcode::text));
     let format = (op_own & FORMAT_MASK) >> FORMAT_MASK.trailing_zeros();
-    item.field(at, "format", format, match format {
-        0 => "plain",
-        1 => "data inline, up to 32 bytes in the entry",
-        2 => "data inline, up to 64 bytes in the first half",
-        _ => "compressed: short entries follow",
-    });
+    item.field(
+        at,
+        "format",
+        format,
+        match format {
+            0 => "plain",
+            1 => "data inline, up to 32 bytes in the entry",
+            2 => "data inline, up to 64 bytes in the first half",
+            _ => "compressed: short entries follow",
+        },
+    );
     let solicited = if op_own & SOLICITED != 0 { "event asked for" } else { "" };
     item.field(at, "se", u8::from(op_own & SOLICITED != 0), solicited);
     item.field(at, "owner", op_own & OWNER, "changes with every lap of the ring");

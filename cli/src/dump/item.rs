@@ -54,7 +54,12 @@ impl Item {
                 _ => '.',
             });
             let name = if index == 0 { name } else { "" };
-            self.field(at + 16 * index, name, hex.join(" "), format!("|{}|", String::from_iter(text)));
+            self.field(
+                at + 16 * index,
+                name,
+                hex.join(" "),
+                format!("|{}|", String::from_iter(text)),
+            );
         }
     }
 

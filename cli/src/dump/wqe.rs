@@ -26,7 +26,9 @@ fn read<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8], at: usize) -> Opti
 pub(crate) fn looks_like_send(bytes: &[u8]) -> bool {
     read::<ControlSegment>(bytes, 0).is_some_and(|control| {
         let units = control.units();
-        control.opcode().is_some() && units > 0 && units * UNIT <= bytes.len().next_multiple_of(BLOCK)
+        control.opcode().is_some()
+            && units > 0
+            && units * UNIT <= bytes.len().next_multiple_of(BLOCK)
     })
 }
 
@@ -267,12 +269,7 @@ fn entry(item: &mut Item, base: usize, segment: &DataSegment) {
     };
     item.field(base, "byte_count", count, meaning);
     let meaning = if ends { "end of the list" } else { "" };
-    item.field(
-        base + offset_of!(DataSegment, lkey),
-        "lkey",
-        format!("{lkey:#010x}"),
-        meaning,
-    );
+    item.field(base + offset_of!(DataSegment, lkey), "lkey", format!("{lkey:#010x}"), meaning);
     let address = format!("{:#018x}", segment.address.get());
     item.field(base + offset_of!(DataSegment, address), "addr", address, "");
 }

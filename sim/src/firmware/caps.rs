@@ -2,12 +2,13 @@
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::caps::{
-    AtomicCaps, CapGroup, CapMode, HcaCap, PortType, QueryHcaCapIn, QueryHcaCapOut, RoceCaps,
+    AtomicCaps, CapGroup, HcaCap, PortType, QueryHcaCapIn, QueryHcaCapOut, RoceCaps,
 };
 use mlx5_prm::cmd::hca::{QueryAdapterOut, QueryIssiOut, SetIssiIn};
 
 use crate::config::{LinkLayer, SimConfig};
 use crate::engine::Device;
+use crate::firmware::memic::Memic;
 use crate::firmware::{Answer, Failure, syndrome};
 
 /// IEEE's number for Mellanox.
@@ -41,16 +42,24 @@ fn step(entries: u32, smallest: u32) -> u32 {
     log(entries.next_power_of_two()).saturating_sub(log(smallest))
 }
 
-pub(super) fn query(device: &Device, input: &QueryHcaCapIn, out: &mut QueryHcaCapOut) -> Answer {
+pub(super) fn query(
+    device: &Device,
+    memic: &Memic,
+    input: &QueryHcaCapIn,
+    out: &mut QueryHcaCapOut,
+) -> Answer {
     let (group, _mode) = CapGroup::from_op_mod(input.op_mod());
     let config = device.config();
     match group {
-        CapGroup::GENERAL => general(config, out.hca_cap_mut()),
+        CapGroup::GENERAL => {
+            general(config, out.hca_cap_mut());
+            out.hca_cap_mut().set_device_memory(memic.exists());
+        }
+        CapGroup::DEV_MEM => memic.caps(out.device_mem_caps_mut()),
         CapGroup::ATOMIC => atomic(out.atomic_caps_mut()),
         CapGroup::ROCE if has_ethernet(config) => roce(config, out.roce_caps_mut()),
-        // There is on-demand paging of nothing, no further group of general capabilities, and no
-        // memory on the device: zeros.
-        CapGroup::ODP | CapGroup::GENERAL_2 | CapGroup::DEV_MEM | CapGroup::QOS => {}
+        // There is on-demand paging of nothing, and no further group of general capabilities: zeros.
+        CapGroup::ODP | CapGroup::GENERAL_2 | CapGroup::QOS => {}
         _ => return Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_MODIFIER)),
     }
     Ok(())
@@ -61,11 +70,6 @@ pub(crate) fn general_caps(config: &SimConfig) -> HcaCap {
     let mut cap = HcaCap::default();
     general(config, &mut cap);
     cap
-}
-
-/// The modifier with which a driver asks for a group.
-pub(crate) const fn current(group: CapGroup) -> u32 {
-    group.op_mod(CapMode::CURRENT)
 }
 
 fn has_ethernet(config: &SimConfig) -> bool {

@@ -6,6 +6,7 @@ use mlx5_prm::cmd::mkey::{
     MkeyAccessMode, MkeyContext, QueryMkeyIn, QueryMkeyOut,
 };
 
+use crate::dma::Buffer;
 use crate::engine::{Access, Device, Error, MkeyConfig, Translation};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
@@ -58,6 +59,11 @@ impl Firmware {
                     .ok_or(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::TOO_FEW_PAGES))?;
                 Translation::Buffer(buffer::pages(tail, log, offset, length, ENTRY_RIGHTS)?)
             }
+            MkeyAccessMode::MEMIC => {
+                let address = self.memic.address(mkc.start_addr(), length);
+                let address = address.ok_or(Failure::param(syndrome::ADDRESS_RANGE))?;
+                Translation::Buffer(Buffer::contiguous(address))
+            }
             // Nothing is behind a free key before a request fills it in.
             MkeyAccessMode::MTT | MkeyAccessMode::KLMS | MkeyAccessMode::KSM if mkc.free() => {
                 Translation::Null
@@ -68,7 +74,8 @@ impl Firmware {
             tag: mkc.mkey_7_0() as u8,
             pd: mkc.pd(),
             access: access(&mkc),
-            start: mkc.start_addr(),
+            // Addresses in device memory count from the start of the key.
+            start: if mkc.access_mode() == MkeyAccessMode::MEMIC { 0 } else { mkc.start_addr() },
             length,
             translation,
             free: mkc.free(),

@@ -8,6 +8,7 @@ mod alloc;
 mod buffer;
 pub(crate) mod caps;
 mod cq;
+mod memic;
 mod mkey;
 mod port;
 mod qp;
@@ -95,6 +96,7 @@ pub struct Counts {
     pub contexts: usize,
     pub umems: usize,
     pub psvs: usize,
+    pub device_memories: usize,
     pub counter_sets: usize,
 }
 
@@ -140,6 +142,7 @@ pub struct EventQueue {
 pub struct Firmware {
     /// The page of plain memory that backs the next UAR.
     next_uar_memory: Option<u64>,
+    memic: memic::Memic,
     cqs: BTreeMap<u32, CqContext>,
     eqs: BTreeMap<u32, EventQueue>,
     qps: BTreeMap<u32, qp::Record>,
@@ -185,6 +188,7 @@ fn ends_something(opcode: CommandOpcode) -> bool {
             | Op::DESTROY_UMEM
             | Op::DESTROY_MKEY
             | Op::DESTROY_PSV
+            | Op::DEALLOC_MEMIC
             | Op::DESTROY_EQ
             | Op::DESTROY_CQ
             | Op::DESTROY_QP
@@ -208,6 +212,11 @@ impl Firmware {
     /// doorbells. Without, doorbells reach the engine one by one.
     pub fn offer_uar_memory(&mut self, page: u64) {
         self.next_uar_memory = Some(page);
+    }
+
+    /// Gives the device memory of its own: `bytes` bytes, whole pages, from `address` on the bus.
+    pub fn offer_device_memory(&mut self, address: u64, bytes: u64) {
+        self.memic.offer(address, bytes);
     }
 
     /// An event queue, for whoever writes its entries.
@@ -234,6 +243,7 @@ impl Firmware {
             contexts: self.contexts.used.len(),
             umems: self.umems.used.len(),
             psvs: self.psvs.len(),
+            device_memories: self.memic.count(),
             counter_sets: self.counter_sets.used.len(),
         }
     }
@@ -271,7 +281,7 @@ impl Firmware {
     fn dispatch(&mut self, dev: &mut Device, opcode: CommandOpcode, i: &[u8], o: &mut [u8]) -> Answer {
         use CommandOpcode as Op;
         match opcode {
-            Op::QUERY_HCA_CAP => run(i, o, |i: &prm_caps::QueryHcaCapIn, _, o, _| caps::query(dev, i, o)),
+            Op::QUERY_HCA_CAP => run(i, o, |i: &prm_caps::QueryHcaCapIn, _, o, _| caps::query(dev, &self.memic, i, o)),
             Op::QUERY_ADAPTER => run(i, o, |_: &prm_hca::QueryAdapterIn, _, o, _| caps::adapter(dev, o)),
             Op::QUERY_ISSI => run(i, o, |_: &prm_hca::QueryIssiIn, _, o, _| caps::query_issi(o)),
             Op::SET_ISSI => run(i, o, |i: &prm_hca::SetIssiIn, _, _, _| caps::set_issi(i)),
@@ -296,6 +306,8 @@ impl Firmware {
             Op::CREATE_MKEY => run(i, o, |i: &prm_mkey::CreateMkeyIn, t, o, _| self.create_mkey(dev, i, t, o)),
             Op::QUERY_MKEY => run(i, o, |i: &prm_mkey::QueryMkeyIn, _, o, _| self.query_mkey(i, o)),
             Op::DESTROY_MKEY => run(i, o, |i: &prm_mkey::DestroyMkeyIn, _, _, _| self.destroy_mkey(dev, i)),
+            Op::ALLOC_MEMIC => run(i, o, |i: &prm_mkey::AllocMemicIn, _, o, _| self.memic.alloc(i, o)),
+            Op::DEALLOC_MEMIC => run(i, o, |i: &prm_mkey::DeallocMemicIn, _, _, _| self.memic.dealloc(i)),
             Op::CREATE_PSV => run(i, o, |i: &prm_mkey::CreatePsvIn, _, o, _| self.create_psv(dev, i, o)),
             Op::DESTROY_PSV => run(i, o, |i: &prm_mkey::DestroyPsvIn, _, _, _| self.destroy_psv(i)),
 

@@ -243,10 +243,7 @@ pub(crate) fn moderate(
     let cq = state.objects.cq(request.cq_handle)?;
     let fields = ModifyCqFields::CQ_PERIOD | ModifyCqFields::CQ_MAX_COUNT;
     let mut input = ModifyCqIn::request();
-    input
-        .set_op_mod(ModifyCqMode::MODIFY.0)
-        .set_cqn(cq.cqn)
-        .set_modify_field_select(fields.bits());
+    input.set_op_mod(ModifyCqMode::MODIFY.0).set_cqn(cq.cqn).set_modify_field_select(fields.bits());
     input
         .cqc_mut()
         .set_cq_period(request.cq_period.into())

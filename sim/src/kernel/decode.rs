@@ -1,9 +1,7 @@
 //! Taking a call apart as the kernel's uverbs core does.
 
-use mlx5_uapi::ioctl::{
-    AttrFlags, AttrId, IoctlAttr, IoctlHeader, Method, RDMA_DRIVER_MLX5, attr,
-};
 use mlx5_uapi::Errno;
+use mlx5_uapi::ioctl::{AttrFlags, AttrId, IoctlAttr, IoctlHeader, Method, RDMA_DRIVER_MLX5, attr};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Longest call: the kernel takes one page.
@@ -68,9 +66,7 @@ pub(crate) struct Request<'a> {
 /// # Safety
 /// As for [`DeviceFile::ioctl`](mlx5_uapi::DeviceFile::ioctl), and the attributes and whatever
 /// they point to are nobody else's for `'a`.
-pub(crate) unsafe fn open<'a>(
-    header: *mut IoctlHeader,
-) -> Result<(Method, Request<'a>), Errno> {
+pub(crate) unsafe fn open<'a>(header: *mut IoctlHeader) -> Result<(Method, Request<'a>), Errno> {
     if header.is_null() {
         return Err(Errno::EFAULT);
     }
@@ -209,8 +205,7 @@ impl Request<'_> {
 
     /// Writes the number of an object that was made.
     pub(crate) fn made(&mut self, id: AttrId, number: u64) {
-        if let Some(attribute) = self.attrs.iter_mut().find(|attribute| attribute.attr_id == id.0)
-        {
+        if let Some(attribute) = self.attrs.iter_mut().find(|attribute| attribute.attr_id == id.0) {
             attribute.data = number;
         }
     }

@@ -123,7 +123,6 @@ fn is_general(opcode: CommandOpcode) -> bool {
                 | Op::QUERY_ADAPTER
                 | Op::QUERY_ISSI
                 | Op::QUERY_NIC_VPORT_CONTEXT
-                | Op::QUERY_ROCE_ADDRESS
                 | Op::QUERY_VNIC_ENV
                 | Op::QUERY_VPORT_COUNTER
                 | Op::GET_DROPPED_PACKET_LOG
@@ -162,11 +161,7 @@ fn uid(state: &State) -> Result<u32, Errno> {
 }
 
 /// A command from user space: its opcode, and the mailbox with the caller's context in it.
-fn mailbox(
-    request: &Request<'_>,
-    id: AttrId,
-    uid: u32,
-) -> Result<(CommandOpcode, Vec<u8>), Errno> {
+fn mailbox(request: &Request<'_>, id: AttrId, uid: u32) -> Result<(CommandOpcode, Vec<u8>), Errno> {
     let mut input = request.input(id)?;
     let head = CommandInHead::from_bytes_mut(&mut input).ok_or(Errno::EINVAL)?;
     head.set_uid(uid);
@@ -290,9 +285,7 @@ fn on_object(
     let uid = uid(state)?;
     let (opcode, input) = mailbox(request, how.input, uid)?;
     let (create, changes) = subject(opcode).ok_or(Errno::EINVAL)?;
-    if changes != how.changes
-        || !is_subject(state, request.handle(how.handle)?, create, &input)?
-    {
+    if changes != how.changes || !is_subject(state, request.handle(how.handle)?, create, &input)? {
         return Err(Errno::EINVAL);
     }
     execute(&file.hca, request, &input, how.output).map(drop)

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use mlx5_prm::event::{EventType as DeviceEvent, PortChange};
-use mlx5_uapi::verbs::{AsyncEventDesc, CompEventDesc, EventType};
 use mlx5_uapi::Errno;
+use mlx5_uapi::verbs::{AsyncEventDesc, CompEventDesc, EventType};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use zerocopy::IntoBytes;
 

@@ -12,8 +12,8 @@ use crate::kernel::calls::Calls;
 use crate::kernel::devx::destroy_uctx;
 use crate::kernel::events::EventQueue;
 use crate::kernel::hca::Hca;
-use crate::kernel::objects::{Body, Objects};
-use crate::kernel::{cq, decode, devx, lock, memory, methods, mr, qp, simple, srq, uar};
+use crate::kernel::objects::{Body, Mappable, Objects};
+use crate::kernel::{cq, decode, devx, dm, lock, memory, methods, mr, qp, simple, srq, uar};
 
 /// What GET_CONTEXT made.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,8 @@ impl OpenFile {
         let reported = match state.objects.get_mut(handle)? {
             Body::Pd { pdn } => simple::dealloc_pd(hca, *pdn).map(|()| 0),
             Body::Xrcd { xrcd } => simple::dealloc_xrcd(hca, *xrcd).map(|()| 0),
-            Body::Ah | Body::Uar(_) => Ok(0),
+            // Pages go when nobody maps them any more.
+            Body::Ah | Body::Uar(_) | Body::Dm(_) => Ok(0),
             Body::Mr(body) => mr::destroy(hca, body).map(|()| 0),
             Body::Mw(body) => mr::destroy_window(hca, body).map(|()| 0),
             Body::Cq(body) => cq::destroy(hca, body),
@@ -197,9 +198,12 @@ impl DeviceFile for SimFile {
     fn map(&self, offset: u64, len: usize, _access: Access) -> Result<Mapping, Errno> {
         self.0.enter()?;
         let state = lock(&self.0.state);
-        let page = state.objects.uar_at(offset).ok_or(Errno::EINVAL)?;
+        let what = state.objects.mapped_at(offset).ok_or(Errno::EINVAL)?;
         drop(state);
-        uar::map(&self.0, page, len)
+        match what {
+            Mappable::Uar(page) => uar::map(&self.0, page, len),
+            Mappable::Dm(pages) => dm::map(&self.0, pages, len),
+        }
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {

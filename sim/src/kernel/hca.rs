@@ -22,6 +22,8 @@ use crate::kernel::memory::Anonymous;
 pub(crate) const COMPLETION_VECTORS: u32 = 8;
 /// Bytes of a page that the kernel shares with the device.
 const PAGE: usize = 4096;
+/// Pages of the device's own memory.
+const DEVICE_PAGES: u64 = 32;
 
 /// A device and its driver.
 pub(crate) struct Hca {
@@ -33,6 +35,9 @@ pub(crate) struct Hca {
     eqns: Vec<u32>,
     /// Memory of the event queues. The engine brings events to the hub instead.
     _eq_memory: Anonymous,
+    /// The device's own memory, and which of its pages are taken.
+    pub(crate) device_memory: Anonymous,
+    device_pages: Mutex<u64>,
     files: Mutex<Vec<Weak<OpenFile>>>,
     removed: AtomicBool,
     /// What the next memory key's low byte is taken from.
@@ -77,11 +82,19 @@ impl Hca {
             firmware: Mutex::new(Firmware::new()),
             eqns: Vec::new(),
             _eq_memory: Anonymous::map(PAGE, PAGE.trailing_zeros(), false)?,
+            device_memory: Anonymous::map(
+                DEVICE_PAGES as usize * PAGE,
+                PAGE.trailing_zeros(),
+                false,
+            )?,
+            device_pages: Mutex::default(),
             files: Mutex::default(),
             removed: AtomicBool::new(false),
             key_tags: AtomicU32::new(config.seed as u32 | 1),
             pid: std::process::id(),
         };
+        let memory = hca.device_memory.address();
+        lock(&hca.firmware).offer_device_memory(memory, Self::DEVICE_MEMORY);
         for vector in 0..COMPLETION_VECTORS {
             let mut input = CreateEqIn::request();
             input.eqc_mut().set_status(EqStatus::OK.0).set_intr(vector);
@@ -161,6 +174,26 @@ impl Hca {
         input.set_uar(uar);
         self.command(&input).map(drop)
     }
+
+    /// Takes pages in a row of the device's memory.
+    pub(crate) fn take_pages(&self, count: u64) -> Option<u64> {
+        if count == 0 || count > DEVICE_PAGES {
+            return None;
+        }
+        let mut taken = lock(&self.device_pages);
+        let wanted = (1u64 << count) - 1;
+        let first = (0..=DEVICE_PAGES - count).find(|first| *taken & wanted << first == 0)?;
+        *taken |= wanted << first;
+        Some(first)
+    }
+
+    /// Gives pages of the device's memory back.
+    pub(crate) fn give_back_pages(&self, first: u64, count: u64) {
+        *lock(&self.device_pages) &= !(((1u64 << count) - 1) << first);
+    }
+
+    /// Bytes of the device's memory.
+    pub(crate) const DEVICE_MEMORY: u64 = DEVICE_PAGES * PAGE as u64;
 
     /// The event queue of a completion vector.
     pub(crate) fn eqn(&self, vector: u32) -> Option<u32> {

@@ -85,9 +85,11 @@ impl Drop for Lent {
         let mut engine = self.fabric.lock();
         for id in 0..engine.devices().len() {
             if let Some(holder) = engine.device(id).holder(address, length) {
-                engine
-                    .device_mut(id)
-                    .violation(Violation::FreedWhileHeld { address, length, holder });
+                engine.device_mut(id).violation(Violation::FreedWhileHeld {
+                    address,
+                    length,
+                    holder,
+                });
                 std::mem::forget(self.memory.take());
                 return;
             }
@@ -105,8 +107,9 @@ pub(crate) fn allocate(fabric: &Fabric, request: &MemoryRequest) -> Result<Mappi
         HugePages::None => lend(fabric, request, ordinary, false),
         HugePages::TwoMiB => lend(fabric, request, 21, true),
         HugePages::OneGiB => lend(fabric, request, 30, true),
-        HugePages::Prefer => lend(fabric, request, 21, true)
-            .or_else(|_| lend(fabric, request, ordinary, false)),
+        HugePages::Prefer => {
+            lend(fabric, request, 21, true).or_else(|_| lend(fabric, request, ordinary, false))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use mlx5_uapi::ioctl::{AttrId, Method, attr, method, object};
 
 use crate::kernel::decode::{ANY_LENGTH, DRIVER, Request, Shape, Spec};
 use crate::kernel::file::{OpenFile, State};
-use crate::kernel::{context, cq, devx, mr, qp, query, simple, srq, uar, write};
+use crate::kernel::{context, cq, devx, dm, mr, qp, query, simple, srq, uar, write};
 
 type Handler = fn(&OpenFile, &mut State, &mut Request<'_>) -> Result<(), Errno>;
 
@@ -117,7 +117,7 @@ static METHODS: &[Entry] = &[
         must(attr::reg_dm_mr::DM_HANDLE, Shape::Handle(object::DM)),
         must(attr::reg_dm_mr::RESP_LKEY, U32_OUT),
         must(attr::reg_dm_mr::RESP_RKEY, U32_OUT),
-    ], mr::unsupported),
+    ], mr::reg_dm),
     entry(method::DM_ALLOC, &[
         must(attr::alloc_dm::HANDLE, Shape::NewHandle),
         must(attr::alloc_dm::LENGTH, U64_IN),
@@ -125,7 +125,10 @@ static METHODS: &[Entry] = &[
         must(attr::mlx5_alloc_dm::RESP_START_OFFSET, U64_OUT),
         must(attr::mlx5_alloc_dm::RESP_PAGE_INDEX, U16),
         may(attr::mlx5_alloc_dm::REQ_TYPE, U64_IN),
-    ], mr::unsupported),
+    ], dm::alloc),
+    entry(method::DM_FREE, &[
+        must(attr::free_dm::HANDLE, Shape::Handle(object::DM)),
+    ], simple::destroy::<{ attr::free_dm::HANDLE.0 }>),
     entry(method::REG_DMABUF_MR, &[
         must(attr::reg_dmabuf_mr::HANDLE, Shape::NewHandle),
         must(attr::reg_dmabuf_mr::PD_HANDLE, Shape::Handle(object::PD)),

@@ -11,6 +11,7 @@ mod context;
 mod cq;
 mod decode;
 mod devx;
+mod dm;
 mod events;
 mod file;
 mod hca;
@@ -185,7 +186,6 @@ impl Simulator {
     }
 
     /// Takes the list of what drivers did that they never must, and starts a new one.
-    #[must_use]
     pub fn take_violations(&self) -> Vec<Violation> {
         let mut engine = self.shared.fabric.lock();
         let count = engine.devices().len();

@@ -1,7 +1,7 @@
 //! Memory regions and windows.
 
 use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::mkey::{CreateMkeyIn, DestroyMkeyIn, MkeyAccessMode};
+use mlx5_prm::cmd::mkey::{CreateMkeyIn, DestroyMkeyIn, MkeyAccessMode, MkeyContext};
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::verbs::{AccessFlags, MwType, ReregFlags};
@@ -71,6 +71,17 @@ fn check_range(start: u64, length: u64, iova: u64) -> Result<(), Errno> {
     if is_mapped(start, length) { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
+fn set_rights(mkc: &mut MkeyContext, access: AccessFlags) {
+    let relaxed = access.contains(AccessFlags::RELAXED_ORDERING);
+    mkc.set_lr(true)
+        .set_lw(access.contains(AccessFlags::LOCAL_WRITE))
+        .set_rr(access.contains(AccessFlags::REMOTE_READ))
+        .set_rw(access.contains(AccessFlags::REMOTE_WRITE))
+        .set_a(access.contains(AccessFlags::REMOTE_ATOMIC))
+        .set_relaxed_ordering_write(relaxed)
+        .set_relaxed_ordering_read(relaxed);
+}
+
 /// Makes the key of a region whose other fields are set.
 fn create_key(hca: &Hca, uid: u32, pdn: u32, mr: &Mr) -> Result<u32, Errno> {
     let large = 1 << LOG_LARGE_PAGE;
@@ -88,13 +99,6 @@ fn create_key(hca: &Hca, uid: u32, pdn: u32, mr: &Mr) -> Result<u32, Errno> {
     input
         .mkc_mut()
         .set_access_mode(MkeyAccessMode::MTT)
-        .set_lr(true)
-        .set_lw(mr.access.contains(AccessFlags::LOCAL_WRITE))
-        .set_rr(mr.access.contains(AccessFlags::REMOTE_READ))
-        .set_rw(mr.access.contains(AccessFlags::REMOTE_WRITE))
-        .set_a(mr.access.contains(AccessFlags::REMOTE_ATOMIC))
-        .set_relaxed_ordering_write(mr.access.contains(AccessFlags::RELAXED_ORDERING))
-        .set_relaxed_ordering_read(mr.access.contains(AccessFlags::RELAXED_ORDERING))
         .set_umr_en(true)
         .set_qpn(ANY_QP)
         .set_mkey_7_0(tag.into())
@@ -103,6 +107,7 @@ fn create_key(hca: &Hca, uid: u32, pdn: u32, mr: &Mr) -> Result<u32, Errno> {
         .set_len(mr.length)
         .set_translations_octword_size(octwords as u32)
         .set_log_page_size(log_page);
+    set_rights(input.mkc_mut(), mr.access);
     let out = hca.command_with(&input, &list)?;
     Ok(out.mkey_index() << 8 | u32::from(tag))
 }
@@ -151,6 +156,10 @@ pub(crate) fn rereg(
     let flags = ReregFlags::from_bits(request.flags).filter(|flags| !flags.is_empty());
     let flags = flags.ok_or(Errno::EINVAL)?;
     let old = *state.objects.mr(request.mr_handle)?;
+    if old.access.contains(AccessFlags::ZERO_BASED) {
+        // Device memory stays as it was registered.
+        return Err(Errno::EINVAL);
+    }
     let mut mr = old;
     if flags.contains(ReregFlags::TRANSLATION) {
         check_range(request.start, request.length, request.hca_va)?;
@@ -189,8 +198,52 @@ pub(crate) fn query(
     request.answer(id::RESP_IOVA, &mr.iova)
 }
 
-/// Methods that exist, for a device that lacks what they need: memory of its own, dma-buf,
-/// on-demand paging.
+/// Rights that a region of device memory can have.
+const DEVICE_MEMORY_RIGHTS: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_ATOMIC)
+    .union(AccessFlags::ZERO_BASED);
+
+/// Registers memory on the device, whose addresses count from zero.
+pub(crate) fn reg_dm(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::reg_dm_mr as id;
+    let uid = state.context()?.uid;
+    let (pd, dm) = (request.handle(id::PD_HANDLE)?, request.handle(id::DM_HANDLE)?);
+    let (offset, length) = (request.number(id::OFFSET)?, request.number(id::LENGTH)?);
+    let access = check_access(request.number_u32(id::ACCESS_FLAGS)?)?;
+    if !DEVICE_MEMORY_RIGHTS.contains(access) || !access.contains(AccessFlags::ZERO_BASED) {
+        return Err(Errno::EINVAL);
+    }
+    let memory = state.objects.dm(dm)?;
+    if offset.checked_add(length).is_none_or(|end| end > memory.length) {
+        return Err(Errno::EINVAL);
+    }
+    let tag = file.hca.key_tag();
+    let mut input = CreateMkeyIn::request();
+    input.set_uid(uid);
+    let mkc = input.mkc_mut();
+    mkc.set_access_mode(MkeyAccessMode::MEMIC)
+        .set_qpn(ANY_QP)
+        .set_mkey_7_0(tag.into())
+        .set_pd(state.objects.pdn(pd)?)
+        .set_start_addr(memory.pages.offset() + offset)
+        .set_len(length);
+    set_rights(mkc, access);
+    let out = file.hca.command(&input)?;
+    let key = out.mkey_index() << 8 | u32::from(tag);
+    let mr = Mr { key, start: 0, length, iova: 0, access, pd };
+    let handle = state.objects.add(Body::Mr(mr), &[pd, dm]);
+    request.made(id::HANDLE, handle.into());
+    request.answer(id::RESP_LKEY, &key)?;
+    request.answer(id::RESP_RKEY, &key)
+}
+
+/// Methods that exist, for a device that lacks what they need: dma-buf, on-demand paging.
 pub(crate) fn unsupported(
     _file: &OpenFile,
     _state: &mut State,

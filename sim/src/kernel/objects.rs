@@ -8,10 +8,11 @@ use mlx5_uapi::ioctl::object;
 
 use crate::kernel::cq::Cq;
 use crate::kernel::devx::{DevxObject, Umem};
+use crate::kernel::dm::{DevicePages, Dm};
 use crate::kernel::mr::{Mr, Mw};
 use crate::kernel::qp::Qp;
 use crate::kernel::srq::Srq;
-use crate::kernel::uar::UarObject;
+use crate::kernel::uar::{UarObject, UarPage};
 
 /// What an object is made of.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(crate) enum Body {
     Ah,
     Mr(Mr),
     Mw(Mw),
+    Dm(Dm),
     Cq(Cq),
     Qp(Box<Qp>),
     Srq(Srq),
@@ -38,6 +40,7 @@ impl Body {
             Self::Ah => object::AH,
             Self::Mr(_) => object::MR,
             Self::Mw(_) => object::MW,
+            Self::Dm(_) => object::DM,
             Self::Cq(_) => object::CQ,
             Self::Qp(_) => object::QP,
             Self::Srq(_) => object::SRQ,
@@ -46,6 +49,12 @@ impl Body {
             Self::Umem(_) => object::DEVX_UMEM,
         }
     }
+}
+
+/// What can be mapped.
+pub(crate) enum Mappable {
+    Uar(Arc<UarPage>),
+    Dm(Arc<DevicePages>),
 }
 
 /// An object, who uses it, and whom it uses.
@@ -68,10 +77,10 @@ impl Objects {
     /// Adds an object that uses others, and answers its handle.
     pub(crate) fn add(&mut self, body: Body, parents: &[u32]) -> u32 {
         let taken = self.table.keys();
-        let handle = (0..).zip(taken).find(|(free, used)| free != *used).map_or(
-            self.table.len() as u32,
-            |(free, _)| free,
-        );
+        let handle = (0..)
+            .zip(taken)
+            .find(|(free, used)| free != *used)
+            .map_or(self.table.len() as u32, |(free, _)| free);
         for parent in parents {
             if let Some(parent) = self.table.get_mut(parent) {
                 parent.users += 1;
@@ -137,7 +146,10 @@ impl Objects {
     /// The handles of all objects of a kind.
     pub(crate) fn of_kind(&self, kind: u16) -> Vec<u32> {
         let objects = self.table.iter();
-        objects.filter(|(_, object)| object.body.kind() == kind).map(|(handle, _)| *handle).collect()
+        objects
+            .filter(|(_, object)| object.body.kind() == kind)
+            .map(|(handle, _)| *handle)
+            .collect()
     }
 }
 
@@ -167,6 +179,7 @@ macro_rules! typed {
 
 typed! {
     mr, mr_mut: Mr(Mr);
+    dm, dm_mut: Dm(Dm);
     cq, cq_mut: Cq(Cq);
     qp, qp_mut: Qp(Box<Qp>);
     srq, srq_mut: Srq(Srq);
@@ -191,10 +204,13 @@ impl Objects {
         }
     }
 
-    /// The UAR page that is mapped at an offset.
-    pub(crate) fn uar_at(&self, offset: u64) -> Option<Arc<crate::kernel::uar::UarPage>> {
+    /// What is mapped at an offset.
+    pub(crate) fn mapped_at(&self, offset: u64) -> Option<Mappable> {
         self.table.values().find_map(|object| match &object.body {
-            Body::Uar(uar) if uar.mmap_offset() == offset => Some(Arc::clone(&uar.page)),
+            Body::Uar(uar) if uar.mmap_offset() == offset => {
+                Some(Mappable::Uar(Arc::clone(&uar.page)))
+            }
+            Body::Dm(dm) if dm.mmap_offset() == offset => Some(Mappable::Dm(Arc::clone(&dm.pages))),
             _ => None,
         })
     }

@@ -136,8 +136,7 @@ fn driver_request(request: &Request<'_>) -> Result<(mlx5::CreateQp, QpFlags), Er
     }
     let driver: mlx5::CreateQp = request.structure(attr::uhw::IN)?;
     let flags = QpFlags::from_bits(driver.flags).ok_or(Errno::EINVAL)?;
-    let understood =
-        QpFlags::UAR_PAGE_INDEX | QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE;
+    let understood = QpFlags::UAR_PAGE_INDEX | QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE;
     // UARs are the driver's to allocate; signatures and packet based credits are not there.
     if !flags.contains(QpFlags::UAR_PAGE_INDEX) || !understood.contains(flags) {
         return Err(Errno::EINVAL);
@@ -213,11 +212,8 @@ pub(crate) fn create(
     qpc.set_page_offset(memory.page_offset).set_dbr_addr(buffer::record(driver.db_addr)?);
     let qpn = hca.command_with(&input, &memory.pages)?.qpn();
 
-    let given = QpCap {
-        max_recv_wr: rings.receive_wqes,
-        max_recv_sge: rings.receive_sges(),
-        ..cap
-    };
+    let given =
+        QpCap { max_recv_wr: rings.receive_wqes, max_recv_sge: rings.receive_sges(), ..cap };
     let qp = Qp {
         qpn,
         kind,

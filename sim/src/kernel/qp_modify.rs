@@ -1,10 +1,8 @@
 //! MODIFY_QP.
 
 use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::qp::{
-    AtomicMode, Init2RtrQpIn, PathMigrationState, Qp2RstIn, QpContext, QpMtu,
-};
 use mlx5_prm::cmd::CommandOpcode;
+use mlx5_prm::cmd::qp::{AtomicMode, Init2RtrQpIn, PathMigrationState, Qp2RstIn, QpContext, QpMtu};
 use mlx5_prm::fields::set_bits;
 use mlx5_uapi::Errno;
 use mlx5_uapi::mlx5;

@@ -158,8 +158,7 @@ pub(crate) fn parameters(mask: QpAttrMask) -> OptParamMask {
 mod tests {
     use super::*;
 
-    const INIT: QpAttrMask =
-        flags!(QpAttrMask STATE | PKEY_INDEX | PORT | ACCESS_FLAGS);
+    const INIT: QpAttrMask = flags!(QpAttrMask STATE | PKEY_INDEX | PORT | ACCESS_FLAGS);
 
     #[test]
     fn a_transition_needs_all_of_its_attributes_and_no_others() {

@@ -23,9 +23,11 @@ use crate::kernel::write::WriteCall;
 
 /// Mellanox's IEEE number, as QUERY_DEVICE tells it.
 const IEEE_VENDOR: u32 = 0x02c9;
-/// Bytes of a scatter/gather entry, and of the segments around them in the longest WQE.
+/// Bytes of a scatter/gather entry, and of the segments before them in a send WQE. For them the
+/// driver counts no more than so many bytes of a WQE, whatever the device could.
 const SGE: u32 = 16;
 const CONTROL_AND_RDMA: u32 = 32;
+const LONGEST_SEND: u32 = 512;
 /// Scatter/gather elements of a read, as the driver tells them.
 const READ_SGES: u32 = 30;
 /// The longest CQ moderation.
@@ -97,9 +99,9 @@ impl Hca {
         };
         let mut entries = Vec::new();
         for index in 0..facts.gids {
-            let (gid, kind) = match facts.link_layer {
-                LinkLayer::InfiniBand => (infiniband[index], GidType::InfiniBand),
-                LinkLayer::Ethernet => self.roce_gid(port, index)?,
+            let (gid, kind) = match infiniband.get(index) {
+                Some(gid) => (*gid, GidType::InfiniBand),
+                None => self.roce_gid(port, index)?,
             };
             if gid != [0; 16] {
                 entries.push(GidEntry {
@@ -258,6 +260,7 @@ pub(crate) fn device_ex(
         timestamp_mask: u64::MAX,
         hca_core_clock: hca.caps.device_frequency_khz().into(),
         device_cap_flags_ex: device_flags().bits(),
+        max_dm_size: Hca::DEVICE_MEMORY,
         cq_moderation_caps: mlx5_uapi::write_cmd::CqModerationCaps {
             max_cq_moderation_count: MODERATION,
             max_cq_moderation_period: MODERATION,
@@ -291,7 +294,7 @@ fn base(hca: &Hca) -> QueryDeviceResp {
     let caps = &hca.caps;
     let [major, minor, sub] = config.model.firmware_version().map(u64::from);
     let guid = hca.fabric.lock().device(hca.id).system_guid().to_be_bytes();
-    let send_sges = (caps.max_wqe_sz_sq() - CONTROL_AND_RDMA) / SGE;
+    let send_sges = (caps.max_wqe_sz_sq().min(LONGEST_SEND) - CONTROL_AND_RDMA) / SGE;
     let receive_sges = caps.max_wqe_sz_rq() / SGE;
     let groups = 1 << caps.log_max_mcg();
     QueryDeviceResp {

@@ -65,7 +65,7 @@ fn one_queue_serves_sends_and_receives(bed: &Bed) -> Outcome {
         for (end, length) in [(&mut a, 5), (&mut b, 4)] {
             let both = bed.poll_good(&mut end.send_cq, 2);
             let (received, sent): (Vec<_>, Vec<_>) = both
-                .iter()
+                .into_iter()
                 .partition(|c| c.as_completion().opcode() == CompletionOpcode::Receive);
             assert_eq!(received[0].as_completion().wr_id(), 1000 + n);
             assert_eq!(received[0].as_completion().byte_len(), Some(length));
@@ -290,7 +290,7 @@ fn entries_of_both_sizes_can_be_mixed_in_a_context(bed: &Bed) -> Outcome {
     b.connect(&port, psn, &at_a, &connect)?;
     for n in 0..40 {
         for (from, to) in [(0, 1), (1, 0)] {
-            let mut ends = [&mut a, &mut b];
+            let ends = [&mut a, &mut b];
             let sges = [mr.sge(0..64)?];
             ends[to].post_recv(&[ReceiveWr { wr_id: 500 + n, sges: &sges }])?;
             let mut batch = ends[from].wr_start();

@@ -64,7 +64,7 @@ fn a_message_longer_than_the_port_takes_is_refused(bed: &Bed) -> Outcome {
     let Pair { mut a, b: _b } = bed.pair::<Rc>(&PairOptions::default())?;
     let good = a.mr.sge(0..16)?;
     for length in [max + 1, (1 << 31) - 1] {
-        let error = PostError::MessageTooLong { length: length.into(), max };
+        let error = PostError::MessageTooLong { length, max };
         refused(bed, &mut a, &[Sge { length, ..good }], error);
     }
     Ok(())
@@ -75,10 +75,10 @@ fn entries_that_are_too_long_only_together_are_refused(bed: &Bed) -> Outcome {
     let Pair { mut a, b: _b } = bed.pair::<Rc>(&PairOptions::default())?;
     let half = Sge { length: max / 2, ..a.mr.sge(0..16)? };
     let one = Sge { length: 1, ..half };
-    let error = PostError::MessageTooLong { length: u64::from(max) + 1, max };
+    let error = PostError::MessageTooLong { length: max + 1, max };
     refused(bed, &mut a, &[half, half, one], error);
     let longest = Sge { length: (1 << 31) - 1, ..half };
-    let error = PostError::MessageTooLong { length: 4 * ((1 << 31) - 1), max };
+    let error = PostError::MessageTooLong { length: u32::MAX, max };
     refused(bed, &mut a, &[longest; 4], error);
     Ok(())
 }
@@ -89,7 +89,8 @@ fn the_longest_message_is_handed_to_the_device(bed: &Bed) -> Outcome {
         let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
         // The memory behind it is not there, which the device finds out, not the driver.
         let long = Sge { length: max, ..a.mr.sge(0..16)? };
-        let write = Post::new(Op::Write, 5, Data::Sges(&[long])).remote(b.mr.remote(0..)?);
+        let sges = [long];
+        let write = Post::new(Op::Write, 5, Data::Sges(&sges)).remote(b.mr.remote(0..)?);
         a.post(form, write)?;
         let failed = bed.poll_one(&mut a.send_cq);
         assert_eq!(failed.as_completion().wr_id(), 5);
@@ -100,15 +101,15 @@ fn the_longest_message_is_handed_to_the_device(bed: &Bed) -> Outcome {
 
 fn more_entries_than_the_queue_was_made_for_are_refused(bed: &Bed) -> Outcome {
     let Pair { mut a, mut b } = bed.pair::<Rc>(&PairOptions::default())?;
-    let max = a.qp.caps().max_send_sge as usize;
-    let mut sges = vec![a.mr.sge(0..1)?; max + 1];
+    let max = a.qp.caps().max_send_sge;
+    let mut sges = vec![a.mr.sge(0..1)?; max as usize + 1];
     refused(bed, &mut a, &sges, PostError::TooManySges { given: max + 1, max });
     // Empty entries count, too: what is too many is told from the list as it is given.
     sges[0].length = 0;
     refused(bed, &mut a, &sges, PostError::TooManySges { given: max + 1, max });
 
-    let max = b.qp.caps().max_recv_sge as usize;
-    let sges = vec![b.mr.sge(0..1)?; max + 1];
+    let max = b.qp.caps().max_recv_sge;
+    let sges = vec![b.mr.sge(0..1)?; max as usize + 1];
     let free = b.qp.free_receives();
     let posted = b.qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &sges }]);
     let error = PostError::TooManySges { given: max + 1, max };

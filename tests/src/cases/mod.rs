@@ -1,5 +1,7 @@
 //! The cases, one file a subject.
 
+mod warp;
+
 use crate::case::Case;
 
 /// One file a line.
@@ -19,5 +21,18 @@ subjects! {
     full
     lengths
     operations
+    protection
+    retries
     rings
+    threads
+    states
+    flush
+    doorbells
+    datagrams
+    devices
+    memory
+    queue_pairs
+    transitions
+    completion_queues
+    shared_receive
 }

@@ -144,7 +144,8 @@ fn inline<T: Traffic>(bed: &Bed) -> Outcome {
                 let long = pattern(1, limit + 1);
                 let free = pair.a.qp.free_send_blocks();
                 let refused = pair.a.post(form, Post::new(op, 1, Data::Inline(&[&long])));
-                let error = PostError::InlineTooLong { length: limit + 1, max: limit };
+                let max = limit as u32;
+                let error = PostError::InlineTooLong { length: max + 1, max };
                 assert_eq!(refused, Err(error));
                 assert_eq!(pair.a.qp.free_send_blocks(), free, "nothing was posted");
             }

@@ -85,7 +85,7 @@ fn matrix<T: Kind>() {
             let (head, tail) = bytes.split_at(13);
             check(&mut bed, op, flags, Given::Pieces(&[head, tail]));
         }
-        for flags in subsets(T::FLAGS.intersection(op.flags())) {
+        for flags in subsets(<T as Kind>::FLAGS.intersection(op.flags())) {
             check(&mut bed, op, flags, Given::Sge(all[0]));
         }
     }
@@ -138,7 +138,7 @@ fn a_queue_that_signals_all_asks_for_every_completion() {
     fn check<T: Kind>() {
         let mut bed = Bed::<T>::new(Spec { signal_all: true, ..SPEC });
         for &op in T::OPS {
-            let flags = T::FLAGS.intersection(op.flags());
+            let flags = <T as Kind>::FLAGS.intersection(op.flags());
             for flags in [SendFlags::empty(), SendFlags::SIGNALED, flags] {
                 let first = bed.queue.producer();
                 let mut batch = bed.queue.wr_start();

@@ -14,5 +14,4 @@ mod records;
 mod refusals;
 mod room;
 mod shared_receive;
-mod threads;
 mod wrap;

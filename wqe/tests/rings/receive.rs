@@ -56,7 +56,7 @@ fn by_hand(sges: &[Sge], max: usize) -> Vec<u8> {
     bytes
 }
 
-const fn full(index: usize) -> ListError {
+const fn full(index: u32) -> ListError {
     ListError { index, error: PostError::QueueFull { free: 0, needed: 1 } }
 }
 
@@ -169,7 +169,7 @@ fn a_full_queue_takes_a_request_for_each_that_completes() {
         }
         // The rest, and one too many.
         let rest = vec![ReceiveWr { wr_id: 1 << 40, sges: &data[..1] }; 9 - count];
-        assert_eq!(bed.queue.post_recv(&rest), Err(full(8 - count)));
+        assert_eq!(bed.queue.post_recv(&rest), Err(full(8 - count as u32)));
         let posted = (next + 8) as u16;
         assert_eq!(bed.record.read(0, 4), u32::from(posted).to_be_bytes());
         for (i, wr) in list.iter().enumerate() {

@@ -11,7 +11,7 @@ fn bed() -> Bed<Rc> {
 /// Posts a request of `blocks` blocks, and returns where it starts.
 fn post(bed: &mut Bed<Rc>, wr_id: u64, flags: SendFlags, blocks: usize) -> u32 {
     let first = bed.queue.producer();
-    bed.queue.post_send(&[of_sges(wr_id, flags, &sges(blocks * 4 - 1))]).unwrap();
+    bed.queue.post_send(&[of_sges(wr_id, flags, &sges(blocks * 4 - 2))]).unwrap();
     assert_eq!(usize::from(bed.queue.producer().wrapping_sub(first)), blocks);
     first.into()
 }
@@ -61,16 +61,19 @@ fn a_completion_retires_all_requests_before_it() {
 #[test]
 fn the_window_of_outstanding_requests_moves_on_through_all_counters() {
     let mut bed = Bed::<Rc>::new(Spec { requests: 2, sges: 13, ..Spec::default() });
-    // 13 blocks a turn, so that every block of the counter is a start in some lap.
-    for turn in 0..3 * 65536 / 13u64 {
+    // Nine blocks a turn, in a ring of eight: a request of each size starts at every block.
+    for turn in 0..3 * 65536 / 9u64 {
         let starts = [(turn * 3, 4), (turn * 3 + 1, 1), (turn * 3 + 2, 3)].map(|(wr_id, blocks)| {
-            (wr_id, post(&mut bed, wr_id, SendFlags::SIGNALED, blocks))
+            (wr_id, blocks, post(&mut bed, wr_id, SendFlags::SIGNALED, blocks))
         });
-        for (wr_id, start) in starts {
-            assert_eq!(bed.retire(start + 1).map(|c| c.wr_id), None.filter(|_: &u64| true));
+        for (wr_id, blocks, start) in starts {
+            for inside in start + 1..start + blocks as u32 {
+                assert_eq!(bed.retire(inside), None);
+            }
+            // The same place in the laps before and after.
             assert_eq!(bed.retire(start.wrapping_sub(8)), None);
-            assert_eq!(bed.retire(start.wrapping_add(8)), None);
-            assert_eq!(bed.retire(start).map(|c| c.wr_id), Some(wr_id));
+            assert_eq!(bed.retire(start + 8), None);
+            assert_eq!(bed.retire(start).map(|completed| completed.wr_id), Some(wr_id));
             assert_eq!(bed.retire(start), None, "once");
         }
         post_least(&mut bed.queue, 0, SendFlags::SIGNALED).unwrap();

@@ -3,7 +3,7 @@
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{ADDRESS, Given, IMM, Kind, Op, QKEY, REMOTE, TO_QPN, least, of_sges, sges};
 use mlx5_wqe::{
-    Data, Operation, PostError, QueueState, Rc, SendFlags, SendWr, Sge, Uc, Ud, UdAddress,
+    Data, Gate, Operation, PostError, QueueState, Rc, SendFlags, SendWr, Sge, Uc, Ud, UdAddress,
 };
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -71,7 +71,7 @@ fn a_message_is_at_most_as_long_as_the_ports_largest() {
     // Together they are more than 32 bits hold.
     let most = [sge((1 << 31) - 1); 3];
     let result = post(&mut bed, SIGNALED, Op::Write, Given::List(&most));
-    assert_eq!(result, too_long(3 * ((1 << 31) - 1)));
+    assert_eq!(result, too_long(u32::MAX));
     // An entry that is too long for any message is that first of all.
     let result = post(&mut bed, SIGNALED, Op::Send, Given::Sge(sge(1 << 31)));
     assert_eq!(result, Err(PostError::SgeTooLong { index: 0, length: 1 << 31 }));
@@ -84,7 +84,7 @@ fn a_list_has_at_most_the_entries_that_the_queue_was_made_for() {
         let max = bed.layout.max_sge as usize;
         let data = sges(max + 1);
         let empty = vec![sge(0); max + 1];
-        let refused = Err(PostError::TooManySges { given: max + 1, max });
+        let refused = Err(PostError::TooManySges { given: max as u32 + 1, max: max as u32 });
         for &op in T::OPS {
             assert_eq!(post(&mut bed, SIGNALED, op, Given::List(&data[..max])), Ok(()));
             assert_eq!(post(&mut bed, SIGNALED, op, Given::List(&data)), refused);
@@ -115,7 +115,7 @@ fn inline_data_is_at_most_as_long_as_the_queue_was_made_for() {
         let mut bed = Bed::<T>::new(Spec { inline: 100, ..Spec::default() });
         let max = bed.layout.max_inline as usize;
         let bytes = vec![7; max + 1];
-        let refused = Err(PostError::InlineTooLong { length: max + 1, max });
+        let refused = Err(PostError::InlineTooLong { length: max as u32 + 1, max: max as u32 });
         let pieces: &[&[u8]] = &[&bytes[..max], b"", b"x"];
         for &op in T::OPS.iter().filter(|&&op| op != Op::Read) {
             assert_eq!(post(&mut bed, SIGNALED, op, Given::Inline(&bytes[..max])), Ok(()));
@@ -133,7 +133,7 @@ fn a_flag_that_operation_or_transport_does_not_have_is_refused() {
     fn check<T: Kind>() {
         let mut bed = Bed::<T>::new(Spec::default());
         for &op in T::OPS {
-            let allowed = T::FLAGS.intersection(op.flags());
+            let allowed = <T as Kind>::FLAGS.intersection(op.flags());
             for flag in [SendFlags::SIGNALED, SendFlags::SOLICITED, SendFlags::FENCE] {
                 let flags = flag.union(SIGNALED);
                 let result = post(&mut bed, flags, op, Given::Sge(sge(1)));
@@ -202,7 +202,7 @@ fn the_gate_says_in_which_states_requests_are_taken() {
 fn a_new_gate_is_shut() {
     let word = crate::bed::Memory::new(4);
     // SAFETY: four aligned bytes that outlive the gate.
-    let gate = unsafe { mlx5_wqe::Gate::new(word.at(0).cast()) };
+    let gate = unsafe { Gate::new(word.at(0).cast()) };
     assert_eq!(gate.state(), Some(QueueState::Reset));
 }
 
@@ -224,9 +224,9 @@ fn nothing_is_posted_to_a_device_that_is_gone() {
 fn nothing_is_posted_in_a_forked_child() {
     let mut bed = Bed::<Rc>::new(Spec::default());
     bed.gate.word.write(0, &[0; 4]);
-    for step in [|_| (), |gate: mlx5_wqe::Gate| gate.set_state(QueueState::ReadyToSend), |gate| {
-        gate.set_gone();
-    }] {
+    let steps: [fn(Gate); 3] =
+        [|_| (), |gate| gate.set_state(QueueState::ReadyToSend), |gate| gate.set_gone()];
+    for step in steps {
         step(bed.gate.gate);
         let result = post(&mut bed, SIGNALED, Op::Send, Given::Sge(sge(1)));
         assert_eq!(result, Err(PostError::Forked));
@@ -245,7 +245,7 @@ fn the_first_refusal_of_a_batch_is_the_one_that_is_told() {
     batch.wr(4, SIGNALED | SendFlags::SOLICITED).rdma_write(REMOTE).sge(sge(1));
     assert_eq!(batch.len(), 1);
     let error = batch.complete().unwrap_err();
-    let max = bed.layout.max_sge as usize;
+    let max = bed.layout.max_sge;
     assert_eq!((error.index, error.error), (1, PostError::TooManySges { given: 9, max }));
     // The next batch knows nothing of it.
     assert_eq!(post(&mut bed, SIGNALED, Op::Send, Given::Sge(sge(1))), Ok(()));

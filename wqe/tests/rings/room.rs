@@ -16,9 +16,8 @@ fn bed() -> Bed<Rc> {
 }
 
 fn post(bed: &mut Bed<Rc>, flags: SendFlags, blocks: usize) -> Result<(), PostError> {
-    // A request of `n` blocks has at most `4 n - 1` entries behind its control segment; the largest
-    // one here leaves a unit unused.
-    let sges = sges(blocks * 4 - 1 - usize::from(blocks == 4));
+    // Behind the control segment; the room for a remote address stays unused.
+    let sges = sges(blocks * 4 - 2);
     let before = bed.queue.free_blocks();
     let result = bed.queue.post_send(&[of_sges(1, flags, &sges)]);
     let taken = if result.is_ok() { blocks as u32 } else { 0 };

@@ -81,7 +81,7 @@ impl Bed {
     }
 }
 
-const fn full(index: usize) -> ListError {
+const fn full(index: u32) -> ListError {
     ListError { index, error: PostError::QueueFull { free: 0, needed: 1 } }
 }
 

@@ -60,10 +60,7 @@ fn a_send_with_immediate_data_that_arrived() {
 
 #[test]
 fn a_request_that_failed_says_why() {
-    let item = completion(&entry(&[
-        (54, &[0x81, 0x15]),
-        (56, &[0x0a, 0, 0, 0x31, 0, 0, 0, 0xd0]),
-    ]));
+    let item = completion(&entry(&[(54, &[0x81, 0x15]), (56, &[0x0a, 0, 0, 0x31, 0, 0, 0, 0xd0])]));
     assert!(item.title.starts_with("completion: request failed"), "{}", item.title);
     let why = Some((55, "0x15", "transport retry counter exceeded"));
     assert_eq!(item.value("syndrome"), why);

@@ -1,0 +1,146 @@
+//! A pair of connected queue pairs on a simulated device that moves only when it is told to.
+
+use mlx5::transport::Rc;
+use mlx5::{
+    Access, CompletionQueue, ConnectOptions, Data, MemoryRegion, Operation, Psn, QueuePair,
+    ReceiveWr, RemoteAddress, SendFlags, SendWr, Sge,
+};
+use mlx5_sim::{SimConfig, Simulator};
+use std::hint::black_box;
+
+/// Bytes of the registered memory.
+const MEMORY: usize = 1 << 16;
+
+pub(crate) struct Bed {
+    simulator: Simulator,
+    pub(crate) qp: QueuePair<Rc>,
+    pub(crate) peer: QueuePair<Rc>,
+    pub(crate) cq: CompletionQueue,
+    peer_cq: CompletionQueue,
+    memory: MemoryRegion,
+    pub(crate) bytes: [u8; 64],
+    pub(crate) sum: u64,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        let simulator = Simulator::new(SimConfig::default().step(true));
+        let device = mlx5::devices_on(simulator.kernel()).expect("devices").remove(0);
+        let context = device.open().expect("open");
+        let pd = context.alloc_pd().expect("alloc_pd");
+        let cq = context.create_cq(1024).build().expect("create_cq");
+        let peer_cq = context.create_cq(1024).build().expect("create_cq");
+        let make = |cq: &CompletionQueue| {
+            pd.create_qp::<Rc>(cq, cq)
+                .max_send_wr(256)
+                .max_recv_wr(256)
+                .max_inline_data(28)
+                .build()
+                .expect("create_qp")
+        };
+        let (mut qp, mut peer) = (make(&cq), make(&peer_cq));
+        let port = context.local_port(1, None).expect("port");
+        let options = ConnectOptions::default();
+        let psn = Psn::wrapping(0);
+        let ends = [qp.endpoint(&port, psn, &options), peer.endpoint(&port, psn, &options)];
+        qp.connect(&port, psn, &ends[1], &options).expect("connect");
+        peer.connect(&port, psn, &ends[0], &options).expect("connect");
+        let memory = pd
+            .memory(MEMORY)
+            .access(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)
+            .register()
+            .expect("register");
+        let mut bed = Self {
+            simulator,
+            qp,
+            peer,
+            cq,
+            peer_cq,
+            memory,
+            bytes: [7; 64],
+            sum: 0,
+        };
+        bed.refill();
+        bed
+    }
+
+    /// The peer has receives for whatever is sent.
+    fn refill(&mut self) {
+        while self.peer.free_receives() > 0 {
+            let sges = [self.sge(0)];
+            self.peer.post_recv(&[ReceiveWr { wr_id: 0, sges: &sges }]).expect("post_recv");
+        }
+    }
+
+    fn offset(i: u64) -> usize {
+        i as usize * 64 % (MEMORY - 4096)
+    }
+
+    pub(crate) fn remote(&self, i: u64) -> RemoteAddress {
+        black_box(self.memory.remote(Self::offset(i)..Self::offset(i) + 64).expect("inside"))
+    }
+
+    pub(crate) fn remotes(&self, i: u64) -> [RemoteAddress; 16] {
+        black_box(std::array::from_fn(|k| self.remote(i + k as u64)))
+    }
+
+    pub(crate) fn sge(&self, i: u64) -> Sge {
+        black_box(self.memory.sge(Self::offset(i)..Self::offset(i) + 64).expect("inside"))
+    }
+
+    pub(crate) fn sges(&self, i: u64) -> [Sge; 16] {
+        black_box(std::array::from_fn(|k| self.sge(i + k as u64)))
+    }
+
+    pub(crate) fn list<'a>(
+        &self,
+        i: u64,
+        remotes: &[RemoteAddress; 16],
+        pieces: &'a [&'a [u8]],
+    ) -> [SendWr<'a>; 16] {
+        std::array::from_fn(|k| SendWr {
+            wr_id: i + k as u64,
+            flags: SendFlags::SIGNALED,
+            operation: Operation::RdmaWrite(remotes[k]),
+            data: Data::Inline(pieces),
+            address: None,
+        })
+    }
+
+    /// Posts requests and lets the device complete them.
+    pub(crate) fn post(&mut self, i: u64, count: u64) {
+        for k in 0..count {
+            let remote = self.remote(i + k);
+            let mut batch = self.qp.wr_start();
+            batch.wr(i + k, SendFlags::SIGNALED).rdma_write(remote).inline_data(&self.bytes[..8]);
+            batch.complete().expect("room");
+        }
+        self.simulator.run_until_idle();
+    }
+
+    /// Lets the device complete what was posted, and polls it.
+    pub(crate) fn complete(&mut self, count: usize) {
+        self.simulator.run_until_idle();
+        let polled = self.cq.poll(1024, |completion| completion.status().expect("success"));
+        assert_eq!(polled, Ok(count));
+        self.peer_cq.poll(1024, |completion| completion.status().expect("success")).expect("poll");
+        self.refill();
+    }
+
+    /// Makes room for one more receive.
+    pub(crate) fn receive_one(&mut self) {
+        let sge = self.sge(0);
+        let mut batch = self.qp.wr_start();
+        batch.wr(0, SendFlags::SIGNALED).send().sge(sge);
+        batch.complete().expect("room");
+        self.simulator.run_until_idle();
+        self.cq.poll(16, |completion| completion.status().expect("success")).expect("poll");
+        self.peer_cq.poll(16, |completion| completion.status().expect("success")).expect("poll");
+    }
+
+    /// Makes sure that something was done.
+    pub(crate) fn check(&self) {
+        black_box(self.sum);
+        assert_eq!(self.simulator.violations(), []);
+    }
+}

@@ -1,1 +1,0 @@
-//! Instruction counts and timings of the hot paths.

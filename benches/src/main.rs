@@ -1,0 +1,125 @@
+//! Instruction counts and timings of the hot paths.
+//!
+//! `mlx5-bench run CASE` does the operation of a case many times on a simulated device that stands
+//! still while it is done. Run it under `valgrind --tool=callgrind --toggle-collect=…` to count
+//! instructions; `mlx5-bench time` prints nanoseconds; `mlx5-bench list` prints the cases, each with
+//! the function to count, how often it runs and how many operations a run does.
+
+mod bed;
+mod operations;
+
+use bed::Bed;
+use mlx5::ReceiveWr;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// A hot path: its name, the function that does it, the operations of one call, and what prepares
+/// and follows a call.
+struct Case {
+    name: &'static str,
+    function: &'static str,
+    operations: u32,
+    run: fn(&mut Bed, u64) -> u64,
+}
+
+/// How often a case runs.
+const RUNS: u64 = 200;
+
+macro_rules! cases {
+    ($($name:literal = $function:ident x $operations:literal, |$bed:ident, $i:ident|
+        { $($prepare:stmt;)* } $call:expr, then $after:expr;)*) => {
+        const CASES: &[Case] = &[$(Case {
+            name: $name,
+            function: concat!("mlx5_bench::operations::", stringify!($function)),
+            operations: $operations,
+            run: |$bed, $i| {
+                let _ = $i;
+                $($prepare)*
+                let start = Instant::now();
+                let result = $call;
+                let nanoseconds = start.elapsed().as_nanos() as u64;
+                result.expect("room, and something to poll");
+                $after;
+                nanoseconds
+            },
+        }),*];
+    };
+}
+
+cases! {
+    "post_inline8" = post_inline8 x 1, |bed, i| { let remote = bed.remote(i); let bytes = bed.bytes; }
+        operations::post_inline8(&mut bed.qp, remote, &bytes[..black_box(8)], black_box(i)),
+        then bed.complete(1);
+    "post_sge" = post_sge x 1, |bed, i| { let remote = bed.remote(i); let sge = bed.sge(i); }
+        operations::post_sge(&mut bed.qp, remote, sge, black_box(i)),
+        then bed.complete(1);
+    "post_send" = post_send_sge x 1, |bed, i| { let sge = bed.sge(i); }
+        operations::post_send_sge(&mut bed.qp, sge, black_box(i)),
+        then bed.complete(1);
+    "batch16_inline8" = batch_inline8 x 16, |bed, i| { let remotes = bed.remotes(i); let bytes = bed.bytes; }
+        operations::batch_inline8(&mut bed.qp, &remotes, &bytes[..black_box(8)], black_box(i)),
+        then bed.complete(16);
+    "batch16_sge" = batch_sge x 16, |bed, i| { let remotes = bed.remotes(i); let sges = bed.sges(i); }
+        operations::batch_sge(&mut bed.qp, &remotes, &sges, black_box(i)),
+        then bed.complete(16);
+    "list16_inline8" = list x 16, |bed, i| {
+            let bytes = bed.bytes;
+            let pieces = [&bytes[..black_box(8)]];
+            let list = black_box(bed.list(i, &bed.remotes(i), &pieces));
+        }
+        operations::list(&mut bed.qp, &list),
+        then bed.complete(16);
+    "poll1" = poll_one x 1, |bed, i| { bed.post(i, 1); }
+        operations::poll_one(&mut bed.cq, &mut bed.sum),
+        then ();
+    "poll16" = poll_many x 16, |bed, i| { bed.post(i, 16); }
+        operations::poll_many(&mut bed.cq, black_box(16), &mut bed.sum),
+        then ();
+    "empty_poll" = poll_empty x 1, |bed, i| {}
+        operations::poll_empty(&mut bed.cq, &mut bed.sum),
+        then ();
+    "post_recv1" = post_recv x 1, |bed, i| { bed.receive_one(); let sges = [bed.sge(i)]; }
+        operations::post_recv(&mut bed.peer, black_box(&[ReceiveWr { wr_id: i, sges: &sges }])),
+        then ();
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["list"] => {
+            for case in CASES {
+                println!("{} {} {RUNS} {}", case.name, case.function, case.operations);
+            }
+        }
+        ["run", name] => {
+            let Some(case) = CASES.iter().find(|case| case.name == name) else {
+                eprintln!("no case {name:?}; `mlx5-bench list` prints those there are");
+                return ExitCode::from(2);
+            };
+            let mut bed = Bed::new();
+            for i in 0..RUNS {
+                (case.run)(&mut bed, i);
+            }
+            bed.check();
+        }
+        ["time"] => {
+            for case in CASES {
+                println!("{:18} {:8.1} ns", case.name, median(case));
+            }
+        }
+        _ => {
+            eprintln!("usage: mlx5-bench list | run CASE | time");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Nanoseconds of an operation: the median of the runs, a clock reading's worth included.
+fn median(case: &Case) -> f64 {
+    let mut bed = Bed::new();
+    let mut runs: Vec<u64> = (0..20 * RUNS).map(|i| (case.run)(&mut bed, i)).collect();
+    runs.sort_unstable();
+    runs[runs.len() / 2] as f64 / f64::from(case.operations)
+}

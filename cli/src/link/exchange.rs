@@ -1,0 +1,187 @@
+//! The TCP connection over which two hosts find each other.
+
+use crate::failure::Failure;
+use crate::link::message::Message;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+/// How long the other side may take to answer a question.
+const ANSWER: Duration = Duration::from_secs(30);
+/// No line is longer.
+const LONGEST: usize = 4096;
+
+/// The port, unless another is named.
+pub(crate) const PORT: u16 = 18515;
+
+/// Completes `ADDR`, `PORT`, `:PORT` or `ADDR:PORT`.
+pub(crate) fn complete(address: &str, host: &str) -> String {
+    match address.rsplit_once(':') {
+        _ if address.is_empty() => format!("{host}:{PORT}"),
+        _ if address.parse::<u16>().is_ok() => format!("{host}:{address}"),
+        Some(("", port)) => format!("{host}:{port}"),
+        // A bare IPv6 address has colons, too.
+        _ if address.parse::<std::net::Ipv6Addr>().is_ok() => format!("[{address}]:{PORT}"),
+        Some((_, port)) if port.parse::<u16>().is_ok() => address.to_owned(),
+        _ => format!("{address}:{PORT}"),
+    }
+}
+
+/// A conversation with the other host.
+pub(crate) struct Exchange {
+    stream: TcpStream,
+    /// What came and is not a whole line yet.
+    pending: Vec<u8>,
+}
+
+impl Exchange {
+    /// Speaks over `stream`.
+    pub(crate) fn new(stream: TcpStream) -> Result<Self, Failure> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, pending: Vec::new() })
+    }
+
+    /// Calls a host that listens.
+    pub(crate) fn connect(address: &str) -> Result<Self, Failure> {
+        let address = complete(address, "127.0.0.1");
+        let stream = TcpStream::connect(&address).map_err(|error| {
+            Failure::new(format!("cannot connect to {address}: {error}"))
+                .hint("start the other side first, with --listen; does a firewall stand between?")
+        })?;
+        Self::new(stream)
+    }
+
+    /// Waits for a host that calls.
+    pub(crate) fn accept(listener: &TcpListener) -> Result<(Self, String), Failure> {
+        let (stream, from) = listener.accept()?;
+        Ok((Self::new(stream)?, from.to_string()))
+    }
+
+    /// Says something.
+    pub(crate) fn send(&mut self, message: &Message) -> Result<(), Failure> {
+        let mut line = message.to_line();
+        line.push('\n');
+        self.stream.set_nonblocking(false)?;
+        self.stream.write_all(line.as_bytes()).map_err(|_| gone())
+    }
+
+    /// What the other side says next. Its errors are this side's.
+    pub(crate) fn receive(&mut self) -> Result<Message, Failure> {
+        self.stream.set_nonblocking(false)?;
+        self.stream.set_read_timeout(Some(ANSWER))?;
+        loop {
+            if let Some(message) = self.line()? {
+                return Ok(message);
+            }
+            if !self.read()? {
+                return Err(Failure::new("the other side does not answer"));
+            }
+        }
+    }
+
+    /// What the other side says, if it has said something.
+    pub(crate) fn poll(&mut self) -> Result<Option<Message>, Failure> {
+        if let Some(message) = self.line()? {
+            return Ok(Some(message));
+        }
+        self.stream.set_nonblocking(true)?;
+        self.read()?;
+        self.line()
+    }
+
+    /// Waits for this very answer.
+    pub(crate) fn expect_ready(&mut self) -> Result<(), Failure> {
+        match self.receive()? {
+            Message::Ready => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Reads what is there; false if there was nothing in time.
+    fn read(&mut self) -> Result<bool, Failure> {
+        let mut bytes = [0; 512];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => Err(gone()),
+            Ok(count) => {
+                self.pending.extend_from_slice(&bytes[..count]);
+                Ok(true)
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(false),
+                ErrorKind::Interrupted => Ok(true),
+                _ => Err(gone()),
+            },
+        }
+    }
+
+    fn line(&mut self) -> Result<Option<Message>, Failure> {
+        let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') else {
+            return match self.pending.len() {
+                0..=LONGEST => Ok(None),
+                _ => Message::from_line("").map(Some),
+            };
+        };
+        let line: Vec<u8> = self.pending.drain(..=end).collect();
+        match Message::from_line(String::from_utf8_lossy(&line).trim_end())? {
+            Message::Error(error) => Err(Failure::new(error).during("the other side")),
+            message => Ok(Some(message)),
+        }
+    }
+}
+
+/// The failure for an answer that does not belong here.
+pub(crate) fn unexpected(message: &Message) -> Failure {
+    Failure::new(format!("the other side said {} out of turn", message.to_line()))
+}
+
+fn gone() -> Failure {
+    Failure::new("the other side hung up").hint("its own output says why")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Exchange, Exchange) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its number").to_string();
+        let client = Exchange::connect(&address).expect("connected");
+        (client, Exchange::accept(&listener).expect("accepted").0)
+    }
+
+    #[test]
+    fn lines_arrive_whole_and_in_order() {
+        let (mut client, mut server) = pair();
+        assert_eq!(server.poll().expect("nothing yet"), None);
+        client.stream.write_all(b"{\"ready\":true}\n{\"rec").expect("sent");
+        assert_eq!(server.receive().expect("a line"), Message::Ready);
+        assert_eq!(server.poll().expect("half a line"), None);
+        client.stream.write_all(b"eived\":3}\n").expect("sent");
+        assert_eq!(server.receive().expect("a line"), Message::Received(3));
+    }
+
+    #[test]
+    fn the_other_sides_failure_and_departure_are_told() {
+        let (mut client, mut server) = pair();
+        client.send(&Message::Error("no device".to_owned())).expect("sent");
+        let failure = server.receive().expect_err("an error");
+        assert_eq!(failure.cause(), "the other side: no device");
+        drop(client);
+        assert!(server.receive().expect_err("gone").cause().contains("hung up"));
+    }
+
+    #[test]
+    fn an_address_is_completed() {
+        for (given, whole) in [
+            ("", "0.0.0.0:18515"),
+            ("1234", "0.0.0.0:1234"),
+            (":1234", "0.0.0.0:1234"),
+            ("host", "host:18515"),
+            ("host:1234", "host:1234"),
+            ("::1", "[::1]:18515"),
+            ("[::1]:1234", "[::1]:1234"),
+        ] {
+            assert_eq!(complete(given, "0.0.0.0"), whole);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Two connected queue pairs: both in this process, or one here and one on another host.
+
+mod ends;
+mod exchange;
+mod message;
+mod patience;
+mod peer;
+mod responder;
+mod run;
+mod side;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use ends::{EndArgs, Initiator, Session};
+pub(crate) use message::{Kind, Phase};
+pub(crate) use patience::Patience;
+pub(crate) use run::{Pace, Rate, latency, rate};
+pub(crate) use side::{Shape, datagram_limit};
+
+use clap::ValueEnum;
+
+/// Transport of the queue pairs.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transport {
+    /// Reliable connection
+    Rc,
+    /// Unreliable connection
+    Uc,
+    /// Unreliable datagram
+    Ud,
+}
+
+impl Transport {
+    /// Every transport, with its name on the command line.
+    const NAMES: [(Self, &str); 3] = [(Self::Rc, "rc"), (Self::Uc, "uc"), (Self::Ud, "ud")];
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMES[self as usize].1
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+}
+
+/// What is asked of the device.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Op {
+    /// Send; the other side posts receives
+    Send,
+    /// RDMA write into the other side's memory
+    Write,
+    /// RDMA read from the other side's memory
+    Read,
+}
+
+impl Op {
+    const NAMES: [(Self, &str); 3] =
+        [(Self::Send, "send"), (Self::Write, "write"), (Self::Read, "read")];
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMES[self as usize].1
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+
+    /// The transports that have it.
+    pub(crate) fn transports(self) -> &'static [Transport] {
+        match self {
+            Self::Send => &[Transport::Rc, Transport::Uc, Transport::Ud],
+            Self::Write => &[Transport::Rc, Transport::Uc],
+            Self::Read => &[Transport::Rc],
+        }
+    }
+}

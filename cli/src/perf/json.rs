@@ -1,0 +1,67 @@
+//! Results for programs.
+
+use crate::link::Rate;
+use crate::perf::Setting;
+use crate::perf::measure::{Measurement, Plan};
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+/// All that was measured, and how.
+pub(crate) fn document(setting: &Setting, plan: &Plan, results: &[Measurement]) -> Value {
+    json!({
+        "command": "mlx5 perf",
+        "version": env!("CARGO_PKG_VERSION"),
+        "device": {
+            "name": setting.device,
+            "part": setting.part,
+            "firmware": setting.firmware,
+            "simulated": setting.simulated,
+            "port": setting.port,
+            "link": setting.link,
+            "mtu": setting.mtu,
+        },
+        "loopback": setting.loopback,
+        "local": setting.local,
+        "remote": setting.remote,
+        "operation": plan.op.name(),
+        "transport": plan.transport.name(),
+        "latency_method": plan.method(),
+        "depth": plan.depth,
+        "inline": plan.inline,
+        "signal_every": plan.pace.signal_every,
+        "batch": plan.pace.batch,
+        "results": results.iter().map(result).collect::<Vec<_>>(),
+    })
+}
+
+fn result(result: &Measurement) -> Value {
+    json!({
+        "size": result.size,
+        "latency_ns": result.latency.as_ref().map(latency),
+        "rate": result.rate.as_ref().map(|measured| rate(measured, result.size)),
+    })
+}
+
+fn latency(times: &Histogram<u64>) -> Value {
+    json!({
+        "samples": times.len(),
+        "min": times.min(),
+        "p50": times.value_at_quantile(0.5),
+        "p90": times.value_at_quantile(0.9),
+        "p99": times.value_at_quantile(0.99),
+        "p99_9": times.value_at_quantile(0.999),
+        "max": times.max(),
+        "mean": times.mean(),
+        "stdev": times.stdev(),
+    })
+}
+
+fn rate(rate: &Rate, size: usize) -> Value {
+    json!({
+        "messages": rate.messages,
+        "lost": rate.lost,
+        "seconds": rate.elapsed.as_secs_f64(),
+        "messages_per_second": rate.per_second(),
+        "gbit_per_second": rate.gbits(size),
+    })
+}

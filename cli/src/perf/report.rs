@@ -1,0 +1,81 @@
+//! Results on the screen.
+
+use crate::numbers::{Size, microseconds, significant};
+use crate::perf::Setting;
+use crate::perf::measure::{Measurement, Plan};
+use crate::table::{Align, Table};
+use std::io::{self, Write};
+
+/// The percentiles that are told, with their names.
+pub(crate) const PERCENTILES: [(f64, &str); 4] =
+    [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
+
+/// Writes what was measured, and how.
+pub(crate) fn table(
+    out: &mut impl Write,
+    setting: &Setting,
+    plan: &Plan,
+    results: &[Measurement],
+) -> io::Result<()> {
+    writeln!(out, "{}", title(setting, plan))?;
+    if let Some(count) = plan.latencies {
+        writeln!(out, "latency in µs: {}, {count} messages one by one", plan.method())?;
+    }
+    if plan.messages.is_some() {
+        write!(out, "rate: {} requests outstanding", plan.depth)?;
+        write!(out, ", one completion in {}", plan.pace.signal_every)?;
+        match plan.pace.batch {
+            1 => writeln!(out)?,
+            batch => writeln!(out, ", {batch} requests a doorbell")?,
+        }
+    }
+    writeln!(out)?;
+    let mut columns = vec![("bytes", Align::Right)];
+    if plan.latencies.is_some() {
+        columns.push(("min", Align::Right));
+        columns.extend(PERCENTILES.iter().map(|(_, name)| (*name, Align::Right)));
+        columns.extend([("max", Align::Right), ("mean", Align::Right)]);
+    }
+    let lossy = results.iter().any(|result| result.rate.is_some_and(|rate| rate.lost > 0));
+    if plan.messages.is_some() {
+        columns.extend([("Mmsg/s", Align::Right), ("Gbit/s", Align::Right)]);
+        if lossy {
+            columns.push(("lost", Align::Right));
+        }
+    }
+    let mut table = Table::new(&columns);
+    for result in results {
+        let mut row = vec![Size(result.size).to_string()];
+        if let Some(times) = &result.latency {
+            let us = |nanoseconds: u64| microseconds(nanoseconds as f64);
+            row.push(us(times.min()));
+            row.extend(PERCENTILES.iter().map(|(at, _)| us(times.value_at_quantile(*at))));
+            row.extend([us(times.max()), microseconds(times.mean())]);
+        }
+        if let Some(rate) = &result.rate {
+            row.push(significant(rate.per_second() / 1e6));
+            row.push(significant(rate.gbits(result.size)));
+            if lossy {
+                row.push(rate.lost.to_string());
+            }
+        }
+        table.row(row);
+    }
+    table.write(out, 0)
+}
+
+/// What was measured, in a line.
+pub(crate) fn title(setting: &Setting, plan: &Plan) -> String {
+    let simulated = if setting.simulated { "simulated " } else { "" };
+    let part = setting.part.unwrap_or("device");
+    let other = if setting.loopback { "both ends in one process" } else { "between two hosts" };
+    format!(
+        "{} {} on {} port {}: {simulated}{part}, {}, MTU {}, {other}",
+        plan.transport.name().to_uppercase(),
+        plan.op.name(),
+        setting.device,
+        setting.port,
+        setting.link,
+        setting.mtu
+    )
+}

@@ -1,0 +1,166 @@
+//! `mlx5 pingpong`.
+
+use crate::device::{Port, PortArgs};
+use crate::failure::Failure;
+use crate::link::{
+    EndArgs, Initiator, Kind, Op, Phase, Session, Shape, Transport, datagram_limit, latency,
+};
+use crate::numbers::{Size, microseconds, parse_size, significant};
+use hdrhistogram::Histogram;
+use std::io::Write;
+use std::time::Duration;
+
+const LONG_ABOUT: &str = "\
+Bounces messages between two queue pairs, each a different one, and verifies every byte that comes \
+back: the quickest way to see whether a device and a network work.
+
+Both queue pairs are made in this process, unless --listen or --connect says that one of them is on \
+another host. The addresses that are shown have the form in which mlx5::Endpoint is written, which \
+programs may exchange in any way they like.";
+
+const EXAMPLES: &str = "\
+Examples:
+  mlx5 pingpong                              RC, both ends here
+  mlx5 pingpong -t ud --size 1024            datagrams
+  mlx5 pingpong --events                     asleep until a completion comes
+  mlx5 pingpong --sim-link roce --sim-model cx5
+
+Between two hosts:
+  server$ mlx5 pingpong --listen
+  client$ mlx5 pingpong --connect server";
+
+/// Options of `mlx5 pingpong`.
+#[derive(clap::Args, Debug)]
+#[command(long_about = LONG_ABOUT, after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Transport of the queue pairs
+    #[arg(short, long, value_enum, default_value_t = Transport::Rc)]
+    transport: Transport,
+    /// Bytes of a message, as 64, 4k or 1m [default: 4k, or what fits into a datagram]
+    #[arg(short, long, value_name = "BYTES", value_parser = parse_size)]
+    size: Option<usize>,
+    /// Messages to bounce
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    iters: u64,
+    /// Sleep until a completion comes, instead of looking all the time
+    #[arg(short, long)]
+    events: bool,
+    #[command(flatten)]
+    ends: EndArgs,
+    #[command(flatten)]
+    port: PortArgs,
+}
+
+/// Requests outstanding: one, and its predecessors' completions may be late.
+const DEPTH: u32 = 16;
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let port = args.port.open()?;
+    let size = message_size(args, &port)?;
+    let shape = Shape {
+        transport: args.transport,
+        message: size,
+        depth: DEPTH,
+        receives: DEPTH,
+        inline: 0,
+    };
+    let Session::Initiator(mut initiator) = args.ends.open(&port, shape, args.events)? else {
+        return Ok(());
+    };
+    writeln!(out, "local   {}", initiator.local)?;
+    writeln!(out, "remote  {}", initiator.remote)?;
+    out.flush()?;
+    let times = bounce(&mut initiator, size, args.iters)?;
+    initiator.peer.part()?;
+
+    let total = times.mean() * times.len() as f64 / 1e9;
+    let gbits = 2.0 * 8.0 * size as f64 * times.len() as f64 / total.max(1e-9) / 1e9;
+    writeln!(
+        out,
+        "{} messages of {} bytes went over {} and back in {} ms, {} Gbit/s; every byte verified",
+        times.len(),
+        Size(size),
+        args.transport.name().to_uppercase(),
+        significant(total * 1e3),
+        significant(gbits)
+    )?;
+    let us = |nanoseconds: u64| microseconds(nanoseconds as f64);
+    writeln!(
+        out,
+        "round trip  mean {} µs, min {}, median {}, 99 % {}, max {}",
+        microseconds(times.mean()),
+        us(times.min()),
+        us(times.value_at_quantile(0.5)),
+        us(times.value_at_quantile(0.99)),
+        us(times.max())
+    )?;
+    Ok(())
+}
+
+fn message_size(args: &Args, port: &Port) -> Result<usize, Failure> {
+    const DEFAULT: usize = 4096;
+    let limit = match args.transport {
+        Transport::Ud => datagram_limit(port),
+        Transport::Rc | Transport::Uc => usize::MAX,
+    };
+    match args.size {
+        None => Ok(DEFAULT.min(limit)),
+        Some(size) if size <= limit => Ok(size),
+        Some(size) => {
+            let cause =
+                format!("--size {size} is more than a datagram takes on this port, {limit}");
+            Err(Failure::usage(cause).hint("RC and UC take longer messages: --transport rc"))
+        }
+    }
+}
+
+/// Bounces messages that differ in every word; gives the times of the round trips in nanoseconds.
+fn bounce(initiator: &mut Initiator, size: usize, count: u64) -> Result<Histogram<u64>, Failure> {
+    let mut times = Histogram::<u64>::new(3)
+        .map_err(|error| Failure::new(format!("the histogram: {error}")))?;
+    let phase = Phase { kind: Kind::Latency, op: Op::Send, size, messages: count };
+    let mut came = vec![0; size];
+    latency(
+        initiator,
+        phase,
+        |side, index| side.fill(&pattern(index, size)),
+        |side, index, elapsed: Duration| {
+            times.saturating_record(elapsed.as_nanos() as u64);
+            side.received(&mut came)?;
+            let sent = pattern(index, size);
+            match sent.iter().zip(&came).position(|(sent, came)| sent != came) {
+                None => Ok(()),
+                Some(at) => Err(Failure::new(format!(
+                    "message {index} came back changed: byte {at} was {:#04x} and is {:#04x}",
+                    sent[at], came[at]
+                ))),
+            }
+        },
+    )?;
+    Ok(times)
+}
+
+/// Bytes that no other message and no other place of the same has.
+fn pattern(index: u64, size: usize) -> Vec<u8> {
+    let words = size.div_ceil(8) as u64;
+    let word = |at: u64| ((index << 32) + at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    let mut bytes: Vec<u8> = (0..words).flat_map(word).collect();
+    bytes.truncate(size);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_messages_are_alike() {
+        assert_eq!(pattern(0, 13).len(), 13);
+        assert_eq!(pattern(3, 0), Vec::<u8>::new());
+        assert_ne!(pattern(0, 8), pattern(1, 8));
+        let one = pattern(7, 64);
+        assert_ne!(one[..8], one[8..16]);
+        assert_eq!(one, pattern(7, 64));
+    }
+}

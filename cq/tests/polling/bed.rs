@@ -1,0 +1,230 @@
+//! A completion queue on plain memory, a device that writes what a test says, and queues that
+//! answer as they are told.
+
+use mlx5_cq::{
+    Attention, Queue, Ring, RingParts, RingState, SentRequest, UserIndexTable, WorkCompletion,
+};
+use mlx5_doorbell::CompletionQueueRecord;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// 64 bytes on their own line.
+#[repr(align(64))]
+struct Line(UnsafeCell<[u8; 64]>);
+
+/// Memory that a device and a queue share.
+pub(crate) struct Memory(Box<[Line]>);
+
+// SAFETY: reached only through raw pointers, by volatile or atomic access.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub(crate) fn new(lines: usize) -> Self {
+        Self((0..lines).map(|_| Line(UnsafeCell::new([0; 64]))).collect())
+    }
+
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < self.0.len() * 64);
+        // SAFETY: inside the boxed lines, which follow one another and are cells.
+        unsafe { NonNull::from(&*self.0).cast::<u8>().byte_add(offset) }
+    }
+
+    pub(crate) fn read<const N: usize>(&self, offset: usize) -> [u8; N] {
+        assert!(offset + N <= self.0.len() * 64);
+        // SAFETY: inside the memory.
+        unsafe { self.at(offset).cast::<[u8; N]>().read_volatile() }
+    }
+}
+
+/// A completion queue entry's descriptor, as the PRM lays it out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry(pub(crate) [u8; 64]);
+
+impl Entry {
+    fn put(mut self, offset: usize, bytes: &[u8]) -> Self {
+        self.0[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self
+    }
+
+    /// An entry of opcode `opcode` about request `counter` of the queue with user index `index`.
+    /// All else is filled with what must not matter.
+    pub(crate) fn new(opcode: u8, index: u32, counter: u16) -> Self {
+        // The upper byte of the user index is reserved.
+        Self([0xd7; 64])
+            .put(32, &(index & 0xff_ffff | 0xd700_0000).to_be_bytes())
+            .put(60, &counter.to_be_bytes())
+            .put(63, &[opcode << 4])
+    }
+
+    pub(crate) fn byte_count(self, bytes: u32) -> Self {
+        self.put(44, &bytes.to_be_bytes())
+    }
+
+    /// Immediate data, invalidated key or partition key index.
+    pub(crate) fn imm(self, bytes: [u8; 4]) -> Self {
+        self.put(36, &bytes)
+    }
+
+    pub(crate) fn qp_num(self, qpn: u32) -> Self {
+        self.put(56, &qpn.to_be_bytes())
+    }
+
+    /// Two bits GRH, four bits service level, 24 bits remote queue pair number.
+    pub(crate) fn flags_rqpn(self, grh: u32, level: u32, qpn: u32) -> Self {
+        self.put(24, &(grh << 28 | level << 24 | qpn).to_be_bytes())
+    }
+
+    pub(crate) fn slid(self, slid: u16) -> Self {
+        self.put(22, &slid.to_be_bytes())
+    }
+
+    pub(crate) fn path_bits(self, bits: u8) -> Self {
+        self.put(17, &[bits])
+    }
+
+    pub(crate) fn timestamp(self, time: u64) -> Self {
+        self.put(48, &time.to_be_bytes())
+    }
+
+    pub(crate) fn error(self, syndrome: u8, vendor: u8) -> Self {
+        self.put(54, &[vendor, syndrome])
+    }
+
+    pub(crate) fn solicited(self) -> Self {
+        let op_own = self.0[63] | 2;
+        self.put(63, &[op_own])
+    }
+}
+
+/// A queue that knows which requests are outstanding.
+#[derive(Default)]
+pub(crate) struct Outstanding {
+    pub(crate) sends: RefCell<VecDeque<(u16, SentRequest)>>,
+    pub(crate) receives: RefCell<VecDeque<(u16, u64)>>,
+    /// How often it was asked.
+    pub(crate) asked: Cell<usize>,
+}
+
+impl Outstanding {
+    pub(crate) fn send(&self, counter: u16, wr_id: u64, opcode: u8) {
+        self.sends.borrow_mut().push_back((counter, SentRequest { wr_id, opcode }));
+    }
+
+    pub(crate) fn receive(&self, counter: u16, wr_id: u64) {
+        self.receives.borrow_mut().push_back((counter, wr_id));
+    }
+}
+
+impl Queue for Outstanding {
+    fn retire_send(&self, counter: u16) -> Option<SentRequest> {
+        self.asked.set(self.asked.get() + 1);
+        let mut sends = self.sends.borrow_mut();
+        let at = sends.iter().position(|&(at, _)| at == counter)?;
+        sends.drain(..=at).next_back().map(|(_, sent)| sent)
+    }
+
+    fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
+        let next = self.sends.borrow().front().map(|&(at, _)| at);
+        if next == Some(counter) { self.retire_send(counter) } else { None }
+    }
+
+    fn retire_receive(&self, counter: u16) -> Option<u64> {
+        self.asked.set(self.asked.get() + 1);
+        let mut receives = self.receives.borrow_mut();
+        let at = receives.iter().position(|&(at, _)| at == counter)?;
+        receives.remove(at).map(|(_, wr_id)| wr_id)
+    }
+}
+
+/// Where the device writes.
+pub(crate) struct Device {
+    pub(crate) buffer: Memory,
+    pub(crate) log_size: u32,
+    pub(crate) stride: usize,
+    /// Entries written so far.
+    pub(crate) written: u32,
+}
+
+impl Device {
+    fn place(&self, index: u32) -> usize {
+        let slot = index as usize % (1 << self.log_size);
+        slot * self.stride + self.stride - 64
+    }
+
+    /// Stores an entry as it is, its last byte last.
+    pub(crate) fn store(&self, index: u32, entry: Entry) {
+        let at = self.buffer.at(self.place(index));
+        for (offset, byte) in entry.0.into_iter().enumerate() {
+            // SAFETY: a byte of the buffer, which nobody else writes to.
+            unsafe { at.byte_add(offset).write_volatile(byte) };
+        }
+    }
+
+    /// Writes the next entry, with the owner bit that goes with its lap.
+    pub(crate) fn write(&mut self, mut entry: Entry) {
+        entry.0[63] = entry.0[63] & !1 | (self.written >> self.log_size & 1) as u8;
+        self.store(self.written, entry);
+        self.written += 1;
+    }
+
+    pub(crate) fn last_byte(&self, index: u32) -> u8 {
+        self.buffer.read::<1>(self.place(index) + 63)[0]
+    }
+}
+
+pub(crate) struct Bed<Q = Outstanding> {
+    pub(crate) ring: Ring<Q>,
+    pub(crate) table: UserIndexTable<Q>,
+    pub(crate) device: Device,
+    /// Doorbell record, and behind it the word of attention.
+    pub(crate) words: Memory,
+}
+
+/// Where the word of attention is.
+const ATTENTION: usize = 64;
+
+impl<Q: Queue> Bed<Q> {
+    pub(crate) fn new(log_size: u32, stride: usize) -> Self {
+        let (buffer, words) = (Memory::new((stride / 64) << log_size), Memory::new(2));
+        // SAFETY: the bed keeps the memory, and each part of it has one use.
+        let ring = unsafe {
+            Ring::new(RingParts {
+                state: Arc::new(RingState::new(buffer.at(0), log_size, stride)),
+                record: CompletionQueueRecord::new(words.at(0)),
+                attention: Attention::new(words.at(ATTENTION).cast()),
+            })
+        };
+        let device = Device { buffer, log_size, stride, written: 0 };
+        Self { ring, table: UserIndexTable::default(), device, words }
+    }
+
+    /// Makes `queue` known under `index`.
+    pub(crate) fn register(&self, index: u32, queue: &Q) {
+        // SAFETY: every test keeps its queues longer than its bed's ring is polled.
+        unsafe { self.table.set(index, NonNull::from(queue)) };
+    }
+
+    pub(crate) fn next(&mut self) -> Option<WorkCompletion<'_>> {
+        self.ring.next(&self.table)
+    }
+
+    /// The identifier of the next completion.
+    pub(crate) fn next_id(&mut self) -> Option<u64> {
+        self.next().map(|completion| completion.wr_id())
+    }
+
+    /// The consumer counter that the device is told.
+    pub(crate) fn told(&self) -> u32 {
+        u32::from_be_bytes(self.words.read(0))
+    }
+
+    /// Wipes the words that a fork wipes.
+    pub(crate) fn fork(&self) {
+        // SAFETY: the word of attention.
+        unsafe { self.words.at(ATTENTION).cast::<u32>().write_volatile(0) };
+    }
+}

@@ -1,0 +1,129 @@
+//! What is new in the ring, lap after lap, and what the device is told of it.
+
+use crate::bed::{Bed, Entry, Outstanding};
+
+fn with_queue(bed: &Bed, queue: &Outstanding) {
+    bed.register(7, queue);
+}
+
+#[test]
+fn a_new_queue_holds_nothing() {
+    for stride in [64, 128] {
+        for log_size in 0..6 {
+            let mut bed = Bed::<Outstanding>::new(log_size, stride);
+            assert_eq!(bed.ring.state().size(), 1 << log_size);
+            for index in 0..1 << log_size {
+                // Opcode 15, not written; and the owner bit of the lap before the first.
+                assert_eq!(bed.device.last_byte(index), 0xf1);
+            }
+            assert!(!bed.ring.has_next());
+            assert!(bed.next().is_none());
+            assert_eq!(bed.ring.corruption(), None);
+            assert_eq!((bed.ring.consumer(), bed.told()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn every_entry_is_taken_once_in_every_lap() {
+    for stride in [64, 128] {
+        for log_size in 0..6 {
+            let mut bed = Bed::new(log_size, stride);
+            let queue = Outstanding::default();
+            with_queue(&bed, &queue);
+            for wr_id in 0..9u64 << log_size {
+                assert!(!bed.ring.has_next());
+                assert!(bed.next().is_none(), "what stays from the last lap is not new");
+                queue.send(wr_id as u16, wr_id, 0x0a);
+                bed.device.write(Entry::new(0, 7, wr_id as u16));
+                assert!(bed.ring.has_next());
+                assert_eq!(bed.next_id(), Some(wr_id));
+            }
+            assert!(bed.next().is_none());
+            assert_eq!(bed.ring.corruption(), None);
+        }
+    }
+}
+
+/// All that stood in the queue before says "of the last lap" but for the owner bit: were it not
+/// looked at, old entries would complete what is outstanding now.
+#[test]
+fn an_entry_of_the_last_lap_completes_nothing() {
+    let mut bed = Bed::new(2, 64);
+    let queue = Outstanding::default();
+    with_queue(&bed, &queue);
+    for lap in 0..5u16 {
+        for slot in 0..4 {
+            queue.send(slot, u64::from(lap * 4 + slot), 0x0a);
+        }
+        assert!(bed.next().is_none());
+        for slot in 0..4 {
+            bed.device.write(Entry::new(0, 7, slot));
+            assert_eq!(bed.next_id(), Some(u64::from(lap * 4 + slot)));
+            assert!(bed.next().is_none());
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_is_polled_to_its_end() {
+    for log_size in 0..5 {
+        let mut bed = Bed::new(log_size, 64);
+        let queue = Outstanding::default();
+        with_queue(&bed, &queue);
+        let mut next = 0u16;
+        for _ in 0..6 {
+            for counter in next..next + (1 << log_size) {
+                queue.receive(counter, counter.into());
+                bed.device.write(Entry::new(2, 7, counter));
+            }
+            for _ in 0..1 << log_size {
+                assert_eq!(bed.next_id(), Some(next.into()));
+                next += 1;
+            }
+            assert!(bed.next().is_none());
+        }
+    }
+}
+
+/// The device may write an entry again once it is told that the entry was consumed, and not before.
+#[test]
+fn the_device_is_told_what_was_consumed_when_that_is_published() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Outstanding::default();
+    with_queue(&bed, &queue);
+    for counter in 0..1000u16 {
+        queue.send(counter, 1, 0x0a);
+        bed.device.write(Entry::new(0, 7, counter));
+        assert_eq!(bed.next_id(), Some(1));
+        let told = u32::from(counter) / 3 * 3;
+        assert_eq!((bed.told(), bed.ring.state().consumed()), (told, told));
+        assert_eq!(bed.ring.consumer(), u32::from(counter) + 1);
+        if counter % 3 == 2 {
+            bed.ring.publish();
+            assert_eq!(bed.words.read::<4>(0), (told + 3).to_be_bytes());
+            assert_eq!(bed.words.read::<4>(4), [0; 4], "the arm word is left alone");
+        }
+    }
+}
+
+/// Entries are read when they are asked for: those that were taken and not published stay.
+#[test]
+fn a_batch_is_taken_with_one_publication() {
+    let mut bed = Bed::new(4, 64);
+    let queue = Outstanding::default();
+    with_queue(&bed, &queue);
+    for turn in 0..20u16 {
+        for i in 0..16 {
+            queue.receive(i, i.into());
+            bed.device.write(Entry::new(3, 7, i).imm([turn as u8, i as u8, 3, 4]));
+        }
+        for i in 0..16 {
+            let completion = bed.next().unwrap();
+            assert_eq!(completion.imm_data(), Some([turn as u8, i, 3, 4]));
+        }
+        assert_eq!(bed.told(), u32::from(turn) * 16);
+        bed.ring.publish();
+        assert_eq!(bed.told(), u32::from(turn) * 16 + 16);
+    }
+}

@@ -1,0 +1,10 @@
+//! Completion queues on plain memory: entries written by hand after the PRM's tables, and what
+//! comes of them.
+#![cfg(not(loom))]
+
+mod bed;
+mod departed;
+mod entries;
+mod laps;
+mod threads;
+mod untrusted;

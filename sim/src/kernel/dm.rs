@@ -1,0 +1,150 @@
+//! Memory on the device.
+
+use std::sync::Arc;
+
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::mkey::{AllocMemicIn, DeallocMemicIn};
+use mlx5_uapi::ioctl::{attr, object};
+use mlx5_uapi::mlx5::{DmType, MmapCommand};
+use mlx5_uapi::{Errno, Mapping, page_size};
+
+use crate::kernel::decode::Request;
+use crate::kernel::file::{OpenFile, State};
+use crate::kernel::hca::Hca;
+use crate::kernel::objects::{Body, Objects};
+
+/// Logarithm of the pages in which the driver gives ranges to the firmware.
+const LOG_PAGE: u32 = 12;
+/// Sizes are rounded up to this.
+const GRANULE: u64 = 256;
+
+/// A piece of a device's memory. Its pages live while its object does or while it is mapped.
+pub(crate) struct DevicePages {
+    hca: Arc<Hca>,
+    /// First page, of the device's memory.
+    first: u64,
+    bytes: u64,
+}
+
+impl std::fmt::Debug for DevicePages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut f = f.debug_struct("DevicePages");
+        f.field("first", &self.first).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl DevicePages {
+    fn address(&self) -> u64 {
+        self.hca.device_memory.address() + (self.first << LOG_PAGE)
+    }
+
+    /// Where it starts in the device's memory.
+    pub(crate) fn offset(&self) -> u64 {
+        self.first << LOG_PAGE
+    }
+
+    fn pages(&self) -> u64 {
+        self.bytes.div_ceil(1 << LOG_PAGE)
+    }
+}
+
+impl Drop for DevicePages {
+    fn drop(&mut self) {
+        if self.hca.is_this_process() {
+            let mut input = DeallocMemicIn::request();
+            input.set_memic_start_addr(self.address()).set_memic_size(self.bytes as u32);
+            // What the firmware keeps shows in the device's counts.
+            if self.hca.command(&input).is_ok() {
+                self.hca.give_back_pages(self.first, self.pages());
+            }
+        }
+    }
+}
+
+/// A piece of device memory in a file.
+#[derive(Debug)]
+pub(crate) struct Dm {
+    pub(crate) pages: Arc<DevicePages>,
+    /// Bytes that were asked for.
+    pub(crate) length: u64,
+    index: u32,
+}
+
+impl Dm {
+    /// The offset at which it is mapped.
+    pub(crate) fn mmap_offset(&self) -> u64 {
+        MmapCommand::DeviceMem.offset(self.index, page_size())
+    }
+}
+
+fn free_index(objects: &Objects) -> u32 {
+    let dms = objects.of_kind(object::DM).into_iter();
+    let used: Vec<u32> =
+        dms.filter_map(|handle| objects.dm(handle).ok().map(|dm| dm.index)).collect();
+    (0..).find(|index| !used.contains(index)).unwrap_or(0)
+}
+
+pub(crate) fn alloc(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    use attr::{alloc_dm as id, mlx5_alloc_dm as mlx5_id};
+    let hca = &file.hca;
+    if request.number(mlx5_id::REQ_TYPE)? != u64::from(DmType::Memic.raw()) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let length = request.number(id::LENGTH)?;
+    let log_align = request.number_u32(id::ALIGNMENT)?;
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if log_align > LOG_PAGE {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = length.checked_next_multiple_of(GRANULE).ok_or(Errno::EINVAL)?;
+    let count = bytes.div_ceil(1 << LOG_PAGE);
+    let first = hca.take_pages(count).ok_or(Errno::ENOMEM)?;
+    let start = hca.device_memory.address() + (first << LOG_PAGE);
+    let mut input = AllocMemicIn::request();
+    input
+        .set_log_memic_addr_alignment(log_align)
+        .set_range_start_addr(start)
+        .set_range_size(count as u32)
+        .set_memic_size(bytes as u32);
+    if let Err(errno) = hca.command(&input) {
+        hca.give_back_pages(first, count);
+        return Err(errno);
+    }
+    let pages = Arc::new(DevicePages { hca: Arc::clone(hca), first, bytes });
+    let index = free_index(&state.objects);
+    let handle = state.objects.add(Body::Dm(Dm { pages, length, index }), &[]);
+    request.made(id::HANDLE, handle.into());
+    // A piece starts with a page: nothing is below it.
+    request.answer(mlx5_id::RESP_START_OFFSET, &0u64)?;
+    request.answer(mlx5_id::RESP_PAGE_INDEX, &(index as u16))
+}
+
+/// What a mapped piece keeps: the piece, and the file, as a mapping does.
+struct Mapped {
+    _pages: Arc<DevicePages>,
+    _file: Arc<OpenFile>,
+}
+
+/// Maps a piece.
+pub(crate) fn map(
+    file: &Arc<OpenFile>,
+    pages: Arc<DevicePages>,
+    length: usize,
+) -> Result<Mapping, Errno> {
+    if length as u64 != pages.pages() << LOG_PAGE {
+        return Err(Errno::EINVAL);
+    }
+    let start = file.hca.device_memory.as_non_null();
+    // SAFETY: the piece's pages lie inside the device's memory.
+    let start = unsafe { start.add((pages.first << LOG_PAGE) as usize) };
+    let owner = Mapped { _pages: pages, _file: Arc::clone(file) };
+    // SAFETY: the owner keeps the pages, for other mappings of the same piece alone; nobody makes
+    // references to them.
+    Ok(unsafe { Mapping::new(start, length, Box::new(owner)) })
+}

@@ -1,0 +1,10 @@
+//! The door, tested with the kernel's calls alone.
+
+mod calls;
+mod devx;
+mod events;
+mod faults;
+mod objects;
+mod query;
+mod rig;
+mod session;

@@ -1,0 +1,244 @@
+//! In which order a device sees what a queue stores. The pages of doorbell record and doorbell
+//! register are write-protected; at the first store to each, memory is looked at before it is done.
+#![cfg(all(target_os = "linux", not(loom), not(miri)))]
+
+mod watch;
+
+use mlx5_doorbell::{
+    CompletionQueueRecord, CompletionQueueRegister, QueuePairRecord, SendRegister, SharedBlueFlame,
+};
+use mlx5_wqe::{
+    Gate, QueueState, Rc, ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr, SendFlags,
+    SendLayout, SendParts, SendQueue, SendRecords, Sge, SharedReceiveQueue, SharedReceiveRecords,
+};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use watch::{PAGE, Page, turn, watch};
+
+const RECORD: usize = 0;
+const REGISTER: usize = 1;
+
+/// What there was at a store.
+struct Seen {
+    page: usize,
+    record: [u8; 8],
+    ring: [u8; PAGE],
+    uar: [u8; PAGE],
+    /// What a poller is told if the device has completed the request by then.
+    completed: Option<u64>,
+}
+
+/// The memory of a queue, and what was seen of it.
+struct Memory {
+    record: Page,
+    uar: Page,
+    ring: Page,
+    gate: Page,
+}
+
+impl Memory {
+    fn new() -> Self {
+        Self { record: Page::new(), uar: Page::new(), ring: Page::new(), gate: Page::new() }
+    }
+
+    fn gate(&self) -> Gate {
+        // SAFETY: a page that is used for nothing else.
+        let gate = unsafe { Gate::new(self.gate.at(0).cast()) };
+        gate.set_state(QueueState::ReadyToSend);
+        gate
+    }
+
+    fn record(&self) -> QueuePairRecord {
+        // SAFETY: a page that is used for nothing else.
+        unsafe { QueuePairRecord::new(self.record.at(0)) }
+    }
+
+    /// Runs `act`, and tells what there was at the first store to the record and to the register.
+    fn watch(&self, completed: impl Fn() -> Option<u64>, act: impl FnOnce()) -> Vec<Seen> {
+        let turn = turn();
+        // Room for all: nothing is allocated while looking.
+        let mut seen = Vec::with_capacity(4);
+        let pages = [&self.record, &self.uar];
+        let mut look = |page| {
+            let mut record = [0; 8];
+            record.copy_from_slice(&self.record.read()[..8]);
+            let completed = completed();
+            let (ring, uar) = (self.ring.read(), self.uar.read());
+            assert!(seen.len() < seen.capacity());
+            seen.push(Seen { page, record, ring, uar, completed });
+        };
+        watch(&turn, &pages, &mut look, act);
+        seen
+    }
+}
+
+enum Register {
+    Own,
+    Shared,
+    Doorbell,
+}
+
+/// Posts `counts` requests of so many entries from block `start` on, as one batch, and checks what
+/// the device sees at each store.
+fn check_send(kind: Register, start: u16, counts: &[usize]) {
+    let memory = Memory::new();
+    let layout = SendLayout::new::<Rc>(16, 13, 0).unwrap();
+    assert_eq!(layout.bytes(), PAGE);
+    let records = Arc::new(SendRecords::new(layout.blocks));
+    let register = memory.uar.at(0x800);
+    let shared = SharedBlueFlame::new(register);
+    // SAFETY: registers in a page that outlives the queue, as `shared` does.
+    let register = unsafe {
+        match kind {
+            Register::Own => SendRegister::blueflame(register, 512),
+            Register::Shared => SendRegister::shared_blueflame(NonNull::from(&shared), 512),
+            Register::Doorbell => SendRegister::doorbell(register),
+        }
+    };
+    let parts = SendParts {
+        ring: memory.ring.at(0),
+        layout,
+        qpn: 0x77,
+        max_message: 1 << 30,
+        signal_all: false,
+        gate: memory.gate(),
+        record: memory.record(),
+        register,
+        records: NonNull::from(&*records),
+    };
+    // SAFETY: the memory is the queue's own, and outlives it.
+    let mut queue = unsafe { SendQueue::<Rc>::new(parts) };
+    for block in 0..start {
+        let mut batch = queue.wr_start();
+        batch.wr(0, SendFlags::SIGNALED).send().sge_list(&[]);
+        batch.complete().unwrap();
+        records.retire(block).unwrap();
+    }
+    let (uar, before) = (memory.uar.read(), memory.record.read());
+    let data = [Sge { addr: 0xabcd, length: 9, lkey: 7 }; 14];
+    let last = counts.iter().rev().skip(1).fold(start, |at, count| at + (1 + count).div_ceil(4) as u16);
+    let seen = memory.watch(
+        || records.retire(last).map(|completed| completed.wr_id),
+        || {
+            let mut batch = queue.wr_start();
+            for (i, &count) in counts.iter().enumerate() {
+                batch.wr(500 + i as u64, SendFlags::SIGNALED).send().sge_list(&data[..count]);
+            }
+            batch.complete().unwrap();
+        },
+    );
+    let [record, register] = &seen[..] else { panic!("{} stores were seen", seen.len()) };
+
+    // The record is stored first: by then all of the WQEs are in the ring, whoever polls knows of
+    // the requests, and no doorbell was rung.
+    assert_eq!(record.page, RECORD);
+    assert!(record.ring == memory.ring.read());
+    assert_eq!(record.ring[usize::from(last) % 64 * 64 + 3], 0x0a);
+    assert_eq!(record.completed, Some(499 + counts.len() as u64));
+    assert_eq!(record.record, before[..8]);
+    assert!(record.uar == uar);
+    // Then the register: by then the record has the new counter.
+    assert_eq!(register.page, REGISTER);
+    let blocks: usize = counts.iter().map(|count| (1 + count).div_ceil(4)).sum();
+    assert_eq!(register.record[4..], (u32::from(start) + blocks as u32).to_be_bytes());
+    assert!(register.uar == uar);
+    assert!(memory.uar.read() != uar);
+}
+
+#[test]
+fn a_request_is_stored_then_counted_then_copied_to_the_register() {
+    for counts in [&[0][..], &[3], &[7], &[13]] {
+        check_send(Register::Own, 0, counts);
+        check_send(Register::Own, 5, counts);
+    }
+}
+
+#[test]
+fn a_request_across_the_end_of_the_ring_is_stored_then_counted_then_copied() {
+    for start in [61, 62, 63] {
+        check_send(Register::Own, start, &[13]);
+        check_send(Register::Shared, start, &[13]);
+        check_send(Register::Doorbell, start, &[13]);
+    }
+}
+
+#[test]
+fn a_batch_is_stored_then_counted_then_rung() {
+    for start in [0, 58, 60, 62, 63] {
+        check_send(Register::Own, start, &[3, 13, 0, 9]);
+        check_send(Register::Shared, start, &[3, 13, 0, 9]);
+        check_send(Register::Doorbell, start, &[3, 13, 0, 9]);
+    }
+}
+
+#[test]
+fn a_shared_or_plain_register_is_written_last_too() {
+    for counts in [&[0][..], &[3], &[7], &[13]] {
+        check_send(Register::Shared, 3, counts);
+        check_send(Register::Doorbell, 3, counts);
+    }
+}
+
+#[test]
+fn receive_requests_are_stored_and_remembered_before_they_are_counted() {
+    let memory = Memory::new();
+    let layout = ReceiveLayout::new(16, 4, 0).unwrap();
+    let records = Arc::new(ReceiveRecords::new(layout.requests));
+    // SAFETY: the memory is the queue's own, and outlives it.
+    let mut queue = unsafe {
+        let (gate, record, records) = (memory.gate(), memory.record(), Arc::clone(&records));
+        ReceiveQueue::new(memory.ring.at(0), layout, 1 << 30, gate, record, records)
+    };
+    let sges = [Sge { addr: 0xabcd, length: 9, lkey: 7 }; 2];
+    let list: Vec<_> =
+        (0..3).map(|i| ReceiveWr { wr_id: 40 + i, sges: &sges[..i as usize] }).collect();
+    let both = || {
+        let _ = records.retire(0).zip(records.retire(1));
+        records.retire(2)
+    };
+    let seen = memory.watch(both, || queue.post_recv(&list).unwrap());
+    let [record] = &seen[..] else { panic!("{} stores were seen", seen.len()) };
+    assert_eq!((record.page, record.record), (RECORD, [0; 8]));
+    assert!(record.ring == memory.ring.read());
+    assert_eq!(record.ring[2 * 64..2 * 64 + 4], [0, 0, 0, 9]);
+    assert_eq!(record.completed, Some(42));
+    assert_eq!(memory.record.read()[..8], [0, 0, 0, 3, 0, 0, 0, 0]);
+}
+
+#[test]
+fn shared_receive_requests_are_linked_and_remembered_before_they_are_counted() {
+    let memory = Memory::new();
+    let layout = ReceiveLayout::new(16, 3, SharedReceiveQueue::HEAD).unwrap();
+    let records = Arc::new(SharedReceiveRecords::new(layout.requests));
+    // SAFETY: the memory is the queue's own, and outlives it.
+    let mut queue = unsafe {
+        let (gate, record, records) = (memory.gate(), memory.record(), Arc::clone(&records));
+        SharedReceiveQueue::new(memory.ring.at(0), layout, 1 << 30, gate, record, records)
+    };
+    let sges = [Sge { addr: 0xabcd, length: 9, lkey: 7 }];
+    let list: Vec<_> = (0..3).map(|i| ReceiveWr { wr_id: 40 + i, sges: &sges }).collect();
+    let seen = memory.watch(|| records.retire(2), || queue.post_recv(&list).unwrap());
+    let [record] = &seen[..] else { panic!("{} stores were seen", seen.len()) };
+    assert_eq!((record.page, record.record), (RECORD, [0; 8]));
+    assert!(record.ring == memory.ring.read());
+    assert_eq!(record.ring[2 * 64..2 * 64 + 4], [0, 0, 0, 3]);
+    assert_eq!(record.ring[2 * 64 + 16..2 * 64 + 20], [0, 0, 0, 9]);
+    assert_eq!(record.completed, Some(42));
+}
+
+/// The device reads the arm word when the doorbell tells it to.
+#[test]
+fn a_completion_queue_is_armed_in_the_record_before_the_register() {
+    let memory = Memory::new();
+    // SAFETY: pages that are used for nothing else.
+    let (record, register) = unsafe {
+        (
+            CompletionQueueRecord::new(memory.record.at(0)),
+            CompletionQueueRegister::new(memory.uar.at(0x20)),
+        )
+    };
+    let seen = memory.watch(|| None, || register.arm(record, 0x55, 3, 1, false));
+    let [first, second] = &seen[..] else { panic!("{} stores were seen", seen.len()) };
+    assert_eq!((first.page, first.record), (RECORD, [0; 8]));
+    assert_eq!((second.page, second.record), (REGISTER, [0, 0, 0, 0, 0x10, 0, 0, 3]));
+}

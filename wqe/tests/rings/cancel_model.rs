@@ -1,0 +1,559 @@
+//! A queue, a device that walks the ring by its bytes alone, and a model of what both must do. The
+//! model knows of every request that it was executed, passed over as cancelled, or flushed, once.
+
+use crate::bed::{Bed, Spec};
+use crate::by_hand::{Given, Kind, Op, Wqe, pattern, sges};
+use mlx5_wqe::{Mode, NotPending, PendingRequest, PostError, Rc, SendFlags, SendWr, Sge, Uc, Ud};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use std::collections::VecDeque;
+
+/// So many cases, always the same ones.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        rng_seed: RngSeed::Fixed(0x6d6c_7835),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// What a request is to be; numbers beyond what the queue takes are brought into its range.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    wr_id: u8,
+    op: u8,
+    /// Entries, or units of inline data.
+    units: u8,
+    inline: bool,
+    flags: SendFlags,
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let units = prop_oneof![3 => 0..4u8, 2 => 0..16u8, 1 => 0..62u8];
+    let flags = prop_oneof![2 => Just(true), 1 => Just(false)];
+    (0..10u8, 0..5u8, units, any::<bool>(), flags, any::<bool>()).prop_map(
+        |(wr_id, op, units, inline, signaled, solicited)| {
+            let mut flags = SendFlags::empty();
+            flags.set(SendFlags::SIGNALED, signaled);
+            flags.set(SendFlags::SOLICITED, solicited);
+            Shape { wr_id, op, units, inline, flags }
+        },
+    )
+}
+
+/// How requests are handed over.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Complete,
+    List,
+    Abort,
+    Drop,
+    /// A request that is refused comes last.
+    Bad,
+}
+
+/// What happens while the queue is drained.
+#[derive(Clone, Debug)]
+enum Act {
+    Id(u8),
+    Set(Vec<u8>, bool),
+    Where(u8),
+    Post(Vec<Shape>, Form),
+    Poll(u8),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Post(Vec<Shape>, Form),
+    Execute(u8),
+    Poll(u8),
+    Drain(u8, Vec<Act>),
+    /// The queue pair goes to error, its requests are flushed, and it is reset.
+    Fail { poll: bool },
+    /// The queue is filled and emptied for some laps.
+    Laps(u8, Vec<Shape>),
+}
+
+fn shapes() -> impl Strategy<Value = Vec<Shape>> {
+    prop::collection::vec(shape(), 1..7)
+}
+
+fn form() -> impl Strategy<Value = Form> {
+    prop_oneof![
+        4 => Just(Form::Complete),
+        4 => Just(Form::List),
+        1 => Just(Form::Abort),
+        1 => Just(Form::Drop),
+        1 => Just(Form::Bad),
+    ]
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        (0..10u8).prop_map(Act::Id),
+        (prop::collection::vec(0..12u8, 0..5), any::<bool>()).prop_map(|(ids, all)| Act::Set(ids, all)),
+        any::<u8>().prop_map(Act::Where),
+        (shapes(), form()).prop_map(|(shapes, form)| Act::Post(shapes, form)),
+        (1..4u8).prop_map(Act::Poll),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (shapes(), form()).prop_map(|(shapes, form)| Step::Post(shapes, form)),
+        4 => (1..12u8).prop_map(Step::Execute),
+        4 => (1..12u8).prop_map(Step::Poll),
+        4 => (0..12u8, prop::collection::vec(act(), 1..6)).prop_map(|(n, acts)| Step::Drain(n, acts)),
+        1 => any::<bool>().prop_map(|poll| Step::Fail { poll }),
+        1 => (1..30u8, shapes()).prop_map(|(laps, shapes)| Step::Laps(laps, shapes)),
+    ]
+}
+
+/// A request that was posted and not retired.
+struct Posted {
+    number: usize,
+    wr_id: u64,
+    first: u16,
+    blocks: u16,
+    op: Op,
+    signaled: bool,
+    cancelled: bool,
+    wqe: Wqe,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fate {
+    Executed,
+    Cancelled,
+    Flushed,
+}
+
+struct World<T> {
+    bed: Bed<T>,
+    sges: Vec<Sge>,
+    bytes: Vec<u8>,
+    /// From the first that is not retired on.
+    outstanding: VecDeque<Posted>,
+    /// How many of them the device has executed.
+    executed: usize,
+    /// The block at which the device stands.
+    stands: u16,
+    /// Entries that the device has written and nobody has polled.
+    completions: VecDeque<u16>,
+    /// What became of every request that was ever posted.
+    fates: Vec<Option<Fate>>,
+    head: u16,
+}
+
+impl<T: Kind> World<T> {
+    fn new(requests: u32) -> Self {
+        let most = if T::head(Op::Send) == 64 { 59 } else { 61 };
+        let bed = Bed::<T>::new(Spec { requests, sges: most, ..Spec::default() });
+        assert_eq!(bed.layout.worst_blocks, 16);
+        let (sges, bytes) = (sges(most as usize), pattern(bed.layout.max_inline as usize));
+        Self {
+            bed,
+            sges,
+            bytes,
+            outstanding: VecDeque::new(),
+            executed: 0,
+            stands: 0,
+            completions: VecDeque::new(),
+            fates: vec![],
+            head: 0,
+        }
+    }
+
+    /// The requests that can be asked for, one for each shape.
+    fn plan(&self, shapes: &[Shape]) -> Vec<Planned> {
+        let plan = |(i, shape): (usize, &Shape)| {
+            let op = T::OPS[usize::from(shape.op) % T::OPS.len()];
+            let units = usize::from(shape.units).min(self.sges.len());
+            let inline = shape.inline && op != Op::Read;
+            let number = (self.fates.len() + i) as u64;
+            let mut sges = self.sges[..units].to_vec();
+            let mut bytes = self.bytes[..(units * 16).saturating_sub(4)].to_vec();
+            // No two requests are the same.
+            if let Some(sge) = sges.first_mut() {
+                sge.addr = number;
+            }
+            if let Some(start) = bytes.first_chunk_mut() {
+                *start = number.to_be_bytes();
+            }
+            let flags = shape.flags.intersection(<T as Kind>::FLAGS).intersection(op.flags());
+            Planned { wr_id: shape.wr_id.into(), op, flags, inline, sges, bytes }
+        };
+        shapes.iter().enumerate().map(plan).collect()
+    }
+
+    /// Whether a request of `blocks` blocks is to be taken, behind those of a batch.
+    fn verdict(&self, pending: &[(u32, bool)], blocks: u32, signaled: bool) -> Result<(), PostError> {
+        let all = self.outstanding.iter().map(|posted| (u32::from(posted.blocks), posted.signaled));
+        let all: Vec<_> = all.chain(pending.iter().copied()).collect();
+        let used: u32 = all.iter().map(|&(blocks, _)| blocks).sum();
+        let free = self.bed.layout.blocks - used;
+        if blocks > free {
+            return Err(PostError::QueueFull { free, needed: blocks });
+        }
+        let run: u32 = all.iter().rev().take_while(|(_, signaled)| !signaled).map(|&(b, _)| b).sum();
+        if !signaled && run + blocks + self.bed.layout.worst_blocks > self.bed.layout.blocks {
+            return Err(PostError::UnsignaledRun);
+        }
+        Ok(())
+    }
+
+    /// Hands requests over, and takes over into the model what must have been posted. Returns how
+    /// many that are.
+    fn post(&mut self, shapes: &[Shape], form: Form) -> usize {
+        let planned = self.plan(shapes);
+        let mut taken: Vec<(u32, bool)> = vec![];
+        let mut refusal = None;
+        for plan in &planned {
+            let blocks = T::by_hand(0, 0, plan.op, plan.given()).blocks() as u32;
+            let signaled = plan.flags.contains(SendFlags::SIGNALED);
+            match self.verdict(&taken, blocks, signaled) {
+                Ok(()) => taken.push((blocks, signaled)),
+                Err(error) => {
+                    refusal = Some((taken.len() as u32, error));
+                    break;
+                }
+            }
+        }
+        if let Form::List = form {
+            let mut rooms: Vec<_> = planned.iter().map(|_| Default::default()).collect();
+            let list: Vec<SendWr<'_>> = planned
+                .iter()
+                .zip(&mut rooms)
+                .map(|(p, room)| crate::by_hand::list_form(p.wr_id, p.flags, p.op, p.given(), room))
+                .collect();
+            let error = self.bed.queue.post_send(&list).err().map(|e| (e.index, e.error));
+            assert_eq!(error, refusal);
+        } else {
+            let mut batch = self.bed.queue.wr_start();
+            for plan in &planned {
+                T::build(&mut batch, plan.wr_id, plan.flags, plan.op, plan.given());
+            }
+            assert_eq!(batch.len(), taken.len());
+            match form {
+                Form::Abort => batch.abort(),
+                Form::Drop => drop(batch),
+                Form::Bad => {
+                    let long = Sge { addr: 0, length: 1 << 31, lkey: 0 };
+                    T::build(&mut batch, 0, SendFlags::SIGNALED, Op::Send, Given::Sge(long));
+                    let long = PostError::SgeTooLong { index: 0, length: 1 << 31 };
+                    let expected = refusal.unwrap_or((taken.len() as u32, long));
+                    let error = batch.complete().unwrap_err();
+                    assert_eq!((error.index, error.error), expected);
+                }
+                Form::Complete | Form::List => {
+                    let error = batch.complete().err().map(|e| (e.index, e.error));
+                    assert_eq!(error, refusal);
+                }
+            }
+            if refusal.is_some() || !matches!(form, Form::Complete) {
+                taken.clear();
+            }
+        }
+        for (plan, &(blocks, signaled)) in planned.iter().zip(&taken) {
+            let control = if signaled { 0x08 } else { 0 }
+                | if plan.flags.contains(SendFlags::SOLICITED) { 0x02 } else { 0 };
+            self.outstanding.push_back(Posted {
+                number: self.fates.len(),
+                wr_id: plan.wr_id,
+                first: self.head,
+                blocks: blocks as u16,
+                op: plan.op,
+                signaled,
+                cancelled: false,
+                wqe: T::by_hand(self.head, control, plan.op, plan.given()),
+            });
+            self.fates.push(None);
+            self.head = self.head.wrapping_add(blocks as u16);
+        }
+        taken.len()
+    }
+
+    fn settle(&mut self, number: usize, fate: Fate) {
+        assert_eq!(self.fates[number].replace(fate), None, "request {number}");
+    }
+
+    /// The device executes one request, if the record counts one more.
+    fn execute(&mut self) -> bool {
+        if u32::from(self.stands) == self.bed.producer() {
+            assert_eq!(self.executed, self.outstanding.len());
+            return false;
+        }
+        // All that it knows is where it stands, and the bytes there.
+        let control = self.bed.at_block(self.stands.into(), 16);
+        assert_eq!(control[1..3], self.stands.to_be_bytes());
+        let (opcode, units, completes) = (control[3], control[7] & 0x3f, control[11] & 0x0c == 8);
+        let found = self.bed.at_block(self.stands.into(), usize::from(units) * 16);
+        let posted = &self.outstanding[self.executed];
+        let fate = if opcode == 0 { Fate::Cancelled } else { Fate::Executed };
+        assert_eq!((posted.first, posted.signaled), (self.stands, completes));
+        assert_eq!(posted.cancelled, fate == Fate::Cancelled);
+        if posted.cancelled {
+            posted.wqe.clone().nop().assert_eq(&found);
+        } else {
+            posted.wqe.assert_eq(&found);
+        }
+        if completes {
+            self.completions.push_back(self.stands);
+        }
+        self.stands = self.stands.wrapping_add(u16::from(units).div_ceil(4));
+        self.settle(posted.number, fate);
+        self.executed += 1;
+        true
+    }
+
+    /// A completion is polled, if there is one.
+    fn poll(&mut self) -> bool {
+        let Some(block) = self.completions.pop_front() else { return false };
+        // A device that lies about the counter gets nothing.
+        assert_eq!(self.bed.records.retire(self.head), None);
+        let completed = self.bed.records.retire(block).unwrap();
+        assert_eq!(self.bed.records.retire(block), None);
+        loop {
+            let posted = self.outstanding.pop_front().unwrap();
+            self.executed -= 1;
+            if posted.first == block {
+                assert_eq!(completed.wr_id, posted.wr_id);
+                assert_eq!(completed.info.first(), posted.first);
+                assert_eq!(completed.info.blocks(), posted.blocks);
+                assert_eq!(completed.info.cancelled(), posted.cancelled);
+                assert_eq!(completed.info.opcode_bits(), posted.op.code());
+                assert_eq!(completed.info.signaled(), posted.signaled);
+                return true;
+            }
+        }
+    }
+
+    fn drain(&mut self, acts: &[Act]) {
+        let window = self.bed.layout.blocks as u16 + 3;
+        for counter in (0..2 * window).map(|i| self.head.wrapping_sub(window).wrapping_add(i)) {
+            let boundary = counter == self.head
+                || self.outstanding.iter().any(|posted| posted.first == counter);
+            assert_eq!(self.bed.queue.drain_point(counter).is_some(), boundary, "{counter}");
+        }
+        let point = self.bed.queue.drain_point(self.stands).unwrap();
+        assert_eq!(point.block(), self.stands);
+        for act in acts {
+            self.check_pending(point);
+            match act {
+                Act::Id(id) => {
+                    let id = u64::from(*id);
+                    // SAFETY: the device of this test stands at `point`.
+                    let cancelled = unsafe { self.bed.queue.cancel(point, id) };
+                    self.cancelled(cancelled.requests(), |posted| posted.wr_id == id);
+                }
+                Act::Set(ids, all_or_nothing) => {
+                    let ids: Vec<_> = ids.iter().map(|&id| u64::from(id)).collect();
+                    let mode = if *all_or_nothing { Mode::AllOrNothing } else { Mode::BestEffort };
+                    // SAFETY: as above.
+                    let result = unsafe { self.bed.queue.cancel_set(point, &ids, mode) };
+                    let mut missing = ids.clone();
+                    missing.retain(|id| self.pending().all(|posted| posted.wr_id != *id));
+                    missing.sort_unstable();
+                    missing.dedup();
+                    if *all_or_nothing && !missing.is_empty() {
+                        assert_eq!(result, Err(NotPending { wr_ids: missing }));
+                    } else {
+                        let cancelled = result.unwrap();
+                        self.cancelled(cancelled.requests(), |posted| ids.contains(&posted.wr_id));
+                    }
+                }
+                Act::Where(what) => {
+                    let wanted = |first: u16, blocks: u16, signaled: bool| match what % 5 {
+                        0 => true,
+                        1 => signaled,
+                        2 => blocks > 1,
+                        3 => first & 1 == 1,
+                        _ => false,
+                    };
+                    // SAFETY: as above.
+                    let cancelled = unsafe {
+                        self.bed.queue.cancel_where(point, |PendingRequest { info, .. }| {
+                            wanted(info.first(), info.blocks(), info.signaled())
+                        })
+                    };
+                    self.cancelled(cancelled.requests(), |posted| {
+                        wanted(posted.first, posted.blocks, posted.signaled)
+                    });
+                }
+                Act::Post(shapes, form) => {
+                    self.post(shapes, *form);
+                }
+                Act::Poll(count) => {
+                    (0..*count).for_each(|_| {
+                        self.poll();
+                    });
+                }
+            }
+        }
+        self.check_pending(point);
+    }
+
+    fn pending(&self) -> impl Iterator<Item = &Posted> {
+        self.outstanding.iter().skip(self.executed)
+    }
+
+    fn check_pending(&self, point: mlx5_wqe::DrainPoint) {
+        let tell = |wr_id, first, cancelled| (wr_id, first, cancelled);
+        let expected = self.pending().map(|p| tell(p.wr_id, p.first, p.cancelled));
+        let found = self.bed.queue.pending(point);
+        assert!(expected.eq(found.map(|r| tell(r.wr_id, r.info.first(), r.info.cancelled()))));
+    }
+
+    /// Those that are `wanted` and were not cancelled are the ones in the answer, in order.
+    fn cancelled(&mut self, answer: &[PendingRequest], wanted: impl Fn(&Posted) -> bool) {
+        let mut answer = answer.iter();
+        for posted in self.outstanding.iter_mut().skip(self.executed) {
+            if wanted(posted) && !posted.cancelled {
+                let told = answer.next().unwrap();
+                assert_eq!((told.wr_id, told.info.first()), (posted.wr_id, posted.first));
+                assert!(!told.info.cancelled());
+                posted.cancelled = true;
+            }
+        }
+        assert_eq!(answer.next(), None);
+    }
+
+    /// Every request that is pending is flushed, with a completion of its own. The completions are
+    /// polled, or go with the completion queue.
+    fn fail(&mut self, poll: bool) {
+        for i in self.executed..self.outstanding.len() {
+            let (number, first) = (self.outstanding[i].number, self.outstanding[i].first);
+            self.settle(number, Fate::Flushed);
+            self.completions.push_back(first);
+        }
+        self.executed = self.outstanding.len();
+        if poll {
+            while self.poll() {}
+        }
+        self.outstanding.clear();
+        self.completions.clear();
+        (self.executed, self.stands, self.head) = (0, 0, 0);
+        self.bed.queue.reset();
+    }
+
+    fn laps(&mut self, laps: u8, shapes: &[Shape]) {
+        let mut blocks = 0;
+        for shape in shapes.iter().cycle() {
+            if blocks > u32::from(laps) * self.bed.layout.blocks {
+                break;
+            }
+            let before = self.head;
+            if self.post(&[*shape], Form::Complete) == 0 {
+                while self.execute() {}
+                while self.poll() {}
+                let signaled = Shape { flags: shape.flags | SendFlags::SIGNALED, ..*shape };
+                assert_eq!(self.post(&[signaled], Form::List), 1);
+            }
+            blocks += u32::from(self.head.wrapping_sub(before));
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Post(shapes, form) => {
+                self.post(shapes, *form);
+            }
+            Step::Execute(count) => (0..*count).for_each(|_| {
+                self.execute();
+            }),
+            Step::Poll(count) => (0..*count).for_each(|_| {
+                self.poll();
+            }),
+            Step::Drain(count, acts) => {
+                (0..*count).for_each(|_| {
+                    self.execute();
+                });
+                self.drain(acts);
+            }
+            Step::Fail { poll } => self.fail(*poll),
+            Step::Laps(laps, shapes) => self.laps(*laps, shapes),
+        }
+        assert_eq!(self.bed.queue.producer(), self.head);
+        assert_eq!(self.bed.producer(), u32::from(self.head));
+        let used: u32 = self.outstanding.iter().map(|posted| u32::from(posted.blocks)).sum();
+        assert_eq!(self.bed.queue.free_blocks(), self.bed.layout.blocks - used);
+    }
+
+    /// Lets the device come to the end, and asks what became of every request.
+    fn finish(mut self) {
+        while self.execute() {}
+        while self.poll() {}
+        assert!(self.outstanding.iter().all(|posted| !posted.signaled));
+        assert!(self.fates.iter().all(|fate| fate.is_some()));
+    }
+}
+
+struct Planned {
+    wr_id: u64,
+    op: Op,
+    flags: SendFlags,
+    inline: bool,
+    sges: Vec<Sge>,
+    bytes: Vec<u8>,
+}
+
+impl Planned {
+    fn given(&self) -> Given<'_> {
+        if self.inline { Given::Inline(&self.bytes) } else { Given::List(&self.sges) }
+    }
+}
+
+fn run<T: Kind>(requests: u32, steps: &[Step]) {
+    let mut world = World::<T>::new(requests);
+    for step in steps {
+        world.step(step);
+    }
+    world.finish();
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..150)
+}
+
+proptest! {
+    #![proptest_config(config(16))]
+
+    #[test]
+    fn a_reliable_connection_agrees_with_the_model(requests in 1..9u32, steps in steps()) {
+        run::<Rc>(requests, &steps);
+    }
+
+    #[test]
+    fn an_unreliable_connection_agrees_with_the_model(requests in 1..9u32, steps in steps()) {
+        run::<Uc>(requests, &steps);
+    }
+
+    #[test]
+    fn a_datagram_queue_agrees_with_the_model(requests in 1..9u32, steps in steps()) {
+        run::<Ud>(requests, &steps);
+    }
+}
+
+/// A few sizes, for so long that the 16-bit counters wrap again and again.
+#[test]
+fn thousands_of_laps_agree_with_the_model() {
+    let mut world = World::<Rc>::new(1);
+    let shape = |wr_id, units, signaled| Shape {
+        wr_id,
+        op: wr_id,
+        units,
+        inline: wr_id & 1 == 1,
+        flags: if signaled { SendFlags::SIGNALED } else { SendFlags::empty() },
+    };
+    let shapes =
+        [(0, 61, true), (1, 30, true), (2, 7, true), (3, 44, true), (4, 2, false), (5, 53, true)]
+            .map(|(wr_id, units, signaled)| shape(wr_id, units, signaled));
+    for turn in 0..50u8 {
+        world.laps(200, &shapes);
+        while world.execute() {}
+        world.post(&shapes[usize::from(turn) % 6..], Form::List);
+        world.drain(&[Act::Set(vec![1, 2, 4], false), Act::Id(3), Act::Where(turn)]);
+    }
+    world.finish();
+}
