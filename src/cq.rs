@@ -152,8 +152,12 @@ impl<'a> CompletionQueueBuilder<'a> {
         let buffer = QueueBuffer::new(context, stride << log_size, self.huge_pages)?;
         let slot = RecordSlot::new(context)?;
         let uar = context.cq_uar()?;
-        // SAFETY: the buffer is so large, and is kept as long as the ring's state is used.
-        let state = unsafe { RingState::new(buffer.as_non_null(), log_size, stride) };
+        // SAFETY: the slot is kept as long as the queue; nothing else uses the record. The buffer is
+        // so large, and is kept as long as the ring's state is used.
+        let (record, state) = unsafe {
+            let record = CompletionQueueRecord::new(slot.record());
+            (record, RingState::new(buffer.as_non_null(), log_size, stride, record))
+        };
         let id = context.next_handle_id();
         let mut flags = CreateCqFlags::UAR_PAGE_INDEX;
         flags.set(CreateCqFlags::CQE_128B_PAD, false);
@@ -180,16 +184,13 @@ impl<'a> CompletionQueueBuilder<'a> {
             Ok(made) => made,
             Err(errno) => return Err(context.fail(VERB, errno)),
         };
-        // SAFETY: the slot is kept as long as the queue; nothing else uses record and word.
-        let (record, attention) = unsafe {
-            (CompletionQueueRecord::new(slot.record()), Attention::new(slot.word()))
-        };
+        // SAFETY: the slot is kept as long as the queue; nothing else uses the word.
+        let attention = unsafe { Attention::new(slot.word()) };
         let events = self.channel.map(|channel| channel.register(id));
         let state = Arc::new(state);
         let ring = Ring::new(RingParts {
             queues: Arc::clone(&context.user_indexes.table),
             state: Arc::clone(&state),
-            record,
             attention,
         });
         let inner = Arc::new(CqInner {

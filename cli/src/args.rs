@@ -4,11 +4,12 @@ use crate::{cancel, dump, info, list, perf, pingpong};
 use clap::{Parser, Subcommand};
 
 const LONG_ABOUT: &str = "\
-Looks at mlx5 (NVIDIA/Mellanox ConnectX) devices, measures them, and takes their queues apart.
+Looks at mlx5 (NVIDIA/Mellanox ConnectX) devices, measures them, and takes their
+queues apart.
 
-Every command uses the first mlx5 device of this machine, or the one that --device names. Where \
-there is none, it uses a simulated ConnectX inside this process, which needs neither hardware nor \
-privileges. The first line on stderr says which.";
+Every command uses the first mlx5 device of this machine, or the one that --device
+names. Where there is none, it uses a simulated ConnectX inside this process, which
+needs neither hardware nor privileges. The first line on stderr says which.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,8 +35,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage.";
     version,
     long_about = LONG_ABOUT,
     after_long_help = EXAMPLES,
-    after_help = "See `mlx5 --help` for examples, and `mlx5 help COMMAND` for each command.",
-    max_term_width = 100
+    after_help = "See `mlx5 --help` for examples, and `mlx5 help COMMAND` for each command."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -45,16 +45,22 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Lists the devices
+    #[command(long_about = list::LONG_ABOUT)]
     List(list::Args),
     /// Tells what a device is and can do
+    #[command(long_about = info::LONG_ABOUT)]
     Info(info::Args),
     /// Bounces messages between two queue pairs and verifies them
+    #[command(long_about = pingpong::LONG_ABOUT)]
     Pingpong(pingpong::Args),
     /// Measures latency, message rate and bandwidth
+    #[command(long_about = perf::LONG_ABOUT)]
     Perf(perf::Args),
     /// Shows how posted requests are cancelled
+    #[command(long_about = cancel::LONG_ABOUT)]
     Cancel(cancel::Args),
     /// Decodes work requests and completions into readable text
+    #[command(long_about = dump::LONG_ABOUT)]
     Dump(dump::Args),
 }
 

@@ -13,20 +13,21 @@ use mlx5_prm::wqe::{BLOCK, ControlSegment, Opcode};
 use mlx5_prm::zerocopy::FromBytes;
 use mlx5_sim::Simulator;
 use mlx5_sim::engine::DrainAt;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
-const LONG_ABOUT: &str = "\
+/// What the command is for.
+pub(crate) const LONG_ABOUT: &str = "\
 Shows step by step how posted requests are cancelled.
 
-It posts RDMA writes on a queue pair whose send queue the device drains after a few of them, shows \
-the ring as the device sees it, cancels some of the requests that were not executed by their wr_id, \
-shows the ring again, lets the queue go on, and shows the completions and which of the writes \
-reached their target.
+It posts RDMA writes on a queue pair whose send queue the device drains after a few
+of them, shows the ring as the device sees it, cancels some of the requests that
+were not executed by their wr_id, shows the ring again, lets the queue go on, and
+shows the completions and which of the writes reached their target.
 
-A send queue drains by itself only after a signature error, on a queue pair made for it. The \
-simulated device drains on command, and so is what this command uses.";
+A send queue drains by itself only after a signature error, on a queue pair made for
+it. The simulated device drains on command, and so is what this command uses.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +37,7 @@ Examples:
 
 /// Options of `mlx5 cancel`.
 #[derive(clap::Args, Debug)]
-#[command(long_about = LONG_ABOUT, after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// RDMA writes to post; their wr_ids count from 1
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8,
@@ -87,11 +88,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let mode = if args.all_or_nothing { CancelMode::AllOrNothing } else { CancelMode::BestEffort };
     writeln!(
         out,
-        "\n3. wr_id {} is to be cancelled, {}:",
+        "\n3. Cancel wr_id {}, {}:",
         list.join(", "),
         match mode {
             CancelMode::AllOrNothing => "all or nothing",
-            CancelMode::BestEffort => "as far as it is pending",
+            CancelMode::BestEffort => "as far as they are pending",
         }
     )?;
     match scene.qp.cancel_set(&drained, &wr_ids, mode) {
@@ -197,8 +198,11 @@ impl Scene {
         drained: &Drained,
         requests: u16,
     ) -> Result<(), Failure> {
-        let pending: BTreeSet<u16> =
-            self.qp.pending(drained)?.map(|request| request.info.first()).collect();
+        let pending: BTreeMap<u16, bool> = self
+            .qp
+            .pending(drained)?
+            .map(|request| (request.info.first(), request.info.cancelled()))
+            .collect();
         let mut table = Table::new(&[
             ("block", Align::Right),
             ("wr_id", Align::Right),
@@ -206,7 +210,7 @@ impl Scene {
             ("ds", Align::Right),
             ("flags", Align::Left),
             ("control segment", Align::Left),
-            ("", Align::Left),
+            ("state", Align::Left),
         ]);
         let ring = self.qp.send_ring();
         let mut block = 0;
@@ -217,12 +221,12 @@ impl Scene {
                 .chunks(4)
                 .map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect())
                 .collect();
-            let standing = block == drained.block();
-            let state = match (pending.contains(&block), standing) {
-                (false, _) => "executed",
-                (true, true) => "pending  <- the device stands here",
-                (true, false) => "pending",
+            let state = match pending.get(&block) {
+                None => "executed",
+                Some(false) => "pending",
+                Some(true) => "cancelled",
             };
+            let here = if block == drained.block() { "  <- the device stands here" } else { "" };
             let opcode = control.opcode().map_or("unknown", Opcode::name);
             table.row([
                 block.to_string(),
@@ -231,7 +235,7 @@ impl Scene {
                 control.units().to_string(),
                 told(control.fm_ce_se),
                 hex.join(" "),
-                state.to_owned(),
+                format!("{state}{here}"),
             ]);
             block += control.units().div_ceil(4) as u16;
         }

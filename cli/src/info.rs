@@ -10,15 +10,16 @@ use mlx5::{
 };
 use std::io::{self, Write};
 
-const LONG_ABOUT: &str = "\
-Tells what a device is, and with -v all that it can do: the limits of every kind of object, the \
-capabilities of queues and completions, and the GIDs and P_Keys of its ports.
+/// What the command is for.
+pub(crate) const LONG_ABOUT: &str = "\
+Tells what a device is, and with -v all that it can do: the limits of every kind of
+object, the capabilities of queues and completions, and the GIDs and P_Keys of its
+ports.
 
 Without --device it tells of every device there is.";
 
 /// Options of `mlx5 info`.
 #[derive(clap::Args, Debug)]
-#[command(long_about = LONG_ABOUT)]
 pub(crate) struct Args {
     /// Tell limits, capabilities, GIDs and P_Keys, too
     #[arg(short, long)]

@@ -6,14 +6,14 @@ use crate::table::{Align, Table};
 use mlx5::{Device, LinkLayer, PortAttr, PortState};
 use std::io::Write;
 
-const LONG_ABOUT: &str = "\
-Lists the mlx5 devices of this machine, with what is known of them without using them, and the \
-state of their ports. Where there is none, it shows the simulated one that the other commands use \
-then.";
+/// What the command is for.
+pub(crate) const LONG_ABOUT: &str = "\
+Lists the mlx5 devices of this machine, with what is known of them without using
+them, and the state of their ports. Where there is none, it shows the simulated one
+that the other commands use then.";
 
 /// Options of `mlx5 list`.
 #[derive(clap::Args, Debug)]
-#[command(long_about = LONG_ABOUT)]
 pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,

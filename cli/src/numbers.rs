@@ -1,7 +1,9 @@
 //! Numbers on the command line and on the screen.
 
+use hdrhistogram::Histogram;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -87,6 +89,50 @@ impl FromStr for Sizes {
     }
 }
 
+/// Durations, of which percentiles can be told.
+pub(crate) struct Times(Histogram<u64>);
+
+impl Times {
+    /// None yet. They are kept with three digits; longer ones than an hour count as one.
+    pub(crate) fn new() -> Self {
+        const HOUR: u64 = 3_600_000_000_000;
+        match Histogram::new_with_bounds(1, HOUR, 3) {
+            Ok(times) => Self(times),
+            Err(_) => unreachable!("the bounds are right"),
+        }
+    }
+
+    /// Adds one.
+    pub(crate) fn record(&mut self, time: Duration) {
+        self.0.saturating_record(time.as_nanos().try_into().unwrap_or(u64::MAX));
+    }
+
+    /// How many.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Nanoseconds that this part of them does not exceed: 0.5 for the median, 0 for the shortest
+    /// and 1 for the longest.
+    pub(crate) fn quantile(&self, part: f64) -> u64 {
+        match part {
+            0.0 => self.0.min(),
+            1.0 => self.0.max(),
+            part => self.0.value_at_quantile(part),
+        }
+    }
+
+    /// Their mean, in nanoseconds.
+    pub(crate) fn mean(&self) -> f64 {
+        self.0.mean()
+    }
+
+    /// Their standard deviation, in nanoseconds.
+    pub(crate) fn deviation(&self) -> f64 {
+        self.0.stdev()
+    }
+}
+
 /// Shows nanoseconds as microseconds, with as many decimals as mean something.
 pub(crate) fn microseconds(nanoseconds: f64) -> String {
     match nanoseconds / 1000.0 {
@@ -136,6 +182,22 @@ mod tests {
         assert_eq!(sizes("1k,8,1..2,8"), Ok(vec![1, 2, 8, 1024]));
         assert!(sizes("8..4").unwrap_err().contains("backwards"));
         assert!(sizes("").is_err() && sizes("1,,2").is_err() && sizes("..").is_err());
+    }
+
+    #[test]
+    fn times_keep_three_digits_however_long_they_are() {
+        let mut times = Times::new();
+        for nanoseconds in [1_000, 2_000, 3_000_000_000] {
+            times.record(Duration::from_nanos(nanoseconds));
+        }
+        assert_eq!(times.count(), 3);
+        let close = |got: u64, wanted: u64| got.abs_diff(wanted) * 1000 <= wanted;
+        assert!(close(times.quantile(0.0), 1_000));
+        assert!(close(times.quantile(0.5), 2_000));
+        assert!(close(times.quantile(1.0), 3_000_000_000));
+        assert!(close(times.mean() as u64, 1_000_001_000));
+        times.record(Duration::MAX);
+        assert_eq!(times.count(), 4);
     }
 
     #[test]

@@ -5,18 +5,18 @@ use crate::failure::Failure;
 use crate::link::{
     EndArgs, Initiator, Kind, Op, Phase, Session, Shape, Transport, datagram_limit, latency,
 };
-use crate::numbers::{Size, microseconds, parse_size, significant};
-use hdrhistogram::Histogram;
+use crate::numbers::{Size, Times, microseconds, parse_size, significant};
 use std::io::Write;
 use std::time::Duration;
 
-const LONG_ABOUT: &str = "\
-Bounces messages between two queue pairs, each a different one, and verifies every byte that comes \
-back: the quickest way to see whether a device and a network work.
+/// What the command is for.
+pub(crate) const LONG_ABOUT: &str = "\
+Bounces messages between two queue pairs, each a different one, and verifies every
+byte that comes back: the quickest way to see whether a device and a network work.
 
-Both queue pairs are made in this process, unless --listen or --connect says that one of them is on \
-another host. The addresses that are shown have the form in which mlx5::Endpoint is written, which \
-programs may exchange in any way they like.";
+Both queue pairs are made in this process, unless --listen or --connect says that
+one of them is on another host. The addresses that are shown have the form in which
+mlx5::Endpoint is written, which programs may exchange in any way they like.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +31,7 @@ Between two hosts:
 
 /// Options of `mlx5 pingpong`.
 #[derive(clap::Args, Debug)]
-#[command(long_about = LONG_ABOUT, after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Transport of the queue pairs
     #[arg(short, long, value_enum, default_value_t = Transport::Rc)]
@@ -74,12 +74,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let times = bounce(&mut initiator, size, args.iters)?;
     initiator.peer.part()?;
 
-    let total = times.mean() * times.len() as f64 / 1e9;
-    let gbits = 2.0 * 8.0 * size as f64 * times.len() as f64 / total.max(1e-9) / 1e9;
+    let total = times.mean() * times.count() as f64 / 1e9;
+    let gbits = 2.0 * 8.0 * size as f64 * times.count() as f64 / total.max(1e-9) / 1e9;
     writeln!(
         out,
         "{} messages of {} bytes went over {} and back in {} ms, {} Gbit/s; every byte verified",
-        times.len(),
+        times.count(),
         Size(size),
         args.transport.name().to_uppercase(),
         significant(total * 1e3),
@@ -90,10 +90,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         out,
         "round trip  mean {} µs, min {}, median {}, 99 % {}, max {}",
         microseconds(times.mean()),
-        us(times.min()),
-        us(times.value_at_quantile(0.5)),
-        us(times.value_at_quantile(0.99)),
-        us(times.max())
+        us(times.quantile(0.0)),
+        us(times.quantile(0.5)),
+        us(times.quantile(0.99)),
+        us(times.quantile(1.0))
     )?;
     Ok(())
 }
@@ -116,9 +116,8 @@ fn message_size(args: &Args, port: &Port) -> Result<usize, Failure> {
 }
 
 /// Bounces messages that differ in every word; gives the times of the round trips in nanoseconds.
-fn bounce(initiator: &mut Initiator, size: usize, count: u64) -> Result<Histogram<u64>, Failure> {
-    let mut times = Histogram::<u64>::new(3)
-        .map_err(|error| Failure::new(format!("the histogram: {error}")))?;
+fn bounce(initiator: &mut Initiator, size: usize, count: u64) -> Result<Times, Failure> {
+    let mut times = Times::new();
     let phase = Phase { kind: Kind::Latency, op: Op::Send, size, messages: count };
     let mut came = vec![0; size];
     latency(
@@ -126,7 +125,7 @@ fn bounce(initiator: &mut Initiator, size: usize, count: u64) -> Result<Histogra
         phase,
         |side, index| side.fill(&pattern(index, size)),
         |side, index, elapsed: Duration| {
-            times.saturating_record(elapsed.as_nanos() as u64);
+            times.record(elapsed);
             side.received(&mut came)?;
             let sent = pattern(index, size);
             match sent.iter().zip(&came).position(|(sent, came)| sent != came) {

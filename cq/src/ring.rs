@@ -9,7 +9,6 @@ use core::sync::atomic::{
     AtomicU32,
     Ordering::{AcqRel, Acquire, Release},
 };
-use crossbeam_utils::CachePadded;
 use mlx5_doorbell::{CompletionQueueRecord, barrier};
 use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, OP_OWN_INITIAL, OPCODE_SHIFT, OWNER};
 
@@ -158,8 +157,8 @@ pub struct RingState {
     buffer: NonNull<u8>,
     log_size: u32,
     stride: usize,
-    /// Entries that were passed for good; published with the doorbell record.
-    consumer: CachePadded<AtomicU32>,
+    /// Doorbell record; tells which entries the poller has passed.
+    record: CompletionQueueRecord,
 }
 
 // SAFETY: the buffer is only read, by volatile loads, as the device writes it.
@@ -174,9 +173,13 @@ impl RingState {
     /// `buffer` points to so many bytes, aligned to 64, that are valid as long as the value lives
     /// and that nobody but the device writes after this. `stride` is 64 or 128, `log_size` at most
     /// 24.
-    pub unsafe fn new(buffer: NonNull<u8>, log_size: u32, stride: usize) -> Self {
-        let state =
-            Self { buffer, log_size, stride, consumer: CachePadded::new(AtomicU32::new(0)) };
+    pub unsafe fn new(
+        buffer: NonNull<u8>,
+        log_size: u32,
+        stride: usize,
+        record: CompletionQueueRecord,
+    ) -> Self {
+        let state = Self { buffer, log_size, stride, record };
         for index in 0..state.size() {
             // The owner bit says "the lap before the first", so that it alone tells what is new.
             // SAFETY: the last byte of a descriptor.
@@ -199,7 +202,7 @@ impl RingState {
 
     /// Entries that the poller has passed.
     pub fn consumed(&self) -> u32 {
-        self.consumer.load(Acquire)
+        self.record.consumer()
     }
 
     fn is_written(&self, index: u32) -> bool {
@@ -252,8 +255,8 @@ pub struct Ring<Q> {
     consumer: u32,
     /// What the owner bit of the next entry is once the device has written it.
     owner: u8,
-    /// The user index that was looked up last, as it stands in an entry, and its queue.
-    cached: (u32, NonNull<Q>),
+    /// The word of an entry with the user index that was looked up last, and its queue.
+    cached: (u64, NonNull<Q>),
     /// What one of the slower ways has found: entry, identifier and kind.
     found: (NonNull<u8>, u64, What),
     corruption: Option<Corruption>,
@@ -273,18 +276,16 @@ pub struct RingParts<Q> {
     pub queues: Arc<UserIndexTable<Q>>,
     /// The buffer, and what others may know.
     pub state: Arc<RingState>,
-    /// Doorbell record.
-    pub record: CompletionQueueRecord,
     /// Says when there is anything out of the ordinary.
     pub attention: Attention,
 }
 
 impl<Q: Queue> Ring<Q> {
-    /// No user index: an index has 24 bits.
-    const NOT_CACHED: u32 = u32::MAX;
+    /// What no entry holds: the word has 32 bits.
+    const NOT_CACHED: u64 = 1 << 32;
 
     /// Puts a completion queue together. Nothing else polls it.
-    pub fn new(RingParts { queues, state, record, attention }: RingParts<Q>) -> Self {
+    pub fn new(RingParts { queues, state, attention }: RingParts<Q>) -> Self {
         let first = state.descriptor(0);
         Self {
             next: first,
@@ -298,7 +299,7 @@ impl<Q: Queue> Ring<Q> {
             found: (state.descriptor(0), 0, What::sent(0)),
             corruption: None,
             attention,
-            record,
+            record: state.record,
             state,
             queues,
         }
@@ -363,7 +364,7 @@ impl<Q: Queue> Ring<Q> {
         barrier::from_device();
         // SAFETY: four bytes of a descriptor, aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
-        if index & USER_INDEX_MASK.to_be() != self.cached.0 {
+        if u64::from(index) != self.cached.0 {
             return None;
         }
         // SAFETY: it stays valid until this poller attends to departures, and then it is forgotten
@@ -428,11 +429,10 @@ impl<Q: Queue> Ring<Q> {
                     u64::from_be(descriptor.byte_add(TAIL).cast::<u64>().read_volatile()),
                 )
             };
-            let index = index & USER_INDEX_MASK.to_be();
-            let user_index = u32::from_be(index);
-            if index != self.cached.0 {
+            let user_index = u32::from_be(index) & USER_INDEX_MASK;
+            if u64::from(index) != self.cached.0 {
                 match self.queues.get(user_index) {
-                    Lookup::Queue(queue) => self.cached = (index, queue),
+                    Lookup::Queue(queue) => self.cached = (index.into(), queue),
                     Lookup::Departed => {
                         self.pass(descriptor);
                         continue;
@@ -493,7 +493,6 @@ impl<Q: Queue> Ring<Q> {
     pub fn publish(&self) {
         // Every read of the entries is done before the device may write them again.
         barrier::from_device();
-        self.state.consumer.store(self.consumer, Release);
         self.record.set_consumer(self.consumer);
     }
 
@@ -509,3 +508,99 @@ impl<Q: Queue> Ring<Q> {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Answers everything. It has a place in memory, as the table asks.
+    struct Any(#[expect(dead_code, reason = "for its size")] u64);
+
+    impl Queue for Any {
+        fn retire_send(&self, counter: u16) -> Option<SentRequest> {
+            Some(SentRequest { wr_id: counter.into(), opcode: 0x0a })
+        }
+
+        fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
+            self.retire_send(counter)
+        }
+
+        fn retire_receive(&self, _: u16) -> Option<u64> {
+            None
+        }
+    }
+
+    const ENTRIES: usize = 4;
+
+    #[repr(C, align(64))]
+    struct Memory {
+        entries: [[u8; 64]; ENTRIES],
+        words: [u32; 4],
+    }
+
+    /// The consumer counter is of 32 bits, of which the device is told 24; the owner bit goes on
+    /// alternating where either comes round.
+    #[test]
+    fn the_ring_goes_on_where_the_consumer_counter_wraps() {
+        for start in [(1 << 24) - 6, (1 << 31) - 6, u32::MAX - 5] {
+            let queue = Any(0);
+            let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
+            let memory = NonNull::from(&mut memory);
+            // SAFETY: parts of the memory, which outlives the ring.
+            let (entries, words) = unsafe {
+                (
+                    NonNull::new_unchecked(&raw mut (*memory.as_ptr()).entries).cast::<u8>(),
+                    NonNull::new_unchecked(&raw mut (*memory.as_ptr()).words).cast::<u8>(),
+                )
+            };
+            let table = Arc::new(UserIndexTable::default());
+            // SAFETY: as above.
+            let mut ring = unsafe {
+                Ring::new(RingParts {
+                    queues: Arc::clone(&table),
+                    state: Arc::new(RingState::new(entries, 2, 64)),
+                    record: CompletionQueueRecord::new(words),
+                    attention: Attention::new(words.byte_add(8).cast()),
+                })
+            };
+            // SAFETY: the queue outlives the ring.
+            unsafe { table.set(1, NonNull::from(&queue)) };
+            // As if so many entries had been consumed: each place holds one of the lap before.
+            ring.consumer = start;
+            ring.owner = (start / ENTRIES as u32 % 2) as u8;
+            // SAFETY: inside the entries.
+            ring.next = unsafe { entries.byte_add(start as usize % ENTRIES * 64) };
+            ring.publish();
+            let write = |index: u32, user_index: u8| {
+                let mut entry = [0; 64];
+                entry[35] = user_index;
+                entry[60..62].copy_from_slice(&(index as u16).to_be_bytes());
+                entry[63] = (index / ENTRIES as u32 % 2) as u8;
+                // SAFETY: an entry of the memory.
+                unsafe {
+                    entries.cast::<[u8; 64]>().add(index as usize % ENTRIES).write_volatile(entry)
+                };
+            };
+            for old in 1..=ENTRIES as u32 {
+                write(start.wrapping_sub(old), 9);
+            }
+            for turn in 0..6u32 {
+                let next = start.wrapping_add(turn * 2);
+                assert!(!ring.has_next() && ring.next().is_none());
+                assert_eq!(ring.state.end_of(9), None);
+                write(next, 1);
+                write(next.wrapping_add(1), 1);
+                assert_eq!(ring.state.end_of(1), Some(next.wrapping_add(2)));
+                for index in [next, next.wrapping_add(1)] {
+                    let wr_id = ring.next().map(|completion| completion.wr_id());
+                    assert_eq!(wr_id, Some(u64::from(index as u16)));
+                }
+                ring.publish();
+                assert_eq!(ring.state.consumed(), next.wrapping_add(2));
+                // SAFETY: the first word of the memory's.
+                let told = u32::from_be(unsafe { words.cast::<u32>().read_volatile() });
+                assert_eq!(told, next.wrapping_add(2) & 0xff_ffff);
+            }
+            assert_eq!(ring.corruption(), None);
+        }
+    }
+}

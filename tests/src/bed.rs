@@ -218,6 +218,12 @@ impl Bed {
     #[track_caller]
     pub(crate) fn nothing(&self, cq: &mut CompletionQueue) {
         self.settle();
+        self.nothing_yet(cq);
+    }
+
+    /// Looks whether a completion queue is empty now.
+    #[track_caller]
+    pub(crate) fn nothing_yet(&self, cq: &mut CompletionQueue) {
         let mut found = Vec::new();
         cq.poll(16, |completion| found.push(completion.to_owned()))
             .unwrap_or_else(|error| panic!("{error}"));

@@ -38,11 +38,6 @@ impl Op {
         matches!(self, Self::SendImm | Self::WriteImm)
     }
 
-    /// Whether it names remote memory.
-    pub(crate) const fn is_remote(self) -> bool {
-        matches!(self, Self::Write | Self::WriteImm | Self::Read)
-    }
-
     /// What its completion is called at the requester.
     pub(crate) const fn completion(self) -> CompletionOpcode {
         match self {

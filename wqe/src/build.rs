@@ -80,7 +80,7 @@ impl<T: Transport> SendQueue<T> {
             // SAFETY: as above.
             let info = unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks) };
             // SAFETY: the records are alive, and were made for this ring.
-            unsafe { self.slots.stage(self.mask, cursor.sequence, cursor.head, parts.wr_id, info) };
+            unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
             return cursor.after(blocks);
         }
         let Parts { wr_id, flags, immediate, address, remote } = parts;
@@ -118,10 +118,10 @@ impl<T: Transport> SendQueue<T> {
         let place = u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
             | (O::OPCODE as u64) << RequestInfo::OPCODE_SHIFT;
         let flags = parts.flags.intersection(SendFlags::all());
-        let control = self.always | u64::from(flags.bits()) << RequestInfo::CONTROL_SHIFT;
+        let control = self.always | u32::from(flags.bits()) << RequestInfo::CONTROL_SHIFT;
         let immediate = u64::from(u32::from_le_bytes(parts.immediate.to_bytes())) << 32;
         let words: [[u8; 8]; 2] =
-            [(place | self.qpn | units as u64).to_be_bytes(), (control | immediate).to_le_bytes()];
+            [(place | self.qpn | units as u64).to_be_bytes(), (u64::from(control) | immediate).to_le_bytes()];
         // SAFETY: by the contract.
         unsafe { slot.cast().write(words) };
         RequestInfo::new(place, control, blocks)
@@ -149,7 +149,7 @@ impl<T: Transport> SendQueue<T> {
             self.refuse(cursor, PostError::Flags { refused });
             return cursor;
         }
-        let (slot, in_ring) = self.slow_slot(cursor.head);
+        let (slot, in_ring) = self.slow_slot(cursor);
         let units = 1 + A::UNITS + O::Remote::UNITS;
         // SAFETY: the slot has room for a largest request, and is not the device's.
         let written = unsafe {
@@ -172,37 +172,38 @@ impl<T: Transport> SendQueue<T> {
             return cursor;
         }
         // SAFETY: the records are alive, and were made for this ring.
-        unsafe { self.slots.stage(self.mask, cursor.sequence, cursor.head, wr_id, info) };
+        unsafe { self.slots.stage(self.mask, cursor.sequence, wr_id, info) };
         cursor.after(blocks)
     }
 
     /// Where the request at `head` can be built: in the ring, if there is room for a largest one in
     /// one piece and for another after it; else aside.
-    fn slow_slot(&mut self, head: u32) -> (NonNull<u8>, bool) {
+    fn slow_slot(&mut self, cursor: Cursor) -> (NonNull<u8>, bool) {
+        let head = cursor.head;
         if self.has_room(head) {
             return (self.at(head), true);
         }
         // The batch has passed the stop. It stays where it is, for the batch may be aborted; what
         // completes the batch finds the next one.
         self.blueflame_now = 0;
-        if self.span(head) >= self.worst_blocks {
+        if self.span(cursor) >= self.worst_blocks {
             return (self.at(head), true);
         }
         (NonNull::from(&mut self.scratch.0).cast(), false)
     }
 
-    /// Blocks at `head` that are free, lie in one piece, and leave room for another largest request:
+    /// Blocks at `cursor` that are free, lie in one piece, and leave room for another largest request:
     /// as long as that is there, no run of unsignaled requests can have filled the queue.
-    fn span(&self, head: u32) -> u32 {
+    fn span(&self, Cursor { head, sequence }: Cursor) -> u32 {
         let to_end = self.mask + 1 - (head & self.mask);
-        self.free_at(head).saturating_sub(self.worst_blocks).min(to_end)
+        self.free_at(head, sequence).saturating_sub(self.worst_blocks).min(to_end)
     }
 
     /// Copies a request that was built aside to its place in the ring, if there is room for it.
     fn copy_into_ring(&mut self, cursor: Cursor, info: RequestInfo) -> Result<(), PostError> {
         let Cursor { head, sequence } = cursor;
         let blocks = u32::from(info.blocks());
-        let free = self.free_at(head);
+        let free = self.free_at(head, sequence);
         if blocks > free {
             return Err(PostError::QueueFull { free, needed: blocks });
         }
@@ -286,7 +287,7 @@ impl<T: Transport> SendQueue<T> {
         if requests > 1 && self.has_room(cursor.head) && self.error.is_none() && self.gate.may_send()
         {
             self.commit(cursor);
-            let last = self.records().get(cursor.sequence.wrapping_sub(1) as u16).info;
+            let last = self.records().info(cursor.sequence.wrapping_sub(1) as u16);
             let wqe = self.at(last.first().into());
             // SAFETY: a WQE in the ring has at least its first 8 bytes.
             unsafe { self.register.ring(self.record, cursor.head as u16, wqe, 0) };
@@ -321,7 +322,7 @@ impl<T: Transport> SendQueue<T> {
         }
         if !self.has_room(self.head) {
             // Without room the stop stays close behind, for half the counter later it would be ahead.
-            self.stop = match self.span(self.head).checked_sub(self.worst_blocks) {
+            self.stop = match self.span(cursor).checked_sub(self.worst_blocks) {
                 Some(more) => self.head.wrapping_add(more),
                 None => self.head.wrapping_sub(1),
             };
@@ -347,7 +348,7 @@ impl<T: Transport> SendQueue<T> {
     /// Rings for the `requests` requests from `first` on.
     fn ring_doorbell(&mut self, first: u32, requests: u32) {
         let (record, head) = (self.record, self.head as u16);
-        let last = self.records().get(self.sequence.wrapping_sub(1) as u16).info;
+        let last = self.records().info(self.sequence.wrapping_sub(1) as u16);
         let blocks = u32::from(last.blocks());
         let wqe = self.at(last.first().into());
         if requests > 1 || blocks > self.register.blueflame_blocks() {

@@ -1,8 +1,9 @@
 //! What is remembered of each posted request, shared by owner and poller.
 //!
 //! Requests are numbered by a 16-bit sequence that runs freely; a ring of records is indexed by it,
-//! so that a scan over what is pending reads memory in order. A second ring leads from the block at
-//! which a request starts, which is what a CQE names, to its sequence number.
+//! so that a scan over what is pending reads memory in order. What a CQE names is the block at which
+//! a request starts; blocks ascend with the sequence, so that a request is found by its block without
+//! a second ring.
 //!
 //! The owner *stages* a record in the slot past `committed`, which nobody else looks at, and
 //! `publish` makes it part of the queue. An aborted batch publishes nothing and so leaves no trace.
@@ -12,6 +13,7 @@ use crate::sync::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use alloc::boxed::Box;
+use core::cmp::Ordering;
 use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use mlx5_prm::wqe::{MAX_RING_BLOCKS, Opcode, control_flags};
@@ -33,8 +35,8 @@ impl RequestInfo {
     /// Puts together what stands in place: `place` has opcode and first block, `control` the
     /// `fm_ce_se` byte.
     #[inline(always)]
-    pub(crate) const fn new(place: u64, control: u64, blocks: u32) -> Self {
-        Self(place | control | blocks as u64)
+    pub(crate) const fn new(place: u64, control: u32, blocks: u32) -> Self {
+        Self(place | (control | blocks) as u64)
     }
 
     /// The 64-byte block at which the request starts, counted freely.
@@ -99,56 +101,31 @@ pub(crate) struct Record {
     info: AtomicU64,
 }
 
-/// The rings of records, as the owner reaches them.
-pub(crate) struct Slots {
-    records: NonNull<Record>,
-    starts: NonNull<AtomicU16>,
-}
+/// The ring of records, as the owner reaches it.
+pub(crate) struct Slots(NonNull<Record>);
 
 impl Slots {
     /// Owner: writes the record of request `sequence`, which is not published yet and whose blocks
-    /// are free. `mask` is that of the ring, `head` the block at which the request starts.
+    /// are free. `mask` is that of the ring.
     ///
     /// # Safety
     /// The records are alive, and were made for `mask + 1` blocks.
     #[inline(always)]
-    pub(crate) unsafe fn stage(
-        &self,
-        mask: u32,
-        sequence: u32,
-        head: u32,
-        wr_id: u64,
-        info: RequestInfo,
-    ) {
-        // SAFETY: masked, so inside both rings.
-        let (record, start) = unsafe {
-            (
-                self.records.add((sequence & mask) as usize).as_ref(),
-                self.starts.add((head & mask) as usize).as_ref(),
-            )
-        };
+    pub(crate) unsafe fn stage(&self, mask: u32, sequence: u32, wr_id: u64, info: RequestInfo) {
+        // SAFETY: masked, so inside the ring.
+        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
         record.wr_id.store(wr_id, Relaxed);
         record.info.store(info.0, Relaxed);
-        start.store(sequence as u16, Relaxed);
     }
-}
-
-/// What the poller has finished with.
-struct Retired {
-    /// Requests.
-    requests: AtomicU16,
-    /// Blocks.
-    blocks: AtomicU16,
 }
 
 /// The shared half of a send queue.
 pub struct SendRecords {
     mask: u32,
     records: Box<[Record]>,
-    /// Sequence number of the request that starts at a block.
-    starts: Box<[AtomicU16]>,
     committed: CachePadded<AtomicU16>,
-    retired: CachePadded<Retired>,
+    /// Requests that the poller has finished with.
+    retired: CachePadded<AtomicU16>,
 }
 
 impl SendRecords {
@@ -163,12 +140,8 @@ impl SendRecords {
             records: (0..blocks)
                 .map(|_| Record { wr_id: AtomicU64::new(0), info: AtomicU64::new(0) })
                 .collect(),
-            starts: (0..blocks).map(|_| AtomicU16::new(0)).collect(),
             committed: CachePadded::new(AtomicU16::new(0)),
-            retired: CachePadded::new(Retired {
-                requests: AtomicU16::new(0),
-                blocks: AtomicU16::new(0),
-            }),
+            retired: CachePadded::new(AtomicU16::new(0)),
         }
     }
 
@@ -178,17 +151,8 @@ impl SendRecords {
         unsafe { self.records.get_unchecked((u32::from(sequence) & self.mask) as usize) }
     }
 
-    #[inline(always)]
-    fn start(&self, block: u16) -> &AtomicU16 {
-        // SAFETY: there are `mask + 1` starts.
-        unsafe { self.starts.get_unchecked((u32::from(block) & self.mask) as usize) }
-    }
-
     pub(crate) fn slots(&self) -> Slots {
-        Slots {
-            records: NonNull::from(&*self.records).cast(),
-            starts: NonNull::from(&*self.starts).cast(),
-        }
+        Slots(NonNull::from(&*self.records).cast())
     }
 
     /// Owner: makes all requests before `sequence` part of the queue.
@@ -197,35 +161,57 @@ impl SendRecords {
         self.committed.store(sequence, Release);
     }
 
-    /// Owner: the block up to which the poller has finished.
-    #[inline(always)]
-    pub(crate) fn retired_blocks(&self) -> u16 {
-        self.retired.blocks.load(Acquire)
+    /// Owner: blocks in use up to `head`, at which request `sequence` would start.
+    #[inline]
+    pub(crate) fn used_blocks(&self, head: u16, sequence: u16) -> u16 {
+        let retired = self.retired.load(Acquire);
+        // The first request that is not retired starts where the last that is ends.
+        if retired == sequence { 0 } else { head.wrapping_sub(self.info(retired).first()) }
     }
 
     /// The requests from the first that is not retired up to `committed`.
     pub(crate) fn outstanding(&self) -> (u16, u16) {
-        (self.retired.requests.load(Acquire), self.committed.load(Acquire))
+        (self.retired.load(Acquire), self.committed.load(Acquire))
+    }
+
+    /// What request `sequence` was posted as.
+    #[inline(always)]
+    pub(crate) fn info(&self, sequence: u16) -> RequestInfo {
+        // The acquire pairs with the owner's release when it cancels.
+        RequestInfo(self.record(sequence).info.load(Acquire))
     }
 
     /// The record of request `sequence`.
     #[inline(always)]
     pub(crate) fn get(&self, sequence: u16) -> Completed {
-        let record = self.record(sequence);
-        Completed {
-            wr_id: record.wr_id.load(Relaxed),
-            // The acquire pairs with the owner's release when it cancels.
-            info: RequestInfo(record.info.load(Acquire)),
-        }
+        Completed { wr_id: self.record(sequence).wr_id.load(Relaxed), info: self.info(sequence) }
     }
 
     /// The request that starts at `block`, if an outstanding one does.
-    #[inline(always)]
     pub(crate) fn starting_at(&self, block: u16) -> Option<u16> {
         let (retired, committed) = self.outstanding();
-        let sequence = self.start(block).load(Relaxed);
-        let outstanding = sequence.wrapping_sub(retired) < committed.wrapping_sub(retired);
-        (outstanding && self.get(sequence).info.first() == block).then_some(sequence)
+        let count = committed.wrapping_sub(retired);
+        if count == 0 {
+            return None;
+        }
+        // Blocks from the first that is outstanding; within the ring, so that they do not wrap.
+        let first = self.info(retired).first();
+        let ahead = |of: u16| of.wrapping_sub(first);
+        // No request is further ahead than its block; where all before it take one block, it is
+        // just there.
+        let (mut low, mut high) = (0, count.min(ahead(block).saturating_add(1)));
+        let mut middle = high - 1;
+        while low < high {
+            let sequence = retired.wrapping_add(middle);
+            let found = self.info(sequence).first();
+            match ahead(found).cmp(&ahead(block)) {
+                Ordering::Equal => return Some(sequence),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+            middle = low + (high.saturating_sub(low)) / 2;
+        }
+        None
     }
 
     /// Records of consecutive requests, in at most two runs of memory.
@@ -254,7 +240,7 @@ impl SendRecords {
                     continue;
                 }
                 // The queue is drained and the caller owns it: nobody else writes a record. The
-                // release pairs with the poller's acquire in `get`.
+                // release pairs with the poller's acquire in `info`.
                 let info = RequestInfo(record.info.load(Relaxed));
                 if info.cancelled() || info.opcode() == Opcode::Nop {
                     continue;
@@ -273,14 +259,14 @@ impl SendRecords {
     pub fn retire(&self, block: u16) -> Option<Completed> {
         let sequence = self.starting_at(block)?;
         let completed = self.get(sequence);
-        self.retire_to(sequence, completed.info);
+        self.retire_to(sequence);
         Some(completed)
     }
 
     /// Poller: [`SendRecords::retire`], but `None` unless it is the next request.
     #[inline(always)]
     pub fn retire_next(&self, block: u16) -> Option<Completed> {
-        let sequence = self.retired.requests.load(Relaxed);
+        let sequence = self.retired.load(Relaxed);
         // The acquire pairs with `publish`: whatever is below `committed` is written.
         if sequence == self.committed.load(Acquire) {
             return None;
@@ -289,21 +275,19 @@ impl SendRecords {
         if completed.info.first() != block {
             return None;
         }
-        self.retire_to(sequence, completed.info);
+        self.retire_to(sequence);
         Some(completed)
     }
 
-    /// The release lets the owner reuse records and blocks: they were read before.
+    /// The release lets the owner reuse the record and the blocks: the record was read before.
     #[inline(always)]
-    fn retire_to(&self, sequence: u16, info: RequestInfo) {
-        self.retired.requests.store(sequence.wrapping_add(1), Release);
-        self.retired.blocks.store(info.first().wrapping_add(info.blocks()), Release);
+    fn retire_to(&self, sequence: u16) {
+        self.retired.store(sequence.wrapping_add(1), Release);
     }
 
     /// Forgets everything: the queue pair was reset.
     pub(crate) fn reset(&self) {
         self.committed.store(0, Relaxed);
-        self.retired.requests.store(0, Relaxed);
-        self.retired.blocks.store(0, Relaxed);
+        self.retired.store(0, Relaxed);
     }
 }

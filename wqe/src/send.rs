@@ -94,7 +94,7 @@ pub struct SendQueue<T> {
     pub(crate) limits: Limits,
     /// Flags that every request gets, as they stand in a WQE's second word: a completion, on a
     /// queue that signals all.
-    pub(crate) always: u64,
+    pub(crate) always: u32,
     pub(crate) gate: Gate,
     pub(crate) record: QueuePairRecord,
     pub(crate) register: SendRegister,
@@ -164,7 +164,7 @@ impl<T: Transport> SendQueue<T> {
                 },
             },
             always: if signal_all {
-                u64::from(control_flags::COMPLETION) << RequestInfo::CONTROL_SHIFT
+                u32::from(control_flags::COMPLETION) << RequestInfo::CONTROL_SHIFT
             } else {
                 0
             },
@@ -196,12 +196,12 @@ impl<T: Transport> SendQueue<T> {
 
     /// The blocks that are free.
     pub fn free_blocks(&self) -> u32 {
-        self.free_at(self.head)
+        self.free_at(self.head, self.sequence)
     }
 
     #[inline]
-    pub(crate) fn free_at(&self, head: u32) -> u32 {
-        let used = (head as u16).wrapping_sub(self.records().retired_blocks());
+    pub(crate) fn free_at(&self, head: u32, sequence: u32) -> u32 {
+        let used = self.records().used_blocks(head as u16, sequence as u16);
         (self.mask + 1).saturating_sub(u32::from(used))
     }
 

@@ -17,15 +17,17 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use wqe::Addressing;
 
-const LONG_ABOUT: &str = "\
-Decodes work requests (WQEs) and completions (CQEs) into readable text, every field with its \
-offset, its name in the Programmer's Reference Manual and its value.
+/// What the command is for.
+pub(crate) const LONG_ABOUT: &str = "\
+Decodes work requests (WQEs) and completions (CQEs) into readable text, every field
+with its offset, its name in the Programmer's Reference Manual and its value.
 
-The bytes come as hexadecimal text from the command line, from a file or from stdin, in whatever \
-way they were written: plain, 0x-prefixed words, C arrays, xxd, hexdump -C, od -tx1, or what the \
-kernel logs about a failed completion. Several requests one after the other are told apart by \
-their lengths. With --live, requests of every kind are posted on a device, and the ring and the \
-completions are decoded as the device sees them.";
+The bytes come as hexadecimal text from the command line, from a file or from stdin,
+in whatever way they were written: plain, 0x-prefixed words, C arrays, xxd, hexdump
+-C, od -tx1, or what the kernel logs about a failed completion. Several requests one
+after the other are told apart by their lengths. With --live, requests of every kind
+are posted on a device, and the ring and the completions are decoded as the device
+sees them.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,7 +39,7 @@ Examples:
 
 /// Options of `mlx5 dump`.
 #[derive(clap::Args, Debug)]
-#[command(long_about = LONG_ABOUT, after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Bytes in hexadecimal; `-`, or none, for stdin
     #[arg(value_name = "HEX", conflicts_with_all = ["file", "live"])]

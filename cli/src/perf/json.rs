@@ -1,9 +1,9 @@
 //! Results for programs.
 
 use crate::link::Rate;
+use crate::numbers::Times;
 use crate::perf::Setting;
 use crate::perf::measure::{Measurement, Plan};
-use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 /// All that was measured, and how.
@@ -42,17 +42,17 @@ fn result(result: &Measurement) -> Value {
     })
 }
 
-fn latency(times: &Histogram<u64>) -> Value {
+fn latency(times: &Times) -> Value {
     json!({
-        "samples": times.len(),
-        "min": times.min(),
-        "p50": times.value_at_quantile(0.5),
-        "p90": times.value_at_quantile(0.9),
-        "p99": times.value_at_quantile(0.99),
-        "p99_9": times.value_at_quantile(0.999),
-        "max": times.max(),
+        "samples": times.count(),
+        "min": times.quantile(0.0),
+        "p50": times.quantile(0.5),
+        "p90": times.quantile(0.9),
+        "p99": times.quantile(0.99),
+        "p99_9": times.quantile(0.999),
+        "max": times.quantile(1.0),
         "mean": times.mean(),
-        "stdev": times.stdev(),
+        "stdev": times.deviation(),
     })
 }
 

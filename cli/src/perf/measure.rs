@@ -2,9 +2,8 @@
 
 use crate::failure::Failure;
 use crate::link::{Initiator, Kind, Op, Pace, Phase, Rate, Transport, latency, rate};
-use crate::numbers::{Size, Sizes};
+use crate::numbers::{Size, Sizes, Times};
 use crate::perf::progress::Progress;
-use hdrhistogram::Histogram;
 
 /// Messages before those that are timed.
 const WARM_UP: u64 = 100;
@@ -47,8 +46,7 @@ impl Plan {
 /// What was measured of a size.
 pub(crate) struct Measurement {
     pub(crate) size: usize,
-    /// Latencies in nanoseconds.
-    pub(crate) latency: Option<Histogram<u64>>,
+    pub(crate) latency: Option<Times>,
     pub(crate) rate: Option<Rate>,
 }
 
@@ -83,9 +81,8 @@ fn latencies(
     count: u64,
     progress: &mut Progress,
     what: &str,
-) -> Result<Histogram<u64>, Failure> {
-    let mut times = Histogram::<u64>::new(3)
-        .map_err(|error| Failure::new(format!("the histogram: {error}")))?;
+) -> Result<Times, Failure> {
+    let mut times = Times::new();
     let warm_up = WARM_UP.min(count);
     let phase = Phase { kind: Kind::Latency, op, size, messages: warm_up + count };
     latency(
@@ -94,9 +91,7 @@ fn latencies(
         |_, _| Ok(()),
         |_, index, elapsed| {
             if index >= warm_up {
-                let nanoseconds = elapsed.as_nanos() as u64;
-                let one_way = if op == Op::Send { nanoseconds / 2 } else { nanoseconds };
-                times.saturating_record(one_way);
+                times.record(if op == Op::Send { elapsed / 2 } else { elapsed });
             }
             progress.show(what, "latency", index + 1, phase.messages);
             Ok(())

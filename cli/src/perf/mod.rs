@@ -18,17 +18,19 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-const LONG_ABOUT: &str = "\
-Measures latency, message rate and bandwidth of sends, RDMA writes and RDMA reads, for one or many \
-message sizes.
+/// What the command is for.
+pub(crate) const LONG_ABOUT: &str = "\
+Measures latency, message rate and bandwidth of sends, RDMA writes and RDMA reads,
+for one or many message sizes.
 
-Latency is measured with one message at a time: of a send it is half the round trip of a ping-pong, \
-of a write or read the time from posting it until its completion is polled. The rate is measured \
-with --depth requests outstanding, from the first request to the last completion.
+Latency is measured with one message at a time: of a send it is half the round trip
+of a ping-pong, of a write or read the time from posting it until its completion is
+polled. The rate is measured with --depth requests outstanding, from the first
+request to the last completion.
 
-Both ends are in this process, unless --listen or --connect says that one of them is on another \
-host. The simulated device shows that all of it works, and what software costs; its times say \
-nothing about hardware.";
+Both ends are in this process, unless --listen or --connect says that one of them is
+on another host. The simulated device shows that all of it works, and what software
+costs; its times say nothing about hardware.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,7 +48,7 @@ Between two hosts:
 
 /// Options of `mlx5 perf`.
 #[derive(clap::Args, Debug)]
-#[command(long_about = LONG_ABOUT, after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// What is asked of the device
     #[arg(long, value_enum, default_value_t = Op::Send)]
@@ -54,8 +56,9 @@ pub(crate) struct Args {
     /// Transport of the queue pairs
     #[arg(short, long, value_enum, default_value_t = Transport::Rc)]
     transport: Transport,
-    /// Message sizes: a range of powers of two, a list, or both: 8..64k or 1,64,4k..1m
-    /// [default: 8..64k]
+    /// Message sizes: 8..64k, or 1,64,4k [default: 8..64k]
+    ///
+    /// A range goes through the powers of two. Ranges and sizes may be listed together.
     #[arg(short, long, value_name = "SIZES", conflicts_with = "all")]
     sizes: Option<Sizes>,
     /// All powers of two from 1 to 8m, or to what a datagram takes

@@ -1,11 +1,10 @@
 //! The plot of latencies: over the sizes, or, of one size alone, over the percentiles.
 
-use crate::numbers::Size;
+use crate::numbers::{Size, Times};
 use crate::perf::Setting;
 use crate::perf::measure::{Measurement, Plan};
-use crate::perf::report::title;
+use crate::perf::report::{operation, place};
 use crate::perf::svg::{Chart, Series};
-use hdrhistogram::Histogram;
 
 /// The lines over the sizes: quantile, name, colour.
 const LINES: [(f64, &str, &str); 4] = [
@@ -17,33 +16,32 @@ const LINES: [(f64, &str, &str); 4] = [
 
 /// Draws the latencies.
 pub(crate) fn latency(setting: &Setting, plan: &Plan, results: &[Measurement]) -> String {
-    let measured: Vec<(usize, &Histogram<u64>)> =
+    let measured: Vec<(usize, &Times)> =
         results.iter().filter_map(|result| Some((result.size, result.latency.as_ref()?))).collect();
-    let title = format!("Latency of {}", title(setting, plan));
-    let subtitle = match (plan.latencies, measured.as_slice()) {
-        (Some(count), [(size, _)]) => {
-            format!("{}; {count} messages of {} bytes, one by one", plan.method(), Size(*size))
-        }
-        (Some(count), _) => format!("{}; {count} messages of each size, one by one", plan.method()),
-        (None, _) => String::new(),
+    let title = format!("Latency of {}", operation(plan));
+    let count = plan.latencies.unwrap_or(0);
+    let messages = match measured.as_slice() {
+        [(size, _)] => format!("{count} messages of {} bytes", Size(*size)),
+        _ => format!("{count} messages of each size"),
     };
+    let notes = vec![place(setting), format!("{}; {messages}, one by one", plan.method())];
     let microseconds = |nanoseconds: u64| nanoseconds.max(1) as f64 / 1000.0;
     match measured.as_slice() {
         [(_, times)] => Chart {
             title,
-            subtitle,
+            notes,
             x: "percentile".to_owned(),
             labels: RUNGS.iter().map(|(_, label)| (*label).to_owned()).collect(),
             y: "latency in µs".to_owned(),
             series: vec![Series {
                 name: "latency".to_owned(),
                 color: LINES[2].2,
-                values: RUNGS.iter().map(|(at, _)| microseconds(quantile(times, *at))).collect(),
+                values: RUNGS.iter().map(|(at, _)| microseconds(times.quantile(*at))).collect(),
             }],
         },
         measured => Chart {
             title,
-            subtitle,
+            notes,
             x: "bytes of a message".to_owned(),
             labels: measured.iter().map(|(size, _)| Size(*size).to_string()).collect(),
             y: "latency in µs".to_owned(),
@@ -54,7 +52,7 @@ pub(crate) fn latency(setting: &Setting, plan: &Plan, results: &[Measurement]) -
                     color,
                     values: measured
                         .iter()
-                        .map(|(_, times)| microseconds(quantile(times, *at)))
+                        .map(|(_, times)| microseconds(times.quantile(*at)))
                         .collect(),
                 })
                 .collect(),
@@ -75,11 +73,3 @@ const RUNGS: [(f64, &str); 9] = [
     (0.999, "99.9"),
     (1.0, "max"),
 ];
-
-fn quantile(times: &Histogram<u64>, at: f64) -> u64 {
-    match at {
-        0.0 => times.min(),
-        1.0 => times.max(),
-        at => times.value_at_quantile(at),
-    }
-}

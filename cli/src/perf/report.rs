@@ -17,7 +17,7 @@ pub(crate) fn table(
     plan: &Plan,
     results: &[Measurement],
 ) -> io::Result<()> {
-    writeln!(out, "{}", title(setting, plan))?;
+    writeln!(out, "{} on {}", operation(plan), place(setting))?;
     if let Some(count) = plan.latencies {
         writeln!(out, "latency in µs: {}, {count} messages one by one", plan.method())?;
     }
@@ -48,9 +48,9 @@ pub(crate) fn table(
         let mut row = vec![Size(result.size).to_string()];
         if let Some(times) = &result.latency {
             let us = |nanoseconds: u64| microseconds(nanoseconds as f64);
-            row.push(us(times.min()));
-            row.extend(PERCENTILES.iter().map(|(at, _)| us(times.value_at_quantile(*at))));
-            row.extend([us(times.max()), microseconds(times.mean())]);
+            row.push(us(times.quantile(0.0)));
+            row.extend(PERCENTILES.iter().map(|(at, _)| us(times.quantile(*at))));
+            row.extend([us(times.quantile(1.0)), microseconds(times.mean())]);
         }
         if let Some(rate) = &result.rate {
             row.push(significant(rate.per_second() / 1e6));
@@ -64,18 +64,18 @@ pub(crate) fn table(
     table.write(out, 0)
 }
 
-/// What was measured, in a line.
-pub(crate) fn title(setting: &Setting, plan: &Plan) -> String {
+/// What was measured: `RC send`.
+pub(crate) fn operation(plan: &Plan) -> String {
+    format!("{} {}", plan.transport.name().to_uppercase(), plan.op.name())
+}
+
+/// Where it was measured, in a line.
+pub(crate) fn place(setting: &Setting) -> String {
     let simulated = if setting.simulated { "simulated " } else { "" };
     let part = setting.part.unwrap_or("device");
     let other = if setting.loopback { "both ends in one process" } else { "between two hosts" };
     format!(
-        "{} {} on {} port {}: {simulated}{part}, {}, MTU {}, {other}",
-        plan.transport.name().to_uppercase(),
-        plan.op.name(),
-        setting.device,
-        setting.port,
-        setting.link,
-        setting.mtu
+        "{} port {}: {simulated}{part}, {}, MTU {}, {other}",
+        setting.device, setting.port, setting.link, setting.mtu
     )
 }

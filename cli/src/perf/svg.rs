@@ -13,7 +13,8 @@ pub(crate) struct Series {
 /// A chart.
 pub(crate) struct Chart {
     pub(crate) title: String,
-    pub(crate) subtitle: String,
+    /// What else is to be known, a line each.
+    pub(crate) notes: Vec<String>,
     /// What stands along x.
     pub(crate) x: String,
     /// Names of the places along x.
@@ -24,10 +25,10 @@ pub(crate) struct Chart {
 }
 
 const WIDTH: f64 = 960.0;
-const HEIGHT: f64 = 560.0;
+const HEIGHT: f64 = 580.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 110.0;
-const TOP: f64 = 84.0;
+const TOP: f64 = 104.0;
 const BOTTOM: f64 = 72.0;
 /// The least distance of two names beside the lines.
 const NAME_GAP: f64 = 16.0;
@@ -133,11 +134,10 @@ impl Chart {
             "<text x=\"24\" y=\"34\" font-size=\"16\" font-weight=\"600\" fill=\"#111827\">{}</text>",
             escaped(&self.title)
         )?;
-        writeln!(
-            svg,
-            "<text x=\"24\" y=\"56\" fill=\"#4b5563\">{}</text>",
-            escaped(&self.subtitle)
-        )?;
+        for (line, note) in self.notes.iter().enumerate() {
+            let y = 57 + 20 * line;
+            writeln!(svg, "<text x=\"24\" y=\"{y}\" fill=\"#4b5563\">{}</text>", escaped(note))?;
+        }
         writeln!(
             svg,
             "<text x=\"{middle:.1}\" y=\"{baseline:.1}\" text-anchor=\"middle\" \
@@ -244,7 +244,7 @@ mod tests {
         let places = values.first().map_or(0, |values| values.len());
         Chart {
             title: "A < B & C".to_owned(),
-            subtitle: String::new(),
+            notes: vec!["x > y".to_owned()],
             x: "size".to_owned(),
             labels: (0..places).map(|place| place.to_string()).collect(),
             y: "time".to_owned(),
@@ -264,7 +264,7 @@ mod tests {
         let svg = chart(&[&[1.0, 2.0, 3.0], &[4.0, 5.0, 600.0]]).draw();
         assert_eq!(svg.matches("<circle").count(), 6);
         assert_eq!(svg.matches("stroke-width=\"2\"").count(), 2);
-        assert!(svg.contains("A &lt; B &amp; C"));
+        assert!(svg.contains("A &lt; B &amp; C") && svg.contains("x &gt; y"));
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// 64 bytes on their own line.
 #[repr(align(64))]
-struct Line(UnsafeCell<[u8; 64]>);
+struct Line(#[expect(dead_code, reason = "reached by address")] UnsafeCell<[u8; 64]>);
 
 /// Memory that a device and a queue share.
 pub(crate) struct Memory(Box<[Line]>);
@@ -178,7 +178,7 @@ impl Device {
 
 pub(crate) struct Bed<Q = Outstanding> {
     pub(crate) ring: Ring<Q>,
-    pub(crate) table: UserIndexTable<Q>,
+    pub(crate) table: Arc<UserIndexTable<Q>>,
     pub(crate) device: Device,
     /// Doorbell record, and behind it the word of attention.
     pub(crate) words: Memory,
@@ -190,16 +190,18 @@ const ATTENTION: usize = 64;
 impl<Q: Queue> Bed<Q> {
     pub(crate) fn new(log_size: u32, stride: usize) -> Self {
         let (buffer, words) = (Memory::new((stride / 64) << log_size), Memory::new(2));
+        let table = Arc::new(UserIndexTable::default());
         // SAFETY: the bed keeps the memory, and each part of it has one use.
         let ring = unsafe {
             Ring::new(RingParts {
+                queues: Arc::clone(&table),
                 state: Arc::new(RingState::new(buffer.at(0), log_size, stride)),
                 record: CompletionQueueRecord::new(words.at(0)),
                 attention: Attention::new(words.at(ATTENTION).cast()),
             })
         };
         let device = Device { buffer, log_size, stride, written: 0 };
-        Self { ring, table: UserIndexTable::default(), device, words }
+        Self { ring, table, device, words }
     }
 
     /// Makes `queue` known under `index`.
@@ -209,7 +211,7 @@ impl<Q: Queue> Bed<Q> {
     }
 
     pub(crate) fn next(&mut self) -> Option<WorkCompletion<'_>> {
-        self.ring.next(&self.table)
+        self.ring.next()
     }
 
     /// The identifier of the next completion.

@@ -1,7 +1,7 @@
 //! Queues that are gone, and the word that tells a poller.
 
 use crate::bed::{Bed, Entry, Outstanding};
-use mlx5_cq::{Corruption, Departures, Lookup, UserIndexTable};
+use mlx5_cq::{Departures, Lookup, UserIndexTable};
 use std::sync::Arc;
 
 #[test]
@@ -86,67 +86,119 @@ fn every_index_of_24_bits_has_a_place_of_its_own() {
     assert_eq!(table.get(4), Lookup::Departed);
 }
 
-/// Where the entries of a queue end.
+/// Asserts where the entries of queue 9 and of queues 0, 1 and 2 end.
+fn assert_ends(bed: &Bed, nine: Option<u32>, others: [Option<u32>; 3]) {
+    let state = bed.ring.state();
+    assert_eq!(state.end_of(9), nine);
+    assert_eq!([0, 1, 2].map(|index| state.end_of(index)), others);
+}
+
 #[test]
-fn the_last_entry_that_names_a_queue_is_found() {
-    let mut bed = Bed::new(3, 64);
-    let queue = Outstanding::default();
-    bed.register(9, &queue);
-    let state = Arc::clone(bed.ring.state());
-    let mut expected = std::collections::HashMap::new();
-    for step in 0..200u32 {
-        let index = step % 3;
-        assert_eq!(state.end_of(9), None);
-        // Two entries for one of three queues, one for another, then all of it is consumed.
-        for index in [index, 9, (index + 1) % 3] {
-            queue.receive(0, 1);
-            bed.device.write(Entry::new(2, index, 0));
-            expected.insert(index, bed.device.written);
-        }
+fn the_end_of_a_queues_entries_is_behind_the_last_that_names_it() {
+    for stride in [64, 128] {
+        let mut bed = Bed::new(3, stride);
+        let (queue, gone) = (Outstanding::default(), Outstanding::default());
+        bed.register(9, &queue);
         for index in 0..3 {
-            let end = expected.get(&index).copied();
-            assert_eq!(state.end_of(index), end.filter(|&end| end > state.consumed()));
+            bed.register(index, &gone);
+            bed.table.depart(index);
         }
-        assert_eq!(state.end_of(9), Some(bed.device.written - 1));
-        // The queues are gone; the poller passes over them.
-        (0..3).for_each(|index| bed.table.depart(index));
-        if step == 0 {
-            let unknown = Corruption::UserIndex(0);
+        for step in 0..50 {
+            let start = step * 5;
+            assert_eq!(bed.ring.state().consumed(), start);
+            assert_ends(&bed, None, [None; 3]);
+            for (i, index) in [0, 9, 0, 9, 1].into_iter().enumerate() {
+                assert_eq!(bed.ring.state().end_of(1), None, "{i}");
+                bed.device.write(Entry::new(2, index, 0));
+            }
+            let ends = [Some(start + 3), Some(start + 5), None];
+            assert_ends(&bed, Some(start + 4), ends);
+            for wr_id in 0..2 {
+                queue.receive(0, wr_id);
+                assert_eq!(bed.next_id(), Some(wr_id));
+            }
             assert!(bed.next().is_none());
-            assert_eq!(bed.ring.corruption(), Some(unknown), "they were never there");
-            bed = Bed::new(3, 64);
-            return_to(&mut bed, &queue);
-            return;
+            // What was taken counts until that is published: others cannot know before.
+            assert_ends(&bed, Some(start + 4), ends);
+            bed.ring.publish();
         }
     }
 }
 
-fn return_to(bed: &mut Bed, queue: &Outstanding) {
-    let never = Outstanding::default();
-    bed.register(9, queue);
-    (0..3).for_each(|index| bed.register(index, &never));
-    (0..3).for_each(|index| bed.table.depart(index));
-    let state = Arc::clone(bed.ring.state());
-    for step in 0..200u32 {
-        let index = step % 3;
-        for index in [index, 9, index, 9, (index + 1) % 3] {
-            bed.device.write(Entry::new(2, index, 0));
+#[test]
+fn all_of_a_full_queue_is_searched() {
+    for log_size in 0..6 {
+        let mut bed = Bed::new(log_size, 64);
+        let queue = Outstanding::default();
+        bed.register(9, &queue);
+        for lap in 1..5 {
+            for _ in 0..1 << log_size {
+                queue.receive(0, 1);
+                bed.device.write(Entry::new(2, 9, 0));
+            }
+            assert_eq!(bed.ring.state().end_of(9), Some(lap << log_size));
+            while bed.next().is_some() {}
+            bed.ring.publish();
         }
-        let start = step * 5;
-        assert_eq!(state.consumed(), start);
-        assert_eq!(state.end_of(index), Some(start + 3));
-        assert_eq!(state.end_of((index + 1) % 3), Some(start + 5));
-        assert_eq!(state.end_of((index + 2) % 3), None);
-        assert_eq!(state.end_of(9), Some(start + 4));
-        queue.receive(0, 1);
-        queue.receive(0, 2);
-        assert!(bed.next().is_some());
-        assert!(bed.next().is_some());
-        // What was taken but not published could be written again at any time after; it counts
-        // until then.
-        assert_eq!(state.end_of(index), Some(start + 3));
-        assert!(bed.next().is_none());
-        bed.ring.publish();
-        assert!((0..10).all(|index| state.end_of(index).is_none()));
     }
+}
+
+/// What a provider does with a queue that is destroyed: it is kept until nothing can name it.
+#[test]
+fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
+    let mut bed = Bed::new(3, 64);
+    let (queue, other) = (Arc::new(Outstanding::default()), Outstanding::default());
+    let departures = Departures::default();
+    bed.register(9, &*queue);
+    bed.register(1, &other);
+    for (i, index) in [9, 1, 9, 1].into_iter().enumerate() {
+        other.receive(0, i as u64);
+        bed.device.write(Entry::new(2, index, 0));
+    }
+    bed.table.depart(9);
+    departures.push(bed.ring.state().end_of(9).unwrap(), Arc::clone(&queue));
+    bed.ring.attention().set_departures();
+    let attend = |bed: &mut Bed| {
+        assert!(bed.ring.needs_attention());
+        assert!(bed.ring.attention().take_departures());
+        bed.ring.forget_queue();
+        if departures.release(bed.ring.consumer()) {
+            bed.ring.attention().set_departures();
+        }
+    };
+    attend(&mut bed);
+    assert_eq!(bed.next_id(), Some(0));
+    attend(&mut bed);
+    assert_eq!(Arc::strong_count(&queue), 2, "an entry that names it is still there");
+    assert_eq!(bed.next_id(), Some(1));
+    attend(&mut bed);
+    assert_eq!(Arc::strong_count(&queue), 1);
+    assert!(!bed.ring.needs_attention());
+    assert!(!bed.ring.attention().take_departures());
+}
+
+#[test]
+fn the_word_of_attention_tells_what_is_out_of_the_ordinary() {
+    let bed = Bed::<Outstanding>::new(0, 64);
+    let attention = bed.ring.attention();
+    assert!(!bed.ring.needs_attention() && !attention.is_gone() && !attention.is_forked());
+    attention.set_departures();
+    assert!(bed.ring.needs_attention() && !attention.is_gone());
+    attention.set_gone();
+    assert!(attention.take_departures());
+    assert!(!attention.take_departures());
+    assert!(bed.ring.needs_attention() && attention.is_gone() && !attention.is_forked());
+}
+
+#[test]
+fn the_word_of_attention_stays_wiped_after_a_fork() {
+    let bed = Bed::<Outstanding>::new(0, 64);
+    let attention = bed.ring.attention();
+    attention.set_gone();
+    bed.fork();
+    assert!(attention.is_forked() && bed.ring.needs_attention());
+    attention.set_departures();
+    attention.set_gone();
+    assert!(!attention.take_departures());
+    assert!(attention.is_forked() && bed.ring.needs_attention() && !attention.is_gone());
 }

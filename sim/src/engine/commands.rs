@@ -141,6 +141,7 @@ impl Device {
             return Err(Error::Busy);
         }
         let uar = cq.config.uar;
+        self.catch_up(uar);
         self.cqs.remove(cqn);
         if let Some(page) = self.uars.get_mut(uar) {
             page.cqs.retain(|other| *other != cqn);
@@ -266,6 +267,8 @@ impl Device {
         if self.groups.values().any(|members| members.contains(&qpn)) {
             return Err(Error::Busy);
         }
+        let uar = self.qps.get(qpn).ok_or(Error::NotFound)?.config.uar;
+        self.catch_up(uar);
         let qp = self.qps.remove(qpn).ok_or(Error::NotFound)?;
         for cqn in [qp.config.send_cq, qp.config.recv_cq] {
             if let Some(cq) = self.cqs.get_mut(cqn) {
@@ -285,6 +288,10 @@ impl Device {
     /// Moves a queue pair to a state. The caller has checked that the transition is one of the
     /// verbs' and has set the attributes; RESET and ERROR are reached from everywhere.
     pub fn set_qp_state(&mut self, qpn: u32, state: QpState) -> Result<(), Error> {
+        if state == QpState::Reset {
+            let uar = self.qps.get(qpn).ok_or(Error::NotFound)?.config.uar;
+            self.catch_up(uar);
+        }
         let qp = self.qps.get_mut(qpn).ok_or(Error::NotFound)?;
         let notify = qp.attributes.notify_drained;
         match state {

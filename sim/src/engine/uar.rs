@@ -61,20 +61,40 @@ impl Device {
 
     /// Looks for doorbells in every page that is plain memory.
     pub(crate) fn poll_uars(&mut self) {
-        let half = self.half_register();
-        let registers = 2 * BLUEFLAME_REGISTERS;
-        let mut rung = Vec::new();
-        for (index, uar) in self.uars.iter() {
-            let Some(page) = uar.memory else { continue };
-            let offsets = (0..registers).map(|n| BLUEFLAME + n * half);
-            for offset in std::iter::once(CQ_DOORBELL).chain(offsets) {
-                match self.dma.take_u64(page + offset as u64) {
-                    Ok(0) => {}
-                    Ok(value) => rung.push((index, page, offset, value)),
-                    Err(_) => break,
-                }
-            }
+        let pages = self.uars.iter().filter_map(|(index, uar)| Some((index, uar.memory?)));
+        let rung = pages.flat_map(|(index, page)| self.take_rung(index, page)).collect();
+        self.take_doorbells(rung);
+    }
+
+    /// Takes the doorbells that were rung in one page: a command comes after those that were rung
+    /// before it.
+    pub(crate) fn catch_up(&mut self, uar: u32) {
+        if let Some(page) = self.uars.get(uar).and_then(|uar| uar.memory)
+            && !self.fatal
+        {
+            let rung = self.take_rung(uar, page).collect();
+            self.take_doorbells(rung);
         }
+    }
+
+    /// Takes what stands in the registers of a page: page, address, offset and value of each.
+    fn take_rung(
+        &self,
+        index: u32,
+        page: u64,
+    ) -> impl Iterator<Item = (u32, u64, usize, u64)> + use<'_> {
+        let half = self.half_register();
+        let offsets = (0..2 * BLUEFLAME_REGISTERS).map(move |n| BLUEFLAME + n * half);
+        std::iter::once(CQ_DOORBELL).chain(offsets).filter_map(move |offset| {
+            match self.dma.take_u64(page + offset as u64) {
+                Ok(0) | Err(_) => None,
+                Ok(value) => Some((index, page, offset, value)),
+            }
+        })
+    }
+
+    fn take_doorbells(&mut self, rung: Vec<(u32, u64, usize, u64)>) {
+        let half = self.half_register();
         for (uar, page, offset, value) in rung {
             if offset == CQ_DOORBELL {
                 self.ring_cq(uar, value);

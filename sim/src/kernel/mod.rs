@@ -47,6 +47,8 @@ use crate::kernel::file::{OpenFile, SimFile};
 use crate::kernel::hca::Hca;
 use crate::kernel::sysfs::Tree;
 
+pub use crate::kernel::sysfs::SysfsEntry;
+
 /// Locks; what a panicking thread left behind is still consistent, for every change is one step.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -114,6 +116,13 @@ impl Simulator {
     /// Works until nothing is left to do, and answers how many units that took.
     pub fn run_until_idle(&self) -> usize {
         self.shared.fabric.run_until_idle()
+    }
+
+    /// The whole sysfs tree, sorted by path. Paths are relative to `/sys`, and go through links:
+    /// what lies behind a link is listed below it.
+    pub fn sysfs(&self) -> Result<Vec<(String, SysfsEntry)>, Errno> {
+        let present = self.shared.hcas.iter().filter(|hca| !hca.is_removed());
+        Ok(Tree::new(present.map(AsRef::as_ref))?.into_entries())
     }
 
     fn hca(&self, device: DeviceId) -> &Hca {

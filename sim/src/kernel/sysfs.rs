@@ -16,6 +16,15 @@ const PCI_VENDOR: u16 = 0x15b3;
 /// PCI bus of the first device.
 const FIRST_BUS: usize = 3;
 
+/// Something in the sysfs tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SysfsEntry {
+    /// A file with these contents.
+    File(String),
+    /// A symbolic link to this target.
+    Link(String),
+}
+
 /// Files and links, by path.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
@@ -143,6 +152,13 @@ impl Tree {
             self.file(format!("{base}/gid_attrs/types/{index}"), kind);
         }
         Ok(())
+    }
+
+    /// Everything, sorted by path.
+    pub(crate) fn into_entries(self) -> Vec<(String, SysfsEntry)> {
+        let files = self.files.into_iter().map(|(path, text)| (path, SysfsEntry::File(text)));
+        let links = self.links.into_iter().map(|(path, target)| (path, SysfsEntry::Link(target)));
+        files.chain(links).collect::<BTreeMap<_, _>>().into_iter().collect()
     }
 
     /// The contents of a file.

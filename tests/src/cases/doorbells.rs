@@ -196,7 +196,7 @@ fn queue_buffers_and_memory_may_be_of_huge_pages(bed: &Bed) -> Outcome {
     let huge = HugePages::Prefer;
     let mr = pd.memory(4 << 20).huge_pages(huge).access(crate::pair::ALL_ACCESS).register()?;
     let mut cq = context.create_cq(4096).huge_pages(huge).build()?;
-    let mut qp = pd.create_qp::<Rc>(&cq, &cq).max_send_wr(4096).huge_pages(huge);
+    let qp = pd.create_qp::<Rc>(&cq, &cq).max_send_wr(4096).huge_pages(huge);
     let mut qp = qp.max_inline_data(64).build()?;
     let port = context.local_port(bed.port(), None)?;
     let (psn, connect) = (mlx5::Psn::wrapping(1), ConnectOptions::default());

@@ -21,6 +21,7 @@ subjects! {
     full
     lengths
     operations
+    paths
     protection
     retries
     rings

@@ -1,0 +1,77 @@
+//! Running the command, as a user does.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// What a run of the command left behind.
+pub struct Run {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Run {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).expect("UTF-8 on stdout"),
+            err: String::from_utf8(output.stderr).expect("UTF-8 on stderr"),
+        }
+    }
+
+    /// Asserts that it worked; gives stdout.
+    #[track_caller]
+    pub fn done(self) -> String {
+        assert_eq!(self.code, Some(0), "stderr: {}\nstdout: {}", self.err, self.out);
+        self.out
+    }
+
+    /// Asserts that the command line was refused, with something to go on; gives stderr.
+    #[track_caller]
+    pub fn refused(self) -> String {
+        assert_eq!(self.code, Some(2), "stderr: {}\nstdout: {}", self.err, self.out);
+        assert_eq!(self.out, "");
+        assert!(self.err.contains("error: "), "{}", self.err);
+        let helps = ["hint: ", "For more information", "tip: ", "Usage: "];
+        assert!(helps.iter().any(|help| self.err.contains(help)), "{}", self.err);
+        self.err
+    }
+
+    /// Asserts that it failed, without a panic; gives stderr.
+    #[track_caller]
+    pub fn failed(self) -> String {
+        assert_eq!(self.code, Some(1), "stderr: {}\nstdout: {}", self.err, self.out);
+        assert!(self.err.contains("mlx5: "), "{}", self.err);
+        self.err
+    }
+}
+
+/// The command with these words.
+pub fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5"));
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+/// Runs the command line, as it is typed.
+#[track_caller]
+pub fn mlx5(line: &str) -> Run {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    Run::of(command(&words).output().expect("it runs"))
+}
+
+/// Runs the command line with `input` on stdin.
+#[track_caller]
+pub fn mlx5_with_input(line: &str, input: &str) -> Run {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut child = command(&words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(input.as_bytes()).expect("it reads");
+    drop(stdin);
+    Run::of(child.wait_with_output().expect("it ends"))
+}

@@ -1,0 +1,548 @@
+//! The protocol among poster, poller and destroyer, in every order in which their steps can mix.
+//! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p mlx5-cq --test loom`.
+//!
+//! A device stands between poster and poller. Its own ordering gives Rust no happens-before, and so
+//! it gives none here: a test's poller asks for completions when it likes. Too early an answer must
+//! be none at all; an honest device's poller would not have asked.
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use loom::thread;
+use mlx5_cq::{
+    Attention, Departures, Lookup, Queue, Ring, RingParts, RingState, SentRequest, UserIndexTable,
+};
+use mlx5_doorbell::{CompletionQueueRecord, QueuePairRecord, SendRegister};
+use mlx5_prm::wqe::Opcode;
+use mlx5_wqe::{
+    Gate, PostError, QueueState, Rc, ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr,
+    RemoteAddress, SendFlags, SendLayout, SendParts, SendQueue, SendRecords, SharedReceiveQueue,
+    SharedReceiveRecords,
+};
+use std::ptr::NonNull;
+
+/// Explores all mixtures with at most so many switches that no thread asked for.
+fn model(switches: usize, run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(switches);
+    builder.check(run);
+}
+
+/// Memory that no other thread touches but through atomics of the crates, which are not loom's: a
+/// device's.
+#[repr(C, align(64))]
+struct Words([u64; 64]);
+
+struct Memory(NonNull<u8>);
+
+// SAFETY: used as a device's memory is.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new() -> Self {
+        Self(NonNull::from(Box::leak(Box::new(Words([0; 64])))).cast())
+    }
+
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < size_of::<Words>());
+        // SAFETY: inside the memory.
+        unsafe { self.0.byte_add(offset) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: leaked when it was made.
+        drop(unsafe { Box::from_raw(self.0.cast::<Words>().as_ptr()) });
+    }
+}
+
+/// Where what is, in a queue's memory: a ring of at most four blocks, then the rest.
+const UAR: usize = 256;
+const RECORD: usize = 320;
+const GATE: usize = 384;
+
+fn gate(memory: &Memory) -> Gate {
+    // SAFETY: four bytes for this alone.
+    let gate = unsafe { Gate::new(memory.at(GATE).cast()) };
+    gate.set_state(QueueState::ReadyToSend);
+    gate
+}
+
+fn record(memory: &Memory) -> QueuePairRecord {
+    // SAFETY: eight bytes for this alone.
+    unsafe { QueuePairRecord::new(memory.at(RECORD)) }
+}
+
+/// A send queue of `blocks` blocks, one for the largest request.
+fn send_queue(memory: &Memory, blocks: u32, records: &SendRecords) -> SendQueue<Rc> {
+    let layout = SendLayout::new::<Rc>(blocks, 1, 0).unwrap();
+    assert_eq!((layout.blocks, layout.worst_blocks), (blocks, 1));
+    let parts = SendParts {
+        ring: memory.at(0),
+        layout,
+        qpn: 1,
+        max_message: 1 << 30,
+        signal_all: false,
+        gate: gate(memory),
+        record: record(memory),
+        // SAFETY: eight bytes for this alone.
+        register: unsafe { SendRegister::doorbell(memory.at(UAR)) },
+        records: NonNull::from(records),
+    };
+    // SAFETY: every test keeps memory and records longer than the queue.
+    unsafe { SendQueue::new(parts) }
+}
+
+/// Request `number` of a test; no two that follow one another are alike in anything.
+fn post(queue: &mut SendQueue<Rc>, number: u64, flags: SendFlags) -> Result<(), PostError> {
+    let to = RemoteAddress { addr: number, rkey: 0 };
+    let mut batch = queue.wr_start();
+    match number % 3 {
+        0 => batch.wr(100 + number, flags).send().inline_data(b"x"),
+        1 => batch.wr(100 + number, flags).rdma_write(to).inline_data(b"x"),
+        _ => batch.wr(100 + number, flags).rdma_read(to).sge_list(&[]),
+    }
+    batch.complete().map_err(|error| error.error)
+}
+
+const fn opcode(number: u64) -> Opcode {
+    match number % 3 {
+        0 => Opcode::Send,
+        1 => Opcode::RdmaWrite,
+        _ => Opcode::RdmaRead,
+    }
+}
+
+/// Asks until there is an answer.
+fn wait<R>(mut ask: impl FnMut() -> Option<R>) -> R {
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        thread::yield_now();
+    }
+}
+
+/// The poller is told of each request what was posted, and nothing of what stood in its record
+/// before or was put there after: the owner reuses a record when it was read, and not sooner.
+#[test]
+fn a_completion_is_about_the_request_that_was_posted() {
+    for next in [false, true] {
+        model(3, move || {
+            const REQUESTS: u64 = 3;
+            let memory = Memory::new();
+            let records = Arc::new(SendRecords::new(2));
+            let mut queue = send_queue(&memory, 2, &records);
+            let poller = {
+                let records = Arc::clone(&records);
+                thread::spawn(move || {
+                    for number in 0..REQUESTS {
+                        let block = number as u16;
+                        let completed = wait(|| {
+                            if next { records.retire_next(block) } else { records.retire(block) }
+                        });
+                        assert_eq!(completed.wr_id, 100 + number);
+                        assert_eq!(completed.info.first(), block);
+                        assert_eq!(completed.info.opcode(), opcode(number));
+                    }
+                })
+            };
+            for number in 0..REQUESTS {
+                wait(|| match post(&mut queue, number, SendFlags::SIGNALED) {
+                    Ok(()) => Some(()),
+                    Err(PostError::QueueFull { free: 0, needed: 1 }) => None,
+                    Err(error) => panic!("{error}"),
+                });
+            }
+            poller.join().unwrap();
+            assert_eq!(queue.free_blocks(), 2);
+        });
+    }
+}
+
+/// The same, with requests that complete with a later one, which is found by its block.
+#[test]
+fn a_completion_behind_unsignaled_requests_is_about_its_own() {
+    model(2, || {
+        let memory = Memory::new();
+        let records = Arc::new(SendRecords::new(4));
+        let mut queue = send_queue(&memory, 4, &records);
+        let poller = {
+            let records = Arc::clone(&records);
+            thread::spawn(move || {
+                for number in [1, 3, 5u64] {
+                    let completed = wait(|| records.retire(number as u16));
+                    assert_eq!(completed.wr_id, 100 + number);
+                    assert_eq!(completed.info.opcode(), opcode(number));
+                    assert!(completed.info.signaled());
+                }
+            })
+        };
+        for number in 0..6 {
+            let signaled = number % 2 == 1;
+            let flags = if signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
+            wait(|| match post(&mut queue, number, flags) {
+                Ok(()) => Some(()),
+                Err(PostError::QueueFull { .. }) => None,
+                Err(error) => panic!("{error}"),
+            });
+        }
+        poller.join().unwrap();
+        assert_eq!(queue.free_blocks(), 4);
+    });
+}
+
+/// Nothing of a batch is there before all of it is.
+#[test]
+fn a_batch_under_construction_is_not_met() {
+    model(3, || {
+        let memory = Memory::new();
+        let records = Arc::new(SendRecords::new(4));
+        let mut queue = send_queue(&memory, 4, &records);
+        let completing = Arc::new(AtomicBool::new(false));
+        let poller = {
+            let (records, completing) = (Arc::clone(&records), Arc::clone(&completing));
+            thread::spawn(move || {
+                if let Some(completed) = records.retire(1) {
+                    assert!(completing.load(Ordering::Relaxed));
+                    assert_eq!((completed.wr_id, completed.info.opcode()), (7, Opcode::Send));
+                }
+            })
+        };
+        let mut batch = queue.wr_start();
+        batch.wr(1, SendFlags::SIGNALED).send_imm([0; 4]).sge_list(&[]);
+        batch.wr(2, SendFlags::SIGNALED).send_imm([0; 4]).sge_list(&[]);
+        batch.abort();
+        let mut batch = queue.wr_start();
+        batch.wr(6, SendFlags::SIGNALED).send().sge_list(&[]);
+        batch.wr(7, SendFlags::SIGNALED).send().sge_list(&[]);
+        completing.store(true, Ordering::Relaxed);
+        batch.complete().unwrap();
+        poller.join().unwrap();
+    });
+}
+
+#[test]
+fn a_receive_is_about_the_request_that_was_posted() {
+    model(3, || {
+        let memory = Memory::new();
+        let layout = ReceiveLayout { requests: 2, max_sge: 1, stride: 16 };
+        // The crate's own reference count is not loom's; the other half lives as long.
+        let records = std::sync::Arc::new(ReceiveRecords::new(2));
+        // SAFETY: memory and records are kept longer than the queue.
+        let mut queue = unsafe {
+            let (gate, record) = (gate(&memory), record(&memory));
+            let records = std::sync::Arc::clone(&records);
+            ReceiveQueue::new(memory.at(0), layout, 1 << 30, gate, record, records)
+        };
+        let poller = thread::spawn(move || {
+            for number in 0..4 {
+                assert_eq!(wait(|| records.retire(number)), 100 + u64::from(number));
+            }
+        });
+        for number in 0..4 {
+            let wr = ReceiveWr { wr_id: 100 + number, sges: &[] };
+            wait(|| queue.post_recv(&[wr]).ok());
+        }
+        poller.join().unwrap();
+    });
+}
+
+/// Queue pairs that share a receive queue may be polled by different threads. Of a request that is
+/// named twice one of them gets it, and each posting is had once.
+#[test]
+fn a_shared_receive_is_had_by_one_poller() {
+    model(2, || {
+        let memory = Memory::new();
+        let layout = ReceiveLayout { requests: 2, max_sge: 1, stride: 32 };
+        let records = std::sync::Arc::new(SharedReceiveRecords::new(2));
+        // SAFETY: memory and records are kept longer than the queue.
+        let mut queue = unsafe {
+            let (gate, record) = (gate(&memory), record(&memory));
+            let records = std::sync::Arc::clone(&records);
+            SharedReceiveQueue::new(memory.at(0), layout, 1 << 30, gate, record, records)
+        };
+        let had: Vec<_> = (0..2).map(|_| Arc::new(AtomicUsize::new(0))).collect();
+        let pollers: Vec<_> = (0..2)
+            .map(|_| {
+                let (records, had) = (std::sync::Arc::clone(&records), had.clone());
+                thread::spawn(move || {
+                    for index in 0..2 {
+                        // Posting `n` stands in request `n` of the ring.
+                        if let Some(wr_id) = records.retire(index) {
+                            assert_eq!(wr_id, 100 + u64::from(index));
+                            had[usize::from(index)].fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                })
+            })
+            .collect();
+        let mut posted = 0;
+        for number in 0..2 {
+            // One request of the ring stays free, so that the second waits for the first.
+            if queue.post_recv(&[ReceiveWr { wr_id: 100 + number, sges: &[] }]).is_ok() {
+                posted += 1;
+            } else {
+                break;
+            }
+        }
+        pollers.into_iter().for_each(|poller| poller.join().unwrap());
+        for (number, had) in had.iter().enumerate() {
+            let left = usize::from(records.retire(number as u16).is_some());
+            let expected = usize::from(number < posted);
+            assert_eq!(had.load(Ordering::Relaxed) + left, expected);
+        }
+    });
+}
+
+/// The records of a queue pair, as far as the life of one matters here.
+struct Tracked {
+    /// Written when it is freed, read when it is asked: loom finds it if one does not come before
+    /// the other.
+    freed: UnsafeCell<bool>,
+    /// The only request counter that may be asked for.
+    counter: u16,
+}
+
+// SAFETY: what is shared is loom's, and checked.
+unsafe impl Sync for Tracked {}
+// SAFETY: as above.
+unsafe impl Send for Tracked {}
+
+impl Tracked {
+    fn new(counter: u16) -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self { freed: UnsafeCell::new(false), counter })
+    }
+}
+
+impl Queue for Tracked {
+    fn retire_send(&self, counter: u16) -> Option<SentRequest> {
+        // SAFETY: loom checks that nobody writes.
+        assert!(!self.freed.with(|freed| unsafe { *freed }), "a freed queue was asked");
+        assert_eq!(counter, self.counter, "an entry of another queue");
+        Some(SentRequest { wr_id: counter.into(), opcode: Opcode::Send as u8 })
+    }
+
+    fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
+        self.retire_send(counter)
+    }
+
+    fn retire_receive(&self, _: u16) -> Option<u64> {
+        None
+    }
+}
+
+/// What keeps a queue: when the last of its keepers is dropped, the queue is freed. (Its memory
+/// stays, so that a test can tell.)
+struct Keeper {
+    queue: std::sync::Arc<Tracked>,
+    freed: Arc<AtomicBool>,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // SAFETY: loom checks that nobody else has access.
+        self.queue.freed.with_mut(|freed| unsafe { *freed = true });
+        self.freed.store(true, Ordering::Release);
+    }
+}
+
+/// A completion queue of four entries.
+struct Completions {
+    memory: Memory,
+    departures: Departures<Arc<Keeper>>,
+    /// Stands for [`Attention`], whose word is not loom's.
+    attention: AtomicBool,
+    state: std::sync::Arc<RingState>,
+}
+
+impl Completions {
+    fn new() -> Arc<Self> {
+        let memory = Memory::new();
+        // SAFETY: four entries that are kept as long as the state is used.
+        let state = std::sync::Arc::new(unsafe { RingState::new(memory.at(0), 2, 64) });
+        let (departures, attention) = (Departures::default(), AtomicBool::new(false));
+        Arc::new(Self { memory, departures, attention, state })
+    }
+
+    fn ring(&self, table: &std::sync::Arc<UserIndexTable<Tracked>>) -> Ring<Tracked> {
+        // SAFETY: words for these alone, kept as long as the ring.
+        let (record, attention) = unsafe {
+            (
+                CompletionQueueRecord::new(self.memory.at(RECORD)),
+                Attention::new(self.memory.at(GATE).cast()),
+            )
+        };
+        let queues = std::sync::Arc::clone(table);
+        Ring::new(RingParts { queues, state: std::sync::Arc::clone(&self.state), record, attention })
+    }
+
+    /// The device writes entry `at` of the first lap: request `counter` of the queue with user
+    /// index `index` completed.
+    fn write(&self, at: usize, index: u8, counter: u16) {
+        let mut entry = [0; 64];
+        entry[35] = index;
+        entry[60..62].copy_from_slice(&counter.to_be_bytes());
+        // SAFETY: one of the four entries.
+        unsafe { self.memory.at(at * 64).cast::<[u8; 64]>().write_volatile(entry) };
+    }
+
+    /// What a provider does before it polls.
+    fn attend(&self, ring: &mut Ring<Tracked>) {
+        if self.attention.swap(false, Ordering::AcqRel) {
+            ring.forget_queue();
+            if self.departures.release(ring.consumer()) {
+                self.attention.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// What a provider does once the kernel has destroyed the queue pair.
+    fn depart(&self, index: u8, keeper: Arc<Keeper>) {
+        let end = self.state.end_of(index.into()).unwrap_or_else(|| self.state.consumed());
+        self.departures.push(end, keeper);
+        self.attention.store(true, Ordering::Release);
+    }
+}
+
+fn register(table: &UserIndexTable<Tracked>, index: u32, queue: &std::sync::Arc<Tracked>) {
+    // SAFETY: every test keeps its queues to the end.
+    unsafe { table.set(index, NonNull::from(&**queue)) };
+}
+
+/// A queue is destroyed while its completions are polled; once it is freed its index goes to a new
+/// one. Nobody asks a freed queue, and no entry of the old one completes anything of the new one.
+#[test]
+fn a_destroyed_queue_is_freed_when_the_poller_cannot_reach_it() {
+    model(3, || {
+        let table = std::sync::Arc::new(UserIndexTable::default());
+        let cq = Completions::new();
+        let (old, new) = (Tracked::new(7), Tracked::new(8));
+        let freed = Arc::new(AtomicBool::new(false));
+        register(&table, 0, &old);
+        cq.write(0, 0, 7);
+        cq.write(1, 0, 7);
+        let keeper =
+            Arc::new(Keeper { queue: std::sync::Arc::clone(&old), freed: Arc::clone(&freed) });
+        let written = Arc::new(AtomicBool::new(false));
+        let poller = {
+            let (cq, written) = (Arc::clone(&cq), Arc::clone(&written));
+            let mut ring = cq.ring(&table);
+            thread::spawn(move || {
+                let mut last = None;
+                while last != Some(8) {
+                    cq.attend(&mut ring);
+                    // The device's entry comes after all that made the new queue.
+                    let new_one = written.load(Ordering::Acquire);
+                    match ring.next() {
+                        Some(completion) => last = Some(completion.wr_id()),
+                        None if new_one => panic!("{:?}", ring.corruption()),
+                        None => thread::yield_now(),
+                    }
+                    assert_eq!(ring.corruption(), None);
+                    ring.publish();
+                }
+            })
+        };
+        table.depart(0);
+        cq.depart(0, keeper);
+        wait(|| freed.load(Ordering::Acquire).then_some(()));
+        register(&table, 0, &new);
+        cq.write(2, 0, 8);
+        written.store(true, Ordering::Release);
+        poller.join().unwrap();
+    });
+}
+
+/// A queue pair whose sends and receives complete on different queues, polled by different threads,
+/// goes when both have let go of it.
+#[test]
+fn a_queue_on_two_completion_queues_waits_for_both_pollers() {
+    model(2, || {
+        let table = std::sync::Arc::new(UserIndexTable::default());
+        let queue = Tracked::new(7);
+        let freed = Arc::new(AtomicBool::new(false));
+        register(&table, 0, &queue);
+        let keeper =
+            Arc::new(Keeper { queue: std::sync::Arc::clone(&queue), freed: Arc::clone(&freed) });
+        let cqs = [Completions::new(), Completions::new()];
+        let pollers = cqs.clone().map(|cq| {
+            cq.write(0, 0, 7);
+            let mut ring = cq.ring(&table);
+            thread::spawn(move || {
+                // Before and after it attends.
+                ring.next();
+                ring.publish();
+                cq.attend(&mut ring);
+                ring.next();
+                assert_eq!(ring.corruption(), None);
+                ring
+            })
+        });
+        table.depart(0);
+        for cq in &cqs {
+            cq.depart(0, Arc::clone(&keeper));
+        }
+        drop(keeper);
+        for (poller, cq) in pollers.into_iter().zip(&cqs) {
+            let mut ring = poller.join().unwrap();
+            cq.attend(&mut ring);
+        }
+        for cq in &cqs { eprintln!("{} {} {:?}", cq.state.consumed(), cq.attention.load(Ordering::SeqCst), cq.state.end_of(0)); }
+        assert!(freed.load(Ordering::Acquire));
+    });
+}
+
+/// Departures of several threads: none is lost, none is let go before its time, none leaks.
+#[test]
+fn every_departure_is_released_once_in_time() {
+    model(3, || {
+        let departures = Arc::new(Departures::default());
+        let token = Arc::new(());
+        let pushers: Vec<_> = [1, 2]
+            .map(|end| {
+                let (departures, token) = (Arc::clone(&departures), Arc::clone(&token));
+                thread::spawn(move || departures.push(end, token))
+            })
+            .into();
+        let left = departures.release(1);
+        pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
+        // What was pushed for a later time is there still, and is found again.
+        assert!(departures.release(1) || !left);
+        assert_eq!(Arc::strong_count(&token), 2);
+        assert!(!departures.release(2));
+        assert_eq!(Arc::strong_count(&token), 1);
+        departures.push(9, token);
+    });
+}
+
+/// Two threads register queues in a part of the table that is made for the purpose.
+#[test]
+fn queues_that_are_registered_at_once_are_both_found() {
+    model(3, || {
+        // Places are all that matters of these.
+        static QUEUES: [u32; 2] = [0; 2];
+        let found = |index: usize| Lookup::Queue(NonNull::from(&QUEUES[index]));
+        // SAFETY: they are there for ever.
+        let register = |table: &UserIndexTable<u32>, index: usize| unsafe {
+            table.set(index as u32, NonNull::from(&QUEUES[index]));
+        };
+        let table = Arc::new(UserIndexTable::default());
+        let other = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || register(&table, 1))
+        };
+        register(&table, 0);
+        assert_eq!(table.get(0), found(0));
+        assert!([Lookup::Unknown, found(1)].contains(&table.get(1)));
+        other.join().unwrap();
+        assert_eq!(table.get(1), found(1));
+        table.depart(0);
+        assert_eq!(table.get(0), Lookup::Departed);
+        assert_eq!(table.get(1), found(1));
+    });
+}

@@ -1,0 +1,221 @@
+//! Entries that no honest device writes. They never become a completion, a panic or a stray read.
+
+use crate::bed::{Bed, Entry, Outstanding};
+use mlx5_cq::{Corruption, WorkCompletion};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+/// A queue with two completions that are as they should be, then `bad`, then another good one.
+fn check(bad: Entry, expected: Corruption) {
+    for stride in [64, 128] {
+        for before in 0..3u16 {
+            let mut bed = Bed::new(3, stride);
+            let queue = Outstanding::default();
+            bed.register(5, &queue);
+            for counter in 0..before {
+                queue.send(counter, counter.into(), 0x0a);
+                bed.device.write(Entry::new(0, 5, counter));
+            }
+            bed.device.write(bad);
+            queue.send(before, 77, 0x0a);
+            bed.device.write(Entry::new(0, 5, before));
+            for wr_id in 0..before {
+                assert_eq!(bed.ring.corruption(), None, "what comes before is delivered");
+                assert_eq!(bed.next_id(), Some(wr_id.into()));
+            }
+            for _ in 0..3 {
+                assert!(bed.next().is_none());
+                assert_eq!(bed.ring.corruption(), Some(expected));
+                assert_eq!(bed.ring.consumer(), before.into());
+                assert!(bed.ring.needs_attention());
+            }
+            bed.ring.publish();
+            assert_eq!(bed.told(), before.into());
+        }
+    }
+}
+
+#[test]
+fn an_opcode_that_is_not_known_is_corruption() {
+    // 5 and 6 are of resized and tag matching queues, 12 of signatures, 15 of entries not written.
+    for opcode in (5..=12).chain([15]) {
+        check(Entry::new(opcode, 5, 0), Corruption::Opcode(opcode));
+    }
+}
+
+#[test]
+fn a_user_index_that_no_queue_ever_had_is_corruption() {
+    for opcode in 0..16 {
+        for index in [0, 4, 6, 0x1005, 0xff_ffff] {
+            check(Entry::new(opcode, index, 0), Corruption::UserIndex(index));
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_not_outstanding_is_corruption() {
+    for opcode in [0, 1, 2, 3, 4, 13, 14] {
+        for counter in [3, 0x8000, 0xffff] {
+            let corruption = Corruption::Counter { user_index: 5, counter };
+            check(Entry::new(opcode, 5, counter), corruption);
+        }
+    }
+}
+
+/// A completion must not come true later, when the request that it names has been posted.
+#[test]
+fn an_entry_that_came_too_early_never_completes_anything() {
+    for (opcode, unsignaled) in [(0, 0), (0, 1), (13, 0), (2, 0), (14, 0)] {
+        let mut bed = Bed::new(3, 64);
+        let queue = Outstanding::default();
+        bed.register(5, &queue);
+        queue.send(0, 1, 0x0a);
+        bed.device.write(Entry::new(0, 5, 0));
+        assert_eq!(bed.next_id(), Some(1));
+        let counter = 1 + unsignaled;
+        bed.device.write(Entry::new(opcode, 5, counter));
+        assert!(bed.next().is_none());
+        let corruption = Some(Corruption::Counter { user_index: 5, counter });
+        assert_eq!(bed.ring.corruption(), corruption);
+        for counter in 1..5 {
+            queue.send(counter, 2, 0x0a);
+            queue.receive(counter, 3);
+        }
+        for _ in 0..3 {
+            assert!(bed.next().is_none());
+            assert_eq!(bed.ring.corruption(), corruption);
+        }
+        // An index that is given out later does not help either.
+        let mut bed = Bed::new(3, 64);
+        bed.device.write(Entry::new(opcode, 5, counter));
+        assert!(bed.next().is_none());
+        bed.register(5, &queue);
+        assert!(bed.next().is_none());
+        assert_eq!(bed.ring.corruption(), Some(Corruption::UserIndex(5)));
+    }
+}
+
+#[test]
+fn corruption_can_be_read() {
+    let texts = [
+        Corruption::Opcode(12),
+        Corruption::UserIndex(0x99),
+        Corruption::Counter { user_index: 5, counter: 0x1234 },
+    ]
+    .map(|corruption| corruption.to_string());
+    assert_eq!(
+        texts,
+        [
+            "entry with opcode 0xc",
+            "entry for user index 0x99, which no queue has",
+            "entry for request 0x1234 of the queue with user index 0x5, which is not outstanding",
+        ]
+    );
+}
+
+/// Asks for everything.
+fn read_all(completion: &WorkCompletion<'_>) {
+    let owned = completion.to_owned();
+    for completion in [completion, &owned.as_completion()] {
+        let _ = format!("{completion:?} {:?}", completion.status().map_err(|e| e.to_string()));
+        let _ = (completion.opcode(), completion.byte_len(), completion.imm_data());
+        let _ = (completion.invalidated_rkey(), completion.qp_num(), completion.src_qp());
+        let _ = (completion.slid(), completion.service_level(), completion.dlid_path_bits());
+        let _ = (completion.has_grh(), completion.pkey_index(), completion.solicited());
+        let _ = (completion.timestamp(), completion.cancelled(), completion.is_success());
+    }
+}
+
+/// What must come of an entry, read from its bytes by hand.
+#[derive(PartialEq, Debug)]
+enum Verdict {
+    Completion(u64),
+    Passed,
+    Corrupt(Corruption),
+}
+
+fn verdict(bytes: &[u8; 64]) -> Verdict {
+    let user_index = u32::from_be_bytes([0, bytes[33], bytes[34], bytes[35]]);
+    let counter = u16::from_be_bytes([bytes[60], bytes[61]]);
+    let stray = Verdict::Corrupt(Corruption::Counter { user_index, counter });
+    match (user_index, bytes[63] >> 4) {
+        (2, _) => Verdict::Passed,
+        (0 | 1, 0 | 13) if counter < 8 => Verdict::Completion(u64::from(user_index * 100 + u32::from(counter))),
+        (0 | 1, 1..=4 | 14) if counter < 8 => Verdict::Completion(u64::from(user_index * 100 + u32::from(counter) + 50)),
+        (0 | 1, 0..=4 | 13 | 14) => stray,
+        (0 | 1, opcode) => Verdict::Corrupt(Corruption::Opcode(opcode)),
+        _ => Verdict::Corrupt(Corruption::UserIndex(user_index)),
+    }
+}
+
+/// Bytes as they come, but often about queues and requests that there are.
+fn any_entry() -> impl Strategy<Value = [u8; 64]> {
+    let index = prop_oneof![6 => (0..4u32).boxed(), 1 => any::<u32>().boxed()];
+    let counter = prop_oneof![6 => (0..9u16).boxed(), 1 => any::<u16>().boxed()];
+    let halves = (any::<[u8; 32]>(), any::<[u8; 32]>(), any::<bool>());
+    (halves, index, counter).prop_map(|((first, second, wild), index, counter)| {
+        let mut bytes = [0; 64];
+        bytes[..32].copy_from_slice(&first);
+        bytes[32..].copy_from_slice(&second);
+        if !wild {
+            bytes[33..36].copy_from_slice(&index.to_be_bytes()[1..]);
+            bytes[60..62].copy_from_slice(&counter.to_be_bytes());
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        rng_seed: RngSeed::Fixed(0x6d6c_7835),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_bytes_are_a_completion_or_corruption_and_nothing_else(
+        entries in prop::collection::vec(any_entry(), 1..12),
+        large in any::<bool>(),
+    ) {
+        let mut bed = Bed::new(2, if large { 128 } else { 64 });
+        let queues: [Outstanding; 3] = Default::default();
+        for (index, queue) in (0..).zip(&queues) {
+            bed.register(index, queue);
+        }
+        bed.table.depart(2);
+        for bytes in entries {
+            // Every request that is known is outstanding.
+            for (i, queue) in (0..).zip(&queues[..2]) {
+                queue.sends.borrow_mut().clear();
+                queue.receives.borrow_mut().clear();
+                for counter in 0..8u16 {
+                    queue.send(counter, i * 100 + u64::from(counter), bytes[1] & 0x7f);
+                    queue.receive(counter, i * 100 + u64::from(counter) + 50);
+                }
+            }
+            let consumer = bed.ring.consumer();
+            bed.device.write(Entry(bytes));
+            let expected = verdict(&bytes);
+            let found = bed.next().map(|completion| {
+                read_all(&completion);
+                completion.wr_id()
+            });
+            let found = match (found, bed.ring.corruption()) {
+                (Some(wr_id), None) => Verdict::Completion(wr_id),
+                (None, None) => Verdict::Passed,
+                (None, Some(corruption)) => Verdict::Corrupt(corruption),
+                both => panic!("{both:?}"),
+            };
+            let corrupt = matches!(found, Verdict::Corrupt(_));
+            prop_assert_eq!(&found, &expected);
+            prop_assert_eq!(bed.ring.consumer(), consumer + u32::from(!corrupt));
+            prop_assert_eq!(queues[2].asked.get(), 0);
+            bed.ring.publish();
+            if corrupt {
+                prop_assert!(bed.next().is_none());
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Which descriptors are the simulated machine's.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_uint};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use mlx5_uapi::{DeviceFile, Errno};
+
+use crate::door::{Door, Inside};
+use crate::events::Events;
+use crate::exports::next;
+use crate::paths::Description;
+use crate::say;
+
+/// An open device.
+pub(crate) struct Device {
+    /// The name of its node.
+    pub(crate) name: String,
+    pub(crate) file: Arc<dyn DeviceFile>,
+}
+
+/// What a descriptor stands for. Copies of a descriptor share it.
+#[derive(Clone)]
+pub(crate) enum Entry {
+    Device(Arc<Device>),
+    Events(Arc<Events>),
+}
+
+/// Numbers below this have a bit that says whether they might be the machine's; larger ones are
+/// always looked for.
+const MARKED: usize = 1 << 16;
+
+/// Most calls of a program are about other files, and shall pay for one load only.
+static MARKS: [AtomicU64; MARKED / 64] = [const { AtomicU64::new(0) }; MARKED / 64];
+
+fn mark(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok().filter(|fd| *fd < MARKED)?;
+    Some((&MARKS[fd / 64], 1 << (fd % 64)))
+}
+
+fn may_be_ours(fd: RawFd) -> bool {
+    mark(fd).is_none_or(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
+}
+
+/// Forgets all numbers, in a child process.
+pub(crate) fn forget_numbers() {
+    for word in &MARKS {
+        word.store(0, Ordering::Release);
+    }
+}
+
+/// The descriptors of a machine.
+#[derive(Default)]
+pub(crate) struct Descriptors {
+    entries: RwLock<HashMap<RawFd, Entry>>,
+}
+
+impl Descriptors {
+    /// What a descriptor stands for.
+    pub(crate) fn get(&self, fd: RawFd) -> Option<Entry> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).get(&fd).cloned()
+    }
+
+    /// Adds a descriptor. What it stood for before goes, for it was closed where nobody saw it.
+    pub(crate) fn add(&self, fd: RawFd, entry: Entry) {
+        let before =
+            self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(fd, entry);
+        if let Some((word, bit)) = mark(fd) {
+            word.fetch_or(bit, Ordering::AcqRel);
+        }
+        drop(before);
+    }
+
+    /// Takes a descriptor out; what it stood for ends when the answer is dropped.
+    fn take(&self, fd: RawFd) -> Option<Entry> {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.remove(&fd);
+        if let Some((word, bit)) = mark(fd) {
+            word.fetch_and(!bit, Ordering::AcqRel);
+        }
+        entry
+    }
+
+    fn numbers(&self) -> Vec<RawFd> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+}
+
+/// What a descriptor of the program stands for, if it is the machine's.
+pub(crate) fn find(fd: RawFd) -> Option<(&'static Door, Entry)> {
+    if !may_be_ours(fd) {
+        return None;
+    }
+    let door = Door::if_open()?;
+    Some((door, door.descriptors.get(fd)?))
+}
+
+/// Makes the answer of a libc function that failed.
+pub(crate) fn failed(errno: Errno) -> c_int {
+    errno.set();
+    -1
+}
+
+/// Opens the device if libc has opened its node.
+///
+/// # Safety
+/// The descriptor is the caller's.
+pub(crate) unsafe fn opened(fd: c_int) -> c_int {
+    let Some(door) = Door::if_open().filter(|_| fd >= 0) else { return fd };
+    let _inside = Inside::enter();
+    let mut file = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the descriptor is open, and there is room for the answer.
+    let file = unsafe {
+        if next::fstat(fd, file.as_mut_ptr()) != 0 {
+            return fd;
+        }
+        file.assume_init()
+    };
+    let Some(node) = file.identity().and_then(|file| door.tree.node_of(file)) else { return fd };
+    match door.kernel.open(&node.name, node.numbers) {
+        Ok(file) => {
+            let device = Device { name: node.name.clone(), file };
+            door.descriptors.add(fd, Entry::Device(Arc::new(device)));
+            fd
+        }
+        Err(errno) => {
+            say!("{}: cannot be opened: {errno}", node.name);
+            // SAFETY: nobody has seen the descriptor.
+            unsafe { next::close(fd) };
+            failed(errno)
+        }
+    }
+}
+
+/// Closes a descriptor of the machine.
+pub(crate) fn close(fd: c_int) -> Option<c_int> {
+    let (door, _) = find(fd)?;
+    let _inside = Inside::enter();
+    // Before the number can be given out anew.
+    let entry = door.descriptors.take(fd);
+    // SAFETY: the program closes it.
+    let answer = unsafe { next::close(fd) };
+    drop(entry);
+    Some(answer)
+}
+
+/// Hears that a descriptor was copied, to `new` unless that is negative.
+pub(crate) fn copied(fd: c_int, new: c_int) -> c_int {
+    if new < 0 || new == fd {
+        return new;
+    }
+    // The copy may have taken the place of a descriptor of the machine.
+    let before = find(new).and_then(|(door, _)| {
+        let _inside = Inside::enter();
+        door.descriptors.take(new)
+    });
+    if let Some((door, entry)) = find(fd) {
+        let _inside = Inside::enter();
+        door.descriptors.add(new, entry);
+    }
+    if before.is_some() {
+        let _inside = Inside::enter();
+        drop(before);
+    }
+    new
+}
+
+/// Hears of an fcntl.
+pub(crate) fn controlled(fd: c_int, command: c_int, answer: c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, answer),
+        _ => answer,
+    }
+}
+
+/// Hears that a range was closed.
+pub(crate) fn closed_range(first: c_uint, last: c_uint, flags: c_int, answer: c_int) -> c_int {
+    let closed = answer == 0 && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
+    if let Some(door) = Door::if_open().filter(|_| closed) {
+        let _inside = Inside::enter();
+        let gone = |fd: &RawFd| u32::try_from(*fd).is_ok_and(|fd| (first..=last).contains(&fd));
+        for fd in door.descriptors.numbers().into_iter().filter(gone) {
+            drop(door.descriptors.take(fd));
+        }
+    }
+    answer
+}

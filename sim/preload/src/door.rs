@@ -1,0 +1,163 @@
+//! The machine of this process: when it starts, and when it ends.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Once, OnceLock};
+
+use mlx5_sim::Simulator;
+use mlx5_uapi::Kernel;
+
+use crate::descriptors::Descriptors;
+use crate::mappings::Mappings;
+use crate::settings::{Settings, VARIABLE};
+use crate::tree::Tree;
+use crate::say;
+
+/// The simulated machine, and what the program has of it.
+pub(crate) struct Door {
+    pub(crate) kernel: Arc<dyn Kernel>,
+    pub(crate) tree: Tree,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) mappings: Mappings,
+    pub(crate) trace: bool,
+}
+
+/// `None` inside if the settings or the machine do not allow one.
+type Slot = OnceLock<Option<Door>>;
+
+/// This process's door. A child leaves its parent's alone: the threads behind it, and perhaps the
+/// holders of its locks, are not there.
+static SLOT: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread's calls are the library's own, and go to libc.
+pub(crate) struct Inside {
+    outer: bool,
+}
+
+impl Inside {
+    pub(crate) fn enter() -> Self {
+        Self { outer: INSIDE.replace(true) }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(self.outer);
+    }
+}
+
+fn slot() -> &'static Slot {
+    let found = SLOT.load(Ordering::Acquire);
+    // SAFETY: what stands there was leaked below.
+    if let Some(slot) = unsafe { found.as_ref() } {
+        return slot;
+    }
+    let new = Box::into_raw(Box::new(Slot::new()));
+    let placed =
+        SLOT.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
+    match placed {
+        // SAFETY: the slot was leaked, and is never freed once it stands there.
+        Ok(_) => unsafe { &*new },
+        Err(other) => {
+            // SAFETY: nobody else has seen the new one.
+            drop(unsafe { Box::from_raw(new) });
+            // SAFETY: another thread leaked it.
+            unsafe { &*other }
+        }
+    }
+}
+
+impl Door {
+    /// The door if it is open; none for the library's own calls.
+    pub(crate) fn if_open() -> Option<&'static Self> {
+        let slot = SLOT.load(Ordering::Acquire);
+        if slot.is_null() || INSIDE.get() {
+            return None;
+        }
+        // SAFETY: what stands there was leaked.
+        unsafe { &*slot }.get()?.as_ref()
+    }
+
+    /// The door, opened now if it was not; none for the library's own calls.
+    pub(crate) fn open() -> Option<&'static Self> {
+        if INSIDE.get() {
+            return None;
+        }
+        let _inside = Inside::enter();
+        slot().get_or_init(Self::make).as_ref()
+    }
+
+    fn make() -> Option<Self> {
+        let settings: Settings = match std::env::var(VARIABLE).unwrap_or_default().parse() {
+            Ok(settings) => settings,
+            Err(error) => {
+                say!("{error}");
+                // SAFETY: ends the process without running what the program left to be run.
+                unsafe { libc::_exit(2) }
+            }
+        };
+        let config = settings.machine?;
+        register();
+        let simulator = without_signals(|| Simulator::new(config));
+        match Tree::write(&simulator) {
+            Ok(tree) => Some(Self {
+                kernel: simulator.kernel(),
+                tree,
+                descriptors: Descriptors::default(),
+                mappings: Mappings::default(),
+                trace: settings.trace,
+            }),
+            Err(error) => {
+                say!("cannot write the device tree: {error}");
+                None
+            }
+        }
+    }
+}
+
+/// Threads that start meanwhile get no signals: those are the program's affair.
+fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    let mut all = std::mem::MaybeUninit::uninit();
+    let mut before = std::mem::MaybeUninit::uninit();
+    // SAFETY: both sets have room, and the first is filled before it is used.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let result = work();
+    // SAFETY: the set was filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    result
+}
+
+fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: both functions are good for as long as the library, which stays.
+        let answers: [c_int; 2] =
+            unsafe { [libc::pthread_atfork(None, None, Some(forget)), libc::atexit(end)] };
+        if answers != [0, 0] {
+            say!("cannot hear of forks and of the end: out of memory");
+        }
+    });
+}
+
+/// In a child after a fork.
+unsafe extern "C" fn forget() {
+    SLOT.store(ptr::null_mut(), Ordering::Release);
+    crate::descriptors::forget_numbers();
+    crate::mappings::forget();
+}
+
+extern "C" fn end() {
+    if let Some(door) = Door::if_open() {
+        let _inside = Inside::enter();
+        door.tree.remove();
+    }
+}

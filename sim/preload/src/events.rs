@@ -1,0 +1,99 @@
+//! Event files.
+//!
+//! The program gets an epoll descriptor that watches the simulator's. It has flags of its own, is
+//! readable when an event waits, and can be closed at any time.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use libc::iovec;
+use mlx5_uapi::{DeviceFile, Errno, EventFile};
+
+use crate::descriptors::{Entry, failed, find};
+use crate::door::{Door, Inside};
+
+/// A completion channel or a file of asynchronous events.
+pub(crate) struct Events {
+    /// The number that the simulated kernel gave.
+    pub(crate) number: RawFd,
+    file: Box<dyn EventFile>,
+}
+
+/// Takes over an event file of the simulated kernel's, and answers the program's descriptor.
+pub(crate) fn adopt(door: &Door, device: &dyn DeviceFile, number: RawFd) -> Result<RawFd, Errno> {
+    let file = device.event_file(number)?;
+    // SAFETY: a call without pointers.
+    let watch = Errno::result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: the descriptor was just made, and belongs to nobody else.
+    let watch = unsafe { OwnedFd::from_raw_fd(watch) };
+    let mut wanted = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    let watched = file.as_fd().as_raw_fd();
+    // SAFETY: both descriptors are open, and the structure is filled.
+    let added = unsafe {
+        libc::epoll_ctl(watch.as_raw_fd(), libc::EPOLL_CTL_ADD, watched, &raw mut wanted)
+    };
+    Errno::result(added)?;
+    let fd = std::os::fd::IntoRawFd::into_raw_fd(watch);
+    door.descriptors.add(fd, Entry::Events(Arc::new(Events { number, file })));
+    Ok(fd)
+}
+
+impl Events {
+    /// Reads as the kernel does: waits for an event, unless the descriptor says not to.
+    fn read(&self, fd: RawFd, to: &mut [u8]) -> Result<usize, Errno> {
+        loop {
+            match self.file.read(to) {
+                Err(Errno::EAGAIN) => {}
+                answer => return answer,
+            }
+            // SAFETY: the descriptor is the program's; the call has no further arguments.
+            let flags = Errno::result(unsafe { crate::exports::next::fcntl(
+                fd, libc::F_GETFL, std::ptr::null_mut(),
+            ) })?;
+            if flags & libc::O_NONBLOCK != 0 {
+                return Err(Errno::EAGAIN);
+            }
+            let mut wait =
+                libc::pollfd { fd: self.file.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one structure, filled.
+            Errno::result(unsafe { libc::poll(&raw mut wait, 1, -1) })?;
+        }
+    }
+}
+
+/// Reads from an event file. A device cannot be read.
+///
+/// # Safety
+/// So many bytes can be written.
+pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isize> {
+    let (_, entry) = find(fd)?;
+    let answer = match entry {
+        Entry::Device(_) => Err(Errno::EINVAL),
+        Entry::Events(_) if to.is_null() => Err(Errno::EFAULT),
+        Entry::Events(events) => {
+            let _inside = Inside::enter();
+            // SAFETY: the caller's contract, and nobody else has the buffer meanwhile.
+            events.read(fd, unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), room) })
+        }
+    };
+    Some(match answer {
+        Ok(length) => length as isize,
+        Err(errno) => failed(errno) as isize,
+    })
+}
+
+/// Reads from an event file into the first of some buffers: an event is never parted.
+///
+/// # Safety
+/// So many buffers can be read, and written to.
+pub(crate) unsafe fn readv(fd: c_int, to: *const iovec, count: c_int) -> Option<isize> {
+    find(fd)?;
+    if count < 1 || to.is_null() {
+        return Some(failed(Errno::EINVAL) as isize);
+    }
+    // SAFETY: there is at least one buffer.
+    let first = unsafe { *to };
+    // SAFETY: the caller's contract.
+    unsafe { read(fd, first.iov_base, first.iov_len) }
+}

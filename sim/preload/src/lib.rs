@@ -1,0 +1,41 @@
+//! The preload door: a shared library that shows the simulated ConnectX to unmodified programs.
+//!
+//! With this library in `LD_PRELOAD`, a dynamically linked program finds simulated devices in
+//! `/sys/class/infiniband*` and `/dev/infiniband`, and its system calls on them are answered by
+//! [`mlx5_sim`] inside the program itself. Nothing else of the program is touched, no device and
+//! no rights are needed, and devices that the machine really has are hidden.
+//!
+//! # How
+//! The sysfs tree is written to a temporary directory, and every libc function that takes a path
+//! ([`exports`]) is led there; so descriptors, directory streams and links in it are real ones. The
+//! device nodes are empty files in it that are shown as character devices, and their descriptors
+//! are known by number. Event files are epoll descriptors that watch the simulator's own, so that
+//! `poll`, `O_NONBLOCK` and the like work without further help.
+//!
+//! System calls that a program makes without libc are not seen, nor those that libc makes inside.
+//!
+//! # Processes
+//! Each process has a machine of its own, which starts when it first looks for a device. A child
+//! process begins anew, and what it inherited from its parent does nothing.
+//!
+//! # Settings
+//! `MLX5_SIM` configures the machine, see [`Settings`].
+
+mod descriptors;
+mod door;
+mod events;
+mod exports;
+mod forward;
+mod mappings;
+mod next;
+mod paths;
+mod settings;
+mod tree;
+
+pub use settings::{Settings, SettingsError};
+
+/// Says something on standard error, where a program's user looks for what went wrong.
+macro_rules! say {
+    ($($argument:tt)*) => { eprintln!("mlx5-sim: {}", format_args!($($argument)*)) };
+}
+use say;

@@ -1,0 +1,154 @@
+//! Paths and descriptions of files: led into the tree on the way in, made to look like the
+//! machine's on the way out.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::door::Door;
+use crate::tree::Identity;
+
+const CLASSES: &[u8] = b"/sys/class/infiniband";
+const NODES: &[u8] = b"/dev/infiniband";
+const DEVICES: &[u8] = b"/sys/devices/";
+
+/// A path for libc.
+pub(crate) enum Redirected {
+    /// As it came.
+    Same(*const c_char),
+    /// In the tree.
+    Tree(CString),
+}
+
+impl Redirected {
+    pub(crate) fn as_ptr(&self) -> *const c_char {
+        match self {
+            Self::Same(path) => *path,
+            Self::Tree(path) => path.as_ptr(),
+        }
+    }
+}
+
+/// Leads a path of the devices into the tree.
+///
+/// # Safety
+/// The path is null or a string of C that outlives the answer.
+pub(crate) unsafe fn redirected(path: *const c_char) -> Redirected {
+    if path.is_null() {
+        return Redirected::Same(path);
+    }
+    // SAFETY: the caller's contract.
+    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let door = if is_below(bytes, NODES) || bytes.starts_with(CLASSES) {
+        Door::open()
+    } else if bytes.starts_with(DEVICES) {
+        Door::if_open().filter(|door| {
+            door.tree.devices().iter().any(|device| is_below(bytes, device.as_bytes()))
+        })
+    } else {
+        None
+    };
+    let full = door.map(|door| [door.tree.root().as_os_str().as_bytes(), bytes].concat());
+    match full.and_then(|full| CString::new(full).ok()) {
+        Some(full) => Redirected::Tree(full),
+        None => Redirected::Same(path),
+    }
+}
+
+fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// How many bytes of a path are the tree's own place on the disk.
+fn hidden(path: &[u8]) -> usize {
+    let Some(door) = Door::if_open() else { return 0 };
+    let root = door.tree.root().as_os_str().as_bytes();
+    if is_below(path, root) && path.len() > root.len() { root.len() } else { 0 }
+}
+
+/// Shows a path of so many bytes without the tree's place on the disk.
+///
+/// # Safety
+/// Unless the length is negative, so many bytes can be read and written.
+pub(crate) unsafe fn shown(path: *mut c_char, length: isize) -> isize {
+    let Ok(bytes) = usize::try_from(length) else { return length };
+    // SAFETY: the caller's contract; the slice ends before anything is written.
+    let hide = hidden(unsafe { std::slice::from_raw_parts(path.cast::<u8>(), bytes) });
+    if hide > 0 {
+        // SAFETY: both ranges lie in the bytes of the path.
+        unsafe { std::ptr::copy(path.add(hide), path, bytes - hide) };
+    }
+    (bytes - hide) as isize
+}
+
+/// Shows a whole path without the tree's place on the disk.
+///
+/// # Safety
+/// The path is null or a string of C that can be written.
+pub(crate) unsafe fn shown_whole(path: *mut c_char) -> *mut c_char {
+    if !path.is_null() {
+        // SAFETY: the caller's contract; the string has a zero at its end, which moves along.
+        unsafe {
+            let bytes = CStr::from_ptr(path).to_bytes_with_nul().len();
+            let hide = hidden(CStr::from_ptr(path).to_bytes());
+            std::ptr::copy(path.add(hide), path, bytes - hide);
+        }
+    }
+    path
+}
+
+/// A description of a file in one of libc's structures.
+pub(crate) trait Description {
+    /// Which file it is, if it could be a node's.
+    fn identity(&self) -> Option<Identity>;
+    /// Makes it that of a character device.
+    fn become_device(&mut self, major: u32, minor: u32);
+}
+
+macro_rules! plain_description {
+    ($($type:ty),*) => {$(
+        impl Description for $type {
+            fn identity(&self) -> Option<Identity> {
+                let candidate = self.st_mode & libc::S_IFMT == libc::S_IFREG && self.st_size == 0;
+                candidate.then(|| Identity { device: self.st_dev, inode: self.st_ino })
+            }
+
+            fn become_device(&mut self, major: u32, minor: u32) {
+                self.st_mode = libc::S_IFCHR | 0o666;
+                self.st_rdev = libc::makedev(major, minor);
+            }
+        }
+    )*};
+}
+
+plain_description!(libc::stat, libc::stat64);
+
+impl Description for libc::statx {
+    fn identity(&self) -> Option<Identity> {
+        let kind = u32::from(self.stx_mode) & libc::S_IFMT;
+        let device = libc::makedev(self.stx_dev_major, self.stx_dev_minor);
+        let candidate = kind == libc::S_IFREG && self.stx_size == 0;
+        candidate.then_some(Identity { device, inode: self.stx_ino })
+    }
+
+    fn become_device(&mut self, major: u32, minor: u32) {
+        self.stx_mode = (libc::S_IFCHR | 0o666) as u16;
+        (self.stx_rdev_major, self.stx_rdev_minor) = (major, minor);
+    }
+}
+
+/// Describes a node's file as the device that it stands for.
+///
+/// # Safety
+/// If the answer is zero, the structure can be read and written.
+pub(crate) unsafe fn described<T: Description>(answer: c_int, to: *mut T) -> c_int {
+    if answer == 0
+        && let Some(door) = Door::if_open()
+        // SAFETY: libc has just written it.
+        && let Some(to) = unsafe { to.as_mut() }
+        && let Some(node) = to.identity().and_then(|file| door.tree.node_of(file))
+    {
+        let (major, minor) = node.numbers;
+        to.become_device(major, minor);
+    }
+    answer
+}

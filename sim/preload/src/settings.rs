@@ -1,0 +1,173 @@
+//! `MLX5_SIM`: what to simulate, in one line.
+
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+use mlx5_sim::{Model, PortConfig, SimConfig};
+
+/// The environment variable.
+pub(crate) const VARIABLE: &str = "MLX5_SIM";
+
+/// What to simulate, from a list like `model=connectx6dx,link=roce,devices=2`. Whatever the list
+/// leaves out is as in [`SimConfig::new`].
+///
+/// | setting | values | meaning |
+/// |---|---|---|
+/// | `off` | | simulate nothing: the program sees the real machine |
+/// | `trace` | | say every call to a device on standard error |
+/// | `model=` | `connectx5`, `connectx6`, `connectx6dx`, `connectx7` | the device |
+/// | `devices=` | number | how many there are |
+/// | `link=` | `ib`, `roce`; joined with `+` for two ports | link layer of each port |
+/// | `mtu=` | bytes | active MTU of all ports |
+/// | `cqe=` | `0`, `1` | version of completion entries |
+/// | `blueflame=` | `on`, `off` | BlueFlame registers in UAR pages |
+/// | `devx=` | `on`, `off` | whether contexts can use DEVX |
+/// | `memory=` | `direct`, `checked` | whether unmapped memory crashes, or is looked for |
+/// | `seed=` | number | what makes GUIDs differ from another machine's |
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The machine, or none.
+    pub machine: Option<SimConfig>,
+    /// Whether calls are said on standard error.
+    pub trace: bool,
+}
+
+/// A setting that cannot be understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SettingsError {
+    setting: String,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{VARIABLE}: cannot understand \"{}\"", self.setting)
+    }
+}
+
+impl Error for SettingsError {}
+
+impl FromStr for Settings {
+    type Err = SettingsError;
+
+    fn from_str(list: &str) -> Result<Self, SettingsError> {
+        let mut machine = SimConfig::new();
+        let (mut off, mut trace, mut mtu) = (false, false, None);
+        for setting in list.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
+            let wrong = || SettingsError { setting: setting.to_owned() };
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            match name {
+                "off" if value.is_empty() => off = true,
+                "trace" if value.is_empty() => trace = true,
+                "model" => machine = machine.model(model(value).ok_or_else(wrong)?),
+                "devices" => machine.devices = number(value).ok_or_else(wrong)?,
+                "link" => machine.ports = ports(value).ok_or_else(wrong)?,
+                "mtu" => mtu = Some(number(value).and_then(known_mtu).ok_or_else(wrong)?),
+                "cqe" => machine.cqe_version = number(value).ok_or_else(wrong)?,
+                "blueflame" => machine.blueflame = switch(value).ok_or_else(wrong)?,
+                "devx" => machine.devx = switch(value).ok_or_else(wrong)?,
+                "memory" => machine.checked_memory = checked(value).ok_or_else(wrong)?,
+                "seed" => machine.seed = number(value).ok_or_else(wrong)?,
+                _ => return Err(wrong()),
+            }
+        }
+        for port in &mut machine.ports {
+            port.mtu = mtu.unwrap_or(port.mtu);
+        }
+        Ok(Self { machine: (!off).then_some(machine), trace })
+    }
+}
+
+fn number<T: FromStr>(value: &str) -> Option<T> {
+    value.parse().ok()
+}
+
+fn switch(value: &str) -> Option<bool> {
+    match value {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn checked(value: &str) -> Option<bool> {
+    match value {
+        "checked" => Some(true),
+        "direct" => Some(false),
+        _ => None,
+    }
+}
+
+fn known_mtu(bytes: u32) -> Option<u32> {
+    matches!(bytes, 256 | 512 | 1024 | 2048 | 4096).then_some(bytes)
+}
+
+fn model(value: &str) -> Option<Model> {
+    let plain = |model: &Model| model.name().replace(['-', ' '], "").to_lowercase();
+    Model::ALL.into_iter().find(|model| plain(model) == value)
+}
+
+fn ports(value: &str) -> Option<Vec<PortConfig>> {
+    let port = |name| match name {
+        "ib" => Some(PortConfig::INFINIBAND),
+        "roce" => Some(PortConfig::ROCE),
+        _ => None,
+    };
+    let ports: Vec<_> = value.split('+').map(port).collect::<Option<_>>()?;
+    (ports.len() <= 2).then_some(ports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlx5_sim::LinkLayer;
+
+    fn machine(list: &str) -> SimConfig {
+        list.parse::<Settings>().expect("settings").machine.expect("a machine")
+    }
+
+    #[test]
+    fn nothing_set_is_the_usual_machine() {
+        let settings: Settings = "".parse().expect("settings");
+        assert!(!settings.trace);
+        let machine = settings.machine.expect("a machine");
+        assert_eq!((machine.model, machine.devices), (Model::ConnectX7, 1));
+        assert_eq!(machine.ports, [PortConfig::INFINIBAND]);
+    }
+
+    #[test]
+    fn each_setting_is_heard() {
+        let machine = machine(
+            "model=connectx6dx,devices=3,link=roce+ib,mtu=2048,cqe=0,blueflame=off,devx=off,\
+             memory=checked,seed=7",
+        );
+        assert_eq!((machine.model, machine.devices), (Model::ConnectX6Dx, 3));
+        let links: Vec<_> = machine.ports.iter().map(|port| port.link_layer).collect();
+        assert_eq!(links, [LinkLayer::Ethernet, LinkLayer::InfiniBand]);
+        assert!(machine.ports.iter().all(|port| port.mtu == 2048));
+        assert_eq!((machine.cqe_version, machine.seed), (0, 7));
+        assert!(!machine.blueflame && !machine.devx && machine.checked_memory);
+    }
+
+    #[test]
+    fn every_model_has_a_name() {
+        for name in ["connectx5", "connectx6", "connectx6dx", "connectx7"] {
+            let found = machine(&format!("model={name}")).model;
+            assert_eq!(found.name().replace(['-', ' '], "").to_lowercase(), name);
+        }
+    }
+
+    #[test]
+    fn off_simulates_nothing() {
+        assert!("off".parse::<Settings>().expect("settings").machine.is_none());
+        assert!("trace".parse::<Settings>().expect("settings").trace);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        for setting in ["model=connectx3", "mtu=1500", "link=ib+ib+ib", "fast", "devx=1", "off=1"] {
+            let error = format!("devices=1,{setting}").parse::<Settings>().expect_err(setting);
+            assert!(error.to_string().contains(setting), "{error}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The device tree on disk: sysfs and the device nodes.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use mlx5_sim::Simulator;
+use mlx5_sim::kernel::SysfsEntry;
+
+/// What the names of the directories begin with; a number follows.
+const PREFIX: &str = "mlx5-sim-";
+/// A file in each directory that is locked while somebody uses it.
+const LOCK: &str = "lock";
+/// Where the verbs nodes are described.
+const VERBS: &str = "class/infiniband_verbs";
+
+/// A file's identity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// A device node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Node {
+    /// Its name: `uverbs0`.
+    pub(crate) name: String,
+    /// Its major and minor number.
+    pub(crate) numbers: (u32, u32),
+    /// The empty file that stands for it.
+    file: Identity,
+}
+
+/// The directory.
+pub(crate) struct Tree {
+    root: PathBuf,
+    /// Directories of the devices below `/sys/devices`.
+    devices: Vec<String>,
+    nodes: Vec<Node>,
+    _lock: File,
+}
+
+impl Tree {
+    /// Writes the tree of a machine.
+    pub(crate) fn write(simulator: &Simulator) -> io::Result<Self> {
+        let above = std::env::temp_dir();
+        sweep(&above);
+        let (root, lock) = make_root(&above)?;
+        let mut tree = Self { root, devices: Vec::new(), nodes: Vec::new(), _lock: lock };
+        let written = tree.fill(simulator);
+        if written.is_err() {
+            tree.remove();
+        }
+        written.map(|()| tree)
+    }
+
+    fn fill(&mut self, simulator: &Simulator) -> io::Result<()> {
+        let nodes = self.root.join("dev/infiniband");
+        fs::create_dir_all(&nodes)?;
+        let sys = self.root.join("sys");
+        fs::create_dir_all(sys.join("class/infiniband"))?;
+        let mut made = PathBuf::new();
+        // Links come before what lies behind them, for they are sorted.
+        for (path, entry) in simulator.sysfs()? {
+            let place = sys.join(&path);
+            let above = place.parent().unwrap_or(&sys).to_owned();
+            if made != above {
+                fs::create_dir_all(&above)?;
+                made.clone_from(&above);
+            }
+            match entry {
+                SysfsEntry::File(contents) => {
+                    fs::write(&place, &contents)?;
+                    if let Some(name) =
+                        path.strip_prefix(VERBS).and_then(|rest| rest.strip_suffix("/dev"))
+                    {
+                        self.node(&nodes, name.trim_matches('/'), &contents)?;
+                    }
+                }
+                SysfsEntry::Link(target) => self.link(&sys, &place, &target)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a link, and the directory that it names.
+    fn link(&mut self, sys: &Path, place: &Path, target: &str) -> io::Result<()> {
+        // Two ways may lead to the same link.
+        if fs::symlink_metadata(place).is_ok() {
+            return Ok(());
+        }
+        let above = fs::canonicalize(place.parent().unwrap_or(sys))?;
+        let mut full = above;
+        for part in Path::new(target).components() {
+            match part {
+                Component::ParentDir => _ = full.pop(),
+                part => full.push(part),
+            }
+        }
+        fs::create_dir_all(&full)?;
+        symlink(target, place)?;
+        if let Ok(shown) = full.strip_prefix(&self.root)
+            && let Some(shown) = shown.to_str().map(|shown| format!("/{shown}"))
+            && shown.starts_with("/sys/devices/")
+            && place.ends_with("device")
+            && !self.devices.contains(&shown)
+        {
+            self.devices.push(shown);
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, nodes: &Path, name: &str, numbers: &str) -> io::Result<()> {
+        let place = nodes.join(name);
+        let file = File::create(&place)?.metadata()?;
+        let file = Identity { device: file.dev(), inode: file.ino() };
+        let numbers = numbers.trim().split_once(':').and_then(|(major, minor)| {
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        });
+        let numbers = numbers.ok_or(io::ErrorKind::InvalidData)?;
+        self.nodes.push(Node { name: name.to_owned(), numbers, file });
+        Ok(())
+    }
+
+    /// The directory in which `/sys` and `/dev` are found.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The device directories in `/sys/devices`.
+    pub(crate) fn devices(&self) -> &[String] {
+        &self.devices
+    }
+
+    /// The node that a file stands for.
+    pub(crate) fn node_of(&self, file: Identity) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.file == file)
+    }
+
+    /// Removes it from the disk.
+    pub(crate) fn remove(&self) {
+        // What cannot be removed now is when another process sweeps.
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn make_root(above: &Path) -> io::Result<(PathBuf, File)> {
+    let above = fs::canonicalize(above)?;
+    let id = std::process::id();
+    let mut number = 0;
+    loop {
+        let root = above.join(format!("{PREFIX}{id}-{number}"));
+        match fs::create_dir(&root) {
+            Ok(()) => {
+                let file = File::create(root.join(LOCK))?;
+                try_lock(&file);
+                return Ok((root, file));
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn try_lock(file: &File) -> bool {
+    // SAFETY: the descriptor is open.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// Removes the directories of processes that had no chance to.
+fn sweep(above: &Path) {
+    let Ok(entries) = fs::read_dir(above) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && let Ok(lock) = File::open(entry.path().join(LOCK))
+            && try_lock(&lock)
+        {
+            // Somebody else's directory stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Calls that fail, one by one, and devices that go away.
+
+use crate::prelude::*;
+use mlx5::{
+    AsyncEvent, CancelError, ConnectOptions, Data, Device, Errno, ErrorKind, Gid, LinkLayer,
+    PollError,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) const CASES: &[Case] = cases![
+    any_call_may_run_out_of_memory: SIMULATOR | ROCE,
+    any_call_may_be_refused: SIMULATOR | ROCE,
+    any_call_may_fail_in_the_firmware: SIMULATOR | ROCE,
+    any_call_may_be_interrupted: SIMULATOR | ROCE,
+    any_call_may_find_the_device_gone: SIMULATOR | ROCE,
+    any_two_calls_in_a_row_may_fail: SIMULATOR | ROCE,
+    a_device_pulled_out_under_load_is_told_to_everyone: SIMULATOR,
+    a_poller_finds_out_by_itself_that_the_device_is_gone: SIMULATOR,
+    a_fatal_error_under_load_is_told_to_everyone: SIMULATOR,
+    a_device_that_was_pulled_out_is_not_listed_any_more: SIMULATOR,
+];
+
+/// All that a program does, from opening the device to its end.
+fn session(device: &Device, bed: &Bed) -> Outcome {
+    let context = device.open()?;
+    let port = context.local_port(1, None)?;
+    context.query_port(1)?;
+    context.query_pkey(1, 0)?;
+    context.find_gid(1, port.gid, port.gid_type)?;
+    let events = context.async_events();
+    let pd = context.alloc_pd()?;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let mr = pd.memory(8192).access(access).register()?;
+    let channel = context.create_comp_channel()?;
+    let mut cq = context.create_cq(64).channel(&channel).build()?;
+    let mut srq = pd.create_srq(16).limit(1).build()?;
+    srq.set_limit(0)?;
+    srq.query()?;
+
+    let options = ConnectOptions::default();
+    let psn = mlx5::Psn::default();
+    let mut one = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(32).build()?;
+    let mut other = pd.create_qp::<Rc>(&cq, &cq).srq(&srq).build()?;
+    let mut datagram = pd.create_qp::<Ud>(&cq, &cq).build()?;
+    let at = (one.endpoint(&port, psn, &options), other.endpoint(&port, psn, &options));
+    one.connect(&port, psn, &at.1, &options)?;
+    other.connect(&port, psn, &at.0, &options)?;
+    datagram.activate(&port, psn, &options)?;
+    let mut group = [0; 16];
+    (group[0], group[1], group[15]) = (0xff, 0x12, 5);
+    let group = Gid::from_bytes(group);
+    let lid = if port.link_layer == LinkLayer::InfiniBand { 0xc005 } else { 0 };
+    datagram.attach_mcast(group, lid)?;
+
+    srq.post_recv(&[ReceiveWr { wr_id: 1, sges: &[mr.sge(0..64)?] }])?;
+    cq.arm(false)?;
+    let mut batch = one.wr_start();
+    batch.wr(2, SendFlags::SIGNALED).send().inline_data(b"a message");
+    batch.wr(3, SendFlags::SIGNALED).rdma_write(mr.remote(4096..)?).sge(mr.sge(0..1024)?);
+    batch.complete()?;
+    bed.poll_good(&mut cq, 3);
+    let to = datagram.endpoint(&port, psn, &options);
+    let ah = pd.create_ah_to(&port, &to, &options)?;
+    datagram.post_recv(&[ReceiveWr { wr_id: 4, sges: &[mr.sge(1024..2048)?] }])?;
+    let mut batch = datagram.wr_start();
+    let request = batch.wr(5, SendFlags::SIGNALED).send();
+    request.ud_addr(ah.vector(), to.qp_num.get(), options.qkey).sge(mr.sge(0..64)?);
+    batch.complete()?;
+    bed.poll_good(&mut cq, 2);
+    if channel.wait(Some(Duration::from_secs(10)))? != Some(cq.id()) {
+        return Err("the armed queue announced nothing".into());
+    }
+
+    one.query()?;
+    match one.drained() {
+        Err(CancelError::NotDrained { .. }) => {}
+        Err(CancelError::Query(error)) => return Err(error.into()),
+        other => return Err(format!("it is not drained, but {other:?}").into()),
+    }
+    events.next()?;
+    one.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
+    datagram.detach_mcast(group, lid)?;
+    // Half of it ends by itself, the rest is ended.
+    ah.destroy()?;
+    other.destroy()?;
+    srq.destroy()?;
+    mr.deregister()?;
+    drop(datagram);
+    drop(one);
+    cq.destroy()?;
+    pd.destroy()?;
+    Ok(())
+}
+
+/// Fails each call of a session in turn, and `more` calls after it.
+fn sweep(bed: &Bed, errno: Errno, more: u64) -> Outcome {
+    let simulator = bed.simulator();
+    let device = bed.device();
+    let mut failed = 0;
+    for call in 1.. {
+        let before = simulator.calls();
+        for next in 0..=more {
+            simulator.fail_call(call + next, errno);
+        }
+        let outcome = session(device, bed);
+        let made = simulator.calls() - before;
+        simulator.fail_no_call();
+        let counts = simulator.object_counts(0);
+        assert_eq!(counts, Default::default(), "call {call} failed with {errno:?}: {outcome:?}");
+        let violations = simulator.take_violations();
+        assert_eq!(violations, [], "call {call} failed with {errno:?}: {outcome:?}");
+        if made < call {
+            // None failed: that is the whole session.
+            outcome?;
+            break;
+        }
+        failed += u64::from(outcome.is_err());
+    }
+    if errno != Errno::EINTR {
+        assert!(failed > 40, "only {failed} sessions noticed that a call failed");
+    }
+    Ok(())
+}
+
+fn any_call_may_run_out_of_memory(bed: &Bed) -> Outcome {
+    sweep(bed, Errno::ENOMEM, 0)
+}
+
+fn any_call_may_be_refused(bed: &Bed) -> Outcome {
+    sweep(bed, Errno::EINVAL, 0)
+}
+
+fn any_call_may_fail_in_the_firmware(bed: &Bed) -> Outcome {
+    sweep(bed, Errno::EIO, 0)
+}
+
+fn any_call_may_be_interrupted(bed: &Bed) -> Outcome {
+    sweep(bed, Errno::EINTR, 0)
+}
+
+fn any_call_may_find_the_device_gone(bed: &Bed) -> Outcome {
+    sweep(bed, Errno::ENODEV, 0)
+}
+
+fn any_two_calls_in_a_row_may_fail(bed: &Bed) -> Outcome {
+    sweep(bed, Errno::EBUSY, 1)
+}
+
+/// How long anybody may take to find out.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Posts, polls and waits on all sides, until everybody was told that the device is gone.
+fn under_load(bed: &Bed, end: impl FnOnce(), with_event_waiter: bool) -> Outcome {
+    let options = PairOptions::default().one_context(true);
+    let Pair { a, b } = bed.pair::<Rc>(&options)?;
+    let context = a.context.clone();
+    let channel = context.create_comp_channel()?;
+    let announced = context.create_cq(16).channel(&channel).build()?;
+    announced.arm(false)?;
+    let to = b.mr.remote(..)?;
+    let (progress, start) = (AtomicU64::new(0), Instant::now());
+    let in_time = |who: &str| assert!(start.elapsed() < DEADLINE, "{who} was not told");
+    let (mut send, receive, control) = a.qp.split();
+    let (mut send_cq, mut recv_cq) = (a.send_cq, a.recv_cq.ok_or("two queues")?);
+    std::thread::scope(|scope| -> Outcome {
+        let poster = scope.spawn(|| {
+            loop {
+                let mut batch = send.wr_start();
+                batch.wr(1, SendFlags::SIGNALED).rdma_write(to).inline_data(b"again and again");
+                match batch.complete().map_err(|refused| refused.error) {
+                    Ok(()) => {}
+                    Err(PostError::QueueFull { .. }) => std::thread::yield_now(),
+                    Err(error) => return error,
+                }
+                in_time("the poster");
+            }
+        });
+        let poller = scope.spawn(|| {
+            loop {
+                match send_cq.poll(16, |_| _ = progress.fetch_add(1, Ordering::Relaxed)) {
+                    Ok(_) => in_time("the poller"),
+                    Err(error) => return error,
+                }
+            }
+        });
+        let idle = scope.spawn(|| {
+            loop {
+                match recv_cq.poll(16, |_| {}) {
+                    Ok(_) => in_time("the idle poller"),
+                    Err(error) => return error,
+                }
+            }
+        });
+        let waiter = scope.spawn(|| channel.wait(Some(DEADLINE)));
+        let events = with_event_waiter.then(|| {
+            scope.spawn(|| {
+                let events = context.async_events();
+                let told = events.wait(Some(DEADLINE));
+                (told, events.wait(Some(DEADLINE)))
+            })
+        });
+        while progress.load(Ordering::Relaxed) < 1000 {
+            in_time("the device");
+            std::thread::yield_now();
+        }
+        end();
+        assert_eq!(poster.join().expect("no panic"), PostError::DeviceGone);
+        assert_eq!(poller.join().expect("no panic"), PollError::DeviceGone);
+        assert_eq!(idle.join().expect("no panic"), PollError::DeviceGone);
+        if let Some(events) = events {
+            let (told, then) = events.join().expect("no panic");
+            assert_eq!(told?, Some(AsyncEvent::DeviceFatal));
+            assert_eq!(then.expect_err("no more").kind(), ErrorKind::DeviceGone);
+        }
+        if bed.simulator().fabric().lock().device(0).is_removed() {
+            // A channel ends with its device; after a fatal error nobody wakes it.
+            let told = waiter.join().expect("no panic");
+            assert_eq!(told.expect_err("no event").kind(), ErrorKind::DeviceGone);
+        }
+        Ok(())
+    })?;
+    assert!(context.is_gone());
+    drop((send, receive, control, send_cq, recv_cq, announced, channel, b));
+    Ok(())
+}
+
+fn a_device_pulled_out_under_load_is_told_to_everyone(bed: &Bed) -> Outcome {
+    under_load(bed, || bed.simulator().remove_device(0), true)
+}
+
+fn a_poller_finds_out_by_itself_that_the_device_is_gone(bed: &Bed) -> Outcome {
+    under_load(bed, || bed.simulator().remove_device(0), false)
+}
+
+fn a_fatal_error_under_load_is_told_to_everyone(bed: &Bed) -> Outcome {
+    under_load(bed, || bed.simulator().inject(0, Fault::Fatal), true)
+}
+
+fn a_device_that_was_pulled_out_is_not_listed_any_more(bed: &Bed) -> Outcome {
+    let bed = bed.configured(|config| config.devices(2))?;
+    let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+    bed.simulator().remove_device(0);
+    let left = bed.devices()?;
+    assert_eq!(left.iter().map(Device::name).collect::<Vec<_>>(), ["mlx5_1"]);
+    assert!(bed.device().open().is_err());
+    // The other device is none the worse.
+    left[0].open()?.alloc_pd()?.allocate(64)?;
+    let error = pair.a.context.alloc_pd().expect_err("it is gone");
+    assert_eq!(error.kind(), ErrorKind::DeviceGone);
+    let refused = pair.a.post(Form::Typed, Post::new(Op::Send, 1, Data::Inline(&[b"x"])));
+    assert_eq!(refused, Err(PostError::DeviceGone));
+    Ok(())
+}
