@@ -47,8 +47,8 @@ pub(crate) fn batch_inline8(
     wr_id: u64,
 ) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();
-    for (i, &remote) in remotes.iter().enumerate() {
-        batch.wr(wr_id + i as u64, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
+    for (wr_id, &remote) in (wr_id..).zip(remotes) {
+        batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
     }
     batch.complete()
 }

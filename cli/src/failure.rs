@@ -71,7 +71,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self { kind: Kind::ReaderGone, ..Self::new("") },
-            _ => Self::new(error.to_string()),
+            _ => Self::new(format!("input or output failed: {error}")),
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     for device in &devices {
         let ports = match device.open() {
             Ok(context) => (1..=context.num_ports())
-                .map(|port| Ok(context.query_port(port as u8)?))
+                .map(|port| context.query_port(port as u8))
                 .collect::<Result<Vec<PortAttr>, mlx5::Error>>(),
             Err(error) => Err(error),
         };

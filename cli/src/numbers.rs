@@ -145,7 +145,7 @@ pub(crate) fn microseconds(nanoseconds: f64) -> String {
 /// Shows a number with three significant digits, or all that are before the point.
 pub(crate) fn significant(number: f64) -> String {
     match number {
-        n if n == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         n if n < 0.01 => format!("{n:.4}"),
         n if n < 1.0 => format!("{n:.3}"),
         n if n < 10.0 => format!("{n:.2}"),

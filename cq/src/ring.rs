@@ -557,8 +557,12 @@ mod tests {
             let mut ring = unsafe {
                 Ring::new(RingParts {
                     queues: Arc::clone(&table),
-                    state: Arc::new(RingState::new(entries, 2, 64)),
-                    record: CompletionQueueRecord::new(words),
+                    state: Arc::new(RingState::new(
+                        entries,
+                        2,
+                        64,
+                        CompletionQueueRecord::new(words),
+                    )),
                     attention: Attention::new(words.byte_add(8).cast()),
                 })
             };

@@ -18,6 +18,8 @@ use mlx5_prm::wqe::AddressVector;
 #[must_use = "a batch that is dropped posts nothing"]
 pub struct Batch<'q, T: Transport> {
     queue: &'q mut SendQueue<T>,
+    /// Whether posting is allowed.
+    open: bool,
     /// Where the queue stands.
     start: Cursor,
     /// How far the batch has come.
@@ -29,8 +31,8 @@ pub struct Batch<'q, T: Transport> {
 impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn new(queue: &'q mut SendQueue<T>) -> Self {
-        let start = queue.start();
-        Self { queue, start, cursor: start, added: 0 }
+        let (start, open) = (queue.here(), queue.gate.may_send());
+        Self { queue, open, start, cursor: start, added: 0 }
     }
 
     /// Starts a request; what it does is said next.
@@ -187,7 +189,7 @@ macro_rules! data_setters {
                 let Request { batch, wr_id, flags, immediate, remote, .. } = $request;
                 let parts = Parts { wr_id, flags, immediate, address, remote };
                 batch.added = batch.added.wrapping_add(1);
-                batch.cursor = batch.queue.push::<O, _, _>(batch.cursor, parts, data);
+                batch.cursor = batch.queue.push::<O, _, _>(batch.cursor, batch.open, parts, data);
             }
 
             /// The data is one piece of local memory (`ibv_wr_set_sge`).

@@ -44,9 +44,9 @@ const _: () = {
 };
 
 impl<T: Transport> SendQueue<T> {
-    /// Starts a batch.
+    /// Where the queue stands.
     #[inline(always)]
-    pub(crate) fn start(&self) -> Cursor {
+    pub(crate) fn here(&self) -> Cursor {
         Cursor { head: self.head, sequence: self.sequence }
     }
 
@@ -57,17 +57,21 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// Adds a request to a batch. A refusal is remembered; nothing of the batch is posted then.
+    /// `open` says that posting is allowed: before that is known, nothing is written to the ring,
+    /// which a forked process may not even have.
     #[inline(always)]
     pub(crate) fn push<O: SendOperation, A: Segment, D: Data>(
         &mut self,
         cursor: Cursor,
+        open: bool,
         parts: Parts<A, O::Remote>,
         data: D,
     ) -> Cursor {
         let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
-        if self.has_room(cursor.head)
-            && data.is_ordinary(&self.limits)
+        if data.is_ordinary(&self.limits)
             && allowed.contains(parts.flags)
+            && open
+            && self.has_room(cursor.head)
         {
             let slot = opaque(self.at(cursor.head));
             // SAFETY: the slot has room for a largest request, and is not the device's.
@@ -83,6 +87,7 @@ impl<T: Transport> SendQueue<T> {
             unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
             return cursor.after(blocks);
         }
+        core::hint::cold_path();
         let Parts { wr_id, flags, immediate, address, remote } = parts;
         self.push_slow::<O, A, D>(cursor, wr_id, flags, immediate, address, remote, data)
     }
@@ -142,6 +147,10 @@ impl<T: Transport> SendQueue<T> {
         data: D,
     ) -> Cursor {
         if self.error.is_some() {
+            return cursor;
+        }
+        if !self.gate.may_send() {
+            self.refuse(cursor, self.refusal());
             return cursor;
         }
         let refused = flags.intersection(SendFlags::all()).difference(T::FLAGS & O::FLAGS);
@@ -246,7 +255,7 @@ impl<T: Transport> SendQueue<T> {
     /// Refuses the request at `cursor`, and so the batch, unless an earlier one was refused.
     #[cold]
     pub(crate) fn refuse(&mut self, cursor: Cursor, error: PostError) {
-        let index = cursor.since(self.start()).1;
+        let index = cursor.since(self.here()).1;
         self.error.get_or_insert(BatchError { index, error });
         self.blueflame_now = 0;
     }
@@ -267,7 +276,8 @@ impl<T: Transport> SendQueue<T> {
         single: bool,
     ) -> Result<(), BatchError> {
         let (blocks, _) = cursor.since(start);
-        if !single || blocks > self.blueflame_now || !self.gate.may_send() {
+        // Of a refused request there are no blocks, which is no room for one either.
+        if !single || blocks.wrapping_sub(1) >= self.blueflame_now || !self.gate.may_send() {
             return self.complete_slow(cursor);
         }
         self.commit(cursor);
@@ -283,9 +293,8 @@ impl<T: Transport> SendQueue<T> {
     /// of the queue's own and was built without a closer look.
     #[inline(never)]
     fn complete_slow(&mut self, cursor: Cursor) -> Result<(), BatchError> {
-        let (_, requests) = cursor.since(self.start());
-        if requests > 1 && self.has_room(cursor.head) && self.error.is_none() && self.gate.may_send()
-        {
+        let (_, requests) = cursor.since(self.here());
+        if requests > 1 && self.has_room(cursor.head) && self.error.is_none() {
             self.commit(cursor);
             let last = self.records().info(cursor.sequence.wrapping_sub(1) as u16);
             let wqe = self.at(last.first().into());
@@ -301,11 +310,13 @@ impl<T: Transport> SendQueue<T> {
     #[inline(never)]
     fn complete_unusual(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         match self.error {
-            Some(error) => {
+            // A queue that may not be posted to says that: a full one of a device that is gone is
+            // never going to have room.
+            Some(error) if self.gate.may_send() => {
                 self.abort();
                 Err(error)
             }
-            None => self.complete_good(cursor),
+            _ => self.complete_good(cursor),
         }
     }
 
@@ -315,7 +326,7 @@ impl<T: Transport> SendQueue<T> {
         if !self.gate.may_send() {
             return Err(BatchError { index: 0, error: self.refusal() });
         }
-        let (first, requests) = (self.head, cursor.since(self.start()).1);
+        let (first, requests) = (self.head, cursor.since(self.here()).1);
         if requests != 0 {
             self.commit(cursor);
             self.ring_doorbell(first, requests);

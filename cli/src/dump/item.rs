@@ -77,21 +77,21 @@ impl Item {
     /// The names of the parts, for tests.
     #[cfg(test)]
     pub(crate) fn segments(&self) -> Vec<&str> {
-        let name = |row| match row {
-            &Row::Segment(ref name) => Some(name.as_str()),
+        let names = self.rows.iter().filter_map(|row| match row {
+            Row::Segment(name) => Some(name.as_str()),
             _ => None,
-        };
-        self.rows.iter().filter_map(name).collect()
+        });
+        names.collect()
     }
 
     /// All that is noted, for tests.
     #[cfg(test)]
     pub(crate) fn notes(&self) -> String {
-        let note = |row| match row {
-            &Row::Note(ref text) => Some(text.as_str()),
+        let notes = self.rows.iter().filter_map(|row| match row {
+            Row::Note(text) => Some(text.as_str()),
             _ => None,
-        };
-        self.rows.iter().filter_map(note).collect()
+        });
+        notes.collect()
     }
 
     /// Writes it down.

@@ -100,10 +100,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Err(Failure::usage("there are no bytes to decode").hint(hint));
     }
     let stride = args.stride.map(|stride| stride as usize);
-    if let Some(stride) = stride
-        && !stride.is_power_of_two()
-    {
-        return Err(Failure::usage(format!("--stride {stride} is not a power of two")));
+    if let Some(stride) = stride {
+        check_stride(stride, args.kind)?;
     }
     let kind = match args.kind {
         Kind::Auto if wqe::looks_like_send(&bytes) => Kind::Wqe,
@@ -128,6 +126,24 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         Kind::Srq => each(out, &bytes, stride.unwrap_or(bytes.len()), wqe::shared_receive)?,
     }
     Ok(())
+}
+
+fn check_stride(stride: usize, kind: Kind) -> Result<(), Failure> {
+    let wrong = |what: &str, hint: &str| {
+        Err(Failure::usage(format!("--stride {stride} {what}")).hint(hint))
+    };
+    match kind {
+        Kind::Cqe if ![DESCRIPTOR, 2 * DESCRIPTOR].contains(&stride) => {
+            wrong("is no size of a completion", "completions have 64 or 128 bytes")
+        }
+        Kind::Auto | Kind::Wqe => {
+            wrong("is for entries of one size", "say which: --kind cqe, recv or srq")
+        }
+        _ if !stride.is_power_of_two() => {
+            wrong("is not a power of two", "requests of a receive queue have 16, 32, 64 ... bytes")
+        }
+        _ => Ok(()),
+    }
 }
 
 fn input(args: &Args) -> Result<String, Failure> {

@@ -1,13 +1,16 @@
 //! Running the command, as a user does.
 
+// Each file of tests uses part of it.
+#![allow(dead_code)]
+
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 /// What a run of the command left behind.
-pub struct Run {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Run {
@@ -21,14 +24,14 @@ impl Run {
 
     /// Asserts that it worked; gives stdout.
     #[track_caller]
-    pub fn done(self) -> String {
+    pub(crate) fn done(self) -> String {
         assert_eq!(self.code, Some(0), "stderr: {}\nstdout: {}", self.err, self.out);
         self.out
     }
 
     /// Asserts that the command line was refused, with something to go on; gives stderr.
     #[track_caller]
-    pub fn refused(self) -> String {
+    pub(crate) fn refused(self) -> String {
         assert_eq!(self.code, Some(2), "stderr: {}\nstdout: {}", self.err, self.out);
         assert_eq!(self.out, "");
         assert!(self.err.contains("error: "), "{}", self.err);
@@ -39,7 +42,7 @@ impl Run {
 
     /// Asserts that it failed, without a panic; gives stderr.
     #[track_caller]
-    pub fn failed(self) -> String {
+    pub(crate) fn failed(self) -> String {
         assert_eq!(self.code, Some(1), "stderr: {}\nstdout: {}", self.err, self.out);
         assert!(self.err.contains("mlx5: "), "{}", self.err);
         self.err
@@ -47,7 +50,7 @@ impl Run {
 }
 
 /// The command with these words.
-pub fn command(words: &[&str]) -> Command {
+pub(crate) fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5"));
     command.args(words).stdin(Stdio::null());
     command
@@ -55,14 +58,14 @@ pub fn command(words: &[&str]) -> Command {
 
 /// Runs the command line, as it is typed.
 #[track_caller]
-pub fn mlx5(line: &str) -> Run {
+pub(crate) fn mlx5(line: &str) -> Run {
     let words: Vec<&str> = line.split_whitespace().collect();
     Run::of(command(&words).output().expect("it runs"))
 }
 
 /// Runs the command line with `input` on stdin.
 #[track_caller]
-pub fn mlx5_with_input(line: &str, input: &str) -> Run {
+pub(crate) fn mlx5_with_input(line: &str, input: &str) -> Run {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut child = command(&words)
         .stdin(Stdio::piped())

@@ -195,8 +195,12 @@ impl<Q: Queue> Bed<Q> {
         let ring = unsafe {
             Ring::new(RingParts {
                 queues: Arc::clone(&table),
-                state: Arc::new(RingState::new(buffer.at(0), log_size, stride)),
-                record: CompletionQueueRecord::new(words.at(0)),
+                state: Arc::new(RingState::new(
+                    buffer.at(0),
+                    log_size,
+                    stride,
+                    CompletionQueueRecord::new(words.at(0)),
+                )),
                 attention: Attention::new(words.at(ATTENTION).cast()),
             })
         };

@@ -67,7 +67,8 @@ fn an_index_may_be_used_again() {
 fn every_index_of_24_bits_has_a_place_of_its_own() {
     let table = UserIndexTable::<u32>::default();
     assert_eq!(UserIndexTable::<u32>::SIZE, 1 << 24);
-    let values: Vec<u32> = (0..24).map(|bit| 1 << bit).chain([0, 0xff_ffff, 0xfff, 0xfff_000]).collect();
+    let values: Vec<u32> =
+        (0..24).map(|bit| 1 << bit).chain([0, 0xff_ffff, 0xfff, 0xfff_000]).collect();
     for value in &values {
         // SAFETY: the values outlive the table.
         unsafe { table.set(*value, value.into()) };

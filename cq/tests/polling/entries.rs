@@ -42,17 +42,25 @@ fn check(entry: Entry, outstanding: impl Fn(&Outstanding), look: impl Fn(&WorkCo
 
 /// [`check`] for a completed send request of opcode `opcode`.
 fn check_sent(entry: Entry, opcode: u8, look: impl Fn(&WorkCompletion<'_>)) {
-    check(entry, |queue| queue.send(0xfffe, 0x1234_5678_9abc_def0, opcode), |completion| {
-        assert_eq!(completion.wr_id(), 0x1234_5678_9abc_def0);
-        look(completion);
-    });
+    check(
+        entry,
+        |queue| queue.send(0xfffe, 0x1234_5678_9abc_def0, opcode),
+        |completion| {
+            assert_eq!(completion.wr_id(), 0x1234_5678_9abc_def0);
+            look(completion);
+        },
+    );
 }
 
 fn check_received(entry: Entry, look: impl Fn(&WorkCompletion<'_>)) {
-    check(entry, |queue| queue.receive(0xfffe, 0xfeed_0000_0000_0001), |completion| {
-        assert_eq!(completion.wr_id(), 0xfeed_0000_0000_0001);
-        look(completion);
-    });
+    check(
+        entry,
+        |queue| queue.receive(0xfffe, 0xfeed_0000_0000_0001),
+        |completion| {
+            assert_eq!(completion.wr_id(), 0xfeed_0000_0000_0001);
+            look(completion);
+        },
+    );
 }
 
 /// Asserts that nothing of what only a received message has is there.
@@ -139,9 +147,12 @@ fn a_cancelled_request_may_be_flushed() {
 #[test]
 fn a_received_message_has_a_sender_and_a_length() {
     use CompletionOpcode::*;
-    for (opcode, expected) in
-        [(WRITE_IMM, ReceiveRdmaWithImm), (SEND, Receive), (SEND_IMM, Receive), (SEND_INVALIDATE, Receive)]
-    {
+    for (opcode, expected) in [
+        (WRITE_IMM, ReceiveRdmaWithImm),
+        (SEND, Receive),
+        (SEND_IMM, Receive),
+        (SEND_INVALIDATE, Receive),
+    ] {
         for (grh, has_grh) in [(0, false), (1, true), (2, true), (3, true)] {
             let entry = Entry::new(opcode, INDEX, 0xfffe)
                 .byte_count(0x8000_0001)
@@ -247,7 +258,10 @@ fn a_failure_can_be_read() {
         error(ErrorKind::Known(Syndrome::WorkRequestFlushed)).to_string(),
         "work request flushed (vendor code 0x68)"
     );
-    assert_eq!(error(ErrorKind::Unknown(0x77)).to_string(), "unknown error 0x77 (vendor code 0x68)");
+    assert_eq!(
+        error(ErrorKind::Unknown(0x77)).to_string(),
+        "unknown error 0x77 (vendor code 0x68)"
+    );
 }
 
 /// In an entry of 128 bytes the descriptor is the second half; the first is not looked at.

@@ -140,8 +140,12 @@ fn verdict(bytes: &[u8; 64]) -> Verdict {
     let stray = Verdict::Corrupt(Corruption::Counter { user_index, counter });
     match (user_index, bytes[63] >> 4) {
         (2, _) => Verdict::Passed,
-        (0 | 1, 0 | 13) if counter < 8 => Verdict::Completion(u64::from(user_index * 100 + u32::from(counter))),
-        (0 | 1, 1..=4 | 14) if counter < 8 => Verdict::Completion(u64::from(user_index * 100 + u32::from(counter) + 50)),
+        (0 | 1, 0 | 13) if counter < 8 => {
+            Verdict::Completion(u64::from(user_index * 100 + u32::from(counter)))
+        }
+        (0 | 1, 1..=4 | 14) if counter < 8 => {
+            Verdict::Completion(u64::from(user_index * 100 + u32::from(counter) + 50))
+        }
         (0 | 1, 0..=4 | 13 | 14) => stray,
         (0 | 1, opcode) => Verdict::Corrupt(Corruption::Opcode(opcode)),
         _ => Verdict::Corrupt(Corruption::UserIndex(user_index)),
@@ -167,7 +171,7 @@ fn any_entry() -> impl Strategy<Value = [u8; 64]> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 300,
+        cases: 500,
         rng_seed: RngSeed::Fixed(0x6d6c_7835),
         failure_persistence: None,
         ..ProptestConfig::default()

@@ -65,8 +65,7 @@ impl Descriptors {
 
     /// Adds a descriptor. What it stood for before goes, for it was closed where nobody saw it.
     pub(crate) fn add(&self, fd: RawFd, entry: Entry) {
-        let before =
-            self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(fd, entry);
+        let before = self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(fd, entry);
         if let Some((word, bit)) = mark(fd) {
             word.fetch_or(bit, Ordering::AcqRel);
         }

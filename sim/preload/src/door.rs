@@ -11,9 +11,9 @@ use mlx5_uapi::Kernel;
 
 use crate::descriptors::Descriptors;
 use crate::mappings::Mappings;
+use crate::say;
 use crate::settings::{Settings, VARIABLE};
 use crate::tree::Tree;
-use crate::say;
 
 /// The simulated machine, and what the program has of it.
 pub(crate) struct Door {
@@ -59,8 +59,7 @@ fn slot() -> &'static Slot {
         return slot;
     }
     let new = Box::into_raw(Box::new(Slot::new()));
-    let placed =
-        SLOT.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
+    let placed = SLOT.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
     match placed {
         // SAFETY: the slot was leaked, and is never freed once it stands there.
         Ok(_) => unsafe { &*new },

@@ -48,14 +48,17 @@ impl Events {
                 answer => return answer,
             }
             // SAFETY: the descriptor is the program's; the call has no further arguments.
-            let flags = Errno::result(unsafe { crate::exports::next::fcntl(
-                fd, libc::F_GETFL, std::ptr::null_mut(),
-            ) })?;
+            let flags = Errno::result(unsafe {
+                crate::exports::next::fcntl(fd, libc::F_GETFL, std::ptr::null_mut())
+            })?;
             if flags & libc::O_NONBLOCK != 0 {
                 return Err(Errno::EAGAIN);
             }
-            let mut wait =
-                libc::pollfd { fd: self.file.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut wait = libc::pollfd {
+                fd: self.file.as_fd().as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
             // SAFETY: one structure, filled.
             Errno::result(unsafe { libc::poll(&raw mut wait, 1, -1) })?;
         }

@@ -6,9 +6,7 @@ use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
 use mlx5_uapi::Errno;
-use mlx5_uapi::ioctl::{
-    AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL, attr, method,
-};
+use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL, attr, method};
 use mlx5_uapi::write_cmd::WriteCommand;
 
 use crate::descriptors::{Device, Entry, failed, find};

@@ -56,8 +56,7 @@ pub(crate) fn map(length: usize, rights: c_int, fd: c_int, offset: i64) -> Optio
     let answer = match &entry {
         Entry::Events(_) => Err(Errno::ENODEV),
         Entry::Device(device) => {
-            let access =
-                if rights & libc::PROT_WRITE == 0 { Access::Read } else { Access::Write };
+            let access = if rights & libc::PROT_WRITE == 0 { Access::Read } else { Access::Write };
             let answer = u64::try_from(offset)
                 .map_err(|_| Errno::EINVAL)
                 .and_then(|offset| device.file.map(offset, length, access));

@@ -117,9 +117,10 @@ impl Tree {
         let place = nodes.join(name);
         let file = File::create(&place)?.metadata()?;
         let file = Identity { device: file.dev(), inode: file.ino() };
-        let numbers = numbers.trim().split_once(':').and_then(|(major, minor)| {
-            Some((major.parse().ok()?, minor.parse().ok()?))
-        });
+        let numbers = numbers
+            .trim()
+            .split_once(':')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         let numbers = numbers.ok_or(io::ErrorKind::InvalidData)?;
         self.nodes.push(Node { name: name.to_owned(), numbers, file });
         Ok(())

@@ -150,8 +150,16 @@ fn any_two_calls_in_a_row_may_fail(bed: &Bed) -> Outcome {
 /// How long anybody may take to find out.
 const DEADLINE: Duration = Duration::from_secs(15);
 
+/// Who waits for an event meanwhile.
+#[derive(Clone, Copy, Default)]
+struct Waiters {
+    asynchronous: bool,
+    /// A channel ends with its device; after a fatal error nothing wakes it before that.
+    channel: bool,
+}
+
 /// Posts, polls and waits on all sides, until everybody was told that the device is gone.
-fn under_load(bed: &Bed, end: impl FnOnce(), with_event_waiter: bool) -> Outcome {
+fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
     let options = PairOptions::default().one_context(true);
     let Pair { a, b } = bed.pair::<Rc>(&options)?;
     let context = a.context.clone();
@@ -192,8 +200,8 @@ fn under_load(bed: &Bed, end: impl FnOnce(), with_event_waiter: bool) -> Outcome
                 }
             }
         });
-        let waiter = scope.spawn(|| channel.wait(Some(DEADLINE)));
-        let events = with_event_waiter.then(|| {
+        let waiter = waiters.channel.then(|| scope.spawn(|| channel.wait(Some(DEADLINE))));
+        let events = waiters.asynchronous.then(|| {
             scope.spawn(|| {
                 let events = context.async_events();
                 let told = events.wait(Some(DEADLINE));
@@ -213,8 +221,7 @@ fn under_load(bed: &Bed, end: impl FnOnce(), with_event_waiter: bool) -> Outcome
             assert_eq!(told?, Some(AsyncEvent::DeviceFatal));
             assert_eq!(then.expect_err("no more").kind(), ErrorKind::DeviceGone);
         }
-        if bed.simulator().fabric().lock().device(0).is_removed() {
-            // A channel ends with its device; after a fatal error nobody wakes it.
+        if let Some(waiter) = waiter {
             let told = waiter.join().expect("no panic");
             assert_eq!(told.expect_err("no event").kind(), ErrorKind::DeviceGone);
         }
@@ -226,15 +233,17 @@ fn under_load(bed: &Bed, end: impl FnOnce(), with_event_waiter: bool) -> Outcome
 }
 
 fn a_device_pulled_out_under_load_is_told_to_everyone(bed: &Bed) -> Outcome {
-    under_load(bed, || bed.simulator().remove_device(0), true)
+    let waiters = Waiters { asynchronous: true, channel: true };
+    under_load(bed, || bed.simulator().remove_device(0), waiters)
 }
 
 fn a_poller_finds_out_by_itself_that_the_device_is_gone(bed: &Bed) -> Outcome {
-    under_load(bed, || bed.simulator().remove_device(0), false)
+    under_load(bed, || bed.simulator().remove_device(0), Waiters::default())
 }
 
 fn a_fatal_error_under_load_is_told_to_everyone(bed: &Bed) -> Outcome {
-    under_load(bed, || bed.simulator().inject(0, Fault::Fatal), true)
+    let waiters = Waiters { asynchronous: true, channel: false };
+    under_load(bed, || bed.simulator().inject(0, Fault::Fatal), waiters)
 }
 
 fn a_device_that_was_pulled_out_is_not_listed_any_more(bed: &Bed) -> Outcome {

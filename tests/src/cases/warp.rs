@@ -1,7 +1,7 @@
 //! A kernel that lies a little: it stands before another one, and answers some things itself.
 
 use mlx5::{Errno, Kernel};
-use mlx5_uapi::ioctl::{IoctlHeader, Method};
+use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader, Method};
 use mlx5_uapi::{Access, DeviceFile, EventFile, Mapping, MemoryRequest};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -9,6 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What becomes of a call: `None` lets it through.
 type Judge = dyn Fn(Method) -> Option<Errno> + Send + Sync;
+
+/// Changes what a call answered.
+type Twist = dyn Fn(Method, &[IoctlAttr]) + Send + Sync;
 
 /// What is different from the kernel behind.
 #[derive(Default)]
@@ -19,6 +22,8 @@ pub(super) struct Lies {
     pub(super) open: Option<Errno>,
     /// Answers calls.
     pub(super) calls: Option<Box<Judge>>,
+    /// Changes answers.
+    pub(super) answers: Option<Box<Twist>>,
     /// Records that event files hand out before their own.
     pub(super) events: Mutex<VecDeque<Vec<u8>>>,
 }
@@ -91,8 +96,15 @@ impl DeviceFile for WarpedFile {
         let method = Method::of(unsafe { &*header });
         match self.lies.calls.as_ref().and_then(|judge| judge(method)) {
             Some(errno) => Err(errno),
-            // SAFETY: handed down.
-            None => unsafe { self.file.ioctl(header) },
+            None => {
+                // SAFETY: handed down.
+                unsafe { self.file.ioctl(header) }?;
+                if let Some(twist) = &self.lies.answers {
+                    // SAFETY: the attributes are the call's, and nobody writes them any more.
+                    twist(method, unsafe { &*IoctlHeader::attributes(header) });
+                }
+                Ok(())
+            }
         }
     }
 

@@ -116,7 +116,8 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
     }
     let (uar, before) = (memory.uar.read(), memory.record.read());
     let data = [Sge { addr: 0xabcd, length: 9, lkey: 7 }; 14];
-    let last = counts.iter().rev().skip(1).fold(start, |at, count| at + (1 + count).div_ceil(4) as u16);
+    let last =
+        counts.iter().rev().skip(1).fold(start, |at, count| at + (1 + count).div_ceil(4) as u16);
     let seen = memory.watch(
         || records.retire(last).map(|completed| completed.wr_id),
         || {

@@ -68,7 +68,9 @@ fn fill(batch: &mut Batch<'_, Rc>, count: usize) {
             1 => batch.wr(wr_id, SIGNALED).rdma_write_imm(REMOTE, IMM).sge_list(&data[..12]),
             2 => batch.wr(wr_id, SIGNALED).send_imm(IMM).inline_data(&[0xbb; 200]),
             3 => batch.wr(wr_id, SIGNALED).rdma_read(REMOTE).sge_list(&data[..5]),
-            _ => batch.wr(wr_id, SIGNALED).rdma_write(REMOTE).inline_data_list(&[&[0xbb; 9][..]; 3]),
+            _ => {
+                batch.wr(wr_id, SIGNALED).rdma_write(REMOTE).inline_data_list(&[&[0xbb; 9][..]; 3])
+            }
         }
     }
 }
@@ -217,12 +219,15 @@ fn bad() -> Vec<(SendWr<'static>, fn(PostError) -> bool)> {
         (wr(Data::Sges(&MANY)), |e| matches!(e, PostError::TooManySges { .. })),
         (wr(Data::Sges(&MESSAGE)), |e| matches!(e, PostError::MessageTooLong { .. })),
         (wr(Data::Inline(&BYTES)), |e| matches!(e, PostError::InlineTooLong { .. })),
+        (SendWr { operation: Operation::RdmaRead(REMOTE), ..wr(Data::Inline(&[])) }, |e| {
+            e == PostError::InlineNotAllowed
+        }),
         (
-            SendWr { operation: Operation::RdmaRead(REMOTE), ..wr(Data::Inline(&[])) },
-            |e| e == PostError::InlineNotAllowed,
-        ),
-        (
-            SendWr { operation: Operation::RdmaWrite(REMOTE), flags: SendFlags::all(), ..wr(Data::Sges(&[])) },
+            SendWr {
+                operation: Operation::RdmaWrite(REMOTE),
+                flags: SendFlags::all(),
+                ..wr(Data::Sges(&[]))
+            },
             |e| matches!(e, PostError::Flags { .. }),
         ),
     ]
@@ -236,8 +241,9 @@ fn a_list_is_posted_up_to_its_first_bad_request() {
                 let (mut bed, starts) = bed(start);
                 let (before, first) = (look(&bed), bed.queue.producer());
                 let data = sges(9);
-                let good: Vec<_> =
-                    (0..prefix).map(|i| of_sges(500 + i as u64, SIGNALED, &data[..3 * i])).collect();
+                let good: Vec<_> = (0..prefix)
+                    .map(|i| of_sges(500 + i as u64, SIGNALED, &data[..3 * i]))
+                    .collect();
                 let mut list = good.clone();
                 list.push(wr);
                 list.extend(&good);

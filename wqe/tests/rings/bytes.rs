@@ -144,8 +144,7 @@ fn a_queue_that_signals_all_asks_for_every_completion() {
                 let mut batch = bed.queue.wr_start();
                 T::build(&mut batch, 5, flags, op, Given::List(&[]));
                 batch.complete().unwrap();
-                let wqe =
-                    T::by_hand(first, control(flags) | COMPLETION, op, Given::List(&[]));
+                let wqe = T::by_hand(first, control(flags) | COMPLETION, op, Given::List(&[]));
                 wqe.assert_eq(&bed.at_block(first.into(), wqe.bytes.len()));
                 assert!(bed.retire(first.into()).unwrap().info.signaled());
             }

@@ -209,7 +209,10 @@ fn what_is_posted_anew_with_the_same_identifier_can_be_cancelled_too() {
         let last = post(&mut bed, 1, 1);
         assert_eq!([first, again, last].map(|block| opcode(&bed, block)), [0, 0, 0x0a]);
         let completed = [first, again, last].map(|block| bed.records.retire(block).unwrap());
-        assert_eq!(completed.map(|c| (c.wr_id, c.info.cancelled())), [(1, true), (1, true), (1, false)]);
+        assert_eq!(
+            completed.map(|c| (c.wr_id, c.info.cancelled())),
+            [(1, true), (1, true), (1, false)]
+        );
     }
 }
 
@@ -224,10 +227,7 @@ fn all_or_nothing_cancels_nothing_if_an_identifier_is_missing() {
     // 6 is executed; 8 and 9 were never there.
     let missing = cancel_set(&mut bed, point, &[9, 5, 8, 6, 9, 7], Mode::AllOrNothing).unwrap_err();
     assert_eq!(missing.wr_ids, [6, 8, 9]);
-    assert_eq!(
-        missing.to_string(),
-        "nothing cancelled: no pending request has wr_id [6, 8, 9]"
-    );
+    assert_eq!(missing.to_string(), "nothing cancelled: no pending request has wr_id [6, 8, 9]");
     assert!(bed.ring.all() == ring);
     assert!(bed.queue.pending(point).all(|request| !request.info.cancelled()));
     let cancelled = cancel_set(&mut bed, point, &[9, 5, 8, 6, 9, 7], Mode::BestEffort).unwrap();

@@ -70,7 +70,9 @@ enum Step {
     Poll(u8),
     Drain(u8, Vec<Act>),
     /// The queue pair goes to error, its requests are flushed, and it is reset.
-    Fail { poll: bool },
+    Fail {
+        poll: bool,
+    },
     /// The queue is filled and emptied for some laps.
     Laps(u8, Vec<Shape>),
 }
@@ -92,7 +94,8 @@ fn form() -> impl Strategy<Value = Form> {
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         (0..10u8).prop_map(Act::Id),
-        (prop::collection::vec(0..12u8, 0..5), any::<bool>()).prop_map(|(ids, all)| Act::Set(ids, all)),
+        (prop::collection::vec(0..12u8, 0..5), any::<bool>())
+            .prop_map(|(ids, all)| Act::Set(ids, all)),
         any::<u8>().prop_map(Act::Where),
         (shapes(), form()).prop_map(|(shapes, form)| Act::Post(shapes, form)),
         (1..4u8).prop_map(Act::Poll),
@@ -188,7 +191,12 @@ impl<T: Kind> World<T> {
     }
 
     /// Whether a request of `blocks` blocks is to be taken, behind those of a batch.
-    fn verdict(&self, pending: &[(u32, bool)], blocks: u32, signaled: bool) -> Result<(), PostError> {
+    fn verdict(
+        &self,
+        pending: &[(u32, bool)],
+        blocks: u32,
+        signaled: bool,
+    ) -> Result<(), PostError> {
         let all = self.outstanding.iter().map(|posted| (u32::from(posted.blocks), posted.signaled));
         let all: Vec<_> = all.chain(pending.iter().copied()).collect();
         let used: u32 = all.iter().map(|&(blocks, _)| blocks).sum();
@@ -196,7 +204,8 @@ impl<T: Kind> World<T> {
         if blocks > free {
             return Err(PostError::QueueFull { free, needed: blocks });
         }
-        let run: u32 = all.iter().rev().take_while(|(_, signaled)| !signaled).map(|&(b, _)| b).sum();
+        let run: u32 =
+            all.iter().rev().take_while(|(_, signaled)| !signaled).map(|&(b, _)| b).sum();
         if !signaled && run + blocks + self.bed.layout.worst_blocks > self.bed.layout.blocks {
             return Err(PostError::UnsignaledRun);
         }
@@ -517,7 +526,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(config(16))]
+    #![proptest_config(config(40))]
 
     #[test]
     fn a_reliable_connection_agrees_with_the_model(requests in 1..9u32, steps in steps()) {

@@ -6,23 +6,13 @@ use mlx5_wqe::{Rc, ReceiveLayout, SendLayout, SharedReceiveQueue, Uc, Ud};
 fn the_largest_request_is_that_of_the_operation_with_the_longest_head() {
     // Control and remote address, then entries; rounded up to whole blocks.
     let layout = SendLayout::new::<Rc>(16, 2, 0).unwrap();
-    let expected = SendLayout {
-        blocks: 16,
-        worst_blocks: 1,
-        worst_requests: 16,
-        max_sge: 2,
-        max_inline: 28,
-    };
+    let expected =
+        SendLayout { blocks: 16, worst_blocks: 1, worst_requests: 16, max_sge: 2, max_inline: 28 };
     assert_eq!(layout, expected);
     assert_eq!(SendLayout::new::<Uc>(16, 2, 0), Some(layout));
     // Control and address vector fill a block.
-    let expected = SendLayout {
-        blocks: 32,
-        worst_blocks: 2,
-        worst_requests: 16,
-        max_sge: 4,
-        max_inline: 60,
-    };
+    let expected =
+        SendLayout { blocks: 32, worst_blocks: 2, worst_requests: 16, max_sge: 4, max_inline: 60 };
     assert_eq!(SendLayout::new::<Ud>(16, 1, 0), Some(expected));
     assert_eq!(SendLayout::new::<Ud>(16, 0, 60), Some(expected));
     assert_eq!(SendLayout::new::<Ud>(16, 0, 61).unwrap().worst_blocks, 3);

@@ -69,11 +69,14 @@ fn a_request_is_its_scatter_list() {
         let mut lists: Vec<Vec<Sge>> = (0..=max).map(|count| data[..count].to_vec()).collect();
         lists.push(vec![empty]);
         lists.push(vec![empty; max]);
-        lists.push(data.iter().map(|&sge| if sge.lkey & 0x100 == 0 { sge } else { empty }).collect());
+        lists.push(
+            data.iter().map(|&sge| if sge.lkey & 0x100 == 0 { sge } else { empty }).collect(),
+        );
         for (posted, list) in lists.iter().enumerate() {
             // What stood there before is not to be met behind the list.
             let index = posted % bed.layout.requests as usize;
-            bed.ring.write(index * bed.layout.stride as usize, &vec![0xff; bed.layout.stride as usize]);
+            bed.ring
+                .write(index * bed.layout.stride as usize, &vec![0xff; bed.layout.stride as usize]);
             bed.post(posted as u64, list).unwrap();
             let expected = by_hand(list, max);
             assert_eq!(bed.request(index)[..expected.len()], expected, "{list:?}");
@@ -159,8 +162,9 @@ fn a_full_queue_takes_a_request_for_each_that_completes() {
     // More than the 16 bits of the counter.
     while next < 70_000 {
         let count = (next % 8) as usize + 1;
-        let list: Vec<_> =
-            (0..count).map(|i| ReceiveWr { wr_id: next + i as u64, sges: &data[..i % 3] }).collect();
+        let list: Vec<_> = (0..count)
+            .map(|i| ReceiveWr { wr_id: next + i as u64, sges: &data[..i % 3] })
+            .collect();
         bed.queue.post_recv(&list).unwrap();
         assert_eq!(bed.queue.free(), 8 - count as u32);
         for wr in &list {

@@ -63,9 +63,10 @@ fn the_window_of_outstanding_requests_moves_on_through_all_counters() {
     let mut bed = Bed::<Rc>::new(Spec { requests: 2, sges: 13, ..Spec::default() });
     // Nine blocks a turn, in a ring of eight: a request of each size starts at every block.
     for turn in 0..3 * 65536 / 9u64 {
-        let starts = [(turn * 3, 4), (turn * 3 + 1, 1), (turn * 3 + 2, 3)].map(|(wr_id, blocks)| {
-            (wr_id, blocks, post(&mut bed, wr_id, SendFlags::SIGNALED, blocks))
-        });
+        let starts =
+            [(turn * 3, 4), (turn * 3 + 1, 1), (turn * 3 + 2, 3)].map(|(wr_id, blocks)| {
+                (wr_id, blocks, post(&mut bed, wr_id, SendFlags::SIGNALED, blocks))
+            });
         for (wr_id, blocks, start) in starts {
             for inside in start + 1..start + blocks as u32 {
                 assert_eq!(bed.retire(inside), None);

@@ -230,7 +230,10 @@ fn nothing_is_posted_in_a_forked_child() {
         step(bed.gate.gate);
         let result = post(&mut bed, SIGNALED, Op::Send, Given::Sge(sge(1)));
         assert_eq!(result, Err(PostError::Forked));
-        assert_eq!(bed.queue.post_send(&[wr(Operation::Send)]).unwrap_err().error, PostError::Forked);
+        assert_eq!(
+            bed.queue.post_send(&[wr(Operation::Send)]).unwrap_err().error,
+            PostError::Forked
+        );
     }
     assert_eq!(bed.gate.word.read(0, 4), [0; 4]);
 }

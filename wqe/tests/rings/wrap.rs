@@ -32,7 +32,8 @@ fn every_size_at_every_distance<T: Kind>(blueflame: usize, op: Op, inline: bool)
             bed.assert_rang_alone(first.into(), &wqe, &uar);
             let after = bed.ring.all();
             let split = wqe.bytes.len().min(distance as usize * 64);
-            let (at_start, at_end) = (wqe.bytes.len() - split, after.len() - distance as usize * 64);
+            let (at_start, at_end) =
+                (wqe.bytes.len() - split, after.len() - distance as usize * 64);
             let halves = [&after[at_end..at_end + split], &after[..at_start]];
             wqe.assert_eq(&halves.concat());
             let rest = (size - distance) as usize * 64..at_end;
@@ -107,7 +108,10 @@ fn the_block_counter_wraps_and_the_ring_goes_on() {
         let (first, uar) = (bed.queue.producer(), bed.uar.all());
         assert_eq!(u32::from(first), blocks & 0xffff);
         let mut batch = bed.queue.wr_start();
-        batch.wr(blocks.into(), SendFlags::SIGNALED).rdma_write(crate::by_hand::REMOTE).sge_list(&data[..count]);
+        batch
+            .wr(blocks.into(), SendFlags::SIGNALED)
+            .rdma_write(crate::by_hand::REMOTE)
+            .sge_list(&data[..count]);
         batch.complete().unwrap();
         let wqe = Rc::by_hand(first, 0x08, Op::Write, Given::List(&data[..count]));
         bed.assert_rang_alone(blocks, &wqe, &uar);

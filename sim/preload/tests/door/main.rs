@@ -1,2 +1,100 @@
-//! placeholder
-fn main() {}
+//! What a program sees through the door. The program is this one: each test runs it again, with
+//! the library preloaded, and it uses the devices by ordinary system calls.
+
+mod inside;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Tells the program which of the [cases](inside::CASES) it shall be.
+const CASE: &str = "MLX5_SIM_TEST_CASE";
+
+fn main() -> ExitCode {
+    if let Ok(name) = std::env::var(CASE) {
+        return inside::run(&name);
+    }
+    let arguments = Arguments::from_args();
+    let mut trials: Vec<Trial> = inside::CASES
+        .iter()
+        .map(|case| Trial::test(case.name, || passes(case.name, case.settings)))
+        .collect();
+    trials.push(Trial::test("what_cannot_be_understood_ends_the_program", misunderstood));
+    trials.push(Trial::test("an_unknown_call_is_said_once", unknown_call));
+    trials.push(Trial::test("every_call_is_said_if_that_is_wanted", traced));
+    trials.push(Trial::test("nothing_stays_on_the_disk", nothing_left));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The library lies beside the test, or one directory up.
+fn library() -> PathBuf {
+    let this = std::env::current_exe().expect("the path of this program");
+    this.ancestors()
+        .skip(1)
+        .take(2)
+        .map(|above| above.join("libmlx5_sim_preload.so"))
+        .find(|place| place.exists())
+        .expect("cargo builds the library with its tests")
+}
+
+fn command(case: &str, settings: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
+    command.env("LD_PRELOAD", library()).env("MLX5_SIM", settings).env(CASE, case);
+    command
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("this program runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn check(holds: bool, output: &Output) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(format!("{}\n{}", output.status, said(output)).into()) }
+}
+
+fn passes(case: &str, settings: &str) -> Result<(), Failed> {
+    let output = output(&mut command(case, settings));
+    check(output.status.success(), &output)
+}
+
+fn misunderstood() -> Result<(), Failed> {
+    let output = output(&mut command("devices_are_found", "devices=2,model=connectx3"));
+    check(output.status.code() == Some(2) && said(&output).contains("model=connectx3"), &output)
+}
+
+fn unknown_call() -> Result<(), Failed> {
+    let output = output(&mut command("a_call_that_is_none_of_the_device_s_is_refused", ""));
+    let lines = said(&output).lines().filter(|line| line.starts_with("mlx5-sim: ")).count();
+    check(output.status.success() && lines == 1, &output)
+}
+
+fn traced() -> Result<(), Failed> {
+    let output = output(&mut command("messages_go_from_one_queue_pair_to_another", "trace"));
+    let said = said(&output);
+    let heard = ["mmap of 4096 bytes", "method 0x4/0x0", "method 0x0/0x0 command 0x9"];
+    check(output.status.success() && heard.iter().all(|call| said.contains(call)), &output)
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).expect("the directory").flatten();
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn nothing_left() -> Result<(), Failed> {
+    let above = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nothing_left");
+    // It may be there from a run that was ended.
+    let _ = fs::remove_dir_all(&above);
+    fs::create_dir_all(&above).expect("a directory");
+    let run = |case| output(command(case, "").env("TMPDIR", &above));
+    let killed = run("a_program_may_die_at_any_time");
+    check(!killed.status.success(), &killed)?;
+    check(entries(&above).len() == 1, &killed)?;
+    let ended = run("devices_are_found");
+    check(ended.status.success(), &ended)?;
+    check(entries(&above).is_empty(), &ended)
+}

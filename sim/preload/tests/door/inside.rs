@@ -1,0 +1,330 @@
+//! The cases, as they run with the library preloaded.
+
+use std::error::Error;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mlx5::transport::Rc;
+use mlx5::{
+    CompletionChannel, CompletionQueue, ConnectOptions, Context, LocalPort, MemoryRegion, Psn,
+    QueuePair, ReceiveWr, SendFlags,
+};
+
+pub(crate) type Outcome = Result<(), Box<dyn Error>>;
+
+/// A case, and the settings that it runs with.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) settings: &'static str,
+    body: fn() -> Outcome,
+}
+
+/// One case a line.
+macro_rules! cases {
+    ($($name:ident, $settings:literal;)*) => {
+        pub(crate) const CASES: &[Case] = &[
+            $(Case { name: stringify!($name), settings: $settings, body: $name }),*
+        ];
+    };
+}
+
+cases! {
+    devices_are_found, "devices=2";
+    the_tree_can_be_walked, "devices=2";
+    nodes_are_character_devices, "devices=2";
+    a_path_is_shown_as_the_machine_s, "";
+    a_device_is_as_the_settings_say, "model=connectx6dx,link=roce+ib";
+    messages_go_from_one_queue_pair_to_another, "";
+    messages_go_over_roce, "link=roce,memory=checked";
+    messages_go_between_devices, "devices=2";
+    a_read_waits_for_an_event, "";
+    a_read_that_must_not_wait_does_not, "";
+    a_copied_descriptor_is_the_same_device, "";
+    a_call_that_is_none_of_the_device_s_is_refused, "";
+    a_device_cannot_be_read_or_written, "";
+    a_child_has_a_machine_of_its_own, "";
+}
+
+/// Not to be run by itself: it ends without leave.
+fn a_program_may_die_at_any_time() -> Outcome {
+    mlx5::devices()?;
+    // SAFETY: ends the process at once, as a fault would.
+    unsafe { libc::_exit(1) }
+}
+
+/// Runs one case.
+pub(crate) fn run(name: &str) -> ExitCode {
+    let body = match CASES.iter().find(|case| case.name == name) {
+        Some(case) => case.body,
+        None => a_program_may_die_at_any_time,
+    };
+    match body() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A queue pair with what it needs.
+struct Side {
+    qp: QueuePair<Rc>,
+    cq: CompletionQueue,
+    memory: MemoryRegion,
+    port: LocalPort,
+}
+
+const MESSAGE: usize = 64;
+const SENT: u64 = 1;
+const RECEIVED: u64 = 2;
+
+impl Side {
+    fn new(context: &Context, channel: Option<&CompletionChannel>) -> Result<Self, mlx5::Error> {
+        let cq = context.create_cq(16);
+        let cq = match channel {
+            Some(channel) => cq.channel(channel).build()?,
+            None => cq.build()?,
+        };
+        let pd = context.alloc_pd()?;
+        let qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
+        Ok(Self { qp, cq, memory: pd.allocate(2 * MESSAGE)?, port: context.local_port(1, None)? })
+    }
+
+    /// Connects both to each other.
+    fn connect(one: &mut Self, other: &mut Self) -> Outcome {
+        let (options, psn) = (ConnectOptions::default(), Psn::default());
+        let first = one.qp.endpoint(&one.port, psn, &options);
+        let second = other.qp.endpoint(&other.port, psn, &options);
+        one.qp.connect(&one.port, psn, &second, &options)?;
+        other.qp.connect(&other.port, psn, &first, &options)?;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Outcome {
+        let sges = [self.memory.sge(MESSAGE..)?];
+        Ok(self.qp.post_recv(&[ReceiveWr { wr_id: RECEIVED, sges: &sges }])?)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Outcome {
+        self.memory.write_at(0, bytes)?;
+        let mut batch = self.qp.wr_start();
+        batch.wr(SENT, SendFlags::SIGNALED).send().sge(self.memory.sge(..bytes.len())?);
+        Ok(batch.complete()?)
+    }
+
+    /// Waits for one completion.
+    fn completed(&mut self) -> Result<u64, Box<dyn Error>> {
+        let mut found = None;
+        while found.is_none() {
+            self.cq.poll(1, |completion| {
+                found = Some(completion.status().map(|()| completion.wr_id()));
+            })?;
+            std::thread::yield_now();
+        }
+        Ok(found.expect("a completion")?)
+    }
+}
+
+fn talk(one: &mut Side, other: &mut Side) -> Outcome {
+    Side::connect(one, other)?;
+    for round in 0..100_u8 {
+        other.receive()?;
+        one.send(&[round; MESSAGE])?;
+        assert_eq!(other.completed()?, RECEIVED);
+        assert_eq!(one.completed()?, SENT);
+        let mut bytes = [0; MESSAGE];
+        other.memory.read_at(MESSAGE, &mut bytes)?;
+        assert_eq!(bytes, [round; MESSAGE]);
+    }
+    Ok(())
+}
+
+fn first_device() -> Result<Context, mlx5::Error> {
+    mlx5::open(Some("mlx5_0"))
+}
+
+fn node() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open("/dev/infiniband/uverbs0")
+}
+
+fn names(directory: &str) -> io::Result<Vec<String>> {
+    let mut names: Vec<_> = fs::read_dir(directory)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<_>>()?;
+    names.sort();
+    Ok(names)
+}
+
+fn devices_are_found() -> Outcome {
+    let devices = mlx5::devices()?;
+    let names: Vec<_> = devices.iter().map(|device| device.name()).collect();
+    assert!(["mlx5_0", "mlx5_1"].starts_with(&names) && !names.is_empty(), "{names:?}");
+    Ok(())
+}
+
+fn the_tree_can_be_walked() -> Outcome {
+    assert_eq!(names("/dev/infiniband")?, ["uverbs0", "uverbs1"]);
+    assert_eq!(names("/sys/class/infiniband")?, ["mlx5_0", "mlx5_1"]);
+    let verbs = names("/sys/class/infiniband_verbs")?;
+    assert_eq!(verbs, ["abi_version", "uverbs0", "uverbs1"]);
+    let name = fs::read_to_string("/sys/class/infiniband_verbs/uverbs1/ibdev")?;
+    assert_eq!(name, "mlx5_1\n");
+    let vendor = fs::read_to_string("/sys/class/infiniband/mlx5_1/device/vendor")?;
+    assert_eq!(vendor, "0x15b3\n");
+    let absent = fs::read("/sys/class/infiniband/mlx5_2/node_guid").expect_err("no such device");
+    assert_eq!(absent.kind(), io::ErrorKind::NotFound);
+    Ok(())
+}
+
+fn nodes_are_character_devices() -> Outcome {
+    let by_path = fs::metadata("/dev/infiniband/uverbs1")?;
+    let by_descriptor = node()?.metadata()?;
+    for (metadata, number) in [(&by_path, 1), (&by_descriptor, 0)] {
+        assert!(metadata.file_type().is_char_device());
+        let shown = format!("/sys/class/infiniband_verbs/uverbs{number}/dev");
+        let (major, minor) = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
+        assert_eq!(fs::read_to_string(shown)?, format!("{major}:{minor}\n"));
+    }
+    Ok(())
+}
+
+fn a_path_is_shown_as_the_machine_s() -> Outcome {
+    let full = fs::canonicalize("/sys/class/infiniband/mlx5_0/device")?;
+    assert!(full.starts_with("/sys/devices"), "{full:?}");
+    assert_eq!(fs::read_to_string(full.join("vendor"))?, "0x15b3\n");
+    let driver = fs::read_link("/sys/class/infiniband/mlx5_0/device/driver")?;
+    assert!(driver.ends_with("mlx5_core"));
+    Ok(())
+}
+
+fn a_device_is_as_the_settings_say() -> Outcome {
+    let devices = mlx5::devices()?;
+    assert_eq!(devices[0].part(), Some("ConnectX-6 Dx"));
+    let context = devices[0].open()?;
+    assert_eq!(context.num_ports(), 2);
+    let links = [1, 2].map(|port| context.query_port(port).map(|port| port.link_layer));
+    let [Ok(first), Ok(second)] = links else { return Err("two ports".into()) };
+    assert_eq!([first, second], [mlx5::LinkLayer::Ethernet, mlx5::LinkLayer::InfiniBand]);
+    Ok(())
+}
+
+fn messages_go_from_one_queue_pair_to_another() -> Outcome {
+    let context = first_device()?;
+    talk(&mut Side::new(&context, None)?, &mut Side::new(&context, None)?)
+}
+
+fn messages_go_over_roce() -> Outcome {
+    messages_go_from_one_queue_pair_to_another()
+}
+
+fn messages_go_between_devices() -> Outcome {
+    let (first, second) = (first_device()?, mlx5::open(Some("mlx5_1"))?);
+    talk(&mut Side::new(&first, None)?, &mut Side::new(&second, None)?)
+}
+
+/// Reads one event's record from a channel, as a C program would.
+fn read_event(channel: &CompletionChannel) -> io::Result<u64> {
+    let mut record = [0_u8; 8];
+    let fd = channel.as_fd().as_raw_fd();
+    // SAFETY: the record has room for what is read.
+    match unsafe { libc::read(fd, record.as_mut_ptr().cast(), record.len()) } {
+        8 => Ok(u64::from_ne_bytes(record)),
+        -1 => Err(io::Error::last_os_error()),
+        other => Err(io::Error::other(format!("{other} bytes"))),
+    }
+}
+
+fn a_read_waits_for_an_event() -> Outcome {
+    let context = first_device()?;
+    let channel = context.create_comp_channel()?;
+    let (mut one, mut other) = (Side::new(&context, None)?, Side::new(&context, Some(&channel))?);
+    Side::connect(&mut one, &mut other)?;
+    other.receive()?;
+    other.cq.arm(false)?;
+    // SAFETY: the descriptor is the channel's; a flag of it is changed.
+    assert_eq!(unsafe { libc::fcntl(channel.as_fd().as_raw_fd(), libc::F_SETFL, 0) }, 0);
+    let reader = std::thread::spawn(move || read_event(&channel).map(|_| channel));
+    one.send(b"hello")?;
+    let channel = reader.join().expect("a thread that ends")?;
+    drop((one, other));
+    drop(channel);
+    Ok(())
+}
+
+fn a_read_that_must_not_wait_does_not() -> Outcome {
+    let context = first_device()?;
+    let channel = context.create_comp_channel()?;
+    let error = read_event(&channel).expect_err("no event");
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(channel.wait(Some(Duration::ZERO))?, None);
+    Ok(())
+}
+
+/// `RDMA_VERBS_IOCTL` with a header of nothing.
+fn empty_call(fd: i32) -> io::Error {
+    let mut header = [0_u64; 3];
+    // SAFETY: the header says that nothing follows it.
+    let answer =
+        unsafe { libc::ioctl(fd, mlx5_uapi::ioctl::RDMA_VERBS_IOCTL as _, header.as_mut_ptr()) };
+    assert_eq!(answer, -1);
+    io::Error::last_os_error()
+}
+
+fn a_copied_descriptor_is_the_same_device() -> Outcome {
+    let device = node()?;
+    let copy = device.try_clone()?;
+    // SAFETY: the descriptor is open; the new one belongs to nobody else.
+    let plain = unsafe { OwnedFd::from_raw_fd(libc::dup(device.as_raw_fd())) };
+    drop(device);
+    for fd in [copy.as_raw_fd(), plain.as_raw_fd()] {
+        assert_eq!(empty_call(fd).raw_os_error(), Some(libc::EINVAL));
+    }
+    // The number is free for something else.
+    drop(copy);
+    let other = File::open("/dev/null")?;
+    assert_eq!(empty_call(other.as_raw_fd()).raw_os_error(), Some(libc::ENOTTY));
+    Ok(())
+}
+
+fn a_call_that_is_none_of_the_device_s_is_refused() -> Outcome {
+    let device = node()?;
+    // SAFETY: the device takes no such request, and looks at nothing.
+    let answer = unsafe { libc::ioctl(device.as_raw_fd(), libc::FIONBIO, 0) };
+    assert_eq!(answer, -1);
+    assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOTTY));
+    Ok(())
+}
+
+fn a_device_cannot_be_read_or_written() -> Outcome {
+    use std::io::{Read, Write};
+    let mut device = node()?;
+    let read = device.read(&mut [0; 8]).expect_err("refused");
+    let written = device.write(&[0; 8]).expect_err("refused");
+    assert_eq!([read.raw_os_error(), written.raw_os_error()], [Some(libc::EINVAL); 2]);
+    Ok(())
+}
+
+fn a_child_has_a_machine_of_its_own() -> Outcome {
+    let context = first_device()?;
+    // SAFETY: no other thread of this program holds a lock that the child needs.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error().into()),
+        0 => {
+            let done = messages_go_from_one_queue_pair_to_another();
+            std::process::exit(i32::from(done.is_err()))
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: there is room for the status.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0);
+            // The parent's device is as before.
+            talk(&mut Side::new(&context, None)?, &mut Side::new(&context, None)?)
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Completions that no honest device writes.
+
+use crate::prelude::*;
+use mlx5::{ConnectOptions, Corruption, Data, PollError};
+
+pub(crate) const CASES: &[Case] = cases![
+    an_opcode_that_is_not_known_is_corruption: SIMULATOR,
+    an_opcode_that_is_not_possible_here_is_corruption: SIMULATOR,
+    a_user_index_that_no_queue_has_is_corruption: SIMULATOR,
+    a_send_that_is_not_outstanding_is_corruption: SIMULATOR,
+    a_completion_that_comes_twice_is_corruption: SIMULATOR,
+    a_receive_out_of_order_is_corruption: SIMULATOR,
+    a_receive_of_a_queue_without_receives_is_corruption: SIMULATOR,
+    a_shared_request_that_the_device_does_not_hold_is_corruption: SIMULATOR,
+    completions_before_the_corrupt_one_are_delivered_and_none_after: SIMULATOR,
+    corruption_of_one_queue_is_not_that_of_another: SIMULATOR,
+    an_error_without_a_name_is_handed_on_by_number: SIMULATOR,
+    whatever_a_completion_holds_polling_goes_on_or_says_why: SIMULATOR,
+];
+
+/// Places in a completion.
+const USER_INDEX: u8 = 33;
+const SYNDROME: u8 = 55;
+const COUNTER: u8 = 60;
+const OPCODE: u8 = 63;
+
+/// Spoils the next completion of a queue.
+fn spoil(bed: &Bed, cq: &CompletionQueue, patch: &[(u8, u8)]) {
+    let fault = Fault::CorruptCqe { cqn: Some(cq.cqn()), patch: patch.to_vec() };
+    bed.simulator().inject(0, fault);
+}
+
+/// Writes something to the other side, signaled.
+fn write(pair: &mut Pair<Rc>, wr_id: u64) -> Outcome {
+    let to = pair.b.mr.remote(..)?;
+    let post = Post::new(Op::Write, wr_id, Data::Inline(&[b"something"])).remote(to);
+    Ok(pair.a.post(Form::Typed, post)?)
+}
+
+/// Sends something to the other side, where `wr_id` waits for it.
+fn send(bed: &Bed, pair: &mut Pair<Rc>, wr_id: u64) -> Outcome {
+    pair.b.recv(wr_id, 0..64);
+    pair.a.post(Form::Typed, Post::new(Op::Send, wr_id, Data::Inline(&[b"something"])))?;
+    bed.poll_good(&mut pair.a.send_cq, 1);
+    Ok(())
+}
+
+/// What a queue is found to have, now and ever after.
+#[track_caller]
+fn corruption(bed: &Bed, cq: &mut CompletionQueue) -> Corruption {
+    let PollError::Corrupt(found) = bed.poll_err(cq) else { panic!("not corrupt") };
+    for _ in 0..3 {
+        let again = cq.poll(16, |one| panic!("nothing can be trusted, and yet: {one:?}"));
+        assert_eq!(again, Err(PollError::Corrupt(found)));
+        assert_eq!(cq.poll_into(&mut []), Err(PollError::Corrupt(found)));
+        assert_eq!(cq.completions().err(), Some(PollError::Corrupt(found)));
+    }
+    found
+}
+
+fn an_opcode_that_is_not_known_is_corruption(bed: &Bed) -> Outcome {
+    for opcode in [6_u8, 7, 8, 9, 10, 12] {
+        let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+        spoil(bed, &pair.a.send_cq, &[(OPCODE, opcode << 4)]);
+        write(&mut pair, 1)?;
+        assert_eq!(corruption(bed, &mut pair.a.send_cq), Corruption::Opcode(opcode));
+    }
+    Ok(())
+}
+
+fn an_opcode_that_is_not_possible_here_is_corruption(bed: &Bed) -> Outcome {
+    // A resize that nobody asked for.
+    let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+    spoil(bed, &pair.a.send_cq, &[(OPCODE, 5 << 4)]);
+    write(&mut pair, 1)?;
+    assert_eq!(corruption(bed, &mut pair.a.send_cq), Corruption::Opcode(5));
+    Ok(())
+}
+
+fn a_user_index_that_no_queue_has_is_corruption(bed: &Bed) -> Outcome {
+    for index in [0xff_ffff_u32, 0x00_1000, 0x00_0ff0] {
+        let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+        let [_, a, b, c] = index.to_be_bytes();
+        let patch = [(USER_INDEX, a), (USER_INDEX + 1, b), (USER_INDEX + 2, c)];
+        spoil(bed, &pair.a.send_cq, &patch);
+        write(&mut pair, 1)?;
+        assert_eq!(corruption(bed, &mut pair.a.send_cq), Corruption::UserIndex(index));
+    }
+    Ok(())
+}
+
+fn counter(counter: u16) -> [(u8, u8); 2] {
+    let [high, low] = counter.to_be_bytes();
+    [(COUNTER, high), (COUNTER + 1, low)]
+}
+
+#[track_caller]
+fn strays(bed: &Bed, cq: &mut CompletionQueue, expected: u16) {
+    match corruption(bed, cq) {
+        Corruption::Counter { counter, .. } => assert_eq!(counter, expected),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn a_send_that_is_not_outstanding_is_corruption(bed: &Bed) -> Outcome {
+    for stray in [1, 127, 128, 0x8000, 0xffff] {
+        let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+        spoil(bed, &pair.a.send_cq, &counter(stray));
+        write(&mut pair, 1)?;
+        strays(bed, &mut pair.a.send_cq, stray);
+    }
+    Ok(())
+}
+
+fn a_completion_that_comes_twice_is_corruption(bed: &Bed) -> Outcome {
+    let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+    write(&mut pair, 1)?;
+    assert_eq!(bed.poll_good(&mut pair.a.send_cq, 1)[0].as_completion().wr_id(), 1);
+    spoil(bed, &pair.a.send_cq, &counter(0));
+    write(&mut pair, 2)?;
+    strays(bed, &mut pair.a.send_cq, 0);
+    Ok(())
+}
+
+fn a_receive_out_of_order_is_corruption(bed: &Bed) -> Outcome {
+    let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+    pair.b.recv(7, 64..128);
+    spoil(bed, pair.b.recv_cq(), &counter(1));
+    send(bed, &mut pair, 8)?;
+    strays(bed, pair.b.recv_cq(), 1);
+    Ok(())
+}
+
+fn a_receive_of_a_queue_without_receives_is_corruption(bed: &Bed) -> Outcome {
+    let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+    spoil(bed, &pair.a.send_cq, &[(OPCODE, 2 << 4)]);
+    write(&mut pair, 1)?;
+    strays(bed, &mut pair.a.send_cq, 0);
+    Ok(())
+}
+
+fn a_shared_request_that_the_device_does_not_hold_is_corruption(bed: &Bed) -> Outcome {
+    for stray in [3, 100, 0xffff] {
+        let options = PairOptions::default();
+        let (mut a, mut b) = (bed.end::<Rc>(&options)?, bed.end::<Rc>(&options)?);
+        let mut srq = b.pd.create_srq(16).build()?;
+        let receives = b.recv_cq.as_ref().ok_or("two queues")?;
+        b.qp = b.pd.create_qp::<Rc>(&b.send_cq, receives).srq(&srq).build()?;
+        crate::pair::connect_ends(&mut a, &mut b, &options)?;
+        srq.post_recv(&[ReceiveWr { wr_id: 1, sges: &[b.mr.sge(0..64)?] }])?;
+        spoil(bed, b.recv_cq(), &counter(stray));
+        a.post(Form::Typed, Post::new(Op::Send, 1, Data::Inline(&[b"x"])))?;
+        bed.poll_good(&mut a.send_cq, 1);
+        strays(bed, b.recv_cq(), stray);
+    }
+    Ok(())
+}
+
+fn completions_before_the_corrupt_one_are_delivered_and_none_after(bed: &Bed) -> Outcome {
+    let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+    for wr_id in 0..3 {
+        write(&mut pair, wr_id)?;
+    }
+    bed.settle();
+    spoil(bed, &pair.a.send_cq, &[(OPCODE, 7 << 4)]);
+    for wr_id in 3..6 {
+        write(&mut pair, wr_id)?;
+    }
+    bed.settle();
+    let mut found = Vec::new();
+    // One poll takes all that can be trusted.
+    assert_eq!(pair.a.send_cq.poll(16, |one| found.push(one.wr_id())), Ok(3));
+    assert_eq!(found, [0, 1, 2]);
+    assert_eq!(corruption(bed, &mut pair.a.send_cq), Corruption::Opcode(7));
+    // The queue pair and its queues go as any other.
+    pair.a.qp.destroy()?;
+    pair.a.send_cq.destroy()?;
+    Ok(())
+}
+
+fn corruption_of_one_queue_is_not_that_of_another(bed: &Bed) -> Outcome {
+    let mut pair = bed.pair::<Rc>(&PairOptions::default().one_context(true))?;
+    spoil(bed, &pair.a.send_cq, &[(OPCODE, 7 << 4)]);
+    write(&mut pair, 1)?;
+    corruption(bed, &mut pair.a.send_cq);
+    pair.a.recv(5, 0..64);
+    pair.b.post(Form::Typed, Post::new(Op::Send, 6, Data::Inline(&[b"x"])))?;
+    assert_eq!(bed.poll_good(&mut pair.b.send_cq, 1)[0].as_completion().wr_id(), 6);
+    assert_eq!(bed.poll_good(pair.a.recv_cq(), 1)[0].as_completion().wr_id(), 5);
+    assert!(!pair.a.context.is_gone());
+    Ok(())
+}
+
+fn an_error_without_a_name_is_handed_on_by_number(bed: &Bed) -> Outcome {
+    let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+    pair.a.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
+    spoil(bed, &pair.a.send_cq, &[(SYNDROME, 0x99)]);
+    write(&mut pair, 1)?;
+    let failed = bed.poll_one(&mut pair.a.send_cq);
+    let error = failed.as_completion().status().expect_err("it failed");
+    assert_eq!(error.kind, CompletionErrorKind::Unknown(0x99));
+    assert!(error.to_string().contains("0x99"), "{error}");
+    Ok(())
+}
+
+fn whatever_a_completion_holds_polling_goes_on_or_says_why(bed: &Bed) -> Outcome {
+    let end = bed.end::<Rc>(&PairOptions::default().memory(64))?;
+    for seed in 0..400 {
+        let noise = pattern(seed, 32);
+        let mut patch: Vec<(u8, u8)> = Vec::new();
+        for pair in noise.as_chunks::<2>().0.iter().take(1 + seed as usize % 16) {
+            let place = pair[0] % 64;
+            // The owner bit stays: an entry that is never written is no entry.
+            let value = if place == OPCODE { pair[1] & !1 } else { pair[1] };
+            patch.push((place, value));
+        }
+        let mut cq = end.context.create_cq(4).build()?;
+        let mut qp = end.pd.create_qp::<Rc>(&cq, &cq).max_inline_data(16).build()?;
+        qp.init(&end.port, &ConnectOptions::default())?;
+        qp.post_recv(&[ReceiveWr { wr_id: seed, sges: &[] }])?;
+        spoil(bed, &cq, &patch);
+        qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
+        let mut batch = qp.wr_start();
+        batch.wr(seed, SendFlags::SIGNALED).send().inline_data(b"flushed");
+        batch.complete()?;
+        bed.settle();
+        let mut found = 0;
+        let polled = cq.poll(16, |one| {
+            found += 1;
+            assert_eq!(one.wr_id(), seed, "{patch:?}");
+            // Whatever it says of itself can be read.
+            let _ = format!("{one:?} {:?} {:?}", one.status(), one.to_owned());
+            let _ = (one.slid(), one.has_grh(), one.timestamp(), one.solicited());
+        });
+        assert!(matches!(polled, Ok(_) | Err(PollError::Corrupt(_))), "{polled:?}");
+        if found < 2 {
+            // Something was amiss, and is told: or the completion of a queue that went before was
+            // named, and passed over.
+            let told = cq.poll(16, |_| found += 1);
+            assert!(matches!(told, Err(PollError::Corrupt(_))) || seed > 0, "{patch:?}: {told:?}");
+        }
+        qp.destroy()?;
+        cq.destroy()?;
+    }
+    Ok(())
+}
