@@ -6,8 +6,8 @@
 
 use crate::error::Error;
 use crate::qp::{ControlHalf, QpAttributes, QueuePair, QueuePairTransport, SendHalf};
-use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
 use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
 use mlx5_wqe::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -225,4 +225,3 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.send.cancel_where(drained, wanted)
     }
 }
-

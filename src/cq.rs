@@ -263,8 +263,12 @@ impl Drop for CqInner {
         }
         if !destroyed {
             // The device may still write to them, and names the page.
-            self.buffer.take().map(QueueBuffer::leak);
-            self.slot.take().map(RecordSlot::leak);
+            if let Some(buffer) = self.buffer.take() {
+                buffer.leak();
+            }
+            if let Some(slot) = self.slot.take() {
+                slot.leak();
+            }
             self.context.leak_cq_uar();
         }
     }
@@ -403,7 +407,7 @@ impl CompletionQueue {
     /// (`ibv_req_notify_cq`).
     ///
     /// A completion that came before causes no event: poll once more after arming, and only then
-    /// wait. [`CompletionQueue::wait`] does it all.
+    /// wait.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
         const VERB: &str = "req_notify_cq";
         self.inner.context.check(VERB)?;

@@ -72,14 +72,14 @@ pub use mlx5_cq::{
     CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind,
     OwnedCompletion, WorkCompletion,
 };
+pub use mlx5_prm::cmd::CommandStatus;
 pub use mlx5_prm::cqe::Syndrome;
 pub use mlx5_prm::wqe::{AddressVector, Opcode};
-pub use mlx5_prm::cmd::CommandStatus;
 pub use mlx5_uapi::{
     Errno, HugePages, Kernel, LinuxKernel, OLDEST_KERNEL,
     mlx5::CqeCompFormat,
     sysfs::{NodeType, PciFunction},
-    verbs::{AccessFlags, AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState},
+    verbs::{AccessFlags, AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState, QpType},
 };
 pub use mlx5_wqe::{
     Batch, BatchError, Cancelled, Data, ListError, ListTransport, Mode as CancelMode, NeedsAddress,

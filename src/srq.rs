@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::pd::ProtectionDomain;
 use crate::records::RecordSlot;
 use mlx5_doorbell::QueuePairRecord;
+use mlx5_uapi::HugePages;
 use mlx5_uapi::cmd::srq as command;
 use mlx5_uapi::mlx5::CreateSrq;
 use mlx5_uapi::verbs::{SrqAttrMask, SrqType};
-use mlx5_uapi::HugePages;
 use mlx5_wqe::{
     Gate, ListError, QueueState, ReceiveLayout, ReceiveWr, SharedReceiveQueue as Ring,
     SharedReceiveRecords,

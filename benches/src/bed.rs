@@ -50,16 +50,7 @@ impl Bed {
             .access(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)
             .register()
             .expect("register");
-        let mut bed = Self {
-            simulator,
-            qp,
-            peer,
-            cq,
-            peer_cq,
-            memory,
-            bytes: [7; 64],
-            sum: 0,
-        };
+        let mut bed = Self { simulator, qp, peer, cq, peer_cq, memory, bytes: [7; 64], sum: 0 };
         bed.refill();
         bed
     }

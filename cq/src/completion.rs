@@ -164,7 +164,8 @@ struct Facts {
 
 /// A table made at compile time, so that nothing is worked out when a completion is read.
 static FACTS: [Facts; What::COUNT] = {
-    let mut table = [const { Facts { opcode: CompletionOpcode::Send, has_length: false } }; What::COUNT];
+    let mut table =
+        [const { Facts { opcode: CompletionOpcode::Send, has_length: false } }; What::COUNT];
     let mut what = 0;
     while what < What::COUNT {
         let of = What(what as u16);
@@ -336,11 +337,7 @@ impl WorkCompletion<'_> {
     pub fn to_owned(&self) -> OwnedCompletion {
         // SAFETY: a descriptor of 64 bytes, aligned to it; as in `field!`.
         let descriptor = unsafe { self.descriptor.cast::<[u64; 8]>().read_volatile() };
-        OwnedCompletion {
-            descriptor,
-            wr_id: self.wr_id,
-            what: self.what,
-        }
+        OwnedCompletion { descriptor, wr_id: self.wr_id, what: self.what }
     }
 }
 

@@ -70,7 +70,9 @@ impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Opcode(opcode) => write!(f, "entry with opcode {opcode:#x}"),
-            Self::UserIndex(index) => write!(f, "entry for user index {index:#x}, which no queue has"),
+            Self::UserIndex(index) => {
+                write!(f, "entry for user index {index:#x}, which no queue has")
+            }
             Self::Counter { user_index, counter } => write!(
                 f,
                 "entry for request {counter:#x} of the queue with user index {user_index:#x}, which is not outstanding"
@@ -114,9 +116,7 @@ impl Attention {
     }
 
     fn set(self, bit: u32) {
-        let _ = self
-            .word()
-            .fetch_update(AcqRel, Acquire, |word| (word != 0).then_some(word | bit));
+        let _ = self.word().fetch_update(AcqRel, Acquire, |word| (word != 0).then_some(word | bit));
     }
 
     /// There are departures to attend to.
@@ -183,7 +183,9 @@ impl RingState {
         for index in 0..state.size() {
             // The owner bit says "the lap before the first", so that it alone tells what is new.
             // SAFETY: the last byte of a descriptor.
-            unsafe { state.descriptor(index).byte_add(DESCRIPTOR - 1).write(OP_OWN_INITIAL | OWNER) };
+            unsafe {
+                state.descriptor(index).byte_add(DESCRIPTOR - 1).write(OP_OWN_INITIAL | OWNER)
+            };
         }
         state
     }
@@ -340,6 +342,7 @@ impl<Q: Queue> Ring<Q> {
     /// [`Ring::publish`], so that the entry stays as it is until then.
     ///
     /// `None` means that there is none, or that [`Ring::corruption`] was found.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
         match self.next_ordinary() {

@@ -327,7 +327,8 @@ impl CompletionQueueRegister {
         solicited_only: bool,
     ) {
         let command = if solicited_only { cq::ARM_SOLICITED } else { cq::ARM_NEXT };
-        let word = (sequence & 3) << cq::ARM_SEQUENCE_SHIFT | command | consumer & cq::CONSUMER_MASK;
+        let word =
+            (sequence & 3) << cq::ARM_SEQUENCE_SHIFT | command | consumer & cq::CONSUMER_MASK;
         record.set_arm(word);
         barrier::write_combining_start();
         let doorbell = u64::from(word) << 32 | u64::from(cqn);

@@ -8,6 +8,8 @@ mod tests;
 pub use info::{QpInfo, UnknownValue};
 pub use limits::{AckTimeout, OutOfRange, Psn, QpNumber, RetryCount, RnrTimer};
 
+#[cfg(doc)]
+use super::QueuePair;
 use crate::address::{AhAttr, Gid, GlobalRoute};
 use mlx5_uapi::verbs::{AccessFlags, MigState, Mtu, QpAttrMask, QpDest, QpState};
 use mlx5_uapi::write_cmd::{ExModifyQp, ModifyQp};
@@ -56,7 +58,7 @@ macro_rules! attributes {
         /// The attributes that one MODIFY_QP sets (`struct ibv_qp_attr` with its mask). What is not
         /// set stays as it is.
         ///
-        /// Which ones a transition needs and takes, [`check`](super::transitions::check) knows.
+        /// Which ones a transition needs and takes, [`QueuePair::modify`] knows.
         #[derive(Clone, Copy, PartialEq, Debug, Default)]
         #[non_exhaustive]
         pub struct QpAttributes {

@@ -11,10 +11,10 @@ use crate::srq::SharedReceiveQueue;
 use crate::uar::DoorbellChoice;
 use crate::user_index::{QueuePairRecords, ReceiveSide};
 use mlx5_doorbell::QueuePairRecord;
+use mlx5_uapi::HugePages;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{CreateQp, QpFlags};
 use mlx5_uapi::verbs::{QpCap, QpCreateFlags, QpType};
-use mlx5_uapi::HugePages;
 use mlx5_wqe::transport::{Rc, Transport, Uc, Ud};
 use mlx5_wqe::{
     Gate, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, SendLayout, SendParts,
@@ -185,7 +185,8 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         let limits = &context.limits;
         let (sges, inline) = (self.max_send_sge, self.max_inline_data);
         let send = SendLayout::new::<T>(self.max_send_wr, sges, inline).filter(|layout| {
-            layout.worst_blocks as usize * mlx5_prm::wqe::BLOCK <= usize::from(limits.max_sq_desc_sz)
+            layout.worst_blocks as usize * mlx5_prm::wqe::BLOCK
+                <= usize::from(limits.max_sq_desc_sz)
                 && layout.blocks <= limits.max_send_wqebb
         });
         let Some(send) = send else {
@@ -237,11 +238,10 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             Some(srq) => ReceiveSide::Shared(srq.records()),
             None => ReceiveSide::Own(Arc::clone(&receive_records)),
         };
-        let records =
-            Arc::new(QueuePairRecords {
-                send: SendRecords::new(send_layout.blocks),
-                receive: receive_side,
-            });
+        let records = Arc::new(QueuePairRecords {
+            send: SendRecords::new(send_layout.blocks),
+            receive: receive_side,
+        });
         let Some(index) = context.user_indexes.register(records) else {
             return Err(Error::invalid(VERB, "all user indexes are in use".into()));
         };

@@ -33,7 +33,7 @@ impl Context {
             None if port.link_layer == LinkLayer::Ethernet => {
                 let best = default_gid_index(gids().map(|e| (e.gid_index, e.gid, e.gid_type)));
                 let what = "the port has no address yet: bring its network interface up, with an IP address";
-                best.ok_or_else(|| Error::invalid(VERB, what.into()))? as u8
+                best.ok_or_else(|| Error::invalid(VERB, what.into()))?
             }
             None => 0,
         };
@@ -59,11 +59,13 @@ impl Context {
     fn clamp(&self, options: &ConnectOptions) -> ConnectOptions {
         let device = self.query_device();
         let mut options = *options;
-        options.max_rd_atomic = options.max_rd_atomic.min(device.max_qp_init_rd_atom.min(255) as u8);
+        options.max_rd_atomic =
+            options.max_rd_atomic.min(device.max_qp_init_rd_atom.min(255) as u8);
         options.max_dest_rd_atomic =
             options.max_dest_rd_atomic.min(device.max_qp_rd_atom.min(255) as u8);
         if !device.has_atomics() {
-            let all = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+            let all =
+                AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
             options.access_flags.get_or_insert(all);
         }
         options
@@ -140,4 +142,3 @@ impl ProtectionDomain {
         self.create_ah(&path)
     }
 }
-

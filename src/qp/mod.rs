@@ -206,11 +206,10 @@ impl ControlHalf {
         let from = attributes.cur_qp_state.unwrap_or(self.state);
         let to = transitions::check_attributes(self.inner.qp_type, self.state, attributes)
             .map_err(|error| Error::invalid("modify_qp", error.to_string()))?;
-        for path in [attributes.ah_attr, attributes.alt_path.map(|path| path.ah_attr)] {
-            if let Some(path) = path {
-                let link = self.inner.context.link("modify_qp", path.port_num)?;
-                path.check("modify_qp", &link)?;
-            }
+        let alternate = attributes.alt_path.map(|path| path.ah_attr);
+        for path in [attributes.ah_attr, alternate].into_iter().flatten() {
+            let link = self.inner.context.link("modify_qp", path.port_num)?;
+            path.check("modify_qp", &link)?;
         }
         Ok((from, to))
     }
@@ -384,8 +383,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         let index = inner.index.get();
         for cq in [&inner.send_cq, &inner.recv_cq] {
             if cq.state.end_of(index).is_some() {
-                let what =
-                    "completions from before the reset are in the completion queue: poll them first";
+                let what = "completions from before the reset are in the completion queue: poll them first";
                 return Err(Error::busy("modify_qp", what));
             }
         }

@@ -4,7 +4,11 @@ use super::QueuePair;
 use crate::address::Gid;
 use crate::error::Error;
 use mlx5_uapi::cmd::qp as command;
+use mlx5_uapi::{DeviceFile, Errno};
 use mlx5_wqe::transport::Ud;
+
+/// A command about a queue pair and a group.
+type GroupCommand = fn(&dyn DeviceFile, u32, [u8; 16], u16) -> Result<(), Errno>;
 
 impl QueuePair<Ud> {
     /// Joins the queue pair to a multicast group (`ibv_attach_mcast`): messages to the group are
@@ -23,16 +27,14 @@ impl QueuePair<Ud> {
         verb: &'static str,
         group: Gid,
         mlid: u16,
-        command: fn(
-            &dyn mlx5_uapi::DeviceFile,
-            u32,
-            [u8; 16],
-            u16,
-        ) -> Result<(), mlx5_uapi::Errno>,
+        command: GroupCommand,
     ) -> Result<(), Error> {
         let inner = &self.control.inner;
         if group.to_bytes()[0] != 0xff {
-            return Err(Error::invalid(verb, "not a multicast GID: it does not start with ff".into()));
+            return Err(Error::invalid(
+                verb,
+                "not a multicast GID: it does not start with ff".into(),
+            ));
         }
         let handle = inner.live_handle(verb)?;
         inner.context.run(verb, |file| command(file, handle, group.to_bytes(), mlid))

@@ -125,8 +125,10 @@ impl<T: Transport> SendQueue<T> {
         let flags = parts.flags.intersection(SendFlags::all());
         let control = self.always | u32::from(flags.bits()) << RequestInfo::CONTROL_SHIFT;
         let immediate = u64::from(u32::from_le_bytes(parts.immediate.to_bytes())) << 32;
-        let words: [[u8; 8]; 2] =
-            [(place | self.qpn | units as u64).to_be_bytes(), (u64::from(control) | immediate).to_le_bytes()];
+        let words: [[u8; 8]; 2] = [
+            (place | self.qpn | units as u64).to_be_bytes(),
+            (u64::from(control) | immediate).to_le_bytes(),
+        ];
         // SAFETY: by the contract.
         unsafe { slot.cast().write(words) };
         RequestInfo::new(place, control, blocks)
@@ -379,6 +381,7 @@ impl<T: Transport> SendQueue<T> {
 
 /// Blocks that a request of `units` units takes.
 #[inline(always)]
+#[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
 const fn blocks_of(units: usize) -> u32 {
     const UNITS_PER_BLOCK: u32 = (BLOCK / UNIT) as u32;
     (units as u32 + UNITS_PER_BLOCK - 1) / UNITS_PER_BLOCK
@@ -394,15 +397,16 @@ impl Cursor {
     /// Behind a request of `blocks` blocks.
     #[inline(always)]
     fn after(self, blocks: u32) -> Self {
-        Self {
-            head: self.head.wrapping_add(blocks),
-            sequence: self.sequence.wrapping_add(1),
-        }
+        Self { head: self.head.wrapping_add(blocks), sequence: self.sequence.wrapping_add(1) }
     }
 }
 
 /// The same address, which the compiler does not know to be: it would keep base and offset apart.
 #[inline(always)]
+#[cfg_attr(
+    not(miri),
+    expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is read there")
+)]
 fn opaque(pointer: NonNull<u8>) -> NonNull<u8> {
     #[cfg(not(miri))]
     let pointer = {
@@ -435,7 +439,8 @@ mod tests {
         assert_eq!((layout.blocks, layout.worst_blocks), (8, 1));
         let records = SendRecords::new(layout.blocks);
         let mut memory = [Aligned([0; 512]), Aligned([0; 512]), Aligned([0; 512])];
-        let [ring, uar, words] = memory.each_mut().map(|part| NonNull::from(&mut part.0).cast::<u8>());
+        let [ring, uar, words] =
+            memory.each_mut().map(|part| NonNull::from(&mut part.0).cast::<u8>());
         // SAFETY: each has a part of the memory to itself, aligned, as long as the queue lives.
         let mut queue = unsafe {
             let gate = Gate::new(words.byte_add(64).cast());

@@ -80,6 +80,7 @@ unsafe impl Data for Inline<'_> {
     }
 
     #[inline(always)]
+    #[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
     unsafe fn write(self, at: NonNull<u8>) -> usize {
         let header = U32::new(self.0.len() as u32 | INLINE);
         // SAFETY: there is room for the bytes, which are not none, behind their header.

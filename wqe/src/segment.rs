@@ -3,8 +3,8 @@
 use crate::sge::RemoteAddress;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use mlx5_prm::wqe::{AddressVector, EXTENDED_UD_AV, RemoteAddressSegment, UNIT};
 use mlx5_prm::U32;
+use mlx5_prm::wqe::{AddressVector, EXTENDED_UD_AV, RemoteAddressSegment, UNIT};
 
 /// A part of a request, of a size that is known.
 ///

@@ -11,7 +11,9 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
-use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_RING_BLOCKS, MAX_SGE_LENGTH, MAX_UNITS, UNIT, control_flags};
+use mlx5_prm::wqe::{
+    BLOCK, MAX_BLOCKS, MAX_RING_BLOCKS, MAX_SGE_LENGTH, MAX_UNITS, UNIT, control_flags,
+};
 
 /// What a send queue is asked to hold, and what comes of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,8 +144,17 @@ impl<T: Transport> SendQueue<T> {
     /// lives and that nobody but the device reads or writes otherwise; `records` was made for this
     /// many blocks, belongs to this queue alone, and lives as long as the value.
     pub unsafe fn new(parts: SendParts) -> Self {
-        let SendParts { ring, layout, qpn, max_message, signal_all, gate, record, register, records } =
-            parts;
+        let SendParts {
+            ring,
+            layout,
+            qpn,
+            max_message,
+            signal_all,
+            gate,
+            record,
+            register,
+            records,
+        } = parts;
         let blueflame_now = register.own_blueflame_blocks();
         Self {
             ring,

@@ -2,7 +2,7 @@
 
 use crate::bed::{Bed, Entry, Outstanding};
 use mlx5_cq::{Departures, Lookup, UserIndexTable};
-use std::sync::Arc;
+use std::rc::Rc;
 
 #[test]
 fn entries_of_a_queue_that_is_gone_are_passed_over() {
@@ -148,7 +148,7 @@ fn all_of_a_full_queue_is_searched() {
 #[test]
 fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
     let mut bed = Bed::new(3, 64);
-    let (queue, other) = (Arc::new(Outstanding::default()), Outstanding::default());
+    let (queue, other) = (Rc::new(Outstanding::default()), Outstanding::default());
     let departures = Departures::default();
     bed.register(9, &*queue);
     bed.register(1, &other);
@@ -157,7 +157,7 @@ fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
         bed.device.write(Entry::new(2, index, 0));
     }
     bed.table.depart(9);
-    departures.push(bed.ring.state().end_of(9).unwrap(), Arc::clone(&queue));
+    departures.push(bed.ring.state().end_of(9).unwrap(), Rc::clone(&queue));
     bed.ring.attention().set_departures();
     let attend = |bed: &mut Bed| {
         assert!(bed.ring.needs_attention());
@@ -170,10 +170,10 @@ fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
     attend(&mut bed);
     assert_eq!(bed.next_id(), Some(0));
     attend(&mut bed);
-    assert_eq!(Arc::strong_count(&queue), 2, "an entry that names it is still there");
+    assert_eq!(Rc::strong_count(&queue), 2, "an entry that names it is still there");
     assert_eq!(bed.next_id(), Some(1));
     attend(&mut bed);
-    assert_eq!(Arc::strong_count(&queue), 1);
+    assert_eq!(Rc::strong_count(&queue), 1);
     assert!(!bed.ring.needs_attention());
     assert!(!bed.ring.attention().take_departures());
 }

@@ -138,7 +138,11 @@ impl ConnectOptions {
 }
 
 /// RESET to INIT, of RC, UC and UD.
-pub(crate) fn to_init(transport: QpType, local: &LocalPort, options: &ConnectOptions) -> QpAttributes {
+pub(crate) fn to_init(
+    transport: QpType,
+    local: &LocalPort,
+    options: &ConnectOptions,
+) -> QpAttributes {
     let attributes = QpAttributes::new()
         .qp_state(QueueState::Init)
         .pkey_index(options.pkey_index)

@@ -207,8 +207,10 @@ fn a_batch_after_a_failure_is_posted_where_the_failed_one_stood() {
     }
 }
 
-/// A bad request for a list, and why it is refused.
-fn bad() -> Vec<(SendWr<'static>, fn(PostError) -> bool)> {
+/// A bad request, and whether an error is the one that it is refused for.
+type Bad = (SendWr<'static>, fn(PostError) -> bool);
+
+fn bad() -> Vec<Bad> {
     let wr = |data| SendWr { data, ..least(0xbad, SIGNALED) };
     static LONG: [Sge; 1] = [Sge { addr: 0, length: 1 << 31, lkey: 0 }];
     static MANY: [Sge; 20] = [Sge { addr: 0, length: 1, lkey: 0 }; 20];
