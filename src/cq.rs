@@ -18,7 +18,6 @@ use mlx5_uapi::verbs::CqFlags;
 use mlx5_uapi::{HugePages, mlx5 as abi};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -159,8 +158,6 @@ impl<'a> CompletionQueueBuilder<'a> {
             (record, RingState::new(buffer.as_non_null(), log_size, stride, record))
         };
         let id = context.next_handle_id();
-        let mut flags = CreateCqFlags::UAR_PAGE_INDEX;
-        flags.set(CreateCqFlags::CQE_128B_PAD, false);
         let request = command::CreateCq {
             // The kernel rounds up past the number that it is told, as we do.
             cqe: (1 << log_size) - 1,
@@ -173,7 +170,7 @@ impl<'a> CompletionQueueBuilder<'a> {
                 buf_addr: buffer.addr(),
                 db_addr: slot.addr(),
                 cqe_size: stride as u32,
-                flags: flags.bits(),
+                flags: CreateCqFlags::UAR_PAGE_INDEX.bits(),
                 uar_page_index: uar.page_id as u16,
                 ..abi::CreateCq::default()
             },
@@ -208,7 +205,6 @@ impl<'a> CompletionQueueBuilder<'a> {
             slot: Some(slot),
             channel: self.channel.cloned(),
             events,
-            armed: AtomicU32::new(0),
         });
         Ok(CompletionQueue { ring, inner, until_check: CompletionQueue::ALIVE_CHECK })
     }
@@ -229,7 +225,6 @@ pub(crate) struct CqInner {
     slot: Option<RecordSlot>,
     channel: Option<CompletionChannel>,
     events: Option<Arc<EventCounter>>,
-    armed: AtomicU32,
     watch: WatchId,
 }
 
@@ -416,7 +411,6 @@ impl CompletionQueue {
             return Err(Error::invalid(VERB, what.into()));
         }
         let events = self.inner.events.as_ref().map_or(0, |events| events.read());
-        self.inner.armed.store(self.ring.consumer(), Ordering::Relaxed);
         self.inner.uar.register.arm(
             self.inner.record,
             self.inner.cqn,

@@ -13,15 +13,19 @@
 
 extern crate alloc;
 
+mod attention;
 mod completion;
 mod departures;
 mod ring;
+mod state;
 mod sync;
 mod table;
 
+pub use attention::Attention;
 pub use completion::{
     CompletionError, CompletionOpcode, ErrorKind, OwnedCompletion, WorkCompletion,
 };
 pub use departures::Departures;
-pub use ring::{Attention, Corruption, Queue, Ring, RingParts, RingState, SentRequest};
+pub use ring::{Corruption, Queue, Ring, RingParts, SentRequest};
+pub use state::RingState;
 pub use table::{Lookup, UserIndexTable};

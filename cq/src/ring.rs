@@ -1,23 +1,19 @@
 //! The owner half of a completion queue.
 
+use crate::attention::Attention;
 use crate::completion::{What, WorkCompletion};
+use crate::state::{RingState, USER_INDEX, USER_INDEX_MASK};
 use crate::table::{Lookup, UserIndexTable};
 use alloc::sync::Arc;
 use core::fmt;
+use core::mem::offset_of;
 use core::ptr::NonNull;
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering::{AcqRel, Acquire, Release},
-};
 use mlx5_doorbell::{CompletionQueueRecord, barrier};
-use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, OP_OWN_INITIAL, OPCODE_SHIFT, OWNER};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, OPCODE_SHIFT, OWNER};
 
 /// Where the last eight bytes of a descriptor start: send opcode and queue pair number, counter,
 /// signature, and opcode with owner.
-const TAIL: usize = 56;
-/// Where the user index stands.
-const USER_INDEX: usize = 32;
-const USER_INDEX_MASK: u32 = 0xff_ffff;
+const TAIL: usize = offset_of!(Cqe, sop_drop_qpn);
 /// The last bytes of entries of receives lie from here on,
 const FIRST_RECEIVE: u8 = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT;
 /// and end before this; those of requests without error come before.
@@ -83,167 +79,6 @@ impl fmt::Display for Corruption {
 
 impl core::error::Error for Corruption {}
 
-/// The word that tells a poller of anything out of the ordinary; in memory that a fork wipes.
-#[derive(Clone, Copy)]
-pub struct Attention(NonNull<AtomicU32>);
-
-// SAFETY: an address; all access through it is atomic.
-unsafe impl Send for Attention {}
-// SAFETY: as above.
-unsafe impl Sync for Attention {}
-
-impl Attention {
-    /// Nothing to attend to. Not zero, which a child process finds after a fork.
-    const LIVE: u32 = 1;
-    const DEPARTURES: u32 = 2;
-    const GONE: u32 = 4;
-    const CORRUPT: u32 = 8;
-
-    /// Takes the word at `word`.
-    ///
-    /// # Safety
-    /// `word` is valid, aligned and used for nothing else as long as the value or a copy of it is.
-    pub unsafe fn new(word: NonNull<u32>) -> Self {
-        let attention = Self(word.cast());
-        attention.word().store(Self::LIVE, Release);
-        attention
-    }
-
-    #[inline(always)]
-    fn word(&self) -> &AtomicU32 {
-        // SAFETY: valid and aligned by the contract of `new`.
-        unsafe { self.0.as_ref() }
-    }
-
-    fn set(self, bit: u32) {
-        let _ = self.word().fetch_update(AcqRel, Acquire, |word| (word != 0).then_some(word | bit));
-    }
-
-    /// There are departures to attend to.
-    pub fn set_departures(self) {
-        self.set(Self::DEPARTURES);
-    }
-
-    /// Takes the note that there are departures.
-    pub fn take_departures(self) -> bool {
-        let word = self.word().fetch_and(!Self::DEPARTURES, AcqRel);
-        word & Self::DEPARTURES != 0
-    }
-
-    /// The device is gone.
-    pub fn set_gone(self) {
-        self.set(Self::GONE);
-    }
-
-    /// Whether the device is gone.
-    pub fn is_gone(self) -> bool {
-        self.word().load(Acquire) & Self::GONE != 0
-    }
-
-    /// Whether this process is a child of the one that made the queue.
-    pub fn is_forked(self) -> bool {
-        self.word().load(Acquire) == 0
-    }
-
-    /// Whether there is anything to attend to.
-    #[inline(always)]
-    pub fn needed(&self) -> bool {
-        self.word().load(Acquire) != Self::LIVE
-    }
-}
-
-/// The half of a completion queue that others than the poller may look at.
-pub struct RingState {
-    buffer: NonNull<u8>,
-    log_size: u32,
-    stride: usize,
-    /// Doorbell record; tells which entries the poller has passed.
-    record: CompletionQueueRecord,
-}
-
-// SAFETY: the buffer is only read, by volatile loads, as the device writes it.
-unsafe impl Send for RingState {}
-// SAFETY: as above.
-unsafe impl Sync for RingState {}
-
-impl RingState {
-    /// Takes a buffer of `2^log_size` entries of `stride` bytes, and marks all as not written.
-    ///
-    /// # Safety
-    /// `buffer` points to so many bytes, aligned to 64, that are valid as long as the value lives
-    /// and that nobody but the device writes after this. `stride` is 64 or 128, `log_size` at most
-    /// 24.
-    pub unsafe fn new(
-        buffer: NonNull<u8>,
-        log_size: u32,
-        stride: usize,
-        record: CompletionQueueRecord,
-    ) -> Self {
-        let state = Self { buffer, log_size, stride, record };
-        for index in 0..state.size() {
-            // The owner bit says "the lap before the first", so that it alone tells what is new.
-            // SAFETY: the last byte of a descriptor.
-            unsafe {
-                state.descriptor(index).byte_add(DESCRIPTOR - 1).write(OP_OWN_INITIAL | OWNER)
-            };
-        }
-        state
-    }
-
-    /// Entries in the queue.
-    pub const fn size(&self) -> u32 {
-        1 << self.log_size
-    }
-
-    #[inline(always)]
-    fn descriptor(&self, index: u32) -> NonNull<u8> {
-        let slot = (index & (self.size() - 1)) as usize;
-        // SAFETY: masked, so inside the buffer; a descriptor is the last part of an entry.
-        unsafe { self.buffer.byte_add(slot * self.stride + self.stride - DESCRIPTOR) }
-    }
-
-    /// Entries that the poller has passed.
-    pub fn consumed(&self) -> u32 {
-        self.record.consumer()
-    }
-
-    fn is_written(&self, index: u32) -> bool {
-        // SAFETY: the last byte of a descriptor.
-        let op_own = unsafe { self.descriptor(index).byte_add(DESCRIPTOR - 1).read_volatile() };
-        u32::from(op_own & OWNER) == index >> self.log_size & 1
-    }
-
-    /// Where the entries end that name user index `index`, as of now: once the poller has passed
-    /// this point, none of them is left. `None` if there are none.
-    ///
-    /// The device has written all that it will of that queue.
-    pub fn end_of(&self, index: u32) -> Option<u32> {
-        let mut position = self.consumed();
-        let mut end = None;
-        loop {
-            let written = self.is_written(position);
-            barrier::from_device();
-            // SAFETY: four bytes of a descriptor, aligned.
-            let user_index = unsafe {
-                self.descriptor(position).byte_add(USER_INDEX).cast::<u32>().read_volatile()
-            };
-            // What the poller has passed the device may have written again.
-            let consumed = self.consumed();
-            if (position.wrapping_sub(consumed) as i32) < 0 {
-                position = consumed;
-                continue;
-            }
-            if !written || position.wrapping_sub(consumed) >= self.size() {
-                return end;
-            }
-            position = position.wrapping_add(1);
-            if u32::from_be(user_index) & USER_INDEX_MASK == index {
-                end = Some(position);
-            }
-        }
-    }
-}
-
 /// The owner half of a completion queue.
 pub struct Ring<Q> {
     /// The next descriptor.
@@ -288,20 +123,20 @@ impl<Q: Queue> Ring<Q> {
 
     /// Puts a completion queue together. Nothing else polls it.
     pub fn new(RingParts { queues, state, attention }: RingParts<Q>) -> Self {
-        let first = state.descriptor(0);
+        let first = state.first_descriptor();
         Self {
             next: first,
             first,
             // An address to compare with, of the descriptor that would follow the last.
-            end: first.map_addr(|at| at.saturating_add(state.stride << state.log_size)),
-            stride: state.stride,
+            end: first.map_addr(|at| at.saturating_add(state.stride() << state.log_size())),
+            stride: state.stride(),
             consumer: 0,
             owner: 0,
             cached: (Self::NOT_CACHED, NonNull::dangling()),
-            found: (state.descriptor(0), 0, What::sent(0)),
+            found: (state.first_descriptor(), 0, What::sent(0)),
             corruption: None,
             attention,
-            record: state.record,
+            record: state.record(),
             state,
             queues,
         }
@@ -486,7 +321,7 @@ impl<Q: Queue> Ring<Q> {
     #[cold]
     fn latch(&mut self, corruption: Corruption) -> bool {
         self.corruption.get_or_insert(corruption);
-        self.attention.set(Attention::CORRUPT);
+        self.attention.set_corrupt();
         self.forget_queue();
         false
     }

@@ -253,7 +253,8 @@ impl Bed {
 impl Drop for Bed {
     /// The runner asks for the verdict of the beds that it made; a case's own are judged here.
     fn drop(&mut self) {
-        if self.own.get() && !std::thread::panicking()
+        if self.own.get()
+            && !std::thread::panicking()
             && let Err(verdict) = self.verdict()
         {
             panic!("{verdict}");
@@ -266,7 +267,9 @@ impl Drop for Bed {
 pub(crate) fn syndrome(completion: &OwnedCompletion) -> Option<Syndrome> {
     match completion.as_completion().status().err()?.kind {
         CompletionErrorKind::Known(syndrome) => Some(syndrome),
-        CompletionErrorKind::Unknown(code) => panic!("a code that the PRM does not have: {code:#x}"),
+        CompletionErrorKind::Unknown(code) => {
+            panic!("a code that the PRM does not have: {code:#x}")
+        }
     }
 }
 

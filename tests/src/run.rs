@@ -81,7 +81,10 @@ fn lacks(device: &Device, need: Need) -> Result<Option<&'static str>, mlx5::Erro
 }
 
 /// Runs a case on its bed.
-fn run(case: &Case, bed: impl FnOnce() -> Result<Bed, crate::failed::Failed>) -> Result<(), Failed> {
+fn run(
+    case: &Case,
+    bed: impl FnOnce() -> Result<Bed, crate::failed::Failed>,
+) -> Result<(), Failed> {
     let (alone, beside);
     if case.need.contains(Need::SERIAL) {
         alone = COMPANY.write().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +112,8 @@ fn on_simulators() -> Vec<Trial> {
     for case in cases::all() {
         let all = case.need.contains(Need::EVERY_MODEL);
         for variant in &VARIANTS[..if all { VARIANTS.len() } else { 1 }] {
-            let label = if all { format!("{}[{}]", name(case), variant.label) } else { name(case).into() };
+            let label =
+                if all { format!("{}[{}]", name(case), variant.label) } else { name(case).into() };
             trials.push(Trial::test(label, move || {
                 run(case, || Bed::simulated(variant.config(case.need), variant.cqe_size))
             }));
@@ -169,7 +173,11 @@ pub fn main() -> ExitCode {
         None => (on_simulators(), false),
         Some(Ok(device)) => {
             if !arguments.list {
-                println!("running on {} ({})", device.name(), device.part().unwrap_or("unknown part"));
+                println!(
+                    "running on {} ({})",
+                    device.name(),
+                    device.part().unwrap_or("unknown part")
+                );
             }
             (on_device(&Arc::new(device)), true)
         }

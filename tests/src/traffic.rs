@@ -2,7 +2,9 @@
 
 use crate::pair::{End, Wired};
 use mlx5::transport::{Rc, Uc, Ud};
-use mlx5::{CompletionOpcode, Data, Operation, PostError, RemoteAddress, SendFlags, SendWr, UdAddress};
+use mlx5::{
+    CompletionOpcode, Data, Operation, PostError, RemoteAddress, SendFlags, SendWr, UdAddress,
+};
 
 /// In which form requests are posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

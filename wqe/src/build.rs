@@ -312,13 +312,14 @@ impl<T: Transport> SendQueue<T> {
     #[inline(never)]
     fn complete_unusual(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         match self.error {
-            // A queue that may not be posted to says that: a full one of a device that is gone is
-            // never going to have room.
-            Some(error) if self.gate.may_send() => {
+            Some(error) => {
                 self.abort();
-                Err(error)
+                // A queue that may not be posted to says that: a full one of a device that is gone
+                // is never going to have room.
+                let open = self.gate.may_send();
+                Err(if open { error } else { BatchError { index: 0, error: self.refusal() } })
             }
-            _ => self.complete_good(cursor),
+            None => self.complete_good(cursor),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::tree::Tree;
 
 /// The simulated machine, and what the program has of it.
 pub(crate) struct Door {
+    simulator: Simulator,
     pub(crate) kernel: Arc<dyn Kernel>,
     pub(crate) tree: Tree,
     pub(crate) descriptors: Descriptors,
@@ -75,12 +76,13 @@ fn slot() -> &'static Slot {
 impl Door {
     /// The door if it is open; none for the library's own calls.
     pub(crate) fn if_open() -> Option<&'static Self> {
+        if INSIDE.get() { None } else { Self::there() }
+    }
+
+    fn there() -> Option<&'static Self> {
         let slot = SLOT.load(Ordering::Acquire);
-        if slot.is_null() || INSIDE.get() {
-            return None;
-        }
         // SAFETY: what stands there was leaked.
-        unsafe { &*slot }.get()?.as_ref()
+        unsafe { slot.as_ref() }?.get()?.as_ref()
     }
 
     /// The door, opened now if it was not; none for the library's own calls.
@@ -107,6 +109,7 @@ impl Door {
         match Tree::write(&simulator) {
             Ok(tree) => Some(Self {
                 kernel: simulator.kernel(),
+                simulator,
                 tree,
                 descriptors: Descriptors::default(),
                 mappings: Mappings::default(),
@@ -118,6 +121,15 @@ impl Door {
             }
         }
     }
+}
+
+/// Works until the machine has nothing left to do, and answers how many units that took: what
+/// moves a machine with the setting `step`. Programs that want this look the symbol up, and so run
+/// without this library, too.
+#[unsafe(no_mangle)]
+extern "C" fn mlx5_sim_settle() -> usize {
+    let _inside = Inside::enter();
+    Door::there().map_or(0, |door| door.simulator.run_until_idle())
 }
 
 /// Threads that start meanwhile get no signals: those are the program's affair.

@@ -43,9 +43,9 @@ macro_rules! interpose {
                     };
                     static SYMBOL: Symbol = Symbol::new(NAME);
                     type Function = unsafe extern "C" fn($($type),*) -> $answer;
+                    let address = SYMBOL.address();
                     // SAFETY: the declaration is libc's, or passes as many words in registers.
-                    let function =
-                        unsafe { std::mem::transmute::<Pointer, Function>(SYMBOL.address()) };
+                    let function = unsafe { std::mem::transmute::<Pointer, Function>(address) };
                     // SAFETY: the caller's contract.
                     unsafe { function($($argument),*) }
                 }

@@ -6,10 +6,10 @@
 //! no rights are needed, and devices that the machine really has are hidden.
 //!
 //! # How
-//! The sysfs tree is written to a temporary directory, and every libc function that takes a path
-//! ([`exports`]) is led there; so descriptors, directory streams and links in it are real ones. The
-//! device nodes are empty files in it that are shown as character devices, and their descriptors
-//! are known by number. Event files are epoll descriptors that watch the simulator's own, so that
+//! The sysfs tree is written to a temporary directory, and the functions of libc that take a path
+//! are led there, so that descriptors, directory streams and links in it are real ones. The device
+//! nodes are empty files in it that are shown as character devices, and their descriptors are known
+//! by number. Event files are epoll descriptors that watch the simulator's own, so that
 //! `poll`, `O_NONBLOCK` and the like work without further help.
 //!
 //! System calls that a program makes without libc are not seen, nor those that libc makes inside.

@@ -24,6 +24,7 @@ pub(crate) const VARIABLE: &str = "MLX5_SIM";
 /// | `blueflame=` | `on`, `off` | BlueFlame registers in UAR pages |
 /// | `devx=` | `on`, `off` | whether contexts can use DEVX |
 /// | `memory=` | `direct`, `checked` | whether unmapped memory crashes, or is looked for |
+/// | `step` | | the machine stands still until `mlx5_sim_settle` is called |
 /// | `seed=` | number | what makes GUIDs differ from another machine's |
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -59,6 +60,7 @@ impl FromStr for Settings {
             match name {
                 "off" if value.is_empty() => off = true,
                 "trace" if value.is_empty() => trace = true,
+                "step" if value.is_empty() => machine.step = true,
                 "model" => machine = machine.model(model(value).ok_or_else(wrong)?),
                 "devices" => machine.devices = number(value).ok_or_else(wrong)?,
                 "link" => machine.ports = ports(value).ok_or_else(wrong)?,
@@ -139,14 +141,14 @@ mod tests {
     fn each_setting_is_heard() {
         let machine = machine(
             "model=connectx6dx,devices=3,link=roce+ib,mtu=2048,cqe=0,blueflame=off,devx=off,\
-             memory=checked,seed=7",
+             memory=checked,seed=7,step",
         );
         assert_eq!((machine.model, machine.devices), (Model::ConnectX6Dx, 3));
         let links: Vec<_> = machine.ports.iter().map(|port| port.link_layer).collect();
         assert_eq!(links, [LinkLayer::Ethernet, LinkLayer::InfiniBand]);
         assert!(machine.ports.iter().all(|port| port.mtu == 2048));
         assert_eq!((machine.cqe_version, machine.seed), (0, 7));
-        assert!(!machine.blueflame && !machine.devx && machine.checked_memory);
+        assert!(!machine.blueflame && !machine.devx && machine.checked_memory && machine.step);
     }
 
     #[test]

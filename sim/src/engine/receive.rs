@@ -135,6 +135,15 @@ impl Device {
         if srq.failed {
             return None;
         }
+        if let Ok(waiting) = srq.waiting(&*self.dma)
+            && u32::from(waiting) >= 1 << srq.config.log_size
+        {
+            // One WQE of the list is always free.
+            let executed = srq.consumed;
+            let record = executed.wrapping_add(waiting);
+            self.violation(Violation::RecordBeyondRing { number: srqn, record, executed });
+            return None;
+        }
         let mut bytes = vec![0; 1 << srq.config.log_stride];
         let taken = match srq.head(&*self.dma) {
             Ok(Head::Empty) => return None,

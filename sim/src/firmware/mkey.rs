@@ -86,6 +86,20 @@ impl Firmware {
         Ok(())
     }
 
+    /// Changes the domain and the rights of a key in use, as the kernel's own UMR requests do.
+    pub(crate) fn change_mkey(
+        &mut self,
+        device: &mut Device,
+        index: u32,
+        change: impl FnOnce(&mut MkeyContext),
+    ) -> Result<(), Error> {
+        let mkc = self.mkeys.get_mut(&index).ok_or(Error::NotFound)?;
+        let key = device.mkeys.get_mut(index).ok_or(Error::NotFound)?;
+        change(mkc);
+        (key.pd, key.access) = (mkc.pd(), access(mkc));
+        Ok(())
+    }
+
     pub(super) fn query_mkey(&mut self, input: &QueryMkeyIn, out: &mut QueryMkeyOut) -> Answer {
         *out.mkc_mut() = *self.mkeys.get(&input.mkey_index()).ok_or(Error::NotFound)?;
         Ok(())

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use mlx5_prm::cmd::alloc::{AllocUarIn, AllocUarOut, DeallocUarIn};
 use mlx5_prm::cmd::caps::HcaCap;
 use mlx5_prm::cmd::eq::{CreateEqIn, EqStatus};
+use mlx5_prm::cmd::mkey::MkeyContext;
 use mlx5_prm::cmd::{CommandInput, CommandOutHead, CommandStatus};
 use mlx5_prm::fields::{FromBytes, IntoBytes};
 use mlx5_uapi::Errno;
@@ -152,6 +153,18 @@ impl Hca {
             CommandStatus::OK => Ok(output),
             status => Err(errno(status)),
         }
+    }
+
+    /// Changes the domain and the rights of a memory key, which stays the same.
+    pub(crate) fn change_mkey(
+        &self,
+        index: u32,
+        change: impl FnOnce(&mut MkeyContext),
+    ) -> Result<(), Errno> {
+        let mut firmware = lock(&self.firmware);
+        let mut engine = self.fabric.lock();
+        let device = engine.device_mut(self.id);
+        firmware.change_mkey(device, index, change).map_err(|_| Errno::EINVAL)
     }
 
     /// Allocates a UAR that lies over a page of plain memory.

@@ -83,6 +83,10 @@ static METHODS: &[Entry] = &[
     entry(method::PD_DESTROY, &[
         must(attr::destroy_pd::HANDLE, Shape::Handle(object::PD)),
     ], simple::destroy::<{ attr::destroy_pd::HANDLE.0 }>),
+    entry(simple::PD_QUERY, &[
+        must(simple::PD_QUERY_HANDLE, Shape::Handle(object::PD)),
+        must(simple::PD_QUERY_RESP_PDN, U32_OUT),
+    ], simple::query_pd),
     entry(method::XRCD_DESTROY, &[
         must(attr::destroy_xrcd::HANDLE, Shape::Handle(object::XRCD)),
     ], simple::destroy::<{ attr::destroy_xrcd::HANDLE.0 }>),

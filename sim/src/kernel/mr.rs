@@ -145,7 +145,8 @@ pub(crate) fn reg(
     call.respond(&RegMrResp { mr_handle: handle, lkey: mr.key, rkey: mr.key })
 }
 
-/// Replaces the key: a failure leaves the old one as it was.
+/// Changes rights and domain under the same key; other memory gets another key. A failure leaves
+/// the old one as it was.
 pub(crate) fn rereg(
     file: &OpenFile,
     state: &mut State,
@@ -175,10 +176,17 @@ pub(crate) fn rereg(
     if !state.objects.is_free(request.mr_handle) {
         return Err(Errno::EBUSY);
     }
-    mr.key = create_key(&file.hca, uid, pdn, &mr)?;
-    if let Err(errno) = destroy_key(&file.hca, old.key) {
-        destroy_key(&file.hca, mr.key)?;
-        return Err(errno);
+    if flags.contains(ReregFlags::TRANSLATION) {
+        mr.key = create_key(&file.hca, uid, pdn, &mr)?;
+        if let Err(errno) = destroy_key(&file.hca, old.key) {
+            destroy_key(&file.hca, mr.key)?;
+            return Err(errno);
+        }
+    } else {
+        file.hca.change_mkey(mr.key >> 8, |mkc| {
+            mkc.set_pd(pdn);
+            set_rights(mkc, mr.access);
+        })?;
     }
     *state.objects.mr_mut(request.mr_handle)? = mr;
     state.objects.adopt(request.mr_handle, old.pd, mr.pd);

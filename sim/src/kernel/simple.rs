@@ -3,7 +3,7 @@
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::{AllocPdIn, AllocXrcdIn, DeallocPdIn, DeallocXrcdIn};
 use mlx5_uapi::Errno;
-use mlx5_uapi::ioctl::AttrId;
+use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, Method, object};
 use mlx5_uapi::mlx5;
 use mlx5_uapi::write_cmd::{AllocPdResp, CreateAh, CreateAhResp, OpenXrcd, OpenXrcdResp};
 
@@ -16,6 +16,13 @@ use crate::kernel::write::WriteCall;
 
 /// The bytes of CREATE_AH's driver response that count: up to the MAC address.
 const AH_RESPONSE: u32 = 10;
+
+/// `MLX5_IB_METHOD_PD_QUERY`, for whoever got the handle of a domain from another program.
+pub(crate) const PD_QUERY: Method = Method { object: object::PD, id: DRIVER_NAMESPACE };
+/// `MLX5_IB_ATTR_QUERY_PD_HANDLE`.
+pub(crate) const PD_QUERY_HANDLE: AttrId = AttrId(DRIVER_NAMESPACE);
+/// `MLX5_IB_ATTR_QUERY_PD_RESP_PDN`.
+pub(crate) const PD_QUERY_RESP_PDN: AttrId = AttrId(DRIVER_NAMESPACE + 1);
 
 /// A method that only ends the object in the attribute `HANDLE`.
 pub(crate) fn destroy<const HANDLE: u16>(
@@ -38,6 +45,16 @@ pub(crate) fn alloc_pd(
     let handle = state.objects.add(Body::Pd { pdn }, &[]);
     call.respond(&AllocPdResp { pd_handle: handle })?;
     call.respond_driver(&mlx5::AllocPdResp { pdn })
+}
+
+/// Tells the device's number of a domain.
+pub(crate) fn query_pd(
+    _file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    let pdn = state.objects.pdn(request.handle(PD_QUERY_HANDLE)?)?;
+    request.answer(PD_QUERY_RESP_PDN, &pdn)
 }
 
 pub(crate) fn dealloc_pd(hca: &Hca, pdn: u32) -> Result<(), Errno> {

@@ -169,8 +169,7 @@ fn there_and_back(bed: &Bed, pair: &mut Pair<Ud>, path: &AhAttr) -> Outcome {
 
 fn an_answer_finds_its_way_back_over_infiniband(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Ud>(&PairOptions::default())?;
-    let by_lid =
-        AhAttr { sl: 2, ..AhAttr::infiniband(bed.port(), pair.b.port.lid) };
+    let by_lid = AhAttr { sl: 2, ..AhAttr::infiniband(bed.port(), pair.b.port.lid) };
     there_and_back(bed, &mut pair, &by_lid)?;
     let route = GlobalRoute {
         traffic_class: 9,
@@ -185,10 +184,8 @@ fn an_answer_finds_its_way_back_over_roce(bed: &Bed) -> Outcome {
     for entry in pair.b.context.gid_table()? {
         // Both versions, with link-local and IPv4 addresses.
         let path = AhAttr::roce(bed.port(), entry.gid, entry.gid_index as u8);
-        let route = GlobalRoute {
-            traffic_class: 4,
-            ..GlobalRoute::new(entry.gid, entry.gid_index as u8)
-        };
+        let route =
+            GlobalRoute { traffic_class: 4, ..GlobalRoute::new(entry.gid, entry.gid_index as u8) };
         there_and_back(bed, &mut pair, &path.with_grh(route))?;
     }
     Ok(())

@@ -179,7 +179,8 @@ fn a_consumer_that_arms_polls_and_waits_misses_nothing(bed: &Bed) -> Outcome {
                 }
                 // At most eight under way, so that the consumer often has to wait.
                 while done < MESSAGES && (posted == MESSAGES || posted - done >= 8) {
-                    done += send_cq.poll(16, |one| assert!(one.is_success())).expect("a poll") as u64;
+                    done +=
+                        send_cq.poll(16, |one| assert!(one.is_success())).expect("a poll") as u64;
                     std::thread::yield_now();
                 }
             }

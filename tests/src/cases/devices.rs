@@ -80,8 +80,7 @@ fn foreign(node: &str, name: &str, driver: &str, abi: &str) -> Vec<(String, Stri
 fn devices_of_other_drivers_are_not_listed(bed: &Bed) -> Outcome {
     let mut sysfs = foreign("uverbs7", "rxe0", "../../bus/pci/drivers/rdma_rxe", "1");
     sysfs.extend(foreign("uverbs8", "irdma0", "../../bus/pci/drivers/irdma", "5"));
-    let (kernel, _) =
-        Warp::new(bed.simulator().kernel(), Lies { sysfs, ..Lies::default() });
+    let (kernel, _) = Warp::before(bed.simulator().kernel(), Lies { sysfs, ..Lies::default() });
     let names: Vec<String> =
         devices_on(kernel)?.iter().map(|device| device.name().to_owned()).collect();
     assert_eq!(names, ["mlx5_0"]);
@@ -106,7 +105,7 @@ fn a_device_can_be_opened_twice(bed: &Bed) -> Outcome {
 
 fn an_old_kernel_is_refused_by_name_of_the_oldest_that_will_do(bed: &Bed) -> Outcome {
     let old = Lies { calls: Some(Box::new(|_| Some(Errno::ENOTTY))), ..Lies::default() };
-    let (kernel, _) = Warp::new(bed.simulator().kernel(), old);
+    let (kernel, _) = Warp::before(bed.simulator().kernel(), old);
     let error = devices_on(kernel)?[0].open().expect_err("no ioctl, no driver");
     assert_eq!(error.kind(), ErrorKind::KernelTooOld);
     assert!(error.to_string().contains(OLDEST_KERNEL), "{error}");
@@ -122,7 +121,7 @@ fn a_node_that_may_not_be_opened_says_why(bed: &Bed) -> Outcome {
         (Errno::EMFILE, ErrorKind::ResourceLimit, "RLIMIT_NOFILE"),
     ] {
         let lies = Lies { open: Some(errno), ..Lies::default() };
-        let (kernel, _) = Warp::new(bed.simulator().kernel(), lies);
+        let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
         let error = devices_on(kernel)?[0].open().expect_err("the node cannot be opened");
         assert_eq!((error.kind(), error.errno()), (kind, Some(errno)));
         assert!(error.to_string().contains(hint), "{error}");
@@ -195,7 +194,8 @@ fn the_device_tells_its_limits(bed: &Bed) -> Outcome {
 }
 
 fn a_port_tells_link_state_and_addresses(bed: &Bed) -> Outcome {
-    let bed = bed.configured(|config| config.ports([PortConfig::INFINIBAND, PortConfig::INFINIBAND]))?;
+    let bed =
+        bed.configured(|config| config.ports([PortConfig::INFINIBAND, PortConfig::INFINIBAND]))?;
     let context = bed.context();
     assert_eq!(context.num_ports(), 2);
     for number in 1..=2 {

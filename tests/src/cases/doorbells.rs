@@ -11,6 +11,7 @@ pub(crate) const CASES: &[Case] = cases![
     many_queue_pairs_ring_one_shared_register,
     the_record_covers_what_the_doorbell_announces: STEP,
     a_blueflame_copy_is_what_stands_in_the_ring: STEP,
+    a_blueflame_copy_is_whole_where_the_ring_ends_within_it: STEP,
     one_doorbell_announces_a_whole_batch: STEP,
     a_small_blueflame_register_takes_small_requests: STEP,
     queue_buffers_and_memory_may_be_of_huge_pages,
@@ -161,20 +162,47 @@ fn a_blueflame_copy_is_what_stands_in_the_ring(bed: &Bed) -> Outcome {
     Ok(())
 }
 
+fn a_blueflame_copy_is_whole_where_the_ring_ends_within_it(bed: &Bed) -> Outcome {
+    let bed = strict(bed)?;
+    for choice in [DoorbellChoice::BlueFlame, DoorbellChoice::SharedBlueFlame] {
+        // Bytes of inline data that make a write of two, three and four blocks.
+        for (blocks, length) in [(2, 92), (3, 156), (4, 220)] {
+            for shift in 0..blocks {
+                let Pair { mut a, b } = bed.pair::<Rc>(&options(choice))?;
+                let ring = a.qp.caps().send_blocks;
+                let remote = b.mr.remote(0..)?;
+                for n in 0..u64::from(shift + 2 * ring / blocks) {
+                    let length = if n < u64::from(shift) { 8 } else { length };
+                    let bytes = pattern(n, length);
+                    let pieces = [&bytes[..]];
+                    a.post(Form::Typed, Post::new(Op::Write, n, Data::Inline(&pieces)).remote(remote))?;
+                    bed.poll_good(&mut a.send_cq, 1);
+                    verify(&b.mr, 0, n, length);
+                }
+            }
+        }
+        assert_eq!(bed.simulator().violations(), []);
+    }
+    Ok(())
+}
+
 fn one_doorbell_announces_a_whole_batch(bed: &Bed) -> Outcome {
     let bed = strict(bed)?;
     for (choice, _) in CHOICES {
         let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default().doorbell(choice))?;
         let remote = b.mr.remote(0..)?;
-        let mut batch = a.qp.wr_start();
-        for n in 0..16 {
-            batch.wr(n, SendFlags::SIGNALED).rdma_write(remote).inline_data(&[n as u8; 8]);
+        for round in 0..30 {
+            let count = 1 + round % 16;
+            let mut batch = a.qp.wr_start();
+            for n in 0..count {
+                batch.wr(n, SendFlags::SIGNALED).rdma_write(remote).inline_data(&[n as u8; 8]);
+            }
+            // Nothing is announced while the batch is built.
+            bed.settle();
+            batch.complete()?;
+            let done = bed.poll_good(&mut a.send_cq, count as usize);
+            assert!(wr_ids(&done).into_iter().eq(0..count));
         }
-        // Nothing is announced while the batch is built.
-        bed.settle();
-        batch.complete()?;
-        let done = bed.poll_good(&mut a.send_cq, 16);
-        assert!(wr_ids(&done).into_iter().eq(0..16));
     }
     Ok(())
 }

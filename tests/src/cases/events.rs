@@ -3,8 +3,8 @@
 use super::warp::{Lies, Warp};
 use crate::prelude::*;
 use mlx5::{
-    AccessFlags, AhAttr, AsyncEvent, AsyncEvents, ConnectOptions, Data, Errno, ErrorKind, LinkLayer,
-    PollError, RnrTimer, devices_on,
+    AccessFlags, AhAttr, AsyncEvent, AsyncEvents, ConnectOptions, Data, Errno, ErrorKind,
+    LinkLayer, PollError, RnrTimer, devices_on,
 };
 use mlx5_sim::engine::DrainAt;
 use mlx5_uapi::wait::wait_readable;
@@ -161,7 +161,8 @@ fn events_that_come_twice_are_handed_on_twice(bed: &Bed) -> Outcome {
     bed.simulator().inject(0, Fault::DuplicateEvents(1));
     set_port(bed, false);
     set_port(bed, true);
-    for expected in [AsyncEvent::PortError(1), AsyncEvent::PortError(1), AsyncEvent::PortActive(1)] {
+    for expected in [AsyncEvent::PortError(1), AsyncEvent::PortError(1), AsyncEvent::PortActive(1)]
+    {
         assert_eq!(next(&events), expected);
     }
     context.query_port(1)?;
@@ -183,7 +184,7 @@ fn events_are_handed_on_in_the_order_in_which_they_come(bed: &Bed) -> Outcome {
 
 /// A context whose event files hand out `record` first.
 fn with_record(bed: &Bed, record: Vec<u8>) -> Result<mlx5::Context, Failed> {
-    let (kernel, lies) = Warp::new(bed.simulator().kernel(), Lies::default());
+    let (kernel, lies) = Warp::before(bed.simulator().kernel(), Lies::default());
     let context = devices_on(kernel)?[0].open()?;
     lies.events.lock().map_err(|_| "poisoned")?.push_back(record);
     Ok(context)

@@ -74,7 +74,7 @@ fn sends_of_all_sizes_are_flushed_across_the_end_of_the_ring(bed: &Bed) -> Outco
         loop {
             let pieces = [&bytes[..1 + (count as usize * 97) % 240]];
             let mut post = Post::new(Op::Send, count, Data::Inline(&pieces));
-            if count % 3 != 0 {
+            if !count.is_multiple_of(3) {
                 post = post.flags(SendFlags::empty());
             }
             match a.post(Form::ALL[(count % 2) as usize], post) {

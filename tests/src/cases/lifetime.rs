@@ -56,8 +56,9 @@ fn one_of_everything(bed: &Bed, busy: bool) -> Result<Vec<Box<dyn Any>>, Failed>
         batch.wr(9, SendFlags::SIGNALED).send().inline_data(b"somebody is");
         batch.complete()?;
     }
-    let End { qp, send_cq: cq, recv_cq: more, mr: memory, peer, pd: domain, context: again, .. } =
-        datagram;
+    let End {
+        qp, send_cq: cq, recv_cq: more, mr: memory, peer, pd: domain, context: again, ..
+    } = datagram;
     Ok(vec![
         Box::new(qp),
         Box::new(cq),

@@ -274,7 +274,7 @@ fn refusing(
         })),
         ..Lies::default()
     };
-    let (kernel, _) = Warp::new(bed.simulator().kernel(), lies);
+    let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
     Ok((devices_on(kernel)?[0].open()?, on))
 }
 
@@ -287,7 +287,7 @@ fn memory_that_may_not_be_pinned_is_told_with_the_limit_to_raise(bed: &Bed) -> O
         calls: Some(Box::new(move |_| (left.load(Ordering::SeqCst) == 0).then_some(Errno::ENOMEM))),
         ..Lies::default()
     };
-    let (kernel, _) = Warp::new(bed.simulator().kernel(), lies);
+    let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
     let pd = devices_on(kernel)?[0].open()?.alloc_pd()?;
     calls.store(0, Ordering::SeqCst);
     let refusal = pd.allocate(1 << 20);

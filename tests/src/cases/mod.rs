@@ -36,4 +36,13 @@ subjects! {
     transitions
     completion_queues
     shared_receive
+    addresses
+    events
+    lifetime
+    faults
+    hostile
+    cancel
+    drained
+    programs
+    process
 }

@@ -8,6 +8,7 @@ pub(crate) const CASES: &[Case] = cases![
     two_devices_of_a_fabric_reach_each_other: SIMULATOR,
     two_devices_on_ethernet_reach_each_other: SIMULATOR | ROCE,
     a_connection_within_one_context_works_as_any: EVERY_MODEL,
+    two_ports_of_a_device_reach_each_other: TWO_PORTS,
     every_path_mtu_carries_messages_of_many_packets,
     a_fenced_request_waits_for_the_reads_before_it,
     requests_are_executed_and_told_in_the_order_of_posting,
@@ -70,6 +71,15 @@ fn two_devices_on_ethernet_reach_each_other(bed: &Bed) -> Outcome {
 fn a_connection_within_one_context_works_as_any(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default().one_context(true))?;
     every_operation(bed, &mut pair)
+}
+
+fn two_ports_of_a_device_reach_each_other(bed: &Bed) -> Outcome {
+    let options = PairOptions::default();
+    let (mut a, mut b) = (bed.end::<Rc>(&options)?, bed.end::<Rc>(&options)?);
+    b.port = b.context.local_port(2, None)?;
+    assert_ne!((a.port.lid, a.port.gid), (b.port.lid, b.port.gid));
+    connect_ends(&mut a, &mut b, &options)?;
+    every_operation(bed, &mut Pair { a, b })
 }
 
 fn every_path_mtu_carries_messages_of_many_packets(bed: &Bed) -> Outcome {

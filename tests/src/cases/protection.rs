@@ -12,6 +12,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_read_needs_the_right_to_write_at_home,
     a_receive_into_memory_that_may_not_be_written_fails_both_sides,
     a_receive_that_is_too_short_fails_both_sides,
+    a_receive_ends_with_its_list_and_not_with_that_of_a_lap_before,
     a_datagram_from_memory_of_another_domain_stops_its_sender_only,
     access_up_to_the_last_byte_is_allowed_and_not_one_beyond,
     what_goes_before_a_failure_arrives_and_what_follows_is_flushed,
@@ -248,6 +249,32 @@ fn a_receive_that_is_too_short_fails_both_sides(bed: &Bed) -> Outcome {
         assert_eq!(received[0].as_completion().wr_id(), 7);
         assert_eq!(flushed(&received[1..]), [8]);
         untouched(&b.mr, 128 + room..256);
+    }
+    Ok(())
+}
+
+/// A list that is shorter than the one that stood in its place leaves nothing of that one.
+fn a_receive_ends_with_its_list_and_not_with_that_of_a_lap_before(bed: &Bed) -> Outcome {
+    for entries in 1..8_usize {
+        let options = PairOptions::default().recv_wr(4).recv_sge(8);
+        let Pair { mut a, mut b } = bed.pair::<Rc>(&options)?;
+        let whole = u64::from(b.qp.caps().max_recv_wr);
+        let long: Vec<_> =
+            (0..8).map(|n| b.mr.sge(n * 64..n * 64 + 8)).collect::<Result<_, _>>()?;
+        for n in 0..whole {
+            b.qp.post_recv(&[ReceiveWr { wr_id: n, sges: &long }])?;
+            a.post(Form::Typed, Post::new(Op::Send, n, Data::Inline(&[&[1; 64]])))?;
+            bed.poll_good(b.recv_cq(), 1);
+        }
+        bed.poll_good(&mut a.send_cq, whole as usize);
+        b.mr.write_at(0, &[0; 512])?;
+        b.qp.post_recv(&[ReceiveWr { wr_id: 90, sges: &long[..entries] }])?;
+        let bytes = vec![2; entries * 8 + 1];
+        let pieces = [&bytes[..]];
+        a.post(Form::Typed, Post::new(Op::Send, 91, Data::Inline(&pieces)))?;
+        let received = bed.poll_one(b.recv_cq());
+        assert_eq!(syndrome(&received), Some(Syndrome::LocalLength));
+        untouched(&b.mr, entries * 64..512);
     }
     Ok(())
 }

@@ -270,7 +270,8 @@ fn queue_pairs_of_all_transports_stand_in_one_list(bed: &Bed) -> Outcome {
     ];
     let port = bed.port();
     for qp in &mut list {
-        let attributes = QpAttributes::new().qp_state(QueueState::Init).pkey_index(0).port_num(port);
+        let attributes =
+            QpAttributes::new().qp_state(QueueState::Init).pkey_index(0).port_num(port);
         let attributes = match qp {
             AnyQueuePair::Ud(_) => attributes.qkey(1),
             _ => attributes.qp_access_flags(mlx5::AccessFlags::empty()),

@@ -51,7 +51,11 @@ fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
         let mut seed = 0;
         for units in (4 * blocks - 3).max(HEAD + 1)..=4 * blocks {
             let sges = (units - HEAD) as usize;
-            let longest = (sges * UNIT as usize) - 4;
+            let longest = sges * UNIT as usize - 4;
+            // The longest and the shortest data that take so many units.
+            let shorter = 15.min(longest - 1);
+            let length_of =
+                |seed: u64| longest - if seed.is_multiple_of(3) { shorter } else { 0 };
             let mut posted = 0;
             while posted < laps / 4 {
                 let count = (caps.send_blocks / blocks) as usize;
@@ -59,8 +63,7 @@ fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
                     seed += 1;
                     let remote = b.mr.remote(slot * 1024..)?;
                     let form = Form::ALL[slot % 2];
-                    // The longest and the shortest data that take so many units.
-                    let length = longest - if seed % 3 == 0 { 15.min(longest - 1) } else { 0 };
+                    let length = length_of(seed);
                     let bytes = pattern(seed, length);
                     let pieces = [&bytes[..]];
                     let write = Post::new(Op::Write, seed, Data::Inline(&pieces)).remote(remote);
@@ -72,8 +75,7 @@ fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
                 assert!(wr_ids(&done).into_iter().eq(first..=seed));
                 for slot in 0..count {
                     let seed = first + slot as u64;
-                    let length = longest - if seed % 3 == 0 { 15.min(longest - 1) } else { 0 };
-                    verify(&b.mr, slot * 1024, seed, length);
+                    verify(&b.mr, slot * 1024, seed, length_of(seed));
                 }
                 assert_eq!(a.qp.free_send_blocks(), caps.send_blocks);
             }
@@ -236,46 +238,65 @@ fn receives_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Two connections take from one shared receive queue, so that its requests complete in another
-/// order than they were posted in.
+/// Two connections take from one shared receive queue and complete on queues of their own, which
+/// are polled in any order: so its requests come back in another order than they were posted in.
 fn a_shared_receive_queue_wraps_ten_times_out_of_order(bed: &Bed) -> Outcome {
     let options = PairOptions::default();
     for (max_wr, max_sge) in [(1, 1), (7, 1), (16, 3), (31, 15)] {
         let mut b = Shared::new(bed, max_wr, max_sge)?;
         let mut senders = [bed.end::<Rc>(&options)?, bed.end::<Rc>(&options)?];
-        let mut qps = [b.queue_pair(&options)?, b.queue_pair(&options)?];
+        let mut qps = [b.queue_pair(0)?, b.queue_pair(1)?];
         for (sender, qp) in senders.iter_mut().zip(&mut qps) {
             b.connect(sender, qp, &options)?;
         }
-        let capacity = b.srq.capacity();
+        let capacity = u64::from(b.srq.capacity());
         let mut numbers = Numbers(7);
-        let mut free: Vec<u64> = (0..u64::from(capacity)).collect();
+        let mut free: Vec<u64> = (0..capacity).collect();
+        let mut posted = 0_u64;
+        // What is under way on each connection: seeds and lengths, in order.
+        let mut waiting = [(); 2].map(|()| std::collections::VecDeque::new());
         let mut seed = 0;
-        for _ in 0..LAPS * capacity {
-            while let Some(slot) = free.pop() {
+        while posted < u64::from(LAPS) * capacity {
+            for _ in 0..1 + numbers.below(capacity) {
+                let Some(slot) = free.pop() else { break };
                 let base = slot as usize * 256;
                 let sges = [b.mr.sge(base..base + 3)?, b.mr.sge(base + 3..base + 200)?];
-                let sges = if max_sge == 1 { &[b.mr.sge(base..base + 200)?][..] } else { &sges[..] };
+                let one = [b.mr.sge(base..base + 200)?];
+                let sges = if max_sge == 1 { &one[..] } else { &sges[..] };
                 b.srq.post_recv(&[ReceiveWr { wr_id: slot, sges }])?;
+                posted += 1;
             }
-            let full = b.srq.post_recv(&[ReceiveWr { wr_id: 0, sges: &[] }]);
-            let error = PostError::QueueFull { free: 0, needed: 1 };
-            assert_eq!(full.map_err(|refused| refused.error), Err(error));
-            for _ in 0..1 + numbers.below(u64::from(capacity)) {
+            if free.is_empty() {
+                let full = b.srq.post_recv(&[ReceiveWr { wr_id: 0, sges: &[] }]);
+                let error = PostError::QueueFull { free: 0, needed: 1 };
+                assert_eq!(full.map_err(|refused| refused.error), Err(error));
+            }
+            let under_way = waiting.iter().map(|waiting| waiting.len() as u64).sum::<u64>();
+            for _ in 0..numbers.below(capacity - free.len() as u64 - under_way + 1) {
                 seed += 1;
                 let from = numbers.below(2) as usize;
                 let sender = &mut senders[from];
                 let bytes = pattern(seed, 1 + numbers.below(50) as usize);
                 let pieces = [&bytes[..]];
-                sender.post(Form::Typed, Post::new(Op::SendImm, 1, Data::Inline(&pieces)).immediate((seed as u32).to_be_bytes()))?;
+                let send = Post::new(Op::SendImm, 1, Data::Inline(&pieces));
+                sender.post(Form::Typed, send.immediate((seed as u32).to_be_bytes()))?;
                 bed.poll_good(&mut sender.send_cq, 1);
-                let received = bed.poll_good(&mut b.cq, 1)[0];
+                waiting[from].push_back((seed, bytes.len()));
+            }
+            let which = numbers.below(2) as usize;
+            for _ in 0..numbers.below(waiting[which].len() as u64 + 1) {
+                let received = bed.poll_good(&mut b.cqs[which], 1)[0];
                 let received = received.as_completion();
+                let (seed, length) = waiting[which].pop_front().ok_or("one under way")?;
                 assert_eq!(received.imm_data(), Some((seed as u32).to_be_bytes()));
-                assert_eq!(received.qp_num(), qps[from].qp_num());
-                verify(&b.mr, received.wr_id() as usize * 256, seed, bytes.len());
+                assert_eq!(received.qp_num(), qps[which].qp_num());
+                verify(&b.mr, received.wr_id() as usize * 256, seed, length);
                 free.push(received.wr_id());
             }
+        }
+        for (cq, waiting) in b.cqs.iter_mut().zip(&waiting) {
+            bed.poll_good(cq, waiting.len());
+            bed.nothing(cq);
         }
     }
     Ok(())
@@ -283,7 +304,7 @@ fn a_shared_receive_queue_wraps_ten_times_out_of_order(bed: &Bed) -> Outcome {
 
 /// A context whose queue pairs take from one shared receive queue.
 struct Shared {
-    cq: CompletionQueue,
+    cqs: [CompletionQueue; 2],
     srq: SharedReceiveQueue,
     mr: MemoryRegion,
     pd: mlx5::ProtectionDomain,
@@ -297,15 +318,17 @@ impl Shared {
         let pd = context.alloc_pd()?;
         let srq = pd.create_srq(max_wr).max_sge(max_sge).build()?;
         assert!(srq.capacity() >= max_wr && srq.max_sge() >= max_sge);
-        let cq = context.create_cq(256).cqe_size(bed.cqe_size()).build()?;
+        let cq = || context.create_cq(256).cqe_size(bed.cqe_size()).build();
+        let cqs = [cq()?, cq()?];
         let mr = pd.allocate(64 << 10)?;
         let port = context.local_port(bed.port(), None)?;
-        Ok(Self { cq, srq, mr, pd, context, port })
+        Ok(Self { cqs, srq, mr, pd, context, port })
     }
 
-    fn queue_pair(&self, options: &PairOptions) -> Result<QueuePair<Rc>, Failed> {
-        let qp = self.pd.create_qp::<Rc>(&self.cq, &self.cq).srq(&self.srq);
-        let qp = qp.max_send_wr(options.send_wr).build()?;
+    /// A queue pair that completes on the queue with this number.
+    fn queue_pair(&self, cq: usize) -> Result<QueuePair<Rc>, Failed> {
+        let cq = &self.cqs[cq];
+        let qp = self.pd.create_qp::<Rc>(cq, cq).srq(&self.srq).build()?;
         assert!(qp.has_srq());
         Ok(qp)
     }

@@ -2,7 +2,7 @@
 
 use crate::pair::connect_ends;
 use crate::prelude::*;
-use mlx5::{Data, ErrorKind, ListError};
+use mlx5::{Corruption, Data, ErrorKind, ListError, PollError};
 
 pub(crate) const CASES: &[Case] = cases![
     nothing_can_be_posted_in_reset,
@@ -12,6 +12,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_batch_with_one_bad_request_posts_nothing,
     a_list_stops_at_the_bad_request_and_the_good_ones_go,
     an_empty_batch_and_an_empty_list_do_nothing,
+    a_request_of_an_aborted_batch_cannot_complete: SIMULATOR,
     a_batch_after_a_refused_one_is_as_good_as_any,
     a_reset_forgets_what_was_posted,
     a_queue_pair_stays_in_reset_until_its_old_completions_are_polled,
@@ -154,6 +155,34 @@ fn a_list_stops_at_the_bad_request_and_the_good_ones_go(bed: &Bed) -> Outcome {
         let done = bed.poll_good(&mut a.send_cq, bad);
         assert!(wr_ids(&done).into_iter().eq(0..bad as u64));
         bed.nothing(&mut a.send_cq);
+    }
+    Ok(())
+}
+
+/// The device names a request that was built and not posted: that is corruption of the queue, not
+/// a completion.
+fn a_request_of_an_aborted_batch_cannot_complete(bed: &Bed) -> Outcome {
+    /// Where an entry names the block at which its request starts.
+    const WQE_COUNTER: u8 = 60;
+    for complete in [false, true] {
+        let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
+        let remote = b.mr.remote(0..)?;
+        let patch = vec![(WQE_COUNTER, 0), (WQE_COUNTER + 1, 1)];
+        bed.simulator().inject(0, Fault::CorruptCqe { cqn: Some(a.send_cq.cqn()), patch });
+        a.post(Form::Typed, Post::new(Op::Write, 1, Data::Inline(&[b"x"])).remote(remote))?;
+        bed.settle();
+        let long = vec![0; 1 + a.qp.caps().max_inline_data as usize];
+        let mut batch = a.qp.wr_start();
+        batch.wr(2, SendFlags::SIGNALED).rdma_write(remote).inline_data(b"never posted");
+        if complete {
+            batch.wr(3, SendFlags::SIGNALED).rdma_write(remote).inline_data(&long);
+            batch.complete().expect_err("one request is too long");
+        } else {
+            batch.abort();
+        }
+        let error = bed.poll_err(&mut a.send_cq);
+        assert!(matches!(error, PollError::Corrupt(Corruption::Counter { counter: 1, .. })), "{error}");
+        assert_eq!(bed.poll_err(&mut a.send_cq), error, "it stays so");
     }
     Ok(())
 }

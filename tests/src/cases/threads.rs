@@ -32,7 +32,7 @@ fn persist<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 
 /// A pattern of flags with long and short runs.
 fn flags(n: u64) -> SendFlags {
-    if n % 7 == 6 || n % 31 == 0 { SendFlags::SIGNALED } else { SendFlags::empty() }
+    if n % 7 == 6 || n.is_multiple_of(31) { SendFlags::SIGNALED } else { SendFlags::empty() }
 }
 
 fn one_thread_posts_and_another_polls(bed: &Bed) -> Outcome {

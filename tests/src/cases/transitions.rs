@@ -64,7 +64,8 @@ fn connected_rtr(port: &LocalPort, qp_num: u32) -> Result<QpAttributes, Failed> 
         .rq_psn(Psn::new(0x123)?))
 }
 
-const CONNECTED_INIT: &[Attribute] = needs!["PKEY_INDEX" pkey_index, "PORT" port_num, "ACCESS_FLAGS" qp_access_flags];
+const CONNECTED_INIT: &[Attribute] =
+    needs!["PKEY_INDEX" pkey_index, "PORT" port_num, "ACCESS_FLAGS" qp_access_flags];
 
 /// From RESET to RTS over RC, to itself.
 fn rc(port: &LocalPort, qp_num: u32) -> Result<[Step; 3], Failed> {
@@ -344,9 +345,7 @@ fn goes_on<T: Traffic>(bed: &Bed) -> Outcome {
     assert!(failed[1].as_completion().status().expect_err("after it").is_flushed());
     let told = pair.a.qp.query()?;
     assert_eq!(told.qp_state, QueueState::SendQueueError);
-    pair.a.qp.modify(
-        &to(QueueState::ReadyToSend).cur_qp_state(QueueState::SendQueueError),
-    )?;
+    pair.a.qp.modify(&to(QueueState::ReadyToSend).cur_qp_state(QueueState::SendQueueError))?;
     fill(&pair.a.mr, 0, 8, 64)?;
     pair.a.post(Form::Typed, Post::new(Op::Send, 3, mlx5::Data::Sges(&fine)))?;
     bed.poll_good(&mut pair.a.send_cq, 1);

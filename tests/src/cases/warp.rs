@@ -35,7 +35,8 @@ pub(super) struct Warp {
 }
 
 impl Warp {
-    pub(super) fn new(behind: Arc<dyn Kernel>, lies: Lies) -> (Arc<dyn Kernel>, Arc<Lies>) {
+    /// A kernel with lies before `behind`, and the lies.
+    pub(super) fn before(behind: Arc<dyn Kernel>, lies: Lies) -> (Arc<dyn Kernel>, Arc<Lies>) {
         let lies = Arc::new(lies);
         (Arc::new(Self { behind, lies: Arc::clone(&lies) }), lies)
     }

@@ -8,8 +8,9 @@ use mlx5_doorbell::{
     CompletionQueueRecord, CompletionQueueRegister, QueuePairRecord, SendRegister, SharedBlueFlame,
 };
 use mlx5_wqe::{
-    Gate, QueueState, Rc, ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr, SendFlags,
-    SendLayout, SendParts, SendQueue, SendRecords, Sge, SharedReceiveQueue, SharedReceiveRecords,
+    Data, Gate, Operation, QueueState, Rc, ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr,
+    SendFlags, SendLayout, SendParts, SendQueue, SendRecords, SendWr, Sge, SharedReceiveQueue,
+    SharedReceiveRecords,
 };
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -69,6 +70,89 @@ impl Memory {
         };
         watch(&turn, &pages, &mut look, act);
         seen
+    }
+}
+
+/// In a forked child the rings, records and registers of the parent's queues may not be mapped.
+#[test]
+fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
+    let memory = Memory::new();
+    let send_records = SendRecords::new(32);
+    let (receive_layout, shared_layout) =
+        (ReceiveLayout::new(16, 1, 0).unwrap(), ReceiveLayout::new(16, 1, 16).unwrap());
+    let (ring, gate, record) = (memory.ring.at(0), memory.gate(), memory.record());
+    let parts = SendParts {
+        ring,
+        layout: SendLayout::new::<Rc>(32, 2, 0).unwrap(),
+        qpn: 0x77,
+        max_message: 1 << 30,
+        signal_all: false,
+        gate,
+        record,
+        // SAFETY: a register in a page that outlives the queue.
+        register: unsafe { SendRegister::blueflame(memory.uar.at(0x800), 512) },
+        records: NonNull::from(&send_records),
+    };
+    // SAFETY: parts of the page that outlives the queues; the record is not shared at once.
+    let (mut send, mut receive, mut shared) = unsafe {
+        (
+            SendQueue::<Rc>::new(parts),
+            ReceiveQueue::new(
+                ring.byte_add(2048),
+                receive_layout,
+                1 << 30,
+                gate,
+                record,
+                Arc::new(ReceiveRecords::new(receive_layout.requests)),
+            ),
+            SharedReceiveQueue::new(
+                ring.byte_add(3072),
+                shared_layout,
+                1 << 30,
+                gate,
+                record,
+                Arc::new(SharedReceiveRecords::new(shared_layout.requests)),
+            ),
+        )
+    };
+    let sge = Sge { addr: 0xabcd, length: 9, lkey: 7 };
+    let mut post_all = || {
+        let mut refused = vec![];
+        let mut batch = send.wr_start();
+        batch.wr(1, SendFlags::SIGNALED).send().sge(sge);
+        refused.push(batch.complete().is_err());
+        let mut batch = send.wr_start();
+        batch.wr(1, SendFlags::SIGNALED).send().sge_list(&[sge, sge]);
+        batch.wr(2, SendFlags::SIGNALED).send_imm([1; 4]).inline_data(b"data");
+        refused.push(batch.complete().is_err());
+        let mut batch = send.wr_start();
+        batch.wr(1, SendFlags::SIGNALED).send().inline_data(b"data");
+        batch.abort();
+        let wr = SendWr {
+            wr_id: 1,
+            flags: SendFlags::SIGNALED,
+            operation: Operation::Send,
+            data: Data::Sges(&[sge]),
+            address: None,
+        };
+        refused.push(send.post_send(&[wr]).is_err());
+        refused.push(receive.post_recv(&[ReceiveWr { wr_id: 1, sges: &[sge] }]).is_err());
+        refused.push(shared.post_recv(&[ReceiveWr { wr_id: 1, sges: &[sge] }]).is_err());
+        refused
+    };
+    // Once with the gate open, so that there is room and all is as it is for a queue in use.
+    assert_eq!(post_all(), [false; 5]);
+    // SAFETY: the gate's word, which a fork wipes.
+    let fork = || unsafe { memory.gate.at(0).cast::<u32>().write_volatile(0) };
+    let shut: [&dyn Fn(); 3] =
+        [&|| gate.set_state(QueueState::Reset), &|| gate.set_gone(), &|| fork()];
+    for shut in shut {
+        shut();
+        let turn = turn();
+        let pages = [&memory.ring, &memory.record, &memory.uar];
+        let mut stores = 0;
+        watch(&turn, &pages, &mut |_| stores += 1, || assert_eq!(post_all(), [true; 5]));
+        assert_eq!(stores, 0);
     }
 }
 

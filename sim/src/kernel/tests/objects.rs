@@ -117,6 +117,12 @@ fn registration_checks_rights_range_and_memory() {
     let info = mr::query(&*session.file, mr.handle).expect("a region");
     assert_eq!((info.lkey, info.rkey, info.length, info.iova), (mr.lkey, mr.rkey, 8192, start));
 
+    // Other rights, under the same key.
+    let read_only = mr::Registration { access: AccessFlags::empty(), ..good };
+    // SAFETY: as above.
+    let keys = unsafe { mr::rereg(&*session.file, mr.handle, ReregFlags::ACCESS, &read_only) };
+    assert_eq!(keys, Ok((mr.lkey, mr.rkey)));
+
     // A new address space, in another domain.
     let other = pd::alloc(&*session.file).expect("a PD");
     let flags = ReregFlags::TRANSLATION | ReregFlags::PD;

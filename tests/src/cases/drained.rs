@@ -1,0 +1,235 @@
+//! Drained send queues: where they stand, and how long that is proved.
+
+use super::cancel::rig::{BEHIND, Rig, ids};
+use super::warp::{Lies, Warp};
+use crate::prelude::*;
+use mlx5::{CancelError, CancelMode, devices_on};
+use mlx5_prm::cmd::qp::{QpState, QueryQpOut};
+use mlx5_prm::fields::IntoBytes;
+use mlx5_uapi::ioctl::{attr, method};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_queue_that_is_not_drained_says_in_which_state_it_is: SIMULATOR,
+    a_drained_queue_tells_where_it_stands_and_what_is_pending: STEP,
+    a_queue_drained_with_nothing_pending_has_nothing_to_cancel: STEP,
+    a_proof_is_outdated_once_the_queue_goes_on: STEP,
+    a_proof_is_outdated_after_a_reset: STEP,
+    a_proof_of_another_queue_pair_is_no_proof: STEP,
+    pending_requests_are_flushed_when_a_drained_queue_pair_fails: STEP,
+    a_place_inside_a_request_is_refused: STEP,
+    a_place_beyond_what_was_posted_is_refused: STEP,
+    halves_cancel_together: STEP,
+];
+
+fn a_queue_that_is_not_drained_says_in_which_state_it_is(bed: &Bed) -> Outcome {
+    let mut end = bed.end::<Rc>(&PairOptions::default())?;
+    let state = |end: &End<Rc>| match end.qp.drained() {
+        Err(CancelError::NotDrained { state }) => state,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(state(&end), QpState::RST);
+    let own = end.endpoint(&PairOptions::default());
+    Rc::wire(&mut end, &own, &PairOptions::default())?;
+    assert_eq!(state(&end), QpState::RTS);
+    let error = end.qp.drained().expect_err("not drained").to_string();
+    assert!(error.contains("not drained") && error.contains("SqDrained"), "{error}");
+    end.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
+    assert_eq!(state(&end), QpState::ERR);
+    Ok(())
+}
+
+fn a_drained_queue_tells_where_it_stands_and_what_is_pending(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    rig.send_all(10..15)?;
+    let drained = rig.drain(3)?;
+    assert_eq!(drained.block(), 3);
+    assert_eq!(rig.pending(&drained)?, [13, 14]);
+    assert_eq!(rig.executed(), [10, 11, 12]);
+    // Where it stands does not depend on what was polled.
+    assert_eq!(rig.completed(), [(10, false), (11, false), (12, false)]);
+    assert_eq!(rig.pending(&rig.pair.a.qp.drained()?)?, [13, 14]);
+    rig.resume()?;
+    assert_eq!(rig.executed(), [13, 14]);
+    assert_eq!(rig.completed(), [(13, false), (14, false)]);
+    Ok(())
+}
+
+fn a_queue_drained_with_nothing_pending_has_nothing_to_cancel(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    for round in 0..3 {
+        let drained = rig.drain(0)?;
+        assert_eq!(drained.block(), round);
+        assert!(rig.pending(&drained)?.is_empty());
+        assert_eq!(rig.pair.a.qp.cancel(&drained, 1)?.count(), 0);
+        assert_eq!(rig.pair.a.qp.cancel_where(&drained, |_| true)?.count(), 0);
+        rig.resume()?;
+        rig.send_all([round.into()])?;
+        assert_eq!(rig.executed(), [u64::from(round)]);
+        assert_eq!(rig.completed(), [(round.into(), false)]);
+    }
+    Ok(())
+}
+
+#[track_caller]
+fn outdated<T: std::fmt::Debug>(result: Result<T, CancelError>) {
+    match result {
+        Err(CancelError::Outdated) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+fn a_proof_is_outdated_once_the_queue_goes_on(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    rig.send_all(0..3)?;
+    let old = rig.drain(1)?;
+    rig.resume()?;
+    outdated(rig.pair.a.qp.cancel(&old, 1));
+    outdated(rig.pair.a.qp.cancel_set(&old, &[1], CancelMode::AllOrNothing));
+    outdated(rig.pair.a.qp.cancel_where(&old, |_| panic!("nothing is looked at")));
+    outdated(rig.pair.a.qp.pending(&old).map(Iterator::count));
+    // Drained again, at the very place: the old proof stays what it is.
+    rig.send_all([3])?;
+    let new = rig.drain(0)?;
+    outdated(rig.pair.a.qp.cancel(&old, 3));
+    assert_eq!(ids(&rig.pair.a.qp.cancel(&new, 3)?), [3]);
+    rig.resume()?;
+    assert_eq!(rig.executed(), [0, 1, 2]);
+    Ok(())
+}
+
+fn a_proof_is_outdated_after_a_reset(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    rig.send_all(0..3)?;
+    let old = rig.drain(0)?;
+    rig.pair.a.qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
+    outdated(rig.pair.a.qp.cancel(&old, 1));
+    rig.pair.b.qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
+    crate::pair::connect_ends(&mut rig.pair.a, &mut rig.pair.b, &PairOptions::default())?;
+    rig.refill();
+    rig.send_all(10..12)?;
+    outdated(rig.pair.a.qp.cancel(&old, 10));
+    assert_eq!(rig.pair.a.qp.free_send_blocks() + 2, rig.pair.a.qp.caps().send_blocks);
+    assert_eq!(rig.completed(), [(10, false), (11, false)]);
+    Ok(())
+}
+
+fn a_proof_of_another_queue_pair_is_no_proof(bed: &Bed) -> Outcome {
+    let mut rig = Rig::with(bed, PairOptions::default().one_context(true))?;
+    rig.send_all(0..3)?;
+    let proof = rig.drain(0)?;
+    outdated(rig.pair.b.qp.cancel(&proof, 1));
+    assert_eq!(rig.pair.a.qp.cancel(&proof, 1)?.count(), 1);
+    rig.resume()?;
+    assert_eq!(rig.executed(), [0, 2]);
+    Ok(())
+}
+
+fn pending_requests_are_flushed_when_a_drained_queue_pair_fails(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    rig.send_all(0..4)?;
+    let drained = rig.drain(1)?;
+    rig.pair.a.qp.cancel(&drained, 2)?;
+    rig.pair.a.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
+    outdated(rig.pair.a.qp.cancel(&drained, 3));
+    bed.settle();
+    let found = bed.poll(&mut rig.pair.a.send_cq, 4);
+    let told: Vec<_> = found
+        .iter()
+        .map(|one| one.as_completion())
+        .map(|one| (one.wr_id(), one.is_success(), one.cancelled()))
+        .collect();
+    assert_eq!(told, [(0, true, false), (1, false, false), (2, false, true), (3, false, false)]);
+    assert_eq!(rig.executed(), [0]);
+    Ok(())
+}
+
+/// A context whose device says that a send queue stands `by` blocks farther than it does.
+fn lying(bed: &Bed) -> Result<(Context, Arc<AtomicU32>), Failed> {
+    let by = Arc::new(AtomicU32::new(0));
+    let lie = Arc::clone(&by);
+    let lies = Lies {
+        answers: Some(Box::new(move |called, attributes| {
+            if called != method::DEVX_OBJ_QUERY {
+                return;
+            }
+            let id = attr::devx_obj_query::CMD_OUT.0;
+            let out = attributes.iter().find(|a| a.attr_id == id).expect("an answer");
+            let at: *mut u8 = std::ptr::with_exposed_provenance_mut(out.data as usize);
+            let mut answer = QueryQpOut::default();
+            let bytes = answer.as_mut_bytes();
+            assert_eq!(bytes.len(), usize::from(out.len));
+            // SAFETY: an output of the call, so many bytes long.
+            unsafe { std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), bytes.len()) };
+            let true_one = answer.qpc().hw_sq_wqebb_counter();
+            let lie = true_one.wrapping_add(lie.load(Ordering::SeqCst)) & 0xffff;
+            answer.qpc_mut().set_hw_sq_wqebb_counter(lie);
+            let bytes = answer.as_mut_bytes();
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+        })),
+        ..Lies::default()
+    };
+    let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
+    Ok((devices_on(kernel)?[0].open()?, by))
+}
+
+/// A drained queue with requests of 1, 3 and 1 blocks pending, whose device lies.
+fn stands_wrong(bed: &Bed, lies: &[u32]) -> Outcome {
+    let (context, by) = lying(bed)?;
+    let options = PairOptions::default().inline(300).memory(BEHIND);
+    let mut a = bed.end_in::<Rc>(&context, &options)?;
+    let mut b = bed.end::<Rc>(&options)?;
+    crate::pair::connect_ends(&mut a, &mut b, &options)?;
+    let mut rig = Rig { bed, pair: Pair { a, b }, receives: 0 };
+    rig.refill();
+    let honest = rig.drain(0)?;
+    for (wr_id, blocks) in [(0, 1), (1, 3), (2, 1)] {
+        rig.send(wr_id, SendFlags::SIGNALED, blocks)?;
+    }
+    for lie in lies {
+        by.store(*lie, Ordering::SeqCst);
+        let wrong = rig.pair.a.qp.drained()?;
+        assert_eq!(u32::from(wrong.block()), *lie & 0xffff);
+        match rig.pair.a.qp.cancel_where(&wrong, |_| panic!("nothing is looked at")) {
+            Err(CancelError::NotAtRequest { block }) => assert_eq!(block, wrong.block()),
+            other => panic!("{lie}: {other:?}"),
+        }
+    }
+    assert_eq!(ids(&rig.pair.a.qp.cancel(&honest, 1)?), [1]);
+    rig.resume()?;
+    assert_eq!(rig.executed(), [0, 2]);
+    Ok(())
+}
+
+fn a_place_inside_a_request_is_refused(bed: &Bed) -> Outcome {
+    stands_wrong(bed, &[2, 3])
+}
+
+fn a_place_beyond_what_was_posted_is_refused(bed: &Bed) -> Outcome {
+    stands_wrong(bed, &[6, 100, 0x7fff, 0xffff])
+}
+
+fn halves_cancel_together(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    rig.send_all(0..4)?;
+    rig.drain(1)?;
+    let spare = bed.end::<Rc>(&PairOptions::default())?;
+    let qp = std::mem::replace(&mut rig.pair.a.qp, spare.qp);
+    let (mut send, receive, mut control) = qp.split();
+    let drained = control.drained()?;
+    let pending: Vec<u64> = send.pending(&drained)?.map(|request| request.wr_id).collect();
+    assert_eq!(pending, [1, 2, 3]);
+    assert_eq!(ids(&send.cancel(&drained, 2)?), [2]);
+    control.resume()?;
+    outdated(send.cancel(&drained, 3));
+    bed.settle();
+    assert_eq!(rig.executed(), [0, 1, 3]);
+    assert_eq!(rig.completed(), [(0, false), (1, false), (2, true), (3, false)]);
+    rig.pair.a.qp = QueuePair::join(send, receive, control);
+    rig.send_all([9])?;
+    assert_eq!(rig.executed(), [9]);
+    drop((spare.send_cq, spare.recv_cq));
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! What a forked child may do with its parent's handles: nothing, and without harm.
+
+use crate::prelude::*;
+use mlx5::{
+    CancelError, CompletionChannel, ConnectOptions, Data, ErrorKind, PollError, SharedReceiveQueue,
+};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub(crate) const CASES: &[Case] = cases![
+    in_a_child_every_handle_says_that_it_is_the_parents: SERIAL,
+    a_child_that_drops_everything_does_the_parent_no_harm: SERIAL,
+    a_child_that_keeps_everything_does_the_parent_no_harm: SERIAL,
+    the_parents_traffic_goes_on_while_children_come_and_go: SERIAL,
+    memory_can_be_freed_by_the_parent_while_a_child_lives: SERIAL | SIMULATOR,
+    a_child_can_have_a_device_of_its_own: SERIAL | SIMULATOR,
+];
+
+/// Everything that a process has of a device.
+struct Everything {
+    pair: Pair<Ud>,
+    connected: Pair<Rc>,
+    srq: SharedReceiveQueue,
+    channel: CompletionChannel,
+    announced: CompletionQueue,
+}
+
+impl Everything {
+    fn new(bed: &Bed) -> Result<Self, Failed> {
+        let mut pair = bed.pair::<Ud>(&PairOptions::default())?;
+        let mut connected = bed.pair::<Rc>(&PairOptions::default())?;
+        let srq = pair.a.pd.create_srq(16).build()?;
+        let channel = pair.a.context.create_comp_channel()?;
+        let announced = pair.a.context.create_cq(16).channel(&channel).build()?;
+        announced.arm(false)?;
+        pair.b.recv(1, 0..104);
+        connected.b.recv(2, 0..64);
+        fill(&connected.a.mr, 0, 1, 64)?;
+        Ok(Self { pair, connected, srq, channel, announced })
+    }
+
+    /// Uses all of it, as its owner may.
+    fn work(&mut self, bed: &Bed, seed: u64) -> Outcome {
+        let Self { pair, connected, srq, channel, announced } = self;
+        fill(&connected.a.mr, 0, seed, 64)?;
+        let sges = [connected.a.mr.sge(0..64)?];
+        connected.a.post(Form::Typed, Post::new(Op::Send, seed, Data::Sges(&sges)))?;
+        bed.poll_good(&mut connected.a.send_cq, 1);
+        bed.poll_good(connected.b.recv_cq(), 1);
+        verify(&connected.b.mr, 0, seed, 64);
+        connected.b.recv(2, 0..64);
+        pair.a.post(Form::Typed, Post::new(Op::Send, seed, Data::Inline(&[b"datagram"])))?;
+        bed.poll_good(&mut pair.a.send_cq, 1);
+        bed.poll_good(pair.b.recv_cq(), 1);
+        pair.b.recv(1, 0..104);
+        srq.post_recv(&[ReceiveWr { wr_id: seed, sges: &[] }])?;
+        announced.arm(true)?;
+        assert_eq!(channel.get_event()?, None);
+        pair.a.context.query_port(bed.port())?;
+        pair.a.context.alloc_pd()?.allocate(64)?;
+        Ok(())
+    }
+}
+
+/// Runs `child` in a child process, which ends with it, and waits for its end.
+fn in_child(child: impl FnOnce() -> Outcome) -> Outcome {
+    // SAFETY: no other case runs meanwhile, and what the child calls takes no lock that another
+    // thread of this process may hold but those of the allocator, which a fork leaves usable.
+    match unsafe { fork() }.map_err(|errno| errno.to_string())? {
+        ForkResult::Parent { child } => {
+            match waitpid(child, None).map_err(|errno| errno.to_string())? {
+                WaitStatus::Exited(_, 0) => Ok(()),
+                other => Err(format!("the child ended so: {other:?}").into()),
+            }
+        }
+        ForkResult::Child => {
+            let code = match catch_unwind(AssertUnwindSafe(child)) {
+                Ok(Ok(())) => 0,
+                Ok(Err(error)) => {
+                    eprintln!("in the child: {error}");
+                    1
+                }
+                Err(_) => 2,
+            };
+            // SAFETY: ends the child here and now: nothing of the parent's is dropped or flushed.
+            unsafe { nix::libc::_exit(code) }
+        }
+    }
+}
+
+fn in_a_child_every_handle_says_that_it_is_the_parents(bed: &Bed) -> Outcome {
+    let mut everything = Everything::new(bed)?;
+    let port = bed.port();
+    in_child(|| {
+        let Everything { pair, connected, srq, channel, announced } = &mut everything;
+        let context = &pair.a.context;
+        let attributes = QpAttributes::new().qp_state(QueueState::Error);
+        for (what, error) in [
+            ("query_port", context.query_port(port).err()),
+            ("query_gid", context.query_gid(port, 0).err()),
+            ("gid_table", context.gid_table().err()),
+            ("query_pkey", context.query_pkey(port, 0).err()),
+            ("alloc_pd", context.alloc_pd().err()),
+            ("create_cq", context.create_cq(4).build().err()),
+            ("create_comp_channel", context.create_comp_channel().err()),
+            ("async event", context.async_events().next().err()),
+            ("comp event", channel.get_event().err()),
+            ("arm", announced.arm(false).err()),
+            ("register", pair.a.pd.allocate(64).err()),
+            ("create_srq", pair.a.pd.create_srq(4).build().err()),
+            ("create_ah", {
+                let to = pair.b.qp.endpoint(&pair.b.port, pair.b.psn, &ConnectOptions::default());
+                pair.a.pd.create_ah_to(&pair.a.port, &to, &ConnectOptions::default()).err()
+            }),
+            ("create_qp", {
+                let cq = &pair.a.send_cq;
+                pair.a.pd.create_qp::<Rc>(cq, cq).build().err()
+            }),
+            ("read_at", pair.a.mr.read_at(0, &mut [0; 8]).err()),
+            ("write_at", pair.a.mr.write_at(0, &[1; 8]).err()),
+            ("query_srq", srq.query().err()),
+            ("modify_srq", srq.set_limit(1).err()),
+            ("query_qp", connected.a.qp.query().err()),
+            ("modify_qp", connected.a.qp.modify(&attributes).err()),
+            ("resume", connected.a.qp.resume().err()),
+        ] {
+            let error = error.unwrap_or_else(|| panic!("{what} worked in the child"));
+            assert_eq!(error.kind(), ErrorKind::Forked, "{what}: {error}");
+        }
+        match connected.a.qp.drained() {
+            Err(CancelError::Query(error)) => assert_eq!(error.kind(), ErrorKind::Forked),
+            other => panic!("{other:?}"),
+        }
+        let post = Post::new(Op::Send, 1, Data::Inline(&[b"x"]));
+        assert_eq!(connected.a.post(Form::Typed, post), Err(PostError::Forked));
+        assert_eq!(connected.a.post(Form::List, post), Err(PostError::Forked));
+        let receive = [ReceiveWr { wr_id: 1, sges: &[] }];
+        let refused = connected.b.qp.post_recv(&receive).expect_err("forked");
+        assert_eq!(refused.error, PostError::Forked);
+        assert_eq!(srq.post_recv(&receive).expect_err("forked").error, PostError::Forked);
+        for cq in [&mut connected.a.send_cq, announced] {
+            assert_eq!(cq.poll(1, |_| {}), Err(PollError::Forked));
+            assert_eq!(cq.completions().err(), Some(PollError::Forked));
+        }
+        // What was asked when the device was opened is known here, too.
+        assert_eq!(context.num_ports() as u8, context.query_device().phys_port_cnt);
+        assert_eq!(connected.a.mr.sge(0..64)?.length, 64);
+        Ok(())
+    })?;
+    everything.work(bed, 7)
+}
+
+fn a_child_that_drops_everything_does_the_parent_no_harm(bed: &Bed) -> Outcome {
+    let mut everything = Some(Everything::new(bed)?);
+    in_child(|| {
+        drop(everything.take());
+        Ok(())
+    })?;
+    let mut again = Some(Everything::new(bed)?);
+    in_child(|| {
+        let Everything { pair, connected, srq, channel, announced } =
+            again.take().ok_or("there")?;
+        let Pair { a, b } = connected;
+        let forked = |error: mlx5::Error| assert_eq!(error.kind(), ErrorKind::Forked);
+        forked(a.qp.destroy().err().ok_or("destroyed in the child")?.1);
+        forked(a.mr.deregister().err().ok_or("deregistered in the child")?.1);
+        forked(srq.destroy().err().ok_or("destroyed in the child")?.1);
+        forked(announced.destroy().err().ok_or("destroyed in the child")?.1);
+        drop((pair, b, channel, a.send_cq, a.recv_cq, a.pd, a.context));
+        Ok(())
+    })?;
+    for everything in [everything, again] {
+        everything.ok_or("it is the parent's still")?.work(bed, 3)?;
+    }
+    Ok(())
+}
+
+fn a_child_that_keeps_everything_does_the_parent_no_harm(bed: &Bed) -> Outcome {
+    let everything = Everything::new(bed)?;
+    let mut everything = std::mem::ManuallyDrop::new(everything);
+    in_child(|| Ok(()))?;
+    everything.work(bed, 4)?;
+    drop(std::mem::ManuallyDrop::into_inner(everything));
+    Ok(())
+}
+
+fn the_parents_traffic_goes_on_while_children_come_and_go(bed: &Bed) -> Outcome {
+    let mut everything = Some(Everything::new(bed)?);
+    for seed in 0..8 {
+        // Work is under way when the process forks.
+        let it = everything.as_mut().ok_or("it is there")?;
+        let to = it.connected.b.mr.remote(1024..)?;
+        let sges = [it.connected.a.mr.sge(0..1024)?];
+        for wr_id in 0..16 {
+            let post = Post::new(Op::Write, wr_id, Data::Sges(&sges)).remote(to);
+            it.connected.a.post(Form::Typed, post)?;
+        }
+        in_child(|| {
+            if seed % 2 == 0 {
+                drop(everything.take());
+            }
+            Ok(())
+        })?;
+        let it = everything.as_mut().ok_or("it is there")?;
+        bed.poll_good(&mut it.connected.a.send_cq, 16);
+        it.work(bed, seed)?;
+    }
+    Ok(())
+}
+
+fn memory_can_be_freed_by_the_parent_while_a_child_lives(bed: &Bed) -> Outcome {
+    let everything = Everything::new(bed)?;
+    let (from, mut to) = std::io::pipe()?;
+    // SAFETY: as in `in_child`.
+    match unsafe { fork() }.map_err(|errno| errno.to_string())? {
+        ForkResult::Parent { child } => {
+            drop(from);
+            drop(everything);
+            assert_eq!(bed.simulator().object_counts(0), Default::default());
+            let mut again = Everything::new(bed)?;
+            again.work(bed, 9)?;
+            std::io::Write::write_all(&mut to, &[1])?;
+            let ended = waitpid(child, None).map_err(|errno| errno.to_string())?;
+            assert_eq!(ended, WaitStatus::Exited(child, 0));
+            again.work(bed, 10)
+        }
+        ForkResult::Child => {
+            drop(to);
+            let told = std::io::Read::read_exact(&mut &from, &mut [0]);
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(everything)));
+            // SAFETY: as in `in_child`.
+            unsafe { nix::libc::_exit(i32::from(told.is_err() || dropped.is_err())) }
+        }
+    }
+}
+
+fn a_child_can_have_a_device_of_its_own(bed: &Bed) -> Outcome {
+    let mut everything = Everything::new(bed)?;
+    in_child(|| {
+        let own = bed.configured(|config| config.step(true))?;
+        let mut pair = own.pair::<Rc>(&PairOptions::default())?;
+        let to = pair.b.mr.remote(..)?;
+        pair.a.post(Form::Typed, Post::new(Op::Write, 1, Data::Inline(&[b"mine"])).remote(to))?;
+        own.poll_good(&mut pair.a.send_cq, 1);
+        crate::pattern::expect_bytes(&pair.b.mr, 0, b"mine");
+        drop(pair);
+        assert_eq!(own.simulator().object_counts(0), Default::default());
+        Ok(())
+    })?;
+    everything.work(bed, 5)
+}

@@ -1,0 +1,483 @@
+//! Random programs of posting, polling, draining, cancelling and starting over, beside a model of
+//! what becomes of each request: it is executed, cancelled or flushed, and that once.
+
+use crate::prelude::*;
+use mlx5::{BatchError, CancelError, CancelMode, Data, Drained, ListError, NotPending};
+use mlx5_sim::engine::DrainAt;
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+
+pub(crate) const CASES: &[Case] = cases![
+    every_request_is_executed_cancelled_or_flushed_once: STEP,
+];
+
+/// Programs that are tried for each seed.
+const PROGRAMS: u32 = 40;
+const SEEDS: [u8; 4] = [1, 2, 3, 4];
+
+/// How a request is made.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// With data in the request, this many 64-byte pieces behind the identifier; else with this
+    /// many entries.
+    size: usize,
+    inline: bool,
+    signaled: bool,
+}
+
+impl Shape {
+    fn blocks(self) -> u32 {
+        let units = match self.inline {
+            true => 1 + (4 + MESSAGE + 64 * self.size).div_ceil(16),
+            false => 1 + self.entries(),
+        };
+        units.div_ceil(4) as u32
+    }
+
+    fn entries(self) -> usize {
+        1 + self.size % 4
+    }
+
+    fn flags(self) -> SendFlags {
+        if self.signaled { SendFlags::SIGNALED } else { SendFlags::empty() }
+    }
+}
+
+/// What a program does next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A batch, or with the list form, of these.
+    Post { shapes: Vec<Shape>, list: bool },
+    /// A batch that is built and dropped.
+    Abort(Vec<Shape>),
+    /// A batch whose last request cannot be.
+    Spoilt(Vec<Shape>),
+    /// Lets the device work a little.
+    Run(u8),
+    /// Polls for at most so many.
+    Poll(u8),
+    /// Has the device drain the queue after so many more requests.
+    Drain(u8),
+    /// Cancels requests, by where they stand among those posted.
+    Cancel { which: Vec<u8>, all_or_nothing: bool },
+    /// Lets a drained queue go on.
+    Resume,
+    /// Moves the queue pair to the error state.
+    Fail,
+    /// Resets both sides and connects them again.
+    StartOver,
+}
+
+fn shapes() -> impl Strategy<Value = Vec<Shape>> {
+    let shape = (0..4_usize, any::<bool>(), prop_oneof![2 => Just(true), 1 => Just(false)])
+        .prop_map(|(size, inline, signaled)| Shape { size, inline, signaled });
+    vec(shape, 1..5)
+}
+
+fn program() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (shapes(), any::<bool>()).prop_map(|(shapes, list)| Step::Post { shapes, list }),
+        1 => shapes().prop_map(Step::Abort),
+        1 => shapes().prop_map(Step::Spoilt),
+        3 => (0..6_u8).prop_map(Step::Run),
+        4 => (1..9_u8).prop_map(Step::Poll),
+        3 => (0..4_u8).prop_map(Step::Drain),
+        4 => (vec(any::<u8>(), 0..6), any::<bool>())
+            .prop_map(|(which, all_or_nothing)| Step::Cancel { which, all_or_nothing }),
+        3 => Just(Step::Resume),
+        1 => Just(Step::Fail),
+        1 => Just(Step::StartOver),
+    ];
+    vec(step, 1..60)
+}
+
+/// Bytes of a message's identifier.
+const MESSAGE: usize = 8;
+/// Bytes of a receive.
+const SLOT: usize = 256;
+
+/// A request, as the model has it.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    id: u64,
+    first: u16,
+    blocks: u32,
+    signaled: bool,
+    cancelled: bool,
+    flushed: bool,
+}
+
+/// The queue pair and the model of it.
+struct Run<'a> {
+    bed: &'a Bed,
+    pair: Pair<Rc>,
+    /// All requests that were posted since the queue pair started.
+    posted: Vec<Request>,
+    /// How many of these are retired.
+    retired: usize,
+    /// Identifiers that came to the other side since then.
+    arrived: Vec<u64>,
+    /// Receives that were posted at the other side since then.
+    receives: u64,
+    failed: bool,
+    next: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(bed: &'a Bed) -> Result<Self, Failed> {
+        let options = PairOptions::default()
+            .send_wr(5)
+            .inline(MESSAGE as u32 + 192)
+            .recv_wr(256)
+            .cq_entries(512);
+        let mut run = Self {
+            bed,
+            pair: bed.pair::<Rc>(&options)?,
+            posted: Vec::new(),
+            retired: 0,
+            arrived: Vec::new(),
+            receives: 0,
+            failed: false,
+            next: 0,
+        };
+        run.refill();
+        Ok(run)
+    }
+
+    fn refill(&mut self) {
+        while self.pair.b.qp.free_receives() > 0 {
+            let at = self.receives as usize % 256 * SLOT;
+            self.pair.b.recv(self.receives, at..at + SLOT);
+            self.receives += 1;
+        }
+    }
+
+    fn outstanding(&self) -> &[Request] {
+        &self.posted[self.retired..]
+    }
+
+    fn free(&self) -> u32 {
+        let used: u32 = self.outstanding().iter().map(|request| request.blocks).sum();
+        self.pair.a.qp.caps().send_blocks - used
+    }
+
+    fn head(&self) -> u16 {
+        self.posted.last().map_or(0, |last| last.first.wrapping_add(last.blocks as u16))
+    }
+
+    /// Takes a request into the model, or says why the queue has no place for it.
+    fn take(&mut self, id: u64, shape: Shape) -> Result<(), PostError> {
+        let caps = self.pair.a.qp.caps();
+        let (free, needed) = (self.free(), shape.blocks());
+        if needed > free {
+            return Err(PostError::QueueFull { free, needed });
+        }
+        let unsignaled = self.outstanding().iter().rev().take_while(|request| !request.signaled);
+        let run: u32 = unsignaled.map(|request| request.blocks).sum();
+        if !shape.signaled && run + needed + caps.max_wr_blocks > caps.send_blocks {
+            return Err(PostError::UnsignaledRun);
+        }
+        let request = Request {
+            id,
+            first: self.head(),
+            blocks: needed,
+            signaled: shape.signaled,
+            cancelled: false,
+            flushed: false,
+        };
+        self.posted.push(request);
+        Ok(())
+    }
+
+    /// Takes requests into the model; which one has no place, if one has not.
+    fn take_all(&mut self, shapes: &[Shape], first: u64) -> Option<(u32, PostError)> {
+        for (index, shape) in (0..).zip(shapes) {
+            if let Err(error) = self.take(first + u64::from(index), *shape) {
+                return Some((index, error));
+            }
+        }
+        None
+    }
+
+    /// Posts requests of these shapes; `spoilt` adds one that cannot be, `list` takes the list form.
+    fn post(&mut self, shapes: &[Shape], list: bool, spoilt: bool, abort: bool) -> Outcome {
+        let first = self.next;
+        self.next += shapes.len() as u64;
+        let before = self.posted.len();
+        let expected = self.take_all(shapes, first);
+        if abort || spoilt || (expected.is_some() && !list) {
+            // Nothing of it is posted.
+            self.posted.truncate(before);
+        }
+
+        let zeros = [0_u8; 64];
+        let nowhere = [Sge { addr: 0, length: 1, lkey: 0 }; 64];
+        let mut ids: Vec<[u8; MESSAGE]> = Vec::new();
+        for id in first..self.next {
+            ids.push(id.to_ne_bytes());
+            self.pair.a.mr.write_at(id as usize % 64 * MESSAGE, &id.to_ne_bytes())?;
+        }
+        let mut sges: Vec<Vec<Sge>> = Vec::new();
+        let mut pieces: Vec<Vec<&[u8]>> = Vec::new();
+        for (shape, id) in shapes.iter().zip(first..) {
+            // The identifier in several pieces, as many as there are entries.
+            let (at, parts) = (id as usize % 64 * MESSAGE, shape.entries());
+            let cut = |n: usize| at + MESSAGE * n / parts;
+            let entries = (0..parts).map(|n| self.pair.a.mr.sge(cut(n)..cut(n + 1)));
+            sges.push(entries.collect::<Result<_, _>>()?);
+            let mut inline = vec![&ids[(id - first) as usize][..]];
+            inline.extend(std::iter::repeat_n(&zeros[..], shape.size));
+            pieces.push(inline);
+        }
+        let mut posts: Vec<Post<'_>> = shapes
+            .iter()
+            .zip(first..)
+            .enumerate()
+            .map(|(n, (shape, id))| {
+                let data =
+                    if shape.inline { Data::Inline(&pieces[n]) } else { Data::Sges(&sges[n]) };
+                Post::new(Op::Send, id, data).flags(shape.flags())
+            })
+            .collect();
+        if spoilt {
+            posts.push(Post::new(Op::Send, 0, Data::Sges(&nowhere)));
+        }
+        if abort {
+            let mut batch = self.pair.a.qp.wr_start();
+            for post in &posts {
+                match post.data {
+                    Data::Inline(pieces) => {
+                        batch.wr(post.wr_id, post.flags).send().inline_data_list(pieces);
+                    }
+                    Data::Sges(sges) => batch.wr(post.wr_id, post.flags).send().sge_list(sges),
+                }
+            }
+            batch.abort();
+            return Ok(());
+        }
+        if list {
+            let wrs: Vec<SendWr<'_>> = posts
+                .iter()
+                .map(|post| SendWr {
+                    wr_id: post.wr_id,
+                    flags: post.flags,
+                    operation: mlx5::Operation::Send,
+                    data: post.data,
+                    address: None,
+                })
+                .collect();
+            let told = self.pair.a.qp.post_send(&wrs);
+            let told = told.err().map(|ListError { index, error, .. }| (index, error));
+            assert_eq!(told, expected);
+            return Ok(());
+        }
+        let mut batch = self.pair.a.qp.wr_start();
+        for post in &posts {
+            match post.data {
+                Data::Inline(pieces) => {
+                    batch.wr(post.wr_id, post.flags).send().inline_data_list(pieces);
+                }
+                Data::Sges(sges) => batch.wr(post.wr_id, post.flags).send().sge_list(sges),
+            }
+        }
+        let told = batch.complete().err().map(|BatchError { index, error, .. }| (index, error));
+        match (spoilt, expected) {
+            (true, None) => {
+                let (index, error) = told.ok_or("a batch with a bad request was posted")?;
+                assert_eq!(index as usize, shapes.len());
+                assert!(matches!(error, PostError::TooManySges { given: 64, .. }), "{error}");
+            }
+            (_, expected) => assert_eq!(told, expected),
+        }
+        Ok(())
+    }
+
+    /// Polls for at most so many completions, and holds them against the model.
+    fn poll(&mut self, most: usize) -> Result<usize, Failed> {
+        let mut found = Vec::new();
+        self.pair.a.send_cq.poll(most, |one| {
+            found.push((one.wr_id(), one.status(), one.cancelled()));
+        })?;
+        for (id, status, cancelled) in &found {
+            let flushed = match status {
+                Ok(()) => false,
+                Err(error) if error.is_flushed() && self.failed => true,
+                Err(error) => return Err(format!("request {id} failed: {error}").into()),
+            };
+            let ahead = self.outstanding().iter().position(|request| request.id == *id);
+            let ahead = ahead.ok_or_else(|| format!("request {id} is not outstanding"))?;
+            // Those before it complete with it, and were not to be told of by themselves.
+            let skipped = &self.outstanding()[..ahead];
+            assert!(skipped.iter().all(|request| !request.signaled), "before {id}: {skipped:?}");
+            assert!(
+                !self.posted[..self.retired].iter().any(|request| request.flushed)
+                    || (flushed && ahead == 0),
+                "after a flushed request all are flushed, one by one: {id}"
+            );
+            let request = &mut self.posted[self.retired + ahead];
+            assert!(request.signaled || flushed, "request {id} asked for no completion");
+            assert_eq!(request.cancelled, *cancelled, "request {id}");
+            request.flushed = flushed;
+            self.retired += ahead + 1;
+        }
+        assert_eq!(self.pair.a.qp.free_send_blocks(), self.free());
+        Ok(found.len())
+    }
+
+    /// Looks at what came to the other side: the first of what was to be executed, in order.
+    fn collect(&mut self) -> Outcome {
+        let mut slots = Vec::new();
+        let cq = self.pair.b.recv_cq.as_mut().ok_or("two queues")?;
+        while cq.poll(64, |one| slots.push((one.wr_id(), one.is_success())))? > 0 {}
+        for (slot, good) in slots {
+            assert!(good, "receive {slot} failed");
+            let mut id = [0; MESSAGE];
+            self.pair.b.mr.read_at(slot as usize % 256 * SLOT, &mut id)?;
+            self.arrived.push(u64::from_ne_bytes(id));
+        }
+        self.refill();
+        let wanted = self.posted.iter().filter(|request| !request.cancelled && !request.flushed);
+        let wanted: Vec<u64> = wanted.map(|request| request.id).collect();
+        assert!(wanted.starts_with(&self.arrived), "{:?} of {wanted:?}", self.arrived);
+        // What completed well has arrived.
+        let done = self.posted[..self.retired].iter();
+        let done = done.filter(|request| !request.cancelled && !request.flushed).count();
+        assert!(self.arrived.len() >= done, "{done} completed, but {:?} arrived", self.arrived);
+        Ok(())
+    }
+
+    /// Where the queue stands, if it is drained.
+    fn drained(&self) -> Result<Option<Drained>, Failed> {
+        match self.pair.a.qp.drained() {
+            Ok(drained) => Ok(Some(drained)),
+            Err(CancelError::NotDrained { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn cancel(&mut self, which: &[u8], all_or_nothing: bool) -> Outcome {
+        let Some(drained) = self.drained()? else { return Ok(()) };
+        let at = self.posted.iter().position(|request| request.first == drained.block());
+        let stands = at.filter(|at| *at >= self.retired).unwrap_or(self.posted.len());
+        let told: Vec<u64> =
+            self.pair.a.qp.pending(&drained)?.map(|request| request.wr_id).collect();
+        let pending: Vec<u64> = self.posted[stands..].iter().map(|request| request.id).collect();
+        assert_eq!(told, pending);
+        // Mostly of the last ones, so that many are pending; and some that never were.
+        let wanted: Vec<u64> =
+            which.iter().map(|n| self.next.saturating_sub(u64::from(n % 16))).collect();
+        let mut missing: Vec<u64> =
+            wanted.iter().copied().filter(|id| !pending.contains(id)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let mode = if all_or_nothing { CancelMode::AllOrNothing } else { CancelMode::BestEffort };
+        let cancelled = match self.pair.a.qp.cancel_set(&drained, &wanted, mode) {
+            Err(CancelError::NotPending(NotPending { wr_ids, .. })) => {
+                assert!(all_or_nothing);
+                assert_eq!(wr_ids, missing);
+                return Ok(());
+            }
+            other => other?,
+        };
+        assert!(!all_or_nothing || missing.is_empty());
+        let mut expected = Vec::new();
+        for request in &mut self.posted[stands..] {
+            if wanted.contains(&request.id) && !request.cancelled {
+                request.cancelled = true;
+                expected.push(request.id);
+            }
+        }
+        let told: Vec<u64> = cancelled.requests().iter().map(|request| request.wr_id).collect();
+        assert_eq!(told, expected);
+        Ok(())
+    }
+
+    fn resume(&mut self) -> Outcome {
+        let Some(old) = self.drained()? else { return Ok(()) };
+        self.pair.a.qp.resume()?;
+        assert!(matches!(self.pair.a.qp.cancel(&old, 0), Err(CancelError::Outdated)));
+        Ok(())
+    }
+
+    fn start_over(&mut self) -> Outcome {
+        let reset = QpAttributes::new().qp_state(QueueState::Reset);
+        self.pair.a.qp.modify(&reset)?;
+        // What completed before is told still; it must be, before the queue pair can go on.
+        while self.poll(64)? > 0 {}
+        self.collect()?;
+        self.pair.b.qp.modify(&reset)?;
+        crate::pair::connect_ends(&mut self.pair.a, &mut self.pair.b, &PairOptions::default())?;
+        self.posted.clear();
+        self.arrived.clear();
+        (self.retired, self.receives, self.failed) = (0, 0, false);
+        self.refill();
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Outcome {
+        match step {
+            Step::Post { shapes, list } => self.post(shapes, *list, false, false)?,
+            Step::Abort(shapes) => self.post(shapes, false, false, true)?,
+            Step::Spoilt(shapes) => self.post(shapes, false, true, false)?,
+            Step::Run(units) => (0..*units).for_each(|_| _ = self.bed.step()),
+            Step::Poll(most) => _ = self.poll(usize::from(*most))?,
+            Step::Drain(after) => {
+                if !self.failed {
+                    let at = DrainAt::After(u32::from(*after));
+                    let qpn = self.pair.a.qp.qp_num();
+                    let told = self.bed.simulator().drain_qp(0, qpn, at);
+                    told.map_err(|error| format!("{error:?}"))?;
+                    self.bed.settle();
+                }
+            }
+            Step::Cancel { which, all_or_nothing } => self.cancel(which, *all_or_nothing)?,
+            Step::Resume => self.resume()?,
+            Step::Fail => {
+                self.pair.a.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
+                self.failed = true;
+            }
+            Step::StartOver => self.start_over()?,
+        }
+        assert_eq!(self.pair.a.qp.free_send_blocks(), self.free());
+        self.collect()
+    }
+
+    /// Lets everything come to its end: nothing is left over.
+    fn finish(&mut self) -> Outcome {
+        self.resume()?;
+        self.bed.settle();
+        while self.poll(64)? > 0 {}
+        self.resume()?;
+        self.bed.settle();
+        while self.poll(64)? > 0 {}
+        self.collect()?;
+        let expected = self.posted.iter().filter(|request| !request.cancelled && !request.flushed);
+        let expected: Vec<u64> = expected.map(|request| request.id).collect();
+        assert_eq!(self.arrived, expected, "every one that was not cancelled or flushed");
+        let waiting = self.outstanding().iter().filter(|request| request.signaled).count();
+        assert_eq!(waiting, 0, "every one that asked for a completion has it");
+        Ok(())
+    }
+}
+
+fn execute(bed: &Bed, program: &[Step]) -> Outcome {
+    let mut run = Run::new(bed)?;
+    for step in program {
+        run.step(step)?;
+    }
+    run.finish()
+}
+
+fn every_request_is_executed_cancelled_or_flushed_once(bed: &Bed) -> Outcome {
+    for seed in SEEDS {
+        let config = Config { cases: PROGRAMS, failure_persistence: None, ..Config::default() };
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+        TestRunner::new_with_rng(config, rng)
+            .run(&program(), |program| {
+                execute(bed, &program).map_err(|error| TestCaseError::fail(error.to_string()))
+            })
+            .map_err(|error| format!("with seed {seed}: {error}"))?;
+    }
+    Ok(())
+}
