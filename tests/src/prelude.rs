@@ -1,7 +1,5 @@
 //! What almost every case uses.
 
-#![allow(unused_imports, reason = "not every case uses all of it")]
-
 pub(crate) use crate::bed::{Bed, flushed, syndrome, wr_ids};
 pub(crate) use crate::case::{Case, cases};
 pub(crate) use crate::failed::{Failed, Outcome};

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, yield_now};
+use std::time::{Duration, Instant};
 
 const REQUESTS: u64 = 40_000;
 const QUEUES: usize = 2;
@@ -117,6 +118,9 @@ impl QueuePair {
         word.load(Ordering::Relaxed).to_ne_bytes()
     }
 }
+
+/// How long a poller finds nothing before it gives up, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Tells all threads to stop when one of them panics.
 struct Alarm<'a>(&'a AtomicBool);
@@ -250,6 +254,7 @@ fn execute(
 fn poll(bed: &mut Bed<Records>, stop: &AtomicBool) {
     let mut sent = [0u64; QUEUES];
     let mut received = [0u64; QUEUES];
+    let mut last = Instant::now();
     while sent.iter().chain(&received).any(|&count| count < REQUESTS) {
         if stop.load(Ordering::Relaxed) {
             return;
@@ -275,7 +280,9 @@ fn poll(bed: &mut Bed<Records>, stop: &AtomicBool) {
         assert_eq!(bed.ring.corruption(), None);
         if polled > 0 {
             bed.ring.publish();
+            last = Instant::now();
         } else {
+            assert!(last.elapsed() < PATIENCE, "{sent:?} sent, {received:?} received, and no more");
             yield_now();
         }
     }
@@ -371,6 +378,7 @@ fn queues_come_and_go_while_their_completions_are_polled() {
         });
         let _alarm = Alarm(stop);
         let (mut last, mut stayed) = (0, 0u16);
+        let start = Instant::now();
         while !lives.is_finished() || bed.ring.has_next() {
             if bed.ring.needs_attention() && bed.ring.attention().take_departures() {
                 bed.ring.forget_queue();
@@ -380,6 +388,7 @@ fn queues_come_and_go_while_their_completions_are_polled() {
             }
             let Some(completion) = bed.ring.next() else {
                 assert_eq!(bed.ring.corruption(), None);
+                assert!(start.elapsed() < PATIENCE, "{stayed} lives, and no more");
                 bed.ring.publish();
                 yield_now();
                 continue;

@@ -118,9 +118,7 @@ fn immediate_data_keeps_the_order_of_its_bytes(bed: &Bed) -> Outcome {
 fn the_solicited_flag_arrives_and_wakes_who_waits_for_it(bed: &Bed) -> Outcome {
     let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
     let End { qp, mr, port, context, pd, .. } = b;
-    let number = qp.qp_num();
     drop(qp);
-    let _ = number;
     let channel = context.create_comp_channel()?;
     let mut cq = context.create_cq(16).cqe_size(bed.cqe_size()).channel(&channel).build()?;
     let mut qp = pd.create_qp::<Rc>(&cq, &cq).build()?;

@@ -40,9 +40,8 @@ fn carry<T: Traffic>(
     for end in [&*a, &*b] {
         end.mr.write_at(half, &vec![0; half])?;
     }
-    let (from, to) = if op == Op::Read { (&b.mr, &a.mr) } else { (&a.mr, &b.mr) };
+    let from = if op == Op::Read { &b.mr } else { &a.mr };
     fill(from, SOURCE, seed, length)?;
-    let _ = to;
     if op.is_received() {
         let at = if op == Op::WriteImm { 0..0 } else { half..half + T::GRH + length };
         b.recv(seed + 1, at);

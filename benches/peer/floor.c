@@ -1,0 +1,407 @@
+/* What posting and polling cannot do without: the bare stores, loads and fences of the operations
+ * that peer.c does, on memory that nobody else touches. Header words are built beforehand, there is
+ * a look for room and one record for each request; no lock, no choice, no error but a full queue. */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
+
+#include "bench.h"
+
+enum {
+	BATCH = 16,
+	BLOCKS = 256,
+	LOG_ENTRIES = 10,
+	ENTRIES = 1 << LOG_ENTRIES,
+	RDMA_WRITE = 0x08,
+	SEND = 0x0a,
+	INLINE = 0x80000000,
+	CQE_INVALID = 0xf0,
+};
+
+struct block {
+	uint64_t words[8];
+} __attribute__((aligned(64)));
+
+struct record {
+	uint64_t wr_id;
+	uint32_t first;
+	uint32_t flags;
+};
+
+struct data {
+	uint64_t address;
+	uint32_t length;
+	uint32_t lkey;
+};
+
+struct floor {
+	struct block ring[BLOCKS];
+	struct block uar[8];
+	struct block cqes[ENTRIES];
+	struct record records[BLOCKS];
+	uint32_t head, retired, half;
+	uint64_t write_inline, write_data, send_data;
+	uint64_t signaled;
+	volatile uint32_t send_record, receive_record, cq_record;
+	uint32_t consumer;
+	uint32_t receive_head, receive_retired;
+	uint64_t receives[BLOCKS][2];
+	uint64_t receive_ids[BLOCKS];
+	uint64_t remotes[ROUND];
+	struct data pieces[ROUND];
+	uint64_t bytes;
+	uint32_t rkey;
+	uint64_t sum;
+};
+
+/* x86-64 stores reach the device in order; elsewhere it takes a barrier. */
+static inline void to_device(void)
+{
+#ifdef __x86_64__
+	__asm__ volatile("" ::: "memory");
+#else
+	__asm__ volatile("dmb oshst" ::: "memory");
+#endif
+}
+
+static inline void flush(void)
+{
+#ifdef __x86_64__
+	__asm__ volatile("sfence" ::: "memory");
+#else
+	__asm__ volatile("dsb st" ::: "memory");
+#endif
+}
+
+static inline void copy_block(struct block *to, const struct block *from)
+{
+#ifdef __x86_64__
+	for (int i = 0; i < 4; i++)
+		_mm_store_si128((__m128i *)to + i, _mm_load_si128((const __m128i *)from + i));
+#else
+	for (int i = 0; i < 8; i++)
+		((volatile uint64_t *)to->words)[i] = from->words[i];
+#endif
+}
+
+/* The first word of a request: opcode, position, and what was built beforehand. */
+static inline uint64_t header(uint64_t built, uint32_t head)
+{
+	return built | (uint64_t)htobe32((head & 0xffff) << 8);
+}
+
+static inline void remember(struct floor *f, uint32_t head, uint64_t wr_id)
+{
+	struct record *record = &f->records[head % BLOCKS];
+
+	record->wr_id = wr_id;
+	record->first = head;
+	record->flags = 1;
+}
+
+static inline struct block *put(struct floor *f, uint32_t head, uint64_t built, uint64_t wr_id)
+{
+	struct block *block = &f->ring[head % BLOCKS];
+
+	block->words[0] = header(built, head);
+	block->words[1] = f->signaled;
+	remember(f, head, wr_id);
+	return block;
+}
+
+static inline struct block *put_inline8(struct floor *f, uint32_t head, uint64_t remote,
+					uint32_t rkey, const void *bytes, uint64_t wr_id)
+{
+	struct block *block = put(f, head, f->write_inline, wr_id);
+
+	block->words[2] = htobe64(remote);
+	block->words[3] = htobe32(rkey);
+	*(uint32_t *)&block->words[4] = htobe32(INLINE | 8);
+	memcpy((char *)&block->words[4] + 4, bytes, 8);
+	return block;
+}
+
+static inline void put_data(uint64_t *words, struct data data)
+{
+	words[0] = htobe64((uint64_t)data.length << 32 | data.lkey);
+	words[1] = htobe64(data.address);
+}
+
+static inline struct block *put_sge(struct floor *f, uint32_t head, uint64_t remote, uint32_t rkey,
+				    struct data data, uint64_t wr_id)
+{
+	struct block *block = put(f, head, f->write_data, wr_id);
+
+	block->words[2] = htobe64(remote);
+	block->words[3] = htobe32(rkey);
+	put_data(&block->words[4], data);
+	return block;
+}
+
+/* One request: the whole of it is copied to the BlueFlame register. */
+static inline void ring_blueflame(struct floor *f, uint32_t head, const struct block *block)
+{
+	f->head = head;
+	to_device();
+	f->send_record = htobe32(head & 0xffff);
+	flush();
+	copy_block(&f->uar[f->half], block);
+	flush();
+	f->half ^= 4;
+}
+
+/* Several requests: an 8-byte doorbell. */
+static inline void ring_doorbell(struct floor *f, uint32_t head, const struct block *block)
+{
+	f->head = head;
+	to_device();
+	f->send_record = htobe32(head & 0xffff);
+	flush();
+	*(volatile uint64_t *)f->uar[f->half].words = block->words[0];
+	flush();
+	f->half ^= 4;
+}
+
+static inline int full(const struct floor *f, uint32_t count)
+{
+	return __builtin_expect(f->head + count - f->retired > BLOCKS, 0);
+}
+
+OPERATION int floor_post_inline8(struct floor *f, uint64_t remote, uint32_t rkey, const void *bytes,
+				 uint64_t wr_id)
+{
+	uint32_t head = f->head;
+
+	if (full(f, 1))
+		return ENOMEM;
+	ring_blueflame(f, head + 1, put_inline8(f, head, remote, rkey, bytes, wr_id));
+	return 0;
+}
+
+OPERATION int floor_post_sge(struct floor *f, uint64_t remote, uint32_t rkey, struct data data,
+			     uint64_t wr_id)
+{
+	uint32_t head = f->head;
+
+	if (full(f, 1))
+		return ENOMEM;
+	ring_blueflame(f, head + 1, put_sge(f, head, remote, rkey, data, wr_id));
+	return 0;
+}
+
+OPERATION int floor_post_send(struct floor *f, struct data data, uint64_t wr_id)
+{
+	uint32_t head = f->head;
+	struct block *block;
+
+	if (full(f, 1))
+		return ENOMEM;
+	block = put(f, head, f->send_data, wr_id);
+	put_data(&block->words[2], data);
+	ring_blueflame(f, head + 1, block);
+	return 0;
+}
+
+OPERATION int floor_batch_inline8(struct floor *f, const uint64_t *remotes, uint32_t rkey,
+				  const void *bytes, uint64_t wr_id)
+{
+	uint32_t head = f->head;
+	struct block *block = NULL;
+
+	if (full(f, BATCH))
+		return ENOMEM;
+	for (int i = 0; i < BATCH; i++, head++)
+		block = put_inline8(f, head, remotes[i], rkey, bytes, wr_id + i);
+	ring_doorbell(f, head, block);
+	return 0;
+}
+
+OPERATION int floor_batch_sge(struct floor *f, const uint64_t *remotes, uint32_t rkey,
+			      const struct data *pieces, uint64_t wr_id)
+{
+	uint32_t head = f->head;
+	struct block *block = NULL;
+
+	if (full(f, BATCH))
+		return ENOMEM;
+	for (int i = 0; i < BATCH; i++, head++)
+		block = put_sge(f, head, remotes[i], rkey, pieces[i], wr_id + i);
+	ring_doorbell(f, head, block);
+	return 0;
+}
+
+OPERATION int floor_post_recv(struct floor *f, struct data data, uint64_t wr_id)
+{
+	uint32_t head = f->receive_head;
+
+	if (__builtin_expect(head - f->receive_retired >= BLOCKS, 0))
+		return ENOMEM;
+	put_data(f->receives[head % BLOCKS], data);
+	f->receive_ids[head % BLOCKS] = wr_id;
+	f->receive_head = head + 1;
+	to_device();
+	f->receive_record = htobe32((head + 1) & 0xffff);
+	return 0;
+}
+
+/* Whether there was a completion; its fields are read, and its request is retired. */
+static inline int next(struct floor *f, uint32_t consumer, uint64_t *sum)
+{
+	const struct block *cqe = &f->cqes[consumer % ENTRIES];
+	uint64_t last = *(const volatile uint64_t *)&cqe->words[7];
+	uint8_t op_own = last >> 56;
+	const struct record *record;
+
+	if ((op_own & 1) != ((consumer >> LOG_ENTRIES) & 1))
+		return 0;
+#ifndef __x86_64__
+	__asm__ volatile("dmb oshld" ::: "memory");
+#endif
+	if (__builtin_expect(op_own > 1, 0))
+		return 0;
+	record = &f->records[be16toh(last >> 32) % BLOCKS];
+	f->retired = record->first + 1;
+	*sum += record->wr_id + be32toh((uint32_t)(cqe->words[5] >> 32)) +
+		((uint8_t)cqe->words[7] == RDMA_WRITE);
+	return 1;
+}
+
+static inline void publish(struct floor *f, uint32_t consumer)
+{
+	f->consumer = consumer;
+	f->cq_record = htobe32(consumer & 0xffffff);
+}
+
+OPERATION int floor_poll_one(struct floor *f, uint64_t *sum)
+{
+	uint32_t consumer = f->consumer;
+
+	if (!next(f, consumer, sum))
+		return 0;
+	publish(f, consumer + 1);
+	return 1;
+}
+
+OPERATION int floor_poll_many(struct floor *f, int max, uint64_t *sum)
+{
+	uint32_t consumer = f->consumer;
+	int count = 0;
+
+	while (count < max && next(f, consumer + count, sum))
+		count++;
+	publish(f, consumer + count);
+	return count;
+}
+
+OPERATION int floor_poll_empty(struct floor *f, uint64_t *sum)
+{
+	uint32_t consumer = f->consumer;
+
+	if (!next(f, consumer, sum))
+		return 0;
+	publish(f, consumer + 1);
+	return 1;
+}
+
+/* Before and after them. */
+
+static void nothing(void *state, uint64_t first, uint32_t calls)
+{
+	(void)state, (void)first, (void)calls;
+}
+
+static void prepare_completions(void *state, uint64_t first, uint32_t calls)
+{
+	struct floor *f = state;
+
+	(void)calls;
+	for (uint32_t i = 0; i < ROUND; i++) {
+		uint32_t at = f->consumer + i, head = f->head++;
+		struct block *cqe = &f->cqes[at % ENTRIES];
+
+		remember(f, head, first + i);
+		cqe->words[5] = 0;
+		cqe->words[7] = RDMA_WRITE | (uint64_t)htobe16(head & 0xffff) << 32 |
+				(uint64_t)((at >> LOG_ENTRIES) & 1) << 56;
+	}
+}
+
+static void finish(void *state, uint32_t calls)
+{
+	struct floor *f = state;
+
+	(void)calls;
+	f->retired = f->head;
+	f->receive_retired = f->receive_head;
+}
+
+#define CALLS(name, good, call)                                                     \
+	static void calls_##name(void *state, uint64_t first, uint32_t calls)       \
+	{                                                                           \
+		struct floor *f = state;                                            \
+		int bad = 0;                                                        \
+                                                                                    \
+		for (uint32_t k = 0; k < calls; k++) {                              \
+			uint64_t i = first + k;                                     \
+                                                                                    \
+			(void)i;                                                    \
+			bad |= (call) ^ (good);                                     \
+		}                                                                   \
+		if (bad)                                                            \
+			abort();                                                    \
+	}
+
+CALLS(post_inline8, 0, floor_post_inline8(f, f->remotes[k], f->rkey, &f->bytes, i))
+CALLS(post_sge, 0, floor_post_sge(f, f->remotes[k], f->rkey, f->pieces[k], i))
+CALLS(post_send, 0, floor_post_send(f, f->pieces[k], i))
+CALLS(batch_inline8, 0,
+      floor_batch_inline8(f, &f->remotes[k * BATCH], f->rkey, &f->bytes, i))
+CALLS(batch_sge, 0,
+      floor_batch_sge(f, &f->remotes[k * BATCH], f->rkey, &f->pieces[k * BATCH], i))
+CALLS(post_recv, 0, floor_post_recv(f, f->pieces[k], i))
+CALLS(poll_one, 1, floor_poll_one(f, &f->sum))
+CALLS(poll_many, BATCH, floor_poll_many(f, BATCH, &f->sum))
+CALLS(poll_empty, 0, floor_poll_empty(f, &f->sum))
+
+#define CASE(name, operation, operations, prepare) \
+	{ name, "floor", "floor_" #operation, operations, 0, prepare, calls_##operation, finish }
+
+EXPORT const struct bench_case floor_cases[] = {
+	CASE("post_inline8", post_inline8, 1, nothing),
+	CASE("post_sge", post_sge, 1, nothing),
+	CASE("post_send", post_send, 1, nothing),
+	CASE("batch16_inline8", batch_inline8, BATCH, nothing),
+	CASE("batch16_sge", batch_sge, BATCH, nothing),
+	CASE("poll1", poll_one, 1, prepare_completions),
+	CASE("poll16", poll_many, BATCH, prepare_completions),
+	CASE("empty_poll", poll_empty, 1, nothing),
+	CASE("post_recv1", post_recv, 1, nothing),
+};
+EXPORT const uint32_t floor_case_count = sizeof floor_cases / sizeof floor_cases[0];
+
+EXPORT void *floor_open(void)
+{
+	struct floor *f = aligned_alloc(64, sizeof *f);
+	uint64_t qpn = 0x123;
+
+	if (!f)
+		abort();
+	memset(f, 0, sizeof *f);
+	f->write_inline = htobe64((uint64_t)RDMA_WRITE << 32 | qpn << 8 | 3);
+	f->write_data = htobe64((uint64_t)RDMA_WRITE << 32 | qpn << 8 | 3);
+	f->send_data = htobe64((uint64_t)SEND << 32 | qpn << 8 | 2);
+	f->signaled = htobe64((uint64_t)0x08 << 32);
+	f->rkey = 0x1234;
+	for (int i = 0; i < ENTRIES; i++)
+		f->cqes[i].words[7] = (uint64_t)(CQE_INVALID | 1) << 56;
+	for (int i = 0; i < ROUND; i++) {
+		f->remotes[i] = 0x10000 + i * 64;
+		f->pieces[i] = (struct data){ 0x20000 + i * 64, 64, 0x5678 };
+	}
+	return f;
+}
