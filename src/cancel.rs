@@ -10,14 +10,14 @@ use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
 use mlx5_wqe::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Proof that a queue pair's send queue is drained, and where it stands. It is good until the queue
 /// pair goes on.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
-    qp_num: u32,
-    drain: u64,
+    drain: Drain,
     counter: u16,
 }
 
@@ -79,17 +79,46 @@ impl std::error::Error for CancelError {
     }
 }
 
-/// Counts how often a queue pair went on; tells an old proof from a good one.
-#[derive(Default)]
-pub(crate) struct Drains(AtomicU64);
+/// Names the time from one change of a queue pair's state to the next. No two queue pairs of the
+/// process have the same, whatever context or device they are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Drain(u64);
+
+impl Drain {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Relaxed))
+    }
+}
+
+/// Tells an old proof from a good one, and keeps a queue pair from going on while requests of it
+/// are cancelled, on another thread maybe.
+pub(crate) struct Drains(Mutex<Drain>);
+
+impl Default for Drains {
+    fn default() -> Self {
+        Self(Mutex::new(Drain::new()))
+    }
+}
 
 impl Drains {
-    pub(crate) fn end(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
+    fn lock(&self) -> MutexGuard<'_, Drain> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn current(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+    /// No proof is good any more. To be called before the device is told to go on.
+    pub(crate) fn end(&self) {
+        *self.lock() = Drain::new();
+    }
+
+    fn current(&self) -> Drain {
+        *self.lock()
+    }
+
+    /// Checks a proof, which stays good as long as the answer is held.
+    fn hold(&self, drained: &Drained) -> Result<MutexGuard<'_, Drain>, CancelError> {
+        let current = self.lock();
+        if *current == drained.drain { Ok(current) } else { Err(CancelError::Outdated) }
     }
 }
 
@@ -113,7 +142,7 @@ impl ControlHalf {
             return Err(CancelError::NotDrained { state });
         }
         let counter = answer.qpc().hw_sq_wqebb_counter() as u16;
-        Ok(Drained { qp_num: inner.qp_num, drain, counter })
+        Ok(Drained { drain, counter })
     }
 
     /// Lets a drained send queue go on: back to RTS.
@@ -121,8 +150,6 @@ impl ControlHalf {
     /// The device drained the queue by itself; whatever the kernel takes its state to be, it is told
     /// that it was SQD.
     pub fn resume(&mut self) -> Result<(), Error> {
-        // Before the device goes on: from here, no proof is good any more.
-        self.inner.drains.end();
         let attributes = QpAttributes::new()
             .qp_state(QueueState::ReadyToSend)
             .cur_qp_state(QueueState::SendQueueDrained);
@@ -132,9 +159,7 @@ impl ControlHalf {
 
 impl<T: QueuePairTransport> SendHalf<T> {
     fn drain_point(&self, drained: &Drained) -> Result<DrainPoint, CancelError> {
-        if drained.qp_num != self.inner.qp_num || drained.drain != self.inner.drains.current() {
-            return Err(CancelError::Outdated);
-        }
+        drop(self.inner.drains.hold(drained)?);
         self.queue
             .drain_point(drained.counter)
             .ok_or(CancelError::NotAtRequest { block: drained.counter })
@@ -151,8 +176,11 @@ impl<T: QueuePairTransport> SendHalf<T> {
     /// Cancels every pending request whose identifier is `wr_id`. None is no error.
     pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
         let point = self.drain_point(drained)?;
+        let inner = Arc::clone(&self.inner);
+        let _held = inner.drains.hold(drained)?;
         // SAFETY: `drained` proves that the device stands there, and that the queue pair has not
-        // been told to go on; while it is drained, the device does not read the ring.
+        // been told to go on, nor is as long as the proof is held; while it is drained, the device
+        // does not read the ring.
         Ok(unsafe { self.queue.cancel(point, wr_id) })
     }
 
@@ -164,19 +192,27 @@ impl<T: QueuePairTransport> SendHalf<T> {
         mode: Mode,
     ) -> Result<Cancelled, CancelError> {
         let point = self.drain_point(drained)?;
+        let inner = Arc::clone(&self.inner);
+        let _held = inner.drains.hold(drained)?;
         // SAFETY: as in `cancel`.
         unsafe { self.queue.cancel_set(point, wr_ids, mode) }.map_err(CancelError::NotPending)
     }
 
-    /// Cancels every pending request for which `wanted` says so.
+    /// Cancels every pending request for which `wanted` says so. All are looked at before any is
+    /// cancelled.
     pub fn cancel_where(
         &mut self,
         drained: &Drained,
-        wanted: impl FnMut(&PendingRequest) -> bool,
+        mut wanted: impl FnMut(&PendingRequest) -> bool,
     ) -> Result<Cancelled, CancelError> {
         let point = self.drain_point(drained)?;
+        // The caller's code is not called with the proof held: it may want the queue pair to go on.
+        let wanted: Vec<bool> = self.queue.pending(point).map(|one| wanted(&one)).collect();
+        let mut wanted = wanted.into_iter();
+        let inner = Arc::clone(&self.inner);
+        let _held = inner.drains.hold(drained)?;
         // SAFETY: as in `cancel`.
-        Ok(unsafe { self.queue.cancel_where(point, wanted) })
+        Ok(unsafe { self.queue.cancel_where(point, |_| wanted.next().unwrap_or(false)) })
     }
 }
 

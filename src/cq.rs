@@ -129,7 +129,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         const VERB: &str = "create_cq";
         let context = &self.context.inner;
         context.check(VERB)?;
-        let max = context.max_cqe();
+        let max = context.max_cqe().min(CompletionQueue::MAX_ENTRIES);
         if self.entries == 0 || self.entries > max {
             let what = format!("{} entries asked for; the device takes 1 to {max}", self.entries);
             return Err(Error::invalid(VERB, what));
@@ -281,6 +281,9 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
+    /// The most entries that any queue has, whatever the device says: it is told of 24 bits of the
+    /// consumer counter, by which a queue that is full must differ from an empty one.
+    const MAX_ENTRIES: u32 = (1 << 23) - 1;
     /// Empty polls after which a poller finds out whether the device is still there.
     const ALIVE_CHECK: u32 = 1 << 20;
 

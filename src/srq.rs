@@ -206,6 +206,10 @@ impl SharedReceiveQueue {
         Arc::clone(&self.inner)
     }
 
+    pub(crate) fn belongs_to(&self, context: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.inner.context, context)
+    }
+
     pub(crate) fn records(&self) -> Arc<SharedReceiveRecords> {
         Arc::clone(&self.inner.records)
     }

@@ -118,10 +118,11 @@ static inline struct block *put_inline8(struct floor *f, uint32_t head, uint64_t
 					uint32_t rkey, const void *bytes, uint64_t wr_id)
 {
 	struct block *block = put(f, head, f->write_inline, wr_id);
+	uint32_t length = htobe32(INLINE | 8);
 
 	block->words[2] = htobe64(remote);
 	block->words[3] = htobe32(rkey);
-	*(uint32_t *)&block->words[4] = htobe32(INLINE | 8);
+	memcpy(&block->words[4], &length, sizeof length);
 	memcpy((char *)&block->words[4] + 4, bytes, 8);
 	return block;
 }

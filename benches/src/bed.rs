@@ -1,32 +1,36 @@
-//! A pair of connected queue pairs on a simulated device that moves only when it is told to.
+//! A pair of connected queue pairs.
 
+use crate::machine::Machine;
 use mlx5::transport::Rc;
 use mlx5::{
     Access, CompletionQueue, ConnectOptions, Data, MemoryRegion, Operation, Psn, QueuePair,
     ReceiveWr, RemoteAddress, SendFlags, SendWr, Sge,
 };
-use mlx5_sim::{SimConfig, Simulator};
 use std::hint::black_box;
+use std::sync::{Mutex, PoisonError};
 
 /// Bytes of the registered memory.
 const MEMORY: usize = 1 << 16;
 
 pub(crate) struct Bed {
-    simulator: Simulator,
-    pub(crate) qp: QueuePair<Rc>,
+    machine: Machine,
+    pub(crate) qp: Mutex<QueuePair<Rc>>,
     pub(crate) peer: QueuePair<Rc>,
-    pub(crate) cq: CompletionQueue,
+    pub(crate) cq: Mutex<CompletionQueue>,
     peer_cq: CompletionQueue,
     memory: MemoryRegion,
     pub(crate) bytes: [u8; 64],
     pub(crate) sum: u64,
 }
 
+/// What a lock holds, for whoever has the lock to himself.
+pub(crate) fn alone<T>(lock: &mut Mutex<T>) -> &mut T {
+    lock.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Bed {
-    pub(crate) fn new() -> Self {
-        let simulator = Simulator::new(SimConfig::default().step(true));
-        let device = mlx5::devices_on(simulator.kernel()).expect("devices").remove(0);
-        let context = device.open().expect("open");
+    pub(crate) fn new(machine: Machine) -> Self {
+        let context = machine.device().open().expect("open");
         let pd = context.alloc_pd().expect("alloc_pd");
         let cq = context.create_cq(1024).build().expect("create_cq");
         let peer_cq = context.create_cq(1024).build().expect("create_cq");
@@ -50,14 +54,23 @@ impl Bed {
             .access(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)
             .register()
             .expect("register");
-        let mut bed = Self { simulator, qp, peer, cq, peer_cq, memory, bytes: [7; 64], sum: 0 };
+        let mut bed = Self {
+            machine,
+            qp: Mutex::new(qp),
+            peer,
+            cq: Mutex::new(cq),
+            peer_cq,
+            memory,
+            bytes: [7; 64],
+            sum: 0,
+        };
         bed.refill();
         bed
     }
 
-    /// The peer has receives for whatever is sent.
+    /// The peer has receives for whatever is sent, and room for some more.
     fn refill(&mut self) {
-        while self.peer.free_receives() > 0 {
+        while self.peer.free_receives() > 128 {
             let sges = [self.sge(0)];
             self.peer.post_recv(&[ReceiveWr { wr_id: 0, sges: &sges }]).expect("post_recv");
         }
@@ -102,36 +115,41 @@ impl Bed {
     pub(crate) fn post(&mut self, i: u64, count: u64) {
         for k in 0..count {
             let remote = self.remote(i + k);
-            let mut batch = self.qp.wr_start();
+            let mut batch = alone(&mut self.qp).wr_start();
             batch.wr(i + k, SendFlags::SIGNALED).rdma_write(remote).inline_data(&self.bytes[..8]);
             batch.complete().expect("room");
         }
-        self.simulator.run_until_idle();
+        self.machine.settle();
     }
 
     /// Lets the device complete what was posted, and polls it.
     pub(crate) fn complete(&mut self, count: usize) {
-        self.simulator.run_until_idle();
-        let polled = self.cq.poll(1024, |completion| completion.status().expect("success"));
-        assert_eq!(polled, Ok(count));
+        let mut polled = 0;
+        while polled < count {
+            self.machine.settle();
+            polled += alone(&mut self.cq)
+                .poll(1024, |completion| completion.status().expect("success"))
+                .expect("poll");
+        }
+        assert_eq!(polled, count);
         self.peer_cq.poll(1024, |completion| completion.status().expect("success")).expect("poll");
         self.refill();
     }
 
-    /// Makes room for one more receive.
-    pub(crate) fn receive_one(&mut self) {
-        let sge = self.sge(0);
-        let mut batch = self.qp.wr_start();
-        batch.wr(0, SendFlags::SIGNALED).send().sge(sge);
-        batch.complete().expect("room");
-        self.simulator.run_until_idle();
-        self.cq.poll(16, |completion| completion.status().expect("success")).expect("poll");
-        self.peer_cq.poll(16, |completion| completion.status().expect("success")).expect("poll");
+    /// Uses up receives of the peer.
+    pub(crate) fn receive(&mut self, count: u64) {
+        for i in 0..count {
+            let sge = self.sge(i);
+            let mut batch = alone(&mut self.qp).wr_start();
+            batch.wr(0, SendFlags::SIGNALED).send().sge(sge);
+            batch.complete().expect("room");
+        }
+        self.complete(count as usize);
     }
 
     /// Makes sure that something was done.
     pub(crate) fn check(&self) {
         black_box(self.sum);
-        assert_eq!(self.simulator.violations(), []);
+        self.machine.check();
     }
 }

@@ -5,6 +5,7 @@ use mlx5::{
     BatchError, CompletionOpcode, CompletionQueue, ListError, QueuePair, ReceiveWr, RemoteAddress,
     SendFlags, SendWr, Sge, WorkCompletion,
 };
+use std::sync::Mutex;
 
 type Qp = QueuePair<Rc>;
 
@@ -105,4 +106,45 @@ pub(crate) fn poll_empty(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usiz
         read(completion, sum);
     });
     polled.ok()
+}
+
+/// The same through a lock, as several threads share a queue pair.
+#[inline(never)]
+pub(crate) fn post_inline8_shared(
+    qp: &Mutex<Qp>,
+    remote: RemoteAddress,
+    bytes: &[u8],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut qp = qp.lock().expect("not poisoned");
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn post_sge_shared(
+    qp: &Mutex<Qp>,
+    remote: RemoteAddress,
+    sge: Sge,
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut qp = qp.lock().expect("not poisoned");
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).sge(sge);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn post_send_sge_shared(qp: &Mutex<Qp>, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
+    let mut qp = qp.lock().expect("not poisoned");
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).send().sge(sge);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn poll_one_shared(cq: &Mutex<CompletionQueue>, sum: &mut u64) -> Option<usize> {
+    let mut cq = cq.lock().expect("not poisoned");
+    cq.poll(1, |completion| read(completion, sum)).ok()
 }

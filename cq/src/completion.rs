@@ -363,6 +363,13 @@ pub struct OwnedCompletion {
     what: What,
 }
 
+/// A completion of nothing: room for one to be polled into.
+impl Default for OwnedCompletion {
+    fn default() -> Self {
+        Self { descriptor: [0; 8], wr_id: 0, what: What::sent(Opcode::Nop as u8) }
+    }
+}
+
 impl OwnedCompletion {
     /// The entry's descriptor, as the device wrote it.
     pub fn descriptor(&self) -> [u8; DESCRIPTOR] {

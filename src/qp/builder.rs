@@ -224,6 +224,10 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
                 return Err(Error::invalid(VERB, what.into()));
             }
         }
+        if self.srq.is_some_and(|srq| !srq.belongs_to(context)) {
+            let what = "shared receive queue and protection domain belong to different contexts";
+            return Err(Error::invalid(VERB, what.into()));
+        }
         let (send_layout, receive_layout) = self.layouts()?;
         let buffer = QueueBuffer::new(
             context,

@@ -23,7 +23,7 @@ use crate::buffer::QueueBuffer;
 use crate::cancel::Drains;
 use crate::context::{Context, Inner, WatchId};
 use crate::cq::CqInner;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::QpId;
 use crate::pd::ProtectionDomain;
 use crate::records::RecordSlot;
@@ -224,6 +224,11 @@ impl ControlHalf {
         inner.context.check(VERB)?;
         let request = attributes.encode(inner.live_handle(VERB)?);
         let before = self.state;
+        if attributes.qp_state.is_some() {
+            // Before the device goes on. It may have drained its queue without the kernel, so that
+            // the states that are known here do not tell whether it does.
+            inner.drains.end();
+        }
         if to == QueueState::Reset {
             // Nothing is posted any more once the device forgets its counters.
             inner.gate.set_state(QueueState::Reset);
@@ -239,9 +244,6 @@ impl ControlHalf {
             inner.gate.set_state(before);
             return Err(error);
         }
-        if to != before {
-            inner.drains.end();
-        }
         self.state = to;
         inner.gate.set_state(to);
         Ok(())
@@ -255,7 +257,8 @@ impl ControlHalf {
         let handle = inner.live_handle(VERB)?;
         let answer =
             inner.context.run(VERB, |file| command::query(file, handle, QpAttrMask::all()))?;
-        QpInfo::decode(&answer).map_err(|error| Error::invalid(VERB, error.to_string()))
+        QpInfo::decode(&answer)
+            .map_err(|error| Error::new(VERB, ErrorKind::Kernel, error.to_string()))
     }
 }
 
@@ -408,12 +411,17 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// Joins halves that were split.
     ///
     /// # Panics
-    /// If they are not of one queue pair.
+    /// If they are not of one queue pair, or not all of them.
     pub fn join(send: SendHalf<T>, receive: Option<ReceiveHalf>, control: ControlHalf) -> Self {
         assert!(
             Arc::ptr_eq(&send.inner, &control.inner)
                 && receive.as_ref().is_none_or(|half| Arc::ptr_eq(&half.inner, &control.inner)),
             "the halves are not of one queue pair"
+        );
+        assert_eq!(
+            receive.is_some(),
+            control.inner.caps.max_recv_wr != 0,
+            "the receive half of the queue pair goes with the others, if it has one"
         );
         let was_reset = control.state == QueueState::Reset;
         Self { send, receive, control, was_reset }

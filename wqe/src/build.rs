@@ -296,7 +296,11 @@ impl<T: Transport> SendQueue<T> {
     #[inline(never)]
     fn complete_slow(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         let (_, requests) = cursor.since(self.here());
-        if requests > 1 && self.has_room(cursor.head) && self.error.is_none() {
+        if requests > 1
+            && self.has_room(cursor.head)
+            && self.error.is_none()
+            && self.gate.may_send()
+        {
             self.commit(cursor);
             let last = self.records().info(cursor.sequence.wrapping_sub(1) as u16);
             let wqe = self.at(last.first().into());

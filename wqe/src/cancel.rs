@@ -203,13 +203,14 @@ impl<T: Transport> SendQueue<T> {
             drained.sequence,
             self.sequence as u16,
             wanted,
-            |_, Completed { wr_id, info }| requests.push(PendingRequest { wr_id, info }),
+            |Completed { wr_id, info }| {
+                // At once: should `wanted` panic later, what is marked must be cancelled.
+                // SAFETY: the request is committed and not executed, so that its WQE stands in the
+                // ring and the device does not read it.
+                unsafe { rewrite_as_nop(self.at(info.first().into())) };
+                requests.push(PendingRequest { wr_id, info });
+            },
         );
-        for request in &requests {
-            // SAFETY: the request is committed and not executed, so that its WQE stands in the ring
-            // and the device does not read it.
-            unsafe { rewrite_as_nop(self.at(request.info.first().into())) };
-        }
         Cancelled { requests }
     }
 }

@@ -119,6 +119,8 @@ impl<T: ListTransport> SendQueue<T> {
     /// with one doorbell; the error says which one that is, and what is wrong with it.
     #[inline]
     pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError> {
+        // What a batch that was leaked was refused for is not this list's fault.
+        self.abort();
         let mut batch = self.wr_start();
         for wr in list {
             T::push(&mut batch, wr);

@@ -230,9 +230,8 @@ impl SendRecords {
         from: u16,
         to: u16,
         mut wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
-        mut cancelled: impl FnMut(u16, Completed),
+        mut cancelled: impl FnMut(Completed),
     ) {
-        let mut base = from;
         for run in self.runs(from, to) {
             for record in run {
                 let wr_id = record.wr_id.load(Relaxed);
@@ -246,11 +245,8 @@ impl SendRecords {
                     continue;
                 }
                 record.info.store(info.0 | RequestInfo::CANCELLED, Release);
-                // SAFETY: both point into `run`.
-                let at = unsafe { core::ptr::from_ref(record).offset_from(run.as_ptr()) } as u16;
-                cancelled(base.wrapping_add(at), Completed { wr_id, info });
+                cancelled(Completed { wr_id, info });
             }
-            base = base.wrapping_add(run.len() as u16);
         }
     }
 

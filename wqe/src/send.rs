@@ -163,7 +163,8 @@ impl<T: Transport> SendQueue<T> {
             head: 0,
             sequence: 0,
             stop: u32::MAX,
-            qpn: u64::from(qpn) << 8,
+            // 24 bits, lest it reach the opcode beside it.
+            qpn: u64::from(qpn & 0xff_ffff) << 8,
             limits: Limits {
                 max_sge: layout.max_sge,
                 max_inline: layout.max_inline as usize,

@@ -40,6 +40,7 @@ enum {
 /* Objects, methods and attributes of the calls that are looked at. */
 enum {
 	DRIVER_IN = 0x1000,
+	DRIVER_OUT = 0x1001,
 	CORE_IN = 0,
 	WRITE_CMD = 2,
 	QP_CAP = 8,
@@ -86,6 +87,8 @@ static bool is_input(uint16_t object, uint16_t method, const struct ib_uverbs_at
 /* Outputs that are short look like inputs; their identifiers tell them apart. */
 static bool is_output(uint16_t object, uint16_t method, uint16_t id)
 {
+	if (id == DRIVER_OUT)
+		return true;
 	switch (object << 16 | method) {
 	case 0 << 16 | 3:
 		return id == 0 || id == 1;
@@ -273,7 +276,10 @@ static void open_queue(void)
 
 static void make_cq(void)
 {
-	CHECK("create_cq", (q.cq = ibv_create_cq(q.context, number(), NULL, NULL, number())));
+	int entries = number();
+	int vector = number();
+
+	CHECK("create_cq", (q.cq = ibv_create_cq(q.context, entries, NULL, NULL, vector)));
 	struct mlx5dv_obj obj = {.cq = {.in = q.cq, .out = &q.dv_cq}};
 	CHECK("init_obj", !mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
 }

@@ -1,0 +1,98 @@
+//! `cargo xtask ledger`: what rdma-core's own tests say of the simulated device.
+
+mod door;
+mod pyverbs;
+mod reasons;
+mod report;
+mod rows;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::failure::Failure;
+use door::{Door, LINKS};
+use reasons::Unused;
+use rows::{Ledger, Outcome, Row};
+
+/// Run rdma-core's pyverbs tests and tools on the simulated device, and keep the ledger
+///
+/// Every module runs in a process of its own, on an InfiniBand and on a RoCE port, unmodified, with
+/// the simulator preloaded. Writes docs/conformance.json and the pyverbs part of
+/// docs/CONFORMANCE.md. Needs Debian's python3-pyverbs, ibverbs-providers and ibverbs-utils.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Write nothing; fail if a test that passes in the ledger does not pass any more
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs everything, and writes the ledger or compares with it.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let root = root();
+    let json = root.join("docs/conformance.json");
+    let kept = Ledger::read(&json)?;
+    let peers = pyverbs::peers()?;
+    let door = Door::build()?;
+    let suite = pyverbs::Suite::unpack()?;
+
+    let mut rows = Vec::new();
+    let mut unused = Unused::new();
+    for link in LINKS {
+        for module in suite.modules() {
+            let found = suite.run(&door, link, module, &mut unused)?;
+            eprintln!("{:4} {module}: {}", link.name, tally(&found));
+            rows.extend(found);
+        }
+        let found = tools::run(&door, link)?;
+        eprintln!("{:4} tools: {}", link.name, tally(&found));
+        rows.extend(found);
+    }
+    let now = Ledger::from_rows(rows);
+    for link in LINKS {
+        let of_link: Vec<Row> =
+            now.rows().iter().filter(|row| row.link == link.name).cloned().collect();
+        println!("{}: {}", link.name, tally(&of_link));
+    }
+    println!("{} s", begun.elapsed().as_secs());
+    for known in unused.iter() {
+        eprintln!("xtask: nothing is explained by \"{known}\" any more");
+    }
+
+    if arguments.check {
+        let lost = now.lost_since(&kept);
+        if !lost.is_empty() {
+            return Err(Failure::Lost(lost));
+        }
+        let gained = kept.lost_since(&now).len();
+        if gained > 0 {
+            println!("{gained} more pass than the ledger has: cargo xtask ledger writes them down");
+        }
+    } else {
+        kept.with(&now).write(&json)?;
+        report::write(&root.join("docs/CONFORMANCE.md"), &now, &peers)?;
+    }
+    let unexplained: Vec<String> =
+        now.rows().iter().filter(|row| row.is_unexplained()).map(Row::to_string).collect();
+    if unexplained.is_empty() { Ok(()) } else { Err(Failure::Unexplained(unexplained)) }
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().expect("xtask is a folder of the workspace").to_owned()
+}
+
+/// Rows in one line of counts.
+fn tally(rows: &[Row]) -> String {
+    let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
+    format!(
+        "{} run, {} pass, {} fail, {} error, {} skip",
+        rows.len(),
+        count(Outcome::Pass),
+        count(Outcome::Fail),
+        count(Outcome::Error),
+        count(Outcome::Skip)
+    )
+}

@@ -1,0 +1,221 @@
+//! The ledger: one row for each test and link.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// Programs on the simulated device, preloaded; see docs/TESTING.md.
+const RUNG: u64 = 2;
+
+/// How a test ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// It holds.
+    Pass,
+    /// It does not hold.
+    Fail,
+    /// It could not be told.
+    Error,
+    /// It said that it cannot run here.
+    Skip,
+}
+
+impl Outcome {
+    /// As the ledger has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Error => "error",
+            Self::Skip => "skip",
+        }
+    }
+}
+
+/// Why a test has not passed.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Reason {
+    /// Known, and what would let it pass.
+    Known { why: &'static str, until: &'static str },
+    /// What the test said, which nothing in the table of reasons explains.
+    Unexplained(String),
+}
+
+/// One test on one link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Row {
+    pub(super) suite: &'static str,
+    pub(super) test: String,
+    pub(super) link: &'static str,
+    pub(super) outcome: Outcome,
+    /// Nothing for a test that passed.
+    pub(super) reason: Option<Reason>,
+}
+
+impl Row {
+    /// Whether a reader is left to guess.
+    pub(super) fn is_unexplained(&self) -> bool {
+        matches!(self.reason, Some(Reason::Unexplained(_)))
+    }
+
+    fn value(&self) -> Value {
+        let (reason, until) = match &self.reason {
+            None => ("", ""),
+            Some(Reason::Known { why, until }) => (*why, *until),
+            Some(Reason::Unexplained(said)) => (said.as_str(), ""),
+        };
+        json!({
+            "suite": self.suite, "test": self.test, "link": self.link, "rung": RUNG,
+            "result": self.outcome.name(), "reason": reason, "until": until,
+        })
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({}): {}", self.suite, self.test, self.link, self.outcome.name())?;
+        match &self.reason {
+            None => Ok(()),
+            Some(Reason::Known { why, .. }) => write!(f, ": {why}"),
+            Some(Reason::Unexplained(said)) => write!(f, ": {said}"),
+        }
+    }
+}
+
+/// What tells a row from the others: suite, rung, test, link.
+type Key = (String, u64, String, String);
+
+/// All rows, in an order that does not change.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    rows: Vec<Row>,
+    values: BTreeMap<Key, Value>,
+}
+
+impl Ledger {
+    /// What has been found now.
+    pub(super) fn from_rows(rows: Vec<Row>) -> Self {
+        let values = rows.iter().map(|row| (key(&row.value()), row.value())).collect();
+        Self { rows, values }
+    }
+
+    /// What has been written down; nothing if nothing has.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(Failure::File { path: path.to_owned(), error }),
+        };
+        let values: Vec<Value> = serde_json::from_str(&text)
+            .map_err(|error| Failure::File { path: path.to_owned(), error: error.into() })?;
+        let values = values.into_iter().map(|value| (key(&value), value)).collect();
+        Ok(Self { rows: Vec::new(), values })
+    }
+
+    /// The rows found now; none of a ledger that was read.
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// This ledger with the suites of another in place of its own; suites that only it has stay.
+    pub(super) fn with(mut self, other: &Self) -> Self {
+        let replaced = |key: &Key| other.values.keys().any(|k| (&k.0, k.1) == (&key.0, key.1));
+        self.values.retain(|key, _| !replaced(key));
+        self.values.extend(other.values.iter().map(|(key, value)| (key.clone(), value.clone())));
+        self
+    }
+
+    /// Tests that pass in an earlier ledger, in a suite that this one has run, and not in this one.
+    pub(super) fn lost_since(&self, earlier: &Self) -> Vec<String> {
+        let ran = |key: &Key| key.1 == RUNG && SUITES.contains(&key.0.as_str());
+        let passes = |value: &Value| value["result"] == "pass";
+        earlier
+            .values
+            .iter()
+            .filter(|(key, value)| ran(key) && passes(value))
+            .filter(|(key, _)| !self.values.get(*key).is_some_and(passes))
+            .map(|(key, _)| {
+                let now = match self.values.get(key) {
+                    Some(value) => format!(
+                        "{}: {}",
+                        value["result"].as_str().unwrap_or_default(),
+                        value["reason"].as_str().unwrap_or_default()
+                    ),
+                    None => "not run".to_owned(),
+                };
+                format!("{} {} ({}): {now}", key.0, key.2, key.3)
+            })
+            .collect()
+    }
+
+    /// Writes an array with one line for each row.
+    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let lines: Vec<String> = self.values.values().map(line).collect();
+        fs::write(path, format!("[\n{}\n]\n", lines.join(",\n")))
+            .map_err(|error| Failure::File { path: path.to_owned(), error })
+    }
+}
+
+/// Suites that this chore runs.
+pub(super) const SUITES: [&str; 2] = ["pyverbs", "rdma-core tools"];
+
+fn key(value: &Value) -> Key {
+    let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    (text("suite"), value["rung"].as_u64().unwrap_or_default(), text("test"), text("link"))
+}
+
+/// A row with what identifies it first, then whatever else it has.
+fn line(value: &Value) -> String {
+    const FIRST: [&str; 7] = ["suite", "test", "link", "rung", "result", "reason", "until"];
+    let Some(object) = value.as_object() else { return value.to_string() };
+    let first = FIRST.iter().filter_map(|name| object.get_key_value(*name));
+    let rest = object.iter().filter(|(name, _)| !FIRST.contains(&name.as_str()));
+    let members: Vec<String> =
+        first.chain(rest).map(|(name, value)| format!("{}: {value}", json!(name))).collect();
+    format!("  {{{}}}", members.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(rows: &[(&str, Outcome)]) -> Ledger {
+        let row = |&(test, outcome): &(&str, Outcome)| Row {
+            suite: "pyverbs",
+            test: test.to_owned(),
+            link: "ib",
+            outcome,
+            reason: None,
+        };
+        Ledger::from_rows(rows.iter().map(row).collect())
+    }
+
+    #[test]
+    fn a_test_that_passed_is_lost_when_it_fails_or_is_not_run() {
+        let earlier = ledger(&[("a", Outcome::Pass), ("b", Outcome::Pass), ("c", Outcome::Skip)]);
+        let now = ledger(&[("a", Outcome::Fail), ("c", Outcome::Skip), ("d", Outcome::Pass)]);
+        assert_eq!(now.lost_since(&earlier), ["pyverbs a (ib): fail: ", "pyverbs b (ib): not run"]);
+        assert_eq!(now.lost_since(&now), [""; 0]);
+    }
+
+    #[test]
+    fn suites_that_were_not_run_stay_as_they_are() {
+        let value = json!({"suite": "ours", "test": "x", "rung": 3, "result": "pass"});
+        let kept = Ledger { rows: Vec::new(), values: [(key(&value), value)].into() };
+        let both = kept.with(&ledger(&[("a", Outcome::Pass)]));
+        let tests: Vec<&str> = both.values.keys().map(|key| key.2.as_str()).collect();
+        assert_eq!(tests, ["x", "a"]);
+    }
+
+    #[test]
+    fn a_row_is_one_line_that_begins_with_what_identifies_it() {
+        let now = ledger(&[("a", Outcome::Pass)]);
+        let line = line(now.values.values().next().unwrap());
+        assert!(line.starts_with(r#"  {"suite": "pyverbs", "test": "a", "link": "ib", "rung": 2"#));
+    }
+}
