@@ -1,8 +1,17 @@
 //! Memory of queues.
 
 use crate::{context::Inner, error::Error};
-use mlx5_uapi::{HugePages, Mapping, MemoryRequest, page_size};
+use mlx5_uapi::{DeviceFile, Errno, HugePages, Mapping, MemoryRequest, page_size};
 use std::{ptr::NonNull, sync::Arc};
+
+/// Asks for memory, and looks whether it is as asked for: whoever implements the seam does so in safe
+/// code, so that an answer proves nothing.
+pub(crate) fn allocate(file: &dyn DeviceFile, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    let mapping = file.allocate(request)?;
+    let align = request.align.max(page_size());
+    let sound = mapping.len() >= request.len && mapping.as_ptr().addr().is_multiple_of(align);
+    if sound { Ok(mapping) } else { Err(Errno::EPROTO) }
+}
 
 /// Page-aligned, zeroed memory for rings. It is unmapped when dropped: whoever told the device of
 /// it either made the device forget it, or leaks it.
@@ -26,9 +35,7 @@ impl QueueBuffer {
         huge_pages: HugePages,
     ) -> Result<Self, Error> {
         let request = MemoryRequest::new(len.max(1)).align(page_size()).huge(huge_pages);
-        let mapping = context
-            .file
-            .allocate(&request)
+        let mapping = allocate(&*context.file, &request)
             .map_err(|errno| context.fail("allocate queue memory", errno))?;
         let start = mapping.as_non_null();
         Ok(Self { context: Arc::clone(context), mapping: Some(mapping), start })
@@ -63,5 +70,53 @@ impl Drop for QueueBuffer {
         {
             mapping.leak();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlx5_uapi::{Access, EventFile, ioctl::IoctlHeader};
+    use std::os::fd::RawFd;
+
+    #[repr(align(65536))]
+    struct Block([u8; 1 << 16]);
+
+    /// Gives less than it is asked for, or at another place.
+    struct Stingy {
+        skip: usize,
+        len: usize,
+    }
+
+    impl DeviceFile for Stingy {
+        unsafe fn ioctl(&self, _: *mut IoctlHeader) -> Result<(), Errno> {
+            Err(Errno::ENOTTY)
+        }
+
+        fn map(&self, _: u64, _: usize, _: Access) -> Result<Mapping, Errno> {
+            Err(Errno::ENOTTY)
+        }
+
+        fn allocate(&self, _: &MemoryRequest) -> Result<Mapping, Errno> {
+            let mut block = Box::new(Block([0; 1 << 16]));
+            let ptr = NonNull::from(&mut block.0[self.skip]);
+            // SAFETY: the block lives until the mapping is dropped, which nobody looks into.
+            Ok(unsafe { Mapping::new(ptr, self.len, block) })
+        }
+
+        fn event_file(&self, _: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+            Err(Errno::ENOTTY)
+        }
+    }
+
+    #[test]
+    fn memory_that_is_not_as_asked_for_is_not_used() {
+        let request = MemoryRequest::new(page_size());
+        let ask = |skip, len, request| allocate(&Stingy { skip, len }, request).map(drop);
+        assert_eq!(ask(0, page_size(), &request), Ok(()));
+        assert_eq!(ask(0, page_size() - 1, &request), Err(Errno::EPROTO));
+        assert_eq!(ask(64, page_size(), &request), Err(Errno::EPROTO));
+        let aligned = request.align(2 * page_size());
+        assert_eq!(ask(page_size(), page_size(), &aligned), Err(Errno::EPROTO));
     }
 }

@@ -150,6 +150,7 @@ impl ControlHalf {
     /// The device drained the queue by itself; whatever the kernel takes its state to be, it is told
     /// that it was SQD.
     pub fn resume(&mut self) -> Result<(), Error> {
+        self.inner.context.check("modify_qp")?;
         let attributes = QpAttributes::new()
             .qp_state(QueueState::ReadyToSend)
             .cur_qp_state(QueueState::SendQueueDrained);
@@ -159,6 +160,8 @@ impl ControlHalf {
 
 impl<T: QueuePairTransport> SendHalf<T> {
     fn drain_point(&self, drained: &Drained) -> Result<DrainPoint, CancelError> {
+        // In a child the ring may not be mapped.
+        self.inner.context.check_process("cancel").map_err(CancelError::Query)?;
         drop(self.inner.drains.hold(drained)?);
         self.queue
             .drain_point(drained.counter)

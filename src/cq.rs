@@ -9,7 +9,8 @@ use crate::records::RecordSlot;
 use crate::uar::CqUar;
 use crate::user_index::{QueuePairRecords, UserIndex};
 use mlx5_cq::{
-    Attention, Corruption, Departures, OwnedCompletion, Ring, RingParts, RingState, WorkCompletion,
+    Attention, Corruption, DepartedReceive, Departures, OwnedCompletion, Ring, RingId, RingParts,
+    RingState, WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
 use mlx5_uapi::cmd::cq as command;
@@ -129,11 +130,11 @@ impl<'a> CompletionQueueBuilder<'a> {
         const VERB: &str = "create_cq";
         let context = &self.context.inner;
         context.check(VERB)?;
-        let max = context.max_cqe().min(CompletionQueue::MAX_ENTRIES);
-        if self.entries == 0 || self.entries > max {
+        let max = context.max_cqe().min(MAX_ENTRIES);
+        let Some(entries) = entries_for(self.entries, max) else {
             let what = format!("{} entries asked for; the device takes 1 to {max}", self.entries);
             return Err(Error::invalid(VERB, what));
-        }
+        };
         if self.comp_vector >= context.num_comp_vectors() {
             let what = format!(
                 "completion vector {} asked for; there are {}",
@@ -145,8 +146,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         if self.channel.is_some_and(|channel| !channel.belongs_to(context)) {
             return Err(Error::invalid(VERB, "the channel belongs to another context".into()));
         }
-        // One entry more than asked for, so that a queue that is full differs from an empty one.
-        let log_size = (self.entries + 1).next_power_of_two().trailing_zeros();
+        let log_size = entries.trailing_zeros();
         let stride = self.cqe_size.bytes();
         let buffer = QueueBuffer::new(context, stride << log_size, self.huge_pages)?;
         let slot = RecordSlot::new(context)?;
@@ -185,11 +185,14 @@ impl<'a> CompletionQueueBuilder<'a> {
         let attention = unsafe { Attention::new(slot.word()) };
         let events = self.channel.map(|channel| channel.register(id));
         let state = Arc::new(state);
-        let ring = Ring::new(RingParts {
+        let mut ring = Ring::new(RingParts {
             queues: Arc::clone(&context.user_indexes.table),
             state: Arc::clone(&state),
             attention,
+            id: ring_id(id),
         });
+        let departures = Arc::new(Departures::default());
+        ring.on_departed_receive(give_back(&departures));
         let inner = Arc::new(CqInner {
             watch: context.watch(Watched::Completions(attention)),
             context: Arc::clone(context),
@@ -200,7 +203,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             attention,
             record,
             uar,
-            departures: Departures::default(),
+            departures,
             buffer: Some(buffer),
             slot: Some(slot),
             channel: self.channel.cloned(),
@@ -208,6 +211,37 @@ impl<'a> CompletionQueueBuilder<'a> {
         });
         Ok(CompletionQueue { ring, inner, until_check: CompletionQueue::ALIVE_CHECK })
     }
+}
+
+/// The most entries that any queue has, whatever the device says: it is told of 24 bits of the
+/// consumer counter, by which a queue that is full must differ from an empty one.
+const MAX_ENTRIES: u32 = (1 << 23) - 1;
+
+/// Entries of a queue that is asked to have `entries`, of which the device takes `max`: one more, so
+/// that a queue that is full differs from an empty one, and a power of two.
+pub(crate) const fn entries_for(entries: u32, max: u32) -> Option<u32> {
+    if entries == 0 || entries > max || entries > MAX_ENTRIES {
+        return None;
+    }
+    Some((entries + 1).next_power_of_two())
+}
+
+/// What queues call the ring of the completion queue with this id.
+const fn ring_id(id: u64) -> RingId {
+    RingId(id as u32)
+}
+
+/// What a ring does with receives of departed queue pairs: a request that is a shared queue's is
+/// free again, though nobody is told of the message.
+fn give_back(departures: &Arc<Departures<Arc<UserIndex>>>) -> DepartedReceive {
+    let departures = Arc::clone(departures);
+    Box::new(move |index, counter| {
+        // SAFETY: called while the queue is polled; only its poller releases, or who has the queue
+        // while nobody can poll it.
+        if let Some(gone) = unsafe { departures.find(|gone| gone.get() == index) } {
+            gone.discard_receive(counter);
+        }
+    })
 }
 
 /// The part of a completion queue that queue pairs keep alive.
@@ -220,7 +254,7 @@ pub(crate) struct CqInner {
     attention: Attention,
     record: CompletionQueueRecord,
     uar: CqUar,
-    departures: Departures<Arc<UserIndex>>,
+    departures: Arc<Departures<Arc<UserIndex>>>,
     buffer: Option<QueueBuffer>,
     slot: Option<RecordSlot>,
     channel: Option<CompletionChannel>,
@@ -231,6 +265,11 @@ pub(crate) struct CqInner {
 impl CqInner {
     pub(crate) fn handle(&self) -> Option<u32> {
         self.handle
+    }
+
+    /// What queues that complete here call the ring.
+    pub(crate) fn ring_id(&self) -> RingId {
+        ring_id(self.id)
     }
 
     /// Keeps `index` until nothing in the queue can name it any more.
@@ -281,9 +320,6 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// The most entries that any queue has, whatever the device says: it is told of 24 bits of the
-    /// consumer counter, by which a queue that is full must differ from an empty one.
-    const MAX_ENTRIES: u32 = (1 << 23) - 1;
     /// Empty polls after which a poller finds out whether the device is still there.
     const ALIVE_CHECK: u32 = 1 << 20;
 
@@ -356,6 +392,16 @@ impl CompletionQueue {
                 *slot = completion.to_owned();
             }
         })
+    }
+
+    /// Lets go of departed queue pairs, for a queue that is never polled does not; but not of what
+    /// the next poll may still look at.
+    pub(crate) fn release_departures(&self) {
+        let last = self.ring.last_queue();
+        // Polling needs `&mut`, and a completion queue is not `Sync`: nobody polls meanwhile.
+        self.inner
+            .departures
+            .release_but(self.ring.consumer(), |gone| last == Some(gone.as_non_null()));
     }
 
     /// What a poll answers that found nothing. Whatever is out of the ordinary, the next one attends

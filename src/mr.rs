@@ -9,7 +9,7 @@ mod copy;
 
 pub use mlx5_uapi::verbs::AccessFlags as Access;
 
-use crate::{context::Inner, error::Error, pd::ProtectionDomain};
+use crate::{buffer::allocate, context::Inner, error::Error, pd::ProtectionDomain};
 use mlx5_prm::wqe::MAX_SGE_LENGTH;
 use mlx5_uapi::{HugePages, Mapping, MemoryRequest, cmd::mr as command, verbs::CoreSupport};
 use mlx5_wqe::{RemoteAddress, Sge};
@@ -100,9 +100,7 @@ impl MemoryBuilder<'_> {
             return Err(Error::invalid(VERB, what));
         }
         let request = MemoryRequest::new(self.len).align(self.align).huge(self.huge_pages);
-        let mapping = context
-            .file
-            .allocate(&request)
+        let mapping = allocate(&*context.file, &request)
             .map_err(|errno| context.fail("allocate memory", errno))?;
         let start = mapping.as_ptr().expose_provenance() as u64;
         let what = Place { start, len: self.len, iova: start };

@@ -1,6 +1,6 @@
 //! Doorbell records, and the words that shut queues: 64-byte slots of pages that a fork wipes.
 
-use crate::{context::Inner, error::Error};
+use crate::{buffer::allocate, context::Inner, error::Error};
 use mlx5_uapi::{DeviceFile, Errno, Mapping, MemoryRequest, page_size};
 use std::{
     mem::ManuallyDrop,
@@ -111,7 +111,7 @@ fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, Errno> {
     let (page, slot) = match found {
         Some(found) => found,
         None => {
-            let mut page = Page::new(file.allocate(&MemoryRequest::new(page_size()))?);
+            let mut page = Page::new(allocate(file, &MemoryRequest::new(page_size()))?);
             let slot = page.take().ok_or(Errno::ENOMEM)?;
             pages.push(page);
             (pages.len() - 1, slot)

@@ -5,6 +5,7 @@ mod faults;
 mod memory;
 mod open;
 mod paths;
+mod queues;
 
 use crate::*;
 use mlx5_sim::{PortConfig, SimConfig, Simulator};

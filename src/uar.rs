@@ -59,7 +59,9 @@ impl Page {
             _ => Err(Errno::EPROTO),
         };
         match mapped {
-            Ok(mapping) if mapping.len() >= len => Ok(Self { uar, mapping }),
+            Ok(mapping) if mapping.len() >= len && is_aligned(&mapping) => {
+                Ok(Self { uar, mapping })
+            }
             refused => {
                 let errno = refused.err().unwrap_or(Errno::EPROTO);
                 // What the kernel does not take back now, it takes when the file is closed.
@@ -75,6 +77,11 @@ impl Page {
         // SAFETY: inside the mapping.
         unsafe { self.mapping.as_non_null().byte_add(offset) }
     }
+}
+
+/// Whether registers in the mapping are aligned as the device has them.
+fn is_aligned(mapping: &Mapping) -> bool {
+    mapping.as_ptr().addr().is_multiple_of(BLUEFLAME)
 }
 
 /// A BlueFlame register of a page in [`Uars`].

@@ -1,6 +1,6 @@
 //! User indexes: the names by which completions call queues.
 
-use mlx5_cq::{Queue, SentRequest, UserIndexTable};
+use mlx5_cq::{Queue, RingId, SentRequest, UserIndexTable};
 use mlx5_wqe::{Completed, ReceiveRecords, SendRecords, SharedReceiveRecords};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,8 +63,13 @@ impl UserIndexes {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives `queue` an index of its own; `None` if all are in use.
-    pub(crate) fn register(self: &Arc<Self>, queue: Arc<QueuePairRecords>) -> Option<UserIndex> {
+    /// Gives `queue`, which completes on `rings`, an index of its own; `None` if all are in use.
+    /// Nobody polls those meanwhile.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        queue: Arc<QueuePairRecords>,
+        rings: [RingId; 2],
+    ) -> Option<UserIndex> {
         let index = {
             let mut free = self.free();
             match free.returned.pop() {
@@ -79,7 +84,7 @@ impl UserIndexes {
         let pointer = NonNull::from(&*queue);
         // SAFETY: `UserIndex` keeps the queue, and itself is kept, after its queue pair is gone,
         // until every poller that may have looked it up has attended to its departure.
-        unsafe { self.table.set(index, pointer) };
+        unsafe { self.table.set(index, pointer, rings) };
         Some(UserIndex { index, indexes: Arc::clone(self), queue })
     }
 }
@@ -99,6 +104,18 @@ impl UserIndex {
     /// The records of the queue's send side; they live as long as this.
     pub(crate) fn send_records(&self) -> NonNull<SendRecords> {
         NonNull::from(&self.queue.send)
+    }
+
+    /// The queue, as pollers know it.
+    pub(crate) fn as_non_null(&self) -> NonNull<QueuePairRecords> {
+        NonNull::from(&*self.queue)
+    }
+
+    /// A receive of the queue, which is gone, completed.
+    pub(crate) fn discard_receive(&self, counter: u16) {
+        if let ReceiveSide::Shared(records) = &self.queue.receive {
+            records.retire(counter);
+        }
     }
 
     /// No completion is to be led to the queue any more.

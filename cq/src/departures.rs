@@ -9,7 +9,6 @@ use core::ptr::null_mut;
 
 struct Node<T> {
     end: u32,
-    #[expect(dead_code, reason = "kept only to be dropped in time")]
     value: T,
     next: *mut Node<T>,
 }
@@ -49,14 +48,35 @@ impl<T> Departures<T> {
         }
     }
 
+    /// The first value for which `wanted` says so.
+    ///
+    /// # Safety
+    /// Nothing is released meanwhile, nor as long as the answer is used.
+    pub unsafe fn find(&self, mut wanted: impl FnMut(&T) -> bool) -> Option<&T> {
+        let mut node = self.head.load(Acquire);
+        // SAFETY: nodes of the list stay until they are released, and do not change before.
+        while let Some(Node { value, next, .. }) = unsafe { node.as_ref() } {
+            if wanted(value) {
+                return Some(value);
+            }
+            node = *next;
+        }
+        None
+    }
+
     /// Releases all values whose end the counter has reached; returns whether any are left.
     pub fn release(&self, consumer: u32) -> bool {
+        self.release_but(consumer, |_| false)
+    }
+
+    /// [`Departures::release`], but for values for which `keep` says so.
+    pub fn release_but(&self, consumer: u32, mut keep: impl FnMut(&T) -> bool) -> bool {
         let mut node = self.head.swap(null_mut(), AcqRel);
         let mut left = false;
         while !node.is_null() {
             // SAFETY: taken off the list, the nodes are this thread's.
-            let (end, next) = unsafe { ((*node).end, (*node).next) };
-            if (consumer.wrapping_sub(end) as i32) < 0 {
+            let (end, next, keep) = unsafe { ((*node).end, (*node).next, keep(&(*node).value)) };
+            if keep || (consumer.wrapping_sub(end) as i32) < 0 {
                 left = true;
                 self.push_node(node);
             } else {
@@ -97,6 +117,23 @@ mod tests {
         assert_eq!(Arc::strong_count(&value), 2);
         assert!(!departures.release(12));
         assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn what_is_kept_back_or_waits_is_found() {
+        let departures = Departures::default();
+        for number in [3, 5, 7] {
+            departures.push(number, number);
+        }
+        let find = |wanted| {
+            // SAFETY: nothing is released before the answer is copied.
+            unsafe { departures.find(|number| *number == wanted) }.copied()
+        };
+        assert_eq!([3, 4, 5, 7].map(find), [Some(3), None, Some(5), Some(7)]);
+        assert!(departures.release_but(5, |number| *number == 5));
+        assert_eq!([3, 5, 7].map(find), [None, Some(5), Some(7)]);
+        assert!(!departures.release(7));
+        assert_eq!(find(7), None);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use crate::attention::Attention;
 use crate::completion::{What, WorkCompletion};
 use crate::state::{RingState, USER_INDEX, USER_INDEX_MASK};
-use crate::table::{Lookup, UserIndexTable};
+use crate::table::{Lookup, RingId, UserIndexTable};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
 use core::mem::offset_of;
@@ -101,7 +102,13 @@ pub struct Ring<Q> {
     record: CompletionQueueRecord,
     state: Arc<RingState>,
     queues: Arc<UserIndexTable<Q>>,
+    id: RingId,
+    departed: Option<DepartedReceive>,
 }
+
+/// Is told of each receive of a departed queue that is passed over: its user index, and which
+/// request it was.
+pub type DepartedReceive = Box<dyn FnMut(u32, u16) + Send>;
 
 // SAFETY: the buffer is reached only through this value and `RingState`, which reads; the cached
 // queue is shared.
@@ -115,6 +122,8 @@ pub struct RingParts<Q> {
     pub state: Arc<RingState>,
     /// Says when there is anything out of the ordinary.
     pub attention: Attention,
+    /// What the queues that complete here call the ring.
+    pub id: RingId,
 }
 
 impl<Q: Queue> Ring<Q> {
@@ -122,7 +131,7 @@ impl<Q: Queue> Ring<Q> {
     const NOT_CACHED: u64 = 1 << 32;
 
     /// Puts a completion queue together. Nothing else polls it.
-    pub fn new(RingParts { queues, state, attention }: RingParts<Q>) -> Self {
+    pub fn new(RingParts { queues, state, attention, id }: RingParts<Q>) -> Self {
         let first = state.first_descriptor();
         Self {
             next: first,
@@ -139,7 +148,15 @@ impl<Q: Queue> Ring<Q> {
             record: state.record(),
             state,
             queues,
+            id,
+            departed: None,
         }
+    }
+
+    /// Has `departed` told of receives that are passed over, for their requests may be those of a
+    /// queue that is still there: a shared one.
+    pub fn on_departed_receive(&mut self, departed: DepartedReceive) {
+        self.departed = Some(departed);
     }
 
     /// Whether there is anything out of the ordinary, to be attended to before the next poll.
@@ -156,6 +173,12 @@ impl<Q: Queue> Ring<Q> {
     /// Forgets the queue that was looked up last. Called before departures are released.
     pub fn forget_queue(&mut self) {
         self.cached = (Self::NOT_CACHED, NonNull::dangling());
+    }
+
+    /// The queue that was looked up last, if it was not forgotten: the poller may use it again
+    /// without asking.
+    pub fn last_queue(&self) -> Option<NonNull<Q>> {
+        (self.cached.0 != Self::NOT_CACHED).then_some(self.cached.1)
     }
 
     /// What others may know.
@@ -269,9 +292,10 @@ impl<Q: Queue> Ring<Q> {
             };
             let user_index = u32::from_be(index) & USER_INDEX_MASK;
             if u64::from(index) != self.cached.0 {
-                match self.queues.get(user_index) {
+                match self.queues.get(user_index, self.id) {
                     Lookup::Queue(queue) => self.cached = (index.into(), queue),
                     Lookup::Departed => {
+                        self.pass_departed(user_index, tail);
                         self.pass(descriptor);
                         continue;
                     }
@@ -292,6 +316,23 @@ impl<Q: Queue> Ring<Q> {
             };
         }
         false
+    }
+
+    /// Tells of an entry of a departed queue, if it is that of a receive.
+    #[cold]
+    fn pass_departed(&mut self, user_index: u32, tail: u64) {
+        use CqeOpcode::*;
+        if let Some(departed) = &mut self.departed
+            && let Some(
+                ResponderWriteImm
+                | ResponderSend
+                | ResponderSendImm
+                | ResponderSendInvalidate
+                | ResponderError,
+            ) = CqeOpcode::from_bits(tail as u8 >> OPCODE_SHIFT)
+        {
+            departed(user_index, (tail >> 16) as u16);
+        }
     }
 
     /// Asks `queue` which request an entry is about.
@@ -402,10 +443,11 @@ mod tests {
                         CompletionQueueRecord::new(words),
                     )),
                     attention: Attention::new(words.byte_add(8).cast()),
+                    id: RingId(1),
                 })
             };
             // SAFETY: the queue outlives the ring.
-            unsafe { table.set(1, NonNull::from(&queue)) };
+            unsafe { table.set(1, NonNull::from(&queue), [RingId(1); 2]) };
             // As if so many entries had been consumed: each place holds one of the lap before.
             ring.consumer = start;
             ring.owner = (start / ENTRIES as u32 % 2) as u8;

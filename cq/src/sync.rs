@@ -2,6 +2,6 @@
 //! checked.
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicPtr, Ordering};
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering};

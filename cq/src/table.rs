@@ -1,7 +1,7 @@
 //! From the user index in a CQE to the queue that it is about, without a lock.
 
 use crate::sync::{
-    AtomicPtr,
+    AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Release},
 };
 use alloc::boxed::Box;
@@ -14,7 +14,18 @@ const LEVEL_BITS: u32 = 12;
 const LEVEL_BITS: u32 = 1;
 const LEVEL_SIZE: usize = 1 << LEVEL_BITS;
 
-type Level<Q> = [AtomicPtr<Q>; LEVEL_SIZE];
+type Level<Q> = [Entry<Q>; LEVEL_SIZE];
+
+struct Entry<Q> {
+    /// The rings that the queue completes on, in 32 bits each.
+    rings: AtomicU64,
+    queue: AtomicPtr<Q>,
+}
+
+/// The number that a ring goes by. Completions on a ring are about queues that complete there: to
+/// any other, a poller has no claim that would keep it from being freed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RingId(pub u32);
 
 /// What a user index leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +34,7 @@ pub enum Lookup<Q> {
     Queue(NonNull<Q>),
     /// A queue that was destroyed, or is being reset: its completions mean nothing any more.
     Departed,
-    /// Nothing: no queue ever had this index.
+    /// Nothing: no queue that completes on the ring ever had this index.
     Unknown,
 }
 
@@ -47,15 +58,30 @@ impl<Q> UserIndexTable<Q> {
     /// How many user indexes there are.
     pub const SIZE: u32 = 1 << (2 * LEVEL_BITS);
 
-    /// Finds the queue with user index `index`, of which the low 24 bits count.
+    /// Finds the queue with user index `index`, of which the low 24 bits count, if it completes on
+    /// `ring`.
     #[inline(always)]
-    pub fn get(&self, index: u32) -> Lookup<Q> {
+    pub fn get(&self, index: u32, ring: RingId) -> Lookup<Q> {
         let Some(level) = self.level(index) else { return Lookup::Unknown };
-        let entry = level[index as usize % LEVEL_SIZE].load(Acquire);
-        if entry == tombstone() {
+        let Entry { rings, queue } = &level[index as usize % LEVEL_SIZE];
+        // The rings are looked at between two looks at the queue: if that is the same in both, they
+        // are its own. Else the index went from one queue to another, maybe on other rings.
+        let mut found = queue.load(Acquire);
+        let rings = loop {
+            let rings = rings.load(Acquire);
+            let again = queue.load(Acquire);
+            if again == found {
+                break rings;
+            }
+            found = again;
+        };
+        if rings as u32 != ring.0 && (rings >> 32) as u32 != ring.0 {
+            return Lookup::Unknown;
+        }
+        if found == tombstone() {
             return Lookup::Departed;
         }
-        NonNull::new(entry).map_or(Lookup::Unknown, Lookup::Queue)
+        NonNull::new(found).map_or(Lookup::Unknown, Lookup::Queue)
     }
 
     #[inline(always)]
@@ -65,16 +91,18 @@ impl<Q> UserIndexTable<Q> {
         unsafe { level.as_ref() }
     }
 
-    /// Makes `queue` the one with user index `index`.
+    /// Makes `queue`, which completes on `rings`, the one with user index `index`.
     ///
     /// # Safety
-    /// `queue` stays valid until its index was cleared and every poller that may have looked it up
-    /// has attended to departures.
-    pub unsafe fn set(&self, index: u32, queue: NonNull<Q>) {
+    /// `queue` stays valid until its index was cleared and the pollers of both rings, as far as they
+    /// may have looked it up, have attended to departures.
+    pub unsafe fn set(&self, index: u32, queue: NonNull<Q>, rings: [RingId; 2]) {
         let top = &self.top[(index >> LEVEL_BITS) as usize % LEVEL_SIZE];
         if top.load(Acquire).is_null() {
-            let level: Box<Level<Q>> =
-                Box::new(core::array::from_fn(|_| AtomicPtr::new(null_mut())));
+            let level: Box<Level<Q>> = Box::new(core::array::from_fn(|_| Entry {
+                rings: AtomicU64::new(0),
+                queue: AtomicPtr::new(null_mut()),
+            }));
             let level = Box::into_raw(level);
             if top.compare_exchange(null_mut(), level, AcqRel, Acquire).is_err() {
                 // SAFETY: it was just made, and nobody else saw it.
@@ -82,7 +110,10 @@ impl<Q> UserIndexTable<Q> {
             }
         }
         if let Some(level) = self.level(index) {
-            level[index as usize % LEVEL_SIZE].store(queue.as_ptr(), Release);
+            let entry = &level[index as usize % LEVEL_SIZE];
+            let [one, other] = rings.map(|ring| u64::from(ring.0));
+            entry.rings.store(one | other << 32, Release);
+            entry.queue.store(queue.as_ptr(), Release);
         }
     }
 
@@ -90,7 +121,7 @@ impl<Q> UserIndexTable<Q> {
     /// completions that name it were passed.
     pub fn depart(&self, index: u32) {
         if let Some(level) = self.level(index) {
-            level[index as usize % LEVEL_SIZE].store(tombstone(), Release);
+            level[index as usize % LEVEL_SIZE].queue.store(tombstone(), Release);
         }
     }
 }
@@ -111,22 +142,41 @@ impl<Q> Drop for UserIndexTable<Q> {
 mod tests {
     use super::*;
 
+    const A: RingId = RingId(1);
+    const B: RingId = RingId(2);
+
     #[test]
     fn an_index_leads_to_its_queue_until_it_departs() {
         let table = UserIndexTable::<u64>::default();
         let (mut a, mut b) = (1, 2);
         let (a, b) = (NonNull::from(&mut a), NonNull::from(&mut b));
-        assert_eq!(table.get(5), Lookup::Unknown);
+        assert_eq!(table.get(5, A), Lookup::Unknown);
         // SAFETY: never dereferenced.
         unsafe {
-            table.set(5, a);
-            table.set(UserIndexTable::<u64>::SIZE - 1, b);
+            table.set(5, a, [A, A]);
+            table.set(UserIndexTable::<u64>::SIZE - 1, b, [A, B]);
         }
-        assert_eq!(table.get(5), Lookup::Queue(a));
-        assert_eq!(table.get(0xffffff), Lookup::Queue(b));
-        assert_eq!(table.get(6), Lookup::Unknown);
-        assert_eq!(table.get(5 << 12), Lookup::Unknown);
+        assert_eq!(table.get(5, A), Lookup::Queue(a));
+        assert_eq!(table.get(0xffffff, B), Lookup::Queue(b));
+        assert_eq!(table.get(6, A), Lookup::Unknown);
+        assert_eq!(table.get(5 << 12, A), Lookup::Unknown);
         table.depart(5);
-        assert_eq!(table.get(5), Lookup::Departed);
+        assert_eq!(table.get(5, A), Lookup::Departed);
+    }
+    #[test]
+    fn a_queue_is_found_on_the_rings_that_it_completes_on_and_on_no_other() {
+        let table = UserIndexTable::<u64>::default();
+        let mut queue = 1;
+        let queue = NonNull::from(&mut queue);
+        // SAFETY: never dereferenced.
+        unsafe { table.set(5, queue, [A, B]) };
+        assert_eq!([A, B].map(|ring| table.get(5, ring)), [Lookup::Queue(queue); 2]);
+        assert_eq!(table.get(5, RingId(3)), Lookup::Unknown);
+        table.depart(5);
+        assert_eq!([A, B].map(|ring| table.get(5, ring)), [Lookup::Departed; 2]);
+        assert_eq!(table.get(5, RingId(3)), Lookup::Unknown);
+        // SAFETY: never dereferenced.
+        unsafe { table.set(5, queue, [B, B]) };
+        assert_eq!(table.get(5, A), Lookup::Unknown);
     }
 }

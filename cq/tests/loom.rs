@@ -11,7 +11,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 use mlx5_cq::{
-    Attention, Departures, Lookup, Queue, Ring, RingParts, RingState, SentRequest, UserIndexTable,
+    Attention, Departures, Lookup, Queue, Ring, RingId, RingParts, RingState, SentRequest,
+    UserIndexTable,
 };
 use mlx5_doorbell::{CompletionQueueRecord, QueuePairRecord, SendRegister};
 use mlx5_prm::wqe::Opcode;
@@ -21,6 +22,9 @@ use mlx5_wqe::{
     SharedReceiveRecords,
 };
 use std::ptr::NonNull;
+
+/// What queues call the ring.
+const RING: RingId = RingId(7);
 
 /// Explores all mixtures with at most so many switches that no thread asked for.
 fn model(switches: usize, run: impl Fn() + Send + Sync + 'static) {
@@ -376,7 +380,7 @@ impl Completions {
         // SAFETY: a word for this alone, kept as long as the ring.
         let attention = unsafe { Attention::new(self.memory.at(GATE).cast()) };
         let (queues, state) = (std::sync::Arc::clone(table), std::sync::Arc::clone(&self.state));
-        Ring::new(RingParts { queues, state, attention })
+        Ring::new(RingParts { queues, state, attention, id: RING })
     }
 
     /// The device writes entry `at` of the first lap: request `counter` of the queue with user
@@ -414,7 +418,7 @@ impl Completions {
 
 fn register(table: &UserIndexTable<Tracked>, index: u32, queue: &std::sync::Arc<Tracked>) {
     // SAFETY: every test keeps its queues to the end.
-    unsafe { table.set(index, NonNull::from(&**queue)) };
+    unsafe { table.set(index, NonNull::from(&**queue), [RING; 2]) };
 }
 
 /// A queue is destroyed while its completions are polled; once it is freed its index goes to a new
@@ -502,7 +506,33 @@ fn a_queue_on_two_completion_queues_waits_for_both_pollers() {
     });
 }
 
-/// Departures of several threads: none is lost, none is let go before its time, none leaks.
+/// A value that is written before it departs, and read when it is let go.
+struct Noted {
+    note: UnsafeCell<u32>,
+    _token: Arc<()>,
+}
+
+// SAFETY: what is shared is loom's, and checked.
+unsafe impl Send for Noted {}
+
+impl Noted {
+    fn new(note: u32, token: &Arc<()>) -> Self {
+        let noted = Self { note: UnsafeCell::new(0), _token: Arc::clone(token) };
+        // SAFETY: loom checks that nobody else has access.
+        noted.note.with_mut(|at| unsafe { *at = note });
+        noted
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        // SAFETY: loom checks that nobody writes.
+        assert!(self.note.with(|at| unsafe { *at }) > 0);
+    }
+}
+
+/// Departures of several threads: none is lost, none is let go before its time, none leaks, and
+/// each is let go as it was pushed.
 #[test]
 fn every_departure_is_released_once_in_time() {
     model(3, || {
@@ -511,7 +541,7 @@ fn every_departure_is_released_once_in_time() {
         let pushers: Vec<_> = [1, 2]
             .map(|end| {
                 let (departures, token) = (Arc::clone(&departures), Arc::clone(&token));
-                thread::spawn(move || departures.push(end, token))
+                thread::spawn(move || departures.push(end, Noted::new(end, &token)))
             })
             .into();
         let left = departures.release(1);
@@ -521,7 +551,7 @@ fn every_departure_is_released_once_in_time() {
         assert_eq!(Arc::strong_count(&token), 2);
         assert!(!departures.release(2));
         assert_eq!(Arc::strong_count(&token), 1);
-        departures.push(9, token);
+        departures.push(9, Noted::new(9, &token));
     });
 }
 
@@ -534,7 +564,7 @@ fn queues_that_are_registered_at_once_are_both_found() {
         let found = |index: usize| Lookup::Queue(NonNull::from(&QUEUES[index]));
         // SAFETY: they are there for ever.
         let register = |table: &UserIndexTable<u32>, index: usize| unsafe {
-            table.set(index as u32, NonNull::from(&QUEUES[index]));
+            table.set(index as u32, NonNull::from(&QUEUES[index]), [RING; 2]);
         };
         let table = Arc::new(UserIndexTable::default());
         let other = {
@@ -542,12 +572,39 @@ fn queues_that_are_registered_at_once_are_both_found() {
             thread::spawn(move || register(&table, 1))
         };
         register(&table, 0);
-        assert_eq!(table.get(0), found(0));
-        assert!([Lookup::Unknown, found(1)].contains(&table.get(1)));
+        assert_eq!(table.get(0, RING), found(0));
+        assert!([Lookup::Unknown, found(1)].contains(&table.get(1, RING)));
         other.join().unwrap();
-        assert_eq!(table.get(1), found(1));
+        assert_eq!(table.get(1, RING), found(1));
         table.depart(0);
-        assert_eq!(table.get(0), Lookup::Departed);
-        assert_eq!(table.get(1), found(1));
+        assert_eq!(table.get(0, RING), Lookup::Departed);
+        assert_eq!(table.get(1, RING), found(1));
+    });
+}
+
+/// An index goes from a queue that completed here to one that completes elsewhere, and that nobody
+/// keeps for this poller's sake. A device that names it here all the same does not lead there.
+#[test]
+fn a_queue_that_completes_elsewhere_is_never_found() {
+    model(3, || {
+        static QUEUES: [u32; 2] = [0; 2];
+        let [here, elsewhere] = [0, 1].map(|index| NonNull::from(&QUEUES[index]));
+        let table = Arc::new(UserIndexTable::<u32>::default());
+        // SAFETY: they are there for ever.
+        unsafe { table.set(0, here, [RING; 2]) };
+        table.depart(0);
+        let other = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                // SAFETY: as above.
+                unsafe { table.set(0, NonNull::from(&QUEUES[1]), [RingId(8); 2]) };
+                table.depart(0);
+                // SAFETY: as above.
+                unsafe { table.set(0, NonNull::from(&QUEUES[0]), [RING; 2]) };
+            })
+        };
+        assert_ne!(table.get(0, RING), Lookup::Queue(elsewhere));
+        other.join().unwrap();
+        assert_eq!(table.get(0, RING), Lookup::Queue(here));
     });
 }

@@ -246,7 +246,11 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             send: SendRecords::new(send_layout.blocks),
             receive: receive_side,
         });
-        let Some(index) = context.user_indexes.register(records) else {
+        // Freed before, so that their indexes can be used again.
+        self.send_cq.release_departures();
+        self.recv_cq.release_departures();
+        let rings = [self.send_cq.inner.ring_id(), self.recv_cq.inner.ring_id()];
+        let Some(index) = context.user_indexes.register(records, rings) else {
             return Err(Error::invalid(VERB, "all user indexes are in use".into()));
         };
         let index = Arc::new(index);

@@ -85,11 +85,13 @@ impl QpInner {
             return Err(error);
         }
         *handle = None;
+        let cqs = [&self.send_cq, &self.recv_cq];
+        let cqs = if Arc::ptr_eq(cqs[0], cqs[1]) { &cqs[..1] } else { &cqs[..] };
+        // Whoever polls must find it among the departed as soon as the index leads there; but it may
+        // be looked up until then, and so departs once more.
+        cqs.iter().for_each(|cq| cq.depart(&self.index));
         self.index.depart();
-        self.send_cq.depart(&self.index);
-        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
-            self.recv_cq.depart(&self.index);
-        }
+        cqs.iter().for_each(|cq| cq.depart(&self.index));
         Ok(())
     }
 }
@@ -203,6 +205,7 @@ impl ControlHalf {
 
     /// Checks a change against the table of transitions.
     fn check(&self, attributes: &QpAttributes) -> Result<(QueueState, QueueState), Error> {
+        self.inner.context.check("modify_qp")?;
         let from = attributes.cur_qp_state.unwrap_or(self.state);
         let to = transitions::check_attributes(self.inner.qp_type, self.state, attributes)
             .map_err(|error| Error::invalid("modify_qp", error.to_string()))?;
@@ -221,7 +224,6 @@ impl ControlHalf {
     ) -> Result<(), Error> {
         const VERB: &str = "modify_qp";
         let inner = &self.inner;
-        inner.context.check(VERB)?;
         let request = attributes.encode(inner.live_handle(VERB)?);
         let before = self.state;
         if attributes.qp_state.is_some() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 /// Why a chore was not done.
@@ -13,6 +14,18 @@ pub(crate) enum Failure {
     Status { program: String, status: ExitStatus },
     /// Cargo built no such thing.
     NotBuilt(String),
+    /// A file could not be read or written.
+    File { path: PathBuf, error: io::Error },
+    /// A program's output is not what it should be.
+    Output { program: String, what: String },
+    /// Something was measured, and is more than it may be.
+    Bars(usize),
+    /// Something has to be installed, by this command.
+    Missing(String),
+    /// Tests that passed do not pass any more.
+    Lost(Vec<String>),
+    /// Tests do not pass, and nothing says why.
+    Unexplained(Vec<String>),
 }
 
 impl fmt::Display for Failure {
@@ -21,6 +34,16 @@ impl fmt::Display for Failure {
             Self::Run { program, error } => write!(f, "cannot run {program}: {error}"),
             Self::Status { program, status } => write!(f, "{program} ended with {status}"),
             Self::NotBuilt(what) => write!(f, "cargo has not built {what}"),
+            Self::Missing(install) => write!(f, "a peer is missing: {install}"),
+            Self::Lost(tests) => {
+                write!(f, "{} no longer pass:\n  {}", tests.len(), tests.join("\n  "))
+            }
+            Self::Unexplained(tests) => {
+                write!(f, "{} have no known reason:\n  {}", tests.len(), tests.join("\n  "))
+            }
+            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Output { program, what } => write!(f, "the output of {program} has {what}"),
+            Self::Bars(count) => write!(f, "{count} instruction counts are over their bars"),
         }
     }
 }

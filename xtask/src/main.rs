@@ -1,7 +1,10 @@
 //! The project's chores: `cargo xtask help` lists them.
 
+mod bench;
 mod build;
 mod failure;
+mod ledger;
+mod oracle;
 mod with_sim;
 
 use std::process::ExitCode;
@@ -18,11 +21,17 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
+    Bench(bench::Arguments),
+    Ledger(ledger::Arguments),
+    Oracle(oracle::Arguments),
     WithSim(with_sim::Arguments),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
+        Chore::Bench(arguments) => bench::run(&arguments),
+        Chore::Ledger(arguments) => ledger::run(&arguments),
+        Chore::Oracle(arguments) => oracle::run(&arguments),
         Chore::WithSim(arguments) => with_sim::run(&arguments),
     };
     match done {

@@ -2,7 +2,8 @@
 //! answer as they are told.
 
 use mlx5_cq::{
-    Attention, Queue, Ring, RingParts, RingState, SentRequest, UserIndexTable, WorkCompletion,
+    Attention, Queue, Ring, RingId, RingParts, RingState, SentRequest, UserIndexTable,
+    WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -184,6 +185,8 @@ pub(crate) struct Bed<Q = Outstanding> {
     pub(crate) words: Memory,
 }
 
+/// What queues call the ring.
+pub(crate) const RING: RingId = RingId(7);
 /// Where the word of attention is.
 const ATTENTION: usize = 64;
 
@@ -202,6 +205,7 @@ impl<Q: Queue> Bed<Q> {
                     CompletionQueueRecord::new(words.at(0)),
                 )),
                 attention: Attention::new(words.at(ATTENTION).cast()),
+                id: RING,
             })
         };
         let device = Device { buffer, log_size, stride, written: 0 };
@@ -211,7 +215,7 @@ impl<Q: Queue> Bed<Q> {
     /// Makes `queue` known under `index`.
     pub(crate) fn register(&self, index: u32, queue: &Q) {
         // SAFETY: every test keeps its queues longer than its bed's ring is polled.
-        unsafe { self.table.set(index, NonNull::from(queue)) };
+        unsafe { self.table.set(index, NonNull::from(queue), [RING; 2]) };
     }
 
     pub(crate) fn next(&mut self) -> Option<WorkCompletion<'_>> {

@@ -1,8 +1,10 @@
 //! Queues that are gone, and the word that tells a poller.
 
-use crate::bed::{Bed, Entry, Outstanding};
-use mlx5_cq::{Departures, Lookup, UserIndexTable};
+use crate::bed::{Bed, Entry, Outstanding, RING};
+use mlx5_cq::{Corruption, Departures, Lookup, RingId, UserIndexTable};
+use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn entries_of_a_queue_that_is_gone_are_passed_over() {
@@ -24,6 +26,39 @@ fn entries_of_a_queue_that_is_gone_are_passed_over() {
         bed.ring.publish();
     }
     assert_eq!(gone.asked.get(), 0);
+}
+
+#[test]
+fn receives_that_are_passed_over_are_told_of() {
+    let mut bed = Bed::new(4, 64);
+    let gone = Outstanding::default();
+    bed.register(3, &gone);
+    bed.table.depart(3);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&told);
+    bed.ring.on_departed_receive(Box::new(move |index, counter| {
+        list.lock().unwrap().push((index, counter));
+    }));
+    // A requester's, receives of each kind, a requester's error, and a receive's.
+    for (counter, opcode) in [0, 1, 2, 3, 4, 13, 14].into_iter().enumerate() {
+        bed.device.write(Entry::new(opcode, 3, counter as u16));
+    }
+    assert!(bed.next().is_none());
+    assert_eq!(*told.lock().unwrap(), [1, 2, 3, 4, 6].map(|counter| (3, counter)));
+    assert_eq!(bed.ring.corruption(), None);
+}
+
+#[test]
+fn a_queue_that_completes_elsewhere_is_not_followed() {
+    let mut bed = Bed::new(3, 64);
+    let elsewhere = Outstanding::default();
+    // SAFETY: the queue outlives the ring.
+    unsafe { bed.table.set(3, NonNull::from(&elsewhere), [RingId(1), RingId(2)]) };
+    elsewhere.send(0, 1, 0x0a);
+    bed.device.write(Entry::new(0, 3, 0));
+    assert!(bed.next().is_none());
+    assert_eq!(bed.ring.corruption(), Some(Corruption::UserIndex(3)));
+    assert_eq!(elsewhere.asked.get(), 0);
 }
 
 #[test]
@@ -71,20 +106,20 @@ fn every_index_of_24_bits_has_a_place_of_its_own() {
         (0..24).map(|bit| 1 << bit).chain([0, 0xff_ffff, 0xfff, 0xfff_000]).collect();
     for value in &values {
         // SAFETY: the values outlive the table.
-        unsafe { table.set(*value, value.into()) };
+        unsafe { table.set(*value, value.into(), [RING; 2]) };
     }
     for value in &values {
-        assert_eq!(table.get(*value), Lookup::Queue(value.into()));
+        assert_eq!(table.get(*value, RING), Lookup::Queue(value.into()));
         // Only 24 bits count.
-        assert_eq!(table.get(*value | 0xab00_0000), Lookup::Queue(value.into()));
+        assert_eq!(table.get(*value | 0xab00_0000, RING), Lookup::Queue(value.into()));
     }
-    assert_eq!(table.get(3), Lookup::Unknown);
-    assert_eq!(table.get(0x00f0_0000), Lookup::Unknown);
+    assert_eq!(table.get(3, RING), Lookup::Unknown);
+    assert_eq!(table.get(0x00f0_0000, RING), Lookup::Unknown);
     // An index that was never used does not depart.
     table.depart(0x00f0_0000);
-    assert_eq!(table.get(0x00f0_0000), Lookup::Unknown);
+    assert_eq!(table.get(0x00f0_0000, RING), Lookup::Unknown);
     table.depart(4);
-    assert_eq!(table.get(4), Lookup::Departed);
+    assert_eq!(table.get(4, RING), Lookup::Departed);
 }
 
 /// Asserts where the entries of queue 9 and of queues 0, 1 and 2 end.

@@ -171,7 +171,7 @@ fn any_entry() -> impl Strategy<Value = [u8; 64]> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 500,
+        cases: 300,
         rng_seed: RngSeed::Fixed(0x6d6c_7835),
         failure_persistence: None,
         ..ProptestConfig::default()

@@ -689,10 +689,10 @@ static void tell_register(void)
 	clear();
 }
 
-static void tell_record(const void *record)
+static void tell_record(const void *record, size_t length)
 {
 	printf("record ");
-	hex(record, 8);
+	hex(record, length);
 	printf("\n");
 }
 
@@ -715,7 +715,7 @@ static void post_case(void)
 	}
 	poison();
 	tell_result(post(wrs, count));
-	tell_record(q.dv.dbrec);
+	tell_record(q.dv.dbrec, 8);
 	tell_register();
 	follow(true);
 	printf("done\n");
@@ -823,7 +823,7 @@ static void recv_case(void)
 	printf("recv %s\n", word());
 	read_receives();
 	tell_result(ibv_post_recv(q.qp, recvs, &bad) ? (int)(bad - recvs) : -1);
-	tell_record(q.dv.dbrec);
+	tell_record(q.dv.dbrec, 8);
 	uint16_t end = be32toh(((volatile __be32 *)q.dv.dbrec)[0]);
 	for (; q.received != end; q.received++) {
 		uint32_t index = q.received & (q.dv.rq.wqe_cnt - 1);
@@ -868,7 +868,8 @@ static void srq_case(void)
 	int count = read_receives();
 	int posted = ibv_post_srq_recv(q.srq, recvs, &bad) ? (int)(bad - recvs) : -1;
 	tell_result(posted);
-	tell_record(q.dv_srq.dbrec);
+	/* One counter, of four bytes. */
+	tell_record(q.dv_srq.dbrec, 4);
 	for (int i = 0; i < (posted < 0 ? count : posted); i++) {
 		uint8_t *wqe = (uint8_t *)q.dv_srq.buf + q.srq_next * q.dv_srq.stride;
 		__be16 next;
@@ -876,7 +877,7 @@ static void srq_case(void)
 		printf("swqe ");
 		memcpy(&next, wqe + 2, 2);
 		hex(wqe, 2);
-		printf("....");
+		printf("0000");
 		hex(wqe + 4, 12);
 		tell_scatter(wqe + UNIT, q.dv_srq.stride - UNIT);
 		q.srq_posted[q.num_srq_posted++] = q.srq_next;

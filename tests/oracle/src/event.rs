@@ -54,11 +54,16 @@ pub(crate) enum Event {
     Call(Call),
     Made(Made),
     /// A shared receive queue, and what it was granted.
-    Shared { requests: u32, entries: u32 },
+    Shared {
+        requests: u32,
+        entries: u32,
+    },
     /// A list of send requests.
     Post(String, Post),
     /// A list of receive requests, on a queue pair or a shared receive queue.
     Receive(String, Post),
     /// A full queue refused a request; whether its ring is as before.
-    Overfull { untouched: bool },
+    Overfull {
+        untouched: bool,
+    },
 }

@@ -201,9 +201,8 @@ pub(crate) enum Command {
 
 fn entries(f: &mut fmt::Formatter<'_>, list: &[Entry]) -> fmt::Result {
     write!(f, "{:x}", list.len())?;
-    list.iter().try_for_each(|Entry { addr, length, lkey }| {
-        write!(f, " {addr:x} {length:x} {lkey:x}")
-    })
+    list.iter()
+        .try_for_each(|Entry { addr, length, lkey }| write!(f, " {addr:x} {length:x} {lkey:x}"))
 }
 
 impl fmt::Display for Request {

@@ -43,6 +43,7 @@ subjects! {
     hostile
     cancel
     drained
+    safety
     programs
     process
 }

@@ -64,7 +64,14 @@ pub fn get_context(
             match get_context_once(file, &AllocUcontextReqV2 { flags, ..*request }, length) {
                 Ok(context) => return Ok(context),
                 // Nothing that a smaller request would change.
-                Err(errno @ (Errno::EIO | Errno::ENODEV | Errno::ENOTTY)) => return Err(errno),
+                Err(
+                    errno @ (Errno::EIO
+                    | Errno::ENODEV
+                    | Errno::ENOTTY
+                    | Errno::ENOMEM
+                    | Errno::EMFILE
+                    | Errno::ENFILE),
+                ) => return Err(errno),
                 Err(errno) => {
                     first_error.get_or_insert(errno);
                 }

@@ -118,7 +118,7 @@ const FAILURES: &[(&str, Failure)] = &[
 #[test]
 fn a_batch_that_is_not_posted_changes_nothing() {
     for &(failure, fail) in FAILURES {
-        for start in [0, 7, 20, 28, 31] {
+        for start in [0, 20, 31] {
             for count in [0, 1, 4, 9] {
                 let (mut bed, starts) = bed(start);
                 let before = look(&bed);

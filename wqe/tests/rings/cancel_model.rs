@@ -526,7 +526,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(config(40))]
+    #![proptest_config(config(24))]
 
     #[test]
     fn a_reliable_connection_agrees_with_the_model(requests in 1..9u32, steps in steps()) {

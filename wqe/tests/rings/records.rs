@@ -16,11 +16,15 @@ fn post(bed: &mut Bed<Rc>, wr_id: u64, flags: SendFlags, blocks: usize) -> u32 {
     first.into()
 }
 
-/// Asserts that the device can name none but the blocks in `known`.
+/// Asserts that the device can name none but the blocks in `known`, and that the first of these is
+/// the next.
 fn assert_only(bed: &Bed<Rc>, known: &[u32]) {
     for block in 0..=u16::MAX {
         if !known.contains(&block.into()) {
             assert_eq!(bed.records.retire(block), None, "block {block}");
+        }
+        if known.first() != Some(&block.into()) {
+            assert_eq!(bed.records.retire_next(block), None, "block {block}");
         }
     }
 }
@@ -59,6 +63,22 @@ fn a_completion_retires_all_requests_before_it() {
 }
 
 #[test]
+fn the_next_completion_may_be_asked_for_alone() {
+    let mut bed = bed();
+    for turn in 0..100 {
+        let starts = [3, 1, 2].map(|blocks| post(&mut bed, turn, SendFlags::SIGNALED, blocks));
+        for (i, &start) in starts.iter().enumerate() {
+            for &other in &starts[i + 1..] {
+                assert_eq!(bed.records.retire_next(other as u16), None);
+            }
+            assert_eq!(bed.records.retire_next(start as u16).unwrap().wr_id, turn);
+            assert_eq!(bed.records.retire_next(start as u16), None);
+        }
+        assert_eq!(bed.queue.free_blocks(), 8);
+    }
+}
+
+#[test]
 fn the_window_of_outstanding_requests_moves_on_through_all_counters() {
     let mut bed = Bed::<Rc>::new(Spec { requests: 2, sges: 13, ..Spec::default() });
     // Nine blocks a turn, in a ring of eight: a request of each size starts at every block.
@@ -90,6 +110,7 @@ fn a_request_under_construction_cannot_complete() {
     let mut batch = bed.queue.wr_start();
     batch.wr(1, SendFlags::SIGNALED).send().sge_list(&[]);
     assert_eq!(records.retire(0), None);
+    assert_eq!(records.retire_next(0), None);
     batch.wr(2, SendFlags::SIGNALED).send().sge_list(&[]);
     assert_eq!(records.retire(0), None);
     assert_eq!(records.retire(1), None);

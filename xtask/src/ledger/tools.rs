@@ -1,12 +1,10 @@
 //! Programs that look at devices: rdma-core's, and ours beside them.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
-
-use serde_json::Value;
 
 use super::door::{DEVICE, Door, Link};
 use super::rows::{Outcome, Reason, Row};
+use crate::build::{self, Profile};
 use crate::failure::Failure;
 
 /// The longest that a tool may take.
@@ -14,10 +12,10 @@ const SECONDS: u32 = 60;
 
 /// Runs each tool on one link.
 pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
-    let ours = our_command()?;
-    let tools: [(&str, &str, &[&str], &[&str]); 3] = [
-        ("ibv_devices", "ibv_devices", &[], &[DEVICE]),
-        ("ibv_devinfo -v", "ibv_devinfo", &["-v"], &[DEVICE, "PORT_ACTIVE", link.layer]),
+    let ours = build::program("mlx5-cli", Profile::Release)?;
+    let tools: [(&str, &Path, &[&str], &[&str]); 3] = [
+        ("ibv_devices", Path::new("ibv_devices"), &[], &[DEVICE]),
+        ("ibv_devinfo -v", Path::new("ibv_devinfo"), &["-v"], &[DEVICE, "PORT_ACTIVE", link.layer]),
         ("mlx5 info", &ours, &["info", "--device", DEVICE], &[DEVICE, link.layer]),
     ];
     let mut rows = Vec::new();
@@ -34,23 +32,4 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
         });
     }
     Ok(rows)
-}
-
-/// Builds our command, and answers where it is.
-fn our_command() -> Result<String, Failure> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let output = Command::new(&cargo)
-        .args(["build", "--quiet", "--release", "--package", "mlx5-cli"])
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| Failure::Run { program: cargo.clone(), error })?;
-    if !output.status.success() {
-        return Err(Failure::Status { program: cargo, status: output.status });
-    }
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .find_map(|message| message["executable"].as_str().map(str::to_owned))
-        .ok_or_else(|| Failure::NotBuilt("the command of mlx5-cli".to_owned()))
 }

@@ -1,0 +1,118 @@
+//! The same requests through rdma-core's mlx5 provider and through this one, compared byte for
+//! byte: every work request, doorbell record and doorbell register, and what the kernel is asked.
+//!
+//! Both sides run on simulated devices that execute nothing. `cargo xtask oracle` builds what is
+//! needed and runs it.
+
+mod calls;
+mod compare;
+mod event;
+mod expand;
+mod failure;
+mod known;
+mod memory;
+mod ours;
+mod peer;
+mod report;
+mod script;
+mod table;
+mod watch;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use mlx5_sim::{PortConfig, SimConfig, Simulator};
+
+use crate::compare::compare;
+use crate::known::KnownDifferences;
+use crate::ours::Ours;
+use crate::peer::Peer;
+use crate::report::Report;
+use crate::table::{Door, Link, Table};
+
+/// Compare this provider with rdma-core's
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The C program that drives rdma-core's provider
+    #[arg(long)]
+    peer: PathBuf,
+
+    /// The library that gives it a simulated device
+    #[arg(long)]
+    preload: PathBuf,
+
+    /// The document whose section about the oracle is written anew
+    #[arg(long, value_name = "FILE")]
+    document: Option<PathBuf>,
+
+    /// Writes the scripts here, for a look
+    #[arg(long, value_name = "DIRECTORY")]
+    scripts: Option<PathBuf>,
+}
+
+/// The device, for this side.
+fn machine(link: Link) -> Simulator {
+    let port = match link {
+        Link::InfiniBand => PortConfig::INFINIBAND,
+        Link::Ethernet => PortConfig::ROCE,
+    };
+    Simulator::new(SimConfig::new().ports([port]).step(true))
+}
+
+/// The same device's GIDs.
+fn gids(link: Link) -> Result<Vec<[u8; 16]>, Box<dyn Error>> {
+    let devices = mlx5::devices_on(machine(link).kernel())?;
+    let context = devices.first().ok_or("no device")?.open()?;
+    // RoCE has each address twice: for version 1 and for version 2.
+    let count = if link == Link::Ethernet { 2 } else { 1 };
+    let gids = (0..count).map(|index| Ok(context.query_gid(1, index)?.gid.to_bytes()));
+    gids.collect::<Result<_, mlx5::Error>>().map_err(Into::into)
+}
+
+fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
+    let table = Table::load()?;
+    let (infiniband, ethernet) = (gids(Link::InfiniBand)?, gids(Link::Ethernet)?);
+    let own = |link| match link {
+        Link::InfiniBand => infiniband.clone(),
+        Link::Ethernet => ethernet.clone(),
+    };
+    let mut report = Report::new(KnownDifferences::load());
+    for (number, script) in expand::expand(&table, own).into_iter().enumerate() {
+        let link = if script.link == Link::InfiniBand { "ib" } else { "roce" };
+        if let Some(directory) = &arguments.scripts {
+            let text: String = script.commands.iter().map(|line| format!("{line}\n")).collect();
+            std::fs::write(directory.join(format!("{number}.script")), text)?;
+        }
+        let peer = Peer {
+            program: &arguments.peer,
+            library: &arguments.preload,
+            machine: format!("step,link={link}"),
+            plain: script.plain,
+        };
+        let theirs = peer.run(&script.commands)?;
+        let door = if script.plain { Door::Plain } else { Door::Own };
+        let ours = Ours::new(machine(script.link), door)?.run(&script.commands)?;
+        for comparison in compare(&theirs, &ours) {
+            report.add(&comparison);
+        }
+    }
+    report.finish();
+    print!("{report}");
+    if let Some(document) = &arguments.document {
+        report.write(document)?;
+    }
+    Ok(report.is_good())
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("oracle: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What the oracle says.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use crate::compare::{Comparison, Difference};
+use crate::known::KnownDifferences;
+
+/// Around the oracle's section in a document.
+const START: &str = "<!-- oracle: written by `cargo xtask oracle --document` -->";
+const END: &str = "<!-- end of oracle -->";
+/// Unexpected differences that are shown of each kind.
+const SHOWN: usize = 3;
+
+/// What was found.
+pub(crate) struct Report {
+    known: KnownDifferences,
+    /// Things that were compared and found good, by kind.
+    passed: BTreeMap<&'static str, usize>,
+    failed: usize,
+    unexpected: BTreeMap<String, Vec<Difference>>,
+    /// Known differences that were not met.
+    stale: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(known: KnownDifferences) -> Self {
+        Self {
+            known,
+            passed: BTreeMap::new(),
+            failed: 0,
+            unexpected: BTreeMap::new(),
+            stale: Vec::new(),
+        }
+    }
+
+    /// Takes a comparison in.
+    pub(crate) fn add(&mut self, comparison: &Comparison) {
+        let mut good = true;
+        for difference in &comparison.differences {
+            if !self.known.allow(difference) {
+                good = false;
+                let list = self.unexpected.entry(difference.id.clone()).or_default();
+                list.push(difference.clone());
+            }
+        }
+        if good {
+            *self.passed.entry(comparison.kind).or_default() += 1;
+        } else {
+            self.failed += 1;
+        }
+    }
+
+    /// Looks for known differences that nothing needs.
+    pub(crate) fn finish(&mut self) {
+        let unmet = self.known.0.iter().filter(|known| known.met == 0);
+        self.stale = unmet.map(|known| known.id.clone()).collect();
+        self.failed += self.stale.len();
+    }
+
+    pub(crate) fn is_good(&self) -> bool {
+        self.failed == 0
+    }
+
+    fn passed(&self) -> usize {
+        self.passed.values().sum()
+    }
+
+    /// The section of the document.
+    fn section(&self) -> String {
+        let count = |kind| self.passed.get(kind).copied().unwrap_or_default();
+        let mut text = format!(
+            "{START}\n## Oracle\n\n\
+             `cargo xtask oracle` posts one table of requests (`tests/oracle/requests.txt`) through \
+             rdma-core's\nprovider, as Debian has it, and through this one, each on a simulated \
+             device that executes nothing,\nand compares: the 16-byte units of every work request, \
+             doorbell record, doorbell or BlueFlame bytes\nand the half of the register they go to, \
+             and what the kernel is told. Completions are made up, so that\nthe rings and the \
+             16-bit counters go round.\n\n\
+             | compared | passed | failed |\n|---|---:|---:|\n\
+             | send lists | {} | |\n| receive lists | {} | |\n| queues made | {} | |\n\
+             | calls to the kernel | {} | |\n| **all** | **{}** | **{}** |\n\n\
+             Every difference is one of these; another one fails the oracle, and so does a line that \
+             no\ndifference needs.\n\n\
+             | difference | times | rdma-core | ours | reason |\n|---|---:|---|---|---|\n",
+            count("post"),
+            count("receive"),
+            count("queue"),
+            count("call"),
+            self.passed(),
+            self.failed,
+        );
+        for known in &self.known.0 {
+            let value = |value: &str| match value {
+                "*" => "–".to_owned(),
+                value => format!("`{value}`"),
+            };
+            text += &format!(
+                "| `{}` | {} | {} | {} | {} |\n",
+                known.id,
+                known.met,
+                value(&known.peer),
+                value(&known.ours),
+                known.reason
+            );
+        }
+        text + END + "\n"
+    }
+
+    /// Puts the section into a document, in the place of the one that it has.
+    pub(crate) fn write(&self, document: &Path) -> io::Result<()> {
+        let before = match std::fs::read_to_string(document) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "# Conformance\n\n".into(),
+            Err(error) => return Err(error),
+        };
+        let section = self.section();
+        let after = match (before.find(START), before.find(END)) {
+            (Some(start), Some(end)) => {
+                let rest = before[end + END.len()..].trim_start_matches('\n');
+                let gap = if rest.is_empty() { "" } else { "\n" };
+                format!("{}{section}{gap}{rest}", &before[..start])
+            }
+            _ => format!("{}\n\n{section}", before.trim_end()),
+        };
+        std::fs::write(document, after)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (id, list) in &self.unexpected {
+            writeln!(f, "{id}: {} times", list.len())?;
+            for Difference { place, peer, ours, .. } in list.iter().take(SHOWN) {
+                writeln!(f, "  {place}\n    rdma-core: {peer}\n    ours:      {ours}")?;
+            }
+        }
+        for id in &self.stale {
+            writeln!(f, "{id}: known, but not met")?;
+        }
+        let known: usize = self.known.0.iter().map(|known| known.met).sum();
+        writeln!(f, "{} passed, {} failed ({known} known differences)", self.passed(), self.failed)
+    }
+}

@@ -1,0 +1,165 @@
+//! A kernel that another one serves, and that remembers what it was asked and where device pages are.
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mlx5_uapi::ioctl::{IoctlHeader, Method, attr, method};
+use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest};
+
+use crate::event::Call;
+
+/// Attributes that the kernel writes, of the methods whose calls are told.
+const OUTPUTS: &[(Method, &[u16])] = &[
+    (method::INVOKE_WRITE, &[attr::invoke_write::CORE_OUT.0]),
+    (
+        method::GET_CONTEXT,
+        &[attr::get_context::NUM_COMP_VECTORS.0, attr::get_context::CORE_SUPPORT.0],
+    ),
+    (method::CQ_CREATE, &[attr::create_cq::RESP_CQE.0]),
+    (method::QP_CREATE, &[attr::create_qp::RESP_CAP.0, attr::create_qp::RESP_QP_NUM.0]),
+    (
+        method::SRQ_CREATE,
+        &[
+            attr::create_srq::RESP_MAX_WR.0,
+            attr::create_srq::RESP_MAX_SGE.0,
+            attr::create_srq::RESP_SRQ_NUM.0,
+        ],
+    ),
+];
+
+#[derive(Default)]
+struct Seen {
+    calls: Vec<Call>,
+    /// Where the page of an mmap offset is, by the page's number.
+    offsets: HashMap<u64, u32>,
+    pages: HashMap<u32, usize>,
+}
+
+/// What was seen.
+#[derive(Clone, Default)]
+pub(crate) struct Watch(Arc<Mutex<Seen>>);
+
+impl Watch {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same kernel, watched.
+    pub(crate) fn kernel(&self, kernel: Arc<dyn Kernel>) -> Arc<dyn Kernel> {
+        Arc::new(Watched { kernel, watch: self.clone() })
+    }
+
+    /// Takes the calls since the last time.
+    pub(crate) fn take(&self) -> Vec<Call> {
+        std::mem::take(&mut self.seen().calls)
+    }
+
+    /// Where a UAR page is.
+    pub(crate) fn page(&self, number: u32) -> Option<usize> {
+        self.seen().pages.get(&number).copied()
+    }
+}
+
+struct Watched {
+    kernel: Arc<dyn Kernel>,
+    watch: Watch,
+}
+
+impl Kernel for Watched {
+    fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.kernel.sysfs_list(path)
+    }
+
+    fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
+        self.kernel.sysfs_read(path)
+    }
+
+    fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
+        self.kernel.sysfs_link(path)
+    }
+
+    fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
+        let file = self.kernel.open(node, dev)?;
+        Ok(Arc::new(WatchedFile { file, watch: self.watch.clone() }))
+    }
+}
+
+struct WatchedFile {
+    file: Arc<dyn DeviceFile>,
+    watch: Watch,
+}
+
+/// # Safety
+/// The header is as [`DeviceFile::ioctl`] has it.
+unsafe fn inputs(header: *mut IoctlHeader) -> Option<Call> {
+    // SAFETY: by the contract.
+    let (method, attributes) = unsafe { (Method::of(&*header), &*IoctlHeader::attributes(header)) };
+    let (_, outputs) = OUTPUTS.iter().find(|(own, _)| *own == method)?;
+    let mut call = Call { object: method.object, method: method.id, ..Call::default() };
+    for attribute in attributes {
+        let (id, length) = (attribute.attr_id, usize::from(attribute.len));
+        if id == attr::uhw::OUT.0 || outputs.contains(&id) || length == 0 {
+            continue;
+        }
+        let bytes = match attribute.data.to_ne_bytes().get(..length) {
+            Some(inline) => inline.to_vec(),
+            None => {
+                let from = std::ptr::with_exposed_provenance::<u8>(attribute.data as usize);
+                // SAFETY: by the contract, an input's address is readable for its length.
+                unsafe { std::slice::from_raw_parts(from, length) }.to_vec()
+            }
+        };
+        call.inputs.insert(id, bytes);
+    }
+    Some(call)
+}
+
+/// # Safety
+/// The header is of a UAR_ALLOC that was answered.
+unsafe fn allocated(header: *mut IoctlHeader) -> Option<(u64, u32)> {
+    use attr::uar_alloc as id;
+    // SAFETY: by the contract.
+    let attributes = unsafe { &*IoctlHeader::attributes(header) };
+    let output = |wanted: u16| {
+        let found = attributes.iter().find(|attribute| attribute.attr_id == wanted)?;
+        Some(std::ptr::with_exposed_provenance::<u8>(found.data as usize))
+    };
+    let (offset, page) = (output(id::MMAP_OFFSET.0)?, output(id::PAGE_ID.0)?);
+    // SAFETY: by the contract the kernel wrote both, of eight and of four bytes.
+    Some(unsafe { (offset.cast::<u64>().read_unaligned(), page.cast::<u32>().read_unaligned()) })
+}
+
+impl DeviceFile for WatchedFile {
+    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        let (call, method) = unsafe { (inputs(header), Method::of(&*header)) };
+        self.watch.seen().calls.extend(call);
+        // SAFETY: handed down.
+        unsafe { self.file.ioctl(header) }?;
+        if method == method::UAR_ALLOC
+            // SAFETY: the call was answered.
+            && let Some((offset, page)) = unsafe { allocated(header) }
+        {
+            self.watch.seen().offsets.insert(offset, page);
+        }
+        Ok(())
+    }
+
+    fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
+        let mapping = self.file.map(offset, len, access)?;
+        let mut seen = self.watch.seen();
+        if let Some(page) = seen.offsets.get(&offset).copied() {
+            seen.pages.insert(page, mapping.as_ptr().expose_provenance());
+        }
+        Ok(mapping)
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+        self.file.allocate(request)
+    }
+
+    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        self.file.event_file(fd)
+    }
+}

@@ -1,0 +1,311 @@
+//! rdma-core's tests, which are Python unittests on pyverbs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::door::{DEVICE, Door, Ended, Link};
+use super::reasons::{self, Unused};
+use super::rows::{Outcome, Reason, Row};
+use crate::failure::Failure;
+
+/// The Debian packages that are tested with.
+const PACKAGES: [&str; 3] = ["python3-pyverbs", "ibverbs-providers", "ibverbs-utils"];
+
+/// Where python3-pyverbs has the tests.
+const TESTS: &str = "/usr/share/doc/rdma-core/tests";
+
+/// The Python that python3-pyverbs is made for; the first of the path may be another.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// The longest that a module may take.
+const SECONDS: u32 = 300;
+
+/// Modules that are left out, and why.
+pub(super) const LEFT_OUT: [(&str, &str); 5] = [
+    ("test_cuda_dmabuf", "needs a GPU"),
+    ("test_mlx5_cuda_umem", "needs a GPU"),
+    ("test_efa_srd", "is for another vendor's device"),
+    ("test_efadv", "is for another vendor's device"),
+    ("test_mlx5_vfio", "takes the device from the kernel"),
+];
+
+/// Names and versions of the packages, or what to install.
+pub(super) fn peers() -> Result<Vec<String>, Failure> {
+    let mut found = Vec::new();
+    let mut missing = Vec::new();
+    for package in PACKAGES {
+        let output = Command::new("dpkg-query")
+            .args(["--show", "--showformat=${db:Status-Status} ${Version}", package])
+            .output()
+            .map_err(|error| Failure::Run { program: "dpkg-query".to_owned(), error })?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        match said.strip_prefix("installed ") {
+            Some(version) => found.push(format!("{package} {version}")),
+            None => missing.push(package),
+        }
+    }
+    if !missing.is_empty() {
+        let install = format!("apt-get install --no-install-recommends {}", missing.join(" "));
+        return Err(Failure::Missing(install));
+    }
+    if !Path::new(TESTS).is_dir() {
+        // Small images leave documentation out, and the tests with it.
+        return Err(Failure::Missing(format!(
+            "apt-get install --reinstall -o 'DPkg::Options::=--path-include={TESTS}/*' {}",
+            PACKAGES[0]
+        )));
+    }
+    Ok(found)
+}
+
+/// The tests, unpacked.
+#[derive(Debug)]
+pub(super) struct Suite {
+    folder: PathBuf,
+    modules: Vec<String>,
+}
+
+impl Suite {
+    /// Unpacks the tests to a folder that goes with this value.
+    pub(super) fn unpack() -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("mlx5-ledger-{}", std::process::id()));
+        let mut suite = Self { folder, modules: Vec::new() };
+        let tests = suite.folder.join("tests");
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |error| Failure::File { path, error }
+        };
+        fs::create_dir_all(&tests).map_err(at(&tests))?;
+        let mut packed = Vec::new();
+        for entry in fs::read_dir(TESTS).map_err(at(Path::new(TESTS)))? {
+            let entry = entry.map_err(at(Path::new(TESTS)))?;
+            let to = tests.join(entry.file_name());
+            if entry.path().is_file() {
+                fs::copy(entry.path(), &to).map_err(at(&to))?;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".gz") {
+                packed.push(to);
+            }
+            let module = name.strip_suffix(".gz").unwrap_or(&name).strip_suffix(".py");
+            let left_out = |module: &&str| LEFT_OUT.iter().any(|(name, _)| name == module);
+            suite.modules.extend(
+                module
+                    .filter(|module| module.starts_with("test_"))
+                    .filter(|module| !left_out(module))
+                    .map(str::to_owned),
+            );
+        }
+        suite.modules.sort();
+        if !packed.is_empty() {
+            let status = Command::new("gzip")
+                .arg("--decompress")
+                .args(&packed)
+                .status()
+                .map_err(|error| Failure::Run { program: "gzip".to_owned(), error })?;
+            if !status.success() {
+                return Err(Failure::Status { program: "gzip".to_owned(), status });
+            }
+        }
+        Ok(suite)
+    }
+
+    /// Names of the modules, in order.
+    pub(super) fn modules(&self) -> &[String] {
+        &self.modules
+    }
+
+    /// Runs one module on one link.
+    pub(super) fn run(
+        &self,
+        door: &Door,
+        link: Link,
+        module: &str,
+        unused: &mut Unused,
+    ) -> Result<Vec<Row>, Failure> {
+        let name = format!("tests.{module}");
+        let arguments = ["tests/run_tests.py", "--dev", DEVICE, "-v", &name];
+        let ended = door.run(link, &self.folder, SECONDS, PYTHON, &arguments)?;
+        let row = |(test, outcome, said): (String, Outcome, String)| Row {
+            suite: "pyverbs",
+            link: link.name,
+            outcome,
+            reason: reasons::explain(&test, outcome, &said, unused),
+            test,
+        };
+        let mut rows: Vec<Row> = results(&ended.stderr, &ended).into_iter().map(row).collect();
+        // A module that crashed, or has no test, or whose report could not be read, has to show.
+        if rows.is_empty() || ran(&ended.stderr).is_none_or(|ran| rows.len() < ran) {
+            let trouble = ended.trouble.unwrap_or_else(|| "not every test was told".to_owned());
+            rows.push(Row {
+                suite: "pyverbs",
+                test: module.to_owned(),
+                link: link.name,
+                outcome: Outcome::Error,
+                reason: Some(Reason::Unexplained(trouble)),
+            });
+        }
+        Ok(rows)
+    }
+}
+
+impl Drop for Suite {
+    fn drop(&mut self) {
+        // What stays in the folder for temporary files does no harm.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The line between the report's parts, and between failures.
+const DOUBLE_RULE: &str =
+    "======================================================================\n";
+
+/// How many tests the report says there were.
+fn ran(report: &str) -> Option<usize> {
+    let line = report.lines().rev().find_map(|line| line.strip_prefix("Ran "))?;
+    line.split(' ').next()?.parse().ok()
+}
+
+/// Test, outcome and message of each test that a verbose report tells of.
+fn results(report: &str, ended: &Ended) -> Vec<(String, Outcome, String)> {
+    let mut parts = report.split(DOUBLE_RULE);
+    let told = parts.next().unwrap_or_default();
+    let failures: Vec<(String, String)> = parts.filter_map(failure).collect();
+
+    let mut found: Vec<(String, Option<(Outcome, String)>)> = Vec::new();
+    for line in told.lines() {
+        if let Some(test) = header(line) {
+            found.push((test, None));
+        }
+        if let Some((_, outcome)) = found.last_mut().filter(|(_, outcome)| outcome.is_none()) {
+            *outcome = line.rsplit(" ... ").next().and_then(verdict);
+        }
+    }
+    let unfinished = || {
+        let trouble = ended.trouble.clone();
+        (Outcome::Error, trouble.unwrap_or_else(|| "has not said how it ended".to_owned()))
+    };
+    found
+        .into_iter()
+        .map(|(test, told)| {
+            let (outcome, mut said) = told.unwrap_or_else(unfinished);
+            if let Some((_, message)) = failures.iter().find(|(failed, _)| *failed == test) {
+                said.clone_from(message);
+            }
+            (test, outcome, said)
+        })
+        .collect()
+}
+
+/// The test that a line like `test_a (tests.test_b.C.test_a) ... ok` is about, as `test_b.C.test_a`.
+fn header(line: &str) -> Option<String> {
+    let (method, rest) = line.split_once(" (")?;
+    let (path, _) = rest.split_once(')')?;
+    let path = path.strip_prefix("tests.").or_else(|| path.strip_prefix("unittest."))?;
+    let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if method.is_empty() || !method.chars().all(name) {
+        return None;
+    }
+    // Python before 3.11 leaves the method out.
+    let whole = path.rsplit('.').next() == Some(method);
+    Some(if whole { path.to_owned() } else { format!("{path}.{method}") })
+}
+
+/// What the end of a test's line says.
+fn verdict(word: &str) -> Option<(Outcome, String)> {
+    match word.trim() {
+        "ok" | "expected failure" => Some((Outcome::Pass, String::new())),
+        "FAIL" | "unexpected success" => Some((Outcome::Fail, String::new())),
+        "ERROR" => Some((Outcome::Error, String::new())),
+        skipped => {
+            let quoted = skipped.strip_prefix("skipped ")?;
+            let quote = quoted.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+            let said = quoted.strip_prefix(quote)?.strip_suffix(quote)?;
+            Some((Outcome::Skip, said.replace("\\'", "'")))
+        }
+    }
+}
+
+/// Test and message of a failure's part of the report: the line after the last traceback.
+fn failure(part: &str) -> Option<(String, String)> {
+    let (first, rest) = part.split_once('\n')?;
+    let title = first.strip_prefix("ERROR: ").or_else(|| first.strip_prefix("FAIL: "))?;
+    let traceback = rest.rsplit("Traceback (most recent call last):\n").next()?;
+    let said = traceback.lines().find(|line| !line.starts_with(' '))?;
+    Some((header(title)?, said.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "\
+test_ok (tests.test_a.A.test_ok) ... ok
+test_told (tests.test_a.A.test_told)
+What it is for. ... skipped \"Device doesn't have it\"
+test_noisy (tests.test_a.A.test_noisy) ... a child says this
+ok
+test_old (tests.test_a.A) ... FAIL
+test_bad (tests.test_a.A.test_bad) ... ERROR
+
+======================================================================
+FAIL: test_old (tests.test_a.A)
+----------------------------------------------------------------------
+Traceback (most recent call last):
+  File \"a.py\", line 1, in test_old
+    first()
+KeyError: 1
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File \"a.py\", line 2, in test_old
+AssertionError: 25 != 0
+
+======================================================================
+ERROR: test_bad (tests.test_a.A.test_bad)
+Verify it.
+----------------------------------------------------------------------
+Traceback (most recent call last):
+  File \"a.py\", line 3, in test_bad
+ValueError: no
+
+----------------------------------------------------------------------
+Ran 5 tests in 0.1s
+
+FAILED (failures=1, errors=1, skipped=1)
+";
+
+    fn ended(trouble: Option<&str>) -> Ended {
+        let trouble = trouble.map(str::to_owned);
+        Ended { stdout: String::new(), stderr: String::new(), trouble }
+    }
+
+    #[test]
+    fn a_report_tells_test_outcome_and_message() {
+        let told = results(REPORT, &ended(None));
+        let told: Vec<(&str, Outcome, &str)> =
+            told.iter().map(|(test, outcome, said)| (&test[..], *outcome, &said[..])).collect();
+        assert_eq!(
+            told,
+            [
+                ("test_a.A.test_ok", Outcome::Pass, ""),
+                ("test_a.A.test_told", Outcome::Skip, "Device doesn't have it"),
+                ("test_a.A.test_noisy", Outcome::Pass, ""),
+                ("test_a.A.test_old", Outcome::Fail, "AssertionError: 25 != 0"),
+                ("test_a.A.test_bad", Outcome::Error, "ValueError: no"),
+            ]
+        );
+        assert_eq!(ran(REPORT), Some(5));
+    }
+
+    #[test]
+    fn a_test_in_which_the_process_ended_is_an_error() {
+        let report = "test_a (tests.test_a.A.test_a) ... ok\ntest_b (tests.test_a.A.test_b) ... ";
+        let told = results(report, &ended(Some("ended by signal 11")));
+        assert_eq!(told[1].1, Outcome::Error);
+        assert_eq!(told[1].2, "ended by signal 11");
+        assert_eq!(ran(report), None);
+    }
+}

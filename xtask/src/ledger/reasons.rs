@@ -1,0 +1,299 @@
+//! Why tests of rdma-core do not pass on the simulated device, each with what would let them.
+//!
+//! A test that fails or skips for a reason that is not here fails the chore.
+
+use std::collections::BTreeSet;
+
+use super::rows::{Outcome, Reason};
+
+/// One reason, and the tests it explains.
+struct Known {
+    /// What the test's name has to start with.
+    test: &'static str,
+    /// What the test has to have said, somewhere.
+    said: &'static str,
+    why: &'static str,
+    until: &'static str,
+}
+
+const fn known(
+    test: &'static str,
+    said: &'static str,
+    why: &'static str,
+    until: &'static str,
+) -> Known {
+    Known { test, said, why, until }
+}
+
+const RAW_PACKET: &str = "raw packet queue pairs need an Ethernet device model with flow steering";
+const RAW_ON_IB: &str = "the test is of Ethernet, and skips itself on an InfiniBand port";
+const ODP: &str = "the simulated device reports no on-demand paging";
+const WINDOWS: &str = "the engine refuses a request that binds a memory window";
+const CONFIGURE: &str = "the engine refuses a request that configures an mkey (list, interleaved)";
+const FLOW_CAPS: &str = "the firmware model refuses the capability page of NIC flow tables, which a \
+                         ConnectX answers";
+
+const NOT_PLANNED: &str = "nothing planned";
+const ETHERNET: &str = "raw packet and flow steering";
+const REQUESTS: &str = "every work request: windows, XRC";
+const COMPLETIONS: &str = "every completion: clock page, compression, timestamps";
+const MKEYS: &str = "mkeys and signature pipelining";
+const DC: &str = "dynamically connected transport";
+const TAGS: &str = "tag matching";
+const MACHINE: &str = "another machine; nothing of the simulator is missing";
+const NEVER: &str = "never: the test asks what the port or the C provider does not have";
+
+/// Failures. The first that fits explains.
+const FAILURES: &[Known] = &[
+    known("test_mr.MWTest", "local QP operation error", WINDOWS, REQUESTS),
+    known("test_qpex.QpExTestCase.test_qp_ex_rc_bind_mw", "local QP operation", WINDOWS, REQUESTS),
+    known("test_mlx5_mkey.", "local QP operation error", CONFIGURE, MKEYS),
+    known(
+        "test_device.DMTest.test_multi_process_alloc_dm",
+        "25 != 0",
+        "the simulated machine lives in one process: a forked child that uses its parent's \
+         descriptor gets ENOTTY",
+        "one simulated machine for several processes",
+    ),
+    known(
+        "test_mlx5_timestamp.TimeStampTest.test_timestamp_free_running",
+        "Failed to get the clock info",
+        "the kernel model offers no clock-info page",
+        COMPLETIONS,
+    ),
+    known(
+        "test_mlx5_dc.DCTest.test_odp_dc_traffic",
+        "Failed to register a MR",
+        "the test registers on-demand memory before it looks whether the device can, and takes \
+         the EINVAL of one that cannot for an error",
+        NOT_PLANNED,
+    ),
+    known("test_mlx5_dr.", "DevX general command failed", FLOW_CAPS, ETHERNET),
+    known("test_mlx5_flow.", "DevX general command failed", FLOW_CAPS, ETHERNET),
+];
+
+/// Skips. The first that fits explains.
+const SKIPS: &[Known] = &[
+    // The port is of the other kind.
+    known("test_addr.", "is InfiniBand , skip RoCE test", RAW_ON_IB, NEVER),
+    known("test_mlx5_udp_sport.", "No supported port is up", RAW_ON_IB, NEVER),
+    known("", "must be done by root on Ethernet link layer", RAW_ON_IB, NEVER),
+    known("", "Must be run by root on Ethernet link layer", RAW_ON_IB, NEVER),
+    known("test_mlx5_dr.", "Ethernet link layer with Eswitch on", RAW_ON_IB, NEVER),
+    // Ethernet.
+    known("", "Create QP type 8 is not supported", RAW_PACKET, ETHERNET),
+    known("", "Create Raw Packet QP", RAW_PACKET, ETHERNET),
+    known(
+        "test_mlx5_dr.",
+        "Could not find the PCI device",
+        "the simulated sysfs has no PCI bus, and the device no embedded switch",
+        NOT_PLANNED,
+    ),
+    known(
+        "test_mlx5_udp_sport.",
+        "Modifying a QP UDP sport is not supported",
+        "the device model reports no UDP source port that can be changed",
+        NOT_PLANNED,
+    ),
+    known(
+        "test_mlx5_lag_affinity.",
+        "Set LAG affinity is not supported",
+        "the simulated ports are not bonded",
+        NOT_PLANNED,
+    ),
+    // Transports.
+    known(
+        "",
+        "Create XRCD is not supported",
+        "the kernel model opens no XRC domain that is shared through a file",
+        REQUESTS,
+    ),
+    known(
+        "",
+        "Create DC QP is not supported",
+        "dynamically connected transport is not modelled",
+        DC,
+    ),
+    known(
+        "test_mlx5_dc.",
+        "DCI caps is not supported",
+        "dynamically connected transport is not modelled",
+        DC,
+    ),
+    known(
+        "test_tag_matching.",
+        "Tag matching is not supported",
+        "no tag matching in the model",
+        TAGS,
+    ),
+    known(
+        "test_qpex.QpExTestCase.test_qp_ex_rc_atomic_write",
+        "Extended QP is not supported",
+        "libmlx5 has no atomic write",
+        NEVER,
+    ),
+    // Memory.
+    known("test_odp.", "ODP is not supported", ODP, NOT_PLANNED),
+    known(
+        "",
+        "no huge pages of size 2M",
+        "this machine has no huge pages set aside (vm.nr_hugepages)",
+        MACHINE,
+    ),
+    known(
+        "test_mr.DmaBuf",
+        "Allocating dmabuf is not supported",
+        "this machine has no DRM device to allocate a dma-buf of",
+        MACHINE,
+    ),
+    known(
+        "test_device.SharedDMTest.test_import_dm",
+        "Some object imports are not supported",
+        "the kernel model has no query of device memory by handle (method 0x1001)",
+        "device memory in the kernel model",
+    ),
+    known(
+        "test_mlx5_dm_ops.",
+        "MEMIC atomic operations are not supported",
+        "the device model reports no atomic operations on device memory",
+        NOT_PLANNED,
+    ),
+    known(
+        "test_mlx5_mkey.",
+        "Create Mkey is not supported",
+        "the device model reports no signature capabilities",
+        MKEYS,
+    ),
+    known(
+        "test_mlx5_crypto.",
+        "Crypto login details must be supplied",
+        "block encryption needs credentials of a device that has it",
+        NOT_PLANNED,
+    ),
+    known(
+        "test_mlx5_dma_memcpy.",
+        "Create Mlx5DV QP is not supported",
+        "the device model has no MMO engine that copies memory",
+        NOT_PLANNED,
+    ),
+    // Completions and time.
+    known(
+        "test_mlx5_timestamp.",
+        "Create Extended CQ is not supported",
+        "the device model keeps no real-time clock, and the kernel model offers no clock-info page",
+        COMPLETIONS,
+    ),
+    known(
+        "test_mlx5_timestamp.",
+        "Query device real time is not supported",
+        "the kernel model offers no clock to read",
+        COMPLETIONS,
+    ),
+    known(
+        "test_mlx5_cq.",
+        "Support CQE 128B compression",
+        "the device model compresses no completions of 128 bytes",
+        COMPLETIONS,
+    ),
+    // What mlx5dv has beside verbs.
+    known(
+        "test_mlx5_pp.",
+        "Packet pacing entry allocation",
+        "packet pacing is not modelled",
+        NOT_PLANNED,
+    ),
+    known("test_mlx5_var.", "VAR allocation", "virtio doorbells are not modelled", NOT_PLANNED),
+    known(
+        "test_mlx5_query_port.",
+        "mlx5dv_query_port() isn't supported",
+        "the kernel model has no mlx5 query of a port (method 0x1000), which tells of vports",
+        NOT_PLANNED,
+    ),
+    known(
+        "test_mlx5_sched.",
+        "chedule elements is not supported",
+        "scheduling elements are not modelled",
+        NOT_PLANNED,
+    ),
+    known(
+        "test_mlx5_rdmacm.",
+        "Alloc reserved QP number",
+        "the firmware model reserves no queue pair numbers",
+        NOT_PLANNED,
+    ),
+    // Programs around the device.
+    known(
+        "",
+        "doesn't have net interface",
+        "the RDMA connection manager needs a network interface of the kernel's beside the device",
+        "a virtual machine with the real kernel driver",
+    ),
+    known(
+        "",
+        "scapy package is needed",
+        "this machine has no scapy (python3-scapy), of which the test makes packets",
+        MACHINE,
+    ),
+];
+
+/// Why a test has not passed; nothing if it has.
+pub(super) fn explain(
+    test: &str,
+    outcome: Outcome,
+    said: &str,
+    unused: &mut Unused,
+) -> Option<Reason> {
+    let table = match outcome {
+        Outcome::Pass => return None,
+        Outcome::Fail | Outcome::Error => FAILURES,
+        Outcome::Skip => SKIPS,
+    };
+    let fits = |known: &&Known| test.starts_with(known.test) && said.contains(known.said);
+    Some(match table.iter().find(fits) {
+        Some(&Known { test, said, why, until }) => {
+            unused.0.remove(&(test, said));
+            Reason::Known { why, until }
+        }
+        None => Reason::Unexplained(said.to_owned()),
+    })
+}
+
+/// Entries of the table that have explained nothing so far.
+#[derive(Debug)]
+pub(super) struct Unused(BTreeSet<(&'static str, &'static str)>);
+
+impl Unused {
+    pub(super) fn new() -> Self {
+        Self(FAILURES.iter().chain(SKIPS).map(|known| (known.test, known.said)).collect())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(test, said)| format!("{test}: {said}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(test: &str, outcome: Outcome, said: &str) -> Option<Reason> {
+        explain(test, outcome, said, &mut Unused::new())
+    }
+
+    #[test]
+    fn a_reason_is_for_the_tests_it_names() {
+        let said = "Completion status is local QP operation error";
+        let window = explained("test_mr.MWTest.test_mw_type1", Outcome::Error, said);
+        assert_eq!(window, Some(Reason::Known { why: WINDOWS, until: REQUESTS }));
+        let other = explained("test_qp.QPTest.test_x", Outcome::Error, said);
+        assert_eq!(other, Some(Reason::Unexplained(said.to_owned())));
+    }
+
+    #[test]
+    fn a_reason_to_skip_explains_no_failure() {
+        let said = "Create XRCD is not supported";
+        assert!(matches!(explained("t", Outcome::Skip, said), Some(Reason::Known { .. })));
+        assert!(matches!(explained("t", Outcome::Fail, said), Some(Reason::Unexplained(_))));
+        assert_eq!(explained("t", Outcome::Pass, said), None);
+    }
+}

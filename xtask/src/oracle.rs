@@ -1,0 +1,65 @@
+//! `cargo xtask oracle`: this provider and rdma-core's, byte for byte.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::build::{Profile, shared_library};
+use crate::failure::Failure;
+
+/// Post the same requests through rdma-core's provider and this one, and compare what they write
+///
+/// Needs a C compiler and rdma-core's headers and libraries: on Debian the packages gcc,
+/// libibverbs-dev and ibverbs-providers.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Write the section about the oracle in docs/CONFORMANCE.md anew
+    #[arg(long)]
+    document: bool,
+
+    /// Write the scripts that both sides run into this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    scripts: Option<PathBuf>,
+}
+
+/// What Debian has them in.
+const PACKAGES: &str = "apt-get install gcc libc6-dev libibverbs-dev ibverbs-providers";
+
+/// Compiles, runs, compares.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let library = shared_library("mlx5-sim-preload", Profile::Release)?;
+    let peer = library.with_file_name("oracle-peer");
+    compile(&root.join("tests/oracle/peer/oracle.c"), &peer)?;
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut command = Command::new(&cargo);
+    command.args(["run", "--quiet", "--package", "mlx5-oracle", "--"]);
+    command.arg("--peer").arg(&peer).arg("--preload").arg(&library);
+    if arguments.document {
+        command.arg("--document").arg(root.join("docs/CONFORMANCE.md"));
+    }
+    if let Some(scripts) = &arguments.scripts {
+        command.arg("--scripts").arg(scripts);
+    }
+    succeed(&mut command, "the oracle")
+}
+
+/// Compiles the program that drives rdma-core's provider.
+fn compile(source: &Path, program: &Path) -> Result<(), Failure> {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let mut command = Command::new(compiler);
+    // Its `ioctl` has to be found by the libraries.
+    command.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-rdynamic", "-o"]);
+    command.arg(program).arg(source).args(["-libverbs", "-lmlx5", "-ldl"]);
+    succeed(&mut command, "the C compiler").inspect_err(|_| {
+        eprintln!("xtask: the oracle needs rdma-core's headers and libraries: {PACKAGES}");
+    })
+}
+
+fn succeed(command: &mut Command, program: &str) -> Result<(), Failure> {
+    let program = program.to_owned();
+    match command.status() {
+        Err(error) => Err(Failure::Run { program, error }),
+        Ok(status) if !status.success() => Err(Failure::Status { program, status }),
+        Ok(_) => Ok(()),
+    }
+}
