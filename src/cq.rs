@@ -357,6 +357,10 @@ impl CompletionQueue {
         }
         if count == 0 {
             self.found_nothing();
+            if self.ring.needs_attention() {
+                // Found just now: it is not to wait for the next poll.
+                self.attend()?;
+            }
         } else {
             self.ring.publish();
         }
@@ -418,6 +422,8 @@ impl CompletionQueue {
     #[inline(never)]
     fn check_alive(&mut self) {
         self.until_check = Self::ALIVE_CHECK;
+        // What was taken before a panic of whom it was handed to.
+        self.ring.publish();
         self.inner.context.check_alive();
     }
 
@@ -525,11 +531,8 @@ impl Completions<'_> {
     /// How many there were, or why there were no more.
     pub fn finish(self) -> Result<usize, PollError> {
         let count = self.queue.ring.consumer().wrapping_sub(self.from) as usize;
-        if count == 0 {
-            self.queue.found_nothing();
-            if self.queue.ring.needs_attention() {
-                self.queue.attend()?;
-            }
+        if count == 0 && self.queue.ring.needs_attention() {
+            self.queue.attend()?;
         }
         Ok(count)
     }
@@ -538,7 +541,9 @@ impl Completions<'_> {
 impl Drop for Completions<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.queue.ring.consumer() != self.from {
+        if self.queue.ring.consumer() == self.from {
+            self.queue.found_nothing();
+        } else {
             self.queue.ring.publish();
         }
     }

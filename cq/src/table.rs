@@ -51,6 +51,7 @@ impl<Q> Default for UserIndexTable<Q> {
 
 /// Stands for a queue that is gone. It is no address of a queue, for it is not aligned as a pointer.
 fn tombstone<Q>() -> *mut Q {
+    const { assert!(align_of::<Q>() > 1) };
     core::ptr::without_provenance_mut(1)
 }
 

@@ -307,16 +307,13 @@ impl<T: QueuePairTransport> QueuePair<T> {
     }
 
     /// Posts a list of receive requests (`ibv_post_recv`). What comes before the first bad one is
-    /// posted. A queue pair with a shared receive queue has no room for any.
+    /// posted. A queue pair with a shared receive queue takes none.
     #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         match &mut self.receive {
             Some(receive) => receive.post_recv(list),
             None if list.is_empty() => Ok(()),
-            None => {
-                let error = mlx5_wqe::PostError::QueueFull { free: 0, needed: 1 };
-                Err(ListError { index: 0, error })
-            }
+            None => Err(ListError { index: 0, error: mlx5_wqe::PostError::Unsupported }),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::sge::{RemoteAddress, Sge};
 use crate::transport::Transport;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
 use mlx5_prm::U32;
 use mlx5_prm::wqe::AddressVector;
 
@@ -26,13 +27,15 @@ pub struct Batch<'q, T: Transport> {
     cursor: Cursor,
     /// Requests that were added to it, refused ones too. Of a batch of one, the compiler knows that.
     added: u32,
+    /// Where the last of them stands, if it was built there without a closer look.
+    last: Option<NonNull<u8>>,
 }
 
 impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn new(queue: &'q mut SendQueue<T>) -> Self {
         let (start, open) = (queue.here(), queue.gate.may_send());
-        Self { queue, open, start, cursor: start, added: 0 }
+        Self { queue, open, start, cursor: start, added: 0, last: None }
     }
 
     /// Starts a request; what it does is said next.
@@ -54,7 +57,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Posts the batch (`ibv_wr_complete`): all of it, or, if a request was refused, nothing.
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
-        let single = self.added == 1;
+        let single = if self.added == 1 { self.last } else { None };
         let (queue, start, cursor) = self.into_parts();
         queue.complete(start, cursor, single)
     }
@@ -189,7 +192,7 @@ macro_rules! data_setters {
                 let Request { batch, wr_id, flags, immediate, remote, .. } = $request;
                 let parts = Parts { wr_id, flags, immediate, address, remote };
                 batch.added = batch.added.wrapping_add(1);
-                batch.cursor = batch.queue.push::<O, _, _>(batch.cursor, batch.open, parts, data);
+                (batch.cursor, batch.last) = batch.queue.push::<O, _, _>(batch.cursor, batch.open, parts, data);
             }
 
             /// The data is one piece of local memory (`ibv_wr_set_sge`).

@@ -56,7 +56,8 @@ impl<T: Transport> SendQueue<T> {
         self.stop.wrapping_sub(head) as i32 >= 0
     }
 
-    /// Adds a request to a batch. A refusal is remembered; nothing of the batch is posted then.
+    /// Adds a request to a batch, and says where it stands if it was built in its place without a
+    /// closer look. A refusal is remembered; nothing of the batch is posted then.
     /// `open` says that posting is allowed: before that is known, nothing is written to the ring,
     /// which a forked process may not even have.
     #[inline(always)]
@@ -66,7 +67,7 @@ impl<T: Transport> SendQueue<T> {
         open: bool,
         parts: Parts<A, O::Remote>,
         data: D,
-    ) -> Cursor {
+    ) -> (Cursor, Option<NonNull<u8>>) {
         let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
         if data.is_ordinary(&self.limits)
             && allowed.contains(parts.flags)
@@ -85,11 +86,11 @@ impl<T: Transport> SendQueue<T> {
             let info = unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks) };
             // SAFETY: the records are alive, and were made for this ring.
             unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
-            return cursor.after(blocks);
+            return (cursor.after(blocks), Some(slot));
         }
         core::hint::cold_path();
         let Parts { wr_id, flags, immediate, address, remote } = parts;
-        self.push_slow::<O, A, D>(cursor, wr_id, flags, immediate, address, remote, data)
+        (self.push_slow::<O, A, D>(cursor, wr_id, flags, immediate, address, remote, data), None)
     }
 
     /// # Safety
@@ -269,23 +270,25 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// Posts what was built from `start`, where the queue stands, up to `cursor`, unless something
-    /// was refused. `single` says that no more than one request was added.
+    /// was refused. `single` is the request, if no more than one was added, and that one built in its
+    /// place without a closer look.
     #[inline(always)]
     pub(crate) fn complete(
         &mut self,
         start: Cursor,
         cursor: Cursor,
-        single: bool,
+        single: Option<NonNull<u8>>,
     ) -> Result<(), BatchError> {
         let (blocks, _) = cursor.since(start);
         // Of a refused request there are no blocks, which is no room for one either.
-        if !single || blocks.wrapping_sub(1) >= self.blueflame_now || !self.gate.may_send() {
+        let Some(wqe) =
+            single.filter(|_| blocks.wrapping_sub(1) < self.blueflame_now && self.gate.may_send())
+        else {
             return self.complete_slow(cursor);
-        }
+        };
         self.commit(cursor);
         // SAFETY: the request at `start` was just built, in one piece, of this many blocks.
         unsafe {
-            let wqe = self.at(start.head);
             self.register.ring_blueflame(self.record, cursor.head as u16, wqe, blocks);
         }
         Ok(())

@@ -43,6 +43,9 @@ unsafe impl Segment for RemoteAddress {
     }
 }
 
+/// Bits of a queue pair number.
+const QPN_MASK: u32 = 0xff_ffff;
+
 /// Whom a datagram is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
@@ -62,7 +65,7 @@ unsafe impl Segment for Datagram<'_> {
     unsafe fn write(self, at: NonNull<u8>) {
         let segment = AddressVector {
             qkey: U32::new(self.qkey),
-            dqp_dct: U32::new(self.qp_num | EXTENDED_UD_AV),
+            dqp_dct: U32::new(self.qp_num & QPN_MASK | EXTENDED_UD_AV),
             ..*self.vector
         };
         // SAFETY: by the contract; a segment needs no alignment.

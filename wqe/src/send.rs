@@ -167,7 +167,7 @@ impl<T: Transport> SendQueue<T> {
             qpn: u64::from(qpn & 0xff_ffff) << 8,
             limits: Limits {
                 max_sge: layout.max_sge,
-                max_inline: layout.max_inline as usize,
+                max_inline: layout.max_inline.min(max_message) as usize,
                 max_message,
                 max_single_sge: if layout.max_sge == 0 {
                     0

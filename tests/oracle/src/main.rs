@@ -13,6 +13,7 @@ mod known;
 mod memory;
 mod ours;
 mod peer;
+mod poster;
 mod report;
 mod script;
 mod table;

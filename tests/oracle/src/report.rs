@@ -9,8 +9,8 @@ use crate::compare::{Comparison, Difference};
 use crate::known::KnownDifferences;
 
 /// Around the oracle's section in a document.
-const START: &str = "<!-- oracle: written by `cargo xtask oracle --document` -->";
-const END: &str = "<!-- end of oracle -->";
+const START: &str = "<!-- begin oracle: written by `cargo xtask oracle --document` -->";
+const END: &str = "<!-- end oracle -->";
 /// Unexpected differences that are shown of each kind.
 const SHOWN: usize = 3;
 

@@ -170,7 +170,7 @@ fn a_queue_pair_with_a_shared_receive_queue_takes_no_receives_of_its_own(bed: &B
     let mut qp = pd.create_qp::<Rc>(&cq, &cq).srq(&srq).max_recv_wr(16).build()?;
     assert_eq!((qp.caps().max_recv_wr, qp.free_receives()), (0, 0));
     let refused = qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }]);
-    let error = PostError::QueueFull { free: 0, needed: 1 };
+    let error = PostError::Unsupported;
     assert_eq!(refused, Err(ListError { index: 0, error }));
     qp.destroy()?;
     srq.destroy()?;
