@@ -1,0 +1,141 @@
+//! How shared receive queues are made.
+
+use super::SharedReceiveQueue;
+use super::inner::SrqInner;
+use crate::buffer::QueueBuffer;
+use crate::context::Watched;
+use crate::error::Error;
+use crate::pd::ProtectionDomain;
+use crate::records::RecordSlot;
+use mlx5_doorbell::QueuePairRecord;
+use mlx5_uapi::HugePages;
+use mlx5_uapi::cmd::srq as command;
+use mlx5_uapi::mlx5::CreateSrq;
+use mlx5_uapi::verbs::SrqType;
+use mlx5_wqe::{Gate, QueueState, ReceiveLayout, SharedReceiveQueue as Ring, SharedReceiveRecords};
+use std::sync::{Arc, Mutex};
+
+/// How a shared receive queue is to be made. See [`ProtectionDomain::create_srq`].
+#[must_use = "a builder makes nothing until `build` is called"]
+pub struct SharedReceiveQueueBuilder<'a> {
+    pd: &'a ProtectionDomain,
+    max_wr: u32,
+    max_sge: u32,
+    limit: u32,
+    huge_pages: HugePages,
+}
+
+impl ProtectionDomain {
+    /// Starts to make a shared receive queue for `max_wr` requests (`ibv_create_srq`).
+    pub fn create_srq(&self, max_wr: u32) -> SharedReceiveQueueBuilder<'_> {
+        SharedReceiveQueueBuilder {
+            pd: self,
+            max_wr,
+            max_sge: 1,
+            limit: 0,
+            huge_pages: HugePages::None,
+        }
+    }
+}
+
+impl SharedReceiveQueueBuilder<'_> {
+    /// Scatter entries of a request.
+    pub fn max_sge(mut self, entries: u32) -> Self {
+        self.max_sge = entries;
+        self
+    }
+
+    /// Asks for an event when fewer requests than this are left; see
+    /// [`SharedReceiveQueue::set_limit`].
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Whether the ring is to be made of huge pages.
+    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
+        self.huge_pages = huge_pages;
+        self
+    }
+
+    /// Makes the queue.
+    pub fn build(self) -> Result<SharedReceiveQueue, Error> {
+        const VERB: &str = "create_srq";
+        let context = &self.pd.context;
+        context.check(VERB)?;
+        let limits = &context.limits;
+        // One request of the ring is always free.
+        let layout = self
+            .max_wr
+            .checked_add(1)
+            .and_then(|requests| ReceiveLayout::new(requests, self.max_sge, Ring::HEAD))
+            .filter(|layout| {
+                self.max_wr > 0
+                    && self.max_wr <= limits.max_srq_recv_wr
+                    && layout.stride <= u32::from(limits.max_rq_desc_sz)
+            });
+        let Some(layout) = layout else {
+            let what = format!(
+                "{} requests with {} entries do not fit: the device takes 1 to {} requests of {} bytes",
+                self.max_wr, self.max_sge, limits.max_srq_recv_wr, limits.max_rq_desc_sz
+            );
+            return Err(Error::invalid(VERB, what));
+        };
+        if self.limit > layout.requests - 1 {
+            return Err(Error::invalid(VERB, "the limit is larger than the queue".into()));
+        }
+        let buffer = QueueBuffer::new(context, layout.bytes(), self.huge_pages)?;
+        let slot = RecordSlot::new(context)?;
+        let id = context.next_handle_id();
+        // The ring is linked before the device is told of it.
+        // SAFETY: the slot is kept as long as the queue; nothing else uses record and word.
+        let (record, gate) =
+            unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
+        gate.set_state(QueueState::Init);
+        let records = Arc::new(SharedReceiveRecords::new(layout.requests));
+        // SAFETY: the ring is so large and page-aligned; it lives as long as `inner`.
+        let ring = unsafe {
+            Ring::new(
+                buffer.as_non_null(),
+                layout,
+                context.max_message(),
+                gate,
+                record,
+                Arc::clone(&records),
+            )
+        };
+        let request = command::CreateSrq {
+            srq_type: SrqType::Basic,
+            pd: self.pd.handle(),
+            xrcd: None,
+            cq: None,
+            user_handle: id,
+            // The kernel rounds up past the number that it is told, as we do.
+            max_wr: layout.requests - 1,
+            max_sge: layout.max_sge,
+            limit: self.limit,
+            max_num_tags: 0,
+            async_events: Some(context.async_fd()),
+            driver: CreateSrq {
+                buf_addr: buffer.addr(),
+                db_addr: slot.addr(),
+                ..CreateSrq::default()
+            },
+        };
+        // SAFETY: buffer and record are kept until the queue is destroyed, or for ever.
+        let made = unsafe { command::create(&*context.file, &request) }
+            .map_err(|errno| context.fail(VERB, errno))?;
+        let inner = Arc::new(SrqInner {
+            watch: context.watch(Watched::Queue(gate)),
+            context: Arc::clone(context),
+            handle: Mutex::new(Some(made.handle)),
+            srqn: made.srqn,
+            id,
+            gate,
+            records,
+            memory: Mutex::new(Some((buffer, slot))),
+            _pd: self.pd.clone(),
+        });
+        Ok(SharedReceiveQueue { ring, inner })
+    }
+}

@@ -1,0 +1,113 @@
+//! Shared receive queues.
+
+mod builder;
+mod inner;
+
+use crate::context::Inner;
+use crate::error::Error;
+use mlx5_uapi::cmd::srq as command;
+use mlx5_uapi::verbs::SrqAttrMask;
+use mlx5_wqe::{ListError, ReceiveWr, SharedReceiveQueue as Ring, SharedReceiveRecords};
+use std::sync::Arc;
+
+pub use builder::SharedReceiveQueueBuilder;
+pub(crate) use inner::SrqInner;
+
+/// What a shared receive queue is, as the kernel tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrqInfo {
+    /// Requests that can be outstanding.
+    pub max_wr: u32,
+    /// Scatter entries of a request.
+    pub max_sge: u32,
+    /// The limit that is set, or zero.
+    pub limit: u32,
+}
+
+/// A shared receive queue (`struct ibv_srq`): several queue pairs take their receive requests from
+/// it.
+pub struct SharedReceiveQueue {
+    ring: Ring,
+    inner: Arc<SrqInner>,
+}
+
+impl SharedReceiveQueue {
+    pub(crate) fn inner(&self) -> Arc<SrqInner> {
+        Arc::clone(&self.inner)
+    }
+
+    pub(crate) fn belongs_to(&self, context: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.inner.context, context)
+    }
+
+    pub(crate) fn records(&self) -> Arc<SharedReceiveRecords> {
+        Arc::clone(&self.inner.records)
+    }
+
+    pub(crate) fn handle(&self) -> Option<u32> {
+        self.inner.handle()
+    }
+
+    /// Posts a list of receive requests (`ibv_post_srq_recv`). What comes before the first bad one
+    /// is posted.
+    pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
+        self.ring.post_recv(list)
+    }
+
+    /// Requests that can be outstanding.
+    pub fn capacity(&self) -> u32 {
+        self.ring.capacity()
+    }
+
+    /// Scatter entries of a request.
+    pub fn max_sge(&self) -> u32 {
+        self.ring.layout().max_sge
+    }
+
+    /// Number of the queue in the device.
+    pub fn srqn(&self) -> u32 {
+        self.inner.srqn
+    }
+
+    /// What events call this queue.
+    pub fn id(&self) -> crate::event::SrqId {
+        crate::event::SrqId(self.inner.id)
+    }
+
+    /// Asks for one [`crate::AsyncEvent`] when fewer than `limit` requests are left
+    /// (`ibv_modify_srq`).
+    pub fn set_limit(&mut self, limit: u32) -> Result<(), Error> {
+        const VERB: &str = "modify_srq";
+        self.inner.context.check(VERB)?;
+        if limit > self.capacity() {
+            return Err(Error::invalid(VERB, "the limit is larger than the queue".into()));
+        }
+        let handle = self.handle().unwrap_or_default();
+        command::modify(&*self.inner.context.file, handle, SrqAttrMask::LIMIT, 0, limit)
+            .map_err(|errno| self.inner.context.fail(VERB, errno))
+    }
+
+    /// Asks the kernel about the queue (`ibv_query_srq`).
+    pub fn query(&self) -> Result<SrqInfo, Error> {
+        const VERB: &str = "query_srq";
+        self.inner.context.check(VERB)?;
+        let handle = self.handle().unwrap_or_default();
+        let info = command::query(&*self.inner.context.file, handle)
+            .map_err(|errno| self.inner.context.fail(VERB, errno))?;
+        Ok(SrqInfo { max_wr: info.max_wr, max_sge: info.max_sge, limit: info.srq_limit })
+    }
+
+    /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs take from
+    /// it or when the kernel refuses.
+    #[expect(clippy::result_large_err, reason = "the queue comes back")]
+    pub fn destroy(self) -> Result<(), (Self, Error)> {
+        if Arc::strong_count(&self.inner) > 1 {
+            let error = Error::busy("destroy_srq", "queue pairs still take from it");
+            return Err((self, error));
+        }
+        match self.inner.destroy() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+}
