@@ -12,6 +12,8 @@ pub mod cqe;
 pub mod doorbell;
 pub mod event;
 pub mod fields;
+pub mod signature;
+pub mod umr;
 pub mod wqe;
 
 pub use zerocopy;

@@ -175,6 +175,32 @@ pub struct AtomicSegment {
 }
 assert_layout!(AtomicSegment, 16, compare @ 8);
 
+/// Masked atomic segment (`struct mlx5_wqe_masked_atomic_seg`), for operands of 8 bytes.
+#[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct MaskedAtomicSegment {
+    /// Value to swap in, or to add.
+    pub swap_or_add: U64,
+    /// Value to compare with.
+    pub compare: U64,
+    /// Which bits are swapped; for an addition, where carries stop.
+    pub swap_or_add_mask: U64,
+    /// Which bits are compared.
+    pub compare_mask: U64,
+}
+assert_layout!(MaskedAtomicSegment, 32, compare @ 8, swap_or_add_mask @ 16, compare_mask @ 24);
+
+/// XRC segment: the shared receive queue at the other side (`struct mlx5_wqe_xrc_seg`).
+#[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct XrcSegment {
+    /// Number of the shared receive queue.
+    pub srqn: U32,
+    /// Reserved.
+    pub reserved: [u8; 12],
+}
+assert_layout!(XrcSegment, 16);
+
 /// Scatter or gather entry (`struct mlx5_wqe_data_seg`).
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
