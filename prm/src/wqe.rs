@@ -175,20 +175,27 @@ pub struct AtomicSegment {
 }
 assert_layout!(AtomicSegment, 16, compare @ 8);
 
-/// Masked atomic segment (`struct mlx5_wqe_masked_atomic_seg`), for operands of 8 bytes.
+/// Masked compare and swap of 8 bytes (`struct mlx5_wqe_masked_atomic_seg`), with opcode modifier
+/// [`MASKED_ATOMIC_8`]: the bits of `compare_mask` are compared; if they are equal, those of
+/// `swap_mask` are swapped in. A masked fetch and add of 8 bytes has an [`AtomicSegment`]: what to
+/// add, and in place of `compare` the *field boundary*, whose set bits are the highest of each of
+/// the fields that are added by themselves.
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct MaskedAtomicSegment {
-    /// Value to swap in, or to add.
-    pub swap_or_add: U64,
+    /// Value to swap in.
+    pub swap: U64,
     /// Value to compare with.
     pub compare: U64,
-    /// Which bits are swapped; for an addition, where carries stop.
-    pub swap_or_add_mask: U64,
+    /// Which bits are swapped.
+    pub swap_mask: U64,
     /// Which bits are compared.
     pub compare_mask: U64,
 }
-assert_layout!(MaskedAtomicSegment, 32, compare @ 8, swap_or_add_mask @ 16, compare_mask @ 24);
+assert_layout!(MaskedAtomicSegment, 32, compare @ 8, swap_mask @ 16, compare_mask @ 24);
+
+/// Opcode modifier of masked atomics: extended (bit 3), operands of 2^(2 + low bits) = 8 bytes.
+pub const MASKED_ATOMIC_8: u8 = 1 << 3 | 1;
 
 /// XRC segment: the shared receive queue at the other side (`struct mlx5_wqe_xrc_seg`).
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
