@@ -9,8 +9,8 @@ use crate::records::RecordSlot;
 use crate::uar::CqUar;
 use crate::user_index::{QueuePairRecords, UserIndex};
 use mlx5_cq::{
-    Attention, Corruption, DepartedReceive, Departures, OwnedCompletion, Ring, RingId, RingParts,
-    RingState, WorkCompletion,
+    Attention, Corruption, DepartedReceive, Departures, Next, OwnedCompletion, Ring, RingId,
+    RingParts, RingState, WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
 use mlx5_uapi::cmd::cq as command;
@@ -209,7 +209,12 @@ impl<'a> CompletionQueueBuilder<'a> {
             channel: self.channel.cloned(),
             events,
         });
-        Ok(CompletionQueue { ring, inner, until_check: CompletionQueue::ALIVE_CHECK })
+        Ok(CompletionQueue {
+            ring,
+            inner,
+            until_check: CompletionQueue::ALIVE_CHECK,
+            trouble: PollError::DeviceGone,
+        })
     }
 }
 
@@ -317,6 +322,8 @@ pub struct CompletionQueue {
     pub(crate) inner: Arc<CqInner>,
     /// Empty polls until the next look whether the device is still there.
     until_check: u32,
+    /// Why the last poll failed, if one did.
+    trouble: PollError,
 }
 
 impl CompletionQueue {
@@ -341,30 +348,58 @@ impl CompletionQueue {
         mut each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<usize, PollError> {
         if self.ring.needs_attention() {
-            self.attend()?;
+            return self.poll_rest(0, max, each).ok_or(self.trouble);
         }
         let mut count = 0;
         while count < max {
-            // Apart, so that the ordinary case is compiled for what is known of it.
-            if let Some(completion) = self.ring.next_ordinary() {
-                each(completion);
-            } else if let Some(completion) = self.ring.next_other() {
-                each(completion);
-            } else {
-                break;
+            match self.ring.next_ordinary() {
+                Next::Ordinary(completion) => each(completion),
+                Next::Other => return self.poll_rest(count, max, each).ok_or(self.trouble),
+                Next::None => break,
             }
             count += 1;
         }
         if count == 0 {
             self.found_nothing();
-            if self.ring.needs_attention() {
-                // Found just now: it is not to wait for the next poll.
-                self.attend()?;
-            }
         } else {
             self.ring.publish();
         }
         Ok(count)
+    }
+
+    /// Goes on with a poll that met what is not ordinary, after `count` completions. Apart, so that
+    /// the ordinary is compiled for what is known of it, and keeps nothing for afterwards. `None` if
+    /// there is trouble: an answer in two registers.
+    #[inline(never)]
+    fn poll_rest(
+        &mut self,
+        mut count: usize,
+        max: usize,
+        mut each: impl FnMut(WorkCompletion<'_>),
+    ) -> Option<usize> {
+        if count == 0 && self.ring.needs_attention() {
+            self.attend_or_note()?;
+        }
+        while count < max {
+            let Some(completion) = self.ring.next() else { break };
+            each(completion);
+            count += 1;
+        }
+        if count != 0 {
+            self.ring.publish();
+            return Some(count);
+        }
+        self.found_nothing();
+        if self.ring.needs_attention() {
+            // Found just now: it is not to wait for the next poll.
+            self.attend_or_note()?;
+        }
+        Some(0)
+    }
+
+    /// Attends to what is out of the ordinary, and keeps what is in the way.
+    fn attend_or_note(&mut self) -> Option<()> {
+        self.attend().map_err(|trouble| self.trouble = trouble).ok()
     }
 
     /// Polls one by one: [`Completions::next`] hands out completions that live until the next one.
@@ -500,17 +535,15 @@ impl CompletionQueue {
     /// here or when the kernel refuses.
     #[expect(clippy::result_large_err, reason = "the queue comes back")]
     pub fn destroy(self) -> Result<(), (Self, Error)> {
-        let Self { ring, inner, until_check } = self;
-        match Arc::try_unwrap(inner) {
+        let Self { ring, inner, until_check, trouble } = self;
+        let (inner, error) = match Arc::try_unwrap(inner) {
             Ok(mut alone) => match alone.destroy() {
-                Ok(()) => Ok(()),
-                Err(error) => Err((Self { ring, inner: Arc::new(alone), until_check }, error)),
+                Ok(()) => return Ok(()),
+                Err(error) => (Arc::new(alone), error),
             },
-            Err(inner) => {
-                let error = Error::busy("destroy_cq", "queue pairs still complete here");
-                Err((Self { ring, inner, until_check }, error))
-            }
-        }
+            Err(inner) => (inner, Error::busy("destroy_cq", "queue pairs still complete here")),
+        };
+        Err((Self { ring, inner, until_check, trouble }, error))
     }
 }
 

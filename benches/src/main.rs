@@ -83,13 +83,13 @@ cases! {
         }
         operations::list(alone(&mut bed.qp), &list),
         then bed.complete(16);
-    "poll1" = poll_one x 1 <= 75.0, |bed, i| { bed.post(i, 1); }
+    "poll1" = poll_one x 1 <= 72.0, |bed, i| { bed.post(i, 1); }
         operations::poll_one(alone(&mut bed.cq), &mut bed.sum),
         then {};
     "poll16" = poll_many x 16 <= 60.0, |bed, i| { bed.post(i, 16); }
         operations::poll_many(alone(&mut bed.cq), black_box(16), &mut bed.sum),
         then {};
-    "empty_poll" = poll_empty x 1 <= 34.0, |bed, i| {}
+    "empty_poll" = poll_empty x 1 <= 24.0, |bed, i| {}
         operations::poll_empty(alone(&mut bed.cq), &mut bed.sum),
         then {};
     "post_recv1" = post_recv x 1 <= 110.0, |bed, i| { let sges = [bed.sge(i)]; }

@@ -26,6 +26,6 @@ pub use completion::{
     CompletionError, CompletionOpcode, ErrorKind, OwnedCompletion, WorkCompletion,
 };
 pub use departures::Departures;
-pub use ring::{Corruption, DepartedReceive, Queue, Ring, RingParts, SentRequest};
+pub use ring::{Corruption, DepartedReceive, Next, Queue, Ring, RingParts, SentRequest};
 pub use state::RingState;
 pub use table::{Lookup, RingId, UserIndexTable};

@@ -10,15 +10,20 @@ use core::fmt;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_doorbell::{CompletionQueueRecord, barrier};
-use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, OPCODE_SHIFT, OWNER};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, OPCODE_SHIFT, OWNER, SOLICITED};
 
 /// Where the last eight bytes of a descriptor start: send opcode and queue pair number, counter,
 /// signature, and opcode with owner.
 const TAIL: usize = offset_of!(Cqe, sop_drop_qpn);
-/// The last bytes of entries of receives lie from here on,
+/// The last byte of a descriptor without what may stand there of an ordinary one: an entry of
+/// another format than the plain one is not ordinary.
+const KIND: u8 = !(SOLICITED | OWNER);
+/// What is left of the entry of a request without error,
+const REQUEST: u8 = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
+/// and of those of receives: from here on,
 const FIRST_RECEIVE: u8 = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT;
-/// and end before this; those of requests without error come before.
-const AFTER_RECEIVES: u8 = (CqeOpcode::ResponderSendInvalidate as u8 + 1) << OPCODE_SHIFT;
+/// up to here, the opcode's bits alone.
+const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SHIFT;
 
 /// What a queue answers when a completion names one of its requests.
 pub trait Queue {
@@ -79,6 +84,16 @@ impl fmt::Display for Corruption {
 }
 
 impl core::error::Error for Corruption {}
+
+/// What [`Ring::next_ordinary`] finds.
+pub enum Next<'poll> {
+    /// A completion, and took it.
+    Ordinary(WorkCompletion<'poll>),
+    /// An entry that it leaves to [`Ring::next_other`].
+    Other,
+    /// No entry.
+    None,
+}
 
 /// The owner half of a completion queue.
 pub struct Ring<Q> {
@@ -204,50 +219,56 @@ impl<Q: Queue> Ring<Q> {
     #[inline(always)]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
         match self.next_ordinary() {
-            Some(completion) => Some(completion.detach()),
-            None => self.next_other(),
+            Next::Ordinary(completion) => Some(completion.detach()),
+            Next::Other => self.next_other(),
+            Next::None => None,
         }
     }
 
-    /// [`Ring::next`], but `None` unless the next completion is that of a request without error, the
+    /// [`Ring::next`], but only looks at an entry unless it is that of a request without error, the
     /// next one of the queue that the last one was about.
     #[inline(always)]
-    pub fn next_ordinary(&mut self) -> Option<WorkCompletion<'_>> {
+    pub fn next_ordinary(&mut self) -> Next<'_> {
         let descriptor = self.next;
         // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load takes the owner
         // bit and all that goes with it.
         let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
         let tail = u64::from_be(tail);
         if (tail as u8 ^ self.owner) & OWNER != 0 {
-            return None;
+            return Next::None;
         }
         // The owner bit was read before the rest of the entry, and before the data it announces.
         barrier::from_device();
         // SAFETY: four bytes of a descriptor, aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
         if u64::from(index) != self.cached.0 {
-            return None;
+            return Next::Other;
         }
         // SAFETY: it stays valid until this poller attends to departures, and then it is forgotten
         // before.
         let queue = unsafe { self.cached.1.as_ref() };
-        let (op_own, counter) = (tail as u8, (tail >> 16) as u16);
-        let (wr_id, what) = if op_own < FIRST_RECEIVE {
-            let sent = queue.retire_next_send(counter)?;
+        let counter = (tail >> 16) as u16;
+        let (wr_id, what) = if tail as u8 & KIND == REQUEST {
+            let Some(sent) = queue.retire_next_send(counter) else { return Next::Other };
             (sent.wr_id, What::sent(sent.opcode))
-        } else if op_own < AFTER_RECEIVES {
-            (queue.retire_receive(counter)?, What::received(op_own >> OPCODE_SHIFT))
         } else {
-            return None;
+            let kind = tail as u8 & KIND;
+            // The format's bits, below those of the opcode, turn up at the other end.
+            let receive = kind.wrapping_sub(FIRST_RECEIVE).rotate_right(OPCODE_SHIFT);
+            if receive > (LAST_RECEIVE - FIRST_RECEIVE) >> OPCODE_SHIFT {
+                return Next::Other;
+            }
+            let Some(wr_id) = queue.retire_receive(counter) else { return Next::Other };
+            (wr_id, What::received(kind >> OPCODE_SHIFT))
         };
         self.pass(descriptor);
-        Some(WorkCompletion::new(descriptor, wr_id, what))
+        Next::Ordinary(WorkCompletion::new(descriptor, wr_id, what))
     }
 
-    /// [`Ring::next`] after [`Ring::next_ordinary`] found none.
+    /// [`Ring::next`] after [`Ring::next_ordinary`] found [`Next::Other`].
     #[inline(always)]
     pub fn next_other(&mut self) -> Option<WorkCompletion<'_>> {
-        let found = self.is_written() && self.find();
+        let found = self.find();
         let (descriptor, wr_id, what) = self.found;
         found.then(|| WorkCompletion::new(descriptor, wr_id, what))
     }
