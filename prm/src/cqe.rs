@@ -187,3 +187,53 @@ pub struct ErrorCqe {
 }
 assert_layout!(ErrorCqe, 64, srqn_uidx @ 32, vendor_err_synd @ 54, syndrome @ 55,
     s_wqe_opcode_qpn @ 56, wqe_counter @ 60, signature @ 62, op_own @ 63);
+
+/// What [`Cqe::app`] holds in entries about tag matching (`MLX5_CQE_APP_TAG_MATCHING`).
+pub const APP_TAG_MATCHING: u8 = 1;
+
+codes! {
+    /// What an entry about tag matching tells: [`Cqe::app_op`] (`MLX5_CQE_APP_OP_TM_*`).
+    TagEvent {
+        /// A message matched; its data is on the way, and another entry will tell of it.
+        Consumed = 0x1, "message matched";
+        /// The data of a message that matched is there.
+        Expected = 0x2, "data of a matched message received";
+        /// A message matched nothing.
+        Unexpected = 0x3, "unexpected message received";
+        /// A message without a tag arrived.
+        NoTag = 0x4, "message without a tag received";
+        /// A tag was added to the list.
+        Append = 0x5, "tag added";
+        /// A tag was removed from the list, or was not there any more.
+        Remove = 0x6, "tag removed";
+        /// The count of handled unexpected messages was taken.
+        Noop = 0x7, "tag list synchronised";
+        /// A rendezvous request matched that software has to fetch; its headers are on the way.
+        ConsumedSwRendezvous = 0x9, "rendezvous matched, left to software";
+        /// A message matched, and its data is there.
+        ConsumedMessage = 0xa, "message matched and received";
+        /// A rendezvous request matched that software has to fetch; its headers are there.
+        ConsumedMessageSwRendezvous = 0xb, "rendezvous matched and received, left to software";
+        /// A message matched whose data will not come.
+        MessageCompletionCanceled = 0xc, "matched message cancelled";
+    }
+}
+
+/// What the first 16 bytes of an entry about an operation on a tag list hold
+/// (`struct mlx5_tm_cqe`).
+#[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct TagListCqe {
+    /// [`TagListCqe::SUCCESS`], or zero.
+    pub success: U32,
+    /// How many unexpected messages the device has counted.
+    pub hw_phase_cnt: U16,
+    /// Reserved.
+    pub reserved: [u8; 10],
+}
+assert_layout!(TagListCqe, 16, hw_phase_cnt @ 4);
+
+impl TagListCqe {
+    /// The entry to remove was on the list (`MLX5_TMC_SUCCESS`).
+    pub const SUCCESS: u32 = 1 << 31;
+}

@@ -295,3 +295,141 @@ pub struct SrqNextSegment {
     pub reserved1: [u8; 11],
 }
 assert_layout!(SrqNextSegment, 16, next_wqe_index @ 2, signature @ 4);
+
+/// The tag matching segment of a TAG_MATCHING request on a tag-matching queue's command queue pair
+/// (`struct mlx5_wqe_tm_seg`).
+#[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct TagMatchingSegment {
+    /// What to do to the list ([`TagOperation`]), in the upper four bits.
+    pub opcode: u8,
+    /// [`TagMatchingSegment::COMPLETION`] and [`TagMatchingSegment::SOFTWARE_COUNT`].
+    pub flags: u8,
+    /// APPEND: the entry that the next APPEND takes. REMOVE: the entry to remove.
+    pub index: U16,
+    /// Reserved.
+    pub reserved0: [u8; 2],
+    /// How many unexpected messages software has handled, with
+    /// [`TagMatchingSegment::SOFTWARE_COUNT`].
+    pub software_count: U16,
+    /// Reserved.
+    pub reserved1: [u8; 8],
+    /// Tag of the entry to append.
+    pub append_tag: U64,
+    /// The bits of a message's tag that are compared with it.
+    pub append_mask: U64,
+}
+assert_layout!(TagMatchingSegment, 32, flags @ 1, index @ 2, software_count @ 6, append_tag @ 16,
+    append_mask @ 24);
+
+impl TagMatchingSegment {
+    /// Asks for a completion (`MLX5_SRQ_FLAG_TM_CQE_REQ`).
+    pub const COMPLETION: u8 = 1 << 7;
+    /// The segment brings a software count (`MLX5_SRQ_FLAG_TM_SW_CNT`).
+    pub const SOFTWARE_COUNT: u8 = 1 << 6;
+    /// Where the operation starts in the first byte.
+    pub const OPCODE_SHIFT: u32 = 4;
+}
+
+/// What a TAG_MATCHING request does to the list (`MLX5_TM_OPCODE_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum TagOperation {
+    /// Nothing, but for what the flags say.
+    Nop = 0,
+    /// Appends an entry.
+    Append = 1,
+    /// Removes an entry.
+    Remove = 2,
+}
+
+impl TagOperation {
+    /// The operation with this number.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0 => Some(Self::Nop),
+            1 => Some(Self::Append),
+            2 => Some(Self::Remove),
+            _ => None,
+        }
+    }
+}
+
+/// Head of a message to a tag-matching queue (`struct ibv_tmh`).
+#[derive(
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Debug,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct TagMatchingHeader {
+    /// What the message is ([`TagMessage`]).
+    pub opcode: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+    /// The sender's own word, which the device hands on.
+    pub app_ctx: U32,
+    /// The tag.
+    pub tag: U64,
+}
+assert_layout!(TagMatchingHeader, 16, app_ctx @ 4, tag @ 8);
+
+/// What a message to a tag-matching queue is (`enum ibv_tmh_op`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum TagMessage {
+    /// A message without a tag.
+    NoTag = 0,
+    /// A request to fetch the data: a [`RendezvousHeader`] follows.
+    Rendezvous = 1,
+    /// The data of a rendezvous was fetched.
+    Finished = 2,
+    /// The data follows.
+    Eager = 3,
+}
+
+impl TagMessage {
+    /// The kind of message with this number.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0 => Some(Self::NoTag),
+            1 => Some(Self::Rendezvous),
+            2 => Some(Self::Finished),
+            3 => Some(Self::Eager),
+            _ => None,
+        }
+    }
+}
+
+/// Where the data of a rendezvous is (`struct ibv_rvh`).
+#[derive(
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Debug,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct RendezvousHeader {
+    /// Its address at the sender.
+    pub va: U64,
+    /// The sender's key for it.
+    pub rkey: U32,
+    /// Its length.
+    pub len: U32,
+}
+assert_layout!(RendezvousHeader, 16, rkey @ 8, len @ 12);

@@ -437,6 +437,13 @@ codes! {
         ZERO_LENGTH_RQ = 3;
     }
 
+    /// `QpContext::offload_type`. `MLX5_QPC_OFFLOAD_TYPE_*`, `mlx5_ifc.h`.
+    pub struct OffloadType {
+        NONE = 0;
+        /// The device fetches the data of rendezvous by itself.
+        RNDV = 1;
+    }
+
     /// `QpContext::atomic_mode`. `MLX5_QPC_ATOMIC_MODE_*`, `mlx5_ifc.h`.
     pub struct AtomicMode {
         IB_SPEC = 1;

@@ -1,4 +1,4 @@
-//! Shared receive queues: plain, XRC, and the memory pool both may sit on.
+//! Shared receive queues: plain, XRC, tag matching, and the memory pool the plain may sit on.
 
 use super::commands;
 use crate::fields::{codes, layouts};
@@ -325,6 +325,85 @@ layouts! {
         syndrome, set_syndrome: 0x20, 32;
         rmpc, rmpc_mut: 0x100 => RmpContext;
     }
+
+    /// What an extended receive queue's context says of its list of tags.
+    ///
+    /// `mlx5_ifc_tag_matching_topology_context_bits`.
+    pub struct TagMatchingTopologyContext [0x80] {
+        log_matching_list_sz, set_log_matching_list_sz: 0x0, 4;
+        append_next_index, set_append_next_index: 0x10, 16;
+        sw_phase_cnt, set_sw_phase_cnt: 0x20, 16;
+        hw_phase_cnt, set_hw_phase_cnt: 0x30, 16;
+    }
+
+    /// An extended receive queue's context.
+    ///
+    /// `mlx5_ifc_xrqc_bits`.
+    pub struct XrqContext [0xa00] {
+        state, set_state: 0x0, 4;
+        rlkey, set_rlkey: 0x4, 1;
+        topology, set_topology: 0x14, 4;
+        offload, set_offload: 0x1c, 4;
+        user_index, set_user_index: 0x28, 24;
+        cqn, set_cqn: 0x48, 24;
+        tag_matching_topology_context, tag_matching_topology_context_mut: 0x100 => TagMatchingTopologyContext;
+        wq, wq_mut: 0x400 => WorkQueue;
+    }
+
+    /// Input of CREATE_XRQ.
+    ///
+    /// `mlx5_ifc_create_xrq_in_bits`. Followed by 64-bit addresses (`pas`).
+    pub struct CreateXrqIn [0xa80] {
+        opcode, set_opcode: 0x0, 16;
+        uid, set_uid: 0x10, 16;
+        op_mod, set_op_mod: 0x30, 16;
+        xrqc, xrqc_mut: 0x80 => XrqContext;
+    }
+
+    /// Output of CREATE_XRQ.
+    ///
+    /// `mlx5_ifc_create_xrq_out_bits`.
+    pub struct CreateXrqOut [0x80] {
+        status, set_status: 0x0, 8;
+        syndrome, set_syndrome: 0x20, 32;
+        xrqn, set_xrqn: 0x48, 24;
+    }
+
+    /// Input of DESTROY_XRQ.
+    ///
+    /// `mlx5_ifc_destroy_xrq_in_bits`.
+    pub struct DestroyXrqIn [0x80] {
+        opcode, set_opcode: 0x0, 16;
+        uid, set_uid: 0x10, 16;
+        op_mod, set_op_mod: 0x30, 16;
+        xrqn, set_xrqn: 0x48, 24;
+    }
+
+    /// Output of DESTROY_XRQ.
+    ///
+    /// `mlx5_ifc_destroy_xrq_out_bits`.
+    pub struct DestroyXrqOut [0x80] {
+        status, set_status: 0x0, 8;
+        syndrome, set_syndrome: 0x20, 32;
+    }
+
+    /// Input of QUERY_XRQ.
+    ///
+    /// `mlx5_ifc_query_xrq_in_bits`.
+    pub struct QueryXrqIn [0x80] {
+        opcode, set_opcode: 0x0, 16;
+        op_mod, set_op_mod: 0x30, 16;
+        xrqn, set_xrqn: 0x48, 24;
+    }
+
+    /// Output of QUERY_XRQ.
+    ///
+    /// `mlx5_ifc_query_xrq_out_bits`. Followed by 64-bit addresses (`pas`).
+    pub struct QueryXrqOut [0xa80] {
+        status, set_status: 0x0, 8;
+        syndrome, set_syndrome: 0x20, 32;
+        xrqc, xrqc_mut: 0x80 => XrqContext;
+    }
 }
 
 commands! {
@@ -340,6 +419,9 @@ commands! {
     MODIFY_RMP: ModifyRmpIn => ModifyRmpOut;
     DESTROY_RMP: DestroyRmpIn => DestroyRmpOut;
     QUERY_RMP: QueryRmpIn => QueryRmpOut;
+    CREATE_XRQ: CreateXrqIn => CreateXrqOut;
+    DESTROY_XRQ: DestroyXrqIn => DestroyXrqOut;
+    QUERY_XRQ: QueryXrqIn => QueryXrqOut;
 }
 
 codes! {
@@ -361,5 +443,23 @@ codes! {
         CYCLIC = 1;
         LINKED_LIST_STRIDING_RQ = 2;
         CYCLIC_STRIDING_RQ = 3;
+    }
+
+    /// `XrqContext::topology`. `MLX5_XRQC_TOPOLOGY_*`, `mlx5_ifc.h`.
+    pub struct XrqTopology {
+        NO_SPECIAL_TOPOLOGY = 0;
+        TAG_MATCHING = 1;
+    }
+
+    /// `XrqContext::offload`. `MLX5_XRQC_OFFLOAD_*`, `mlx5_ifc.h`.
+    pub struct XrqOffload {
+        NONE = 0;
+        RNDV = 1;
+    }
+
+    /// `ArmRqIn::op_mod`: what `srq_number` names. `MLX5_ARM_RQ_IN_OP_MOD_*`, `mlx5_ifc.h`.
+    pub struct ArmRqTarget {
+        SRQ = 1;
+        XRQ = 2;
     }
 }
