@@ -1,6 +1,6 @@
 //! Building parts of the workspace, and finding what was built.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -33,22 +33,67 @@ pub(crate) fn shared_library(package: &str, profile: Profile) -> Result<PathBuf,
 
 /// Builds a package, and answers where its program is.
 pub(crate) fn program(package: &str, profile: Profile) -> Result<PathBuf, Failure> {
-    build(package, "--bins", profile)?
-        .iter()
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+    executable(&build(package, "--bins", profile)?)
         .ok_or_else(|| Failure::NotBuilt(format!("the program of {package}")))
+}
+
+/// Builds a package's program so that it runs on any Linux of this architecture, and answers where
+/// it is: no library is needed, not even C's.
+pub(crate) fn self_contained(package: &str) -> Result<PathBuf, Failure> {
+    let target = self_contained_target()?;
+    let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", target.replace('-', "_").to_uppercase());
+    let mut command = cargo(package, "--bins", Profile::Release);
+    command.args(["--target", &target]).env(variable, "-Ctarget-feature=+crt-static");
+    // Names stay, so that a panic far away can be told; lines do not.
+    command.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+    executable(&artifacts(command)?)
+        .ok_or_else(|| Failure::NotBuilt(format!("the self-contained program of {package}")))
+}
+
+/// The musl target of this machine's architecture if the toolchain has it, else the target of the
+/// machine itself, whose C library can be linked in as well.
+fn self_contained_target() -> Result<String, Failure> {
+    let rustc = |arguments: &[&str]| {
+        let output = Command::new("rustc").args(arguments).output();
+        output.map_err(|error| Failure::Run { program: "rustc".into(), error })
+    };
+    let output = rustc(&["-vV"])?;
+    let version = String::from_utf8_lossy(&output.stdout);
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or_else(|| {
+        Failure::Output { program: "rustc -vV".into(), what: "no host".to_owned() }
+    })?;
+    let musl = host.replace("-gnu", "-musl");
+    let output = rustc(&["--print", "target-libdir", "--target", &musl])?;
+    let folder = String::from_utf8_lossy(&output.stdout);
+    Ok(if Path::new(folder.trim()).is_dir() { musl } else { host.to_owned() })
+}
+
+/// Where the program among what was built is.
+fn executable(artifacts: &[Value]) -> Option<PathBuf> {
+    artifacts.iter().find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
 /// Builds what `targets` names of a package, and answers what cargo says of each.
 fn build(package: &str, targets: &str, profile: Profile) -> Result<Vec<Value>, Failure> {
+    artifacts(cargo(package, targets, profile))
+}
+
+/// The command that builds what `targets` names of a package.
+fn cargo(package: &str, targets: &str, profile: Profile) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut command = Command::new(&cargo);
+    let mut command = Command::new(cargo);
     command.args(["build", "--quiet", targets, "--package", package]);
     command.arg("--message-format=json-render-diagnostics");
     if profile == Profile::Release {
         command.arg("--release");
     }
+    command
+}
+
+/// Runs a command that builds, and answers what cargo says of all that was built.
+fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
     command.stderr(Stdio::inherit());
+    let cargo = command.get_program().to_string_lossy().into_owned();
     let output =
         command.output().map_err(|error| Failure::Run { program: cargo.clone(), error })?;
     if !output.status.success() {

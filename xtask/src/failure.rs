@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Bars(usize),
     /// Something has to be installed, by this command.
     Missing(String),
+    /// The virtual machine could not be made, or what ran in it went wrong.
+    Vm(String),
     /// Tests that passed do not pass any more.
     Lost(Vec<String>),
     /// Tests do not pass, and nothing says why.
@@ -35,6 +37,7 @@ impl fmt::Display for Failure {
             Self::Status { program, status } => write!(f, "{program} ended with {status}"),
             Self::NotBuilt(what) => write!(f, "cargo has not built {what}"),
             Self::Missing(install) => write!(f, "a peer is missing: {install}"),
+            Self::Vm(what) => write!(f, "{what}"),
             Self::Lost(tests) => {
                 write!(f, "{} no longer pass:\n  {}", tests.len(), tests.join("\n  "))
             }

@@ -5,6 +5,7 @@ mod build;
 mod failure;
 mod ledger;
 mod oracle;
+mod vm;
 mod with_sim;
 
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ enum Chore {
     Bench(bench::Arguments),
     Ledger(ledger::Arguments),
     Oracle(oracle::Arguments),
+    Vm(vm::Arguments),
     WithSim(with_sim::Arguments),
 }
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Ledger(arguments) => ledger::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),
+        Chore::Vm(arguments) => vm::run(&arguments),
         Chore::WithSim(arguments) => with_sim::run(&arguments),
     };
     match done {

@@ -1,0 +1,88 @@
+//! What was fetched and unpacked, kept outside the tree.
+
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// A folder of the user's cache that one process changes at a time.
+#[derive(Debug)]
+pub(super) struct Cache {
+    root: PathBuf,
+    /// Locked as long as this lives.
+    _lock: File,
+}
+
+impl Cache {
+    /// Opens the cache; waits until no other process changes it.
+    pub(super) fn open() -> Result<Self, Failure> {
+        let root = folder()?;
+        make(&root)?;
+        let path = root.join("lock");
+        let lock = File::create(&path).map_err(in_file(&path))?;
+        lock.lock().map_err(in_file(&path))?;
+        Ok(Self { root, _lock: lock })
+    }
+
+    /// The part of this name, which `fill` makes in an empty folder if it is not there yet.
+    ///
+    /// A part is there whole or not at all.
+    pub(super) fn part(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&Path) -> Result<(), Failure>,
+    ) -> Result<PathBuf, Failure> {
+        let done = self.root.join(name);
+        if done.is_dir() {
+            return Ok(done);
+        }
+        let partial = self.root.join(format!("{name}.partial"));
+        remove(&partial)?;
+        make(&partial)?;
+        fill(&partial)?;
+        fs::rename(&partial, &done).map_err(in_file(&done))?;
+        Ok(done)
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) -> Result<(), Failure> {
+        for entry in fs::read_dir(&self.root).map_err(in_file(&self.root))? {
+            let path = entry.map_err(in_file(&self.root))?.path();
+            if path.is_dir() {
+                remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the cache is: `$XDG_CACHE_HOME/mlx5-vm`, or as the XDG's default has it.
+fn folder() -> Result<PathBuf, Failure> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let base = base.ok_or_else(|| {
+        Failure::Vm("neither XDG_CACHE_HOME nor HOME says where to keep the machine's parts".into())
+    })?;
+    Ok(base.join("mlx5-vm"))
+}
+
+/// Makes a folder with those above it.
+pub(super) fn make(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(in_file(folder))
+}
+
+/// Removes a folder with all that is in it; there need be none.
+pub(super) fn remove(folder: &Path) -> Result<(), Failure> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(in_file(folder)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// An error at a path.
+pub(super) fn in_file(path: &Path) -> impl FnOnce(io::Error) -> Failure {
+    let path = path.to_owned();
+    move |error| Failure::File { path, error }
+}

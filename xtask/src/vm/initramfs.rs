@@ -1,0 +1,196 @@
+//! The guest's files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::cache::in_file;
+use super::cpio::Archive;
+use super::elf::Elf;
+use super::kernel::Module;
+use super::machine::Guest;
+use crate::failure::Failure;
+
+const INIT: &str = include_str!("guest/init.sh");
+const COMMON: &str = include_str!("guest/steps.sh");
+
+/// Where libraries are in the guest, whatever package they are of.
+const LIBRARIES: &str = "lib/x86_64-linux-gnu";
+
+/// Where packages have libraries.
+const PACKAGED: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+
+/// rdma-core's programs that the guest has.
+const C_PROGRAMS: [&str; 12] = [
+    "ibv_devices",
+    "ibv_devinfo",
+    "ibv_rc_pingpong",
+    "ibv_uc_pingpong",
+    "ibv_ud_pingpong",
+    "ibv_srq_pingpong",
+    "ibv_xsrq_pingpong",
+    "ib_send_lat",
+    "ib_send_bw",
+    "ib_write_bw",
+    "ib_read_lat",
+    "ib_atomic_lat",
+];
+
+/// rdma-core's provider, which libibverbs loads by itself.
+const PROVIDER: &str = "libmlx5.so.1";
+
+/// Makes the archive for a guest.
+pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Failure> {
+    let mut tree = Tree::new(&guest.parts.userland);
+    tree.folder("dev");
+    // What the kernel gives the first process as its files before anything is mounted.
+    tree.archive.device("dev/console", 5, 1);
+    tree.folder("usr");
+    tree.archive.link("usr/lib", "../lib");
+    tree.archive.link("usr/bin", "../bin");
+    tree.archive.link("sbin", "bin");
+
+    let busybox = tree.packaged("busybox")?;
+    tree.copy("bin/busybox", &busybox)?;
+    tree.file("init", INIT.as_bytes());
+    tree.file("guest/steps.sh", COMMON.as_bytes());
+    tree.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n");
+    tree.file("etc/hosts", b"127.0.0.1 localhost\n::1 localhost\n");
+
+    for program in C_PROGRAMS {
+        let path = tree.packaged(program)?;
+        tree.program(&format!("bin/{program}"), &path)?;
+    }
+    tree.provider()?;
+    for path in guest.programs {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        tree.program(&format!("bin/{name}"), path)?;
+    }
+
+    let names: Vec<&str> = modules.iter().map(|module| module.name.as_str()).collect();
+    tree.file("guest/modules", names.join("\n").as_bytes());
+    for module in modules {
+        tree.file(&format!("guest/modules.d/{}", module.name), &module.content);
+    }
+    let settings = format!("HCAS={}\nLINK={}\nexport HCAS LINK\n", guest.hcas, guest.link.name());
+    tree.file("guest/machine", settings.as_bytes());
+    let mut list = String::new();
+    for step in guest.steps {
+        let needed = if step.needed { "needed" } else { "-" };
+        list.push_str(&format!("{} {} {needed}\n", step.name, step.limit.as_secs()));
+        let script = format!(". /guest/steps.sh\n{}\n", step.script);
+        tree.file(&format!("guest/steps/{}", step.name), script.as_bytes());
+    }
+    tree.file("guest/list", list.as_bytes());
+    if guest.shell {
+        tree.file("guest/shell", b"");
+    }
+    Ok(tree.archive.finish())
+}
+
+/// An archive with the folders and libraries that its files need.
+struct Tree<'a> {
+    archive: Archive,
+    userland: &'a Path,
+    /// What is there.
+    names: BTreeSet<String>,
+}
+
+impl<'a> Tree<'a> {
+    fn new(userland: &'a Path) -> Self {
+        Self { archive: Archive::default(), userland, names: BTreeSet::new() }
+    }
+
+    /// A folder, with those above it.
+    fn folder(&mut self, name: &str) {
+        if let Some((above, _)) = name.rsplit_once('/') {
+            self.folder(above);
+        }
+        if self.names.insert(name.to_owned()) {
+            self.archive.folder(name);
+        }
+    }
+
+    fn file(&mut self, name: &str, content: &[u8]) {
+        if let Some((above, _)) = name.rsplit_once('/') {
+            self.folder(above);
+        }
+        if self.names.insert(name.to_owned()) {
+            self.archive.file(name, content);
+        }
+    }
+
+    fn copy(&mut self, name: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+        let content = fs::read(path).map_err(in_file(path))?;
+        self.file(name, &content);
+        Ok(content)
+    }
+
+    /// A program, with the libraries and the loader that it needs.
+    fn program(&mut self, name: &str, path: &Path) -> Result<(), Failure> {
+        let content = self.copy(name, path)?;
+        let Some(elf) = Elf::new(&content) else { return Ok(()) };
+        if let Some(loader) = elf.interpreter() {
+            let file = loader.rsplit('/').next().unwrap_or(loader);
+            let path = self.library(file)?;
+            self.copy(loader.trim_start_matches('/'), &path)?;
+        }
+        self.libraries(&elf)
+    }
+
+    fn libraries(&mut self, elf: &Elf<'_>) -> Result<(), Failure> {
+        for name in elf.needed() {
+            let inside = format!("{LIBRARIES}/{name}");
+            if self.names.contains(&inside) {
+                continue;
+            }
+            let path = self.library(name)?;
+            let content = self.copy(&inside, &path)?;
+            if let Some(elf) = Elf::new(&content) {
+                self.libraries(&elf)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// rdma-core's provider for mlx5 under the name by which libibverbs looks for it, and the file
+    /// that tells libibverbs of it.
+    fn provider(&mut self) -> Result<(), Failure> {
+        let path = self.library(PROVIDER)?;
+        self.program(&format!("{LIBRARIES}/{PROVIDER}"), &path)?;
+        for folder in PACKAGED {
+            let folder = self.userland.join(folder).join("libibverbs");
+            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            for entry in entries {
+                let name = entry.map_err(in_file(&folder))?.file_name();
+                let name = name.to_string_lossy();
+                if name.starts_with("libmlx5") {
+                    self.folder(&format!("{LIBRARIES}/libibverbs"));
+                    let inside = format!("{LIBRARIES}/libibverbs/{name}");
+                    if self.names.insert(inside.clone()) {
+                        self.archive.link(&inside, &format!("../{PROVIDER}"));
+                    }
+                }
+            }
+        }
+        self.file("etc/libibverbs.d/mlx5.driver", b"driver mlx5\n");
+        Ok(())
+    }
+
+    /// Where a program of a package is.
+    fn packaged(&self, program: &str) -> Result<PathBuf, Failure> {
+        self.find(&["usr/bin", "bin"], program)
+    }
+
+    /// Where a library of a package is.
+    fn library(&self, name: &str) -> Result<PathBuf, Failure> {
+        self.find(&PACKAGED, name)
+    }
+
+    fn find(&self, folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
+        let mut paths = folders.iter().map(|folder| self.userland.join(folder).join(name));
+        paths.find(|path| path.exists()).ok_or_else(|| {
+            Failure::Vm(format!("the guest's packages have no {name}: a program needs it there"))
+        })
+    }
+}

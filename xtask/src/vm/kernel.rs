@@ -1,0 +1,174 @@
+//! A kernel as Debian packages it: the image, unpacked, and the modules.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::cache::in_file;
+use super::elf::Elf;
+use super::tools::Tools;
+use crate::failure::Failure;
+
+/// What the machine loads, in this order, each behind what it depends on.
+const MODULES: [&str; 3] = ["mlx5_core", "ib_uverbs", "mlx5_ib"];
+
+/// The unpacked image in the kernel's part of the cache.
+const IMAGE: &str = "vmlinux";
+
+/// A kernel that was unpacked.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    /// As `uname -r` has it.
+    pub(super) release: String,
+    /// The image that QEMU starts by its PVH note.
+    pub(super) image: PathBuf,
+    modules: BTreeMap<String, PathBuf>,
+}
+
+/// A module, ready to be loaded.
+#[derive(Debug)]
+pub(super) struct Module {
+    pub(super) name: String,
+    pub(super) content: Vec<u8>,
+}
+
+impl Kernel {
+    /// Unpacks the image of a package that lies unpacked in `root`.
+    ///
+    /// To start without the kernel's own unpacking takes a third of the time when every instruction
+    /// is emulated.
+    pub(super) fn unpack_image(root: &Path, tools: &Tools) -> Result<(), Failure> {
+        let boot = root.join("boot");
+        let packed = files(&boot)?.into_iter().find(|path| name_of(path).starts_with("vmlinuz-"));
+        let packed = packed.ok_or_else(|| strange(&boot, "no vmlinuz"))?;
+        let bytes = fs::read(&packed).map_err(in_file(&packed))?;
+        let payload = payload(&bytes).ok_or_else(|| strange(&packed, "no bzImage"))?;
+        let image = tools.unpacked(payload)?;
+        if Elf::new(&image).is_none() {
+            return Err(strange(&packed, "a payload that is no vmlinux"));
+        }
+        let path = root.join(IMAGE);
+        fs::write(&path, image).map_err(in_file(&path))
+    }
+
+    /// Looks at a kernel in its part of the cache.
+    pub(super) fn open(root: &Path) -> Result<Self, Failure> {
+        let below = ["usr/lib/modules", "lib/modules"].map(|name| root.join(name));
+        let folder = below.iter().find(|folder| folder.is_dir());
+        let folder = folder.ok_or_else(|| strange(root, "no modules"))?;
+        let release = files(folder)?.pop().ok_or_else(|| strange(folder, "no modules"))?;
+        let mut modules = BTreeMap::new();
+        collect(&release, &mut modules)?;
+        Ok(Self { release: name_of(&release), image: root.join(IMAGE), modules })
+    }
+
+    /// The modules that the machine loads, in the order in which they can be loaded.
+    pub(super) fn modules(&self, tools: &Tools) -> Result<Vec<Module>, Failure> {
+        let mut loaded = Vec::new();
+        for name in MODULES {
+            self.load(name, tools, &mut loaded)?;
+        }
+        Ok(loaded)
+    }
+
+    fn load(&self, name: &str, tools: &Tools, loaded: &mut Vec<Module>) -> Result<(), Failure> {
+        if loaded.iter().any(|module| module.name == name) {
+            return Ok(());
+        }
+        // What is no file is in the kernel itself.
+        let Some(path) = self.modules.get(name) else { return Ok(()) };
+        let bytes = fs::read(path).map_err(in_file(path))?;
+        let content = if Elf::new(&bytes).is_some() { bytes } else { tools.unpacked(&bytes)? };
+        let needs = depends(&content).ok_or_else(|| strange(path, "no word on what it needs"))?;
+        for need in needs {
+            self.load(&need, tools, loaded)?;
+        }
+        loaded.push(Module { name: name.to_owned(), content });
+        Ok(())
+    }
+}
+
+/// The compressed kernel in a bzImage; the fields are those of the kernel's
+/// Documentation/arch/x86/boot.rst.
+fn payload(image: &[u8]) -> Option<&[u8]> {
+    const SETUP_SECTORS: usize = 0x1f1;
+    const MAGIC: usize = 0x202;
+    const PAYLOAD_OFFSET: usize = 0x248;
+    const PAYLOAD_LENGTH: usize = 0x24c;
+    if image.get(MAGIC..MAGIC + 4)? != b"HdrS" {
+        return None;
+    }
+    let number = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?));
+    let sectors = match image[SETUP_SECTORS] {
+        0 => 4,
+        sectors => usize::from(sectors),
+    };
+    let start = (sectors + 1) * 512 + number(PAYLOAD_OFFSET)? as usize;
+    let whole = image.get(start..start + number(PAYLOAD_LENGTH)? as usize)?;
+    // All forms but gzip's, which has it, are followed by the length of what is packed.
+    let end = if whole.starts_with(&[0x1f, 0x8b]) { whole.len() } else { whole.len() - 4 };
+    whole.get(..end)
+}
+
+/// The modules that a module says it depends on.
+fn depends(module: &[u8]) -> Option<Vec<String>> {
+    let lines = Elf::new(module)?.section(".modinfo")?.split(|&byte| byte == 0);
+    let mut found = None;
+    for line in lines {
+        if let Some(list) = line.strip_prefix(b"depends=") {
+            let list = std::str::from_utf8(list).ok()?;
+            let names = list.split(',').filter(|name| !name.is_empty());
+            found = Some(names.map(|name| name.replace('-', "_")).collect());
+        }
+    }
+    found
+}
+
+/// Every module below a folder, by its name.
+fn collect(folder: &Path, modules: &mut BTreeMap<String, PathBuf>) -> Result<(), Failure> {
+    for path in files(folder)? {
+        let name = name_of(&path);
+        if path.is_dir() {
+            collect(&path, modules)?;
+        } else if let Some((name, _)) = name.split_once(".ko") {
+            modules.insert(name.replace('-', "_"), path);
+        }
+    }
+    Ok(())
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(in_file(folder))? {
+        paths.push(entry.map_err(in_file(folder))?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn strange(path: &Path, what: &str) -> Failure {
+    Failure::Vm(format!("{} is not as expected: {what}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_payload_is_behind_the_setup_without_its_length() {
+        let mut image = vec![0; 0x600];
+        image[0x1f1] = 1;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x248..0x24c].copy_from_slice(&0x10_u32.to_le_bytes());
+        image[0x24c..0x250].copy_from_slice(&0x8_u32.to_le_bytes());
+        image[0x410..0x418].copy_from_slice(b"datasize");
+        assert_eq!(payload(&image), Some(&b"data"[..]));
+        image[0x410..0x412].copy_from_slice(&[0x1f, 0x8b]);
+        assert_eq!(payload(&image).map(<[u8]>::len), Some(8));
+        assert_eq!(payload(&image[..0x412]), None);
+    }
+}

@@ -1,0 +1,278 @@
+//! The machine: QEMU, the process that serves it its devices, and what comes out of it.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::cache::{in_file, make};
+use super::initramfs;
+use super::parts::Parts;
+use super::record::{Ended, Event, Reader, Record};
+use crate::failure::Failure;
+
+/// A kind of port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Link {
+    /// InfiniBand
+    Ib,
+    /// Ethernet, which is RoCE
+    Eth,
+}
+
+impl Link {
+    /// As the command line has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ib => "ib",
+            Self::Eth => "eth",
+        }
+    }
+}
+
+/// In words.
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ib => "InfiniBand",
+            Self::Eth => "Ethernet",
+        })
+    }
+}
+
+/// Something that the guest does.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    /// One word.
+    pub(super) name: String,
+    /// For the guest's shell.
+    pub(super) script: String,
+    /// The longest that it may take.
+    pub(super) limit: Duration,
+    /// Whether nothing behind it is of use if it fails.
+    pub(super) needed: bool,
+}
+
+impl Step {
+    /// A step that others do without.
+    pub(super) fn new(name: impl Into<String>, seconds: u64, script: impl Into<String>) -> Self {
+        let (name, script) = (name.into(), script.into());
+        Self { name, script, limit: Duration::from_secs(seconds), needed: false }
+    }
+
+    /// The same step, that nothing goes without.
+    pub(super) fn needed(self) -> Self {
+        Self { needed: true, ..self }
+    }
+}
+
+/// What runs in a machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guest<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) link: Link,
+    /// How many devices there are.
+    pub(super) hcas: u32,
+    /// The program that serves the devices; needed if there are any.
+    pub(super) device: &'a Path,
+    /// Programs of this machine that the guest has too.
+    pub(super) programs: &'a [PathBuf],
+    pub(super) steps: &'a [Step],
+    /// Whether somebody types, in place of the steps.
+    pub(super) shell: bool,
+    /// The longest that all may take.
+    pub(super) limit: Duration,
+    /// Where logs are kept.
+    pub(super) folder: &'a Path,
+}
+
+/// How long the devices may take to be there.
+const SERVED: Duration = Duration::from_secs(30);
+/// How long a process may take to end once nothing needs it.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Logs, as they are called in the folder.
+pub(super) const SERIAL: &str = "serial.log";
+const RESULTS: &str = "results.log";
+const DEVICE: &str = "device.log";
+
+impl Guest<'_> {
+    /// Starts the machine, and follows it to its end.
+    pub(super) fn run(
+        &self,
+        mut progress: impl FnMut(&Event, Duration),
+    ) -> Result<Record, Failure> {
+        make(self.folder)?;
+        for name in [SERIAL, RESULTS, DEVICE] {
+            let path = self.folder.join(name);
+            if path.exists() {
+                fs::remove_file(&path).map_err(in_file(&path))?;
+            }
+        }
+        let sockets = Sockets::new(self.hcas)?;
+        let modules = self.parts.kernel.modules(&self.parts.tools)?;
+        let initrd = sockets.folder.join("initrd");
+        fs::write(&initrd, initramfs::build(self, &modules)?).map_err(in_file(&initrd))?;
+
+        let begun = Instant::now();
+        let served = if self.hcas > 0 { Some(self.serve(&sockets)?) } else { None };
+        let mut qemu = Running::start(&self.qemu(&sockets, &initrd), !self.shell)?;
+        let mut record = Record::default();
+        if self.shell {
+            record.machine = qemu.end(None)?;
+        } else {
+            let results = self.folder.join(RESULTS);
+            let mut kept = File::create(&results).map_err(in_file(&results))?;
+            let mut reader = Reader::default();
+            loop {
+                let left = self.limit.saturating_sub(begun.elapsed());
+                let Ok(line) = qemu.lines.recv_timeout(left) else { break };
+                kept.write_all(&line).map_err(in_file(&results))?;
+                for event in reader.take(&line) {
+                    progress(&event, begun.elapsed());
+                    record.note(event, begun.elapsed());
+                }
+            }
+            let left = self.limit.saturating_sub(begun.elapsed());
+            record.machine = qemu.end(Some(left))?;
+            let log = self.folder.join(SERIAL);
+            let bytes = fs::read(&log).map_err(in_file(&log))?;
+            record.log = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        if let Some(mut served) = served {
+            record.device = Some(served.end(Some(GRACE))?);
+        }
+        record.elapsed = begun.elapsed();
+        Ok(record)
+    }
+
+    /// Starts the process that serves the devices.
+    fn serve(&self, sockets: &Sockets) -> Result<Running, Failure> {
+        let mut command = Command::new(self.device);
+        for path in &sockets.paths {
+            command.arg("--socket").arg(path);
+        }
+        command.args(["--once", "--link", self.link.name(), "--log"]);
+        command.arg(self.folder.join(DEVICE));
+        let running = Running::start(&command, true)?;
+        match running.lines.recv_timeout(SERVED) {
+            Ok(line) if line == b"ready\n" => Ok(running),
+            _ => Err(Failure::Vm(format!("{} is not ready to serve", self.device.display()))),
+        }
+    }
+
+    fn qemu(&self, sockets: &Sockets, initrd: &Path) -> Command {
+        let mut command = self.parts.tools.qemu();
+        command.args(["-M", "q35,memory-backend=mem", "-m", "768M"]);
+        // The devices reach into the guest's memory from another process.
+        command.args(["-object", "memory-backend-memfd,id=mem,share=on,size=768M"]);
+        command.args(["-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"]);
+        command.arg("-kernel").arg(&self.parts.kernel.image).arg("-initrd").arg(initrd);
+        command.args([
+            "-append",
+            "console=ttyS0 ignore_loglevel rdinit=/init panic=-1 random.trust_cpu=on \
+             mitigations=off nokaslr no_timer_check tsc=reliable",
+        ]);
+        for (index, path) in sockets.paths.iter().enumerate() {
+            command.arg("-device");
+            command.arg(format!("pcie-root-port,id=rp{index},chassis={0},slot={0}", index + 1));
+            command.arg("-device").arg(format!(
+                r#"{{"driver":"vfio-user-pci","bus":"rp{index}","socket":{{"type":"unix","path":"{}"}}}}"#,
+                path.display()
+            ));
+        }
+        if self.shell {
+            command.args(["-serial", "mon:stdio"]);
+        } else {
+            let mut file = std::ffi::OsString::from("file:");
+            file.push(self.folder.join(SERIAL));
+            command.arg("-serial").arg(file).args(["-serial", "stdio"]);
+        }
+        command
+    }
+}
+
+/// A folder for sockets, whose names may not be long; gone with this.
+struct Sockets {
+    folder: PathBuf,
+    paths: Vec<PathBuf>,
+}
+
+impl Sockets {
+    fn new(count: u32) -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("mlx5-vm-{}", std::process::id()));
+        make(&folder)?;
+        let paths = (0..count).map(|index| folder.join(format!("hca{index}"))).collect();
+        Ok(Self { folder, paths })
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A process that is no more when this is no more, or when this whole program is.
+struct Running {
+    program: String,
+    child: Child,
+    /// What it writes, line by line.
+    lines: Receiver<Vec<u8>>,
+}
+
+impl Running {
+    /// Starts a program; `piped` keeps the terminal from it.
+    fn start(command: &Command, piped: bool) -> Result<Self, Failure> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut bound = Command::new("setpriv");
+        bound.args(["--pdeathsig", "KILL"]).arg(command.get_program()).args(command.get_args());
+        if piped {
+            bound.stdin(Stdio::null()).stdout(Stdio::piped());
+        }
+        let mut child =
+            bound.spawn().map_err(|error| Failure::Run { program: program.clone(), error })?;
+        let (tell, lines) = mpsc::channel();
+        if let Some(out) = child.stdout.take() {
+            thread::spawn(move || {
+                let mut out = BufReader::new(out);
+                let mut line = Vec::new();
+                while out.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+                    // Nobody may listen any more, and still it is not to be stopped by that.
+                    let _ = tell.send(std::mem::take(&mut line));
+                }
+            });
+        }
+        Ok(Self { program, child, lines })
+    }
+
+    /// Waits for the end, and puts an end to it if there is none within `limit`.
+    fn end(&mut self, limit: Option<Duration>) -> Result<Ended, Failure> {
+        let failed = |error| Failure::Run { program: self.program.clone(), error };
+        let Some(limit) = limit else {
+            return self.child.wait().map(Ended::Itself).map_err(failed);
+        };
+        let begun = Instant::now();
+        loop {
+            match self.child.try_wait().map_err(failed)? {
+                Some(status) => return Ok(Ended::Itself(status)),
+                None if begun.elapsed() > limit => break,
+                None => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        self.child.kill().and_then(|()| self.child.wait()).map_err(failed)?;
+        Ok(Ended::Stopped)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Neither does harm to a process that has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

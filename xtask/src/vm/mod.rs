@@ -1,0 +1,190 @@
+//! `cargo xtask vm`: the real kernel driver on the simulated ConnectX, in a virtual machine.
+
+mod apt;
+mod cache;
+mod cpio;
+mod elf;
+mod initramfs;
+mod kernel;
+mod machine;
+mod parts;
+mod record;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::build::{self, Profile};
+use crate::failure::Failure;
+use cache::Cache;
+use machine::{Guest, Link, SERIAL, Step};
+use parts::{Parts, Version};
+use record::{Event, Record};
+
+/// Run the real kernel driver on the simulated device, in a virtual machine
+///
+/// QEMU, the kernels and the C programs are Debian's packages, from the mirror that this machine's
+/// apt uses; they are unpacked into $XDG_CACHE_HOME/mlx5-vm, and nothing is installed. Every
+/// instruction is emulated, so that it needs no rights and no hardware.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The kernel
+    #[arg(long, value_enum, global = true)]
+    kernel: Option<Version>,
+
+    /// The kind of the ports
+    #[arg(long, value_enum, global = true)]
+    link: Option<Link>,
+
+    /// How many devices the machine has
+    #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(0..=4))]
+    hcas: Option<u32>,
+
+    /// The longest that a machine may run
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, global = true)]
+    limit: u64,
+
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Run one program in the machine
+    ///
+    /// mlx5 and mlx5-conformance are ours, ibv_devinfo and others are rdma-core's; a path is a
+    /// program of this machine's.
+    Run {
+        /// The program, and its arguments
+        #[arg(last = true, required = true, value_name = "PROGRAM")]
+        program: Vec<String>,
+    },
+    /// Type into the machine
+    Shell,
+    /// Fetch what the machine is made of, and nothing else
+    Fetch,
+    /// Forget what was fetched
+    Clean,
+}
+
+/// Does what the arguments say.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.what {
+        Some(What::Run { program }) => one(arguments, program),
+        Some(What::Shell) => shell(arguments),
+        Some(What::Fetch) => {
+            let cache = Cache::open()?;
+            Version::ALL.iter().try_for_each(|&version| Parts::fetch(&cache, version).map(drop))
+        }
+        Some(What::Clean) => Cache::open()?.clear(),
+        None => Err(Failure::Vm("say what to run".into())),
+    }
+}
+
+/// Our own programs, and the packages that they are of.
+const OURS: [(&str, &str); 2] = [("mlx5", "mlx5-cli"), ("mlx5-conformance", "mlx5-conformance")];
+
+/// A machine as the arguments want it.
+struct Wanted {
+    parts: Parts,
+    link: Link,
+    hcas: u32,
+    device: PathBuf,
+    programs: Vec<PathBuf>,
+    folder: PathBuf,
+}
+
+impl Wanted {
+    fn new(arguments: &Arguments) -> Result<Self, Failure> {
+        let version = arguments.kernel.unwrap_or(Version::V6_1);
+        let link = arguments.link.unwrap_or(Link::Ib);
+        let hcas = arguments.hcas.unwrap_or(1);
+        let parts = Parts::fetch(&Cache::open()?, version)?;
+        let device = match hcas {
+            0 => PathBuf::new(),
+            _ => build::program("mlx5-sim-pci", Profile::Release)?,
+        };
+        let folder = logs().join(format!("{}-{}", version.name(), link.name()));
+        Ok(Self { parts, link, hcas, device, programs: Vec::new(), folder })
+    }
+
+    fn guest<'a>(&'a self, steps: &'a [Step], limit: Duration) -> Guest<'a> {
+        Guest {
+            parts: &self.parts,
+            link: self.link,
+            hcas: self.hcas,
+            device: &self.device,
+            programs: &self.programs,
+            steps,
+            shell: false,
+            limit,
+            folder: &self.folder,
+        }
+    }
+}
+
+fn one(arguments: &Arguments, program: &[String]) -> Result<(), Failure> {
+    let mut wanted = Wanted::new(arguments)?;
+    let (name, rest) = program.split_first().expect("the arguments have a program, or are refused");
+    let mut words = vec![name.clone()];
+    if let Some((_, package)) = OURS.iter().find(|(program, _)| program == name) {
+        wanted.programs.push(build::self_contained(package)?);
+    } else if name.contains('/') {
+        let path = PathBuf::from(name);
+        words[0] = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        wanted.programs.push(path);
+    }
+    words.extend(rest.iter().cloned());
+    let quoted: Vec<String> =
+        words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
+    let mut steps = Vec::new();
+    if wanted.hcas > 0 {
+        steps.push(Step::new("load", 120, "load && ready").needed());
+    }
+    steps.push(Step::new("run", arguments.limit, quoted.join(" ")));
+    let guest = wanted.guest(&steps, Duration::from_secs(arguments.limit));
+    eprintln!("vm: Linux {}, {} device(s), {}", guest.parts.kernel.release, guest.hcas, guest.link);
+    let mut on = String::new();
+    let record = guest.run(|event, _| match event {
+        Event::Begin(name) => on.clone_from(name),
+        Event::Line(line) if on == "run" => println!("{line}"),
+        Event::Line(line) => eprintln!("vm: {line}"),
+        Event::End(..) | Event::Over => {}
+    })?;
+    verdict(&record, &wanted.folder)
+}
+
+fn shell(arguments: &Arguments) -> Result<(), Failure> {
+    let wanted = Wanted::new(arguments)?;
+    let guest = Guest { shell: true, ..wanted.guest(&[], Duration::MAX) };
+    guest.run(|_, _| {}).map(drop)
+}
+
+/// Nothing, or all that went wrong.
+fn verdict(record: &Record, folder: &Path) -> Result<(), Failure> {
+    let mut wrong: Vec<String> = record
+        .steps
+        .iter()
+        .filter(|step| step.status != Some(0))
+        .map(ToString::to_string)
+        .collect();
+    wrong.extend(record.troubles());
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    const LAST: usize = 40;
+    let lines: Vec<&str> = record.log.lines().collect();
+    eprintln!("vm: the end of {}:", folder.join(SERIAL).display());
+    for line in &lines[lines.len().saturating_sub(LAST)..] {
+        eprintln!("    {}", line.trim_end());
+    }
+    Err(Failure::Vm(wrong.join("\n  ")))
+}
+
+/// Where logs are kept.
+fn logs() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of the workspace");
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |target| root.join(target));
+    target.join("vm")
+}

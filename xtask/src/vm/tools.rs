@@ -1,0 +1,97 @@
+//! Programs of this machine or of unpacked packages: QEMU, and what unpacks kernels and modules.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+
+/// Where packages for this architecture have their libraries.
+const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+
+/// How a kernel or a module may be packed: how it begins, and what unpacks it.
+const PACKED: [(&[u8], &str); 4] = [
+    (&[0xfd, b'7', b'z', b'X', b'Z'], "xz"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+    (&[0x02, 0x21, 0x4c, 0x18], "lz4"),
+    (&[0x1f, 0x8b], "gzip"),
+];
+
+/// Programs in a folder of packages that were unpacked and not installed.
+#[derive(Debug)]
+pub(super) struct Tools {
+    root: PathBuf,
+    /// Whether QEMU is this machine's own.
+    own_qemu: bool,
+}
+
+impl Tools {
+    /// The packages that hold the tools, QEMU's first.
+    pub(super) const PACKAGES: [&str; 5] = ["qemu-system-x86", "xz-utils", "zstd", "lz4", "gzip"];
+
+    /// Programs below `root`.
+    pub(super) fn new(root: PathBuf, own_qemu: bool) -> Self {
+        Self { root, own_qemu }
+    }
+
+    /// A command that runs one of the programs with the libraries it came with.
+    pub(super) fn command(&self, program: &str) -> Command {
+        let paths = ["usr/bin", "bin"].map(|folder| self.root.join(folder).join(program));
+        let [first, second] = &paths;
+        let path = if first.exists() { first } else { second };
+        let libraries: Vec<OsString> =
+            LIBRARIES.iter().map(|folder| self.root.join(folder).into_os_string()).collect();
+        let mut command = Command::new(self.loader());
+        command.arg("--library-path").arg(libraries.join(":".as_ref())).arg(path);
+        command
+    }
+
+    /// QEMU, with its firmware.
+    pub(super) fn qemu(&self) -> Command {
+        const QEMU: &str = "qemu-system-x86_64";
+        if self.own_qemu {
+            return Command::new(QEMU);
+        }
+        let mut command = self.command(QEMU);
+        for folder in ["usr/share/qemu", "usr/share/seabios"] {
+            command.arg("-L").arg(self.root.join(folder));
+        }
+        command
+    }
+
+    /// What is packed in `bytes`.
+    pub(super) fn unpacked(&self, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+        let tool = PACKED.iter().find(|(magic, _)| bytes.starts_with(magic));
+        let Some((_, tool)) = tool else {
+            let begins = bytes.get(..8).unwrap_or(bytes);
+            return Err(Failure::Vm(format!("packed in a way unknown here: {begins:02x?}")));
+        };
+        let failed = |error| Failure::Run { program: (*tool).to_owned(), error };
+        let mut child = self
+            .command(tool)
+            .args(["-d", "-c"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let mut into = child.stdin.take().expect("it is piped");
+        let output = std::thread::scope(|scope| {
+            // Both ends of a pipe of limited size need somebody who attends to them.
+            scope.spawn(move || into.write_all(bytes));
+            child.wait_with_output()
+        })
+        .map_err(failed)?;
+        if !output.status.success() {
+            return Err(Failure::Status { program: (*tool).to_owned(), status: output.status });
+        }
+        Ok(output.stdout)
+    }
+
+    fn loader(&self) -> PathBuf {
+        const LOADER: &str = "ld-linux-x86-64.so.2";
+        let folders = LIBRARIES.iter().map(|folder| self.root.join(folder));
+        let mut paths = folders.map(|folder| folder.join(LOADER));
+        paths.find(|path| Path::exists(path)).unwrap_or_else(|| PathBuf::from(LOADER))
+    }
+}
