@@ -15,6 +15,8 @@ pub mod umr_flags {
     pub const INLINE: u8 = 1 << 7;
     /// Fail unless the key is free.
     pub const CHECK_FREE: u8 = 1 << 5;
+    /// Fail if the key is free.
+    pub const CHECK_NOT_FREE: u8 = 1 << 6;
     /// The field after the octoword count is an offset into the translation, not a BSF count.
     pub const TRANSLATION_OFFSET: u8 = 1 << 4;
     /// Fail unless the key belongs to this queue pair.
@@ -25,8 +27,14 @@ pub mod umr_flags {
 pub mod mkey_mask {
     /// Length.
     pub const LENGTH: u64 = 1 << 0;
+    /// Page size.
+    pub const PAGE_SIZE: u64 = 1 << 1;
     /// Start address.
     pub const START_ADDRESS: u64 = 1 << 6;
+    /// Protection domain.
+    pub const PD: u64 = 1 << 7;
+    /// Whether a SEND with invalidate may free it.
+    pub const REMOTE_INVALIDATE: u64 = 1 << 8;
     /// The counter of signature errors that were seen.
     pub const SIGNATURE_ERROR_COUNT: u64 = 1 << 9;
     /// Whether a BSF is in force.
@@ -35,6 +43,8 @@ pub mod mkey_mask {
     pub const MKEY: u64 = 1 << 13;
     /// The queue pair that it is bound to.
     pub const QPN: u64 = 1 << 14;
+    /// Local read right.
+    pub const LOCAL_READ: u64 = 1 << 17;
     /// Local write right.
     pub const LOCAL_WRITE: u64 = 1 << 18;
     /// Remote read right.
@@ -78,10 +88,13 @@ pub struct UmrControlSegment {
     pub offset_or_bsf_octowords: U16,
     /// [`mkey_mask`].
     pub mkey_mask: U64,
+    /// Upper bits of the offset of the first translation entry.
+    pub translation_offset_high: U32,
     /// Reserved.
-    pub reserved1: [u8; 32],
+    pub reserved1: [u8; 28],
 }
-assert_layout!(UmrControlSegment, 48, klm_octowords @ 4, offset_or_bsf_octowords @ 6, mkey_mask @ 8);
+assert_layout!(UmrControlSegment, 48, klm_octowords @ 4, offset_or_bsf_octowords @ 6,
+    mkey_mask @ 8, translation_offset_high @ 16);
 
 /// Memory key context as a UMR WQE carries it (`struct mlx5_mkey_seg`).
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -125,6 +138,10 @@ assert_layout!(MkeyContextSegment, 64, access_flags @ 2, qpn_mkey @ 4, flags_pd 
 impl MkeyContextSegment {
     /// The key is free: it cannot be used until it is bound or configured (`MLX5_MKEY_STATUS_FREE`).
     pub const FREE: u8 = 1 << 6;
+    /// In `flags_pd`: the key covers every address, whatever its length (`MLX5_MKEY_LEN64`).
+    pub const LENGTH_64: u32 = 1 << 31;
+    /// In `flags_pd`: a SEND with invalidate may free the key (`MLX5_MKEY_REMOTE_INVAL`).
+    pub const REMOTE_INVALIDATE: u32 = 1 << 24;
     /// In `flags_pd`: a BSF is in force (`MLX5_MKEY_BSF_EN`).
     pub const BSF_ENABLE: u32 = 1 << 30;
     /// Where the low bit of the signature error counter stands in `flags_pd`.

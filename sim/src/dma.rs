@@ -222,11 +222,32 @@ impl Buffer {
         Self { pages, log_page_size: log_page_size.min(63), page_offset }
     }
 
+    /// Replaces pages from an index on; there must be that many.
+    pub(crate) fn set_pages(&mut self, first: usize, pages: &[u64]) -> Option<()> {
+        let end = first.checked_add(pages.len())?;
+        self.pages.get_mut(first..end)?.copy_from_slice(pages);
+        Some(())
+    }
+
+    /// Changes the size of its pages, and where in the first it starts.
+    pub(crate) fn set_shape(&mut self, log_page_size: u8, page_offset: u64) {
+        (self.log_page_size, self.page_offset) = (log_page_size.min(63), page_offset);
+    }
+
+    /// Base-two logarithm of the bytes of a page.
+    pub(crate) fn log_page_size(&self) -> u8 {
+        self.log_page_size
+    }
+
     /// The bus address of a byte, and how many bytes follow it in its page. `None` behind the end.
     #[must_use]
     pub fn translate(&self, offset: u64) -> Option<(u64, u64)> {
         let offset = offset.checked_add(self.page_offset)?;
         let page = *self.pages.get((offset >> self.log_page_size) as usize)?;
+        if page == 0 {
+            // A page that nobody has set yet.
+            return None;
+        }
         let size = 1 << self.log_page_size;
         let within = offset & (size - 1);
         Some((page.checked_add(within)?, size - within))

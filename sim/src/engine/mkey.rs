@@ -3,6 +3,7 @@
 use bitflags::bitflags;
 
 use crate::dma::{Buffer, Dma, DmaFault};
+use crate::engine::layout::Layout;
 
 bitflags! {
     /// Rights of a memory key, in the bits of the mkey context's access byte.
@@ -22,23 +23,28 @@ bitflags! {
 }
 
 /// Where the memory under a key lies.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Translation {
     /// A virtual address is a bus address.
     Physical,
     /// The first address of the key is the first byte of the buffer.
     Buffer(Buffer),
     /// Nowhere: reads give zeros, writes vanish (the null and dump-fill keys).
+    #[default]
     Null,
+    /// In pieces of other keys.
+    Indirect(Layout),
 }
 
 /// What a memory key is made of.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MkeyConfig {
     /// The low byte of the key.
     pub tag: u8,
     /// Its protection domain.
     pub pd: u32,
+    /// The only queue pair that may use it; any if `None`.
+    pub qpn: Option<u32>,
     /// Its rights.
     pub access: Access,
     /// Its first virtual address.
@@ -47,10 +53,30 @@ pub struct MkeyConfig {
     pub length: u64,
     /// Where the memory lies.
     pub translation: Translation,
+    /// Translation entries that a UMR can give it, in units of 16 bytes.
+    pub translation_octwords: u32,
+    /// A UMR may change it.
+    pub umr: bool,
     /// Not valid until a UMR makes it so.
     pub free: bool,
     /// A SEND_INVAL may invalidate it.
     pub remote_invalidate: bool,
+}
+
+/// Which end of a transfer a queue pair is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Requester,
+    Responder,
+}
+
+/// For whom memory is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct User {
+    pub(crate) qpn: u32,
+    /// The protection domain that keys must have.
+    pub(crate) pd: u32,
+    pub(crate) side: Side,
 }
 
 /// Why a key does not allow an access.
@@ -72,8 +98,8 @@ impl MkeyConfig {
     /// The offset of an allowed access from the start of the key.
     pub(crate) fn check(
         &self,
+        user: User,
         key: u32,
-        pd: u32,
         address: u64,
         length: u64,
         right: Access,
@@ -82,14 +108,19 @@ impl MkeyConfig {
         let bounded = self.length == u64::MAX
             || (address >= self.start
                 && offset.checked_add(length).is_some_and(|end| end <= self.length));
-        let allowed = key as u8 == self.tag
-            && !self.free
-            && self.pd == pd
-            && self.access.contains(right)
-            && bounded;
+        let allowed = self.serves(user, key) && self.access.contains(right) && bounded;
         if allowed { Ok(offset) } else { Err(KeyError::Denied) }
     }
 
+    /// Whether it is valid under this name for somebody.
+    pub(crate) fn serves(&self, user: User, key: u32) -> bool {
+        key as u8 == self.tag
+            && !self.free
+            && self.pd == user.pd
+            && self.qpn.is_none_or(|qpn| qpn == user.qpn)
+    }
+
+    /// Reads memory that is not in pieces of other keys.
     pub(crate) fn read(
         &self,
         dma: &dyn Dma,
@@ -101,10 +132,12 @@ impl MkeyConfig {
             Translation::Physical => dma.read(address, to)?,
             Translation::Buffer(buffer) => buffer.read(dma, offset, to)?,
             Translation::Null => to.fill(0),
+            Translation::Indirect(_) => return Err(KeyError::Denied),
         }
         Ok(())
     }
 
+    /// Writes memory that is not in pieces of other keys.
     pub(crate) fn write(
         &self,
         dma: &dyn Dma,
@@ -116,11 +149,12 @@ impl MkeyConfig {
             Translation::Physical => dma.write(address, from)?,
             Translation::Buffer(buffer) => buffer.write(dma, offset, from)?,
             Translation::Null => {}
+            Translation::Indirect(_) => return Err(KeyError::Denied),
         }
         Ok(())
     }
 
-    /// Updates an aligned 8-byte word.
+    /// Updates an aligned 8-byte word of memory that is not in pieces of other keys.
     pub(crate) fn update(
         &self,
         dma: &dyn Dma,
@@ -142,10 +176,11 @@ impl MkeyConfig {
                 update(0);
                 Ok(0)
             }
+            Translation::Indirect(_) => Err(KeyError::Denied),
         }
     }
 
-    /// Whether it lets the device reach a range of bus addresses.
+    /// Whether it lets the device reach a range of bus addresses by itself.
     pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
         match &self.translation {
             Translation::Physical => {
@@ -154,7 +189,7 @@ impl MkeyConfig {
                     && start < self.start.saturating_add(self.length)
             }
             Translation::Buffer(buffer) => buffer.touches(self.length, start, end),
-            Translation::Null => false,
+            Translation::Null | Translation::Indirect(_) => false,
         }
     }
 }

@@ -12,6 +12,8 @@ mod event;
 pub mod fault;
 mod flush;
 mod header;
+mod layout;
+mod memory;
 mod mkey;
 mod port;
 mod qp;
@@ -23,6 +25,7 @@ mod send;
 mod srq;
 mod table;
 mod uar;
+mod umr;
 mod wqe;
 
 #[cfg(test)]
@@ -32,6 +35,7 @@ pub use cq::CqConfig;
 pub use device::{Device, Holder};
 pub use drain::DrainAt;
 pub use event::{Event, EventSink};
+pub use layout::Layout;
 pub use mkey::{Access, MkeyConfig, Translation};
 pub use mlx5_prm::cqe::Syndrome;
 pub use port::{Gid, GidEntry, GidType, Mac, Port};

@@ -5,6 +5,7 @@ use mlx5_prm::wqe::BLOCK;
 
 use crate::dma::{Buffer, Dma, DmaFault};
 use crate::engine::drain::Drain;
+use crate::engine::mkey::{Side, User};
 use crate::engine::port::{Gid, Mac};
 use crate::engine::receive::{Inbound, Receive};
 
@@ -17,6 +18,8 @@ pub enum Transport {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// No wire: registration requests of the kernel's own.
+    Umr,
 }
 
 /// The state of a queue pair; the numbers are the QP context's.
@@ -268,6 +271,11 @@ impl Qp {
     pub(crate) fn reset(&mut self) {
         let queued = self.queued;
         *self = Self { queued, ..Self::new(self.config.clone()) };
+    }
+
+    /// For whom it reaches memory.
+    pub(crate) fn user(&self, qpn: u32, side: Side) -> User {
+        User { qpn, pd: self.config.pd, side }
     }
 
     pub(crate) fn receives(&self) -> bool {

@@ -5,7 +5,7 @@ use mlx5_prm::wqe::{DataSegment, INLINE, INVALID_LKEY, SrqNextSegment, UNIT};
 use zerocopy::FromBytes;
 
 use crate::engine::fault::Violation;
-use crate::engine::mkey::{Access, KeyError};
+use crate::engine::mkey::{Access, KeyError, User};
 use crate::engine::srq::Head;
 use crate::engine::{Device, Event};
 
@@ -205,7 +205,7 @@ impl Device {
     /// Writes bytes at an offset of a scatter list that is long enough.
     pub(crate) fn scatter(
         &mut self,
-        pd: u32,
+        user: User,
         entries: &[Entry],
         mut offset: u64,
         mut data: &[u8],
@@ -221,7 +221,7 @@ impl Device {
             let room = usize::try_from(entry.length - offset).unwrap_or(usize::MAX);
             let (now, later) = data.split_at(room.min(data.len()));
             self.write_key(
-                pd,
+                user,
                 entry.lkey,
                 entry.address.wrapping_add(offset),
                 now,
@@ -230,44 +230,6 @@ impl Device {
             (offset, data) = (0, later);
         }
         Ok(())
-    }
-
-    /// Writes through a key.
-    pub(crate) fn write_key(
-        &mut self,
-        pd: u32,
-        key: u32,
-        address: u64,
-        data: &[u8],
-        right: Access,
-    ) -> Result<(), KeyError> {
-        let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
-        let offset = mkey.check(key, pd, address, data.len() as u64, right)?;
-        let result = mkey.write(&*self.dma, address, offset, data);
-        self.note(result)
-    }
-
-    /// Reads through a key.
-    pub(crate) fn read_key(
-        &mut self,
-        pd: u32,
-        key: u32,
-        address: u64,
-        to: &mut [u8],
-        right: Access,
-    ) -> Result<(), KeyError> {
-        let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
-        let offset = mkey.check(key, pd, address, to.len() as u64, right)?;
-        let result = mkey.read(&*self.dma, address, offset, to);
-        self.note(result)
-    }
-
-    /// Keeps memory faults in the list of violations.
-    pub(crate) fn note<T>(&mut self, result: Result<T, KeyError>) -> Result<T, KeyError> {
-        if let Err(KeyError::Memory(fault)) = result {
-            self.memory_violation(fault);
-        }
-        result
     }
 }
 

@@ -5,7 +5,7 @@ use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::Opcode;
 
 use crate::engine::complete;
-use crate::engine::mkey::{Access, KeyError};
+use crate::engine::mkey::{Access, Side, User};
 use crate::engine::port::GidType;
 use crate::engine::qp::{QpState, Transport};
 use crate::engine::receive::Inbound;
@@ -105,12 +105,13 @@ impl Device {
 
     fn take_send(&mut self, qpn: u32, packet: &Packet<'_>) -> Answer {
         let Some(receive) = self.take_receive(qpn) else { return self.not_ready(qpn) };
+        let user = User { qpn, pd: receive.pd, side: Side::Responder };
         let end = packet.offset + packet.data.len() as u64;
         if end > receive.capacity() {
             self.fail_receive(qpn, receive.index, Syndrome::LocalLength, vendor::LENGTH);
             return Answer::Nak(Nak::InvalidRequest);
         }
-        let scattered = self.scatter(receive.pd, &receive.entries, packet.offset, packet.data);
+        let scattered = self.scatter(user, &receive.entries, packet.offset, packet.data);
         if scattered.is_err() {
             self.fail_receive(qpn, receive.index, Syndrome::LocalProtection, vendor::PROTECTION);
             return Answer::Nak(Nak::RemoteOperation);
@@ -125,7 +126,7 @@ impl Device {
             _ => CqeOpcode::ResponderSend,
         };
         if opcode == CqeOpcode::ResponderSendInvalidate
-            && !self.invalidate(qpn, packet.request.immediate)
+            && !self.invalidate_remote(user, packet.request.immediate)
         {
             self.hold_receive(qpn, receive);
             return self.refuse_access(qpn);
@@ -137,13 +138,13 @@ impl Device {
 
     fn take_write(&mut self, qpn: u32, packet: &Packet<'_>) -> Answer {
         let Some(qp) = self.qps.get(qpn) else { return Answer::Silence };
-        let (pd, allowed) = (qp.config.pd, qp.attributes.remote_write);
+        let (user, allowed) = (qp.user(qpn, Side::Responder), qp.attributes.remote_write);
         let request = packet.request;
         let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
         let needs_receive = packet.last && request.opcode == Opcode::RdmaWriteImm;
         if packet.first {
             // The first packet tells the whole length, which is checked before a byte is written.
-            let whole = self.check_key(pd, rkey, base, request.length, Access::REMOTE_WRITE);
+            let whole = self.check_key(user, rkey, base, request.length, Access::REMOTE_WRITE);
             if !allowed || request.length > 0 && whole.is_err() {
                 return self.refuse_access(qpn);
             }
@@ -153,7 +154,7 @@ impl Device {
         }
         if !packet.data.is_empty() {
             let address = base.wrapping_add(packet.offset);
-            let written = self.write_key(pd, rkey, address, packet.data, Access::REMOTE_WRITE);
+            let written = self.write_key(user, rkey, address, packet.data, Access::REMOTE_WRITE);
             if written.is_err() {
                 return self.refuse_access(qpn);
             }
@@ -176,16 +177,16 @@ impl Device {
         to: &mut [u8],
     ) -> Answer {
         let Some(qp) = self.qps.get(qpn) else { return Answer::Silence };
-        let (pd, allowed) = (qp.config.pd, qp.attributes.remote_read);
+        let (user, allowed) = (qp.user(qpn, Side::Responder), qp.attributes.remote_read);
         let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
-        let whole = self.check_key(pd, rkey, base, request.length, Access::REMOTE_READ);
+        let whole = self.check_key(user, rkey, base, request.length, Access::REMOTE_READ);
         if !allowed || request.length > 0 && whole.is_err() {
             return self.refuse_access(qpn);
         }
         if to.is_empty() {
             return Answer::Ack;
         }
-        match self.read_key(pd, rkey, base.wrapping_add(offset), to, Access::REMOTE_READ) {
+        match self.read_key(user, rkey, base.wrapping_add(offset), to, Access::REMOTE_READ) {
             Ok(()) => Answer::Ack,
             Err(_) => self.refuse_access(qpn),
         }
@@ -194,16 +195,15 @@ impl Device {
     /// Executes an atomic; answers what the word held.
     pub(crate) fn take_atomic(&mut self, qpn: u32, request: &Request) -> Result<u64, Answer> {
         let qp = self.qps.get(qpn).ok_or(Answer::Silence)?;
-        let (pd, allowed) = (qp.config.pd, qp.attributes.remote_atomic);
+        let (user, allowed) = (qp.user(qpn, Side::Responder), qp.attributes.remote_atomic);
         let (rkey, address) = (request.remote.rkey.get(), request.remote.address.get());
         if !address.is_multiple_of(8) {
             self.refuse(qpn, EventType::WQ_INVAL_REQ_ERROR);
             return Err(Answer::Nak(Nak::InvalidRequest));
         }
-        let offset = match self.check_key(pd, rkey, address, 8, Access::REMOTE_ATOMIC) {
-            Ok(offset) if allowed => offset,
-            _ => return Err(self.refuse_access(qpn)),
-        };
+        if !allowed {
+            return Err(self.refuse_access(qpn));
+        }
         let value = request.atomic.swap_or_add.get();
         let compare = request.atomic.compare.get();
         let swap = request.opcode == Opcode::AtomicCs;
@@ -212,31 +212,7 @@ impl Device {
             true => old,
             false => old.wrapping_add(value),
         };
-        let Some(mkey) = self.mkeys.get(rkey >> 8) else { return Err(self.refuse_access(qpn)) };
-        let result = mkey.update(&*self.dma, address, offset, &mut update);
-        self.note(result).map_err(|_| self.refuse_access(qpn))
-    }
-
-    fn check_key(
-        &self,
-        pd: u32,
-        key: u32,
-        address: u64,
-        length: u64,
-        right: Access,
-    ) -> Result<u64, KeyError> {
-        let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
-        mkey.check(key, pd, address, length, right)
-    }
-
-    /// Invalidates a key for a SEND_INVAL, if it may be.
-    fn invalidate(&mut self, qpn: u32, key: u32) -> bool {
-        let Some(pd) = self.qps.get(qpn).map(|qp| qp.config.pd) else { return false };
-        let Some(mkey) = self.mkeys.get_mut(key >> 8) else { return false };
-        let allowed =
-            mkey.remote_invalidate && mkey.tag == key as u8 && mkey.pd == pd && !mkey.free;
-        mkey.free |= allowed;
-        allowed
+        self.update_key(user, rkey, address, 8, &mut update).map_err(|_| self.refuse_access(qpn))
     }
 
     fn not_ready(&mut self, qpn: u32) -> Answer {
@@ -333,13 +309,14 @@ impl Device {
             return self.fail_receive(qpn, receive.index, Syndrome::LocalLength, vendor::LENGTH);
         }
         let has_header = packet.origin.path.grh;
+        let user = User { qpn, pd: receive.pd, side: Side::Responder };
         let mut scattered = Ok(());
         if has_header {
-            scattered = self.scatter(receive.pd, &receive.entries, 0, header);
+            scattered = self.scatter(user, &receive.entries, 0, header);
         }
         let data = header.len() as u64;
         scattered =
-            scattered.and_then(|()| self.scatter(receive.pd, &receive.entries, data, packet.data));
+            scattered.and_then(|()| self.scatter(user, &receive.entries, data, packet.data));
         if scattered.is_err() {
             let syndrome = Syndrome::LocalProtection;
             return self.fail_receive(qpn, receive.index, syndrome, vendor::PROTECTION);

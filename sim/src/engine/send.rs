@@ -5,9 +5,11 @@ use mlx5_prm::wqe::{AddressVector, EXTENDED_UD_AV, Opcode};
 
 use crate::engine::complete;
 use crate::engine::drain::{Drain, DrainAt};
+use crate::engine::mkey::Side;
 use crate::engine::qp::{AddressPath, Qp, QpState, Transport, Wait};
 use crate::engine::respond::{Answer, Nak, Packet};
 use crate::engine::route::{Destination, Origin};
+use crate::engine::umr::Refusal;
 use crate::engine::wqe::Request;
 use crate::engine::{DeviceId, Engine};
 
@@ -108,6 +110,10 @@ impl Engine {
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
         match (request.opcode, qp.config.transport) {
             (Opcode::Nop, _) => Outcome::Done(0),
+            (Opcode::Umr, _) => registered(self.devices[device].umr(qpn, request)),
+            (Opcode::LocalInvalidate, _) => {
+                registered(self.devices[device].invalidate_local(qpn, request.immediate))
+            }
             (_, Transport::Ud) => self.send_datagram(device, qpn, request),
             (Opcode::RdmaRead, _) => self.read(device, qpn, request),
             (Opcode::AtomicCs | Opcode::AtomicFa, _) => self.atomic(device, qpn, request),
@@ -124,8 +130,11 @@ impl Engine {
         request: &Request,
     ) -> Outcome {
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
-        let (pd, mtu, path) =
-            (qp.config.pd, u64::from(qp.attributes.mtu.max(MIN_MTU)), qp.attributes.path);
+        let (user, mtu, path) = (
+            qp.user(qpn, Side::Requester),
+            u64::from(qp.attributes.mtu.max(MIN_MTU)),
+            qp.attributes.path,
+        );
         let origin = self.origin(device, qpn, &path);
         let peer = origin.as_ref().and_then(|origin| self.peer(origin));
         let packets = request.length.div_ceil(mtu).max(1) as u32;
@@ -139,7 +148,7 @@ impl Engine {
             let offset = u64::from(number) * mtu;
             let length = (request.length - offset).min(mtu) as usize;
             buffer.resize(length, 0);
-            if self.devices[device].gather(pd, request, offset, &mut buffer).is_err() {
+            if self.devices[device].gather(user, request, offset, &mut buffer).is_err() {
                 self.packet = buffer;
                 return PROTECTION;
             }
@@ -174,7 +183,8 @@ impl Engine {
             Err(outcome) => return outcome,
         };
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
-        let (pd, mtu) = (qp.config.pd, u64::from(qp.attributes.mtu.max(MIN_MTU)));
+        let (user, mtu) =
+            (qp.user(qpn, Side::Requester), u64::from(qp.attributes.mtu.max(MIN_MTU)));
         let entries = request.entries();
         let packets = request.length.div_ceil(mtu).max(1);
         let mut buffer = std::mem::take(&mut self.packet);
@@ -189,7 +199,7 @@ impl Engine {
                     break;
                 }
             }
-            if self.devices[device].scatter(pd, &entries, offset, &buffer).is_err() {
+            if self.devices[device].scatter(user, &entries, offset, &buffer).is_err() {
                 outcome = PROTECTION;
                 break;
             }
@@ -211,9 +221,11 @@ impl Engine {
             Err(answer) => return self.unanswered(device, qpn, answer),
         };
         self.answered(device, qpn, target, remote, 1);
-        let Some(pd) = self.qp(device, qpn).map(|qp| qp.config.pd) else { return Outcome::Later };
+        let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
+        let user = qp.user(qpn, Side::Requester);
         // Words of atomics are in host order on both sides.
-        let scattered = self.devices[device].scatter(pd, &request.entries(), 0, &old.to_ne_bytes());
+        let scattered =
+            self.devices[device].scatter(user, &request.entries(), 0, &old.to_ne_bytes());
         if scattered.is_err() { PROTECTION } else { Outcome::Done(8) }
     }
 
@@ -328,7 +340,7 @@ impl Engine {
         if request.length > u64::from(port.mtu) {
             return Outcome::Failed(Syndrome::LocalLength, vendor::LENGTH);
         }
-        let (pd, quiet) = (qp.config.pd, qp.config.block_multicast_loopback);
+        let (user, quiet) = (qp.user(qpn, Side::Requester), qp.config.block_multicast_loopback);
         // A Q_Key with the high bit set is privileged: the queue pair's own goes in its place.
         let qkey = match vector.qkey.get() {
             key if key >> 31 == 1 => qp.attributes.qkey,
@@ -339,7 +351,7 @@ impl Engine {
         let psn = qp.send_psn;
         let mut buffer = std::mem::take(&mut self.packet);
         buffer.resize(request.length as usize, 0);
-        if self.devices[device].gather(pd, request, 0, &mut buffer).is_err() {
+        if self.devices[device].gather(user, request, 0, &mut buffer).is_err() {
             self.packet = buffer;
             return PROTECTION;
         }
@@ -438,6 +450,14 @@ impl Engine {
         } else if runs {
             this.fail_sq(qpn);
         }
+    }
+}
+
+/// How a request that changes a memory key went.
+fn registered(result: Result<(), Refusal>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done(0),
+        Err(refusal) => Outcome::Failed(Syndrome::MemoryWindowBind, refusal as u8),
     }
 }
 

@@ -6,11 +6,11 @@ use mlx5_prm::wqe::{
 };
 use zerocopy::FromBytes;
 
-use crate::engine::Device;
 use crate::engine::fault::Violation;
-use crate::engine::mkey::{Access, KeyError};
+use crate::engine::mkey::{Access, KeyError, User};
 use crate::engine::qp::Transport;
 use crate::engine::receive::Entry;
+use crate::engine::{Device, umr};
 
 /// The vendor's codes of requests that the device does not understand.
 pub(crate) mod vendor {
@@ -92,10 +92,14 @@ impl Segments<'_> {
 /// Whether a transport knows an operation that this device executes.
 fn executes(transport: Transport, opcode: Opcode) -> bool {
     use Opcode::{
-        AtomicCs, AtomicFa, Nop, RdmaRead, RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate,
+        AtomicCs, AtomicFa, LocalInvalidate, Nop, RdmaRead, RdmaWrite, RdmaWriteImm, Send, SendImm,
+        SendInvalidate, Umr,
     };
     match opcode {
-        Nop | Send | SendImm => true,
+        Nop => true,
+        Umr | LocalInvalidate => transport != Transport::Ud,
+        _ if transport == Transport::Umr => false,
+        Send | SendImm => true,
         SendInvalidate | RdmaWrite | RdmaWriteImm => transport != Transport::Ud,
         RdmaRead | AtomicCs | AtomicFa => transport == Transport::Rc,
         _ => false,
@@ -149,7 +153,7 @@ impl Device {
     /// Copies a range of what a request carries.
     pub(crate) fn gather(
         &mut self,
-        pd: u32,
+        user: User,
         request: &Request,
         mut offset: u64,
         to: &mut [u8],
@@ -173,7 +177,7 @@ impl Device {
                 }
                 Piece::Entry(entry) => {
                     let address = entry.address.wrapping_add(offset);
-                    self.read_key(pd, entry.lkey, address, now, Access::LOCAL_READ)?;
+                    self.read_key(user, entry.lkey, address, now, Access::LOCAL_READ)?;
                 }
             }
             (offset, done) = (0, done + n);
@@ -183,6 +187,11 @@ impl Device {
 }
 
 impl Request {
+    /// The whole WQE.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The memory that an answer goes to.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.pieces
@@ -218,7 +227,10 @@ fn parse(
     let atomic = matches!(opcode, Opcode::AtomicCs | Opcode::AtomicFa);
     let remote =
         atomic || matches!(opcode, Opcode::RdmaWrite | Opcode::RdmaWriteImm | Opcode::RdmaRead);
-    if opcode != Opcode::Nop {
+    if opcode == Opcode::Umr && bytes.len() < umr::SMALLEST {
+        return None;
+    }
+    if !matches!(opcode, Opcode::Nop | Opcode::Umr | Opcode::LocalInvalidate) {
         let mut segments = Segments { bytes: &bytes, at: UNIT };
         if transport == Transport::Ud {
             request.vector = segments.take()?;

@@ -7,7 +7,7 @@ use mlx5_prm::cmd::mkey::{
 };
 
 use crate::dma::Buffer;
-use crate::engine::{Access, Device, Error, MkeyConfig, Translation};
+use crate::engine::{Access, Device, Error, Layout, MkeyConfig, Translation};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
 /// Most PSVs that one command makes.
@@ -18,6 +18,18 @@ const PSVS: u32 = 1 << 16;
 const ENTRY_RIGHTS: u64 = 0xfff;
 /// An entry of a page table has eight bytes, and lists are counted in 16.
 const OCTWORD: u64 = 16;
+const PAGES_IN_OCTWORD: usize = 2;
+/// Octwords that the translation of a key has at most.
+const MOST_OCTWORDS: u32 = 1 << 20;
+/// The queue pair number that stands for any.
+const ANY_QPN: u32 = 0xff_ffff;
+
+/// The translation entries that a command brings.
+fn listed<'a>(input: &CreateMkeyIn, tail: &'a [u8]) -> Result<&'a [u8], Failure> {
+    let listed = u64::from(input.translations_octword_actual_size()) * OCTWORD;
+    let listed = usize::try_from(listed).ok().and_then(|bytes| tail.get(..bytes));
+    listed.ok_or(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::TOO_FEW_PAGES))
+}
 
 fn access(mkc: &MkeyContext) -> Access {
     [
@@ -44,6 +56,9 @@ impl Firmware {
         if device.pds.get(mkc.pd()).is_none() {
             return Err(Error::NotFound.into());
         }
+        if mkc.translations_octword_size() > MOST_OCTWORDS {
+            return Err(Failure::param(syndrome::INVALID_VALUE));
+        }
         let length = if mkc.length64() { u64::MAX } else { mkc.len() };
         if !mkc.length64() && mkc.start_addr().checked_add(length).is_none() {
             return Err(Failure::param(syndrome::ADDRESS_RANGE));
@@ -53,11 +68,8 @@ impl Firmware {
             MkeyAccessMode::MTT if !mkc.free() => {
                 let log = mkc.log_page_size();
                 let offset = mkc.start_addr() & ((1 << log) - 1);
-                let listed = u64::from(input.translations_octword_actual_size()) * OCTWORD;
-                let listed = usize::try_from(listed).ok().and_then(|bytes| tail.get(..bytes));
-                let tail = listed
-                    .ok_or(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::TOO_FEW_PAGES))?;
-                Translation::Buffer(buffer::pages(tail, log, offset, length, ENTRY_RIGHTS)?)
+                let listed = listed(input, tail)?;
+                Translation::Buffer(buffer::pages(listed, log, offset, length, ENTRY_RIGHTS)?)
             }
             MkeyAccessMode::MEMIC => {
                 let address = self.memic.address(mkc.start_addr(), length);
@@ -65,9 +77,17 @@ impl Firmware {
                 Translation::Buffer(Buffer::contiguous(address))
             }
             // Nothing is behind a free key before a request fills it in.
-            MkeyAccessMode::MTT | MkeyAccessMode::KLMS | MkeyAccessMode::KSM if mkc.free() => {
-                Translation::Null
+            MkeyAccessMode::MTT => {
+                let pages = mkc.translations_octword_size() as usize * PAGES_IN_OCTWORD;
+                let log = mkc.log_page_size();
+                let offset = mkc.start_addr() & ((1 << log) - 1);
+                Translation::Buffer(Buffer::paged(vec![0; pages], log as u8, offset))
             }
+            MkeyAccessMode::KLMS => Translation::Indirect(Layout::list(listed(input, tail)?)),
+            MkeyAccessMode::KSM => Translation::Indirect(Layout::uniform(
+                listed(input, tail)?,
+                1 << mkc.log_page_size(),
+            )),
             _ => return Err(Failure::param(syndrome::ACCESS_MODE)),
         };
         let key = device.create_mkey(MkeyConfig {
@@ -78,6 +98,9 @@ impl Firmware {
             start: if mkc.access_mode() == MkeyAccessMode::MEMIC { 0 } else { mkc.start_addr() },
             length,
             translation,
+            translation_octwords: mkc.translations_octword_size(),
+            qpn: (mkc.qpn() != ANY_QPN).then_some(mkc.qpn()),
+            umr: mkc.umr_en(),
             free: mkc.free(),
             remote_invalidate: mkc.en_rinval(),
         })?;
@@ -100,8 +123,33 @@ impl Firmware {
         Ok(())
     }
 
-    pub(super) fn query_mkey(&mut self, input: &QueryMkeyIn, out: &mut QueryMkeyOut) -> Answer {
+    /// The context as it was created, with what requests have changed since.
+    pub(super) fn query_mkey(
+        &mut self,
+        device: &Device,
+        input: &QueryMkeyIn,
+        out: &mut QueryMkeyOut,
+    ) -> Answer {
+        let now = device.mkey(input.mkey_index()).ok_or(Error::NotFound)?;
         *out.mkc_mut() = *self.mkeys.get(&input.mkey_index()).ok_or(Error::NotFound)?;
+        out.mkc_mut()
+            .set_free(now.free)
+            .set_mkey_7_0(now.tag.into())
+            .set_qpn(now.qpn.unwrap_or(ANY_QPN))
+            .set_pd(now.pd)
+            .set_lr(now.access.contains(Access::LOCAL_READ))
+            .set_lw(now.access.contains(Access::LOCAL_WRITE))
+            .set_rr(now.access.contains(Access::REMOTE_READ))
+            .set_rw(now.access.contains(Access::REMOTE_WRITE))
+            .set_a(now.access.contains(Access::REMOTE_ATOMIC))
+            .set_length64(now.length == u64::MAX);
+        if now.length != u64::MAX {
+            out.mkc_mut().set_len(now.length);
+        }
+        // The context of device memory says where it lies there.
+        if out.mkc().access_mode() != MkeyAccessMode::MEMIC {
+            out.mkc_mut().set_start_addr(now.start);
+        }
         Ok(())
     }
 

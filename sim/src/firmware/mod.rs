@@ -304,7 +304,7 @@ impl Firmware {
             Op::DESTROY_UMEM => self.destroy_umem(i, o),
 
             Op::CREATE_MKEY => run(i, o, |i: &prm_mkey::CreateMkeyIn, t, o, _| self.create_mkey(dev, i, t, o)),
-            Op::QUERY_MKEY => run(i, o, |i: &prm_mkey::QueryMkeyIn, _, o, _| self.query_mkey(i, o)),
+            Op::QUERY_MKEY => run(i, o, |i: &prm_mkey::QueryMkeyIn, _, o, _| self.query_mkey(dev, i, o)),
             Op::DESTROY_MKEY => run(i, o, |i: &prm_mkey::DestroyMkeyIn, _, _, _| self.destroy_mkey(dev, i)),
             Op::ALLOC_MEMIC => run(i, o, |i: &prm_mkey::AllocMemicIn, _, o, _| self.memic.alloc(i, o)),
             Op::DEALLOC_MEMIC => run(i, o, |i: &prm_mkey::DeallocMemicIn, _, _, _| self.memic.dealloc(i)),

@@ -26,6 +26,7 @@ fn transport(context: &QpContext) -> Result<Transport, Failure> {
         ServiceType::RC => Ok(Transport::Rc),
         ServiceType::UC => Ok(Transport::Uc),
         ServiceType::UD => Ok(Transport::Ud),
+        ServiceType::REG_UMR => Ok(Transport::Umr),
         _ => Err(Failure::param(syndrome::TRANSPORT)),
     }
 }

@@ -24,6 +24,8 @@ const LOG_PAGE: u32 = 12;
 const LOG_LARGE_PAGE: u32 = 21;
 /// Access flags that older kernels may ignore.
 const OPTIONAL_FLAGS: u32 = 0x3ff0_0000;
+/// Translation entries of a window: its one, and what fills the line.
+const WINDOW_OCTWORDS: u32 = 4;
 /// Entries of a page table in an octword.
 const ENTRIES_IN_OCTWORD: usize = 2;
 
@@ -283,7 +285,7 @@ pub(crate) fn alloc_window(
         .set_qpn(ANY_QP)
         .set_mkey_7_0(tag.into())
         .set_pd(pdn)
-        .set_translations_octword_size(1);
+        .set_translations_octword_size(WINDOW_OCTWORDS);
     let out = file.hca.command(&input)?;
     let key = out.mkey_index() << 8 | u32::from(tag);
     let handle = state.objects.add(Body::Mw(Mw { key }), &[request.pd_handle]);

@@ -127,8 +127,7 @@ fn unmapped_memory_is_a_violation_with_checked_memory() {
         start: 0x1000,
         length: 64,
         translation: Translation::Physical,
-        free: false,
-        remote_invalidate: false,
+        ..MkeyConfig::default()
     };
     let key = rig.lock().device_mut(0).create_mkey(nowhere).expect("a key");
     p.b.post_receive(&[data(0x1000, 8, key)]);

@@ -478,8 +478,7 @@ impl Rig {
             start: memory.at(0),
             length: bytes as u64,
             translation: Translation::Physical,
-            free: false,
-            remote_invalidate: false,
+            ..MkeyConfig::default()
         };
         let key = self.lock().device_mut(device).create_mkey(config).expect("a key");
         Region { memory, key }

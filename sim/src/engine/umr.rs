@@ -1,0 +1,235 @@
+//! User-mode memory registration: changing memory keys from a send queue. Windows are bound,
+//! indirect keys get their layout, and keys are invalidated this way.
+
+use mlx5_prm::umr::{MkeyContextSegment, UmrControlSegment, mkey_mask, umr_flags};
+use mlx5_prm::wqe::{BLOCK, DataSegment, UNIT};
+use zerocopy::FromBytes;
+
+use crate::engine::Device;
+use crate::engine::layout::ENTRY;
+use crate::engine::mkey::{Access, MkeyConfig, Side, Translation, User};
+use crate::engine::qp::Transport;
+use crate::engine::wqe::Request;
+
+/// Where the context segment starts in a WQE, and what follows it: a UMR is not shorter.
+const CONTEXT: usize = UNIT + size_of::<UmrControlSegment>();
+pub(crate) const SMALLEST: usize = CONTEXT + size_of::<MkeyContextSegment>();
+/// The queue pair number that stands for any.
+const ANY_QPN: u32 = MkeyContextSegment::ANY_QPN >> 8;
+/// Low bits of a page's address that give its rights.
+const PAGE_RIGHTS: u64 = 0xfff;
+/// The right of each mask bit.
+const RIGHTS: [(u64, Access); 5] = [
+    (mkey_mask::LOCAL_READ, Access::LOCAL_READ),
+    (mkey_mask::LOCAL_WRITE, Access::LOCAL_WRITE),
+    (mkey_mask::REMOTE_READ, Access::REMOTE_READ),
+    (mkey_mask::REMOTE_WRITE, Access::REMOTE_WRITE),
+    (mkey_mask::ATOMIC, Access::REMOTE_ATOMIC),
+];
+
+/// Why a memory key is not changed: the vendor's code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// No such key, another domain's, or one that no UMR may change.
+    Key = 0x70,
+    /// The key is, or is not, free; or bears another tag.
+    State = 0x71,
+    /// The key is bound to another queue pair.
+    QueuePair = 0x72,
+    /// Translation entries that are not there, or that do not fit.
+    Translation = 0x73,
+    /// A part of the key that user queue pairs may not change.
+    Mask = 0x74,
+}
+
+impl Device {
+    /// Executes a UMR WQE.
+    pub(crate) fn umr(&mut self, qpn: u32, request: &Request) -> Result<(), Refusal> {
+        let bytes = request.bytes();
+        let (control, _) = UmrControlSegment::read_from_prefix(bytes.get(UNIT..).unwrap_or(&[]))
+            .map_err(|_| Refusal::Translation)?;
+        let (context, _) =
+            MkeyContextSegment::read_from_prefix(bytes.get(CONTEXT..).unwrap_or(&[]))
+                .map_err(|_| Refusal::Translation)?;
+        let qp = self.qps.get(qpn).ok_or(Refusal::QueuePair)?;
+        let (pd, trusted) = (qp.config.pd, qp.config.transport == Transport::Umr);
+        let index = request.immediate >> 8;
+        let key = self.mkeys.get(index).ok_or(Refusal::Key)?;
+        if !key.umr || !trusted && key.pd != pd {
+            return Err(Refusal::Key);
+        }
+        check_state(key, qpn, &control, request.immediate as u8)?;
+        let mut next = key.clone();
+        let octwords = usize::from(control.klm_octowords.get());
+        let user = User { qpn, pd, side: Side::Requester };
+        let entries =
+            self.entries(user, &control, &bytes[SMALLEST.min(bytes.len())..], octwords)?;
+        change(&mut next, &control, &context, trusted)?;
+        translate(&mut next, &control, &entries, trusted)?;
+        if let Some(key) = self.mkeys.get_mut(index) {
+            *key = next;
+        }
+        Ok(())
+    }
+
+    /// The translation entries of a UMR, from the WQE or from memory.
+    fn entries(
+        &mut self,
+        user: User,
+        control: &UmrControlSegment,
+        behind: &[u8],
+        octwords: usize,
+    ) -> Result<Vec<u8>, Refusal> {
+        let length = octwords * ENTRY;
+        if control.flags & umr_flags::INLINE != 0 || octwords == 0 {
+            return behind.get(..length).map(<[u8]>::to_vec).ok_or(Refusal::Translation);
+        }
+        let (segment, _) =
+            DataSegment::read_from_prefix(behind).map_err(|_| Refusal::Translation)?;
+        let (key, address) = (segment.lkey.get(), segment.address.get());
+        let mut entries = vec![0; length];
+        if (segment.byte_count.get() as usize) < length {
+            return Err(Refusal::Translation);
+        }
+        self.read_key(user, key, address, &mut entries, Access::LOCAL_READ)
+            .map_err(|_| Refusal::Translation)?;
+        Ok(entries)
+    }
+
+    /// Frees a key for its own side.
+    pub(crate) fn invalidate_local(&mut self, qpn: u32, key: u32) -> Result<(), Refusal> {
+        let pd = self.qps.get(qpn).ok_or(Refusal::QueuePair)?.config.pd;
+        let mkey = self.mkeys.get_mut(key >> 8).ok_or(Refusal::Key)?;
+        if !mkey.umr || mkey.pd != pd {
+            return Err(Refusal::Key);
+        }
+        if mkey.free || mkey.tag != key as u8 {
+            return Err(Refusal::State);
+        }
+        if mkey.qpn.is_some_and(|bound| bound != qpn) {
+            return Err(Refusal::QueuePair);
+        }
+        mkey.free = true;
+        Ok(())
+    }
+
+    /// Frees a key for the other side's SEND_INVAL; says whether it may be.
+    pub(crate) fn invalidate_remote(&mut self, user: User, key: u32) -> bool {
+        let Some(mkey) = self.mkeys.get_mut(key >> 8) else { return false };
+        let allowed = mkey.remote_invalidate && mkey.serves(user, key);
+        mkey.free |= allowed;
+        allowed
+    }
+}
+
+fn check_state(
+    key: &MkeyConfig,
+    qpn: u32,
+    control: &UmrControlSegment,
+    tag: u8,
+) -> Result<(), Refusal> {
+    let asks = |flag| control.flags & flag != 0;
+    if asks(umr_flags::CHECK_FREE) && !key.free || asks(umr_flags::CHECK_NOT_FREE) && key.free {
+        return Err(Refusal::State);
+    }
+    // The tag of a free key is nobody's.
+    if !key.free && key.tag != tag {
+        return Err(Refusal::State);
+    }
+    if asks(umr_flags::CHECK_QPN) && key.qpn.is_some_and(|bound| bound != qpn) {
+        return Err(Refusal::QueuePair);
+    }
+    Ok(())
+}
+
+/// Takes over the parts of the context that the mask names.
+fn change(
+    key: &mut MkeyConfig,
+    control: &UmrControlSegment,
+    context: &MkeyContextSegment,
+    trusted: bool,
+) -> Result<(), Refusal> {
+    let mask = control.mkey_mask.get();
+    let flags_pd = context.flags_pd.get();
+    let has = |bit| mask & bit != 0;
+    if has(mkey_mask::PD | mkey_mask::PAGE_SIZE) && !trusted {
+        return Err(Refusal::Mask);
+    }
+    if has(mkey_mask::FREE) {
+        key.free = context.free & MkeyContextSegment::FREE != 0;
+    }
+    if has(mkey_mask::MKEY) {
+        key.tag = context.qpn_mkey.get() as u8;
+    }
+    if has(mkey_mask::QPN) {
+        let qpn = context.qpn_mkey.get() >> 8;
+        key.qpn = (qpn != ANY_QPN).then_some(qpn);
+    }
+    if has(mkey_mask::START_ADDRESS) {
+        key.start = context.start_address.get();
+    }
+    if has(mkey_mask::LENGTH) {
+        let whole = flags_pd & MkeyContextSegment::LENGTH_64 != 0;
+        key.length = if whole { u64::MAX } else { context.length.get() };
+    }
+    if has(mkey_mask::PD) {
+        key.pd = flags_pd & 0xff_ffff;
+    }
+    if has(mkey_mask::REMOTE_INVALIDATE) {
+        key.remote_invalidate = flags_pd & MkeyContextSegment::REMOTE_INVALIDATE != 0;
+    }
+    for (bit, right) in RIGHTS {
+        if has(bit) {
+            key.access.set(right, context.access_flags & right.bits() != 0);
+        }
+    }
+    if let Translation::Buffer(buffer) = &mut key.translation {
+        let log = if has(mkey_mask::PAGE_SIZE) {
+            context.log_page_size & 0x1f
+        } else {
+            buffer.log_page_size()
+        };
+        if has(mkey_mask::PAGE_SIZE | mkey_mask::START_ADDRESS) {
+            buffer.set_shape(log, key.start & ((1 << log) - 1));
+        }
+    }
+    Ok(())
+}
+
+/// Takes over translation entries.
+fn translate(
+    key: &mut MkeyConfig,
+    control: &UmrControlSegment,
+    entries: &[u8],
+    trusted: bool,
+) -> Result<(), Refusal> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let offset = if control.flags & umr_flags::TRANSLATION_OFFSET != 0 {
+        u64::from(control.translation_offset_high.get()) << 16
+            | u64::from(control.offset_or_bsf_octowords.get())
+    } else {
+        0
+    };
+    let end = offset + (entries.len() / ENTRY) as u64;
+    if end > u64::from(key.translation_octwords) {
+        return Err(Refusal::Translation);
+    }
+    match &mut key.translation {
+        Translation::Indirect(layout) => layout.set(offset as usize, entries),
+        // Only the kernel's own queue pairs may name bus addresses.
+        Translation::Buffer(buffer) if trusted => {
+            let words = entries.as_chunks::<8>().0.iter();
+            let pages: Vec<u64> =
+                words.map(|word| u64::from_be_bytes(*word) & !PAGE_RIGHTS).collect();
+            let first = offset as usize * 2;
+            buffer.set_pages(first, &pages).ok_or(Refusal::Translation)?;
+        }
+        _ => return Err(Refusal::Mask),
+    }
+    Ok(())
+}
+
+// A UMR's control segments fill its first block.
+const _: () = assert!(CONTEXT == BLOCK);
