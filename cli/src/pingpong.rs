@@ -3,9 +3,12 @@
 use crate::device::{Port, PortArgs};
 use crate::failure::Failure;
 use crate::link::{
-    EndArgs, Initiator, Kind, Op, Phase, Session, Shape, Transport, datagram_limit, latency,
+    EndArgs, Foreign, Initiator, Kind, Op, Phase, Session, Shape, Transport, datagram_limit,
+    latency, program,
 };
 use crate::numbers::{Size, Times, microseconds, parse_size, significant};
+use clap::builder::TypedValueParser;
+use mlx5::Mtu;
 use std::io::Write;
 use std::time::Duration;
 
@@ -27,7 +30,11 @@ Examples:
 
 Between two hosts:
   server$ mlx5 pingpong --listen
-  client$ mlx5 pingpong --connect server";
+  client$ mlx5 pingpong --connect server
+
+With rdma-core's program at the other end:
+  server$ ibv_rc_pingpong
+  client$ mlx5 pingpong --ibv --connect server";
 
 /// Options of `mlx5 pingpong`.
 #[derive(clap::Args, Debug)]
@@ -46,16 +53,33 @@ pub(crate) struct Args {
     /// Sleep until a completion comes, instead of looking all the time
     #[arg(short, long)]
     events: bool,
+    /// The other end is rdma-core's ibv_rc_pingpong, or its like for UC and UD
+    ///
+    /// It needs the same -n and -s, for RC and UC the same -m, and on Ethernet -g.
+    #[arg(long)]
+    ibv: bool,
+    /// The largest packet, as -m tells rdma-core's programs
+    #[arg(long, value_name = "BYTES", default_value_t = 1024, requires = "ibv",
+          value_parser = clap::builder::PossibleValuesParser::new(MTUS)
+              .map(|mtu| mtu.parse::<u32>().expect("one of these")))]
+    mtu: u32,
     #[command(flatten)]
     ends: EndArgs,
     #[command(flatten)]
     port: PortArgs,
 }
 
+/// The packet sizes that there are.
+const MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
+
 /// Requests outstanding: one, and its predecessors' completions may be late.
 const DEPTH: u32 = 16;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    if args.ibv && args.ends.is_local() {
+        let cause = "--ibv needs another process: --listen, or --connect";
+        return Err(Failure::usage(cause).hint("the program's own host is --connect localhost"));
+    }
     let port = args.port.open()?;
     let size = message_size(args, &port)?;
     let shape = Shape {
@@ -65,6 +89,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         receives: DEPTH,
         inline: 0,
     };
+    if args.ibv {
+        return with_ibv(args, &port, shape, out);
+    }
     let Session::Initiator(mut initiator) = args.ends.open(&port, shape, args.events)? else {
         return Ok(());
     };
@@ -94,6 +121,27 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         us(times.quantile(0.5)),
         us(times.quantile(0.99)),
         us(times.quantile(1.0))
+    )?;
+    Ok(())
+}
+
+/// Bounces messages with one of rdma-core's programs.
+fn with_ibv(args: &Args, port: &Port, shape: Shape, out: &mut impl Write) -> Result<(), Failure> {
+    args.ends.reach(port)?;
+    let mtu = Mtu::from_raw(args.mtu.ilog2() as u8 - 7).expect("one of the sizes that there are");
+    let waiter = args.ends.waiter(port, args.events)?;
+    let mut foreign = Foreign::open(&args.ends, port, shape, mtu, waiter)?;
+    writeln!(out, "local   {}", foreign.local)?;
+    writeln!(out, "remote  {}", foreign.remote)?;
+    out.flush()?;
+    let elapsed = foreign.bounce(shape.message, args.iters)?;
+    writeln!(
+        out,
+        "{} messages of {} bytes went to {} and as many came back in {} ms; every byte verified",
+        args.iters,
+        Size(shape.message),
+        program(args.transport),
+        significant(elapsed.as_secs_f64() * 1e3),
     )?;
     Ok(())
 }
@@ -141,7 +189,7 @@ fn bounce(initiator: &mut Initiator, size: usize, count: u64) -> Result<Times, F
 }
 
 /// Bytes that no other message and no other place of the same has.
-fn pattern(index: u64, size: usize) -> Vec<u8> {
+pub(crate) fn pattern(index: u64, size: usize) -> Vec<u8> {
     let words = size.div_ceil(8) as u64;
     let word = |at: u64| ((index << 32) + at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let mut bytes: Vec<u8> = (0..words).flat_map(word).collect();

@@ -38,6 +38,8 @@ fn mistakes_on_the_command_line_exit_with_2_and_a_hint() {
         "list --what",
         "pingpong --transport tcp",
         "pingpong --listen --connect host",
+        "pingpong --ibv",
+        "pingpong --ibv --listen --mtu 1000",
         "perf --sizes 8..4",
         "perf --sizes 12q",
         "perf --sizes 8 --all",

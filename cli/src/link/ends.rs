@@ -87,26 +87,47 @@ impl EndArgs {
         self.listen.is_none() && self.connect.is_none()
     }
 
-    /// Makes the ends and connects them; where this process only answers, answers until the other
-    /// end has enough.
-    pub(crate) fn open(&self, port: &Port, shape: Shape, events: bool) -> Result<Session, Failure> {
-        let simulated = port.opened.simulator.is_some();
-        if simulated && !self.is_local() {
-            return Err(Failure::new(
-                "the device is simulated inside this process: no other process can reach it, nor \
-                 it another",
-            )
-            .hint(
-                "without --listen and --connect both ends run in this process; between two hosts, \
-                 or two processes, both need a real device",
-            ));
+    /// Refuses another process as the other end of a device that only this process has.
+    pub(crate) fn reach(&self, port: &Port) -> Result<(), Failure> {
+        if port.opened.simulator.is_none() || self.is_local() {
+            return Ok(());
         }
+        Err(Failure::new(
+            "the device is simulated inside this process: no other process can reach it, nor \
+             it another",
+        )
+        .hint(
+            "without --listen and --connect both ends run in this process; between two hosts, \
+             or two processes, both need a real device",
+        ))
+    }
+
+    /// The host to connect to, if there is one.
+    pub(crate) fn connects_to(&self) -> Option<&str> {
+        self.connect.as_deref()
+    }
+
+    /// Where to listen, if it is this process that does.
+    pub(crate) fn listens_at(&self) -> Option<&str> {
+        self.listen.as_deref()
+    }
+
+    /// How to wait for completions on a port.
+    pub(crate) fn waiter(&self, port: &Port, events: bool) -> Result<Waiter, Failure> {
+        let simulated = port.opened.simulator.is_some();
         let patience = Patience::new(Duration::from_secs(self.timeout), simulated);
         let channel = match events {
             true => Some(port.opened.context.create_comp_channel()?),
             false => None,
         };
-        let waiter = Waiter { patience, channel, armed: false };
+        Ok(Waiter { patience, channel, armed: false })
+    }
+
+    /// Makes the ends and connects them; where this process only answers, answers until the other
+    /// end has enough.
+    pub(crate) fn open(&self, port: &Port, shape: Shape, events: bool) -> Result<Session, Failure> {
+        self.reach(port)?;
+        let waiter = self.waiter(port, events)?;
         match (&self.listen, &self.connect) {
             (Some(address), _) => serve(port, &exchange::complete(address, "0.0.0.0"), waiter),
             (None, Some(address)) => {

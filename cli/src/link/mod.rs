@@ -2,6 +2,7 @@
 
 mod ends;
 mod exchange;
+mod ibv;
 mod message;
 mod patience;
 mod peer;
@@ -12,6 +13,7 @@ mod side;
 mod tests;
 
 pub(crate) use ends::{EndArgs, Initiator, Session};
+pub(crate) use ibv::{Foreign, program};
 pub(crate) use message::{Kind, Phase};
 pub(crate) use patience::Patience;
 pub(crate) use run::{Pace, Rate, latency, rate};

@@ -53,6 +53,8 @@ pub(crate) struct Side {
     inline: Vec<u8>,
     endpoint: Endpoint,
     peer: Option<(Invitation, Option<AddressHandle>)>,
+    /// One more than the identifier of the request that completed last.
+    sent: u64,
 }
 
 /// Parts of the memory: what is sent, what is received, and what the peer writes and reads.
@@ -112,7 +114,7 @@ impl Side {
         let inline = vec![0; shape.inline as usize];
         let peer = None;
         let mut side =
-            Self { qp, send_cq, recv_cq, memory, pd, shape, psn, inline, endpoint, peer };
+            Self { qp, send_cq, recv_cq, memory, pd, shape, psn, inline, endpoint, peer, sent: 0 };
         side.post_receives(shape.receives)?;
         Ok(side)
     }
@@ -228,7 +230,13 @@ impl Side {
             Err(error) if failed.is_none() => failed = Some(completion_failure(&completion, error)),
             Err(_) => {}
         })?;
+        self.sent = last.map_or(self.sent, |last| last + 1);
         failed.map_or(Ok(last), Err)
+    }
+
+    /// One more than the identifier of the request that completed last.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// Takes completions of receives; gives how many there were, and the last one's length.

@@ -10,18 +10,18 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-fn port(simulator: &Simulator) -> Port {
+pub(super) fn port(simulator: &Simulator) -> Port {
     let device = mlx5::devices_on(simulator.kernel()).expect("devices").remove(0);
     let context = device.open().expect("it opens");
     let local = context.local_port(1, None).expect("a port");
     Port { opened: Opened { context, device, simulator: Some(simulator.clone()) }, local }
 }
 
-fn waiter() -> Waiter {
+pub(super) fn waiter() -> Waiter {
     Waiter::new(Patience::new(TIMEOUT, true), None)
 }
 
-fn shape(transport: Transport) -> Shape {
+pub(super) fn shape(transport: Transport) -> Shape {
     Shape { transport, message: 1024, depth: 16, receives: 64, inline: 0 }
 }
 
