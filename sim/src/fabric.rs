@@ -12,10 +12,20 @@ use crate::engine::Engine;
 
 /// Units of work between releases of the lock.
 const BURST: usize = 64;
-/// How long an idle thread spins before it yields at each look.
-const SPIN: Duration = Duration::from_micros(50);
-/// How long an idle thread yields before it sleeps between looks.
-const YIELD: Duration = Duration::from_millis(2);
+/// How long an idle thread spins before it yields at each look, and how long it yields before it
+/// sleeps between looks.
+#[derive(Clone, Copy)]
+struct Patience {
+    spin: Duration,
+    yielding: Duration,
+}
+
+/// In the process that it works for.
+const EAGER: Patience =
+    Patience { spin: Duration::from_micros(50), yielding: Duration::from_millis(2) };
+/// Beside processes that spin themselves: a thread that sleeps is woken before they are done with
+/// their time, one that spins or yields is but one more of them.
+const POLITE: Patience = Patience { spin: Duration::from_micros(5), yielding: Duration::ZERO };
 /// The shortest and the longest sleep between looks. No doorbell wakes the thread: in plain
 /// memory it makes no sound.
 const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
@@ -28,6 +38,7 @@ struct Shared {
     waiting: AtomicUsize,
     stop: AtomicBool,
     config: SimConfig,
+    patience: Patience,
 }
 
 impl Shared {
@@ -92,6 +103,15 @@ impl Fabric {
     /// The devices of a configuration, over some memory.
     #[must_use]
     pub fn with_memory(config: SimConfig, dma: &Arc<dyn Dma>) -> Self {
+        Self::start(config, dma, EAGER)
+    }
+
+    /// The same beside the processes whose memory it is.
+    pub(crate) fn for_processes(config: SimConfig, dma: &Arc<dyn Dma>) -> Self {
+        Self::start(config, dma, POLITE)
+    }
+
+    fn start(config: SimConfig, dma: &Arc<dyn Dma>, patience: Patience) -> Self {
         let mut engine = Engine::new(config.step);
         for _ in 0..config.devices {
             engine.add_device(&config, Arc::clone(dma));
@@ -101,6 +121,7 @@ impl Fabric {
             waiting: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             config,
+            patience,
         });
         let thread = (!shared.config.step).then(|| spawn(Arc::clone(&shared))).flatten();
         Self { owner: Arc::new(Owner { shared, thread, pid: std::process::id() }) }
@@ -192,9 +213,9 @@ fn work(shared: &Shared) {
             continue;
         }
         let idle = idle_since.get_or_insert_with(Instant::now).elapsed();
-        if idle < SPIN {
+        if idle < shared.patience.spin {
             std::hint::spin_loop();
-        } else if idle < YIELD {
+        } else if idle < shared.patience.yielding {
             thread::yield_now();
         } else {
             thread::park_timeout(SLEEP[usize::from(idle >= DEEP)]);

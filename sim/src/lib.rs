@@ -21,6 +21,8 @@ pub mod engine;
 pub mod fabric;
 pub mod firmware;
 pub mod kernel;
+pub mod processes;
+pub mod settings;
 
 pub use config::{LinkLayer, Model, PortConfig, SimConfig};
 pub use engine::fault::{Fault, Violation};

@@ -172,7 +172,7 @@ impl EventFile for UverbsEvents {
 }
 
 /// Anonymous memory as [`DeviceFile::allocate`] promises it.
-fn allocate(request: &MemoryRequest) -> Result<Mapping, Errno> {
+pub fn allocate(request: &MemoryRequest) -> Result<Mapping, Errno> {
     if request.len == 0 || !request.align.is_power_of_two() {
         return Err(Errno::EINVAL);
     }

@@ -12,13 +12,15 @@ use crate::door::{Door, Inside};
 use crate::events::Events;
 use crate::exports::next;
 use crate::paths::Description;
-use crate::say;
+use crate::{inherited, say};
 
 /// An open device.
 pub(crate) struct Device {
     /// The name of its node.
     pub(crate) name: String,
     pub(crate) file: Arc<dyn DeviceFile>,
+    /// By which a child process can inherit it.
+    pub(crate) number: Option<u64>,
 }
 
 /// What a descriptor stands for. Copies of a descriptor share it.
@@ -51,6 +53,24 @@ pub(crate) fn forget_numbers() {
     }
 }
 
+/// Says that a descriptor might be the machine's.
+pub(crate) fn expect(fd: RawFd) {
+    if let Some((word, bit)) = mark(fd) {
+        word.fetch_or(bit, Ordering::AcqRel);
+    }
+}
+
+/// Whether a descriptor might still be the machine's.
+pub(crate) fn is_expected(fd: RawFd) -> bool {
+    may_be_ours(fd)
+}
+
+fn unmark(fd: RawFd) {
+    if let Some((word, bit)) = mark(fd) {
+        word.fetch_and(!bit, Ordering::AcqRel);
+    }
+}
+
 /// The descriptors of a machine.
 #[derive(Default)]
 pub(crate) struct Descriptors {
@@ -66,9 +86,7 @@ impl Descriptors {
     /// Adds a descriptor. What it stood for before goes, for it was closed where nobody saw it.
     pub(crate) fn add(&self, fd: RawFd, entry: Entry) {
         let before = self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(fd, entry);
-        if let Some((word, bit)) = mark(fd) {
-            word.fetch_or(bit, Ordering::AcqRel);
-        }
+        expect(fd);
         drop(before);
     }
 
@@ -76,10 +94,14 @@ impl Descriptors {
     fn take(&self, fd: RawFd) -> Option<Entry> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.remove(&fd);
-        if let Some((word, bit)) = mark(fd) {
-            word.fetch_and(!bit, Ordering::AcqRel);
-        }
+        unmark(fd);
         entry
+    }
+
+    /// All of them, unless somebody is changing them.
+    pub(crate) fn try_all(&self) -> Option<Vec<(RawFd, Entry)>> {
+        let entries = self.entries.try_read().ok()?;
+        Some(entries.iter().map(|(fd, entry)| (*fd, entry.clone())).collect())
     }
 
     fn numbers(&self) -> Vec<RawFd> {
@@ -92,7 +114,7 @@ pub(crate) fn find(fd: RawFd) -> Option<(&'static Door, Entry)> {
     if !may_be_ours(fd) {
         return None;
     }
-    let door = Door::if_open()?;
+    let door = if inherited::waits() { Door::open() } else { Door::if_open() }?;
     Some((door, door.descriptors.get(fd)?))
 }
 
@@ -118,9 +140,9 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
         file.assume_init()
     };
     let Some(node) = file.identity().and_then(|file| door.tree.node_of(file)) else { return fd };
-    match door.kernel.open(&node.name, node.numbers) {
-        Ok(file) => {
-            let device = Device { name: node.name.clone(), file };
+    match door.machine.open(&node.name, node.numbers) {
+        Ok((file, number)) => {
+            let device = Device { name: node.name.clone(), file, number };
             door.descriptors.add(fd, Entry::Device(Arc::new(device)));
             fd
         }
@@ -135,6 +157,11 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
 
 /// Closes a descriptor of the machine.
 pub(crate) fn close(fd: c_int) -> Option<c_int> {
+    if inherited::waits() && may_be_ours(fd) && fd >= 0 {
+        // Nothing is known of it yet, and so it need not be.
+        unmark(fd);
+        return None;
+    }
     let (door, _) = find(fd)?;
     let _inside = Inside::enter();
     // Before the number can be given out anew.

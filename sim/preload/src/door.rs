@@ -4,21 +4,19 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Once, OnceLock};
 
-use mlx5_sim::Simulator;
-use mlx5_uapi::Kernel;
+use mlx5_sim::settings::{Settings, VARIABLE};
 
 use crate::descriptors::Descriptors;
+use crate::machine::Machine;
 use crate::mappings::Mappings;
-use crate::say;
-use crate::settings::{Settings, VARIABLE};
 use crate::tree::Tree;
+use crate::{inherited, say};
 
 /// The simulated machine, and what the program has of it.
 pub(crate) struct Door {
-    simulator: Simulator,
-    pub(crate) kernel: Arc<dyn Kernel>,
+    pub(crate) machine: Machine,
     pub(crate) tree: Tree,
     pub(crate) descriptors: Descriptors,
     pub(crate) mappings: Mappings,
@@ -103,18 +101,16 @@ impl Door {
                 unsafe { libc::_exit(2) }
             }
         };
-        let config = settings.machine?;
+        let trace = settings.trace;
+        let machine = machine(settings)?;
         register();
-        let simulator = without_signals(|| Simulator::new(config));
-        match Tree::write(&simulator) {
-            Ok(tree) => Some(Self {
-                kernel: simulator.kernel(),
-                simulator,
-                tree,
-                descriptors: Descriptors::default(),
-                mappings: Mappings::default(),
-                trace: settings.trace,
-            }),
+        let tree = machine.sysfs().map_err(Into::into).and_then(|entries| Tree::write(&entries));
+        match tree {
+            Ok(tree) => {
+                let descriptors = Descriptors::default();
+                inherited::take(&machine, &descriptors);
+                Some(Self { machine, tree, descriptors, mappings: Mappings::default(), trace })
+            }
             Err(error) => {
                 say!("cannot write the device tree: {error}");
                 None
@@ -123,13 +119,40 @@ impl Door {
     }
 }
 
+/// The machine that the settings want.
+fn machine(settings: Settings) -> Option<Machine> {
+    let config = settings.machine?;
+    let Some(path) = &settings.wire else {
+        return Some(without_signals(|| Machine::start(config)));
+    };
+    let machine = match Machine::connect(path) {
+        Ok(machine) => machine,
+        Err(errno) => {
+            let path = path.display();
+            say!("no machine at {path}: {errno}; \"mlx5-sim-wire {path}\" serves one");
+            return None;
+        }
+    };
+    if let Machine::Shared(wire) = &machine
+        && !settings.about_machine.is_empty()
+        && settings.about_machine != wire.settings()
+    {
+        say!(
+            "the machine at {} is as its first user wanted it: {}",
+            path.display(),
+            wire.settings()
+        );
+    }
+    Some(machine)
+}
+
 /// Works until the machine has nothing left to do, and answers how many units that took: what
 /// moves a machine with the setting `step`. Programs that want this look the symbol up, and so run
 /// without this library, too.
 #[unsafe(no_mangle)]
 extern "C" fn mlx5_sim_settle() -> usize {
     let _inside = Inside::enter();
-    Door::there().map_or(0, |door| door.simulator.run_until_idle())
+    Door::there().map_or(0, |door| door.machine.settle())
 }
 
 /// Threads that start meanwhile get no signals: those are the program's affair.
@@ -161,9 +184,14 @@ fn register() {
 
 /// In a child after a fork.
 unsafe extern "C" fn forget() {
+    let _inside = Inside::enter();
+    let door = Door::there();
     SLOT.store(ptr::null_mut(), Ordering::Release);
     crate::descriptors::forget_numbers();
     crate::mappings::forget();
+    if let Some(door) = door {
+        inherited::remember(door);
+    }
 }
 
 extern "C" fn end() {

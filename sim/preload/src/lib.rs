@@ -18,6 +18,9 @@
 //! Each process has a machine of its own, which starts when it first looks for a device. A child
 //! process begins anew, and what it inherited from its parent does nothing.
 //!
+//! With the setting `wire=`, processes share the machine that `mlx5-sim-wire` serves at that socket:
+//! their queue pairs reach each other, and a child has the devices open that its parent had.
+//!
 //! # Settings
 //! `MLX5_SIM` configures the machine, see [`Settings`].
 
@@ -26,13 +29,14 @@ mod door;
 mod events;
 mod exports;
 mod forward;
+mod inherited;
+mod machine;
 mod mappings;
 mod next;
 mod paths;
-mod settings;
 mod tree;
 
-pub use settings::{Settings, SettingsError};
+pub use mlx5_sim::settings::{Settings, SettingsError};
 
 /// Says something on standard error, where a program's user looks for what went wrong.
 macro_rules! say {

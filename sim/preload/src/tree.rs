@@ -6,7 +6,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use mlx5_sim::Simulator;
 use mlx5_sim::kernel::SysfsEntry;
 
 /// What the names of the directories begin with; a number follows.
@@ -44,28 +43,28 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Writes the tree of a machine.
-    pub(crate) fn write(simulator: &Simulator) -> io::Result<Self> {
+    /// Writes the tree of a machine, of which the paths are sorted.
+    pub(crate) fn write(entries: &[(String, SysfsEntry)]) -> io::Result<Self> {
         let above = std::env::temp_dir();
         sweep(&above);
         let (root, lock) = make_root(&above)?;
         let mut tree = Self { root, devices: Vec::new(), nodes: Vec::new(), _lock: lock };
-        let written = tree.fill(simulator);
+        let written = tree.fill(entries);
         if written.is_err() {
             tree.remove();
         }
         written.map(|()| tree)
     }
 
-    fn fill(&mut self, simulator: &Simulator) -> io::Result<()> {
+    fn fill(&mut self, entries: &[(String, SysfsEntry)]) -> io::Result<()> {
         let nodes = self.root.join("dev/infiniband");
         fs::create_dir_all(&nodes)?;
         let sys = self.root.join("sys");
         fs::create_dir_all(sys.join("class/infiniband"))?;
         let mut made = PathBuf::new();
         // Links come before what lies behind them, for they are sorted.
-        for (path, entry) in simulator.sysfs()? {
-            let place = sys.join(&path);
+        for (path, entry) in entries {
+            let place = sys.join(path);
             let above = place.parent().unwrap_or(&sys).to_owned();
             if made != above {
                 fs::create_dir_all(&above)?;
@@ -73,14 +72,14 @@ impl Tree {
             }
             match entry {
                 SysfsEntry::File(contents) => {
-                    fs::write(&place, &contents)?;
+                    fs::write(&place, contents)?;
                     if let Some(name) =
                         path.strip_prefix(VERBS).and_then(|rest| rest.strip_suffix("/dev"))
                     {
-                        self.node(&nodes, name.trim_matches('/'), &contents)?;
+                        self.node(&nodes, name.trim_matches('/'), contents)?;
                     }
                 }
-                SysfsEntry::Link(target) => self.link(&sys, &place, &target)?,
+                SysfsEntry::Link(target) => self.link(&sys, &place, target)?,
             }
         }
         Ok(())

@@ -2,7 +2,8 @@
 
 use mlx5_uapi::Errno;
 
-use crate::kernel::memory::{is_mapped, pages};
+use crate::kernel::current::{self, is_mapped};
+use crate::kernel::memory::pages;
 
 /// Logarithm of the pages that queues are described by.
 const LOG_PAGE: u32 = 12;
@@ -39,8 +40,8 @@ impl QueueMemory {
     }
 }
 
-/// Checks the place of a doorbell record.
+/// The bus address of a doorbell record.
 pub(crate) fn record(address: u64) -> Result<u64, Errno> {
     let length = mlx5_prm::doorbell::RECORD as u64;
-    if is_mapped(address, length) { Ok(address) } else { Err(Errno::EFAULT) }
+    if is_mapped(address, length) { Ok(current::bus(address)) } else { Err(Errno::EFAULT) }
 }

@@ -4,6 +4,8 @@ use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrFlags, AttrId, IoctlAttr, IoctlHeader, Method, RDMA_DRIVER_MLX5, attr};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::kernel::current;
+
 /// Longest call: the kernel takes one page.
 const LONGEST: usize = 4096;
 /// Input bytes up to this number travel in the attribute itself.
@@ -125,12 +127,8 @@ impl Request<'_> {
         if length <= INLINE {
             return Ok(attribute.data.to_ne_bytes()[..length].to_vec());
         }
-        let from = attribute.data as usize as *const u8;
-        if from.is_null() {
-            return Err(Errno::EFAULT);
-        }
         // SAFETY: by the contract of `open` an input's address is readable for its length.
-        Ok(unsafe { std::slice::from_raw_parts(from, length) }.to_vec())
+        unsafe { current::copy_from(attribute.data, length) }
     }
 
     /// An input structure, zero where the caller's is shorter.
@@ -179,15 +177,9 @@ impl Request<'_> {
             return Ok(());
         };
         let length = bytes.len().min(usize::from(attribute.len));
-        let to = attribute.data as usize as *mut u8;
-        if to.is_null() && length > 0 {
-            return Err(Errno::EFAULT);
-        }
-        if length > 0 {
-            // SAFETY: by the contract of `open` an output's address is writable for its length,
-            // and nobody else's.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, length) };
-        }
+        // SAFETY: by the contract of `open` an output's address is writable for its length, and
+        // nobody else's.
+        unsafe { current::copy_to(attribute.data, &bytes[..length]) }?;
         attribute.flags |= AttrFlags::VALID_OUTPUT.bits();
         Ok(())
     }

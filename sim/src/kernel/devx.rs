@@ -5,10 +5,11 @@ use mlx5_prm::fields::{get_bits, set_bits};
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, attr};
 
+use crate::kernel::current::is_mapped;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::{Hca, refusal};
-use crate::kernel::memory::{is_mapped, pages};
+use crate::kernel::memory::pages;
 use crate::kernel::objects::Body;
 
 /// Where a number stands in an input or output: first bit and width.

@@ -5,15 +5,17 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, Weak};
 
 use mlx5_prm::cmd::alloc::DeallocTransportDomainIn;
-use mlx5_uapi::ioctl::{IoctlHeader, object};
+use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader, object};
 use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest};
 
 use crate::kernel::calls::Calls;
+use crate::kernel::current::Current;
 use crate::kernel::devx::destroy_uctx;
 use crate::kernel::events::EventQueue;
 use crate::kernel::hca::Hca;
 use crate::kernel::objects::{Body, Mappable, Objects};
 use crate::kernel::{cq, decode, devx, dm, lock, memory, methods, mr, qp, simple, srq, uar};
+use crate::processes::Process;
 
 /// What GET_CONTEXT made.
 #[derive(Clone, Copy, Debug)]
@@ -185,14 +187,76 @@ impl Drop for OpenFile {
 /// The handle of an open file that a driver holds.
 pub(crate) struct SimFile(pub(crate) Arc<OpenFile>);
 
-impl DeviceFile for SimFile {
+impl OpenFile {
+    /// # Safety
+    /// As for [`DeviceFile::ioctl`]; addresses in the attributes are those of the current process.
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        self.0.enter()?;
+        self.enter()?;
         // SAFETY: the caller's contract; the attributes and what they point to are the call's
         // until it returns.
         let (method, request) = unsafe { decode::open(header) }?;
-        let mut state = lock(&self.0.state);
-        methods::run(&self.0, &mut state, method, request)
+        let mut state = lock(&self.state);
+        methods::run(self, &mut state, method, request)
+    }
+}
+
+/// An open file that another process has.
+pub struct ProcessFile {
+    file: SimFile,
+    process: Arc<Process>,
+}
+
+impl std::fmt::Debug for ProcessFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProcessFile").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl ProcessFile {
+    pub(crate) fn new(file: Arc<OpenFile>, process: &Arc<Process>) -> Self {
+        Self { file: SimFile(file), process: Arc::clone(process) }
+    }
+
+    /// The same file for a process that inherited it.
+    #[must_use]
+    pub fn inherited_by(&self, process: &Arc<Process>) -> Self {
+        Self::new(Arc::clone(&self.file.0), process)
+    }
+
+    /// One call, of which header and attributes are here. What the attributes point to is in the
+    /// process, where an address that is not good is a fault.
+    pub fn call(&self, words: &mut [u64]) -> Result<(), Errno> {
+        let room = size_of_val(words);
+        let header: *mut IoctlHeader = words.as_mut_ptr().cast();
+        if room < size_of::<IoctlHeader>() {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: there are as many words, and every value of them is a header.
+        let counted = usize::from(unsafe { (*header).num_attrs });
+        if size_of::<IoctlHeader>() + counted * size_of::<IoctlAttr>() > room {
+            return Err(Errno::EFAULT);
+        }
+        let _current = Current::enter(Some(&self.process));
+        // SAFETY: header and attributes are the words; the addresses are another process's.
+        unsafe { self.file.0.ioctl(header) }
+    }
+
+    /// Maps a page of the device into this process, as [`DeviceFile::map`].
+    pub fn map(&self, offset: u64, length: usize, access: Access) -> Result<Mapping, Errno> {
+        self.file.map(offset, length, access)
+    }
+
+    /// Takes over an event file, as [`DeviceFile::event_file`].
+    pub fn event_file(&self, number: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        self.file.event_file(number)
+    }
+}
+
+impl DeviceFile for SimFile {
+    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
+        let _current = Current::enter(None);
+        // SAFETY: the caller's contract; without a process the addresses are this one's.
+        unsafe { self.0.ioctl(header) }
     }
 
     fn map(&self, offset: u64, len: usize, _access: Access) -> Result<Mapping, Errno> {

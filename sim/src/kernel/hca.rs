@@ -14,6 +14,7 @@ use mlx5_uapi::Errno;
 use crate::engine::{DeviceId, Event};
 use crate::fabric::Fabric;
 use crate::firmware::{Counts, Firmware, caps};
+use crate::kernel::bar::{Bar, BarPages};
 use crate::kernel::events::EventHub;
 use crate::kernel::file::OpenFile;
 use crate::kernel::lock;
@@ -32,12 +33,14 @@ pub(crate) struct Hca {
     pub(crate) fabric: Fabric,
     pub(crate) caps: HcaCap,
     pub(crate) hub: Arc<EventHub>,
+    /// Where pages come from that drivers map.
+    pub(crate) bar: Bar,
     firmware: Mutex<Firmware>,
     eqns: Vec<u32>,
     /// Memory of the event queues. The engine brings events to the hub instead.
     _eq_memory: Anonymous,
     /// The device's own memory, and which of its pages are taken.
-    pub(crate) device_memory: Anonymous,
+    pub(crate) device_memory: BarPages,
     device_pages: Mutex<u64>,
     files: Mutex<Vec<Weak<OpenFile>>>,
     removed: AtomicBool,
@@ -66,7 +69,7 @@ pub(crate) fn errno(status: CommandStatus) -> Errno {
 
 impl Hca {
     /// Starts the driver of a device.
-    pub(crate) fn start(fabric: &Fabric, id: DeviceId) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn start(fabric: &Fabric, id: DeviceId, bar: &Bar) -> Result<Arc<Self>, Errno> {
         let config = fabric.config();
         let hub = EventHub::new(config.ports.iter().map(|port| port.link_layer).collect());
         let sink = Arc::clone(&hub);
@@ -80,14 +83,11 @@ impl Hca {
             fabric: fabric.clone(),
             caps: caps::general_caps(config),
             hub,
+            bar: bar.clone(),
             firmware: Mutex::new(Firmware::new()),
             eqns: Vec::new(),
             _eq_memory: Anonymous::map(PAGE, PAGE.trailing_zeros(), false)?,
-            device_memory: Anonymous::map(
-                DEVICE_PAGES as usize * PAGE,
-                PAGE.trailing_zeros(),
-                false,
-            )?,
+            device_memory: bar.map(DEVICE_PAGES as usize * PAGE)?,
             device_pages: Mutex::default(),
             files: Mutex::default(),
             removed: AtomicBool::new(false),

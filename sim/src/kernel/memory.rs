@@ -5,12 +5,11 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
 use mlx5_uapi::{Errno, HugePages, Mapping, MemoryRequest, page_size};
-use nix::sys::mman::{
-    MapFlags, MmapAdvise, MsFlags, ProtFlags, madvise, mmap_anonymous, msync, munmap,
-};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::engine::fault::Violation;
 use crate::fabric::Fabric;
+use crate::kernel::current;
 
 /// Anonymous memory, unmapped when dropped.
 #[derive(Debug)]
@@ -135,23 +134,11 @@ fn lend(
     Ok(unsafe { Mapping::new(start, length, Box::new(owner)) })
 }
 
-/// Whether every page of a range of this process is mapped.
-pub(crate) fn is_mapped(start: u64, length: u64) -> bool {
-    let page = page_size() as u64;
-    let first = start & !(page - 1);
-    let Some(end) = start.checked_add(length).and_then(|end| end.checked_next_multiple_of(page))
-    else {
-        return false;
-    };
-    let Some(at) = NonNull::new(first as *mut c_void) else { return false };
-    // SAFETY: without MS_SYNC or MS_INVALIDATE nothing is written or dropped; the kernel only says
-    // whether the range is mapped.
-    unsafe { msync(at, (end - first) as usize, MsFlags::MS_ASYNC) }.is_ok()
-}
-
-/// Addresses of the pages that a range of this process touches, and where in the first it starts.
+/// Bus addresses of the pages that a range of the caller's memory touches, and where in the first it
+/// starts.
 pub(crate) fn pages(start: u64, length: u64, log_page: u32) -> (Vec<u64>, u64) {
     let page = 1 << log_page;
+    let start = current::bus(start);
     let offset = start & (page - 1);
     let count = (offset + length).div_ceil(page);
     ((0..count).map(|index| (start - offset) + index * page).collect(), offset)

@@ -5,10 +5,12 @@
 //! engine looks for doorbells; everything else that a driver and a device share is the driver's
 //! own memory.
 
+mod bar;
 mod buffer;
 mod calls;
 mod context;
 mod cq;
+mod current;
 mod decode;
 mod devx;
 mod dm;
@@ -38,15 +40,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mlx5_uapi::{DeviceFile, Errno, Kernel};
 
 use crate::config::SimConfig;
+use crate::dma::Dma;
 use crate::engine::fault::{Fault, Violation};
 use crate::engine::{DeviceId, DrainAt, Error, QpSnapshot};
 use crate::fabric::Fabric;
 use crate::firmware::Counts;
+use crate::kernel::bar::Bar;
 use crate::kernel::calls::Calls;
 use crate::kernel::file::{OpenFile, SimFile};
 use crate::kernel::hca::Hca;
 use crate::kernel::sysfs::Tree;
+use crate::processes::{Process, Processes};
 
+pub use crate::kernel::bar::SharedPages;
+pub use crate::kernel::file::ProcessFile;
 pub use crate::kernel::sysfs::SysfsEntry;
 
 /// Locks; what a panicking thread left behind is still consistent, for every change is one step.
@@ -58,6 +65,13 @@ struct Shared {
     fabric: Fabric,
     hcas: Vec<Arc<Hca>>,
     calls: Arc<Calls>,
+    /// What other processes need, if the machine has any.
+    others: Option<Others>,
+}
+
+struct Others {
+    processes: Processes,
+    pages: Arc<SharedPages>,
 }
 
 /// A simulated machine: devices on one fabric, and the kernel that drives them.
@@ -82,12 +96,46 @@ impl Simulator {
     /// If the process has no memory left for it.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
-        let fabric = Fabric::new(config);
+        Self::start(Fabric::new(config), &Bar::Private, None)
+            .expect("the driver of a new device starts")
+    }
+
+    /// Starts a machine for the drivers of several processes. This one has to be allowed to reach
+    /// their memory, as a debugger is.
+    pub fn for_processes(config: SimConfig) -> Result<Self, Errno> {
+        let processes = Processes::default();
+        let pages = SharedPages::new()?;
+        let dma: Arc<dyn Dma> = Arc::new(processes.clone());
+        let bar = Bar::Shared(Arc::clone(&pages));
+        Self::start(Fabric::for_processes(config, &dma), &bar, Some(Others { processes, pages }))
+    }
+
+    fn start(fabric: Fabric, bar: &Bar, others: Option<Others>) -> Result<Self, Errno> {
         let count = fabric.config().devices;
-        let hcas = (0..count)
-            .map(|id| Hca::start(&fabric, id).expect("the driver of a new device starts"))
-            .collect();
-        Self { shared: Arc::new(Shared { fabric, hcas, calls: Arc::default() }) }
+        let hcas = (0..count).map(|id| Hca::start(&fabric, id, bar)).collect::<Result<_, _>>()?;
+        Ok(Self { shared: Arc::new(Shared { fabric, hcas, calls: Arc::default(), others }) })
+    }
+
+    /// Adds a process to a machine that was made for several.
+    pub fn add_process(&self, pid: i32) -> Result<Arc<Process>, Errno> {
+        self.shared.others.as_ref().ok_or(Errno::EOPNOTSUPP)?.processes.add(pid)
+    }
+
+    /// The file that all pages lie in that a device lets drivers map, if the machine was made for
+    /// several processes.
+    #[must_use]
+    pub fn shared_pages(&self) -> Option<&SharedPages> {
+        self.shared.others.as_ref().map(|others| &*others.pages)
+    }
+
+    /// Opens a device for another process: addresses in its calls are that process's own.
+    pub fn open_for(
+        &self,
+        process: &Arc<Process>,
+        node: &str,
+        dev: (u32, u32),
+    ) -> Result<ProcessFile, Errno> {
+        Ok(ProcessFile::new(self.shared.open(node, dev)?, process))
     }
 
     /// The machine's kernel, for a driver.
@@ -194,11 +242,32 @@ impl Simulator {
         engine.devices().iter().flat_map(|device| device.violations().iter().cloned()).collect()
     }
 
-    /// Takes the list of what drivers did that they never must, and starts a new one.
+    /// Takes the list of what drivers did that they never must, and starts a new one. That memory
+    /// went with its process is no fault.
     pub fn take_violations(&self) -> Vec<Violation> {
         let mut engine = self.shared.fabric.lock();
         let count = engine.devices().len();
-        (0..count).flat_map(|id| engine.device_mut(id).take_violations()).collect()
+        let all = (0..count).flat_map(|id| engine.device_mut(id).take_violations());
+        let gone = |violation: &Violation| match (violation, &self.shared.others) {
+            (Violation::Memory { address, .. }, Some(others)) => others.processes.is_gone(*address),
+            _ => false,
+        };
+        all.filter(|violation| !gone(violation)).collect()
+    }
+}
+
+impl Shared {
+    fn present(&self) -> impl Iterator<Item = &Arc<Hca>> {
+        self.hcas.iter().filter(|hca| !hca.is_removed())
+    }
+
+    fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<OpenFile>, Errno> {
+        self.calls.enter()?;
+        let hca = self.present().find(|hca| sysfs::node(hca) == node).ok_or(Errno::ENOENT)?;
+        if sysfs::numbers(hca) != dev {
+            return Err(Errno::ENXIO);
+        }
+        Ok(OpenFile::new(hca, &self.calls))
     }
 }
 
@@ -208,12 +277,8 @@ struct SimKernel {
 }
 
 impl SimKernel {
-    fn present(&self) -> impl Iterator<Item = &Arc<Hca>> {
-        self.shared.hcas.iter().filter(|hca| !hca.is_removed())
-    }
-
     fn tree(&self) -> Result<Tree, Errno> {
-        Tree::new(self.present().map(AsRef::as_ref))
+        Tree::new(self.shared.present().map(AsRef::as_ref))
     }
 }
 
@@ -231,11 +296,6 @@ impl Kernel for SimKernel {
     }
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
-        self.shared.calls.enter()?;
-        let hca = self.present().find(|hca| sysfs::node(hca) == node).ok_or(Errno::ENOENT)?;
-        if sysfs::numbers(hca) != dev {
-            return Err(Errno::ENXIO);
-        }
-        Ok(Arc::new(SimFile(OpenFile::new(hca, &self.shared.calls))))
+        Ok(Arc::new(SimFile(self.shared.open(node, dev)?)))
     }
 }

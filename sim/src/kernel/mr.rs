@@ -7,10 +7,11 @@ use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::verbs::{AccessFlags, MwType, ReregFlags};
 use mlx5_uapi::write_cmd::{AllocMw, AllocMwResp, RegMr, RegMrResp, ReregMr, ReregMrResp};
 
+use crate::kernel::current::is_mapped;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
-use crate::kernel::memory::{is_mapped, pages};
+use crate::kernel::memory::pages;
 use crate::kernel::objects::Body;
 use crate::kernel::write::WriteCall;
 

@@ -6,10 +6,10 @@ use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5::UarType;
 use mlx5_uapi::{Errno, Mapping};
 
+use crate::kernel::bar::BarPages;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
-use crate::kernel::memory::Anonymous;
 use crate::kernel::objects::{Body, Objects};
 
 /// Bytes of a UAR page.
@@ -21,7 +21,7 @@ const FIRST_ENTRY_COMMAND: u64 = 9;
 pub(crate) struct UarPage {
     hca: Arc<Hca>,
     index: u32,
-    memory: Option<Anonymous>,
+    memory: Option<BarPages>,
 }
 
 impl std::fmt::Debug for UarPage {
@@ -76,7 +76,7 @@ pub(crate) fn alloc(
         UarType::BlueFlame if !file.hca.caps.bf() => return Err(Errno::EOPNOTSUPP),
         UarType::BlueFlame | UarType::NonCached => {}
     }
-    let memory = Anonymous::map(PAGE, PAGE.trailing_zeros(), false)?;
+    let memory = file.hca.bar.map(PAGE)?;
     let index = file.hca.alloc_uar(memory.address())?;
     let page = Arc::new(UarPage { hca: Arc::clone(&file.hca), index, memory: Some(memory) });
     let uar = UarObject { page, entry: free_entry(&state.objects) };

@@ -2,12 +2,13 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use mlx5_sim::{Model, PortConfig, SimConfig};
+use crate::{Model, PortConfig, SimConfig};
 
 /// The environment variable.
-pub(crate) const VARIABLE: &str = "MLX5_SIM";
+pub const VARIABLE: &str = "MLX5_SIM";
 
 /// What to simulate, from a list like `model=connectx6dx,link=roce,devices=2`. Whatever the list
 /// leaves out is as in [`SimConfig::new`].
@@ -16,6 +17,7 @@ pub(crate) const VARIABLE: &str = "MLX5_SIM";
 /// |---|---|---|
 /// | `off` | | simulate nothing: the program sees the real machine |
 /// | `trace` | | say every call to a device on standard error |
+/// | `wire=` | path | use the machine that is served at this socket, with other processes |
 /// | `model=` | `connectx5`, `connectx6`, `connectx6dx`, `connectx7` | the device |
 /// | `devices=` | number | how many there are |
 /// | `link=` | `ib`, `roce`; joined with `+` for two ports | link layer of each port |
@@ -32,6 +34,10 @@ pub struct Settings {
     pub machine: Option<SimConfig>,
     /// Whether calls are said on standard error.
     pub trace: bool,
+    /// The socket of a machine that several processes share.
+    pub wire: Option<PathBuf>,
+    /// Those of the settings that say something about the machine, in their order.
+    pub about_machine: String,
 }
 
 /// A setting that cannot be understood.
@@ -53,13 +59,15 @@ impl FromStr for Settings {
 
     fn from_str(list: &str) -> Result<Self, SettingsError> {
         let mut machine = SimConfig::new();
-        let (mut off, mut trace, mut mtu) = (false, false, None);
+        let (mut off, mut trace, mut wire, mut mtu) = (false, false, None, None);
+        let mut about_machine = Vec::new();
         for setting in list.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
             let wrong = || SettingsError { setting: setting.to_owned() };
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             match name {
                 "off" if value.is_empty() => off = true,
                 "trace" if value.is_empty() => trace = true,
+                "wire" if !value.is_empty() => wire = Some(PathBuf::from(value)),
                 "step" if value.is_empty() => machine.step = true,
                 "model" => machine = machine.model(model(value).ok_or_else(wrong)?),
                 "devices" => machine.devices = number(value).ok_or_else(wrong)?,
@@ -72,11 +80,15 @@ impl FromStr for Settings {
                 "seed" => machine.seed = number(value).ok_or_else(wrong)?,
                 _ => return Err(wrong()),
             }
+            if !matches!(name, "off" | "trace" | "wire") {
+                about_machine.push(setting);
+            }
         }
         for port in &mut machine.ports {
             port.mtu = mtu.unwrap_or(port.mtu);
         }
-        Ok(Self { machine: (!off).then_some(machine), trace })
+        let about_machine = about_machine.join(",");
+        Ok(Self { machine: (!off).then_some(machine), trace, wire, about_machine })
     }
 }
 
@@ -122,7 +134,7 @@ fn ports(value: &str) -> Option<Vec<PortConfig>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mlx5_sim::LinkLayer;
+    use crate::LinkLayer;
 
     fn machine(list: &str) -> SimConfig {
         list.parse::<Settings>().expect("settings").machine.expect("a machine")
@@ -166,8 +178,19 @@ mod tests {
     }
 
     #[test]
+    fn a_shared_machine_is_named_by_its_socket() {
+        let settings: Settings =
+            "trace, wire=/tmp/w,link=roce ,devices=2".parse().expect("settings");
+        assert_eq!(settings.wire, Some(PathBuf::from("/tmp/w")));
+        assert_eq!(settings.about_machine, "link=roce,devices=2");
+        assert!("".parse::<Settings>().expect("settings").wire.is_none());
+    }
+
+    #[test]
     fn what_cannot_be_understood_is_named() {
-        for setting in ["model=connectx3", "mtu=1500", "link=ib+ib+ib", "fast", "devx=1", "off=1"] {
+        for setting in
+            ["wire=", "model=connectx3", "mtu=1500", "link=ib+ib+ib", "fast", "devx=1", "off=1"]
+        {
             let error = format!("devices=1,{setting}").parse::<Settings>().expect_err(setting);
             assert!(error.to_string().contains(setting), "{error}");
         }

@@ -1,0 +1,84 @@
+//! The machine behind the door: this process's own, or one that it shares with others.
+
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use mlx5_sim::kernel::SysfsEntry;
+use mlx5_sim::{SimConfig, Simulator};
+use mlx5_sim_wire::Wire;
+use mlx5_uapi::{DeviceFile, Errno, Kernel};
+
+/// A machine.
+pub(crate) enum Machine {
+    /// In this process.
+    Own { simulator: Simulator, kernel: Arc<dyn Kernel> },
+    /// At a socket.
+    Shared(Wire),
+}
+
+/// An open device, and the number by which a child process can inherit it.
+pub(crate) type Opened = (Arc<dyn DeviceFile>, Option<u64>);
+
+impl Machine {
+    pub(crate) fn start(config: SimConfig) -> Self {
+        let simulator = Simulator::new(config);
+        let kernel = simulator.kernel();
+        Self::Own { simulator, kernel }
+    }
+
+    pub(crate) fn connect(path: &Path) -> Result<Self, Errno> {
+        Wire::connect(path).map(Self::Shared)
+    }
+
+    pub(crate) fn sysfs(&self) -> Result<Vec<(String, SysfsEntry)>, Errno> {
+        match self {
+            Self::Own { simulator, .. } => simulator.sysfs(),
+            Self::Shared(wire) => wire.sysfs(),
+        }
+    }
+
+    pub(crate) fn open(&self, node: &str, numbers: (u32, u32)) -> Result<Opened, Errno> {
+        match self {
+            Self::Own { kernel, .. } => Ok((kernel.open(node, numbers)?, None)),
+            Self::Shared(wire) => {
+                let file = wire.open_file(node, numbers)?;
+                let number = file.number();
+                Ok((Arc::new(file), Some(number)))
+            }
+        }
+    }
+
+    /// Opens what a parent process has open under a number.
+    pub(crate) fn inherit(&self, parent: u64, number: u64) -> Result<Opened, Errno> {
+        match self {
+            Self::Own { .. } => Err(Errno::ENOTTY),
+            Self::Shared(wire) => {
+                let file = wire.inherit(parent, number)?;
+                let number = file.number();
+                Ok((Arc::new(file), Some(number)))
+            }
+        }
+    }
+
+    /// Works until nothing is left to do, and answers how many units that took.
+    pub(crate) fn settle(&self) -> usize {
+        match self {
+            Self::Own { simulator, .. } => simulator.run_until_idle(),
+            Self::Shared(wire) => wire.settle(),
+        }
+    }
+
+    /// In a child process: closes what would keep the parent's connection open, and answers the
+    /// number by which to inherit from it.
+    pub(crate) fn leave_to_parent(&self) -> Option<u64> {
+        match self {
+            Self::Own { .. } => None,
+            Self::Shared(wire) => {
+                // SAFETY: the child never uses the connection of its parent.
+                unsafe { crate::exports::next::close(wire.descriptor().as_raw_fd()) };
+                Some(wire.number())
+            }
+        }
+    }
+}

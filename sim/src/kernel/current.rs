@@ -1,0 +1,104 @@
+//! The process that makes a call, as a kernel knows it: its memory is what the call names.
+//!
+//! Without one the caller is this process itself.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use mlx5_uapi::{Errno, page_size};
+use nix::sys::mman::{MsFlags, msync};
+
+use crate::processes::Process;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
+}
+
+/// While it lives, calls of this thread are those of a process.
+pub(crate) struct Current {
+    before: Option<Arc<Process>>,
+}
+
+impl Current {
+    pub(crate) fn enter(process: Option<&Arc<Process>>) -> Self {
+        Self { before: CURRENT.replace(process.cloned()) }
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        CURRENT.set(self.before.take());
+    }
+}
+
+fn with<T>(look: impl FnOnce(Option<&Process>) -> T) -> T {
+    CURRENT.with_borrow(|process| look(process.as_deref()))
+}
+
+/// Copies bytes that the caller names.
+///
+/// # Safety
+/// If the caller is this process, so many bytes can be read there.
+pub(crate) unsafe fn copy_from(address: u64, length: usize) -> Result<Vec<u8>, Errno> {
+    with(|process| match process {
+        Some(process) => {
+            let mut bytes = vec![0; length];
+            process.read(address, &mut bytes)?;
+            Ok(bytes)
+        }
+        None if address == 0 => Err(Errno::EFAULT),
+        None => {
+            let from = address as usize as *const u8;
+            // SAFETY: the caller's contract.
+            Ok(unsafe { std::slice::from_raw_parts(from, length) }.to_vec())
+        }
+    })
+}
+
+/// Copies bytes to a place that the caller names.
+///
+/// # Safety
+/// If the caller is this process, so many bytes can be written there, and nobody else uses them.
+pub(crate) unsafe fn copy_to(address: u64, bytes: &[u8]) -> Result<(), Errno> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    with(|process| match process {
+        Some(process) => process.write(address, bytes),
+        None if address == 0 => Err(Errno::EFAULT),
+        None => {
+            let to = address as usize as *mut u8;
+            // SAFETY: the caller's contract.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+            Ok(())
+        }
+    })
+}
+
+/// The bus address of an address of the caller's.
+pub(crate) fn bus(address: u64) -> u64 {
+    with(|process| process.map_or(address, |process| process.bus(address)))
+}
+
+/// Whether every page of a range of the caller's memory is mapped.
+pub(crate) fn is_mapped(start: u64, length: u64) -> bool {
+    with(|process| match process {
+        Some(process) => process.is_mapped(start, length),
+        None => is_mapped_here(start, length),
+    })
+}
+
+fn is_mapped_here(start: u64, length: u64) -> bool {
+    let page = page_size() as u64;
+    let first = start & !(page - 1);
+    let Some(end) = start.checked_add(length).and_then(|end| end.checked_next_multiple_of(page))
+    else {
+        return false;
+    };
+    let Some(at) = NonNull::new(first as *mut c_void) else { return false };
+    // SAFETY: without MS_SYNC or MS_INVALIDATE nothing is written or dropped; the kernel only says
+    // whether the range is mapped.
+    unsafe { msync(at, (end - first) as usize, MsFlags::MS_ASYNC) }.is_ok()
+}

@@ -1,0 +1,352 @@
+//! A process's end of the socket.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mlx5_sim::kernel::SysfsEntry;
+use mlx5_uapi::ioctl::IoctlHeader;
+use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest, real};
+use nix::libc;
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt,
+};
+
+use crate::message::{self, Ask, Message, to_bytes, to_words};
+
+/// The longest call: the kernel takes one page.
+const LONGEST_CALL: usize = 4096;
+
+struct Line {
+    socket: OwnedFd,
+    /// One question at a time.
+    turn: Mutex<()>,
+    /// A forked child must not talk over its parent's socket.
+    pid: u32,
+}
+
+impl Line {
+    fn ask(&self, ask: Ask, numbers: &[u64], bytes: &[u8]) -> Result<Message, Errno> {
+        if self.pid != std::process::id() {
+            return Err(Errno::EIO);
+        }
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = self.socket.as_raw_fd();
+        // A host that is gone is a device that is gone.
+        message::send(socket, &Message::ask(ask, numbers, bytes), None).map_err(|_| Errno::EIO)?;
+        let answer = message::receive(socket).ok().flatten().ok_or(Errno::EIO)?;
+        drop(turn);
+        Ok(answer)
+    }
+
+    /// Asks what is answered with an errno or nothing wrong.
+    fn ask_well(&self, ask: Ask, numbers: &[u64], bytes: &[u8]) -> Result<Message, Errno> {
+        let answer = self.ask(ask, numbers, bytes)?;
+        match answer.head {
+            0 => Ok(answer),
+            errno => Err(Errno::from_raw(errno as i32)),
+        }
+    }
+
+    /// Tells of an end, which cannot be refused.
+    fn tell(&self, ask: Ask, number: u64) {
+        // If the host is gone, so is what it had.
+        let _ = self.ask(ask, &[number], &[]);
+    }
+}
+
+/// Allows a process to reach this one's memory. Where the kernel knows no such restriction, it needs
+/// no such leave.
+fn allow(pid: i32) {
+    let pid = pid.unsigned_abs() as libc::c_ulong;
+    // SAFETY: the call takes a number, and changes nothing in memory.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, pid, 0, 0, 0) };
+}
+
+/// A connection to a machine that several processes share.
+#[derive(Clone)]
+pub struct Wire {
+    line: Arc<Line>,
+    number: u64,
+    settings: String,
+    pages: Arc<OwnedFd>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Wire {
+    /// Connects to the host that serves at a path, and allows it to reach this process's memory.
+    pub fn connect(path: &Path) -> Result<Self, Errno> {
+        let kind = SockType::SeqPacket;
+        let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
+        connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+        let host = getsockopt(&socket, sockopt::PeerCredentials)?;
+        allow(host.pid());
+        let line = Line { socket, turn: Mutex::default(), pid: std::process::id() };
+        let hello = line.ask_well(Ask::Hello, &[message::VERSION], &[])?;
+        Ok(Self {
+            line: Arc::new(line),
+            number: hello.numbers[0],
+            settings: String::from_utf8_lossy(&hello.bytes).into_owned(),
+            pages: Arc::new(hello.file.ok_or(Errno::EPROTO)?),
+        })
+    }
+
+    /// What the machine was made from, as `MLX5_SIM` has it.
+    #[must_use]
+    pub fn settings(&self) -> &str {
+        &self.settings
+    }
+
+    /// This process's number, by which a child can inherit from it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The descriptors that a forked child should close: while any process has them open, the
+    /// host takes this one to be alive.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.line.socket.as_fd()
+    }
+
+    /// The whole sysfs tree, sorted by path.
+    pub fn sysfs(&self) -> Result<Vec<(String, SysfsEntry)>, Errno> {
+        let mut entries = Vec::new();
+        loop {
+            let answer = self.line.ask_well(Ask::Sysfs, &[entries.len() as u64], &[])?;
+            if answer.numbers[0] == 0 {
+                return Ok(entries);
+            }
+            let text = String::from_utf8(answer.bytes).map_err(|_| Errno::EPROTO)?;
+            let mut parts = text.split('\0');
+            for _ in 0..answer.numbers[0] {
+                let mut next = || parts.next().map(str::to_owned).ok_or(Errno::EPROTO);
+                let (kind, path, value) = (next()?, next()?, next()?);
+                let entry = match &*kind {
+                    "link" => SysfsEntry::Link(value),
+                    _ => SysfsEntry::File(value),
+                };
+                entries.push((path, entry));
+            }
+        }
+    }
+
+    /// Opens a device.
+    pub fn open_file(&self, node: &str, dev: (u32, u32)) -> Result<WireFile, Errno> {
+        let numbers = [dev.0.into(), dev.1.into()];
+        let answer = self.line.ask_well(Ask::Open, &numbers, node.as_bytes())?;
+        Ok(WireFile { wire: self.clone(), number: answer.numbers[0] })
+    }
+
+    /// The file that another process has open under a number, which this one inherited.
+    pub fn inherit(&self, process: u64, file: u64) -> Result<WireFile, Errno> {
+        let answer = self.line.ask_well(Ask::Inherit, &[process, file], &[])?;
+        Ok(WireFile { wire: self.clone(), number: answer.numbers[0] })
+    }
+
+    /// Works until the machine has nothing left to do, and answers how many units that took.
+    #[must_use]
+    pub fn settle(&self) -> usize {
+        self.line.ask_well(Ask::Settle, &[], &[]).map_or(0, |answer| answer.numbers[0] as usize)
+    }
+}
+
+impl Kernel for Wire {
+    fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
+        let below = format!("{path}/");
+        let entries = self.sysfs()?;
+        let rests = entries.iter().filter_map(|(path, _)| path.strip_prefix(&*below));
+        let mut names: Vec<String> =
+            rests.filter_map(|rest| rest.split('/').next()).map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        if names.is_empty() { Err(Errno::ENOENT) } else { Ok(names) }
+    }
+
+    fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
+        match self.sysfs()?.into_iter().find(|(at, _)| at == path) {
+            Some((_, SysfsEntry::File(contents))) => Ok(contents),
+            Some(_) => Err(Errno::EISDIR),
+            None => Err(Errno::ENOENT),
+        }
+    }
+
+    fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
+        match self.sysfs()?.into_iter().find(|(at, _)| at == path) {
+            Some((_, SysfsEntry::Link(target))) => Ok(target),
+            Some(_) => Err(Errno::EINVAL),
+            None => Err(Errno::ENOENT),
+        }
+    }
+
+    fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
+        Ok(Arc::new(self.open_file(node, dev)?))
+    }
+}
+
+/// An open device of a shared machine.
+pub struct WireFile {
+    wire: Wire,
+    number: u64,
+}
+
+impl fmt::Debug for WireFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WireFile").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Drop for WireFile {
+    fn drop(&mut self) {
+        self.wire.line.tell(Ask::Close, self.number);
+    }
+}
+
+impl WireFile {
+    /// The number by which a child can inherit it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl DeviceFile for WireFile {
+    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        let length = usize::from(unsafe { (*header).length });
+        if length < size_of::<IoctlHeader>() || length > LONGEST_CALL {
+            return Err(Errno::EINVAL);
+        }
+        let mut words = vec![0_u64; length.div_ceil(8)];
+        // SAFETY: by the contract the length covers header and attributes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(header.cast(), words.as_mut_ptr().cast::<u8>(), length);
+        }
+        let answer = self.wire.line.ask(Ask::Call, &[self.number], &to_bytes(&words))?;
+        let words = to_words(&answer.bytes);
+        if size_of_val(words.as_slice()) >= length {
+            // SAFETY: as above.
+            unsafe {
+                std::ptr::copy_nonoverlapping(words.as_ptr().cast::<u8>(), header.cast(), length);
+            }
+        }
+        match answer.head {
+            0 => Ok(()),
+            errno => Err(Errno::from_raw(errno as i32)),
+        }
+    }
+
+    fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
+        let writes = u64::from(access == Access::Write);
+        let line = &self.wire.line;
+        let answer = line.ask_well(Ask::Map, &[self.number, offset, len as u64, writes], &[])?;
+        let [number, place, ..] = answer.numbers;
+        let pages = Pages::map(&self.wire.pages, place, len, access);
+        let pages = pages.inspect_err(|_| line.tell(Ask::Unmap, number))?;
+        let start = pages.start.cast();
+        let owner = Mapped { _pages: pages, line: Arc::clone(line), number };
+        // SAFETY: the owner keeps `len` bytes mapped at that place; it is the only mapping of the
+        // pages in this process that is given out here.
+        Ok(unsafe { Mapping::new(start, len, Box::new(owner)) })
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+        real::allocate(request)
+    }
+
+    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        let numbers = [self.number, i64::from(fd) as u64];
+        let answer = self.wire.line.ask_well(Ask::Events, &numbers, &[])?;
+        let signal = answer.file.ok_or(Errno::EPROTO)?;
+        let line = Arc::clone(&self.wire.line);
+        Ok(Box::new(WireEvents { line, number: answer.numbers[0], signal }))
+    }
+}
+
+/// Pages of the host's that are mapped here.
+struct Pages {
+    start: NonNull<c_void>,
+    length: usize,
+}
+
+// SAFETY: it is an address range of the process that belongs to nobody else.
+unsafe impl Send for Pages {}
+// SAFETY: sharing it gives out the address only.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn map(file: &OwnedFd, place: u64, length: usize, access: Access) -> Result<Self, Errno> {
+        let size = NonZeroUsize::new(length).ok_or(Errno::EINVAL)?;
+        let rights = match access {
+            Access::Read => ProtFlags::PROT_READ,
+            Access::Write => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+        };
+        let place = i64::try_from(place).map_err(|_| Errno::EPROTO)?;
+        // SAFETY: a new mapping, at an address of the kernel's choice, touches no memory in use.
+        let start = unsafe { mmap(None, size, rights, MapFlags::MAP_SHARED, file, place) }?;
+        let pages = Self { start, length };
+        // A child's doorbell would be taken for the parent's.
+        // SAFETY: the range is the new mapping; the advice changes nothing in this process.
+        unsafe { madvise(start, length, MmapAdvise::MADV_DONTFORK) }?;
+        Ok(pages)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping, and whoever could reach it gave it back.
+        let _ = unsafe { munmap(self.start, self.length) };
+    }
+}
+
+/// What a mapping keeps. The pages go first: the host may give them to somebody else then.
+struct Mapped {
+    _pages: Pages,
+    line: Arc<Line>,
+    number: u64,
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        self.line.tell(Ask::Unmap, self.number);
+    }
+}
+
+/// An event file of a shared machine.
+struct WireEvents {
+    line: Arc<Line>,
+    number: u64,
+    signal: OwnedFd,
+}
+
+impl AsFd for WireEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signal.as_fd()
+    }
+}
+
+impl EventFile for WireEvents {
+    fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
+        let answer = self.line.ask_well(Ask::Read, &[self.number, buf.len() as u64], &[])?;
+        let to = buf.get_mut(..answer.bytes.len()).ok_or(Errno::EPROTO)?;
+        to.copy_from_slice(&answer.bytes);
+        Ok(answer.bytes.len())
+    }
+}
+
+impl Drop for WireEvents {
+    fn drop(&mut self) {
+        self.line.tell(Ask::CloseEvents, self.number);
+    }
+}

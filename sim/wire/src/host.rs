@@ -1,0 +1,361 @@
+//! The process that has the machine.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use mlx5_sim::Simulator;
+use mlx5_sim::kernel::{ProcessFile, SysfsEntry};
+use mlx5_sim::processes::Process;
+use mlx5_sim::settings::Settings;
+use mlx5_uapi::{Access, Errno, EventFile, Mapping};
+use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, getsockopt, listen,
+    socket, sockopt,
+};
+
+use crate::message::{self, Ask, LONGEST, Message, VERSION, to_bytes, to_words};
+
+/// Processes that may wait to be let in.
+const BACKLOG: i32 = 128;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says something on standard error.
+macro_rules! say {
+    ($($argument:tt)*) => { eprintln!("mlx5-sim-wire: {}", format_args!($($argument)*)) };
+}
+
+/// The host of a machine, at its socket.
+pub struct Host {
+    shared: Arc<Shared>,
+    listener: OwnedFd,
+    path: PathBuf,
+    /// Held as long as the socket is this host's.
+    _lock: Flock<File>,
+}
+
+struct Shared {
+    simulator: Simulator,
+    settings: String,
+    trace: bool,
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next: AtomicU64,
+    violations: AtomicUsize,
+    /// Rung when a process has gone.
+    gone: EventFd,
+}
+
+/// A process that is connected.
+struct Client {
+    number: u64,
+    process: Arc<Process>,
+    files: Mutex<Handles<ProcessFile>>,
+}
+
+/// Things by number. Numbers are not used again.
+struct Handles<T> {
+    things: BTreeMap<u64, T>,
+    next: u64,
+}
+
+impl<T> Default for Handles<T> {
+    fn default() -> Self {
+        Self { things: BTreeMap::new(), next: 1 }
+    }
+}
+
+impl<T> Handles<T> {
+    fn add(&mut self, thing: T) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.things.insert(number, thing);
+        number
+    }
+
+    fn get(&self, number: u64) -> Result<&T, Errno> {
+        self.things.get(&number).ok_or(Errno::EBADF)
+    }
+}
+
+impl Host {
+    /// Starts the machine that the settings describe, at the socket that they name. Answers none
+    /// if there is one already.
+    pub fn bind(path: &Path, settings: &Settings) -> io::Result<Option<Self>> {
+        let place = path.with_added_extension("lock");
+        let file = File::options().create(true).append(true).open(&place)?;
+        let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
+            Err((_, errno)) => return Err(errno.into()),
+        };
+        // Whoever had the lock is gone, and so is whoever answered there.
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let machine = settings.machine.clone().unwrap_or_default();
+        let simulator = Simulator::for_processes(machine)?;
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
+        bind(listener.as_raw_fd(), &UnixAddr::new(path)?)?;
+        listen(&listener, Backlog::new(BACKLOG)?)?;
+        let gone = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let shared = Shared {
+            simulator,
+            settings: settings.about_machine.clone(),
+            trace: settings.trace,
+            clients: Mutex::default(),
+            next: AtomicU64::new(1),
+            violations: AtomicUsize::new(0),
+            gone,
+        };
+        let shared = Arc::new(shared);
+        Ok(Some(Self { shared, listener, path: path.to_owned(), _lock: lock }))
+    }
+
+    /// Serves until nobody has been connected for a while, or for ever. Answers how often a
+    /// driver did what it never must.
+    pub fn serve(self, linger: Option<Duration>) -> io::Result<usize> {
+        loop {
+            let idle = lock(&self.shared.clients).is_empty();
+            let timeout = match linger {
+                Some(linger) if idle => PollTimeout::try_from(linger).unwrap_or(PollTimeout::MAX),
+                _ => PollTimeout::NONE,
+            };
+            let wanted = [self.listener.as_fd(), self.shared.gone.as_fd()];
+            let mut wanted = wanted.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            match poll(&mut wanted, timeout) {
+                Ok(0) if lock(&self.shared.clients).is_empty() => break,
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            // Empty if somebody else has read it.
+            let _ = self.shared.gone.read();
+            self.accept()?;
+        }
+        // Who comes now finds nobody here, and starts a machine of its own; who came before that
+        // is served.
+        std::fs::remove_file(&self.path)?;
+        self.accept()?;
+        while !lock(&self.shared.clients).is_empty() {
+            let mut wanted = [PollFd::new(self.shared.gone.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut wanted, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => _ = self.shared.gone.read(),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.shared.tell_violations();
+        Ok(self.shared.violations.load(Ordering::Acquire))
+    }
+
+    /// Lets in whoever waits.
+    fn accept(&self) -> io::Result<()> {
+        loop {
+            let socket = match accept4(self.listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
+                // SAFETY: the kernel has just made the descriptor for this process.
+                Ok(fd) => unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) },
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(Errno::EINTR | Errno::ECONNABORTED) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            let pid = getsockopt(&socket, sockopt::PeerCredentials)?.pid();
+            let process = match self.shared.simulator.add_process(pid) {
+                Ok(process) => process,
+                Err(errno) => {
+                    say!("process {pid}: not let in: {errno}");
+                    continue;
+                }
+            };
+            let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
+            let client = Arc::new(Client { number, process, files: Mutex::default() });
+            lock(&self.shared.clients).insert(number, Arc::clone(&client));
+            let shared = Arc::clone(&self.shared);
+            thread::Builder::new().name(format!("pid {pid}")).spawn(move || {
+                let connection = Connection::new(&shared, client);
+                connection.serve(&socket);
+            })?;
+        }
+    }
+}
+
+impl Shared {
+    fn tell_violations(&self) {
+        for violation in self.simulator.take_violations() {
+            self.violations.fetch_add(1, Ordering::AcqRel);
+            say!("a driver did what it never must: {violation:?}");
+        }
+    }
+}
+
+/// What a process has, from when it comes to when it goes.
+struct Connection<'a> {
+    shared: &'a Shared,
+    client: Arc<Client>,
+    events: Handles<Box<dyn EventFile>>,
+    mappings: Handles<Mapping>,
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        self.events.things.clear();
+        self.mappings.things.clear();
+        let files = std::mem::take(&mut lock(&self.client.files).things);
+        drop(files);
+        self.shared.tell_violations();
+        lock(&self.shared.clients).remove(&self.client.number);
+        // A counter that is full has been rung.
+        let _ = self.shared.gone.write(1);
+    }
+}
+
+impl<'a> Connection<'a> {
+    fn new(shared: &'a Shared, client: Arc<Client>) -> Self {
+        Self { shared, client, events: Handles::default(), mappings: Handles::default() }
+    }
+
+    fn serve(mut self, socket: &OwnedFd) {
+        let socket = socket.as_raw_fd();
+        while let Ok(Some(question)) = message::receive(socket) {
+            let ask = Ask::from_raw(question.head);
+            let answer = match ask {
+                Some(Ask::Events) => self.event_file(socket, &question.numbers),
+                Some(Ask::Hello) => self.hello(socket, &question.numbers),
+                Some(ask) => {
+                    let answer = self.answer(ask, question);
+                    let answer = answer.unwrap_or_else(Message::failure);
+                    if self.shared.trace {
+                        let pid = self.client.process.pid();
+                        say!("process {pid}: {ask:?}: {:?}", Errno::from_raw(answer.head as i32));
+                    }
+                    message::send(socket, &answer, None)
+                }
+                None => message::send(socket, &Message::failure(Errno::ENOSYS), None),
+            };
+            if answer.is_err() {
+                break;
+            }
+        }
+    }
+
+    fn hello(&self, socket: i32, numbers: &[u64]) -> Result<(), Errno> {
+        match self.shared.simulator.shared_pages() {
+            Some(pages) if numbers[0] == VERSION => {
+                let answer = Message::numbers(&[self.client.number]);
+                let answer = answer.with(self.shared.settings.clone().into_bytes());
+                message::send(socket, &answer, Some(pages.as_fd()))
+            }
+            _ => message::send(socket, &Message::failure(Errno::EPROTO), None),
+        }
+    }
+
+    fn event_file(&mut self, socket: i32, numbers: &[u64]) -> Result<(), Errno> {
+        let found = {
+            let files = lock(&self.client.files);
+            files.get(numbers[0]).and_then(|file| file.event_file(numbers[1] as i32))
+        };
+        match found {
+            Ok(file) => {
+                let number = self.events.add(file);
+                let file = self.events.get(number)?;
+                message::send(socket, &Message::numbers(&[number]), Some(file.as_fd()))
+            }
+            Err(errno) => message::send(socket, &Message::failure(errno), None),
+        }
+    }
+
+    fn answer(&mut self, ask: Ask, question: Message) -> Result<Message, Errno> {
+        let [first, second, third, fourth] = question.numbers;
+        let simulator = &self.shared.simulator;
+        let process = &self.client.process;
+        Ok(match ask {
+            Ask::Open => {
+                let node = String::from_utf8(question.bytes).map_err(|_| Errno::EINVAL)?;
+                let dev = (first as u32, second as u32);
+                let file = simulator.open_for(process, &node, dev)?;
+                Message::numbers(&[lock(&self.client.files).add(file)])
+            }
+            Ask::Inherit => {
+                let parent = lock(&self.shared.clients).get(&first).cloned();
+                let parent = parent.ok_or(Errno::EBADF)?;
+                let file = lock(&parent.files).get(second)?.inherited_by(process);
+                Message::numbers(&[lock(&self.client.files).add(file)])
+            }
+            Ask::Close => {
+                let file = lock(&self.client.files).things.remove(&first);
+                drop(file);
+                Message::default()
+            }
+            Ask::Call => {
+                let mut words = to_words(&question.bytes);
+                let files = lock(&self.client.files);
+                let done = files.get(first)?.call(&mut words);
+                drop(files);
+                let answer = done.map_or_else(Message::failure, |()| Message::default());
+                answer.with(to_bytes(&words))
+            }
+            Ask::Map => {
+                let length = usize::try_from(third).map_err(|_| Errno::EINVAL)?;
+                let access = if fourth == 0 { Access::Read } else { Access::Write };
+                let files = lock(&self.client.files);
+                let mapping = files.get(first)?.map(second, length, access)?;
+                drop(files);
+                let pages = simulator.shared_pages().ok_or(Errno::ENODEV)?;
+                let place = pages.offset_of(mapping.as_ptr()).ok_or(Errno::ENODEV)?;
+                Message::numbers(&[self.mappings.add(mapping), place])
+            }
+            Ask::Unmap => {
+                self.mappings.things.remove(&first);
+                Message::default()
+            }
+            Ask::Read => {
+                let room = usize::try_from(second).unwrap_or(LONGEST).min(LONGEST);
+                let mut record = vec![0; room];
+                let length = self.events.get(first)?.read(&mut record)?;
+                record.truncate(length);
+                Message::default().with(record)
+            }
+            Ask::CloseEvents => {
+                self.events.things.remove(&first);
+                Message::default()
+            }
+            Ask::Sysfs => {
+                let entries = simulator.sysfs()?;
+                let from = usize::try_from(first).unwrap_or(usize::MAX);
+                let (count, text) = some_of(entries.get(from..).unwrap_or_default());
+                Message::numbers(&[count]).with(text.into_bytes())
+            }
+            Ask::Settle => Message::numbers(&[simulator.run_until_idle() as u64]),
+            Ask::Hello | Ask::Events => return Err(Errno::ENOSYS),
+        })
+    }
+}
+
+/// As many entries of the tree as fit in a message.
+fn some_of(entries: &[(String, SysfsEntry)]) -> (u64, String) {
+    let (mut count, mut text) = (0, String::new());
+    for (path, entry) in entries {
+        let (kind, value) = match entry {
+            SysfsEntry::File(contents) => ("file", contents),
+            SysfsEntry::Link(target) => ("link", target),
+        };
+        let line = format!("{kind}\0{path}\0{value}\0");
+        if text.len() + line.len() > LONGEST {
+            break;
+        }
+        text.push_str(&line);
+        count += 1;
+    }
+    (count, text)
+}

@@ -1,0 +1,20 @@
+//! One simulated machine for several processes.
+//!
+//! A [`Host`] is a process that has the machine, and serves it at a socket; a [`Wire`] is a
+//! process's connection to it, and a [`Kernel`](mlx5_uapi::Kernel) for its driver. Calls go over
+//! the socket with their attributes; what these point to, queues, doorbell records and registered
+//! memory are the ordinary memory of the process, which the host reads and writes as a debugger
+//! does (`process_vm_readv`). Only pages of the device (UARs, device memory) are in a file that
+//! both map. Descriptors of events are passed over the socket.
+//!
+//! When a process ends, however it does, the host ends its objects, as a kernel does.
+//!
+//! The host's process needs the rights of a debugger over the others: to be of the same user is
+//! enough, for they allow it themselves where the kernel asks for that.
+
+mod client;
+mod host;
+mod message;
+
+pub use client::{Wire, WireFile};
+pub use host::Host;

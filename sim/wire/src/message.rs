@@ -1,0 +1,199 @@
+//! What goes over the socket: one packet a message, with a descriptor if need be.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use mlx5_uapi::Errno;
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+
+/// Changes with every change of the messages: both ends have to be built alike.
+pub(crate) const VERSION: u64 = 1;
+
+/// The longest message.
+pub(crate) const LONGEST: usize = 1 << 16;
+/// The kind or errno, and the numbers.
+const HEAD: usize = 8 + 8 * NUMBERS;
+const NUMBERS: usize = 4;
+
+/// What a process asks of the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(crate) enum Ask {
+    /// To be let in: version → number of this process; the machine's settings; the file of pages.
+    Hello,
+    /// Entries of the sysfs tree: first → how many; the entries.
+    Sysfs,
+    /// To open a device: major, minor; its node → file.
+    Open,
+    /// For a file that it inherited: process, file → file.
+    Inherit,
+    /// To close a file: file.
+    Close,
+    /// A call: file; header and attributes → the same.
+    Call,
+    /// To map pages: file, offset, length, whether to write → mapping, place in the file of pages.
+    Map,
+    /// To end a mapping: mapping.
+    Unmap,
+    /// To take over an event file: file, number → events; its descriptor.
+    Events,
+    /// To read from an event file: events, room → the record.
+    Read,
+    /// To close an event file: events.
+    CloseEvents,
+    /// To work until nothing is left to do → units of work.
+    Settle,
+}
+
+impl Ask {
+    const ALL: [Self; 12] = [
+        Self::Hello,
+        Self::Sysfs,
+        Self::Open,
+        Self::Inherit,
+        Self::Close,
+        Self::Call,
+        Self::Map,
+        Self::Unmap,
+        Self::Events,
+        Self::Read,
+        Self::CloseEvents,
+        Self::Settle,
+    ];
+
+    pub(crate) fn from_raw(kind: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|ask| *ask as u64 == kind)
+    }
+}
+
+/// A message: a question has its kind in front, an answer its errno or zero.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    pub(crate) head: u64,
+    pub(crate) numbers: [u64; NUMBERS],
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) file: Option<OwnedFd>,
+}
+
+impl Message {
+    pub(crate) fn ask(ask: Ask, numbers: &[u64], bytes: &[u8]) -> Self {
+        Self { head: ask as u64, ..Self::numbers(numbers) }.with(bytes.to_vec())
+    }
+
+    pub(crate) fn numbers(given: &[u64]) -> Self {
+        let mut numbers = [0; NUMBERS];
+        numbers[..given.len()].copy_from_slice(given);
+        Self { numbers, ..Self::default() }
+    }
+
+    pub(crate) fn failure(errno: Errno) -> Self {
+        Self { head: errno as i32 as u64, ..Self::default() }
+    }
+
+    pub(crate) fn with(self, bytes: Vec<u8>) -> Self {
+        Self { bytes, ..self }
+    }
+}
+
+/// Words as they travel.
+pub(crate) fn to_bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Words that have travelled.
+pub(crate) fn to_words(bytes: &[u8]) -> Vec<u64> {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+}
+
+/// Sends a message. What is borrowed as `file` is sent, and stays the caller's.
+pub(crate) fn send(
+    socket: RawFd,
+    message: &Message,
+    file: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
+    let mut head = vec![message.head];
+    head.extend(message.numbers);
+    let head = to_bytes(&head);
+    let parts = [IoSlice::new(&head), IoSlice::new(&message.bytes)];
+    let files: Vec<RawFd> = file.iter().map(AsRawFd::as_raw_fd).collect();
+    let control = [ControlMessage::ScmRights(&files)];
+    let control = if files.is_empty() { &[][..] } else { &control };
+    loop {
+        match sendmsg::<()>(socket, &parts, control, MsgFlags::MSG_NOSIGNAL, None) {
+            Ok(_) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Waits for a message; none if the other end hung up.
+pub(crate) fn receive(socket: RawFd) -> Result<Option<Message>, Errno> {
+    let mut bytes = vec![0; HEAD + LONGEST];
+    let mut control = cmsg_space!(RawFd);
+    let (length, file) = loop {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        match recvmsg::<()>(socket, &mut parts, Some(&mut control), flags) {
+            Ok(answer) => {
+                let mut file = None;
+                for message in answer.cmsgs()? {
+                    if let ControlMessageOwned::ScmRights(files) = message {
+                        for fd in files {
+                            // SAFETY: the kernel has just made the descriptor for this process.
+                            file = Some(unsafe { OwnedFd::from_raw_fd(fd) });
+                        }
+                    }
+                }
+                break (answer.bytes, file);
+            }
+            Err(Errno::EINTR) => {}
+            Err(Errno::ECONNRESET) => return Ok(None),
+            Err(errno) => return Err(errno),
+        }
+    };
+    if length == 0 {
+        return Ok(None);
+    }
+    if length < HEAD {
+        return Err(Errno::EPROTO);
+    }
+    bytes.truncate(length);
+    let rest = bytes.split_off(HEAD);
+    let words = to_words(&bytes);
+    let mut numbers = [0; NUMBERS];
+    numbers.copy_from_slice(&words[1..]);
+    Ok(Some(Message { head: words[0], numbers, bytes: rest, file }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_message_arrives_whole_with_its_descriptor() {
+        let kind = SockType::SeqPacket;
+        let (one, other) =
+            socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC).expect("sockets");
+        let message = Message::ask(Ask::Map, &[1, 2, u64::MAX], &[7; 1000]);
+        send(one.as_raw_fd(), &message, Some(one.as_fd())).expect("sent");
+        let came = receive(other.as_raw_fd()).expect("received").expect("a message");
+        assert_eq!(Ask::from_raw(came.head), Some(Ask::Map));
+        assert_eq!((came.numbers, came.bytes), ([1, 2, u64::MAX, 0], vec![7; 1000]));
+        assert!(came.file.is_some());
+        drop((one, came.file));
+        assert!(receive(other.as_raw_fd()).expect("the end").is_none());
+    }
+
+    #[test]
+    fn every_question_has_a_number() {
+        for (number, ask) in Ask::ALL.into_iter().enumerate() {
+            assert_eq!((ask as u64, Ask::from_raw(number as u64)), (number as u64, Some(ask)));
+        }
+        assert_eq!(Ask::from_raw(Ask::ALL.len() as u64), None);
+    }
+}
