@@ -39,6 +39,7 @@ mod uar;
 mod cancel;
 mod cq;
 mod qp;
+mod shared;
 mod srq;
 mod user_index;
 
@@ -66,12 +67,14 @@ pub use uar::{DoorbellChoice, DoorbellMode};
 pub use cancel::{CancelError, Drained};
 pub use cq::{CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError};
 pub use qp::*;
+pub use shared::{SharedCompletionQueue, SharedQueuePair};
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo};
 
 pub use mlx5_cq::{
     CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind,
     OwnedCompletion, WorkCompletion,
 };
+pub use mlx5_doorbell::Locked;
 pub use mlx5_prm::cmd::CommandStatus;
 pub use mlx5_prm::cqe::Syndrome;
 pub use mlx5_prm::wqe::{AddressVector, Opcode};

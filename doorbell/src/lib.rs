@@ -6,8 +6,11 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod barrier;
+mod lock;
 mod record;
 mod register;
+mod sync;
 
+pub use lock::{Lock, Locked};
 pub use record::{CompletionQueueRecord, QueuePairRecord};
 pub use register::{CompletionQueueRegister, SendRegister, SharedBlueFlame};

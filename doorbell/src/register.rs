@@ -1,31 +1,22 @@
 //! Doorbell registers in UAR pages.
 
-use crate::{CompletionQueueRecord, QueuePairRecord, barrier};
-use core::cell::UnsafeCell;
+use crate::{CompletionQueueRecord, Lock, QueuePairRecord, barrier};
 use core::ptr::NonNull;
-use core::sync::atomic::{
-    AtomicBool,
-    Ordering::{Acquire, Relaxed, Release},
-};
-use crossbeam_utils::Backoff;
 use mlx5_prm::doorbell::{BLUEFLAME_UNIT, completion_queue_record as cq};
 
 /// A BlueFlame register that several send queues share. It has two halves, used in turn.
-pub struct SharedBlueFlame {
-    locked: AtomicBool,
-    /// The half to use next; guarded by `locked`.
-    half: UnsafeCell<NonNull<u8>>,
-}
+pub struct SharedBlueFlame(Lock<Half>);
 
-// SAFETY: `half` is touched only while `locked` is held.
-unsafe impl Send for SharedBlueFlame {}
-// SAFETY: as above.
-unsafe impl Sync for SharedBlueFlame {}
+/// The half to use next.
+struct Half(NonNull<u8>);
+
+// SAFETY: an address; what is stored there is ordered by the lock.
+unsafe impl Send for Half {}
 
 impl SharedBlueFlame {
     /// Takes the register that starts at `register`.
-    pub const fn new(register: NonNull<u8>) -> Self {
-        Self { locked: AtomicBool::new(false), half: UnsafeCell::new(register) }
+    pub fn new(register: NonNull<u8>) -> Self {
+        Self(Lock::new(Half(register)))
     }
 
     /// # Safety
@@ -37,14 +28,7 @@ impl SharedBlueFlame {
     }
 
     fn with<R>(&self, ring: impl FnOnce(&mut NonNull<u8>) -> R) -> R {
-        let backoff = Backoff::new();
-        while self.locked.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
-            backoff.snooze();
-        }
-        // SAFETY: the lock is held, so this is the only reference.
-        let result = ring(unsafe { &mut *self.half.get() });
-        self.locked.store(false, Release);
-        result
+        ring(&mut self.0.lock().0)
     }
 }
 

@@ -26,6 +26,7 @@ subjects! {
     retries
     rings
     threads
+    shared
     states
     flush
     doorbells

@@ -6,6 +6,8 @@
 //! be none at all; an honest device's poller would not have asked.
 #![cfg(loom)]
 
+mod shared;
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
