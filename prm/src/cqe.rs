@@ -17,8 +17,15 @@ pub const OWNER: u8 = 1;
 pub const SOLICITED: u8 = 1 << 1;
 /// The format field in the last byte: 0 plain, 1 and 2 inline scatter, 3 compressed.
 pub const FORMAT_MASK: u8 = 3 << 2;
+/// Where the format starts in the last byte.
+pub const FORMAT_SHIFT: u32 = 2;
 /// Where the opcode starts in the last byte.
 pub const OPCODE_SHIFT: u32 = 4;
+/// Up to so many bytes of a message lie in the first bytes of a descriptor of format
+/// [`Format::Inline32`].
+pub const INLINE_32: usize = 32;
+/// Up to so many bytes of a message lie before a descriptor of format [`Format::Inline64`].
+pub const INLINE_64: usize = 64;
 
 /// One code a line: name, value, text.
 macro_rules! codes {
@@ -106,6 +113,74 @@ codes! {
     }
 }
 
+codes! {
+    /// Format of an entry (`MLX5_NO_INLINE_DATA`, `MLX5_INLINE_DATA32_SEG`,
+    /// `MLX5_INLINE_DATA64_SEG`, `MLX5_COMPRESSED`).
+    Format {
+        /// The message is where it belongs.
+        Plain = 0, "plain";
+        /// The first half of the descriptor holds the message.
+        Inline32 = 1, "32 bytes inline";
+        /// The 64 bytes before the descriptor hold the message.
+        Inline64 = 2, "64 bytes inline";
+        /// The entry is the title of a run of compressed ones.
+        Compressed = 3, "compressed";
+    }
+}
+
+impl Format {
+    /// The format in the last byte of an entry.
+    #[inline]
+    pub const fn of(op_own: u8) -> Self {
+        match op_own >> FORMAT_SHIFT & 3 {
+            0 => Self::Plain,
+            1 => Self::Inline32,
+            2 => Self::Inline64,
+            _ => Self::Compressed,
+        }
+    }
+}
+
+/// Compressed entries in an array of them: 64 bytes.
+pub const MINI_CQES: usize = 8;
+
+/// What a run of compressed entries does not share (`struct mlx5_mini_cqe8`).
+///
+/// The run starts with its title, whose byte count tells how many entries it stands for, the title
+/// among them; they take as many places of the ring. The arrays lie where the descriptors of the
+/// second, the ninth, the seventeenth entry and so on would be; nothing is written to the other
+/// places.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct MiniCqe {
+    /// Of a receive: its hash ([`MiniFormat::Hash`]), or its checksum and stride index, in 16 bits
+    /// each. Of a request: the block index of its WQE (16 bits) and its opcode (8 bits).
+    pub unique: U32,
+    /// Bytes transferred.
+    pub byte_count: U32,
+}
+assert_layout!(MiniCqe, 8, unique @ 0, byte_count @ 4);
+
+impl MiniCqe {
+    /// Where the block index of a request, or the checksum of a receive, starts in `unique`.
+    pub const COUNTER_SHIFT: u32 = 16;
+    /// Where the opcode of a request starts in `unique`.
+    pub const OPCODE_SHIFT: u32 = 8;
+}
+
+codes! {
+    /// What compressed receives keep of their own (`mini_cqe_res_format`;
+    /// `MLX5_CQE_FORMAT_*`, Linux `include/linux/mlx5/device.h`).
+    MiniFormat {
+        /// The receive hash.
+        Hash = 0, "receive hash";
+        /// The checksum.
+        Checksum = 1, "checksum";
+        /// Checksum and stride index.
+        ChecksumStride = 3, "checksum and stride index";
+    }
+}
+
 /// Descriptor of a completion without error (`struct mlx5_cqe64`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -114,8 +189,10 @@ pub struct Cqe {
     pub head: [u8; 2],
     /// WQE identifier of striding receive queues.
     pub wqe_id: U16,
-    /// Large-receive-offload words and the receive hash.
-    pub lro_and_hash: [u8; 12],
+    /// Large-receive-offload words.
+    pub lro: [u8; 8],
+    /// Receive hash.
+    pub rss_hash_result: U32,
     /// Hash type.
     pub rss_hash_type: u8,
     /// Path bits of the destination LID.
@@ -157,7 +234,7 @@ pub struct Cqe {
     /// Opcode, format, solicited and owner.
     pub op_own: u8,
 }
-assert_layout!(Cqe, 64, wqe_id @ 2, ml_path @ 17, slid @ 22, flags_rqpn @ 24, hds_ip_ext @ 28,
+assert_layout!(Cqe, 64, wqe_id @ 2, rss_hash_result @ 12, ml_path @ 17, check_sum @ 20, slid @ 22, flags_rqpn @ 24, hds_ip_ext @ 28,
     l4_l3_hdr_type @ 29, vlan_info @ 30, srqn_uidx @ 32, imm_inval_pkey @ 36, app @ 40,
     byte_count @ 44, timestamp @ 48, sop_drop_qpn @ 56, wqe_counter @ 60, signature @ 62,
     op_own @ 63);

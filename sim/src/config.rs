@@ -183,6 +183,8 @@ pub struct SimConfig {
     pub checked_memory: bool,
     /// Frequency of the device's clock in MHz.
     pub clock_mhz: u32,
+    /// The time of day at which the fabric begins, in nanoseconds since 1970.
+    pub epoch_ns: u64,
     /// The longest that a retry timer runs, whatever the queue pair asks for, in microseconds.
     pub longest_timer_us: u64,
     /// What makes GUIDs, MAC addresses and key tags differ from those of another fabric.
@@ -190,6 +192,9 @@ pub struct SimConfig {
     /// Faults that every device starts with.
     pub faults: Vec<Fault>,
 }
+
+/// 2024-01-01 00:00 UTC.
+const EPOCH_NS: u64 = 1_704_067_200_000_000_000;
 
 impl Default for SimConfig {
     fn default() -> Self {
@@ -226,6 +231,7 @@ impl SimConfig {
             exact_doorbells: false,
             checked_memory: false,
             clock_mhz: 1000,
+            epoch_ns: EPOCH_NS,
             longest_timer_us: 2000,
             seed: 0,
             faults: Vec::new(),
@@ -275,6 +281,8 @@ impl SimConfig {
         checked_memory: bool;
         /// Sets the frequency of the device's clock in MHz.
         clock_mhz: u32;
+        /// Sets the time of day at which the fabric begins, in nanoseconds since 1970.
+        epoch_ns: u64;
         /// Sets the longest that a retry timer runs, in microseconds.
         longest_timer_us: u64;
         /// Sets what makes this fabric's addresses differ from another's.

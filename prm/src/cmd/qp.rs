@@ -456,6 +456,21 @@ codes! {
         UP_TO_256B = 8;
     }
 
+    /// `QpContext::ts_format`: what timestamps count. `MLX5_TIMESTAMP_FORMAT_*`, `mlx5_ifc.h`.
+    pub struct TimestampFormat {
+        FREE_RUNNING = 0;
+        DEFAULT = 1;
+        REAL_TIME = 2;
+    }
+
+    /// `GeneralCaps::sq_ts_format` and its like: what timestamps may count.
+    /// `MLX5_TIMESTAMP_FORMAT_CAP_*`, `mlx5_ifc.h`.
+    pub struct TimestampFormatCap {
+        FREE_RUNNING = 0;
+        REAL_TIME = 1;
+        FREE_RUNNING_AND_REAL_TIME = 2;
+    }
+
     /// `QpContext::cs_req`: scatter of small responses into CQEs. `MLX5_QPC_CS_REQ_*`.
     pub struct ScatterToCqeRequester {
         DISABLE = 0x0;

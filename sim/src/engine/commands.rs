@@ -111,7 +111,7 @@ impl Device {
     /// How many entries a completion queue has had since creation, and whether it failed.
     #[must_use]
     pub fn cq_progress(&self, cqn: u32) -> Option<(u32, bool)> {
-        self.cqs.get(cqn).map(|cq| (cq.produced, cq.failed))
+        self.cqs.get(cqn).map(|cq| (cq.produced.wrapping_add(cq.run.len()), cq.failed))
     }
 
     /// Replaces a completion queue's ring, as RESIZE_CQ does: the old ring gets one last entry
@@ -142,6 +142,8 @@ impl Device {
         }
         let uar = cq.config.uar;
         self.catch_up(uar);
+        self.write_run(cqn);
+        self.moderated.remove(&cqn);
         self.cqs.remove(cqn);
         if let Some(page) = self.uars.get_mut(uar) {
             page.cqs.retain(|other| *other != cqn);
@@ -271,6 +273,7 @@ impl Device {
         self.catch_up(uar);
         let qp = self.qps.remove(qpn).ok_or(Error::NotFound)?;
         for cqn in [qp.config.send_cq, qp.config.recv_cq] {
+            self.write_run(cqn);
             if let Some(cq) = self.cqs.get_mut(cqn) {
                 cq.users -= 1;
             }
@@ -291,6 +294,10 @@ impl Device {
         if state == QpState::Reset {
             let uar = self.qps.get(qpn).ok_or(Error::NotFound)?.config.uar;
             self.catch_up(uar);
+            let config = &self.qps.get(qpn).ok_or(Error::NotFound)?.config;
+            for cqn in [config.send_cq, config.recv_cq] {
+                self.write_run(cqn);
+            }
         }
         let qp = self.qps.get_mut(qpn).ok_or(Error::NotFound)?;
         let notify = qp.attributes.notify_drained;

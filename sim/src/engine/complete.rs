@@ -1,11 +1,14 @@
 //! Writing completions, and raising events.
 
 use mlx5_prm::cqe::{
-    Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, OPCODE_SHIFT, OWNER, SOLICITED, Syndrome,
+    Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, FORMAT_SHIFT, Format, INLINE_32, INLINE_64, OPCODE_SHIFT,
+    OWNER, SOLICITED, Syndrome,
 };
 use mlx5_prm::event::{CqErrorSyndrome, EventType};
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::dma::DmaFault;
+use crate::engine::cq::Due;
 use crate::engine::{Device, Event};
 
 /// Offset of the last byte of a descriptor, which says whose the entry is.
@@ -30,7 +33,8 @@ impl Device {
     pub(crate) fn entry(&self, qpn: u32, opcode: CqeOpcode, send_opcode: u8, wqe: u16) -> Cqe {
         let mut cqe = Cqe::new_zeroed();
         cqe.srqn_uidx.set(self.srqn_or_index(qpn));
-        cqe.timestamp.set(self.clock());
+        let real_time = self.qps.get(qpn).is_some_and(|qp| qp.config.completion.real_time);
+        cqe.timestamp.set(if real_time { self.real_time() } else { self.clock() });
         cqe.sop_drop_qpn.set(u32::from(send_opcode) << 24 | qpn);
         cqe.wqe_counter.set(wqe);
         cqe.op_own = (opcode as u8) << OPCODE_SHIFT;
@@ -55,26 +59,73 @@ impl Device {
         cqe.wqe_counter.set(wqe);
         cqe.op_own = (opcode as u8) << OPCODE_SHIFT;
         let receive = opcode == CqeOpcode::ResponderError;
-        self.complete(qpn, receive, zerocopy::transmute!(cqe), true);
+        self.complete(qpn, receive, zerocopy::transmute!(cqe), &[], true);
     }
 
-    /// Writes an entry to the send or receive completion queue of a queue pair. One that cannot
-    /// be written takes the queue pair down.
+    /// Writes an entry to the send or receive completion queue of a queue pair, and with it a
+    /// message that is short enough. One that cannot be written takes the queue pair down.
     pub(crate) fn complete(
         &mut self,
         qpn: u32,
         receive: bool,
-        entry: [u8; DESCRIPTOR],
+        mut entry: [u8; DESCRIPTOR],
+        message: &[u8],
         urgent: bool,
     ) {
         let Some(qp) = self.qps.get(qpn) else { return };
-        let cqn = if receive { qp.config.recv_cq } else { qp.config.send_cq };
-        if !self.write_entry(cqn, entry, urgent) {
+        let config = &qp.config;
+        let cqn = if receive { config.recv_cq } else { config.send_cq };
+        let limit = config.completion.limit(receive);
+        let mut before: &[u8] = &[];
+        if !message.is_empty() {
+            if limit == INLINE_32 {
+                entry[..message.len()].copy_from_slice(message);
+                entry[OP_OWN] |= (Format::Inline32 as u8) << FORMAT_SHIFT;
+            } else {
+                before = message;
+                entry[OP_OWN] |= (Format::Inline64 as u8) << FORMAT_SHIFT;
+            }
+        }
+        if !self.write_entry(cqn, entry, before, urgent) {
             self.fail_qp(qpn, Some(EventType::WQ_CATAS_ERROR));
         }
     }
 
-    fn write_entry(&mut self, cqn: u32, mut entry: [u8; DESCRIPTOR], urgent: bool) -> bool {
+    /// Has a completion queue take an entry, as if a queue pair completed: it is compressed, counted
+    /// and reported as any other. A message of up to 32 or 64 bytes goes with it where the entry's
+    /// format says so. Says whether the queue took it.
+    pub fn inject_completion(
+        &mut self,
+        cqn: u32,
+        mut entry: [u8; DESCRIPTOR],
+        message: &[u8],
+    ) -> bool {
+        let error = [CqeOpcode::RequesterError, CqeOpcode::ResponderError]
+            .map(|opcode| opcode as u8)
+            .contains(&(entry[OP_OWN] >> OPCODE_SHIFT));
+        match Format::of(entry[OP_OWN]) {
+            Format::Inline32 if message.len() <= INLINE_32 => {
+                entry[..message.len()].copy_from_slice(message);
+                self.write_entry(cqn, entry, &[], error)
+            }
+            Format::Inline64
+                if message.len() <= INLINE_64
+                    && self.cqs.get(cqn).is_some_and(|cq| cq.config.entry_bytes == 128) =>
+            {
+                self.write_entry(cqn, entry, message, error)
+            }
+            Format::Plain if message.is_empty() => self.write_entry(cqn, entry, &[], error),
+            _ => false,
+        }
+    }
+
+    fn write_entry(
+        &mut self,
+        cqn: u32,
+        entry: [u8; DESCRIPTOR],
+        before: &[u8],
+        urgent: bool,
+    ) -> bool {
         let Some(cq) = self.cqs.get_mut(cqn) else { return false };
         if cq.failed {
             return false;
@@ -83,16 +134,34 @@ impl Device {
             match cq.is_full(&*self.dma) {
                 Ok(false) => {}
                 Ok(true) => {
+                    self.write_run(cqn);
                     self.fail_cq(cqn);
                     return false;
                 }
                 Err(fault) => {
-                    self.memory_violation(fault);
-                    self.break_cq(cqn, CqErrorSyndrome::CQ_ACCESS_VIOLATION_ERROR.0 as u8);
+                    self.cannot_write(cqn, fault);
                     return false;
                 }
             }
         }
+        let urgent = urgent || entry[OP_OWN] & SOLICITED != 0;
+        if self.keep_back(cqn, &entry, urgent).is_some() {
+            return true;
+        }
+        self.put(cqn, entry, before, 1, urgent.into())
+    }
+
+    /// Writes an entry that stands for `count`, the first `urgent` of which end a wait for urgent
+    /// ones.
+    pub(crate) fn put(
+        &mut self,
+        cqn: u32,
+        mut entry: [u8; DESCRIPTOR],
+        before: &[u8],
+        count: u32,
+        urgent: u32,
+    ) -> bool {
+        let Some(cq) = self.cqs.get_mut(cqn) else { return false };
         let (offset, owner) = cq.next();
         entry[OP_OWN] = entry[OP_OWN] & !OWNER | owner;
         let hostile = &mut self.faults.corrupt_cqes;
@@ -104,30 +173,65 @@ impl Device {
             }
         }
         // Whoever sees the owner change may read the rest at once, so it goes last.
-        let written = cq.config.buffer.write(&*self.dma, offset, &entry[..OP_OWN]).and_then(|()| {
-            cq.config.buffer.pieces(offset + OP_OWN as u64, 1, |address, _| {
+        let buffer = &cq.config.buffer;
+        let mut written = buffer.write(&*self.dma, offset, &entry[..OP_OWN]);
+        if !before.is_empty() {
+            let at = offset - INLINE_64 as u64;
+            written = written.and_then(|()| buffer.write(&*self.dma, at, before));
+        }
+        let written = written.and_then(|()| {
+            buffer.pieces(offset + OP_OWN as u64, 1, |address, _| {
                 self.dma.store_byte(address, entry[OP_OWN])
             })
         });
         if let Err(fault) = written {
-            self.memory_violation(fault);
-            self.break_cq(cqn, CqErrorSyndrome::CQ_ACCESS_VIOLATION_ERROR.0 as u8);
+            self.cannot_write(cqn, fault);
             return false;
         }
-        cq.produced = cq.produced.wrapping_add(1);
-        let urgent = urgent || entry[OP_OWN] & SOLICITED != 0;
-        if urgent {
-            cq.solicited = cq.produced;
+        if urgent > 0 {
+            cq.solicited = cq.produced.wrapping_add(urgent);
         }
-        if cq.armed.is_some_and(|arm| urgent || !arm.solicited_only) && cq.fire() {
-            let eqn = cq.config.eqn;
-            self.raise(Event::Completion { cqn, eqn });
+        cq.produced = cq.produced.wrapping_add(count);
+        let eqn = cq.config.eqn;
+        match cq.count(count, urgent > 0) {
+            Some(Due::Now) => {
+                self.moderated.remove(&cqn);
+                self.raise(Event::Completion { cqn, eqn });
+            }
+            Some(Due::In(wait_ns)) => {
+                self.moderated.insert(cqn, self.now_ns + wait_ns);
+            }
+            None => {}
         }
         true
     }
 
+    /// Raises the events that moderation has kept back long enough; says whether there were any.
+    pub(crate) fn report_moderated(&mut self) -> bool {
+        let now_ns = self.now_ns;
+        let due: Vec<u32> =
+            self.moderated.iter().filter(|(_, due)| **due <= now_ns).map(|(cqn, _)| *cqn).collect();
+        for cqn in &due {
+            self.moderated.remove(cqn);
+            if let Some(cq) = self.cqs.get_mut(*cqn)
+                && cq.fire()
+            {
+                let eqn = cq.config.eqn;
+                self.raise(Event::Completion { cqn: *cqn, eqn });
+            }
+        }
+        !due.is_empty()
+    }
+
+    /// A completion queue's memory did not answer.
+    pub(crate) fn cannot_write(&mut self, cqn: u32, fault: DmaFault) {
+        self.memory_violation(fault);
+        self.break_cq(cqn, CqErrorSyndrome::CQ_ACCESS_VIOLATION_ERROR.0 as u8);
+    }
+
     /// Writes the last entry of a ring that is replaced.
     pub(crate) fn write_resize_entry(&mut self, cqn: u32) -> Result<(), super::Error> {
+        self.write_run(cqn);
         let cq = self.cqs.get(cqn).ok_or(super::Error::NotFound)?;
         if cq.is_full(&*self.dma)? {
             return Err(super::Error::State("the completion queue has no room for the mark"));
@@ -135,7 +239,7 @@ impl Device {
         let mut cqe = Cqe::new_zeroed();
         cqe.op_own = (CqeOpcode::Resize as u8) << OPCODE_SHIFT;
         let entry: [u8; DESCRIPTOR] = zerocopy::transmute!(cqe);
-        if self.write_entry(cqn, entry, false) {
+        if self.write_entry(cqn, entry, &[], false) {
             Ok(())
         } else {
             Err(super::Error::State("the completion queue has failed"))

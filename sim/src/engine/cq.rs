@@ -1,11 +1,12 @@
 //! Completion queues: their state, and arming.
 
-use mlx5_prm::cqe::DESCRIPTOR;
+use mlx5_prm::cqe::{DESCRIPTOR, MiniFormat};
 use mlx5_prm::doorbell::completion_queue_record::{
     ARM, ARM_SEQUENCE_SHIFT, ARM_SOLICITED, CONSUMER, CONSUMER_MASK,
 };
 
 use crate::dma::{Buffer, Dma, DmaFault};
+use crate::engine::compress::Run;
 
 /// What a completion queue is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +25,25 @@ pub struct CqConfig {
     pub eqn: u32,
     /// Nobody looks for overruns (`oi`).
     pub ignore_overrun: bool,
+    /// Entries are compressed (`cqe_comp_en`), and what receives then keep of their own.
+    pub compression: Option<MiniFormat>,
+    /// When an event is due.
+    pub moderation: Moderation,
+}
+
+/// When an armed queue raises its event: at once, unless both numbers are given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moderation {
+    /// After so many completions,
+    pub count: u16,
+    /// or so many microseconds after the first of them.
+    pub period_us: u16,
+}
+
+impl Moderation {
+    fn is_off(self) -> bool {
+        self.count == 0 || self.period_us == 0
+    }
 }
 
 /// What an arm word holds that no driver writes: the sequence number has two bits.
@@ -40,6 +60,10 @@ pub(crate) struct Cq {
     /// Sequence number of the last arm that caused an event; the same once more is that arm.
     pub(crate) fired: Option<u32>,
     pub(crate) failed: bool,
+    /// Entries that are kept back.
+    pub(crate) run: Run,
+    /// Completions that an armed queue was to raise its event for, and has not yet.
+    pub(crate) unreported: u32,
     /// Queue pairs and shared receive queues that report to it.
     pub(crate) users: u32,
 }
@@ -48,6 +72,14 @@ pub(crate) struct Cq {
 pub(crate) struct Arm {
     pub(crate) sequence: u32,
     pub(crate) solicited_only: bool,
+}
+
+/// When an event is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    Now,
+    /// In so many nanoseconds.
+    In(u64),
 }
 
 impl Cq {
@@ -59,6 +91,8 @@ impl Cq {
             armed: None,
             fired: None,
             failed: false,
+            run: Run::default(),
+            unreported: 0,
             users: 0,
         }
     }
@@ -74,16 +108,22 @@ impl Cq {
     /// Whether the ring has no free entry.
     pub(crate) fn is_full(&self, dma: &dyn Dma) -> Result<bool, DmaFault> {
         let consumer = dma.load_u32(self.config.record + CONSUMER as u64)?;
-        let waiting = self.produced.wrapping_sub(consumer) & CONSUMER_MASK;
+        let ahead = self.produced.wrapping_add(self.run.len());
+        let waiting = ahead.wrapping_sub(consumer) & CONSUMER_MASK;
         Ok(waiting >= self.size())
     }
 
     /// Where the next entry's descriptor goes in the buffer, and its owner bit.
     pub(crate) fn next(&self) -> (u64, u8) {
-        let index = self.produced & (self.size() - 1);
+        self.place(self.produced)
+    }
+
+    /// The same of any entry, counted freely.
+    pub(crate) fn place(&self, number: u32) -> (u64, u8) {
+        let index = number & (self.size() - 1);
         let entry = u64::from(self.config.entry_bytes);
         let offset = u64::from(index) * entry + entry - DESCRIPTOR as u64;
-        (offset, (self.produced >> self.config.log_size & 1) as u8)
+        (offset, (number >> self.config.log_size & 1) as u8)
     }
 
     pub(crate) fn arm_word(&self, dma: &dyn Dma) -> Result<u32, DmaFault> {
@@ -106,11 +146,27 @@ impl Cq {
         due && self.fire()
     }
 
+    /// Counts completions, some of them `urgent`, at an armed queue; says whether its event is
+    /// due, or else when.
+    pub(crate) fn count(&mut self, completions: u32, urgent: bool) -> Option<Due> {
+        let arm = self.armed?;
+        if arm.solicited_only && !urgent {
+            return None;
+        }
+        let Moderation { count, period_us } = self.config.moderation;
+        self.unreported += completions;
+        if self.config.moderation.is_off() || self.unreported >= u32::from(count) {
+            return self.fire().then_some(Due::Now);
+        }
+        (self.unreported == completions).then_some(Due::In(u64::from(period_us) * 1000))
+    }
+
     /// Disarms it; says whether it was armed.
     pub(crate) fn fire(&mut self) -> bool {
         match self.armed.take() {
             Some(arm) => {
                 self.fired = Some(arm.sequence);
+                self.unreported = 0;
                 true
             }
             None => false,

@@ -73,6 +73,12 @@ pub struct Device {
     /// Queue pairs that wait without a timer: failed ones for receives to flush, others for their
     /// peer to be ready.
     pub(crate) watched: BTreeSet<u32>,
+    /// Completion queues that keep entries back.
+    pub(crate) runs: BTreeSet<u32>,
+    /// Completion queues whose event moderation keeps back, and until when.
+    pub(crate) moderated: BTreeMap<u32, u64>,
+    /// The message of the request that was just executed, if it goes into the completion.
+    pub(crate) answer: Vec<u8>,
     pub(crate) sink: Option<Box<dyn EventSink>>,
     pub(crate) faults: Faults,
     pub(crate) violations: Vec<Violation>,
@@ -81,6 +87,8 @@ pub struct Device {
     pub(crate) removed: bool,
     /// Device time in nanoseconds.
     pub(crate) now_ns: u64,
+    /// Where its clock is written.
+    core_clock: Option<u64>,
 }
 
 /// Violations kept: a driver that goes wrong in a loop shall not fill memory.
@@ -112,6 +120,9 @@ impl Device {
             groups: BTreeMap::new(),
             ready: VecDeque::new(),
             watched: BTreeSet::new(),
+            runs: BTreeSet::new(),
+            moderated: BTreeMap::new(),
+            answer: Vec::new(),
             sink: None,
             faults: Faults::default(),
             violations: Vec::new(),
@@ -119,6 +130,7 @@ impl Device {
             fatal: false,
             removed: false,
             now_ns: 0,
+            core_clock: None,
         };
         for fault in &config.faults {
             device.inject(fault.clone());
@@ -188,6 +200,36 @@ impl Device {
     #[must_use]
     pub fn clock(&self) -> u64 {
         (u128::from(self.now_ns) * u128::from(self.config.clock_mhz) / 1000) as u64
+    }
+
+    /// The time of day, in seconds (high half) and nanoseconds.
+    #[must_use]
+    pub fn real_time(&self) -> u64 {
+        let now = self.config.epoch_ns + self.now_ns;
+        ((now / 1_000_000_000) << 32) | (now % 1_000_000_000)
+    }
+
+    /// Sets where the clock is written as it goes on.
+    pub(crate) fn set_core_clock(&mut self, place: Option<u64>) {
+        self.core_clock = place;
+        self.tell_time(self.now_ns);
+    }
+
+    /// The time is now.
+    pub(crate) fn tell_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        if let Some(place) = self.core_clock {
+            // The high half last, for it is read around the low one.
+            let clock = self.clock().to_be_bytes();
+            let low = self.dma.write(place + 4, &clock[4..]);
+            let _ = low.and_then(|()| self.dma.write(place, &clock[..4]));
+        }
+    }
+
+    /// Nanoseconds of the time of day, and the device's clock at the same moment.
+    #[must_use]
+    pub fn clocks(&self) -> (u64, u64) {
+        (self.config.epoch_ns + self.now_ns, self.clock())
     }
 
     /// What its driver did wrong so far.

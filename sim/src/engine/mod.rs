@@ -5,6 +5,7 @@
 
 mod commands;
 mod complete;
+mod compress;
 mod cq;
 pub mod device;
 mod drain;
@@ -31,7 +32,8 @@ mod wqe;
 #[cfg(test)]
 mod tests;
 
-pub use cq::CqConfig;
+pub(crate) use compress::LONGEST_RUN;
+pub use cq::{CqConfig, Moderation};
 pub use device::{Device, Holder};
 pub use drain::DrainAt;
 pub use event::{Event, EventSink};
@@ -39,7 +41,10 @@ pub use layout::Layout;
 pub use mkey::{Access, MkeyConfig, Translation};
 pub use mlx5_prm::cqe::Syndrome;
 pub use port::{Gid, GidEntry, GidType, Mac, Port};
-pub use qp::{AddressPath, QpAttributes, QpConfig, QpSnapshot, QpState, RingConfig, Transport};
+pub use qp::{
+    AddressPath, CompletionConfig, QpAttributes, QpConfig, QpSnapshot, QpState, RingConfig,
+    Transport,
+};
 pub use run::Engine;
 pub use srq::SrqConfig;
 

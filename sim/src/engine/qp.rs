@@ -94,6 +94,27 @@ pub struct QpConfig {
     pub uar: u32,
     /// Does not hear its own multicasts.
     pub block_multicast_loopback: bool,
+    /// What its completions look like.
+    pub completion: CompletionConfig,
+}
+
+/// What the completions of a queue pair look like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CompletionConfig {
+    /// Answers to reads and atomics of up to so many bytes go into the completion: 0, 32 or 64
+    /// (`cs_req`).
+    pub inline_answers: usize,
+    /// Messages received of up to so many bytes go into the completion: 0, 32 or 64 (`cs_res`).
+    pub inline_receives: usize,
+    /// Timestamps are the time of day (`ts_format`).
+    pub real_time: bool,
+}
+
+impl CompletionConfig {
+    /// Up to how many bytes go into the completion of a receive, or of a request.
+    pub(crate) fn limit(&self, receive: bool) -> usize {
+        if receive { self.inline_receives } else { self.inline_answers }
+    }
 }
 
 /// The way to the other side.

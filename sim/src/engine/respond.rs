@@ -111,7 +111,12 @@ impl Device {
             self.fail_receive(qpn, receive.index, Syndrome::LocalLength, vendor::LENGTH);
             return Answer::Nak(Nak::InvalidRequest);
         }
-        let scattered = self.scatter(user, &receive.entries, packet.offset, packet.data);
+        let limit = self.qps.get(qpn).map_or(0, |qp| qp.config.completion.inline_receives);
+        let inline = packet.first && packet.last && packet.data.len() <= limit;
+        let scattered = match inline {
+            true => Ok(()),
+            false => self.scatter(user, &receive.entries, packet.offset, packet.data),
+        };
         if scattered.is_err() {
             self.fail_receive(qpn, receive.index, Syndrome::LocalProtection, vendor::PROTECTION);
             return Answer::Nak(Nak::RemoteOperation);
@@ -132,7 +137,8 @@ impl Device {
             return self.refuse_access(qpn);
         }
         self.retire_receive(qpn, &receive);
-        self.complete_receive(qpn, opcode, receive.index, end, packet);
+        let message = if inline { packet.data } else { &[] };
+        self.complete_receive(qpn, opcode, receive.index, end, message, packet);
         Answer::Ack
     }
 
@@ -163,7 +169,7 @@ impl Device {
             let Some(receive) = self.take_receive(qpn) else { return self.not_ready(qpn) };
             self.retire_receive(qpn, &receive);
             let opcode = CqeOpcode::ResponderWriteImm;
-            self.complete_receive(qpn, opcode, receive.index, request.length, packet);
+            self.complete_receive(qpn, opcode, receive.index, request.length, &[], packet);
         }
         Answer::Ack
     }
@@ -248,6 +254,7 @@ impl Device {
         opcode: CqeOpcode,
         index: u16,
         length: u64,
+        message: &[u8],
         packet: &Packet<'_>,
     ) {
         let mut cqe = self.entry(qpn, opcode, 0, index);
@@ -280,7 +287,7 @@ impl Device {
         if packet.request.is_solicited() {
             cqe.op_own |= SOLICITED;
         }
-        self.complete(qpn, true, complete::bytes(&cqe), false);
+        self.complete(qpn, true, complete::bytes(&cqe), message, false);
     }
 
     /// Takes a datagram, with the header that precedes it in the receive buffer.
@@ -326,6 +333,6 @@ impl Device {
             Opcode::SendImm => CqeOpcode::ResponderSendImm,
             _ => CqeOpcode::ResponderSend,
         };
-        self.complete_receive(qpn, opcode, receive.index, length, packet);
+        self.complete_receive(qpn, opcode, receive.index, length, &[], packet);
     }
 }

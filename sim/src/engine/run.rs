@@ -80,7 +80,7 @@ impl Engine {
             self.now_ns = began.elapsed().as_nanos() as u64;
         }
         for device in &mut self.devices {
-            device.now_ns = self.now_ns;
+            device.tell_time(self.now_ns);
         }
     }
 
@@ -113,10 +113,17 @@ impl Engine {
                 return true;
             }
         }
-        // With nothing else to do, virtual time jumps to the next timer.
-        if virtual_time && let Some((time, ..)) = self.timers.first() {
-            self.now_ns = self.now_ns.max(*time);
+        // With nothing else to do, no entry waits for others to be compressed with.
+        if self.running().any(|device| device.write_runs(true)) {
+            return true;
+        }
+        // Virtual time jumps to the next timer.
+        if virtual_time && let Some(time) = self.next_timer() {
+            self.now_ns = self.now_ns.max(time);
             self.tell_time();
+            if self.running().any(Device::report_moderated) {
+                return true;
+            }
             self.expire(self.now_ns);
             // A timer whose queue pair is gone or failed ran out for nothing, but it did.
             self.run_ready();
@@ -125,12 +132,25 @@ impl Engine {
         false
     }
 
+    fn running(&mut self) -> impl Iterator<Item = &mut Device> {
+        self.devices.iter_mut().filter(|device| device.runs())
+    }
+
+    /// When the first timer runs out.
+    fn next_timer(&mut self) -> Option<u64> {
+        let retry = self.timers.first().map(|(time, ..)| *time);
+        let moderated = self.running().flat_map(|device| device.moderated.values().copied());
+        moderated.chain(retry).min()
+    }
+
     /// Looks for doorbells, and at queues that no doorbell tells of.
     fn look(&mut self) {
         self.busy_turns = 0;
         for device in &mut self.devices {
             if device.runs() {
                 device.poll_uars();
+                device.write_runs(false);
+                device.report_moderated();
             }
         }
         for id in 0..self.devices.len() {

@@ -187,6 +187,7 @@ impl Engine {
             (qp.user(qpn, Side::Requester), u64::from(qp.attributes.mtu.max(MIN_MTU)));
         let entries = request.entries();
         let packets = request.length.div_ceil(mtu).max(1);
+        let inline = self.answers_inline(device, qpn, request, request.length);
         let mut buffer = std::mem::take(&mut self.packet);
         let mut outcome = Outcome::Done(request.length);
         for number in 0..packets {
@@ -199,7 +200,9 @@ impl Engine {
                     break;
                 }
             }
-            if self.devices[device].scatter(user, &entries, offset, &buffer).is_err() {
+            if inline {
+                self.devices[device].answer.clone_from(&buffer);
+            } else if self.devices[device].scatter(user, &entries, offset, &buffer).is_err() {
                 outcome = PROTECTION;
                 break;
             }
@@ -224,9 +227,19 @@ impl Engine {
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
         let user = qp.user(qpn, Side::Requester);
         // Words of atomics are in host order on both sides.
+        if self.answers_inline(device, qpn, request, 8) {
+            self.devices[device].answer = old.to_ne_bytes().to_vec();
+            return Outcome::Done(8);
+        }
         let scattered =
             self.devices[device].scatter(user, &request.entries(), 0, &old.to_ne_bytes());
         if scattered.is_err() { PROTECTION } else { Outcome::Done(8) }
+    }
+
+    /// Whether an answer of so many bytes goes into the completion.
+    fn answers_inline(&self, device: DeviceId, qpn: u32, request: &Request, bytes: u64) -> bool {
+        let limit = self.qp(device, qpn).map_or(0, |qp| qp.config.completion.inline_answers);
+        request.completes() && bytes <= limit as u64
     }
 
     /// Brings a read or atomic request to the peer; it answers if it listens and nothing is lost.
@@ -423,7 +436,8 @@ impl Engine {
             let opcode = request.opcode as u8;
             let mut cqe = this.entry(qpn, CqeOpcode::Requester, opcode, request.index);
             cqe.byte_count.set(bytes as u32);
-            this.complete(qpn, false, complete::bytes(&cqe), false);
+            let answer = std::mem::take(&mut this.answer);
+            this.complete(qpn, false, complete::bytes(&cqe), &answer, false);
         }
         this.reach_drain(qpn);
     }

@@ -5,9 +5,10 @@ use mlx5_prm::cmd::caps::{
     AtomicCaps, CapGroup, HcaCap, PortType, QueryHcaCapIn, QueryHcaCapOut, RoceCaps,
 };
 use mlx5_prm::cmd::hca::{QueryAdapterOut, QueryIssiOut, SetIssiIn};
+use mlx5_prm::cmd::qp::TimestampFormatCap;
 
 use crate::config::{LinkLayer, SimConfig};
-use crate::engine::Device;
+use crate::engine::{Device, LONGEST_RUN};
 use crate::firmware::memic::Memic;
 use crate::firmware::{Answer, Failure, syndrome};
 
@@ -143,6 +144,13 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_pkv(true)
         .set_qkv(true)
         .set_cqe_128_always(true)
+        .set_cqe_compression(true)
+        .set_cqe_compression_128(true)
+        .set_mini_cqe_resp_stride_index(true)
+        .set_cqe_compression_max_num(LONGEST_RUN.into())
+        .set_sctr_data_cqe(true)
+        .set_sq_ts_format(TimestampFormatCap::FREE_RUNNING_AND_REAL_TIME.0)
+        .set_rq_ts_format(TimestampFormatCap::FREE_RUNNING_AND_REAL_TIME.0)
         .set_drain_sigerr(true)
         .set_sigerr_cqe(true)
         .set_imaicl(true)
@@ -162,7 +170,8 @@ fn atomic(cap: &mut AtomicCaps) {
 }
 
 fn roce(config: &SimConfig, cap: &mut RoceCaps) {
-    cap.set_l3_type(ROCE_L3_TYPES)
+    cap.set_qp_ts_format(TimestampFormatCap::FREE_RUNNING_AND_REAL_TIME.0)
+        .set_l3_type(ROCE_L3_TYPES)
         .set_roce_version(ROCE_VERSIONS)
         .set_r_roce_dest_udp_port(ROCE_V2_PORT)
         .set_r_roce_min_src_udp_port(ROCE_V2_SOURCE_PORTS.0)

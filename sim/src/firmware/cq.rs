@@ -6,11 +6,12 @@ use mlx5_prm::cmd::cq::{
     ModifyCqMode, QueryCqIn, QueryCqOut, ResizeCqFields,
 };
 use mlx5_prm::cmd::eq::{CreateEqIn, CreateEqOut, DestroyEqIn, QueryEqIn, QueryEqOut};
+use mlx5_prm::cqe::MiniFormat;
 use mlx5_prm::doorbell::completion_queue_record::{CONSUMER, CONSUMER_MASK};
 use mlx5_prm::fields::addresses;
 
 use crate::dma::Buffer;
-use crate::engine::{CqConfig, Device, Error};
+use crate::engine::{CqConfig, Device, Error, Moderation};
 use crate::firmware::{Answer, EventQueue, Failure, Firmware, buffer, syndrome};
 
 /// Event queues that a device has.
@@ -27,6 +28,19 @@ fn entry_bytes(context: &CqContext) -> Result<u8, Failure> {
 fn ring(context: &CqContext, tail: &[u8]) -> Result<Buffer, Failure> {
     let bytes = u64::from(entry_bytes(context)?) << context.log_cq_size();
     buffer::queue(tail, context.log_page_size(), context.page_offset(), bytes)
+}
+
+/// What compressed receives keep of their own, if entries are compressed.
+fn compression(context: &CqContext) -> Result<Option<MiniFormat>, Failure> {
+    let format = MiniFormat::from_bits(context.mini_cqe_res_format() as u8);
+    match context.cqe_comp_en() {
+        false => Ok(None),
+        true => format.map(Some).ok_or(Failure::param(syndrome::INVALID_VALUE)),
+    }
+}
+
+fn moderation(context: &CqContext) -> Moderation {
+    Moderation { count: context.cq_max_count() as u16, period_us: context.cq_period() as u16 }
 }
 
 impl Firmware {
@@ -50,6 +64,8 @@ impl Firmware {
             uar: context.uar_page(),
             eqn,
             ignore_overrun: context.oi(),
+            compression: compression(&context)?,
+            moderation: moderation(&context),
         })?;
         self.cqs.insert(cqn, context);
         out.set_cqn(cqn);
@@ -107,9 +123,10 @@ impl Firmware {
                 if fields.contains(ModifyCqFields::CQ_MAX_COUNT) {
                     context.set_cq_max_count(wanted.cq_max_count());
                 }
-                if fields.intersects(ModifyCqFields::OI | ModifyCqFields::C_EQN) {
+                if !fields.is_empty() {
                     let cq = device.cqs.get_mut(input.cqn()).ok_or(Error::NotFound)?;
                     let cq = &mut cq.config;
+                    cq.moderation = moderation(context);
                     if fields.contains(ModifyCqFields::OI) {
                         context.set_oi(wanted.oi());
                         cq.ignore_overrun = wanted.oi();

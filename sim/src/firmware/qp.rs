@@ -1,10 +1,12 @@
 //! Queue pairs: creation, end, and query.
 
 use mlx5_prm::cmd::qp::{
-    CreateQpIn, CreateQpOut, DestroyQpIn, QpContext, QueryQpIn, QueryQpOut, RqType, ServiceType,
+    CreateQpIn, CreateQpOut, DestroyQpIn, QpContext, QueryQpIn, QueryQpOut, RqType,
+    ScatterToCqeRequester, ScatterToCqeResponder, ServiceType, TimestampFormat,
 };
+use mlx5_prm::cqe::{INLINE_32, INLINE_64};
 
-use crate::engine::{Device, Error, QpConfig, RingConfig, Transport};
+use crate::engine::{CompletionConfig, Device, Error, QpConfig, RingConfig, Transport};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
 /// A receive stride of 0 in a context is so many bytes, as a logarithm.
@@ -29,6 +31,24 @@ fn transport(context: &QpContext) -> Result<Transport, Failure> {
         ServiceType::REG_UMR => Ok(Transport::Umr),
         _ => Err(Failure::param(syndrome::TRANSPORT)),
     }
+}
+
+/// What the completions look like.
+fn completion(context: &QpContext) -> Result<CompletionConfig, Failure> {
+    let inline_answers = match ScatterToCqeRequester(context.cs_req()) {
+        ScatterToCqeRequester::DISABLE => 0,
+        ScatterToCqeRequester::UP_TO_32B => INLINE_32,
+        ScatterToCqeRequester::UP_TO_64B => INLINE_64,
+        _ => return Err(Failure::param(syndrome::INVALID_VALUE)),
+    };
+    let inline_receives = match ScatterToCqeResponder(context.cs_res()) {
+        ScatterToCqeResponder::DISABLE => 0,
+        ScatterToCqeResponder::UP_TO_32B => INLINE_32,
+        ScatterToCqeResponder::UP_TO_64B => INLINE_64,
+        _ => return Err(Failure::param(syndrome::INVALID_VALUE)),
+    };
+    let real_time = TimestampFormat(context.ts_format()) == TimestampFormat::REAL_TIME;
+    Ok(CompletionConfig { inline_answers, inline_receives, real_time })
 }
 
 impl Firmware {
@@ -80,6 +100,7 @@ impl Firmware {
             record: buffer::record(context.dbr_addr())?,
             uar: context.uar_page(),
             block_multicast_loopback: context.block_lb_mc(),
+            completion: completion(&context)?,
         })?;
         self.qps.insert(qpn, Record { context, transport, created: context });
         out.set_qpn(qpn);

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::{AllocTransportDomainIn, DeallocTransportDomainIn};
-use mlx5_uapi::Errno;
+use mlx5_prm::cmd::init_seg;
 use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5::{
     AllocUcontextReqV2, AllocUcontextResp, CmdsSuppUhw, InlineMode, LibCaps, UcontextFlags,
@@ -12,6 +12,7 @@ use mlx5_uapi::mlx5::{
 };
 use mlx5_uapi::verbs::CoreSupport;
 use mlx5_uapi::write_cmd::CreateCompChannelResp;
+use mlx5_uapi::{Errno, page_size};
 use zerocopy::IntoBytes;
 
 use crate::config::LinkLayer;
@@ -26,6 +27,8 @@ use crate::kernel::write::WriteCall;
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(AllocUcontextReqV2, max_cqe_version);
 /// Cache line of the host, as the device is told.
 const CACHE_LINE: u32 = 64;
+/// The first version of the clock-info page (`1 << MLX5_IB_CLOCK_INFO_V1`).
+const CLOCK_INFO_V1: u8 = 1;
 /// Logarithm of a UAR's bytes.
 const LOG_UAR: u32 = 12;
 
@@ -112,6 +115,8 @@ fn answer(
     let ethernet =
         hca.fabric.config().ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet);
     let inline = if ethernet { InlineMode::None } else { InlineMode::NotApplicable };
+    let mut mask = UcontextRespMask::SQD2RTS | UcontextRespMask::CORE_CLOCK_OFFSET;
+    mask.set(UcontextRespMask::REAL_TIME_TS, hca.has_real_time());
     Ok(AllocUcontextResp {
         qp_tab_size: 1 << caps.log_max_qp(),
         bf_reg_size: if caps.bf() { 1 << caps.log_bf_reg_size() } else { 0 },
@@ -123,11 +128,13 @@ fn answer(
         max_recv_wr: 1 << caps.log_max_qp_sz(),
         max_srq_recv_wr: 1 << caps.log_max_srq_sz(),
         num_ports: hca.ports().into(),
-        comp_mask: UcontextRespMask::SQD2RTS.bits(),
+        comp_mask: mask.bits(),
         response_length: size_of::<AllocUcontextResp>() as u32,
         cqe_version: context.cqe_version,
         cmds_supp_uhw: (CmdsSuppUhw::QUERY_DEVICE | CmdsSuppUhw::CREATE_AH).bits(),
         eth_min_inline: inline.raw(),
+        clock_info_versions: CLOCK_INFO_V1,
+        hca_core_clock_offset: (init_seg::offset::INTERNAL_TIMER_H % page_size()) as u64,
         log_uar_size: LOG_UAR,
         num_uars_per_page: 1,
         ..AllocUcontextResp::default()

@@ -4,11 +4,12 @@ use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::cq::{
     CqeSize, CreateCqIn, DestroyCqIn, ModifyCqFields, ModifyCqIn, ModifyCqMode, ResizeCqFields,
 };
+use mlx5_prm::cqe::MiniFormat;
 use mlx5_uapi::Errno;
 use mlx5_uapi::cmd::cq::CqEvents;
 use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5;
-use mlx5_uapi::mlx5::CreateCqFlags;
+use mlx5_uapi::mlx5::{CqeCompFormat, CreateCqFlags};
 use mlx5_uapi::verbs::CqFlags;
 use mlx5_uapi::write_cmd::{ExModifyCq, ResizeCq, ResizeCqResp};
 
@@ -25,6 +26,8 @@ use crate::kernel::write::WriteCall;
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(mlx5::CreateCq, flags);
 /// Most of the queue's place in its page, in 64ths.
 const MOST_OFFSET: u32 = 63;
+/// The longest time of moderation, in microseconds (`MLX5_MAX_CQ_PERIOD`, `mlx5_ifc.h`'s 12 bits).
+pub(crate) const LONGEST_PERIOD: u16 = 0xfff;
 /// MODIFY_CQ of moderation.
 const MODERATION: u32 = 1;
 
@@ -33,8 +36,10 @@ const MODERATION: u32 = 1;
 pub(crate) struct Cq {
     pub(crate) cqn: u32,
     cqe: u32,
-    cqe_size: u32,
+    pub(crate) cqe_size: u32,
     padded: bool,
+    /// Timestamps are to be the time of day.
+    pub(crate) real_time: bool,
     completions: Option<Subscription>,
     asynchronous: Option<Subscription>,
     /// Events reported, once the queue is gone.
@@ -46,6 +51,27 @@ fn cqe_size_code(bytes: u32, padded: bool) -> CqeSize {
         (64, _) => CqeSize::BYTES_64,
         (_, false) => CqeSize::BYTES_128,
         (_, true) => CqeSize::BYTES_128_PADDED,
+    }
+}
+
+/// What compressed receives keep of their own: one format, of those that the device has.
+fn mini_format(hca: &Hca, driver: &mlx5::CreateCq) -> Result<MiniFormat, Errno> {
+    let caps = &hca.caps;
+    let compresses = match driver.cqe_size {
+        128 => caps.cqe_compression_128(),
+        _ => caps.cqe_compression(),
+    };
+    if !compresses {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    match CqeCompFormat::from_bits(driver.cqe_comp_res_format.into()) {
+        Some(CqeCompFormat::HASH) => Ok(MiniFormat::Hash),
+        Some(CqeCompFormat::CSUM) => Ok(MiniFormat::Checksum),
+        Some(CqeCompFormat::CSUM_STRIDX) if caps.mini_cqe_resp_stride_index() => {
+            Ok(MiniFormat::ChecksumStride)
+        }
+        Some(CqeCompFormat::CSUM_STRIDX) => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -92,12 +118,14 @@ pub(crate) fn create(
         return Err(Errno::EINVAL);
     }
     let padded = driver_flags.contains(CreateCqFlags::CQE_128B_PAD);
-    if driver.cqe_comp_en != 0
-        || driver_flags.contains(CreateCqFlags::REAL_TIME_TS)
-        || padded && driver.cqe_size != 128
-    {
+    if padded && driver.cqe_size != 128 {
         return Err(Errno::EOPNOTSUPP);
     }
+    // Any other number means no, as it does to the kernel.
+    let compression = match driver.cqe_comp_en {
+        1 => Some(mini_format(hca, &driver)?),
+        _ => None,
+    };
     let uar = match request.has(attr::mlx5_create_cq::UAR_INDEX) {
         true => request.number_u32(attr::mlx5_create_cq::UAR_INDEX)?,
         false if driver_flags.contains(CreateCqFlags::UAR_PAGE_INDEX) => {
@@ -116,6 +144,8 @@ pub(crate) fn create(
         .cqc_mut()
         .set_cqe_sz(cqe_size_code(driver.cqe_size, padded).0)
         .set_oi(flags.contains(CqFlags::IGNORE_OVERRUN))
+        .set_cqe_comp_en(compression.is_some())
+        .set_mini_cqe_res_format(compression.map_or(0, |format| format as u32))
         .set_log_cq_size(entries.ilog2())
         .set_log_page_size(QueueMemory::LOG_PAGE_SIZE)
         .set_page_offset(memory.page_offset)
@@ -128,6 +158,7 @@ pub(crate) fn create(
         cqe: entries - 1,
         cqe_size: driver.cqe_size,
         padded,
+        real_time: driver_flags.contains(CreateCqFlags::REAL_TIME_TS),
         completions: Subscription::new(channel, user_handle),
         asynchronous: Subscription::new(async_events, user_handle),
         reported: CqEvents::default(),
@@ -239,6 +270,9 @@ pub(crate) fn moderate(
     }
     if request.attr_mask != MODERATION {
         return Err(Errno::EOPNOTSUPP);
+    }
+    if request.cq_period > LONGEST_PERIOD {
+        return Err(Errno::EINVAL);
     }
     let cq = state.objects.cq(request.cq_handle)?;
     let fields = ModifyCqFields::CQ_PERIOD | ModifyCqFields::CQ_MAX_COUNT;

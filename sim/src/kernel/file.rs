@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 use mlx5_prm::cmd::alloc::DeallocTransportDomainIn;
 use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader, object};
-use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest};
+use mlx5_uapi::mlx5::MmapCommand;
+use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest, page_size};
 
 use crate::kernel::calls::Calls;
 use crate::kernel::current::Current;
@@ -14,7 +15,7 @@ use crate::kernel::devx::destroy_uctx;
 use crate::kernel::events::EventQueue;
 use crate::kernel::hca::Hca;
 use crate::kernel::objects::{Body, Mappable, Objects};
-use crate::kernel::{cq, decode, devx, dm, lock, memory, methods, mr, qp, simple, srq, uar};
+use crate::kernel::{clock, cq, decode, devx, dm, lock, memory, methods, mr, qp, simple, srq, uar};
 use crate::processes::Process;
 
 /// What GET_CONTEXT made.
@@ -97,7 +98,11 @@ impl OpenFile {
 
     fn enter(&self) -> Result<(), Errno> {
         self.calls.enter()?;
-        if self.hca.is_removed() { Err(Errno::EIO) } else { Ok(()) }
+        if self.hca.is_removed() {
+            return Err(Errno::EIO);
+        }
+        self.hca.clocks.tick();
+        Ok(())
     }
 
     /// Ends one object; what the method reports about it stays in the body.
@@ -259,8 +264,14 @@ impl DeviceFile for SimFile {
         unsafe { self.0.ioctl(header) }
     }
 
-    fn map(&self, offset: u64, len: usize, _access: Access) -> Result<Mapping, Errno> {
+    fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
         self.0.enter()?;
+        if offset == MmapCommand::ClockInfo.offset(0, page_size()) {
+            return clock::map_info(&self.0, len, access);
+        }
+        if offset == MmapCommand::CoreClock.offset(0, page_size()) {
+            return clock::map_core(&self.0, len, access);
+        }
         let state = lock(&self.0.state);
         let what = state.objects.mapped_at(offset).ok_or(Errno::EINVAL)?;
         drop(state);

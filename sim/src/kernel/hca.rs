@@ -11,10 +11,12 @@ use mlx5_prm::cmd::{CommandInput, CommandOutHead, CommandStatus};
 use mlx5_prm::fields::{FromBytes, IntoBytes};
 use mlx5_uapi::Errno;
 
+use crate::config::LinkLayer;
 use crate::engine::{DeviceId, Event};
 use crate::fabric::Fabric;
 use crate::firmware::{Counts, Firmware, caps};
 use crate::kernel::bar::{Bar, BarPages};
+use crate::kernel::clock::Clocks;
 use crate::kernel::events::EventHub;
 use crate::kernel::file::OpenFile;
 use crate::kernel::lock;
@@ -42,6 +44,7 @@ pub(crate) struct Hca {
     /// The device's own memory, and which of its pages are taken.
     pub(crate) device_memory: BarPages,
     device_pages: Mutex<u64>,
+    pub(crate) clocks: Clocks,
     files: Mutex<Vec<Weak<OpenFile>>>,
     removed: AtomicBool,
     /// What the next memory key's low byte is taken from.
@@ -89,6 +92,7 @@ impl Hca {
             _eq_memory: Anonymous::map(PAGE, PAGE.trailing_zeros(), false)?,
             device_memory: bar.map(DEVICE_PAGES as usize * PAGE)?,
             device_pages: Mutex::default(),
+            clocks: Clocks::new(fabric, id, bar)?,
             files: Mutex::default(),
             removed: AtomicBool::new(false),
             key_tags: AtomicU32::new(config.seed as u32 | 1),
@@ -216,6 +220,12 @@ impl Hca {
     /// A low byte for the next memory key.
     pub(crate) fn key_tag(&self) -> u8 {
         self.key_tags.fetch_add(1, Ordering::Relaxed) as u8
+    }
+
+    /// Whether completions can carry the time of day: the driver asks the device's RoCE part.
+    pub(crate) fn has_real_time(&self) -> bool {
+        let ports = &self.fabric.config().ports;
+        ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet)
     }
 
     /// Number of ports.

@@ -8,6 +8,7 @@
 mod bar;
 mod buffer;
 mod calls;
+mod clock;
 mod context;
 mod cq;
 mod current;
@@ -192,6 +193,12 @@ impl Simulator {
     /// Changes a port's link, which raises the event.
     pub fn set_port_active(&self, device: DeviceId, port: u8, active: bool) {
         self.shared.fabric.lock().device_mut(device).set_port_active(port, active);
+    }
+
+    /// Rewrites the page that relates a device's clock to the time of day, as the driver does by
+    /// itself before the clock has gone too far.
+    pub fn update_clock_info(&self, device: DeviceId) {
+        self.hca(device).clocks.update();
     }
 
     /// Injects a fault into a device. [`Fault::Remove`] is [`Simulator::remove_device`].

@@ -3,8 +3,8 @@
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::port::{AttachToMcgIn, DetachFromMcgIn};
 use mlx5_prm::cmd::qp::{
-    CreateQpIn, DestroyQpIn, PathMigrationState, Qp2RstIn, QpState as DeviceState, QueryQpIn,
-    RqType, ServiceType,
+    CreateQpIn, DestroyQpIn, PathMigrationState, Qp2RstIn, QpContext, QpState as DeviceState,
+    QueryQpIn, RqType, ScatterToCqeRequester, ScatterToCqeResponder, ServiceType, TimestampFormat,
 };
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
@@ -20,7 +20,7 @@ use crate::kernel::decode::{Request, is_clear_behind};
 use crate::kernel::events::Subscription;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
-use crate::kernel::objects::Body;
+use crate::kernel::objects::{Body, Objects};
 use crate::kernel::write::WriteCall;
 use crate::kernel::{lock, path};
 
@@ -144,6 +144,42 @@ fn driver_request(request: &Request<'_>) -> Result<(mlx5::CreateQp, QpFlags), Er
     Ok((driver, flags))
 }
 
+/// What the completions look like: it follows from flags and from what the completion queues are.
+fn completion(
+    hca: &Hca,
+    parents: &Parents,
+    objects: &Objects,
+    kind: QpType,
+    flags: QpCreateFlags,
+    driver_flags: QpFlags,
+    qpc: &mut QpContext,
+) -> Result<(), Errno> {
+    let (send, receive) = (objects.cq(parents.send_cq)?, objects.cq(parents.recv_cq)?);
+    if send.real_time != receive.real_time || send.real_time && !hca.has_real_time() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if send.real_time {
+        qpc.set_ts_format(TimestampFormat::REAL_TIME.0);
+    }
+    if !driver_flags.contains(QpFlags::SCATTER_CQE) || kind != QpType::Rc {
+        return Ok(());
+    }
+    qpc.set_cs_res(match receive.cqe_size {
+        128 => ScatterToCqeResponder::UP_TO_64B.0,
+        _ => ScatterToCqeResponder::UP_TO_32B.0,
+    });
+    // Without a completion for every request, only who asks for it is believed to look there.
+    if driver_flags.contains(QpFlags::ALLOW_SCATTER_CQE)
+        || flags.contains(QpCreateFlags::SQ_SIG_ALL)
+    {
+        qpc.set_cs_req(match send.cqe_size {
+            128 => ScatterToCqeRequester::UP_TO_64B.0,
+            _ => ScatterToCqeRequester::UP_TO_32B.0,
+        });
+    }
+    Ok(())
+}
+
 pub(crate) fn create(
     file: &OpenFile,
     state: &mut State,
@@ -169,7 +205,7 @@ pub(crate) fn create(
     let user_handle = request.number(id::USER_HANDLE)?;
     let events = state.async_events(request.object(id::EVENT_FD))?;
     let mut cap: QpCap = request.structure(id::CAP)?;
-    let (driver, _) = driver_request(request)?;
+    let (driver, driver_flags) = driver_request(request)?;
     let uidx = user_index(context.cqe_version, driver.uidx)?;
     let has_rq = parents.srq.is_none() && cap.max_recv_wr > 0;
     let rings = Rings::new(hca, &driver, &cap, has_rq)?;
@@ -194,6 +230,7 @@ pub(crate) fn create(
     } else {
         qpc.set_log_sq_size(rings.send_blocks.ilog2());
     }
+    completion(hca, &parents, &state.objects, kind, flags, driver_flags, qpc)?;
     match parents.srq {
         Some(srq) => {
             qpc.set_rq_type(RqType::SRQ.0).set_srqn_rmpn_xrqn(state.objects.srq(srq)?.srqn);

@@ -16,6 +16,7 @@ use mlx5_uapi::write_cmd::{ExQueryDevice, ExQueryDeviceResp, QueryDeviceResp};
 use zerocopy::IntoBytes;
 
 use crate::config::LinkLayer;
+use crate::kernel::cq::LONGEST_PERIOD;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
@@ -263,14 +264,19 @@ pub(crate) fn device_ex(
         max_dm_size: Hca::DEVICE_MEMORY,
         cq_moderation_caps: mlx5_uapi::write_cmd::CqModerationCaps {
             max_cq_moderation_count: MODERATION,
-            max_cq_moderation_period: MODERATION,
+            max_cq_moderation_period: LONGEST_PERIOD,
             reserved: 0,
         },
         ..ExQueryDeviceResp::default()
     };
     let driver = mlx5::QueryDeviceResp {
         response_length: call.driver_room().min(size_of::<mlx5::QueryDeviceResp>()) as u32,
-        flags: mlx5::QueryDeviceFlags::CQE_128B_PAD.bits(),
+        flags: (mlx5::QueryDeviceFlags::CQE_128B_PAD | mlx5::QueryDeviceFlags::CQE_128B_COMP)
+            .bits(),
+        cqe_comp_caps: mlx5::CqeCompCaps {
+            max_num: hca.caps.cqe_compression_max_num(),
+            supported_format: mlx5::CqeCompFormat::all().bits(),
+        },
         ..mlx5::QueryDeviceResp::default()
     };
     call.respond(&answer)?;

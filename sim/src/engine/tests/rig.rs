@@ -11,8 +11,8 @@ pub(super) use super::request::{Wqe, data, pattern};
 use crate::config::SimConfig;
 use crate::dma::{Buffer, Dma, ProcessMemory};
 use crate::engine::{
-    Access, AddressPath, CqConfig, Event, MkeyConfig, QpConfig, QpSnapshot, QpState, RingConfig,
-    SrqConfig, Translation, Transport,
+    Access, AddressPath, CompletionConfig, CqConfig, Event, MkeyConfig, Moderation, QpConfig,
+    QpSnapshot, QpState, RingConfig, SrqConfig, Translation, Transport,
 };
 use crate::fabric::{Fabric, Guard};
 
@@ -119,6 +119,17 @@ impl Cq {
         self.record.write(0, &(self.consumed & 0xff_ffff).to_be_bytes());
         let error = ErrorCqe::read_from_bytes(&bytes).expect("64 bytes");
         Some(Completion { opcode, cqe, error })
+    }
+
+    /// The bytes of an entry's descriptor.
+    pub(super) fn descriptor(&self, index: usize) -> Vec<u8> {
+        self.memory.read(index * self.entry + self.entry - 64, 64)
+    }
+
+    /// Passes entries that were read by hand.
+    pub(super) fn pass(&mut self, count: u32) {
+        self.consumed += count;
+        self.record.write(0, &(self.consumed & 0xff_ffff).to_be_bytes());
     }
 
     /// Looks without taking.
@@ -336,12 +347,23 @@ impl Rig {
     }
 
     pub(super) fn cq(&self, device: usize, log_size: u8, entry: u8) -> Cq {
+        self.cq_with(device, log_size, entry, |_| {})
+    }
+
+    /// The same, but as `change` has it.
+    pub(super) fn cq_with(
+        &self,
+        device: usize,
+        log_size: u8,
+        entry: u8,
+        change: impl FnOnce(&mut CqConfig),
+    ) -> Cq {
         let memory = Memory::new(usize::from(entry) << log_size);
         for n in 0..1 << log_size {
             memory.write((n + 1) * usize::from(entry) - 1, &[OP_OWN_INITIAL]);
         }
         let record = Memory::new(8);
-        let config = CqConfig {
+        let mut config = CqConfig {
             buffer: Buffer::contiguous(memory.at(0)),
             log_size,
             entry_bytes: entry,
@@ -349,7 +371,10 @@ impl Rig {
             uar: self.uars[device],
             eqn: 7,
             ignore_overrun: false,
+            compression: None,
+            moderation: Moderation::default(),
         };
+        change(&mut config);
         let cqn = self.lock().device_mut(device).create_cq(config).expect("a CQ");
         Cq { device, cqn, memory, record, log_size, entry: usize::from(entry), consumed: 0 }
     }
@@ -396,6 +421,7 @@ impl Rig {
             record: record.at(0),
             uar: self.uars[device],
             block_multicast_loopback: false,
+            completion: CompletionConfig::default(),
         };
         let qpn = self.lock().device_mut(device).create_qp(config).expect("a QP");
         Qp {

@@ -159,7 +159,11 @@ fn a_completion_queue_s_parameters_are_checked() {
     assert_eq!(with(|what| what.driver.reserved0 = 1), Err(Errno::EINVAL));
     assert_eq!(with(|what| what.driver.flags = 1 << 9), Err(Errno::EINVAL));
     assert_eq!(with(|what| what.driver.flags = 0), Err(Errno::EINVAL));
-    assert_eq!(with(|what| what.driver.cqe_comp_en = 1), Err(Errno::EOPNOTSUPP));
+    assert_eq!(with(|what| what.driver.cqe_comp_en = 1), Err(Errno::EINVAL));
+    let both = |what: &mut cq::CreateCq<'_>| {
+        (what.driver.cqe_comp_en, what.driver.cqe_comp_res_format) = (1, 0b11);
+    };
+    assert_eq!(with(both), Err(Errno::EINVAL));
     assert_eq!(with(|what| what.driver.buf_addr += 32), Err(Errno::EINVAL));
     assert_eq!(with(|what| what.driver.buf_addr = 0x1000), Err(Errno::EFAULT));
     assert_eq!(with(|what| what.driver.db_addr += 4), Err(Errno::EINVAL));

@@ -1,0 +1,149 @@
+//! Clocks that user space reads: the page in which the driver tells how the device's clock and the
+//! time of day belong together, and the device's own page with its clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use mlx5_prm::cmd::init_seg;
+use mlx5_uapi::mlx5::ClockInfo;
+use mlx5_uapi::{Access, Errno, Mapping};
+use zerocopy::IntoBytes;
+
+use crate::engine::DeviceId;
+use crate::fabric::Fabric;
+use crate::kernel::bar::{Bar, BarPages};
+use crate::kernel::file::OpenFile;
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+/// Set in the sequence number while the page is rewritten (`MLX5_IB_CLOCK_INFO_KERNEL_UPDATING`).
+const UPDATING: u32 = 1;
+/// Bits of the device's clock that the driver counts with (`CLOCKSOURCE_MASK(41)`).
+const MASK: u64 = (1 << 41) - 1;
+/// `MLX5_CYCLES_SHIFT`.
+const SHIFT: u32 = 23;
+/// The device's clock in its page.
+const TIMER: usize = init_seg::offset::INTERNAL_TIMER_H % PAGE;
+
+/// The clock pages of a device.
+pub(crate) struct Clocks {
+    info: BarPages,
+    core: BarPages,
+    fabric: Fabric,
+    device: DeviceId,
+    pid: u32,
+}
+
+impl Clocks {
+    pub(crate) fn new(fabric: &Fabric, device: DeviceId, bar: &Bar) -> Result<Self, Errno> {
+        let page = || bar.map(PAGE);
+        let clocks = Self {
+            info: page()?,
+            core: page()?,
+            fabric: fabric.clone(),
+            device,
+            pid: std::process::id(),
+        };
+        clocks.update();
+        Ok(clocks)
+    }
+
+    /// Rewrites the page, as the driver does from time to time.
+    pub(crate) fn update(&self) {
+        let mut engine = self.fabric.lock();
+        let device = engine.device_mut(self.device);
+        let (nsec, cycles) = device.clocks();
+        let khz = u64::from(device.config().clock_mhz) * 1000;
+        // Under the fabric's lock, so that there is one writer.
+        let mult = ((1_000_000 << SHIFT) + khz / 2) / khz;
+        let overflow_cycles = (u64::MAX / 2 / mult).min(MASK / 3);
+        let info = ClockInfo {
+            nsec,
+            cycles: cycles & MASK,
+            frac: 0,
+            mult: mult as u32,
+            shift: SHIFT,
+            mask: MASK,
+            overflow_period: (overflow_cycles * mult) >> SHIFT,
+            ..ClockInfo::default()
+        };
+        let start = self.info.as_non_null();
+        // SAFETY: the first word of the page, which lives as long as this; readers read it as they
+        // do the rest, atomically or through memory of their own.
+        let sign = unsafe { start.cast::<AtomicU32>().as_ref() };
+        let sequence = sign.load(Ordering::Relaxed);
+        sign.store(sequence | UPDATING, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        for (place, word) in info.as_bytes().as_chunks::<8>().0.iter().enumerate().skip(1) {
+            // SAFETY: an aligned word of the page.
+            let at = unsafe { start.cast::<AtomicU64>().add(place).as_ref() };
+            at.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
+        sign.store(sequence.wrapping_add(2 * UPDATING), Ordering::Release);
+    }
+
+    /// Whether the driver would have rewritten the page by now.
+    fn is_old(&self) -> bool {
+        let start = self.info.as_non_null().cast::<AtomicU64>();
+        let word = |place| {
+            // SAFETY: an aligned word of the page.
+            unsafe { start.add(place).as_ref() }.load(Ordering::Relaxed)
+        };
+        let (nsec, period) = (word(1), word(6));
+        self.fabric.lock().device_mut(self.device).clocks().0 - nsec >= period
+    }
+
+    /// Does what the driver does every now and then.
+    pub(crate) fn tick(&self) {
+        if self.is_old() {
+            self.update();
+        }
+    }
+}
+
+impl Drop for Clocks {
+    fn drop(&mut self) {
+        // In a child the lock may be held by a thread that is not there, and no engine runs.
+        if self.pid == std::process::id() {
+            self.fabric.lock().device_mut(self.device).set_core_clock(None);
+        }
+    }
+}
+
+/// Maps the page that relates the clocks.
+pub(crate) fn map_info(
+    file: &Arc<OpenFile>,
+    length: usize,
+    access: Access,
+) -> Result<Mapping, Errno> {
+    if length != PAGE {
+        return Err(Errno::EINVAL);
+    }
+    if access != Access::Read {
+        return Err(Errno::EPERM);
+    }
+    let clocks = &file.hca.clocks;
+    clocks.update();
+    // SAFETY: the file, which the mapping keeps, keeps the page; nobody makes references to it but
+    // for its atomic words.
+    Ok(unsafe { Mapping::new(clocks.info.as_non_null(), length, Box::new(Arc::clone(file))) })
+}
+
+/// Maps the page with the device's clock, which the device writes from then on.
+pub(crate) fn map_core(
+    file: &Arc<OpenFile>,
+    length: usize,
+    access: Access,
+) -> Result<Mapping, Errno> {
+    if length != PAGE {
+        return Err(Errno::EINVAL);
+    }
+    if access != Access::Read {
+        return Err(Errno::EPERM);
+    }
+    let clocks = &file.hca.clocks;
+    let timer = clocks.core.address() + TIMER as u64;
+    file.hca.fabric.lock().device_mut(clocks.device).set_core_clock(Some(timer));
+    // SAFETY: as above.
+    Ok(unsafe { Mapping::new(clocks.core.as_non_null(), length, Box::new(Arc::clone(file))) })
+}
