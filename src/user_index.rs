@@ -1,7 +1,7 @@
 //! User indexes: the names by which completions call queues.
 
-use mlx5_cq::{Queue, RingId, SentRequest, UserIndexTable};
-use mlx5_wqe::{Completed, ReceiveRecords, SendRecords, SharedReceiveRecords};
+use mlx5_cq::{Queue, RingId, Sent, SentRequest, UserIndexTable};
+use mlx5_wqe::{Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,8 +25,11 @@ fn sent(Completed { wr_id, info }: Completed) -> SentRequest {
 }
 
 impl Queue for QueuePairRecords {
-    fn retire_send(&self, counter: u16) -> Option<SentRequest> {
-        self.send.retire(counter).map(sent)
+    fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent> {
+        self.send.retire_any(counter, failed).map(|retired| match retired {
+            Retired::Request(completed) => Sent::Request(sent(completed)),
+            Retired::Again => Sent::Again,
+        })
     }
 
     #[inline(always)]

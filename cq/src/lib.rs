@@ -26,6 +26,9 @@ pub use completion::{
     CompletionError, CompletionOpcode, ErrorKind, OwnedCompletion, WorkCompletion,
 };
 pub use departures::Departures;
-pub use ring::{Corruption, DepartedReceive, Next, Queue, Ring, RingParts, SentRequest};
+pub use ring::{
+    Corruption, DepartedReceive, Next, Queue, Ring, RingParts, Sent, SentRequest,
+    SignatureErrorHook,
+};
 pub use state::RingState;
 pub use table::{Lookup, RingId, UserIndexTable};

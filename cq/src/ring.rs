@@ -11,6 +11,7 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_doorbell::{CompletionQueueRecord, barrier};
 use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, OPCODE_SHIFT, OWNER, SOLICITED};
+use mlx5_prm::signature::SignatureErrorCqe;
 
 /// Where the last eight bytes of a descriptor start: send opcode and queue pair number, counter,
 /// signature, and opcode with owner.
@@ -27,12 +28,22 @@ const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SH
 
 /// What a queue answers when a completion names one of its requests.
 pub trait Queue {
-    /// The send request that starts at block `counter` completed, and with it all before it.
-    fn retire_send(&self, counter: u16) -> Option<SentRequest>;
+    /// The send request that starts at block `counter` completed, and with it all before it;
+    /// `failed` if with an error.
+    fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent>;
     /// The same, but `None` unless it is the next one.
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
     /// The receive request `counter` completed; its identifier.
     fn retire_receive(&self, counter: u16) -> Option<u64>;
+}
+
+/// What the completion of a send was about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// This request.
+    Request(SentRequest),
+    /// A further part of a request of which was told already.
+    Again,
 }
 
 /// A send request that completed.
@@ -119,7 +130,19 @@ pub struct Ring<Q> {
     queues: Arc<UserIndexTable<Q>>,
     id: RingId,
     departed: Option<DepartedReceive>,
+    signature_error: Option<SignatureErrorHook>,
 }
+
+/// What an entry was found to be.
+enum Found {
+    /// A completion: identifier and kind.
+    Completion(u64, What),
+    /// More of one that was told already.
+    Again,
+}
+
+/// Is told of each signature that did not match.
+pub type SignatureErrorHook = Box<dyn FnMut(&SignatureErrorCqe) + Send>;
 
 /// Is told of each receive of a departed queue that is passed over: its user index, and which
 /// request it was.
@@ -165,7 +188,13 @@ impl<Q: Queue> Ring<Q> {
             queues,
             id,
             departed: None,
+            signature_error: None,
         }
+    }
+
+    /// Has `hook` told of signatures that do not match; the user hears of them from the key.
+    pub fn on_signature_error(&mut self, hook: SignatureErrorHook) {
+        self.signature_error = Some(hook);
     }
 
     /// Has `departed` told of receives that are passed over, for their requests may be those of a
@@ -311,6 +340,12 @@ impl<Q: Queue> Ring<Q> {
                     u64::from_be(descriptor.byte_add(TAIL).cast::<u64>().read_volatile()),
                 )
             };
+            if CqeOpcode::from_bits(tail as u8 >> OPCODE_SHIFT) == Some(CqeOpcode::SignatureError) {
+                // Where others have the user index, it has something else.
+                self.tell_signature_error(descriptor);
+                self.pass(descriptor);
+                continue;
+            }
             let user_index = u32::from_be(index) & USER_INDEX_MASK;
             if u64::from(index) != self.cached.0 {
                 match self.queues.get(user_index, self.id) {
@@ -327,16 +362,32 @@ impl<Q: Queue> Ring<Q> {
             let queue = unsafe { self.cached.1.as_ref() };
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
             return match Self::retire(queue, opcode, counter) {
-                Ok(Some((wr_id, what))) => {
+                Ok(Some(Found::Completion(wr_id, what))) => {
                     self.pass(descriptor);
                     self.found = (descriptor, wr_id, what);
                     true
+                }
+                Ok(Some(Found::Again)) => {
+                    self.pass(descriptor);
+                    continue;
                 }
                 Ok(None) => self.latch(Corruption::Counter { user_index, counter }),
                 Err(corruption) => self.latch(corruption),
             };
         }
+        // What was passed over is told here, for who polls has nothing to tell.
+        self.publish();
         false
+    }
+
+    #[cold]
+    fn tell_signature_error(&mut self, descriptor: NonNull<u8>) {
+        if let Some(hook) = &mut self.signature_error {
+            // SAFETY: the entry, aligned to 64; the device does not write it before it is told that
+            // it was consumed. Any bytes are a valid value.
+            let entry = unsafe { descriptor.cast::<SignatureErrorCqe>().read_volatile() };
+            hook(&entry);
+        }
     }
 
     /// Tells of an entry of a departed queue, if it is that of a receive.
@@ -357,23 +408,25 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Asks `queue` which request an entry is about.
-    fn retire(queue: &Q, opcode: u8, counter: u16) -> Result<Option<(u64, What)>, Corruption> {
+    fn retire(queue: &Q, opcode: u8, counter: u16) -> Result<Option<Found>, Corruption> {
+        let sent = |failed, what: fn(u8) -> What| {
+            queue.retire_send(counter, failed).map(|sent| match sent {
+                Sent::Request(sent) => Found::Completion(sent.wr_id, what(sent.opcode)),
+                Sent::Again => Found::Again,
+            })
+        };
+        let received =
+            |what| queue.retire_receive(counter).map(|wr_id| Found::Completion(wr_id, what));
         Ok(match CqeOpcode::from_bits(opcode) {
-            Some(CqeOpcode::Requester) => {
-                queue.retire_send(counter).map(|sent| (sent.wr_id, What::sent(sent.opcode)))
-            }
-            Some(CqeOpcode::RequesterError) => {
-                queue.retire_send(counter).map(|sent| (sent.wr_id, What::sent_error(sent.opcode)))
-            }
+            Some(CqeOpcode::Requester) => sent(false, What::sent),
+            Some(CqeOpcode::RequesterError) => sent(true, What::sent_error),
             Some(
                 CqeOpcode::ResponderWriteImm
                 | CqeOpcode::ResponderSend
                 | CqeOpcode::ResponderSendImm
                 | CqeOpcode::ResponderSendInvalidate,
-            ) => queue.retire_receive(counter).map(|wr_id| (wr_id, What::received(opcode))),
-            Some(CqeOpcode::ResponderError) => {
-                queue.retire_receive(counter).map(|wr_id| (wr_id, What::received_error()))
-            }
+            ) => received(What::received(opcode)),
+            Some(CqeOpcode::ResponderError) => received(What::received_error()),
             _ => return Err(Corruption::Opcode(opcode)),
         })
     }
@@ -416,12 +469,12 @@ mod tests {
     struct Any(#[expect(dead_code, reason = "for its size")] u64);
 
     impl Queue for Any {
-        fn retire_send(&self, counter: u16) -> Option<SentRequest> {
-            Some(SentRequest { wr_id: counter.into(), opcode: 0x0a })
+        fn retire_send(&self, counter: u16, _: bool) -> Option<Sent> {
+            self.retire_next_send(counter).map(Sent::Request)
         }
 
         fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
-            self.retire_send(counter)
+            Some(SentRequest { wr_id: counter.into(), opcode: 0x0a })
         }
 
         fn retire_receive(&self, _: u16) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! The typed builder (`ibv_wr_*`): a batch of requests, each finished by its data setter.
 
 use crate::build::{Cursor, Parts};
+use crate::cancel::RequestHandle;
 use crate::data::{Inline as InlineBytes, InlineList};
 use crate::error::{BatchError, PostError};
 use crate::operation::{self, Inline, SendFlags, SendOperation, Supports};
@@ -46,7 +47,12 @@ impl<'q, T: Transport> Batch<'q, T> {
 
     /// How many requests the batch holds.
     pub fn len(&self) -> usize {
-        self.cursor.since(self.start).1 as usize
+        self.cursor.since(self.start).1.saturating_sub(self.queue.more_wqes) as usize
+    }
+
+    /// Names the request that is added next, if it is posted: it can be cancelled by that.
+    pub fn handle(&self) -> RequestHandle {
+        RequestHandle { sequence: self.cursor.sequence, life: self.queue.life }
     }
 
     /// Whether it holds none.
@@ -87,6 +93,13 @@ impl<'q, T: Transport> Batch<'q, T> {
         queue.complete_good(cursor)
     }
 
+    /// Adds a request that is built by `push`, which never happens in a place without a closer look.
+    pub(crate) fn push_aside(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
+        self.added = self.added.wrapping_add(1);
+        self.cursor = push(self.queue, self.cursor);
+        self.last = None;
+    }
+
     /// Refuses the request that is under construction, and so the batch.
     pub(crate) fn refuse(&mut self, error: PostError) {
         self.queue.refuse(self.cursor, error);
@@ -102,9 +115,9 @@ impl<T: Transport> Drop for Batch<'_, T> {
 /// A request that has its identifier and flags; an operation comes next.
 #[must_use = "a request is part of the batch once its data is set"]
 pub struct Wr<'b, 'q, T: Transport> {
-    batch: &'b mut Batch<'q, T>,
-    wr_id: u64,
-    flags: SendFlags,
+    pub(crate) batch: &'b mut Batch<'q, T>,
+    pub(crate) wr_id: u64,
+    pub(crate) flags: SendFlags,
 }
 
 /// One operation a line: its name, what it is given, its remote side, its immediate data.

@@ -20,9 +20,9 @@ use mlx5_prm::wqe::{BLOCK, ControlSegment, UNIT};
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor {
     /// Blocks.
-    head: u32,
+    pub(crate) head: u32,
     /// Requests.
-    sequence: u32,
+    pub(crate) sequence: u32,
 }
 
 /// What a request is made of, besides its data.
@@ -213,19 +213,39 @@ impl<T: Transport> SendQueue<T> {
 
     /// Copies a request that was built aside to its place in the ring, if there is room for it.
     fn copy_into_ring(&mut self, cursor: Cursor, info: RequestInfo) -> Result<(), PostError> {
-        let Cursor { head, sequence } = cursor;
-        let blocks = u32::from(info.blocks());
+        self.check_room(cursor, info.blocks().into(), info.signaled())?;
+        // SAFETY: there is room for it.
+        unsafe { self.copy_aside(cursor, info.blocks().into()) };
+        Ok(())
+    }
+
+    /// Whether there is room for a request of so many blocks at `cursor`.
+    pub(crate) fn check_room(
+        &self,
+        Cursor { head, sequence }: Cursor,
+        blocks: u32,
+        signaled: bool,
+    ) -> Result<(), PostError> {
         let free = self.free_at(head, sequence);
         if blocks > free {
             return Err(PostError::QueueFull { free, needed: blocks });
         }
         let stays_open = free - blocks >= self.worst_blocks;
-        if !info.signaled() && !stays_open {
+        if !signaled && !stays_open {
             let run = self.unsignaled_run(sequence as u16) + blocks;
             if run + self.worst_blocks > self.mask + 1 {
                 return Err(PostError::UnsignaledRun);
             }
         }
+        Ok(())
+    }
+
+    /// Copies what was built aside to its place in the ring.
+    ///
+    /// # Safety
+    /// `blocks` blocks at `cursor` are free, and no more than a largest WQE has.
+    pub(crate) unsafe fn copy_aside(&mut self, cursor: Cursor, blocks: u32) {
+        let head = cursor.head;
         let to_end = self.mask + 1 - (head & self.mask);
         let first = blocks.min(to_end) as usize * BLOCK;
         let rest = blocks as usize * BLOCK - first;
@@ -236,7 +256,6 @@ impl<T: Transport> SendQueue<T> {
             slot.as_ptr().copy_from_nonoverlapping(scratch, first);
             self.ring.as_ptr().copy_from_nonoverlapping(scratch.add(first), rest);
         }
-        Ok(())
     }
 
     /// Blocks of the outstanding requests before `sequence`, those of the batch under construction
@@ -258,7 +277,7 @@ impl<T: Transport> SendQueue<T> {
     /// Refuses the request at `cursor`, and so the batch, unless an earlier one was refused.
     #[cold]
     pub(crate) fn refuse(&mut self, cursor: Cursor, error: PostError) {
-        let index = cursor.since(self.here()).1;
+        let index = cursor.since(self.here()).1.saturating_sub(self.more_wqes);
         self.error.get_or_insert(BatchError { index, error });
         self.blueflame_now = 0;
     }
@@ -305,6 +324,7 @@ impl<T: Transport> SendQueue<T> {
             && self.gate.may_send()
         {
             self.commit(cursor);
+            self.more_wqes = 0;
             let last = self.records().info(cursor.sequence.wrapping_sub(1) as u16);
             let wqe = self.at(last.first().into());
             // SAFETY: a WQE in the ring has at least its first 8 bytes.
@@ -332,8 +352,9 @@ impl<T: Transport> SendQueue<T> {
 
     /// Posts what was built up to `cursor`.
     pub(crate) fn complete_good(&mut self, cursor: Cursor) -> Result<(), BatchError> {
-        self.abort();
+        self.forget_batch();
         if !self.gate.may_send() {
+            self.abort();
             return Err(BatchError { index: 0, error: self.refusal() });
         }
         let (first, requests) = (self.head, cursor.since(self.here()).1);
@@ -353,7 +374,23 @@ impl<T: Transport> SendQueue<T> {
 
     /// Forgets what a batch left behind that is not posted.
     pub(crate) fn abort(&mut self) {
+        if !self.journal.is_empty() {
+            self.undo_changes();
+        }
+        self.forget_batch();
+    }
+
+    /// Keys are no longer taken for what requests that are not posted would have made of them.
+    #[cold]
+    #[inline(never)]
+    fn undo_changes(&mut self) {
+        self.journal.undo_from(self.sequence);
+    }
+
+    /// Nothing that a batch found out matters any more.
+    fn forget_batch(&mut self) {
         self.error = None;
+        self.more_wqes = 0;
         self.blueflame_now = self.register.own_blueflame_blocks();
     }
 
@@ -390,7 +427,7 @@ impl<T: Transport> SendQueue<T> {
 /// Blocks that a request of `units` units takes.
 #[inline(always)]
 #[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
-const fn blocks_of(units: usize) -> u32 {
+pub(crate) const fn blocks_of(units: usize) -> u32 {
     const UNITS_PER_BLOCK: u32 = (BLOCK / UNIT) as u32;
     (units as u32 + UNITS_PER_BLOCK - 1) / UNITS_PER_BLOCK
 }
@@ -404,7 +441,7 @@ impl Cursor {
 
     /// Behind a request of `blocks` blocks.
     #[inline(always)]
-    fn after(self, blocks: u32) -> Self {
+    pub(crate) fn after(self, blocks: u32) -> Self {
         Self { head: self.head.wrapping_add(blocks), sequence: self.sequence.wrapping_add(1) }
     }
 }

@@ -34,6 +34,16 @@ pub struct PendingRequest {
     pub info: RequestInfo,
 }
 
+/// Names one posted request of one queue, whatever identifier it has. See
+/// [`Batch::handle`](crate::Batch::handle).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestHandle {
+    /// Of its first WQE.
+    pub(crate) sequence: u32,
+    /// Which of the queue's lives it belongs to; no two queues of a process share one.
+    pub(crate) life: u64,
+}
+
 /// Whether a cancel that does not find all that it is asked for cancels the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Mode {
@@ -127,13 +137,23 @@ impl<T: Transport> SendQueue<T> {
         Some(DrainPoint { sequence, block: counter })
     }
 
-    /// The requests that were committed and not executed when the queue stood at `drained`.
+    /// The requests that were committed and not begun when the queue stood at `drained`.
     pub fn pending(&self, drained: DrainPoint) -> impl Iterator<Item = PendingRequest> + '_ {
-        let count = (self.sequence as u16).wrapping_sub(drained.sequence);
-        (0..count).map(move |i| {
-            let Completed { wr_id, info } = self.records().get(drained.sequence.wrapping_add(i));
-            PendingRequest { wr_id, info }
+        let (mut at, end) = self.pending_range(drained);
+        core::iter::from_fn(move || {
+            (at != end).then(|| {
+                let (Completed { wr_id, info }, next) = self.records().request(at);
+                at = next;
+                PendingRequest { wr_id, info }
+            })
         })
+    }
+
+    /// Sequence numbers of the first request that was not begun, and behind the last.
+    fn pending_range(&self, drained: DrainPoint) -> (u16, u16) {
+        let end = self.sequence as u16;
+        // Of a request with several WQEs the device may have executed some: it goes on.
+        (self.records().next_request(drained.sequence, end), end)
     }
 
     /// Cancels every pending request with identifier `wr_id`. Linear in the pending requests.
@@ -182,12 +202,40 @@ impl<T: Transport> SendQueue<T> {
         drained: DrainPoint,
         mut wanted: impl FnMut(&PendingRequest) -> bool,
     ) -> Cancelled {
+        let mut answer = false;
         // SAFETY: handed down.
         unsafe {
             self.cancel_where_id(drained, |wr_id, info| {
-                wanted(&PendingRequest { wr_id, info: info() })
+                let info = info();
+                // Asked once of each request, not of each of its WQEs.
+                if !info.continues() {
+                    answer = wanted(&PendingRequest { wr_id, info });
+                }
+                answer
             })
         }
+    }
+
+    /// Cancels the request with this handle, if it is pending.
+    ///
+    /// # Safety
+    /// As for [`SendQueue::cancel`].
+    pub unsafe fn cancel_handle(
+        &mut self,
+        drained: DrainPoint,
+        handle: RequestHandle,
+    ) -> Cancelled {
+        let (from, end) = self.pending_range(drained);
+        let behind = self.sequence.wrapping_sub(handle.sequence);
+        let named =
+            handle.life == self.life && behind != 0 && behind <= u32::from(end.wrapping_sub(from));
+        if !named {
+            return Cancelled::default();
+        }
+        let first = handle.sequence as u16;
+        let (_, next) = self.records().request(first);
+        // SAFETY: handed down.
+        unsafe { self.cancel_range(first, next, |_, _| true) }
     }
 
     /// # Safety
@@ -198,20 +246,41 @@ impl<T: Transport> SendQueue<T> {
         drained: DrainPoint,
         wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
     ) -> Cancelled {
+        let (from, end) = self.pending_range(drained);
+        // SAFETY: handed down.
+        unsafe { self.cancel_range(from, end, wanted) }
+    }
+
+    /// # Safety
+    /// As for [`SendQueue::cancel`]; the requests from `from` up to `end` are pending.
+    #[inline(always)]
+    unsafe fn cancel_range(
+        &mut self,
+        from: u16,
+        end: u16,
+        wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
+    ) -> Cancelled {
         let mut requests = Vec::new();
-        self.records().cancel(
-            drained.sequence,
-            self.sequence as u16,
-            wanted,
-            |Completed { wr_id, info }| {
-                // At once: should `wanted` panic later, what is marked must be cancelled.
-                // SAFETY: the request is committed and not executed, so that its WQE stands in the
-                // ring and the device does not read it.
-                unsafe { rewrite_as_nop(self.at(info.first().into())) };
+        self.records().cancel(from, end, wanted, |Completed { wr_id, info }| {
+            // At once: should `wanted` panic later, what is marked must be cancelled.
+            // SAFETY: the request is committed and not executed, so that its WQE stands in the
+            // ring and the device does not read it.
+            unsafe { rewrite_as_nop(self.at(info.first().into())) };
+            if !info.continues() {
                 requests.push(PendingRequest { wr_id, info });
-            },
-        );
+            }
+        });
+        self.forget_cancelled();
         Cancelled { requests }
+    }
+
+    /// Keys are no longer taken for what cancelled requests would have made of them.
+    fn forget_cancelled(&mut self) {
+        if !self.journal.is_empty() {
+            // SAFETY: it lives as long as this value; beside it, only the journal is touched.
+            let records = unsafe { self.records.as_ref() };
+            self.journal.undo_where(|sequence| records.info(sequence as u16).cancelled());
+        }
     }
 }
 

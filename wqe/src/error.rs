@@ -56,6 +56,22 @@ pub enum PostError {
     InlineNotAllowed,
     /// The transport needs the address of the receiver with each request.
     AddressMissing,
+    /// More translation entries than the memory key was made for, or than a request can carry.
+    TooManyMkeyEntries {
+        /// How many were given.
+        given: u32,
+        /// How many there can be.
+        max: u32,
+    },
+    /// An entry of an interleaved layout takes and passes over more bytes than 16 bits can say.
+    StrideTooLong {
+        /// Which entry.
+        index: u32,
+        /// Its bytes, those passed over included.
+        length: u32,
+    },
+    /// The memory key cannot be configured like this.
+    Mkey(MkeyRefusal),
     /// The queue pair is in a state that does not allow it.
     State(QueueState),
     /// Completions from before the last reset are still in the completion queue: poll it first.
@@ -64,6 +80,46 @@ pub enum PostError {
     DeviceGone,
     /// The queue belongs to the process that this one was forked from.
     Forked,
+}
+
+/// Why a memory key cannot be configured as asked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum MkeyRefusal {
+    /// It was not made for signatures.
+    NotForSignatures,
+    /// Signatures were asked for in neither domain.
+    NoDomain,
+    /// Bytes can be copied only between domains with the same blocks and the same kind of
+    /// signature.
+    CopyMask,
+    /// It is longer than the 4 GiB that a signed key can be.
+    TooLong,
+    /// What it was last configured as is not known, for a queue was reset meanwhile: say how it is
+    /// signed.
+    Unknown,
+    /// The kernel or the device cannot change a key's variant byte, and it is not zero.
+    Variant,
+}
+
+impl MkeyRefusal {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::NotForSignatures => {
+                "the memory key was not made for signatures: make it with `block_signature`"
+            }
+            Self::NoDomain => "a signature needs a domain: memory, wire or both",
+            Self::CopyMask => {
+                "signature bytes are copied only between domains with equal blocks and signatures"
+            }
+            Self::TooLong => "a signed memory key can be at most 4 GiB long",
+            Self::Unknown => {
+                "how the memory key is signed is not known since a queue was reset: set or reset it"
+            }
+            Self::Variant => "the kernel cannot change the variant byte of a memory key",
+        }
+    }
 }
 
 impl From<Shut> for PostError {
@@ -104,6 +160,14 @@ impl fmt::Display for PostError {
             Self::Unsupported => f.write_str("the transport does not have this operation"),
             Self::InlineNotAllowed => f.write_str("this operation takes no inline data"),
             Self::AddressMissing => f.write_str("the request needs the receiver's address"),
+            Self::TooManyMkeyEntries { given, max } => {
+                write!(f, "{given} entries, but this memory key and a request hold at most {max}")
+            }
+            Self::StrideTooLong { index, length } => write!(
+                f,
+                "entry {index} takes and passes over {length} bytes in a round; at most 65535 can be said"
+            ),
+            Self::Mkey(refusal) => f.write_str(refusal.text()),
             Self::State(state) => {
                 write!(f, "the queue pair is in state {}, which does not allow it", state.name())
             }

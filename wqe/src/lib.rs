@@ -17,10 +17,12 @@ extern crate alloc;
 mod batch;
 mod build;
 mod cancel;
+mod change;
 mod data;
 mod error;
 mod gate;
 mod list;
+mod mkey;
 pub mod operation;
 mod receive;
 mod records;
@@ -32,13 +34,18 @@ mod sync;
 pub mod transport;
 
 pub use batch::{Addressed, Batch, NeedsAddress, NeedsData, Request, Wr};
-pub use cancel::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest};
-pub use error::{BatchError, ListError, PostError};
+pub use cancel::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, RequestHandle};
+pub use change::{Change, Changed};
+pub use error::{BatchError, ListError, MkeyRefusal, PostError};
 pub use gate::{Gate, QueueState};
 pub use list::{Data, ListTransport, Operation, SendWr};
+pub use mkey::{
+    BsfUpdate, ConfiguresMkeys, Interleaved, MAX_MKEY_ENTRIES, MkeyAccess, MkeyLayout, MkeyUpdate,
+    PsvUpdate, mkey_update_blocks,
+};
 pub use operation::SendFlags;
 pub use receive::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
-pub use records::{Completed, RequestInfo, SendRecords};
+pub use records::{Completed, RequestInfo, Retired, SendRecords};
 pub use segment::{Datagram as UdAddress, Segment};
 pub use send::{SendLayout, SendParts, SendQueue};
 pub use sge::{RemoteAddress, Sge};

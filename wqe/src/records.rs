@@ -3,13 +3,14 @@
 //! Requests are numbered by a 16-bit sequence that runs freely; a ring of records is indexed by it,
 //! so that a scan over what is pending reads memory in order. What a CQE names is the block at which
 //! a request starts; blocks ascend with the sequence, so that a request is found by its block without
-//! a second ring.
+//! a second ring. A request may consist of several WQEs (one that configures a signed key does): each
+//! has a record, and its place among them is noted there. Only the last can be signaled.
 //!
 //! The owner *stages* a record in the slot past `committed`, which nobody else looks at, and
 //! `publish` makes it part of the queue. An aborted batch publishes nothing and so leaves no trace.
 
 use crate::sync::{
-    AtomicU16, AtomicU64,
+    AtomicBool, AtomicU16, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use alloc::boxed::Box;
@@ -31,6 +32,10 @@ impl RequestInfo {
     pub(crate) const CONTROL_SHIFT: u32 = 24;
     pub(crate) const OPCODE_SHIFT: u32 = 32;
     pub(crate) const FIRST_SHIFT: u32 = 40;
+    /// The request has more WQEs behind this one.
+    pub(crate) const MORE: u32 = 1 << 8;
+    /// The request has WQEs before this one.
+    pub(crate) const CONTINUES: u32 = 1 << 9;
 
     /// Puts together what stands in place: `place` has opcode and first block, `control` the
     /// `fm_ce_se` byte.
@@ -83,6 +88,24 @@ impl RequestInfo {
     pub const fn cancelled(self) -> bool {
         self.0 & Self::CANCELLED != 0
     }
+
+    /// Whether this is one of several WQEs of a request, and not the last.
+    pub(crate) const fn has_more(self) -> bool {
+        self.0 & Self::MORE as u64 != 0
+    }
+
+    /// Whether this is one of several WQEs of a request, and not the first.
+    pub(crate) const fn continues(self) -> bool {
+        self.0 & Self::CONTINUES as u64 != 0
+    }
+
+    /// The request whose first WQE this is and whose last one is `last`.
+    const fn through(self, last: Self) -> Self {
+        let blocks = last.first().wrapping_add(last.blocks()).wrapping_sub(self.first());
+        let control = last.0 & 0xff << Self::CONTROL_SHIFT;
+        let rest = self.0 & !(0xff << Self::CONTROL_SHIFT | (Self::MORE | 0xff) as u64);
+        Self(rest | control | blocks as u64)
+    }
 }
 
 /// A request that a completion has named.
@@ -92,6 +115,15 @@ pub struct Completed {
     pub wr_id: u64,
     /// What was posted.
     pub info: RequestInfo,
+}
+
+/// What a completion was about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Retired {
+    /// This request.
+    Request(Completed),
+    /// A further WQE of a request of which was told already.
+    Again,
 }
 
 /// A record; aligned so that it never crosses a cache line.
@@ -126,6 +158,10 @@ pub struct SendRecords {
     committed: CachePadded<AtomicU16>,
     /// Requests that the poller has finished with.
     retired: CachePadded<AtomicU16>,
+    /// Poller: an error was reported for a request of which WQEs are left.
+    reported: AtomicBool,
+    /// The poller has met an error: what is retired need not have been executed.
+    failed: AtomicBool,
 }
 
 impl SendRecords {
@@ -142,6 +178,8 @@ impl SendRecords {
                 .collect(),
             committed: CachePadded::new(AtomicU16::new(0)),
             retired: CachePadded::new(AtomicU16::new(0)),
+            reported: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
         }
     }
 
@@ -169,6 +207,12 @@ impl SendRecords {
         if retired == sequence { 0 } else { head.wrapping_sub(self.info(retired).first()) }
     }
 
+    /// Whether a request failed since the last reset, before any that `outstanding` has told of as
+    /// retired.
+    pub(crate) fn failed(&self) -> bool {
+        self.failed.load(Relaxed)
+    }
+
     /// The requests from the first that is not retired up to `committed`.
     pub(crate) fn outstanding(&self) -> (u16, u16) {
         (self.retired.load(Acquire), self.committed.load(Acquire))
@@ -185,6 +229,26 @@ impl SendRecords {
     #[inline(always)]
     pub(crate) fn get(&self, sequence: u16) -> Completed {
         Completed { wr_id: self.record(sequence).wr_id.load(Relaxed), info: self.info(sequence) }
+    }
+
+    /// The first WQE from `from` on that is not a later part of a request that starts before it.
+    pub(crate) fn next_request(&self, mut from: u16, to: u16) -> u16 {
+        while from != to && self.info(from).continues() {
+            from = from.wrapping_add(1);
+        }
+        from
+    }
+
+    /// The whole request whose first WQE is `sequence`, and where the next one starts.
+    pub(crate) fn request(&self, sequence: u16) -> (Completed, u16) {
+        let Completed { wr_id, info } = self.get(sequence);
+        let (mut last, mut at) = (info, sequence);
+        while last.has_more() {
+            at = at.wrapping_add(1);
+            last = self.info(at);
+        }
+        let info = if info.has_more() { info.through(last) } else { info };
+        (Completed { wr_id, info }, at.wrapping_add(1))
     }
 
     /// The request that starts at `block`, if an outstanding one does.
@@ -259,6 +323,19 @@ impl SendRecords {
         Some(completed)
     }
 
+    /// Poller: [`SendRecords::retire`], for any completion; `failed` if it is with an error. Of a
+    /// request with several WQEs the device may tell more than once then: only the first time is the
+    /// user's.
+    pub fn retire_any(&self, block: u16, failed: bool) -> Option<Retired> {
+        if failed {
+            self.failed.store(true, Relaxed);
+        }
+        let completed = self.retire(block)?;
+        let again = completed.info.continues() && self.reported.load(Relaxed);
+        self.reported.store(completed.info.has_more(), Relaxed);
+        Some(if again { Retired::Again } else { Retired::Request(completed) })
+    }
+
     /// Poller: [`SendRecords::retire`], but `None` unless it is the next request.
     #[inline(always)]
     pub fn retire_next(&self, block: u16) -> Option<Completed> {
@@ -283,6 +360,8 @@ impl SendRecords {
 
     /// Forgets everything: the queue pair was reset.
     pub(crate) fn reset(&self) {
+        self.reported.store(false, Relaxed);
+        self.failed.store(false, Relaxed);
         self.committed.store(0, Relaxed);
         self.retired.store(0, Relaxed);
     }

@@ -1,6 +1,7 @@
 //! The owner half of a send queue.
 
 use crate::batch::Batch;
+use crate::change::Journal;
 use crate::data::INLINE_HEADER;
 use crate::error::{BatchError, PostError};
 use crate::gate::Gate;
@@ -10,6 +11,7 @@ use crate::transport::Transport;
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
 use mlx5_prm::wqe::{
     BLOCK, MAX_BLOCKS, MAX_RING_BLOCKS, MAX_SGE_LENGTH, MAX_UNITS, UNIT, control_flags,
@@ -100,7 +102,7 @@ pub struct SendQueue<T> {
     pub(crate) gate: Gate,
     pub(crate) record: QueuePairRecord,
     pub(crate) register: SendRegister,
-    records: NonNull<SendRecords>,
+    pub(crate) records: NonNull<SendRecords>,
     pub(crate) slots: Slots,
     /// The longest WQE that goes to a BlueFlame register at once: zero for queues with none of their
     /// own, and while the batch under construction needs a closer look when it is completed.
@@ -108,6 +110,12 @@ pub struct SendQueue<T> {
     /// Why the batch under construction is refused, if it is.
     pub(crate) error: Option<BatchError>,
     pub(crate) scratch: Box<Scratch>,
+    /// Changes of memory keys by requests that are not known to be executed.
+    pub(crate) journal: Journal,
+    /// WQEs of the batch under construction beside the first of each request.
+    pub(crate) more_wqes: u32,
+    /// Differs for every queue of the process, and from one reset to the next.
+    pub(crate) life: u64,
     transport: PhantomData<T>,
 }
 
@@ -134,6 +142,12 @@ pub struct SendParts {
     pub register: SendRegister,
     /// The shared half, made for `layout.blocks`.
     pub records: NonNull<SendRecords>,
+}
+
+/// A number that no queue's life had before.
+fn next_life() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Relaxed)
 }
 
 impl<T: Transport> SendQueue<T> {
@@ -189,6 +203,9 @@ impl<T: Transport> SendQueue<T> {
             blueflame_now,
             error: None,
             scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
+            journal: Journal::default(),
+            more_wqes: 0,
+            life: next_life(),
             transport: PhantomData,
         }
     }
@@ -236,6 +253,8 @@ impl<T: Transport> SendQueue<T> {
         self.head = 0;
         self.sequence = 0;
         self.stop = u32::MAX;
+        self.journal.lose();
+        self.life = next_life();
         self.records().reset();
         self.record.set_send(0);
     }

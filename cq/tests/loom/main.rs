@@ -13,7 +13,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 use mlx5_cq::{
-    Attention, Departures, Lookup, Queue, Ring, RingId, RingParts, RingState, SentRequest,
+    Attention, Departures, Lookup, Queue, Ring, RingId, RingParts, RingState, Sent, SentRequest,
     UserIndexTable,
 };
 use mlx5_doorbell::{CompletionQueueRecord, QueuePairRecord, SendRegister};
@@ -326,15 +326,15 @@ impl Tracked {
 }
 
 impl Queue for Tracked {
-    fn retire_send(&self, counter: u16) -> Option<SentRequest> {
+    fn retire_send(&self, counter: u16, _: bool) -> Option<Sent> {
+        self.retire_next_send(counter).map(Sent::Request)
+    }
+
+    fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
         // SAFETY: loom checks that nobody writes.
         assert!(!self.freed.with(|freed| unsafe { *freed }), "a freed queue was asked");
         assert_eq!(counter, self.counter, "an entry of another queue");
         Some(SentRequest { wr_id: counter.into(), opcode: Opcode::Send as u8 })
-    }
-
-    fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
-        self.retire_send(counter)
     }
 
     fn retire_receive(&self, _: u16) -> Option<u64> {

@@ -2,7 +2,7 @@
 //! answer as they are told.
 
 use mlx5_cq::{
-    Attention, Queue, Ring, RingId, RingParts, RingState, SentRequest, UserIndexTable,
+    Attention, Queue, Ring, RingId, RingParts, RingState, Sent, SentRequest, UserIndexTable,
     WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
@@ -108,6 +108,8 @@ pub(crate) struct Outstanding {
     pub(crate) receives: RefCell<VecDeque<(u16, u64)>>,
     /// How often it was asked.
     pub(crate) asked: Cell<usize>,
+    /// Parts of requests of which was told already.
+    pub(crate) again: RefCell<Vec<u16>>,
 }
 
 impl Outstanding {
@@ -121,16 +123,16 @@ impl Outstanding {
 }
 
 impl Queue for Outstanding {
-    fn retire_send(&self, counter: u16) -> Option<SentRequest> {
-        self.asked.set(self.asked.get() + 1);
-        let mut sends = self.sends.borrow_mut();
-        let at = sends.iter().position(|&(at, _)| at == counter)?;
-        sends.drain(..=at).next_back().map(|(_, sent)| sent)
+    fn retire_send(&self, counter: u16, _: bool) -> Option<Sent> {
+        if self.again.borrow().contains(&counter) {
+            return Some(Sent::Again);
+        }
+        self.take_send(counter).map(Sent::Request)
     }
 
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
         let next = self.sends.borrow().front().map(|&(at, _)| at);
-        if next == Some(counter) { self.retire_send(counter) } else { None }
+        if next == Some(counter) { self.take_send(counter) } else { None }
     }
 
     fn retire_receive(&self, counter: u16) -> Option<u64> {
@@ -138,6 +140,15 @@ impl Queue for Outstanding {
         let mut receives = self.receives.borrow_mut();
         let at = receives.iter().position(|&(at, _)| at == counter)?;
         receives.remove(at).map(|(_, wr_id)| wr_id)
+    }
+}
+
+impl Outstanding {
+    fn take_send(&self, counter: u16) -> Option<SentRequest> {
+        self.asked.set(self.asked.get() + 1);
+        let mut sends = self.sends.borrow_mut();
+        let at = sends.iter().position(|&(at, _)| at == counter)?;
+        sends.drain(..=at).next_back().map(|(_, sent)| sent)
     }
 }
 

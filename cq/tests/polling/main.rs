@@ -6,5 +6,6 @@ mod bed;
 mod departed;
 mod entries;
 mod laps;
+mod parts;
 mod threads;
 mod untrusted;

@@ -2,11 +2,11 @@
 //! rings, the doorbell records and the halves of the queues.
 
 use crate::bed::{Bed, Device, Entry, Memory, RING};
-use mlx5_cq::{CompletionOpcode, Departures, Queue, SentRequest};
+use mlx5_cq::{CompletionOpcode, Departures, Queue, Sent, SentRequest};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
 use mlx5_wqe::{
     Gate, PostError, QueueState, Rc, ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr,
-    SendFlags, SendLayout, SendParts, SendQueue, SendRecords,
+    Retired, SendFlags, SendLayout, SendParts, SendQueue, SendRecords,
 };
 use std::array::from_fn;
 use std::ptr::NonNull;
@@ -31,8 +31,11 @@ impl Records {
 }
 
 impl Queue for Records {
-    fn retire_send(&self, counter: u16) -> Option<SentRequest> {
-        self.send.retire(counter).map(Self::sent)
+    fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent> {
+        self.send.retire_any(counter, failed).map(|retired| match retired {
+            Retired::Request(completed) => Sent::Request(Self::sent(completed)),
+            Retired::Again => Sent::Again,
+        })
     }
 
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
@@ -327,13 +330,13 @@ struct Life {
 }
 
 impl Queue for Life {
-    fn retire_send(&self, counter: u16) -> Option<SentRequest> {
-        let sent = SentRequest { wr_id: counter.into(), opcode: 0x0a };
-        (counter == self.generation).then_some(sent)
+    fn retire_send(&self, counter: u16, _: bool) -> Option<Sent> {
+        self.retire_next_send(counter).map(Sent::Request)
     }
 
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
-        self.retire_send(counter)
+        let sent = SentRequest { wr_id: counter.into(), opcode: 0x0a };
+        (counter == self.generation).then_some(sent)
     }
 
     fn retire_receive(&self, counter: u16) -> Option<u64> {

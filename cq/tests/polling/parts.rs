@@ -1,0 +1,56 @@
+//! Entries that are not completions of their own.
+
+use crate::bed::{Bed, Entry, Outstanding};
+use std::sync::mpsc;
+
+const SIGNATURE_ERROR: u8 = 12;
+
+/// The user hears of a signature that does not match from the key; the poller passes it over, and
+/// tells the device so even if it finds nothing else.
+#[test]
+fn signature_errors_go_to_the_hook_and_are_no_completions() {
+    for stride in [64, 128] {
+        let mut bed = Bed::new(3, stride);
+        let queue = Outstanding::default();
+        bed.register(5, &queue);
+        let (told, hears) = mpsc::channel();
+        bed.ring.on_signature_error(Box::new(move |entry| {
+            told.send((entry.mkey.get(), entry.syndrome.get())).unwrap();
+        }));
+        for lap in 0..20u32 {
+            // The word that has the user index elsewhere is syndrome, type and domain here: it may
+            // well look like an index that no queue has.
+            for index in [5, 0x20_0001] {
+                bed.device.write(Entry::new(SIGNATURE_ERROR, index, 0));
+                assert!(bed.next().is_none());
+                assert_eq!(bed.told(), bed.ring.consumer() & 0xff_ffff);
+                assert_eq!(hears.try_recv().unwrap().1 & 0xff, (index >> 16) as u16);
+            }
+            queue.send(lap as u16, lap.into(), 0x0a);
+            bed.device.write(Entry::new(SIGNATURE_ERROR, 5, 0));
+            bed.device.write(Entry::new(0, 5, lap as u16));
+            assert_eq!(bed.next_id(), Some(lap.into()));
+            bed.ring.publish();
+            assert!(hears.try_recv().is_ok());
+        }
+        assert_eq!(bed.ring.corruption(), None);
+    }
+}
+
+/// Of a request with several WQEs a device in error tells more than once.
+#[test]
+fn what_is_told_again_is_passed_over() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Outstanding::default();
+    bed.register(5, &queue);
+    for lap in 0..20u16 {
+        queue.send(lap * 2, 7, 0x25);
+        bed.device.write(Entry::new(13, 5, lap * 2));
+        bed.device.write(Entry::new(13, 5, lap * 2 + 1));
+        queue.again.borrow_mut().push(lap * 2 + 1);
+        assert_eq!(bed.next_id(), Some(7));
+        assert!(bed.next().is_none());
+        assert_eq!(bed.told(), u32::from(lap + 1) * 2);
+    }
+    assert_eq!(bed.ring.corruption(), None);
+}

@@ -1,0 +1,108 @@
+//! What software remembers of a memory key because of a request, until it is known whether the
+//! device executes that.
+//!
+//! A request that configures a key changes what its owner takes the key to be: how long it is, how it
+//! is signed. The change is made when the request is built. It must be unmade when the batch is
+//! aborted or refused, and when the request is cancelled; and it is only then certain when a
+//! completion has passed the request.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+/// Whoever remembers something because of requests.
+pub trait Changed: Send + Sync {
+    /// The request behind `change` will never be executed.
+    fn undo(&self, change: u64);
+    /// It was executed.
+    fn settle(&self, change: u64);
+    /// Nobody will ever know: its queue was reset or destroyed with the request outstanding.
+    fn lose(&self, change: u64);
+}
+
+/// A change that a request makes. Dropping it undoes it.
+#[must_use = "dropping a change undoes it"]
+pub struct Change {
+    whose: Arc<dyn Changed>,
+    number: u64,
+}
+
+impl Change {
+    /// The change of `whose` that it calls `number`.
+    pub fn new(whose: Arc<dyn Changed>, number: u64) -> Self {
+        Self { whose, number }
+    }
+
+    /// Takes it apart, so that it is not undone.
+    fn into_parts(self) -> (Arc<dyn Changed>, u64) {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: read once; what it is read from is never used or dropped again.
+        (unsafe { core::ptr::read(&this.whose) }, this.number)
+    }
+
+    fn settle(self) {
+        let (whose, number) = self.into_parts();
+        whose.settle(number);
+    }
+
+    fn lose(self) {
+        let (whose, number) = self.into_parts();
+        whose.lose(number);
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.whose.undo(self.number);
+    }
+}
+
+/// The changes of a queue's requests that are built and not known to be executed, in order.
+#[derive(Default)]
+pub(crate) struct Journal(VecDeque<(u32, Option<Change>)>);
+
+impl Journal {
+    /// Notes the change of request `sequence`, the latest.
+    pub(crate) fn push(&mut self, sequence: u32, change: Change) {
+        self.0.push_back((sequence, Some(change)));
+    }
+
+    /// All before `retired` completed; if `failed`, some with an error.
+    pub(crate) fn settle(&mut self, retired: u32, failed: bool) {
+        let settle = if failed { Change::lose } else { Change::settle };
+        while let Some((_, change)) =
+            self.0.pop_front_if(|(sequence, _)| (sequence.wrapping_sub(retired) as i32) < 0)
+        {
+            change.map(settle);
+        }
+    }
+
+    /// All from `sequence` on were never posted.
+    pub(crate) fn undo_from(&mut self, sequence: u32) {
+        // The latest first, so that each finds what it changed.
+        while self.0.pop_back_if(|(at, _)| (at.wrapping_sub(sequence) as i32) >= 0).is_some() {}
+    }
+
+    /// Those requests for which `cancelled` says so will not be executed.
+    pub(crate) fn undo_where(&mut self, cancelled: impl Fn(u32) -> bool) {
+        for (sequence, change) in self.0.iter_mut().rev() {
+            if change.is_some() && cancelled(*sequence) {
+                *change = None;
+            }
+        }
+    }
+
+    /// Nobody will ever know of any that is left.
+    pub(crate) fn lose(&mut self) {
+        self.0.drain(..).filter_map(|(_, change)| change).for_each(Change::lose);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.lose();
+    }
+}
