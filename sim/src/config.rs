@@ -121,6 +121,9 @@ pub struct Limits {
     pub multicast_groups: u32,
     /// Queue pairs attached to one multicast group.
     pub qps_per_group: u32,
+    /// Base-two logarithm of the entries in a list of tags; one of them is always free. Zero is
+    /// a device without tag matching.
+    pub log_tags: u8,
     /// Entries in a port's GID table.
     pub gids: u32,
     /// Entries in a port's partition key table.
@@ -147,6 +150,7 @@ impl Limits {
             log_reads: 4,
             multicast_groups: 1 << 13,
             qps_per_group: 240,
+            log_tags: 7,
             gids: 256,
             pkeys: 128,
         }

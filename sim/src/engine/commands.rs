@@ -9,7 +9,7 @@ use crate::engine::port::Gid;
 use crate::engine::qp::{Qp, QpAttributes, QpConfig, QpSnapshot, QpState, Wait};
 use crate::engine::srq::Srq;
 use crate::engine::uar::Uar;
-use crate::engine::{CqConfig, Device, Error, MkeyConfig, SrqConfig};
+use crate::engine::{CqConfig, Device, Error, MkeyConfig, SrqConfig, TagListSnapshot};
 
 impl Device {
     // Protection domains.
@@ -156,13 +156,30 @@ impl Device {
     /// Makes a shared receive queue, and answers its number.
     pub(crate) fn create_srq(&mut self, config: SrqConfig) -> Result<u32, Error> {
         self.pds.get(config.pd).ok_or(Error::NotFound)?;
+        if let Some(tags) = config.tag_matching {
+            self.cqs.get(tags.cqn).ok_or(Error::NotFound)?;
+            if tags.log_list_size > self.config.limits.log_tags {
+                return Err(Error::Invalid("more tags than the device allows"));
+            }
+        }
         if config.log_size > self.config.limits.log_srq_entries {
             return Err(Error::Invalid("more entries than the device allows"));
         }
         if config.log_stride < 5 || config.log_stride > 12 {
             return Err(Error::Invalid("stride of a shared receive queue"));
         }
-        self.srqs.insert(Srq::new(config)).ok_or(Error::Exhausted)
+        let tags = config.tag_matching;
+        let srqn = self.srqs.insert(Srq::new(config)).ok_or(Error::Exhausted)?;
+        if let Some(cq) = tags.and_then(|tags| self.cqs.get_mut(tags.cqn)) {
+            cq.users += 1;
+        }
+        Ok(srqn)
+    }
+
+    /// The list of tags of a shared receive queue that has one.
+    #[must_use]
+    pub fn tag_list(&self, srqn: u32) -> Option<TagListSnapshot> {
+        Some(self.srqs.get(srqn)?.tags.as_ref()?.snapshot())
     }
 
     /// What a shared receive queue is made of.
@@ -190,7 +207,10 @@ impl Device {
         if self.srqs.get(srqn).ok_or(Error::NotFound)?.users > 0 {
             return Err(Error::Busy);
         }
-        self.srqs.remove(srqn);
+        let tags = self.srqs.remove(srqn).and_then(|srq| srq.config.tag_matching);
+        if let Some(cq) = tags.and_then(|tags| self.cqs.get_mut(tags.cqn)) {
+            cq.users -= 1;
+        }
         Ok(())
     }
 
@@ -271,6 +291,7 @@ impl Device {
         }
         let uar = self.qps.get(qpn).ok_or(Error::NotFound)?.config.uar;
         self.catch_up(uar);
+        self.cancel_tagged(qpn);
         let qp = self.qps.remove(qpn).ok_or(Error::NotFound)?;
         for cqn in [qp.config.send_cq, qp.config.recv_cq] {
             self.write_run(cqn);
@@ -294,6 +315,7 @@ impl Device {
         if state == QpState::Reset {
             let uar = self.qps.get(qpn).ok_or(Error::NotFound)?.config.uar;
             self.catch_up(uar);
+            self.cancel_tagged(qpn);
             let config = &self.qps.get(qpn).ok_or(Error::NotFound)?.config;
             for cqn in [config.send_cq, config.recv_cq] {
                 self.write_run(cqn);

@@ -17,16 +17,18 @@ const OP_OWN: usize = DESCRIPTOR - 1;
 /// User index of a queue that has none.
 const NO_USER_INDEX: u32 = 0xff_ffff;
 
+/// What `srqn_uidx` holds for a queue: its user index, where it has one.
+pub(crate) fn srqn_or_index(cqe_version: u8, srqn: u32, user_index: u32) -> u32 {
+    let index = user_index & NO_USER_INDEX;
+    if cqe_version == 0 || index == NO_USER_INDEX { srqn } else { index }
+}
+
 impl Device {
     /// What `srqn_uidx` holds for a queue pair.
     fn srqn_or_index(&self, qpn: u32) -> u32 {
         let Some(qp) = self.qps.get(qpn) else { return 0 };
-        let index = qp.config.user_index & NO_USER_INDEX;
-        if self.config.cqe_version == 0 || index == NO_USER_INDEX {
-            qp.config.srq.unwrap_or(0)
-        } else {
-            index
-        }
+        let srqn = qp.config.srq.unwrap_or(0);
+        srqn_or_index(self.config.cqe_version, srqn, qp.config.user_index)
     }
 
     /// An entry without error, with what every entry has.
@@ -119,7 +121,8 @@ impl Device {
         }
     }
 
-    fn write_entry(
+    /// Writes an entry to a completion queue; says whether it could.
+    pub(crate) fn write_entry(
         &mut self,
         cqn: u32,
         entry: [u8; DESCRIPTOR],

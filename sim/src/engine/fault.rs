@@ -139,6 +139,13 @@ pub enum Violation {
         /// Who could reach it.
         holder: Holder,
     },
+    /// An operation on a list of tags named an entry that is none, or not free.
+    TagList {
+        /// The queue that has the list.
+        srqn: u32,
+        /// The entry.
+        index: u16,
+    },
     /// A shared receive queue's list leads out of its buffer.
     SrqList {
         /// The shared receive queue.

@@ -26,6 +26,7 @@ impl Device {
         qp.inbound = Inbound::Idle;
         let held = qp.held.take();
         let shared = qp.config.srq.is_some();
+        self.cancel_tagged(qpn);
         if let Some(kind) = event {
             self.raise(Event::Qp { qpn, kind });
         }

@@ -25,6 +25,7 @@ mod run;
 mod send;
 mod srq;
 mod table;
+mod tag_matching;
 mod uar;
 mod umr;
 mod wqe;
@@ -47,6 +48,7 @@ pub use qp::{
 };
 pub use run::Engine;
 pub use srq::SrqConfig;
+pub use tag_matching::{TagListSnapshot, TagMatchingConfig};
 
 /// Why a command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,7 @@
 //! Queue pairs: what they are made of, their attributes and state.
 
+use std::collections::VecDeque;
+
 use mlx5_prm::doorbell::queue_pair_record;
 use mlx5_prm::wqe::BLOCK;
 
@@ -8,6 +10,7 @@ use crate::engine::drain::Drain;
 use crate::engine::mkey::{Side, User};
 use crate::engine::port::{Gid, Mac};
 use crate::engine::receive::{Inbound, Receive};
+use crate::engine::tag_matching::{Arriving, Rendezvous};
 
 /// The transport service of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,6 +99,8 @@ pub struct QpConfig {
     pub block_multicast_loopback: bool,
     /// What its completions look like.
     pub completion: CompletionConfig,
+    /// The device has its send side, to fetch the data of rendezvous.
+    pub rendezvous: bool,
 }
 
 /// What the completions of a queue pair look like.
@@ -263,6 +268,10 @@ pub(crate) struct Qp {
     pub(crate) held: Option<Receive>,
     /// COMM_EST was reported, or can be no more.
     pub(crate) established: bool,
+    /// The message that arrives for a queue with a list of tags.
+    pub(crate) arriving: Option<Arriving>,
+    /// Rendezvous that matched, and whose data the device is to fetch.
+    pub(crate) rendezvous: VecDeque<Rendezvous>,
 }
 
 impl Qp {
@@ -285,6 +294,8 @@ impl Qp {
             inbound: Inbound::Idle,
             held: None,
             established: false,
+            arriving: None,
+            rendezvous: VecDeque::new(),
         }
     }
 
@@ -307,6 +318,11 @@ impl Qp {
     /// Send blocks that wait.
     pub(crate) fn sq_waiting(&self) -> u16 {
         self.sq_posted.wrapping_sub(self.sq_executed)
+    }
+
+    /// Whether its requester has anything to do.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.sq_waiting() > 0 || !self.rendezvous.is_empty()
     }
 
     /// The send counter in the doorbell record.

@@ -1,6 +1,6 @@
 //! The responder: what arrives at a queue pair.
 
-use mlx5_prm::cqe::{CqeOpcode, SOLICITED, Syndrome};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, SOLICITED, Syndrome};
 use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::Opcode;
 
@@ -14,9 +14,9 @@ use crate::engine::wqe::Request;
 use crate::engine::{Device, Event};
 
 /// The vendor's codes of failed receives.
-mod vendor {
-    pub(super) const LENGTH: u8 = 0x50;
-    pub(super) const PROTECTION: u8 = 0x52;
+pub(crate) mod vendor {
+    pub(crate) const LENGTH: u8 = 0x50;
+    pub(crate) const PROTECTION: u8 = 0x52;
 }
 
 /// Why a responder refuses for good.
@@ -91,7 +91,10 @@ impl Device {
         }
         let answer = match packet.request.opcode {
             Opcode::RdmaWrite | Opcode::RdmaWriteImm => self.take_write(qpn, packet),
-            _ => self.take_send(qpn, packet),
+            _ => match self.tag_queue(qpn) {
+                Some(srqn) => self.take_tagged(qpn, srqn, packet),
+                None => self.take_send(qpn, packet),
+            },
         };
         let Some(qp) = self.qps.get_mut(qpn) else { return answer };
         if answer == Answer::Ack {
@@ -221,12 +224,12 @@ impl Device {
         self.update_key(user, rkey, address, 8, &mut update).map_err(|_| self.refuse_access(qpn))
     }
 
-    fn not_ready(&mut self, qpn: u32) -> Answer {
+    pub(super) fn not_ready(&mut self, qpn: u32) -> Answer {
         let timer = self.qps.get(qpn).map_or(0, |qp| qp.attributes.min_rnr_timer);
         Answer::NotReady(timer)
     }
 
-    fn refuse_access(&mut self, qpn: u32) -> Answer {
+    pub(super) fn refuse_access(&mut self, qpn: u32) -> Answer {
         self.refuse(qpn, EventType::WQ_ACCESS_ERROR);
         Answer::Nak(Nak::RemoteAccess)
     }
@@ -238,7 +241,7 @@ impl Device {
         }
     }
 
-    fn fail_receive(&mut self, qpn: u32, index: u16, syndrome: Syndrome, vendor: u8) {
+    pub(super) fn fail_receive(&mut self, qpn: u32, index: u16, syndrome: Syndrome, vendor: u8) {
         if let Some(qp) = self.qps.get_mut(qpn)
             && qp.config.srq.is_none()
         {
@@ -257,6 +260,19 @@ impl Device {
         message: &[u8],
         packet: &Packet<'_>,
     ) {
+        let cqe = self.received_entry(qpn, opcode, index, length, packet);
+        self.complete(qpn, true, complete::bytes(&cqe), message, false);
+    }
+
+    /// An entry for what a packet ended, with what is known of where it came from.
+    pub(super) fn received_entry(
+        &self,
+        qpn: u32,
+        opcode: CqeOpcode,
+        index: u16,
+        length: u64,
+        packet: &Packet<'_>,
+    ) -> Cqe {
         let mut cqe = self.entry(qpn, opcode, 0, index);
         let Origin { gid, path, lid, qpn: source, .. } = packet.origin;
         cqe.byte_count.set(length as u32);
@@ -283,11 +299,14 @@ impl Device {
                 (path.sl & 0xf, path.grh)
             }
         };
+        // Only of a datagram is it told that there is a header before it.
+        let datagram = self.qps.get(qpn).is_some_and(|qp| qp.config.transport == Transport::Ud);
+        let header = header && datagram;
         cqe.flags_rqpn.set(u32::from(header) << 28 | u32::from(level) << 24 | source);
         if packet.request.is_solicited() {
             cqe.op_own |= SOLICITED;
         }
-        self.complete(qpn, true, complete::bytes(&cqe), message, false);
+        cqe
     }
 
     /// Takes a datagram, with the header that precedes it in the receive buffer.

@@ -242,11 +242,9 @@ impl Engine {
                 if device.reach_drain(qpn) {
                     return true;
                 }
-                let waits = device
-                    .qps
-                    .get(qpn)
-                    .is_none_or(|qp| qp.sq_waiting() == 0 || qp.wait != Wait::No);
-                !waits && self.send_one(id, qpn)
+                let waits =
+                    device.qps.get(qpn).is_none_or(|qp| !qp.has_requests() || qp.wait != Wait::No);
+                !waits && (self.rendezvous_one(id, qpn) || self.send_one(id, qpn))
             }
             QpState::Error | QpState::SqError => device.flush_one(qpn),
             _ => false,

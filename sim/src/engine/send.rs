@@ -26,7 +26,7 @@ mod vendor {
 }
 
 /// How the execution of a request went.
-enum Outcome {
+pub(crate) enum Outcome {
     /// It is done; a read or an atomic brought so many bytes.
     Done(u64),
     /// It failed for good.
@@ -114,6 +114,10 @@ impl Engine {
             (Opcode::LocalInvalidate, _) => {
                 registered(self.devices[device].invalidate_local(qpn, request.immediate))
             }
+            (Opcode::TagMatching, _) => match self.devices[device].operate_on_tags(qpn, request) {
+                Ok(()) => Outcome::Done(0),
+                Err(vendor) => Outcome::Failed(Syndrome::LocalQpOperation, vendor),
+            },
             (_, Transport::Ud) => self.send_datagram(device, qpn, request),
             (Opcode::RdmaRead, _) => self.read(device, qpn, request),
             (Opcode::AtomicCs | Opcode::AtomicFa, _) => self.atomic(device, qpn, request),
@@ -122,7 +126,7 @@ impl Engine {
     }
 
     /// Sends a SEND or an RDMA WRITE on a connection, packet by packet.
-    fn send_message(
+    pub(super) fn send_message(
         &mut self,
         device: DeviceId,
         qpn: u32,
@@ -177,14 +181,15 @@ impl Engine {
         Outcome::Done(0)
     }
 
-    fn read(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
+    pub(super) fn read(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
         let (target, remote) = match self.ask(device, qpn) {
             Ok(peer) => peer,
             Err(outcome) => return outcome,
         };
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
-        let (user, mtu) =
-            (qp.user(qpn, Side::Requester), u64::from(qp.attributes.mtu.max(MIN_MTU)));
+        let mut user = qp.user(qpn, Side::Requester);
+        user.pd = request.pd.unwrap_or(user.pd);
+        let mtu = u64::from(qp.attributes.mtu.max(MIN_MTU));
         let entries = request.entries();
         let packets = request.length.div_ceil(mtu).max(1);
         let inline = self.answers_inline(device, qpn, request, request.length);

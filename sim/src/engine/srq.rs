@@ -3,6 +3,7 @@
 use mlx5_prm::wqe::SrqNextSegment;
 
 use crate::dma::{Buffer, Dma, DmaFault};
+use crate::engine::tag_matching::{TagList, TagMatchingConfig};
 
 /// What a shared receive queue is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +20,8 @@ pub struct SrqConfig {
     pub record: u64,
     /// Its user index.
     pub user_index: u32,
+    /// Its list of tags, if it has one.
+    pub tag_matching: Option<TagMatchingConfig>,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,7 @@ pub(crate) struct Srq {
     pub(crate) failed: bool,
     /// Queue pairs attached.
     pub(crate) users: u32,
+    pub(crate) tags: Option<TagList>,
 }
 
 /// What stands at the head of the list.
@@ -49,7 +53,8 @@ pub(crate) enum Head {
 
 impl Srq {
     pub(crate) fn new(config: SrqConfig) -> Self {
-        Self { config, head: 0, consumed: 0, limit: 0, failed: false, users: 0 }
+        let tags = config.tag_matching.map(TagList::new);
+        Self { config, head: 0, consumed: 0, limit: 0, failed: false, users: 0, tags }
     }
 
     pub(crate) fn bytes(&self) -> u64 {

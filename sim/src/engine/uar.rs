@@ -228,7 +228,7 @@ impl Device {
     pub(crate) fn wake(&mut self, qpn: u32) {
         let Some(qp) = self.qps.get_mut(qpn) else { return };
         let runs = match qp.state {
-            QpState::Rts | QpState::SqDraining => qp.sq_waiting() > 0 && qp.wait == Wait::No,
+            QpState::Rts | QpState::SqDraining => qp.has_requests() && qp.wait == Wait::No,
             QpState::SqError => qp.sq_waiting() > 0,
             QpState::Error => true,
             _ => false,

@@ -54,10 +54,48 @@ pub(crate) struct Request {
     pub(crate) vector: AddressVector,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) length: u64,
-    bytes: Vec<u8>,
+    /// The protection domain of its entries, if it is not the queue pair's.
+    pub(crate) pd: Option<u32>,
+    /// The whole WQE.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Request {
+    fn new(opcode: Opcode) -> Self {
+        Self {
+            opcode,
+            index: 0,
+            blocks: 0,
+            flags: 0,
+            immediate: 0,
+            remote: RemoteAddressSegment::default(),
+            atomic: AtomicSegment::default(),
+            vector: AddressVector::default(),
+            pieces: Vec::new(),
+            length: 0,
+            pd: None,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// An RDMA READ of the device's own.
+    pub(crate) fn read(
+        pd: u32,
+        remote: RemoteAddressSegment,
+        entry: Option<Entry>,
+        length: u64,
+    ) -> Self {
+        let pieces = entry.map(Piece::Entry).into_iter().collect();
+        Self { remote, pieces, length, pd: Some(pd), ..Self::new(Opcode::RdmaRead) }
+    }
+
+    /// A SEND of the device's own.
+    pub(crate) fn message(bytes: Vec<u8>) -> Self {
+        let length = bytes.len();
+        let pieces = vec![Piece::Inline { start: 0, length }];
+        Self { pieces, length: length as u64, bytes, ..Self::new(Opcode::Send) }
+    }
+
     pub(crate) fn completes(&self) -> bool {
         self.flags & control_flags::COMPLETION != 0
     }
@@ -93,7 +131,7 @@ impl Segments<'_> {
 fn executes(transport: Transport, opcode: Opcode) -> bool {
     use Opcode::{
         AtomicCs, AtomicFa, LocalInvalidate, Nop, RdmaRead, RdmaWrite, RdmaWriteImm, Send, SendImm,
-        SendInvalidate, Umr,
+        SendInvalidate, TagMatching, Umr,
     };
     match opcode {
         Nop => true,
@@ -101,7 +139,7 @@ fn executes(transport: Transport, opcode: Opcode) -> bool {
         _ if transport == Transport::Umr => false,
         Send | SendImm => true,
         SendInvalidate | RdmaWrite | RdmaWriteImm => transport != Transport::Ud,
-        RdmaRead | AtomicCs | AtomicFa => transport == Transport::Rc,
+        RdmaRead | AtomicCs | AtomicFa | TagMatching => transport == Transport::Rc,
         _ => false,
     }
 }
@@ -212,17 +250,11 @@ fn parse(
     bytes: Vec<u8>,
 ) -> Option<Request> {
     let mut request = Request {
-        opcode,
         index: control.index(),
         blocks: control.units().div_ceil(4) as u16,
         flags: control.fm_ce_se,
         immediate: control.immediate.get(),
-        remote: RemoteAddressSegment::default(),
-        atomic: AtomicSegment::default(),
-        vector: AddressVector::default(),
-        pieces: Vec::new(),
-        length: 0,
-        bytes: Vec::new(),
+        ..Request::new(opcode)
     };
     let atomic = matches!(opcode, Opcode::AtomicCs | Opcode::AtomicFa);
     let remote =
@@ -230,7 +262,8 @@ fn parse(
     if opcode == Opcode::Umr && bytes.len() < umr::SMALLEST {
         return None;
     }
-    if !matches!(opcode, Opcode::Nop | Opcode::Umr | Opcode::LocalInvalidate) {
+    if !matches!(opcode, Opcode::Nop | Opcode::Umr | Opcode::LocalInvalidate | Opcode::TagMatching)
+    {
         let mut segments = Segments { bytes: &bytes, at: UNIT };
         if transport == Transport::Ud {
             request.vector = segments.take()?;

@@ -195,6 +195,7 @@ fn ends_something(opcode: CommandOpcode) -> bool {
             | Op::DESTROY_SRQ
             | Op::DESTROY_XRC_SRQ
             | Op::DESTROY_RMP
+            | Op::DESTROY_XRQ
             | Op::DETACH_FROM_MCG
             | Op::TO_ERR_QP
             | Op::TO_RST_QP
@@ -337,6 +338,10 @@ impl Firmware {
             Op::MODIFY_RMP => run(i, o, |i: &prm_srq::ModifyRmpIn, _, _, _| self.modify_rmp(dev, i)),
             Op::DESTROY_RMP => run(i, o, |i: &prm_srq::DestroyRmpIn, _, _, _| self.destroy_shared(dev, i.rmpn(), srq::Kind::Rmp)),
             Op::QUERY_RMP => run(i, o, |i: &prm_srq::QueryRmpIn, _, o, _| self.query_rmp(dev, i, o)),
+
+            Op::CREATE_XRQ => run(i, o, |i: &prm_srq::CreateXrqIn, t, o, _| self.create_xrq(dev, i, t, o)),
+            Op::DESTROY_XRQ => run(i, o, |i: &prm_srq::DestroyXrqIn, _, _, _| self.destroy_shared(dev, i.xrqn(), srq::Kind::Xrq)),
+            Op::QUERY_XRQ => run(i, o, |i: &prm_srq::QueryXrqIn, _, o, _| self.query_xrq(dev, i, o)),
 
             Op::ATTACH_TO_MCG => run(i, o, |i: &prm_port::AttachToMcgIn, _, _, _| port::attach(dev, i)),
             Op::DETACH_FROM_MCG => run(i, o, |i: &prm_port::DetachFromMcgIn, _, _, _| port::detach(dev, i)),

@@ -1,7 +1,7 @@
 //! Queue pairs: creation, end, and query.
 
 use mlx5_prm::cmd::qp::{
-    CreateQpIn, CreateQpOut, DestroyQpIn, QpContext, QueryQpIn, QueryQpOut, RqType,
+    CreateQpIn, CreateQpOut, DestroyQpIn, OffloadType, QpContext, QueryQpIn, QueryQpOut, RqType,
     ScatterToCqeRequester, ScatterToCqeResponder, ServiceType, TimestampFormat,
 };
 use mlx5_prm::cqe::{INLINE_32, INLINE_64};
@@ -101,6 +101,7 @@ impl Firmware {
             uar: context.uar_page(),
             block_multicast_loopback: context.block_lb_mc(),
             completion: completion(&context)?,
+            rendezvous: OffloadType(context.offload_type()) == OffloadType::RNDV,
         })?;
         self.qps.insert(qpn, Record { context, transport, created: context });
         out.set_qpn(qpn);

@@ -1,13 +1,15 @@
-//! Shared receive queues in their three forms. Their numbers share one space.
+//! Shared receive queues in their four forms. Their numbers share one space.
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::srq::{
-    ArmRqIn, ArmXrcSrqIn, CreateRmpIn, CreateRmpOut, CreateSrqIn, CreateSrqOut, CreateXrcSrqIn,
-    CreateXrcSrqOut, ModifyRmpIn, QueryRmpIn, QueryRmpOut, QuerySrqIn, QuerySrqOut, QueryXrcSrqIn,
-    QueryXrcSrqOut, RmpContext, RmpState, SrqContext, WorkQueueType, XrcSrqContext,
+    ArmRqIn, ArmRqTarget, ArmXrcSrqIn, CreateRmpIn, CreateRmpOut, CreateSrqIn, CreateSrqOut,
+    CreateXrcSrqIn, CreateXrcSrqOut, CreateXrqIn, CreateXrqOut, ModifyRmpIn, QueryRmpIn,
+    QueryRmpOut, QuerySrqIn, QuerySrqOut, QueryXrcSrqIn, QueryXrcSrqOut, QueryXrqIn, QueryXrqOut,
+    RmpContext, RmpState, SrqContext, WorkQueueType, XrcSrqContext, XrqContext, XrqOffload,
+    XrqTopology,
 };
 
-use crate::engine::{Device, Error, SrqConfig};
+use crate::engine::{Device, Error, SrqConfig, TagMatchingConfig};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
 /// A stride of 0 in a context is so many bytes, as a logarithm.
@@ -21,6 +23,7 @@ pub(crate) enum Record {
     Srq(SrqContext),
     XrcSrq(XrcSrqContext),
     Rmp(Box<RmpContext>),
+    Xrq(Box<XrqContext>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +31,7 @@ pub(crate) enum Kind {
     Srq,
     XrcSrq,
     Rmp,
+    Xrq,
 }
 
 impl Record {
@@ -36,6 +40,7 @@ impl Record {
             Self::Srq(_) => Kind::Srq,
             Self::XrcSrq(_) => Kind::XrcSrq,
             Self::Rmp(_) => Kind::Rmp,
+            Self::Xrq(_) => Kind::Xrq,
         }
     }
 
@@ -43,6 +48,7 @@ impl Record {
     pub(crate) fn cqn(&self) -> Option<u32> {
         match self {
             Self::XrcSrq(context) => Some(context.cqn()),
+            Self::Xrq(context) => Some(context.cqn()),
             Self::Srq(_) | Self::Rmp(_) => None,
         }
     }
@@ -57,6 +63,7 @@ struct Shape {
     page_offset: u32,
     record: u64,
     user_index: u32,
+    tag_matching: Option<TagMatchingConfig>,
 }
 
 fn create(device: &mut Device, shape: &Shape, tail: &[u8]) -> Result<u32, Failure> {
@@ -68,6 +75,7 @@ fn create(device: &mut Device, shape: &Shape, tail: &[u8]) -> Result<u32, Failur
         log_stride: shape.log_stride as u8,
         record: buffer::record(shape.record)?,
         user_index: shape.user_index,
+        tag_matching: shape.tag_matching,
     };
     Ok(device.create_srq(config)?)
 }
@@ -94,6 +102,7 @@ impl Firmware {
             page_offset: context.page_offset(),
             record: context.dbr_addr(),
             user_index: NO_USER_INDEX,
+            tag_matching: None,
         };
         let number = create(device, &shape, tail)?;
         self.srqs.insert(number, Record::Srq(context));
@@ -121,6 +130,7 @@ impl Firmware {
             page_offset: context.page_offset(),
             record: u64::from(context.db_record_addr_h()) << 32 | low,
             user_index: context.user_index(),
+            tag_matching: None,
         };
         let number = create(device, &shape, tail)?;
         self.srqs.insert(number, Record::XrcSrq(context));
@@ -150,10 +160,68 @@ impl Firmware {
             page_offset: queue.page_offset(),
             record: queue.dbr_addr(),
             user_index: NO_USER_INDEX,
+            tag_matching: None,
         };
         let number = create(device, &shape, tail)?;
         self.srqs.insert(number, Record::Rmp(Box::new(context)));
         out.set_rmpn(number);
+        Ok(())
+    }
+
+    pub(super) fn create_xrq(
+        &mut self,
+        device: &mut Device,
+        input: &CreateXrqIn,
+        tail: &[u8],
+        out: &mut CreateXrqOut,
+    ) -> Answer {
+        let context = *input.xrqc();
+        let queue = context.wq();
+        let log_list_size = context.tag_matching_topology_context().log_matching_list_sz();
+        // Tag matching is all that such queues are for here.
+        if WorkQueueType(queue.wq_type()) != WorkQueueType::LINKED_LIST
+            || XrqTopology(context.topology()) != XrqTopology::TAG_MATCHING
+            || log_list_size == 0
+        {
+            return Err(Failure::param(syndrome::INVALID_VALUE));
+        }
+        let shape = Shape {
+            pd: queue.pd(),
+            log_size: queue.log_wq_sz(),
+            log_stride: queue.log_wq_stride(),
+            log_page_size: queue.log_wq_pg_sz(),
+            page_offset: queue.page_offset(),
+            record: queue.dbr_addr(),
+            user_index: context.user_index(),
+            tag_matching: Some(TagMatchingConfig {
+                cqn: context.cqn(),
+                log_list_size: log_list_size as u8,
+                rendezvous: XrqOffload(context.offload()) == XrqOffload::RNDV,
+            }),
+        };
+        let number = create(device, &shape, tail)?;
+        self.srqs.insert(number, Record::Xrq(Box::new(context)));
+        out.set_xrqn(number);
+        Ok(())
+    }
+
+    pub(super) fn query_xrq(
+        &mut self,
+        device: &mut Device,
+        input: &QueryXrqIn,
+        out: &mut QueryXrqOut,
+    ) -> Answer {
+        let number = input.xrqn();
+        if let Record::Xrq(context) = self.shared(number, Kind::Xrq)? {
+            *out.xrqc_mut() = **context;
+        }
+        out.xrqc_mut().wq_mut().set_lwm(device.srq_limit(number).unwrap_or(0).into());
+        let now = device.tag_list(number).ok_or(Error::NotFound)?;
+        out.xrqc_mut()
+            .tag_matching_topology_context_mut()
+            .set_append_next_index(now.append_next_index.into())
+            .set_sw_phase_cnt(now.sw_phase_cnt.into())
+            .set_hw_phase_cnt(now.hw_phase_cnt.into());
         Ok(())
     }
 
@@ -209,7 +277,11 @@ impl Firmware {
     }
 
     pub(super) fn arm_rq(&mut self, device: &mut Device, input: &ArmRqIn) -> Answer {
-        self.shared(input.srq_number(), Kind::Srq)?;
+        let kind = match ArmRqTarget(input.op_mod()) {
+            ArmRqTarget::XRQ => Kind::Xrq,
+            _ => Kind::Srq,
+        };
+        self.shared(input.srq_number(), kind)?;
         Ok(device.arm_srq(input.srq_number(), input.lwm() as u16)?)
     }
 

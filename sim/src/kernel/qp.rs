@@ -3,14 +3,17 @@
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::port::{AttachToMcgIn, DetachFromMcgIn};
 use mlx5_prm::cmd::qp::{
-    CreateQpIn, DestroyQpIn, PathMigrationState, Qp2RstIn, QpContext, QpState as DeviceState,
-    QueryQpIn, RqType, ScatterToCqeRequester, ScatterToCqeResponder, ServiceType, TimestampFormat,
+    CreateQpIn, DestroyQpIn, OffloadType, PathMigrationState, Qp2RstIn, QpContext,
+    QpState as DeviceState, QueryQpIn, RqType, ScatterToCqeRequester, ScatterToCqeResponder,
+    ServiceType, TimestampFormat,
 };
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5;
 use mlx5_uapi::mlx5::QpFlags;
-use mlx5_uapi::verbs::{AccessFlags, MigState, QpCap, QpCreateFlags, QpDest, QpState, QpType};
+use mlx5_uapi::verbs::{
+    AccessFlags, MigState, QpCap, QpCreateFlags, QpDest, QpState, QpType, SrqType,
+};
 use mlx5_uapi::write_cmd::{Mcast, QueryQp, QueryQpResp};
 use zerocopy::IntoBytes;
 
@@ -225,8 +228,15 @@ pub(crate) fn create(
         .set_uar_page(driver.bfreg_index)
         .set_user_index(uidx)
         .set_log_page_size(QueueMemory::LOG_PAGE_SIZE);
+    let tags = match parents.srq {
+        Some(srq) => state.objects.srq(srq)?.kind == SrqType::Tm,
+        None => false,
+    };
     if rings.send_blocks == 0 {
-        qpc.set_no_sq(true);
+        // The device has the send side of a queue pair that needs none, to fetch the data of
+        // rendezvous.
+        let offload = if tags { OffloadType::RNDV } else { OffloadType::NONE };
+        qpc.set_no_sq(true).set_offload_type(offload.0);
     } else {
         qpc.set_log_sq_size(rings.send_blocks.ilog2());
     }

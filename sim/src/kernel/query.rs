@@ -12,7 +12,7 @@ use mlx5_uapi::verbs::{
     AtomicCap, DeviceCapFlags, GidEntry, GidType, LinkLayer as VerbsLinkLayer, Mtu, PortState,
     QueryPortResp, QueryPortRespEx,
 };
-use mlx5_uapi::write_cmd::{ExQueryDevice, ExQueryDeviceResp, QueryDeviceResp};
+use mlx5_uapi::write_cmd::{ExQueryDevice, ExQueryDeviceResp, QueryDeviceResp, TmCaps};
 use zerocopy::IntoBytes;
 
 use crate::config::LinkLayer;
@@ -31,6 +31,11 @@ const CONTROL_AND_RDMA: u32 = 32;
 const LONGEST_SEND: u32 = 512;
 /// Scatter/gather elements of a read, as the driver tells them.
 const READ_SGES: u32 = 30;
+/// Scatter/gather elements of a tag, the longest rendezvous request, and that the data of those
+/// that arrive on an RC queue pair is fetched.
+const TAG_SGES: u32 = 1;
+const RENDEZVOUS_REQUEST: u32 = 64;
+const TAG_RENDEZVOUS_RC: u32 = 1;
 /// The longest CQ moderation.
 const MODERATION: u16 = 0xffff;
 /// Widths and speeds of a link: 4 lanes, HDR or NDR.
@@ -244,6 +249,21 @@ pub(crate) fn device(
     call.respond(&base(&file.hca))
 }
 
+/// What tag matching the device does.
+fn tag_matching(hca: &Hca) -> TmCaps {
+    let mut caps = TmCaps::default();
+    if hca.caps.tag_matching() {
+        caps.max_num_tags = (1 << hca.caps.log_tag_matching_list_sz()) - 1;
+        caps.max_ops = 1 << hca.caps.log_max_qp_sz();
+        caps.max_sge = TAG_SGES;
+        if hca.caps.rndv_offload_rc() {
+            caps.flags = TAG_RENDEZVOUS_RC;
+            caps.max_rndv_hdr_size = RENDEZVOUS_REQUEST;
+        }
+    }
+    caps
+}
+
 pub(crate) fn device_ex(
     file: &OpenFile,
     state: &mut State,
@@ -267,6 +287,7 @@ pub(crate) fn device_ex(
             max_cq_moderation_period: LONGEST_PERIOD,
             reserved: 0,
         },
+        tm_caps: tag_matching(hca),
         ..ExQueryDeviceResp::default()
     };
     let driver = mlx5::QueryDeviceResp {

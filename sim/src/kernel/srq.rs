@@ -2,8 +2,9 @@
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::srq::{
-    ArmXrcSrqIn, CreateRmpIn, CreateXrcSrqIn, DestroyRmpIn, DestroyXrcSrqIn, ModifyRmpIn,
-    QueryRmpIn, QueryXrcSrqIn, RmpState, WorkQueueType,
+    ArmRqIn, ArmRqTarget, ArmXrcSrqIn, CreateRmpIn, CreateXrcSrqIn, CreateXrqIn, DestroyRmpIn,
+    DestroyXrcSrqIn, DestroyXrqIn, ModifyRmpIn, QueryRmpIn, QueryXrcSrqIn, QueryXrqIn, RmpState,
+    WorkQueueType, XrqOffload, XrqTopology,
 };
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
@@ -56,7 +57,7 @@ pub(crate) fn create(
     let user_handle = request.number(id::USER_HANDLE)?;
     let events = state.async_events(request.object(id::EVENT_FD))?;
     let mut parents = vec![pd];
-    let mut xrc = None;
+    let (mut xrc, mut tag_list) = (None, None);
     match kind {
         SrqType::Basic => {}
         SrqType::Xrc => {
@@ -64,7 +65,16 @@ pub(crate) fn create(
             xrc = Some((state.objects.xrcd(domain)?, state.objects.cq(cq)?.cqn));
             parents.extend([domain, cq]);
         }
-        SrqType::Tm => return Err(Errno::EOPNOTSUPP),
+        SrqType::Tm => {
+            let cq = request.handle(id::CQ_HANDLE)?;
+            let tags = request.number_u32(id::MAX_NUM_TAGS)?;
+            let log_list_size = tags.checked_ilog2().ok_or(Errno::EINVAL)? + 1;
+            if log_list_size > hca.caps.log_tag_matching_list_sz() {
+                return Err(Errno::EINVAL);
+            }
+            tag_list = Some((log_list_size, state.objects.cq(cq)?.cqn));
+            parents.push(cq);
+        }
     }
     let (max_wr, max_sge) = (request.number_u32(id::MAX_WR)?, request.number_u32(id::MAX_SGE)?);
     let most_sges = hca.caps.max_wqe_sz_rq() / SEGMENT - 1;
@@ -90,8 +100,8 @@ pub(crate) fn create(
     let bytes = u64::from(wqes) * u64::from(stride);
     let memory = QueueMemory::new(driver.buf_addr, bytes, most_offset)?;
     let record = buffer::record(driver.db_addr)?;
-    let srqn = match xrc {
-        None => {
+    let srqn = match (xrc, tag_list) {
+        (None, None) => {
             let mut input = CreateRmpIn::request();
             input.set_uid(context.uid);
             let rmpc = input.rmpc_mut();
@@ -106,7 +116,26 @@ pub(crate) fn create(
                 .set_log_wq_sz(wqes.ilog2());
             hca.command_with(&input, &memory.pages)?.rmpn()
         }
-        Some((xrcd, cqn)) => {
+        (None, Some((log_list_size, cqn))) => {
+            let mut input = CreateXrqIn::request();
+            input.set_uid(context.uid);
+            let xrqc = input.xrqc_mut();
+            xrqc.set_topology(XrqTopology::TAG_MATCHING.0)
+                .set_offload(XrqOffload::RNDV.0)
+                .set_user_index(uidx)
+                .set_cqn(cqn);
+            xrqc.tag_matching_topology_context_mut().set_log_matching_list_sz(log_list_size);
+            xrqc.wq_mut()
+                .set_wq_type(WorkQueueType::LINKED_LIST.0)
+                .set_page_offset(memory.page_offset)
+                .set_pd(pdn)
+                .set_dbr_addr(record)
+                .set_log_wq_stride(stride.ilog2())
+                .set_log_wq_pg_sz(QueueMemory::LOG_PAGE_SIZE)
+                .set_log_wq_sz(wqes.ilog2());
+            hca.command_with(&input, &memory.pages)?.xrqn()
+        }
+        (Some((xrcd, cqn)), _) => {
             let mut input = CreateXrcSrqIn::request();
             input.set_uid(context.uid);
             input
@@ -145,7 +174,12 @@ pub(crate) fn destroy(hca: &Hca, srq: &mut Srq) -> Result<u32, Errno> {
             input.set_xrc_srqn(srq.srqn);
             hca.command(&input).map(drop)
         }
-        _ => {
+        SrqType::Tm => {
+            let mut input = DestroyXrqIn::request();
+            input.set_xrqn(srq.srqn);
+            hca.command(&input).map(drop)
+        }
+        SrqType::Basic => {
             let mut input = DestroyRmpIn::request();
             input.set_rmpn(srq.srqn);
             hca.command(&input).map(drop)
@@ -189,6 +223,11 @@ pub(crate) fn modify(
         input.set_op_mod(1).set_xrc_srqn(srq.srqn).set_lwm(request.srq_limit);
         return file.hca.command(&input).map(drop);
     }
+    if srq.kind == SrqType::Tm {
+        let mut input = ArmRqIn::request();
+        input.set_op_mod(ArmRqTarget::XRQ.0).set_srq_number(srq.srqn).set_lwm(request.srq_limit);
+        return file.hca.command(&input).map(drop);
+    }
     let mut input = ModifyRmpIn::request();
     input.set_rmp_state(RmpState::RDY.0).set_rmpn(srq.srqn);
     input.bitmask_mut().set_lwm(true);
@@ -204,14 +243,22 @@ pub(crate) fn query(
     state.context()?;
     let request: QuerySrq = call.request();
     let srq = state.objects.srq(request.srq_handle)?;
-    let limit = if srq.kind == SrqType::Xrc {
-        let mut input = QueryXrcSrqIn::request();
-        input.set_xrc_srqn(srq.srqn);
-        file.hca.command(&input)?.xrc_srqc().lwm()
-    } else {
-        let mut input = QueryRmpIn::request();
-        input.set_rmpn(srq.srqn);
-        file.hca.command(&input)?.rmpc().wq().lwm()
+    let limit = match srq.kind {
+        SrqType::Xrc => {
+            let mut input = QueryXrcSrqIn::request();
+            input.set_xrc_srqn(srq.srqn);
+            file.hca.command(&input)?.xrc_srqc().lwm()
+        }
+        SrqType::Tm => {
+            let mut input = QueryXrqIn::request();
+            input.set_xrqn(srq.srqn);
+            file.hca.command(&input)?.xrqc().wq().lwm()
+        }
+        SrqType::Basic => {
+            let mut input = QueryRmpIn::request();
+            input.set_rmpn(srq.srqn);
+            file.hca.command(&input)?.rmpc().wq().lwm()
+        }
     };
     let (max_wr, max_sge) = (srq.wqes - 1, srq.max_sge);
     call.respond(&QuerySrqResp { max_wr, max_sge, srq_limit: limit, reserved: 0 })

@@ -389,6 +389,7 @@ impl Rig {
             log_stride: SRQ_LOG_STRIDE,
             record: record.at(0),
             user_index: 0x5757,
+            tag_matching: None,
         };
         let srqn = self.lock().device_mut(device).create_srq(config).expect("an SRQ");
         Srq { srqn, memory, record, posted: 0 }
@@ -420,6 +421,7 @@ impl Rig {
             rq: srq.is_none().then_some(rq),
             record: record.at(0),
             uar: self.uars[device],
+            rendezvous: false,
             block_multicast_loopback: false,
             completion: CompletionConfig::default(),
         };
