@@ -8,6 +8,12 @@ pub const UAR_PAGE: usize = 4096;
 /// Offset in a UAR page of the doorbell of completion queues (arming).
 pub const CQ_DOORBELL: usize = 0x20;
 
+/// Offsets in a UAR page of the doorbells of event queues: with and without arming
+/// (`MLX5_EQ_DOORBEL_OFFSET`, and eight bytes on).
+pub const EQ_ARM: usize = 0x40;
+/// See [`EQ_ARM`].
+pub const EQ_UPDATE: usize = 0x48;
+
 /// Offset in a UAR page of its first BlueFlame register (`MLX5_BF_OFFSET`).
 pub const BLUEFLAME: usize = 0x800;
 

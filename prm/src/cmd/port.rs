@@ -351,6 +351,7 @@ codes! {
         PAOS = 0x5006;
         PFCC = 0x5007;
         PPCNT = 0x5008;
+        PVLC = 0x500f;
         PCMR = 0x5041;
         PCAM = 0x507f;
         NODE_DESC = 0x6001;

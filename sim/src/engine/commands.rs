@@ -6,7 +6,7 @@ use crate::dma::Buffer;
 use crate::engine::cq::{Cq, NEVER_ARMED};
 use crate::engine::drain::DrainAt;
 use crate::engine::port::Gid;
-use crate::engine::qp::{Qp, QpAttributes, QpConfig, QpSnapshot, QpState, Wait};
+use crate::engine::qp::{Qp, QpAttributes, QpConfig, QpSnapshot, QpState, Transport, Wait};
 use crate::engine::srq::Srq;
 use crate::engine::uar::Uar;
 use crate::engine::{CqConfig, Device, Error, MkeyConfig, SrqConfig, TagListSnapshot};
@@ -218,7 +218,10 @@ impl Device {
 
     /// Makes a queue pair in state RESET, and answers its number.
     pub(crate) fn create_qp(&mut self, config: QpConfig) -> Result<u32, Error> {
-        self.pds.get(config.pd).ok_or(Error::NotFound)?;
+        // The queue pair with which a driver changes memory keys is in no domain.
+        if config.transport != Transport::Umr {
+            self.pds.get(config.pd).ok_or(Error::NotFound)?;
+        }
         self.cqs.get(config.send_cq).ok_or(Error::NotFound)?;
         self.cqs.get(config.recv_cq).ok_or(Error::NotFound)?;
         self.uars.get(config.uar).ok_or(Error::NotFound)?;

@@ -91,6 +91,9 @@ pub struct Device {
     core_clock: Option<u64>,
 }
 
+/// Number of the first UAR page: on the bus the pages follow one another from the start of BAR 0,
+/// and the initialization segment and the MSI-X table are in the way.
+pub const FIRST_UAR: u32 = 0x100;
 /// Violations kept: a driver that goes wrong in a loop shall not fill memory.
 const MOST_VIOLATIONS: usize = 1000;
 
@@ -116,7 +119,7 @@ impl Device {
             cqs: Table::new(0x400, limits.cqs),
             qps: Table::new(0x48, limits.qps),
             srqs: Table::new(0x20, limits.srqs),
-            uars: Table::new(1, limits.uars),
+            uars: Table::new(FIRST_UAR, limits.uars),
             groups: BTreeMap::new(),
             ready: VecDeque::new(),
             watched: BTreeSet::new(),
@@ -136,6 +139,16 @@ impl Device {
             device.inject(fault.clone());
         }
         device
+    }
+
+    /// Forgets every object, and what befell it; whoever takes its events, and what it is on the
+    /// bus, stay.
+    pub(crate) fn reset(&mut self) {
+        let fresh = Self::new(self.id, &self.config.clone(), Arc::clone(&self.dma));
+        let sink = self.sink.take();
+        let violations = std::mem::take(&mut self.violations);
+        let now_ns = self.now_ns;
+        *self = Self { sink, violations, now_ns, ..fresh };
     }
 
     /// Its index in the fabric.

@@ -2,6 +2,7 @@
 
 use crate::config::{LinkLayer, PortConfig, SimConfig};
 use crate::engine::DeviceId;
+use crate::firmware::caps::LARGEST_GID_TABLE;
 
 /// A GID, as on the wire.
 pub type Gid = [u8; 16];
@@ -88,7 +89,11 @@ impl Port {
         };
         let host = unit + 1;
         let ipv4 = [10, 0, (host >> 8) as u8, host as u8];
-        let mut gids = vec![None; config.limits.gids as usize];
+        let gids = match port.link_layer {
+            LinkLayer::InfiniBand => config.limits.gids.min(LARGEST_GID_TABLE),
+            LinkLayer::Ethernet => config.limits.gids,
+        };
+        let mut gids = vec![None; gids as usize];
         let mut link_local = [0; 16];
         link_local[..2].copy_from_slice(&[0xfe, 0x80]);
         match port.link_layer {

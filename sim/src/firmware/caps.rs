@@ -2,7 +2,7 @@
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::caps::{
-    AtomicCaps, CapGroup, HcaCap, PortType, QueryHcaCapIn, QueryHcaCapOut, RoceCaps,
+    AtomicCaps, CapGroup, CapMode, HcaCap, PortType, QueryHcaCapIn, QueryHcaCapOut, RoceCaps,
 };
 use mlx5_prm::cmd::hca::{QueryAdapterOut, QueryIssiOut, SetIssiIn};
 use mlx5_prm::cmd::qp::TimestampFormatCap;
@@ -32,6 +32,10 @@ const ROCE_L3_TYPES: u32 = 0b110;
 /// `gid_table_size` and `pkey_table_size` 0 stand for so many entries; each step doubles them.
 const SMALLEST_GID_TABLE: u32 = 8;
 const SMALLEST_PKEY_TABLE: u32 = 128;
+/// The largest step of `gid_table_size`: drivers take a larger one for no table at all.
+const LARGEST_GID_STEP: u32 = 4;
+/// Entries of the largest GID table of an InfiniBand port; RoCE's is a table of its own.
+pub(crate) const LARGEST_GID_TABLE: u32 = SMALLEST_GID_TABLE << LARGEST_GID_STEP;
 
 /// Logarithm of a number, rounded down.
 fn log(number: u32) -> u32 {
@@ -46,12 +50,16 @@ fn step(entries: u32, smallest: u32) -> u32 {
 pub(super) fn query(
     device: &Device,
     memic: &Memic,
+    set: Option<&HcaCap>,
     input: &QueryHcaCapIn,
     out: &mut QueryHcaCapOut,
 ) -> Answer {
-    let (group, _mode) = CapGroup::from_op_mod(input.op_mod());
+    let (group, mode) = CapGroup::from_op_mod(input.op_mod());
     let config = device.config();
     match group {
+        CapGroup::GENERAL if mode == CapMode::CURRENT && set.is_some() => {
+            *out.hca_cap_mut() = set.copied().unwrap_or_default();
+        }
         CapGroup::GENERAL => {
             general(config, out.hca_cap_mut());
             out.hca_cap_mut().set_device_memory(memic.exists());
@@ -106,7 +114,7 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_log_max_mrw_sz(63)
         .set_log_max_bsf_list_size(6)
         .set_log_max_klm_list_size(16)
-        .set_gid_table_size(step(limits.gids, SMALLEST_GID_TABLE))
+        .set_gid_table_size(step(limits.gids, SMALLEST_GID_TABLE).min(LARGEST_GID_STEP))
         .set_pkey_table_size(step(limits.pkeys, SMALLEST_PKEY_TABLE));
     // Interfaces.
     cap.set_cqe_version(config.cqe_version.into())

@@ -182,10 +182,13 @@ impl Firmware {
     ) -> Answer {
         let context = *input.eqc();
         let bytes = (mlx5_prm::event::Eqe::BYTES as u64) << context.log_eq_size();
-        buffer::queue(tail, context.log_page_size(), context.page_offset(), bytes)?;
+        let ring = buffer::queue(tail, context.log_page_size(), context.page_offset(), bytes)?;
         let number = (1..=EQS).find(|eqn| !self.eqs.contains_key(eqn)).ok_or(Error::Exhausted)?;
         let pages = addresses(tail).iter().map(|page| page.get()).collect();
         let events = input.event_bitmask().map(|mask| mask.get());
+        if let Some(rings) = &self.rings {
+            rings.add(number, ring, context.log_eq_size(), context.intr(), events);
+        }
         self.eqs.insert(number, EventQueue { context, pages, events });
         out.set_eq_number(number);
         Ok(())
@@ -200,6 +203,9 @@ impl Firmware {
             return Err(Error::Busy.into());
         }
         self.eqs.remove(&eqn);
+        if let Some(rings) = &self.rings {
+            rings.remove(eqn);
+        }
         Ok(())
     }
 

@@ -8,19 +8,27 @@ mod alloc;
 mod buffer;
 pub(crate) mod caps;
 mod cq;
+mod events;
+mod hca;
+mod mad;
 mod memic;
 mod mkey;
+mod pages;
 mod port;
 mod qp;
 mod qp_modify;
+mod register;
 mod srq;
 pub mod syndrome;
+
+pub use events::EventRings;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mlx5_prm::cmd::caps::HcaCap;
 use mlx5_prm::cmd::cq::CqContext;
 use mlx5_prm::cmd::eq::EqContext;
 use mlx5_prm::cmd::mkey::MkeyContext;
@@ -156,6 +164,17 @@ pub struct Firmware {
     contexts: Numbers,
     umems: Numbers,
     counter_sets: Numbers,
+    /// The rings of event queues, where a driver reads them.
+    rings: Option<EventRings>,
+    pages: pages::Pages,
+    /// The general capabilities as the driver has set them.
+    caps: Option<Box<HcaCap>>,
+    /// Whether INIT_HCA was executed.
+    initialized: bool,
+    /// What the administrator calls the node.
+    description: Vec<u8>,
+    /// The largest Ethernet frame that the driver has set.
+    frame: Option<u32>,
 }
 
 /// Runs a command whose input and output have fixed heads; the rest of both goes along.
@@ -197,6 +216,9 @@ fn ends_something(opcode: CommandOpcode) -> bool {
             | Op::DESTROY_RMP
             | Op::DESTROY_XRQ
             | Op::DETACH_FROM_MCG
+            | Op::TEARDOWN_HCA
+            | Op::DISABLE_HCA
+            | Op::MANAGE_PAGES
             | Op::TO_ERR_QP
             | Op::TO_RST_QP
     )
@@ -207,6 +229,28 @@ impl Firmware {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A firmware whose event queues are rings in the host's memory.
+    #[must_use]
+    pub fn with_rings(rings: EventRings) -> Self {
+        Self { rings: Some(rings), ..Self::default() }
+    }
+
+    /// Forgets everything, as a function-level reset does.
+    pub fn reset(&mut self, device: &mut Device) {
+        device.reset();
+        let rings = self.rings.take();
+        if let Some(rings) = &rings {
+            rings.clear();
+        }
+        *self = Self { rings, ..Self::default() };
+    }
+
+    /// Pages of the host that the firmware holds.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.pages.count()
     }
 
     /// Lays the next ALLOC_UAR over a page of plain memory, where the engine then looks for
@@ -265,6 +309,9 @@ impl Firmware {
         } else {
             self.dispatch(device, opcode, input, output)
         };
+        if self.rings.is_some() {
+            self.balance_pages(&self.counts(device));
+        }
         match result {
             Ok(()) => CommandStatus::OK,
             Err(failure) => {
@@ -282,7 +329,17 @@ impl Firmware {
     fn dispatch(&mut self, dev: &mut Device, opcode: CommandOpcode, i: &[u8], o: &mut [u8]) -> Answer {
         use CommandOpcode as Op;
         match opcode {
-            Op::QUERY_HCA_CAP => run(i, o, |i: &prm_caps::QueryHcaCapIn, _, o, _| caps::query(dev, &self.memic, i, o)),
+            Op::QUERY_HCA_CAP => run(i, o, |i: &prm_caps::QueryHcaCapIn, _, o, _| caps::query(dev, &self.memic, self.caps.as_deref(), i, o)),
+            Op::SET_HCA_CAP => run(i, o, |i: &prm_caps::SetHcaCapIn, _, _, _| self.set_hca_cap(dev, i)),
+            Op::ENABLE_HCA => run(i, o, |_: &prm_hca::EnableHcaIn, _, _, _| Ok(())),
+            Op::DISABLE_HCA => run(i, o, |_: &prm_hca::DisableHcaIn, _, _, _| self.disable_hca()),
+            Op::INIT_HCA => run(i, o, |_: &prm_hca::InitHcaIn, _, _, _| self.init_hca()),
+            Op::TEARDOWN_HCA => run(i, o, |i: &prm_hca::TeardownHcaIn, _, _, _| self.teardown_hca(dev, i)),
+            Op::QUERY_PAGES => run(i, o, |i: &prm_hca::QueryPagesIn, _, o, _| self.query_pages(i, o)),
+            Op::MANAGE_PAGES => run(i, o, |i: &prm_hca::ManagePagesIn, t, o, ot| self.manage_pages(i, t, o, ot)),
+            Op::SET_DRIVER_VERSION => run(i, o, |_: &prm_hca::SetDriverVersionIn, _, _, _| Ok(())),
+            Op::ACCESS_REG => run(i, o, |i: &prm_port::AccessRegIn, t, _, ot| self.access_reg(dev, i, t, ot)),
+            Op::MAD_IFC => run(i, o, |i: &prm_port::MadIfcIn, _, o, _| self.mad_ifc(dev, i, o)),
             Op::QUERY_ADAPTER => run(i, o, |_: &prm_hca::QueryAdapterIn, _, o, _| caps::adapter(dev, o)),
             Op::QUERY_ISSI => run(i, o, |_: &prm_hca::QueryIssiIn, _, o, _| caps::query_issi(o)),
             Op::SET_ISSI => run(i, o, |i: &prm_hca::SetIssiIn, _, _, _| caps::set_issi(i)),

@@ -27,7 +27,7 @@ fn transport(context: &QpContext) -> Result<Transport, Failure> {
     match ServiceType(context.st()) {
         ServiceType::RC => Ok(Transport::Rc),
         ServiceType::UC => Ok(Transport::Uc),
-        ServiceType::UD => Ok(Transport::Ud),
+        ServiceType::UD | ServiceType::QP0 | ServiceType::QP1 => Ok(Transport::Ud),
         ServiceType::REG_UMR => Ok(Transport::Umr),
         _ => Err(Failure::param(syndrome::TRANSPORT)),
     }
@@ -87,11 +87,16 @@ impl Firmware {
         });
         let bytes = receive_bytes + sq.map_or(0, |ring| ring.bytes());
         let page_offset = context.page_offset();
+        // Where nothing is received nothing reports to that queue, and drivers may name none.
+        let recv_cq = match (rq, srq, context.cqn_rcv()) {
+            (None, None, 0) => context.cqn_snd(),
+            (_, _, cqn) => cqn,
+        };
         let qpn = device.create_qp(QpConfig {
             transport,
             pd: context.pd(),
             send_cq: context.cqn_snd(),
-            recv_cq: context.cqn_rcv(),
+            recv_cq,
             srq,
             user_index: context.user_index(),
             buffer: buffer::queue(tail, context.log_page_size(), page_offset, bytes)?,

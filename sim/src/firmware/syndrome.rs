@@ -59,3 +59,5 @@ pub const RECEIVE_QUEUE: u32 = 0x0005_0009;
 pub const ACCESS_MODE: u32 = 0x0006_0001;
 /// The address range of the key wraps around.
 pub const ADDRESS_RANGE: u32 = 0x0006_0002;
+/// No register has this number.
+pub const UNKNOWN_REGISTER: u32 = 0x0007_0001;

@@ -1,0 +1,24 @@
+//! The simulated ConnectX as a PCI function that QEMU reaches over vfio-user.
+//!
+//! The firmware, the engine, the keys and the wire are [`mlx5_sim`]'s, as on its other doors; here
+//! is what lies between them and a real kernel's driver: configuration space, initialization
+//! segment, command queue in the guest's memory, interrupts, and UAR pages in BAR 0, where every
+//! write arrives by itself and in order.
+
+mod config_space;
+mod function;
+mod init_segment;
+mod interrupts;
+mod log;
+mod mailbox;
+mod memory;
+mod serve;
+
+pub use config_space::{Asked, BAR0_BYTES, BYTES as CONFIG_BYTES, ConfigSpace};
+pub use function::Function;
+pub use init_segment::{InitSegment, Written};
+pub use interrupts::{Interrupts, VECTORS};
+pub use log::Log;
+pub use mailbox::{Command, Undelivered};
+pub use memory::GuestMemory;
+pub use serve::{Bus, machine};

@@ -1,0 +1,38 @@
+//! Management datagrams to the device's own agents: MAD_IFC.
+
+use mlx5_prm::cmd::CommandStatus;
+use mlx5_prm::cmd::port::{MadIfcIn, MadIfcOut};
+
+use crate::config::LinkLayer;
+use crate::engine::Device;
+use crate::firmware::{Answer, Failure, Firmware, syndrome};
+
+/// Where a datagram has its method, and its status. InfiniBand specification, 13.4.2.
+const METHOD: usize = 3;
+const STATUS: usize = 4;
+/// The bit that makes an answer of a request's method.
+const RESPONSE: u8 = 0x80;
+/// The status of an attribute that the agent does not know (0x0c), after those bits.
+const UNSUPPORTED_ATTRIBUTE: [u8; 2] = [0x00, 0x0c];
+
+impl Firmware {
+    /// The agents of the simulated port answer that they know no attribute: what a driver must
+    /// know it asks by commands of their own.
+    pub(super) fn mad_ifc(
+        &mut self,
+        device: &Device,
+        input: &MadIfcIn,
+        out: &mut MadIfcOut,
+    ) -> Answer {
+        let port = device.port((input.port() as u8).max(1));
+        let port = port.ok_or(Failure::param(syndrome::PORT_NUMBER))?;
+        if port.link_layer != LinkLayer::InfiniBand {
+            return Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::PORT_NUMBER));
+        }
+        let answer = out.response_mad_packet_mut();
+        *answer = *input.mad();
+        answer[METHOD] |= RESPONSE;
+        answer[STATUS..STATUS + 2].copy_from_slice(&UNSUPPORTED_ATTRIBUTE);
+        Ok(())
+    }
+}
