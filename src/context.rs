@@ -14,7 +14,7 @@ use mlx5_uapi::{
     cmd::{context as command, devx, event, query},
     mlx5::{self, AllocUcontextReqV2, AllocUcontextResp, LibCaps, UcontextFlags},
     sysfs::DeviceInfo,
-    verbs::{CoreSupport, LinkLayer},
+    verbs::{AtomicCap, CoreSupport, LinkLayer},
     wait::wait_readable,
     write_cmd::ExQueryDeviceResp,
 };
@@ -319,6 +319,12 @@ impl Inner {
     /// The most entries of a completion queue.
     pub(crate) fn max_cqe(&self) -> u32 {
         self.caps.device.base.max_cqe
+    }
+
+    /// Whether the device has atomics.
+    pub(crate) fn has_atomics(&self) -> bool {
+        AtomicCap::from_raw(self.caps.device.base.atomic_cap)
+            .is_some_and(|cap| cap != AtomicCap::None)
     }
 
     /// The longest message that every port takes.

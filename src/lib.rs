@@ -85,8 +85,8 @@ pub use mlx5_uapi::{
     verbs::{AccessFlags, AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState, QpType},
 };
 pub use mlx5_wqe::{
-    Batch, BatchError, Cancelled, Data, ListError, ListTransport, Mode as CancelMode, NeedsAddress,
-    NeedsData, NotPending, Operation, PendingRequest, PostError, QueueState, ReceiveWr,
-    RemoteAddress, Request, RequestInfo, SendFlags, SendWr, Sge, UdAddress, Wr, operation,
-    transport,
+    Batch, BatchError, Binding, Cancelled, Data, ListError, ListTransport, MaskedOperands,
+    Mode as CancelMode, NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest,
+    PostError, QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, Request, RequestInfo,
+    SendFlags, SendOps, SendWr, Sge, UdAddress, Unprovided, WindowType, Wr, operation, transport,
 };

@@ -107,7 +107,7 @@ impl Bed {
             flags: SendFlags::SIGNALED,
             operation: Operation::RdmaWrite(remotes[k]),
             data: Data::Inline(pieces),
-            address: None,
+            ..SendWr::default()
         })
     }
 

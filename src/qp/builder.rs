@@ -306,6 +306,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             qpn: made.qp_num,
             max_message: context.max_message(),
             signal_all: self.signal_all,
+            atomics: context.has_atomics(),
             gate,
             record,
             register: uar.register(),

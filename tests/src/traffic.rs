@@ -123,6 +123,7 @@ macro_rules! set_data {
             Data::Sges(sges) => $request.sge_list(sges),
             Data::Inline(&[bytes]) => $request.inline_data(bytes),
             Data::Inline(pieces) => $request.inline_data_list(pieces),
+            Data::Wqe(_) => unreachable!("not data of a message"),
         }
     };
 }
@@ -145,7 +146,7 @@ macro_rules! connected {
                         $(Op::$read => match post.data {
                             Data::Sges(&[sge]) => wr.rdma_read(to).sge(sge),
                             Data::Sges(sges) => wr.rdma_read(to).sge_list(sges),
-                            Data::Inline(_) => panic!("does not compile in the typed form"),
+                            Data::Inline(_) | Data::Wqe(_) => panic!("does not compile in the typed form"),
                         },)?
                         #[allow(unreachable_patterns, reason = "not every transport has every operation")]
                         op => panic!("{op:?} does not compile in the typed form"),
@@ -201,6 +202,7 @@ impl<T: Traffic> End<T> {
                 operation: post.operation(),
                 data: post.data,
                 address,
+                ..SendWr::default()
             })
             .collect();
         self.qp.post_send(&list).map_err(|refused| refused.error)

@@ -2,13 +2,15 @@
 
 use crate::build::{Cursor, Parts};
 use crate::cancel::RequestHandle;
-use crate::data::{Inline as InlineBytes, InlineList};
+use crate::data::{Data, Inline as InlineBytes, InlineList};
 use crate::error::{BatchError, PostError};
 use crate::operation::{self, Inline, SendFlags, SendOperation, Supports};
-use crate::segment::Datagram;
+use crate::raw::RawWqe;
+use crate::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
 use crate::send::SendQueue;
 use crate::sge::{RemoteAddress, Sge};
 use crate::transport::Transport;
+use crate::window::{Binding, UmrHead};
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -154,14 +156,119 @@ builders! {
     rdma_write_imm(remote: RemoteAddress, immediate: [u8; 4]) = RdmaWriteImm, remote, immediate;
     /// RDMA read (`ibv_wr_rdma_read`).
     rdma_read(remote: RemoteAddress) = RdmaRead, remote, [0; 4];
+    /// Send, and invalidate `rkey` at the other side before it learns of the message
+    /// (`ibv_wr_send_inv`).
+    send_inv(rkey: u32) = SendInvalidate, (), rkey.to_be_bytes();
+    /// Atomic compare and swap of eight bytes (`ibv_wr_atomic_cmp_swp`): if they equal `compare`,
+    /// they become `swap`. The data, one entry of eight bytes, is where they are put as they were.
+    /// Atomic to other atomics of the same device, not to the CPU.
+    atomic_cmp_swp(remote: RemoteAddress, compare: u64, swap: u64) =
+        CompareSwap, Atomic { remote, swap_or_add: swap, compare }, [0; 4];
+    /// Atomic addition to eight bytes (`ibv_wr_atomic_fetch_add`); else as
+    /// [`Wr::atomic_cmp_swp`].
+    atomic_fetch_add(remote: RemoteAddress, add: u64) =
+        FetchAdd, Atomic { remote, swap_or_add: add, compare: 0 }, [0; 4];
+    /// [`Wr::atomic_cmp_swp`] of some bits: those of `compare_mask` are compared; if they are equal,
+    /// those of `swap_mask` are swapped in.
+    masked_cmp_swp(remote: RemoteAddress, operands: MaskedOperands) =
+        MaskedCompareSwap, MaskedAtomic { remote, operands }, [0; 4];
+    /// [`Wr::atomic_fetch_add`] to several fields at once, which no carry leaves: `boundary` has the
+    /// highest bit of each but the last, which ends with the word.
+    masked_fetch_add(remote: RemoteAddress, add: u64, boundary: u64) =
+        MaskedFetchAdd, Atomic { remote, swap_or_add: add, compare: boundary }, [0; 4];
+}
+
+/// Operations without data, which are part of the batch at once.
+impl<T: Transport> Wr<'_, '_, T> {
+    /// Binds a memory window (`ibv_wr_bind_mw`).
+    pub fn bind_mw(self, binding: Binding)
+    where
+        T: Supports<operation::BindWindow>,
+    {
+        self.batch.add_binding(self.wr_id, self.flags, binding);
+    }
+
+    /// Invalidates a memory window of type 2 that is bound to this queue pair
+    /// (`ibv_wr_local_inv`).
+    pub fn local_inv(self, rkey: u32)
+    where
+        T: Supports<operation::LocalInvalidate>,
+    {
+        self.batch.add_invalidation(self.wr_id, self.flags, rkey);
+    }
+
+    /// Does nothing, in its turn.
+    pub fn nop(self)
+    where
+        T: Supports<operation::Nop>,
+    {
+        self.batch.add_bare::<operation::Nop>(self.wr_id, self.flags, 0, (), ());
+    }
+
+    /// Posts a WQE as it is (`mlx5dv_wr_raw_wqe`).
+    pub fn raw_wqe(self, wqe: RawWqe<'_>)
+    where
+        T: Supports<operation::Raw>,
+    {
+        self.batch.add_raw(self.wr_id, self.flags, wqe);
+    }
+}
+
+/// How requests get into the batch.
+impl<T: Transport> Batch<'_, T> {
+    /// Adds a request with data.
+    #[inline(always)]
+    pub(crate) fn add<O: SendOperation, A: Segment, D: Data>(
+        &mut self,
+        parts: Parts<A, O::Remote>,
+        data: D,
+    ) {
+        self.added = self.added.wrapping_add(1);
+        (self.cursor, self.last) = self.queue.push::<O, _, _>(self.cursor, self.open, parts, data);
+    }
+
+    /// Adds a request that has no address, and no data but what its operation makes of it.
+    pub(crate) fn add_bare<O: SendOperation>(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        immediate: u32,
+        remote: O::Remote,
+        data: impl Data,
+    ) {
+        let immediate = U32::new(immediate);
+        self.push_aside(|queue, cursor| {
+            queue.push_slow::<O, (), _>(cursor, wr_id, flags, immediate, (), remote, data)
+        });
+    }
+
+    pub(crate) fn add_binding(&mut self, wr_id: u64, flags: SendFlags, binding: Binding) {
+        if let Err(error) = binding.check() {
+            return self.refuse(error);
+        }
+        let (window, translation) = (binding.window(), binding.translation());
+        let head = binding.head(self.queue.qp_num());
+        self.add_bare::<operation::BindWindow>(wr_id, flags, window, head, translation);
+    }
+
+    pub(crate) fn add_invalidation(&mut self, wr_id: u64, flags: SendFlags, rkey: u32) {
+        let head = UmrHead::free(0, true);
+        self.add_bare::<operation::LocalInvalidate>(wr_id, flags, rkey, head, ());
+    }
+
+    pub(crate) fn add_raw(&mut self, wr_id: u64, flags: SendFlags, wqe: RawWqe<'_>) {
+        self.push_aside(|queue, cursor| queue.push_raw(cursor, wr_id, flags, wqe));
+    }
 }
 
 /// State of a request that is to be given the receiver's address.
 pub enum NeedsAddress {}
 
-/// State of a request that is to be given its data. `A` is the receiver's address, where the
-/// transport needs one.
-pub struct NeedsData<A = ()>(PhantomData<A>);
+/// State of a request that is to be given the shared receive queue at the other side.
+pub enum NeedsSrqn {}
+
+/// State of a request that is to be given its data.
+pub enum NeedsData {}
 
 /// A request that has its operation.
 #[must_use = "a request is part of the batch once its data is set"]
@@ -182,16 +289,33 @@ impl<'b, 'q, T: Transport, O: SendOperation> Request<'b, 'q, T, O, NeedsAddress>
         to: &'a AddressVector,
         qp_num: u32,
         qkey: u32,
-    ) -> Addressed<'b, 'q, 'a, T, O> {
-        Addressed { request: self, address: Datagram { vector: to, qp_num, qkey } }
+    ) -> Addressed<'b, 'q, T, O, Datagram<'a>> {
+        Addressed { request: self.of(), address: Datagram { vector: to, qp_num, qkey } }
     }
 }
 
-/// A request that has its operation and its receiver.
+impl<'b, 'q, T: Transport, O: SendOperation> Request<'b, 'q, T, O, NeedsSrqn> {
+    /// Says which shared receive queue at the other side is to take it (`ibv_wr_set_xrc_srqn`).
+    #[inline(always)]
+    pub fn xrc_srqn(self, srqn: u32) -> Addressed<'b, 'q, T, O, RemoteSrq> {
+        Addressed { request: self.of(), address: RemoteSrq(srqn) }
+    }
+}
+
+impl<'b, 'q, T: Transport, O: SendOperation, S> Request<'b, 'q, T, O, S> {
+    /// The same, in the state that its address has been given.
+    #[inline(always)]
+    fn of(self) -> Request<'b, 'q, T, O, NeedsData> {
+        let Self { batch, wr_id, flags, immediate, remote, .. } = self;
+        Request { batch, wr_id, flags, immediate, remote, state: PhantomData }
+    }
+}
+
+/// A request that has its operation and its receiver `A`.
 #[must_use = "a request is part of the batch once its data is set"]
-pub struct Addressed<'b, 'q, 'a, T: Transport, O: SendOperation> {
-    request: Request<'b, 'q, T, O, NeedsAddress>,
-    address: Datagram<'a>,
+pub struct Addressed<'b, 'q, T: Transport, O: SendOperation, A: Segment> {
+    request: Request<'b, 'q, T, O, NeedsData>,
+    address: A,
 }
 
 /// The setters of data, which finish a request; the same for requests with and without an address.
@@ -199,13 +323,11 @@ macro_rules! data_setters {
     (($($generics:tt)*) $type:ty, |$this:ident| $request:expr, $address:expr) => {
         impl<$($generics)*> $type {
             #[inline(always)]
-            fn finish(self, data: impl crate::data::Data) {
+            fn finish(self, data: impl Data) {
                 let $this = self;
                 let address = $address;
                 let Request { batch, wr_id, flags, immediate, remote, .. } = $request;
-                let parts = Parts { wr_id, flags, immediate, address, remote };
-                batch.added = batch.added.wrapping_add(1);
-                (batch.cursor, batch.last) = batch.queue.push::<O, _, _>(batch.cursor, batch.open, parts, data);
+                batch.add::<O, _, _>(Parts { wr_id, flags, immediate, address, remote }, data);
             }
 
             /// The data is one piece of local memory (`ibv_wr_set_sge`).
@@ -249,6 +371,6 @@ data_setters!(
     |this| this, ()
 );
 data_setters!(
-    (T: Transport, O: SendOperation) Addressed<'_, '_, '_, T, O>,
+    (T: Transport, O: SendOperation, A: Segment) Addressed<'_, '_, T, O, A>,
     |this| this.request, this.address
 );

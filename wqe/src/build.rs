@@ -6,7 +6,8 @@
 
 use crate::data::Data;
 use crate::error::{BatchError, PostError};
-use crate::operation::{SendFlags, SendOperation};
+use crate::operation::{DataKind, SendFlags, SendOperation};
+use crate::raw::RawWqe;
 use crate::records::RequestInfo;
 use crate::segment::Segment;
 use crate::send::SendQueue;
@@ -14,7 +15,7 @@ use crate::transport::Transport;
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 use mlx5_prm::U32;
-use mlx5_prm::wqe::{BLOCK, ControlSegment, UNIT};
+use mlx5_prm::wqe::{BLOCK, ControlSegment, MAX_BLOCKS, Opcode, UNIT, control_flags};
 
 /// How far a batch has come.
 #[derive(Clone, Copy)]
@@ -69,7 +70,8 @@ impl<T: Transport> SendQueue<T> {
         data: D,
     ) -> (Cursor, Option<NonNull<u8>>) {
         let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
-        if data.is_ordinary(&self.limits)
+        if !const { is_large::<O>() }
+            && data.is_ordinary(O::DATA, &self.limits)
             && allowed.contains(parts.flags)
             && open
             && self.has_room(cursor.head)
@@ -83,7 +85,8 @@ impl<T: Transport> SendQueue<T> {
             };
             let blocks = blocks_of(units);
             // SAFETY: as above.
-            let info = unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks) };
+            let info =
+                unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks, 0) };
             // SAFETY: the records are alive, and were made for this ring.
             unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
             return (cursor.after(blocks), Some(slot));
@@ -108,7 +111,8 @@ impl<T: Transport> SendQueue<T> {
         }
     }
 
-    /// Writes the control segment of the request at `cursor`, which takes `units`.
+    /// Writes the control segment of the request at `cursor`, which takes `units`; `fence` is what
+    /// stands in its `fm_ce_se` byte besides.
     ///
     /// # Safety
     /// `slot` has room for it.
@@ -120,11 +124,13 @@ impl<T: Transport> SendQueue<T> {
         parts: &Parts<A, O::Remote>,
         units: usize,
         blocks: u32,
+        fence: u8,
     ) -> RequestInfo {
-        let place = u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
+        let place = (O::MODIFIER as u64) << RequestInfo::MODIFIER_SHIFT
+            | u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
             | (O::OPCODE as u64) << RequestInfo::OPCODE_SHIFT;
-        let flags = parts.flags.intersection(SendFlags::all());
-        let control = self.always | u32::from(flags.bits()) << RequestInfo::CONTROL_SHIFT;
+        let flags = parts.flags.intersection(SendFlags::CONTROL).bits() | fence;
+        let control = self.always | u32::from(flags) << RequestInfo::CONTROL_SHIFT;
         let immediate = u64::from(u32::from_le_bytes(parts.immediate.to_bytes())) << 32;
         let words: [[u8; 8]; 2] = [
             (place | self.qpn | units as u64).to_be_bytes(),
@@ -139,7 +145,7 @@ impl<T: Transport> SendQueue<T> {
     /// a list of data, or something to refuse.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "one by one, they stay in registers")]
-    fn push_slow<O: SendOperation, A: Segment, D: Data>(
+    pub(crate) fn push_slow<O: SendOperation, A: Segment, D: Data>(
         &mut self,
         cursor: Cursor,
         wr_id: u64,
@@ -149,24 +155,17 @@ impl<T: Transport> SendQueue<T> {
         remote: O::Remote,
         data: D,
     ) -> Cursor {
-        if self.error.is_some() {
-            return cursor;
-        }
-        if !self.gate.may_send() {
-            self.refuse(cursor, self.refusal());
-            return cursor;
-        }
         let refused = flags.intersection(SendFlags::all()).difference(T::FLAGS & O::FLAGS);
-        if !refused.is_empty() {
-            self.refuse(cursor, PostError::Flags { refused });
+        if !self.takes(cursor, refused) {
             return cursor;
         }
-        let (slot, in_ring) = self.slow_slot(cursor);
+        let (slot, in_ring) = self.slow_slot(cursor, const { most_blocks::<O, A>() });
         let units = 1 + A::UNITS + O::Remote::UNITS;
-        // SAFETY: the slot has room for a largest request, and is not the device's.
+        // SAFETY: the slot has room for a largest request, or for this one, if that is larger; it is
+        // not the device's.
         let written = unsafe {
             Self::write_head::<O, A>(slot, address, remote);
-            data.write_checked(slot.byte_add(units * UNIT), &self.limits)
+            data.write_checked(slot.byte_add(units * UNIT), O::DATA, &self.limits)
         };
         let units = match written {
             Ok(more) => units + more,
@@ -177,28 +176,107 @@ impl<T: Transport> SendQueue<T> {
         };
         let parts = Parts { wr_id, flags, immediate, address, remote };
         let blocks = blocks_of(units);
+        let fence = self.fence_for(flags.bits());
         // SAFETY: as above.
-        let info = unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks) };
+        let info =
+            unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks, fence) };
+        self.settle(cursor, wr_id, info, in_ring)
+    }
+
+    /// Adds a WQE that the caller has put together.
+    #[inline(never)]
+    pub(crate) fn push_raw(
+        &mut self,
+        cursor: Cursor,
+        wr_id: u64,
+        flags: SendFlags,
+        wqe: RawWqe<'_>,
+    ) -> Cursor {
+        let refused = flags.intersection(SendFlags::all()).difference(T::FLAGS);
+        if !self.takes(cursor, refused) {
+            return cursor;
+        }
+        let units = wqe.bytes().len() / UNIT;
+        let blocks = blocks_of(units);
+        let (slot, in_ring) = self.slow_slot(cursor, blocks);
+        let own = wqe.control();
+        let fence = self.fence_for(own | flags.bits());
+        let flags = flags.intersection(SendFlags::CONTROL).bits() | own | fence;
+        let control = self.always | u32::from(flags) << RequestInfo::CONTROL_SHIFT;
+        let place = u64::from(wqe.modifier()) << RequestInfo::MODIFIER_SHIFT
+            | u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
+            | u64::from(wqe.opcode()) << RequestInfo::OPCODE_SHIFT;
+        let word = (place | self.qpn | units as u64).to_be_bytes();
+        let control_byte = (control >> RequestInfo::CONTROL_SHIFT) as u8;
+        // SAFETY: the slot has room for so many blocks, and is not the device's.
+        unsafe {
+            let bytes = wqe.bytes();
+            slot.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            slot.cast().write(word);
+            slot.byte_add(offset_of!(ControlSegment, fm_ce_se)).write(control_byte);
+        }
+        self.settle(cursor, wr_id, RequestInfo::new(place, control, blocks), in_ring)
+    }
+
+    /// Whether a request can be built at all; refuses it if not. `refused` are flags of it that mean
+    /// nothing here.
+    fn takes(&mut self, cursor: Cursor, refused: SendFlags) -> bool {
+        if self.error.is_some() {
+            return false;
+        }
+        let error = if !self.gate.may_send() {
+            self.refusal()
+        } else if !refused.is_empty() {
+            PostError::Flags { refused }
+        } else {
+            return true;
+        };
+        self.refuse(cursor, error);
+        false
+    }
+
+    /// The small fence that a request needs which has `control` in its `fm_ce_se` byte: none, if the
+    /// one before it rewrites no key, or if it has a fence of its own.
+    pub(crate) fn fence_for(&self, control: u8) -> u8 {
+        let needed = self.fence_next && control & control_flags::FENCE_MASK == 0;
+        if needed { control_flags::SMALL_FENCE } else { 0 }
+    }
+
+    /// The request that was just built rewrites a key: the next one waits for it.
+    pub(crate) fn let_next_wait(&mut self) {
+        self.fence_next = true;
+        // So that all that follows goes the slow way, and the batch with it.
+        self.stop = self.head.wrapping_sub(1);
+        self.blueflame_now = 0;
+    }
+
+    /// Brings a request to its place, if it was built aside, and writes its record.
+    fn settle(&mut self, cursor: Cursor, wr_id: u64, info: RequestInfo, in_ring: bool) -> Cursor {
         if !in_ring && let Err(error) = self.copy_into_ring(cursor, info) {
             self.refuse(cursor, error);
             return cursor;
         }
         // SAFETY: the records are alive, and were made for this ring.
         unsafe { self.slots.stage(self.mask, cursor.sequence, wr_id, info) };
-        cursor.after(blocks)
+        self.fence_next = false;
+        if rewrites_key(info.opcode_bits()) {
+            self.let_next_wait();
+        }
+        cursor.after(u32::from(info.blocks()))
     }
 
-    /// Where the request at `head` can be built: in the ring, if there is room for a largest one in
-    /// one piece and for another after it; else aside.
-    fn slow_slot(&mut self, cursor: Cursor) -> (NonNull<u8>, bool) {
+    /// Where the request at `head` can be built, which takes `blocks` at most if that is more than a
+    /// largest one: in the ring, if there is room for it in one piece and for a largest one after it;
+    /// else aside.
+    fn slow_slot(&mut self, cursor: Cursor, blocks: u32) -> (NonNull<u8>, bool) {
         let head = cursor.head;
-        if self.has_room(head) {
+        if blocks <= self.worst_blocks && self.has_room(head) {
             return (self.at(head), true);
         }
         // The batch has passed the stop. It stays where it is, for the batch may be aborted; what
         // completes the batch finds the next one.
         self.blueflame_now = 0;
-        if self.span(cursor) >= self.worst_blocks {
+        if self.span(cursor) >= self.worst_blocks.max(blocks) {
             return (self.at(head), true);
         }
         (NonNull::from(&mut self.scratch.0).cast(), false)
@@ -352,6 +430,7 @@ impl<T: Transport> SendQueue<T> {
 
     /// Posts what was built up to `cursor`.
     pub(crate) fn complete_good(&mut self, cursor: Cursor) -> Result<(), BatchError> {
+        let fence = self.fence_next;
         self.forget_batch();
         if !self.gate.may_send() {
             self.abort();
@@ -361,8 +440,11 @@ impl<T: Transport> SendQueue<T> {
         if requests != 0 {
             self.commit(cursor);
             self.ring_doorbell(first, requests);
+            (self.fence, self.fence_next) = (fence, fence);
         }
-        if !self.has_room(self.head) {
+        if self.fence {
+            self.stop = self.head.wrapping_sub(1);
+        } else if !self.has_room(self.head) {
             // Without room the stop stays close behind, for half the counter later it would be ahead.
             self.stop = match self.span(cursor).checked_sub(self.worst_blocks) {
                 Some(more) => self.head.wrapping_add(more),
@@ -391,6 +473,7 @@ impl<T: Transport> SendQueue<T> {
     fn forget_batch(&mut self) {
         self.error = None;
         self.more_wqes = 0;
+        self.fence_next = self.fence;
         self.blueflame_now = self.register.own_blueflame_blocks();
     }
 
@@ -430,6 +513,37 @@ impl<T: Transport> SendQueue<T> {
 pub(crate) const fn blocks_of(units: usize) -> u32 {
     const UNITS_PER_BLOCK: u32 = (BLOCK / UNIT) as u32;
     (units as u32 + UNITS_PER_BLOCK - 1) / UNITS_PER_BLOCK
+}
+
+/// Whether a request of an operation may be larger than what a queue is made for.
+const fn is_large<O: SendOperation>() -> bool {
+    matches!(O::DATA, DataKind::Own(_))
+        || matches!(O::OPCODE, Opcode::AtomicMaskedCs | Opcode::AtomicMaskedFa)
+}
+
+/// The most blocks that a request takes whose size does not depend on its data; none, of others.
+const fn most_blocks<O: SendOperation, A: Segment>() -> u32 {
+    let blocks = match O::DATA {
+        DataKind::Message => 0,
+        DataKind::Result => blocks_of(2 + A::UNITS + O::Remote::UNITS),
+        DataKind::Own(units) => blocks_of(1 + A::UNITS + O::Remote::UNITS + units),
+    };
+    assert!(blocks <= MAX_BLOCKS as u32);
+    blocks
+}
+
+/// Whether a request of this opcode rewrites a memory key, or a signature that belongs to one: the
+/// next request must not overtake it.
+const fn rewrites_key(opcode: u8) -> bool {
+    const OPCODES: [Opcode; 3] = [Opcode::Umr, Opcode::SetPsv, Opcode::LocalInvalidate];
+    let mut i = 0;
+    while i < OPCODES.len() {
+        if OPCODES[i] as u8 == opcode {
+            return true;
+        }
+        i += 1;
+    }
+    false
 }
 
 impl Cursor {
@@ -496,6 +610,7 @@ mod tests {
                 qpn: 1,
                 max_message: 1 << 30,
                 signal_all: true,
+                atomics: true,
                 gate,
                 record: QueuePairRecord::new(words),
                 register: SendRegister::doorbell(uar),

@@ -1,6 +1,7 @@
 //! The data of a request: what it takes, and how it is written.
 
 use crate::error::PostError;
+use crate::operation::DataKind;
 use crate::send::Limits;
 use crate::sge::Sge;
 use core::ptr::NonNull;
@@ -11,10 +12,10 @@ use mlx5_prm::{U32, U64};
 ///
 /// # Safety
 /// Neither way of writing touches more than a largest request of the queue has room for behind any
-/// head.
+/// head, or than [`DataKind::Own`] says of the operation that alone takes it.
 pub(crate) unsafe trait Data: Copy {
-    /// Whether the data is ordinary, so that [`Data::write`] can write it.
-    fn is_ordinary(&self, limits: &Limits) -> bool;
+    /// Whether the data is ordinary for `kind`, so that [`Data::write`] can write it.
+    fn is_ordinary(&self, kind: DataKind, limits: &Limits) -> bool;
 
     /// Writes ordinary data; returns the 16-byte units that it takes.
     ///
@@ -26,13 +27,21 @@ pub(crate) unsafe trait Data: Copy {
     ///
     /// # Safety
     /// `at` is where the data of a request of this queue goes.
-    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError>;
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        kind: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError>;
 }
 
 // SAFETY: one entry, where the queue has any; else as for a list.
 unsafe impl Data for Sge {
     #[inline(always)]
-    fn is_ordinary(&self, limits: &Limits) -> bool {
+    fn is_ordinary(&self, kind: DataKind, limits: &Limits) -> bool {
+        if kind.is_result() {
+            return u64::from(self.length) == limits.atomic_result;
+        }
         // One comparison finds the length of zero, too.
         self.length.wrapping_sub(1) < limits.max_single_sge
     }
@@ -44,16 +53,21 @@ unsafe impl Data for Sge {
         1
     }
 
-    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        kind: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
         // SAFETY: handed down.
-        unsafe { (&[self][..]).write_checked(at, limits) }
+        unsafe { (&[self][..]).write_checked(at, kind, limits) }
     }
 }
 
 // SAFETY: at most `max_sge` entries are written.
 unsafe impl Data for &[Sge] {
     #[inline(always)]
-    fn is_ordinary(&self, _: &Limits) -> bool {
+    fn is_ordinary(&self, _: DataKind, _: &Limits) -> bool {
         false
     }
 
@@ -61,7 +75,16 @@ unsafe impl Data for &[Sge] {
         0
     }
 
-    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        kind: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
+        if kind.is_result() {
+            // SAFETY: there is room for the result's entry.
+            return unsafe { write_result(at, self, limits) };
+        }
         // SAFETY: there is room for `max_sge` entries.
         unsafe { write_sges(at, self, limits.max_sge, Some(limits.max_message)) }
     }
@@ -74,7 +97,7 @@ pub(crate) struct Inline<'a>(pub(crate) &'a [u8]);
 // SAFETY: at most `max_inline` bytes are written behind their header.
 unsafe impl Data for Inline<'_> {
     #[inline(always)]
-    fn is_ordinary(&self, limits: &Limits) -> bool {
+    fn is_ordinary(&self, _: DataKind, limits: &Limits) -> bool {
         // One comparison finds the length of zero, too.
         self.0.len().wrapping_sub(1) < limits.max_inline
     }
@@ -91,9 +114,14 @@ unsafe impl Data for Inline<'_> {
         (INLINE_HEADER + self.0.len() + UNIT - 1) / UNIT
     }
 
-    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        kind: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
         // SAFETY: handed down.
-        unsafe { InlineList(&[self.0]).write_checked(at, limits) }
+        unsafe { InlineList(&[self.0]).write_checked(at, kind, limits) }
     }
 }
 
@@ -104,7 +132,7 @@ pub(crate) struct InlineList<'a>(pub(crate) &'a [&'a [u8]]);
 // SAFETY: at most `max_inline` bytes are written behind their header.
 unsafe impl Data for InlineList<'_> {
     #[inline(always)]
-    fn is_ordinary(&self, _: &Limits) -> bool {
+    fn is_ordinary(&self, _: DataKind, _: &Limits) -> bool {
         false
     }
 
@@ -112,7 +140,12 @@ unsafe impl Data for InlineList<'_> {
         0
     }
 
-    unsafe fn write_checked(self, at: NonNull<u8>, limits: &Limits) -> Result<usize, PostError> {
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        _: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
         let length = self.0.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
         if length > limits.max_inline {
             let length = u32::try_from(length).unwrap_or(u32::MAX);
@@ -131,6 +164,52 @@ unsafe impl Data for InlineList<'_> {
             }
         }
         Ok(offset.div_ceil(UNIT))
+    }
+}
+
+/// Writes the entry in which an atomic puts what was there before.
+///
+/// # Safety
+/// `at` has room for an entry.
+#[cold]
+unsafe fn write_result(at: NonNull<u8>, sges: &[Sge], limits: &Limits) -> Result<usize, PostError> {
+    if limits.atomic_result != ATOMIC_RESULT {
+        return Err(PostError::NoAtomics);
+    }
+    match *sges {
+        [sge] if u64::from(sge.length) == ATOMIC_RESULT => {
+            // SAFETY: by the contract.
+            unsafe { write_sge(at, sge) };
+            Ok(1)
+        }
+        _ => Err(PostError::AtomicResult {
+            entries: u32::try_from(sges.len()).unwrap_or(u32::MAX),
+            length: sges.first().map_or(0, |sge| sge.length),
+        }),
+    }
+}
+
+/// Bytes that an atomic returns.
+pub(crate) const ATOMIC_RESULT: u64 = 8;
+
+// SAFETY: nothing is written.
+unsafe impl Data for () {
+    #[inline(always)]
+    fn is_ordinary(&self, _: DataKind, _: &Limits) -> bool {
+        false
+    }
+
+    unsafe fn write(self, _: NonNull<u8>) -> usize {
+        0
+    }
+
+    unsafe fn write_checked(
+        self,
+        _: NonNull<u8>,
+        _: DataKind,
+        _: &Limits,
+    ) -> Result<usize, PostError> {
+        Ok(0)
     }
 }
 

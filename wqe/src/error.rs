@@ -1,6 +1,7 @@
 //! Why a request was refused.
 
 use crate::gate::{QueueState, Shut};
+use crate::operation::SendFlags;
 use core::fmt;
 
 /// Why a request was refused. Nothing of it reached the device.
@@ -48,7 +49,7 @@ pub enum PostError {
     /// A flag that this operation or this transport does not have.
     Flags {
         /// The flags that are not allowed.
-        refused: crate::SendFlags,
+        refused: SendFlags,
     },
     /// An operation that this transport does not have.
     Unsupported,
@@ -72,6 +73,28 @@ pub enum PostError {
     },
     /// The memory key cannot be configured like this.
     Mkey(MkeyRefusal),
+    /// The transport needs the number of the receiving shared receive queue with each request.
+    SrqnMissing,
+    /// The operation has no data, or none of this kind.
+    DataNotAllowed,
+    /// The operation needs the whole request for its data.
+    WqeMissing,
+    /// An atomic takes one entry, of eight bytes, for what was there before.
+    AtomicResult {
+        /// How many entries were given.
+        entries: u32,
+        /// The length of the first.
+        length: u32,
+    },
+    /// The device has no atomics.
+    NoAtomics,
+    /// An operation that no ConnectX has, or not on this transport, though the verbs name it.
+    NotProvided(Unprovided),
+    /// A window of more than 2 GiB, which one entry of its translation cannot hold.
+    WindowTooLong {
+        /// Its length.
+        gib: u32,
+    },
     /// The queue pair is in a state that does not allow it.
     State(QueueState),
     /// Completions from before the last reset are still in the completion queue: poll it first.
@@ -122,6 +145,38 @@ impl MkeyRefusal {
     }
 }
 
+/// Operations that the verbs name, and that are refused whatever the transport.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Unprovided {
+    /// Segmentation offload (`IBV_WR_TSO`).
+    Tso,
+    /// Flush (`IBV_WR_FLUSH`).
+    Flush,
+    /// Atomic write (`IBV_WR_ATOMIC_WRITE`).
+    AtomicWrite,
+}
+
+impl Unprovided {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Tso => "segmentation offload is for queues of raw packets",
+            Self::Flush => "ConnectX has no flush operation",
+            Self::AtomicWrite => "ConnectX has no atomic write operation",
+        }
+    }
+}
+
+/// Why a flag may be refused.
+const REASONS: [(SendFlags, &str); 3] = [
+    (SendFlags::FENCE, "only reliable transports have reads and atomics to wait for"),
+    (
+        SendFlags::SOLICITED,
+        "only what takes a receive request at the other side can cause an event there",
+    ),
+    (SendFlags::IP_CSUM, "only a queue of raw packets has checksums to fill in"),
+];
+
 impl From<Shut> for PostError {
     fn from(shut: Shut) -> Self {
         match shut {
@@ -155,7 +210,11 @@ impl fmt::Display for PostError {
                 write!(f, "{length} bytes of inline data, but the queue was made for {max}")
             }
             Self::Flags { refused } => {
-                write!(f, "{refused:?} is not allowed with this operation on this transport")
+                write!(f, "{refused:?} is not allowed with this operation on this transport")?;
+                REASONS
+                    .iter()
+                    .filter(|(flag, _)| refused.contains(*flag))
+                    .try_for_each(|(_, reason)| write!(f, ": {reason}"))
             }
             Self::Unsupported => f.write_str("the transport does not have this operation"),
             Self::InlineNotAllowed => f.write_str("this operation takes no inline data"),
@@ -168,6 +227,20 @@ impl fmt::Display for PostError {
                 "entry {index} takes and passes over {length} bytes in a round; at most 65535 can be said"
             ),
             Self::Mkey(refusal) => f.write_str(refusal.text()),
+            Self::SrqnMissing => {
+                f.write_str("the request needs the number of the receiving shared receive queue")
+            }
+            Self::DataNotAllowed => f.write_str("this operation has no data, or none of this kind"),
+            Self::WqeMissing => f.write_str("a raw request has the WQE for its data"),
+            Self::AtomicResult { entries, length } => write!(
+                f,
+                "an atomic takes one entry of 8 bytes for its result, not {entries}, the first of {length} bytes"
+            ),
+            Self::NoAtomics => f.write_str("the device has no atomics"),
+            Self::NotProvided(operation) => write!(f, "{}", operation.text()),
+            Self::WindowTooLong { gib } => {
+                write!(f, "a window of {gib} GiB and more; it can have 2 GiB")
+            }
             Self::State(state) => {
                 write!(f, "the queue pair is in state {}, which does not allow it", state.name())
             }

@@ -24,6 +24,7 @@ mod gate;
 mod list;
 mod mkey;
 pub mod operation;
+mod raw;
 mod receive;
 mod records;
 mod segment;
@@ -32,22 +33,25 @@ mod sge;
 mod shared_receive;
 mod sync;
 pub mod transport;
+mod window;
 
-pub use batch::{Addressed, Batch, NeedsAddress, NeedsData, Request, Wr};
+pub use batch::{Addressed, Batch, NeedsAddress, NeedsData, NeedsSrqn, Request, Wr};
 pub use cancel::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, RequestHandle};
 pub use change::{Change, Changed};
-pub use error::{BatchError, ListError, MkeyRefusal, PostError};
+pub use error::{BatchError, ListError, MkeyRefusal, PostError, Unprovided};
 pub use gate::{Gate, QueueState};
 pub use list::{Data, ListTransport, Operation, SendWr};
 pub use mkey::{
     BsfUpdate, ConfiguresMkeys, Interleaved, MAX_MKEY_ENTRIES, MkeyAccess, MkeyLayout, MkeyUpdate,
     PsvUpdate, mkey_update_blocks,
 };
-pub use operation::SendFlags;
+pub use operation::{SendFlags, SendOps};
+pub use raw::{RawWqe, RawWqeError};
 pub use receive::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
 pub use records::{Completed, RequestInfo, Retired, SendRecords};
-pub use segment::{Datagram as UdAddress, Segment};
+pub use segment::{Datagram as UdAddress, MaskedOperands, RemoteSrq, Segment};
 pub use send::{SendLayout, SendParts, SendQueue};
 pub use sge::{RemoteAddress, Sge};
 pub use shared_receive::{SharedReceiveQueue, SharedReceiveRecords};
-pub use transport::{Rc, Transport, Uc, Ud};
+pub use transport::{Rc, Transport, Uc, Ud, XrcSend};
+pub use window::{BindParts, Binding, WindowType};

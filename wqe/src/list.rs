@@ -1,27 +1,77 @@
 //! The list form (`ibv_post_send`): operations chosen at run time.
 
 use crate::batch::Batch;
-use crate::error::{BatchError, ListError, PostError};
-use crate::operation::SendFlags;
-use crate::segment::Datagram;
+use crate::build::Parts;
+use crate::data::{Inline as InlineBytes, InlineList};
+use crate::error::{BatchError, ListError, PostError, Unprovided};
+use crate::operation::{self, Inline, SendFlags, SendOperation, SendOps};
+use crate::raw::RawWqe;
+use crate::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
 use crate::send::SendQueue;
 use crate::sge::{RemoteAddress, Sge};
-use crate::transport::{Rc, Transport, Uc, Ud};
+use crate::transport::{Rc, Transport, Uc, Ud, XrcSend};
+use crate::window::Binding;
+use mlx5_prm::U32;
 
 /// What a request of the list form does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Operation {
     /// Send.
+    #[default]
     Send,
     /// Send with immediate data.
     SendImm([u8; 4]),
+    /// Send, and invalidate this key at the other side.
+    SendInvalidate(u32),
     /// RDMA write.
     RdmaWrite(RemoteAddress),
     /// RDMA write with immediate data.
     RdmaWriteImm(RemoteAddress, [u8; 4]),
     /// RDMA read.
     RdmaRead(RemoteAddress),
+    /// Atomic compare and swap.
+    CompareSwap {
+        /// Where.
+        remote: RemoteAddress,
+        /// What to compare with.
+        compare: u64,
+        /// What to swap in.
+        swap: u64,
+    },
+    /// Atomic fetch and add.
+    FetchAdd {
+        /// Where.
+        remote: RemoteAddress,
+        /// What to add.
+        add: u64,
+    },
+    /// Atomic compare and swap of some bits.
+    MaskedCompareSwap {
+        /// Where.
+        remote: RemoteAddress,
+        /// What to compare and to swap.
+        operands: MaskedOperands,
+    },
+    /// Atomic addition to several fields.
+    MaskedFetchAdd {
+        /// Where.
+        remote: RemoteAddress,
+        /// What to add.
+        add: u64,
+        /// The highest bits of the fields.
+        boundary: u64,
+    },
+    /// Binding a memory window; it has no data.
+    BindWindow(Binding),
+    /// Invalidating a memory window by its key; it has no data.
+    LocalInvalidate(u32),
+    /// No operation; it has no data.
+    Nop,
+    /// What the WQE asks for that is the data.
+    Raw,
+    /// What is refused on every transport.
+    Unprovided(Unprovided),
 }
 
 /// The data of a request.
@@ -31,10 +81,18 @@ pub enum Data<'a> {
     Sges(&'a [Sge]),
     /// Bytes that are copied into the request (`IBV_SEND_INLINE`), from several places.
     Inline(&'a [&'a [u8]]),
+    /// The whole request, for [`Operation::Raw`].
+    Wqe(RawWqe<'a>),
+}
+
+impl Default for Data<'_> {
+    fn default() -> Self {
+        Self::Sges(&[])
+    }
 }
 
 /// A request of the list form (`struct ibv_send_wr`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SendWr<'a> {
     /// Comes back with the completion.
     pub wr_id: u64,
@@ -46,70 +104,178 @@ pub struct SendWr<'a> {
     pub data: Data<'a>,
     /// For whom; needed on datagram queue pairs, not looked at on others.
     pub address: Option<Datagram<'a>>,
+    /// For which shared receive queue at the other side; needed on extended connections by what
+    /// goes there, not looked at elsewhere.
+    pub xrc_srqn: Option<u32>,
 }
 
 /// A transport whose requests can be posted in the list form.
 pub trait ListTransport: Transport {
-    /// Adds `wr` to `batch`; an error is latched there.
+    /// What says whom a request is for.
     #[doc(hidden)]
-    fn push(batch: &mut Batch<'_, Self>, wr: &SendWr<'_>)
-    where
-        Self: Sized;
+    type Address<'a>: Segment;
+
+    /// Whom a request is for.
+    #[doc(hidden)]
+    fn address<'a>(wr: &SendWr<'a>) -> Result<Self::Address<'a>, PostError>;
 }
 
-/// Sets the data of a request in the typed form.
-macro_rules! set_data {
-    ($request:expr, $data:expr) => {
-        match $data {
-            Data::Sges(&[sge]) => $request.sge(sge),
-            Data::Sges(sges) => $request.sge_list(sges),
-            Data::Inline(&[bytes]) => $request.inline_data(bytes),
-            Data::Inline(pieces) => $request.inline_data_list(pieces),
-        }
-    };
-}
-
-macro_rules! connected {
-    ($($transport:ident $([$read:ident])?),+) => {$(
+/// One transport a line: its address, and where a request has it.
+macro_rules! addresses {
+    ($($transport:ident: $address:ty, |$wr:pat_param| $found:expr;)+) => {$(
         impl ListTransport for $transport {
+            type Address<'a> = $address;
+
             #[inline(always)]
-            fn push(batch: &mut Batch<'_, Self>, wr: &SendWr<'_>) {
-                let request = batch.wr(wr.wr_id, wr.flags);
-                match wr.operation {
-                    Operation::Send => set_data!(request.send(), wr.data),
-                    Operation::SendImm(imm) => set_data!(request.send_imm(imm), wr.data),
-                    Operation::RdmaWrite(to) => set_data!(request.rdma_write(to), wr.data),
-                    Operation::RdmaWriteImm(to, imm) => {
-                        set_data!(request.rdma_write_imm(to, imm), wr.data)
-                    }
-                    $(Operation::RdmaRead(from) => match wr.data {
-                        Data::Sges(&[sge]) => request.$read(from).sge(sge),
-                        Data::Sges(sges) => request.$read(from).sge_list(sges),
-                        Data::Inline(_) => batch.refuse(PostError::InlineNotAllowed),
-                    },)?
-                    #[allow(unreachable_patterns, reason = "a transport with every operation has none left")]
-                    _ => batch.refuse(PostError::Unsupported),
-                }
+            fn address<'a>($wr: &SendWr<'a>) -> Result<$address, PostError> {
+                $found
             }
         }
     )+};
 }
 
-connected!(Rc[rdma_read], Uc);
+addresses! {
+    Rc: (), |_| Ok(());
+    Uc: (), |_| Ok(());
+    Ud: Datagram<'a>, |wr| wr.address.ok_or(PostError::AddressMissing);
+    XrcSend: RemoteSrq, |wr| wr.xrc_srqn.map(RemoteSrq).ok_or(PostError::SrqnMissing);
+}
 
-impl ListTransport for Ud {
+impl<T: ListTransport> Batch<'_, T> {
+    /// Adds `wr`; an error is latched.
     #[inline(always)]
-    fn push(batch: &mut Batch<'_, Self>, wr: &SendWr<'_>) {
-        let Some(Datagram { vector, qp_num, qkey }) = wr.address else {
-            return batch.refuse(PostError::AddressMissing);
-        };
-        let request = batch.wr(wr.wr_id, wr.flags);
+    fn push(&mut self, wr: &SendWr<'_>) {
         match wr.operation {
-            Operation::Send => set_data!(request.send().ud_addr(vector, qp_num, qkey), wr.data),
-            Operation::SendImm(imm) => {
-                set_data!(request.send_imm(imm).ud_addr(vector, qp_num, qkey), wr.data)
+            Operation::Send => self.message::<operation::Send>(wr, [0; 4], ()),
+            Operation::SendImm(imm) => self.message::<operation::SendImm>(wr, imm, ()),
+            Operation::RdmaWrite(to) => self.message::<operation::RdmaWrite>(wr, [0; 4], to),
+            Operation::RdmaWriteImm(to, imm) => {
+                self.message::<operation::RdmaWriteImm>(wr, imm, to);
             }
-            _ => batch.refuse(PostError::Unsupported),
+            Operation::RdmaRead(from) => self.entries::<operation::RdmaRead>(wr, from),
+            _ => self.push_rare(wr),
+        }
+    }
+
+    #[inline(never)]
+    fn push_rare(&mut self, wr: &SendWr<'_>) {
+        match wr.operation {
+            Operation::SendInvalidate(rkey) => {
+                self.message::<operation::SendInvalidate>(wr, rkey.to_be_bytes(), ());
+            }
+            Operation::CompareSwap { remote, compare, swap } => {
+                let what = Atomic { remote, swap_or_add: swap, compare };
+                self.entries::<operation::CompareSwap>(wr, what);
+            }
+            Operation::FetchAdd { remote, add } => {
+                let what = Atomic { remote, swap_or_add: add, compare: 0 };
+                self.entries::<operation::FetchAdd>(wr, what);
+            }
+            Operation::MaskedCompareSwap { remote, operands } => {
+                let what = MaskedAtomic { remote, operands };
+                self.entries::<operation::MaskedCompareSwap>(wr, what);
+            }
+            Operation::MaskedFetchAdd { remote, add, boundary } => {
+                let what = Atomic { remote, swap_or_add: add, compare: boundary };
+                self.entries::<operation::MaskedFetchAdd>(wr, what);
+            }
+            Operation::BindWindow(binding) => {
+                if self.is_bare::<operation::BindWindow>(wr) {
+                    self.add_binding(wr.wr_id, wr.flags, binding);
+                }
+            }
+            Operation::LocalInvalidate(rkey) => {
+                if self.is_bare::<operation::LocalInvalidate>(wr) {
+                    self.add_invalidation(wr.wr_id, wr.flags, rkey);
+                }
+            }
+            Operation::Nop => {
+                if self.is_bare::<operation::Nop>(wr) {
+                    self.add_bare::<operation::Nop>(wr.wr_id, wr.flags, 0, (), ());
+                }
+            }
+            Operation::Raw => match wr.data {
+                Data::Wqe(wqe) if self.has::<operation::Raw>() => {
+                    self.add_raw(wr.wr_id, wr.flags, wqe);
+                }
+                Data::Wqe(_) => {}
+                _ => self.refuse(PostError::WqeMissing),
+            },
+            Operation::Unprovided(which) => self.refuse(PostError::NotProvided(which)),
+            // What `push` takes by itself.
+            Operation::Send
+            | Operation::SendImm(_)
+            | Operation::RdmaWrite(_)
+            | Operation::RdmaWriteImm(..)
+            | Operation::RdmaRead(_) => self.push(wr),
+        }
+    }
+
+    /// Whether the transport has an operation; refuses it if not.
+    #[inline(always)]
+    fn has<O: SendOperation>(&mut self) -> bool {
+        let has = const { SendOps::of::<T>().contains(O::BIT) };
+        if !has {
+            self.refuse(PostError::Unsupported);
+        }
+        has
+    }
+
+    /// [`Batch::has`], of an operation that has no data, which is not to be given any.
+    fn is_bare<O: SendOperation>(&mut self, wr: &SendWr<'_>) -> bool {
+        let has = self.has::<O>();
+        let bare = matches!(wr.data, Data::Sges([]));
+        if has && !bare {
+            self.refuse(PostError::DataNotAllowed);
+        }
+        has && bare
+    }
+
+    /// Adds an operation that carries its data in entries or in the request.
+    #[inline(always)]
+    fn message<O: Inline>(&mut self, wr: &SendWr<'_>, immediate: [u8; 4], remote: O::Remote) {
+        let Some(parts) = self.parts::<O>(wr, immediate, remote) else { return };
+        match wr.data {
+            Data::Sges(&[sge]) => self.add::<O, _, _>(parts, sge),
+            Data::Sges(sges) => self.add::<O, _, _>(parts, sges),
+            Data::Inline(&[bytes]) => self.add::<O, _, _>(parts, InlineBytes(bytes)),
+            Data::Inline(pieces) => self.add::<O, _, _>(parts, InlineList(pieces)),
+            Data::Wqe(_) => self.refuse(PostError::DataNotAllowed),
+        }
+    }
+
+    /// Adds an operation that carries its data in entries.
+    #[inline(always)]
+    fn entries<O: SendOperation>(&mut self, wr: &SendWr<'_>, remote: O::Remote) {
+        let Some(parts) = self.parts::<O>(wr, [0; 4], remote) else { return };
+        match wr.data {
+            Data::Sges(&[sge]) => self.add::<O, _, _>(parts, sge),
+            Data::Sges(sges) => self.add::<O, _, _>(parts, sges),
+            Data::Inline(_) => self.refuse(PostError::InlineNotAllowed),
+            Data::Wqe(_) => self.refuse(PostError::DataNotAllowed),
+        }
+    }
+
+    /// What a request is made of, if the transport has it.
+    #[inline(always)]
+    fn parts<'a, O: SendOperation>(
+        &mut self,
+        wr: &SendWr<'a>,
+        immediate: [u8; 4],
+        remote: O::Remote,
+    ) -> Option<Parts<T::Address<'a>, O::Remote>> {
+        if !self.has::<O>() {
+            return None;
+        }
+        match T::address(wr) {
+            Ok(address) => {
+                let immediate = U32::from_bytes(immediate);
+                Some(Parts { wr_id: wr.wr_id, flags: wr.flags, immediate, address, remote })
+            }
+            Err(error) => {
+                self.refuse(error);
+                None
+            }
         }
     }
 }
@@ -123,7 +289,7 @@ impl<T: ListTransport> SendQueue<T> {
         self.abort();
         let mut batch = self.wr_start();
         for wr in list {
-            T::push(&mut batch, wr);
+            batch.push(wr);
             if let Some(BatchError { index, error }) = batch.error() {
                 batch.complete_good().map_err(ListError::from)?;
                 return Err(ListError { index, error });

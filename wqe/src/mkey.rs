@@ -242,6 +242,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
                     self.settle_changes();
                     self.journal.push(cursor.sequence, change);
                 }
+                self.let_next_wait();
                 self.more_wqes += next.sequence.wrapping_sub(cursor.sequence) - 1;
                 next
             }
@@ -286,7 +287,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         let fence = if flags.contains(SendFlags::FENCE) {
             [control_flags::FENCE; 2]
         } else {
-            [0, control_flags::SMALL_FENCE]
+            [self.fence_for(0), control_flags::SMALL_FENCE]
         };
         let last = |left: usize| match left {
             0 if signaled => control_flags::COMPLETION,

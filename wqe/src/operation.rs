@@ -1,13 +1,14 @@
 //! Operations: one declaration each, from which the typed builder, the list form and the sizing of
 //! queues follow.
 
-use crate::segment::Segment;
+use crate::segment::{Atomic, MaskedAtomic, Segment};
 use crate::sge::RemoteAddress;
-use crate::transport::{Rc, Transport, Uc, Ud};
-use mlx5_prm::wqe::{Opcode, control_flags};
+use crate::transport::{Rc, Transport, Uc, Ud, XrcSend};
+use crate::window::{UMR_UNITS, UmrHead};
+use mlx5_prm::wqe::{MASKED_ATOMIC_8, Opcode, control_flags};
 
 bitflags::bitflags! {
-    /// Flags of a send request. The bits are those of the control segment.
+    /// Flags of a send request. The bits are those of the control segment, where it has them.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
     pub struct SendFlags: u8 {
         /// Ask for a completion.
@@ -16,17 +17,49 @@ bitflags::bitflags! {
         const SOLICITED = control_flags::SOLICITED;
         /// Start only when all earlier reads and atomics of this queue are done.
         const FENCE = control_flags::FENCE;
+        /// Let the device fill in the checksums of IPv4, TCP and UDP. Only a queue of raw packets
+        /// can; no transport here has it.
+        const IP_CSUM = 1 << 4;
     }
+}
+
+impl SendFlags {
+    /// Those that stand in the control segment.
+    pub(crate) const CONTROL: Self = Self::SIGNALED.union(Self::SOLICITED).union(Self::FENCE);
 }
 
 /// An operation of a send queue.
 pub trait SendOperation {
     /// What the device is asked for.
     const OPCODE: Opcode;
+    /// The opcode's modifier.
+    const MODIFIER: u8;
     /// What it has between addressing and data.
     type Remote: Segment;
     /// The flags that mean something with it.
     const FLAGS: SendFlags;
+    /// Its data.
+    const DATA: DataKind;
+    /// The set of it alone.
+    const BIT: SendOps;
+}
+
+/// What data an operation carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DataKind {
+    /// Pieces of memory, as many as the queue takes.
+    Message,
+    /// One piece of eight bytes, for what was there before.
+    Result,
+    /// None: so many 16-byte units, at most, follow what is counted as its remote side.
+    Own(usize),
+}
+
+impl DataKind {
+    /// Whether the data is what an atomic returns.
+    pub(crate) const fn is_result(self) -> bool {
+        matches!(self, Self::Result)
+    }
 }
 
 /// An operation that can carry its data in the request.
@@ -35,32 +68,89 @@ pub trait Inline: SendOperation {}
 /// A transport that has operation `O`.
 pub trait Supports<O: SendOperation>: Transport {}
 
-const ANY: SendFlags = SendFlags::all();
+const ANY: SendFlags = SendFlags::CONTROL;
 const UNSOLICITED: SendFlags = SendFlags::SIGNALED.union(SendFlags::FENCE);
 
 macro_rules! operations {
     ($(
-        $(#[$doc:meta])*
-        $name:ident = $opcode:ident: remote $remote:ty, flags $flags:expr, $(inline $inline:tt,)? on $($transport:ident)+;
+        $(#[doc = $doc:literal])*
+        $name:ident, $bit:ident = $value:expr, $opcode:ident $(/ $modifier:ident)?: remote $remote:ty, flags $flags:expr,
+        data $data:expr, $(inline $inline:tt,)? on $($transport:ident)+;
     )*) => {
         $(
-            $(#[$doc])*
+            $(#[doc = $doc])*
             #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
             pub enum $name {}
             impl SendOperation for $name {
                 const OPCODE: Opcode = Opcode::$opcode;
+                const MODIFIER: u8 = 0 $(+ $modifier)?;
                 type Remote = $remote;
                 const FLAGS: SendFlags = $flags;
+                const DATA: DataKind = $data;
+                const BIT: SendOps = SendOps::$bit;
             }
             operations!(@inline $name $($inline)?);
             $(impl Supports<$name> for $transport {})+
         )*
 
-        /// The most 16-byte units that an operation of a transport has before its data, addressing
-        /// and control segment included.
+        bitflags::bitflags! {
+            /// A set of operations, as a queue pair is asked for (`send_ops_flags`). The low bits
+            /// are those of `enum ibv_qp_create_send_ops_flags`.
+            #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+            pub struct SendOps: u64 {
+                $(
+                    $(#[doc = $doc])*
+                    const $bit = $value;
+                )*
+                /// Segmentation offload, which no transport here has.
+                const TSO = 1 << 10;
+                /// Flush, which ConnectX does not have.
+                const FLUSH = 1 << 11;
+                /// Atomic write, which ConnectX does not have.
+                const ATOMIC_WRITE = 1 << 12;
+            }
+        }
+
+        impl SendOps {
+            /// What transport `T` has.
+            pub const fn of<T: Transport>() -> Self {
+                let mut has = Self::empty();
+                $(if operations!(@has T, $($transport)+) {
+                    has = has.union(Self::$bit);
+                })*
+                has
+            }
+
+            /// Those that need a device with atomics.
+            pub const ATOMICS: Self = {
+                let mut atomics = Self::empty();
+                $(if $data.is_result() {
+                    atomics = atomics.union(Self::$bit);
+                })*
+                atomics
+            };
+
+            /// The most 16-byte units that one of these takes whose size does not depend on data.
+            pub(crate) const fn fixed_units<T: Transport>(self) -> usize {
+                let mut most = 0;
+                $(if self.contains(Self::$bit) && operations!(@has T, $($transport)+) {
+                    let units = fixed_units::<$name>(T::ADDRESS_UNITS);
+                    if units > most {
+                        most = units;
+                    }
+                })*
+                most
+            }
+        }
+
+        /// The most 16-byte units that an operation of a transport has before a message,
+        /// addressing and control segment included.
         pub const fn head_units<T: Transport>() -> usize {
             let mut most = 0;
-            $(if <<$name as SendOperation>::Remote as Segment>::UNITS > most && operations!(@has T, $($transport)+) {
+            $(if matches!($data, DataKind::Message)
+                && <<$name as SendOperation>::Remote as Segment>::UNITS > most
+                && operations!(@has T, $($transport)+)
+            {
                 most = <<$name as SendOperation>::Remote as Segment>::UNITS;
             })*
             1 + T::ADDRESS_UNITS + most
@@ -71,6 +161,21 @@ macro_rules! operations {
     (@has $t:ident, $($transport:ident)+) => {
         (false $(|| str_eq(<$t as Transport>::NAME, <$transport as Transport>::NAME))+)
     };
+}
+
+/// 16-byte units of an operation whose size is its own; zero if that depends on data.
+const fn fixed_units<O: SendOperation>(address_units: usize) -> usize {
+    match O::DATA {
+        DataKind::Message => 0,
+        DataKind::Result => 1 + address_units + O::Remote::UNITS + 1,
+        DataKind::Own(units) => 1 + O::Remote::UNITS + units,
+    }
+}
+
+/// 16-byte units that a queue of transport `T` must take in one request whatever it is made for: the
+/// most of an operation that is built without a closer look.
+pub(crate) const fn least_units<T: Transport>() -> usize {
+    SendOps::COMPARE_SWAP.union(SendOps::FETCH_ADD).fixed_units::<T>()
 }
 
 const fn str_eq(a: &str, b: &str) -> bool {
@@ -88,15 +193,35 @@ const fn str_eq(a: &str, b: &str) -> bool {
     true
 }
 
+use DataKind::{Message, Own, Result as Returns};
+
 operations! {
     /// Send.
-    Send = Send: remote (), flags ANY, inline yes, on Rc Uc Ud;
+    Send, SEND = 1 << 2, Send: remote (), flags ANY, data Message, inline yes, on Rc XrcSend Uc Ud;
     /// Send with immediate data.
-    SendImm = SendImm: remote (), flags ANY, inline yes, on Rc Uc Ud;
+    SendImm, SEND_IMM = 1 << 3, SendImm: remote (), flags ANY, data Message, inline yes, on Rc XrcSend Uc Ud;
+    /// Send, and invalidate a key at the other side.
+    SendInvalidate, SEND_INV = 1 << 9, SendInvalidate: remote (), flags ANY, data Message, inline yes, on Rc XrcSend Uc;
     /// RDMA write.
-    RdmaWrite = RdmaWrite: remote RemoteAddress, flags UNSOLICITED, inline yes, on Rc Uc;
+    RdmaWrite, RDMA_WRITE = 1 << 0, RdmaWrite: remote RemoteAddress, flags UNSOLICITED, data Message, inline yes, on Rc XrcSend Uc;
     /// RDMA write with immediate data.
-    RdmaWriteImm = RdmaWriteImm: remote RemoteAddress, flags ANY, inline yes, on Rc Uc;
+    RdmaWriteImm, RDMA_WRITE_IMM = 1 << 1, RdmaWriteImm: remote RemoteAddress, flags ANY, data Message, inline yes, on Rc XrcSend Uc;
     /// RDMA read.
-    RdmaRead = RdmaRead: remote RemoteAddress, flags UNSOLICITED, on Rc;
+    RdmaRead, RDMA_READ = 1 << 4, RdmaRead: remote RemoteAddress, flags UNSOLICITED, data Message, on Rc XrcSend;
+    /// Atomic compare and swap.
+    CompareSwap, COMPARE_SWAP = 1 << 5, AtomicCs: remote Atomic, flags UNSOLICITED, data Returns, on Rc XrcSend;
+    /// Atomic fetch and add.
+    FetchAdd, FETCH_ADD = 1 << 6, AtomicFa: remote Atomic, flags UNSOLICITED, data Returns, on Rc XrcSend;
+    /// Binding a memory window.
+    BindWindow, BIND_MW = 1 << 8, Umr: remote UmrHead, flags UNSOLICITED, data Own(UMR_UNITS), on Rc XrcSend Uc;
+    /// Invalidating a memory window.
+    LocalInvalidate, LOCAL_INV = 1 << 7, Umr: remote UmrHead, flags UNSOLICITED, data Own(0), on Rc XrcSend Uc;
+    /// No operation.
+    Nop, NOP = 1 << 32, Nop: remote (), flags UNSOLICITED, data Own(0), on Rc;
+    /// Atomic compare and swap of some bits.
+    MaskedCompareSwap, MASKED_COMPARE_SWAP = 1 << 33, AtomicMaskedCs / MASKED_ATOMIC_8: remote MaskedAtomic, flags UNSOLICITED, data Returns, on Rc;
+    /// Atomic addition to several fields.
+    MaskedFetchAdd, MASKED_FETCH_ADD = 1 << 34, AtomicMaskedFa / MASKED_ATOMIC_8: remote Atomic, flags UNSOLICITED, data Returns, on Rc;
+    /// A WQE as the caller has put it together.
+    Raw, RAW = 1 << 35, Nop: remote (), flags ANY, data Own(0), on Rc;
 }

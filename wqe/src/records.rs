@@ -19,8 +19,8 @@ use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use mlx5_prm::wqe::{MAX_RING_BLOCKS, Opcode, control_flags};
 
-/// What a record says of a request, in one word: blocks (8 bits), flags (16), `fm_ce_se` byte (8),
-/// opcode with the mark of a cancelled one (8), first block (16). The upper half stands as in the
+/// What a record says of a request, in one word: blocks (8 bits), free (16), `fm_ce_se` byte (8),
+/// opcode with the mark of a cancelled one (8), first block (16), opcode modifier (8). The upper half stands as in the
 /// first word of the WQE itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestInfo(u64);
@@ -36,6 +36,7 @@ impl RequestInfo {
     pub(crate) const MORE: u32 = 1 << 8;
     /// The request has WQEs before this one.
     pub(crate) const CONTINUES: u32 = 1 << 9;
+    pub(crate) const MODIFIER_SHIFT: u32 = 56;
 
     /// Puts together what stands in place: `place` has opcode and first block, `control` the
     /// `fm_ce_se` byte.

@@ -2,10 +2,10 @@
 
 use crate::batch::Batch;
 use crate::change::Journal;
-use crate::data::INLINE_HEADER;
+use crate::data::{ATOMIC_RESULT, INLINE_HEADER};
 use crate::error::{BatchError, PostError};
 use crate::gate::Gate;
-use crate::operation::head_units;
+use crate::operation::{SendOps, head_units, least_units};
 use crate::records::{RequestInfo, SendRecords, Slots};
 use crate::transport::Transport;
 use alloc::boxed::Box;
@@ -37,12 +37,24 @@ impl SendLayout {
     /// entries or `inline` bytes; everything is rounded up to what the ring then has room for.
     /// `None` if such a request is larger than a WQE can be, or the ring than a ring can be.
     pub fn new<T: Transport>(requests: u32, sges: u32, inline: u32) -> Option<Self> {
+        Self::with_ops::<T>(requests, sges, inline, SendOps::empty())
+    }
+
+    /// [`SendLayout::new`] for a queue that has room for `requests` requests of each of `ops`, too,
+    /// those whose size does not depend on data included.
+    pub fn with_ops<T: Transport>(
+        requests: u32,
+        sges: u32,
+        inline: u32,
+        ops: SendOps,
+    ) -> Option<Self> {
         let head = head_units::<T>();
         let inline_units = match inline {
             0 => 0,
             bytes => (bytes as usize).checked_add(INLINE_HEADER)?.div_ceil(UNIT),
         };
         let units = head.checked_add((sges as usize).max(inline_units))?;
+        let units = units.max(least_units::<T>()).max(ops.fixed_units::<T>());
         if units > MAX_UNITS {
             return None;
         }
@@ -78,6 +90,8 @@ pub(crate) struct Limits {
     pub(crate) max_message: u32,
     /// The longest entry that a request with one entry may have; zero where none may.
     pub(crate) max_single_sge: u32,
+    /// Bytes that an atomic returns; no length of an entry, on a device without.
+    pub(crate) atomic_result: u64,
 }
 
 /// The owner half of a send queue: writes requests into the ring and rings the doorbell.
@@ -109,6 +123,10 @@ pub struct SendQueue<T> {
     pub(crate) blueflame_now: u32,
     /// Why the batch under construction is refused, if it is.
     pub(crate) error: Option<BatchError>,
+    /// Whether the last request that was committed rewrites a memory key: the next one waits for it.
+    pub(crate) fence: bool,
+    /// The same of the last request that was built.
+    pub(crate) fence_next: bool,
     pub(crate) scratch: Box<Scratch>,
     /// Changes of memory keys by requests that are not known to be executed.
     pub(crate) journal: Journal,
@@ -134,6 +152,8 @@ pub struct SendParts {
     pub max_message: u32,
     /// Whether every request is to be signaled.
     pub signal_all: bool,
+    /// Whether the device has atomics.
+    pub atomics: bool,
     /// Says whether posting is allowed.
     pub gate: Gate,
     /// Doorbell record.
@@ -164,6 +184,7 @@ impl<T: Transport> SendQueue<T> {
             qpn,
             max_message,
             signal_all,
+            atomics,
             gate,
             record,
             register,
@@ -188,6 +209,7 @@ impl<T: Transport> SendQueue<T> {
                 } else {
                     max_message.min(MAX_SGE_LENGTH)
                 },
+                atomic_result: if atomics { ATOMIC_RESULT } else { u64::MAX },
             },
             always: if signal_all {
                 u32::from(control_flags::COMPLETION) << RequestInfo::CONTROL_SHIFT
@@ -202,6 +224,8 @@ impl<T: Transport> SendQueue<T> {
             slots: unsafe { records.as_ref() }.slots(),
             blueflame_now,
             error: None,
+            fence: false,
+            fence_next: false,
             scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
             journal: Journal::default(),
             more_wqes: 0,
@@ -255,6 +279,8 @@ impl<T: Transport> SendQueue<T> {
         self.stop = u32::MAX;
         self.journal.lose();
         self.life = next_life();
+        self.fence = false;
+        self.fence_next = false;
         self.records().reset();
         self.record.set_send(0);
     }

@@ -38,7 +38,10 @@ macro_rules! transports {
 
 transports! {
     /// Reliable connection.
-    Rc: start NeedsData, address 0 units, flags SendFlags::all();
+    Rc: start NeedsData, address 0 units, flags SendFlags::CONTROL;
+    /// Extended reliable connection, the side that sends: each request names the shared receive
+    /// queue that is to take it.
+    XrcSend: start NeedsSrqn, address 1 units, flags SendFlags::CONTROL;
     /// Unreliable connection.
     Uc: start NeedsData, address 0 units, flags SendFlags::SIGNALED.union(SendFlags::SOLICITED);
     /// Unreliable datagram.

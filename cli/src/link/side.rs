@@ -199,6 +199,7 @@ impl Side {
             operation,
             data,
             address,
+            ..SendWr::default()
         };
         if count == 1 {
             return Ok(self.qp.post_send(&[request(first)])?);

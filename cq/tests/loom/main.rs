@@ -93,6 +93,7 @@ fn send_queue(memory: &Memory, blocks: u32, records: &SendRecords) -> SendQueue<
         qpn: 1,
         max_message: 1 << 30,
         signal_all: false,
+        atomics: true,
         gate: gate(memory),
         record: record(memory),
         // SAFETY: eight bytes for this alone.

@@ -94,6 +94,7 @@ impl QueuePair {
                 qpn: 0x77,
                 max_message: 1 << 30,
                 signal_all: false,
+                atomics: true,
                 gate,
                 record,
                 register: SendRegister::doorbell(self.words.at(UAR)),

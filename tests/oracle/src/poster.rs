@@ -193,6 +193,7 @@ impl<T: Build> Poster for QueuePair<T> {
                         qp_num: request.qpn,
                         qkey: request.qkey,
                     }),
+                    ..SendWr::default()
                 }
             })
             .collect();

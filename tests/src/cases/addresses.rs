@@ -133,7 +133,7 @@ fn send(from: &mut End<Ud>, path: &AhAttr, peer: (u32, u32), seed: u64) -> Outco
     let address = Some(UdAddress { vector: ah.vector(), qp_num: peer.0, qkey: peer.1 });
     let operation = mlx5::Operation::Send;
     let (data, flags) = (Data::Sges(&sges), SendFlags::SIGNALED);
-    from.qp.post_send(&[SendWr { wr_id: seed, flags, operation, data, address }])?;
+    from.qp.post_send(&[SendWr { wr_id: seed, flags, operation, data, address, ..SendWr::default() }])?;
     Ok(())
 }
 

@@ -87,7 +87,7 @@ fn a_list_that_does_not_fit_posts_the_part_that_does(bed: &Bed) -> Outcome {
             flags: SendFlags::SIGNALED,
             operation,
             data: Data::Inline(&[b"x"]),
-            address: None,
+            ..SendWr::default()
         })
         .collect();
     let error = PostError::QueueFull { free: 0, needed: 1 };

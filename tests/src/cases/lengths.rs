@@ -171,7 +171,7 @@ fn a_datagram_without_an_address_is_refused(bed: &Bed) -> Outcome {
         flags: SendFlags::SIGNALED,
         operation: mlx5::Operation::Send,
         data: Data::Inline(&[b"x"]),
-        address: None,
+        ..SendWr::default()
     };
     let error = PostError::AddressMissing;
     assert_eq!(a.qp.post_send(&[wr]), Err(ListError { index: 0, error }));

@@ -251,6 +251,7 @@ impl<'a> Run<'a> {
                         batch.wr(post.wr_id, post.flags).send().inline_data_list(pieces);
                     }
                     Data::Sges(sges) => batch.wr(post.wr_id, post.flags).send().sge_list(sges),
+                    Data::Wqe(_) => unreachable!("not data of a message"),
                 }
             }
             batch.abort();
@@ -264,7 +265,7 @@ impl<'a> Run<'a> {
                     flags: post.flags,
                     operation: mlx5::Operation::Send,
                     data: post.data,
-                    address: None,
+                    ..SendWr::default()
                 })
                 .collect();
             let told = self.pair.a.qp.post_send(&wrs);
@@ -279,6 +280,7 @@ impl<'a> Run<'a> {
                     batch.wr(post.wr_id, post.flags).send().inline_data_list(pieces);
                 }
                 Data::Sges(sges) => batch.wr(post.wr_id, post.flags).send().sge_list(sges),
+                Data::Wqe(_) => unreachable!("not data of a message"),
             }
         }
         let told = batch.complete().err().map(|BatchError { index, error, .. }| (index, error));

@@ -148,7 +148,7 @@ fn lists_of_many_posters_stay_together(bed: &Bed) -> Outcome {
                             flags: SendFlags::SIGNALED,
                             operation: mlx5::Operation::RdmaWrite(remote),
                             data: mlx5::Data::Inline(&[b"listed"]),
-                            address: None,
+                            ..SendWr::default()
                         })
                         .collect();
                     let mut rest = &requests[..];

@@ -146,7 +146,7 @@ fn a_list_stops_at_the_bad_request_and_the_good_ones_go(bed: &Bed) -> Outcome {
                 flags: SendFlags::SIGNALED,
                 operation: mlx5::Operation::RdmaWrite(remote),
                 data: if n == bad { Data::Inline(&pieces) } else { Data::Inline(&[b"good"]) },
-                address: None,
+                ..SendWr::default()
             })
             .collect();
         let refused = a.qp.post_send(&list).expect_err("one is too long");

@@ -87,6 +87,7 @@ fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
         qpn: 0x77,
         max_message: 1 << 30,
         signal_all: false,
+        atomics: true,
         gate,
         record,
         // SAFETY: a register in a page that outlives the queue.
@@ -133,7 +134,7 @@ fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
             flags: SendFlags::SIGNALED,
             operation: Operation::Send,
             data: Data::Sges(&[sge]),
-            address: None,
+            ..SendWr::default()
         };
         refused.push(send.post_send(&[wr]).is_err());
         refused.push(receive.post_recv(&[ReceiveWr { wr_id: 1, sges: &[sge] }]).is_err());
@@ -185,6 +186,7 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
         qpn: 0x77,
         max_message: 1 << 30,
         signal_all: false,
+        atomics: true,
         gate: memory.gate(),
         record: memory.record(),
         register,

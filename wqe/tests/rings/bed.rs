@@ -112,6 +112,7 @@ pub(crate) struct Spec {
     pub(crate) sges: u32,
     pub(crate) inline: u32,
     pub(crate) signal_all: bool,
+    pub(crate) atomics: bool,
     /// Bytes of the BlueFlame register; zero for a plain doorbell.
     pub(crate) blueflame: usize,
     pub(crate) max_message: u32,
@@ -124,6 +125,7 @@ impl Default for Spec {
             sges: 3,
             inline: 0,
             signal_all: false,
+            atomics: true,
             blueflame: 512,
             max_message: 1 << 30,
         }
@@ -170,6 +172,7 @@ impl<T: ListTransport> Bed<T> {
             qpn: QPN,
             max_message: spec.max_message,
             signal_all: spec.signal_all,
+            atomics: spec.atomics,
             gate: gate.gate,
             // SAFETY: eight aligned bytes that this bed keeps.
             record: unsafe { QueuePairRecord::new(record.at(0)) },

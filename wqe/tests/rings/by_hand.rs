@@ -4,12 +4,16 @@ use mlx5_prm::wqe::AddressVector;
 use mlx5_prm::{U16, U32};
 use mlx5_wqe::{
     Batch, Data, ListError, ListTransport, Operation, Rc, RemoteAddress, SendFlags, SendQueue,
-    SendWr, Sge, Uc, Ud, UdAddress,
+    SendWr, Sge, Uc, Ud, UdAddress, XrcSend,
 };
 
 pub(crate) const QPN: u32 = 0xc0_ffee;
 
 pub(crate) const COMPLETION: u8 = 0x08;
+
+/// The flags that stand in the control segment.
+pub(crate) const CONTROL: SendFlags =
+    SendFlags::SIGNALED.union(SendFlags::SOLICITED).union(SendFlags::FENCE);
 
 /// A WQE as one piece of memory. Bytes that mean nothing to the device, behind inline data up to
 /// the next 16, are not known.
@@ -39,6 +43,18 @@ impl Wqe {
     /// Address of a datagram: [`ADDRESS`] with the receiver's number and key put in.
     pub(crate) fn address(mut self) -> Self {
         self.push(&ADDRESS_BYTES);
+        self
+    }
+
+    /// Number of the shared receive queue at the other side.
+    pub(crate) fn srqn(mut self) -> Self {
+        self.push(&SRQN_BYTES);
+        self
+    }
+
+    /// Bytes that are all known.
+    pub(crate) fn with(mut self, bytes: &[u8]) -> Self {
+        self.push(bytes);
         self
     }
 
@@ -121,12 +137,20 @@ const ADDRESS_BYTES: [u8; 48] = [
 pub(crate) const REMOTE: RemoteAddress =
     RemoteAddress { addr: 0x0123_4567_89ab_cdef, rkey: 0xa1b2_c3d4 };
 
+/// The key that a send invalidates.
+pub(crate) const INVALIDATED: u32 = 0x0102_0304;
+
+/// The shared receive queue at the other side, and its segment.
+pub(crate) const SRQN: u32 = 0x0a_0b0c;
+const SRQN_BYTES: [u8; 16] = [0, 0x0a, 0x0b, 0x0c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
 pub(crate) const IMM: [u8; 4] = [0xde, 0xad, 0xbe, 0x01];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     Send,
     SendImm,
+    SendInv,
     Write,
     WriteImm,
     Read,
@@ -138,6 +162,7 @@ impl Op {
         match self {
             Self::Send => 0x0a,
             Self::SendImm => 0x0b,
+            Self::SendInv => 0x01,
             Self::Write => 0x08,
             Self::WriteImm => 0x09,
             Self::Read => 0x10,
@@ -147,6 +172,7 @@ impl Op {
     const fn imm(self) -> [u8; 4] {
         match self {
             Self::SendImm | Self::WriteImm => IMM,
+            Self::SendInv => INVALIDATED.to_be_bytes(),
             _ => [0; 4],
         }
     }
@@ -159,7 +185,7 @@ impl Op {
     pub(crate) const fn flags(self) -> SendFlags {
         match self {
             Self::Write | Self::Read => SendFlags::SIGNALED.union(SendFlags::FENCE),
-            _ => SendFlags::all(),
+            _ => CONTROL,
         }
     }
 
@@ -167,6 +193,7 @@ impl Op {
         match self {
             Self::Send => Operation::Send,
             Self::SendImm => Operation::SendImm(IMM),
+            Self::SendInv => Operation::SendInvalidate(INVALIDATED),
             Self::Write => Operation::RdmaWrite(REMOTE),
             Self::WriteImm => Operation::RdmaWriteImm(REMOTE, IMM),
             Self::Read => Operation::RdmaRead(REMOTE),
@@ -226,13 +253,14 @@ fn data(mut wqe: Wqe, given: Given<'_>) -> Wqe {
 }
 
 macro_rules! connected {
-    ($transport:ident, $flags:expr, $ops:expr $(, $read:ident)?) => {
+    ($transport:ident, $flags:expr, $ops:expr, |$r:ident| $to:expr, |$w:ident| $segment:expr $(, $read:ident)?) => {
         impl Kind for $transport {
             const OPS: &'static [Op] = &$ops;
             const FLAGS: SendFlags = $flags;
 
             fn head(op: Op) -> usize {
-                if op.is_remote() { 32 } else { 16 }
+                let $w = Wqe::control(0, 0, 0, [0; 4]);
+                $segment.bytes.len() + if op.is_remote() { 16 } else { 0 }
             }
 
             fn build(
@@ -244,13 +272,14 @@ macro_rules! connected {
             ) {
                 let wr = batch.wr(wr_id, flags);
                 match op {
-                    Op::Send => give!(wr.send(), given),
-                    Op::SendImm => give!(wr.send_imm(IMM), given),
-                    Op::Write => give!(wr.rdma_write(REMOTE), given),
-                    Op::WriteImm => give!(wr.rdma_write_imm(REMOTE, IMM), given),
+                    Op::Send => give!({ let $r = wr.send(); $to }, given),
+                    Op::SendImm => give!({ let $r = wr.send_imm(IMM); $to }, given),
+                    Op::SendInv => give!({ let $r = wr.send_inv(INVALIDATED); $to }, given),
+                    Op::Write => give!({ let $r = wr.rdma_write(REMOTE); $to }, given),
+                    Op::WriteImm => give!({ let $r = wr.rdma_write_imm(REMOTE, IMM); $to }, given),
                     $(Op::Read => match given {
-                        Given::Sge(sge) => wr.$read(REMOTE).sge(sge),
-                        Given::List(sges) => wr.$read(REMOTE).sge_list(sges),
+                        Given::Sge(sge) => { let $r = wr.$read(REMOTE); $to.sge(sge) }
+                        Given::List(sges) => { let $r = wr.$read(REMOTE); $to.sge_list(sges) }
                         _ => panic!("a read has no inline data"),
                     },)?
                     #[allow(unreachable_patterns)]
@@ -259,7 +288,8 @@ macro_rules! connected {
             }
 
             fn by_hand(index: u16, control: u8, op: Op, given: Given<'_>) -> Wqe {
-                let wqe = Wqe::control(op.code(), index, control, op.imm());
+                let $w = Wqe::control(op.code(), index, control, op.imm());
+                let wqe = $segment;
                 data(if op.is_remote() { wqe.remote(REMOTE) } else { wqe }, given)
             }
         }
@@ -268,14 +298,26 @@ macro_rules! connected {
 
 connected!(
     Rc,
-    SendFlags::all(),
-    [Op::Send, Op::SendImm, Op::Write, Op::WriteImm, Op::Read],
+    CONTROL,
+    [Op::Send, Op::SendImm, Op::SendInv, Op::Write, Op::WriteImm, Op::Read],
+    |request| request,
+    |wqe| wqe,
+    rdma_read
+);
+connected!(
+    XrcSend,
+    CONTROL,
+    [Op::Send, Op::SendImm, Op::SendInv, Op::Write, Op::WriteImm, Op::Read],
+    |request| request.xrc_srqn(SRQN),
+    |wqe| wqe.srqn(),
     rdma_read
 );
 connected!(
     Uc,
     SendFlags::SIGNALED.union(SendFlags::SOLICITED),
-    [Op::Send, Op::SendImm, Op::Write, Op::WriteImm]
+    [Op::Send, Op::SendImm, Op::SendInv, Op::Write, Op::WriteImm],
+    |request| request,
+    |wqe| wqe
 );
 
 impl Kind for Ud {
@@ -321,7 +363,7 @@ pub(crate) fn list_form<'a>(
         Given::Pieces(pieces) => Data::Inline(pieces),
     };
     let address = Some(UdAddress { vector: &ADDRESS, qp_num: TO_QPN, qkey: QKEY });
-    SendWr { wr_id, flags, operation: op.operation(), data, address }
+    SendWr { wr_id, flags, operation: op.operation(), data, address, xrc_srqn: Some(SRQN) }
 }
 
 /// A send of nothing, one block on every transport, in the list form.
@@ -332,7 +374,14 @@ pub(crate) fn least<'a>(wr_id: u64, flags: SendFlags) -> SendWr<'a> {
 /// A send of `sges`, in the list form.
 pub(crate) fn of_sges(wr_id: u64, flags: SendFlags, sges: &[Sge]) -> SendWr<'_> {
     let address = Some(UdAddress { vector: &ADDRESS, qp_num: TO_QPN, qkey: QKEY });
-    SendWr { wr_id, flags, operation: Operation::Send, data: Data::Sges(sges), address }
+    SendWr {
+        wr_id,
+        flags,
+        data: Data::Sges(sges),
+        address,
+        xrc_srqn: Some(SRQN),
+        ..SendWr::default()
+    }
 }
 
 /// Posts a send of nothing.

@@ -3,13 +3,14 @@
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{COMPLETION, Given, Kind, Op, Wqe, list_form, pattern, sges};
 use mlx5_prm::wqe::Opcode;
-use mlx5_wqe::{Batch, ListTransport, Rc, SendFlags, Sge, Uc, Ud};
+use mlx5_wqe::{Batch, ListTransport, Rc, SendFlags, Sge, Uc, Ud, XrcSend};
 
 const SPEC: Spec = Spec {
     requests: 32,
     sges: 4,
     inline: 60,
     signal_all: false,
+    atomics: true,
     blueflame: 512,
     max_message: 1 << 30,
 };
@@ -97,6 +98,11 @@ fn every_operation_of_a_reliable_connection_is_what_the_prm_says() {
 }
 
 #[test]
+fn every_operation_of_an_extended_connection_is_what_the_prm_says() {
+    matrix::<XrcSend>();
+}
+
+#[test]
 fn every_operation_of_an_unreliable_connection_is_what_the_prm_says() {
     matrix::<Uc>();
 }
@@ -151,6 +157,7 @@ fn a_queue_that_signals_all_asks_for_every_completion() {
         }
     }
     check::<Rc>();
+    check::<XrcSend>();
     check::<Uc>();
     check::<Ud>();
 }
@@ -159,7 +166,8 @@ fn a_queue_that_signals_all_asks_for_every_completion() {
 fn flag_bits_that_mean_nothing_do_not_reach_the_control_segment() {
     let mut bed = Bed::<Rc>::new(SPEC);
     let mut batch = bed.queue.wr_start();
-    batch.wr(1, SendFlags::from_bits_retain(0xff)).send().sge_list(&[]);
+    let flags = SendFlags::from_bits_retain(0xff) - SendFlags::IP_CSUM;
+    batch.wr(1, flags).send().sge_list(&[]);
     batch.complete().unwrap();
     Wqe::control(0x0a, 0, 0x8a, [0; 4]).assert_eq(&bed.ring.read(0, 16));
 }
@@ -197,6 +205,7 @@ fn a_batch_is_posted_with_one_doorbell() {
         bed.assert_rang(last, 8, &uar);
     }
     check::<Rc>();
+    check::<XrcSend>();
     check::<Uc>();
     check::<Ud>();
 }

@@ -1,7 +1,7 @@
 //! Cancelling on a drained queue, case by case. `cancel_model` goes through the rest.
 
 use crate::bed::{Bed, Spec};
-use crate::by_hand::{Given, IMM, Kind, Op, REMOTE, of_sges, sges};
+use crate::by_hand::{CONTROL, Given, IMM, Kind, Op, REMOTE, of_sges, sges};
 use mlx5_prm::wqe::Opcode;
 use mlx5_wqe::{Cancelled, DrainPoint, Mode, NotPending, Rc, SendFlags};
 
@@ -57,7 +57,7 @@ fn a_cancelled_request_becomes_a_nop_and_differs_in_nothing_else() {
         bed.advance_to(start);
         let data = sges(11);
         let first = bed.queue.producer();
-        let flags = [SIGNALED, SIGNALED | SendFlags::FENCE, SendFlags::all(), SendFlags::empty()];
+        let flags = [SIGNALED, SIGNALED | SendFlags::FENCE, CONTROL, SendFlags::empty()];
         let controls = [0x08, 0x88, 0x8a, 0];
         let ops = [Op::Send, Op::Read, Op::WriteImm, Op::Send];
         let mut batch = bed.queue.wr_start();

@@ -9,6 +9,7 @@ mod bytes;
 mod cancel;
 mod cancel_model;
 mod layout;
+mod own_size;
 mod receive;
 mod records;
 mod refusals;

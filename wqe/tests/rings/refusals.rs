@@ -4,6 +4,7 @@ use crate::bed::{Bed, Spec};
 use crate::by_hand::{ADDRESS, Given, IMM, Kind, Op, QKEY, REMOTE, TO_QPN, least, of_sges, sges};
 use mlx5_wqe::{
     Data, Gate, Operation, PostError, QueueState, Rc, SendFlags, SendWr, Sge, Uc, Ud, UdAddress,
+    XrcSend,
 };
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -92,6 +93,7 @@ fn a_list_has_at_most_the_entries_that_the_queue_was_made_for() {
         }
     }
     check::<Rc>();
+    check::<XrcSend>();
     check::<Uc>();
     check::<Ud>();
 }
@@ -124,6 +126,7 @@ fn inline_data_is_at_most_as_long_as_the_queue_was_made_for() {
         }
     }
     check::<Rc>();
+    check::<XrcSend>();
     check::<Uc>();
     check::<Ud>();
 }
@@ -147,6 +150,7 @@ fn a_flag_that_operation_or_transport_does_not_have_is_refused() {
         }
     }
     check::<Rc>();
+    check::<XrcSend>();
     check::<Uc>();
     check::<Ud>();
 }
