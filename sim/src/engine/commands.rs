@@ -23,7 +23,10 @@ impl Device {
     pub fn dealloc_pd(&mut self, pd: u32) -> Result<(), Error> {
         self.pds.get(pd).ok_or(Error::NotFound)?;
         let used = self.mkeys.iter().any(|(_, key)| key.pd == pd)
-            || self.qps.iter().any(|(_, qp)| qp.config.pd == pd)
+            || self
+                .qps
+                .iter()
+                .any(|(_, qp)| qp.config.transport != Transport::XrcReceive && qp.config.pd == pd)
             || self.srqs.iter().any(|(_, srq)| srq.config.pd == pd);
         if used {
             return Err(Error::Busy);
@@ -168,10 +171,16 @@ impl Device {
         if config.log_stride < 5 || config.log_stride > 12 {
             return Err(Error::Invalid("stride of a shared receive queue"));
         }
-        let tags = config.tag_matching;
+        let completes_at =
+            [config.tag_matching.map(|tags| tags.cqn), config.xrc.map(|xrc| xrc.cqn)];
+        for cqn in completes_at.into_iter().flatten() {
+            self.cqs.get(cqn).ok_or(Error::NotFound)?;
+        }
         let srqn = self.srqs.insert(Srq::new(config)).ok_or(Error::Exhausted)?;
-        if let Some(cq) = tags.and_then(|tags| self.cqs.get_mut(tags.cqn)) {
-            cq.users += 1;
+        for cqn in completes_at.into_iter().flatten() {
+            if let Some(cq) = self.cqs.get_mut(cqn) {
+                cq.users += 1;
+            }
         }
         Ok(srqn)
     }
@@ -207,9 +216,13 @@ impl Device {
         if self.srqs.get(srqn).ok_or(Error::NotFound)?.users > 0 {
             return Err(Error::Busy);
         }
-        let tags = self.srqs.remove(srqn).and_then(|srq| srq.config.tag_matching);
-        if let Some(cq) = tags.and_then(|tags| self.cqs.get_mut(tags.cqn)) {
-            cq.users -= 1;
+        let Some(srq) = self.srqs.remove(srqn) else { return Ok(()) };
+        let (tags, xrc) = (srq.config.tag_matching, srq.config.xrc);
+        let completed_at = [tags.map(|tags| tags.cqn), xrc.map(|xrc| xrc.cqn)];
+        for cqn in completed_at.into_iter().flatten() {
+            if let Some(cq) = self.cqs.get_mut(cqn) {
+                cq.users -= 1;
+            }
         }
         Ok(())
     }
@@ -218,13 +231,18 @@ impl Device {
 
     /// Makes a queue pair in state RESET, and answers its number.
     pub(crate) fn create_qp(&mut self, config: QpConfig) -> Result<u32, Error> {
-        // The queue pair with which a driver changes memory keys is in no domain.
-        if config.transport != Transport::Umr {
+        // The receiving side of an extended connection has a domain and nothing of its own; the queue
+        // pair with which a driver changes memory keys is in no domain.
+        if !matches!(config.transport, Transport::Umr | Transport::XrcReceive) {
             self.pds.get(config.pd).ok_or(Error::NotFound)?;
         }
-        self.cqs.get(config.send_cq).ok_or(Error::NotFound)?;
-        self.cqs.get(config.recv_cq).ok_or(Error::NotFound)?;
-        self.uars.get(config.uar).ok_or(Error::NotFound)?;
+        if config.transport != Transport::XrcReceive {
+            self.cqs.get(config.send_cq).ok_or(Error::NotFound)?;
+            self.cqs.get(config.recv_cq).ok_or(Error::NotFound)?;
+            self.uars.get(config.uar).ok_or(Error::NotFound)?;
+        } else if config.xrcd.is_none() || config.sq.is_some() || config.rq.is_some() {
+            return Err(Error::Invalid("queues of the receiver of an extended connection"));
+        }
         if let Some(srqn) = config.srq {
             self.srqs.get(srqn).ok_or(Error::NotFound)?;
         }

@@ -24,17 +24,21 @@ pub(crate) fn srqn_or_index(cqe_version: u8, srqn: u32, user_index: u32) -> u32 
 }
 
 impl Device {
-    /// What `srqn_uidx` holds for a queue pair.
-    fn srqn_or_index(&self, qpn: u32) -> u32 {
+    /// What `srqn_uidx` holds for a queue pair, as a requester or a receiver.
+    fn srqn_or_index(&self, qpn: u32, receive: bool) -> u32 {
         let Some(qp) = self.qps.get(qpn) else { return 0 };
-        let srqn = qp.config.srq.unwrap_or(0);
-        srqn_or_index(self.config.cqe_version, srqn, qp.config.user_index)
+        let version = self.config.cqe_version;
+        if receive && let Some((_, index)) = self.extended_receiver(qpn) {
+            return srqn_or_index(version, qp.named_srq.unwrap_or(0), index);
+        }
+        srqn_or_index(version, qp.config.srq.unwrap_or(0), qp.config.user_index)
     }
 
     /// An entry without error, with what every entry has.
     pub(crate) fn entry(&self, qpn: u32, opcode: CqeOpcode, send_opcode: u8, wqe: u16) -> Cqe {
         let mut cqe = Cqe::new_zeroed();
-        cqe.srqn_uidx.set(self.srqn_or_index(qpn));
+        let receive = !matches!(opcode, CqeOpcode::Requester | CqeOpcode::RequesterError);
+        cqe.srqn_uidx.set(self.srqn_or_index(qpn, receive));
         let real_time = self.qps.get(qpn).is_some_and(|qp| qp.config.completion.real_time);
         cqe.timestamp.set(if real_time { self.real_time() } else { self.clock() });
         cqe.sop_drop_qpn.set(u32::from(send_opcode) << 24 | qpn);
@@ -54,13 +58,13 @@ impl Device {
         vendor: u8,
     ) {
         let mut cqe = ErrorCqe::new_zeroed();
-        cqe.srqn_uidx.set(self.srqn_or_index(qpn));
+        let receive = opcode == CqeOpcode::ResponderError;
+        cqe.srqn_uidx.set(self.srqn_or_index(qpn, receive));
         cqe.vendor_err_synd = vendor;
         cqe.syndrome = syndrome as u8;
         cqe.s_wqe_opcode_qpn.set(u32::from(send_opcode) << 24 | qpn);
         cqe.wqe_counter.set(wqe);
         cqe.op_own = (opcode as u8) << OPCODE_SHIFT;
-        let receive = opcode == CqeOpcode::ResponderError;
         self.complete(qpn, receive, zerocopy::transmute!(cqe), &[], true);
     }
 
@@ -76,7 +80,10 @@ impl Device {
     ) {
         let Some(qp) = self.qps.get(qpn) else { return };
         let config = &qp.config;
-        let cqn = if receive { config.recv_cq } else { config.send_cq };
+        let cqn = match receive {
+            true => self.extended_receiver(qpn).map_or(config.recv_cq, |(xrc, _)| xrc.cqn),
+            false => config.send_cq,
+        };
         let limit = config.completion.limit(receive);
         let mut before: &[u8] = &[];
         if !message.is_empty() {

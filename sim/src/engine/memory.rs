@@ -123,7 +123,7 @@ impl Device {
         Ok(())
     }
 
-    /// Updates the aligned 8-byte word that holds an operand of an atomic; answers what it held.
+    /// Updates the operand of an atomic; answers what it held.
     pub(crate) fn update_key(
         &mut self,
         user: User,
@@ -137,9 +137,7 @@ impl Device {
             let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
             let offset = mkey.check(user, key, address, length, right)?;
             let Translation::Indirect(layout) = &mkey.translation else {
-                let within = address % 8;
-                let offset = offset.wrapping_sub(within);
-                let result = mkey.update(&*self.dma, address - within, offset, update);
+                let result = mkey.update(&*self.dma, (address, length), offset, update);
                 return self.note(result);
             };
             // An operand in two pieces could not be updated at once.

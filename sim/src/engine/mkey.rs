@@ -94,6 +94,26 @@ impl From<DmaFault> for KeyError {
     }
 }
 
+/// Updates an aligned word of 4 or 8 bytes at a bus address.
+fn update_word(
+    dma: &dyn Dma,
+    address: u64,
+    length: u64,
+    update: &mut dyn FnMut(u64) -> u64,
+) -> Result<u64, DmaFault> {
+    if length == 8 || !address.is_multiple_of(length) {
+        return dma.update_u64(address, update);
+    }
+    // The half of an 8-byte word, whose other half stays as it is.
+    let high = address.is_multiple_of(8) != cfg!(target_endian = "little");
+    let shift = if high { 32 } else { 0 };
+    let half = |word: u64| word >> shift & u64::from(u32::MAX);
+    let whole = dma.update_u64(address & !7, &mut |word| {
+        word & !(u64::from(u32::MAX) << shift) | update(half(word)) << shift
+    })?;
+    Ok(half(whole))
+}
+
 impl MkeyConfig {
     /// The offset of an allowed access from the start of the key.
     pub(crate) fn check(
@@ -154,23 +174,23 @@ impl MkeyConfig {
         Ok(())
     }
 
-    /// Updates an aligned 8-byte word of memory that is not in pieces of other keys.
+    /// Updates an aligned word of 4 or 8 bytes in memory that is not in pieces of other keys.
     pub(crate) fn update(
         &self,
         dma: &dyn Dma,
-        address: u64,
+        (address, length): (u64, u64),
         offset: u64,
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, KeyError> {
         match &self.translation {
-            Translation::Physical => Ok(dma.update_u64(address, update)?),
+            Translation::Physical => Ok(update_word(dma, address, length, update)?),
             Translation::Buffer(buffer) => {
-                let fault = DmaFault { address, length: 8 };
+                let fault = DmaFault { address, length };
                 let (address, room) = buffer.translate(offset).ok_or(fault)?;
-                if room < 8 {
+                if room < length {
                     return Err(fault.into());
                 }
-                Ok(dma.update_u64(address, update)?)
+                Ok(update_word(dma, address, length, update)?)
             }
             Translation::Null => {
                 update(0);

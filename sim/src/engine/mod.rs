@@ -3,6 +3,7 @@
 //! An [`Engine`] holds the devices of one fabric. Commands (create, modify, destroy) are plain
 //! methods of a [`Device`]; work moves when [`Engine::step`] is called.
 
+mod atomic;
 mod commands;
 mod complete;
 mod compress;
@@ -29,6 +30,7 @@ mod tag_matching;
 mod uar;
 mod umr;
 mod wqe;
+mod xrc;
 
 #[cfg(test)]
 mod tests;
@@ -47,7 +49,7 @@ pub use qp::{
     Transport,
 };
 pub use run::Engine;
-pub use srq::SrqConfig;
+pub use srq::{SrqConfig, XrcConfig};
 pub use tag_matching::{TagListSnapshot, TagMatchingConfig};
 
 /// Why a command failed.

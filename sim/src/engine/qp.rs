@@ -23,6 +23,26 @@ pub enum Transport {
     Ud,
     /// No wire: registration requests of the kernel's own.
     Umr,
+    /// The sending side of an extended reliable connection.
+    XrcSend,
+    /// The receiving side of one, which takes what its domain's shared receive queues have.
+    XrcReceive,
+}
+
+impl Transport {
+    /// Whether what is sent is acknowledged.
+    pub(crate) fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::XrcSend | Self::XrcReceive)
+    }
+
+    /// What the other side of a connection is.
+    pub(crate) fn peer(self) -> Self {
+        match self {
+            Self::XrcSend => Self::XrcReceive,
+            Self::XrcReceive => Self::XrcSend,
+            same => same,
+        }
+    }
 }
 
 /// The state of a queue pair; the numbers are the QP context's.
@@ -83,6 +103,8 @@ pub struct QpConfig {
     pub recv_cq: u32,
     /// The shared receive queue that it takes from.
     pub srq: Option<u32>,
+    /// The XRC domain whose shared receive queues it takes from.
+    pub xrcd: Option<u32>,
     /// Its user index; 0xffffff for none.
     pub user_index: u32,
     /// Memory of its rings.
@@ -264,6 +286,8 @@ pub(crate) struct Qp {
     pub(crate) drain: Option<Drain>,
     /// The message that arrives.
     pub(crate) inbound: Inbound,
+    /// The shared receive queue that the last XRC message named.
+    pub(crate) named_srq: Option<u32>,
     /// The receive WQE that it goes to, between packets.
     pub(crate) held: Option<Receive>,
     /// COMM_EST was reported, or can be no more.
@@ -292,6 +316,7 @@ impl Qp {
             queued: false,
             drain: None,
             inbound: Inbound::Idle,
+            named_srq: None,
             held: None,
             established: false,
             arriving: None,

@@ -6,6 +6,7 @@ use zerocopy::FromBytes;
 
 use crate::engine::fault::Violation;
 use crate::engine::mkey::{Access, KeyError, User};
+use crate::engine::qp::Qp;
 use crate::engine::srq::Head;
 use crate::engine::{Device, Event};
 
@@ -86,7 +87,7 @@ impl Device {
         if self.qps.get(qpn).is_some_and(|qp| qp.held.is_some()) {
             return true;
         }
-        match self.qps.get(qpn).and_then(|qp| qp.config.srq) {
+        match self.qps.get(qpn).and_then(Qp::shared_queue) {
             None => self.own_receives(qpn) > 0,
             Some(srqn) => self
                 .srqs
@@ -101,7 +102,7 @@ impl Device {
         if let Some(held) = qp.held.take() {
             return Some(held);
         }
-        match qp.config.srq {
+        match qp.shared_queue() {
             Some(srqn) => self.take_shared(srqn),
             None => self.take_own(qpn),
         }

@@ -78,7 +78,7 @@ impl Device {
             return Answer::Silence;
         }
         let Some(qp) = self.qps.get_mut(qpn) else { return Answer::Silence };
-        let reliable = transport == Transport::Rc;
+        let reliable = transport.is_reliable();
         if !reliable && packet.first {
             // An unreliable receiver takes up the sender's count at every message.
             qp.receive_psn = packet.psn;
@@ -88,6 +88,9 @@ impl Device {
                 qp.inbound = Inbound::Lost;
             }
             return Answer::Silence;
+        }
+        if packet.first && !self.open_queue(qpn, packet.request) {
+            return self.refuse_request(qpn);
         }
         let answer = match packet.request.opcode {
             Opcode::RdmaWrite | Opcode::RdmaWriteImm => self.take_write(qpn, packet),
@@ -147,7 +150,7 @@ impl Device {
 
     fn take_write(&mut self, qpn: u32, packet: &Packet<'_>) -> Answer {
         let Some(qp) = self.qps.get(qpn) else { return Answer::Silence };
-        let (user, allowed) = (qp.user(qpn, Side::Responder), qp.attributes.remote_write);
+        let (user, allowed) = (self.responder(qpn, qp), qp.attributes.remote_write);
         let request = packet.request;
         let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
         let needs_receive = packet.last && request.opcode == Opcode::RdmaWriteImm;
@@ -185,8 +188,11 @@ impl Device {
         offset: u64,
         to: &mut [u8],
     ) -> Answer {
+        if !self.open_queue(qpn, request) {
+            return self.refuse_request(qpn);
+        }
         let Some(qp) = self.qps.get(qpn) else { return Answer::Silence };
-        let (user, allowed) = (qp.user(qpn, Side::Responder), qp.attributes.remote_read);
+        let (user, allowed) = (self.responder(qpn, qp), qp.attributes.remote_read);
         let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
         let whole = self.check_key(user, rkey, base, request.length, Access::REMOTE_READ);
         if !allowed || request.length > 0 && whole.is_err() {
@@ -201,32 +207,36 @@ impl Device {
         }
     }
 
-    /// Executes an atomic; answers what the word held.
-    pub(crate) fn take_atomic(&mut self, qpn: u32, request: &Request) -> Result<u64, Answer> {
+    /// Executes an atomic; answers what the operand held.
+    pub(crate) fn take_atomic(&mut self, qpn: u32, request: &Request) -> Result<Vec<u8>, Answer> {
+        let atomic = request.atomic.ok_or(Answer::Silence)?;
+        if !self.open_queue(qpn, request) {
+            return Err(self.refuse_request(qpn));
+        }
         let qp = self.qps.get(qpn).ok_or(Answer::Silence)?;
-        let (user, allowed) = (qp.user(qpn, Side::Responder), qp.attributes.remote_atomic);
+        let (user, allowed) = (self.responder(qpn, qp), qp.attributes.remote_atomic);
         let (rkey, address) = (request.remote.rkey.get(), request.remote.address.get());
-        if !address.is_multiple_of(8) {
-            self.refuse(qpn, EventType::WQ_INVAL_REQ_ERROR);
-            return Err(Answer::Nak(Nak::InvalidRequest));
+        if !address.is_multiple_of(atomic.bytes) {
+            return Err(self.refuse_request(qpn));
         }
         if !allowed {
             return Err(self.refuse_access(qpn));
         }
-        let value = request.atomic.swap_or_add.get();
-        let compare = request.atomic.compare.get();
-        let swap = request.opcode == Opcode::AtomicCs;
-        let mut update = |old: u64| match swap {
-            true if old == compare => value,
-            true => old,
-            false => old.wrapping_add(value),
-        };
-        self.update_key(user, rkey, address, 8, &mut update).map_err(|_| self.refuse_access(qpn))
+        let old = self.update_key(user, rkey, address, atomic.bytes, &mut |old| atomic.apply(old));
+        match old {
+            Ok(old) => Ok(atomic.to_memory(old)),
+            Err(_) => Err(self.refuse_access(qpn)),
+        }
     }
 
     pub(super) fn not_ready(&mut self, qpn: u32) -> Answer {
         let timer = self.qps.get(qpn).map_or(0, |qp| qp.attributes.min_rnr_timer);
         Answer::NotReady(timer)
+    }
+
+    fn refuse_request(&mut self, qpn: u32) -> Answer {
+        self.refuse(qpn, EventType::WQ_INVAL_REQ_ERROR);
+        Answer::Nak(Nak::InvalidRequest)
     }
 
     pub(super) fn refuse_access(&mut self, qpn: u32) -> Answer {
@@ -236,7 +246,7 @@ impl Device {
 
     /// An unreliable queue pair ignores what it does not allow; a reliable one fails.
     fn refuse(&mut self, qpn: u32, kind: EventType) {
-        if self.qps.get(qpn).is_some_and(|qp| qp.config.transport == Transport::Rc) {
+        if self.qps.get(qpn).is_some_and(|qp| qp.config.transport.is_reliable()) {
             self.fail_qp(qpn, Some(kind));
         }
     }

@@ -120,7 +120,7 @@ impl Engine {
             },
             (_, Transport::Ud) => self.send_datagram(device, qpn, request),
             (Opcode::RdmaRead, _) => self.read(device, qpn, request),
-            (Opcode::AtomicCs | Opcode::AtomicFa, _) => self.atomic(device, qpn, request),
+            _ if request.atomic.is_some() => self.atomic(device, qpn, request),
             (_, transport) => self.send_message(device, qpn, transport, request),
         }
     }
@@ -167,11 +167,11 @@ impl Engine {
                         offset,
                         data: &buffer,
                     };
-                    self.devices[target].take_packet(remote, transport, &packet)
+                    self.devices[target].take_packet(remote, transport.peer(), &packet)
                 }
                 _ => Answer::Silence,
             };
-            if transport == Transport::Rc && answer != Answer::Ack {
+            if transport.is_reliable() && answer != Answer::Ack {
                 self.packet = buffer;
                 return self.unanswered(device, qpn, answer);
             }
@@ -231,14 +231,12 @@ impl Engine {
         self.answered(device, qpn, target, remote, 1);
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
         let user = qp.user(qpn, Side::Requester);
-        // Words of atomics are in host order on both sides.
-        if self.answers_inline(device, qpn, request, 8) {
-            self.devices[device].answer = old.to_ne_bytes().to_vec();
-            return Outcome::Done(8);
+        if self.answers_inline(device, qpn, request, request.length) {
+            self.devices[device].answer = old;
+            return Outcome::Done(request.length);
         }
-        let scattered =
-            self.devices[device].scatter(user, &request.entries(), 0, &old.to_ne_bytes());
-        if scattered.is_err() { PROTECTION } else { Outcome::Done(8) }
+        let scattered = self.devices[device].scatter(user, &request.entries(), 0, &old);
+        if scattered.is_err() { PROTECTION } else { Outcome::Done(request.length) }
     }
 
     /// Whether an answer of so many bytes goes into the completion.
@@ -251,10 +249,11 @@ impl Engine {
     fn ask(&mut self, device: DeviceId, qpn: u32) -> Result<(DeviceId, u32), Outcome> {
         let Some(qp) = self.qp(device, qpn) else { return Err(Outcome::Later) };
         let (path, psn) = (qp.attributes.path, qp.send_psn);
+        let listener = qp.config.transport.peer();
         if let Some(origin) = self.origin(device, qpn, &path)
             && let Some((target, remote)) = self.peer(&origin)
             && !self.loses_packet(device)
-            && self.devices[target].listens(remote, Transport::Rc, &origin)
+            && self.devices[target].listens(remote, listener, &origin)
             && self.qp(target, remote).is_some_and(|qp| qp.receive_psn == psn)
         {
             return Ok((target, remote));
@@ -461,7 +460,7 @@ impl Engine {
         let this = &mut self.devices[device];
         let Some(qp) = this.qps.get_mut(qpn) else { return };
         qp.sq_executed = index.wrapping_add(blocks);
-        let reliable = qp.config.transport == Transport::Rc;
+        let reliable = qp.config.transport.is_reliable();
         let runs = matches!(qp.state, QpState::Rts | QpState::SqDraining);
         this.complete_error(qpn, CqeOpcode::RequesterError, opcode, index, syndrome, vendor);
         if reliable {

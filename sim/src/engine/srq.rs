@@ -22,6 +22,17 @@ pub struct SrqConfig {
     pub user_index: u32,
     /// Its list of tags, if it has one.
     pub tag_matching: Option<TagMatchingConfig>,
+    /// What makes it a queue for extended reliable connections.
+    pub xrc: Option<XrcConfig>,
+}
+
+/// The XRC part of a shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct XrcConfig {
+    /// Its XRC domain.
+    pub xrcd: u32,
+    /// Where its receives complete.
+    pub cqn: u32,
 }
 
 #[derive(Debug)]

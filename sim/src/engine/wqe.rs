@@ -1,11 +1,12 @@
 //! Fetching a send WQE from its ring, and taking it apart.
 
 use mlx5_prm::wqe::{
-    AddressVector, AtomicSegment, ControlSegment, DataSegment, INLINE, INVALID_LKEY, InlineHeader,
-    Opcode, RemoteAddressSegment, UNIT, control_flags,
+    AddressVector, ControlSegment, DataSegment, INLINE, INVALID_LKEY, InlineHeader, Opcode,
+    RemoteAddressSegment, UNIT, XrcSegment, control_flags,
 };
 use zerocopy::FromBytes;
 
+use crate::engine::atomic::{Atomic, is_atomic};
 use crate::engine::fault::Violation;
 use crate::engine::mkey::{Access, KeyError, User};
 use crate::engine::qp::Transport;
@@ -50,7 +51,9 @@ pub(crate) struct Request {
     /// Immediate data or key, as the WQE has it.
     pub(crate) immediate: u32,
     pub(crate) remote: RemoteAddressSegment,
-    pub(crate) atomic: AtomicSegment,
+    /// The shared receive queue at the other side of an extended connection.
+    pub(crate) srqn: u32,
+    pub(crate) atomic: Option<Atomic>,
     pub(crate) vector: AddressVector,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) length: u64,
@@ -69,7 +72,8 @@ impl Request {
             flags: 0,
             immediate: 0,
             remote: RemoteAddressSegment::default(),
-            atomic: AtomicSegment::default(),
+            srqn: 0,
+            atomic: None,
             vector: AddressVector::default(),
             pieces: Vec::new(),
             length: 0,
@@ -130,8 +134,8 @@ impl Segments<'_> {
 /// Whether a transport knows an operation that this device executes.
 fn executes(transport: Transport, opcode: Opcode) -> bool {
     use Opcode::{
-        AtomicCs, AtomicFa, LocalInvalidate, Nop, RdmaRead, RdmaWrite, RdmaWriteImm, Send, SendImm,
-        SendInvalidate, TagMatching, Umr,
+        AtomicCs, AtomicFa, AtomicMaskedCs, AtomicMaskedFa, LocalInvalidate, Nop, RdmaRead,
+        RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate, TagMatching, Umr,
     };
     match opcode {
         Nop => true,
@@ -139,7 +143,8 @@ fn executes(transport: Transport, opcode: Opcode) -> bool {
         _ if transport == Transport::Umr => false,
         Send | SendImm => true,
         SendInvalidate | RdmaWrite | RdmaWriteImm => transport != Transport::Ud,
-        RdmaRead | AtomicCs | AtomicFa | TagMatching => transport == Transport::Rc,
+        RdmaRead | AtomicCs | AtomicFa | AtomicMaskedCs | AtomicMaskedFa => transport.is_reliable(),
+        TagMatching => transport == Transport::Rc,
         _ => false,
     }
 }
@@ -256,7 +261,7 @@ fn parse(
         immediate: control.immediate.get(),
         ..Request::new(opcode)
     };
-    let atomic = matches!(opcode, Opcode::AtomicCs | Opcode::AtomicFa);
+    let atomic = is_atomic(opcode);
     let remote =
         atomic || matches!(opcode, Opcode::RdmaWrite | Opcode::RdmaWriteImm | Opcode::RdmaRead);
     if opcode == Opcode::Umr && bytes.len() < umr::SMALLEST {
@@ -268,11 +273,17 @@ fn parse(
         if transport == Transport::Ud {
             request.vector = segments.take()?;
         }
+        if transport == Transport::XrcSend {
+            request.srqn = segments.take::<XrcSegment>()?.srqn.get() & 0xff_ffff;
+        }
         if remote {
             request.remote = segments.take()?;
         }
         if atomic {
-            request.atomic = segments.take()?;
+            let (operation, length) =
+                Atomic::parse(opcode, control.opcode_modifier(), &bytes[segments.at..])?;
+            segments.at += length;
+            request.atomic = Some(operation);
         }
         while segments.at < bytes.len() {
             let start = segments.at + size_of::<InlineHeader>();
@@ -294,7 +305,7 @@ fn parse(
             request.length += piece.length();
             request.pieces.push(piece);
         }
-        if atomic && request.length != 8 {
+        if request.atomic.is_some_and(|atomic| request.length != atomic.bytes) {
             return None;
         }
     }

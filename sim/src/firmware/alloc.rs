@@ -7,8 +7,8 @@ use mlx5_prm::cmd::alloc::{
 };
 use mlx5_prm::fields::{get_bits, set_bits};
 
-use crate::engine::{Device, Error};
-use crate::firmware::{Answer, Failure, Firmware, srq, syndrome};
+use crate::engine::{Device, Error, Transport};
+use crate::firmware::{Answer, Failure, Firmware, qp, srq, syndrome};
 
 /// XRC domains and transport domains that a device has.
 const DOMAINS: u32 = 1 << 16;
@@ -66,7 +66,12 @@ impl Firmware {
 
     pub(super) fn dealloc_xrcd(&mut self, input: &DeallocXrcdIn) -> Answer {
         let xrcd = input.xrcd();
-        if self.srqs.values().any(|srq| matches!(srq, srq::Record::XrcSrq(c) if c.xrcd() == xrcd)) {
+        let receives = |record: &qp::Record| {
+            record.transport == Transport::XrcReceive && record.created.xrcd() == xrcd
+        };
+        if self.srqs.values().any(|srq| matches!(srq, srq::Record::XrcSrq(c) if c.xrcd() == xrcd))
+            || self.qps.values().any(receives)
+        {
             return Err(Error::Busy.into());
         }
         self.xrcds.give_back(xrcd)

@@ -18,10 +18,10 @@ const IEEE_VENDOR: u32 = 0x00_02c9;
 const PCI_VENDOR: u32 = 0x15b3;
 /// The interface step sequence that the firmware speaks, besides 0.
 const ISSI: u32 = 1;
-/// Compare-and-swap and fetch-and-add, in `atomic_operations`.
-const ATOMIC_OPERATIONS: u32 = 0b11;
-/// Operands of eight bytes, in `atomic_size_qp`.
-const ATOMIC_8_BYTES: u32 = 1 << 3;
+/// Compare-and-swap and fetch-and-add, both also with masks, in `atomic_operations`.
+const ATOMIC_OPERATIONS: u32 = 0b1111;
+/// Operands of four (with masks) and eight bytes, in `atomic_size_qp`.
+const ATOMIC_SIZES: u32 = 1 << 2 | 1 << 3;
 /// The UDP port of RoCE version 2, and the range of its source ports.
 const ROCE_V2_PORT: u32 = 4791;
 const ROCE_V2_SOURCE_PORTS: (u32, u32) = (0xc000, 0xffff);
@@ -177,8 +177,8 @@ fn atomic(cap: &mut AtomicCaps) {
     cap.set_atomic_req_8b_endianness_mode(1)
         .set_supported_atomic_req_8b_endianness_mode_1(true)
         .set_atomic_operations(ATOMIC_OPERATIONS)
-        .set_atomic_size_qp(ATOMIC_8_BYTES)
-        .set_atomic_size_dc(ATOMIC_8_BYTES);
+        .set_atomic_size_qp(ATOMIC_SIZES)
+        .set_atomic_size_dc(ATOMIC_SIZES);
 }
 
 fn roce(config: &SimConfig, cap: &mut RoceCaps) {

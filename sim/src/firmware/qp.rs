@@ -29,6 +29,8 @@ fn transport(context: &QpContext) -> Result<Transport, Failure> {
         ServiceType::UC => Ok(Transport::Uc),
         ServiceType::UD | ServiceType::QP0 | ServiceType::QP1 => Ok(Transport::Ud),
         ServiceType::REG_UMR => Ok(Transport::Umr),
+        ServiceType::XRC if context.no_sq() => Ok(Transport::XrcReceive),
+        ServiceType::XRC => Ok(Transport::XrcSend),
         _ => Err(Failure::param(syndrome::TRANSPORT)),
     }
 }
@@ -62,7 +64,13 @@ impl Firmware {
         let context = *input.qpc();
         let transport = transport(&context)?;
         let number = context.srqn_rmpn_xrqn();
+        let xrcd = (transport == Transport::XrcReceive).then_some(context.xrcd());
+        if xrcd.is_some_and(|xrcd| !self.xrcds.used.contains(&xrcd)) {
+            return Err(Error::NotFound.into());
+        }
         let (rq, srq) = match RqType(context.rq_type()) {
+            // Whatever shared receive queue these name, they never take from it.
+            _ if matches!(transport, Transport::XrcSend | Transport::XrcReceive) => (None, None),
             RqType::NON_ZERO_RQ => {
                 let log_stride = (context.log_rq_stride() + LOG_SMALLEST_STRIDE) as u8;
                 let log_size = context.log_rq_size() as u8;
@@ -98,11 +106,15 @@ impl Firmware {
             send_cq: context.cqn_snd(),
             recv_cq,
             srq,
+            xrcd,
             user_index: context.user_index(),
             buffer: buffer::queue(tail, context.log_page_size(), page_offset, bytes)?,
             sq,
             rq,
-            record: buffer::record(context.dbr_addr())?,
+            record: match bytes {
+                0 => context.dbr_addr(),
+                _ => buffer::record(context.dbr_addr())?,
+            },
             uar: context.uar_page(),
             block_multicast_loopback: context.block_lb_mc(),
             completion: completion(&context)?,

@@ -9,7 +9,7 @@ use mlx5_prm::cmd::srq::{
     XrqTopology,
 };
 
-use crate::engine::{Device, Error, SrqConfig, TagMatchingConfig};
+use crate::engine::{Device, Error, SrqConfig, TagMatchingConfig, XrcConfig};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
 /// A stride of 0 in a context is so many bytes, as a logarithm.
@@ -64,6 +64,7 @@ struct Shape {
     record: u64,
     user_index: u32,
     tag_matching: Option<TagMatchingConfig>,
+    xrc: Option<XrcConfig>,
 }
 
 fn create(device: &mut Device, shape: &Shape, tail: &[u8]) -> Result<u32, Failure> {
@@ -76,6 +77,7 @@ fn create(device: &mut Device, shape: &Shape, tail: &[u8]) -> Result<u32, Failur
         record: buffer::record(shape.record)?,
         user_index: shape.user_index,
         tag_matching: shape.tag_matching,
+        xrc: shape.xrc,
     };
     Ok(device.create_srq(config)?)
 }
@@ -103,6 +105,7 @@ impl Firmware {
             record: context.dbr_addr(),
             user_index: NO_USER_INDEX,
             tag_matching: None,
+            xrc: None,
         };
         let number = create(device, &shape, tail)?;
         self.srqs.insert(number, Record::Srq(context));
@@ -131,6 +134,7 @@ impl Firmware {
             record: u64::from(context.db_record_addr_h()) << 32 | low,
             user_index: context.user_index(),
             tag_matching: None,
+            xrc: Some(XrcConfig { xrcd: context.xrcd(), cqn: context.cqn() }),
         };
         let number = create(device, &shape, tail)?;
         self.srqs.insert(number, Record::XrcSrq(context));
@@ -161,6 +165,7 @@ impl Firmware {
             record: queue.dbr_addr(),
             user_index: NO_USER_INDEX,
             tag_matching: None,
+            xrc: None,
         };
         let number = create(device, &shape, tail)?;
         self.srqs.insert(number, Record::Rmp(Box::new(context)));
@@ -193,6 +198,7 @@ impl Firmware {
             page_offset: queue.page_offset(),
             record: queue.dbr_addr(),
             user_index: context.user_index(),
+            xrc: None,
             tag_matching: Some(TagMatchingConfig {
                 cqn: context.cqn(),
                 log_list_size: log_list_size as u8,

@@ -4,11 +4,13 @@
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use mlx5_uapi::{Errno, page_size};
 use nix::sys::mman::{MsFlags, msync};
+use nix::sys::stat::{FileStat, fstat, stat};
 
 use crate::processes::Process;
 
@@ -101,4 +103,15 @@ fn is_mapped_here(start: u64, length: u64) -> bool {
     // SAFETY: without MS_SYNC or MS_INVALIDATE nothing is written or dropped; the kernel only says
     // whether the range is mapped.
     unsafe { msync(at, (end - first) as usize, MsFlags::MS_ASYNC) }.is_ok()
+}
+
+/// What a file descriptor of the caller's leads to.
+pub(crate) fn file_status(fd: RawFd) -> Result<FileStat, Errno> {
+    let pid = with(|process| process.map(Process::pid));
+    let found = match pid {
+        Some(pid) => stat(format!("/proc/{pid}/fd/{fd}").as_str()),
+        // SAFETY: the descriptor is only asked what it is; if it is closed, the kernel says so.
+        None => fstat(unsafe { BorrowedFd::borrow_raw(fd) }),
+    };
+    found.map_err(|_| Errno::EBADF)
 }

@@ -15,7 +15,9 @@ use crate::kernel::devx::destroy_uctx;
 use crate::kernel::events::EventQueue;
 use crate::kernel::hca::Hca;
 use crate::kernel::objects::{Body, Mappable, Objects};
-use crate::kernel::{clock, cq, decode, devx, dm, lock, memory, methods, mr, qp, simple, srq, uar};
+use crate::kernel::{
+    clock, cq, decode, devx, dm, lock, memory, methods, mr, qp, simple, srq, uar, xrcd,
+};
 use crate::processes::Process;
 
 /// What GET_CONTEXT made.
@@ -113,7 +115,7 @@ impl OpenFile {
         let hca = &self.hca;
         let reported = match state.objects.get_mut(handle)? {
             Body::Pd { pdn } => simple::dealloc_pd(hca, *pdn).map(|()| 0),
-            Body::Xrcd { xrcd } => simple::dealloc_xrcd(hca, *xrcd).map(|()| 0),
+            Body::Xrcd(body) => xrcd::close(hca, *body).map(|()| 0),
             // Pages go when nobody maps them any more.
             Body::Ah | Body::Uar(_) | Body::Dm(_) => Ok(0),
             Body::Mr(body) => mr::destroy(hca, body).map(|()| 0),

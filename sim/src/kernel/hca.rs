@@ -21,6 +21,7 @@ use crate::kernel::events::EventHub;
 use crate::kernel::file::OpenFile;
 use crate::kernel::lock;
 use crate::kernel::memory::Anonymous;
+use crate::kernel::xrcd::SharedDomains;
 
 /// Completion vectors, each with an event queue.
 pub(crate) const COMPLETION_VECTORS: u32 = 8;
@@ -45,6 +46,8 @@ pub(crate) struct Hca {
     pub(crate) device_memory: BarPages,
     device_pages: Mutex<u64>,
     pub(crate) clocks: Clocks,
+    /// XRC domains that programs share by a file.
+    pub(crate) xrc_domains: SharedDomains,
     files: Mutex<Vec<Weak<OpenFile>>>,
     removed: AtomicBool,
     /// What the next memory key's low byte is taken from.
@@ -93,6 +96,7 @@ impl Hca {
             device_memory: bar.map(DEVICE_PAGES as usize * PAGE)?,
             device_pages: Mutex::default(),
             clocks: Clocks::new(fabric, id, bar)?,
+            xrc_domains: SharedDomains::default(),
             files: Mutex::default(),
             removed: AtomicBool::new(false),
             key_tags: AtomicU32::new(config.seed as u32 | 1),

@@ -32,6 +32,7 @@ mod srq;
 mod sysfs;
 mod uar;
 mod write;
+mod xrcd;
 
 #[cfg(test)]
 mod tests;

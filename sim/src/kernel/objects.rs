@@ -13,12 +13,13 @@ use crate::kernel::mr::{Mr, Mw};
 use crate::kernel::qp::Qp;
 use crate::kernel::srq::Srq;
 use crate::kernel::uar::{UarObject, UarPage};
+use crate::kernel::xrcd::Xrcd;
 
 /// What an object is made of.
 #[derive(Debug)]
 pub(crate) enum Body {
     Pd { pdn: u32 },
-    Xrcd { xrcd: u32 },
+    Xrcd(Xrcd),
     Ah,
     Mr(Mr),
     Mw(Mw),
@@ -36,7 +37,7 @@ impl Body {
     pub(crate) fn kind(&self) -> u16 {
         match self {
             Self::Pd { .. } => object::PD,
-            Self::Xrcd { .. } => object::XRCD,
+            Self::Xrcd(_) => object::XRCD,
             Self::Ah => object::AH,
             Self::Mr(_) => object::MR,
             Self::Mw(_) => object::MW,
@@ -199,7 +200,7 @@ impl Objects {
     /// The device's number of an XRC domain.
     pub(crate) fn xrcd(&self, handle: u32) -> Result<u32, Errno> {
         match self.get(handle)? {
-            Body::Xrcd { xrcd } => Ok(*xrcd),
+            Body::Xrcd(body) => Ok(body.xrcd),
             _ => Err(Errno::EINVAL),
         }
     }

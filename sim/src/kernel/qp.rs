@@ -71,25 +71,47 @@ pub(crate) fn user_index(cqe_version: u8, wanted: u32) -> Result<u32, Errno> {
     Ok(wanted)
 }
 
-/// Handles that a queue pair names.
+/// Handles that a queue pair names. Which of them there are depends on its type.
+#[derive(Default)]
 struct Parents {
-    pd: u32,
-    send_cq: u32,
-    recv_cq: u32,
+    pd: Option<u32>,
+    send_cq: Option<u32>,
+    recv_cq: Option<u32>,
     srq: Option<u32>,
+    xrcd: Option<u32>,
 }
 
-fn parents(request: &Request<'_>) -> Result<Parents, Errno> {
-    use attr::create_qp as id;
-    if request.has(id::XRCD_HANDLE) || request.has(id::IND_TABLE_HANDLE) {
-        return Err(Errno::EINVAL);
+impl Parents {
+    fn read(request: &Request<'_>, kind: QpType) -> Result<Self, Errno> {
+        use attr::create_qp as id;
+        let any = |ids: &[_]| ids.iter().any(|id| request.has(*id));
+        if kind == QpType::XrcTgt {
+            let own = [id::PD_HANDLE, id::SEND_CQ_HANDLE, id::RECV_CQ_HANDLE, id::SRQ_HANDLE];
+            if any(&own) || any(&[id::IND_TABLE_HANDLE]) {
+                return Err(Errno::EINVAL);
+            }
+            return Ok(Self { xrcd: Some(request.handle(id::XRCD_HANDLE)?), ..Self::default() });
+        }
+        if any(&[id::XRCD_HANDLE, id::IND_TABLE_HANDLE]) {
+            return Err(Errno::EINVAL);
+        }
+        let receives = kind != QpType::XrcIni;
+        Ok(Self {
+            pd: Some(request.handle(id::PD_HANDLE)?),
+            send_cq: Some(request.handle(id::SEND_CQ_HANDLE)?),
+            recv_cq: match receives {
+                true => Some(request.handle(id::RECV_CQ_HANDLE)?),
+                false => None,
+            },
+            srq: if receives { request.handle_if_any(id::SRQ_HANDLE)? } else { None },
+            xrcd: None,
+        })
     }
-    Ok(Parents {
-        pd: request.handle(id::PD_HANDLE)?,
-        send_cq: request.handle(id::SEND_CQ_HANDLE)?,
-        recv_cq: request.handle(id::RECV_CQ_HANDLE)?,
-        srq: request.handle_if_any(id::SRQ_HANDLE)?,
-    })
+
+    fn all(&self) -> Vec<u32> {
+        let all = [self.pd, self.send_cq, self.recv_cq, self.srq, self.xrcd];
+        all.into_iter().flatten().collect()
+    }
 }
 
 /// The rings that the driver asks for: blocks, receive WQEs, and the logarithm of their stride.
@@ -132,7 +154,7 @@ impl Rings {
     }
 }
 
-fn driver_request(request: &Request<'_>) -> Result<(mlx5::CreateQp, QpFlags), Errno> {
+fn driver_request(request: &Request<'_>, kind: QpType) -> Result<(mlx5::CreateQp, QpFlags), Errno> {
     let bytes = request.input(attr::uhw::IN)?;
     if bytes.len() < SHORTEST_REQUEST || !is_clear_behind(&bytes, size_of::<mlx5::CreateQp>()) {
         return Err(Errno::EINVAL);
@@ -141,7 +163,8 @@ fn driver_request(request: &Request<'_>) -> Result<(mlx5::CreateQp, QpFlags), Er
     let flags = QpFlags::from_bits(driver.flags).ok_or(Errno::EINVAL)?;
     let understood = QpFlags::UAR_PAGE_INDEX | QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE;
     // UARs are the driver's to allocate; signatures and packet based credits are not there.
-    if !flags.contains(QpFlags::UAR_PAGE_INDEX) || !understood.contains(flags) {
+    let rings = kind != QpType::XrcTgt;
+    if rings && !flags.contains(QpFlags::UAR_PAGE_INDEX) || !understood.contains(flags) {
         return Err(Errno::EINVAL);
     }
     Ok((driver, flags))
@@ -157,7 +180,8 @@ fn completion(
     driver_flags: QpFlags,
     qpc: &mut QpContext,
 ) -> Result<(), Errno> {
-    let (send, receive) = (objects.cq(parents.send_cq)?, objects.cq(parents.recv_cq)?);
+    let Some(send) = parents.send_cq else { return Ok(()) };
+    let (send, receive) = (objects.cq(send)?, objects.cq(parents.recv_cq.unwrap_or(send))?);
     if send.real_time != receive.real_time || send.real_time && !hca.has_real_time() {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -196,10 +220,11 @@ pub(crate) fn create(
         QpType::Rc => ServiceType::RC,
         QpType::Uc => ServiceType::UC,
         QpType::Ud => ServiceType::UD,
+        QpType::XrcIni | QpType::XrcTgt => ServiceType::XRC,
         _ => return Err(Errno::EOPNOTSUPP),
     };
     let kind = kind.ok_or(Errno::EINVAL)?;
-    let parents = parents(request)?;
+    let parents = Parents::read(request, kind)?;
     let flags = QpCreateFlags::from_bits(request.number_u32(id::FLAGS)?).ok_or(Errno::EINVAL)?;
     let understood = QpCreateFlags::BLOCK_MULTICAST_LOOPBACK | QpCreateFlags::SQ_SIG_ALL;
     if !understood.contains(flags) || request.has(id::SOURCE_QPN) {
@@ -208,10 +233,18 @@ pub(crate) fn create(
     let user_handle = request.number(id::USER_HANDLE)?;
     let events = state.async_events(request.object(id::EVENT_FD))?;
     let mut cap: QpCap = request.structure(id::CAP)?;
-    let (driver, driver_flags) = driver_request(request)?;
-    let uidx = user_index(context.cqe_version, driver.uidx)?;
-    let has_rq = parents.srq.is_none() && cap.max_recv_wr > 0;
-    let rings = Rings::new(hca, &driver, &cap, has_rq)?;
+    let (driver, driver_flags) = driver_request(request, kind)?;
+    let extended = matches!(kind, QpType::XrcIni | QpType::XrcTgt);
+    // The receiving side of an extended connection completes nothing under a name of its own.
+    let uidx = match kind {
+        QpType::XrcTgt => NO_USER_INDEX,
+        _ => user_index(context.cqe_version, driver.uidx)?,
+    };
+    let has_rq = parents.srq.is_none() && cap.max_recv_wr > 0 && !extended;
+    let rings = match kind {
+        QpType::XrcTgt => Rings { send_blocks: 0, receive_wqes: 0, log_stride: 0 },
+        _ => Rings::new(hca, &driver, &cap, has_rq)?,
+    };
     if !has_rq {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
@@ -221,13 +254,24 @@ pub(crate) fn create(
     let qpc = input.qpc_mut();
     qpc.set_st(service.0)
         .set_pm_state(PathMigrationState::MIGRATED.0)
-        .set_pd(state.objects.pdn(parents.pd)?)
         .set_block_lb_mc(flags.contains(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK))
-        .set_cqn_snd(state.objects.cq(parents.send_cq)?.cqn)
-        .set_cqn_rcv(state.objects.cq(parents.recv_cq)?.cqn)
         .set_uar_page(driver.bfreg_index)
         .set_user_index(uidx)
         .set_log_page_size(QueueMemory::LOG_PAGE_SIZE);
+    if let Some(pd) = parents.pd {
+        qpc.set_pd(state.objects.pdn(pd)?);
+    }
+    if let Some(cq) = parents.send_cq {
+        let cqn = state.objects.cq(cq)?.cqn;
+        // What only sends receives nowhere.
+        qpc.set_cqn_snd(cqn).set_cqn_rcv(cqn);
+    }
+    if let Some(cq) = parents.recv_cq {
+        qpc.set_cqn_rcv(state.objects.cq(cq)?.cqn);
+    }
+    if let Some(domain) = parents.xrcd {
+        qpc.set_xrcd(state.objects.xrcd(domain)?);
+    }
     let tags = match parents.srq {
         Some(srq) => state.objects.srq(srq)?.kind == SrqType::Tm,
         None => false,
@@ -256,7 +300,10 @@ pub(crate) fn create(
         0 => QueueMemory { pages: Vec::new(), page_offset: 0 },
         bytes => QueueMemory::new(driver.buf_addr, bytes, MOST_OFFSET)?,
     };
-    qpc.set_page_offset(memory.page_offset).set_dbr_addr(buffer::record(driver.db_addr)?);
+    qpc.set_page_offset(memory.page_offset);
+    if kind != QpType::XrcTgt {
+        qpc.set_dbr_addr(buffer::record(driver.db_addr)?);
+    }
     let qpn = hca.command_with(&input, &memory.pages)?.qpn();
 
     let given =
@@ -277,9 +324,7 @@ pub(crate) fn create(
     if let Some(route) = &qp.events {
         lock(&hca.hub.routes).qps.insert(qpn, route.clone());
     }
-    let mut used = vec![parents.pd, parents.send_cq, parents.recv_cq];
-    used.extend(parents.srq);
-    let handle = state.objects.add(Body::Qp(Box::new(qp)), &used);
+    let handle = state.objects.add(Body::Qp(Box::new(qp)), &parents.all());
     request.made(id::HANDLE, handle.into());
     request.answer(id::RESP_CAP, &cap)?;
     request.answer(id::RESP_QP_NUM, &qpn)?;

@@ -14,16 +14,18 @@ macro_rules! flags {
 struct Attributes {
     from: QpState,
     to: QpState,
-    /// RC, UC, UD.
-    needed: [QpAttrMask; 3],
-    allowed: [QpAttrMask; 3],
+    /// RC, UC, UD, XRC sending and receiving side.
+    needed: [QpAttrMask; 5],
+    allowed: [QpAttrMask; 5],
 }
 
 macro_rules! transitions {
     ($($from:ident -> $to:ident
         rc [$($rc:ident)|*] may [$($rc_may:ident)|*]
         uc [$($uc:ident)|*] may [$($uc_may:ident)|*]
-        ud [$($ud:ident)|*] may [$($ud_may:ident)|*];)*) => {
+        ud [$($ud:ident)|*] may [$($ud_may:ident)|*]
+        ini [$($ini:ident)|*] may [$($ini_may:ident)|*]
+        tgt [$($tgt:ident)|*] may [$($tgt_may:ident)|*];)*) => {
         &[$(Attributes {
             from: QpState::$from,
             to: QpState::$to,
@@ -31,11 +33,15 @@ macro_rules! transitions {
                 flags!(QpAttrMask $($rc)|*),
                 flags!(QpAttrMask $($uc)|*),
                 flags!(QpAttrMask $($ud)|*),
+                flags!(QpAttrMask $($ini)|*),
+                flags!(QpAttrMask $($tgt)|*),
             ],
             allowed: [
                 flags!(QpAttrMask $($rc_may)|*),
                 flags!(QpAttrMask $($uc_may)|*),
                 flags!(QpAttrMask $($ud_may)|*),
+                flags!(QpAttrMask $($ini_may)|*),
+                flags!(QpAttrMask $($tgt_may)|*),
             ],
         }),*]
     };
@@ -49,43 +55,66 @@ const TABLE: &[Attributes] = transitions! {
     Reset -> Init
         rc [PKEY_INDEX | PORT | ACCESS_FLAGS] may []
         uc [PKEY_INDEX | PORT | ACCESS_FLAGS] may []
-        ud [PKEY_INDEX | PORT | QKEY] may [];
+        ud [PKEY_INDEX | PORT | QKEY] may []
+        ini [PKEY_INDEX | PORT | ACCESS_FLAGS] may []
+        tgt [PKEY_INDEX | PORT | ACCESS_FLAGS] may [];
     Init -> Init
         rc [] may [PKEY_INDEX | PORT | ACCESS_FLAGS]
         uc [] may [PKEY_INDEX | PORT | ACCESS_FLAGS]
-        ud [] may [PKEY_INDEX | PORT | QKEY];
+        ud [] may [PKEY_INDEX | PORT | QKEY]
+        ini [] may [PKEY_INDEX | PORT | ACCESS_FLAGS]
+        tgt [] may [PKEY_INDEX | PORT | ACCESS_FLAGS];
     Init -> Rtr
         rc [AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER]
             may [ALT_PATH | ACCESS_FLAGS | PKEY_INDEX]
         uc [AV | PATH_MTU | DEST_QPN | RQ_PSN] may [ALT_PATH | ACCESS_FLAGS | PKEY_INDEX]
-        ud [] may [PKEY_INDEX | QKEY];
+        ud [] may [PKEY_INDEX | QKEY]
+        ini [AV | PATH_MTU | DEST_QPN | RQ_PSN] may [ALT_PATH | ACCESS_FLAGS | PKEY_INDEX]
+        tgt [AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER]
+            may [ALT_PATH | ACCESS_FLAGS | PKEY_INDEX];
     Rtr -> Rts
         rc [TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC]
             may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE]
         uc [SQ_PSN] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE]
-        ud [SQ_PSN] may [CUR_STATE | QKEY];
+        ud [SQ_PSN] may [CUR_STATE | QKEY]
+        ini [TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC]
+            may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE]
+        tgt [TIMEOUT | SQ_PSN]
+            may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE];
     Rts -> Rts
         rc [] may [CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE | MIN_RNR_TIMER]
         uc [] may [CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE]
-        ud [] may [CUR_STATE | QKEY];
+        ud [] may [CUR_STATE | QKEY]
+        ini [] may [CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE]
+        tgt [] may [CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE | MIN_RNR_TIMER];
     Rts -> Sqd
         rc [] may [EN_SQD_ASYNC_NOTIFY]
         uc [] may [EN_SQD_ASYNC_NOTIFY]
-        ud [] may [EN_SQD_ASYNC_NOTIFY];
+        ud [] may [EN_SQD_ASYNC_NOTIFY]
+        ini [] may [EN_SQD_ASYNC_NOTIFY]
+        tgt [] may [EN_SQD_ASYNC_NOTIFY];
     Sqd -> Rts
         rc [] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE]
         uc [] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE]
-        ud [] may [CUR_STATE | QKEY];
+        ud [] may [CUR_STATE | QKEY]
+        ini [] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE]
+        tgt [] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE];
     Sqd -> Sqd
         rc [] may [PORT | AV | TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC
             | MAX_DEST_RD_ATOMIC | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | MIN_RNR_TIMER
             | PATH_MIG_STATE]
         uc [] may [AV | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE]
-        ud [] may [PKEY_INDEX | QKEY];
+        ud [] may [PKEY_INDEX | QKEY]
+        ini [] may [PORT | AV | TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC | ALT_PATH
+            | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE]
+        tgt [] may [PORT | AV | TIMEOUT | MAX_DEST_RD_ATOMIC | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX
+            | MIN_RNR_TIMER | PATH_MIG_STATE];
     Sqe -> Rts
         rc [] may []
         uc [] may [CUR_STATE | ACCESS_FLAGS]
-        ud [] may [CUR_STATE | QKEY];
+        ud [] may [CUR_STATE | QKEY]
+        ini [] may []
+        tgt [] may [];
 };
 
 /// Whether the core allows a transition with these attributes.
@@ -102,12 +131,14 @@ pub(crate) fn is_allowed(from: QpState, to: QpState, kind: QpType, mask: QpAttrM
         return false;
     };
     // A send queue error leaves a reliable connection no way back.
-    if from == Sqe && kind == QpType::Rc {
+    if from == Sqe && !matches!(kind, QpType::Uc | QpType::Ud) {
         return false;
     }
     let column = match kind {
         QpType::Rc => 0,
         QpType::Uc => 1,
+        QpType::XrcIni => 3,
+        QpType::XrcTgt => 4,
         _ => 2,
     };
     let (needed, allowed) = (entry.needed[column], entry.allowed[column]);

@@ -1,11 +1,11 @@
-//! Objects that are little more than a number: protection domains, XRC domains, address handles.
+//! Objects that are little more than a number: protection domains, address handles.
 
 use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::alloc::{AllocPdIn, AllocXrcdIn, DeallocPdIn, DeallocXrcdIn};
+use mlx5_prm::cmd::alloc::{AllocPdIn, DeallocPdIn};
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, Method, object};
 use mlx5_uapi::mlx5;
-use mlx5_uapi::write_cmd::{AllocPdResp, CreateAh, CreateAhResp, OpenXrcd, OpenXrcdResp};
+use mlx5_uapi::write_cmd::{AllocPdResp, CreateAh, CreateAhResp};
 
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
@@ -60,28 +60,6 @@ pub(crate) fn query_pd(
 pub(crate) fn dealloc_pd(hca: &Hca, pdn: u32) -> Result<(), Errno> {
     let mut input = DeallocPdIn::request();
     input.set_pd(pdn);
-    hca.command(&input).map(drop)
-}
-
-/// Domains are not shared by inode: each call makes one.
-pub(crate) fn open_xrcd(
-    file: &OpenFile,
-    state: &mut State,
-    call: &mut WriteCall<'_, '_>,
-) -> Result<(), Errno> {
-    state.context()?;
-    let request: OpenXrcd = call.request();
-    if request.fd != -1 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let xrcd = file.hca.command(&AllocXrcdIn::request())?.xrcd();
-    let handle = state.objects.add(Body::Xrcd { xrcd }, &[]);
-    call.respond(&OpenXrcdResp { xrcd_handle: handle })
-}
-
-pub(crate) fn dealloc_xrcd(hca: &Hca, xrcd: u32) -> Result<(), Errno> {
-    let mut input = DeallocXrcdIn::request();
-    input.set_xrcd(xrcd);
     hca.command(&input).map(drop)
 }
 

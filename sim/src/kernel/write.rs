@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::kernel::decode::{Request, from_short};
 use crate::kernel::file::{OpenFile, State};
-use crate::kernel::{context, cq, mr, qp, qp_modify, query, simple, srq};
+use crate::kernel::{context, cq, mr, qp, qp_modify, query, simple, srq, xrcd};
 
 /// A command in the call.
 pub(crate) struct WriteCall<'a, 'r> {
@@ -82,7 +82,7 @@ static COMMANDS: &[Entry] = &[
     Entry { command: WriteCommand::DETACH_MCAST, request: size_of::<layouts::Mcast>(), response: 0, handler: qp::detach },
     Entry { command: WriteCommand::MODIFY_SRQ, request: size_of::<layouts::ModifySrq>(), response: 0, handler: srq::modify },
     Entry { command: WriteCommand::QUERY_SRQ, request: size_of::<layouts::QuerySrq>(), response: size_of::<layouts::QuerySrqResp>(), handler: srq::query },
-    Entry { command: WriteCommand::OPEN_XRCD, request: size_of::<layouts::OpenXrcd>(), response: 4, handler: simple::open_xrcd },
+    Entry { command: WriteCommand::OPEN_XRCD, request: size_of::<layouts::OpenXrcd>(), response: 4, handler: xrcd::open },
 ];
 
 pub(crate) fn invoke(

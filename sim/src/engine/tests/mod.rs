@@ -1,5 +1,6 @@
 //! The engine against hand-written WQEs in plain memory, step by step.
 
+mod atomic;
 mod completion;
 mod compression;
 mod connection;
@@ -14,3 +15,4 @@ mod shared_receive;
 mod thread;
 mod umr;
 mod window;
+mod xrc;

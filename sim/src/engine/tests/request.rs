@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 #[derive(Clone)]
 pub(super) struct Wqe {
     pub(super) opcode: u8,
+    pub(super) modifier: u8,
     pub(super) flags: u8,
     pub(super) immediate: u32,
     pub(super) body: Vec<u8>,
@@ -18,6 +19,7 @@ impl Wqe {
     pub(super) fn new(opcode: Opcode) -> Self {
         Self {
             opcode: opcode as u8,
+            modifier: 0,
             flags: control_flags::COMPLETION,
             immediate: 0,
             body: Vec::new(),
@@ -35,6 +37,11 @@ impl Wqe {
 
     pub(super) fn solicited(mut self) -> Self {
         self.flags |= control_flags::SOLICITED;
+        self
+    }
+
+    pub(super) fn modifier(mut self, modifier: u8) -> Self {
+        self.modifier = modifier;
         self
     }
 

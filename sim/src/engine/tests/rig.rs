@@ -12,7 +12,7 @@ use crate::config::SimConfig;
 use crate::dma::{Buffer, Dma, ProcessMemory};
 use crate::engine::{
     Access, AddressPath, CompletionConfig, CqConfig, Event, MkeyConfig, Moderation, QpConfig,
-    QpSnapshot, QpState, RingConfig, SrqConfig, Translation, Transport,
+    QpSnapshot, QpState, RingConfig, SrqConfig, Translation, Transport, XrcConfig,
 };
 use crate::fabric::{Fabric, Guard};
 
@@ -218,7 +218,10 @@ impl Qp {
     pub(super) fn write(&mut self, wqe: &Wqe) -> u64 {
         let units = 1 + wqe.body.len() / 16;
         let control = ControlSegment {
-            opmod_index_opcode: (u32::from(self.posted) << 8 | u32::from(wqe.opcode)).into(),
+            opmod_index_opcode: (u32::from(wqe.modifier) << 24
+                | u32::from(self.posted) << 8
+                | u32::from(wqe.opcode))
+            .into(),
             qpn_ds: (self.qpn << 8 | units as u32).into(),
             fm_ce_se: wqe.flags,
             immediate: wqe.immediate.into(),
@@ -380,6 +383,14 @@ impl Rig {
     }
 
     pub(super) fn srq(&self, device: usize) -> Srq {
+        self.srq_with(device, None)
+    }
+
+    pub(super) fn xrc_srq(&self, device: usize, xrc: XrcConfig) -> Srq {
+        self.srq_with(device, Some(xrc))
+    }
+
+    fn srq_with(&self, device: usize, xrc: Option<XrcConfig>) -> Srq {
         let memory = Memory::new(1 << (SRQ_LOG_SIZE + SRQ_LOG_STRIDE));
         let record = Memory::new(8);
         let config = SrqConfig {
@@ -390,6 +401,7 @@ impl Rig {
             record: record.at(0),
             user_index: 0x5757,
             tag_matching: None,
+            xrc,
         };
         let srqn = self.lock().device_mut(device).create_srq(config).expect("an SRQ");
         Srq { srqn, memory, record, posted: 0 }
@@ -415,6 +427,7 @@ impl Rig {
             send_cq: cq.cqn,
             recv_cq: cq.cqn,
             srq,
+            xrcd: None,
             user_index: 0x1234,
             buffer: Buffer::contiguous(memory.at(0)),
             sq: Some(sq),
@@ -433,6 +446,39 @@ impl Rig {
             record,
             sq_offset: rq_bytes,
             sq_blocks,
+            posted: 0,
+            receives: 0,
+            uar: self.uar_address(device),
+        }
+    }
+
+    /// The receiving side of an extended connection, which has nothing of its own.
+    pub(super) fn xrc_receiver(&self, device: usize, xrcd: u32) -> Qp {
+        let config = QpConfig {
+            transport: Transport::XrcReceive,
+            pd: 0,
+            send_cq: 0,
+            recv_cq: 0,
+            srq: None,
+            xrcd: Some(xrcd),
+            user_index: 0xff_ffff,
+            buffer: Buffer::contiguous(0),
+            sq: None,
+            rq: None,
+            record: 0,
+            uar: 0,
+            rendezvous: false,
+            block_multicast_loopback: false,
+            completion: CompletionConfig::default(),
+        };
+        let qpn = self.lock().device_mut(device).create_qp(config).expect("a QP");
+        Qp {
+            device,
+            qpn,
+            memory: Memory::new(0),
+            record: Memory::new(8),
+            sq_offset: 0,
+            sq_blocks: 0,
             posted: 0,
             receives: 0,
             uar: self.uar_address(device),

@@ -181,6 +181,9 @@ fn a_send_with_invalidate_frees_the_window_and_names_it_in_the_completion() {
     bench.may_not_write(0, key);
 }
 
+/// What is wrong with a key, and how to come by such a one.
+type Case<'a> = (&'a str, &'a dyn Fn(&mut Bench) -> u32);
+
 #[test]
 fn a_send_with_invalidate_is_refused_where_the_key_is_not_the_senders_to_free() {
     let other_name = |bench: &mut Bench| bench.window | 9;
@@ -200,7 +203,7 @@ fn a_send_with_invalidate_is_refused_where_the_key_is_not_the_senders_to_free() 
         bench.owner_does(&umr);
         key
     };
-    let cases: [(&str, &dyn Fn(&mut Bench) -> u32); 6] = [
+    let cases: [Case<'_>; 6] = [
         ("tag", &other_name),
         ("free", &free_already),
         ("none", &no_such_key),

@@ -3,6 +3,7 @@
 mod calls;
 mod devx;
 mod events;
+mod extended;
 mod faults;
 mod objects;
 mod query;

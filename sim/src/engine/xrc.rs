@@ -1,0 +1,49 @@
+//! Extended reliable connections: a message names the shared receive queue that it is for, and its
+//! receiver has none of its own.
+
+use crate::engine::Device;
+use crate::engine::mkey::{Side, User};
+use crate::engine::qp::{Qp, Transport};
+use crate::engine::srq::XrcConfig;
+use crate::engine::wqe::Request;
+
+impl Qp {
+    /// The shared receive queue that it takes from now.
+    pub(crate) fn shared_queue(&self) -> Option<u32> {
+        match self.config.transport {
+            Transport::XrcReceive => self.named_srq,
+            _ => self.config.srq,
+        }
+    }
+}
+
+impl Device {
+    /// Turns to the shared receive queue that a message names; says whether it may. Other
+    /// transports have nothing to turn to.
+    pub(crate) fn open_queue(&mut self, qpn: u32, request: &Request) -> bool {
+        let Some(qp) = self.qps.get_mut(qpn) else { return false };
+        if qp.config.transport != Transport::XrcReceive {
+            return true;
+        }
+        let named = self.srqs.get(request.srqn).and_then(|srq| srq.config.xrc);
+        let allowed = named.is_some_and(|xrc| Some(xrc.xrcd) == qp.config.xrcd);
+        qp.named_srq = allowed.then_some(request.srqn);
+        allowed
+    }
+
+    /// For whom a queue pair reaches memory as a responder: on an extended connection, for the
+    /// owner of the shared receive queue.
+    pub(crate) fn responder(&self, qpn: u32, qp: &Qp) -> User {
+        let user = qp.user(qpn, Side::Responder);
+        let extended = qp.config.transport == Transport::XrcReceive;
+        let srq = qp.named_srq.filter(|_| extended).and_then(|srqn| self.srqs.get(srqn));
+        srq.map_or(user, |srq| User { pd: srq.config.pd, ..user })
+    }
+
+    /// The completion queue and user index of what an extended connection receives.
+    pub(crate) fn extended_receiver(&self, qpn: u32) -> Option<(XrcConfig, u32)> {
+        let qp = self.qps.get(qpn).filter(|qp| qp.config.transport == Transport::XrcReceive)?;
+        let srq = self.srqs.get(qp.named_srq?)?;
+        Some((srq.config.xrc?, srq.config.user_index))
+    }
+}
