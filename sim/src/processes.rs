@@ -238,10 +238,9 @@ impl Process {
         if last > ADDRESS {
             return false;
         }
-        let pages: Vec<u64> = (start / page..=last / page).collect();
-        pages.chunks(PIECES).all(|pages| {
-            let there: Vec<_> = pages
-                .iter()
+        let (first, last) = (start / page, last / page);
+        (first..=last).step_by(PIECES).all(|from| {
+            let there: Vec<_> = (from..=last.min(from + PIECES as u64 - 1))
                 .map(|index| RemoteIoVec { base: (index * page) as usize, len: 1 })
                 .collect();
             let mut bytes = vec![0; there.len()];

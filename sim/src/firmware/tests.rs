@@ -158,7 +158,7 @@ fn the_device_says_what_it_is_and_can() {
     };
     assert!(caps(CapGroup::GENERAL).expect("caps").hca_cap().roce());
     assert_eq!(caps(CapGroup::ROCE).expect("caps").roce_caps().roce_version(), 0b101);
-    assert_eq!(caps(CapGroup::ATOMIC).expect("caps").atomic_caps().atomic_operations(), 0b11);
+    assert_eq!(caps(CapGroup::ATOMIC).expect("caps").atomic_caps().atomic_operations(), 0b1111);
     assert!(!caps(CapGroup::ODP).expect("caps").odp_caps().sig());
     assert_eq!(refused(caps(CapGroup(0x7f))).0, CommandStatus::BAD_OP_ERR);
 }
