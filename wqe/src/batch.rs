@@ -109,8 +109,10 @@ impl<'q, T: Transport> Batch<'q, T> {
 }
 
 impl<T: Transport> Drop for Batch<'_, T> {
+    // So that the batch itself need not be in memory for the path of a panic.
+    #[inline(always)]
     fn drop(&mut self) {
-        self.queue.abort();
+        self.queue.abort_dropped();
     }
 }
 

@@ -462,6 +462,12 @@ impl<T: Transport> SendQueue<T> {
         self.forget_batch();
     }
 
+    /// [`SendQueue::abort`] for a batch that is dropped.
+    #[inline(never)]
+    pub(crate) fn abort_dropped(&mut self) {
+        self.abort();
+    }
+
     /// Keys are no longer taken for what requests that are not posted would have made of them.
     #[cold]
     #[inline(never)]
