@@ -3,12 +3,15 @@
 use crate::{
     device::OpenOptions,
     error::{Error, ErrorKind},
+    mkey::SignedKeys,
     query::PortAttr,
     records::Records,
     uar::Uars,
     user_index::UserIndexes,
 };
 use mlx5_cq::Attention;
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::caps::{CapGroup, CapMode, HcaCap, QueryHcaCapIn, QueryHcaCapOut};
 use mlx5_uapi::{
     DeviceFile, Errno, EventFile, Kernel,
     cmd::{context as command, devx, event, query},
@@ -114,6 +117,7 @@ pub(crate) struct Inner {
     pub(crate) user_indexes: Arc<UserIndexes>,
     pub(crate) records: Records,
     pub(crate) uars: Uars,
+    pub(crate) signed_keys: Arc<SignedKeys>,
     devx: bool,
     /// The process that opened the device.
     pid: u32,
@@ -153,6 +157,7 @@ impl Inner {
             user_indexes: Arc::new(UserIndexes::default()),
             records,
             uars,
+            signed_keys: Arc::default(),
             devx: context.devx,
             pid: std::process::id(),
             gone: AtomicBool::new(false),
@@ -288,6 +293,66 @@ impl Inner {
     /// Whether DEVX commands may be used.
     pub(crate) fn has_devx(&self) -> bool {
         self.devx
+    }
+
+    /// Has the firmware make an object; the kernel's handle.
+    ///
+    /// # Safety
+    /// The command may name memory and objects: it must do no harm to any that others rely on.
+    pub(crate) unsafe fn devx_create(
+        &self,
+        operation: &'static str,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<u32, Error> {
+        self.check(operation)?;
+        if !self.devx {
+            return Err(Error::no_devx(operation));
+        }
+        // SAFETY: handed down.
+        unsafe { devx::obj_create(&*self.file, input, output) }
+            .map_err(|errno| self.fail_devx(operation, errno, output))
+    }
+
+    /// Has the firmware change the object behind a kernel's handle.
+    ///
+    /// # Safety
+    /// As for [`Inner::devx_create`].
+    pub(crate) unsafe fn devx_modify(
+        &self,
+        operation: &'static str,
+        handle: u32,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), Error> {
+        self.check(operation)?;
+        if !self.devx {
+            return Err(Error::no_devx(operation));
+        }
+        // SAFETY: handed down.
+        unsafe { devx::obj_modify(&*self.file, handle, input, output) }
+            .map_err(|errno| self.fail_devx(operation, errno, output))
+    }
+
+    /// Has the firmware destroy an object that [`Inner::devx_create`] made.
+    pub(crate) fn devx_destroy(&self, operation: &'static str, handle: u32) -> Result<(), Error> {
+        self.run_destroy(operation, |file| devx::obj_destroy(file, handle))
+    }
+
+    /// What the device can, as the firmware says.
+    pub(crate) fn hca_cap(&self) -> Result<HcaCap, Error> {
+        const VERB: &str = "query_hca_cap (DEVX)";
+        self.check(VERB)?;
+        if !self.devx {
+            return Err(Error::no_devx(VERB));
+        }
+        let mut request = QueryHcaCapIn::request();
+        request.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
+        let mut answer = Box::new(QueryHcaCapOut::default());
+        // SAFETY: a question.
+        unsafe { devx::general_cmd(&*self.file, request.as_bytes(), answer.as_bytes_mut()) }
+            .map_err(|errno| self.fail_devx(VERB, errno, answer.as_bytes()))?;
+        Ok(answer.hca_cap().clone())
     }
 
     /// Asks the firmware about the object behind a kernel's handle.

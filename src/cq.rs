@@ -193,6 +193,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         });
         let departures = Arc::new(Departures::default());
         ring.on_departed_receive(give_back(&departures));
+        let keys = Arc::clone(&context.signed_keys);
+        ring.on_signature_error(Box::new(move |entry| keys.tell(entry)));
         let inner = Arc::new(CqInner {
             watch: context.watch(Watched::Completions(attention)),
             context: Arc::clone(context),

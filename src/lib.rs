@@ -29,6 +29,7 @@ mod context;
 mod device;
 mod error;
 mod event;
+pub mod mkey;
 mod mr;
 mod pd;
 mod query;
@@ -86,7 +87,8 @@ pub use mlx5_uapi::{
 };
 pub use mlx5_wqe::{
     Batch, BatchError, Binding, Cancelled, Data, ListError, ListTransport, MaskedOperands,
-    Mode as CancelMode, NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest,
-    PostError, QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, Request, RequestInfo,
-    SendFlags, SendOps, SendWr, Sge, UdAddress, Unprovided, WindowType, Wr, operation, transport,
+    MkeyRefusal, Mode as CancelMode, NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation,
+    PendingRequest, PostError, QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, Request,
+    RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge, UdAddress, Unprovided, WindowType,
+    Wr, operation, transport,
 };

@@ -1,6 +1,6 @@
 //! Making queue pairs.
 
-use super::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf};
+use super::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf, pipelining};
 use crate::buffer::QueueBuffer;
 use crate::context::Watched;
 use crate::cq::CompletionQueue;
@@ -75,6 +75,10 @@ pub struct QueuePairBuilder<'a, T> {
     doorbell: DoorbellChoice,
     huge_pages: HugePages,
     flags: QpCreateFlags,
+    /// Whether the send queue drains on signature errors.
+    pub(super) pipelining: bool,
+    /// Blocks of a request that configures a memory key; zero if the queue is not sized for any.
+    pub(super) mkey_blocks: u32,
     transport: PhantomData<T>,
 }
 
@@ -112,6 +116,8 @@ impl ProtectionDomain {
             doorbell: DoorbellChoice::Auto,
             huge_pages: HugePages::None,
             flags: QpCreateFlags::empty(),
+            pipelining: false,
+            mkey_blocks: 0,
             transport: PhantomData,
         }
     }
@@ -184,7 +190,9 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         let context = &&self.pd.context;
         let limits = &context.limits;
         let (sges, inline) = (self.max_send_sge, self.max_inline_data);
-        let send = SendLayout::new::<T>(self.max_send_wr, sges, inline).filter(|layout| {
+        let send = SendLayout::new::<T>(self.max_send_wr, sges, inline)
+            .and_then(|layout| layout.holding(self.max_send_wr, self.mkey_blocks));
+        let send = send.filter(|layout| {
             layout.worst_blocks as usize * mlx5_prm::wqe::BLOCK
                 <= usize::from(limits.max_sq_desc_sz)
                 && layout.blocks <= limits.max_send_wqebb
@@ -227,6 +235,9 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         if self.srq.is_some_and(|srq| !srq.belongs_to(context)) {
             let what = "shared receive queue and protection domain belong to different contexts";
             return Err(Error::invalid(VERB, what.into()));
+        }
+        if self.pipelining {
+            pipelining::check(context)?;
         }
         let (send_layout, receive_layout) = self.layouts()?;
         let buffer = QueueBuffer::new(
@@ -346,6 +357,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             qp_type: T::QP_TYPE,
             id,
             caps,
+            pipelining: self.pipelining,
             mode,
             gate,
             index,

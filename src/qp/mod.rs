@@ -7,6 +7,7 @@ mod connect;
 mod endpoint;
 mod inspect;
 mod multicast;
+mod pipelining;
 mod transitions;
 
 pub use any::AnyQueuePair;
@@ -46,6 +47,8 @@ pub(crate) struct QpInner {
     qp_type: QpType,
     id: u64,
     caps: QueuePairCaps,
+    /// Whether the send queue is to drain on signature errors.
+    pipelining: bool,
     mode: DoorbellMode,
     gate: Gate,
     index: Arc<UserIndex>,
@@ -248,6 +251,9 @@ impl ControlHalf {
         }
         self.state = to;
         inner.gate.set_state(to);
+        if to == QueueState::Init && inner.pipelining {
+            self.drain_on_signature_error()?;
+        }
         Ok(())
     }
 

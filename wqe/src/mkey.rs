@@ -114,13 +114,14 @@ impl MkeyLayout<'_> {
 
 /// What a request does with the signature of a key.
 #[derive(Clone, Copy, Debug)]
-pub enum BsfUpdate<'a> {
+#[expect(clippy::large_enum_variant, reason = "it lives as long as a request is built")]
+pub enum BsfUpdate {
     /// The key keeps it.
     Keep,
     /// The key is not signed.
     Disable,
     /// The key is signed like this.
-    Set(&'a Bsf),
+    Set(Bsf),
 }
 
 /// A protection signature variable that is set to start over.
@@ -144,7 +145,7 @@ pub struct MkeyUpdate<'a> {
     /// New layout, if any.
     pub layout: Option<MkeyLayout<'a>>,
     /// What becomes of its signature.
-    pub bsf: BsfUpdate<'a>,
+    pub bsf: BsfUpdate,
     /// The counter of signature errors that the device is to take as seen, if it is to be told.
     pub error_count: Option<u32>,
     /// The variables that start over: the memory's, the wire's.
@@ -436,7 +437,7 @@ fn write_umr(to: &mut Writer<'_>, update: &MkeyUpdate<'_>, length: Option<u64>, 
             }
         }
     }
-    if let BsfUpdate::Set(bsf) = update.bsf {
+    if let BsfUpdate::Set(bsf) = &update.bsf {
         to.pad_to(units - BSF_UNITS);
         to.put(bsf);
     }

@@ -73,6 +73,18 @@ impl SendLayout {
         })
     }
 
+    /// The same, but with room for `requests` requests of `blocks` blocks each, at least. `None` if
+    /// the ring cannot be so large.
+    pub fn holding(self, requests: u32, blocks: u32) -> Option<Self> {
+        let wanted = (requests.max(1) as usize).checked_mul(blocks as usize)?;
+        let blocks = wanted.checked_next_power_of_two()?.max(self.blocks as usize);
+        if blocks > MAX_RING_BLOCKS {
+            return None;
+        }
+        let blocks = blocks as u32;
+        Some(Self { blocks, worst_requests: blocks / self.worst_blocks, ..self })
+    }
+
     /// Bytes of the ring.
     pub const fn bytes(&self) -> usize {
         self.blocks as usize * BLOCK

@@ -59,6 +59,8 @@ layouts! {
         log_max_ra_res_dc, set_log_max_ra_res_dc: 0x13a, 6;
         release_all_pages, set_release_all_pages: 0x145, 1;
         must_not_use, set_must_not_use: 0x146, 1;
+        sig_crc64_xp10, set_sig_crc64_xp10: 0x147, 1;
+        sig_crc32c, set_sig_crc32c: 0x148, 1;
         roce_accl, set_roce_accl: 0x149, 1;
         log_max_ra_req_qp, set_log_max_ra_req_qp: 0x14a, 6;
         log_max_ra_res_qp, set_log_max_ra_res_qp: 0x15a, 6;
@@ -117,6 +119,7 @@ layouts! {
         wol_u, set_wol_u: 0x1de, 1;
         wol_p, set_wol_p: 0x1df, 1;
         stat_rate_support, set_stat_rate_support: 0x1e0, 16;
+        sig_block_4048, set_sig_block_4048: 0x1f0, 1;
         pci_sync_for_fw_update_event, set_pci_sync_for_fw_update_event: 0x1f1, 1;
         init2_lag_tx_port_affinity, set_init2_lag_tx_port_affinity: 0x1f8, 1;
         cqe_version, set_cqe_version: 0x1fc, 4;
@@ -238,6 +241,7 @@ layouts! {
         ipsec_offload, set_ipsec_offload: 0x46a, 1;
         log_max_umem, set_log_max_umem: 0x46b, 5;
         max_num_eqs, set_max_num_eqs: 0x470, 16;
+        sigerr_domain_and_sig_type, set_sigerr_domain_and_sig_type: 0x480, 1;
         tls_tx, set_tls_tx: 0x481, 1;
         tls_rx, set_tls_rx: 0x482, 1;
         log_max_l2_table, set_log_max_l2_table: 0x483, 5;

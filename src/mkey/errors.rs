@@ -1,0 +1,199 @@
+//! Signatures that did not match: what pollers of completion queues tell the keys.
+
+use super::signature::{Crc, Domain, Signature, SignatureBlock};
+use mlx5_prm::signature::SignatureErrorCqe;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Which side of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Side {
+    /// The wire's.
+    Wire,
+    /// The memory's.
+    Memory,
+}
+
+/// What of a signature did not match (`enum mlx5dv_mkey_err_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum SignatureErrorKind {
+    /// The guard of T10-DIF, or the CRC.
+    Guard,
+    /// The reference tag.
+    ReferenceTag,
+    /// The application tag.
+    ApplicationTag,
+    /// Something that the device does not say in a way that is known; the values are as it gave
+    /// them. The code is its own.
+    Other(u16),
+}
+
+/// A signature that did not match (`struct mlx5dv_mkey_err`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SignatureError {
+    /// What did not match.
+    pub kind: SignatureErrorKind,
+    /// On which side.
+    pub side: Side,
+    /// What it should have been.
+    pub expected: u64,
+    /// What it was.
+    pub actual: u64,
+    /// Where in the transfer, in bytes.
+    pub offset: u64,
+}
+
+impl fmt::Display for SignatureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            SignatureErrorKind::Guard => "guard",
+            SignatureErrorKind::ReferenceTag => "reference tag",
+            SignatureErrorKind::ApplicationTag => "application tag",
+            SignatureErrorKind::Other(_) => "signature",
+        };
+        let side = match self.side {
+            Side::Wire => "wire",
+            Side::Memory => "memory",
+        };
+        write!(
+            f,
+            "bad {what} in the {side} domain at byte {}: {:#x} expected, {:#x} found",
+            self.offset, self.expected, self.actual
+        )?;
+        if let SignatureErrorKind::Other(code) = self.kind {
+            write!(f, " (device's code {code:#06x})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SignatureError {}
+
+impl SignatureError {
+    /// Reads what the device wrote of a key that is signed as `block` says.
+    fn read(entry: &SignatureErrorCqe, block: Option<&SignatureBlock>) -> Self {
+        let both = |signature: u32, tag: u32| u64::from(signature) << 32 | u64::from(tag);
+        let expected =
+            both(entry.expected_transaction_signature.get(), entry.expected_reference_tag.get());
+        let actual =
+            both(entry.actual_transaction_signature.get(), entry.actual_reference_tag.get());
+        // Three bits are the domain's, and of the type's; a transaction's signature is not
+        // configured by anything here.
+        let side = if entry.domain & 7 == 0 { Side::Wire } else { Side::Memory };
+        let domain: Option<Domain> = block.and_then(|block| match side {
+            Side::Wire => block.wire,
+            Side::Memory => block.memory,
+        });
+        let syndrome = entry.syndrome.get();
+        let known = domain.filter(|_| entry.signature_type & 7 == 0 && entry.domain & 7 <= 1);
+        let (kind, part): (_, fn(u64) -> u64) = match known {
+            Some(_) if syndrome & SignatureErrorCqe::REFERENCE_TAG != 0 => {
+                (SignatureErrorKind::ReferenceTag, |value| value & 0xffff_ffff)
+            }
+            Some(_) if syndrome & SignatureErrorCqe::APPLICATION_TAG != 0 => {
+                (SignatureErrorKind::ApplicationTag, |value| value >> 32 & 0xffff)
+            }
+            Some(domain) if syndrome & SignatureErrorCqe::GUARD != 0 => (
+                SignatureErrorKind::Guard,
+                match domain.signature {
+                    Signature::T10Dif(_) => |value| value >> 48,
+                    Signature::Crc(Crc::Crc64Xp10(_)) => |value| value,
+                    Signature::Crc(_) => |value| value >> 32,
+                },
+            ),
+            _ => (SignatureErrorKind::Other(syndrome), |value| value),
+        };
+        Self {
+            kind,
+            side,
+            expected: part(expected),
+            actual: part(actual),
+            offset: entry.offset.get(),
+        }
+    }
+}
+
+/// The most errors of a key that are kept. A domain in error raises no more until its variable is
+/// set again, so that an honest device is far from it.
+const KEPT: usize = 256;
+
+/// The errors of one key. Pollers add to them, from whatever threads.
+#[derive(Default)]
+pub(crate) struct Errors(Mutex<Found>);
+
+#[derive(Default)]
+struct Found {
+    /// All that there ever were, as the device counts them.
+    count: u32,
+    waiting: VecDeque<SignatureError>,
+    lost: u64,
+}
+
+impl Errors {
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an error of the key, which is signed as `block` says.
+    pub(crate) fn add(&self, entry: &SignatureErrorCqe, block: Option<&SignatureBlock>) {
+        let error = SignatureError::read(entry, block);
+        let mut found = self.lock();
+        found.count = found.count.wrapping_add(1);
+        // The first ones count, for what follows may be their doing.
+        if found.waiting.len() < KEPT {
+            found.waiting.push_back(error);
+        } else {
+            found.lost += 1;
+        }
+    }
+
+    /// How many there ever were, from one on: so the device counts.
+    pub(crate) fn count(&self) -> u32 {
+        self.lock().count.wrapping_add(1)
+    }
+
+    /// The oldest that was not taken.
+    pub(crate) fn take(&self) -> Option<SignatureError> {
+        self.lock().waiting.pop_front()
+    }
+
+    /// How many were not taken, those that were too many to be kept included.
+    pub(crate) fn waiting(&self) -> u64 {
+        let found = self.lock();
+        found.waiting.len() as u64 + found.lost
+    }
+}
+
+/// Whoever is told of a key's errors.
+pub(crate) trait Signed: Send + Sync {
+    /// A signature did not match.
+    fn signature_error(&self, entry: &SignatureErrorCqe);
+}
+
+/// The signed keys of a context, by the number that the device calls them by.
+#[derive(Default)]
+pub(crate) struct SignedKeys(Mutex<HashMap<u32, Arc<dyn Signed>>>);
+
+impl SignedKeys {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<dyn Signed>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, index: u32, key: Arc<dyn Signed>) {
+        self.lock().insert(index, key);
+    }
+
+    pub(crate) fn remove(&self, index: u32) {
+        self.lock().remove(&index);
+    }
+
+    /// Tells the key that an entry names. One that is gone has nobody left who would ask.
+    pub(crate) fn tell(&self, entry: &SignatureErrorCqe) {
+        let key = self.lock().get(&(entry.mkey.get() >> 8)).cloned();
+        if let Some(key) = key {
+            key.signature_error(entry);
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Memory keys that requests configure (`mlx5dv_create_mkey`): one range of addresses, from zero on,
+//! that leads to pieces of registered memory, and whose blocks may be signed.
+//!
+//! A key is made empty, over DEVX. A request gives it layout, rights and signature
+//! ([`Mkey::configure`]); those behind it on the same queue find it configured. Should a signature
+//! not match in a transfer, [`Mkey::check`] says so: the completion of the transfer does not.
+
+mod configure;
+mod errors;
+mod signature;
+mod state;
+
+pub use configure::Configure;
+pub use errors::{Side, SignatureError, SignatureErrorKind};
+pub use mlx5_wqe::{Interleaved, MAX_MKEY_ENTRIES, MkeyAccess, MkeyLayout, MkeyRefusal};
+pub use signature::{
+    BlockSize, Crc, Domain, Escape, Guard, Seed, Signature, SignatureBlock, SignatureBytes, T10Dif,
+};
+
+pub(crate) use errors::SignedKeys;
+
+use crate::context::{Context, Inner as ContextInner};
+use crate::error::Error;
+use crate::pd::ProtectionDomain;
+use configure::SignedParts;
+use errors::Signed;
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::mkey::{CreateMkeyIn, CreateMkeyOut, CreatePsvIn, CreatePsvOut, MkeyAccessMode};
+use mlx5_prm::signature::{Bsf, SignatureErrorCqe};
+use mlx5_prm::wqe::UNIT;
+use mlx5_uapi::mlx5::UcontextRespMask;
+use mlx5_wqe::{Changed, RemoteAddress, Sge};
+use state::{Shape, Signing, State};
+use std::fmt;
+use std::sync::Arc;
+
+const VERB: &str = "create_mkey";
+const DESTROY: &str = "destroy_mkey";
+
+bitflags::bitflags! {
+    /// Signatures that a device knows.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub struct SignatureCaps: u8 {
+        /// Keys with signed blocks (`MLX5DV_SIG_PROT_CAP_T10DIF` and others).
+        const BLOCKS = 1;
+        /// CRC-32C.
+        const CRC32C = 2;
+        /// CRC-64/XP10.
+        const CRC64_XP10 = 4;
+        /// Blocks of 4048 bytes.
+        const BLOCK_4048 = 8;
+        /// A send queue that drains when a signature does not match.
+        const PIPELINING = 16;
+    }
+}
+
+impl Context {
+    /// Which signatures the device knows. Needs DEVX.
+    pub fn signature_caps(&self) -> Result<SignatureCaps, Error> {
+        signature_caps(&self.inner)
+    }
+}
+
+pub(crate) fn signature_caps(context: &ContextInner) -> Result<SignatureCaps, Error> {
+    let caps = context.hca_cap()?;
+    let mut signatures = SignatureCaps::empty();
+    signatures.set(SignatureCaps::BLOCKS, caps.sho() && caps.sigerr_domain_and_sig_type());
+    signatures.set(SignatureCaps::CRC32C, caps.sig_crc32c());
+    signatures.set(SignatureCaps::CRC64_XP10, caps.sig_crc64_xp10());
+    signatures.set(SignatureCaps::BLOCK_4048, caps.sig_block_4048());
+    let kernel = context.limits.comp_mask & UcontextRespMask::SQD2RTS.bits() != 0;
+    signatures.set(SignatureCaps::PIPELINING, caps.drain_sigerr() && kernel);
+    Ok(signatures)
+}
+
+/// How a key is to be made. See [`ProtectionDomain::create_mkey`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder makes nothing until `build` is called"]
+pub struct MkeyBuilder<'a> {
+    pd: &'a ProtectionDomain,
+    max_entries: u32,
+    block_signature: bool,
+    remote_invalidate: bool,
+    update_tag: bool,
+}
+
+impl ProtectionDomain {
+    /// Starts to make a key for layouts of up to `max_entries` entries (`mlx5dv_create_mkey`). An
+    /// interleaved layout takes one more than it has pieces. Needs DEVX.
+    pub fn create_mkey(&self, max_entries: u32) -> MkeyBuilder<'_> {
+        MkeyBuilder {
+            pd: self,
+            max_entries,
+            block_signature: false,
+            remote_invalidate: false,
+            update_tag: false,
+        }
+    }
+}
+
+impl MkeyBuilder<'_> {
+    /// Its blocks can be signed (`MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE`).
+    pub fn block_signature(mut self) -> Self {
+        self.block_signature = true;
+        self
+    }
+
+    /// A peer may invalidate it (`MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE`).
+    pub fn remote_invalidate(mut self) -> Self {
+        self.remote_invalidate = true;
+        self
+    }
+
+    /// Requests may change its lowest byte (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`).
+    pub fn update_tag(mut self) -> Self {
+        self.update_tag = true;
+        self
+    }
+
+    /// Makes the key. It can be used once it was configured.
+    pub fn build(self) -> Result<Mkey, Error> {
+        let context = &self.pd.context;
+        context.check(VERB)?;
+        let wrong = |what: String| Err(Error::invalid(VERB, what));
+        let most = MAX_MKEY_ENTRIES as u32;
+        if self.max_entries == 0 || self.max_entries > most {
+            let given = self.max_entries;
+            return wrong(format!("{given} entries asked for; a request can give it 1 to {most}"));
+        }
+        let kernel = context.limits.comp_mask & UcontextRespMask::MKEY_UPDATE_TAG.bits() != 0;
+        if self.update_tag && !kernel {
+            return wrong("this kernel cannot change the lowest byte of a key".into());
+        }
+        // Before what the device can is asked for, which needs DEVX as well.
+        if self.block_signature && !signature_caps(context)?.contains(SignatureCaps::BLOCKS) {
+            return wrong("the device has no keys with signed blocks".into());
+        }
+        let psvs = if self.block_signature {
+            let memory = Psv::new(self.pd)?;
+            Some([memory, Psv::new(self.pd)?])
+        } else {
+            None
+        };
+        let max_entries = self.max_entries.next_multiple_of(4);
+        let mut request = CreateMkeyIn::request();
+        request
+            .mkc_mut()
+            .set_access_mode(MkeyAccessMode::KLMS)
+            .set_free(true)
+            .set_umr_en(true)
+            .set_pd(self.pd.pdn())
+            .set_translations_octword_size(max_entries)
+            .set_lr(true)
+            .set_qpn(0xff_ffff)
+            .set_en_rinval(self.remote_invalidate);
+        if psvs.is_some() {
+            request
+                .mkc_mut()
+                .set_bsf_en(true)
+                .set_bsf_octword_size((size_of::<Bsf>() / UNIT) as u32);
+        }
+        let mut answer = CreateMkeyOut::default();
+        // SAFETY: the key is empty, and no memory can be reached by it before a request gives it
+        // some, by keys of the same domain.
+        let handle =
+            unsafe { context.devx_create(VERB, request.as_bytes(), answer.as_bytes_mut()) }?;
+        let index = answer.mkey_index();
+        let shape = Shape { length: None, signing: Signing::Off, variant: 0, told: None };
+        let signed = psvs.as_ref().map(|[memory, wire]| SignedParts {
+            psvs: [memory.index, wire.index],
+            errors: errors::Errors::default(),
+        });
+        let inner = Arc::new(Inner {
+            index,
+            max_entries,
+            update_tag: self.update_tag,
+            signed,
+            state: State::new(shape),
+        });
+        if psvs.is_some() {
+            context.signed_keys.add(index, Arc::clone(&inner) as Arc<dyn Signed>);
+        }
+        Ok(Mkey { inner, object: Some(handle), psvs, pd: self.pd.clone() })
+    }
+}
+
+/// A protection signature variable: what a domain's computation has come to.
+struct Psv {
+    pd: ProtectionDomain,
+    object: Option<u32>,
+    index: u32,
+}
+
+impl Psv {
+    fn new(pd: &ProtectionDomain) -> Result<Self, Error> {
+        let mut request = CreatePsvIn::request();
+        request.set_num_psv(1).set_pd(pd.pdn());
+        let mut answer = CreatePsvOut::default();
+        // SAFETY: it names no memory.
+        let object = unsafe {
+            pd.context.devx_create("create_psv", request.as_bytes(), answer.as_bytes_mut())
+        }?;
+        Ok(Self { pd: pd.clone(), object: Some(object), index: answer.psv0_index() })
+    }
+
+    fn destroy(&mut self) -> Result<(), Error> {
+        if let Some(object) = self.object {
+            self.pd.context.devx_destroy("destroy_psv", object)?;
+            self.object = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Psv {
+    fn drop(&mut self) {
+        // It has no memory; the kernel takes it back when the device is closed.
+        let _ = self.destroy();
+    }
+}
+
+/// The part of a key that queues and pollers know.
+struct Inner {
+    index: u32,
+    max_entries: u32,
+    update_tag: bool,
+    signed: Option<SignedParts>,
+    state: State,
+}
+
+impl Changed for Inner {
+    fn undo(&self, change: u64) {
+        self.state.undo(change);
+    }
+
+    fn settle(&self, change: u64) {
+        self.state.settle(change);
+    }
+
+    fn lose(&self, change: u64) {
+        self.state.lose(change);
+    }
+}
+
+impl Signed for Inner {
+    fn signature_error(&self, entry: &SignatureErrorCqe) {
+        if let Some(signed) = &self.signed {
+            let block = match self.state.shape().signing {
+                Signing::On(block) => Some(block),
+                Signing::Off | Signing::Unknown => None,
+            };
+            signed.errors.add(entry, block.as_ref());
+        }
+    }
+}
+
+/// A memory key that requests configure.
+///
+/// Dropping it destroys it. What it leads to is not kept by it: a region that is deregistered can
+/// no longer be reached by the key, and who tries gets an error completion.
+pub struct Mkey {
+    inner: Arc<Inner>,
+    /// The kernel's handle, as long as the kernel has it.
+    object: Option<u32>,
+    psvs: Option<[Psv; 2]>,
+    pd: ProtectionDomain,
+}
+
+impl Mkey {
+    /// The key for requests of this process, as it is once what was posted has happened.
+    pub fn lkey(&self) -> u32 {
+        self.inner.index << 8 | u32::from(self.inner.state.shape().variant)
+    }
+
+    /// The key for peers; the same.
+    pub fn rkey(&self) -> u32 {
+        self.lkey()
+    }
+
+    /// The most entries that a layout of it can have.
+    pub fn max_entries(&self) -> u32 {
+        self.inner.max_entries
+    }
+
+    /// How long it is once what was posted has happened; `None` before it has a layout, or when
+    /// that is not known because a queue was reset meanwhile.
+    pub fn length(&self) -> Option<u64> {
+        self.inner.state.shape().length
+    }
+
+    /// How its blocks are signed once what was posted has happened.
+    pub fn signature(&self) -> Option<SignatureBlock> {
+        match self.inner.state.shape().signing {
+            Signing::On(block) => Some(block),
+            Signing::Off | Signing::Unknown => None,
+        }
+    }
+
+    /// Part of it, to send from or to receive into: `length` bytes from byte `offset` on. The device
+    /// checks that they are inside.
+    pub fn sge(&self, offset: u64, length: u32) -> Sge {
+        Sge { addr: offset, length, lkey: self.lkey() }
+    }
+
+    /// Where byte `offset` of it is, as a peer names it.
+    pub fn remote(&self, offset: u64) -> RemoteAddress {
+        RemoteAddress { addr: offset, rkey: self.rkey() }
+    }
+
+    /// The first signature that did not match and was not yet told (`mlx5dv_mkey_check`). To be
+    /// asked when the completion queue of the transfer was polled empty, for it is pollers who hear
+    /// of it. After an error the key is to be configured again before its next transfer.
+    ///
+    /// Errors wait until they are taken here; none is lost or takes another's place, whatever is
+    /// polled, checked or destroyed meanwhile.
+    pub fn check(&self) -> Result<Option<SignatureError>, Error> {
+        match &self.inner.signed {
+            Some(signed) => Ok(signed.errors.take()),
+            None => {
+                let what = "the key was not made for signatures: make it with `block_signature`";
+                Err(Error::invalid("mkey_check", what.into()))
+            }
+        }
+    }
+
+    /// How many errors wait to be told by [`Mkey::check`].
+    pub fn errors(&self) -> u64 {
+        self.inner.signed.as_ref().map_or(0, |signed| signed.errors.waiting())
+    }
+
+    /// The domain that it belongs to.
+    pub fn pd(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        let context = &self.pd.context;
+        if let Some(object) = self.object {
+            context.devx_destroy(DESTROY, object)?;
+            self.object = None;
+            if self.psvs.is_some() {
+                // Not before: until now the device could tell of it.
+                context.signed_keys.remove(self.inner.index);
+            }
+        }
+        for psv in self.psvs.iter_mut().flatten() {
+            psv.destroy()?;
+        }
+        Ok(())
+    }
+
+    /// Destroys the key (`mlx5dv_destroy_mkey`). Fails, and gives it back, when the kernel refuses.
+    #[expect(clippy::result_large_err, reason = "the key comes back")]
+    pub fn destroy(mut self) -> Result<(), (Self, Error)> {
+        self.close().map_err(|error| (self, error))
+    }
+}
+
+impl Drop for Mkey {
+    fn drop(&mut self) {
+        // It has no memory; the kernel takes it back when the device is closed.
+        let _ = self.close();
+    }
+}
+
+impl fmt::Debug for Mkey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mkey")
+            .field("lkey", &format_args!("{:#x}", self.lkey()))
+            .field("max_entries", &self.max_entries())
+            .field("length", &self.length())
+            .field("signature", &self.signature())
+            .finish_non_exhaustive()
+    }
+}

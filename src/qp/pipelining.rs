@@ -1,0 +1,68 @@
+//! Signature pipelining: a send queue that drains by itself when a signature does not match, so that
+//! what waits behind the transfer can be cancelled (`MLX5DV_QP_CREATE_SIG_PIPELINING`).
+
+use super::{ControlHalf, QueuePairBuilder};
+use crate::context::Inner;
+use crate::error::Error;
+use crate::mkey::{SignatureCaps, signature_caps};
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::qp::{Init2InitQpIn, Init2InitQpOut};
+use mlx5_wqe::transport::Rc;
+use mlx5_wqe::{MAX_MKEY_ENTRIES, mkey_update_blocks};
+
+/// Bit of INIT2INIT_QP's `opt_param_mask` (PRM, "INIT2INIT_QP"): `drain_sigerr` changes.
+const DRAIN_SIGERR: u32 = 1 << 11;
+
+impl QueuePairBuilder<'_, Rc> {
+    /// The send queue drains when a signature does not match in a transfer of it: what the device
+    /// has not begun, from the next fenced request on, stays where it is, and
+    /// [`AsyncEvent::SqDrained`](crate::AsyncEvent::SqDrained) says so. It can be cancelled, and the
+    /// queue goes on with [`QueuePair::resume`](crate::QueuePair::resume).
+    ///
+    /// Needs DEVX, and a kernel and a device that can
+    /// ([`SignatureCaps::PIPELINING`](crate::mkey::SignatureCaps::PIPELINING)).
+    pub fn signature_pipelining(mut self) -> Self {
+        self.pipelining = true;
+        self
+    }
+
+    /// Each send request may be one that gives a memory key `entries` translation entries and, if
+    /// `signed`, a signature: the queue is made that much larger. Such requests can be posted
+    /// without, too, and take the room of several others then.
+    pub fn mkey_configure(mut self, entries: u32, signed: bool) -> Self {
+        let entries = (entries as usize).min(MAX_MKEY_ENTRIES);
+        self.mkey_blocks = mkey_update_blocks(entries, signed);
+        self
+    }
+}
+
+/// Refuses signature pipelining where it cannot work.
+pub(super) fn check(context: &Inner) -> Result<(), Error> {
+    if signature_caps(context)?.contains(SignatureCaps::PIPELINING) {
+        return Ok(());
+    }
+    let what = "kernel or device cannot drain a send queue on a signature error: that takes Linux \
+                5.13 and a ConnectX-6 Dx or later";
+    Err(Error::invalid("create_qp", what.into()))
+}
+
+impl ControlHalf {
+    /// Has the device drain the send queue on signature errors; the queue pair is in INIT.
+    pub(super) fn drain_on_signature_error(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        let mut request = Init2InitQpIn::request();
+        request.set_qpn(inner.qp_num).set_opt_param_mask(DRAIN_SIGERR);
+        request.qpc_mut().set_drain_sigerr(true);
+        let mut answer = Init2InitQpOut::default();
+        let handle = inner.live_handle("modify_qp")?;
+        // SAFETY: it names no memory, and the queue pair that the handle is of.
+        unsafe {
+            inner.context.devx_modify(
+                "modify_qp (drain on signature error)",
+                handle,
+                request.as_bytes(),
+                answer.as_bytes_mut(),
+            )
+        }
+    }
+}
