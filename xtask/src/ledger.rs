@@ -1,6 +1,7 @@
 //! `cargo xtask ledger`: what rdma-core's own tests say of the simulated device.
 
 mod door;
+mod pairs;
 mod pyverbs;
 mod reasons;
 mod report;
@@ -26,6 +27,20 @@ pub(crate) struct Arguments {
     /// Write nothing; fail if a test that passes in the ledger does not pass any more
     #[arg(long)]
     check: bool,
+    /// Run this part alone, say how each test ended, and write nothing
+    #[arg(long, value_enum, conflicts_with = "check")]
+    only: Option<Part>,
+}
+
+/// A part of what is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Part {
+    /// The tests of pyverbs
+    Pyverbs,
+    /// Programs that look at devices
+    Tools,
+    /// Programs that send to each other
+    Pairs,
 }
 
 /// Runs everything, and writes the ledger or compares with it.
@@ -45,14 +60,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut rows = Vec::new();
     let mut unused = Unused::new();
     for link in LINKS {
-        for module in suite.modules() {
+        let wanted = |part| arguments.only.is_none_or(|only| only == part);
+        for module in suite.modules().iter().filter(|_| wanted(Part::Pyverbs)) {
             let found = suite.run(&door, link, module, &mut unused)?;
             eprintln!("{:4} {module}: {}", link.name, tally(&found));
             rows.extend(found);
         }
-        let found = tools::run(&door, link)?;
-        eprintln!("{:4} tools: {}", link.name, tally(&found));
-        rows.extend(found);
+        if wanted(Part::Tools) {
+            let found = tools::run(&door, link)?;
+            eprintln!("{:4} tools: {}", link.name, tally(&found));
+            rows.extend(found);
+        }
+        if wanted(Part::Pairs) {
+            let found = pairs::run(&door, link)?;
+            eprintln!("{:4} pairs: {}", link.name, tally(&found));
+            rows.extend(found);
+        }
+    }
+    if arguments.only.is_some() {
+        for row in &rows {
+            println!("{row}");
+        }
+        return Ok(());
     }
     let now = Ledger::from_rows(rows);
     for link in LINKS {

@@ -6,6 +6,7 @@ mod failure;
 mod ledger;
 mod oracle;
 mod vm;
+mod wire;
 mod with_sim;
 
 use std::process::ExitCode;

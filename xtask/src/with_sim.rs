@@ -8,10 +8,13 @@ use std::process::Command;
 
 use crate::build::{Profile, shared_library};
 use crate::failure::Failure;
+use crate::wire;
 
 /// Run a program that finds simulated ConnectX devices where it looks for real ones
 ///
 /// The program runs unmodified, with a library in LD_PRELOAD. It has to be linked dynamically.
+/// With wire=SOCKET in the list it shares the machine of that name with other programs; the first
+/// one starts it, as its list says, and it ends when none has been there for ten seconds.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// What to simulate, as MLX5_SIM has it: model=connectx6dx,link=roce,devices=2
@@ -36,6 +39,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.args(rest).env("LD_PRELOAD", preloaded(&library));
     if let Some(settings) = &arguments.sim {
+        if let Some(socket) = wire::socket(settings) {
+            wire::serve(&socket, settings, profile)?;
+        }
         command.env("MLX5_SIM", settings);
     }
     // Answers only if the program cannot be run.

@@ -1,11 +1,13 @@
 //! Programs beside the simulated device, with a time limit.
 
 use std::ffi::OsStr;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::build::{self, Profile};
 use crate::failure::Failure;
+use crate::wire::Host;
 
 /// A port of the simulated device.
 #[derive(Clone, Copy, Debug)]
@@ -16,12 +18,14 @@ pub(super) struct Link {
     settings: &'static str,
     /// As `ibv_devinfo` has it.
     pub(super) layer: &'static str,
+    /// Tells the programs of rdma-core which GID to use, where they need one.
+    pub(super) gid: &'static str,
 }
 
 /// The ports that everything runs on.
 pub(super) const LINKS: [Link; 2] = [
-    Link { name: "ib", settings: "link=ib", layer: "InfiniBand" },
-    Link { name: "roce", settings: "link=roce", layer: "Ethernet" },
+    Link { name: "ib", settings: "link=ib", layer: "InfiniBand", gid: "" },
+    Link { name: "roce", settings: "link=roce", layer: "Ethernet", gid: "-g 1" },
 ];
 
 /// The simulated device that programs see.
@@ -41,12 +45,36 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) struct Door {
     library: PathBuf,
+    host: PathBuf,
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    seconds: u32,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // timeout(1) has ended it if it could not end by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Door {
     /// Builds the library to preload.
     pub(super) fn build() -> Result<Self, Failure> {
-        Ok(Self { library: build::shared_library("mlx5-sim-preload", Profile::Release)? })
+        Ok(Self {
+            library: build::shared_library("mlx5-sim-preload", Profile::Release)?,
+            host: build::program("mlx5-sim-wire", Profile::Release)?,
+        })
+    }
+
+    /// A machine for several programs.
+    pub(super) fn machine(&self, link: Link) -> Result<Host, Failure> {
+        Host::start(&self.host, link.settings, link.name)
     }
 
     /// Runs a program in `folder` for at most `seconds`.
@@ -58,20 +86,62 @@ impl Door {
         program: impl AsRef<OsStr>,
         arguments: &[&str],
     ) -> Result<Ended, Failure> {
+        self.start(link.settings, folder, seconds, program, arguments)?.wait()
+    }
+
+    /// Starts a program in `folder`, for at most `seconds`, with settings as `MLX5_SIM` has them.
+    pub(super) fn start(
+        &self,
+        settings: &str,
+        folder: &Path,
+        seconds: u32,
+        program: impl AsRef<OsStr>,
+        arguments: &[&str],
+    ) -> Result<Running, Failure> {
         let mut preload = std::ffi::OsString::from("LD_PRELOAD=");
         preload.push(&self.library);
         // timeout(1) ends the children of a program with it. Only the program is to be preloaded.
-        let output = Command::new("timeout")
+        let child = Command::new("timeout")
             .args(["--signal=KILL", &seconds.to_string(), "env"])
             .arg(preload)
-            .arg(format!("MLX5_SIM={}", link.settings))
+            .arg(format!("MLX5_SIM={settings}"))
             .arg(&program)
             .args(arguments)
             .current_dir(folder)
             .stdin(Stdio::null())
-            .output()
-            .map_err(|error| Failure::Run { program: "timeout".to_owned(), error })?;
-        let trouble = match (output.status.code(), output.status.success()) {
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        Ok(Running { child, seconds })
+    }
+}
+
+fn failed(error: std::io::Error) -> Failure {
+    Failure::Run { program: "timeout".to_owned(), error }
+}
+
+impl Running {
+    /// Whether it has ended.
+    pub(super) fn has_ended(&mut self) -> Result<bool, Failure> {
+        self.child.try_wait().map(|status| status.is_some()).map_err(failed)
+    }
+
+    /// Waits for its end.
+    pub(super) fn wait(mut self) -> Result<Ended, Failure> {
+        let mut stderr = self.child.stderr.take().ok_or_else(|| failed(ErrorKind::Other.into()))?;
+        let mut stdout = self.child.stdout.take().ok_or_else(|| failed(ErrorKind::Other.into()))?;
+        // Both at once, so that neither fills up while the other is waited for.
+        let other = std::thread::spawn(move || {
+            let mut said = Vec::new();
+            stderr.read_to_end(&mut said).map(|_| said)
+        });
+        let mut said = Vec::new();
+        stdout.read_to_end(&mut said).map_err(failed)?;
+        let stderr = other.join().expect("reading does not panic").map_err(failed)?;
+        let seconds = self.seconds;
+        let status = self.child.wait().map_err(failed)?;
+        let trouble = match (status.code(), status.success()) {
             (_, true) => None,
             // Killed with its children, or 128 + SIGKILL.
             (None | Some(124 | 137), _) => Some(format!("no end within {seconds} s")),
@@ -79,8 +149,8 @@ impl Door {
             (Some(code), _) => Some(format!("exit status {code}")),
         };
         Ok(Ended {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: without_the_simulator(&String::from_utf8_lossy(&output.stderr)),
+            stdout: String::from_utf8_lossy(&said).into_owned(),
+            stderr: without_the_simulator(&String::from_utf8_lossy(&stderr)),
             trouble,
         })
     }

@@ -10,7 +10,7 @@ use super::rows::{Outcome, Reason, Row};
 use crate::failure::Failure;
 
 /// The Debian packages that are tested with.
-const PACKAGES: [&str; 3] = ["python3-pyverbs", "ibverbs-providers", "ibverbs-utils"];
+const PACKAGES: [&str; 4] = ["python3-pyverbs", "ibverbs-providers", "ibverbs-utils", "perftest"];
 
 /// Where python3-pyverbs has the tests.
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::pairs;
 use crate::failure::Failure;
 
 /// Programs on the simulated device, preloaded; see docs/TESTING.md.
@@ -157,7 +158,7 @@ impl Ledger {
     }
 
     fn passes(&self) -> impl Iterator<Item = &Key> {
-        let ours = |key: &Key| key.1 == RUNG && SUITES.contains(&key.0.as_str());
+        let ours = |key: &Key| key.1 == RUNG && is_run(&key.0);
         let passes = self.values.iter().filter(move |(key, value)| ours(key) && is_pass(value));
         passes.map(|(key, _)| key)
     }
@@ -170,8 +171,10 @@ impl Ledger {
     }
 }
 
-/// Suites that this chore runs.
-const SUITES: [&str; 2] = ["pyverbs", "rdma-core tools"];
+/// Whether this chore runs a suite.
+fn is_run(suite: &str) -> bool {
+    ["pyverbs", "rdma-core tools"].contains(&suite) || pairs::SUITES.contains(&suite)
+}
 
 fn is_pass(value: &Value) -> bool {
     value["result"] == "pass"

@@ -1,0 +1,208 @@
+//! Two programs on one simulated machine, which send to each other: rdma-core's, perftest's, ours.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::door::{DEVICE, Door, Ended, Link};
+use super::rows::{Outcome, Reason, Row};
+use crate::build::{self, Profile};
+use crate::failure::Failure;
+use crate::wire::Host;
+
+/// The longest that either program may take.
+const SECONDS: u32 = 120;
+/// The longest until the first program waits for the second, and between two looks.
+const WAIT: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The port on which the first pair meets; each has one of its own.
+const FIRST_PORT: u16 = 18600;
+
+/// A program and its arguments in one line. In it, `DEVICE` is the device, `PORT` the port of TCP
+/// on which the two meet, and `GID` names the index of a GID where the link needs one.
+type Line = &'static str;
+
+/// Two programs.
+struct Pair {
+    suite: &'static str,
+    test: &'static str,
+    server: Line,
+    client: Line,
+    /// What the client says if all went well.
+    said: &'static str,
+}
+
+macro_rules! pairs {
+    ($($suite:literal { $($test:literal: $server:literal, $client:literal, $said:literal;)* })*) => {
+        &[$($(Pair {
+            suite: $suite,
+            test: $test,
+            server: $server,
+            client: $client,
+            said: $said,
+        }),*),*]
+    };
+}
+
+/// Every pair. perftest checks nothing of what arrives, but it ends only if everything does; the
+/// programs of rdma-core check with `-c`.
+#[rustfmt::skip]
+const PAIRS: &[Pair] = pairs! {
+    "pingpong" {
+        "ibv_rc_pingpong": "ibv_rc_pingpong -c -d DEVICE -p PORT GID", "ibv_rc_pingpong -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_rc_pingpong -e": "ibv_rc_pingpong -e -c -d DEVICE -p PORT GID", "ibv_rc_pingpong -e -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_rc_pingpong -t": "ibv_rc_pingpong -t -d DEVICE -p PORT GID", "ibv_rc_pingpong -t -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_rc_pingpong -N": "ibv_rc_pingpong -N -c -d DEVICE -p PORT GID", "ibv_rc_pingpong -N -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_rc_pingpong -j": "ibv_rc_pingpong -j -c -d DEVICE -p PORT GID", "ibv_rc_pingpong -j -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_uc_pingpong": "ibv_uc_pingpong -c -d DEVICE -p PORT GID", "ibv_uc_pingpong -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_uc_pingpong -e": "ibv_uc_pingpong -e -c -d DEVICE -p PORT GID", "ibv_uc_pingpong -e -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_ud_pingpong": "ibv_ud_pingpong -c -d DEVICE -p PORT GID", "ibv_ud_pingpong -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_ud_pingpong -e": "ibv_ud_pingpong -e -c -d DEVICE -p PORT GID", "ibv_ud_pingpong -e -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_srq_pingpong": "ibv_srq_pingpong -c -d DEVICE -p PORT GID", "ibv_srq_pingpong -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_srq_pingpong -e": "ibv_srq_pingpong -e -c -d DEVICE -p PORT GID", "ibv_srq_pingpong -e -c -d DEVICE -p PORT GID localhost", "1000 iters";
+        "ibv_xsrq_pingpong": "ibv_xsrq_pingpong -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -d DEVICE -p PORT GID localhost", "iters";
+        "ibv_xsrq_pingpong -e": "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID localhost", "iters";
+    }
+    "perftest" {
+        "ib_send_lat": "ib_send_lat -F -n 500 -d DEVICE -p PORT", "ib_send_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_send_lat -e": "ib_send_lat -F -e -n 500 -d DEVICE -p PORT", "ib_send_lat -F -e -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_send_lat -c UC": "ib_send_lat -F -c UC -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c UC -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_send_lat -c UD": "ib_send_lat -F -c UD -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c UD -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_send_lat -c XRC": "ib_send_lat -F -c XRC -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c XRC -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_send_lat --use-srq": "ib_send_lat -F --use-srq -n 500 -d DEVICE -p PORT", "ib_send_lat -F --use-srq -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_send_lat -a": "ib_send_lat -F -a -n 20 -d DEVICE -p PORT", "ib_send_lat -F -a -n 20 -d DEVICE -p PORT localhost", "8388608";
+        "ib_send_lat --use_old_post_send": "ib_send_lat -F --use_old_post_send -n 500 -d DEVICE -p PORT", "ib_send_lat -F --use_old_post_send -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_write_lat": "ib_write_lat -F -n 500 -d DEVICE -p PORT", "ib_write_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_write_lat -I 0 -s 64": "ib_write_lat -F -I 0 -s 64 -n 500 -d DEVICE -p PORT", "ib_write_lat -F -I 0 -s 64 -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_read_lat": "ib_read_lat -F -n 500 -d DEVICE -p PORT", "ib_read_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_atomic_lat": "ib_atomic_lat -F -n 500 -d DEVICE -p PORT", "ib_atomic_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_atomic_lat -A CMP_AND_SWAP": "ib_atomic_lat -F -A CMP_AND_SWAP -n 500 -d DEVICE -p PORT", "ib_atomic_lat -F -A CMP_AND_SWAP -n 500 -d DEVICE -p PORT localhost", "t_typical";
+        "ib_send_bw -q 4": "ib_send_bw -F -q 4 -n 1000 -s 4096 -d DEVICE -p PORT", "ib_send_bw -F -q 4 -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
+        "ib_send_bw -q 4 -e": "ib_send_bw -F -q 4 -e -n 1000 -s 4096 -d DEVICE -p PORT", "ib_send_bw -F -q 4 -e -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
+        "ib_send_bw -b": "ib_send_bw -F -b -n 1000 -s 4096 -d DEVICE -p PORT", "ib_send_bw -F -b -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
+        "ib_write_bw -q 4": "ib_write_bw -F -q 4 -n 1000 -s 4096 -d DEVICE -p PORT", "ib_write_bw -F -q 4 -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
+        "ib_write_bw -l 8": "ib_write_bw -F -l 8 -n 1000 -s 4096 -d DEVICE -p PORT", "ib_write_bw -F -l 8 -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
+        "ib_read_bw": "ib_read_bw -F -n 1000 -s 4096 -d DEVICE -p PORT", "ib_read_bw -F -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
+        "ib_atomic_bw": "ib_atomic_bw -F -n 1000 -d DEVICE -p PORT", "ib_atomic_bw -F -n 1000 -d DEVICE -p PORT localhost", "BW average";
+    }
+    "interop" {
+        "mlx5 pingpong, ibv_rc_pingpong": "ibv_rc_pingpong -c -n 500 -d DEVICE -p PORT GID", "mlx5 pingpong --ibv -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
+        "ibv_rc_pingpong, mlx5 pingpong": "mlx5 pingpong --ibv -n 500 -d DEVICE --listen 0.0.0.0:PORT", "ibv_rc_pingpong -c -n 500 -d DEVICE -p PORT GID localhost", "500 iters";
+        "mlx5 pingpong, ibv_uc_pingpong": "ibv_uc_pingpong -c -n 500 -d DEVICE -p PORT GID", "mlx5 pingpong --ibv -t uc -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
+        "ibv_uc_pingpong, mlx5 pingpong": "mlx5 pingpong --ibv -t uc -n 500 -d DEVICE --listen 0.0.0.0:PORT", "ibv_uc_pingpong -c -n 500 -d DEVICE -p PORT GID localhost", "500 iters";
+        "mlx5 pingpong, ibv_ud_pingpong": "ibv_ud_pingpong -c -n 500 -s 1024 -d DEVICE -p PORT GID", "mlx5 pingpong --ibv -t ud -s 1024 -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
+        "ibv_ud_pingpong, mlx5 pingpong": "mlx5 pingpong --ibv -t ud -s 1024 -n 500 -d DEVICE --listen 0.0.0.0:PORT", "ibv_ud_pingpong -c -n 500 -s 1024 -d DEVICE -p PORT GID localhost", "500 iters";
+        "mlx5 pingpong -e, ibv_rc_pingpong -e": "ibv_rc_pingpong -e -c -n 500 -d DEVICE -p PORT GID", "mlx5 pingpong --ibv -e -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
+        "mlx5 pingpong, mlx5 pingpong": "mlx5 pingpong -d DEVICE --listen 0.0.0.0:PORT", "mlx5 pingpong -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
+        "mlx5 perf, mlx5 perf": "mlx5 perf -d DEVICE --listen 0.0.0.0:PORT", "mlx5 perf -n 100 -s 8,4k -d DEVICE --connect localhost:PORT", "4 KiB";
+        "mlx5 perf --op write, mlx5 perf": "mlx5 perf -d DEVICE --listen 0.0.0.0:PORT", "mlx5 perf --op write -n 100 -s 8,4k -d DEVICE --connect localhost:PORT", "4 KiB";
+    }
+};
+
+/// The suites of this file.
+pub(super) const SUITES: [&str; 3] = ["pingpong", "perftest", "interop"];
+
+/// What one row says if the machine has seen nothing that no driver may do.
+const MACHINE: &str = "no driver does what it never must";
+
+/// Runs every pair on one link, one after the other, and all on one machine.
+pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
+    let ours = build::program("mlx5-cli", Profile::Release)?;
+    let mut host = door.machine(link)?;
+    let mut rows = Vec::new();
+    for (pair, port) in PAIRS.iter().zip(FIRST_PORT..) {
+        let trouble = meet(door, link, &host, &ours, pair, port)?;
+        rows.push(row(pair.suite, pair.test, link, trouble));
+    }
+    let status = host.wait()?;
+    let trouble = (!status.success()).then(|| format!("the machine ended with {status}"));
+    rows.push(row(SUITES[0], MACHINE, link, trouble));
+    Ok(rows)
+}
+
+fn row(suite: &'static str, test: &str, link: Link, trouble: Option<String>) -> Row {
+    Row {
+        suite,
+        test: test.to_owned(),
+        link: link.name,
+        outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
+        reason: trouble.map(Reason::Unexplained),
+    }
+}
+
+/// Runs a pair; what went wrong, if anything did.
+fn meet(
+    door: &Door,
+    link: Link,
+    host: &Host,
+    ours: &Path,
+    pair: &Pair,
+    port: u16,
+) -> Result<Option<String>, Failure> {
+    let settings = host.settings();
+    let folder = std::env::temp_dir();
+    let start = |line: Line| {
+        let line = line.replace("DEVICE", DEVICE).replace("PORT", &port.to_string());
+        let line = line.replace("GID", link.gid);
+        let mut words = line.split_whitespace();
+        let program = words.next().unwrap_or_default();
+        let program = if program == "mlx5" { ours } else { Path::new(program) };
+        door.start(&settings, &folder, SECONDS, program, &words.collect::<Vec<_>>())
+    };
+    let mut server = start(pair.server)?;
+    let begun = Instant::now();
+    while !is_listened_to(port) && !server.has_ended()? && begun.elapsed() < WAIT {
+        std::thread::sleep(LOOK);
+    }
+    let client = start(pair.client)?.wait()?;
+    let server = server.wait()?;
+    let missing = !client.stdout.contains(pair.said);
+    let trouble = |who: &str, ended: &Ended| {
+        let last = ended.stderr.lines().last().unwrap_or_default().to_owned();
+        ended.trouble.as_ref().map(|trouble| format!("{who}: {trouble}: {last}"))
+    };
+    Ok(trouble("the first", &server)
+        .or_else(|| trouble("the second", &client))
+        .or_else(|| missing.then(|| format!("the second says no \"{}\"", pair.said))))
+}
+
+/// Whether anybody waits for connections on a port of TCP: to try would be to connect.
+fn is_listened_to(port: u16) -> bool {
+    let place = format!(":{port:04X}");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        let table = fs::read_to_string(table).unwrap_or_default();
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let here = words.next().is_some_and(|address| address.ends_with(&place));
+            here && words.nth(1) == Some(LISTENS)
+        })
+    })
+}
+
+/// `TCP_LISTEN`, as the tables have it.
+const LISTENS: &str = "0A";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_listened_to_while_somebody_listens() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("its number").port();
+        assert!(is_listened_to(port));
+        drop(listener);
+        assert!(!is_listened_to(port));
+    }
+
+    #[test]
+    fn every_pair_is_of_a_suite_and_named_once() {
+        let mut names: Vec<_> = PAIRS.iter().map(|pair| (pair.suite, pair.test)).collect();
+        assert!(names.iter().all(|(suite, _)| SUITES.contains(suite)));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -1,0 +1,116 @@
+//! A simulated machine that several processes share.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crate::build::{self, Profile};
+use crate::failure::Failure;
+
+/// What serves the machine.
+const HOST: &str = "mlx5-sim-wire";
+
+/// The socket that settings name, as `MLX5_SIM` has them.
+pub(crate) fn socket(settings: &str) -> Option<PathBuf> {
+    settings.split(',').find_map(|setting| setting.trim().strip_prefix("wire=")).map(PathBuf::from)
+}
+
+/// Sees to it that a machine is served at a socket. Who starts it says what it is.
+pub(crate) fn serve(path: &Path, settings: &str, profile: Profile) -> Result<(), Failure> {
+    if is_served(path) {
+        return Ok(());
+    }
+    let host = build::program(HOST, profile)?;
+    // It outlives this process, and belongs to no terminal.
+    let mut command = Command::new("setsid");
+    command.arg("--fork").arg(host).arg(path).args(["--sim", settings]).stdin(Stdio::null());
+    let mut child = started(&mut command)?;
+    ready(&mut child)?;
+    // The fork is over; the host goes on.
+    child.wait().map_err(failed)?;
+    Ok(())
+}
+
+/// Whether somebody answers there.
+fn is_served(path: &Path) -> bool {
+    // A socket of another kind is refused as such, and only if there is somebody.
+    let asked = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    matches!(asked, Err(error) if error.raw_os_error() == Some(WRONG_TYPE))
+}
+
+/// `EPROTOTYPE` of `asm-generic/errno.h`.
+const WRONG_TYPE: i32 = 91;
+
+fn failed(error: std::io::Error) -> Failure {
+    Failure::Run { program: HOST.to_owned(), error }
+}
+
+fn started(command: &mut Command) -> Result<Child, Failure> {
+    command.stdout(Stdio::piped()).spawn().map_err(failed)
+}
+
+/// Waits until the host says that it serves.
+fn ready(child: &mut Child) -> Result<(), Failure> {
+    let mut said = String::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output).read_line(&mut said).map_err(failed)?;
+    }
+    if said.trim() == "ready" {
+        return Ok(());
+    }
+    let what = "no \"ready\"; it has said on standard error why".to_owned();
+    Err(Failure::Output { program: HOST.to_owned(), what })
+}
+
+/// A host of this process's own, which ends with this value.
+#[derive(Debug)]
+pub(crate) struct Host {
+    path: PathBuf,
+    child: Child,
+}
+
+impl Host {
+    /// Starts one.
+    pub(crate) fn start(program: &Path, settings: &str, name: &str) -> Result<Self, Failure> {
+        let folder = std::env::temp_dir();
+        let path = folder.join(format!("mlx5-wire-{}-{name}", std::process::id()));
+        let mut command = Command::new(program);
+        command.arg(&path).args(["--sim", settings]).stdin(Stdio::null());
+        let mut host = Self { path, child: started(&mut command)? };
+        ready(&mut host.child)?;
+        Ok(host)
+    }
+
+    /// What a process sets to have this machine.
+    pub(crate) fn settings(&self) -> String {
+        format!("wire={}", self.path.display())
+    }
+
+    /// Waits until it has ended, which it does when it has been alone for a while.
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus, Failure> {
+        self.child.wait().map_err(failed)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // It may have ended, and has nothing to lose.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(self.path.with_added_extension("lock"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_is_found_among_the_settings() {
+        assert_eq!(socket("link=roce, wire=/tmp/x"), Some(PathBuf::from("/tmp/x")));
+        assert_eq!(socket("link=roce"), None);
+        assert!(!is_served(Path::new("/nowhere")));
+    }
+}
