@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -53,8 +53,24 @@ struct Shared {
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
     violations: AtomicUsize,
-    /// Rung when a process has gone.
+    /// Whether to end as soon as nobody is connected.
+    leaving: AtomicBool,
+    /// Rung when a process has gone, or the host shall.
     gone: EventFd,
+}
+
+/// Ends a host from another thread.
+#[derive(Clone)]
+pub struct Leave {
+    shared: Arc<Shared>,
+}
+
+impl Leave {
+    /// Lets it end once nobody is connected.
+    pub fn leave(&self) {
+        self.shared.leaving.store(true, Ordering::Release);
+        self.shared.ring();
+    }
 }
 
 /// A process that is connected.
@@ -119,10 +135,23 @@ impl Host {
             clients: Mutex::default(),
             next: AtomicU64::new(1),
             violations: AtomicUsize::new(0),
+            leaving: AtomicBool::new(false),
             gone,
         };
         let shared = Arc::new(shared);
         Ok(Some(Self { shared, listener, path: path.to_owned(), _lock: lock }))
+    }
+
+    /// The machine itself.
+    #[must_use]
+    pub fn simulator(&self) -> &Simulator {
+        &self.shared.simulator
+    }
+
+    /// What ends it from another thread.
+    #[must_use]
+    pub fn leave(&self) -> Leave {
+        Leave { shared: Arc::clone(&self.shared) }
     }
 
     /// Serves until nobody has been connected for a while, or for ever. Answers how often a
@@ -130,6 +159,9 @@ impl Host {
     pub fn serve(self, linger: Option<Duration>) -> io::Result<usize> {
         loop {
             let idle = lock(&self.shared.clients).is_empty();
+            if idle && self.shared.leaving.load(Ordering::Acquire) {
+                break;
+            }
             let timeout = match linger {
                 Some(linger) if idle => PollTimeout::try_from(linger).unwrap_or(PollTimeout::MAX),
                 _ => PollTimeout::NONE,
@@ -191,6 +223,11 @@ impl Host {
 }
 
 impl Shared {
+    fn ring(&self) {
+        // A counter that is full has been rung.
+        let _ = self.gone.write(1);
+    }
+
     fn tell_violations(&self) {
         for violation in self.simulator.take_violations() {
             self.violations.fetch_add(1, Ordering::AcqRel);
@@ -215,8 +252,7 @@ impl Drop for Connection<'_> {
         drop(files);
         self.shared.tell_violations();
         lock(&self.shared.clients).remove(&self.client.number);
-        // A counter that is full has been rung.
-        let _ = self.shared.gone.write(1);
+        self.shared.ring();
     }
 }
 

@@ -17,4 +17,4 @@ mod host;
 mod message;
 
 pub use client::{Wire, WireFile};
-pub use host::Host;
+pub use host::{Host, Leave};

@@ -66,7 +66,6 @@ const PAIRS: &[Pair] = pairs! {
     }
     "perftest" {
         "ib_send_lat": "ib_send_lat -F -n 500 -d DEVICE -p PORT", "ib_send_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_send_lat -e": "ib_send_lat -F -e -n 500 -d DEVICE -p PORT", "ib_send_lat -F -e -n 500 -d DEVICE -p PORT localhost", "t_typical";
         "ib_send_lat -c UC": "ib_send_lat -F -c UC -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c UC -n 500 -d DEVICE -p PORT localhost", "t_typical";
         "ib_send_lat -c UD": "ib_send_lat -F -c UD -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c UD -n 500 -d DEVICE -p PORT localhost", "t_typical";
         "ib_send_lat -c XRC": "ib_send_lat -F -c XRC -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c XRC -n 500 -d DEVICE -p PORT localhost", "t_typical";
@@ -95,10 +94,17 @@ const PAIRS: &[Pair] = pairs! {
         "ibv_ud_pingpong, mlx5 pingpong": "mlx5 pingpong --ibv -t ud -s 1024 -n 500 -d DEVICE --listen 0.0.0.0:PORT", "ibv_ud_pingpong -c -n 500 -s 1024 -d DEVICE -p PORT GID localhost", "500 iters";
         "mlx5 pingpong -e, ibv_rc_pingpong -e": "ibv_rc_pingpong -e -c -n 500 -d DEVICE -p PORT GID", "mlx5 pingpong --ibv -e -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
         "mlx5 pingpong, mlx5 pingpong": "mlx5 pingpong -d DEVICE --listen 0.0.0.0:PORT", "mlx5 pingpong -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
-        "mlx5 perf, mlx5 perf": "mlx5 perf -d DEVICE --listen 0.0.0.0:PORT", "mlx5 perf -n 100 -s 8,4k -d DEVICE --connect localhost:PORT", "4 KiB";
-        "mlx5 perf --op write, mlx5 perf": "mlx5 perf -d DEVICE --listen 0.0.0.0:PORT", "mlx5 perf --op write -n 100 -s 8,4k -d DEVICE --connect localhost:PORT", "4 KiB";
+        "mlx5 perf, mlx5 perf": "mlx5 perf -d DEVICE --listen 0.0.0.0:PORT", "mlx5 perf -n 100 -s 8,4k -d DEVICE --connect localhost:PORT", "   4k ";
+        "mlx5 perf --op write, mlx5 perf": "mlx5 perf -d DEVICE --listen 0.0.0.0:PORT", "mlx5 perf --op write -n 100 -s 8,4k -d DEVICE --connect localhost:PORT", "   4k ";
     }
 };
+
+/// What is left out, and why.
+pub(super) const LEFT_OUT: [(&str, &str); 1] = [(
+    "ib_send_lat -e",
+    "fails by chance wherever it runs: perftest 4.5 waits for the events of both its completion \
+     queues at one channel, and takes the one's for the other's; later versions have two",
+)];
 
 /// The suites of this file.
 pub(super) const SUITES: [&str; 3] = ["pingpong", "perftest", "interop"];

@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::door::LINKS;
-use super::pyverbs::LEFT_OUT;
 use super::rows::{Ledger, Outcome, Reason, Row};
+use super::{pairs, pyverbs};
 use crate::failure::Failure;
 
 const BEGIN: &str = "<!-- begin pyverbs: written by `cargo xtask ledger` -->\n";
@@ -41,7 +41,8 @@ fn report(ledger: &Ledger, peers: &[String]) -> String {
          Unmodified programs of Debian's packages ({}), with the simulator preloaded (rung 2 of \
          TESTING.md), every module in a process of its own, once with an InfiniBand port and once \
          with a RoCE port. They drive the C provider: what they show is that the model is an mlx5 \
-         to others. Each test is a row of `conformance.json`. `cargo xtask ledger` writes both; \
+         to others. In the suites `pingpong`, `perftest` and `interop` two processes send to each \
+         other on one machine (in `interop` one of them, or both, is our `mlx5`). Each test is a row of `conformance.json`. `cargo xtask ledger` writes both; \
          `cargo xtask ledger --check` fails if a test that passes here does not pass any more.\n\n",
         peers.join(", ")
     );
@@ -53,7 +54,7 @@ fn report(ledger: &Ledger, peers: &[String]) -> String {
     text.push_str("\n### Skips\n\n");
     text.push_str(&by_reason(ledger.rows(), |outcome| outcome == Outcome::Skip));
     text.push_str("\n### Left out\n\n");
-    for (module, why) in LEFT_OUT {
+    for (module, why) in pyverbs::LEFT_OUT.iter().chain(&pairs::LEFT_OUT) {
         text.push_str(&format!("* `{module}` {why}.\n"));
     }
     text

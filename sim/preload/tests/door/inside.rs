@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::ExitCode;
@@ -10,17 +10,19 @@ use std::time::Duration;
 
 use mlx5::transport::Rc;
 use mlx5::{
-    CompletionChannel, CompletionQueue, ConnectOptions, Context, LocalPort, MemoryRegion, Psn,
-    QueuePair, ReceiveWr, SendFlags,
+    CompletionChannel, CompletionQueue, ConnectOptions, Context, Endpoint, LocalPort, MemoryRegion,
+    Psn, QueuePair, ReceiveWr, SendFlags,
 };
 
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
+/// What a case does.
+type Body = fn() -> Outcome;
 
 /// A case, and the settings that it runs with.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) settings: &'static str,
-    body: fn() -> Outcome,
+    body: Body,
 }
 
 /// One case a line.
@@ -56,12 +58,19 @@ fn a_program_may_die_at_any_time() -> Outcome {
     unsafe { libc::_exit(1) }
 }
 
+/// Cases that need a machine that other processes share.
+const SHARED: [(&str, Body); 4] = [
+    ("one_end", one_end),
+    ("one_end_with_events", one_end_with_events),
+    ("dies_with_objects", dies_with_objects),
+    ("a_child_has_what_its_parent_opened", a_child_has_what_its_parent_opened),
+];
+
 /// Runs one case.
 pub(crate) fn run(name: &str) -> ExitCode {
-    let body = match CASES.iter().find(|case| case.name == name) {
-        Some(case) => case.body,
-        None => a_program_may_die_at_any_time,
-    };
+    let alone = CASES.iter().find(|case| case.name == name).map(|case| case.body);
+    let shared = SHARED.iter().find(|case| case.0 == name).map(|case| case.1);
+    let body = alone.or(shared).unwrap_or(a_program_may_die_at_any_time);
     match body() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -301,7 +310,7 @@ fn a_call_that_is_none_of_the_device_s_is_refused() -> Outcome {
 }
 
 fn a_device_cannot_be_read_or_written() -> Outcome {
-    use std::io::{Read, Write};
+    use std::io::Read;
     let mut device = node()?;
     let read = device.read(&mut [0; 8]).expect_err("refused");
     let written = device.write(&[0; 8]).expect_err("refused");
@@ -325,6 +334,123 @@ fn a_child_has_a_machine_of_its_own() -> Outcome {
             assert_eq!(status, 0);
             // The parent's device is as before.
             talk(&mut Side::new(&context, None)?, &mut Side::new(&context, None)?)
+        }
+    }
+}
+
+/// Says a line to the other process.
+fn tell(line: impl std::fmt::Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// The next line of the other process.
+fn hear() -> io::Result<String> {
+    let mut line = String::new();
+    match io::stdin().read_line(&mut line)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(line.trim_end().to_owned()),
+    }
+}
+
+impl Side {
+    /// Connects to the side of another process, which does the same.
+    fn meet(&mut self) -> Outcome {
+        let (options, psn) = (ConnectOptions::default(), Psn::default());
+        tell(self.qp.endpoint(&self.port, psn, &options))?;
+        let other: Endpoint = hear()?.parse()?;
+        self.qp.connect(&self.port, psn, &other, &options)?;
+        Ok(())
+    }
+}
+
+/// Messages of this process and of the other: each sends what it was sent, plus one.
+const ROUNDS: u8 = 100;
+
+/// One of two processes that bounce messages. Who is told so begins.
+fn bounce(side: &mut Side, wait: &mut dyn FnMut(&mut Side) -> Outcome) -> Outcome {
+    side.meet()?;
+    side.receive()?;
+    tell("ready")?;
+    hear()?;
+    let begins = std::env::args().nth(1).as_deref() == Some("begins");
+    let mut last = 0;
+    if begins {
+        side.send(&[last; MESSAGE])?;
+    }
+    while last < ROUNDS {
+        let (mut sent, mut came) = (false, false);
+        while !(came && (sent || !begins && last == 0)) {
+            wait(side)?;
+            match side.completed()? {
+                SENT => sent = true,
+                _ => came = true,
+            }
+        }
+        let mut bytes = [0; MESSAGE];
+        side.memory.read_at(MESSAGE, &mut bytes)?;
+        assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a message that is torn: {bytes:?}");
+        assert!(bytes[0] == 0 && last == 0 || bytes[0] > last, "{} after {last}", bytes[0]);
+        last = bytes[0] + 1;
+        side.receive()?;
+        side.send(&[last; MESSAGE])?;
+    }
+    // The last message has arrived when it is acknowledged.
+    while side.completed()? != SENT {}
+    tell("done")?;
+    hear()?;
+    Ok(())
+}
+
+fn one_end() -> Outcome {
+    let context = first_device()?;
+    bounce(&mut Side::new(&context, None)?, &mut |_| Ok(()))
+}
+
+/// The same, asleep until something completes.
+fn one_end_with_events() -> Outcome {
+    let context = first_device()?;
+    let channel = context.create_comp_channel()?;
+    let mut side = Side::new(&context, Some(&channel))?;
+    bounce(&mut side, &mut |side| {
+        side.cq.arm(false)?;
+        channel.wait(Some(Duration::from_secs(30)))?.ok_or("no event came")?;
+        Ok(())
+    })
+}
+
+/// Says that it has objects, waits, and ends without destroying them.
+fn dies_with_objects() -> Outcome {
+    let context = first_device()?;
+    let (mut one, mut other) = (Side::new(&context, None)?, Side::new(&context, None)?);
+    talk(&mut one, &mut other)?;
+    tell("there")?;
+    // Until it is killed.
+    hear()?;
+    drop((one, other));
+    Ok(())
+}
+
+fn a_child_has_what_its_parent_opened() -> Outcome {
+    let device = node()?;
+    assert_eq!(empty_call(device.as_raw_fd()).raw_os_error(), Some(libc::EINVAL));
+    // SAFETY: no other thread of this program holds a lock that the child needs.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error().into()),
+        0 => {
+            // The device takes the call apart, and finds it wrong; a number of nothing is ENOTTY.
+            let inherited = empty_call(device.as_raw_fd()).raw_os_error() == Some(libc::EINVAL);
+            let own = messages_go_from_one_queue_pair_to_another().is_ok();
+            std::process::exit(i32::from(!(inherited && own)))
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: there is room for the status.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0);
+            assert_eq!(empty_call(device.as_raw_fd()).raw_os_error(), Some(libc::EINVAL));
+            messages_go_from_one_queue_pair_to_another()
         }
     }
 }

@@ -2,6 +2,7 @@
 //! the library preloaded, and it uses the devices by ordinary system calls.
 
 mod inside;
+mod shared;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     trials.push(Trial::test("an_unknown_call_is_said_once", unknown_call));
     trials.push(Trial::test("every_call_is_said_if_that_is_wanted", traced));
     trials.push(Trial::test("nothing_stays_on_the_disk", nothing_left));
+    trials.extend(shared::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

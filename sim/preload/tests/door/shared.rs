@@ -1,0 +1,140 @@
+//! Several processes on one machine, which this program serves.
+
+use std::io::{BufRead, BufReader, pipe};
+use std::path::PathBuf;
+use std::process::{Child, Output, Stdio};
+use std::thread::JoinHandle;
+
+use libtest_mimic::{Failed, Trial};
+use mlx5_sim::Simulator;
+use mlx5_sim_wire::{Host, Leave};
+
+use crate::{check, command, inside, output};
+
+/// The case that has another meaning where processes share a machine.
+const ALONE: &str = "a_child_has_a_machine_of_its_own";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials: Vec<Trial> = inside::CASES
+        .iter()
+        .filter(|case| case.name != ALONE)
+        .map(|case| {
+            let name = format!("{}_on_a_shared_machine", case.name);
+            Trial::test(name, || passes(case.name, case.settings))
+        })
+        .collect();
+    trials.extend([
+        Trial::test("messages_go_between_processes", || bounce("one_end", "")),
+        Trial::test("messages_go_between_processes_over_roce", || bounce("one_end", "link=roce")),
+        Trial::test("an_event_wakes_another_process", || bounce("one_end_with_events", "")),
+        Trial::test("a_process_that_is_killed_leaves_nothing", killed),
+        Trial::test("a_child_has_what_its_parent_opened", || {
+            passes("a_child_has_what_its_parent_opened", "")
+        }),
+        Trial::test("without_a_machine_there_is_no_device", nobody),
+        Trial::test("only_one_host_serves_at_a_place", one_host),
+    ]);
+    trials
+}
+
+/// A machine that this program serves.
+struct Machine {
+    path: PathBuf,
+    simulator: Simulator,
+    leave: Leave,
+    thread: JoinHandle<std::io::Result<usize>>,
+}
+
+fn place(name: &str) -> PathBuf {
+    let above = std::env::temp_dir();
+    above.join(format!("mlx5-door-{}-{name}", std::process::id()))
+}
+
+impl Machine {
+    fn serve(name: &str, settings: &str) -> Self {
+        let path = place(name);
+        let settings = settings.parse().expect("settings");
+        let host = Host::bind(&path, &settings).expect("a host").expect("nobody else is there");
+        let (simulator, leave) = (host.simulator().clone(), host.leave());
+        Self { path, simulator, leave, thread: std::thread::spawn(|| host.serve(None)) }
+    }
+
+    fn settings(&self) -> String {
+        format!("wire={}", self.path.display())
+    }
+
+    /// Waits until all have gone, and sees to it that nothing is left of them.
+    fn end(self) -> Result<(), Failed> {
+        self.leave.leave();
+        let violations = self.thread.join().expect("a host that ends").expect("served");
+        let _ = std::fs::remove_file(self.path.with_added_extension("lock"));
+        for device in 0..self.simulator.config().devices {
+            let counts = self.simulator.object_counts(device);
+            if counts != Default::default() {
+                return Err(format!("objects are left: {counts:?}").into());
+            }
+        }
+        if violations == 0 { Ok(()) } else { Err(format!("{violations} violations").into()) }
+    }
+}
+
+fn passes(case: &str, settings: &str) -> Result<(), Failed> {
+    let machine = Machine::serve(case, settings);
+    let ended = output(&mut command(case, &machine.settings()));
+    machine.end()?;
+    check(ended.status.success(), &ended)
+}
+
+/// Two processes, each of which hears what the other one says.
+fn bounce(case: &str, settings: &str) -> Result<(), Failed> {
+    let machine = Machine::serve(&format!("{case}-{settings}"), settings);
+    let (first, second) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
+    let start = |name: &str, input, out| -> Child {
+        let mut command = command(case, &machine.settings());
+        command.arg(name).stdin(Stdio::from(input)).stdout(Stdio::from(out));
+        command.stderr(Stdio::piped()).spawn().expect("this program runs")
+    };
+    let one = start("begins", first.0, second.1);
+    let other = start("answers", second.0, first.1);
+    let ended: Vec<Output> =
+        [one, other].map(|child| child.wait_with_output().expect("it ends")).into();
+    machine.end()?;
+    ended.iter().try_for_each(|ended| check(ended.status.success(), ended))
+}
+
+fn killed() -> Result<(), Failed> {
+    let machine = Machine::serve("killed", "");
+    let mut command = command("dies_with_objects", &machine.settings());
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program runs");
+    let mut said = String::new();
+    let stdout = child.stdout.take().expect("its output");
+    BufReader::new(stdout).read_line(&mut said).expect("a line");
+    let counts = machine.simulator.object_counts(0);
+    child.kill().expect("it is there");
+    child.wait().expect("it ends");
+    machine.end()?;
+    if said == "there\n" && counts.qps == 2 {
+        return Ok(());
+    }
+    Err(format!("it said {said:?} and had {counts:?}").into())
+}
+
+fn nobody() -> Result<(), Failed> {
+    let settings = format!("wire={}", place("nobody").display());
+    let ended = output(&mut command("devices_are_found", &settings));
+    let said = String::from_utf8_lossy(&ended.stderr).contains("mlx5-sim-wire");
+    check(!ended.status.success() && said, &ended)
+}
+
+fn one_host() -> Result<(), Failed> {
+    let machine = Machine::serve("one_host", "devices=2");
+    let again = Host::bind(&machine.path, &"".parse().expect("settings")).expect("asked");
+    let is_alone = again.is_none();
+    let settings = format!("{},devices=1", machine.settings());
+    let ended = output(&mut command("messages_go_between_devices", &settings));
+    machine.end()?;
+    // The first one's settings hold, and who wanted others is told.
+    let told = String::from_utf8_lossy(&ended.stderr).contains("devices=2");
+    check(is_alone && told && ended.status.success(), &ended)
+}
