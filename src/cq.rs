@@ -9,8 +9,8 @@ use crate::records::RecordSlot;
 use crate::uar::CqUar;
 use crate::user_index::{QueuePairRecords, UserIndex};
 use mlx5_cq::{
-    Attention, Corruption, DepartedReceive, Departures, Next, OwnedCompletion, Ring, RingId,
-    RingParts, RingState, WorkCompletion,
+    Attention, Corruption, DepartedReceive, Departures, Next, OwnedCompletion, Places, Ring,
+    RingId, RingParts, RingState, WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
 use mlx5_uapi::cmd::cq as command;
@@ -155,7 +155,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         // so large, and is kept as long as the ring's state is used.
         let (record, state) = unsafe {
             let record = CompletionQueueRecord::new(slot.record());
-            (record, RingState::new(buffer.as_non_null(), log_size, stride, record))
+            let places = Places { buffer: buffer.as_non_null(), log_size, stride };
+            (record, RingState::new(places, record))
         };
         let id = context.next_handle_id();
         let request = command::CreateCq {

@@ -5,7 +5,10 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, SOLICITED, Syndrome};
+use mlx5_prm::cqe::{
+    Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, Format, INLINE_32, INLINE_64, MiniFormat, SOLICITED,
+    Syndrome, hds_ip_ext, l4_l3_hdr_type,
+};
 use mlx5_prm::wqe::Opcode;
 
 /// What completed (`enum ibv_wc_opcode`).
@@ -77,6 +80,31 @@ impl What {
     const RECEIVED: u16 = 0x80;
     const ERROR: u16 = 0x100;
     const COUNT: usize = 0x200;
+    /// Bits that no table is indexed with: the entry was compressed, and kept its hash or its
+    /// checksum.
+    const KEPT_HASH: u16 = 0x200;
+    const KEPT_CHECKSUM: u16 = 0x400;
+
+    /// Not compressed.
+    pub(crate) const PLAIN: Self = Self(0);
+
+    /// The mark of a compressed entry.
+    pub(crate) const fn compressed(format: MiniFormat) -> Self {
+        Self(match format {
+            MiniFormat::Hash => Self::KEPT_HASH,
+            MiniFormat::Checksum | MiniFormat::ChecksumStride => Self::KEPT_CHECKSUM,
+        })
+    }
+
+    /// The same with a mark.
+    pub(crate) const fn with(self, mark: Self) -> Self {
+        Self(self.0 | mark.0)
+    }
+
+    #[inline(always)]
+    const fn is_compressed(self) -> bool {
+        self.0 & (Self::KEPT_HASH | Self::KEPT_CHECKSUM) != 0
+    }
 
     #[inline(always)]
     pub(crate) const fn sent(opcode: u8) -> Self {
@@ -98,7 +126,7 @@ impl What {
 
     #[inline(always)]
     const fn is(self, opcode: CqeOpcode) -> bool {
-        self.0 == Self::received(opcode as u8).0
+        self.0 & (Self::COUNT as u16 - 1) == Self::received(opcode as u8).0
     }
 
     #[inline(always)]
@@ -276,6 +304,37 @@ impl WorkCompletion<'_> {
             .then(|| field!(self, Cqe.imm_inval_pkey as u32))
     }
 
+    /// The format of the entry; one that was compressed has no message in it.
+    #[inline]
+    fn format(&self) -> Format {
+        match self.what.is_error() || self.what.is_compressed() {
+            true => Format::Plain,
+            false => Format::of(field!(self, Cqe.op_own as u8)),
+        }
+    }
+
+    /// Whether it is of a receive, and the first half of the entry holds what it says and not a
+    /// message.
+    #[inline]
+    fn has_packet_fields(&self) -> bool {
+        self.what.is_received() && self.format() != Format::Inline32
+    }
+
+    /// The message, or the answer to the request, if the device put it into the entry: it is then
+    /// not in the memory that the request named. See [`InlineData`].
+    #[inline]
+    pub fn inline_data(&self) -> Option<InlineData<'_>> {
+        let (start, room) = match self.format() {
+            Format::Inline32 => (self.descriptor, INLINE_32),
+            // SAFETY: entries of this format have their message before the descriptor; the ring
+            // takes none where there is nothing before it.
+            Format::Inline64 => (unsafe { self.descriptor.byte_sub(INLINE_64) }, INLINE_64),
+            Format::Plain | Format::Compressed => return None,
+        };
+        let length = field!(self, Cqe.byte_count as u32) as usize;
+        Some(InlineData { start, length: length.min(room), entry: PhantomData })
+    }
+
     /// Number of the local queue pair.
     #[inline]
     pub fn qp_num(&self) -> u32 {
@@ -285,32 +344,72 @@ impl WorkCompletion<'_> {
     /// Number of the queue pair that sent the message.
     #[inline]
     pub fn src_qp(&self) -> Option<u32> {
-        self.what.is_received().then(|| field!(self, Cqe.flags_rqpn as u32) & 0xff_ffff)
+        self.has_packet_fields().then(|| field!(self, Cqe.flags_rqpn as u32) & 0xff_ffff)
     }
 
     /// LID of the sender, on InfiniBand.
     #[inline]
     pub fn slid(&self) -> Option<u16> {
-        self.what.is_received().then(|| field!(self, Cqe.slid as u16))
+        self.has_packet_fields().then(|| field!(self, Cqe.slid as u16))
     }
 
     /// Service level of the message.
     #[inline]
     pub fn service_level(&self) -> Option<u8> {
-        self.what.is_received().then(|| (field!(self, Cqe.flags_rqpn as u32) >> 24 & 0xf) as u8)
+        self.has_packet_fields().then(|| (field!(self, Cqe.flags_rqpn as u32) >> 24 & 0xf) as u8)
     }
 
     /// The low bits of the LID to which the message was sent.
     #[inline]
     pub fn dlid_path_bits(&self) -> Option<u8> {
-        self.what.is_received().then(|| field!(self, Cqe.ml_path as u8) & 0x7f)
+        self.has_packet_fields().then(|| field!(self, Cqe.ml_path as u8) & 0x7f)
     }
 
     /// Whether the message has a global route header: on a datagram queue pair, the first 40 bytes
     /// of the receive buffer hold it.
     #[inline]
     pub fn has_grh(&self) -> Option<bool> {
-        self.what.is_received().then(|| field!(self, Cqe.flags_rqpn as u32) >> 28 & 3 != 0)
+        self.has_packet_fields().then(|| field!(self, Cqe.flags_rqpn as u32) >> 28 & 3 != 0)
+    }
+
+    /// The VLAN tag that the device took off the packet.
+    #[inline]
+    pub fn vlan(&self) -> Option<u16> {
+        let has = self.has_packet_fields()
+            && field!(self, Cqe.l4_l3_hdr_type as u8) & l4_l3_hdr_type::VLAN_STRIPPED != 0;
+        has.then(|| field!(self, Cqe.vlan_info as u16))
+    }
+
+    /// Whether the device found the checksums of an IPv4 packet and of what it carries to be good
+    /// (`IBV_WC_IP_CSUM_OK`).
+    #[inline]
+    pub fn checksum_ok(&self) -> Option<bool> {
+        const GOOD: u8 = hds_ip_ext::L3_OK | hds_ip_ext::L4_OK;
+        self.has_packet_fields().then(|| {
+            let kind = field!(self, Cqe.l4_l3_hdr_type as u8) >> l4_l3_hdr_type::L3_SHIFT & 3;
+            field!(self, Cqe.hds_ip_ext as u8) & GOOD == GOOD && kind == l4_l3_hdr_type::L3_IPV4
+        })
+    }
+
+    /// The checksum over the packet. Compressed entries have it where the queue was made so.
+    #[inline]
+    pub fn checksum(&self) -> Option<u16> {
+        let has = self.has_packet_fields() && self.what.0 & What::KEPT_HASH == 0;
+        has.then(|| field!(self, Cqe.check_sum as u16))
+    }
+
+    /// The hash over the packet's addresses. Compressed entries have it where the queue was made so.
+    #[inline]
+    pub fn rss_hash(&self) -> Option<u32> {
+        let has = self.has_packet_fields() && self.what.0 & What::KEPT_CHECKSUM == 0;
+        has.then(|| field!(self, Cqe.rss_hash_result as u32))
+    }
+
+    /// The tag of the flow that brought the packet, on queues that flows lead to: raw packet queue
+    /// pairs. On others there is the queue pair's number in its place.
+    #[inline]
+    pub fn flow_tag(&self) -> Option<u32> {
+        self.what.is_received().then(|| field!(self, Cqe.sop_drop_qpn as u32) & 0xff_ffff)
     }
 
     /// Index of the message's partition key, of a datagram without immediate data.
@@ -327,17 +426,32 @@ impl WorkCompletion<'_> {
         field!(self, Cqe.op_own as u8) & SOLICITED != 0
     }
 
-    /// The device's time, in cycles of its clock, at which it wrote the entry.
+    /// The device's time at which the message came or the request was done, in cycles of its clock
+    /// or as the time of day, as the queue was made. Compressed entries have none of their own.
     #[inline]
     pub fn timestamp(&self) -> Option<u64> {
-        (!self.what.is_error()).then(|| field!(self, Cqe.timestamp as u64))
+        let has = !self.what.is_error() && !self.what.is_compressed();
+        has.then(|| field!(self, Cqe.timestamp as u64))
+    }
+
+    /// Whether the entry was one of a compressed run.
+    #[inline]
+    pub fn is_compressed(&self) -> bool {
+        self.what.is_compressed()
     }
 
     /// A copy that does not depend on the queue.
     pub fn to_owned(&self) -> OwnedCompletion {
+        let mut entry = [[0; 8]; 2];
         // SAFETY: a descriptor of 64 bytes, aligned to it; as in `field!`.
-        let descriptor = unsafe { self.descriptor.cast::<[u64; 8]>().read_volatile() };
-        OwnedCompletion { descriptor, wr_id: self.wr_id, what: self.what }
+        entry[1] = unsafe { self.descriptor.cast::<[u64; 8]>().read_volatile() };
+        if self.format() == Format::Inline64 {
+            // SAFETY: as in `inline_data`, aligned to 64 as all of the entry is.
+            let before = unsafe { self.descriptor.byte_sub(INLINE_64) };
+            // SAFETY: as above.
+            entry[0] = unsafe { before.cast::<[u64; 8]>().read_volatile() };
+        }
+        OwnedCompletion { entry, wr_id: self.wr_id, what: self.what }
     }
 }
 
@@ -355,10 +469,65 @@ impl fmt::Debug for WorkCompletion<'_> {
     }
 }
 
+/// A message in a completion's entry. It is memory that a device wrote: it is copied out, and never
+/// lent.
+#[derive(Clone, Copy)]
+pub struct InlineData<'entry> {
+    start: NonNull<u8>,
+    length: usize,
+    entry: PhantomData<&'entry ()>,
+}
+
+impl InlineData<'_> {
+    /// The longest that there can be.
+    pub const MAX: usize = INLINE_64;
+
+    /// How many bytes there are.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The byte at `at`.
+    #[inline]
+    pub fn get(&self, at: usize) -> Option<u8> {
+        // SAFETY: inside the entry, as in `field!`.
+        (at < self.length).then(|| unsafe { self.start.byte_add(at).read_volatile() })
+    }
+
+    /// The bytes, one by one.
+    #[inline]
+    pub fn bytes(&self) -> impl ExactSizeIterator<Item = u8> + '_ {
+        // SAFETY: as in `get`.
+        (0..self.length).map(|at| unsafe { self.start.byte_add(at).read_volatile() })
+    }
+
+    /// Copies the bytes to the start of `to`, and answers how many; `None` if there is too little
+    /// room, and nothing is copied.
+    pub fn copy_to(&self, to: &mut [u8]) -> Option<usize> {
+        let to = to.get_mut(..self.length)?;
+        to.iter_mut().zip(self.bytes()).for_each(|(to, byte)| *to = byte);
+        Some(self.length)
+    }
+}
+
+impl fmt::Debug for InlineData<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.bytes()).finish()
+    }
+}
+
 /// A work completion with a copy of its entry.
 #[derive(Clone, Copy)]
 pub struct OwnedCompletion {
-    descriptor: [u64; 8],
+    /// The message that lies before the descriptor, if there is one, and the descriptor.
+    entry: [[u64; 8]; 2],
     wr_id: u64,
     what: What,
 }
@@ -366,7 +535,7 @@ pub struct OwnedCompletion {
 /// A completion of nothing: room for one to be polled into.
 impl Default for OwnedCompletion {
     fn default() -> Self {
-        Self { descriptor: [0; 8], wr_id: 0, what: What::sent(Opcode::Nop as u8) }
+        Self { entry: [[0; 8]; 2], wr_id: 0, what: What::sent(Opcode::Nop as u8) }
     }
 }
 
@@ -374,7 +543,7 @@ impl OwnedCompletion {
     /// The entry's descriptor, as the device wrote it.
     pub fn descriptor(&self) -> [u8; DESCRIPTOR] {
         let mut bytes = [0; DESCRIPTOR];
-        for (bytes, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(self.descriptor) {
+        for (bytes, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(self.entry[1]) {
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
         bytes
@@ -382,7 +551,9 @@ impl OwnedCompletion {
 
     /// Reads it as a [`WorkCompletion`].
     pub fn as_completion(&self) -> WorkCompletion<'_> {
-        WorkCompletion::new(NonNull::from(&self.descriptor).cast(), self.wr_id, self.what)
+        // SAFETY: the second half of the copy.
+        let descriptor = unsafe { NonNull::from(&self.entry).cast::<u8>().byte_add(DESCRIPTOR) };
+        WorkCompletion::new(descriptor, self.wr_id, self.what)
     }
 }
 

@@ -17,18 +17,19 @@ mod attention;
 mod completion;
 mod departures;
 mod ring;
+mod run;
 mod state;
 mod sync;
 mod table;
 
 pub use attention::Attention;
 pub use completion::{
-    CompletionError, CompletionOpcode, ErrorKind, OwnedCompletion, WorkCompletion,
+    CompletionError, CompletionOpcode, ErrorKind, InlineData, OwnedCompletion, WorkCompletion,
 };
 pub use departures::Departures;
 pub use ring::{
     Corruption, DepartedReceive, Next, Queue, Ring, RingParts, Sent, SentRequest,
     SignatureErrorHook,
 };
-pub use state::RingState;
+pub use state::{Places, RingState};
 pub use table::{Lookup, RingId, UserIndexTable};

@@ -2,7 +2,8 @@
 
 use crate::attention::Attention;
 use crate::completion::{What, WorkCompletion};
-use crate::state::{RingState, USER_INDEX, USER_INDEX_MASK};
+use crate::run::{COUNT as BYTE_COUNT, Run};
+use crate::state::{Places, RingState, USER_INDEX, USER_INDEX_MASK, is_title};
 use crate::table::{Lookup, RingId, UserIndexTable};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -10,7 +11,10 @@ use core::fmt;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_doorbell::{CompletionQueueRecord, barrier};
-use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, OPCODE_SHIFT, OWNER, SOLICITED};
+use mlx5_prm::cqe::{
+    Cqe, CqeOpcode, DESCRIPTOR, Format, INLINE_32, INLINE_64, MiniFormat, OPCODE_SHIFT, OWNER,
+    SOLICITED,
+};
 use mlx5_prm::signature::SignatureErrorCqe;
 
 /// Where the last eight bytes of a descriptor start: send opcode and queue pair number, counter,
@@ -77,6 +81,14 @@ pub enum Corruption {
         /// What should have been the place of a request.
         counter: u16,
     },
+    /// A format that the queue's entries cannot have.
+    Format(u8),
+    /// A message that does not fit into its entry; its length.
+    Inline(u32),
+    /// Compressed entries of a number that cannot be.
+    Run(u32),
+    /// The entry that says that the queue was resized is not there.
+    Resize,
 }
 
 impl fmt::Display for Corruption {
@@ -90,6 +102,10 @@ impl fmt::Display for Corruption {
                 f,
                 "entry for request {counter:#x} of the queue with user index {user_index:#x}, which is not outstanding"
             ),
+            Self::Format(op_own) => write!(f, "entry of a format not asked for ({op_own:#04x})"),
+            Self::Inline(bytes) => write!(f, "entry with a message of {bytes} bytes in it"),
+            Self::Run(count) => write!(f, "run of {count} compressed entries"),
+            Self::Resize => f.write_str("resized, but the entry that says so is missing"),
         }
     }
 }
@@ -117,8 +133,9 @@ pub struct Ring<Q> {
     stride: usize,
     /// Entries ever consumed, counted freely.
     consumer: u32,
-    /// What the owner bit of the next entry is once the device has written it.
-    owner: u8,
+    /// What the owner bit of the next entry is once the device has written it, as wide as the word
+    /// in which it is looked at.
+    owner: u64,
     /// The word of an entry with the user index that was looked up last, and its queue.
     cached: (u64, NonNull<Q>),
     /// What one of the slower ways has found: entry, identifier and kind.
@@ -131,6 +148,18 @@ pub struct Ring<Q> {
     id: RingId,
     departed: Option<DepartedReceive>,
     signature_error: Option<SignatureErrorHook>,
+    run: Run,
+    /// Entries that say that the queue was resized and are still to come.
+    resizes: u32,
+}
+
+/// An entry that is looked at closely.
+struct Look {
+    descriptor: NonNull<u8>,
+    /// The word with the user index, as it stands there.
+    index: u32,
+    tail: u64,
+    compressed: What,
 }
 
 /// What an entry was found to be.
@@ -170,17 +199,18 @@ impl<Q: Queue> Ring<Q> {
 
     /// Puts a completion queue together. Nothing else polls it.
     pub fn new(RingParts { queues, state, attention, id }: RingParts<Q>) -> Self {
-        let first = state.first_descriptor();
+        let first = state.descriptor(0);
         Self {
             next: first,
             first,
-            // An address to compare with, of the descriptor that would follow the last.
-            end: first.map_addr(|at| at.saturating_add(state.stride() << state.log_size())),
+            end: end_of(&state.places(), first),
+            run: Run::new(state.compression().unwrap_or(MiniFormat::Hash)),
+            resizes: 0,
             stride: state.stride(),
             consumer: 0,
             owner: 0,
             cached: (Self::NOT_CACHED, NonNull::dangling()),
-            found: (state.first_descriptor(), 0, What::sent(0)),
+            found: (first, 0, What::sent(0)),
             corruption: None,
             attention,
             record: state.record(),
@@ -262,8 +292,9 @@ impl<Q: Queue> Ring<Q> {
         // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load takes the owner
         // bit and all that goes with it.
         let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
-        let tail = u64::from_be(tail);
-        if (tail as u8 ^ self.owner) & OWNER != 0 {
+        // Zero, if it is written, in the place of the owner bit.
+        let tail = u64::from_be(tail) ^ self.owner;
+        if tail as u8 & OWNER != 0 {
             return Next::None;
         }
         // The owner bit was read before the rest of the entry, and before the data it announces.
@@ -309,7 +340,7 @@ impl<Q: Queue> Ring<Q> {
         let next = descriptor.as_ptr().wrapping_byte_add(self.stride);
         if next == self.end.as_ptr() {
             self.next = self.first;
-            self.owner ^= OWNER;
+            self.owner ^= u64::from(OWNER);
         } else {
             // SAFETY: inside the buffer.
             self.next = unsafe { NonNull::new_unchecked(next) };
@@ -321,7 +352,7 @@ impl<Q: Queue> Ring<Q> {
     fn is_written(&self) -> bool {
         // SAFETY: the last byte of a descriptor.
         let op_own = unsafe { self.next.byte_add(DESCRIPTOR - 1).read_volatile() };
-        (op_own ^ self.owner) & OWNER == 0
+        (op_own ^ self.owner as u8) & OWNER == 0
     }
 
     /// Finds the next completion, whatever it is.
@@ -332,13 +363,10 @@ impl<Q: Queue> Ring<Q> {
         }
         while self.is_written() {
             barrier::from_device();
-            let descriptor = self.next;
-            // SAFETY: four and eight bytes of a descriptor, aligned to as many.
-            let (index, tail) = unsafe {
-                (
-                    descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile(),
-                    u64::from_be(descriptor.byte_add(TAIL).cast::<u64>().read_volatile()),
-                )
+            let Look { descriptor, index, tail, compressed } = match self.look() {
+                Ok(Some(look)) => look,
+                Ok(None) => continue,
+                Err(corruption) => return self.latch(corruption),
             };
             if CqeOpcode::from_bits(tail as u8 >> OPCODE_SHIFT) == Some(CqeOpcode::SignatureError) {
                 // Where others have the user index, it has something else.
@@ -352,7 +380,7 @@ impl<Q: Queue> Ring<Q> {
                     Lookup::Queue(queue) => self.cached = (index.into(), queue),
                     Lookup::Departed => {
                         self.pass_departed(user_index, tail);
-                        self.pass(descriptor);
+                        self.pass_any(descriptor);
                         continue;
                     }
                     Lookup::Unknown => return self.latch(Corruption::UserIndex(user_index)),
@@ -363,12 +391,12 @@ impl<Q: Queue> Ring<Q> {
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
             return match Self::retire(queue, opcode, counter) {
                 Ok(Some(Found::Completion(wr_id, what))) => {
-                    self.pass(descriptor);
-                    self.found = (descriptor, wr_id, what);
+                    self.pass_any(descriptor);
+                    self.found = (descriptor, wr_id, what.with(compressed));
                     true
                 }
                 Ok(Some(Found::Again)) => {
-                    self.pass(descriptor);
+                    self.pass_any(descriptor);
                     continue;
                 }
                 Ok(None) => self.latch(Corruption::Counter { user_index, counter }),
@@ -388,6 +416,91 @@ impl<Q: Queue> Ring<Q> {
             let entry = unsafe { descriptor.cast::<SignatureErrorCqe>().read_volatile() };
             hook(&entry);
         }
+    }
+
+    /// Looks at the next entry, which is written: what it is about. `None` if it is about no
+    /// request, and was passed.
+    fn look(&mut self) -> Result<Option<Look>, Corruption> {
+        if !self.run.is_active() {
+            let op_own = read_tail(self.next) as u8;
+            if op_own >> OPCODE_SHIFT == CqeOpcode::Resize as u8 && self.resizes > 0 {
+                self.resizes -= 1;
+                self.pass(self.next);
+                return Ok(None);
+            }
+            if !is_title(op_own) {
+                self.check_format(op_own)?;
+                return Ok(Some(self.look_at(self.next, What::PLAIN)));
+            }
+            if self.state.compression().is_none() {
+                return Err(Corruption::Format(op_own));
+            }
+            self.run.start(&self.state, self.consumer).map_err(Corruption::Run)?;
+        }
+        let entry = self.run.descriptor(&self.state);
+        Ok(Some(self.look_at(entry, What::compressed(self.run.format()))))
+    }
+
+    fn look_at(&self, descriptor: NonNull<u8>, compressed: What) -> Look {
+        // SAFETY: four bytes of a descriptor, aligned to as many.
+        let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
+        Look { descriptor, index, tail: read_tail(descriptor), compressed }
+    }
+
+    /// Whether the next entry may have the format that it has.
+    fn check_format(&self, op_own: u8) -> Result<(), Corruption> {
+        let room = match Format::of(op_own) {
+            // The format of an entry that tells of an error means nothing.
+            _ if op_own >> OPCODE_SHIFT > LAST_RECEIVE >> OPCODE_SHIFT => return Ok(()),
+            Format::Plain => return Ok(()),
+            Format::Inline32 => INLINE_32,
+            // It lies before the descriptor, where there must be something.
+            Format::Inline64 if self.stride > DESCRIPTOR => INLINE_64,
+            Format::Inline64 | Format::Compressed => return Err(Corruption::Format(op_own)),
+        };
+        // SAFETY: four bytes of a descriptor, aligned to as many.
+        let bytes = unsafe { self.next.byte_add(BYTE_COUNT).cast::<u32>().read_volatile() };
+        match u32::from_be(bytes) {
+            bytes if bytes as usize <= room => Ok(()),
+            bytes => Err(Corruption::Inline(bytes)),
+        }
+    }
+
+    /// Goes on to what follows the entry that was looked at, in a run or not.
+    fn pass_any(&mut self, descriptor: NonNull<u8>) {
+        if !self.run.is_active() {
+            return self.pass(descriptor);
+        }
+        if let Some(count) = self.run.pass(&self.state) {
+            self.consumer = self.consumer.wrapping_add(count);
+            self.find_place();
+        }
+    }
+
+    /// Finds the place of the next entry.
+    fn find_place(&mut self) {
+        let places = self.state.places();
+        self.first = self.state.descriptor(0);
+        self.end = end_of(&places, self.first);
+        self.next = self.state.descriptor(self.consumer);
+        self.owner = places.owner(self.consumer).into();
+    }
+
+    /// Moves to another buffer, after the device was told to: what waits is copied there. The old
+    /// buffer is not used afterwards, unless there was [`Corruption::Resize`].
+    ///
+    /// # Safety
+    /// `to` is a buffer as [`RingState::new`] wants it, cleared from [`Ring::consumer`] on before
+    /// the device was told of it; nobody calls [`RingState::end_of`] meanwhile.
+    pub unsafe fn move_to(&mut self, to: Places) -> Result<(), Corruption> {
+        // SAFETY: handed down; all before the consumer was passed.
+        if unsafe { self.state.move_to(to, self.consumer) }.is_none() {
+            self.latch(Corruption::Resize);
+            return Err(Corruption::Resize);
+        }
+        self.resizes += 1;
+        self.find_place();
+        Ok(())
     }
 
     /// Tells of an entry of a departed queue, if it is that of a receive.
@@ -446,6 +559,7 @@ impl<Q: Queue> Ring<Q> {
     pub fn publish(&self) {
         // Every read of the entries is done before the device may write them again.
         barrier::from_device();
+        self.state.set_consumed(self.consumer);
         self.record.set_consumer(self.consumer);
     }
 
@@ -459,6 +573,17 @@ impl<Q: Queue> Ring<Q> {
     pub const fn record(&self) -> CompletionQueueRecord {
         self.record
     }
+}
+
+/// An address to compare with, of the descriptor that would follow the last.
+fn end_of(places: &Places, first: NonNull<u8>) -> NonNull<u8> {
+    first.map_addr(|at| at.saturating_add(places.stride << places.log_size))
+}
+
+/// The last eight bytes of a descriptor.
+fn read_tail(descriptor: NonNull<u8>) -> u64 {
+    // SAFETY: aligned to eight.
+    u64::from_be(unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -511,9 +636,7 @@ mod tests {
                 Ring::new(RingParts {
                     queues: Arc::clone(&table),
                     state: Arc::new(RingState::new(
-                        entries,
-                        2,
-                        64,
+                        Places { buffer: entries, log_size: 2, stride: 64 },
                         CompletionQueueRecord::new(words),
                     )),
                     attention: Attention::new(words.byte_add(8).cast()),
@@ -524,7 +647,7 @@ mod tests {
             unsafe { table.set(1, NonNull::from(&queue), [RingId(1); 2]) };
             // As if so many entries had been consumed: each place holds one of the lap before.
             ring.consumer = start;
-            ring.owner = (start / ENTRIES as u32 % 2) as u8;
+            ring.owner = (start / ENTRIES as u32 % 2).into();
             // SAFETY: inside the entries.
             ring.next = unsafe { entries.byte_add(start as usize % ENTRIES * 64) };
             ring.publish();

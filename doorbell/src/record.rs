@@ -1,10 +1,7 @@
 //! Doorbell records: counters in host memory that the device reads.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use mlx5_prm::doorbell::{completion_queue_record as cq, queue_pair_record as qp};
 
 /// A counter in memory that the device reads, big-endian.
@@ -63,8 +60,7 @@ impl QueuePairRecord {
     }
 }
 
-/// The doorbell record of a completion queue, and beside it a copy of the consumer counter for the
-/// other threads of this process, which need more of it than the device reads.
+/// The doorbell record of a completion queue.
 #[derive(Clone, Copy)]
 pub struct CompletionQueueRecord(NonNull<u8>);
 
@@ -74,37 +70,21 @@ unsafe impl Send for CompletionQueueRecord {}
 unsafe impl Sync for CompletionQueueRecord {}
 
 impl CompletionQueueRecord {
-    /// Where the copy of the consumer counter stands.
-    const COPY: usize = 12;
-
     /// Takes the record at `base`.
     ///
     /// # Safety
-    /// `base` points to 16 bytes, aligned to four and zero, of which the first eight and the last
-    /// four are valid and used for nothing else as long as the value or a copy of it is.
+    /// `base` points to eight bytes, aligned to four, that are valid and used for nothing else as
+    /// long as the value or a copy of it is.
     pub const unsafe fn new(base: NonNull<u8>) -> Self {
         Self(base)
     }
 
-    #[inline(always)]
-    fn copy(&self) -> &AtomicU32 {
-        // SAFETY: by the contract of `new`.
-        unsafe { self.0.byte_add(Self::COPY).cast().as_ref() }
-    }
-
-    /// Tells the device, and the other threads, how many entries were ever consumed; the device
-    /// reads 24 bits.
+    /// Tells the device how many entries were ever consumed; it reads 24 bits.
     #[inline(always)]
     pub fn set_consumer(self, entries: u32) {
-        self.copy().store(entries, Release);
         // SAFETY: by the contract of `new`.
         let word = unsafe { Word::at(self.0, cq::CONSUMER) };
         word.store(entries & cq::CONSUMER_MASK);
-    }
-
-    /// How many entries were ever consumed.
-    pub fn consumer(self) -> u32 {
-        self.copy().load(Acquire)
     }
 
     /// Writes the arm word.

@@ -439,6 +439,5 @@ mod tests {
         assert_eq!(bed.uar.0[0x20..0x28], [0x21, 0, 0, 0x42, 0, 0x12, 0x34, 0x56]);
         record.set_consumer(0x0100_0003);
         assert_eq!(bed.record.0[..4], [0, 0, 0, 3], "the device reads 24 bits");
-        assert_eq!(record.consumer(), 0x0100_0003);
     }
 }

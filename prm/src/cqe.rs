@@ -239,6 +239,26 @@ assert_layout!(Cqe, 64, wqe_id @ 2, rss_hash_result @ 12, ml_path @ 17, check_su
     byte_count @ 44, timestamp @ 48, sop_drop_qpn @ 56, wqe_counter @ 60, signature @ 62,
     op_own @ 63);
 
+/// Bits of [`Cqe::hds_ip_ext`] (`CQE_L2_OK` and its like, Linux `include/linux/mlx5/device.h`).
+pub mod hds_ip_ext {
+    /// The link layer was good.
+    pub const L2_OK: u8 = 1 << 0;
+    /// The checksum of the IP header was good.
+    pub const L3_OK: u8 = 1 << 1;
+    /// The checksum of what IP carries was good.
+    pub const L4_OK: u8 = 1 << 2;
+}
+
+/// Bits of [`Cqe::l4_l3_hdr_type`].
+pub mod l4_l3_hdr_type {
+    /// A VLAN tag was taken off.
+    pub const VLAN_STRIPPED: u8 = 1 << 0;
+    /// Where the kind of network header starts, two bits.
+    pub const L3_SHIFT: u32 = 2;
+    /// IPv4 (`CQE_L3_HDR_TYPE_IPV4`).
+    pub const L3_IPV4: u8 = 2;
+}
+
 /// Descriptor of a failed completion (`struct mlx5_err_cqe`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

@@ -13,8 +13,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 use mlx5_cq::{
-    Attention, Departures, Lookup, Queue, Ring, RingId, RingParts, RingState, Sent, SentRequest,
-    UserIndexTable,
+    Attention, Departures, Lookup, Places, Queue, Ring, RingId, RingParts, RingState, Sent,
+    SentRequest, UserIndexTable,
 };
 use mlx5_doorbell::{CompletionQueueRecord, QueuePairRecord, SendRegister};
 use mlx5_prm::wqe::Opcode;
@@ -372,7 +372,10 @@ impl Completions {
         let memory = Memory::new();
         // SAFETY: four entries and a record that are kept as long as the state is used.
         let state = unsafe {
-            RingState::new(memory.at(0), 2, 64, CompletionQueueRecord::new(memory.at(RECORD)))
+            RingState::new(
+                Places { buffer: memory.at(0), log_size: 2, stride: 64 },
+                CompletionQueueRecord::new(memory.at(RECORD)),
+            )
         };
         let state = std::sync::Arc::new(state);
         let (departures, attention) = (Departures::default(), AtomicBool::new(false));

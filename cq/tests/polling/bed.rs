@@ -2,8 +2,8 @@
 //! answer as they are told.
 
 use mlx5_cq::{
-    Attention, Queue, Ring, RingId, RingParts, RingState, Sent, SentRequest, UserIndexTable,
-    WorkCompletion,
+    Attention, Places, Queue, Ring, RingId, RingParts, RingState, Sent, SentRequest,
+    UserIndexTable, WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -210,9 +210,7 @@ impl<Q: Queue> Bed<Q> {
             Ring::new(RingParts {
                 queues: Arc::clone(&table),
                 state: Arc::new(RingState::new(
-                    buffer.at(0),
-                    log_size,
-                    stride,
+                    Places { buffer: buffer.at(0), log_size, stride },
                     CompletionQueueRecord::new(words.at(0)),
                 )),
                 attention: Attention::new(words.at(ATTENTION).cast()),
