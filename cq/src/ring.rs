@@ -82,7 +82,7 @@ pub enum Corruption {
         counter: u16,
     },
     /// A format that the queue's entries cannot have.
-    Format(u8),
+    Format(Format),
     /// A message that does not fit into its entry; its length.
     Inline(u32),
     /// Compressed entries of a number that cannot be.
@@ -102,7 +102,9 @@ impl fmt::Display for Corruption {
                 f,
                 "entry for request {counter:#x} of the queue with user index {user_index:#x}, which is not outstanding"
             ),
-            Self::Format(op_own) => write!(f, "entry of a format not asked for ({op_own:#04x})"),
+            Self::Format(format) => {
+                write!(f, "entry of a format that was not asked for: {}", format.text())
+            }
             Self::Inline(bytes) => write!(f, "entry with a message of {bytes} bytes in it"),
             Self::Run(count) => write!(f, "run of {count} compressed entries"),
             Self::Resize => f.write_str("resized, but the entry that says so is missing"),
@@ -433,7 +435,7 @@ impl<Q: Queue> Ring<Q> {
                 return Ok(Some(self.look_at(self.next, What::PLAIN)));
             }
             if self.state.compression().is_none() {
-                return Err(Corruption::Format(op_own));
+                return Err(Corruption::Format(Format::of(op_own)));
             }
             self.run.start(&self.state, self.consumer).map_err(Corruption::Run)?;
         }
@@ -456,7 +458,9 @@ impl<Q: Queue> Ring<Q> {
             Format::Inline32 => INLINE_32,
             // It lies before the descriptor, where there must be something.
             Format::Inline64 if self.stride > DESCRIPTOR => INLINE_64,
-            Format::Inline64 | Format::Compressed => return Err(Corruption::Format(op_own)),
+            Format::Inline64 | Format::Compressed => {
+                return Err(Corruption::Format(Format::of(op_own)));
+            }
         };
         // SAFETY: four bytes of a descriptor, aligned to as many.
         let bytes = unsafe { self.next.byte_add(BYTE_COUNT).cast::<u32>().read_volatile() };
@@ -493,6 +497,8 @@ impl<Q: Queue> Ring<Q> {
     /// `to` is a buffer as [`RingState::new`] wants it, cleared from [`Ring::consumer`] on before
     /// the device was told of it; nobody calls [`RingState::end_of`] meanwhile.
     pub unsafe fn move_to(&mut self, to: Places) -> Result<(), Corruption> {
+        // What was passed is not copied, and nobody is to look for it.
+        self.publish();
         // SAFETY: handed down; all before the consumer was passed.
         if unsafe { self.state.move_to(to, self.consumer) }.is_none() {
             self.latch(Corruption::Resize);

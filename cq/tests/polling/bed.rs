@@ -6,6 +6,7 @@ use mlx5_cq::{
     UserIndexTable, WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
+use mlx5_prm::cqe::MiniFormat;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -183,6 +184,15 @@ impl Device {
         self.written += 1;
     }
 
+    /// Stores bytes before the descriptor of an entry of 128 bytes.
+    pub(crate) fn store_before(&self, index: u32, bytes: &[u8]) {
+        let at = self.buffer.at(self.place(index) - 64);
+        for (offset, byte) in bytes.iter().enumerate() {
+            // SAFETY: a byte of the buffer, which nobody else writes to.
+            unsafe { at.byte_add(offset).write_volatile(*byte) };
+        }
+    }
+
     pub(crate) fn last_byte(&self, index: u32) -> u8 {
         self.buffer.read::<1>(self.place(index) + 63)[0]
     }
@@ -194,6 +204,8 @@ pub(crate) struct Bed<Q = Outstanding> {
     pub(crate) device: Device,
     /// Doorbell record, and behind it the word of attention.
     pub(crate) words: Memory,
+    /// Buffers that the device is done with.
+    old: Vec<Memory>,
 }
 
 /// What queues call the ring.
@@ -203,22 +215,48 @@ const ATTENTION: usize = 64;
 
 impl<Q: Queue> Bed<Q> {
     pub(crate) fn new(log_size: u32, stride: usize) -> Self {
+        Self::with(log_size, stride, None)
+    }
+
+    /// A queue whose entries may be compressed.
+    pub(crate) fn compressed(log_size: u32, stride: usize, format: MiniFormat) -> Self {
+        Self::with(log_size, stride, Some(format))
+    }
+
+    fn with(log_size: u32, stride: usize, compression: Option<MiniFormat>) -> Self {
         let (buffer, words) = (Memory::new((stride / 64) << log_size), Memory::new(2));
         let table = Arc::new(UserIndexTable::default());
         // SAFETY: the bed keeps the memory, and each part of it has one use.
         let ring = unsafe {
             Ring::new(RingParts {
                 queues: Arc::clone(&table),
-                state: Arc::new(RingState::new(
-                    Places { buffer: buffer.at(0), log_size, stride },
-                    CompletionQueueRecord::new(words.at(0)),
-                )),
+                state: Arc::new(
+                    RingState::new(
+                        Places { buffer: buffer.at(0), log_size, stride },
+                        CompletionQueueRecord::new(words.at(0)),
+                    )
+                    .compressed(compression),
+                ),
                 attention: Attention::new(words.at(ATTENTION).cast()),
                 id: RING,
             })
         };
         let device = Device { buffer, log_size, stride, written: 0 };
-        Self { ring, table, device, words }
+        Self { ring, table, device, words, old: Vec::new() }
+    }
+
+    /// Has the device go on in another buffer, and the ring with it.
+    pub(crate) fn resize(&mut self, log_size: u32) {
+        let stride = self.device.stride;
+        let buffer = Memory::new((stride / 64) << log_size);
+        let places = Places { buffer: buffer.at(0), log_size, stride };
+        // SAFETY: so large; nobody uses it.
+        unsafe { places.clear_from(self.ring.consumer()) };
+        self.device.write(Entry::new(5, 0, 0));
+        self.old.push(std::mem::replace(&mut self.device.buffer, buffer));
+        self.device.log_size = log_size;
+        // SAFETY: cleared before; the bed keeps the memory.
+        unsafe { self.ring.move_to(places) }.expect("the entry that says so");
     }
 
     /// Makes `queue` known under `index`.

@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 
 mod bed;
+mod compressed;
 mod departed;
 mod entries;
 mod laps;

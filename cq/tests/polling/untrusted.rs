@@ -1,7 +1,8 @@
 //! Entries that no honest device writes. They never become a completion, a panic or a stray read.
 
 use crate::bed::{Bed, Entry, Outstanding};
-use mlx5_cq::{Corruption, WorkCompletion};
+use mlx5_cq::{Corruption, InlineData, WorkCompletion};
+use mlx5_prm::cqe::Format;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -102,6 +103,10 @@ fn corruption_can_be_read() {
         Corruption::Opcode(12),
         Corruption::UserIndex(0x99),
         Corruption::Counter { user_index: 5, counter: 0x1234 },
+        Corruption::Format(Format::Compressed),
+        Corruption::Inline(65),
+        Corruption::Run(1),
+        Corruption::Resize,
     ]
     .map(|corruption| corruption.to_string());
     assert_eq!(
@@ -110,6 +115,10 @@ fn corruption_can_be_read() {
             "entry with opcode 0xc",
             "entry for user index 0x99, which no queue has",
             "entry for request 0x1234 of the queue with user index 0x5, which is not outstanding",
+            "entry of a format that was not asked for: compressed",
+            "entry with a message of 65 bytes in it",
+            "run of 1 compressed entries",
+            "resized, but the entry that says so is missing",
         ]
     );
 }
@@ -124,6 +133,13 @@ fn read_all(completion: &WorkCompletion<'_>) {
         let _ = (completion.slid(), completion.service_level(), completion.dlid_path_bits());
         let _ = (completion.has_grh(), completion.pkey_index(), completion.solicited());
         let _ = (completion.timestamp(), completion.cancelled(), completion.is_success());
+        let _ = (completion.vlan(), completion.checksum_ok(), completion.checksum());
+        let _ = (completion.rss_hash(), completion.flow_tag(), completion.is_compressed());
+        if let Some(data) = completion.inline_data() {
+            let mut to = [0; InlineData::MAX];
+            assert_eq!(data.copy_to(&mut to), Some(data.len()));
+            assert!(data.bytes().eq(to[..data.len()].iter().copied()));
+        }
     }
 }
 
@@ -135,7 +151,19 @@ enum Verdict {
     Corrupt(Corruption),
 }
 
-fn verdict(bytes: &[u8; 64]) -> Verdict {
+fn verdict(bytes: &[u8; 64], stride: usize) -> Verdict {
+    let length = u32::from_be_bytes([bytes[44], bytes[45], bytes[46], bytes[47]]);
+    // Formats mean something where there was no error.
+    match (bytes[63] >> 4, bytes[63] >> 2 & 3) {
+        (0..=4, 3) => return Verdict::Corrupt(Corruption::Format(Format::Compressed)),
+        (0..=4, 2) if stride == 64 => {
+            return Verdict::Corrupt(Corruption::Format(Format::Inline64));
+        }
+        (0..=4, format @ 1..=2) if length > 32 * u32::from(format) => {
+            return Verdict::Corrupt(Corruption::Inline(length));
+        }
+        _ => {}
+    }
     let user_index = u32::from_be_bytes([0, bytes[33], bytes[34], bytes[35]]);
     let counter = u16::from_be_bytes([bytes[60], bytes[61]]);
     let stray = Verdict::Corrupt(Corruption::Counter { user_index, counter });
@@ -166,6 +194,11 @@ fn any_entry() -> impl Strategy<Value = [u8; 64]> {
             bytes[33..36].copy_from_slice(&index.to_be_bytes()[1..]);
             bytes[60..62].copy_from_slice(&counter.to_be_bytes());
         }
+        // Mostly short: a message may be in the entry.
+        if bytes[0] & 3 != 0 {
+            let length = u32::from(bytes[1] % 80);
+            bytes[44..48].copy_from_slice(&length.to_be_bytes());
+        }
         bytes
     })
 }
@@ -183,7 +216,8 @@ proptest! {
         entries in prop::collection::vec(any_entry(), 1..12),
         large in any::<bool>(),
     ) {
-        let mut bed = Bed::new(2, if large { 128 } else { 64 });
+        let stride = if large { 128 } else { 64 };
+        let mut bed = Bed::new(2, stride);
         let queues: [Outstanding; 3] = Default::default();
         for (index, queue) in (0..).zip(&queues) {
             bed.register(index, queue);
@@ -201,7 +235,7 @@ proptest! {
             }
             let consumer = bed.ring.consumer();
             bed.device.write(Entry(bytes));
-            let expected = verdict(&bytes);
+            let expected = verdict(&bytes, stride);
             let found = bed.next().map(|completion| {
                 read_all(&completion);
                 completion.wr_id()

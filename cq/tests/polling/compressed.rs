@@ -1,0 +1,286 @@
+//! Runs of compressed entries, worked out by hand from the format's description, and messages in
+//! entries.
+
+use crate::bed::{Bed, Device, Entry, Outstanding};
+use mlx5_cq::{Corruption, Places};
+use mlx5_prm::cqe::{Format, MiniFormat};
+
+const FORMATS: [MiniFormat; 3] =
+    [MiniFormat::Hash, MiniFormat::Checksum, MiniFormat::ChecksumStride];
+
+/// Writes a run as a device does: arrays of eight at places 1, 8, 16 and so on, nothing in the
+/// others, and the title last.
+fn write_run(device: &mut Device, title: Entry, minis: &[[u8; 8]]) {
+    let first = device.written;
+    for (number, minis) in minis.chunks(8).enumerate() {
+        let mut array = [0; 64];
+        array[..minis.len() * 8].copy_from_slice(minis.as_flattened());
+        let place = if number == 0 { 1 } else { number as u32 * 8 };
+        device.store(first + place, Entry(array));
+    }
+    let mut title = title.byte_count(minis.len() as u32);
+    title.0[63] |= 3 << 2;
+    device.write(title);
+    device.written = first + minis.len() as u32;
+}
+
+fn mini(unique: [u8; 4], bytes: u32) -> [u8; 8] {
+    let mut mini = [0; 8];
+    mini[..4].copy_from_slice(&unique);
+    mini[4..].copy_from_slice(&bytes.to_be_bytes());
+    mini
+}
+
+#[test]
+fn a_run_of_receives_is_told_one_by_one_with_what_each_has_of_its_own() {
+    for (format, stride) in FORMATS.into_iter().zip([64, 128, 64]) {
+        for count in [2, 7, 8, 9, 16, 17, 23] {
+            let mut bed = Bed::compressed(5, stride, format);
+            let queue = Outstanding::default();
+            bed.register(5, &queue);
+            let mut counter = 0xfff8_u16;
+            // Some plain entries first, so that runs start everywhere and wrap.
+            for lap in 0..40u32 {
+                queue.receive(counter, counter.into());
+                bed.device.write(Entry::new(2, 5, counter).timestamp(7));
+                assert_eq!(bed.next().map(|wc| wc.timestamp()), Some(Some(7)));
+                bed.ring.publish();
+                counter = counter.wrapping_add(1);
+                let minis: Vec<[u8; 8]> =
+                    (0..count).map(|k| mini([0xab, k as u8, 0x12, 0x34], lap * 1000 + k)).collect();
+                for k in 0..count as u16 {
+                    let counter = counter.wrapping_add(k);
+                    queue.receive(counter, counter.into());
+                }
+                let title = Entry::new(2, 5, counter).flags_rqpn(0, 3, 0x4567).timestamp(9);
+                write_run(&mut bed.device, title, &minis);
+                let start = bed.ring.consumer();
+                for k in 0..count {
+                    assert_eq!(bed.ring.consumer(), start, "passed as a whole");
+                    assert_eq!(bed.ring.state().end_of(5), Some(start + count));
+                    let wc = bed.next().expect("one more");
+                    assert_eq!(wc.wr_id(), u64::from(counter));
+                    assert_eq!(wc.byte_len(), Some(lap * 1000 + k));
+                    assert_eq!((wc.src_qp(), wc.service_level()), (Some(0x4567), Some(3)));
+                    assert_eq!(wc.timestamp(), None, "it is the title's");
+                    assert!(wc.is_compressed() && wc.inline_data().is_none());
+                    let hash = u32::from_be_bytes([0xab, k as u8, 0x12, 0x34]);
+                    let own = match format {
+                        MiniFormat::Hash => (Some(hash), None),
+                        _ => (None, Some((hash >> 16) as u16)),
+                    };
+                    assert_eq!((wc.rss_hash(), wc.checksum()), own);
+                    let owned = wc.to_owned();
+                    assert_eq!(owned.as_completion().byte_len(), wc.byte_len());
+                    counter = counter.wrapping_add(1);
+                }
+                assert_eq!(bed.ring.consumer(), start + count);
+                assert!(bed.next().is_none());
+                bed.ring.publish();
+                assert_eq!(bed.ring.state().end_of(5), None);
+            }
+            assert_eq!(bed.ring.corruption(), None);
+        }
+    }
+}
+
+#[test]
+fn a_run_of_requests_names_each_by_its_block_and_opcode() {
+    let mut bed = Bed::compressed(4, 64, MiniFormat::Hash);
+    let queue = Outstanding::default();
+    bed.register(9, &queue);
+    let blocks = [3u16, 4, 9, 10, 300, 301, 302, 303, 310];
+    for (wr_id, block) in (0..).zip(blocks) {
+        queue.send(block, wr_id, 0x10);
+    }
+    let minis = blocks.map(|block| {
+        let [high, low] = block.to_be_bytes();
+        mini([high, low, 0x10, 0], u32::from(block) * 2)
+    });
+    write_run(&mut bed.device, Entry::new(0, 9, 3).qp_num(0x0a00_0077), &minis);
+    for (wr_id, block) in (0..).zip(blocks) {
+        let wc = bed.next().expect("one more");
+        assert_eq!((wc.wr_id(), wc.byte_len()), (wr_id, Some(u32::from(block) * 2)));
+        assert_eq!(wc.qp_num(), 0x77);
+    }
+    assert!(bed.next().is_none());
+}
+
+#[test]
+fn what_a_run_left_in_the_ring_is_not_taken_for_entries_on_the_next_lap() {
+    for first in 0..2u8 {
+        let mut bed = Bed::compressed(2, 64, MiniFormat::Hash);
+        let queue = Outstanding::default();
+        bed.register(1, &queue);
+        // The last bytes of the array are the byte count of the eighth: none here. What stands in
+        // its place looks written on the lap that follows, whatever the lap.
+        for lap in 0..6u16 {
+            for k in 0..4 {
+                queue.receive(lap * 4 + k, 0);
+            }
+            let minis: Vec<[u8; 8]> = (0..4).map(|k| mini([0; 4], k)).collect();
+            write_run(&mut bed.device, Entry::new(2, 1, lap * 4), &minis);
+            // A hole: nothing that the device wrote on this lap.
+            let mut stale = Entry::new(2, 1, 0x7777);
+            stale.0[63] |= first;
+            for hole in 2..4 {
+                bed.device.store(u32::from(lap) * 4 + hole, stale);
+            }
+            for _ in 0..4 {
+                assert!(bed.next().is_some());
+            }
+            for _ in 0..3 {
+                assert!(bed.next().is_none(), "lap {lap}");
+            }
+            bed.ring.publish();
+            assert_eq!(bed.ring.corruption(), None);
+        }
+    }
+}
+
+#[test]
+fn receives_of_a_departed_queue_in_a_run_are_passed_and_told_of() {
+    let mut bed = Bed::compressed(3, 64, MiniFormat::Checksum);
+    let queue = Outstanding::default();
+    bed.register(1, &queue);
+    for counter in 0..4 {
+        queue.receive(counter, 0);
+    }
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let tell = std::sync::Arc::clone(&told);
+    bed.ring.on_departed_receive(Box::new(move |index, counter| {
+        tell.lock().expect("whole").push((index, counter));
+    }));
+    write_run(&mut bed.device, Entry::new(2, 1, 0), &[mini([0; 4], 1); 4]);
+    assert!(bed.next().is_some());
+    // In the middle of the run the queue goes.
+    let end = bed.ring.state().end_of(1);
+    assert_eq!(end, Some(4));
+    bed.table.depart(1);
+    bed.ring.forget_queue();
+    assert!(bed.next().is_none());
+    assert_eq!(*told.lock().expect("whole"), [(1, 1), (1, 2), (1, 3)]);
+    assert_eq!(bed.ring.consumer(), 4);
+}
+
+#[test]
+fn a_run_that_cannot_be_is_corruption() {
+    for count in [0u32, 1, 9, 0x8000_0000, u32::MAX] {
+        let mut bed = Bed::compressed(3, 64, MiniFormat::Hash);
+        let queue = Outstanding::default();
+        bed.register(1, &queue);
+        let mut title = Entry::new(2, 1, 0).byte_count(count);
+        title.0[63] |= 3 << 2;
+        bed.device.write(title);
+        assert!(bed.next().is_none());
+        assert_eq!(bed.ring.corruption(), Some(Corruption::Run(count)));
+    }
+    let mut bed = Bed::<Outstanding>::new(3, 64);
+    let mut title = Entry::new(2, 1, 0).byte_count(2);
+    title.0[63] |= 3 << 2;
+    bed.device.write(title);
+    assert!(bed.next().is_none());
+    assert_eq!(bed.ring.corruption(), Some(Corruption::Format(Format::Compressed)));
+}
+
+#[test]
+fn a_short_message_is_read_from_the_entry_and_takes_the_place_of_what_it_lies_over() {
+    for (stride, format, room) in [(64, 1, 32), (128, 1, 32), (128, 2, 64)] {
+        for length in [1, room - 1, room] {
+            let mut bed = Bed::new(2, stride);
+            let queue = Outstanding::default();
+            bed.register(1, &queue);
+            queue.receive(3, 77);
+            let message: Vec<u8> = (0..room as u8).map(|n| n * 3 + 1).collect();
+            let mut entry = Entry::new(2, 1, 3).byte_count(length as u32).flags_rqpn(1, 5, 0x99);
+            entry.0[63] |= format << 2;
+            if format == 1 {
+                entry.0[..32].copy_from_slice(&message);
+            } else {
+                bed.device.store_before(0, &message);
+            }
+            bed.device.write(entry);
+            let wc = bed.next().expect("a completion");
+            assert_eq!((wc.wr_id(), wc.byte_len()), (77, Some(length as u32)));
+            let own = wc.to_owned();
+            for wc in [wc, own.as_completion()] {
+                let data = wc.inline_data().expect("a message");
+                assert_eq!(data.bytes().collect::<Vec<_>>(), message[..length]);
+                let mut to = vec![0; length];
+                assert_eq!(data.copy_to(&mut to[..length - 1]), None);
+                assert_eq!(data.copy_to(&mut to), Some(length));
+                assert_eq!(to, message[..length]);
+                assert_eq!((data.get(length - 1), data.get(length)), (to.last().copied(), None));
+                let fields = (wc.src_qp(), wc.service_level(), wc.has_grh());
+                match format {
+                    1 => assert_eq!(fields, (None, None, None), "the message is in their place"),
+                    _ => assert_eq!(fields, (Some(0x99), Some(5), Some(true))),
+                }
+            }
+        }
+    }
+}
+
+/// A ring is moved with plain entries, a run and a run half told waiting.
+#[test]
+fn what_waits_moves_to_another_buffer() {
+    for (old, new, stride) in [(4, 5, 64), (5, 4, 128), (4, 4, 64)] {
+        for told in 0..7u32 {
+            let mut bed = Bed::compressed(old, stride, MiniFormat::Hash);
+            let queue = Outstanding::default();
+            bed.register(1, &queue);
+            for counter in 0..200 {
+                queue.receive(counter, counter.into());
+            }
+            // Not at the start of the ring.
+            for counter in 0..11 {
+                bed.device.write(Entry::new(2, 1, counter));
+                assert!(bed.next().is_some());
+            }
+            bed.ring.publish();
+            write_run(&mut bed.device, Entry::new(2, 1, 11), &[mini([0; 4], 1); 5]);
+            bed.device.write(Entry::new(2, 1, 16));
+            for wr_id in 11..11 + u64::from(told) {
+                assert_eq!(bed.next_id(), Some(wr_id));
+            }
+            bed.ring.publish();
+            let end = bed.ring.state().end_of(1);
+            bed.resize(new);
+            assert_eq!(bed.ring.state().end_of(1), end, "the places are the same");
+            bed.device.write(Entry::new(2, 1, 17));
+            for wr_id in 11 + u64::from(told)..=17 {
+                assert_eq!(bed.next_id(), Some(wr_id), "{told} told");
+            }
+            assert!(bed.next().is_none());
+            bed.ring.publish();
+            for counter in 18..150 {
+                bed.device.write(Entry::new(2, 1, counter));
+                assert_eq!(bed.next_id(), Some(counter.into()));
+                bed.ring.publish();
+            }
+            assert_eq!(bed.ring.corruption(), None);
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_was_not_resized_has_no_entry_that_says_so() {
+    let mut bed = Bed::new(2, 64);
+    let queue = Outstanding::default();
+    bed.register(1, &queue);
+    bed.device.write(Entry::new(5, 1, 0));
+    assert!(bed.next().is_none());
+    assert_eq!(bed.ring.corruption(), Some(Corruption::Opcode(5)));
+
+    let mut bed = Bed::new(2, 64);
+    bed.register(1, &queue);
+    let to = crate::bed::Memory::new(4);
+    let places = Places { buffer: to.at(0), log_size: 2, stride: 64 };
+    // SAFETY: the memory outlives the ring's use, and is cleared.
+    let moved = unsafe {
+        places.clear_from(0);
+        bed.ring.move_to(places)
+    };
+    assert_eq!(moved, Err(Corruption::Resize));
+    assert_eq!(bed.ring.corruption(), Some(Corruption::Resize));
+}
