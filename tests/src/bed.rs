@@ -15,9 +15,20 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// How long a real device is watched when nothing more shall come.
 const QUIET: Duration = Duration::from_millis(20);
 
+/// A port of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) device: Device,
+    pub(crate) port: u8,
+}
+
 /// A device, and what may be known of it.
 pub(crate) struct Bed {
     device: Device,
+    /// The port to use.
+    port: u8,
+    /// Where the other end of a pair is, if not here as well.
+    other: Option<Place>,
     simulator: Option<Simulator>,
     config: SimConfig,
     cqe_size: CqeSize,
@@ -36,13 +47,16 @@ impl Bed {
             .next()
             .ok_or_else(|| Failed::new("the simulated fabric has no device"))?;
         let (clean, own) = (Cell::new(true), Cell::new(false));
-        Ok(Self { device, simulator: Some(simulator), config, cqe_size, clean, own })
+        let simulator = Some(simulator);
+        Ok(Self { device, port: 1, other: None, simulator, config, cqe_size, clean, own })
     }
 
-    /// A device that is really there.
-    pub(crate) fn real(device: Device) -> Self {
+    /// A device that is really there; the other end of each pair is at `other`, or here as well.
+    pub(crate) fn real(here: Place, other: Option<Place>) -> Self {
         Self {
-            device,
+            device: here.device,
+            port: here.port,
+            other,
             simulator: None,
             config: SimConfig::new(),
             cqe_size: CqeSize::default(),
@@ -84,7 +98,13 @@ impl Bed {
 
     /// The port to use.
     pub(crate) fn port(&self) -> u8 {
-        1
+        self.port
+    }
+
+    /// Where the other end of a pair is.
+    pub(crate) fn other(&self) -> Place {
+        let here = || Place { device: self.device.clone(), port: self.port };
+        self.other.clone().unwrap_or_else(here)
     }
 
     /// Bytes of an entry that completion queues shall have.

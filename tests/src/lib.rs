@@ -2,13 +2,16 @@
 //!
 //! One list of cases runs on a simulated device, in a virtual machine or on hardware; only the
 //! device that it is given differs. Without a word each case gets a simulated device of its own.
-//! `MLX5_TEST_DEVICE=mlx5_0` or `--device mlx5_0` names a real one: it must be there. What a real
-//! device cannot be made to do, such as to fail on command, is listed as ignored, with the reason.
+//! `MLX5_TEST_DEVICE=mlx5_0` or `--device mlx5_0` names a real one: it must be there. `--second
+//! mlx5_1`, or `mlx5_0:2`, puts the other end of each pair on another device or port, and `--ledger
+//! FILE` writes what each case came to into FILE.json and FILE.md. What a real device cannot be made to do, such as to fail on command, is listed as ignored, with the reason.
 
 mod bed;
 mod case;
 mod cases;
 mod failed;
+mod ledger;
+mod options;
 mod pair;
 mod pattern;
 mod prelude;

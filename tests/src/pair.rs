@@ -169,6 +169,16 @@ impl Bed {
         context: &Context,
         options: &PairOptions,
     ) -> Result<End<T>, Failed> {
+        self.end_at(context, self.port(), options)
+    }
+
+    /// The same, on a port of that context's device.
+    fn end_at<T: Wired>(
+        &self,
+        context: &Context,
+        port: u8,
+        options: &PairOptions,
+    ) -> Result<End<T>, Failed> {
         let cq = || context.create_cq(options.cq_entries).cqe_size(self.cqe_size()).build();
         let pd = context.alloc_pd()?;
         let mr = pd.memory(options.memory).access(options.access).register()?;
@@ -186,7 +196,7 @@ impl Bed {
             .build()?;
         // Close to where 24 bits end, so that sequence numbers wrap early.
         let psn = Psn::wrapping(0xff_ff00 ^ qp.qp_num());
-        let port = context.local_port(self.port(), None)?;
+        let port = context.local_port(port, None)?;
         let context = context.clone();
         Ok(End { qp, send_cq, recv_cq, mr, peer: None, port, psn, pd, context })
     }
@@ -196,7 +206,10 @@ impl Bed {
         let mut a = self.end(options)?;
         let mut b = match options.one_context {
             true => self.end_in(&a.context, options)?,
-            false => self.end(options)?,
+            false => {
+                let other = self.other();
+                self.end_at(&other.device.open()?, other.port, options)?
+            }
         };
         connect_ends(&mut a, &mut b, options)?;
         Ok(Pair { a, b })

@@ -1,16 +1,16 @@
 //! The runner: which cases, on which device.
 
-use crate::bed::Bed;
+use crate::bed::{Bed, Place};
 use crate::case::{Case, Need};
 use crate::cases;
+use crate::ledger::{Ledger, Outcome};
+use crate::options::{Options, find};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use mlx5::{CqeSize, Device, LinkLayer};
+use mlx5::{CqeSize, LinkLayer};
 use mlx5_sim::{Model, PortConfig, SimConfig};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError, RwLock};
-
-/// Names the real device to run on.
-const DEVICE: &str = "MLX5_TEST_DEVICE";
 
 /// Taken for reading by a case that suffers others beside it, for writing by one that does not.
 static COMPANY: RwLock<()> = RwLock::new(());
@@ -61,12 +61,12 @@ impl Variant {
 }
 
 /// Why a real device cannot run a case, if it cannot.
-fn lacks(device: &Device, need: Need) -> Result<Option<&'static str>, mlx5::Error> {
+fn lacks(place: &Place, need: Need) -> Result<Option<&'static str>, mlx5::Error> {
     if need.intersects(Need::SIMULATOR | Need::STEP | Need::DIRTY) {
         return Ok(Some("needs controls that only a simulated device has"));
     }
-    let context = device.open()?;
-    let ethernet = context.query_port(1)?.link_layer == LinkLayer::Ethernet;
+    let context = place.device.open()?;
+    let ethernet = context.query_port(place.port)?.link_layer == LinkLayer::Ethernet;
     Ok(if need.contains(Need::DEVX) && !context.has_devx() {
         Some("the kernel grants no DEVX")
     } else if need.contains(Need::TWO_PORTS) && context.num_ports() < 2 {
@@ -122,74 +122,82 @@ fn on_simulators() -> Vec<Trial> {
     trials
 }
 
-fn on_device(device: &Arc<Device>) -> Vec<Trial> {
-    let trial = |case: &'static Case| {
-        let device = Arc::clone(device);
-        Trial::ignorable_test(name(case), move || {
-            if let Some(reason) = lacks(&device, case.need)? {
-                return Ok(Completion::ignored_with(reason));
-            }
-            run(case, || Ok(Bed::real((*device).clone()))).map(|()| Completion::Completed)
-        })
-    };
-    cases::all().map(trial).collect()
+/// The real device that cases run on, and what they come to.
+struct Real {
+    here: Place,
+    second: Option<Place>,
+    ledger: Ledger,
 }
 
-/// Takes `--device NAME` out of the arguments; the environment names one otherwise.
-fn device_argument(arguments: &mut Vec<String>) -> Result<Option<String>, String> {
-    let Some(at) = arguments.iter().position(|a| a == "--device" || a.starts_with("--device="))
-    else {
-        return Ok(std::env::var(DEVICE).ok().filter(|name| !name.is_empty()));
-    };
-    let argument = arguments.remove(at);
-    match argument.split_once('=') {
-        Some((_, name)) => Ok(Some(name.to_owned())),
-        None if at < arguments.len() => Ok(Some(arguments.remove(at))),
-        None => Err("--device needs the name of a device: mlx5_0, say".into()),
+impl Real {
+    fn open(device: &str, second: Option<&str>) -> Result<Self, String> {
+        let second = second.map(find).transpose()?;
+        Ok(Self { here: find(device)?, second, ledger: Ledger::default() })
     }
-}
 
-fn find(name: &str) -> Result<Device, String> {
-    let devices = mlx5::devices().map_err(|error| error.to_string())?;
-    let found = devices.iter().find(|device| device.name() == name).cloned();
-    found.ok_or_else(|| {
-        let names: Vec<_> = devices.iter().map(Device::name).collect();
-        format!("there is no device named {name}; there are {names:?}")
-    })
+    fn trials(self: &Arc<Self>) -> Vec<Trial> {
+        let trial = |case: &'static Case| {
+            let real = Arc::clone(self);
+            Trial::ignorable_test(name(case), move || {
+                match catch_unwind(AssertUnwindSafe(|| real.run(case))) {
+                    Ok(result) => {
+                        real.ledger.note(name(case), Outcome::of(&result));
+                        result
+                    }
+                    Err(panic) => {
+                        let words = panic.downcast_ref::<String>().map(String::as_str);
+                        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+                        let outcome = Outcome::Fail(words.unwrap_or("a panic").to_owned());
+                        real.ledger.note(name(case), outcome);
+                        resume_unwind(panic)
+                    }
+                }
+            })
+        };
+        cases::all().map(trial).collect()
+    }
+
+    fn run(&self, case: &Case) -> Result<Completion, Failed> {
+        if let Some(reason) = lacks(&self.here, case.need)? {
+            return Ok(Completion::ignored_with(reason));
+        }
+        let bed = || Ok(Bed::real(self.here.clone(), self.second.clone()));
+        run(case, bed).map(|()| Completion::Completed)
+    }
 }
 
 /// Runs the suite as the arguments and the environment of the process say.
 pub fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().collect();
-    let device = match device_argument(&mut arguments) {
-        Ok(device) => device,
-        Err(what) => {
-            eprintln!("{what}");
-            return ExitCode::FAILURE;
+    let done = Options::take(&mut arguments).and_then(|options| {
+        let arguments = Arguments::from_iter(arguments);
+        match &options.device {
+            None => Ok(libtest_mimic::run(&arguments, on_simulators()).exit_code()),
+            Some(device) => on_device(&arguments, device, &options),
         }
-    };
-    let arguments = Arguments::from_iter(arguments);
-    let (trials, real) = match device.as_deref().map(find) {
-        None => (on_simulators(), false),
-        Some(Ok(device)) => {
-            if !arguments.list {
-                println!(
-                    "running on {} ({})",
-                    device.name(),
-                    device.part().unwrap_or("unknown part")
-                );
-            }
-            (on_device(&Arc::new(device)), true)
-        }
-        Some(Err(what)) => {
-            eprintln!("{what}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if real && !arguments.list && conclusion.num_passed == 0 {
-        eprintln!("no case could run on this device: that proves nothing, and is a failure");
-        return ExitCode::FAILURE;
+    });
+    done.unwrap_or_else(|what| {
+        eprintln!("{what}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Runs the suite on a device that must be there.
+fn on_device(arguments: &Arguments, device: &str, options: &Options) -> Result<ExitCode, String> {
+    let real = Arc::new(Real::open(device, options.second.as_deref())?);
+    if arguments.list {
+        return Ok(libtest_mimic::run(arguments, real.trials()).exit_code());
     }
-    conclusion.exit_code()
+    let part = real.here.device.part().unwrap_or("unknown part");
+    println!("running on {} ({part})", real.here.device.name());
+    let conclusion = libtest_mimic::run(arguments, real.trials());
+    if let Some(path) = &options.ledger {
+        real.ledger.write(path, &real.here, real.second.as_ref())?;
+    }
+    if conclusion.num_passed == 0 {
+        return Err(
+            "no case could run on this device: that proves nothing, and is a failure".into()
+        );
+    }
+    Ok(conclusion.exit_code())
 }

@@ -15,6 +15,8 @@ use std::time::Instant;
 use crate::failure::Failure;
 use door::{Door, LINKS};
 use reasons::Unused;
+pub(crate) use report::place;
+pub(crate) use rows::write_rows;
 use rows::{Ledger, Outcome, Row};
 
 /// Run rdma-core's pyverbs tests and tools on the simulated device, and keep the ledger
@@ -46,8 +48,7 @@ enum Part {
 /// Runs everything, and writes the ledger or compares with it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let begun = Instant::now();
-    let root = root();
-    let json = root.join("docs/conformance.json");
+    let [json, markdown] = documents();
     let kept = Ledger::read(&json)?;
     if arguments.check && !kept.has_passes() {
         let error = io::Error::other("no test passes in it, so that nothing can be compared");
@@ -105,11 +106,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     } else {
         kept.with(&now).write(&json)?;
-        report::write(&root.join("docs/CONFORMANCE.md"), &now, &peers)?;
+        report::write(&markdown, &now, &peers)?;
     }
     let unexplained: Vec<String> =
         now.rows().iter().filter(|row| row.is_unexplained()).map(Row::to_string).collect();
     if unexplained.is_empty() { Ok(()) } else { Err(Failure::Unexplained(unexplained)) }
+}
+
+/// Where the ledger is: for programs, and for people.
+pub(crate) fn documents() -> [PathBuf; 2] {
+    ["docs/conformance.json", "docs/CONFORMANCE.md"].map(|name| root().join(name))
 }
 
 /// The root of the workspace.

@@ -21,17 +21,18 @@ pub(super) fn write(path: &Path, ledger: &Ledger, peers: &[String]) -> Result<()
         Err(error) if error.kind() == ErrorKind::NotFound => "# Conformance\n".to_owned(),
         Err(error) => return Err(failed(error)),
     };
-    fs::write(path, placed(&document, &report(ledger, peers))).map_err(failed)
+    fs::write(path, place(&document, BEGIN, &report(ledger, peers), END)).map_err(failed)
 }
 
-fn placed(document: &str, report: &str) -> String {
-    let place = document.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
+/// A document with a report in its place, between `begin` and `end`, or at its end.
+pub(crate) fn place(document: &str, begin: &str, report: &str, end: &str) -> String {
+    let place = document.split_once(begin).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(end)?;
         Some((before, after))
     });
     match place {
-        Some((before, after)) => format!("{before}{BEGIN}{report}{END}{after}"),
-        None => format!("{}\n\n{BEGIN}{report}{END}", document.trim_end()),
+        Some((before, after)) => format!("{before}{begin}{report}{end}{after}"),
+        None => format!("{}\n\n{begin}{report}{end}", document.trim_end()),
     }
 }
 
@@ -150,6 +151,7 @@ mod tests {
 
     #[test]
     fn the_report_replaces_itself_and_nothing_else() {
+        let placed = |document: &str, report: &str| place(document, BEGIN, report, END);
         let first = placed("# Conformance\n\nothers\n", "one\n");
         assert_eq!(first, format!("# Conformance\n\nothers\n\n{BEGIN}one\n{END}"));
         let again = placed(&format!("{first}\nafter\n"), "two\n");

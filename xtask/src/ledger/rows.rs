@@ -88,7 +88,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// What tells a row from the others: suite, rung, test, link.
+/// What tells a row from the others: suite, rung, test, link with the kernel if it has one.
 type Key = (String, u64, String, String);
 
 /// All rows, in an order that does not change.
@@ -176,13 +176,21 @@ fn is_run(suite: &str) -> bool {
     ["pyverbs", "rdma-core tools"].contains(&suite) || pairs::SUITES.contains(&suite)
 }
 
+/// Writes rows in the ledger's form and order.
+pub(crate) fn write_rows(path: &Path, rows: &[Value]) -> Result<(), Failure> {
+    let values = rows.iter().map(|value| (key(value), value.clone())).collect();
+    Ledger { rows: Vec::new(), values }.write(path)
+}
+
 fn is_pass(value: &Value) -> bool {
     value["result"] == "pass"
 }
 
 fn key(value: &Value) -> Key {
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-    (text("suite"), value["rung"].as_u64().unwrap_or_default(), text("test"), text("link"))
+    let kernel = value["kernel"].as_str().map(|kernel| format!(" {kernel}")).unwrap_or_default();
+    let link = text("link") + &kernel;
+    (text("suite"), value["rung"].as_u64().unwrap_or_default(), text("test"), link)
 }
 
 /// A row with what identifies it first, then whatever else it has.

@@ -25,6 +25,9 @@ pub(crate) enum Link {
 }
 
 impl Link {
+    /// Both kinds.
+    pub(super) const ALL: [Self; 2] = [Self::Ib, Self::Eth];
+
     /// As the command line has it.
     pub(super) fn name(self) -> &'static str {
         match self {

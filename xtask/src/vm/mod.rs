@@ -6,10 +6,13 @@ mod cpio;
 mod elf;
 mod initramfs;
 mod kernel;
+mod ledger;
 mod machine;
 mod parts;
+mod plan;
 mod record;
 mod tools;
+mod whole;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,6 +47,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, global = true)]
     limit: u64,
 
+    /// The program that serves the devices [default: mlx5-sim-pci, which is built]
+    #[arg(long, value_name = "PATH", global = true)]
+    device_program: Option<PathBuf>,
+
+    /// Write what was found into docs/conformance.json and docs/CONFORMANCE.md
+    #[arg(long)]
+    write: bool,
+
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -77,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Version::ALL.iter().try_for_each(|&version| Parts::fetch(&cache, version).map(drop))
         }
         Some(What::Clean) => Cache::open()?.clear(),
-        None => Err(Failure::Vm("say what to run".into())),
+        None => whole::run(arguments),
     }
 }
 
@@ -100,10 +111,7 @@ impl Wanted {
         let link = arguments.link.unwrap_or(Link::Ib);
         let hcas = arguments.hcas.unwrap_or(1);
         let parts = Parts::fetch(&Cache::open()?, version)?;
-        let device = match hcas {
-            0 => PathBuf::new(),
-            _ => build::program("mlx5-sim-pci", Profile::Release)?,
-        };
+        let device = if hcas == 0 { PathBuf::new() } else { device(arguments)? };
         let folder = logs().join(format!("{}-{}", version.name(), link.name()));
         Ok(Self { parts, link, hcas, device, programs: Vec::new(), folder })
     }
@@ -120,6 +128,14 @@ impl Wanted {
             limit,
             folder: &self.folder,
         }
+    }
+}
+
+/// The program that serves the devices.
+fn device(arguments: &Arguments) -> Result<PathBuf, Failure> {
+    match &arguments.device_program {
+        Some(path) => Ok(path.clone()),
+        None => build::program("mlx5-sim-pci", Profile::Release),
     }
 }
 
@@ -172,13 +188,18 @@ fn verdict(record: &Record, folder: &Path) -> Result<(), Failure> {
     if wrong.is_empty() {
         return Ok(());
     }
+    show(record, folder);
+    Err(Failure::Vm(wrong.join("\n  ")))
+}
+
+/// Shows the end of the kernel's log.
+fn show(record: &Record, folder: &Path) {
     const LAST: usize = 40;
     let lines: Vec<&str> = record.log.lines().collect();
     eprintln!("vm: the end of {}:", folder.join(SERIAL).display());
     for line in &lines[lines.len().saturating_sub(LAST)..] {
         eprintln!("    {}", line.trim_end());
     }
-    Err(Failure::Vm(wrong.join("\n  ")))
 }
 
 /// Where logs are kept.

@@ -68,3 +68,66 @@ both() {
 
 # Whether somebody listens at the port that all these programs use, 18515, which is 4853 in hexadecimal.
 listening() { cat /proc/net/tcp /proc/net/tcp6 | grep -q ':4853 [0:]* 0A'; }
+
+# The place of a device's IPv4 address for RoCE v2 in its table.
+gid_index() {
+    for gid in /sys/class/infiniband/mlx5_$1/ports/1/gids/*; do
+        index=${gid##*/}
+        grep -q '0000:ffff:0a00' "$gid" || continue
+        grep -q v2 "/sys/class/infiniband/mlx5_$1/ports/1/gid_attrs/types/$index" || continue
+        echo "$index"
+        return
+    done
+}
+
+# Whether a program of ours still does its work.
+ours_works() { mlx5 pingpong --device mlx5_0 -n 20 --events; }
+
+# Starts a program that goes on for long, in the background, and waits until it does.
+started() {
+    sh -c "exec $1" >/tmp/started.out 2>&1 &
+    pid=$!
+    wait_for 20 grep -q '^remote' /tmp/started.out && wait_for 20 busy $pid && return
+    cat /tmp/started.out
+    return 1
+}
+
+# Whether a process has had a tenth of a second of the processor's time.
+busy() {
+    set -- $(cat "/proc/$1/stat")
+    [ $((${14} + ${15})) -ge 10 ]
+}
+
+# Kills a program in the midst of its work.
+killed() {
+    started "$1" || return 1
+    kill -9 $pid
+    wait $pid
+    [ $? -eq 137 ]
+}
+
+# Takes the driver away from a program that uses the device: the program has to say so and to end.
+departed() {
+    started "$1" || return 1
+    rmmod mlx5_ib || return 1
+    if ! wait_for 20 ended $pid; then
+        kill -9 $pid
+        return 1
+    fi
+    wait $pid
+    status=$?
+    cat /tmp/started.out
+    echo "ended with status $status"
+    insmod /guest/modules.d/mlx5_ib && ready && ours_works || return 1
+    [ $status -eq 1 ] && grep -q 'device is gone' /tmp/started.out
+}
+
+# Whether a child has ended, though nobody has waited for it yet.
+ended() { ! [ -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status"; }
+
+# Unloads what load has loaded, the last first.
+unload() {
+    for module in $(sed '1!G;h;$!d' /guest/modules); do
+        rmmod "$module" || return 1
+    done
+}

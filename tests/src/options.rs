@@ -1,0 +1,90 @@
+//! What the suite is told, beside what every test program is: which device, and what to write.
+
+use crate::bed::Place;
+use mlx5::Device;
+use std::path::PathBuf;
+
+/// Names the real device to run on.
+const DEVICE: &str = "MLX5_TEST_DEVICE";
+
+/// What the suite is told.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// The device to run on, with a port behind a colon if it is not the first.
+    pub(crate) device: Option<String>,
+    /// The device and port where the other end of each pair is.
+    pub(crate) second: Option<String>,
+    /// Where the ledger goes, without `.json` or `.md`.
+    pub(crate) ledger: Option<PathBuf>,
+}
+
+impl Options {
+    /// Takes what is the suite's out of the arguments; the environment names a device otherwise.
+    pub(crate) fn take(arguments: &mut Vec<String>) -> Result<Self, String> {
+        let environment = || std::env::var(DEVICE).ok().filter(|name| !name.is_empty());
+        let device = value(arguments, "--device", "a device: mlx5_0, say")?.or_else(environment);
+        let second = value(arguments, "--second", "a device or port: mlx5_1 or mlx5_0:2, say")?;
+        let ledger = value(arguments, "--ledger", "a file, without .json")?.map(PathBuf::from);
+        let real = [("--second", second.is_some()), ("--ledger", ledger.is_some())];
+        match real.iter().find(|(_, given)| *given && device.is_none()) {
+            Some((name, _)) => Err(format!("{name} is for a real device: it needs --device")),
+            None => Ok(Self { device, second, ledger }),
+        }
+    }
+}
+
+/// Takes `NAME VALUE` or `NAME=VALUE` out of the arguments.
+fn value(arguments: &mut Vec<String>, name: &str, what: &str) -> Result<Option<String>, String> {
+    let is = |argument: &String| {
+        argument.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let Some(at) = arguments.iter().position(is) else { return Ok(None) };
+    let argument = arguments.remove(at);
+    match argument.split_once('=') {
+        Some((_, value)) => Ok(Some(value.to_owned())),
+        None if at < arguments.len() => Ok(Some(arguments.remove(at))),
+        None => Err(format!("{name} needs the name of {what}")),
+    }
+}
+
+/// Finds a device, and a port behind a colon, among those that this machine has.
+pub(crate) fn find(name: &str) -> Result<Place, String> {
+    let (name, port) = match name.split_once(':') {
+        None => (name, 1),
+        Some((name, port)) => {
+            let parsed = port.parse().map_err(|_| format!("{port:?} is no number of a port"));
+            (name, parsed?)
+        }
+    };
+    let devices = mlx5::devices().map_err(|error| error.to_string())?;
+    let found = devices.iter().find(|device| device.name() == name).cloned();
+    found.map(|device| Place { device, port }).ok_or_else(|| {
+        let names: Vec<_> = devices.iter().map(Device::name).collect();
+        format!("there is no device named {name}; there are {names:?}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(line: &str) -> (Result<Options, String>, Vec<String>) {
+        let mut arguments = line.split(' ').map(str::to_owned).collect();
+        (Options::take(&mut arguments), arguments)
+    }
+
+    #[test]
+    fn what_is_the_suites_is_taken_out_and_the_rest_stays() {
+        let (options, rest) = taken("suite --device=mlx5_1 rings --second mlx5_1:2 --list");
+        let options = options.expect("options");
+        assert_eq!(options.device.as_deref(), Some("mlx5_1"));
+        assert_eq!(options.second.as_deref(), Some("mlx5_1:2"));
+        assert_eq!(rest, ["suite", "rings", "--list"]);
+    }
+
+    #[test]
+    fn an_option_without_its_value_is_refused() {
+        assert!(taken("suite --device").0.is_err());
+        assert!(taken("suite --device mlx5_0 --ledger").0.is_err());
+    }
+}

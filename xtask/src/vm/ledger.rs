@@ -1,0 +1,141 @@
+//! What the machines have shown, in the ledger: rows of docs/conformance.json, and a part of
+//! docs/CONFORMANCE.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::cache::in_file;
+use crate::failure::Failure;
+use crate::ledger::{documents, place};
+
+/// The real kernel driver; see docs/TESTING.md.
+pub(super) const RUNG: u64 = 3;
+
+const BEGIN: &str = "<!-- begin: cargo xtask vm -->\n";
+const END: &str = "<!-- end: cargo xtask vm -->\n";
+
+/// Writes both documents.
+pub(super) fn write(rows: &[Value]) -> Result<(), Failure> {
+    let [json, markdown] = documents();
+    let mut all: Vec<Value> = read(&json)?;
+    all.retain(|row| row["rung"] != RUNG);
+    all.extend(rows.iter().cloned());
+    crate::ledger::write_rows(&json, &all)?;
+    let document = fs::read_to_string(&markdown).map_err(in_file(&markdown))?;
+    let document = place(&document, BEGIN, &report(rows), END);
+    fs::write(&markdown, document).map_err(in_file(&markdown))
+}
+
+/// What passes in the ledger and not in `rows`, of the machines that these are of.
+pub(super) fn lost(rows: &[Value]) -> Result<Vec<String>, Failure> {
+    let [json, _] = documents();
+    Ok(lost_since(&read(&json)?, rows))
+}
+
+fn lost_since(earlier: &[Value], rows: &[Value]) -> Vec<String> {
+    let key = |row: &Value| ["kernel", "link", "suite", "test"].map(|name| text(row, name));
+    let machine = |row: &Value| ["kernel", "link"].map(|name| text(row, name));
+    let run: BTreeSet<_> = rows.iter().map(machine).collect();
+    let passed = |row: &&Value| row["result"] == "pass";
+    let now: BTreeSet<_> = rows.iter().filter(passed).map(key).collect();
+    earlier
+        .iter()
+        .filter(|row| row["rung"] == RUNG && run.contains(&machine(row)))
+        .filter(passed)
+        .map(key)
+        .filter(|key| !now.contains(key))
+        .map(|key| format!("{} passes no more", key.join(" ")))
+        .collect()
+}
+
+fn read(path: &Path) -> Result<Vec<Value>, Failure> {
+    let content = fs::read_to_string(path).map_err(in_file(path))?;
+    serde_json::from_str(&content)
+        .map_err(|error| Failure::File { path: path.to_owned(), error: error.into() })
+}
+
+fn text(row: &Value, name: &str) -> String {
+    row[name].as_str().unwrap_or_default().to_owned()
+}
+
+fn report(rows: &[Value]) -> String {
+    let mut report = String::from(
+        "## The real kernel driver on the simulated device\n\n\
+         Debian's kernels with their own mlx5_core and mlx5_ib in a virtual machine, on two \
+         simulated devices that a process serves as PCI functions (rung 3 of TESTING.md). The \
+         conformance suite runs unmodified, as the binary that is carried to hardware, once with \
+         both ends of each pair on one device and once with the ends on two; so do our command, \
+         rdma-core's programs, ours against theirs, and processes that are killed or lose the \
+         driver. `cargo xtask vm --write` writes this; `cargo xtask vm` fails if anything fails, \
+         if the kernel's log has a complaint, or if what passes here does not pass any more.\n\n",
+    );
+    let machines: BTreeSet<(String, String)> =
+        rows.iter().map(|row| (text(row, "kernel"), text(row, "link"))).collect();
+    let suites: BTreeSet<String> = rows.iter().map(|row| text(row, "suite")).collect();
+    report.push_str("| kernel | port | what | pass | fail | skip |\n|---|---|---|--:|--:|--:|\n");
+    for (kernel, link) in &machines {
+        for suite in &suites {
+            let of = |row: &&Value| {
+                row["kernel"] == **kernel && row["link"] == **link && row["suite"] == **suite
+            };
+            let count =
+                |result: &str| rows.iter().filter(of).filter(|r| r["result"] == result).count();
+            let [pass, fail, skip] = ["pass", "fail", "skip"].map(count);
+            report
+                .push_str(&format!("| {kernel} | {link} | {suite} | {pass} | {fail} | {skip} |\n"));
+        }
+    }
+    for (title, result) in [("Failures", "fail"), ("Skips", "skip")] {
+        report.push_str(&format!("\n### {title} in a machine\n\n{}", by_reason(rows, result)));
+    }
+    report
+}
+
+/// How many tests have come to this result for each reason.
+fn by_reason(rows: &[Value], result: &str) -> String {
+    let mut reasons: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row["result"] == result) {
+        reasons.entry(text(row, "reason")).or_default().insert(text(row, "test"));
+    }
+    if reasons.is_empty() {
+        return "None.\n".to_owned();
+    }
+    let mut lines = String::from("| tests | why | for one |\n|--:|---|---|\n");
+    for (reason, tests) in &reasons {
+        let first = tests.first().map(String::as_str).unwrap_or_default();
+        let reason = reason.replace('|', "\\|").replace('\n', " ");
+        lines.push_str(&format!("| {} | {reason} | `{first}` |\n", tests.len()));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn row(kernel: &str, test: &str, result: &str) -> Value {
+        json!({"kernel": kernel, "link": "ib", "suite": "s", "test": test, "rung": RUNG,
+               "result": result, "reason": ""})
+    }
+
+    #[test]
+    fn what_passed_is_lost_when_it_fails_or_is_skipped_in_the_same_machine() {
+        let earlier = [row("6.1", "a", "pass"), row("6.1", "b", "pass"), row("6.12", "c", "pass")];
+        let now = [row("6.1", "a", "skip"), row("6.1", "b", "pass")];
+        assert_eq!(lost_since(&earlier, &now), ["6.1 ib s a passes no more"]);
+    }
+
+    #[test]
+    fn the_report_counts_by_machine_and_tells_reasons() {
+        let mut skipped = row("6.1", "a", "skip");
+        skipped["reason"] = json!("one | port");
+        let report = report(&[skipped, row("6.1", "b", "pass")]);
+        assert!(report.contains("| 6.1 | ib | s | 1 | 0 | 1 |"), "{report}");
+        assert!(report.contains("| 1 | one \\| port | `a` |"), "{report}");
+        assert!(report.contains("### Failures in a machine\n\nNone.\n"), "{report}");
+    }
+}

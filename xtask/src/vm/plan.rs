@@ -1,0 +1,166 @@
+//! What the whole run does in each machine.
+
+use super::machine::{Link, Step};
+
+/// Iterations of a program that looks all the time: with one processor, each end has to wait for its
+/// turn to run.
+const POLLING: &str = "-n 50";
+
+/// Iterations of a program that sleeps until something comes.
+const ASLEEP: &str = "-e -n 200";
+
+/// The steps of a machine with two devices.
+pub(super) fn steps(link: Link) -> Vec<Step> {
+    let mut steps = vec![
+        Step::new("load", 120, "load && ready").needed(),
+        Step::new("suite", 300, suite("--ledger /tmp/one")),
+        Step::new("suite-two-devices", 300, suite("--second mlx5_1 --ledger /tmp/two")),
+        Step::new(SUITES[0].1, 20, "cat /tmp/one.json"),
+        Step::new(SUITES[1].1, 20, "cat /tmp/two.json"),
+    ];
+    steps.extend(programs(link));
+    steps.extend(interop(link));
+    steps.extend(departures());
+    steps
+}
+
+/// The suites as the ledger has them, and the steps that write what their cases came to.
+pub(super) const SUITES: [(&str, &str); 2] =
+    [("conformance", "ledger"), ("conformance, two devices", "ledger-two-devices")];
+
+fn suite(options: &str) -> String {
+    format!("mlx5-conformance --device mlx5_0 {options}")
+}
+
+/// Programs that each show one thing: ours, and rdma-core's among themselves.
+fn programs(link: Link) -> Vec<Step> {
+    let layer = match link {
+        Link::Ib => "InfiniBand",
+        Link::Eth => "Ethernet",
+    };
+    // rdma-core's programs know an address by its place in the table; RoCE goes nowhere without.
+    let (example, perftest) = match link {
+        Link::Ib => ("", ""),
+        Link::Eth => ("-g $(gid_index HCA)", "-x $(gid_index HCA)"),
+    };
+    let pair = |name: &str, program: &str, gid: &str| {
+        let end = |hca: &str| format!("{program} -d mlx5_{hca} {}", gid.replace("HCA", hca));
+        let script = format!("both \"{}\" \"{} localhost\"", end("0"), end("1"));
+        Step::new(name, 60, script)
+    };
+    let mut steps = vec![
+        Step::new("mlx5-list", 20, "mlx5 list && mlx5 list | grep mlx5_1"),
+        Step::new(
+            "mlx5-info",
+            20,
+            format!("mlx5 info -v --device mlx5_0 | tee /tmp/info && grep -q {layer} /tmp/info"),
+        ),
+        Step::new("mlx5-perf", 60, "mlx5 perf --device mlx5_0 --sizes 8..4k --iters 200 --events"),
+        Step::new("mlx5-cancel", 30, "mlx5 cancel --device mlx5_0"),
+        Step::new("mlx5-dump", 30, "mlx5 dump --live --device mlx5_0"),
+        Step::new(
+            "ibv_devices",
+            20,
+            "ibv_devices | tee /tmp/devices && grep -q mlx5_1 /tmp/devices",
+        ),
+        Step::new(
+            "ibv_devinfo",
+            20,
+            format!(
+                "ibv_devinfo -v | tee /tmp/devinfo && grep -q PORT_ACTIVE /tmp/devinfo && \
+                 grep -q {layer} /tmp/devinfo"
+            ),
+        ),
+    ];
+    for (name, more) in [("", POLLING), ("-events", ASLEEP)] {
+        for transport in ["rc", "uc", "ud", "srq"] {
+            // The one for shared queues is checked by its counts alone.
+            let check = if transport == "srq" { "" } else { "-c" };
+            let program = format!("ibv_{transport}_pingpong {check} {more} -s 1024");
+            steps.push(pair(&format!("ibv_{transport}_pingpong{name}"), &program, example));
+        }
+    }
+    for (name, program) in [
+        ("ib_send_lat", "ib_send_lat -F -n 50 -s 64"),
+        ("ib_send_lat-events", "ib_send_lat -F -e -n 100 -s 64"),
+        ("ib_send_lat-ud", "ib_send_lat -F -c UD -n 50 -s 64"),
+        ("ib_write_bw-q4", "ib_write_bw -F -q 4 -n 100 -s 4096"),
+        ("ib_read_lat", "ib_read_lat -F -n 50 -s 4096"),
+        ("ib_atomic_lat", "ib_atomic_lat -F -n 50"),
+    ] {
+        steps.push(pair(name, program, perftest));
+    }
+    steps
+}
+
+/// Our end against rdma-core's, both ways round.
+fn interop(link: Link) -> Vec<Step> {
+    let gid = match link {
+        Link::Ib => "",
+        Link::Eth => "-g $(gid_index HCA)",
+    };
+    let mut steps = Vec::new();
+    for (name, more) in [("", POLLING), ("-events", ASLEEP)] {
+        for transport in ["rc", "uc", "ud"] {
+            for size in [1, 1024] {
+                let theirs = |hca: &str| {
+                    let gid = gid.replace("HCA", hca);
+                    format!("ibv_{transport}_pingpong -c -s {size} {more} -d mlx5_{hca} {gid}")
+                };
+                let ours = |hca: &str| {
+                    format!(
+                        "mlx5 pingpong --ibv -t {transport} --size {size} {more} --device mlx5_{hca}"
+                    )
+                };
+                let step = |name: String, server: String, client: String| {
+                    Step::new(name, 60, format!("both \"{server}\" \"{client}\""))
+                };
+                steps.push(step(
+                    format!("interop-{transport}-{size}{name}-c-serves"),
+                    theirs("0"),
+                    format!("{} --connect localhost", ours("1")),
+                ));
+                steps.push(step(
+                    format!("interop-{transport}-{size}{name}-c-calls"),
+                    format!("{} --listen", ours("0")),
+                    format!("{} localhost", theirs("1")),
+                ));
+            }
+        }
+    }
+    // Packets that go in many pieces.
+    let theirs =
+        format!("ibv_rc_pingpong -c -s 65536 {ASLEEP} -d mlx5_0 {}", gid.replace("HCA", "0"));
+    let ours =
+        format!("mlx5 pingpong --ibv --size 64k {ASLEEP} --device mlx5_1 --connect localhost");
+    steps.push(Step::new(
+        "interop-rc-64k-events-c-serves",
+        60,
+        format!("both \"{theirs}\" \"{ours}\""),
+    ));
+    steps
+}
+
+/// Processes and drivers that go away while they are needed.
+fn departures() -> Vec<Step> {
+    let killed = |name: &str, program: &str| {
+        Step::new(name, 60, format!("killed \"{program}\" && ours_works"))
+    };
+    vec![
+        killed("kill-sends", "mlx5 pingpong --device mlx5_0 -n 1000000000"),
+        killed("kill-sleeper", "mlx5 pingpong --device mlx5_0 -n 1000000000 --events"),
+        killed("kill-datagrams", "mlx5 pingpong --device mlx5_0 -t ud -n 1000000000"),
+        Step::new(
+            "rmmod-while-polling",
+            60,
+            "departed 'mlx5 pingpong --device mlx5_0 -n 1000000000'",
+        ),
+        Step::new(
+            "rmmod-while-asleep",
+            60,
+            "departed 'mlx5 pingpong --device mlx5_0 -n 1000000000 --events'",
+        ),
+        Step::new("reload", 120, "unload && load && ready && ours_works && ibv_devinfo"),
+        Step::new("unload", 60, "unload"),
+    ]
+}

@@ -1,0 +1,218 @@
+//! The whole run: every kernel and every kind of port, and one line of counts at the end.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::ledger::{self, RUNG};
+use super::machine::{Guest, Link};
+use super::parts::{Parts, Version};
+use super::plan::{self, SUITES};
+use super::record::{Done, Event, Record};
+use super::{Arguments, OURS, cache::Cache, device, logs};
+use crate::build;
+use crate::failure::Failure;
+
+/// How many devices a machine has: two ends may be on one, or on two.
+const HCAS: u32 = 2;
+
+/// Lines of a step that failed that are shown.
+const SHOWN: usize = 30;
+
+/// Runs all of it.
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let versions = arguments.kernel.map_or(Version::ALL.to_vec(), |version| vec![version]);
+    let links = arguments.link.map_or(Link::ALL.to_vec(), |link| vec![link]);
+    let hcas = arguments.hcas.unwrap_or(HCAS);
+    if hcas < HCAS {
+        return Err(Failure::Vm(format!("the whole run needs {HCAS} devices in a machine")));
+    }
+    let device = device(arguments)?;
+    let programs: Vec<_> =
+        OURS.iter().map(|(_, package)| build::self_contained(package)).collect::<Result<_, _>>()?;
+    let (mut rows, mut troubles) = (Vec::new(), Vec::new());
+    for &version in &versions {
+        let parts = Parts::fetch(&Cache::open()?, version)?;
+        for &link in &links {
+            let name = format!("{} {}", version.name(), link.name());
+            let folder = logs().join(format!("{}-{}", version.name(), link.name()));
+            eprintln!("vm: {name}: Linux {}, {link}, {hcas} devices", parts.kernel.release);
+            let steps = plan::steps(link);
+            let guest = Guest {
+                parts: &parts,
+                link,
+                hcas,
+                device: &device,
+                programs: &programs,
+                steps: &steps,
+                shell: false,
+                limit: Duration::from_secs(arguments.limit),
+                folder: &folder,
+            };
+            let record = follow(&guest, &name)?;
+            let expected: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+            rows.extend(table(&record, &expected, version, link));
+            let found = record.troubles();
+            troubles.extend(found.iter().map(|trouble| format!("{name}: {trouble}")));
+            if !found.is_empty() {
+                super::show(&record, &folder);
+            }
+            eprintln!(
+                "vm: {name}: {} in {} s",
+                counts(&rows_of(&rows, version, link)),
+                record.elapsed.as_secs()
+            );
+        }
+    }
+    let complete = versions.len() == Version::ALL.len() && links.len() == Link::ALL.len();
+    if arguments.write && !complete {
+        return Err(Failure::Vm("only the whole run is written down".into()));
+    }
+    if arguments.write {
+        ledger::write(&rows)?;
+    } else {
+        troubles.extend(ledger::lost(&rows)?);
+    }
+    let failed = rows.iter().filter(|row| row["result"] == "fail");
+    let failed: Vec<String> = failed.map(said).collect();
+    troubles.extend(failed);
+    println!(
+        "vm: {} machines: {}; {} other troubles; {} s",
+        versions.len() * links.len(),
+        counts(&rows.iter().collect::<Vec<_>>()),
+        troubles.len() - rows.iter().filter(|row| row["result"] == "fail").count(),
+        begun.elapsed().as_secs()
+    );
+    if troubles.is_empty() { Ok(()) } else { Err(Failure::Vm(troubles.join("\n  "))) }
+}
+
+/// Runs a machine, and tells of each step as it ends.
+fn follow(guest: &Guest<'_>, name: &str) -> Result<Record, Failure> {
+    let mut began = Duration::ZERO;
+    let mut lines: Vec<String> = Vec::new();
+    guest.run(|event, now| match event {
+        Event::Begin(_) => {
+            began = now;
+            lines.clear();
+        }
+        Event::Line(line) => lines.push(line.clone()),
+        Event::End(step, status) => {
+            let seconds = now.saturating_sub(began).as_secs_f64();
+            let outcome = if *status == 0 { "ok" } else { "FAILED" };
+            eprintln!("vm: {name}: {step:32} {outcome:6} {seconds:6.1} s");
+            if *status != 0 {
+                for line in &lines[lines.len().saturating_sub(SHOWN)..] {
+                    eprintln!("    {line}");
+                }
+            }
+        }
+        Event::Over => {}
+    })
+}
+
+/// Everything that was run as rows of the ledger; what was to run and did not is there as failed.
+fn table(record: &Record, expected: &[&str], version: Version, link: Link) -> Vec<Value> {
+    let row = |suite: &str, test: &str, result: &str, reason: &str| {
+        json!({
+            "suite": suite, "test": test, "link": link.name(), "rung": RUNG,
+            "kernel": version.name(), "result": result, "reason": reason,
+        })
+    };
+    let mut rows = Vec::new();
+    for &name in expected {
+        let step = record.steps.iter().find(|step| step.name == name);
+        if let Some((suite, _)) = SUITES.iter().find(|(_, step)| *step == name) {
+            let cases = step.map(cases).unwrap_or_default();
+            if cases.is_empty() {
+                rows.push(row(suite, "the suite as a whole", "fail", "it has written no ledger"));
+            }
+            let text =
+                |case: &Value, name: &str| case[name].as_str().unwrap_or_default().to_owned();
+            rows.extend(cases.iter().map(|case| {
+                row(suite, &text(case, "case"), &text(case, "result"), &text(case, "reason"))
+            }));
+            continue;
+        }
+        let (result, reason) = match step {
+            Some(step) if step.status == Some(0) => ("pass", String::new()),
+            Some(step) => ("fail", step.to_string()),
+            None => ("fail", "it was not begun".to_owned()),
+        };
+        rows.push(row("machine", name, result, &reason));
+    }
+    rows
+}
+
+/// The cases that a step has written as JSON.
+fn cases(step: &Done) -> Vec<Value> {
+    let whole: Value = serde_json::from_str(&step.output).unwrap_or_default();
+    whole["cases"].as_array().cloned().unwrap_or_default()
+}
+
+fn rows_of(rows: &[Value], version: Version, link: Link) -> Vec<&Value> {
+    let here = |row: &&Value| row["kernel"] == version.name() && row["link"] == link.name();
+    rows.iter().filter(here).collect()
+}
+
+/// Rows in a line of counts.
+fn counts(rows: &[&Value]) -> String {
+    let count = |result: &str| rows.iter().filter(|row| row["result"] == result).count();
+    format!("{} pass, {} fail, {} skip", count("pass"), count("fail"), count("skip"))
+}
+
+fn said(row: &Value) -> String {
+    let text = |name: &str| row[name].as_str().unwrap_or_default();
+    format!(
+        "{} {}: {} {}: {}",
+        text("kernel"),
+        text("link"),
+        text("suite"),
+        text("test"),
+        text("reason")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let done = |name: &str, status, output: &str| Done {
+            name: name.into(),
+            status,
+            output: output.into(),
+            time: Duration::ZERO,
+        };
+        let cases = r#"{"cases": [{"case": "a::b", "result": "skip", "reason": "one port"}]}"#;
+        Record {
+            steps: vec![
+                done("load", Some(0), ""),
+                done(SUITES[0].1, Some(0), cases),
+                done("kill", Some(1), "no"),
+            ],
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn what_was_to_run_and_did_not_has_failed() {
+        let rows = table(&record(), &["load", "kill", "unload"], Version::V6_1, Link::Ib);
+        let results: Vec<&Value> = rows.iter().map(|row| &row["result"]).collect();
+        assert_eq!(results, ["pass", "fail", "fail"]);
+        assert_eq!(rows[2]["reason"], "it was not begun");
+    }
+
+    #[test]
+    fn cases_of_the_suite_are_rows_of_their_own() {
+        let rows = table(&record(), &[SUITES[0].1], Version::V6_1, Link::Ib);
+        assert_eq!((&rows[0]["test"], &rows[0]["result"]), (&json!("a::b"), &json!("skip")));
+        assert_eq!(rows[0]["suite"], SUITES[0].0);
+    }
+
+    #[test]
+    fn a_suite_without_a_ledger_has_failed() {
+        let rows = table(&Record::default(), &[SUITES[0].1], Version::V6_1, Link::Ib);
+        assert_eq!(counts(&rows.iter().collect::<Vec<_>>()), "0 pass, 1 fail, 0 skip");
+    }
+}
