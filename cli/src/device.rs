@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use mlx5::{Context, Device, LinkLayer, LocalPort};
+use mlx5::{Context, Device, ErrorKind, LinkLayer, LocalPort};
 use mlx5_sim::{Model, PortConfig, SimConfig, Simulator};
 use std::io::{self, Write};
 
@@ -179,6 +179,16 @@ pub(crate) struct Opened {
     pub(crate) context: Context,
     pub(crate) device: Device,
     pub(crate) simulator: Option<Simulator>,
+}
+
+impl Opened {
+    /// Why something failed: if the device is gone, then because of that, whatever came of it first.
+    pub(crate) fn because(&self, failure: Failure) -> Failure {
+        match self.context.query_port(1) {
+            Err(error) if error.kind() == ErrorKind::DeviceGone => error.into(),
+            _ => failure,
+        }
+    }
 }
 
 /// A port to connect queue pairs on.

@@ -98,7 +98,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "local   {}", initiator.local)?;
     writeln!(out, "remote  {}", initiator.remote)?;
     out.flush()?;
-    let times = bounce(&mut initiator, size, args.iters)?;
+    let times = bounce(&mut initiator, size, args.iters);
+    let times = times.map_err(|failure| port.opened.because(failure))?;
     initiator.peer.part()?;
 
     let total = times.mean() * times.count() as f64 / 1e9;
@@ -134,7 +135,8 @@ fn with_ibv(args: &Args, port: &Port, shape: Shape, out: &mut impl Write) -> Res
     writeln!(out, "local   {}", foreign.local)?;
     writeln!(out, "remote  {}", foreign.remote)?;
     out.flush()?;
-    let elapsed = foreign.bounce(shape.message, args.iters)?;
+    let elapsed = foreign.bounce(shape.message, args.iters);
+    let elapsed = elapsed.map_err(|failure| port.opened.because(failure))?;
     writeln!(
         out,
         "{} messages of {} bytes went to {} and as many came back in {} ms; every byte verified",

@@ -25,6 +25,8 @@ bitflags::bitflags! {
         const SERIAL = 1 << 7;
         /// What it leaves behind, objects or violations, is part of the case: it looks itself.
         const DIRTY = 1 << 8;
+        /// A BlueFlame register.
+        const BLUEFLAME = 1 << 9;
     }
 }
 

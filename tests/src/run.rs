@@ -6,7 +6,8 @@ use crate::cases;
 use crate::ledger::{Ledger, Outcome};
 use crate::options::{Options, find};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use mlx5::{CqeSize, LinkLayer};
+use mlx5::transport::Ud;
+use mlx5::{Context, CqeSize, DoorbellChoice, ErrorKind, LinkLayer};
 use mlx5_sim::{Model, PortConfig, SimConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
@@ -75,9 +76,22 @@ fn lacks(place: &Place, need: Need) -> Result<Option<&'static str>, mlx5::Error>
         Some("the port is Ethernet")
     } else if need.contains(Need::ROCE) && !ethernet {
         Some("the port is InfiniBand")
+    } else if need.contains(Need::BLUEFLAME) && !has_blueflame(&context)? {
+        Some("the device grants no BlueFlame register")
     } else {
         None
     })
+}
+
+/// Whether a queue pair gets a BlueFlame register.
+fn has_blueflame(context: &Context) -> Result<bool, mlx5::Error> {
+    let (pd, cq) = (context.alloc_pd()?, context.create_cq(4).build()?);
+    let asked = pd.create_qp::<Ud>(&cq, &cq).doorbell(DoorbellChoice::BlueFlame).build();
+    match asked {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::ResourceLimit => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Runs a case on its bed.

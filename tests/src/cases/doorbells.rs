@@ -4,11 +4,11 @@ use crate::prelude::*;
 use mlx5::{ConnectOptions, Data, DoorbellChoice, DoorbellMode, ErrorKind, OpenOptions};
 
 pub(crate) const CASES: &[Case] = cases![
-    a_queue_pair_tells_which_doorbell_it_got_and_works_with_each: EVERY_MODEL,
+    a_queue_pair_tells_which_doorbell_it_got_and_works_with_each: EVERY_MODEL | BLUEFLAME,
     without_blueflame_plain_doorbells_are_rung: SIMULATOR,
     a_context_may_do_without_blueflame,
-    queue_pairs_share_a_register_when_there_are_no_more,
-    many_queue_pairs_ring_one_shared_register,
+    queue_pairs_share_a_register_when_there_are_no_more: BLUEFLAME,
+    many_queue_pairs_ring_one_shared_register: BLUEFLAME,
     the_record_covers_what_the_doorbell_announces: STEP,
     a_blueflame_copy_is_what_stands_in_the_ring: STEP,
     a_blueflame_copy_is_whole_where_the_ring_ends_within_it: STEP,

@@ -340,7 +340,7 @@ fn a_shared_queue_pair_is_cancelled_while_others_post(bed: &Bed) -> Outcome {
         loop {
             let over = posting.load(Relaxed) == 0;
             let mut half = qp.lock_send();
-            let even = |one: &mlx5::PendingRequest| one.wr_id % 2 == 0;
+            let even = |one: &mlx5::PendingRequest| one.wr_id.is_multiple_of(2);
             cancelled += half.cancel_where(&drained, even).expect("drained").requests().len();
             if over {
                 break cancelled as u64;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::cache::{in_file, make};
 use super::initramfs;
 use super::parts::Parts;
-use super::record::{Ended, Event, Reader, Record};
+use super::record::{self, Ended, Event, Reader, Record};
 use crate::failure::Failure;
 
 /// A kind of port.
@@ -125,6 +125,7 @@ impl Guest<'_> {
         let served = if self.hcas > 0 { Some(self.serve(&sockets)?) } else { None };
         let mut qemu = Running::start(&self.qemu(&sockets, &initrd), !self.shell)?;
         let mut record = Record::default();
+        let mut marks = Vec::new();
         if self.shell {
             record.machine = qemu.end(None)?;
         } else {
@@ -136,6 +137,9 @@ impl Guest<'_> {
                 let Ok(line) = qemu.lines.recv_timeout(left) else { break };
                 kept.write_all(&line).map_err(in_file(&results))?;
                 for event in reader.take(&line) {
+                    if let Event::Begin(name) = &event {
+                        marks.push((self.logged(), name.clone()));
+                    }
                     progress(&event, begun.elapsed());
                     record.note(event, begun.elapsed());
                 }
@@ -148,9 +152,17 @@ impl Guest<'_> {
         }
         if let Some(mut served) = served {
             record.device = Some(served.end(Some(GRACE))?);
+            let log = self.folder.join(DEVICE);
+            let log = fs::read_to_string(&log).map_err(in_file(&log))?;
+            record.problems = record::problems(&log, &marks);
         }
         record.elapsed = begun.elapsed();
         Ok(record)
+    }
+
+    /// How much the process that serves the devices has written down so far.
+    fn logged(&self) -> usize {
+        fs::metadata(self.folder.join(DEVICE)).map_or(0, |metadata| metadata.len() as usize)
     }
 
     /// Starts the process that serves the devices.

@@ -55,8 +55,8 @@ fn programs(link: Link) -> Vec<Step> {
             20,
             format!("mlx5 info -v --device mlx5_0 | tee /tmp/info && grep -q {layer} /tmp/info"),
         ),
-        Step::new("mlx5-perf", 60, "mlx5 perf --device mlx5_0 --sizes 8..4k --iters 200 --events"),
-        Step::new("mlx5-cancel", 30, "mlx5 cancel --device mlx5_0"),
+        Step::new("mlx5-pingpong", 60, "mlx5 pingpong --device mlx5_0 -n 100 --events"),
+        Step::new("mlx5-perf", 60, "mlx5 perf --device mlx5_0 --sizes 8..4k --iters 100"),
         Step::new("mlx5-dump", 30, "mlx5 dump --live --device mlx5_0"),
         Step::new(
             "ibv_devices",
@@ -82,7 +82,6 @@ fn programs(link: Link) -> Vec<Step> {
     }
     for (name, program) in [
         ("ib_send_lat", "ib_send_lat -F -n 50 -s 64"),
-        ("ib_send_lat-events", "ib_send_lat -F -e -n 100 -s 64"),
         ("ib_send_lat-ud", "ib_send_lat -F -c UD -n 50 -s 64"),
         ("ib_write_bw-q4", "ib_write_bw -F -q 4 -n 100 -s 4096"),
         ("ib_read_lat", "ib_read_lat -F -n 50 -s 4096"),
