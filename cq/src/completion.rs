@@ -7,7 +7,7 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, Format, INLINE_32, INLINE_64, MiniFormat, SOLICITED,
-    Syndrome, hds_ip_ext, l4_l3_hdr_type,
+    Syndrome, TagEvent, hds_ip_ext, l4_l3_hdr_type,
 };
 use mlx5_prm::wqe::Opcode;
 
@@ -31,6 +31,16 @@ pub enum CompletionOpcode {
     Receive,
     /// An RDMA write with immediate data arrived.
     ReceiveRdmaWithImm,
+    /// A tag was added to a list (`IBV_WC_TM_ADD`).
+    TmAdd,
+    /// A tag was removed from a list (`IBV_WC_TM_DEL`).
+    TmDel,
+    /// A list was synchronised (`IBV_WC_TM_SYNC`).
+    TmSync,
+    /// A message with a tag arrived, whether it matched or not (`IBV_WC_TM_RECV`).
+    TmReceive,
+    /// A message without a tag arrived at a queue with a list of tags (`IBV_WC_TM_NO_TAG`).
+    TmNoTag,
 }
 
 /// Why a request failed (`enum ibv_wc_status`).
@@ -40,6 +50,14 @@ pub enum ErrorKind {
     Known(Syndrome),
     /// Another code.
     Unknown(u8),
+    /// The tag to remove was not on the list any more: a message had matched it
+    /// (`IBV_WC_TM_ERR`).
+    TagConsumed,
+    /// A rendezvous matched whose data the device does not fetch: the tag's buffer, which is too
+    /// small, or was left to software, has the request (`IBV_WC_TM_RNDV_INCOMPLETE`).
+    RendezvousIncomplete,
+    /// A message matched, but its data will not come (`IBV_WC_TM_RNDV_INCOMPLETE`).
+    MessageCanceled,
 }
 
 /// The failure of a request.
@@ -63,6 +81,11 @@ impl fmt::Display for CompletionError {
         match self.kind {
             ErrorKind::Known(syndrome) => f.write_str(syndrome.text())?,
             ErrorKind::Unknown(code) => write!(f, "unknown error {code:#04x}")?,
+            ErrorKind::TagConsumed => f.write_str("the tag was matched already")?,
+            ErrorKind::RendezvousIncomplete => {
+                f.write_str("rendezvous matched, to be fetched by software")?;
+            }
+            ErrorKind::MessageCanceled => f.write_str("matched message cancelled")?,
         }
         write!(f, " (vendor code {:#04x})", self.vendor)
     }
@@ -74,11 +97,11 @@ impl core::error::Error for CompletionError {}
 /// (6 bits) with the mark of a cancelled one, or that of the entry of a receive; and whether it
 /// failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct What(u16);
+pub(crate) struct What(pub(crate) u16);
 
 impl What {
-    const RECEIVED: u16 = 0x80;
-    const ERROR: u16 = 0x100;
+    pub(crate) const RECEIVED: u16 = 0x80;
+    pub(crate) const ERROR: u16 = 0x100;
     const COUNT: usize = 0x200;
     /// Bits that no table is indexed with: the entry was compressed, and kept its hash or its
     /// checksum.
@@ -152,6 +175,15 @@ impl What {
     }
 
     const fn completion_opcode(self) -> CompletionOpcode {
+        if let Some(event) = self.tag_event() {
+            return match event {
+                TagEvent::Append => CompletionOpcode::TmAdd,
+                TagEvent::Remove => CompletionOpcode::TmDel,
+                TagEvent::Noop => CompletionOpcode::TmSync,
+                TagEvent::NoTag => CompletionOpcode::TmNoTag,
+                _ => CompletionOpcode::TmReceive,
+            };
+        }
         if self.0 & Self::RECEIVED != 0 {
             return if self.is(CqeOpcode::ResponderWriteImm) {
                 CompletionOpcode::ReceiveRdmaWithImm
@@ -170,6 +202,16 @@ impl What {
     }
 
     const fn has_length(self) -> bool {
+        if let Some(event) = self.tag_event() {
+            return matches!(
+                event,
+                TagEvent::Expected
+                    | TagEvent::Unexpected
+                    | TagEvent::NoTag
+                    | TagEvent::ConsumedMessage
+                    | TagEvent::ConsumedMessageSwRendezvous
+            );
+        }
         let returns = matches!(
             self.completion_opcode(),
             CompletionOpcode::RdmaRead | CompletionOpcode::CompareSwap | CompletionOpcode::FetchAdd
@@ -229,7 +271,15 @@ macro_rules! field {
 
 /// Why the request failed of which the entry at `descriptor` tells.
 #[cold]
-fn error_in(descriptor: NonNull<u8>) -> CompletionError {
+fn error_in(descriptor: NonNull<u8>, what: What) -> CompletionError {
+    if let Some(event) = what.tag_failure() {
+        let kind = match event {
+            TagEvent::Remove => ErrorKind::TagConsumed,
+            TagEvent::MessageCompletionCanceled => ErrorKind::MessageCanceled,
+            _ => ErrorKind::RendezvousIncomplete,
+        };
+        return CompletionError { kind, vendor: 0 };
+    }
     let syndrome = field!(at descriptor, ErrorCqe.syndrome as u8);
     CompletionError {
         kind: Syndrome::from_bits(syndrome).map_or(ErrorKind::Unknown(syndrome), ErrorKind::Known),
@@ -250,6 +300,16 @@ impl WorkCompletion<'_> {
         WorkCompletion::new(self.descriptor, self.wr_id, self.what)
     }
 
+    #[inline(always)]
+    pub(crate) const fn what(&self) -> What {
+        self.what
+    }
+
+    #[inline(always)]
+    pub(crate) const fn descriptor(&self) -> NonNull<u8> {
+        self.descriptor
+    }
+
     /// The identifier of the request.
     #[inline(always)]
     pub const fn wr_id(&self) -> u64 {
@@ -260,7 +320,7 @@ impl WorkCompletion<'_> {
     /// counts as succeeded; [`WorkCompletion::cancelled`] tells it apart.
     #[inline(always)]
     pub fn status(&self) -> Result<(), CompletionError> {
-        if self.what.is_error() { Err(error_in(self.descriptor)) } else { Ok(()) }
+        if self.what.is_error() { Err(error_in(self.descriptor, self.what)) } else { Ok(()) }
     }
 
     /// Whether the request succeeded.
@@ -291,8 +351,9 @@ impl WorkCompletion<'_> {
     /// Immediate data that came with the message: the same four bytes that the sender gave.
     #[inline]
     pub fn imm_data(&self) -> Option<[u8; 4]> {
-        let has =
-            self.what.is(CqeOpcode::ResponderWriteImm) || self.what.is(CqeOpcode::ResponderSendImm);
+        let has = self.what.is(CqeOpcode::ResponderWriteImm)
+            || self.what.is(CqeOpcode::ResponderSendImm)
+            || self.is_tagged_with_immediate();
         has.then(|| field!(self, Cqe.imm_inval_pkey as u32).to_be_bytes())
     }
 

@@ -21,6 +21,7 @@ mod run;
 mod state;
 mod sync;
 mod table;
+mod tag_matching;
 
 pub use attention::Attention;
 pub use completion::{
@@ -33,3 +34,4 @@ pub use ring::{
 };
 pub use state::{Places, RingState};
 pub use table::{Lookup, RingId, UserIndexTable};
+pub use tag_matching::{Tagged, TaggedOutcome, TmInfo};

@@ -5,6 +5,7 @@ use crate::completion::{What, WorkCompletion};
 use crate::run::{COUNT as BYTE_COUNT, Run};
 use crate::state::{Places, RingState, USER_INDEX, USER_INDEX_MASK, is_title};
 use crate::table::{Lookup, RingId, UserIndexTable};
+use crate::tag_matching::{self, Tagged, TaggedOutcome};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
@@ -39,6 +40,11 @@ pub trait Queue {
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
     /// The receive request `counter` completed; its identifier.
     fn retire_receive(&self, counter: u16) -> Option<u64>;
+    /// Something that the others know nothing of came about, of a queue with a list of tags.
+    fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
+        let _ = entry;
+        None
+    }
 }
 
 /// What the completion of a send was about.
@@ -165,7 +171,7 @@ struct Look {
 }
 
 /// What an entry was found to be.
-enum Found {
+pub(crate) enum Found {
     /// A completion: identifier and kind.
     Completion(u64, What),
     /// More of one that was told already.
@@ -391,7 +397,16 @@ impl<Q: Queue> Ring<Q> {
             // SAFETY: it was just looked up, or has not departed since.
             let queue = unsafe { self.cached.1.as_ref() };
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
-            return match Self::retire(queue, opcode, counter) {
+            let found = match Self::retire(queue, opcode, counter) {
+                unknown @ (Ok(None) | Err(Corruption::Opcode(_))) => {
+                    match tag_matching::retire(queue, descriptor, opcode, counter) {
+                        None => unknown,
+                        found => Ok(found),
+                    }
+                }
+                found => found,
+            };
+            return match found {
                 Ok(Some(Found::Completion(wr_id, what))) => {
                     self.pass_any(descriptor);
                     self.found = (descriptor, wr_id, what.with(compressed));

@@ -95,6 +95,15 @@ pub enum PostError {
         /// Its length.
         gib: u32,
     },
+    /// The list of tags is full.
+    TagListFull {
+        /// The tags that it takes.
+        max: u32,
+    },
+    /// The tag is not on the list any more, for all that is known, or is being removed already.
+    StaleTag,
+    /// The tag is another list's.
+    ForeignTag,
     /// The queue pair is in a state that does not allow it.
     State(QueueState),
     /// Completions from before the last reset are still in the completion queue: poll it first.
@@ -218,6 +227,14 @@ impl fmt::Display for PostError {
             }
             Self::Unsupported => f.write_str("the transport does not have this operation"),
             Self::InlineNotAllowed => f.write_str("this operation takes no inline data"),
+            Self::TagListFull { max } => write!(
+                f,
+                "all {max} tags are on the list; poll for messages that match, or remove some"
+            ),
+            Self::StaleTag => {
+                f.write_str("the tag was matched or removed, or is being removed already")
+            }
+            Self::ForeignTag => f.write_str("the tag is on the list of another queue"),
             Self::AddressMissing => f.write_str("the request needs the receiver's address"),
             Self::TooManyMkeyEntries { given, max } => {
                 write!(f, "{given} entries, but this memory key and a request hold at most {max}")

@@ -32,6 +32,7 @@ mod send;
 mod sge;
 mod shared_receive;
 mod sync;
+pub mod tag_matching;
 pub mod transport;
 mod window;
 

@@ -7,8 +7,8 @@
 //! The title is written last, so that whoever sees it sees the whole run.
 
 use mlx5_prm::cqe::{
-    Cqe, CqeOpcode, DESCRIPTOR, FORMAT_SHIFT, Format, MINI_CQES, MiniCqe, MiniFormat, OPCODE_SHIFT,
-    OWNER,
+    APP_TAG_MATCHING, Cqe, CqeOpcode, DESCRIPTOR, FORMAT_SHIFT, Format, MINI_CQES, MiniCqe,
+    MiniFormat, OPCODE_SHIFT, OWNER,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -58,6 +58,7 @@ fn is_request(entry: &Cqe) -> bool {
 fn may_join(entry: &Cqe) -> bool {
     use CqeOpcode::*;
     Format::of(entry.op_own) == Format::Plain
+        && entry.app != APP_TAG_MATCHING
         && matches!(
             opcode(entry),
             Some(

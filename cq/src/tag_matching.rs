@@ -1,0 +1,251 @@
+//! Entries about tag matching: operations on a list of tags, and messages to its queue.
+
+use crate::completion::{What, WorkCompletion};
+use crate::ring::{Found, Queue};
+use core::ptr::NonNull;
+use mlx5_prm::cqe::{
+    APP_TAG_MATCHING, Cqe, CqeOpcode, DESCRIPTOR, OPCODE_SHIFT, TagEvent, TagListCqe,
+};
+use mlx5_prm::wqe::{TagMatchingHeader, TagOperation};
+
+/// What an entry tells a queue that has a list of tags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tagged {
+    /// Something of tag matching.
+    Event {
+        /// What happened.
+        event: TagEvent,
+        /// The place on the list that it happened to.
+        place: u16,
+        /// The receive request, of a message that matched nothing.
+        counter: u16,
+        /// The operation succeeded.
+        success: bool,
+        /// Unexpected messages that the device counted, as of the operation.
+        phase: u16,
+    },
+    /// This receive request completed otherwise, or failed.
+    Receive(u16),
+    /// The operation at this block failed.
+    OperationError(u16),
+}
+
+/// What such a queue makes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TaggedOutcome {
+    /// A completion of what the entry tells of.
+    Completion {
+        /// The user's identifier.
+        wr_id: u64,
+        /// The device needs to be told how many unexpected messages were handled.
+        needs_sync: bool,
+    },
+    /// The failure of an operation.
+    OperationError {
+        /// The user's identifier.
+        wr_id: u64,
+        /// What it was.
+        operation: TagOperation,
+    },
+    /// Nobody asked for it.
+    Unasked,
+}
+
+/// What came of a match, as a message's header tells (`struct ibv_wc_tm_info`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TmInfo {
+    /// The message's tag.
+    pub tag: u64,
+    /// The sender's own word (`priv`).
+    pub app_ctx: u32,
+}
+
+impl What {
+    /// Of a message to a queue with a list of tags: the event is in the low four bits. Operations on
+    /// the list are requests, of opcodes that no other request has.
+    const TAGGED: u16 = Self::RECEIVED | 0x40;
+    const OPERATION: u16 = 0x30;
+    const EVENT: u16 = 0xf;
+    /// Bits that no table is indexed with: the entry is one of a failure,
+    const ERROR_ENTRY: u16 = 0x1000;
+    /// or the device needs to be told how many unexpected messages were handled.
+    const NEEDS_SYNC: u16 = 0x2000;
+
+    fn tagged(event: TagEvent, success: bool, needs_sync: bool) -> Self {
+        use TagEvent::*;
+        let failed = match event {
+            Remove => !success,
+            ConsumedSwRendezvous | ConsumedMessageSwRendezvous | MessageCompletionCanceled => true,
+            _ => false,
+        };
+        let mut what = event as u16;
+        what |= if is_operation(event) { Self::OPERATION } else { Self::TAGGED };
+        what |= if failed { Self::ERROR } else { 0 };
+        what |= if needs_sync { Self::NEEDS_SYNC } else { 0 };
+        Self(what)
+    }
+
+    fn tag_operation_error(operation: TagOperation) -> Self {
+        let event = match operation {
+            TagOperation::Nop => TagEvent::Noop,
+            TagOperation::Append => TagEvent::Append,
+            TagOperation::Remove => TagEvent::Remove,
+        };
+        Self(Self::OPERATION | event as u16 | Self::ERROR | Self::ERROR_ENTRY)
+    }
+
+    /// Whether it is a message to a queue with a list of tags.
+    pub(crate) const fn is_tagged(self) -> bool {
+        self.0 & Self::TAGGED == Self::TAGGED
+    }
+
+    /// What of tag matching it is.
+    pub(crate) const fn tag_event(self) -> Option<TagEvent> {
+        let event = TagEvent::from_bits((self.0 & Self::EVENT) as u8);
+        let marks = self.0 & 0xff & !Self::EVENT;
+        match event {
+            Some(event) if is_operation(event) && marks == Self::OPERATION => Some(event),
+            Some(event) if !is_operation(event) && marks == Self::TAGGED => Some(event),
+            _ => None,
+        }
+    }
+
+    /// What of tag matching failed, without an entry of its own that tells why.
+    pub(crate) const fn tag_failure(self) -> Option<TagEvent> {
+        if self.0 & Self::ERROR_ENTRY != 0 { None } else { self.tag_event() }
+    }
+
+    pub(crate) const fn needs_sync(self) -> bool {
+        self.0 & Self::NEEDS_SYNC != 0
+    }
+}
+
+const fn is_operation(event: TagEvent) -> bool {
+    matches!(event, TagEvent::Append | TagEvent::Remove | TagEvent::Noop)
+}
+
+/// What tag matching adds to a completion.
+impl WorkCompletion<'_> {
+    /// Whether the message matched a tag (`IBV_WC_TM_MATCH`): this is its only completion, or the
+    /// first of two.
+    #[inline]
+    pub fn tm_match(&self) -> bool {
+        use TagEvent::*;
+        matches!(
+            self.what().tag_event(),
+            Some(
+                Consumed
+                    | ConsumedSwRendezvous
+                    | ConsumedMessage
+                    | ConsumedMessageSwRendezvous
+                    | MessageCompletionCanceled
+            )
+        )
+    }
+
+    /// Whether all of a message that matched is in memory (`IBV_WC_TM_DATA_VALID`): this is its
+    /// only completion, or the second of two.
+    #[inline]
+    pub fn tm_data_valid(&self) -> bool {
+        use TagEvent::*;
+        matches!(
+            self.what().tag_event(),
+            Some(Expected | ConsumedMessage | ConsumedMessageSwRendezvous)
+        )
+    }
+
+    /// Whether a message to a queue with a list of tags brought immediate data.
+    #[inline]
+    pub(crate) fn is_tagged_with_immediate(&self) -> bool {
+        self.what().is_tagged() && {
+            let last = DESCRIPTOR - 1;
+            // SAFETY: the last byte of a descriptor, which the device does not write before the
+            // poller has published that it passed it.
+            let op_own = unsafe { self.descriptor().byte_add(last).read_volatile() };
+            op_own >> OPCODE_SHIFT == CqeOpcode::ResponderSendImm as u8
+        }
+    }
+
+    /// Whether the device needs to be told how many unexpected messages were handled
+    /// (`IBV_WC_TM_SYNC_REQ`).
+    #[inline]
+    pub fn tm_sync_required(&self) -> bool {
+        self.what().needs_sync()
+    }
+
+    /// Tag and sender's word of a message that matched, with the first completion that tells of it
+    /// (`ibv_wc_read_tm_info`). A message that matched none has them in its own header, in the
+    /// buffer.
+    #[inline]
+    pub fn tm_info(&self) -> Option<TmInfo> {
+        use TagEvent::*;
+        let Some(Consumed | ConsumedSwRendezvous | ConsumedMessage | ConsumedMessageSwRendezvous) =
+            self.what().tag_event()
+        else {
+            return None;
+        };
+        // SAFETY: the head of a descriptor, which the device does not write before the poller has
+        // published that it passed it.
+        let header = unsafe { self.descriptor().cast::<TagMatchingHeader>().read_volatile() };
+        Some(TmInfo { tag: header.tag.get(), app_ctx: header.app_ctx.get() })
+    }
+}
+
+/// Asks `queue`, which does not know the request of an ordinary entry there, what the entry at
+/// `descriptor` tells of its list of tags.
+#[cold]
+pub(crate) fn retire<Q: Queue>(
+    queue: &Q,
+    descriptor: NonNull<u8>,
+    opcode: u8,
+    counter: u16,
+) -> Option<Found> {
+    let opcode_bits = opcode;
+    let opcode = CqeOpcode::from_bits(opcode)?;
+    // SAFETY: a descriptor, which the device does not write before it is told that the entry was
+    // consumed. Any bytes are a valid value.
+    let entry = unsafe { descriptor.cast::<Cqe>().read_volatile() };
+    let tagged = entry.app == APP_TAG_MATCHING;
+    let ask = match opcode {
+        CqeOpcode::RequesterError => Tagged::OperationError(counter),
+        CqeOpcode::ResponderError => Tagged::Receive(counter),
+        CqeOpcode::NoPacket
+        | CqeOpcode::ResponderWriteImm
+        | CqeOpcode::ResponderSend
+        | CqeOpcode::ResponderSendImm
+        | CqeOpcode::ResponderSendInvalidate
+            if tagged =>
+        {
+            // SAFETY: the head of the descriptor, as above.
+            let told = unsafe { descriptor.cast::<TagListCqe>().read_volatile() };
+            Tagged::Event {
+                event: TagEvent::from_bits(entry.app_op)?,
+                place: entry.app_info.get(),
+                counter,
+                success: told.success.get() & TagListCqe::SUCCESS != 0,
+                phase: told.hw_phase_cnt.get(),
+            }
+        }
+        CqeOpcode::ResponderWriteImm
+        | CqeOpcode::ResponderSend
+        | CqeOpcode::ResponderSendImm
+        | CqeOpcode::ResponderSendInvalidate => Tagged::Receive(counter),
+        _ => return None,
+    };
+    Some(match (queue.retire_tagged(ask)?, ask) {
+        (TaggedOutcome::Unasked, _) => Found::Again,
+        (TaggedOutcome::OperationError { wr_id, operation }, _) => {
+            Found::Completion(wr_id, What::tag_operation_error(operation))
+        }
+        (TaggedOutcome::Completion { wr_id, needs_sync }, Tagged::Event { event, success, .. }) => {
+            Found::Completion(wr_id, What::tagged(event, success, needs_sync))
+        }
+        (TaggedOutcome::Completion { wr_id, .. }, _) => {
+            let what = match opcode {
+                CqeOpcode::ResponderError => What::received_error(),
+                _ => What::received(opcode_bits),
+            };
+            Found::Completion(wr_id, what)
+        }
+    })
+}

@@ -1,0 +1,228 @@
+//! The owner half of a list of tags.
+
+use super::records::{Posted, TagRecords};
+use super::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
+use crate::error::{ListError, PostError};
+use crate::send::SendQueue;
+use crate::sge::Sge;
+use crate::transport::Rc;
+use alloc::sync::Arc;
+use core::ptr::NonNull;
+use mlx5_prm::wqe::{
+    BLOCK, ControlSegment, DataSegment, MAX_SGE_LENGTH, Opcode, TagMatchingSegment,
+    TagOperation as Operation, UNIT,
+};
+use mlx5_prm::zerocopy::IntoBytes;
+
+/// What the owner half of a list of tags is made of.
+pub struct TagListParts {
+    /// The send queue of the command queue pair, on which nothing was posted.
+    pub queue: SendQueue<Rc>,
+    /// The shared half, made for as many operations as the send queue has blocks.
+    pub records: Arc<TagRecords>,
+    /// What tells the list from every other one.
+    pub id: u64,
+    /// The most scatter entries of a tag, as the device has it.
+    pub max_sge: u32,
+}
+
+/// The owner half of a list of tags: posts operations on it.
+pub struct TagList {
+    queue: SendQueue<Rc>,
+    records: Arc<TagRecords>,
+    id: u64,
+    max_sge: u32,
+    /// Operations ever posted, one block each.
+    posted: u16,
+    /// Tags ever added.
+    taken: u16,
+    /// Unexpected messages that the device was last told were handled.
+    phase: u16,
+    /// Operations since the last one that completes.
+    run: u32,
+}
+
+/// A request with a scatter entry, and without one, in units.
+const ADD_UNITS: u32 =
+    ((size_of::<ControlSegment>() + size_of::<TagMatchingSegment>() + size_of::<DataSegment>())
+        / UNIT) as u32;
+const OTHER_UNITS: u32 = ADD_UNITS - 1;
+const _: () = assert!(ADD_UNITS as usize * UNIT == BLOCK);
+
+/// Scatter entries that a request has room for.
+const MAX_SGE: u32 = 1;
+
+impl TagList {
+    /// Puts a list of tags together.
+    pub fn new(TagListParts { queue, records, id, max_sge }: TagListParts) -> Self {
+        Self {
+            queue,
+            records,
+            id,
+            max_sge: max_sge.min(MAX_SGE),
+            posted: 0,
+            taken: 0,
+            phase: 0,
+            run: 0,
+        }
+    }
+
+    /// Operations that can be outstanding.
+    pub fn max_ops(&self) -> u32 {
+        self.queue.mask + 1
+    }
+
+    /// Tags that fit on the list.
+    pub fn max_num_tags(&self) -> u32 {
+        self.records.max_tags()
+    }
+
+    /// Scatter entries of a tag.
+    pub const fn max_sge(&self) -> u32 {
+        self.max_sge
+    }
+
+    /// The shared half.
+    pub const fn records(&self) -> &Arc<TagRecords> {
+        &self.records
+    }
+
+    /// Posts a list of operations (`ibv_post_srq_ops`). What comes before the first bad one is
+    /// posted, with one doorbell; the error says which one that is, and what is wrong with it.
+    pub fn post(&mut self, list: &mut [OpsWr<'_>]) -> Result<(), ListError> {
+        if !self.queue.gate.may_send() {
+            return Err(ListError { index: 0, error: self.queue.gate.why().into() });
+        }
+        let first = self.posted;
+        let mut result = Ok(());
+        for (index, wr) in list.iter_mut().enumerate() {
+            if let Err(error) = self.write(wr) {
+                result = Err(ListError { index: index as u32, error });
+                break;
+            }
+        }
+        let requests = self.posted.wrapping_sub(first);
+        if requests > 0 {
+            self.ring(requests);
+        }
+        result
+    }
+
+    fn at(&self, sequence: u16) -> NonNull<u8> {
+        let block = usize::from(sequence) & self.queue.mask as usize;
+        // SAFETY: masked, so inside the ring.
+        unsafe { self.queue.ring.byte_add(block * BLOCK) }
+    }
+
+    /// Tells the poller, and the device, of the last `requests` operations.
+    fn ring(&mut self, requests: u16) {
+        self.records.publish(self.posted, self.phase);
+        self.queue.head = self.queue.head.wrapping_add(requests.into());
+        let wqe = self.at(self.posted.wrapping_sub(1));
+        let copy = u32::from(requests == 1).min(self.queue.register.blueflame_blocks());
+        // SAFETY: the last request, of one block, in the ring that the record counts.
+        unsafe { self.queue.register.ring(self.queue.record, self.posted, wqe, copy) };
+    }
+
+    /// Writes an operation, if nothing is wrong with it.
+    fn write(&mut self, wr: &mut OpsWr<'_>) -> Result<(), PostError> {
+        if self.records.room(self.posted) == 0 {
+            return Err(PostError::QueueFull { free: 0, needed: 1 });
+        }
+        let phase = match wr.flags.contains(OpsFlags::TM_SYNC) {
+            true => wr.unexpected_cnt as u16,
+            false => self.phase,
+        };
+        let mut segment = TagMatchingSegment::default();
+        let (operation, place, entry) = match wr.operation {
+            TagOperation::Add(add) => {
+                let entry = self.entry(add.sges)?;
+                let (place, next) = self
+                    .records
+                    .free_places(self.taken)
+                    .ok_or(PostError::TagListFull { max: self.max_num_tags() })?;
+                wr.handle = Some(self.take(place, &add));
+                segment.index.set(next);
+                segment.append_tag.set(add.tag);
+                segment.append_mask.set(add.mask);
+                (Operation::Append, place, Some(entry))
+            }
+            TagOperation::Del(handle) => {
+                if handle.list != self.id {
+                    return Err(PostError::ForeignTag);
+                }
+                if !self.records.begin_removal(handle.place, handle.generation) {
+                    return Err(PostError::StaleTag);
+                }
+                segment.index.set(handle.place);
+                (Operation::Remove, handle.place, None)
+            }
+            TagOperation::Sync => (Operation::Nop, 0, None),
+        };
+        let signaled = wr.flags.contains(OpsFlags::SIGNALED);
+        // Only the completion of a removal tells whether the place is free; and a run of
+        // operations without any completion would fill the queue for ever.
+        let completes = signaled
+            || operation == Operation::Remove
+            || self.run + 1 >= (self.max_ops() / 2).max(1);
+        segment.opcode = (operation as u8) << TagMatchingSegment::OPCODE_SHIFT;
+        segment.flags = wr.segment_flags(completes);
+        if wr.flags.contains(OpsFlags::TM_SYNC) {
+            segment.software_count.set(phase);
+        }
+        self.put(segment, entry);
+        let posted = Posted { wr_id: wr.wr_id, operation, place, phase, completes, signaled };
+        self.records.stage(self.posted, posted);
+        self.posted = self.posted.wrapping_add(1);
+        self.phase = phase;
+        self.run = if completes { 0 } else { self.run + 1 };
+        Ok(())
+    }
+
+    /// The scatter entry of a tag.
+    fn entry(&self, sges: &[Sge]) -> Result<DataSegment, PostError> {
+        if sges.len() > self.max_sge as usize {
+            let given = u32::try_from(sges.len()).unwrap_or(u32::MAX);
+            return Err(PostError::TooManySges { given, max: self.max_sge });
+        }
+        match sges {
+            [sge, ..] if sge.length > MAX_SGE_LENGTH => {
+                Err(PostError::SgeTooLong { index: 0, length: sge.length })
+            }
+            // Zero would be 2 GiB.
+            [sge, ..] if sge.length > 0 => Ok(DataSegment {
+                byte_count: sge.length.into(),
+                lkey: sge.lkey.into(),
+                address: sge.addr.into(),
+            }),
+            _ => Ok(DataSegment::END),
+        }
+    }
+
+    fn take(&mut self, place: u16, add: &TagAdd<'_>) -> TagHandle {
+        let generation = self.records.list(place, add.recv_wr_id);
+        self.taken = self.taken.wrapping_add(1);
+        TagHandle { list: self.id, generation, place }
+    }
+
+    /// Writes a request to the next block, which is free.
+    fn put(&mut self, segment: TagMatchingSegment, entry: Option<DataSegment>) {
+        let units = if entry.is_some() { ADD_UNITS } else { OTHER_UNITS };
+        let opcode = u32::from(self.posted) << 8 | Opcode::TagMatching as u32;
+        let control = ControlSegment {
+            opmod_index_opcode: opcode.into(),
+            qpn_ds: (self.queue.qp_num() << 8 | units).into(),
+            ..ControlSegment::default()
+        };
+        let mut block = [0; BLOCK];
+        let (head, rest) = block.split_at_mut(size_of::<ControlSegment>());
+        head.copy_from_slice(control.as_bytes());
+        let (middle, last) = rest.split_at_mut(size_of::<TagMatchingSegment>());
+        middle.copy_from_slice(segment.as_bytes());
+        if let Some(entry) = entry {
+            last.copy_from_slice(entry.as_bytes());
+        }
+        // SAFETY: a block of the ring, aligned to its size, that the device is done with.
+        unsafe { self.at(self.posted).cast::<[u8; BLOCK]>().write(block) };
+    }
+}
