@@ -60,7 +60,7 @@ pub use mr::{Access, MemoryBuilder, MemoryRegion};
 pub use pd::ProtectionDomain;
 pub use query::{
     CompletionCaps, DeviceAttr, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState, PortAttr,
-    QueueLimits, mtu_bytes,
+    QueueLimits, TagMatchingCaps, mtu_bytes,
 };
 pub use uar::{DoorbellChoice, DoorbellMode};
 
@@ -69,11 +69,14 @@ pub use cancel::{CancelError, Drained};
 pub use cq::{CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError};
 pub use qp::*;
 pub use shared::{SharedCompletionQueue, SharedQueuePair};
-pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo};
+pub use srq::{
+    RendezvousData, SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, TagMatchingQueue,
+    TagMatchingQueueBuilder, TmMessage,
+};
 
 pub use mlx5_cq::{
     CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind,
-    OwnedCompletion, WorkCompletion,
+    OwnedCompletion, TmInfo, WorkCompletion,
 };
 pub use mlx5_doorbell::Locked;
 pub use mlx5_prm::cmd::CommandStatus;
@@ -85,6 +88,7 @@ pub use mlx5_uapi::{
     sysfs::{NodeType, PciFunction},
     verbs::{AccessFlags, AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState, QpType},
 };
+pub use mlx5_wqe::tag_matching::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 pub use mlx5_wqe::{
     Batch, BatchError, Binding, Cancelled, Data, ListError, ListTransport, MaskedOperands,
     MkeyRefusal, Mode as CancelMode, NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation,

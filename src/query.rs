@@ -3,7 +3,7 @@
 mod device;
 mod port;
 
-pub use device::{CompletionCaps, DeviceAttr, OnDemandCaps, QueueLimits};
+pub use device::{CompletionCaps, DeviceAttr, OnDemandCaps, QueueLimits, TagMatchingCaps};
 pub use port::{LinkSpeed, PhysicalState, PortAttr, mtu_bytes};
 
 use crate::{

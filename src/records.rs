@@ -15,6 +15,7 @@ use std::{
 const SLOT: usize = 64;
 /// Where the word is in its slot, behind the doorbell record.
 const WORD: usize = 8;
+const SECOND_WORD: usize = 12;
 
 /// A page of slots.
 struct Page {
@@ -155,6 +156,12 @@ impl RecordSlot {
     pub(crate) fn word(&self) -> NonNull<u32> {
         // SAFETY: inside the slot.
         unsafe { self.place.start.byte_add(WORD) }.cast()
+    }
+
+    /// Another such word.
+    pub(crate) fn second_word(&self) -> NonNull<u32> {
+        // SAFETY: inside the slot.
+        unsafe { self.place.start.byte_add(SECOND_WORD) }.cast()
     }
 
     /// The record's address, as the kernel is told.

@@ -1,6 +1,7 @@
 //! User indexes: the names by which completions call queues.
 
-use mlx5_cq::{Queue, RingId, Sent, SentRequest, UserIndexTable};
+use mlx5_cq::{Queue, RingId, Sent, SentRequest, Tagged, TaggedOutcome, UserIndexTable};
+use mlx5_wqe::tag_matching::{TagCompletion, TagRecords};
 use mlx5_wqe::{Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct QueuePairRecords {
     pub(crate) send: SendRecords,
     pub(crate) receive: ReceiveSide,
+    /// The list of tags that it has to do with.
+    pub(crate) tags: Option<Arc<TagRecords>>,
 }
 
 /// Where a queue pair's receive requests come from.
@@ -43,6 +46,28 @@ impl Queue for QueuePairRecords {
             ReceiveSide::Own(records) => records.retire(counter),
             ReceiveSide::Shared(records) => records.retire(counter),
         }
+    }
+
+    fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
+        let tags = self.tags.as_ref()?;
+        Some(match entry {
+            Tagged::Event { event, place, counter, success, phase } => {
+                match tags.complete(event, place, counter, success, phase)? {
+                    TagCompletion::Unasked => TaggedOutcome::Unasked,
+                    TagCompletion::Completion { wr_id, needs_sync } => {
+                        TaggedOutcome::Completion { wr_id, needs_sync }
+                    }
+                }
+            }
+            Tagged::Receive(counter) => {
+                let wr_id = tags.retire_receive(counter)?;
+                TaggedOutcome::Completion { wr_id, needs_sync: false }
+            }
+            Tagged::OperationError(counter) => {
+                let (wr_id, operation) = tags.fail(counter)?;
+                TaggedOutcome::OperationError { wr_id, operation }
+            }
+        })
     }
 }
 
@@ -116,7 +141,9 @@ impl UserIndex {
 
     /// A receive of the queue, which is gone, completed.
     pub(crate) fn discard_receive(&self, counter: u16) {
-        if let ReceiveSide::Shared(records) = &self.queue.receive {
+        if let Some(tags) = &self.queue.tags {
+            tags.retire_receive(counter);
+        } else if let ReceiveSide::Shared(records) = &self.queue.receive {
             records.retire(counter);
         }
     }

@@ -7,7 +7,7 @@ use crate::cq::CompletionQueue;
 use crate::error::Error;
 use crate::pd::ProtectionDomain;
 use crate::records::RecordSlot;
-use crate::srq::SharedReceiveQueue;
+use crate::srq::{SharedReceiveQueue, SrqInner, TagMatchingQueue};
 use crate::uar::DoorbellChoice;
 use crate::user_index::{QueuePairRecords, ReceiveSide};
 use mlx5_doorbell::QueuePairRecord;
@@ -15,6 +15,7 @@ use mlx5_uapi::HugePages;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{CreateQp, QpFlags};
 use mlx5_uapi::verbs::{QpCap, QpCreateFlags, QpType};
+use mlx5_wqe::tag_matching::TagRecords;
 use mlx5_wqe::transport::{Rc, Transport, Uc, Ud};
 use mlx5_wqe::{
     Gate, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, SendLayout, SendParts,
@@ -66,6 +67,8 @@ pub struct QueuePairBuilder<'a, T> {
     send_cq: &'a CompletionQueue,
     recv_cq: &'a CompletionQueue,
     srq: Option<&'a SharedReceiveQueue>,
+    tags: Option<Tags>,
+    keep_send_queue: bool,
     max_send_wr: u32,
     max_recv_wr: u32,
     max_send_sge: u32,
@@ -107,6 +110,8 @@ impl ProtectionDomain {
             send_cq,
             recv_cq,
             srq: None,
+            tags: None,
+            keep_send_queue: false,
             max_send_wr: 64,
             max_recv_wr: 64,
             max_send_sge: 1,
@@ -120,6 +125,39 @@ impl ProtectionDomain {
             mkey_blocks: 0,
             transport: PhantomData,
         }
+    }
+}
+
+/// The queue with a list of tags that a queue pair belongs to.
+pub(crate) struct Tags {
+    pub(crate) srq: Arc<SrqInner>,
+    pub(crate) records: Arc<TagRecords>,
+    /// The device has the send side.
+    pub(crate) device_sends: bool,
+}
+
+impl<'a> QueuePairBuilder<'a, Rc> {
+    /// Takes messages for `queue`, which matches them with its tags. They complete on its completion
+    /// queue, which has to be the one for receives here.
+    ///
+    /// The queue pair has no send queue: the device itself sends, to fetch the data of rendezvous.
+    /// With [`QueuePairBuilder::keep_send_queue`] it has one, and rendezvous are left to software.
+    pub fn tm_srq(mut self, queue: &'a TagMatchingQueue) -> Self {
+        self.tags = Some(queue.attach());
+        self
+    }
+
+    /// Keeps the send queue of a queue pair that takes messages for a
+    /// [tag-matching queue](QueuePairBuilder::tm_srq).
+    pub fn keep_send_queue(mut self) -> Self {
+        self.keep_send_queue = true;
+        self
+    }
+
+    /// Belongs to a queue with a list of tags.
+    pub(crate) fn tags(mut self, tags: Tags) -> Self {
+        self.tags = Some(tags);
+        self
     }
 }
 
@@ -205,7 +243,8 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             );
             return Err(Error::invalid(VERB, what));
         };
-        let requests = if self.srq.is_some() { 0 } else { self.max_recv_wr };
+        let shared = self.srq.is_some() || self.tags.is_some();
+        let requests = if shared { 0 } else { self.max_recv_wr };
         let receive = ReceiveLayout::new(requests, self.max_recv_sge, 0).filter(|layout| {
             layout.requests <= limits.max_recv_wr
                 && (layout.requests == 0 || layout.stride <= u32::from(limits.max_rq_desc_sz))
@@ -239,6 +278,23 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         if self.pipelining {
             pipelining::check(context)?;
         }
+        if let Some(Tags { srq, .. }) = &self.tags {
+            if !Arc::ptr_eq(srq.context(), context) {
+                let what = "tag-matching queue and protection domain belong to different contexts";
+                return Err(Error::invalid(VERB, what.into()));
+            }
+            if !srq.completes_on(&self.recv_cq.inner) {
+                let what = "messages to a tag-matching queue complete on its own completion queue: \
+                            receive there";
+                return Err(Error::invalid(VERB, what.into()));
+            }
+            if self.srq.is_some() {
+                let what = "a queue pair receives from one shared receive queue";
+                return Err(Error::invalid(VERB, what.into()));
+            }
+        }
+        let device_sends =
+            !self.keep_send_queue && self.tags.as_ref().is_some_and(|tags| tags.device_sends);
         let (send_layout, receive_layout) = self.layouts()?;
         let buffer = QueueBuffer::new(
             context,
@@ -256,6 +312,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         let records = Arc::new(QueuePairRecords {
             send: SendRecords::new(send_layout.blocks),
             receive: receive_side,
+            tags: self.tags.as_ref().map(|tags| Arc::clone(&tags.records)),
         });
         // Freed before, so that their indexes can be used again.
         self.send_cq.release_departures();
@@ -274,10 +331,13 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             xrcd: None,
             send_cq: self.send_cq.inner.handle(),
             recv_cq: self.recv_cq.inner.handle(),
-            srq: self.srq.and_then(SharedReceiveQueue::handle),
+            srq: match &self.tags {
+                Some(tags) => tags.srq.handle(),
+                None => self.srq.and_then(SharedReceiveQueue::handle),
+            },
             user_handle: id,
             cap: QpCap {
-                max_send_wr: send_layout.worst_requests,
+                max_send_wr: if device_sends { 0 } else { send_layout.worst_requests },
                 max_recv_wr: receive_layout.requests,
                 max_send_sge: send_layout.max_sge,
                 max_recv_sge: receive_layout.max_sge,
@@ -293,7 +353,8 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             driver: CreateQp {
                 buf_addr: buffer.addr(),
                 db_addr: slot.addr(),
-                sq_wqe_count: send_layout.blocks,
+                // Without one, the device has the send side.
+                sq_wqe_count: if device_sends { 0 } else { send_layout.blocks },
                 rq_wqe_count: receive_layout.requests,
                 rq_wqe_shift: if has_receive { receive_layout.stride.trailing_zeros() } else { 0 },
                 flags: QpFlags::UAR_PAGE_INDEX.bits(),
@@ -309,6 +370,8 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         // SAFETY: the slot is kept as long as the queue pair; nothing else uses record and word.
         let (record, gate) =
             unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
+        // SAFETY: the slot is kept as long as the queue pair; nothing else uses its second word.
+        let send_gate = if device_sends { unsafe { Gate::shut(slot.second_word()) } } else { gate };
         let mode = uar.mode();
         let parts = SendParts {
             // SAFETY: the send ring follows the receive ring in the buffer.
@@ -318,7 +381,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             max_message: context.max_message(),
             signal_all: self.signal_all,
             atomics: context.has_atomics(),
-            gate,
+            gate: send_gate,
             record,
             register: uar.register(),
             records: index.send_records(),
@@ -341,8 +404,8 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             }
         });
         let caps = QueuePairCaps {
-            max_send_wr: send_layout.worst_requests,
-            send_blocks: send_layout.blocks,
+            max_send_wr: if device_sends { 0 } else { send_layout.worst_requests },
+            send_blocks: if device_sends { 0 } else { send_layout.blocks },
             max_wr_blocks: send_layout.worst_blocks,
             max_recv_wr: receive_layout.requests,
             max_send_sge: send_layout.max_sge,
@@ -365,7 +428,10 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             memory: Mutex::new(Some((buffer, slot, uar))),
             send_cq: Arc::clone(&self.send_cq.inner),
             recv_cq: Arc::clone(&self.recv_cq.inner),
-            srq: self.srq.map(SharedReceiveQueue::inner),
+            srq: match self.tags {
+                Some(tags) => Some(tags.srq),
+                None => self.srq.map(SharedReceiveQueue::inner),
+            },
             _pd: self.pd.clone(),
         });
         Ok(QueuePair {

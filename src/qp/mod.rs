@@ -15,6 +15,7 @@ pub use attributes::{
     AckTimeout, AlternatePath, OutOfRange, Psn, QpAttributes, QpInfo, QpNumber, QpSizes,
     RetryCount, RnrTimer, UnknownValue,
 };
+pub(crate) use builder::Tags;
 pub use builder::{QueuePairBuilder, QueuePairCaps, QueuePairTransport};
 pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
@@ -72,8 +73,13 @@ impl QpInner {
         self.handle().ok_or_else(|| Error::invalid(verb, "the queue pair was destroyed".into()))
     }
 
+    /// What events call it.
+    pub(crate) fn id(&self) -> QpId {
+        QpId(self.id)
+    }
+
     /// Destroys the kernel's object. After this no completion of the queue pair is written.
-    fn destroy(&self) -> Result<(), Error> {
+    pub(crate) fn destroy(&self) -> Result<(), Error> {
         const VERB: &str = "destroy_qp";
         let mut handle = self.handle();
         let Some(live) = *handle else { return Ok(()) };

@@ -36,6 +36,8 @@ macro_rules! device_attr {
             pub queues: QueueLimits,
             /// Completions.
             pub completions: CompletionCaps,
+            /// Tag matching.
+            pub tag_matching: TagMatchingCaps,
         }
 
         impl DeviceAttr {
@@ -62,6 +64,7 @@ macro_rules! device_attr {
                     odp: OnDemandCaps::new(context),
                     queues: QueueLimits::new(context),
                     completions: CompletionCaps::new(context),
+                    tag_matching: TagMatchingCaps::new(context),
                 }
             }
         }
@@ -135,6 +138,39 @@ impl OnDemandCaps {
             rc: caps.rc_odp_caps,
             uc: caps.uc_odp_caps,
             ud: caps.ud_odp_caps,
+        }
+    }
+}
+
+/// Tag matching (`struct ibv_tm_caps`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TagMatchingCaps {
+    /// Most tags of a list; zero without tag matching.
+    pub max_num_tags: u32,
+    /// Operations on a list that can be outstanding.
+    pub max_ops: u32,
+    /// Scatter entries of a tag.
+    pub max_sge: u32,
+    /// Whether the data of rendezvous that arrive on a reliable connection is fetched
+    /// (`IBV_TM_CAP_RC`).
+    pub rc: bool,
+    /// The longest request for a rendezvous, its headers included.
+    pub max_rndv_hdr_size: u32,
+}
+
+impl TagMatchingCaps {
+    /// `IBV_TM_CAP_RC`.
+    const RC: u32 = 1 << 0;
+
+    pub(crate) fn new(context: &Inner) -> Self {
+        let caps = &context.caps.device.tm_caps;
+        Self {
+            max_num_tags: caps.max_num_tags,
+            max_ops: caps.max_ops,
+            max_sge: caps.max_sge,
+            rc: caps.flags & Self::RC != 0,
+            max_rndv_hdr_size: caps.max_rndv_hdr_size,
         }
     }
 }

@@ -4,9 +4,11 @@ use super::SharedReceiveQueue;
 use super::inner::SrqInner;
 use crate::buffer::QueueBuffer;
 use crate::context::Watched;
+use crate::cq::CqInner;
 use crate::error::Error;
 use crate::pd::ProtectionDomain;
 use crate::records::RecordSlot;
+use crate::user_index::UserIndex;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::HugePages;
 use mlx5_uapi::cmd::srq as command;
@@ -60,82 +62,117 @@ impl SharedReceiveQueueBuilder<'_> {
 
     /// Makes the queue.
     pub fn build(self) -> Result<SharedReceiveQueue, Error> {
-        const VERB: &str = "create_srq";
-        let context = &self.pd.context;
-        context.check(VERB)?;
-        let limits = &context.limits;
-        // One request of the ring is always free.
-        let layout = self
-            .max_wr
-            .checked_add(1)
-            .and_then(|requests| ReceiveLayout::new(requests, self.max_sge, Ring::HEAD))
-            .filter(|layout| {
-                self.max_wr > 0
-                    && self.max_wr <= limits.max_srq_recv_wr
-                    && layout.stride <= u32::from(limits.max_rq_desc_sz)
-            });
-        let Some(layout) = layout else {
-            let what = format!(
-                "{} requests with {} entries do not fit: the device takes 1 to {} requests of {} bytes",
-                self.max_wr, self.max_sge, limits.max_srq_recv_wr, limits.max_rq_desc_sz
-            );
-            return Err(Error::invalid(VERB, what));
-        };
-        if self.limit > layout.requests - 1 {
-            return Err(Error::invalid(VERB, "the limit is larger than the queue".into()));
-        }
-        let buffer = QueueBuffer::new(context, layout.bytes(), self.huge_pages)?;
-        let slot = RecordSlot::new(context)?;
-        let id = context.next_handle_id();
-        // The ring is linked before the device is told of it.
-        // SAFETY: the slot is kept as long as the queue; nothing else uses record and word.
-        let (record, gate) =
-            unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
-        gate.set_state(QueueState::Init);
-        let records = Arc::new(SharedReceiveRecords::new(layout.requests));
-        // SAFETY: the ring is so large and page-aligned; it lives as long as `inner`.
-        let ring = unsafe {
-            Ring::new(
-                buffer.as_non_null(),
-                layout,
-                context.max_message(),
-                gate,
-                record,
-                Arc::clone(&records),
-            )
-        };
-        let request = command::CreateSrq {
-            srq_type: SrqType::Basic,
-            pd: self.pd.handle(),
-            xrcd: None,
-            cq: None,
-            user_handle: id,
-            // The kernel rounds up past the number that it is told, as we do.
-            max_wr: layout.requests - 1,
-            max_sge: layout.max_sge,
-            limit: self.limit,
-            max_num_tags: 0,
-            async_events: Some(context.async_fd()),
-            driver: CreateSrq {
-                buf_addr: buffer.addr(),
-                db_addr: slot.addr(),
-                ..CreateSrq::default()
-            },
-        };
-        // SAFETY: buffer and record are kept until the queue is destroyed, or for ever.
-        let made = unsafe { command::create(&*context.file, &request) }
-            .map_err(|errno| context.fail(VERB, errno))?;
-        let inner = Arc::new(SrqInner {
-            watch: context.watch(Watched::Queue(gate)),
-            context: Arc::clone(context),
-            handle: Mutex::new(Some(made.handle)),
-            srqn: made.srqn,
-            id,
-            gate,
-            records,
-            memory: Mutex::new(Some((buffer, slot))),
-            _pd: self.pd.clone(),
-        });
+        let Self { pd, max_wr, max_sge, limit, huge_pages } = self;
+        let sizes = Sizes { max_wr, max_sge, limit, huge_pages };
+        let (ring, inner) = make(pd, "create_srq", sizes, |_| Ok(Kind::BASIC))?;
         Ok(SharedReceiveQueue { ring, inner })
     }
+}
+
+/// What is asked of a shared receive queue of whatever kind.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) max_wr: u32,
+    pub(super) max_sge: u32,
+    pub(super) limit: u32,
+    pub(super) huge_pages: HugePages,
+}
+
+/// What the kinds of shared receive queues differ in.
+pub(super) struct Kind {
+    pub(super) srq_type: SrqType,
+    pub(super) max_num_tags: u32,
+    /// Where it completes, if it does so by itself, and under which user index.
+    pub(super) completes: Option<(Arc<CqInner>, Arc<UserIndex>)>,
+}
+
+impl Kind {
+    const BASIC: Self = Self { srq_type: SrqType::Basic, max_num_tags: 0, completes: None };
+}
+
+/// Makes a shared receive queue, of the kind that `kind` tells when it is given the queue's records.
+pub(super) fn make(
+    pd: &ProtectionDomain,
+    verb: &'static str,
+    sizes: Sizes,
+    kind: impl FnOnce(&Arc<SharedReceiveRecords>) -> Result<Kind, Error>,
+) -> Result<(Ring, Arc<SrqInner>), Error> {
+    let context = &pd.context;
+    context.check(verb)?;
+    let limits = &context.limits;
+    let Sizes { max_wr, max_sge, limit, huge_pages } = sizes;
+    // One request of the ring is always free.
+    let layout = max_wr
+        .checked_add(1)
+        .and_then(|requests| ReceiveLayout::new(requests, max_sge, Ring::HEAD))
+        .filter(|layout| {
+            max_wr > 0
+                && max_wr <= limits.max_srq_recv_wr
+                && layout.stride <= u32::from(limits.max_rq_desc_sz)
+        });
+    let Some(layout) = layout else {
+        let what = format!(
+            "{max_wr} requests with {max_sge} entries do not fit: the device takes 1 to {} requests of {} bytes",
+            limits.max_srq_recv_wr, limits.max_rq_desc_sz
+        );
+        return Err(Error::invalid(verb, what));
+    };
+    if limit > layout.requests - 1 {
+        return Err(Error::invalid(verb, "the limit is larger than the queue".into()));
+    }
+    let buffer = QueueBuffer::new(context, layout.bytes(), huge_pages)?;
+    let slot = RecordSlot::new(context)?;
+    let id = context.next_handle_id();
+    // The ring is linked before the device is told of it.
+    // SAFETY: the slot is kept as long as the queue; nothing else uses record and word.
+    let (record, gate) = unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
+    gate.set_state(QueueState::Init);
+    let records = Arc::new(SharedReceiveRecords::new(layout.requests));
+    // SAFETY: the ring is so large and page-aligned; it lives as long as `inner`.
+    let ring = unsafe {
+        Ring::new(
+            buffer.as_non_null(),
+            layout,
+            context.max_message(),
+            gate,
+            record,
+            Arc::clone(&records),
+        )
+    };
+    let Kind { srq_type, max_num_tags, completes } = kind(&records)?;
+    let request = command::CreateSrq {
+        srq_type,
+        pd: pd.handle(),
+        xrcd: None,
+        cq: completes.as_ref().and_then(|(cq, _)| cq.handle()),
+        user_handle: id,
+        // The kernel rounds up past the number that it is told, as we do.
+        max_wr: layout.requests - 1,
+        max_sge: layout.max_sge,
+        limit,
+        max_num_tags,
+        async_events: Some(context.async_fd()),
+        driver: CreateSrq {
+            buf_addr: buffer.addr(),
+            db_addr: slot.addr(),
+            uidx: completes.as_ref().map_or(0, |(_, index)| index.get()),
+            ..CreateSrq::default()
+        },
+    };
+    // SAFETY: buffer and record are kept until the queue is destroyed, or for ever.
+    let made = unsafe { command::create(&*context.file, &request) }
+        .map_err(|errno| context.fail(verb, errno))?;
+    let inner = Arc::new(SrqInner {
+        watch: context.watch(Watched::Queue(gate)),
+        context: Arc::clone(context),
+        handle: Mutex::new(Some(made.handle)),
+        srqn: made.srqn,
+        id,
+        gate,
+        records,
+        memory: Mutex::new(Some((buffer, slot))),
+        completes,
+        _pd: pd.clone(),
+    });
+    Ok((ring, inner))
 }

@@ -2,9 +2,11 @@
 
 use crate::buffer::QueueBuffer;
 use crate::context::{Inner, WatchId};
+use crate::cq::CqInner;
 use crate::error::Error;
 use crate::pd::ProtectionDomain;
 use crate::records::RecordSlot;
+use crate::user_index::UserIndex;
 use mlx5_uapi::cmd::srq as command;
 use mlx5_wqe::{Gate, QueueState, SharedReceiveRecords};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +20,14 @@ pub(crate) struct SrqInner {
     pub(super) gate: Gate,
     pub(super) records: Arc<SharedReceiveRecords>,
     pub(super) memory: Mutex<Option<(QueueBuffer, RecordSlot)>>,
+    /// Where it completes, if it does so by itself, and under which user index.
+    pub(super) completes: Option<(Arc<CqInner>, Arc<UserIndex>)>,
     pub(super) _pd: ProtectionDomain,
     pub(super) watch: WatchId,
 }
 
 impl SrqInner {
-    pub(super) fn handle(&self) -> Option<u32> {
+    pub(crate) fn handle(&self) -> Option<u32> {
         *self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -34,7 +38,22 @@ impl SrqInner {
         self.context.run_destroy(VERB, |file| command::destroy(file, live).map(drop))?;
         *handle = None;
         self.gate.set_state(QueueState::Reset);
+        if let Some((cq, index)) = &self.completes {
+            // Before and after, as with a queue pair's.
+            cq.depart(index);
+            index.depart();
+            cq.depart(index);
+        }
         Ok(())
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Inner> {
+        &self.context
+    }
+
+    /// Whether it completes on this completion queue.
+    pub(crate) fn completes_on(&self, cq: &Arc<CqInner>) -> bool {
+        self.completes.as_ref().is_some_and(|(here, _)| Arc::ptr_eq(here, cq))
     }
 }
 
@@ -44,9 +63,12 @@ impl Drop for SrqInner {
         self.context.unwatch(self.watch);
         let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let (false, Some((buffer, slot))) = (destroyed, memory) {
-            // The device may still use them.
+            // The device may still use them, and completions may still name the queue.
             buffer.leak();
             slot.leak();
+            if let Some((_, index)) = &self.completes {
+                std::mem::forget(Arc::clone(index));
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod builder;
 mod inner;
+mod tag_matching;
 
 use crate::context::Inner;
 use crate::error::Error;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 pub use builder::SharedReceiveQueueBuilder;
 pub(crate) use inner::SrqInner;
+pub use tag_matching::{RendezvousData, TagMatchingQueue, TagMatchingQueueBuilder, TmMessage};
 
 /// What a shared receive queue is, as the kernel tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -290,6 +290,7 @@ pub(crate) fn syndrome(completion: &OwnedCompletion) -> Option<Syndrome> {
         CompletionErrorKind::Unknown(code) => {
             panic!("a code that the PRM does not have: {code:#x}")
         }
+        other => panic!("no failure of a request: {other:?}"),
     }
 }
 

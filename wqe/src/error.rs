@@ -104,6 +104,8 @@ pub enum PostError {
     StaleTag,
     /// The tag is another list's.
     ForeignTag,
+    /// The queue pair has no send queue: the device has its send side, for the data of rendezvous.
+    NoSendQueue,
     /// The queue pair is in a state that does not allow it.
     State(QueueState),
     /// Completions from before the last reset are still in the completion queue: poll it first.
@@ -191,6 +193,7 @@ impl From<Shut> for PostError {
         match shut {
             Shut::Forked => Self::Forked,
             Shut::DeviceGone => Self::DeviceGone,
+            Shut::Absent => Self::NoSendQueue,
             Shut::State(state) => Self::State(state),
         }
     }
@@ -234,6 +237,9 @@ impl fmt::Display for PostError {
             Self::StaleTag => {
                 f.write_str("the tag was matched or removed, or is being removed already")
             }
+            Self::NoSendQueue => f.write_str(
+                "the device has the send side of the queue pair, to fetch the data of rendezvous",
+            ),
             Self::ForeignTag => f.write_str("the tag is on the list of another queue"),
             Self::AddressMissing => f.write_str("the request needs the receiver's address"),
             Self::TooManyMkeyEntries { given, max } => {

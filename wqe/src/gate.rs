@@ -64,6 +64,8 @@ pub(crate) enum Shut {
     Forked,
     /// The device is gone.
     DeviceGone,
+    /// There is no queue, but one of the device's own.
+    Absent,
     /// The queue's state does not allow it.
     State(QueueState),
 }
@@ -82,6 +84,8 @@ impl Gate {
     const SEND: u32 = 1;
     const RECEIVE: u32 = 2;
     const GONE: u32 = 4;
+    /// Set where there is no queue, but one of the device's own.
+    const ABSENT: u32 = 16;
     /// Set in every live gate, so that a live one is never zero, as a wiped one is.
     const LIVE: u32 = 8;
     const STATE_SHIFT: u32 = 8;
@@ -93,6 +97,16 @@ impl Gate {
     pub unsafe fn new(word: NonNull<u32>) -> Self {
         let gate = Self(word.cast());
         gate.word().store(Self::LIVE, Release);
+        gate
+    }
+
+    /// Takes the word at `word`, and shuts it for good: the device has the queue.
+    ///
+    /// # Safety
+    /// As for [`Gate::new`].
+    pub unsafe fn shut(word: NonNull<u32>) -> Self {
+        let gate = Self(word.cast());
+        gate.word().store(Self::LIVE | Self::ABSENT, Release);
         gate
     }
 
@@ -149,6 +163,8 @@ impl Gate {
             Shut::Forked
         } else if word & Self::GONE != 0 {
             Shut::DeviceGone
+        } else if word & Self::ABSENT != 0 {
+            Shut::Absent
         } else {
             let state = QueueState::from_bits((word >> Self::STATE_SHIFT) as u8);
             Shut::State(state.unwrap_or(QueueState::Reset))

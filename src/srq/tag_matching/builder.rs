@@ -1,0 +1,154 @@
+//! How tag-matching queues are made.
+
+use super::{TagMatchingQueue, command};
+use crate::cq::CompletionQueue;
+use crate::error::{Error, ErrorKind};
+use crate::pd::ProtectionDomain;
+use crate::qp::Tags;
+use crate::query::TagMatchingCaps;
+use crate::srq::builder::{Kind, Sizes, make};
+use crate::srq::{SharedReceiveQueue, SrqInner};
+use crate::user_index::{QueuePairRecords, ReceiveSide};
+use mlx5_uapi::HugePages;
+use mlx5_uapi::verbs::SrqType;
+use mlx5_wqe::tag_matching::{TagList, TagListParts, TagRecords};
+use mlx5_wqe::transport::Rc;
+use mlx5_wqe::{ReceiveRecords, SendLayout, SendRecords};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How a tag-matching queue is to be made. See [`ProtectionDomain::create_tm_srq`].
+#[must_use = "a builder makes nothing until `build` is called"]
+pub struct TagMatchingQueueBuilder<'a> {
+    pd: &'a ProtectionDomain,
+    cq: &'a CompletionQueue,
+    sizes: Sizes,
+    max_num_tags: u32,
+    max_ops: u32,
+    port_num: Option<u8>,
+}
+
+impl ProtectionDomain {
+    /// Starts to make a tag-matching queue (`ibv_create_srq_ex` with `IBV_SRQT_TM`) with `max_wr`
+    /// requests for messages that match no tag. All of it completes on `cq`.
+    pub fn create_tm_srq<'a>(
+        &'a self,
+        cq: &'a CompletionQueue,
+        max_wr: u32,
+    ) -> TagMatchingQueueBuilder<'a> {
+        TagMatchingQueueBuilder {
+            pd: self,
+            cq,
+            sizes: Sizes { max_wr, max_sge: 1, limit: 0, huge_pages: HugePages::None },
+            max_num_tags: 64,
+            max_ops: 64,
+            port_num: None,
+        }
+    }
+}
+
+impl TagMatchingQueueBuilder<'_> {
+    /// Tags on the list.
+    pub fn max_num_tags(mut self, tags: u32) -> Self {
+        self.max_num_tags = tags;
+        self
+    }
+
+    /// Operations on the list that can be outstanding.
+    pub fn max_ops(mut self, operations: u32) -> Self {
+        self.max_ops = operations;
+        self
+    }
+
+    /// Scatter entries of a request.
+    pub fn max_sge(mut self, entries: u32) -> Self {
+        self.sizes.max_sge = entries;
+        self
+    }
+
+    /// Asks for an event when fewer requests than this are left.
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.sizes.limit = limit;
+        self
+    }
+
+    /// Whether the ring is to be made of huge pages.
+    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
+        self.sizes.huge_pages = huge_pages;
+        self
+    }
+
+    /// The port through which the queue pair for operations is connected to itself; else it is the
+    /// first that is active. Messages may come through any port.
+    pub fn port(mut self, port_num: u8) -> Self {
+        self.port_num = Some(port_num);
+        self
+    }
+
+    fn check(&self, caps: &TagMatchingCaps) -> Result<SendLayout, Error> {
+        if !Arc::ptr_eq(&self.cq.inner.context, &self.pd.context) {
+            let what = "completion queue and protection domain belong to different contexts";
+            return Err(Error::invalid(VERB, what.into()));
+        }
+        if caps.max_num_tags == 0 || caps.max_sge == 0 {
+            let what = "the device, or its driver in the kernel, has no tag matching";
+            return Err(Error::new(VERB, ErrorKind::NotSupported, what));
+        }
+        if !(1..=caps.max_num_tags).contains(&self.max_num_tags) {
+            let what = format!(
+                "{} tags asked for; the device takes 1 to {}",
+                self.max_num_tags, caps.max_num_tags
+            );
+            return Err(Error::invalid(VERB, what));
+        }
+        let layout = SendLayout::new::<Rc>(self.max_ops, 1, 0)
+            .filter(|_| (1..=caps.max_ops).contains(&self.max_ops));
+        layout.ok_or_else(|| {
+            let what = format!(
+                "{} outstanding operations asked for; the device takes 1 to {}",
+                self.max_ops, caps.max_ops
+            );
+            Error::invalid(VERB, what)
+        })
+    }
+
+    /// Makes the queue, and the queue pair that brings operations on its list to the device.
+    pub fn build(self) -> Result<TagMatchingQueue, Error> {
+        let Self { pd, cq, sizes, max_num_tags, max_ops, port_num } = self;
+        let context = &pd.context;
+        context.check(VERB)?;
+        let caps = TagMatchingCaps::new(context);
+        let layout = self.check(&caps)?;
+        let path = command::path_to_itself(context, port_num)?;
+        let mut records = None;
+        let (ring, inner): (_, Arc<SrqInner>) = make(pd, VERB, sizes, |receives| {
+            let tags = TagRecords::new(max_num_tags, layout.blocks, Arc::clone(receives));
+            let tags = records.insert(Arc::new(tags));
+            let known = QueuePairRecords {
+                send: SendRecords::new(1),
+                receive: ReceiveSide::Own(Arc::new(ReceiveRecords::new(0))),
+                tags: Some(Arc::clone(tags)),
+            };
+            cq.release_departures();
+            let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
+            let index =
+                index.ok_or_else(|| Error::invalid(VERB, "all user indexes are in use".into()))?;
+            Ok(Kind {
+                srq_type: SrqType::Tm,
+                max_num_tags,
+                completes: Some((Arc::clone(&cq.inner), Arc::new(index))),
+            })
+        })?;
+        let srq = SharedReceiveQueue { ring, inner };
+        let records = records.ok_or_else(|| Error::invalid(VERB, "no tags".into()))?;
+        let tags = Tags { srq: srq.inner(), records: Arc::clone(&records), device_sends: false };
+        let (queue, command) = command::create(pd, cq, tags, max_ops, path)?;
+        // What tells the list from every other of the process.
+        static LISTS: AtomicU64 = AtomicU64::new(0);
+        let id = LISTS.fetch_add(1, Relaxed);
+        let tags = TagList::new(TagListParts { queue, records, id, max_sge: caps.max_sge });
+        Ok(TagMatchingQueue { tags, command, srq })
+    }
+}
+
+const VERB: &str = "create_srq_ex";
