@@ -6,7 +6,7 @@ use mlx5::transport::{Rc, Uc, Ud};
 use mlx5::{
     Access, AddressHandle, CompletionQueue, ConnectOptions, Connected, Context, DoorbellChoice,
     Endpoint, ListTransport, LocalPort, MemoryRegion, ProtectionDomain, Psn, QueuePair,
-    QueuePairTransport, ReceiveWr,
+    QueuePairBuilder, QueuePairTransport, ReceiveWr,
 };
 use std::ops::Range;
 
@@ -66,6 +66,10 @@ options! {
     access: Access = ALL_ACCESS;
     /// How the doorbell is rung.
     doorbell: DoorbellChoice = DoorbellChoice::Auto;
+    /// Requests that configure a memory key are made room for: its entries.
+    mkey_entries: u32 = 0;
+    /// Whether the send queue drains on signature errors.
+    pipelining: bool = false;
     /// How the ends are connected.
     connect: Option<ConnectOptions> = None;
 }
@@ -126,6 +130,14 @@ pub(crate) struct Pair<T: QueuePairTransport> {
 pub(crate) trait Wired: QueuePairTransport + ListTransport + Sized {
     /// Brings `end` to RTS, towards `remote`.
     fn wire(end: &mut End<Self>, remote: &Endpoint, options: &PairOptions) -> Outcome;
+
+    /// Adds what only this transport has.
+    fn tune<'a>(
+        builder: QueuePairBuilder<'a, Self>,
+        _: &PairOptions,
+    ) -> QueuePairBuilder<'a, Self> {
+        builder
+    }
 }
 
 fn connect<T: Connected>(end: &mut End<T>, remote: &Endpoint, options: &PairOptions) -> Outcome {
@@ -135,6 +147,17 @@ fn connect<T: Connected>(end: &mut End<T>, remote: &Endpoint, options: &PairOpti
 impl Wired for Rc {
     fn wire(end: &mut End<Self>, remote: &Endpoint, options: &PairOptions) -> Outcome {
         connect(end, remote, options)
+    }
+
+    fn tune<'a>(
+        builder: QueuePairBuilder<'a, Self>,
+        options: &PairOptions,
+    ) -> QueuePairBuilder<'a, Self> {
+        let builder = match options.mkey_entries {
+            0 => builder,
+            entries => builder.mkey_configure(entries, true),
+        };
+        if options.pipelining { builder.signature_pipelining() } else { builder }
     }
 }
 
@@ -184,7 +207,7 @@ impl Bed {
         let mr = pd.memory(options.memory).access(options.access).register()?;
         let send_cq = cq()?;
         let recv_cq = if options.one_cq { None } else { Some(cq()?) };
-        let qp = pd
+        let builder = pd
             .create_qp::<T>(&send_cq, recv_cq.as_ref().unwrap_or(&send_cq))
             .max_send_wr(options.send_wr)
             .max_recv_wr(options.recv_wr)
@@ -192,8 +215,8 @@ impl Bed {
             .max_recv_sge(options.recv_sge)
             .max_inline_data(options.inline)
             .signal_all(options.sq_sig_all)
-            .doorbell(options.doorbell)
-            .build()?;
+            .doorbell(options.doorbell);
+        let qp = T::tune(builder, options).build()?;
         // Close to where 24 bits end, so that sequence numbers wrap early.
         let psn = Psn::wrapping(0xff_ff00 ^ qp.qp_num());
         let port = context.local_port(port, None)?;

@@ -114,7 +114,6 @@ impl MkeyLayout<'_> {
 
 /// What a request does with the signature of a key.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::large_enum_variant, reason = "it lives as long as a request is built")]
 pub enum BsfUpdate {
     /// The key keeps it.
     Keep,

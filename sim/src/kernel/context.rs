@@ -115,7 +115,9 @@ fn answer(
     let ethernet =
         hca.fabric.config().ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet);
     let inline = if ethernet { InlineMode::None } else { InlineMode::NotApplicable };
-    let mut mask = UcontextRespMask::SQD2RTS | UcontextRespMask::CORE_CLOCK_OFFSET;
+    let mut mask = UcontextRespMask::SQD2RTS
+        | UcontextRespMask::CORE_CLOCK_OFFSET
+        | UcontextRespMask::MKEY_UPDATE_TAG;
     mask.set(UcontextRespMask::REAL_TIME_TS, hca.has_real_time());
     Ok(AllocUcontextResp {
         qp_tab_size: 1 << caps.log_max_qp(),

@@ -44,6 +44,7 @@ subjects! {
     hostile
     cancel
     drained
+    mkeys
     safety
     programs
     process
