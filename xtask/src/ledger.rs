@@ -1,5 +1,6 @@
 //! `cargo xtask ledger`: what rdma-core's own tests say of the simulated device.
 
+mod conformance;
 mod door;
 mod pairs;
 mod pyverbs;
@@ -43,6 +44,8 @@ enum Part {
     Tools,
     /// Programs that send to each other
     Pairs,
+    /// Our conformance suite
+    Conformance,
 }
 
 /// Runs everything, and writes the ledger or compares with it.
@@ -75,6 +78,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         if wanted(Part::Pairs) {
             let found = pairs::run(&door, link)?;
             eprintln!("{:4} pairs: {}", link.name, tally(&found));
+            rows.extend(found);
+        }
+        if wanted(Part::Conformance) {
+            let found = conformance::run(&door, link, &mut unused)?;
+            eprintln!("{:4} conformance: {}", link.name, tally(&found));
             rows.extend(found);
         }
     }

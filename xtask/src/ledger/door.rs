@@ -15,7 +15,7 @@ pub(super) struct Link {
     /// As the ledger has it.
     pub(super) name: &'static str,
     /// As `MLX5_SIM` has it.
-    settings: &'static str,
+    pub(super) settings: &'static str,
     /// As `ibv_devinfo` has it.
     pub(super) layer: &'static str,
     /// Tells the programs of rdma-core which GID to use, where they need one.
@@ -73,8 +73,8 @@ impl Door {
     }
 
     /// A machine for several programs.
-    pub(super) fn machine(&self, link: Link) -> Result<Host, Failure> {
-        Host::start(&self.host, link.settings, link.name)
+    pub(super) fn machine(&self, settings: &str, link: Link) -> Result<Host, Failure> {
+        Host::start(&self.host, settings, link.name)
     }
 
     /// Runs a program in `folder` for at most `seconds`.

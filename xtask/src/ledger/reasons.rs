@@ -80,6 +80,15 @@ const FAILURES: &[Known] = &[
 
 /// Skips. The first that fits explains.
 const SKIPS: &[Known] = &[
+    // Our own suite.
+    known(
+        "",
+        "needs controls that only a simulated device has",
+        "the case steers the simulator, which is not in its process here",
+        "rung 1, where it runs",
+    ),
+    known("", "the port is InfiniBand", "the case is of Ethernet", "the other link, where it runs"),
+    known("", "the port is Ethernet", "the case is of InfiniBand", "the other link, where it runs"),
     // The port is of the other kind.
     known("test_addr.", "is InfiniBand , skip RoCE test", RAW_ON_IB, NEVER),
     known("test_mlx5_udp_sport.", "No supported port is up", RAW_ON_IB, NEVER),

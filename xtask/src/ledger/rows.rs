@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::pairs;
+use super::{conformance, pairs};
 use crate::failure::Failure;
 
 /// Programs on the simulated device, preloaded; see docs/TESTING.md.
@@ -173,7 +173,9 @@ impl Ledger {
 
 /// Whether this chore runs a suite.
 fn is_run(suite: &str) -> bool {
-    ["pyverbs", "rdma-core tools"].contains(&suite) || pairs::SUITES.contains(&suite)
+    ["pyverbs", "rdma-core tools"].contains(&suite)
+        || pairs::SUITES.contains(&suite)
+        || conformance::SUITES.contains(&suite)
 }
 
 /// Writes rows in the ledger's form and order.

@@ -1,0 +1,99 @@
+//! Our conformance suite over real calls of libc: it finds, opens, calls and maps the simulated
+//! device as it does one of the kernel's.
+
+use std::path::Path;
+
+use super::door::{DEVICE, Door, Link};
+use super::reasons::{self, Unused};
+use super::rows::{Outcome, Reason, Row};
+use crate::build::{self, Profile};
+use crate::failure::Failure;
+
+/// The longest that the suite may take.
+const SECONDS: u32 = 600;
+
+/// The suite on a machine of its own process, and on one that another process serves.
+pub(super) const SUITES: [&str; 2] = ["conformance", "conformance, shared machine"];
+
+/// Runs the suite on one link, both ways.
+pub(super) fn run(door: &Door, link: Link, unused: &mut Unused) -> Result<Vec<Row>, Failure> {
+    let program = build::program("mlx5-conformance", Profile::Release)?;
+    // Two ports, so that no case is without the second.
+    let settings = format!("{0}+{1}", link.settings, link.settings.trim_start_matches("link="));
+    let mut rows = one(door, SUITES[0], link, &settings, &program, unused)?;
+    let mut host = door.machine(&settings, link)?;
+    rows.extend(one(door, SUITES[1], link, &host.settings(), &program, unused)?);
+    let status = host.wait()?;
+    let trouble = (!status.success()).then(|| format!("the machine ended with {status}"));
+    rows.push(Row {
+        suite: SUITES[1],
+        test: super::pairs::MACHINE.to_owned(),
+        link: link.name,
+        outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
+        reason: trouble.map(Reason::Unexplained),
+    });
+    Ok(rows)
+}
+
+fn one(
+    door: &Door,
+    suite: &'static str,
+    link: Link,
+    settings: &str,
+    program: &Path,
+    unused: &mut Unused,
+) -> Result<Vec<Row>, Failure> {
+    let arguments = ["--device", DEVICE];
+    let ended = door.start(settings, Path::new("/"), SECONDS, program, &arguments)?.wait()?;
+    let found = results(&ended.stdout);
+    if found.is_empty() {
+        let what = format!("no results: {}", ended.trouble.unwrap_or(ended.stderr));
+        return Err(Failure::Output { program: "mlx5-conformance".to_owned(), what });
+    }
+    let rows = found.into_iter().map(|(test, outcome, said)| Row {
+        suite,
+        test: test.to_owned(),
+        link: link.name,
+        outcome,
+        reason: reasons::explain(test, outcome, said, unused),
+    });
+    Ok(rows.collect())
+}
+
+/// Each test of the output, how it ended, and why if it says so there.
+fn results(output: &str) -> Vec<(&str, Outcome, &str)> {
+    let line = |line| {
+        let (test, end) = str::strip_prefix(line, "test ")?.split_once(" ... ")?;
+        let (word, said) = end.split_once(' ').unwrap_or((end, ""));
+        let outcome = match word {
+            "ok" => Outcome::Pass,
+            "FAILED" => Outcome::Fail,
+            "ignored" => Outcome::Skip,
+            _ => return None,
+        };
+        Some((test.trim_end(), outcome, said.trim_matches(['(', ')'])))
+    };
+    output.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_from_what_the_suite_says() {
+        let output = "running 3 tests\n\
+                      test paths::a_path_is     ... ok\n\
+                      test rings::wrap          ... ignored (the port is InfiniBand)\n\
+                      test rings::other         ... FAILED\n\
+                      test result: FAILED. 1 passed; 1 failed; 1 ignored\n";
+        assert_eq!(
+            results(output),
+            [
+                ("paths::a_path_is", Outcome::Pass, ""),
+                ("rings::wrap", Outcome::Skip, "the port is InfiniBand"),
+                ("rings::other", Outcome::Fail, ""),
+            ]
+        );
+    }
+}
