@@ -184,13 +184,14 @@ assert_layout!(SetPsvSegment, 16, syndrome @ 4, transient_signature @ 8);
 pub struct SignatureErrorCqe {
     /// Reserved.
     pub reserved0: [u8; 16],
-    /// The signature that was computed: for T10-DIF guard (16 bits) and application tag (16).
+    /// The signature that stood after the block: for T10-DIF guard (16 bits) and application tag
+    /// (16).
     pub expected_transaction_signature: U32,
-    /// The signature that was found.
+    /// The signature that the data itself gives.
     pub actual_transaction_signature: U32,
-    /// The reference tag that was due; the low half of a CRC-64.
+    /// The reference tag that stood after the block; the low half of a CRC-64.
     pub expected_reference_tag: U32,
-    /// The one found.
+    /// The one that was due.
     pub actual_reference_tag: U32,
     /// What differs: [`Self::REFERENCE_TAG`], [`Self::APPLICATION_TAG`], [`Self::GUARD`].
     pub syndrome: U16,
@@ -200,7 +201,7 @@ pub struct SignatureErrorCqe {
     pub domain: u8,
     /// The key.
     pub mkey: U32,
-    /// Where in the data: the offset of the block's signature.
+    /// Where: the offset of the block in its domain, signatures counted.
     pub offset: U64,
     /// Reserved.
     pub reserved1: [u8; 8],

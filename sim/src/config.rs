@@ -191,6 +191,9 @@ pub struct SimConfig {
     pub epoch_ns: u64,
     /// The longest that a retry timer runs, whatever the queue pair asks for, in microseconds.
     pub longest_timer_us: u64,
+    /// Requests that a queue pair which drains after signature errors still executes behind the
+    /// one that had the error, unless it meets a fence first; all that there are if `None`.
+    pub signature_drain: Option<u32>,
     /// What makes GUIDs, MAC addresses and key tags differ from those of another fabric.
     pub seed: u64,
     /// Faults that every device starts with.
@@ -237,6 +240,7 @@ impl SimConfig {
             clock_mhz: 1000,
             epoch_ns: EPOCH_NS,
             longest_timer_us: 2000,
+            signature_drain: None,
             seed: 0,
             faults: Vec::new(),
         }
@@ -289,6 +293,8 @@ impl SimConfig {
         epoch_ns: u64;
         /// Sets the longest that a retry timer runs, in microseconds.
         longest_timer_us: u64;
+        /// Sets how far a queue pair goes on behind a signature error that drains it.
+        signature_drain: Option<u32>;
         /// Sets what makes this fabric's addresses differ from another's.
         seed: u64;
     }

@@ -512,6 +512,8 @@ bitflags::bitflags! {
         const RRA_MAX = 1 << 9;
         /// `pm_state`.
         const PM_STATE = 1 << 10;
+        /// `drain_sigerr`, from INIT to INIT.
+        const DRAIN_SIGERR = 1 << 11;
         /// `retry_count`.
         const RETRY_COUNT = 1 << 12;
         /// `rnr_retry`.

@@ -23,6 +23,7 @@ impl Device {
     pub fn dealloc_pd(&mut self, pd: u32) -> Result<(), Error> {
         self.pds.get(pd).ok_or(Error::NotFound)?;
         let used = self.mkeys.iter().any(|(_, key)| key.pd == pd)
+            || self.psvs.values().any(|psv| psv.pd == pd)
             || self
                 .qps
                 .iter()

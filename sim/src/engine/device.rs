@@ -11,6 +11,7 @@ use crate::engine::fault::Fault;
 use crate::engine::fault::{Faults, ForcedFailure, HostileEntry, Violation};
 use crate::engine::port::{Gid, Port};
 use crate::engine::qp::Qp;
+use crate::engine::signature::Psv;
 use crate::engine::srq::Srq;
 use crate::engine::table::Table;
 use crate::engine::uar::Uar;
@@ -63,6 +64,8 @@ pub struct Device {
     pub(crate) ports: Vec<Port>,
     pub(crate) pds: Table<()>,
     pub(crate) mkeys: Table<MkeyConfig>,
+    pub(crate) psvs: BTreeMap<u32, Psv>,
+    pub(crate) last_psv: u32,
     pub(crate) cqs: Table<Cq>,
     pub(crate) qps: Table<Qp>,
     pub(crate) srqs: Table<Srq>,
@@ -116,6 +119,8 @@ impl Device {
             ports,
             pds: Table::new(1, limits.pds),
             mkeys: Table::new(0x10, limits.mkeys),
+            psvs: BTreeMap::new(),
+            last_psv: 0,
             cqs: Table::new(0x400, limits.cqs),
             qps: Table::new(0x48, limits.qps),
             srqs: Table::new(0x20, limits.srqs),

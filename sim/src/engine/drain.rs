@@ -1,6 +1,7 @@
 //! Draining a send queue on command.
 
 use mlx5_prm::event::EventType;
+use mlx5_prm::wqe::{ControlSegment, UNIT, control_flags};
 
 use crate::engine::qp::QpState;
 use crate::engine::{Device, Error, Event};
@@ -20,8 +21,10 @@ pub enum DrainAt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drain {
     pub(crate) at: DrainAt,
+    /// Before a WQE with a fence it stops anyway, and where the queue ends.
+    pub(crate) before_fence: bool,
     /// SQ_DRAINED is raised in the end.
-    notify: bool,
+    pub(crate) notify: bool,
 }
 
 impl Device {
@@ -39,7 +42,7 @@ impl Device {
             QpState::SqDrained => return Ok(()),
             _ => return Err(Error::State("only a queue pair in RTS can be drained")),
         }
-        qp.drain = Some(Drain { at, notify });
+        qp.drain = Some(Drain { at, before_fence: false, notify });
         if at == DrainAt::Now {
             qp.state = QpState::SqDraining;
         }
@@ -49,9 +52,11 @@ impl Device {
 
     /// Stops a send queue that has come to where it shall drain; says whether it has.
     pub(crate) fn reach_drain(&mut self, qpn: u32) -> bool {
+        let Some(drain) = self.qps.get(qpn).and_then(|qp| qp.drain) else { return false };
+        let fenced = drain.before_fence && self.is_fenced(qpn);
         let Some(qp) = self.qps.get_mut(qpn) else { return false };
-        let Some(drain) = qp.drain else { return false };
         let reached = match drain.at {
+            _ if fenced => true,
             DrainAt::Now | DrainAt::After(0) => true,
             DrainAt::After(_) => false,
             DrainAt::Block(block) => qp.sq_executed == block,
@@ -66,5 +71,19 @@ impl Device {
             self.raise(Event::Qp { qpn, kind: EventType::SQ_DRAINED });
         }
         true
+    }
+    /// Whether the next WQE has a fence, or there is none.
+    fn is_fenced(&mut self, qpn: u32) -> bool {
+        let Some(qp) = self.qps.get(qpn) else { return false };
+        let mut head = [0; UNIT];
+        if qp.sq_waiting() == 0 {
+            return true;
+        }
+        if let Err(fault) = qp.read_sq(&*self.dma, qp.sq_executed, &mut head) {
+            self.memory_violation(fault);
+            return false;
+        }
+        let control: ControlSegment = zerocopy::transmute!(head);
+        control.fm_ce_se & control_flags::FENCE_MASK == control_flags::FENCE
     }
 }

@@ -7,13 +7,13 @@ use crate::engine::mkey::{Access, KeyError, Translation, User};
 const DEEPEST: u32 = 4;
 
 /// What is done with the memory.
-enum Copy<'a> {
+pub(super) enum Copy<'a> {
     From(&'a mut [u8]),
     To(&'a [u8]),
 }
 
 impl Copy<'_> {
-    fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         match self {
             Self::From(to) => to.len(),
             Self::To(from) => from.len(),
@@ -28,7 +28,7 @@ impl Copy<'_> {
         }
     }
 
-    fn part(&mut self, start: usize, length: usize) -> Copy<'_> {
+    pub(super) fn part(&mut self, start: usize, length: usize) -> Copy<'_> {
         match self {
             Self::From(to) => Copy::From(&mut to[start..start + length]),
             Self::To(from) => Copy::To(&from[start..start + length]),
@@ -88,6 +88,9 @@ impl Device {
         let index = key >> 8;
         let mkey = self.mkeys.get(index).ok_or(KeyError::Denied)?;
         let offset = mkey.check(user, key, address, copy.length() as u64, right)?;
+        if mkey.signatures.enabled {
+            return self.copy_signed(user, index, offset, copy, depth);
+        }
         match (&mkey.translation, copy) {
             (Translation::Indirect(_), copy) => self.copy_pieces(user, index, offset, copy, depth),
             (_, Copy::From(to)) => mkey.read(&*self.dma, address, offset, to),
@@ -96,7 +99,7 @@ impl Device {
     }
 
     /// Copies from or to the memory of an indirect key, at an offset in its layout.
-    fn copy_pieces(
+    pub(super) fn copy_pieces(
         &mut self,
         user: User,
         index: u32,
@@ -136,6 +139,9 @@ impl Device {
         for _ in 0..=DEEPEST {
             let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
             let offset = mkey.check(user, key, address, length, right)?;
+            if mkey.signatures.enabled {
+                return Err(KeyError::Denied);
+            }
             let Translation::Indirect(layout) = &mkey.translation else {
                 let result = mkey.update(&*self.dma, (address, length), offset, update);
                 return self.note(result);

@@ -4,6 +4,7 @@ use bitflags::bitflags;
 
 use crate::dma::{Buffer, Dma, DmaFault};
 use crate::engine::layout::Layout;
+use crate::engine::signature::Signatures;
 
 bitflags! {
     /// Rights of a memory key, in the bits of the mkey context's access byte.
@@ -61,6 +62,8 @@ pub struct MkeyConfig {
     pub free: bool,
     /// A SEND_INVAL may invalidate it.
     pub remote_invalidate: bool,
+    /// Signatures of what passes through it.
+    pub(crate) signatures: Signatures,
 }
 
 /// Which end of a transfer a queue pair is.
@@ -125,11 +128,20 @@ impl MkeyConfig {
         right: Access,
     ) -> Result<u64, KeyError> {
         let offset = address.wrapping_sub(self.start);
-        let bounded = self.length == u64::MAX
+        let whole = self.reach();
+        let bounded = whole == u64::MAX
             || (address >= self.start
-                && offset.checked_add(length).is_some_and(|end| end <= self.length));
+                && offset.checked_add(length).is_some_and(|end| end <= whole));
         let allowed = self.serves(user, key) && self.access.contains(right) && bounded;
         if allowed { Ok(offset) } else { Err(KeyError::Denied) }
+    }
+
+    /// Bytes that users see of it: with signatures, those on the wire.
+    fn reach(&self) -> u64 {
+        match &self.signatures.format {
+            Some(format) if self.signatures.enabled => format.wire_bytes(self.length),
+            _ => self.length,
+        }
     }
 
     /// Whether it is valid under this name for somebody.

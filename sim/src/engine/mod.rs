@@ -24,6 +24,7 @@ mod respond;
 mod route;
 mod run;
 mod send;
+pub(crate) mod signature;
 mod srq;
 mod table;
 mod tag_matching;

@@ -202,6 +202,8 @@ pub struct QpAttributes {
     pub remote_write: bool,
     /// Atomics by the other side are allowed.
     pub remote_atomic: bool,
+    /// The send queue stops after a request with a signature error.
+    pub drain_sigerr: bool,
     /// Reports the end of a drain that MODIFY asked for.
     pub notify_drained: bool,
     /// The way to the other side (RC, UC).
@@ -225,6 +227,7 @@ impl Default for QpAttributes {
             remote_read: false,
             remote_write: false,
             remote_atomic: false,
+            drain_sigerr: false,
             notify_drained: false,
             path: AddressPath::default(),
         }

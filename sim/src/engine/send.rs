@@ -111,6 +111,7 @@ impl Engine {
         match (request.opcode, qp.config.transport) {
             (Opcode::Nop, _) => Outcome::Done(0),
             (Opcode::Umr, _) => registered(self.devices[device].umr(qpn, request)),
+            (Opcode::SetPsv, _) => registered(self.devices[device].set_psv(qpn, request)),
             (Opcode::LocalInvalidate, _) => {
                 registered(self.devices[device].invalidate_local(qpn, request.immediate))
             }

@@ -9,6 +9,7 @@ use crate::engine::Device;
 use crate::engine::layout::ENTRY;
 use crate::engine::mkey::{Access, MkeyConfig, Side, Translation, User};
 use crate::engine::qp::Transport;
+use crate::engine::signature::Format;
 use crate::engine::wqe::Request;
 
 /// Where the context segment starts in a WQE, and what follows it: a UMR is not shorter.
@@ -40,6 +41,8 @@ pub(crate) enum Refusal {
     Translation = 0x73,
     /// A part of the key that user queue pairs may not change.
     Mask = 0x74,
+    /// Signatures that the device does not know, or that do not fit.
+    Signature = 0x75,
 }
 
 impl Device {
@@ -61,9 +64,13 @@ impl Device {
         check_state(key, qpn, &control, request.immediate as u8)?;
         let mut next = key.clone();
         let octwords = usize::from(control.klm_octowords.get());
+        let inline = control.flags & umr_flags::INLINE != 0;
         let user = User { qpn, pd, side: Side::Requester };
         let entries =
             self.entries(user, &control, &bytes[SMALLEST.min(bytes.len())..], octwords)?;
+        let behind = SMALLEST + if inline { octwords * ENTRY } else { 0 };
+        let bsf = self.byte_stream_format(pd, &control, bytes.get(behind..).unwrap_or(&[]))?;
+        sign(&mut next, &control, &context, bsf)?;
         change(&mut next, &control, &context, trusted)?;
         translate(&mut next, &control, &entries, trusted)?;
         if let Some(key) = self.mkeys.get_mut(index) {
@@ -94,6 +101,28 @@ impl Device {
         self.read_key(user, key, address, &mut entries, Access::LOCAL_READ)
             .map_err(|_| Refusal::Translation)?;
         Ok(entries)
+    }
+
+    /// The byte stream format that a UMR brings, with its length in units of 16 bytes.
+    fn byte_stream_format(
+        &self,
+        pd: u32,
+        control: &UmrControlSegment,
+        behind: &[u8],
+    ) -> Result<Option<(Format, u32)>, Refusal> {
+        let octwords = match control.flags & umr_flags::TRANSLATION_OFFSET {
+            0 => control.offset_or_bsf_octowords.get(),
+            _ => 0,
+        };
+        if octwords == 0 {
+            return Ok(None);
+        }
+        let bytes = behind.get(..usize::from(octwords) * UNIT).ok_or(Refusal::Signature)?;
+        let format = Format::parse(bytes).ok_or(Refusal::Signature)?;
+        if format.psvs().any(|psv| self.psvs.get(&psv).is_none_or(|psv| psv.pd != pd)) {
+            return Err(Refusal::Signature);
+        }
+        Ok(Some((format, octwords.into())))
     }
 
     /// Frees a key for its own side.
@@ -138,6 +167,34 @@ fn check_state(
     }
     if asks(umr_flags::CHECK_QPN) && key.qpn.is_some_and(|bound| bound != qpn) {
         return Err(Refusal::QueuePair);
+    }
+    Ok(())
+}
+
+/// Takes over signatures.
+fn sign(
+    key: &mut MkeyConfig,
+    control: &UmrControlSegment,
+    context: &MkeyContextSegment,
+    format: Option<(Format, u32)>,
+) -> Result<(), Refusal> {
+    let (mask, flags_pd) = (control.mkey_mask.get(), context.flags_pd.get());
+    if let Some((format, octwords)) = format {
+        if octwords > key.signatures.octwords {
+            return Err(Refusal::Signature);
+        }
+        key.signatures.format = Some(format);
+    }
+    if mask & mkey_mask::BSF_ENABLE != 0 {
+        let enabled = flags_pd & MkeyContextSegment::BSF_ENABLE != 0;
+        if enabled && key.signatures.octwords == 0 {
+            return Err(Refusal::Signature);
+        }
+        key.signatures.enabled = enabled;
+    }
+    if mask & mkey_mask::SIGNATURE_ERROR_COUNT != 0 {
+        key.signatures.expected =
+            flags_pd >> MkeyContextSegment::SIGNATURE_ERROR_COUNT_SHIFT & 1 == 1;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Fetching a send WQE from its ring, and taking it apart.
 
+use mlx5_prm::signature::SetPsvSegment;
 use mlx5_prm::wqe::{
     AddressVector, ControlSegment, DataSegment, INLINE, INVALID_LKEY, InlineHeader, Opcode,
     RemoteAddressSegment, UNIT, XrcSegment, control_flags,
@@ -135,11 +136,11 @@ impl Segments<'_> {
 fn executes(transport: Transport, opcode: Opcode) -> bool {
     use Opcode::{
         AtomicCs, AtomicFa, AtomicMaskedCs, AtomicMaskedFa, LocalInvalidate, Nop, RdmaRead,
-        RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate, TagMatching, Umr,
+        RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate, SetPsv, TagMatching, Umr,
     };
     match opcode {
         Nop => true,
-        Umr | LocalInvalidate => transport != Transport::Ud,
+        Umr | LocalInvalidate | SetPsv => transport != Transport::Ud,
         _ if transport == Transport::Umr => false,
         Send | SendImm => true,
         SendInvalidate | RdmaWrite | RdmaWriteImm => transport != Transport::Ud,
@@ -267,8 +268,12 @@ fn parse(
     if opcode == Opcode::Umr && bytes.len() < umr::SMALLEST {
         return None;
     }
-    if !matches!(opcode, Opcode::Nop | Opcode::Umr | Opcode::LocalInvalidate | Opcode::TagMatching)
-    {
+    if opcode == Opcode::SetPsv && bytes.len() < UNIT + size_of::<SetPsvSegment>() {
+        return None;
+    }
+    let own_segments =
+        [Opcode::Nop, Opcode::Umr, Opcode::LocalInvalidate, Opcode::SetPsv, Opcode::TagMatching];
+    if !own_segments.contains(&opcode) {
         let mut segments = Segments { bytes: &bytes, at: UNIT };
         if transport == Transport::Ud {
             request.vector = segments.take()?;

@@ -48,9 +48,6 @@ impl Firmware {
     }
 
     pub(super) fn dealloc_pd(&mut self, device: &mut Device, input: &DeallocPdIn) -> Answer {
-        if self.psvs.values().any(|pd| *pd == input.pd()) {
-            return Err(Error::Busy.into());
-        }
         Ok(device.dealloc_pd(input.pd())?)
     }
 

@@ -2,18 +2,17 @@
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::mkey::{
-    CreateMkeyIn, CreateMkeyOut, CreatePsvIn, CreatePsvOut, DestroyMkeyIn, DestroyPsvIn,
-    MkeyAccessMode, MkeyContext, QueryMkeyIn, QueryMkeyOut,
+    CreateMkeyIn, CreateMkeyOut, CreatePsvIn, CreatePsvOut, DestroyMkeyIn, MkeyAccessMode,
+    MkeyContext, QueryMkeyIn, QueryMkeyOut,
 };
 
 use crate::dma::Buffer;
+use crate::engine::signature::Signatures;
 use crate::engine::{Access, Device, Error, Layout, MkeyConfig, Translation};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
 /// Most PSVs that one command makes.
 const PSVS_AT_ONCE: u32 = 4;
-/// PSVs that a device has.
-const PSVS: u32 = 1 << 16;
 /// Low bits of a translation entry that give its rights.
 const ENTRY_RIGHTS: u64 = 0xfff;
 /// An entry of a page table has eight bytes, and lists are counted in 16.
@@ -103,6 +102,12 @@ impl Firmware {
             umr: mkc.umr_en(),
             free: mkc.free(),
             remote_invalidate: mkc.en_rinval(),
+            signatures: Signatures {
+                enabled: mkc.bsf_en(),
+                octwords: mkc.bsf_octword_size(),
+                expected: mkc.expected_sigerr_count(),
+                ..Signatures::default()
+            },
         })?;
         self.mkeys.insert(key >> 8, mkc);
         out.set_mkey_index(key >> 8);
@@ -142,7 +147,9 @@ impl Firmware {
             .set_rr(now.access.contains(Access::REMOTE_READ))
             .set_rw(now.access.contains(Access::REMOTE_WRITE))
             .set_a(now.access.contains(Access::REMOTE_ATOMIC))
-            .set_length64(now.length == u64::MAX);
+            .set_length64(now.length == u64::MAX)
+            .set_bsf_en(now.signatures.enabled)
+            .set_expected_sigerr_count(now.signatures.expected);
         if now.length != u64::MAX {
             out.mkc_mut().set_len(now.length);
         }
@@ -169,31 +176,27 @@ impl Firmware {
         if count == 0 || count > PSVS_AT_ONCE {
             return Err(Failure::param(syndrome::INVALID_VALUE));
         }
-        if device.pds.get(input.pd()).is_none() {
-            return Err(Error::NotFound.into());
-        }
-        if self.psvs.len() + count as usize > PSVS as usize {
-            return Err(Error::Exhausted.into());
-        }
         let set = [
             CreatePsvOut::set_psv0_index,
             CreatePsvOut::set_psv1_index,
             CreatePsvOut::set_psv2_index,
             CreatePsvOut::set_psv3_index,
         ];
+        let mut made = Vec::new();
         for set in &set[..count as usize] {
-            while self.psvs.contains_key(&(self.last_psv + 1)) {
-                self.last_psv = (self.last_psv + 1) % PSVS;
+            match device.create_psv(input.pd()) {
+                Ok(number) => {
+                    made.push(number);
+                    set(out, number);
+                }
+                Err(error) => {
+                    for number in made {
+                        device.destroy_psv(number)?;
+                    }
+                    return Err(error.into());
+                }
             }
-            self.last_psv += 1;
-            self.psvs.insert(self.last_psv, input.pd());
-            set(out, self.last_psv);
-            self.last_psv %= PSVS;
         }
         Ok(())
-    }
-
-    pub(super) fn destroy_psv(&mut self, input: &DestroyPsvIn) -> Answer {
-        self.psvs.remove(&input.psvn()).map(drop).ok_or(Error::NotFound.into())
     }
 }

@@ -156,9 +156,6 @@ pub struct Firmware {
     qps: BTreeMap<u32, qp::Record>,
     srqs: BTreeMap<u32, srq::Record>,
     mkeys: BTreeMap<u32, MkeyContext>,
-    /// Protection domain of each PSV.
-    psvs: BTreeMap<u32, u32>,
-    last_psv: u32,
     xrcds: Numbers,
     transport_domains: Numbers,
     contexts: Numbers,
@@ -287,7 +284,7 @@ impl Firmware {
             transport_domains: self.transport_domains.used.len(),
             contexts: self.contexts.used.len(),
             umems: self.umems.used.len(),
-            psvs: self.psvs.len(),
+            psvs: device.psvs.len(),
             device_memories: self.memic.count(),
             counter_sets: self.counter_sets.used.len(),
         }
@@ -367,7 +364,7 @@ impl Firmware {
             Op::ALLOC_MEMIC => run(i, o, |i: &prm_mkey::AllocMemicIn, _, o, _| self.memic.alloc(i, o)),
             Op::DEALLOC_MEMIC => run(i, o, |i: &prm_mkey::DeallocMemicIn, _, _, _| self.memic.dealloc(i)),
             Op::CREATE_PSV => run(i, o, |i: &prm_mkey::CreatePsvIn, _, o, _| self.create_psv(dev, i, o)),
-            Op::DESTROY_PSV => run(i, o, |i: &prm_mkey::DestroyPsvIn, _, _, _| self.destroy_psv(i)),
+            Op::DESTROY_PSV => run(i, o, |i: &prm_mkey::DestroyPsvIn, _, _, _| Ok(dev.destroy_psv(i.psvn())?)),
 
             Op::CREATE_EQ => run(i, o, |i: &prm_eq::CreateEqIn, t, o, _| self.create_eq(i, t, o)),
             Op::DESTROY_EQ => run(i, o, |i: &prm_eq::DestroyEqIn, _, _, _| self.destroy_eq(dev, i)),

@@ -174,6 +174,9 @@ fn merge(into: &mut QpContext, from: &QpContext, mask: OptParamMask) {
     if has(OptParamMask::PM_STATE) {
         into.set_pm_state(from.pm_state());
     }
+    if has(OptParamMask::DRAIN_SIGERR) {
+        into.set_drain_sigerr(from.drain_sigerr());
+    }
     if has(OptParamMask::RETRY_COUNT) {
         into.set_retry_count(from.retry_count());
     }
@@ -234,6 +237,7 @@ fn engine_attributes(context: &QpContext, link_layer: LinkLayer) -> QpAttributes
         remote_read: context.rre(),
         remote_write: context.rwe(),
         remote_atomic: context.rae(),
+        drain_sigerr: context.drain_sigerr(),
         path: engine_path(path, link_layer),
         ..QpAttributes::default()
     }
