@@ -51,6 +51,21 @@ impl Bed {
         Ok(Self { device, port: 1, other: None, simulator, config, cqe_size, clean, own })
     }
 
+    /// A bed on another device of the same simulated fabric. It is judged with this one.
+    pub(crate) fn on_device(&self, index: usize) -> Self {
+        let devices = self.devices().expect("the fabric lists its devices");
+        Self {
+            device: devices[index].clone(),
+            port: self.port,
+            other: None,
+            simulator: self.simulator.clone(),
+            config: self.config.clone(),
+            cqe_size: self.cqe_size,
+            clean: Cell::new(false),
+            own: Cell::new(false),
+        }
+    }
+
     /// A device that is really there; the other end of each pair is at `other`, or here as well.
     pub(crate) fn real(here: Place, other: Option<Place>) -> Self {
         Self {

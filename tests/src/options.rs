@@ -14,6 +14,10 @@ pub(crate) struct Options {
     pub(crate) device: Option<String>,
     /// The device and port where the other end of each pair is.
     pub(crate) second: Option<String>,
+    /// The host that serves, to run what takes two.
+    pub(crate) peer: Option<String>,
+    /// To be the host that serves, on this address; where it listens by itself if that is empty.
+    pub(crate) serve: Option<String>,
     /// Where the ledger goes, without `.json` or `.md`.
     pub(crate) ledger: Option<PathBuf>,
 }
@@ -24,13 +28,28 @@ impl Options {
         let environment = || std::env::var(DEVICE).ok().filter(|name| !name.is_empty());
         let device = value(arguments, "--device", "a device: mlx5_0, say")?.or_else(environment);
         let second = value(arguments, "--second", "a device or port: mlx5_1 or mlx5_0:2, say")?;
+        let peer = value(arguments, "--peer", "the host that serves")?;
+        let serve = serve(arguments);
         let ledger = value(arguments, "--ledger", "a file, without .json")?.map(PathBuf::from);
-        let real = [("--second", second.is_some()), ("--ledger", ledger.is_some())];
+        let real = [
+            ("--second", second.is_some()),
+            ("--peer", peer.is_some()),
+            ("--serve", serve.is_some()),
+            ("--ledger", ledger.is_some()),
+        ];
         match real.iter().find(|(_, given)| *given && device.is_none()) {
             Some((name, _)) => Err(format!("{name} is for a real device: it needs --device")),
-            None => Ok(Self { device, second, ledger }),
+            None => Ok(Self { device, second, peer, serve, ledger }),
         }
     }
+}
+
+/// Takes `--serve` or `--serve=ADDRESS` out of the arguments.
+fn serve(arguments: &mut Vec<String>) -> Option<String> {
+    let is = |argument: &String| argument == "--serve" || argument.starts_with("--serve=");
+    let at = arguments.iter().position(is)?;
+    let argument = arguments.remove(at);
+    Some(argument.split_once('=').map(|(_, address)| address.to_owned()).unwrap_or_default())
 }
 
 /// Takes `NAME VALUE` or `NAME=VALUE` out of the arguments.
@@ -83,8 +102,17 @@ mod tests {
     }
 
     #[test]
+    fn a_host_serves_where_it_is_told_or_where_it_likes() {
+        let options = |line| taken(line).0.expect("options");
+        assert_eq!(options("suite --device a --serve").serve.as_deref(), Some(""));
+        assert_eq!(options("suite --device a --serve=b:1").serve.as_deref(), Some("b:1"));
+        assert_eq!(options("suite --device a --peer b").peer.as_deref(), Some("b"));
+    }
+
+    #[test]
     fn an_option_without_its_value_is_refused() {
         assert!(taken("suite --device").0.is_err());
+        assert!(taken("suite --peer host").0.is_err());
         assert!(taken("suite --device mlx5_0 --ledger").0.is_err());
     }
 }

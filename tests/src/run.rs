@@ -3,6 +3,7 @@
 use crate::bed::{Bed, Place};
 use crate::case::{Case, Need};
 use crate::cases;
+use crate::hosts::{self, HostCase, Peer};
 use crate::ledger::{Ledger, Outcome};
 use crate::options::{Options, find};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -133,6 +134,15 @@ fn on_simulators() -> Vec<Trial> {
             }));
         }
     }
+    for case in hosts::all() {
+        for variant in &VARIANTS {
+            trials.push(Trial::test(format!("{}[{}]", case.name, variant.label), move || {
+                let bed = Bed::simulated(variant.config(Need::empty()), variant.cqe_size);
+                let outcome = bed.and_then(|bed| hosts::simulated(case, &bed));
+                outcome.map_err(|error| error.to_string().into())
+            }));
+        }
+    }
     trials
 }
 
@@ -140,35 +150,59 @@ fn on_simulators() -> Vec<Trial> {
 struct Real {
     here: Place,
     second: Option<Place>,
+    /// The other host, if there is one.
+    peer: Option<Peer>,
     ledger: Ledger,
 }
 
 impl Real {
-    fn open(device: &str, second: Option<&str>) -> Result<Self, String> {
-        let second = second.map(find).transpose()?;
-        Ok(Self { here: find(device)?, second, ledger: Ledger::default() })
+    fn open(device: &str, options: &Options) -> Result<Self, String> {
+        let second = options.second.as_deref().map(find).transpose()?;
+        let peer = options.peer.as_deref().map(Peer::call).transpose();
+        let peer = peer.map_err(|error| error.to_string())?;
+        Ok(Self { here: find(device)?, second, peer, ledger: Ledger::default() })
     }
 
+    /// What takes two hosts if there are two; else what takes one.
     fn trials(self: &Arc<Self>) -> Vec<Trial> {
-        let trial = |case: &'static Case| {
-            let real = Arc::clone(self);
-            Trial::ignorable_test(name(case), move || {
-                match catch_unwind(AssertUnwindSafe(|| real.run(case))) {
-                    Ok(result) => {
-                        real.ledger.note(name(case), Outcome::of(&result));
-                        result
-                    }
-                    Err(panic) => {
-                        let words = panic.downcast_ref::<String>().map(String::as_str);
-                        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-                        let outcome = Outcome::Fail(words.unwrap_or("a panic").to_owned());
-                        real.ledger.note(name(case), outcome);
-                        resume_unwind(panic)
-                    }
-                }
-            })
-        };
-        cases::all().map(trial).collect()
+        match &self.peer {
+            Some(_) => hosts::all().map(|case| self.with_peer(case)).collect(),
+            None => cases::all().map(|case| self.alone(case)).collect(),
+        }
+    }
+
+    fn alone(self: &Arc<Self>, case: &'static Case) -> Trial {
+        self.trial(name(case), move |real| real.run(case))
+    }
+
+    fn with_peer(self: &Arc<Self>, case: &'static HostCase) -> Trial {
+        self.trial(case.name, move |real| {
+            let peer = real.peer.as_ref().ok_or("there is no other host")?;
+            let outcome = peer.run(case, &Bed::real(real.here.clone(), None));
+            outcome.map(|()| Completion::Completed).map_err(|error| error.to_string().into())
+        })
+    }
+
+    /// A case whose outcome is written down.
+    fn trial(
+        self: &Arc<Self>,
+        name: &'static str,
+        run: impl FnOnce(&Self) -> Result<Completion, Failed> + Send + 'static,
+    ) -> Trial {
+        let real = Arc::clone(self);
+        Trial::ignorable_test(name, move || match catch_unwind(AssertUnwindSafe(|| run(&real))) {
+            Ok(result) => {
+                real.ledger.note(name, Outcome::of(&result));
+                result
+            }
+            Err(panic) => {
+                let words = panic.downcast_ref::<String>().map(String::as_str);
+                let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+                let outcome = Outcome::Fail(words.unwrap_or("a panic").to_owned());
+                real.ledger.note(name, outcome);
+                resume_unwind(panic)
+            }
+        })
     }
 
     fn run(&self, case: &Case) -> Result<Completion, Failed> {
@@ -198,7 +232,10 @@ pub fn main() -> ExitCode {
 
 /// Runs the suite on a device that must be there.
 fn on_device(arguments: &Arguments, device: &str, options: &Options) -> Result<ExitCode, String> {
-    let real = Arc::new(Real::open(device, options.second.as_deref())?);
+    if let Some(address) = &options.serve {
+        return serve(device, address);
+    }
+    let real = Arc::new(Real::open(device, options)?);
     if arguments.list {
         return Ok(libtest_mimic::run(arguments, real.trials()).exit_code());
     }
@@ -214,4 +251,19 @@ fn on_device(arguments: &Arguments, device: &str, options: &Options) -> Result<E
         );
     }
     Ok(conclusion.exit_code())
+}
+
+/// Serves another host on a device that must be there.
+fn serve(device: &str, address: &str) -> Result<ExitCode, String> {
+    let here = find(device)?;
+    let served = hosts::serve(address, &Bed::real(here, None));
+    let (count, failed) = served.map_err(|error| error.to_string())?;
+    println!("served {count} cases, {} failed", failed.len());
+    match failed.as_slice() {
+        [] if count == 0 => {
+            Err("no case was asked for: that proves nothing, and is a failure".into())
+        }
+        [] => Ok(ExitCode::SUCCESS),
+        failed => Err(failed.join("\n")),
+    }
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod build;
 mod failure;
+mod hil;
 mod ledger;
 mod oracle;
 mod vm;
@@ -24,6 +25,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Chore {
     Bench(bench::Arguments),
+    Hil(hil::Arguments),
     Ledger(ledger::Arguments),
     Oracle(oracle::Arguments),
     Vm(vm::Arguments),
@@ -33,6 +35,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bench(arguments) => bench::run(&arguments),
+        Chore::Hil(arguments) => hil::run(&arguments),
         Chore::Ledger(arguments) => ledger::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),
         Chore::Vm(arguments) => vm::run(&arguments),

@@ -15,8 +15,15 @@ pub(super) fn steps(link: Link) -> Vec<Step> {
         Step::new("load", 120, "load && ready").needed(),
         Step::new("suite", 300, suite("--ledger /tmp/one")),
         Step::new("suite-two-devices", 300, suite("--second mlx5_1 --ledger /tmp/two")),
+        Step::new(
+            "suite-two-hosts",
+            120,
+            "both 'mlx5-conformance --device mlx5_1 --serve' \
+             'mlx5-conformance --device mlx5_0 --peer localhost --ledger /tmp/hosts'",
+        ),
         Step::new(SUITES[0].1, 20, "cat /tmp/one.json"),
         Step::new(SUITES[1].1, 20, "cat /tmp/two.json"),
+        Step::new(SUITES[2].1, 20, "cat /tmp/hosts.json"),
     ];
     steps.extend(programs(link));
     steps.extend(interop(link));
@@ -25,8 +32,11 @@ pub(super) fn steps(link: Link) -> Vec<Step> {
 }
 
 /// The suites as the ledger has them, and the steps that write what their cases came to.
-pub(super) const SUITES: [(&str, &str); 2] =
-    [("conformance", "ledger"), ("conformance, two devices", "ledger-two-devices")];
+pub(super) const SUITES: [(&str, &str); 3] = [
+    ("conformance", "ledger"),
+    ("conformance, two devices", "ledger-two-devices"),
+    ("conformance, two hosts", "ledger-two-hosts"),
+];
 
 fn suite(options: &str) -> String {
     format!("mlx5-conformance --device mlx5_0 {options}")

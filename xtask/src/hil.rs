@@ -1,0 +1,87 @@
+//! `cargo xtask hil`: the conformance suite on hardware.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::build;
+use crate::failure::Failure;
+
+/// Build the conformance suite as one file that runs on any host, and run it on a ConnectX
+///
+/// The file needs no library and can be copied to the host that has the device; docs/HARDWARE.md
+/// says what that host needs. A device that is named and is not there is a failure.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The device to run on, with a port behind a colon if it is not the first: mlx5_0, mlx5_0:2
+    ///
+    /// Without it, the file is built, and nothing is run.
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+
+    /// Put the other end of each pair on this device or port
+    #[arg(long, value_name = "NAME", requires = "device", conflicts_with_all = ["peer", "serve"])]
+    second: Option<String>,
+
+    /// Run what takes two hosts, with the one that runs --serve
+    #[arg(long, value_name = "HOST", requires = "device", conflicts_with = "serve")]
+    peer: Option<String>,
+
+    /// Be the other of two hosts, until it has had enough
+    #[arg(long, requires = "device")]
+    serve: bool,
+
+    /// Where the ledger goes, as .json and .md [default: hil-DEVICE in the current folder]
+    #[arg(long, value_name = "FILE", requires = "device")]
+    ledger: Option<PathBuf>,
+
+    /// Run only the cases whose names have this in them
+    #[arg(value_name = "CASE", requires = "device")]
+    cases: Vec<String>,
+}
+
+/// Builds the suite, and runs it if there is a device to run it on.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let program = build::self_contained("mlx5-conformance")?;
+    eprintln!("hil: the suite is {}", program.display());
+    let Some(device) = &arguments.device else { return Ok(()) };
+    let ledger = arguments.ledger.clone().unwrap_or_else(|| default_ledger(device));
+    let mut command = Command::new(&program);
+    command.args(["--device", device]);
+    if let Some(second) = &arguments.second {
+        command.args(["--second", second]);
+    }
+    if let Some(peer) = &arguments.peer {
+        command.args(["--peer", peer]);
+    }
+    if arguments.serve {
+        command.arg("--serve");
+    } else {
+        command.arg("--ledger").arg(&ledger);
+    }
+    command.args(&arguments.cases);
+    let name = program.display().to_string();
+    let status = command.status().map_err(|error| Failure::Run { program: name.clone(), error })?;
+    for extension in ["md", "json"] {
+        let path = ledger.with_extension(extension);
+        if !arguments.serve && path.exists() {
+            eprintln!("hil: see {}", path.display());
+        }
+    }
+    if status.success() { Ok(()) } else { Err(Failure::Status { program: name, status }) }
+}
+
+/// A name that tells of the device.
+fn default_ledger(device: &str) -> PathBuf {
+    Path::new(&format!("hil-{}", device.replace(':', "-port"))).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ledger_is_named_after_the_device_and_port() {
+        assert_eq!(default_ledger("mlx5_0"), Path::new("hil-mlx5_0"));
+        assert_eq!(default_ledger("mlx5_0:2"), Path::new("hil-mlx5_0-port2"));
+    }
+}
