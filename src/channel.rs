@@ -3,21 +3,23 @@
 use crate::{
     context::{Context, Inner},
     error::Error,
-    event::{CqId, EventCounter, closed, wait_for},
+    event::{CqId, EventCounter, closed, deadline_in, sleep_on},
 };
 use mlx5_uapi::{EventFile, cmd::event};
 use std::{
     collections::HashMap,
     fmt,
     os::fd::{AsFd, BorrowedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 /// A completion channel (`struct ibv_comp_channel`). Clones are the same channel; completion queues
 /// that announce on it keep it open.
 ///
-/// The descriptor behind [`AsFd`] is readable when an event waits. Nothing need be acknowledged.
+/// The descriptor behind [`AsFd`] is readable when an event waits. Nothing need be acknowledged. When
+/// the device fails but stays, the kernel tells so on [`Context::async_events`] only:
+/// [`CompletionChannel::wait`] looks there too, and who sleeps on the descriptor has to.
 #[derive(Clone)]
 pub struct CompletionChannel {
     inner: Arc<Channel>,
@@ -25,14 +27,65 @@ pub struct CompletionChannel {
 
 struct Channel {
     events: Box<dyn EventFile>,
-    /// The completion queues that announce here.
-    queues: Mutex<HashMap<u64, Arc<EventCounter>>>,
+    queues: Mutex<Queues>,
+    /// Events were read, or nobody sleeps on the file any more.
+    read: Condvar,
     context: Arc<Inner>,
 }
 
+/// The completion queues that announce on a channel.
+#[derive(Default)]
+struct Queues {
+    by_handle: HashMap<u64, Announcer>,
+    /// Somebody sleeps on the file, and will tell the others.
+    has_reader: bool,
+}
+
+#[derive(Default)]
+struct Announcer {
+    events: Arc<EventCounter>,
+    /// An event of it was read by somebody who waited for another.
+    unclaimed: bool,
+}
+
 impl Channel {
-    fn queues(&self) -> MutexGuard<'_, HashMap<u64, Arc<EventCounter>>> {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads an event, if one waits; counts it for its queue.
+    fn read_event(&self) -> Result<Option<u64>, Error> {
+        let context = &self.context;
+        loop {
+            match event::next_completion(&*self.events) {
+                Ok(Some(event)) => {
+                    // One that was destroyed since is not worth waking anyone for.
+                    if let Some(queue) = self.queues().by_handle.get(&event.cq_handle) {
+                        queue.events.count();
+                        self.read.notify_all();
+                        return Ok(Some(event.cq_handle));
+                    }
+                }
+                Ok(None) => {
+                    // A device that is known to be gone announces nothing more.
+                    context.check(VERB)?;
+                    return Ok(None);
+                }
+                Err(errno) => return Err(closed(context, VERB, errno)),
+            }
+        }
+    }
+
+    /// Reads all events that wait; those of other queues than `of` are left to be claimed.
+    fn read_for(&self, of: u64) -> Result<(), Error> {
+        while let Some(handle) = self.read_event()? {
+            if handle != of
+                && let Some(queue) = self.queues().by_handle.get_mut(&handle)
+            {
+                queue.unclaimed = true;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -43,9 +96,8 @@ impl Context {
     pub fn create_comp_channel(&self) -> Result<CompletionChannel, Error> {
         let context = Arc::clone(&self.inner);
         let events = context.run("create_comp_channel", event::create_comp_channel)?;
-        Ok(CompletionChannel {
-            inner: Arc::new(Channel { events, queues: Mutex::default(), context }),
-        })
+        let (queues, read) = (Mutex::default(), Condvar::new());
+        Ok(CompletionChannel { inner: Arc::new(Channel { events, queues, read, context }) })
     }
 }
 
@@ -62,43 +114,96 @@ impl CompletionChannel {
 
     /// A completion queue, by its user handle, announces here from now on.
     pub(crate) fn register(&self, handle: u64) -> Arc<EventCounter> {
-        Arc::clone(self.inner.queues().entry(handle).or_default())
+        Arc::clone(&self.inner.queues().by_handle.entry(handle).or_default().events)
     }
 
     /// The completion queue is gone; the kernel throws away what it announced.
     pub(crate) fn unregister(&self, handle: u64) {
         // In a child the lock may be held by a thread that is not there.
         if !self.inner.context.forked() {
-            self.inner.queues().remove(&handle);
+            self.inner.queues().by_handle.remove(&handle);
         }
     }
 
     /// The next completion queue that announced a completion, if one did (`ibv_get_cq_event`).
     pub fn get_event(&self) -> Result<Option<CqId>, Error> {
-        let Channel { events, context, .. } = &*self.inner;
-        context.check_process(VERB)?;
-        loop {
-            match event::next_completion(&**events) {
-                Ok(Some(event)) => {
-                    // One that was destroyed since is not worth waking anyone for.
-                    if let Some(counter) = self.inner.queues().get(&event.cq_handle) {
-                        counter.count();
-                        return Ok(Some(CqId(event.cq_handle)));
-                    }
-                }
-                Ok(None) => {
-                    // A device that is known to be gone announces nothing more.
-                    context.check(VERB)?;
-                    return Ok(None);
-                }
-                Err(errno) => return Err(closed(context, VERB, errno)),
-            }
+        self.inner.context.check_process(VERB)?;
+        let mut queues = self.inner.queues();
+        let mut unclaimed = queues.by_handle.iter_mut().filter(|(_, queue)| queue.unclaimed);
+        if let Some((handle, queue)) = unclaimed.next() {
+            queue.unclaimed = false;
+            return Ok(Some(CqId(*handle)));
         }
+        drop(queues);
+        Ok(self.inner.read_event()?.map(CqId))
     }
 
     /// The same, waited for: for so long, or without end. `None` if none came in time.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<CqId>, Error> {
-        wait_for(&self.inner.context, VERB, self.as_kernel_fd(), timeout, || self.get_event())
+        let deadline = deadline_in(timeout);
+        loop {
+            if let Some(event) = self.get_event()? {
+                return Ok(Some(event));
+            }
+            // Another thread may be faster to take what woke this one.
+            if !sleep_on(&self.inner.context, VERB, self.as_kernel_fd(), deadline)? {
+                return self.get_event();
+            }
+        }
+    }
+
+    /// Sleeps until one more event of the completion queue `handle` was read than the `seen` ones,
+    /// by whomever; `false` if the time is over before.
+    ///
+    /// One of those who wait sleeps on the file and reads for all; the others wait for it to tell
+    /// them, or to leave its place.
+    pub(crate) fn wait_for(
+        &self,
+        handle: u64,
+        seen: u32,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let channel = &*self.inner;
+        channel.context.check_process(VERB)?;
+        loop {
+            let mut queues = channel.queues();
+            let Some(queue) = queues.by_handle.get_mut(&handle) else { return Ok(false) };
+            if queue.events.read() != seen {
+                queue.unclaimed = false;
+                return Ok(true);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                drop(queues);
+                channel.read_for(handle)?;
+                let queues = channel.queues();
+                let queue = queues.by_handle.get(&handle);
+                return Ok(queue.is_some_and(|queue| queue.events.read() != seen));
+            }
+            if queues.has_reader {
+                // What it answers is looked at above.
+                match left {
+                    Some(left) => drop(channel.read.wait_timeout(queues, left)),
+                    None => drop(channel.read.wait(queues)),
+                }
+                continue;
+            }
+            queues.has_reader = true;
+            drop(queues);
+            let _reader = Reader(channel);
+            sleep_on(&channel.context, VERB, self.as_kernel_fd(), deadline)?;
+            channel.read_for(handle)?;
+        }
+    }
+}
+
+/// Who sleeps on a channel's file. When it leaves, another takes its place.
+struct Reader<'a>(&'a Channel);
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.0.queues().has_reader = false;
+        self.0.read.notify_all();
     }
 }
 

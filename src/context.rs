@@ -3,6 +3,7 @@
 use crate::{
     device::OpenOptions,
     error::{Error, ErrorKind},
+    event::CqId,
     mkey::SignedKeys,
     query::PortAttr,
     records::Records,
@@ -25,7 +26,8 @@ use mlx5_wqe::Gate;
 use std::{
     collections::HashMap,
     fmt,
-    os::fd::BorrowedFd,
+    io::{PipeReader, PipeWriter, Write},
+    os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -92,14 +94,14 @@ pub(crate) enum Watched {
     /// A queue that is posted to.
     Queue(Gate),
     /// A queue that is polled.
-    Completions(Attention),
+    Completions(Attention, CqId),
 }
 
 impl Watched {
     fn set_gone(&self) {
         match self {
             Self::Queue(gate) => gate.set_gone(),
-            Self::Completions(attention) => attention.set_gone(),
+            Self::Completions(attention, _) => attention.set_gone(),
         }
     }
 }
@@ -122,6 +124,8 @@ pub(crate) struct Inner {
     /// The process that opened the device.
     pid: u32,
     gone: AtomicBool,
+    /// A byte in it says that the device is gone, to whoever sleeps.
+    gone_note: (PipeReader, PipeWriter),
     watched: Mutex<HashMap<WatchId, Watched>>,
     ids: AtomicU64,
     leaked: AtomicUsize,
@@ -147,6 +151,9 @@ impl Inner {
         let async_file = event::alloc_async(&*file).map_err(refused)?;
         let blueflame_size = if options.blueflame { context.driver.bf_reg_size } else { 0 };
         let pages = options.max_blueflame_pages as usize;
+        let gone_note = std::io::pipe().map_err(|error| {
+            refused(error.raw_os_error().map_or(Errno::EMFILE, Errno::from_raw))
+        })?;
         let uars = Uars::new(&*file, blueflame_size, pages).map_err(refused)?;
         let records = Records::new(&*file).map_err(refused)?;
         Ok(Arc::new(Self {
@@ -161,6 +168,7 @@ impl Inner {
             devx: context.devx,
             pid: std::process::id(),
             gone: AtomicBool::new(false),
+            gone_note,
             watched: Mutex::default(),
             ids: AtomicU64::new(1),
             leaked: AtomicUsize::new(0),
@@ -239,8 +247,27 @@ impl Inner {
     /// Lets nothing more be posted, polled or called.
     pub(crate) fn mark_gone(&self) {
         let watched = self.watched();
-        self.gone.store(true, Relaxed);
+        if !self.gone.swap(true, Relaxed) {
+            // There is room for one byte, and nobody takes it out.
+            let _ = (&self.gone_note.1).write(&[1]);
+        }
         watched.values().for_each(Watched::set_gone);
+    }
+
+    /// Can be read once the device is known to be gone.
+    pub(crate) fn gone_fd(&self) -> BorrowedFd<'_> {
+        self.gone_note.0.as_fd()
+    }
+
+    /// A completion queue takes nothing more.
+    pub(crate) fn mark_overrun(&self, cq: CqId) {
+        for watched in self.watched().values() {
+            if let Watched::Completions(attention, id) = watched
+                && *id == cq
+            {
+                attention.set_overrun();
+            }
+        }
     }
 
     /// Tells `what` when the device goes away, or now if it has gone.

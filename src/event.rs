@@ -8,7 +8,7 @@ use mlx5_uapi::{
     Errno,
     cmd::event,
     verbs::{AsyncEventDesc, EventType},
-    wait::wait_readable,
+    wait::{wait_any_readable, wait_readable},
 };
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -148,8 +148,10 @@ impl AsyncEvents {
         match event::next_async(&*context.async_file) {
             Ok(Some(event)) => {
                 let event = AsyncEvent::from_kernel(&event);
-                if event == AsyncEvent::DeviceFatal {
-                    context.mark_gone();
+                match event {
+                    AsyncEvent::DeviceFatal => context.mark_gone(),
+                    AsyncEvent::CqError(cq) => context.mark_overrun(cq),
+                    _ => {}
                 }
                 Ok(Some(event))
             }
@@ -184,6 +186,51 @@ pub(crate) fn closed(context: &Inner, operation: &'static str, errno: Errno) -> 
     context.fail(operation, errno)
 }
 
+/// When a time from now is over; never, if it is without end.
+pub(crate) fn deadline_in(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
+/// How often somebody who sleeps looks whether the device is still there, while asynchronous events
+/// wait that nobody reads.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Sleeps until `fd` can be read or the device is gone, which a channel need not tell of; `false` if
+/// the time is over before.
+pub(crate) fn sleep_on(
+    context: &Inner,
+    operation: &'static str,
+    fd: BorrowedFd<'_>,
+    deadline: Option<Instant>,
+) -> Result<bool, Error> {
+    let gone = context.gone_fd();
+    let mut unread = false;
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let (events, nap) = match unread {
+            false => (context.async_fd(), left),
+            true => (gone, Some(left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY)))),
+        };
+        match wait_any_readable([fd, gone, events], nap) {
+            Ok([true, ..] | [_, true, _]) => return Ok(true),
+            Ok([.., told]) => {
+                // It may be the event that tells of it, or any other.
+                unread |= told;
+                if unread {
+                    context.check_alive();
+                }
+                if context.is_gone() {
+                    return Ok(true);
+                }
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Ok(false);
+                }
+            }
+            Err(errno) => return Err(context.fail(operation, errno)),
+        }
+    }
+}
+
 /// Sleeps on `fd` until `next` has something or the time is over. Another thread may be faster to
 /// take what woke this one.
 pub(crate) fn wait_for<T>(
@@ -193,7 +240,7 @@ pub(crate) fn wait_for<T>(
     timeout: Option<Duration>,
     next: impl Fn() -> Result<Option<T>, Error>,
 ) -> Result<Option<T>, Error> {
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let deadline = deadline_in(timeout);
     loop {
         if let Some(event) = next()? {
             return Ok(Some(event));

@@ -38,6 +38,7 @@ mod uar;
 
 // Queues.
 mod cancel;
+mod clock;
 mod cq;
 mod qp;
 mod shared;
@@ -66,7 +67,10 @@ pub use uar::{DoorbellChoice, DoorbellMode};
 
 // Queues.
 pub use cancel::{CancelError, Drained};
-pub use cq::{CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError};
+pub use clock::{Clock, ClockRelation, real_time_ns};
+pub use cq::{
+    CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError, Timestamps,
+};
 pub use qp::*;
 pub use shared::{SharedCompletionQueue, SharedQueuePair};
 pub use srq::{
@@ -75,12 +79,12 @@ pub use srq::{
 };
 
 pub use mlx5_cq::{
-    CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind,
+    CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind, InlineData,
     OwnedCompletion, TmInfo, WorkCompletion,
 };
 pub use mlx5_doorbell::Locked;
 pub use mlx5_prm::cmd::CommandStatus;
-pub use mlx5_prm::cqe::Syndrome;
+pub use mlx5_prm::cqe::{MiniFormat as CqeCompression, Syndrome};
 pub use mlx5_prm::wqe::{AddressVector, Opcode};
 pub use mlx5_uapi::{
     Errno, HugePages, Kernel, LinuxKernel, OLDEST_KERNEL,

@@ -21,6 +21,7 @@ impl Attention {
     const DEPARTURES: u32 = 2;
     const GONE: u32 = 4;
     const CORRUPT: u32 = 8;
+    const OVERRUN: u32 = 16;
 
     /// Takes the word at `word`.
     ///
@@ -61,6 +62,22 @@ impl Attention {
     /// The queue holds something that no honest device writes.
     pub(crate) fn set_corrupt(self) {
         self.set(Self::CORRUPT);
+    }
+
+    /// The queue overran, and takes nothing more.
+    pub fn set_overrun(self) {
+        self.set(Self::OVERRUN);
+    }
+
+    /// Whether the queue overran.
+    pub fn is_overrun(self) -> bool {
+        self.word().load(Acquire) & Self::OVERRUN != 0
+    }
+
+    /// Whether there is anything that a poll will not end by attending to it.
+    pub fn is_in_trouble(self) -> bool {
+        let word = self.word().load(Acquire);
+        word == 0 || word & (Self::GONE | Self::CORRUPT | Self::OVERRUN) != 0
     }
 
     /// Whether the device is gone.

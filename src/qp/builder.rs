@@ -78,6 +78,7 @@ pub struct QueuePairBuilder<'a, T> {
     doorbell: DoorbellChoice,
     huge_pages: HugePages,
     flags: QpCreateFlags,
+    scatter_to_cqe: bool,
     /// Whether the send queue drains on signature errors.
     pub(super) pipelining: bool,
     /// Blocks of a request that configures a memory key; zero if the queue is not sized for any.
@@ -121,6 +122,7 @@ impl ProtectionDomain {
             doorbell: DoorbellChoice::Auto,
             huge_pages: HugePages::None,
             flags: QpCreateFlags::empty(),
+            scatter_to_cqe: false,
             pipelining: false,
             mkey_blocks: 0,
             transport: PhantomData,
@@ -220,6 +222,16 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     /// device can tell.
     pub fn block_multicast_loopback(mut self, block: bool) -> Self {
         self.flags.set(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK, block);
+        self
+    }
+
+    /// Lets the device put what is short into the completion instead of the memory that the request
+    /// names: messages received, and answers to signaled reads and atomics, of up to 32 bytes, or 64
+    /// with [`CqeSize::Bytes128`](crate::CqeSize::Bytes128). It is found by
+    /// [`WorkCompletion::inline_data`](crate::WorkCompletion::inline_data) there and nowhere else.
+    /// Reliable connections only; others do as if it was not asked for.
+    pub fn scatter_to_cqe(mut self, scatter: bool) -> Self {
+        self.scatter_to_cqe = scatter;
         self
     }
 
@@ -357,7 +369,12 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
                 sq_wqe_count: if device_sends { 0 } else { send_layout.blocks },
                 rq_wqe_count: receive_layout.requests,
                 rq_wqe_shift: if has_receive { receive_layout.stride.trailing_zeros() } else { 0 },
-                flags: QpFlags::UAR_PAGE_INDEX.bits(),
+                flags: if self.scatter_to_cqe {
+                    QpFlags::UAR_PAGE_INDEX | QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE
+                } else {
+                    QpFlags::UAR_PAGE_INDEX
+                }
+                .bits(),
                 uidx: index.get(),
                 bfreg_index: uar.page_id(),
                 ..CreateQp::default()

@@ -14,25 +14,33 @@ use crate::Errno;
 /// A descriptor with an error or a hang-up counts as readable, for the read is what tells which.
 /// Signals neither end the wait nor lengthen it.
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<bool, Errno> {
+    wait_any_readable([fd], timeout).map(|[readable]| readable)
+}
+
+/// The same of several: which of them can be read. None, if the time is over.
+pub fn wait_any_readable<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    timeout: Option<Duration>,
+) -> Result<[bool; N], Errno> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let left = match deadline {
             Some(deadline) => millis_until(deadline),
             None => PollTimeout::NONE,
         };
-        let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+        let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         match poll(&mut fds, left) {
             Ok(0) => {
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return Ok(false);
+                    return Ok([false; N]);
                 }
             }
             Ok(_) => {
-                let events = fds[0].revents().unwrap_or(PollFlags::empty());
-                if events.contains(PollFlags::POLLNVAL) {
+                let events = fds.map(|fd| fd.revents().unwrap_or(PollFlags::empty()));
+                if events.iter().any(|events| events.contains(PollFlags::POLLNVAL)) {
                     return Err(Errno::EBADF);
                 }
-                return Ok(true);
+                return Ok(events.map(|events| !events.is_empty()));
             }
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
@@ -79,6 +87,16 @@ mod tests {
         let waiter = std::thread::spawn(move || wait_readable(reader.as_fd(), None));
         writer.write_all(&[1]).unwrap();
         assert_eq!(waiter.join().unwrap(), Ok(true));
+    }
+
+    #[test]
+    fn of_several_those_are_told_that_can_be_read() {
+        let (one, _one) = std::io::pipe().unwrap();
+        let (other, mut writer) = std::io::pipe().unwrap();
+        let fds = || [one.as_fd(), other.as_fd()];
+        assert_eq!(wait_any_readable(fds(), Some(Duration::ZERO)), Ok([false; 2]));
+        writer.write_all(&[1]).unwrap();
+        assert_eq!(wait_any_readable(fds(), None), Ok([false, true]));
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn corruption(bed: &Bed, cq: &mut CompletionQueue) -> Corruption {
 }
 
 fn an_opcode_that_is_not_known_is_corruption(bed: &Bed) -> Outcome {
-    for opcode in [6_u8, 7, 8, 9, 10, 12] {
+    for opcode in [7_u8, 8, 9, 10, 11] {
         let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
         spoil(bed, &pair.a.send_cq, &[(OPCODE, opcode << 4)]);
         write(&mut pair, 1)?;

@@ -1,256 +1,31 @@
 //! Completion queues.
 
+mod builder;
+mod error;
+mod resize;
+mod wait;
+
+pub use builder::{CompletionQueueBuilder, CqeSize, Timestamps};
+pub(crate) use builder::{entries_for, ring_id};
+pub use error::PollError;
+
 use crate::buffer::QueueBuffer;
 use crate::channel::CompletionChannel;
-use crate::context::{Context, Inner, WatchId, Watched};
+use crate::context::{Context, Inner, WatchId};
 use crate::error::Error;
 use crate::event::{CqId, EventCounter};
 use crate::records::RecordSlot;
 use crate::uar::CqUar;
 use crate::user_index::{QueuePairRecords, UserIndex};
 use mlx5_cq::{
-    Attention, Corruption, DepartedReceive, Departures, Next, OwnedCompletion, Places, Ring,
-    RingId, RingParts, RingState, WorkCompletion,
+    Attention, Departures, Next, OwnedCompletion, Ring, RingId, RingState, WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::cq::{CqStatus, QueryCqIn, QueryCqOut};
 use mlx5_uapi::cmd::cq as command;
-use mlx5_uapi::mlx5::CreateCqFlags;
-use mlx5_uapi::verbs::CqFlags;
 use mlx5_uapi::{HugePages, mlx5 as abi};
-use std::fmt;
-use std::sync::Arc;
-
-/// Bytes of an entry.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum CqeSize {
-    /// 64 bytes.
-    #[default]
-    Bytes64,
-    /// 128 bytes: room for up to 64 bytes of a message.
-    Bytes128,
-}
-
-impl CqeSize {
-    const fn bytes(self) -> usize {
-        match self {
-            Self::Bytes64 => 64,
-            Self::Bytes128 => 128,
-        }
-    }
-}
-
-/// Why a completion queue cannot be polled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum PollError {
-    /// The queue holds something that no honest device writes. Nothing more can be read from it.
-    Corrupt(Corruption),
-    /// The device is gone, and what it wrote was read.
-    DeviceGone,
-    /// The queue belongs to the process that this one was forked from.
-    Forked,
-}
-
-impl fmt::Display for PollError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Corrupt(corruption) => write!(f, "completion queue corrupt: {corruption}"),
-            Self::DeviceGone => f.write_str("the device is gone"),
-            Self::Forked => {
-                f.write_str("the completion queue belongs to the parent of this process")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PollError {}
-
-/// How a completion queue is to be made. See [`Context::create_cq`].
-#[must_use = "a builder makes nothing until `build` is called"]
-pub struct CompletionQueueBuilder<'a> {
-    context: &'a Context,
-    entries: u32,
-    cqe_size: CqeSize,
-    comp_vector: u32,
-    channel: Option<&'a CompletionChannel>,
-    huge_pages: HugePages,
-    ignore_overrun: bool,
-}
-
-impl Context {
-    /// Starts to make a completion queue for at least `entries` entries (`ibv_create_cq`).
-    pub fn create_cq(&self, entries: u32) -> CompletionQueueBuilder<'_> {
-        CompletionQueueBuilder {
-            context: self,
-            entries,
-            cqe_size: CqeSize::default(),
-            comp_vector: 0,
-            channel: None,
-            huge_pages: HugePages::None,
-            ignore_overrun: false,
-        }
-    }
-}
-
-impl<'a> CompletionQueueBuilder<'a> {
-    /// Bytes of an entry.
-    pub fn cqe_size(mut self, size: CqeSize) -> Self {
-        self.cqe_size = size;
-        self
-    }
-
-    /// Which of the context's completion vectors raises events, less than
-    /// [`Context::num_comp_vectors`].
-    pub fn comp_vector(mut self, vector: u32) -> Self {
-        self.comp_vector = vector;
-        self
-    }
-
-    /// The channel through which events are delivered.
-    pub fn channel(mut self, channel: &'a CompletionChannel) -> Self {
-        self.channel = Some(channel);
-        self
-    }
-
-    /// Whether the buffer is to be made of huge pages.
-    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.huge_pages = huge_pages;
-        self
-    }
-
-    /// Lets the device write entries over others that were not polled, instead of failing the
-    /// queue. For those who know that it cannot happen: the device then skips the check.
-    pub fn ignore_overrun(mut self, ignore: bool) -> Self {
-        self.ignore_overrun = ignore;
-        self
-    }
-
-    /// Makes the queue.
-    pub fn build(self) -> Result<CompletionQueue, Error> {
-        const VERB: &str = "create_cq";
-        let context = &self.context.inner;
-        context.check(VERB)?;
-        let max = context.max_cqe().min(MAX_ENTRIES);
-        let Some(entries) = entries_for(self.entries, max) else {
-            let what = format!("{} entries asked for; the device takes 1 to {max}", self.entries);
-            return Err(Error::invalid(VERB, what));
-        };
-        if self.comp_vector >= context.num_comp_vectors() {
-            let what = format!(
-                "completion vector {} asked for; there are {}",
-                self.comp_vector,
-                context.num_comp_vectors()
-            );
-            return Err(Error::invalid(VERB, what));
-        }
-        if self.channel.is_some_and(|channel| !channel.belongs_to(context)) {
-            return Err(Error::invalid(VERB, "the channel belongs to another context".into()));
-        }
-        let log_size = entries.trailing_zeros();
-        let stride = self.cqe_size.bytes();
-        let buffer = QueueBuffer::new(context, stride << log_size, self.huge_pages)?;
-        let slot = RecordSlot::new(context)?;
-        let uar = context.cq_uar()?;
-        // SAFETY: the slot is kept as long as the queue; nothing else uses the record. The buffer is
-        // so large, and is kept as long as the ring's state is used.
-        let (record, state) = unsafe {
-            let record = CompletionQueueRecord::new(slot.record());
-            let places = Places { buffer: buffer.as_non_null(), log_size, stride };
-            (record, RingState::new(places, record))
-        };
-        let id = context.next_handle_id();
-        let request = command::CreateCq {
-            // The kernel rounds up past the number that it is told, as we do.
-            cqe: (1 << log_size) - 1,
-            user_handle: id,
-            comp_channel: self.channel.map(CompletionChannel::as_kernel_fd),
-            comp_vector: self.comp_vector,
-            flags: if self.ignore_overrun { CqFlags::IGNORE_OVERRUN } else { CqFlags::empty() },
-            async_events: Some(context.async_fd()),
-            driver: abi::CreateCq {
-                buf_addr: buffer.addr(),
-                db_addr: slot.addr(),
-                cqe_size: stride as u32,
-                flags: CreateCqFlags::UAR_PAGE_INDEX.bits(),
-                uar_page_index: uar.page_id as u16,
-                ..abi::CreateCq::default()
-            },
-            uar_index: (uar.page_id > u32::from(u16::MAX)).then_some(uar.page_id),
-        };
-        // SAFETY: buffer and record are kept until the queue is destroyed, or for ever.
-        let made = match unsafe { command::create(&*context.file, &request) } {
-            Ok(made) => made,
-            Err(errno) => return Err(context.fail(VERB, errno)),
-        };
-        // SAFETY: the slot is kept as long as the queue; nothing else uses the word.
-        let attention = unsafe { Attention::new(slot.word()) };
-        let events = self.channel.map(|channel| channel.register(id));
-        let state = Arc::new(state);
-        let mut ring = Ring::new(RingParts {
-            queues: Arc::clone(&context.user_indexes.table),
-            state: Arc::clone(&state),
-            attention,
-            id: ring_id(id),
-        });
-        let departures = Arc::new(Departures::default());
-        ring.on_departed_receive(give_back(&departures));
-        let keys = Arc::clone(&context.signed_keys);
-        ring.on_signature_error(Box::new(move |entry| keys.tell(entry)));
-        let inner = Arc::new(CqInner {
-            watch: context.watch(Watched::Completions(attention)),
-            context: Arc::clone(context),
-            handle: Some(made.handle),
-            cqn: made.cqn,
-            id,
-            state,
-            attention,
-            record,
-            uar,
-            departures,
-            buffer: Some(buffer),
-            slot: Some(slot),
-            channel: self.channel.cloned(),
-            events,
-        });
-        Ok(CompletionQueue {
-            ring,
-            inner,
-            until_check: CompletionQueue::ALIVE_CHECK,
-            trouble: PollError::DeviceGone,
-        })
-    }
-}
-
-/// The most entries that any queue has, whatever the device says: it is told of 24 bits of the
-/// consumer counter, by which a queue that is full must differ from an empty one.
-const MAX_ENTRIES: u32 = (1 << 23) - 1;
-
-/// Entries of a queue that is asked to have `entries`, of which the device takes `max`: one more, so
-/// that a queue that is full differs from an empty one, and a power of two.
-pub(crate) const fn entries_for(entries: u32, max: u32) -> Option<u32> {
-    if entries == 0 || entries > max || entries > MAX_ENTRIES {
-        return None;
-    }
-    Some((entries + 1).next_power_of_two())
-}
-
-/// What queues call the ring of the completion queue with this id.
-const fn ring_id(id: u64) -> RingId {
-    RingId(id as u32)
-}
-
-/// What a ring does with receives of departed queue pairs: a request that is a shared queue's is
-/// free again, though nobody is told of the message.
-fn give_back(departures: &Arc<Departures<Arc<UserIndex>>>) -> DepartedReceive {
-    let departures = Arc::clone(departures);
-    Box::new(move |index, counter| {
-        // SAFETY: called while the queue is polled; only its poller releases, or who has the queue
-        // while nobody can poll it.
-        if let Some(gone) = unsafe { departures.find(|gone| gone.get() == index) } {
-            gone.discard_receive(counter);
-        }
-    })
-}
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The part of a completion queue that queue pairs keep alive.
 pub(crate) struct CqInner {
@@ -263,7 +38,10 @@ pub(crate) struct CqInner {
     record: CompletionQueueRecord,
     uar: CqUar,
     departures: Arc<Departures<Arc<UserIndex>>>,
-    buffer: Option<QueueBuffer>,
+    /// Where the entries lie. Held locked while that changes, or while it must not.
+    buffer: Mutex<Option<QueueBuffer>>,
+    huge_pages: HugePages,
+    timestamps: Timestamps,
     slot: Option<RecordSlot>,
     channel: Option<CompletionChannel>,
     events: Option<Arc<EventCounter>>,
@@ -282,9 +60,31 @@ impl CqInner {
 
     /// Keeps `index` until nothing in the queue can name it any more.
     pub(crate) fn depart(&self, index: &Arc<UserIndex>) {
+        let buffer = self.buffer();
         let end = self.state.end_of(index.get()).unwrap_or_else(|| self.state.consumed());
+        drop(buffer);
         self.departures.push(end, Arc::clone(index));
         self.attention.set_departures();
+    }
+
+    fn buffer(&self) -> MutexGuard<'_, Option<QueueBuffer>> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds out whether the queue overran, if the device can be asked.
+    fn check_overrun(&self) {
+        const VERB: &str = "query_cq";
+        let Some(handle) = self.handle else { return };
+        if !self.context.has_devx() || self.context.is_gone() || self.context.forked() {
+            return;
+        }
+        let (mut input, mut output) = (QueryCqIn::request(), QueryCqOut::default());
+        input.set_cqn(self.cqn);
+        // A device that does not answer is found out otherwise.
+        let asked = self.context.devx_query(VERB, handle, input.as_bytes(), output.as_bytes_mut());
+        if asked.is_ok() && CqStatus(output.cqc().status()) != CqStatus::OK {
+            self.attention.set_overrun();
+        }
     }
 
     fn destroy(&mut self) -> Result<(), Error> {
@@ -305,7 +105,8 @@ impl Drop for CqInner {
         }
         if !destroyed {
             // The device may still write to them, and names the page.
-            if let Some(buffer) = self.buffer.take() {
+            let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner);
+            if let Some(buffer) = buffer.take() {
                 buffer.leak();
             }
             if let Some(slot) = self.slot.take() {
@@ -354,14 +155,19 @@ impl CompletionQueue {
             return self.poll_rest(0, max, each).ok_or(self.trouble);
         }
         let mut count = 0;
+        let unwinding = PublishOnUnwind(&mut self.ring);
         while count < max {
-            match self.ring.next_ordinary() {
+            match unwinding.0.next_ordinary() {
                 Next::Ordinary(completion) => each(completion),
-                Next::Other => return self.poll_rest(count, max, each).ok_or(self.trouble),
+                Next::Other => {
+                    std::mem::forget(unwinding);
+                    return self.poll_rest(count, max, each).ok_or(self.trouble);
+                }
                 Next::None => break,
             }
             count += 1;
         }
+        std::mem::forget(unwinding);
         if count == 0 {
             self.found_nothing();
         } else {
@@ -383,11 +189,13 @@ impl CompletionQueue {
         if count == 0 && self.ring.needs_attention() {
             self.attend_or_note()?;
         }
+        let unwinding = PublishOnUnwind(&mut self.ring);
         while count < max {
-            let Some(completion) = self.ring.next() else { break };
+            let Some(completion) = unwinding.0.next() else { break };
             each(completion);
             count += 1;
         }
+        std::mem::forget(unwinding);
         if count != 0 {
             self.ring.publish();
             return Some(count);
@@ -422,7 +230,7 @@ impl CompletionQueue {
         if self.ring.needs_attention() {
             self.attend()?;
         }
-        Ok(Completions { from: self.ring.consumer(), queue: self })
+        Ok(Completions { count: 0, queue: self })
     }
 
     /// Copies completions into `out`; returns how many.
@@ -460,9 +268,10 @@ impl CompletionQueue {
     #[inline(never)]
     fn check_alive(&mut self) {
         self.until_check = Self::ALIVE_CHECK;
-        // What was taken before a panic of whom it was handed to.
+        // What an iterator took that was never dropped.
         self.ring.publish();
         self.inner.context.check_alive();
+        self.inner.check_overrun();
     }
 
     /// Attends to what is out of the ordinary.
@@ -484,8 +293,14 @@ impl CompletionQueue {
                 attention.set_departures();
             }
         }
-        if attention.is_gone() && !self.ring.has_next() {
+        if self.ring.has_next() {
+            return Ok(());
+        }
+        if attention.is_gone() {
             return Err(PollError::DeviceGone);
+        }
+        if attention.is_overrun() {
+            return Err(PollError::Overrun);
         }
         Ok(())
     }
@@ -512,6 +327,21 @@ impl CompletionQueue {
             solicited_only,
         );
         Ok(())
+    }
+
+    /// Has an armed queue raise its event only when `count` completions have come, or so many
+    /// microseconds after the first of them (`ibv_modify_cq`). Zeros: at the first.
+    ///
+    /// What the device takes at most is in [`crate::CompletionCaps`].
+    pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
+        let Some(handle) = self.inner.handle else { return Ok(()) };
+        let context = &self.inner.context;
+        context.run("modify_cq", |file| command::moderate(file, handle, count, period_us))
+    }
+
+    /// What the timestamps of its completions count.
+    pub fn timestamps(&self) -> Timestamps {
+        self.inner.timestamps
     }
 
     /// Number of the queue in the device.
@@ -550,10 +380,19 @@ impl CompletionQueue {
     }
 }
 
+/// Tells the device what was passed if whom a completion was handed to panics.
+struct PublishOnUnwind<'a>(&'a mut Ring<QueuePairRecords>);
+
+impl Drop for PublishOnUnwind<'_> {
+    fn drop(&mut self) {
+        self.0.publish();
+    }
+}
+
 /// Completions, one by one. See [`CompletionQueue::completions`].
 pub struct Completions<'a> {
     queue: &'a mut CompletionQueue,
-    from: u32,
+    count: usize,
 }
 
 impl Completions<'_> {
@@ -561,12 +400,14 @@ impl Completions<'_> {
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
-        self.queue.ring.next()
+        let next = self.queue.ring.next();
+        self.count += usize::from(next.is_some());
+        next
     }
 
     /// How many there were, or why there were no more.
     pub fn finish(self) -> Result<usize, PollError> {
-        let count = self.queue.ring.consumer().wrapping_sub(self.from) as usize;
+        let count = self.count;
         if count == 0 && self.queue.ring.needs_attention() {
             self.queue.attend()?;
         }
@@ -577,7 +418,7 @@ impl Completions<'_> {
 impl Drop for Completions<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.queue.ring.consumer() == self.from {
+        if self.count == 0 {
             self.queue.found_nothing();
         } else {
             self.queue.ring.publish();

@@ -1,0 +1,68 @@
+//! Changing how many completions can wait.
+
+use super::{CompletionQueue, abi, entries_for};
+use crate::buffer::QueueBuffer;
+use crate::error::{Error, ErrorKind};
+use mlx5_cq::Places;
+use mlx5_uapi::cmd::cq as command;
+
+const VERB: &str = "resize_cq";
+
+impl CompletionQueue {
+    /// Makes room for at least `entries` completions (`ibv_resize_cq`), more or fewer than before.
+    /// Those that wait stay, in their order; a device refuses what they would not fit into.
+    ///
+    /// ```no_run
+    /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), mlx5::Error> {
+    /// cq.resize(4 * cq.capacity())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resize(&mut self, entries: u32) -> Result<(), Error> {
+        let inner = &*self.inner;
+        let context = &inner.context;
+        context.check(VERB)?;
+        let Some(handle) = inner.handle else { return Ok(()) };
+        let max = context.max_cqe();
+        let Some(wanted) = entries_for(entries, max) else {
+            let what = format!("{entries} entries asked for; the device takes 1 to {max}");
+            return Err(Error::invalid(VERB, what));
+        };
+        if wanted == inner.state.size() {
+            return Ok(());
+        }
+        let stride = inner.state.places().stride;
+        let log_size = wanted.trailing_zeros();
+        let buffer = QueueBuffer::new(context, stride << log_size, inner.huge_pages)?;
+        let to = Places { buffer: buffer.as_non_null(), log_size, stride };
+        // The firmware counts what waits by what it was told of.
+        self.ring.publish();
+        // SAFETY: a new buffer, so large.
+        unsafe { to.clear_from(self.ring.consumer()) };
+        let driver = abi::ResizeCq {
+            buf_addr: buffer.addr(),
+            cqe_size: stride as u16,
+            ..abi::ResizeCq::default()
+        };
+        // From here on the device may write to the new buffer, and nobody is to look for the end of
+        // a queue's completions before they are all there.
+        let mut current = inner.buffer();
+        let resized = context.run(VERB, |file| {
+            // SAFETY: the buffer is kept until the queue is destroyed or resized again, or for ever.
+            unsafe { command::resize(file, handle, wanted - 1, &driver) }
+        });
+        resized?;
+        // SAFETY: cleared above; the lock keeps others away.
+        match unsafe { self.ring.move_to(to) } {
+            Ok(()) => {
+                // The device is done with the old one.
+                *current = Some(buffer);
+                Ok(())
+            }
+            Err(corruption) => {
+                buffer.leak();
+                Err(Error::new(VERB, ErrorKind::Kernel, corruption.to_string()))
+            }
+        }
+    }
+}
