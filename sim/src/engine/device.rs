@@ -322,6 +322,10 @@ impl Device {
     pub fn inject(&mut self, fault: Fault) {
         match fault {
             Fault::DropPackets(packets) => self.faults.drop_packets += packets,
+            Fault::CorruptPackets(packets) => self.faults.corrupt_packets += packets,
+            Fault::FailSignature { mkey } => {
+                self.faults.fail_signatures.push(mkey.map(|key| key >> 8));
+            }
             Fault::FailRequest { qpn, syndrome, vendor } => {
                 self.faults.fail_requests.push(ForcedFailure { qpn, syndrome, vendor });
             }

@@ -1,12 +1,19 @@
 //! Faults that a device can be told to have, and what it saw its driver do wrong.
 
-use crate::engine::{Event, Holder, Syndrome};
+use crate::engine::{Device, Event, Holder, Syndrome};
 
 /// A fault to inject.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// Loses the next packets that the device sends.
     DropPackets(u32),
+    /// Flips a bit in the data of each of the next packets that the device sends.
+    CorruptPackets(u32),
+    /// The next signature that is checked under this key, or under any, does not match.
+    FailSignature {
+        /// The memory key, as a whole; any if `None`.
+        mkey: Option<u32>,
+    },
     /// The next request of this queue pair, or of any, fails.
     FailRequest {
         /// The queue pair; any if `None`.
@@ -44,11 +51,27 @@ pub enum Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) drop_packets: u32,
+    pub(crate) corrupt_packets: u32,
+    /// Keys (index), or any, under which a signature shall not match.
+    pub(crate) fail_signatures: Vec<Option<u32>>,
     pub(crate) fail_requests: Vec<ForcedFailure>,
     pub(crate) duplicate_events: u32,
     pub(crate) reorder_events: u32,
     pub(crate) held_events: Vec<Event>,
     pub(crate) corrupt_cqes: Vec<HostileEntry>,
+}
+
+impl Device {
+    /// Flips a bit in the middle of a packet's data, if a fault says so.
+    pub(crate) fn corrupt_packet(&mut self, data: &mut [u8]) {
+        let middle = data.len() / 2;
+        if self.faults.corrupt_packets > 0
+            && let Some(byte) = data.get_mut(middle)
+        {
+            self.faults.corrupt_packets -= 1;
+            *byte ^= 1;
+        }
+    }
 }
 
 /// [`Fault::FailRequest`], waiting.

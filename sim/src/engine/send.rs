@@ -157,6 +157,7 @@ impl Engine {
                 self.packet = buffer;
                 return PROTECTION;
             }
+            self.devices[device].corrupt_packet(&mut buffer);
             let answer = match (&origin, peer) {
                 (Some(origin), Some((target, remote))) if !self.loses_packet(device) => {
                     let packet = Packet {
@@ -200,7 +201,7 @@ impl Engine {
             let offset = number * mtu;
             buffer.resize((request.length - offset).min(mtu) as usize, 0);
             match self.devices[target].take_read(remote, request, offset, &mut buffer) {
-                Answer::Ack => {}
+                Answer::Ack => self.devices[target].corrupt_packet(&mut buffer),
                 answer => {
                     outcome = self.unanswered(device, qpn, answer);
                     break;

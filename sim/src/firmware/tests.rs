@@ -1,5 +1,7 @@
 //! The command interface, tested with mailboxes.
 
+mod keys;
+
 use std::cell::UnsafeCell;
 
 use mlx5_prm::cmd::alloc::{
@@ -9,9 +11,6 @@ use mlx5_prm::cmd::caps::{CapGroup, CapMode, QueryHcaCapIn};
 use mlx5_prm::cmd::cq::{CreateCqIn, DestroyCqIn, ModifyCqIn, ModifyCqMode, QueryCqIn};
 use mlx5_prm::cmd::eq::{CreateEqIn, DestroyEqIn};
 use mlx5_prm::cmd::hca::{NopIn, QueryAdapterIn};
-use mlx5_prm::cmd::mkey::{
-    CreateMkeyIn, CreatePsvIn, DestroyMkeyIn, DestroyPsvIn, MkeyAccessMode, QueryMkeyIn,
-};
 use mlx5_prm::cmd::port::{
     AttachToMcgIn, QueryHcaVportContextIn, QueryNicVportContextIn, QueryRoceAddressIn, RoceVersion,
     SetRoceAddressIn,
@@ -301,65 +300,6 @@ fn a_completion_queue_is_not_resized_below_what_waits() {
     input.cqc_mut().set_log_cq_size(5).set_cqe_sz(1);
     let answer = refused(rig.try_run(&input));
     assert_eq!(answer, (CommandStatus::BAD_PARAM_ERR, syndrome::ENTRY_SIZE));
-}
-
-#[test]
-fn keys_answer_with_their_context() {
-    let mut rig = Rig::infiniband();
-    let pd = rig.pd();
-    let page = rig.page();
-    let mut input = CreateMkeyIn::request();
-    input.set_translations_octword_actual_size(1);
-    input
-        .mkc_mut()
-        .set_access_mode(MkeyAccessMode::MTT)
-        .set_lr(true)
-        .set_pd(pd)
-        .set_mkey_7_0(0x5a)
-        .set_start_addr(page)
-        .set_len(4096)
-        .set_log_page_size(12);
-    let index = rig.run(&input).mkey_index();
-    let mut query = QueryMkeyIn::request();
-    query.set_mkey_index(index);
-    assert_eq!(rig.run(&query).mkc(), input.mkc());
-
-    input.mkc_mut().set_pd(0x333);
-    let answer = refused(rig.try_run(&input));
-    assert_eq!(answer, (CommandStatus::BAD_RES_ERR, syndrome::NO_SUCH_OBJECT));
-    input.mkc_mut().set_pd(pd).set_len(2 << 12);
-    input.set_translations_octword_actual_size(0);
-    let answer = refused(rig.try_run(&input));
-    assert_eq!(answer, (CommandStatus::BAD_INP_LEN_ERR, syndrome::TOO_FEW_PAGES));
-    input.mkc_mut().set_access_mode(MkeyAccessMode::SW_ICM);
-    let answer = refused(rig.try_run(&input));
-    assert_eq!(answer, (CommandStatus::BAD_PARAM_ERR, syndrome::ACCESS_MODE));
-    let mut destroy = DestroyMkeyIn::request();
-    destroy.set_mkey_index(index);
-    rig.run(&destroy);
-    assert_eq!(refused(rig.try_run(&query)).0, CommandStatus::BAD_RES_ERR);
-}
-
-#[test]
-fn signature_variables_come_in_fours_at_most_and_hold_their_domain() {
-    let mut rig = Rig::infiniband();
-    let pd = rig.pd();
-    let mut input = CreatePsvIn::request();
-    input.set_pd(pd).set_num_psv(5);
-    assert_eq!(refused(rig.try_run(&input)).0, CommandStatus::BAD_PARAM_ERR);
-    input.set_num_psv(2);
-    let out = rig.run(&input);
-    assert_eq!((out.psv0_index(), out.psv1_index(), out.psv2_index()), (1, 2, 0));
-    let mut dealloc = DeallocPdIn::request();
-    dealloc.set_pd(pd);
-    assert_eq!(refused(rig.try_run(&dealloc)).0, CommandStatus::RES_BUSY);
-    for psvn in [1, 2] {
-        let mut destroy = DestroyPsvIn::request();
-        destroy.set_psvn(psvn);
-        rig.run(&destroy);
-    }
-    rig.run(&dealloc);
-    assert_eq!(rig.counts(), Counts::default());
 }
 
 #[test]

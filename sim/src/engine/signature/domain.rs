@@ -66,6 +66,14 @@ pub(super) struct Mismatch {
     pub(super) computed: Value,
 }
 
+impl Mismatch {
+    /// A guard that differs from the one computed in its first bit.
+    pub(super) fn forced(computed: Value) -> Self {
+        let syndrome = SignatureErrorCqe::GUARD;
+        Self { syndrome, found: computed ^ 1 << (Value::BITS - 1), computed }
+    }
+}
+
 impl Domain {
     /// The domain that a format word and an inline section describe: `Ok(None)` if there are no
     /// signatures, `Err` for what the device does not know.
@@ -190,7 +198,7 @@ impl Domain {
     }
 
     /// A signature as it stands after a block: T10-DIF is big-endian, CRCs are little-endian.
-    pub(super) fn to_bytes(self, value: Value) -> Vec<u8> {
+    pub(super) fn encode(self, value: Value) -> Vec<u8> {
         match self.kind {
             Kind::T10Dif { .. } => value.to_be_bytes().to_vec(),
             Kind::Crc64 => value.to_le_bytes().to_vec(),
@@ -198,8 +206,8 @@ impl Domain {
         }
     }
 
-    /// The reverse of [`Self::to_bytes`]. There must be as many bytes as a signature has.
-    pub(super) fn from_bytes(self, bytes: &[u8]) -> Value {
+    /// The reverse of [`Self::encode`]. There must be as many bytes as a signature has.
+    pub(super) fn decode(self, bytes: &[u8]) -> Value {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);
         match self.kind {
@@ -239,8 +247,8 @@ mod tests {
         let mut data = [0; 32];
         data[..2].fill(0xff);
         let second = domain.compute(1, 0, &data);
-        assert_eq!(domain.to_bytes(second), [0x21, 0xb8, 0x56, 0x78, 0xab, 0xcd, 0xef, 0x91]);
-        assert_eq!(domain.from_bytes(&domain.to_bytes(second)), second);
+        assert_eq!(domain.encode(second), [0x21, 0xb8, 0x56, 0x78, 0xab, 0xcd, 0xef, 0x91]);
+        assert_eq!(domain.decode(&domain.encode(second)), second);
         assert_eq!(t10(0, 0).compute(1, 0, &data) as u32, 0xabcd_ef90, "no increment");
     }
 
@@ -304,12 +312,12 @@ mod tests {
         // 4096 times 'a': what a ConnectX left in memory, read there as a word of the host.
         let crc32c = parse(block_format::CRC32C);
         let value = crc32c.compute(0, u64::MAX, &[b'a'; 4096]);
-        assert_eq!(crc32c.to_bytes(value), 0x26c7_4ca2u32.to_le_bytes());
+        assert_eq!(crc32c.encode(value), 0x26c7_4ca2u32.to_le_bytes());
         assert_eq!(value, 0x26c7_4ca2 << 32);
-        assert_eq!(crc32c.from_bytes(&crc32c.to_bytes(value)), value);
+        assert_eq!(crc32c.decode(&crc32c.encode(value)), value);
         let crc64 = parse(block_format::CRC64_XP10);
         let value = crc64.compute(1, 0, b"123456789");
-        assert_eq!(crc64.to_bytes(value), 0xae8b_1486_0a79_9888u64.to_le_bytes());
+        assert_eq!(crc64.encode(value), 0xae8b_1486_0a79_9888u64.to_le_bytes());
         let zero = parse(block_format::CRC32 | block_format::SEED_ZERO);
         assert_eq!(
             zero.compute(1, u64::MAX, b"123456789") >> 32,

@@ -1,5 +1,6 @@
 //! UMR requests, written by hand.
 
+use mlx5_prm::signature::Bsf;
 use mlx5_prm::umr::{
     MkeyContextSegment, RepeatBlock, RepeatEntry, UmrControlSegment, mkey_mask, umr_flags,
 };
@@ -111,6 +112,27 @@ impl Umr {
             entries.extend_from_slice(entry.as_bytes());
         }
         self.entries(entries)
+    }
+
+    /// Signatures in force, of this format.
+    pub(super) fn signatures(mut self, bsf: &Bsf) -> Self {
+        self.bsf = bsf.as_bytes().to_vec();
+        self.control.offset_or_bsf_octowords = ((self.bsf.len() / layout::ENTRY) as u16).into();
+        self.signature_switch(true)
+    }
+
+    pub(super) fn signature_switch(mut self, on: bool) -> Self {
+        let flag = if on { MkeyContextSegment::BSF_ENABLE } else { 0 };
+        let word = self.context.flags_pd.get() & !MkeyContextSegment::BSF_ENABLE | flag;
+        self.context.flags_pd = word.into();
+        self.mask(mkey_mask::BSF_ENABLE)
+    }
+
+    /// The driver has seen so many signature errors, and waits for another.
+    pub(super) fn errors_seen(mut self, count: u32) -> Self {
+        let bit = ((count + 1) & 1) << MkeyContextSegment::SIGNATURE_ERROR_COUNT_SHIFT;
+        self.context.flags_pd = (self.context.flags_pd.get() | bit).into();
+        self.mask(mkey_mask::SIGNATURE_ERROR_COUNT)
     }
 
     /// A window over a piece of a region, as the verbs bind it.
