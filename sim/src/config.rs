@@ -144,7 +144,7 @@ impl Limits {
             log_rq_entries: 15,
             log_srq_entries: 15,
             log_cq_entries: 22,
-            sq_wqe_bytes: 1008,
+            sq_wqe_bytes: 1024,
             rq_wqe_bytes: 512,
             log_message: 30,
             log_reads: 4,
@@ -196,6 +196,9 @@ pub struct SimConfig {
     pub signature_drain: Option<u32>,
     /// What makes GUIDs, MAC addresses and key tags differ from those of another fabric.
     pub seed: u64,
+    /// Whether RoCE ports have addresses from the start, as a network configuration gives them;
+    /// otherwise it is for the driver to set them.
+    pub addresses: bool,
     /// Faults that every device starts with.
     pub faults: Vec<Fault>,
 }
@@ -242,6 +245,7 @@ impl SimConfig {
             longest_timer_us: 2000,
             signature_drain: None,
             seed: 0,
+            addresses: true,
             faults: Vec::new(),
         }
     }

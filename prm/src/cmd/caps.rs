@@ -419,6 +419,8 @@ layouts! {
         odp_caps, odp_caps_mut: 0x80 => OdpCaps;
         atomic_caps, atomic_caps_mut: 0x80 => AtomicCaps;
         roce_caps, roce_caps_mut: 0x80 => RoceCaps;
+        ethernet_caps, ethernet_caps_mut: 0x80 => super::ethernet::EthernetCaps;
+        flow_table_caps, flow_table_caps_mut: 0x80 => super::ethernet::FlowTableCaps;
         device_mem_caps, device_mem_caps_mut: 0x80 => DeviceMemCaps;
     }
 

@@ -12,6 +12,7 @@ pub mod caps;
 pub mod cq;
 pub mod dct;
 pub mod eq;
+pub mod ethernet;
 pub mod hca;
 pub mod init_seg;
 pub mod mkey;

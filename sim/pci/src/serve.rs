@@ -26,6 +26,7 @@ pub fn machine(mut config: SimConfig) -> SimConfig {
     // Devices are added with their functions.
     config.devices = 0;
     config.exact_doorbells = true;
+    config.addresses = false;
     config.limits.uars = UARS;
     config
 }

@@ -233,8 +233,9 @@ impl Device {
     /// Makes a queue pair in state RESET, and answers its number.
     pub(crate) fn create_qp(&mut self, config: QpConfig) -> Result<u32, Error> {
         // The receiving side of an extended connection has a domain and nothing of its own; the queue
-        // pair with which a driver changes memory keys is in no domain.
-        if !matches!(config.transport, Transport::Umr | Transport::XrcReceive) {
+        // pair with which a driver changes memory keys, and send queues of Ethernet, are in no domain.
+        if !matches!(config.transport, Transport::Umr | Transport::XrcReceive | Transport::Ethernet)
+        {
             self.pds.get(config.pd).ok_or(Error::NotFound)?;
         }
         if config.transport != Transport::XrcReceive {

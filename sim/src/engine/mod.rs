@@ -4,6 +4,7 @@
 //! methods of a [`Device`]; work moves when [`Engine::step`] is called.
 
 mod atomic;
+mod blueflame;
 mod commands;
 mod complete;
 mod compress;

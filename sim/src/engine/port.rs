@@ -102,6 +102,7 @@ impl Port {
                 gids[0] =
                     Some(GidEntry { gid: link_local, kind: GidType::Ib, mac: [0; 6], vlan: None });
             }
+            LinkLayer::Ethernet if !config.addresses => {}
             LinkLayer::Ethernet => {
                 link_local[8..].copy_from_slice(&[
                     mac[0] ^ 2,

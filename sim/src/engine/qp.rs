@@ -6,6 +6,7 @@ use mlx5_prm::doorbell::queue_pair_record;
 use mlx5_prm::wqe::BLOCK;
 
 use crate::dma::{Buffer, Dma, DmaFault};
+use crate::engine::blueflame::Copied;
 use crate::engine::drain::Drain;
 use crate::engine::mkey::{Side, User};
 use crate::engine::port::{Gid, Mac};
@@ -27,6 +28,8 @@ pub enum Transport {
     XrcSend,
     /// The receiving side of one, which takes what its domain's shared receive queues have.
     XrcReceive,
+    /// The send queue of an Ethernet port, whose frames go nowhere.
+    Ethernet,
 }
 
 impl Transport {
@@ -299,6 +302,8 @@ pub(crate) struct Qp {
     pub(crate) arriving: Option<Arriving>,
     /// Rendezvous that matched, and whose data the device is to fetch.
     pub(crate) rendezvous: VecDeque<Rendezvous>,
+    /// Blocks that are to be executed as a BlueFlame register brought them.
+    pub(crate) copies: Vec<Copied>,
 }
 
 impl Qp {
@@ -324,6 +329,7 @@ impl Qp {
             established: false,
             arriving: None,
             rendezvous: VecDeque::new(),
+            copies: Vec::new(),
         }
     }
 
@@ -372,7 +378,12 @@ impl Qp {
         let before_end = usize::try_from(ring.bytes() - start).unwrap_or(usize::MAX);
         let (head, tail) = to.split_at_mut(before_end.min(to.len()));
         self.config.buffer.read(dma, ring.offset + start, head)?;
-        self.config.buffer.read(dma, ring.offset, tail)
+        self.config.buffer.read(dma, ring.offset, tail)?;
+        if let Some((_, copy)) = self.copies.iter().find(|(index, _)| *index == block) {
+            let copied = copy.len().min(to.len());
+            to[..copied].copy_from_slice(&copy[..copied]);
+        }
+        Ok(())
     }
 
     /// The bytes of its buffer that its rings cover.

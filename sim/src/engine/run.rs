@@ -149,6 +149,7 @@ impl Engine {
         for device in &mut self.devices {
             if device.runs() {
                 device.poll_uars();
+                device.give_up_copies();
                 device.write_runs(false);
                 device.report_moderated();
             }

@@ -3,6 +3,7 @@
 use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_REGISTERS, CQ_DOORBELL};
 use mlx5_prm::wqe::UNIT;
 
+use crate::engine::blueflame::Arriving;
 use crate::engine::fault::Violation;
 use crate::engine::qp::{QpState, Wait};
 use crate::engine::{Device, Event};
@@ -13,20 +14,22 @@ pub(crate) struct Uar {
     pub(crate) memory: Option<u64>,
     pub(crate) qps: Vec<u32>,
     pub(crate) cqs: Vec<u32>,
+    /// A BlueFlame copy that arrives piece by piece.
+    pub(crate) arriving: Option<Arriving>,
 }
 
 impl Uar {
     pub(crate) fn new(memory: Option<u64>) -> Self {
-        Self { memory, qps: Vec::new(), cqs: Vec::new() }
+        Self { memory, qps: Vec::new(), cqs: Vec::new(), arriving: None }
     }
 }
 
 /// The first eight bytes of a control segment, as a doorbell has them.
 #[derive(Clone, Copy)]
-struct SendDoorbell {
-    index: u16,
-    qpn: u32,
-    units: u16,
+pub(crate) struct SendDoorbell {
+    pub(crate) index: u16,
+    pub(crate) qpn: u32,
+    pub(crate) units: u16,
 }
 
 impl From<u64> for SendDoorbell {
@@ -44,18 +47,17 @@ impl SendDoorbell {
 
 impl Device {
     /// Bytes of one half of a BlueFlame register.
-    fn half_register(&self) -> usize {
+    pub(crate) fn half_register(&self) -> usize {
         1 << (self.config.log_bf_reg_size.max(7) - 1)
     }
 
     /// Takes a register's value as it arrives on the bus: eight bytes, the first in memory the
     /// most significant.
     pub fn doorbell_write(&mut self, uar: u32, offset: usize, value: u64) {
-        let half = self.half_register();
         if offset == CQ_DOORBELL {
             self.ring_cq(uar, value);
-        } else if offset >= BLUEFLAME && (offset - BLUEFLAME).is_multiple_of(half) {
-            self.ring_sq(uar, value, &[]);
+        } else if offset >= BLUEFLAME {
+            self.blueflame_write(uar, offset, value);
         }
     }
 
@@ -69,6 +71,7 @@ impl Device {
     /// Takes the doorbells that were rung in one page: a command comes after those that were rung
     /// before it.
     pub(crate) fn catch_up(&mut self, uar: u32) {
+        self.give_up_copy(uar);
         if let Some(page) = self.uars.get(uar).and_then(|uar| uar.memory)
             && !self.fatal
         {
@@ -117,7 +120,7 @@ impl Device {
         }
     }
 
-    fn ring_sq(&mut self, uar: u32, value: u64, rest: &[u8]) {
+    pub(crate) fn ring_sq(&mut self, uar: u32, value: u64, rest: &[u8]) {
         let doorbell = SendDoorbell::from(value);
         let qpn = doorbell.qpn;
         if !self.config.exact_doorbells {

@@ -9,6 +9,7 @@ use mlx5_prm::cmd::qp::TimestampFormatCap;
 
 use crate::config::{LinkLayer, SimConfig};
 use crate::engine::{Device, LONGEST_RUN};
+use crate::firmware::ethernet;
 use crate::firmware::memic::Memic;
 use crate::firmware::{Answer, Failure, syndrome};
 
@@ -66,6 +67,12 @@ pub(super) fn query(
         }
         CapGroup::DEV_MEM => memic.caps(out.device_mem_caps_mut()),
         CapGroup::ATOMIC => atomic(out.atomic_caps_mut()),
+        CapGroup::ETHERNET_OFFLOADS if has_ethernet(config) => {
+            ethernet::caps(out.ethernet_caps_mut())
+        }
+        CapGroup::FLOW_TABLE if has_ethernet(config) => {
+            ethernet::flow_table_caps(out.flow_table_caps_mut());
+        }
         CapGroup::ROCE if has_ethernet(config) => roce(config, out.roce_caps_mut()),
         // There is on-demand paging of nothing, and no further group of general capabilities: zeros.
         CapGroup::ODP | CapGroup::GENERAL_2 | CapGroup::QOS => {}
@@ -130,7 +137,16 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_port_type(if ethernet { PortType::ETHERNET } else { PortType::INFINIBAND }.0)
         .set_ib_virt(!ethernet)
         .set_vport_group_manager(true)
-        .set_eth_net_offloads(false)
+        .set_eth_net_offloads(ethernet)
+        .set_nic_flow_table(ethernet)
+        .set_log_max_current_uc_list(if ethernet { 7 } else { 0 })
+        .set_log_max_current_mc_list(if ethernet { 14 } else { 0 })
+        .set_log_max_vlan_list(if ethernet { 12 } else { 0 })
+        .set_log_max_rq(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
+        .set_log_max_sq(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
+        .set_log_max_tir(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
+        .set_log_max_tis(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
+        .set_log_max_rqt(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
         .set_roce(ethernet)
         .set_roce_rw_supported(ethernet)
         .set_atomic(true)

@@ -1,9 +1,7 @@
 //! Management datagrams to the device's own agents: MAD_IFC.
 
-use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::port::{MadIfcIn, MadIfcOut};
 
-use crate::config::LinkLayer;
 use crate::engine::Device;
 use crate::firmware::{Answer, Failure, Firmware, syndrome};
 
@@ -25,10 +23,7 @@ impl Firmware {
         out: &mut MadIfcOut,
     ) -> Answer {
         let port = device.port((input.port() as u8).max(1));
-        let port = port.ok_or(Failure::param(syndrome::PORT_NUMBER))?;
-        if port.link_layer != LinkLayer::InfiniBand {
-            return Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::PORT_NUMBER));
-        }
+        port.ok_or(Failure::param(syndrome::PORT_NUMBER))?;
         let answer = out.response_mad_packet_mut();
         *answer = *input.mad();
         answer[METHOD] |= RESPONSE;

@@ -8,6 +8,7 @@ mod alloc;
 mod buffer;
 pub(crate) mod caps;
 mod cq;
+mod ethernet;
 mod events;
 mod hca;
 mod mad;
@@ -34,8 +35,8 @@ use mlx5_prm::cmd::eq::EqContext;
 use mlx5_prm::cmd::mkey::MkeyContext;
 use mlx5_prm::cmd::{
     CommandInHead, CommandInput, CommandOpcode, CommandOutHead, CommandStatus, alloc as prm_alloc,
-    caps as prm_caps, cq as prm_cq, eq as prm_eq, hca as prm_hca, mkey as prm_mkey,
-    port as prm_port, qp as prm_qp, srq as prm_srq,
+    caps as prm_caps, cq as prm_cq, eq as prm_eq, ethernet as prm_ethernet, hca as prm_hca,
+    mkey as prm_mkey, port as prm_port, qp as prm_qp, srq as prm_srq,
 };
 use mlx5_prm::fields::FromBytes;
 
@@ -106,6 +107,7 @@ pub struct Counts {
     pub psvs: usize,
     pub device_memories: usize,
     pub counter_sets: usize,
+    pub ethernet: usize,
 }
 
 /// Numbers of objects that consist of nothing else.
@@ -172,6 +174,7 @@ pub struct Firmware {
     description: Vec<u8>,
     /// The largest Ethernet frame that the driver has set.
     frame: Option<u32>,
+    ethernet: ethernet::Ethernet,
 }
 
 /// Runs a command whose input and output have fixed heads; the rest of both goes along.
@@ -215,6 +218,14 @@ fn ends_something(opcode: CommandOpcode) -> bool {
             | Op::DETACH_FROM_MCG
             | Op::TEARDOWN_HCA
             | Op::DISABLE_HCA
+            | Op::DESTROY_SQ
+            | Op::DESTROY_RQ
+            | Op::DESTROY_TIR
+            | Op::DESTROY_TIS
+            | Op::DESTROY_RQT
+            | Op::DESTROY_FLOW_TABLE
+            | Op::DESTROY_FLOW_GROUP
+            | Op::DELETE_FLOW_TABLE_ENTRY
             | Op::MANAGE_PAGES
             | Op::TO_ERR_QP
             | Op::TO_RST_QP
@@ -287,6 +298,7 @@ impl Firmware {
             psvs: device.psvs.len(),
             device_memories: self.memic.count(),
             counter_sets: self.counter_sets.used.len(),
+            ethernet: self.ethernet.count(),
         }
     }
 
@@ -403,9 +415,28 @@ impl Firmware {
             Op::QUERY_HCA_VPORT_CONTEXT => run(i, o, |i: &prm_port::QueryHcaVportContextIn, _, o, _| port::hca_vport_context(dev, i, o)),
             Op::QUERY_HCA_VPORT_GID => run(i, o, |i: &prm_port::QueryHcaVportGidIn, _, o, t| port::hca_vport_gid(dev, i, o, t)),
             Op::QUERY_HCA_VPORT_PKEY => run(i, o, |i: &prm_port::QueryHcaVportPkeyIn, _, _, t| port::hca_vport_pkey(dev, i, t)),
-            Op::QUERY_NIC_VPORT_CONTEXT => run(i, o, |_: &prm_port::QueryNicVportContextIn, _, o, _| port::nic_vport_context(dev, o)),
+            Op::QUERY_NIC_VPORT_CONTEXT => run(i, o, |_: &prm_port::QueryNicVportContextIn, _, o, _| self.nic_vport_context(dev, o)),
             Op::QUERY_ROCE_ADDRESS => run(i, o, |i: &prm_port::QueryRoceAddressIn, _, o, _| port::query_roce_address(dev, i, o)),
             Op::SET_ROCE_ADDRESS => run(i, o, |i: &prm_port::SetRoceAddressIn, _, _, _| port::set_roce_address(dev, i)),
+
+            Op::MODIFY_NIC_VPORT_CONTEXT => run(i, o, |i: &prm_ethernet::ModifyNicVportContextIn, _, _, _| self.modify_nic_vport_context(i)),
+
+            Op::CREATE_SQ => run(i, o, |i: &prm_ethernet::CreateSqIn, t, o, _| self.create_sq(dev, i, t, o)),
+            Op::MODIFY_SQ => run(i, o, |i: &prm_ethernet::ModifySqIn, _, _, _| self.modify_sq(dev, i)),
+            Op::DESTROY_SQ => run(i, o, |i: &prm_ethernet::DestroySqIn, _, _, _| self.destroy_sq(dev, i)),
+            Op::QUERY_SQ => run(i, o, |i: &prm_ethernet::QuerySqIn, _, o, _| self.query_sq(i, o)),
+            Op::CREATE_RQ => run(i, o, |i: &prm_ethernet::CreateRqIn, _, o, _| self.create_rq(dev, i, o)),
+            Op::MODIFY_RQ => run(i, o, |i: &prm_ethernet::ModifyRqIn, _, _, _| self.modify_rq(i)),
+            Op::DESTROY_RQ => run(i, o, |i: &prm_ethernet::DestroyRqIn, _, _, _| self.destroy_rq(i)),
+            Op::QUERY_RQ => run(i, o, |i: &prm_ethernet::QueryRqIn, _, o, _| self.query_rq(i, o)),
+            Op::CREATE_TIR | Op::MODIFY_TIR | Op::QUERY_TIR | Op::DESTROY_TIR
+            | Op::CREATE_TIS | Op::MODIFY_TIS | Op::QUERY_TIS | Op::DESTROY_TIS
+            | Op::CREATE_RQT | Op::MODIFY_RQT | Op::QUERY_RQT | Op::DESTROY_RQT => self.steering(opcode, i, o),
+            Op::CREATE_FLOW_TABLE | Op::DESTROY_FLOW_TABLE | Op::SET_FLOW_TABLE_ROOT
+            | Op::MODIFY_FLOW_TABLE | Op::CREATE_FLOW_GROUP | Op::DESTROY_FLOW_GROUP
+            | Op::SET_FLOW_TABLE_ENTRY | Op::DELETE_FLOW_TABLE_ENTRY => self.flow(opcode, i, o),
+            // Nothing is counted, and the wire carries no frames: zeros, and no effect.
+            Op::QUERY_VPORT_COUNTER | Op::SET_L2_TABLE_ENTRY | Op::DELETE_L2_TABLE_ENTRY => Ok(()),
 
             _ => Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_OPCODE)),
         }

@@ -3,9 +3,9 @@
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::port::{
     AttachToMcgIn, DetachFromMcgIn, QueryHcaVportContextIn, QueryHcaVportContextOut,
-    QueryHcaVportGidIn, QueryHcaVportGidOut, QueryHcaVportPkeyIn, QueryNicVportContextOut,
-    QueryRoceAddressIn, QueryRoceAddressOut, QueryVportStateIn, QueryVportStateOut, RoceL3Type,
-    RoceVersion, SetRoceAddressIn,
+    QueryHcaVportGidIn, QueryHcaVportGidOut, QueryHcaVportPkeyIn, QueryRoceAddressIn,
+    QueryRoceAddressOut, QueryVportStateIn, QueryVportStateOut, RoceL3Type, RoceVersion,
+    SetRoceAddressIn,
 };
 
 use crate::config::LinkLayer;
@@ -120,7 +120,7 @@ pub(super) fn hca_vport_pkey(
     input: &QueryHcaVportPkeyIn,
     tail: &mut [u8],
 ) -> Answer {
-    let port = infiniband(device, input.port_num())?;
+    let port = port(device, input.port_num())?;
     let asked = input.pkey_index();
     let keys = match asked {
         WHOLE_TABLE => &port.pkeys[..],
@@ -134,27 +134,6 @@ pub(super) fn hca_vport_pkey(
     }
     Ok(())
 }
-
-pub(super) fn nic_vport_context(device: &mut Device, out: &mut QueryNicVportContextOut) -> Answer {
-    let guid = device.system_guid();
-    let port = port(device, 1)?;
-    let context = out.nic_vport_context_mut();
-    context
-        .set_roce_en(port.link_layer == LinkLayer::Ethernet)
-        .set_mtu(port.mtu + MTU_HEADROOM)
-        .set_system_image_guid(guid)
-        .set_node_guid(guid)
-        .set_port_guid(port.guid);
-    let [a, b, low @ ..] = port.mac;
-    context
-        .permanent_address_mut()
-        .set_mac_addr_47_32(u16::from_be_bytes([a, b]).into())
-        .set_mac_addr_31_0(u32::from_be_bytes(low));
-    Ok(())
-}
-
-/// What Ethernet needs around the payload of a RoCE packet.
-const MTU_HEADROOM: u32 = 476;
 
 pub(super) fn query_roce_address(
     device: &mut Device,

@@ -199,7 +199,7 @@ fn check(device: &Device, next: &QpContext, transport: Transport, to: QpState) -
     if path.pkey_index() as usize >= port.pkeys.len() {
         return Err(Failure::param(syndrome::PKEY_INDEX));
     }
-    if transport == Transport::Ud || to == QpState::Init {
+    if matches!(transport, Transport::Ud | Transport::Umr) || to == QpState::Init {
         return Ok(());
     }
     if !(1..=5).contains(&next.mtu()) || mtu_bytes(next) > port.mtu {

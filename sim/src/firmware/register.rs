@@ -82,11 +82,11 @@ const QUIET: &[(RegisterId, usize)] = &[
 /// Bytes of a node's description.
 const DESCRIPTION: usize = 64;
 /// What an Ethernet frame has around its payload: addresses, VLAN tag, type, checksum.
-const FRAME: u32 = 22;
+pub(super) const FRAME: u32 = 22;
 /// The largest frame of an Ethernet port.
 const JUMBO: u32 = 9978;
 /// The payload of a frame on an Ethernet that nobody configured.
-const ETHERNET_MTU: u32 = 1500;
+pub(super) const ETHERNET_MTU: u32 = 1500;
 
 fn fill(register: &mut [u8], fields: &[(Field, u64)]) {
     for ((bit, width), value) in fields {

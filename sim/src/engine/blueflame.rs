@@ -1,0 +1,139 @@
+//! BlueFlame registers on a bus where every write arrives by itself: the pieces of a copy.
+
+use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_UNIT};
+use mlx5_prm::wqe::UNIT;
+
+use crate::engine::Device;
+use crate::engine::fault::Violation;
+use crate::engine::qp::Qp;
+use crate::engine::uar::SendDoorbell;
+
+/// How long the rest of a copy is waited for, in nanoseconds, where it matters.
+const PATIENCE_NS: u64 = 100_000;
+/// Bytes of one piece.
+const PIECE: usize = 8;
+/// Copies that are kept for requests that were not executed yet.
+const MOST_COPIES: usize = 16;
+/// Where a control segment has its opcode, and where its flags, of which these ask for a
+/// completion.
+const OPCODE: usize = 3;
+const NOP: u8 = 0;
+const FLAGS: usize = 11;
+const COMPLETION: u8 = 0b1100;
+
+/// A block as a copy brought it, in place of the ring's.
+pub(crate) type Copied = (u16, [u8; BLUEFLAME_UNIT]);
+
+/// A copy that is arriving.
+#[derive(Clone, Debug)]
+pub(crate) struct Arriving {
+    /// Where its next piece belongs in the page.
+    next: usize,
+    value: u64,
+    bytes: Vec<u8>,
+    /// What the ring had when the copy began: by its end the request may be long done, and its
+    /// place taken.
+    ring: Vec<u8>,
+    /// Until when its request waits for the rest, if it does.
+    held: Option<u64>,
+}
+
+/// Whether it matters if the request is taken from the ring or from the copy: it does where the
+/// ring has a request that does nothing and tells nobody. A driver that wants to know whether its
+/// writes are combined asks for the completion in the copy alone.
+fn needs_copy(ring: &[u8]) -> bool {
+    ring.len() == UNIT && ring[OPCODE] == NOP && ring[FLAGS] & COMPLETION == 0
+}
+
+impl Device {
+    /// Takes a piece of what is written to the BlueFlame registers of a page.
+    pub(crate) fn blueflame_write(&mut self, uar: u32, offset: usize, value: u64) {
+        let half = self.half_register();
+        if (offset - BLUEFLAME).is_multiple_of(half) {
+            self.give_up_copy(uar);
+            let bytes = value.to_be_bytes().to_vec();
+            let ring = self.ring_at(uar, value).unwrap_or_default();
+            let held = needs_copy(&ring).then(|| self.now_ns + PATIENCE_NS);
+            let arriving = Arriving { next: offset + PIECE, value, bytes, ring, held };
+            if let Some(page) = self.uars.get_mut(uar) {
+                page.arriving = Some(arriving);
+            }
+            if held.is_none() {
+                self.ring_sq(uar, value, &[]);
+            } else {
+                self.held.insert(uar);
+            }
+            return;
+        }
+        let Some(page) = self.uars.get_mut(uar) else { return };
+        let Some(mut arriving) = page.arriving.take() else { return };
+        if arriving.next != offset {
+            // Not a copy: nobody knows what this is.
+            page.arriving = Some(arriving);
+            return;
+        }
+        arriving.next += PIECE;
+        arriving.bytes.extend(value.to_be_bytes());
+        let doorbell = SendDoorbell::from(arriving.value);
+        let (bytes, ring, held) = (&arriving.bytes, &arriving.ring, arriving.held.is_some());
+        if held && bytes.len() == BLUEFLAME_UNIT {
+            self.held.remove(&uar);
+            let mut block = [0; BLUEFLAME_UNIT];
+            block.copy_from_slice(bytes);
+            if let Some(qp) = self.qps.get_mut(doorbell.qpn) {
+                qp.take_copy((doorbell.index, block));
+            }
+            self.ring_sq(uar, arriving.value, &[]);
+        } else if !held && bytes.len() == ring.len().next_multiple_of(BLUEFLAME_UNIT) {
+            if let Some(byte) = bytes.iter().zip(ring).position(|(copy, ring)| copy != ring) {
+                let SendDoorbell { qpn, index, .. } = doorbell;
+                self.violation(Violation::BlueFlame { qpn, index, byte: byte as u16 });
+            }
+        } else if bytes.len() < self.half_register()
+            && let Some(page) = self.uars.get_mut(uar)
+        {
+            page.arriving = Some(arriving);
+        }
+    }
+
+    /// The request in the ring that a doorbell announces.
+    fn ring_at(&self, uar: u32, value: u64) -> Option<Vec<u8>> {
+        let doorbell = SendDoorbell::from(value);
+        let qp = self.qps.get(doorbell.qpn).filter(|qp| qp.config.uar == uar)?;
+        let mut ring = vec![0; usize::from(doorbell.units) * UNIT];
+        qp.read_sq(&*self.dma, doorbell.index, &mut ring).ok()?;
+        Some(ring)
+    }
+
+    /// Rings for a request whose copy did not come whole.
+    pub(crate) fn give_up_copy(&mut self, uar: u32) {
+        self.held.remove(&uar);
+        let Some(page) = self.uars.get_mut(uar) else { return };
+        let arriving = page.arriving.take();
+        if let Some(Arriving { value, held: Some(_), .. }) = arriving {
+            self.ring_sq(uar, value, &[]);
+        }
+    }
+
+    /// Gives up copies that were waited for long enough.
+    pub(crate) fn give_up_copies(&mut self) {
+        let late = |uar: &u32| {
+            let arriving = self.uars.get(*uar).and_then(|page| page.arriving.as_ref());
+            arriving.and_then(|arriving| arriving.held).is_none_or(|until| until <= self.now_ns)
+        };
+        for uar in self.held.iter().copied().filter(late).collect::<Vec<_>>() {
+            self.give_up_copy(uar);
+        }
+    }
+}
+
+impl Qp {
+    /// Keeps a block that is to be executed as the copy has it.
+    fn take_copy(&mut self, copied: Copied) {
+        let executed = self.sq_executed;
+        self.copies.retain(|(index, _)| index.wrapping_sub(executed).cast_signed() >= 0);
+        if self.copies.len() < MOST_COPIES {
+            self.copies.push(copied);
+        }
+    }
+}
