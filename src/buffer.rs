@@ -13,6 +13,58 @@ pub(crate) fn allocate(file: &dyn DeviceFile, request: &MemoryRequest) -> Result
     if sound { Ok(mapping) } else { Err(Errno::EPROTO) }
 }
 
+/// Gives queues their memory: the rings of queue pairs, completion queues and shared receive queues.
+///
+/// # Safety
+/// [`QueueAllocator::allocate`] answers `len` writable bytes, aligned to `align`, which nobody reads
+/// or writes but the queue and the device until they are given to [`QueueAllocator::free`], and which
+/// stay mapped for ever if they never are. A child process after a fork does not use them.
+pub unsafe trait QueueAllocator: Send + Sync {
+    /// Memory for a queue; `None` if there is none. `align` is a power of two, a page at least.
+    fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>>;
+
+    /// Takes memory back that no queue uses any more.
+    ///
+    /// # Safety
+    /// [`QueueAllocator::allocate`] answered it, asked for so many bytes, and it is given back once.
+    unsafe fn free(&self, start: NonNull<u8>, len: usize);
+}
+
+/// Memory that an allocator gave, and takes back.
+struct Allocated {
+    allocator: Arc<dyn QueueAllocator>,
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an address, which the allocator takes back on whichever thread.
+unsafe impl Send for Allocated {}
+// SAFETY: as above; nothing is done through a shared reference.
+unsafe impl Sync for Allocated {}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated so, and this is dropped once.
+        unsafe { self.allocator.free(self.start, self.len) };
+    }
+}
+
+/// Asks an allocator for `len` bytes of memory, which are zero then.
+fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapping, Errno> {
+    let align = page_size();
+    let len = len.next_multiple_of(align);
+    let start = allocator.allocate(len, align).ok_or(Errno::ENOMEM)?;
+    let owner = Box::new(Allocated { allocator: Arc::clone(allocator), start, len });
+    if !start.addr().get().is_multiple_of(align) {
+        return Err(Errno::EPROTO);
+    }
+    // SAFETY: the allocator answers for the bytes, which are the owner's.
+    unsafe {
+        start.write_bytes(0, len);
+        Ok(Mapping::new(start, len, owner))
+    }
+}
+
 /// Page-aligned, zeroed memory for rings. It is unmapped when dropped: whoever told the device of
 /// it either made the device forget it, or leaks it.
 pub(crate) struct QueueBuffer {
@@ -34,9 +86,23 @@ impl QueueBuffer {
         len: usize,
         huge_pages: HugePages,
     ) -> Result<Self, Error> {
-        let request = MemoryRequest::new(len.max(1)).align(page_size()).huge(huge_pages);
-        let mapping = allocate(&*context.file, &request)
-            .map_err(|errno| context.fail("allocate queue memory", errno))?;
+        Self::with_allocator(context, len, huge_pages, None)
+    }
+
+    /// [`QueueBuffer::new`], of memory that `allocator` gives, if there is one.
+    pub(crate) fn with_allocator(
+        context: &Arc<Inner>,
+        len: usize,
+        huge_pages: HugePages,
+        allocator: Option<&Arc<dyn QueueAllocator>>,
+    ) -> Result<Self, Error> {
+        let len = len.max(1);
+        let request = MemoryRequest::new(len).align(page_size()).huge(huge_pages);
+        let mapping = match allocator {
+            Some(allocator) => allocate_from(allocator, len),
+            None => allocate(&*context.file, &request),
+        };
+        let mapping = mapping.map_err(|errno| context.fail("allocate queue memory", errno))?;
         let start = mapping.as_non_null();
         Ok(Self { context: Arc::clone(context), mapping: Some(mapping), start })
     }

@@ -35,6 +35,8 @@ mod pd;
 mod query;
 mod records;
 mod uar;
+pub mod window;
+mod xrc;
 
 // Queues.
 mod cancel;
@@ -52,18 +54,21 @@ mod tests;
 
 pub use address::{AhAttr, Gid, GlobalRoute};
 pub use ah::{AddressHandle, Received};
+pub use buffer::QueueAllocator;
 pub use channel::CompletionChannel;
 pub use context::{Context, Devx};
 pub use device::{Device, Guid, OpenOptions, devices, devices_on, open};
 pub use error::{Error, ErrorKind, FirmwareStatus};
 pub use event::{AsyncEvent, AsyncEvents, CqId, QpId, SrqId};
-pub use mr::{Access, MemoryBuilder, MemoryRegion};
+pub use mr::{Access, MemoryBuilder, MemoryRegion, Reregistration};
 pub use pd::ProtectionDomain;
 pub use query::{
     CompletionCaps, DeviceAttr, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState, PortAttr,
     QueueLimits, TagMatchingCaps, mtu_bytes,
 };
-pub use uar::{DoorbellChoice, DoorbellMode};
+pub use uar::{DoorbellChoice, DoorbellMode, ThreadDomain};
+pub use window::{BindError, MemoryWindow};
+pub use xrc::{XrcDomain, XrcOpen};
 
 // Queues.
 pub use cancel::{CancelError, Drained};

@@ -6,6 +6,9 @@
 //! not write; and it is freed only once the kernel has taken the region back.
 
 mod copy;
+mod rereg;
+
+pub use rereg::Reregistration;
 
 pub use mlx5_uapi::verbs::AccessFlags as Access;
 
@@ -233,7 +236,11 @@ pub struct MemoryRegion {
     addr: u64,
     len: usize,
     access: Access,
+    /// All rights that it ever had.
+    rights: Access,
     memory: Option<Mapping>,
+    /// Memory that it had before it was registered anew.
+    former: Vec<Mapping>,
 }
 
 impl MemoryRegion {
@@ -257,7 +264,17 @@ impl MemoryRegion {
     }
 
     fn new(pd: &ProtectionDomain, mr: command::Mr, addr: u64, len: usize, access: Access) -> Self {
-        Self { pd: pd.clone(), mr, live: true, addr, len, access, memory: None }
+        Self {
+            pd: pd.clone(),
+            mr,
+            live: true,
+            addr,
+            len,
+            access,
+            rights: access,
+            memory: None,
+            former: Vec::new(),
+        }
     }
 
     /// The first byte's address, as the device calls it.
@@ -292,7 +309,7 @@ impl MemoryRegion {
     }
 
     /// The first byte and the length of a range of the region.
-    fn extent(
+    pub(crate) fn extent(
         &self,
         operation: &'static str,
         range: &impl RangeBounds<usize>,
@@ -385,7 +402,7 @@ impl MemoryRegion {
     /// [`MemoryRegion::write_at`] cannot change it.
     pub fn as_slice(&mut self) -> Result<&[u8], Error> {
         const WHAT: &str = "as_slice";
-        if self.access.intersects(WRITES) {
+        if self.rights.intersects(WRITES) {
             let what = "the device may write the region: use read_at";
             return Err(Error::invalid(WHAT, what.into()));
         }
@@ -421,13 +438,13 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        if self.destroy().is_err()
-            && let Some(memory) = self.memory.take()
-        {
-            // The device may still use it; in a child the range may be someone else's.
-            memory.leak();
-            if !self.pd.context.forked() {
-                self.pd.context.count_leak();
+        if self.destroy().is_err() {
+            for memory in self.memory.take().into_iter().chain(self.former.drain(..)) {
+                // The device may still use it; in a child the range may be someone else's.
+                memory.leak();
+                if !self.pd.context.forked() {
+                    self.pd.context.count_leak();
+                }
             }
         }
     }

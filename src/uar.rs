@@ -5,11 +5,15 @@
 //! under a lock; and where there is none, they ring plain doorbells on a page that is not
 //! write-combining, which need no lock. Completion queues are armed on that same page.
 
-use crate::{context::Inner, error::Error};
+use crate::{
+    context::{Context, Inner},
+    error::Error,
+};
 use mlx5_doorbell::{CompletionQueueRegister, SendRegister, SharedBlueFlame};
 use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_REGISTERS, BLUEFLAME_UNIT, CQ_DOORBELL};
 use mlx5_uapi::{Access, DeviceFile, Errno, Mapping, cmd::uar, mlx5::UarType};
 use std::{
+    fmt,
     mem::ManuallyDrop,
     ptr::NonNull,
     sync::{
@@ -283,6 +287,65 @@ pub(crate) struct SendUar {
     place: Place,
     page_id: u32,
     given: AtomicBool,
+    /// Whose register it is, if it is not its own.
+    domain: Option<ThreadDomain>,
+}
+
+/// A BlueFlame register for the send queues of one thread (`struct ibv_td`). However many they are,
+/// they take no more than this one, and no queue outside the domain rings there: the lock that keeps
+/// it safe to move a queue to another thread is never found taken. Clones are the same domain.
+#[derive(Clone)]
+pub struct ThreadDomain(Arc<DomainRegister>);
+
+struct DomainRegister {
+    shared: SharedBlueFlame,
+    uar: SendUar,
+}
+
+impl Context {
+    /// Sets a BlueFlame register apart for the queues of one thread (`ibv_alloc_td`), for
+    /// [`thread_domain`](crate::QueuePairBuilder::thread_domain). It is free again once the domain and
+    /// its queue pairs are gone.
+    ///
+    /// ```no_run
+    /// # use mlx5::{CompletionQueue, Error, ProtectionDomain, transport::Rc};
+    /// # fn f(pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<(), Error> {
+    /// let mine = pd.context().alloc_td()?;
+    /// let first = pd.create_qp::<Rc>(cq, cq).thread_domain(&mine).build()?;
+    /// let second = pd.create_qp::<Rc>(cq, cq).thread_domain(&mine).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn alloc_td(&self) -> Result<ThreadDomain, Error> {
+        self.inner.check("alloc_td")?;
+        let uar = self.inner.acquire_send_uar(DoorbellChoice::BlueFlame)?;
+        let shared = SharedBlueFlame::new(uar.address());
+        Ok(ThreadDomain(Arc::new(DomainRegister { shared, uar })))
+    }
+}
+
+impl ThreadDomain {
+    /// A place to ring for a send queue of `context`.
+    pub(crate) fn send_uar(&self, context: &Arc<Inner>) -> Result<SendUar, Error> {
+        let uar = &self.0.uar;
+        if !Arc::ptr_eq(&uar.context, context) {
+            let what = "thread domain and protection domain belong to different contexts";
+            return Err(Error::invalid("create_qp", what.into()));
+        }
+        Ok(SendUar {
+            context: Arc::clone(context),
+            place: Place::Shared,
+            page_id: uar.page_id,
+            given: AtomicBool::new(false),
+            domain: Some(self.clone()),
+        })
+    }
+}
+
+impl fmt::Debug for ThreadDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadDomain").field("page", &self.0.uar.page_id).finish_non_exhaustive()
+    }
 }
 
 impl SendUar {
@@ -303,7 +366,22 @@ impl SendUar {
     /// The register. To be asked for once, and used no longer than `self` lives.
     pub(crate) fn register(&self) -> SendRegister {
         assert!(!self.given.swap(true, Relaxed), "the register was given out before");
+        if let Some(domain) = &self.domain {
+            let size = self.context.uars.blueflame_size;
+            // SAFETY: the register is the domain's, and only `shared` reaches it, which stays where
+            // it is as long as the domain, which `self` keeps.
+            return unsafe { SendRegister::shared_blueflame((&domain.0.shared).into(), size) };
+        }
         self.context.uars.send_register(self.place)
+    }
+
+    /// The first byte of a register of its own.
+    fn address(&self) -> NonNull<u8> {
+        let uars = &self.context.uars;
+        match self.place {
+            Place::Own(which) => uars.blueflame_register(&uars.state(), which).1,
+            _ => unreachable!("a register of its own was asked for"),
+        }
     }
 
     /// Never gives the register to another queue: this one could not be destroyed.
@@ -311,6 +389,7 @@ impl SendUar {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is not used again, and is not dropped.
         let context = unsafe { std::ptr::read(&this.context) };
+        // A domain is never given back then: `this` keeps it.
         if !context.forked() {
             context.uars.state().leaked = true;
         }
@@ -352,7 +431,7 @@ impl Inner {
             .map_err(|errno| self.fail("alloc_uar", errno))?;
         let page_id = self.uars.page_id(place);
         let context = Arc::clone(self);
-        Ok(SendUar { context, place, page_id, given: AtomicBool::new(false) })
+        Ok(SendUar { context, place, page_id, given: AtomicBool::new(false), domain: None })
     }
 }
 

@@ -21,10 +21,14 @@ pub enum CompletionOpcode {
     RdmaWrite,
     /// An RDMA read.
     RdmaRead,
-    /// An atomic compare and swap.
+    /// An atomic compare and swap, masked or not.
     CompareSwap,
-    /// An atomic fetch and add.
+    /// An atomic fetch and add, masked or not.
     FetchAdd,
+    /// The binding of a memory window.
+    BindWindow,
+    /// The invalidation of a memory window.
+    LocalInvalidate,
     /// Another request of this opcode.
     Other(Opcode),
     /// A send arrived, with or without immediate data or invalidation.
@@ -195,8 +199,10 @@ impl What {
             Opcode::Send | Opcode::SendImm | Opcode::SendInvalidate => CompletionOpcode::Send,
             Opcode::RdmaWrite | Opcode::RdmaWriteImm => CompletionOpcode::RdmaWrite,
             Opcode::RdmaRead => CompletionOpcode::RdmaRead,
-            Opcode::AtomicCs => CompletionOpcode::CompareSwap,
-            Opcode::AtomicFa => CompletionOpcode::FetchAdd,
+            Opcode::AtomicCs | Opcode::AtomicMaskedCs => CompletionOpcode::CompareSwap,
+            Opcode::AtomicFa | Opcode::AtomicMaskedFa => CompletionOpcode::FetchAdd,
+            Opcode::Fmr => CompletionOpcode::BindWindow,
+            Opcode::LocalInvalidate => CompletionOpcode::LocalInvalidate,
             other => CompletionOpcode::Other(other),
         }
     }

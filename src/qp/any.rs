@@ -2,7 +2,7 @@
 
 use super::{QpAttributes, QpInfo, QueuePair};
 use crate::error::Error;
-use mlx5_wqe::transport::{Rc, Uc, Ud};
+use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5_wqe::{ListError, QueueState, ReceiveWr, SendWr};
 
 macro_rules! any {
@@ -55,4 +55,4 @@ macro_rules! any {
     };
 }
 
-any!(Rc, Uc, Ud);
+any!(Rc, Uc, Ud, XrcSend);

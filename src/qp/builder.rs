@@ -1,14 +1,14 @@
 //! Making queue pairs.
 
 use super::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf, pipelining};
-use crate::buffer::QueueBuffer;
+use crate::buffer::{QueueAllocator, QueueBuffer};
 use crate::context::Watched;
 use crate::cq::CompletionQueue;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::pd::ProtectionDomain;
 use crate::records::RecordSlot;
 use crate::srq::{SharedReceiveQueue, SrqInner, TagMatchingQueue};
-use crate::uar::DoorbellChoice;
+use crate::uar::{DoorbellChoice, ThreadDomain};
 use crate::user_index::{QueuePairRecords, ReceiveSide};
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::HugePages;
@@ -16,9 +16,9 @@ use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{CreateQp, QpFlags};
 use mlx5_uapi::verbs::{QpCap, QpCreateFlags, QpType};
 use mlx5_wqe::tag_matching::TagRecords;
-use mlx5_wqe::transport::{Rc, Transport, Uc, Ud};
+use mlx5_wqe::transport::{Rc, Transport, Uc, Ud, XrcSend};
 use mlx5_wqe::{
-    Gate, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, SendLayout, SendParts,
+    Gate, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, SendLayout, SendOps, SendParts,
     SendQueue, SendRecords,
 };
 use std::marker::PhantomData;
@@ -29,6 +29,9 @@ pub trait QueuePairTransport: Transport {
     /// The kernel's name for it.
     #[doc(hidden)]
     const QP_TYPE: QpType;
+    /// Whether its queue pairs receive.
+    #[doc(hidden)]
+    const RECEIVES: bool = true;
 }
 
 impl QueuePairTransport for Rc {
@@ -39,6 +42,10 @@ impl QueuePairTransport for Uc {
 }
 impl QueuePairTransport for Ud {
     const QP_TYPE: QpType = QpType::Ud;
+}
+impl QueuePairTransport for XrcSend {
+    const QP_TYPE: QpType = QpType::XrcIni;
+    const RECEIVES: bool = false;
 }
 
 /// What a queue pair can hold, as it was granted: at least what was asked for.
@@ -83,6 +90,9 @@ pub struct QueuePairBuilder<'a, T> {
     pub(super) pipelining: bool,
     /// Blocks of a request that configures a memory key; zero if the queue is not sized for any.
     pub(super) mkey_blocks: u32,
+    send_ops: SendOps,
+    domain: Option<ThreadDomain>,
+    allocator: Option<Arc<dyn QueueAllocator>>,
     transport: PhantomData<T>,
 }
 
@@ -125,6 +135,9 @@ impl ProtectionDomain {
             scatter_to_cqe: false,
             pipelining: false,
             mkey_blocks: 0,
+            send_ops: SendOps::empty(),
+            domain: None,
+            allocator: None,
             transport: PhantomData,
         }
     }
@@ -235,14 +248,63 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
+    /// Operations that are going to be posted (`send_ops_flags`): making the queue pair fails if
+    /// transport or device lacks one, and `max_send_wr` requests of each of them fit. What every
+    /// queue pair of the transport can post without being asked is posted all the same.
+    ///
+    /// ```no_run
+    /// # use mlx5::{CompletionQueue, Error, ProtectionDomain, SendOps, transport::Rc};
+    /// # fn f(pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<(), Error> {
+    /// let ops = SendOps::RDMA_WRITE | SendOps::FETCH_ADD | SendOps::BIND_MW;
+    /// let qp = pd.create_qp::<Rc>(cq, cq).send_ops(ops).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn send_ops(mut self, ops: SendOps) -> Self {
+        self.send_ops = ops;
+        self
+    }
+
+    /// Rings the send doorbell on the register of `domain`.
+    pub fn thread_domain(mut self, domain: &ThreadDomain) -> Self {
+        self.domain = Some(domain.clone());
+        self
+    }
+
+    /// Who gives the rings their memory.
+    pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
+        self.allocator = Some(Arc::clone(allocator));
+        self
+    }
+
+    /// Refuses operations that are asked for and not there.
+    fn check_ops(&self) -> Result<(), Error> {
+        const VERB: &str = "create_qp";
+        let lacks = |what: &str, ops: SendOps| {
+            let names: Vec<_> = ops.iter_names().map(|(name, _)| name).collect();
+            let cause = format!("{what} does not have {}", names.join(", "));
+            Err(Error::new(VERB, ErrorKind::NotSupported, cause))
+        };
+        let missing = self.send_ops.difference(SendOps::of::<T>());
+        if !missing.is_empty() {
+            return lacks(T::NAME, missing);
+        }
+        let atomics = self.send_ops & SendOps::ATOMICS;
+        if !atomics.is_empty() && !self.pd.context.has_atomics() {
+            return lacks("the device", atomics);
+        }
+        Ok(())
+    }
+
     fn layouts(&self) -> Result<(SendLayout, ReceiveLayout), Error> {
         const VERB: &str = "create_qp";
         let context = &&self.pd.context;
         let limits = &context.limits;
         let (sges, inline) = (self.max_send_sge, self.max_inline_data);
-        let send = SendLayout::new::<T>(self.max_send_wr, sges, inline)
-            .and_then(|layout| layout.holding(self.max_send_wr, self.mkey_blocks));
-        let send = send.filter(|layout| {
+        let requests = self.max_send_wr;
+        let layout = SendLayout::with_ops::<T>(requests, sges, inline, self.send_ops)
+            .and_then(|layout| layout.holding(requests, self.mkey_blocks));
+        let send = layout.filter(|layout| {
             layout.worst_blocks as usize * mlx5_prm::wqe::BLOCK
                 <= usize::from(limits.max_sq_desc_sz)
                 && layout.blocks <= limits.max_send_wqebb
@@ -256,7 +318,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             return Err(Error::invalid(VERB, what));
         };
         let shared = self.srq.is_some() || self.tags.is_some();
-        let requests = if shared { 0 } else { self.max_recv_wr };
+        let requests = if shared || !T::RECEIVES { 0 } else { self.max_recv_wr };
         let receive = ReceiveLayout::new(requests, self.max_recv_sge, 0).filter(|layout| {
             layout.requests <= limits.max_recv_wr
                 && (layout.requests == 0 || layout.stride <= u32::from(limits.max_rq_desc_sz))
@@ -307,14 +369,23 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         }
         let device_sends =
             !self.keep_send_queue && self.tags.as_ref().is_some_and(|tags| tags.device_sends);
+        if (self.srq.is_some() || self.tags.is_some()) && !T::RECEIVES {
+            let what = format!("{} queue pairs receive nothing", T::NAME);
+            return Err(Error::invalid(VERB, what));
+        }
+        self.check_ops()?;
         let (send_layout, receive_layout) = self.layouts()?;
-        let buffer = QueueBuffer::new(
+        let buffer = QueueBuffer::with_allocator(
             context,
             receive_layout.bytes() + send_layout.bytes(),
             self.huge_pages,
+            self.allocator.as_ref(),
         )?;
         let slot = RecordSlot::new(context)?;
-        let uar = context.acquire_send_uar(self.doorbell)?;
+        let uar = match &self.domain {
+            Some(domain) => domain.send_uar(context)?,
+            None => context.acquire_send_uar(self.doorbell)?,
+        };
 
         let receive_records = Arc::new(ReceiveRecords::new(receive_layout.requests));
         let receive_side = match self.srq {
@@ -342,7 +413,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             pd: Some(self.pd.handle()),
             xrcd: None,
             send_cq: self.send_cq.inner.handle(),
-            recv_cq: self.recv_cq.inner.handle(),
+            recv_cq: self.recv_cq.inner.handle().filter(|_| T::RECEIVES),
             srq: match &self.tags {
                 Some(tags) => tags.srq.handle(),
                 None => self.srq.and_then(SharedReceiveQueue::handle),
@@ -449,7 +520,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
                 Some(tags) => Some(tags.srq),
                 None => self.srq.map(SharedReceiveQueue::inner),
             },
-            _pd: self.pd.clone(),
+            pd: self.pd.clone(),
         });
         Ok(QueuePair {
             send: SendHalf { queue: send, inner: Arc::clone(&inner) },

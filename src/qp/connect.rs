@@ -11,13 +11,14 @@ use crate::error::Error;
 use crate::pd::ProtectionDomain;
 use mlx5_uapi::verbs::{AccessFlags, LinkLayer};
 use mlx5_wqe::QueueState;
-use mlx5_wqe::transport::{Rc, Uc, Ud};
+use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
 
 /// A transport that connects two queue pairs.
 pub trait Connected: QueuePairTransport {}
 
 impl Connected for Rc {}
 impl Connected for Uc {}
+impl Connected for XrcSend {}
 
 impl Context {
     /// What connecting over a port needs to know of it. `gid_index` names the address to use; if
@@ -56,7 +57,7 @@ impl Context {
     }
 
     /// Options that ask for no more than the device can.
-    fn clamp(&self, options: &ConnectOptions) -> ConnectOptions {
+    pub(crate) fn clamp(&self, options: &ConnectOptions) -> ConnectOptions {
         let device = self.query_device();
         let mut options = *options;
         options.max_rd_atomic =

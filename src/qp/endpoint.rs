@@ -25,7 +25,7 @@ use mlx5_uapi::verbs::{GidType, LinkLayer, Mtu, QpType};
 /// version and are the same on every machine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
-    /// Transport: RC, UC or UD.
+    /// Transport: RC, UC, UD, or either side of XRC.
     pub transport: QpType,
     /// Number of the queue pair.
     pub qp_num: QpNumber,
@@ -85,8 +85,13 @@ const fn link_layer(gid_type: GidType) -> LinkLayer {
 }
 
 /// Names of the transports in the text form, all that an endpoint can have.
-const TRANSPORTS: [(QpType, &str); 3] =
-    [(QpType::Rc, "rc"), (QpType::Uc, "uc"), (QpType::Ud, "ud")];
+const TRANSPORTS: [(QpType, &str); 5] = [
+    (QpType::Rc, "rc"),
+    (QpType::Uc, "uc"),
+    (QpType::Ud, "ud"),
+    (QpType::XrcIni, "xrc-send"),
+    (QpType::XrcTgt, "xrc-target"),
+];
 
 /// Names of the GID types in the text form.
 const GID_TYPES: [(GidType, &str); 3] =

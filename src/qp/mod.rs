@@ -8,6 +8,7 @@ mod endpoint;
 mod inspect;
 mod multicast;
 mod pipelining;
+mod target;
 mod transitions;
 
 pub use any::AnyQueuePair;
@@ -19,6 +20,7 @@ pub(crate) use builder::Tags;
 pub use builder::{QueuePairBuilder, QueuePairCaps, QueuePairTransport};
 pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
+pub use target::XrcTarget;
 pub use transitions::{TransitionError, TransitionFault};
 
 use crate::buffer::QueueBuffer;
@@ -59,11 +61,16 @@ pub(crate) struct QpInner {
     send_cq: Arc<CqInner>,
     recv_cq: Arc<CqInner>,
     srq: Option<Arc<SrqInner>>,
-    _pd: ProtectionDomain,
+    pd: ProtectionDomain,
     watch: WatchId,
 }
 
 impl QpInner {
+    /// The domain that it belongs to.
+    pub(crate) fn pd(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+
     fn handle(&self) -> MutexGuard<'_, Option<u32>> {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }

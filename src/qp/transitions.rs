@@ -31,7 +31,8 @@ struct Transition {
 
 /// The transports that the table knows. One that has no rule in a row needs and takes nothing
 /// there.
-const TRANSPORTS: [QpType; 3] = [QpType::Rc, QpType::Uc, QpType::Ud];
+const TRANSPORTS: [QpType; 5] =
+    [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcIni, QpType::XrcTgt];
 
 /// One transition a row; a rule is a transport, what it needs, and what it takes besides.
 macro_rules! transitions {
@@ -58,6 +59,8 @@ const TABLE: &[Transition] = transitions! {
         Rc: [PKEY_INDEX PORT ACCESS_FLAGS] []
         Uc: [PKEY_INDEX PORT ACCESS_FLAGS] []
         Ud: [PKEY_INDEX PORT QKEY] []
+        XrcIni: [PKEY_INDEX PORT ACCESS_FLAGS] []
+        XrcTgt: [PKEY_INDEX PORT ACCESS_FLAGS] []
     }
     Init => Reset {}
     Init => Err {}
@@ -65,12 +68,17 @@ const TABLE: &[Transition] = transitions! {
         Rc: [] [PKEY_INDEX PORT ACCESS_FLAGS]
         Uc: [] [PKEY_INDEX PORT ACCESS_FLAGS]
         Ud: [] [PKEY_INDEX PORT QKEY]
+        XrcIni: [] [PKEY_INDEX PORT ACCESS_FLAGS]
+        XrcTgt: [] [PKEY_INDEX PORT ACCESS_FLAGS]
     }
     Init => Rtr {
         Rc: [AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER]
             [ALT_PATH ACCESS_FLAGS PKEY_INDEX]
         Uc: [AV PATH_MTU DEST_QPN RQ_PSN] [ALT_PATH ACCESS_FLAGS PKEY_INDEX]
         Ud: [] [PKEY_INDEX QKEY]
+        XrcIni: [AV PATH_MTU DEST_QPN RQ_PSN] [ALT_PATH ACCESS_FLAGS PKEY_INDEX]
+        XrcTgt: [AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER]
+            [ALT_PATH ACCESS_FLAGS PKEY_INDEX]
     }
     Rtr => Reset {}
     Rtr => Err {}
@@ -79,6 +87,10 @@ const TABLE: &[Transition] = transitions! {
             [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE]
         Uc: [SQ_PSN] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]
         Ud: [SQ_PSN] [CUR_STATE QKEY]
+        XrcIni: [SQ_PSN TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC]
+            [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]
+        XrcTgt: [SQ_PSN TIMEOUT]
+            [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE]
     }
     Rts => Reset {}
     Rts => Err {}
@@ -86,6 +98,8 @@ const TABLE: &[Transition] = transitions! {
         Rc: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE MIN_RNR_TIMER]
         Uc: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE]
         Ud: [] [CUR_STATE QKEY]
+        XrcIni: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE]
+        XrcTgt: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE MIN_RNR_TIMER]
     }
     Sqd => Reset {}
     Sqd => Err {}
@@ -93,6 +107,8 @@ const TABLE: &[Transition] = transitions! {
         Rc: [] [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE]
         Uc: [] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]
         Ud: [] [CUR_STATE QKEY]
+        XrcIni: [] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]
+        XrcTgt: [] [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE]
     }
     Sqe => Reset {}
     Sqe => Err {}

@@ -2,19 +2,22 @@
 
 use super::SharedReceiveQueue;
 use super::inner::SrqInner;
-use crate::buffer::QueueBuffer;
+use crate::buffer::{QueueAllocator, QueueBuffer};
 use crate::context::Watched;
-use crate::cq::CqInner;
+use crate::cq::{CompletionQueue, CqInner};
 use crate::error::Error;
 use crate::pd::ProtectionDomain;
 use crate::records::RecordSlot;
-use crate::user_index::UserIndex;
+use crate::user_index::{QueuePairRecords, ReceiveSide, UserIndex};
+use crate::xrc::XrcDomain;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::HugePages;
 use mlx5_uapi::cmd::srq as command;
 use mlx5_uapi::mlx5::CreateSrq;
 use mlx5_uapi::verbs::SrqType;
-use mlx5_wqe::{Gate, QueueState, ReceiveLayout, SharedReceiveQueue as Ring, SharedReceiveRecords};
+use mlx5_wqe::{
+    Gate, QueueState, ReceiveLayout, SendRecords, SharedReceiveQueue as Ring, SharedReceiveRecords,
+};
 use std::sync::{Arc, Mutex};
 
 /// How a shared receive queue is to be made. See [`ProtectionDomain::create_srq`].
@@ -25,6 +28,8 @@ pub struct SharedReceiveQueueBuilder<'a> {
     max_sge: u32,
     limit: u32,
     huge_pages: HugePages,
+    allocator: Option<Arc<dyn QueueAllocator>>,
+    xrc: Option<(&'a XrcDomain, &'a CompletionQueue)>,
 }
 
 impl ProtectionDomain {
@@ -36,11 +41,13 @@ impl ProtectionDomain {
             max_sge: 1,
             limit: 0,
             huge_pages: HugePages::None,
+            allocator: None,
+            xrc: None,
         }
     }
 }
 
-impl SharedReceiveQueueBuilder<'_> {
+impl<'a> SharedReceiveQueueBuilder<'a> {
     /// Scatter entries of a request.
     pub fn max_sge(mut self, entries: u32) -> Self {
         self.max_sge = entries;
@@ -60,22 +67,71 @@ impl SharedReceiveQueueBuilder<'_> {
         self
     }
 
+    /// Who gives the ring its memory.
+    pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
+        self.allocator = Some(Arc::clone(allocator));
+        self
+    }
+
+    /// Makes it a queue for extended connections: whoever is connected to a target queue pair of
+    /// `domain` sends to it by its number. Its receives complete on `cq`.
+    pub fn xrc(mut self, domain: &'a XrcDomain, cq: &'a CompletionQueue) -> Self {
+        self.xrc = Some((domain, cq));
+        self
+    }
+
     /// Makes the queue.
     pub fn build(self) -> Result<SharedReceiveQueue, Error> {
-        let Self { pd, max_wr, max_sge, limit, huge_pages } = self;
-        let sizes = Sizes { max_wr, max_sge, limit, huge_pages };
-        let (ring, inner) = make(pd, "create_srq", sizes, |_| Ok(Kind::BASIC))?;
+        const VERB: &str = "create_srq";
+        let Self { pd, max_wr, max_sge, limit, huge_pages, allocator, xrc } = self;
+        let sizes = Sizes { max_wr, max_sge, limit, huge_pages, allocator };
+        let (ring, inner) = make(pd, VERB, sizes, |records| match xrc {
+            None => Ok(Kind::BASIC),
+            Some((domain, cq)) => extended(pd, VERB, domain, cq, records),
+        })?;
         Ok(SharedReceiveQueue { ring, inner })
     }
 }
 
+/// What an extended queue is, which completes by itself.
+fn extended(
+    pd: &ProtectionDomain,
+    verb: &'static str,
+    domain: &XrcDomain,
+    cq: &CompletionQueue,
+    records: &Arc<SharedReceiveRecords>,
+) -> Result<Kind, Error> {
+    let context = &pd.context;
+    if !domain.belongs_to(context) || !Arc::ptr_eq(&cq.inner.context, context) {
+        let what =
+            "XRC domain, completion queue and protection domain belong to different contexts";
+        return Err(Error::invalid(verb, what.into()));
+    }
+    let known = QueuePairRecords {
+        send: SendRecords::new(1),
+        receive: ReceiveSide::Shared(Arc::clone(records)),
+        tags: None,
+    };
+    // Freed before, so that their indexes can be used again.
+    cq.release_departures();
+    let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
+    let index = index.ok_or_else(|| Error::invalid(verb, "all user indexes are in use".into()))?;
+    Ok(Kind {
+        srq_type: SrqType::Xrc,
+        max_num_tags: 0,
+        completes: Some((Arc::clone(&cq.inner), Arc::new(index))),
+        domain: Some(domain.clone()),
+    })
+}
+
 /// What is asked of a shared receive queue of whatever kind.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Sizes {
     pub(super) max_wr: u32,
     pub(super) max_sge: u32,
     pub(super) limit: u32,
     pub(super) huge_pages: HugePages,
+    pub(super) allocator: Option<Arc<dyn QueueAllocator>>,
 }
 
 /// What the kinds of shared receive queues differ in.
@@ -84,10 +140,13 @@ pub(super) struct Kind {
     pub(super) max_num_tags: u32,
     /// Where it completes, if it does so by itself, and under which user index.
     pub(super) completes: Option<(Arc<CqInner>, Arc<UserIndex>)>,
+    /// The domain of an extended one.
+    pub(super) domain: Option<XrcDomain>,
 }
 
 impl Kind {
-    const BASIC: Self = Self { srq_type: SrqType::Basic, max_num_tags: 0, completes: None };
+    const BASIC: Self =
+        Self { srq_type: SrqType::Basic, max_num_tags: 0, completes: None, domain: None };
 }
 
 /// Makes a shared receive queue, of the kind that `kind` tells when it is given the queue's records.
@@ -100,7 +159,7 @@ pub(super) fn make(
     let context = &pd.context;
     context.check(verb)?;
     let limits = &context.limits;
-    let Sizes { max_wr, max_sge, limit, huge_pages } = sizes;
+    let Sizes { max_wr, max_sge, limit, huge_pages, allocator } = sizes;
     // One request of the ring is always free.
     let layout = max_wr
         .checked_add(1)
@@ -120,7 +179,8 @@ pub(super) fn make(
     if limit > layout.requests - 1 {
         return Err(Error::invalid(verb, "the limit is larger than the queue".into()));
     }
-    let buffer = QueueBuffer::new(context, layout.bytes(), huge_pages)?;
+    let buffer =
+        QueueBuffer::with_allocator(context, layout.bytes(), huge_pages, allocator.as_ref())?;
     let slot = RecordSlot::new(context)?;
     let id = context.next_handle_id();
     // The ring is linked before the device is told of it.
@@ -139,11 +199,11 @@ pub(super) fn make(
             Arc::clone(&records),
         )
     };
-    let Kind { srq_type, max_num_tags, completes } = kind(&records)?;
+    let Kind { srq_type, max_num_tags, completes, domain } = kind(&records)?;
     let request = command::CreateSrq {
         srq_type,
         pd: pd.handle(),
-        xrcd: None,
+        xrcd: domain.as_ref().map(|domain| domain.domain.handle),
         cq: completes.as_ref().and_then(|(cq, _)| cq.handle()),
         user_handle: id,
         // The kernel rounds up past the number that it is told, as we do.
@@ -172,6 +232,7 @@ pub(super) fn make(
         records,
         memory: Mutex::new(Some((buffer, slot))),
         completes,
+        _domain: domain,
         _pd: pd.clone(),
     });
     Ok((ring, inner))

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::pd::ProtectionDomain;
 use crate::records::RecordSlot;
 use crate::user_index::UserIndex;
+use crate::xrc::XrcDomain;
 use mlx5_uapi::cmd::srq as command;
 use mlx5_wqe::{Gate, QueueState, SharedReceiveRecords};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,7 @@ pub(crate) struct SrqInner {
     pub(super) memory: Mutex<Option<(QueueBuffer, RecordSlot)>>,
     /// Where it completes, if it does so by itself, and under which user index.
     pub(super) completes: Option<(Arc<CqInner>, Arc<UserIndex>)>,
+    pub(super) _domain: Option<XrcDomain>,
     pub(super) _pd: ProtectionDomain,
     pub(super) watch: WatchId,
 }

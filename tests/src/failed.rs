@@ -42,6 +42,7 @@ failures!(
     mlx5::PostError,
     mlx5::PollError,
     mlx5::CancelError,
+    mlx5::BindError,
     mlx5::CompletionError,
     mlx5::TransitionError,
     mlx5::ConnectError,

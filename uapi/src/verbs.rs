@@ -277,6 +277,15 @@ bitflags! {
         const ACCESS = 1 << 2;
     }
 
+    /// How OPEN_XRCD finds a shared domain: flags of open(2).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct XrcdFlags: u32 {
+        /// Makes it if it is not there (`O_CREAT`).
+        const CREATE = 0o100;
+        /// Fails if it is there (`O_EXCL`).
+        const EXCLUSIVE = 0o200;
+    }
+
     /// `enum ib_uverbs_device_cap_flags`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DeviceCapFlags: u64 {

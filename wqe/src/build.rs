@@ -138,7 +138,8 @@ impl<T: Transport> SendQueue<T> {
         ];
         // SAFETY: by the contract.
         unsafe { slot.cast().write(words) };
-        RequestInfo::new(place, control, blocks)
+        let other = (O::OPCODE as u64 ^ O::RECORD as u64) << RequestInfo::OPCODE_SHIFT;
+        RequestInfo::new(place ^ other, control, blocks)
     }
 
     /// [`SendQueue::push`] where something is out of the ordinary: little room, the end of the ring,
@@ -541,7 +542,8 @@ const fn most_blocks<O: SendOperation, A: Segment>() -> u32 {
 /// Whether a request of this opcode rewrites a memory key, or a signature that belongs to one: the
 /// next request must not overtake it.
 const fn rewrites_key(opcode: u8) -> bool {
-    const OPCODES: [Opcode; 3] = [Opcode::Umr, Opcode::SetPsv, Opcode::LocalInvalidate];
+    const OPCODES: [Opcode; 4] =
+        [Opcode::Umr, Opcode::SetPsv, Opcode::Fmr, Opcode::LocalInvalidate];
     let mut i = 0;
     while i < OPCODES.len() {
         if OPCODES[i] as u8 == opcode {

@@ -32,6 +32,8 @@ impl SendFlags {
 pub trait SendOperation {
     /// What the device is asked for.
     const OPCODE: Opcode;
+    /// What the completion says it was: of what the device is asked by the same opcode, another.
+    const RECORD: Opcode;
     /// The opcode's modifier.
     const MODIFIER: u8;
     /// What it has between addressing and data.
@@ -74,7 +76,7 @@ const UNSOLICITED: SendFlags = SendFlags::SIGNALED.union(SendFlags::FENCE);
 macro_rules! operations {
     ($(
         $(#[doc = $doc:literal])*
-        $name:ident, $bit:ident = $value:expr, $opcode:ident $(/ $modifier:ident)?: remote $remote:ty, flags $flags:expr,
+        $name:ident, $bit:ident = $value:expr, $opcode:ident $(/ $modifier:ident)? $(as $record:ident)?: remote $remote:ty, flags $flags:expr,
         data $data:expr, $(inline $inline:tt,)? on $($transport:ident)+;
     )*) => {
         $(
@@ -83,6 +85,7 @@ macro_rules! operations {
             pub enum $name {}
             impl SendOperation for $name {
                 const OPCODE: Opcode = Opcode::$opcode;
+                const RECORD: Opcode = operations!(@record $opcode $($record)?);
                 const MODIFIER: u8 = 0 $(+ $modifier)?;
                 type Remote = $remote;
                 const FLAGS: SendFlags = $flags;
@@ -158,6 +161,8 @@ macro_rules! operations {
     };
     (@inline $name:ident yes) => { impl Inline for $name {} };
     (@inline $name:ident) => {};
+    (@record $opcode:ident $record:ident) => { Opcode::$record };
+    (@record $opcode:ident) => { Opcode::$opcode };
     (@has $t:ident, $($transport:ident)+) => {
         (false $(|| str_eq(<$t as Transport>::NAME, <$transport as Transport>::NAME))+)
     };
@@ -213,9 +218,9 @@ operations! {
     /// Atomic fetch and add.
     FetchAdd, FETCH_ADD = 1 << 6, AtomicFa: remote Atomic, flags UNSOLICITED, data Returns, on Rc XrcSend;
     /// Binding a memory window.
-    BindWindow, BIND_MW = 1 << 8, Umr: remote UmrHead, flags UNSOLICITED, data Own(UMR_UNITS), on Rc XrcSend Uc;
+    BindWindow, BIND_MW = 1 << 8, Umr as Fmr: remote UmrHead, flags UNSOLICITED, data Own(UMR_UNITS), on Rc XrcSend Uc;
     /// Invalidating a memory window.
-    LocalInvalidate, LOCAL_INV = 1 << 7, Umr: remote UmrHead, flags UNSOLICITED, data Own(0), on Rc XrcSend Uc;
+    LocalInvalidate, LOCAL_INV = 1 << 7, Umr as LocalInvalidate: remote UmrHead, flags UNSOLICITED, data Own(0), on Rc XrcSend Uc;
     /// No operation.
     Nop, NOP = 1 << 32, Nop: remote (), flags UNSOLICITED, data Own(0), on Rc;
     /// Atomic compare and swap of some bits.

@@ -137,7 +137,17 @@ impl ConnectOptions {
     }
 }
 
-/// RESET to INIT, of RC, UC and UD.
+/// What a queue pair of this transport is connected to.
+const fn peer_of(transport: QpType) -> Option<QpType> {
+    match transport {
+        QpType::Rc | QpType::Uc => Some(transport),
+        QpType::XrcIni => Some(QpType::XrcTgt),
+        QpType::XrcTgt => Some(QpType::XrcIni),
+        _ => None,
+    }
+}
+
+/// RESET to INIT.
 pub(crate) fn to_init(
     transport: QpType,
     local: &LocalPort,
@@ -153,17 +163,17 @@ pub(crate) fn to_init(
     }
 }
 
-/// INIT to RTR, of RC and UC.
+/// INIT to RTR, of a connection.
 pub(crate) fn to_rtr(
     transport: QpType,
     local: &LocalPort,
     remote: &Endpoint,
     options: &ConnectOptions,
 ) -> Result<QpAttributes, ConnectError> {
-    if !matches!(transport, QpType::Rc | QpType::Uc) {
+    let Some(peer) = peer_of(transport) else {
         return Err(ConnectError::NotConnected { transport });
-    }
-    if remote.transport != transport {
+    };
+    if remote.transport != peer {
         return Err(ConnectError::Transport { local: transport, remote: remote.transport });
     }
     let attributes = QpAttributes::new()
@@ -173,14 +183,14 @@ pub(crate) fn to_rtr(
         .dest_qp_num(remote.qp_num)
         .rq_psn(remote.psn);
     Ok(match transport {
-        QpType::Rc => attributes
+        QpType::Rc | QpType::XrcTgt => attributes
             .max_dest_rd_atomic(options.max_dest_rd_atomic)
             .min_rnr_timer(options.min_rnr_timer),
         _ => attributes,
     })
 }
 
-/// RTR to RTS, of RC and UC. `psn` is what the own [`Endpoint`] told the peer.
+/// RTR to RTS, of a connection. `psn` is what the own [`Endpoint`] told the peer.
 pub(crate) fn to_rts(
     transport: QpType,
     psn: Psn,
@@ -189,7 +199,8 @@ pub(crate) fn to_rts(
 ) -> QpAttributes {
     let attributes = datagram_to_rts(psn);
     match transport {
-        QpType::Rc => attributes
+        QpType::XrcTgt => attributes.timeout(options.timeout),
+        QpType::Rc | QpType::XrcIni => attributes
             .timeout(options.timeout)
             .retry_cnt(options.retry_cnt)
             .rnr_retry(options.rnr_retry)

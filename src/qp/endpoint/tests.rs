@@ -150,7 +150,7 @@ fn impossible_bytes_are_refused_though_their_checksum_is_right() {
     let contradiction = |field| EndpointError::Contradiction { field };
     let cases = [
         (roce(), 5, 0, value("transport")),
-        (roce(), 5, QpType::XrcIni.raw(), value("transport")),
+        (roce(), 5, QpType::RawPacket.raw(), value("transport")),
         (roce(), 5, QpType::Driver.raw(), value("transport")),
         (roce(), 6, 3, value("gid_type")),
         (roce(), 7, 0, value("mtu")),

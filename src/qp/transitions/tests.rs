@@ -173,7 +173,7 @@ fn sizes_and_rate_limits_are_never_taken() {
 
 #[test]
 fn a_transport_without_rules_is_refused() {
-    for transport in [QpType::XrcIni, QpType::XrcTgt, QpType::RawPacket, QpType::Driver] {
+    for transport in [QpType::RawPacket, QpType::Driver] {
         assert_eq!(
             fault(transport, Reset, Init, QpAttrMask::all()),
             Some(UnknownTransport),

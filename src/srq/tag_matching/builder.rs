@@ -39,7 +39,13 @@ impl ProtectionDomain {
         TagMatchingQueueBuilder {
             pd: self,
             cq,
-            sizes: Sizes { max_wr, max_sge: 1, limit: 0, huge_pages: HugePages::None },
+            sizes: Sizes {
+                max_wr,
+                max_sge: 1,
+                limit: 0,
+                huge_pages: HugePages::None,
+                allocator: None,
+            },
             max_num_tags: 64,
             max_ops: 64,
             port_num: None,
@@ -114,11 +120,11 @@ impl TagMatchingQueueBuilder<'_> {
 
     /// Makes the queue, and the queue pair that brings operations on its list to the device.
     pub fn build(self) -> Result<TagMatchingQueue, Error> {
-        let Self { pd, cq, sizes, max_num_tags, max_ops, port_num } = self;
-        let context = &pd.context;
+        let context = &self.pd.context;
         context.check(VERB)?;
         let caps = TagMatchingCaps::new(context);
         let layout = self.check(&caps)?;
+        let Self { pd, cq, sizes, max_num_tags, max_ops, port_num } = self;
         let path = command::path_to_itself(context, port_num)?;
         let mut records = None;
         let (ring, inner): (_, Arc<SrqInner>) = make(pd, VERB, sizes, |receives| {
@@ -137,6 +143,7 @@ impl TagMatchingQueueBuilder<'_> {
                 srq_type: SrqType::Tm,
                 max_num_tags,
                 completes: Some((Arc::clone(&cq.inner), Arc::new(index))),
+                domain: None,
             })
         })?;
         let srq = SharedReceiveQueue { ring, inner };

@@ -37,6 +37,9 @@ subjects! {
     transitions
     completion_queues
     shared_receive
+    atomics
+    windows
+    registered_anew
     addresses
     events
     lifetime

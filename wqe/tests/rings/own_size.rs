@@ -245,7 +245,7 @@ fn binds<T: ListTransport + mlx5_wqe::operation::Supports<mlx5_wqe::operation::B
     let mut bind = |binding: Binding, by_hand: &dyn Fn(u16) -> Wqe| {
         let operation = Operation::BindWindow(binding);
         let wr = SendWr { operation, ..SendWr::default() };
-        check(&mut bed, |batch, id| batch.wr(id, SIGNALED).bind_mw(binding), wr, by_hand, 0x25);
+        check(&mut bed, |batch, id| batch.wr(id, SIGNALED).bind_mw(binding), wr, by_hand, 0x19);
     };
     // Type 2: free before, and this queue pair's from now on.
     let two = |at, start| bind_wqe(at, 0xb0, BOUND | 1 << 14, QPN << 8 | 2, start);
@@ -299,7 +299,7 @@ fn local_invalidation_frees_a_key_of_this_queue_pair() {
                     .with(&umr(0x98, 0, 3 << 13 | 1 << 29))
                     .with(&context(0x40, 0, 0xffff_ff00, 0, 0))
             },
-            0x25,
+            0x1b,
         );
     }
     check_on::<Rc>();

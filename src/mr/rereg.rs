@@ -1,0 +1,153 @@
+//! Registering a region anew (`ibv_rereg_mr`).
+
+use super::{Access, MemoryRegion, Place, check_access, check_extent, for_kernel};
+use crate::{buffer::allocate, error::Error, pd::ProtectionDomain};
+use mlx5_uapi::{MemoryRequest, cmd::mr as command, verbs::ReregFlags};
+
+const REREG: &str = "rereg_mr";
+
+/// What is to change of a region. See [`MemoryRegion::reregister`].
+#[must_use = "nothing changes until `apply` is called"]
+pub struct Reregistration {
+    region: MemoryRegion,
+    pd: Option<ProtectionDomain>,
+    access: Option<Access>,
+    own: Option<usize>,
+    foreign: Option<Place>,
+}
+
+impl MemoryRegion {
+    /// Starts to change the region's domain, rights or memory, under the same handle. Its keys may
+    /// change with that.
+    ///
+    /// Whatever becomes of it, the memory that it had stays until it is deregistered: requests that
+    /// are on their way may still go there.
+    ///
+    /// ```no_run
+    /// # use mlx5::{Access, Error, MemoryRegion};
+    /// # fn f(region: MemoryRegion) -> Result<(), Error> {
+    /// let larger = region.reregister().memory(1 << 20).apply().map_err(|(_region, error)| error)?;
+    /// assert_eq!(larger.len(), 1 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reregister(self) -> Reregistration {
+        Reregistration { region: self, pd: None, access: None, own: None, foreign: None }
+    }
+}
+
+impl Reregistration {
+    /// Another domain (`IBV_REREG_MR_CHANGE_PD`).
+    pub fn pd(mut self, pd: &ProtectionDomain) -> Self {
+        self.pd = Some(pd.clone());
+        self
+    }
+
+    /// Other rights (`IBV_REREG_MR_CHANGE_ACCESS`).
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = Some(access);
+        self
+    }
+
+    /// `len` bytes of memory of its own, new and all zeros (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    pub fn memory(mut self, len: usize) -> Self {
+        (self.own, self.foreign) = (Some(len), None);
+        self
+    }
+
+    /// Foreign memory (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    ///
+    /// # Safety
+    /// As for [`ProtectionDomain::reg_mr`]; and what the region had before is bound by that until it
+    /// is deregistered, too.
+    pub unsafe fn foreign(mut self, start: *mut u8, len: usize) -> Self {
+        let start = start.expose_provenance() as u64;
+        (self.own, self.foreign) = (None, Some(Place { start, len, iova: start }));
+        self
+    }
+
+    /// Changes it. If the kernel refuses, the region is given back: unless the error is that an
+    /// argument was wrong, nothing is known of it then but that it can be deregistered, as
+    /// `ibv_rereg_mr` has it.
+    #[expect(clippy::result_large_err, reason = "the region comes back")]
+    pub fn apply(mut self) -> Result<MemoryRegion, (MemoryRegion, Error)> {
+        match self.change() {
+            Ok(()) => Ok(self.region),
+            Err(error) => Err((self.region, error)),
+        }
+    }
+
+    fn change(&mut self) -> Result<(), Error> {
+        let wrong = |what: &str| Err(Error::invalid(REREG, what.to_owned()));
+        let region = &mut self.region;
+        let context = &region.pd.context;
+        context.check(REREG)?;
+        if let Some(pd) = &self.pd
+            && !std::sync::Arc::ptr_eq(&pd.context, context)
+        {
+            return wrong("region and protection domain belong to different contexts");
+        }
+        let access = self.access.unwrap_or(region.access);
+        let owned = region.memory.is_some() || self.own.is_some();
+        check_access(access, owned && self.foreign.is_none())?;
+        let mut flags = ReregFlags::empty();
+        flags.set(ReregFlags::PD, self.pd.is_some());
+        flags.set(ReregFlags::ACCESS, self.access.is_some());
+        let mut fresh = None;
+        let place = match (self.own, self.foreign.take()) {
+            (Some(0), _) => return wrong("the region has no bytes"),
+            (Some(len), _) => {
+                let mapping = allocate(&*context.file, &MemoryRequest::new(len))
+                    .map_err(|errno| context.fail("allocate memory", errno))?;
+                let start = mapping.as_ptr().expose_provenance() as u64;
+                fresh = Some(mapping);
+                Some(Place { start, len, iova: start })
+            }
+            (None, Some(place)) => {
+                check_extent(place.start, place.len)?;
+                Some(place)
+            }
+            (None, None) => None,
+        };
+        flags.set(ReregFlags::TRANSLATION, place.is_some());
+        if flags.is_empty() {
+            return wrong("nothing is to change");
+        }
+        let (start, len, iova) = match &place {
+            Some(place) => (place.start, place.len, place.iova),
+            None => (0, 0, 0),
+        };
+        let what = command::Registration {
+            pd: self.pd.as_ref().unwrap_or(&region.pd).handle(),
+            start,
+            length: len as u64,
+            hca_va: iova,
+            access: for_kernel(access, context),
+        };
+        let handle = region.mr.handle;
+        // SAFETY: memory of the region's own is kept, the old and the new, until the region is
+        // deregistered, or for ever; for foreign memory the caller answers.
+        let result =
+            context.run(REREG, |file| unsafe { command::rereg(file, handle, flags, &what) });
+        // The device may have the new memory even if that failed, and the rights.
+        region.rights |= access;
+        match result {
+            Ok((lkey, rkey)) => {
+                (region.mr.lkey, region.mr.rkey) = (lkey, rkey);
+                if let Some(place) = place {
+                    (region.addr, region.len) = (place.iova, place.len);
+                    region.former.extend(std::mem::replace(&mut region.memory, fresh));
+                }
+                region.access = access;
+                if let Some(pd) = self.pd.take() {
+                    region.pd = pd;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                region.former.extend(fresh);
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The side of an extended connection that receives.
+
+use super::attributes::{QpAttributes, QpInfo};
+use super::endpoint::{ConnectOptions, Endpoint, LocalPort, to_init, to_rtr, to_rts};
+use super::{Psn, QpNumber, transitions};
+use crate::context::{Context, Inner};
+use crate::error::{Error, ErrorKind};
+use crate::event::QpId;
+use crate::xrc::XrcDomain;
+use mlx5_uapi::cmd::qp as command;
+use mlx5_uapi::mlx5::{CreateQp, ModifyQp};
+use mlx5_uapi::verbs::{QpAttrMask, QpCap, QpCreateFlags, QpType};
+use mlx5_wqe::QueueState;
+use std::{fmt, sync::Arc};
+
+/// The user index of what completes nothing.
+const NO_USER_INDEX: u32 = 0xff_ffff;
+
+/// An XRC target queue pair: what an [`XrcSend`](crate::transport::XrcSend) queue pair is connected
+/// to. It posts and polls nothing; messages go to the shared receive queues of its domain that they
+/// name.
+pub struct XrcTarget {
+    domain: XrcDomain,
+    handle: u32,
+    qp_num: u32,
+    id: u64,
+    state: QueueState,
+    /// Whether the kernel has it.
+    live: bool,
+}
+
+impl XrcDomain {
+    /// Makes a target queue pair, in state RESET.
+    pub fn create_target(&self) -> Result<XrcTarget, Error> {
+        const VERB: &str = "create_qp";
+        let context = &self.domain.context;
+        context.check(VERB)?;
+        let id = context.next_handle_id();
+        let request = command::CreateQp {
+            qp_type: QpType::XrcTgt,
+            pd: None,
+            xrcd: Some(self.domain.handle),
+            send_cq: None,
+            recv_cq: None,
+            srq: None,
+            user_handle: id,
+            cap: QpCap::default(),
+            flags: QpCreateFlags::empty(),
+            source_qpn: None,
+            async_events: Some(context.async_fd()),
+            driver: CreateQp { uidx: NO_USER_INDEX, ..CreateQp::default() },
+        };
+        // SAFETY: no queue and no record is named.
+        let made = context.run(VERB, |file| unsafe { command::create(file, &request) })?;
+        Ok(XrcTarget {
+            domain: self.clone(),
+            handle: made.handle,
+            qp_num: made.qp_num,
+            id,
+            state: QueueState::Reset,
+            live: true,
+        })
+    }
+}
+
+impl XrcTarget {
+    fn inner(&self) -> &Arc<Inner> {
+        &self.domain.domain.context
+    }
+
+    /// Number of the queue pair.
+    pub fn qp_num(&self) -> u32 {
+        self.qp_num
+    }
+
+    /// What events call this queue pair.
+    pub fn id(&self) -> QpId {
+        QpId(self.id)
+    }
+
+    /// The domain that it belongs to.
+    pub fn domain(&self) -> &XrcDomain {
+        &self.domain
+    }
+
+    /// The state that it was last brought to.
+    pub fn state(&self) -> QueueState {
+        self.state
+    }
+
+    /// Changes state and attributes (`ibv_modify_qp`), after checking them against the table of
+    /// transitions.
+    pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
+        const VERB: &str = "modify_qp";
+        self.inner().check(VERB)?;
+        let to = transitions::check_attributes(QpType::XrcTgt, self.state, attributes)
+            .map_err(|error| Error::invalid(VERB, error.to_string()))?;
+        let request = attributes.encode(self.handle);
+        self.inner().run(VERB, |file| {
+            if attributes.is_extended() {
+                command::modify_ex(file, &request, &ModifyQp::default()).map(drop)
+            } else {
+                command::modify(file, &request.base)
+            }
+        })?;
+        self.state = to;
+        Ok(())
+    }
+
+    /// Asks the kernel about the queue pair (`ibv_query_qp`).
+    pub fn query(&self) -> Result<QpInfo, Error> {
+        const VERB: &str = "query_qp";
+        self.inner().check(VERB)?;
+        let handle = self.handle;
+        let answer =
+            self.inner().run(VERB, |file| command::query(file, handle, QpAttrMask::all()))?;
+        QpInfo::decode(&answer)
+            .map_err(|error| Error::new(VERB, ErrorKind::Kernel, error.to_string()))
+    }
+
+    /// What the sending side needs to know to reach this queue pair.
+    pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
+        let context = Context { inner: Arc::clone(self.inner()) };
+        let number = QpNumber::new(self.qp_num & 0xff_ffff).unwrap_or_default();
+        port.endpoint(QpType::XrcTgt, number, psn, &context.clamp(options))
+    }
+
+    /// Connects the queue pair to `remote` and brings it to RTS, from RESET or from INIT.
+    pub fn connect(
+        &mut self,
+        port: &LocalPort,
+        psn: Psn,
+        remote: &Endpoint,
+        options: &ConnectOptions,
+    ) -> Result<(), Error> {
+        let context = Context { inner: Arc::clone(self.inner()) };
+        let options = context.clamp(options);
+        let ready = to_rtr(QpType::XrcTgt, port, remote, &options)
+            .map_err(|error| Error::invalid("connect", error.to_string()))?;
+        if self.state == QueueState::Reset {
+            self.modify(&to_init(QpType::XrcTgt, port, &options))?;
+        }
+        self.modify(&ready)?;
+        self.modify(&to_rts(QpType::XrcTgt, psn, remote, &options))
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        if self.live {
+            let handle = self.handle;
+            self.inner()
+                .run_destroy("destroy_qp", |file| command::destroy(file, handle).map(drop))?;
+            self.live = false;
+        }
+        Ok(())
+    }
+
+    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back.
+    #[expect(clippy::result_large_err, reason = "the queue pair comes back")]
+    pub fn destroy(mut self) -> Result<(), (Self, Error)> {
+        self.end().map_err(|error| (self, error))
+    }
+}
+
+impl Drop for XrcTarget {
+    fn drop(&mut self) {
+        // It has no memory; the kernel takes it back when the device is closed.
+        let _ = self.end();
+    }
+}
+
+impl fmt::Debug for XrcTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("XrcTarget")
+            .field("qp_num", &format_args!("{:#x}", self.qp_num))
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
