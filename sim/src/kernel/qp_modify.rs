@@ -65,8 +65,8 @@ fn apply(
     if request.attr_mask & !supported != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let mask = QpAttrMask::from_bits_truncate(request.attr_mask);
     let qp = state.objects.qp_mut(request.qp_handle)?;
+    let mask = QpAttrMask::from_bits_truncate(request.attr_mask).difference(ignored(qp.kind));
     let stated = |told, number| match mask.contains(told) {
         true => QpState::from_raw(number).map(Some).ok_or(Errno::EINVAL),
         false => Ok(None),
@@ -116,6 +116,18 @@ fn apply(
     }
     remember(qp, request, mask, to);
     Ok(())
+}
+
+/// What the core leaves out of an attribute mask, for half a connection lacks it: programs may set
+/// it all the same (`modify_qp_mask` of the kernel's `uverbs_cmd.c`).
+fn ignored(kind: QpType) -> QpAttrMask {
+    match kind {
+        QpType::XrcIni => QpAttrMask::MAX_DEST_RD_ATOMIC | QpAttrMask::MIN_RNR_TIMER,
+        QpType::XrcTgt => {
+            QpAttrMask::MAX_QP_RD_ATOMIC | QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY
+        }
+        _ => QpAttrMask::empty(),
+    }
 }
 
 /// What the driver keeps of a transition that was made.

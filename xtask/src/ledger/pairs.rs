@@ -61,8 +61,8 @@ const PAIRS: &[Pair] = pairs! {
         "ibv_ud_pingpong -e": "ibv_ud_pingpong -e -c -d DEVICE -p PORT GID", "ibv_ud_pingpong -e -c -d DEVICE -p PORT GID localhost", "1000 iters";
         "ibv_srq_pingpong": "ibv_srq_pingpong -c -d DEVICE -p PORT GID", "ibv_srq_pingpong -c -d DEVICE -p PORT GID localhost", "1000 iters";
         "ibv_srq_pingpong -e": "ibv_srq_pingpong -e -c -d DEVICE -p PORT GID", "ibv_srq_pingpong -e -c -d DEVICE -p PORT GID localhost", "1000 iters";
-        "ibv_xsrq_pingpong": "ibv_xsrq_pingpong -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -d DEVICE -p PORT GID localhost", "iters";
-        "ibv_xsrq_pingpong -e": "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID localhost", "iters";
+        "ibv_xsrq_pingpong": "ibv_xsrq_pingpong -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -d DEVICE -p PORT GID localhost", "success";
+        "ibv_xsrq_pingpong -e": "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID localhost", "success";
     }
     "perftest" {
         "ib_send_lat": "ib_send_lat -F -n 500 -d DEVICE -p PORT", "ib_send_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
