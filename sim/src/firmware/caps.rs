@@ -74,8 +74,9 @@ pub(super) fn query(
             ethernet::flow_table_caps(out.flow_table_caps_mut());
         }
         CapGroup::ROCE if has_ethernet(config) => roce(config, out.roce_caps_mut()),
-        // There is on-demand paging of nothing, and no further group of general capabilities: zeros.
-        CapGroup::ODP | CapGroup::GENERAL_2 | CapGroup::QOS => {}
+        // There is on-demand paging of nothing, no steering of flows, and no further group of general
+        // capabilities: zeros.
+        CapGroup::ODP | CapGroup::FLOW_TABLE | CapGroup::GENERAL_2 | CapGroup::QOS => {}
         _ => return Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_MODIFIER)),
     }
     Ok(())

@@ -64,6 +64,10 @@ static METHODS: &[Entry] = &[
         must(attr::query_port::PORT_NUM, U64_IN),
         must(attr::query_port::RESP, Shape::Out(44, ANY_LENGTH)),
     ], query::port),
+    entry(method::MLX5_QUERY_PORT, &[
+        must(query::VPORT_NUM, U32_IN),
+        must(query::VPORT, Shape::Out(query::VPORT_BYTES, ANY_LENGTH)),
+    ], query::vport),
     entry(method::QUERY_GID_TABLE, &[
         must(attr::query_gid_table::ENTRY_SIZE, U64_IN),
         may(attr::query_gid_table::FLAGS, FLAGS),
@@ -130,6 +134,12 @@ static METHODS: &[Entry] = &[
         must(attr::mlx5_alloc_dm::RESP_PAGE_INDEX, U16),
         may(attr::mlx5_alloc_dm::REQ_TYPE, U64_IN),
     ], dm::alloc),
+    entry(dm::QUERY, &[
+        must(dm::QUERY_HANDLE, Shape::Handle(object::DM)),
+        must(dm::QUERY_RESP_START_OFFSET, U64_OUT),
+        must(dm::QUERY_RESP_PAGE_INDEX, U16),
+        must(dm::QUERY_RESP_LENGTH, U64_OUT),
+    ], dm::query),
     entry(method::DM_FREE, &[
         must(attr::free_dm::HANDLE, Shape::Handle(object::DM)),
     ], simple::destroy::<{ attr::free_dm::HANDLE.0 }>),

@@ -6,7 +6,7 @@ use mlx5_prm::cmd::port::{
     QueryRoceAddressIn, RoceVersion,
 };
 use mlx5_uapi::Errno;
-use mlx5_uapi::ioctl::attr;
+use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, attr};
 use mlx5_uapi::mlx5;
 use mlx5_uapi::verbs::{
     AtomicCap, DeviceCapFlags, GidEntry, GidType, LinkLayer as VerbsLinkLayer, Mtu, PortState,
@@ -146,6 +146,24 @@ impl Hca {
 fn port_number(number: u64, hca: &Hca) -> Result<u8, Errno> {
     let port = u8::try_from(number).map_err(|_| Errno::EINVAL)?;
     if port == 0 || port > hca.ports() { Err(Errno::EINVAL) } else { Ok(port) }
+}
+
+/// `MLX5_IB_ATTR_QUERY_PORT_PORT_NUM`.
+pub(crate) const VPORT_NUM: AttrId = AttrId(DRIVER_NAMESPACE);
+/// `MLX5_IB_ATTR_QUERY_PORT`.
+pub(crate) const VPORT: AttrId = AttrId(DRIVER_NAMESPACE + 1);
+/// `struct mlx5_ib_uapi_query_port`.
+pub(crate) const VPORT_BYTES: usize = 40;
+
+/// Tells of the virtual port behind a port, which there is with an embedded switch only: nothing.
+pub(crate) fn vport(
+    file: &OpenFile,
+    state: &mut State,
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    state.context()?;
+    port_number(request.number(VPORT_NUM)?, &file.hca)?;
+    request.answer(VPORT, &[0_u8; VPORT_BYTES])
 }
 
 pub(crate) fn port(

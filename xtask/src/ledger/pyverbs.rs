@@ -8,6 +8,7 @@ use super::door::{DEVICE, Door, Ended, Link};
 use super::reasons::{self, Unused};
 use super::rows::{Outcome, Reason, Row};
 use crate::failure::Failure;
+use crate::wire::Host;
 
 /// The Debian packages that are tested with.
 const PACKAGES: [&str; 4] = ["python3-pyverbs", "ibverbs-providers", "ibverbs-utils", "perftest"];
@@ -20,6 +21,10 @@ const PYTHON: &str = "/usr/bin/python3";
 
 /// The longest that a module may take.
 const SECONDS: u32 = 300;
+
+/// Modules of which a test uses in a child process what its parent opened: for that the machine has
+/// to be shared.
+const FORKING: [&str; 1] = ["test_device"];
 
 /// Modules that are left out, and why.
 pub(super) const LEFT_OUT: [(&str, &str); 5] = [
@@ -126,7 +131,12 @@ impl Suite {
     ) -> Result<Vec<Row>, Failure> {
         let name = format!("tests.{module}");
         let arguments = ["tests/run_tests.py", "--dev", DEVICE, "-v", &name];
-        let ended = door.run(link, &self.folder, SECONDS, PYTHON, &arguments)?;
+        let machine = match FORKING.contains(&module) {
+            true => Some(door.machine(link.settings, link)?),
+            false => None,
+        };
+        let settings = machine.as_ref().map_or_else(|| link.settings.to_owned(), Host::settings);
+        let ended = door.start(&settings, &self.folder, SECONDS, PYTHON, &arguments)?.wait()?;
         let row = |(test, outcome, said): (String, Outcome, String)| Row {
             suite: "pyverbs",
             link: link.name,

@@ -30,8 +30,7 @@ const RAW_ON_IB: &str = "the test is of Ethernet, and skips itself on an InfiniB
 const ODP: &str = "the simulated device reports no on-demand paging";
 const WINDOWS: &str = "the engine refuses a request that binds a memory window";
 const CONFIGURE: &str = "the engine refuses a request that configures an mkey (list, interleaved)";
-const FLOW_CAPS: &str = "the firmware model refuses the capability page of NIC flow tables, which a \
-                         ConnectX answers";
+const FLOWS: &str = "the device model steers no flows";
 
 const NOT_PLANNED: &str = "nothing planned";
 const ETHERNET: &str = "raw packet and flow steering";
@@ -55,13 +54,6 @@ const FAILURES: &[Known] = &[
     ),
     known("test_mlx5_mkey.", "local QP operation error", CONFIGURE, MKEYS),
     known(
-        "test_device.DMTest.test_multi_process_alloc_dm",
-        "25 != 0",
-        "the simulated machine lives in one process: a forked child that uses its parent's \
-         descriptor gets ENOTTY",
-        "one simulated machine for several processes",
-    ),
-    known(
         "test_mlx5_timestamp.TimeStampTest.test_timestamp_free_running",
         "Failed to get the clock info",
         "the kernel model offers no clock-info page",
@@ -74,8 +66,6 @@ const FAILURES: &[Known] = &[
          the EINVAL of one that cannot for an error",
         NOT_PLANNED,
     ),
-    known("test_mlx5_dr.", "DevX general command failed", FLOW_CAPS, ETHERNET),
-    known("test_mlx5_flow.", "DevX general command failed", FLOW_CAPS, ETHERNET),
 ];
 
 /// Skips. The first that fits explains.
@@ -116,6 +106,7 @@ const SKIPS: &[Known] = &[
         "the simulated ports are not bonded",
         NOT_PLANNED,
     ),
+    known("", "NIC flow table does not support reformat", FLOWS, ETHERNET),
     // Transports.
     known(
         "",
@@ -154,12 +145,6 @@ const SKIPS: &[Known] = &[
         "Allocating dmabuf is not supported",
         "this machine has no DRM device to allocate a dma-buf of",
         MACHINE,
-    ),
-    known(
-        "test_device.SharedDMTest.test_import_dm",
-        "Some object imports are not supported",
-        "the kernel model has no query of device memory by handle (method 0x1001)",
-        "device memory in the kernel model",
     ),
     known(
         "test_mlx5_dm_ops.",
@@ -212,12 +197,6 @@ const SKIPS: &[Known] = &[
         NOT_PLANNED,
     ),
     known("test_mlx5_var.", "VAR allocation", "virtio doorbells are not modelled", NOT_PLANNED),
-    known(
-        "test_mlx5_query_port.",
-        "mlx5dv_query_port() isn't supported",
-        "the kernel model has no mlx5 query of a port (method 0x1000), which tells of vports",
-        NOT_PLANNED,
-    ),
     known(
         "test_mlx5_sched.",
         "chedule elements is not supported",
