@@ -102,6 +102,9 @@ const GRACE: Duration = Duration::from_secs(20);
 pub(super) const SERIAL: &str = "serial.log";
 const RESULTS: &str = "results.log";
 const DEVICE: &str = "device.log";
+/// What QEMU, and the process that serves the devices, have to say themselves.
+pub(super) const QEMU: &str = "qemu.log";
+pub(super) const SERVER: &str = "server.log";
 
 impl Guest<'_> {
     /// Starts the machine, and follows it to its end.
@@ -123,7 +126,8 @@ impl Guest<'_> {
 
         let begun = Instant::now();
         let served = if self.hcas > 0 { Some(self.serve(&sockets)?) } else { None };
-        let mut qemu = Running::start(&self.qemu(&sockets, &initrd), !self.shell)?;
+        let said = (!self.shell).then(|| self.folder.join(QEMU));
+        let mut qemu = Running::start(&self.qemu(&sockets, &initrd), said.as_deref())?;
         let mut record = Record::default();
         let mut marks = Vec::new();
         if self.shell {
@@ -173,10 +177,15 @@ impl Guest<'_> {
         }
         command.args(["--once", "--link", self.link.name(), "--log"]);
         command.arg(self.folder.join(DEVICE));
-        let running = Running::start(&command, true)?;
+        let running = Running::start(&command, Some(&self.folder.join(SERVER)))?;
         match running.lines.recv_timeout(SERVED) {
             Ok(line) if line == b"ready\n" => Ok(running),
-            _ => Err(Failure::Vm(format!("{} is not ready to serve", self.device.display()))),
+            _ => {
+                let said = self.folder.join(SERVER);
+                let words = fs::read_to_string(&said).unwrap_or_default();
+                let program = self.device.display();
+                Err(Failure::Vm(format!("{program} is not ready to serve: {}", words.trim())))
+            }
         }
     }
 
@@ -241,13 +250,14 @@ struct Running {
 }
 
 impl Running {
-    /// Starts a program; `piped` keeps the terminal from it.
-    fn start(command: &Command, piped: bool) -> Result<Self, Failure> {
+    /// Starts a program. With a file for what it says of trouble, it does not get the terminal.
+    fn start(command: &Command, said: Option<&Path>) -> Result<Self, Failure> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut bound = Command::new("setpriv");
         bound.args(["--pdeathsig", "KILL"]).arg(command.get_program()).args(command.get_args());
-        if piped {
-            bound.stdin(Stdio::null()).stdout(Stdio::piped());
+        if let Some(said) = said {
+            let file = File::create(said).map_err(in_file(said))?;
+            bound.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
         }
         let mut child =
             bound.spawn().map_err(|error| Failure::Run { program: program.clone(), error })?;

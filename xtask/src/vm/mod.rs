@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 use cache::Cache;
-use machine::{Guest, Link, SERIAL, Step};
+use machine::{Guest, Link, QEMU, SERIAL, SERVER, Step};
 use parts::{Parts, Version};
 use record::{Event, Record};
 
@@ -80,6 +80,11 @@ enum What {
 
 /// Does what the arguments say.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Failure::Vm(
+            "the machine is made of programs for x86-64, which this is not".into(),
+        ));
+    }
     match &arguments.what {
         Some(What::Run { program }) => one(arguments, program),
         Some(What::Shell) => shell(arguments),
@@ -112,7 +117,7 @@ impl Wanted {
         let hcas = arguments.hcas.unwrap_or(1);
         let parts = Parts::fetch(&Cache::open()?, version)?;
         let device = if hcas == 0 { PathBuf::new() } else { device(arguments)? };
-        let folder = logs().join(format!("{}-{}", version.name(), link.name()));
+        let folder = logs().join(format!("run-{}-{}", version.name(), link.name()));
         Ok(Self { parts, link, hcas, device, programs: Vec::new(), folder })
     }
 
@@ -192,9 +197,15 @@ fn verdict(record: &Record, folder: &Path) -> Result<(), Failure> {
     Err(Failure::Vm(wrong.join("\n  ")))
 }
 
-/// Shows the end of the kernel's log.
+/// Shows the end of the kernel's log, and what the processes around it have said.
 fn show(record: &Record, folder: &Path) {
     const LAST: usize = 40;
+    for name in [QEMU, SERVER] {
+        let path = folder.join(name);
+        for line in std::fs::read_to_string(&path).unwrap_or_default().lines() {
+            eprintln!("vm: {}: {line}", path.display());
+        }
+    }
     let lines: Vec<&str> = record.log.lines().collect();
     eprintln!("vm: the end of {}:", folder.join(SERIAL).display());
     for line in &lines[lines.len().saturating_sub(LAST)..] {

@@ -9,6 +9,12 @@ const POLLING: &str = "-n 50";
 /// Iterations of a program that sleeps until something comes.
 const ASLEEP: &str = "-e -n 200";
 
+/// A program of ours that goes on until something stops it.
+const POLLER: &str = "mlx5 pingpong --device mlx5_0 -n 1000000000";
+
+/// The same, asleep until something comes.
+const SLEEPER: &str = "mlx5 pingpong --device mlx5_0 -n 1000000000 --events";
+
 /// The steps of a machine with two devices.
 pub(super) fn steps(link: Link) -> Vec<Step> {
     let mut steps = vec![
@@ -155,20 +161,17 @@ fn departures() -> Vec<Step> {
     let killed = |name: &str, program: &str| {
         Step::new(name, 60, format!("killed \"{program}\" && ours_works"))
     };
+    let departed = |name: &str, program: &str, what: &str| {
+        Step::new(name, 60, format!("departed '{program}' take_{what} give_{what}"))
+    };
     vec![
-        killed("kill-sends", "mlx5 pingpong --device mlx5_0 -n 1000000000"),
-        killed("kill-sleeper", "mlx5 pingpong --device mlx5_0 -n 1000000000 --events"),
+        killed("kill-poller", POLLER),
+        killed("kill-sleeper", SLEEPER),
         killed("kill-datagrams", "mlx5 pingpong --device mlx5_0 -t ud -n 1000000000"),
-        Step::new(
-            "rmmod-while-polling",
-            60,
-            "departed 'mlx5 pingpong --device mlx5_0 -n 1000000000'",
-        ),
-        Step::new(
-            "rmmod-while-asleep",
-            60,
-            "departed 'mlx5 pingpong --device mlx5_0 -n 1000000000 --events'",
-        ),
+        Step::new("kill-peer", 60, "orphaned"),
+        departed("rmmod-while-polling", POLLER, "driver"),
+        departed("rmmod-while-asleep", SLEEPER, "driver"),
+        departed("unplug-while-polling", POLLER, "function"),
         Step::new("reload", 120, "unload && load && ready && ours_works && ibv_devinfo"),
         Step::new("unload", 60, "unload"),
     ]

@@ -106,10 +106,11 @@ killed() {
     [ $? -eq 137 ]
 }
 
-# Takes the driver away from a program that uses the device: the program has to say so and to end.
+# Takes the device away from a program that uses it: the program has to say so and to end.
+# departed PROGRAM HOW BACK: HOW takes the device away, and BACK brings it back.
 departed() {
     started "$1" || return 1
-    rmmod mlx5_ib || return 1
+    $2 || return 1
     if ! wait_for 20 ended $pid; then
         kill -9 $pid
         return 1
@@ -118,8 +119,27 @@ departed() {
     status=$?
     cat /tmp/started.out
     echo "ended with status $status"
-    insmod /guest/modules.d/mlx5_ib && ready && ours_works || return 1
+    $3 && ready && ours_works || return 1
     [ $status -eq 1 ] && grep -q 'device is gone' /tmp/started.out
+}
+
+take_driver() { rmmod mlx5_ib; }
+give_driver() { insmod /guest/modules.d/mlx5_ib; }
+take_function() { echo 1 >/sys/bus/pci/devices/0000:01:00.0/remove; }
+give_function() { echo 1 >/sys/bus/pci/rescan; }
+
+# Kills one of two programs that talk to each other: the other has to find out and to end.
+orphaned() {
+    mlx5 pingpong --device mlx5_1 --listen >/tmp/server.out 2>&1 &
+    server=$!
+    wait_for 20 listening || return 1
+    started "mlx5 pingpong --device mlx5_0 --connect localhost -n 1000000000" || return 1
+    kill -9 $server
+    wait_for 20 ended $pid || return 1
+    wait $pid
+    status=$?
+    cat /tmp/started.out
+    [ $status -eq 1 ] && ours_works
 }
 
 # Whether a child has ended, though nobody has waited for it yet.
