@@ -61,6 +61,16 @@ impl<'a> Rig<'a> {
         Ok(batch.complete()?)
     }
 
+    /// Waits until the key is configured: what others post does not wait for that.
+    fn configured(&mut self) -> Outcome {
+        let a = &mut self.pair.a;
+        let mut batch = a.qp.wr_start();
+        batch.wr(3, SendFlags::SIGNALED).nop();
+        batch.complete()?;
+        self.bed.poll_good(&mut a.send_cq, 1);
+        Ok(())
+    }
+
     /// Sends part of the key to the other side, which finds `expected`.
     fn carries(&mut self, offset: u64, expected: &[u8]) -> Outcome {
         let Pair { a, b } = &mut self.pair;
@@ -121,6 +131,7 @@ fn a_list_scatters_what_arrives(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     let pieces = [rig.piece(5000, 30)?, rig.piece(100, 50)?];
     rig.list(MkeyAccess::LOCAL_WRITE, &pieces)?;
+    rig.configured()?;
     let Pair { a, b } = &mut rig.pair;
     fill(&b.mr, 0, 3, 80)?;
     let into = [rig.key.sge(0, 80)];
@@ -167,11 +178,7 @@ fn a_peer_reads_and_writes_through_a_key_as_its_rights_say(bed: &Bed) -> Outcome
         fill(&rig.pair.a.mr, 0, 5, 4096)?;
         let pieces = [rig.piece(1000, 40)?, rig.piece(10, 24)?];
         rig.list(access, &pieces)?;
-        // The key is the peer's only when it is configured.
-        let mut batch = rig.pair.a.qp.wr_start();
-        batch.wr(3, SendFlags::SIGNALED).nop();
-        batch.complete()?;
-        bed.poll_good(&mut rig.pair.a.send_cq, 1);
+        rig.configured()?;
         let Pair { a, b } = &mut rig.pair;
         let before = gathered(&a.mr, &[(1000, 40), (10, 24)])?;
         fill(&b.mr, 0, 6, 64)?;
