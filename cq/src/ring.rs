@@ -515,7 +515,7 @@ impl<Q: Queue> Ring<Q> {
         // What was passed is not copied, and nobody is to look for it.
         self.publish();
         // SAFETY: handed down; all before the consumer was passed.
-        if unsafe { self.state.move_to(to, self.consumer) }.is_none() {
+        if unsafe { self.state.move_to(to, self.consumer, self.resizes) }.is_none() {
             self.latch(Corruption::Resize);
             return Err(Corruption::Resize);
         }

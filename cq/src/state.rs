@@ -219,14 +219,14 @@ impl RingState {
     }
 
     /// Copies what waits from `start` on to other places, up to and with the entry that says that
-    /// the queue was resized, and has all that follows looked for there. `None` if there is no such
-    /// entry: nothing was replaced.
+    /// the queue was resized, behind `resizes` that said so before, and has all that follows looked
+    /// for there. `None` if there is no such entry: nothing was replaced.
     ///
     /// # Safety
     /// `to` is a buffer as [`RingState::new`] wants it, cleared from `start` on, that the device was
     /// told of. The caller is the poller, who has passed all before `start`; nobody else looks
     /// meanwhile.
-    pub(crate) unsafe fn move_to(&self, to: Places, start: u32) -> Option<()> {
+    pub(crate) unsafe fn move_to(&self, to: Places, start: u32, mut resizes: u32) -> Option<()> {
         let from = self.places();
         let mut index = start;
         loop {
@@ -256,7 +256,10 @@ impl RingState {
             to.set_op_own(index, op_own & !OWNER | to.owner(index));
             index = index.wrapping_add(takes);
             if op_own >> OPCODE_SHIFT == CqeOpcode::Resize as u8 {
-                break;
+                if resizes == 0 {
+                    break;
+                }
+                resizes -= 1;
             }
         }
         self.buffer.store(to.buffer.as_ptr(), Relaxed);

@@ -118,6 +118,12 @@ impl Device {
         self.cqs.get(cqn).map(|cq| (cq.produced.wrapping_add(cq.run.len()), cq.failed))
     }
 
+    /// How many more entries a completion queue takes before it overruns.
+    #[must_use]
+    pub fn cq_room(&self, cqn: u32) -> Option<u32> {
+        self.cqs.get(cqn)?.room(&*self.dma).ok()
+    }
+
     /// Replaces a completion queue's ring, as RESIZE_CQ does: the old ring gets one last entry
     /// that says so, and later entries go to the new one.
     pub(crate) fn resize_cq(

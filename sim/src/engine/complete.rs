@@ -100,6 +100,17 @@ impl Device {
         }
     }
 
+    /// What an entry without error holds of a queue pair, for [`Device::inject_completion`].
+    #[must_use]
+    pub fn completion(&self, qpn: u32, opcode: CqeOpcode, send_opcode: u8, wqe: u16) -> Cqe {
+        self.entry(qpn, opcode, send_opcode, wqe)
+    }
+
+    /// Has a completion queue write what it keeps back to compress it with what follows.
+    pub fn flush_completions(&mut self, cqn: u32) {
+        self.write_run(cqn);
+    }
+
     /// Has a completion queue take an entry, as if a queue pair completed: it is compressed, counted
     /// and reported as any other. A message of up to 32 or 64 bytes goes with it where the entry's
     /// format says so. Says whether the queue took it.

@@ -107,10 +107,15 @@ impl Cq {
 
     /// Whether the ring has no free entry.
     pub(crate) fn is_full(&self, dma: &dyn Dma) -> Result<bool, DmaFault> {
+        self.room(dma).map(|room| room == 0)
+    }
+
+    /// How many more entries the ring takes, as far as the consumer has told.
+    pub(crate) fn room(&self, dma: &dyn Dma) -> Result<u32, DmaFault> {
         let consumer = dma.load_u32(self.config.record + CONSUMER as u64)?;
         let ahead = self.produced.wrapping_add(self.run.len());
         let waiting = ahead.wrapping_sub(consumer) & CONSUMER_MASK;
-        Ok(waiting >= self.size())
+        Ok(self.size().saturating_sub(waiting))
     }
 
     /// Where the next entry's descriptor goes in the buffer, and its owner bit.

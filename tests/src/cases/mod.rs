@@ -18,6 +18,7 @@ macro_rules! subjects {
 
 subjects! {
     completions
+    streams
     full
     lengths
     operations
