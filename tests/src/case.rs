@@ -23,6 +23,8 @@ bitflags::bitflags! {
         const EVERY_MODEL = 1 << 6;
         /// No other case beside it in the process: it forks, or counts what is the process's.
         const SERIAL = 1 << 7;
+        /// A device that matches tags.
+        const TAG_MATCHING = 1 << 20;
         /// What it leaves behind, objects or violations, is part of the case: it looks itself.
         const DIRTY = 1 << 8;
         /// A BlueFlame register.

@@ -71,6 +71,10 @@ fn lacks(place: &Place, need: Need) -> Result<Option<&'static str>, mlx5::Error>
     let ethernet = context.query_port(place.port)?.link_layer == LinkLayer::Ethernet;
     Ok(if need.contains(Need::DEVX) && !context.has_devx() {
         Some("the kernel grants no DEVX")
+    } else if need.contains(Need::TAG_MATCHING)
+        && context.query_device().tag_matching.max_num_tags == 0
+    {
+        Some("the device does not match tags")
     } else if need.contains(Need::TWO_PORTS) && context.num_ports() < 2 {
         Some("the device has one port")
     } else if need.contains(Need::INFINIBAND) && ethernet {

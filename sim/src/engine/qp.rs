@@ -300,6 +300,8 @@ pub(crate) struct Qp {
     pub(crate) established: bool,
     /// The message that arrives for a queue with a list of tags.
     pub(crate) arriving: Option<Arriving>,
+    /// What its list of tags was like when it had no receive WQE for a message.
+    pub(crate) refused_at: Option<u64>,
     /// Rendezvous that matched, and whose data the device is to fetch.
     pub(crate) rendezvous: VecDeque<Rendezvous>,
     /// Blocks that are to be executed as a BlueFlame register brought them.
@@ -328,6 +330,7 @@ impl Qp {
             held: None,
             established: false,
             arriving: None,
+            refused_at: None,
             rendezvous: VecDeque::new(),
             copies: Vec::new(),
         }

@@ -179,7 +179,7 @@ impl Engine {
                 let ready = peer.is_none_or(|(target, remote)| {
                     let device = &mut self.devices[target];
                     let waits = device.qps.get(remote).is_some_and(super::qp::Qp::receives);
-                    !waits || device.has_receive(remote)
+                    !waits || device.has_receive(remote) || device.may_match(remote)
                 });
                 if ready {
                     self.release(id, qpn);

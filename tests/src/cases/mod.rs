@@ -1,5 +1,6 @@
 //! The cases, one file a subject.
 
+mod tag_rig;
 mod warp;
 
 use crate::case::Case;
@@ -41,6 +42,9 @@ subjects! {
     atomics
     windows
     registered_anew
+    tag_list
+    tag_messages
+    tag_phases
     addresses
     events
     lifetime

@@ -57,6 +57,14 @@ impl Device {
         }
     }
 
+    /// Whether a message may match by now that was put off for want of a receive WQE.
+    pub(crate) fn may_match(&self, qpn: u32) -> bool {
+        let Some(qp) = self.qps.get(qpn) else { return false };
+        let srq = qp.config.srq.and_then(|srqn| self.srqs.get(srqn));
+        let changes = srq.and_then(|srq| srq.tags.as_ref()).map(|list| list.changes);
+        changes.is_some() && changes != qp.refused_at
+    }
+
     /// Remembers a message of which packets are to come.
     fn go_on(&mut self, qpn: u32, arriving: Arriving, packet: &Packet<'_>) -> Answer {
         if !packet.last
@@ -103,6 +111,10 @@ impl Device {
         let Some((place, tag)) = list.consume(header.tag.get()) else {
             // Without a receive WQE it has not arrived, and will be sent again.
             if !has_receive {
+                let changes = list.changes;
+                if let Some(qp) = self.qps.get_mut(qpn) {
+                    qp.refused_at = Some(changes);
+                }
                 return Err(self.not_ready(qpn));
             }
             list.count_unexpected();

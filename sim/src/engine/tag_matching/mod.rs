@@ -70,6 +70,8 @@ pub(crate) struct TagList {
     software_phase: u16,
     /// Unexpected messages that there were.
     hardware_phase: u16,
+    /// How often it changed so that a message may match that did not.
+    changes: u64,
 }
 
 /// An operation that no driver may ask for.
@@ -98,6 +100,7 @@ impl TagList {
             next: 0,
             software_phase: 0,
             hardware_phase: 0,
+            changes: 0,
         }
     }
 
@@ -113,6 +116,7 @@ impl TagList {
     /// Software has handled so many unexpected messages, with all tags added so far in view.
     fn synchronise(&mut self, software_phase: u16) {
         self.software_phase = software_phase;
+        self.changes += 1;
         if software_phase == self.hardware_phase {
             for place in &mut self.places {
                 if let Place::Listed(tag) = place {
@@ -138,6 +142,7 @@ impl TagList {
         tag.coherent = self.software_phase == self.hardware_phase;
         self.places[usize::from(place)] = Place::Listed(tag);
         self.order.push(place);
+        self.changes += 1;
         self.next = next;
         Ok(place)
     }
