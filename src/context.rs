@@ -379,7 +379,7 @@ impl Inner {
         // SAFETY: a question.
         unsafe { devx::general_cmd(&*self.file, request.as_bytes(), answer.as_bytes_mut()) }
             .map_err(|errno| self.fail_devx(VERB, errno, answer.as_bytes()))?;
-        Ok(answer.hca_cap().clone())
+        Ok(*answer.hca_cap())
     }
 
     /// Asks the firmware about the object behind a kernel's handle.

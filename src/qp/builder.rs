@@ -86,6 +86,8 @@ pub struct QueuePairBuilder<'a, T> {
     huge_pages: HugePages,
     flags: QpCreateFlags,
     scatter_to_cqe: bool,
+    /// Whether the device checks a signature of every request.
+    wqe_signature: bool,
     /// Whether the send queue drains on signature errors.
     pub(super) pipelining: bool,
     /// Blocks of a request that configures a memory key; zero if the queue is not sized for any.
@@ -133,6 +135,7 @@ impl ProtectionDomain {
             huge_pages: HugePages::None,
             flags: QpCreateFlags::empty(),
             scatter_to_cqe: false,
+            wqe_signature: false,
             pipelining: false,
             mkey_blocks: 0,
             send_ops: SendOps::empty(),
@@ -216,6 +219,14 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     /// Signals every send request, whatever its flags say (`sq_sig_all`).
     pub fn signal_all(mut self, all: bool) -> Self {
         self.signal_all = all;
+        self
+    }
+
+    /// Has the device check a signature of every send request, which finds memory that went bad
+    /// (`MLX5_QP_SIGNATURE`). Posting is slower then. Receive requests have none: the queue pair
+    /// takes them from a shared receive queue, or has none.
+    pub fn wqe_signature(mut self, check: bool) -> Self {
+        self.wqe_signature = check;
         self
     }
 
@@ -349,6 +360,11 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
             let what = "shared receive queue and protection domain belong to different contexts";
             return Err(Error::invalid(VERB, what.into()));
         }
+        if self.wqe_signature && self.srq.is_none() && self.max_recv_wr != 0 {
+            let what = "a queue pair with signed requests has no receive queue of its own: give it \
+                        a shared one, or `max_recv_wr(0)`";
+            return Err(Error::invalid(VERB, what.into()));
+        }
         if self.pipelining {
             pipelining::check(context)?;
         }
@@ -406,6 +422,10 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         };
         let index = Arc::new(index);
 
+        let mut driver_flags = QpFlags::UAR_PAGE_INDEX;
+        driver_flags.set(QpFlags::SIGNATURE, self.wqe_signature);
+        let scatter = QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE;
+        driver_flags.set(scatter, self.scatter_to_cqe);
         let id = context.next_handle_id();
         let has_receive = receive_layout.requests != 0;
         let request = command::CreateQp {
@@ -440,12 +460,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
                 sq_wqe_count: if device_sends { 0 } else { send_layout.blocks },
                 rq_wqe_count: receive_layout.requests,
                 rq_wqe_shift: if has_receive { receive_layout.stride.trailing_zeros() } else { 0 },
-                flags: if self.scatter_to_cqe {
-                    QpFlags::UAR_PAGE_INDEX | QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE
-                } else {
-                    QpFlags::UAR_PAGE_INDEX
-                }
-                .bits(),
+                flags: driver_flags.bits(),
                 uidx: index.get(),
                 bfreg_index: uar.page_id(),
                 ..CreateQp::default()
@@ -476,7 +491,10 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         };
         // SAFETY: the ring is so large, and page-aligned plus a multiple of 64; it lives as long as
         // `inner`, which the half keeps.
-        let send = unsafe { SendQueue::new(parts) };
+        let mut send = unsafe { SendQueue::new(parts) };
+        if self.wqe_signature {
+            send.sign_requests();
+        }
         let receive = has_receive.then(|| {
             let ring = buffer.as_non_null();
             // SAFETY: as for the send ring.

@@ -257,6 +257,9 @@ impl<T: Transport> SendQueue<T> {
             self.refuse(cursor, error);
             return cursor;
         }
+        if self.signed {
+            self.sign(cursor.head);
+        }
         // SAFETY: the records are alive, and were made for this ring.
         unsafe { self.slots.stage(self.mask, cursor.sequence, wr_id, info) };
         self.fence_next = false;
@@ -443,7 +446,7 @@ impl<T: Transport> SendQueue<T> {
             self.ring_doorbell(first, requests);
             (self.fence, self.fence_next) = (fence, fence);
         }
-        if self.fence {
+        if self.fence || self.signed {
             self.stop = self.head.wrapping_sub(1);
         } else if !self.has_room(self.head) {
             // Without room the stop stays close behind, for half the counter later it would be ahead.

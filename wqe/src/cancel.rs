@@ -266,6 +266,9 @@ impl<T: Transport> SendQueue<T> {
             // SAFETY: the request is committed and not executed, so that its WQE stands in the
             // ring and the device does not read it.
             unsafe { rewrite_as_nop(self.at(info.first().into())) };
+            if self.signed {
+                self.sign(info.first().into());
+            }
             if !info.continues() {
                 requests.push(PendingRequest { wr_id, info });
             }

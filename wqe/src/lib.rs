@@ -31,6 +31,7 @@ mod segment;
 mod send;
 mod sge;
 mod shared_receive;
+mod sign;
 mod sync;
 pub mod tag_matching;
 pub mod transport;

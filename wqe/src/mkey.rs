@@ -354,6 +354,9 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         to.pad_to(blocks as usize * (BLOCK / UNIT));
         // SAFETY: the caller has made sure of room for the whole request.
         unsafe { self.copy_aside(cursor, blocks) };
+        if self.signed {
+            self.sign(cursor.head);
+        }
         // To the user the request is the configuration of the key, whichever WQE completes.
         let place = u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
             | (Opcode::Umr as u64) << RequestInfo::OPCODE_SHIFT;

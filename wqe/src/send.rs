@@ -140,6 +140,8 @@ pub struct SendQueue<T> {
     /// The same of the last request that was built.
     pub(crate) fence_next: bool,
     pub(crate) scratch: Box<Scratch>,
+    /// Whether the device checks a signature of every request.
+    pub(crate) signed: bool,
     /// Changes of memory keys by requests that are not known to be executed.
     pub(crate) journal: Journal,
     /// WQEs of the batch under construction beside the first of each request.
@@ -239,11 +241,19 @@ impl<T: Transport> SendQueue<T> {
             fence: false,
             fence_next: false,
             scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
+            signed: false,
             journal: Journal::default(),
             more_wqes: 0,
             life: next_life(),
             transport: PhantomData,
         }
+    }
+
+    /// Gives every request a signature, for a queue pair of which the device checks it
+    /// (`MLX5_QP_FLAG_SIGNATURE`). Every request goes the slow way then.
+    pub fn sign_requests(&mut self) {
+        self.signed = true;
+        self.stop = self.head.wrapping_sub(1);
     }
 
     /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before

@@ -124,6 +124,8 @@ pub struct QpConfig {
     pub block_multicast_loopback: bool,
     /// What its completions look like.
     pub completion: CompletionConfig,
+    /// Its requests carry signatures, which are checked (`wq_signature`).
+    pub signed: bool,
     /// The device has its send side, to fetch the data of rendezvous.
     pub rendezvous: bool,
 }

@@ -22,6 +22,7 @@ pub(crate) mod vendor {
     pub(crate) const BAD_INDEX: u8 = 0x69;
     pub(crate) const BAD_SEGMENT: u8 = 0x6a;
     pub(crate) const NO_MEMORY: u8 = 0x6b;
+    pub(crate) const BAD_SIGNATURE: u8 = 0x6c;
 }
 
 /// A piece of what a request carries, or where its answer goes.
@@ -157,7 +158,7 @@ impl Device {
             return Err(BadWqe { opcode: 0, blocks: 1, vendor: vendor::BAD_QPN });
         };
         let (index, waiting) = (qp.sq_executed, qp.sq_waiting());
-        let transport = qp.config.transport;
+        let (transport, signed) = (qp.config.transport, qp.config.signed);
         let mut head = [0; UNIT];
         if let Err(fault) = qp.read_sq(&*self.dma, index, &mut head) {
             self.memory_violation(fault);
@@ -193,6 +194,9 @@ impl Device {
         if let Some(Err(fault)) = read {
             self.memory_violation(fault);
             return Err(bad(vendor::NO_MEMORY));
+        }
+        if signed && bytes.iter().fold(0, |sum, byte| sum ^ byte) != 0xff {
+            return Err(bad(vendor::BAD_SIGNATURE));
         }
         parse(control, opcode, transport, bytes).ok_or(bad(vendor::BAD_SEGMENT))
     }

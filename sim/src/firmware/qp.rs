@@ -118,6 +118,7 @@ impl Firmware {
             uar: context.uar_page(),
             block_multicast_loopback: context.block_lb_mc(),
             completion: completion(&context)?,
+            signed: context.wq_signature(),
             rendezvous: OffloadType(context.offload_type()) == OffloadType::RNDV,
         })?;
         self.qps.insert(qpn, Record { context, transport, created: context });

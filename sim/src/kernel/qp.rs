@@ -161,8 +161,15 @@ fn driver_request(request: &Request<'_>, kind: QpType) -> Result<(mlx5::CreateQp
     }
     let driver: mlx5::CreateQp = request.structure(attr::uhw::IN)?;
     let flags = QpFlags::from_bits(driver.flags).ok_or(Errno::EINVAL)?;
-    let understood = QpFlags::UAR_PAGE_INDEX | QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE;
-    // UARs are the driver's to allocate; signatures and packet based credits are not there.
+    let understood = QpFlags::UAR_PAGE_INDEX
+        | QpFlags::SCATTER_CQE
+        | QpFlags::ALLOW_SCATTER_CQE
+        | QpFlags::SIGNATURE;
+    // UARs are the driver's to allocate; packet based credits are not there, nor signatures of
+    // receive requests.
+    if flags.contains(QpFlags::SIGNATURE) && driver.rq_wqe_count != 0 {
+        return Err(Errno::EINVAL);
+    }
     let rings = kind != QpType::XrcTgt;
     if rings && !flags.contains(QpFlags::UAR_PAGE_INDEX) || !understood.contains(flags) {
         return Err(Errno::EINVAL);
@@ -285,6 +292,7 @@ pub(crate) fn create(
         qpc.set_log_sq_size(rings.send_blocks.ilog2());
     }
     completion(hca, &parents, &state.objects, kind, flags, driver_flags, qpc)?;
+    qpc.set_wq_signature(driver_flags.contains(QpFlags::SIGNATURE));
     match parents.srq {
         Some(srq) => {
             qpc.set_rq_type(RqType::SRQ.0).set_srqn_rmpn_xrqn(state.objects.srq(srq)?.srqn);

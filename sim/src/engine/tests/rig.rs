@@ -435,6 +435,7 @@ impl Rig {
             record: record.at(0),
             uar: self.uars[device],
             rendezvous: false,
+            signed: false,
             block_multicast_loopback: false,
             completion: CompletionConfig::default(),
         };
@@ -468,6 +469,7 @@ impl Rig {
             record: 0,
             uar: 0,
             rendezvous: false,
+            signed: false,
             block_multicast_loopback: false,
             completion: CompletionConfig::default(),
         };
