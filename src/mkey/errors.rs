@@ -37,9 +37,9 @@ pub struct SignatureError {
     pub kind: SignatureErrorKind,
     /// On which side.
     pub side: Side,
-    /// What it should have been.
+    /// What the signature says.
     pub expected: u64,
-    /// What it was.
+    /// What the data, or the configuration of the key, comes to.
     pub actual: u64,
     /// Where in the transfer, in bytes.
     pub offset: u64,
@@ -59,7 +59,7 @@ impl fmt::Display for SignatureError {
         };
         write!(
             f,
-            "bad {what} in the {side} domain at byte {}: {:#x} expected, {:#x} found",
+            "bad {what} in the {side} domain at byte {}: {:#x} is there, but the data has {:#x}",
             self.offset, self.expected, self.actual
         )?;
         if let SignatureErrorKind::Other(code) = self.kind {

@@ -53,6 +53,7 @@ subjects! {
     cancel
     drained
     mkeys
+    signatures
     safety
     programs
     process
