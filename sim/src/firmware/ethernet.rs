@@ -213,6 +213,7 @@ impl Firmware {
             uar: wq.uar_page(),
             block_multicast_loopback: false,
             completion: CompletionConfig::default(),
+            signed: false,
             rendezvous: false,
         })?;
         context.set_state(QueueState::RST.0);
