@@ -146,6 +146,24 @@ pub enum Violation {
         /// The page that it rang on.
         uar: u32,
     },
+    /// A request used a memory key that an earlier one changed, with no fence between them.
+    MkeyWithoutFence {
+        /// The queue pair.
+        qpn: u32,
+        /// The block index of the request.
+        index: u16,
+        /// The key's index.
+        mkey: u32,
+    },
+    /// A request used a PSV that an earlier one set, with no fence between them.
+    PsvWithoutFence {
+        /// The queue pair.
+        qpn: u32,
+        /// The block index of the request.
+        index: u16,
+        /// The PSV.
+        psv: u32,
+    },
     /// Queue memory, or memory under a key, could not be reached.
     Memory {
         /// The bus address.

@@ -1,6 +1,7 @@
 //! Reaching memory through keys.
 
 use crate::engine::Device;
+use crate::engine::fence::Change;
 use crate::engine::mkey::{Access, KeyError, Translation, User};
 
 /// Keys in pieces of keys in pieces … of keys: so many levels at most.
@@ -86,6 +87,7 @@ impl Device {
         depth: u32,
     ) -> Result<(), KeyError> {
         let index = key >> 8;
+        self.used_by(user, Change::Mkey(index));
         let mkey = self.mkeys.get(index).ok_or(KeyError::Denied)?;
         let offset = mkey.check(user, key, address, copy.length() as u64, right)?;
         if mkey.signatures.enabled {

@@ -13,6 +13,7 @@ pub mod device;
 mod drain;
 mod event;
 pub mod fault;
+mod fence;
 mod flush;
 mod header;
 mod layout;

@@ -8,6 +8,7 @@ use mlx5_prm::wqe::BLOCK;
 use crate::dma::{Buffer, Dma, DmaFault};
 use crate::engine::blueflame::Copied;
 use crate::engine::drain::Drain;
+use crate::engine::fence::Change;
 use crate::engine::mkey::{Side, User};
 use crate::engine::port::{Gid, Mac};
 use crate::engine::receive::{Inbound, Receive};
@@ -292,6 +293,8 @@ pub(crate) struct Qp {
     /// It is in the engine's list of queue pairs with work.
     pub(crate) queued: bool,
     pub(crate) drain: Option<Drain>,
+    /// What its requests changed since the last fence.
+    pub(crate) unfenced: Vec<Change>,
     /// The message that arrives.
     pub(crate) inbound: Inbound,
     /// The shared receive queue that the last XRC message named.
@@ -327,6 +330,7 @@ impl Qp {
             wait: Wait::No,
             queued: false,
             drain: None,
+            unfenced: Vec::new(),
             inbound: Inbound::Idle,
             named_srq: None,
             held: None,

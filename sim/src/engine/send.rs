@@ -75,6 +75,7 @@ impl Engine {
                 return true;
             }
         };
+        self.devices[device].begin(qpn, &request);
         let before = self.qp(device, qpn).map(|qp| (qp.packets_done, qp.wait, qp.rnr_retries));
         let outcome = match self.forced_failure(device, qpn) {
             Some(failure) => failure,
@@ -113,7 +114,7 @@ impl Engine {
             (Opcode::Umr, _) => registered(self.devices[device].umr(qpn, request)),
             (Opcode::SetPsv, _) => registered(self.devices[device].set_psv(qpn, request)),
             (Opcode::LocalInvalidate, _) => {
-                registered(self.devices[device].invalidate_local(qpn, request.immediate))
+                registered(self.devices[device].invalidate_local(qpn, request))
             }
             (Opcode::TagMatching, _) => match self.devices[device].operate_on_tags(qpn, request) {
                 Ok(()) => Outcome::Done(0),

@@ -6,6 +6,7 @@ use mlx5_prm::wqe::{BLOCK, DataSegment, UNIT};
 use zerocopy::FromBytes;
 
 use crate::engine::Device;
+use crate::engine::fence::Change;
 use crate::engine::layout::ENTRY;
 use crate::engine::mkey::{Access, MkeyConfig, Side, Translation, User};
 use crate::engine::qp::Transport;
@@ -76,6 +77,7 @@ impl Device {
         if let Some(key) = self.mkeys.get_mut(index) {
             *key = next;
         }
+        self.changed(qpn, request, Change::Mkey(index));
         Ok(())
     }
 
@@ -126,7 +128,8 @@ impl Device {
     }
 
     /// Frees a key for its own side.
-    pub(crate) fn invalidate_local(&mut self, qpn: u32, key: u32) -> Result<(), Refusal> {
+    pub(crate) fn invalidate_local(&mut self, qpn: u32, request: &Request) -> Result<(), Refusal> {
+        let key = request.immediate;
         let pd = self.qps.get(qpn).ok_or(Refusal::QueuePair)?.config.pd;
         let mkey = self.mkeys.get_mut(key >> 8).ok_or(Refusal::Key)?;
         if !mkey.umr || mkey.pd != pd {
@@ -139,6 +142,7 @@ impl Device {
             return Err(Refusal::QueuePair);
         }
         mkey.free = true;
+        self.changed(qpn, request, Change::Mkey(key >> 8));
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use zerocopy::FromBytes;
 
 use super::domain::{Domain, Mismatch};
 use crate::engine::drain::{Drain, DrainAt};
+use crate::engine::fence::Change;
 use crate::engine::mkey::{Side, User};
 use crate::engine::umr::Refusal;
 use crate::engine::wqe::Request;
@@ -66,6 +67,7 @@ impl Device {
         }
         psv.transient = segment.transient_signature.get();
         psv.failed = segment.syndrome.get() != 0;
+        self.changed(qpn, request, Change::Psv(segment.psv_index.get()));
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::domain::{Domain, Mismatch, spread};
 use super::psv::Where;
 use super::{Format, Signatures};
 use crate::engine::Device;
+use crate::engine::fence::Change;
 use crate::engine::memory::Copy;
 use crate::engine::mkey::{KeyError, User};
 
@@ -85,6 +86,9 @@ impl Device {
         let format = key.signatures.format.clone().ok_or(KeyError::Denied)?;
         if format.psvs().any(|psv| self.psvs.get(&psv).is_none_or(|psv| psv.pd != user.pd)) {
             return Err(KeyError::Denied);
+        }
+        for psv in format.psvs() {
+            self.used_by(user, Change::Psv(psv));
         }
         let through = Through { user, index, depth, format: &format };
         let mut done = 0;

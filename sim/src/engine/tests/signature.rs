@@ -2,12 +2,12 @@
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::signature::{SignatureErrorCqe, bsf_size, byte_mask};
-use mlx5_prm::wqe::Opcode;
+use mlx5_prm::wqe::{Opcode, control_flags};
 
 use super::registration::Umr;
 use super::rig::{Wqe, data, pattern};
 use super::signed::{Bench, KINDS, Kind, Plan, T10, error, set_psv, values};
-use crate::Fault;
+use crate::{Fault, Violation};
 
 const BLOCKS: [u32; 5] = [512, 520, 4048, 4096, 4160];
 
@@ -450,4 +450,56 @@ fn a_signature_can_be_made_to_fail_though_it_is_good() {
     assert_eq!((computed, found ^ computed), (Kind::Crc64.value(0, &sent), 1 << 63));
     assert_eq!(bench.p.cq_a.expect().opcode, CqeOpcode::Requester);
     bench.p.cq_a.expect_none();
+}
+
+#[test]
+fn what_a_request_changed_is_used_behind_a_fence_or_its_completion() {
+    let plan = Plan::new(None, Some((T10, 512)));
+    let psv = |bench: &Bench| bench.psvs[1];
+    let set = |bench: &Bench| set_psv(psv(bench), 0).unsignaled();
+    let fenced = |mut wqe: Wqe, fence: u8| {
+        wqe.flags |= fence;
+        wqe
+    };
+    for fence in [0, control_flags::SMALL_FENCE, control_flags::FENCE] {
+        let mut bench = Bench::new();
+        // Each of these is signaled, and the next is posted behind its completion.
+        bench.plan(&plan, 512, 0);
+        bench.does(&bench.write(520));
+        assert_eq!(bench.rig.lock().device(0).violations(), []);
+        // These are not.
+        let umr = bench.configure(&plan, 512).errors_seen(0).wqe().unsignaled();
+        bench.p.a.post(&umr);
+        bench.p.a.post(&fenced(bench.write(520), fence));
+        let used = bench.p.a.post(&set(&bench));
+        bench.p.a.post(&fenced(bench.write(520), fence));
+        bench.rig.run();
+        let violations = bench.rig.lock().device_mut(0).take_violations();
+        let (qpn, mkey) = (bench.p.a.qpn, bench.key >> 8);
+        let expected = match fence {
+            0 => vec![
+                Violation::MkeyWithoutFence { qpn, index: used - 1, mkey },
+                Violation::PsvWithoutFence { qpn, index: used + 1, psv: psv(&bench) },
+            ],
+            _ => vec![],
+        };
+        assert_eq!(violations, expected);
+    }
+}
+
+#[test]
+fn a_completion_that_the_driver_had_not_seen_is_no_fence() {
+    let mut bench = Bench::new();
+    let plan = Plan::new(None, None);
+    bench.does(&bench.configure(&plan, 512).wqe());
+    let first = bench.p.a.write(&Umr::new(bench.key).range(0, 256).wqe());
+    bench.p.a.write(&bench.write(256));
+    bench.p.a.write_record(bench.p.a.posted);
+    bench.p.a.ring(first);
+    bench.rig.run();
+    let violations = bench.rig.lock().device_mut(0).take_violations();
+    assert!(
+        matches!(violations[..], [Violation::MkeyWithoutFence { .. }]),
+        "posted together: {violations:?}"
+    );
 }
