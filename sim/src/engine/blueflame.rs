@@ -34,8 +34,8 @@ pub(crate) struct Arriving {
     /// What the ring had when the copy began: by its end the request may be long done, and its
     /// place taken.
     ring: Vec<u8>,
-    /// Until when its request waits for the rest, if it does.
-    held: Option<u64>,
+    /// Its request waits for the rest.
+    held: bool,
 }
 
 /// Whether it matters if the request is taken from the ring or from the copy: it does where the
@@ -54,14 +54,15 @@ impl Device {
             let bytes = value.to_be_bytes().to_vec();
             let ring = self.ring_at(uar, value).unwrap_or_default();
             let held = needs_copy(&ring).then(|| self.now_ns + PATIENCE_NS);
-            let arriving = Arriving { next: offset + PIECE, value, bytes, ring, held };
+            let arriving =
+                Arriving { next: offset + PIECE, value, bytes, ring, held: held.is_some() };
             if let Some(page) = self.uars.get_mut(uar) {
                 page.arriving = Some(arriving);
             }
-            if held.is_none() {
-                self.ring_sq(uar, value, &[]);
+            if let Some(until) = held {
+                self.held.insert(uar, until);
             } else {
-                self.held.insert(uar);
+                self.ring_sq(uar, value, &[]);
             }
             return;
         }
@@ -75,7 +76,7 @@ impl Device {
         arriving.next += PIECE;
         arriving.bytes.extend(value.to_be_bytes());
         let doorbell = SendDoorbell::from(arriving.value);
-        let (bytes, ring, held) = (&arriving.bytes, &arriving.ring, arriving.held.is_some());
+        let (bytes, ring, held) = (&arriving.bytes, &arriving.ring, arriving.held);
         if held && bytes.len() == BLUEFLAME_UNIT {
             self.held.remove(&uar);
             let mut block = [0; BLUEFLAME_UNIT];
@@ -110,18 +111,15 @@ impl Device {
         self.held.remove(&uar);
         let Some(page) = self.uars.get_mut(uar) else { return };
         let arriving = page.arriving.take();
-        if let Some(Arriving { value, held: Some(_), .. }) = arriving {
+        if let Some(Arriving { value, held: true, .. }) = arriving {
             self.ring_sq(uar, value, &[]);
         }
     }
 
     /// Gives up copies that were waited for long enough.
     pub(crate) fn give_up_copies(&mut self) {
-        let late = |uar: &u32| {
-            let arriving = self.uars.get(*uar).and_then(|page| page.arriving.as_ref());
-            arriving.and_then(|arriving| arriving.held).is_none_or(|until| until <= self.now_ns)
-        };
-        for uar in self.held.iter().copied().filter(late).collect::<Vec<_>>() {
+        let late = self.held.iter().filter(|(_, until)| **until <= self.now_ns);
+        for uar in late.map(|(uar, _)| *uar).collect::<Vec<_>>() {
             self.give_up_copy(uar);
         }
     }

@@ -82,8 +82,8 @@ pub struct Device {
     pub(crate) moderated: BTreeMap<u32, u64>,
     /// The message of the request that was just executed, if it goes into the completion.
     pub(crate) answer: Vec<u8>,
-    /// UAR pages with a BlueFlame copy that is waited for.
-    pub(crate) held: BTreeSet<u32>,
+    /// UAR pages with a BlueFlame copy that is waited for, and until when.
+    pub(crate) held: BTreeMap<u32, u64>,
     pub(crate) sink: Option<Box<dyn EventSink>>,
     pub(crate) faults: Faults,
     pub(crate) violations: Vec<Violation>,
@@ -133,7 +133,7 @@ impl Device {
             runs: BTreeSet::new(),
             moderated: BTreeMap::new(),
             answer: Vec::new(),
-            held: BTreeSet::new(),
+            held: BTreeMap::new(),
             sink: None,
             faults: Faults::default(),
             violations: Vec::new(),

@@ -124,6 +124,7 @@ impl Engine {
             if self.running().any(Device::report_moderated) {
                 return true;
             }
+            self.running().for_each(Device::give_up_copies);
             self.expire(self.now_ns);
             // A timer whose queue pair is gone or failed ran out for nothing, but it did.
             self.run_ready();
@@ -139,8 +140,10 @@ impl Engine {
     /// When the first timer runs out.
     fn next_timer(&mut self) -> Option<u64> {
         let retry = self.timers.first().map(|(time, ..)| *time);
-        let moderated = self.running().flat_map(|device| device.moderated.values().copied());
-        moderated.chain(retry).min()
+        let waits = self
+            .running()
+            .flat_map(|device| device.moderated.values().chain(device.held.values()).copied());
+        waits.chain(retry).min()
     }
 
     /// Looks for doorbells, and at queues that no doorbell tells of.

@@ -1,6 +1,7 @@
 //! The engine against hand-written WQEs in plain memory, step by step.
 
 mod atomic;
+mod blueflame;
 mod completion;
 mod compression;
 mod connection;

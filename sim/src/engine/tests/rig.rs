@@ -240,6 +240,11 @@ impl Qp {
         self.memory.write(self.sq_offset + at, bytes);
     }
 
+    pub(super) fn read_unit(&self, unit: usize) -> Vec<u8> {
+        let at = unit % (self.sq_blocks * 4) * 16;
+        self.memory.read(self.sq_offset + at, 16)
+    }
+
     pub(super) fn write_record(&self, counter: u16) {
         self.record.write(4, &u32::from(counter).to_be_bytes());
     }
