@@ -15,9 +15,8 @@ use crate::door::{Door, Inside};
 
 /// A completion channel or a file of asynchronous events.
 pub(crate) struct Events {
-    /// The number that the simulated kernel gave.
-    pub(crate) number: RawFd,
-    file: Box<dyn EventFile>,
+    /// The simulated kernel's, by whose descriptor it is named in calls.
+    pub(crate) file: Box<dyn EventFile>,
 }
 
 /// Takes over an event file of the simulated kernel's, and answers the program's descriptor.
@@ -35,7 +34,7 @@ pub(crate) fn adopt(door: &Door, device: &dyn DeviceFile, number: RawFd) -> Resu
     };
     Errno::result(added)?;
     let fd = std::os::fd::IntoRawFd::into_raw_fd(watch);
-    door.descriptors.add(fd, Entry::Events(Arc::new(Events { number, file })));
+    door.descriptors.add(fd, Entry::Events(Arc::new(Events { file })));
     Ok(fd)
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_ulong, c_void};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
+use mlx5_sim_wire::DESCRIPTORS;
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL, attr, method};
 use mlx5_uapi::write_cmd::WriteCommand;
@@ -15,14 +16,6 @@ use crate::{events, say};
 
 /// `NETLINK_RDMA` of `linux/netlink.h`.
 const NETLINK_RDMA: c_int = 20;
-
-/// Attributes that carry the descriptor of an event file into a call.
-const DESCRIPTORS: [(Method, AttrId); 4] = [
-    (method::CQ_CREATE, attr::create_cq::COMP_CHANNEL),
-    (method::CQ_CREATE, attr::create_cq::EVENT_FD),
-    (method::QP_CREATE, attr::create_qp::EVENT_FD),
-    (method::SRQ_CREATE, attr::create_srq::EVENT_FD),
-];
 
 /// The longest call that is looked at: the kernel takes a page.
 const LONGEST: usize = 4096;
@@ -122,7 +115,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
             && let Some((Entry::Events(events), _)) = own(door, fd)
         {
             replaced.push((*id, attribute.data));
-            attribute.data = events.number as u64;
+            attribute.data = events.file.as_fd().as_raw_fd() as u64;
         }
     }
     // SAFETY: the copy has the same attributes, and what they point to is the caller's.

@@ -1,15 +1,16 @@
 //! A process's end of the socket.
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mlx5_sim::kernel::SysfsEntry;
-use mlx5_uapi::ioctl::IoctlHeader;
+use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method};
 use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest, real};
 use nix::libc;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
@@ -19,11 +20,21 @@ use nix::sys::socket::{
 
 use crate::message::{self, Ask, Message, to_bytes, to_words};
 
+/// Attributes that carry the descriptor of an event file into a call.
+pub const DESCRIPTORS: [(Method, AttrId); 4] = [
+    (method::CQ_CREATE, attr::create_cq::COMP_CHANNEL),
+    (method::CQ_CREATE, attr::create_cq::EVENT_FD),
+    (method::QP_CREATE, attr::create_qp::EVENT_FD),
+    (method::SRQ_CREATE, attr::create_srq::EVENT_FD),
+];
+
 /// The longest call: the kernel takes one page.
 const LONGEST_CALL: usize = 4096;
 
 struct Line {
     socket: OwnedFd,
+    /// The host's number of each event file that has a descriptor here.
+    events: Mutex<BTreeMap<RawFd, RawFd>>,
     /// One question at a time.
     turn: Mutex<()>,
     /// A forked child must not talk over its parent's socket.
@@ -51,6 +62,33 @@ impl Line {
             0 => Ok(answer),
             errno => Err(Errno::from_raw(errno as i32)),
         }
+    }
+
+    fn events(&self) -> MutexGuard<'_, BTreeMap<RawFd, RawFd>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the host's numbers in place of the descriptors in a call; answers where which stood.
+    fn translate(&self, words: &mut [u64]) -> Vec<(usize, u64)> {
+        let header = size_of::<IoctlHeader>() / size_of::<u64>();
+        let attribute = size_of::<IoctlAttr>() / size_of::<u64>();
+        let Some(head) = words.get(..header) else { return Vec::new() };
+        // Length, object, method and number of attributes.
+        let named = Method { object: (head[0] >> 16) as u16, id: (head[0] >> 32) as u16 };
+        let mut replaced = Vec::new();
+        let events = self.events();
+        for first in (header..words.len().saturating_sub(attribute - 1)).step_by(attribute) {
+            let carries = |(of, id): &(Method, AttrId)| (*of, id.0) == (named, words[first] as u16);
+            let place = first + attribute - 1;
+            if DESCRIPTORS.iter().any(carries)
+                && let Ok(fd) = RawFd::try_from(words[place] as i64)
+                && let Some(number) = events.get(&fd)
+            {
+                replaced.push((place, words[place]));
+                words[place] = *number as u64;
+            }
+        }
+        replaced
     }
 
     /// Tells of an end, which cannot be refused.
@@ -91,7 +129,8 @@ impl Wire {
         connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
         let host = getsockopt(&socket, sockopt::PeerCredentials)?;
         allow(host.pid());
-        let line = Line { socket, turn: Mutex::default(), pid: std::process::id() };
+        let (events, turn) = (Mutex::default(), Mutex::default());
+        let line = Line { socket, events, turn, pid: std::process::id() };
         let hello = line.ask_well(Ask::Hello, &[message::VERSION], &[])?;
         Ok(Self {
             line: Arc::new(line),
@@ -233,8 +272,14 @@ impl DeviceFile for WireFile {
         unsafe {
             std::ptr::copy_nonoverlapping(header.cast(), words.as_mut_ptr().cast::<u8>(), length);
         }
+        let named = self.wire.line.translate(&mut words);
         let answer = self.wire.line.ask(Ask::Call, &[self.number], &to_bytes(&words))?;
-        let words = to_words(&answer.bytes);
+        let mut words = to_words(&answer.bytes);
+        for (place, data) in named {
+            if let Some(word) = words.get_mut(place) {
+                *word = data;
+            }
+        }
         if size_of_val(words.as_slice()) >= length {
             // SAFETY: as above.
             unsafe {
@@ -270,6 +315,7 @@ impl DeviceFile for WireFile {
         let answer = self.wire.line.ask_well(Ask::Events, &numbers, &[])?;
         let signal = answer.file.ok_or(Errno::EPROTO)?;
         let line = Arc::clone(&self.wire.line);
+        line.events().insert(signal.as_raw_fd(), fd);
         Ok(Box::new(WireEvents { line, number: answer.numbers[0], signal }))
     }
 }
@@ -347,6 +393,7 @@ impl EventFile for WireEvents {
 
 impl Drop for WireEvents {
     fn drop(&mut self) {
+        self.line.events().remove(&self.signal.as_raw_fd());
         self.line.tell(Ask::CloseEvents, self.number);
     }
 }

@@ -16,5 +16,5 @@ mod client;
 mod host;
 mod message;
 
-pub use client::{Wire, WireFile};
+pub use client::{DESCRIPTORS, Wire, WireFile};
 pub use host::{Host, Leave};
