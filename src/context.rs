@@ -136,6 +136,9 @@ pub(crate) struct Inner {
 
 const OPEN: &str = "open_device";
 
+/// Bytes of the longest send request: its own head counts its units in six bits.
+const LONGEST_REQUEST: u16 = (mlx5_prm::wqe::MAX_UNITS * mlx5_prm::wqe::UNIT) as u16;
+
 impl Inner {
     /// Opens a device. Whatever fails, closing the file undoes what was done before.
     pub(crate) fn open(
@@ -159,7 +162,11 @@ impl Inner {
         Ok(Arc::new(Self {
             kernel,
             info: info.clone(),
-            limits: context.driver,
+            limits: AllocUcontextResp {
+                // The device may have room for more than a request can say that it has.
+                max_sq_desc_sz: context.driver.max_sq_desc_sz.min(LONGEST_REQUEST),
+                ..context.driver
+            },
             caps,
             user_indexes: Arc::new(UserIndexes::default()),
             records,

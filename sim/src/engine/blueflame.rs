@@ -85,7 +85,7 @@ impl Device {
                 qp.take_copy((doorbell.index, block));
             }
             self.ring_sq(uar, arriving.value, &[]);
-        } else if !held && bytes.len() == ring.len().next_multiple_of(BLUEFLAME_UNIT) {
+        } else if !ring.is_empty() && bytes.len() == ring.len().next_multiple_of(BLUEFLAME_UNIT) {
             if let Some(byte) = bytes.iter().zip(ring).position(|(copy, ring)| copy != ring) {
                 let SendDoorbell { qpn, index, .. } = doorbell;
                 self.violation(Violation::BlueFlame { qpn, index, byte: byte as u16 });
@@ -97,10 +97,14 @@ impl Device {
         }
     }
 
-    /// The request in the ring that a doorbell announces.
+    /// The request in the ring that a doorbell announces, if it is still there: where an earlier
+    /// doorbell has told of it by the record already, it may be done, and its place taken.
     fn ring_at(&self, uar: u32, value: u64) -> Option<Vec<u8>> {
         let doorbell = SendDoorbell::from(value);
         let qp = self.qps.get(doorbell.qpn).filter(|qp| qp.config.uar == uar)?;
+        if doorbell.index.wrapping_sub(qp.sq_executed).cast_signed() < 0 {
+            return None;
+        }
         let mut ring = vec![0; usize::from(doorbell.units) * UNIT];
         qp.read_sq(&*self.dma, doorbell.index, &mut ring).ok()?;
         Some(ring)

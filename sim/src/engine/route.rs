@@ -13,9 +13,10 @@ pub(crate) fn is_multicast(gid: &Gid) -> bool {
     gid[0] == 0xff || is_ipv4_mapped(gid) && (224..240).contains(&gid[12])
 }
 
-/// The MAC address of a multicast group.
+/// The MAC address of a multicast group: IPv4's only where the GID is a mapped address, and not
+/// where an IPv4 address is hidden in a multicast GID.
 fn multicast_mac(gid: &Gid) -> Mac {
-    if is_ipv4_mapped(gid) || gid[0] == 0xff && gid[10..12] == [0xff, 0xff] {
+    if is_ipv4_mapped(gid) {
         [0x01, 0x00, 0x5e, gid[13] & 0x7f, gid[14], gid[15]]
     } else {
         [0x33, 0x33, gid[12], gid[13], gid[14], gid[15]]
@@ -141,4 +142,18 @@ impl Origin {
 /// Whether two partition keys may talk: the same partition, and one of them a full member.
 pub(crate) fn same_partition(one: u16, other: u16) -> bool {
     one & 0x7fff == other & 0x7fff && (one | other) & 0x8000 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::multicast_mac;
+
+    #[test]
+    fn only_a_mapped_address_has_the_mac_of_an_ipv4_group() {
+        let mut gid = [0; 16];
+        gid[10..].copy_from_slice(&[0xff, 0xff, 0xe0, 0x81, 2, 3]);
+        assert_eq!(multicast_mac(&gid), [0x01, 0x00, 0x5e, 0x01, 2, 3]);
+        gid[..2].copy_from_slice(&[0xff, 0x0e]);
+        assert_eq!(multicast_mac(&gid), [0x33, 0x33, 0xe0, 0x81, 2, 3]);
+    }
 }
