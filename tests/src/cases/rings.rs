@@ -18,6 +18,8 @@ const LAPS: u32 = 10;
 /// Bytes of a block, and of a unit of a request.
 const BLOCK: u32 = 64;
 const UNIT: u32 = 16;
+/// The most units that a request can say it has.
+const MOST_UNITS: u32 = 63;
 
 /// Numbers that look like random ones, the same in every run.
 struct Numbers(u64);
@@ -37,7 +39,7 @@ fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
     /// Control segment and remote address.
     const HEAD: u32 = 2;
     let context = bed.context();
-    let most = u32::from(context.query_device().queues.max_sq_desc_sz) / BLOCK;
+    let most = u32::from(context.query_device().queues.max_sq_desc_sz).min(MOST_UNITS * UNIT) / BLOCK;
     drop(context);
     for blocks in 1..=most {
         let inline = (4 * blocks - HEAD) * UNIT - 4;
@@ -104,7 +106,7 @@ fn ud_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
     /// Control segment and address vector.
     const HEAD: u32 = 4;
     let context = bed.context();
-    let most = u32::from(context.query_device().queues.max_sq_desc_sz) / BLOCK;
+    let most = u32::from(context.query_device().queues.max_sq_desc_sz).min(MOST_UNITS * UNIT) / BLOCK;
     drop(context);
     for blocks in 2..=most {
         let inline = (4 * blocks - HEAD) * UNIT - 4;
