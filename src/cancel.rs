@@ -8,7 +8,9 @@ use crate::error::Error;
 use crate::qp::{ControlHalf, QpAttributes, QueuePair, QueuePairTransport, SendHalf};
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
-use mlx5_wqe::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState};
+use mlx5_wqe::{
+    Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState, RequestHandle,
+};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -201,6 +203,20 @@ impl<T: QueuePairTransport> SendHalf<T> {
         unsafe { self.queue.cancel_set(point, wr_ids, mode) }.map_err(CancelError::NotPending)
     }
 
+    /// Cancels the request with this handle, if it is pending, whatever else has its identifier. See
+    /// [`Batch::handle`](crate::Batch::handle).
+    pub fn cancel_request(
+        &mut self,
+        drained: &Drained,
+        handle: RequestHandle,
+    ) -> Result<Cancelled, CancelError> {
+        let point = self.drain_point(drained)?;
+        let inner = Arc::clone(&self.inner);
+        let _held = inner.drains.hold(drained)?;
+        // SAFETY: as in `cancel`.
+        Ok(unsafe { self.queue.cancel_handle(point, handle) })
+    }
+
     /// Cancels every pending request for which `wanted` says so. All are looked at before any is
     /// cancelled.
     pub fn cancel_where(
@@ -253,6 +269,15 @@ impl<T: QueuePairTransport> QueuePair<T> {
         mode: Mode,
     ) -> Result<Cancelled, CancelError> {
         self.send.cancel_set(drained, wr_ids, mode)
+    }
+
+    /// Cancels the request with this handle, if it is pending. See [`SendHalf::cancel_request`].
+    pub fn cancel_request(
+        &mut self,
+        drained: &Drained,
+        handle: RequestHandle,
+    ) -> Result<Cancelled, CancelError> {
+        self.send.cancel_request(drained, handle)
     }
 
     /// Cancels every pending request for which `wanted` says so. See [`SendHalf::cancel_where`].

@@ -7,6 +7,7 @@ use crate::transport::Transport;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ptr::NonNull;
+use mlx5_doorbell::barrier;
 use mlx5_prm::wqe::Opcode;
 
 /// Where a drained send queue stands: a request boundary among what is outstanding.
@@ -273,6 +274,8 @@ impl<T: Transport> SendQueue<T> {
                 requests.push(PendingRequest { wr_id, info });
             }
         });
+        // The NOPs are in the ring before the device can be told, by whatever way, to go on.
+        barrier::to_device();
         self.forget_cancelled();
         Cancelled { requests }
     }

@@ -54,6 +54,8 @@ subjects! {
     drained
     mkeys
     signatures
+    pipelining
+    weaknesses
     safety
     programs
     process
