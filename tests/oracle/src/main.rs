@@ -17,6 +17,7 @@ mod poster;
 mod report;
 mod script;
 mod table;
+mod tags;
 mod watch;
 
 use std::error::Error;
@@ -39,6 +40,10 @@ struct Arguments {
     /// The C program that drives rdma-core's provider
     #[arg(long)]
     peer: PathBuf,
+
+    /// The C program that posts operations on a list of tags through it
+    #[arg(long)]
+    tags: PathBuf,
 
     /// The library that gives it a simulated device
     #[arg(long)]
@@ -98,6 +103,10 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         for comparison in compare(&theirs, &ours) {
             report.add(&comparison);
         }
+    }
+    let simulator = machine(Link::InfiniBand);
+    for comparison in tags::compare(&arguments.tags, &arguments.preload, &simulator)? {
+        report.add(&comparison);
     }
     report.finish();
     print!("{report}");

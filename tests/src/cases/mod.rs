@@ -44,6 +44,7 @@ subjects! {
     registered_anew
     tag_list
     tag_messages
+    tag_model
     tag_phases
     addresses
     events
