@@ -369,10 +369,13 @@ CALLS(poll_one, 1, floor_poll_one(f, &f->sum))
 CALLS(poll_many, BATCH, floor_poll_many(f, BATCH, &f->sum))
 CALLS(poll_empty, 0, floor_poll_empty(f, &f->sum))
 
-#define CASE(name, operation, operations, prepare) \
-	{ name, "floor", "floor_" #operation, operations, 0, prepare, calls_##operation, finish }
+static void *open_floor(const struct bench_machine *machine, int single_threaded);
 
-EXPORT const struct bench_case floor_cases[] = {
+#define CASE(name, operation, operations, prepare)                                               \
+	{ name, "floor", "floor_" #operation, ROUND / operations, operations, open_floor,        \
+	  prepare, calls_##operation, finish }
+
+bench_cases floor_cases = {
 	CASE("post_inline8", post_inline8, 1, nothing),
 	CASE("post_sge", post_sge, 1, nothing),
 	CASE("post_send", post_send, 1, nothing),
@@ -382,14 +385,15 @@ EXPORT const struct bench_case floor_cases[] = {
 	CASE("poll16", poll_many, BATCH, prepare_completions),
 	CASE("empty_poll", poll_empty, 1, nothing),
 	CASE("post_recv1", post_recv, 1, nothing),
+	{},
 };
-EXPORT const uint32_t floor_case_count = sizeof floor_cases / sizeof floor_cases[0];
 
-EXPORT void *floor_open(void)
+static void *open_floor(const struct bench_machine *machine, int single_threaded)
 {
 	struct floor *f = aligned_alloc(64, sizeof *f);
 	uint64_t qpn = 0x123;
 
+	(void)machine, (void)single_threaded;
 	if (!f)
 		abort();
 	memset(f, 0, sizeof *f);

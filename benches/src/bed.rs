@@ -1,79 +1,46 @@
-//! A pair of connected queue pairs.
+//! A pair of connected queue pairs, and what requests are about.
 
 use crate::machine::Machine;
+use crate::round::ROUND;
 use mlx5::transport::Rc;
 use mlx5::{
-    Access, CompletionQueue, ConnectOptions, Data, MemoryRegion, Operation, Psn, QueuePair,
-    ReceiveWr, RemoteAddress, SendFlags, SendWr, Sge,
+    Access, CompletionQueue, ConnectOptions, Context, Data, LocalPort, MemoryRegion, Operation,
+    ProtectionDomain, Psn, QueuePair, ReceiveWr, RemoteAddress, SendFlags, SendWr, Sge,
+    SharedCompletionQueue, SharedQueuePair, SharedReceiveQueue, WorkCompletion,
 };
 use std::hint::black_box;
-use std::sync::{Mutex, PoisonError};
 
 /// Bytes of the registered memory.
 const MEMORY: usize = 1 << 16;
+/// Requests of a batch or list.
+pub(crate) const BATCH: usize = 16;
+/// Requests of a queue.
+pub(crate) const DEPTH: u32 = 256;
 
-pub(crate) struct Bed {
-    machine: Machine,
-    pub(crate) qp: Mutex<QueuePair<Rc>>,
-    pub(crate) peer: QueuePair<Rc>,
-    pub(crate) cq: Mutex<CompletionQueue>,
-    peer_cq: CompletionQueue,
+/// An open device, and registered memory.
+pub(crate) struct Base {
+    pub(crate) machine: Machine,
+    pub(crate) context: Context,
+    pub(crate) pd: ProtectionDomain,
+    pub(crate) port: LocalPort,
     memory: MemoryRegion,
-    pub(crate) bytes: [u8; 64],
-    pub(crate) sum: u64,
 }
 
-/// What a lock holds, for whoever has the lock to himself.
-pub(crate) fn alone<T>(lock: &mut Mutex<T>) -> &mut T {
-    lock.get_mut().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Bed {
-    pub(crate) fn new(machine: Machine) -> Self {
+impl Base {
+    pub(crate) fn new(machine: &Machine) -> Self {
         let context = machine.device().open().expect("open");
         let pd = context.alloc_pd().expect("alloc_pd");
-        let cq = context.create_cq(1024).build().expect("create_cq");
-        let peer_cq = context.create_cq(1024).build().expect("create_cq");
-        let make = |cq: &CompletionQueue| {
-            pd.create_qp::<Rc>(cq, cq)
-                .max_send_wr(256)
-                .max_recv_wr(256)
-                .max_inline_data(28)
-                .build()
-                .expect("create_qp")
-        };
-        let (mut qp, mut peer) = (make(&cq), make(&peer_cq));
         let port = context.local_port(1, None).expect("port");
-        let options = ConnectOptions::default();
-        let psn = Psn::wrapping(0);
-        let ends = [qp.endpoint(&port, psn, &options), peer.endpoint(&port, psn, &options)];
-        qp.connect(&port, psn, &ends[1], &options).expect("connect");
-        peer.connect(&port, psn, &ends[0], &options).expect("connect");
         let memory = pd
             .memory(MEMORY)
             .access(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)
             .register()
             .expect("register");
-        let mut bed = Self {
-            machine,
-            qp: Mutex::new(qp),
-            peer,
-            cq: Mutex::new(cq),
-            peer_cq,
-            memory,
-            bytes: [7; 64],
-            sum: 0,
-        };
-        bed.refill();
-        bed
+        Self { machine: machine.clone(), context, pd, port, memory }
     }
 
-    /// The peer has receives for whatever is sent, and room for some more.
-    fn refill(&mut self) {
-        while self.peer.free_receives() > 128 {
-            let sges = [self.sge(0)];
-            self.peer.post_recv(&[ReceiveWr { wr_id: 0, sges: &sges }]).expect("post_recv");
-        }
+    pub(crate) fn cq(&self, entries: u32) -> CompletionQueue {
+        self.context.create_cq(entries).build().expect("create_cq")
     }
 
     fn offset(i: u64) -> usize {
@@ -84,72 +51,220 @@ impl Bed {
         black_box(self.memory.remote(Self::offset(i)..Self::offset(i) + 64).expect("inside"))
     }
 
-    pub(crate) fn remotes(&self, i: u64) -> [RemoteAddress; 16] {
-        black_box(std::array::from_fn(|k| self.remote(i + k as u64)))
-    }
-
     pub(crate) fn sge(&self, i: u64) -> Sge {
         black_box(self.memory.sge(Self::offset(i)..Self::offset(i) + 64).expect("inside"))
     }
+}
 
-    pub(crate) fn sges(&self, i: u64) -> [Sge; 16] {
-        black_box(std::array::from_fn(|k| self.sge(i + k as u64)))
+/// Whom requests are posted to.
+pub(crate) trait Poster {
+    /// Posts an RDMA write, or, without `remote`, a send.
+    fn request(&mut self, wr_id: u64, remote: Option<RemoteAddress>, sge: Sge);
+}
+
+impl Poster for QueuePair<Rc> {
+    fn request(&mut self, wr_id: u64, remote: Option<RemoteAddress>, sge: Sge) {
+        let mut batch = self.wr_start();
+        let wr = batch.wr(wr_id, SendFlags::SIGNALED);
+        match remote {
+            Some(remote) => wr.rdma_write(remote).sge(sge),
+            None => wr.send().sge(sge),
+        }
+        batch.complete().expect("room");
+    }
+}
+
+impl Poster for SharedQueuePair<Rc> {
+    fn request(&mut self, wr_id: u64, remote: Option<RemoteAddress>, sge: Sge) {
+        let post = self.post(|batch| {
+            let wr = batch.wr(wr_id, SendFlags::SIGNALED);
+            match remote {
+                Some(remote) => wr.rdma_write(remote).sge(sge),
+                None => wr.send().sge(sge),
+            }
+        });
+        post.expect("room");
+    }
+}
+
+/// Where they complete.
+pub(crate) trait Poller {
+    /// Polls what is there, all of which succeeded.
+    fn drain(&mut self) -> usize;
+}
+
+fn success(completion: WorkCompletion<'_>) {
+    completion.status().expect("success");
+}
+
+impl Poller for CompletionQueue {
+    fn drain(&mut self) -> usize {
+        self.poll(usize::MAX, success).expect("poll")
+    }
+}
+
+impl Poller for SharedCompletionQueue {
+    fn drain(&mut self) -> usize {
+        self.poll(usize::MAX, success).expect("poll")
+    }
+}
+
+/// A connection, of queues that belong to one or that are shared.
+pub(crate) struct Bed<Q = QueuePair<Rc>, C = CompletionQueue> {
+    pub(crate) base: Base,
+    pub(crate) qp: Q,
+    pub(crate) peer: QueuePair<Rc>,
+    /// Where the peer takes its receives from, if not from its own queue.
+    pub(crate) srq: Option<SharedReceiveQueue>,
+    pub(crate) cq: C,
+    peer_cq: CompletionQueue,
+    /// Receives that are posted at the peer.
+    pub(crate) receives: usize,
+    pub(crate) sum: u64,
+}
+
+/// The same, shared.
+pub(crate) type SharedBed = Bed<SharedQueuePair<Rc>, SharedCompletionQueue>;
+
+/// How a connection is to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) depth: u32,
+    pub(crate) entries: u32,
+    pub(crate) shared_receive: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { depth: DEPTH, entries: 1024, shared_receive: false }
+    }
+}
+
+impl Bed {
+    pub(crate) fn new(machine: &Machine, options: Options) -> Self {
+        let base = Base::new(machine);
+        let (cq, peer_cq) = (base.cq(options.entries), base.cq(options.entries));
+        let srq =
+            options.shared_receive.then(|| base.pd.create_srq(DEPTH).build().expect("create_srq"));
+        let make = |cq, depth, srq: Option<&SharedReceiveQueue>| {
+            let qp = base.pd.create_qp::<Rc>(cq, cq).max_send_wr(depth).max_inline_data(28);
+            let qp = match srq {
+                Some(srq) => qp.srq(srq),
+                None => qp.max_recv_wr(DEPTH),
+            };
+            qp.build().expect("create_qp")
+        };
+        let mut qp = make(&cq, options.depth, None);
+        let mut peer = make(&peer_cq, DEPTH, srq.as_ref());
+        let (connect, psn) = (ConnectOptions::default(), Psn::wrapping(0));
+        let port = &base.port;
+        let ends = [qp.endpoint(port, psn, &connect), peer.endpoint(port, psn, &connect)];
+        qp.connect(port, psn, &ends[1], &connect).expect("connect");
+        peer.connect(port, psn, &ends[0], &connect).expect("connect");
+        let mut bed = Self { base, qp, peer, srq, cq, peer_cq, receives: 0, sum: 0 };
+        bed.refill();
+        bed
     }
 
-    pub(crate) fn list<'a>(
-        &self,
-        i: u64,
-        remotes: &[RemoteAddress; 16],
-        pieces: &'a [&'a [u8]],
-    ) -> [SendWr<'a>; 16] {
-        std::array::from_fn(|k| SendWr {
-            wr_id: i + k as u64,
-            flags: SendFlags::SIGNALED,
-            operation: Operation::RdmaWrite(remotes[k]),
-            data: Data::Inline(pieces),
-            ..SendWr::default()
-        })
+    pub(crate) fn into_shared(self) -> SharedBed {
+        let Self { base, qp, peer, srq, cq, peer_cq, receives, sum } = self;
+        let (qp, cq) = (qp.into_shared(), cq.into_shared());
+        Bed { base, qp, peer, srq, cq, peer_cq, receives, sum }
+    }
+}
+
+impl<Q: Poster, C: Poller> Bed<Q, C> {
+    /// The peer has receives for whatever is sent, and room for some more.
+    fn refill(&mut self) {
+        const ENOUGH: usize = 128;
+        while self.receives < ENOUGH {
+            let sges = [self.base.sge(0)];
+            let list = [ReceiveWr { wr_id: 0, sges: &sges }];
+            match &mut self.srq {
+                Some(srq) => srq.post_recv(&list),
+                None => self.peer.post_recv(&list),
+            }
+            .expect("room");
+            self.receives += 1;
+        }
+    }
+
+    /// Posts requests.
+    pub(crate) fn write(&mut self, i: u64, count: u64) {
+        for k in i..i + count {
+            self.qp.request(k, Some(self.base.remote(k)), self.base.sge(k));
+        }
     }
 
     /// Posts requests and lets the device complete them.
-    pub(crate) fn post(&mut self, i: u64, count: u64) {
-        for k in 0..count {
-            let remote = self.remote(i + k);
-            let mut batch = alone(&mut self.qp).wr_start();
-            batch.wr(i + k, SendFlags::SIGNALED).rdma_write(remote).inline_data(&self.bytes[..8]);
-            batch.complete().expect("room");
-        }
-        self.machine.settle();
+    pub(crate) fn written(&mut self, i: u64, count: u64) {
+        self.write(i, count);
+        self.base.machine.settle();
     }
 
     /// Lets the device complete what was posted, and polls it.
-    pub(crate) fn complete(&mut self, count: usize) {
+    pub(crate) fn complete(&mut self, count: u64) {
         let mut polled = 0;
         while polled < count {
-            self.machine.settle();
-            polled += alone(&mut self.cq)
-                .poll(1024, |completion| completion.status().expect("success"))
-                .expect("poll");
+            self.base.machine.settle();
+            polled += self.cq.drain() as u64;
         }
         assert_eq!(polled, count);
-        self.peer_cq.poll(1024, |completion| completion.status().expect("success")).expect("poll");
+        self.receives -= self.peer_cq.drain();
         self.refill();
     }
 
-    /// Uses up receives of the peer.
+    /// Uses up receives of the peer that were posted just now.
     pub(crate) fn receive(&mut self, count: u64) {
-        for i in 0..count {
-            let sge = self.sge(i);
-            let mut batch = alone(&mut self.qp).wr_start();
-            batch.wr(0, SendFlags::SIGNALED).send().sge(sge);
-            batch.complete().expect("room");
+        self.receives += count as usize;
+        for k in 0..count {
+            self.qp.request(0, None, self.base.sge(k));
         }
-        self.complete(count as usize);
+        self.complete(count);
+    }
+}
+
+/// What the operations of a round are given.
+pub(crate) struct Given {
+    pub(crate) remotes: [RemoteAddress; ROUND as usize],
+    pub(crate) sges: [Sge; ROUND as usize],
+    bytes: [u8; 8],
+}
+
+impl Given {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            remotes: std::array::from_fn(|i| base.remote(i as u64)),
+            sges: std::array::from_fn(|i| base.sge(i as u64)),
+            bytes: [7; 8],
+        }
     }
 
-    /// Makes sure that something was done.
-    pub(crate) fn check(&self) {
-        black_box(self.sum);
-        self.machine.check();
+    pub(crate) fn remotes(&self, call: usize) -> &[RemoteAddress; BATCH] {
+        &self.remotes.as_chunks().0[call]
+    }
+
+    pub(crate) fn sges(&self, call: usize) -> &[Sge; BATCH] {
+        &self.sges.as_chunks().0[call]
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..black_box(8)]
+    }
+
+    /// Inline writes of `pieces`, the list number `call`.
+    pub(crate) fn list<'a>(
+        &self,
+        call: usize,
+        first: u64,
+        pieces: &'a [&'a [u8]],
+    ) -> [SendWr<'a>; BATCH] {
+        std::array::from_fn(|k| SendWr {
+            wr_id: first + (call * BATCH + k) as u64,
+            flags: SendFlags::SIGNALED,
+            operation: Operation::RdmaWrite(self.remotes(call)[k]),
+            data: Data::Inline(pieces),
+            ..SendWr::default()
+        })
     }
 }

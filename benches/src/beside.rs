@@ -1,82 +1,61 @@
 //! Ours beside the peer's: the same operations in turn on one device.
 
+use crate::count;
 use crate::machine::Machine;
-use crate::ours;
 use crate::peer::Library;
+use crate::round::{ROUND, Round};
+use crate::rounds;
 use std::process::ExitCode;
 
-/// Requests or completions of a round; `ROUND` of `peer/bench.h`.
-pub(crate) const ROUND: u64 = 64;
-
-/// Rounds before anything is measured, and rounds that are counted.
+/// Rounds before anything is timed.
 const WARM_UP: u64 = 5;
-const COUNTED: u64 = 12;
+/// The least rounds of a case that takes long.
+const FEW: u64 = 20;
+/// How long the rounds of a case may take, in nanoseconds.
+const LONG: u64 = 4_000_000_000;
 
-/// How queues are used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
-    /// Ours, by one owner.
-    Single,
-    /// Ours, through a lock.
-    Shared,
-    /// The peer's, with its locks.
-    Default,
-    /// The peer's, told that there is one thread.
-    SingleThreaded,
-}
-
-impl Mode {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::Shared => "shared",
-            Self::Default => "default",
-            Self::SingleThreaded => "single_threaded",
-        }
-    }
-}
-
-/// An operation that can be done in rounds.
-pub(crate) struct Round {
-    pub(crate) case: String,
-    pub(crate) who: String,
-    pub(crate) mode: Mode,
-    /// Does one; its first request has this identifier. Answers how many nanoseconds the
-    /// operations took.
-    pub(crate) run: Box<dyn FnMut(u64) -> u64>,
-}
-
-impl Round {
-    fn name(&self) -> String {
-        format!("{}\t{}\t{}", self.case, self.who, self.mode.name())
-    }
-}
-
+/// What is done with a peer's library: `what` and the cases, or all.
 pub(crate) fn run(library: &str, what: &[&str]) -> Result<ExitCode, String> {
-    let library = Library::load(library)?;
+    let peer = Library::load(library)?;
+    let (what, cases) = match what {
+        ["time", rounds, cases @ ..] => {
+            let rounds = rounds.parse().map_err(|_| format!("{rounds:?} is no number"))?;
+            time(&peer, &|case| wanted(cases, case), rounds);
+            return Ok(ExitCode::SUCCESS);
+        }
+        [what, cases @ ..] => (*what, cases),
+        [] => return Err("`mlx5-bench` alone tells how it is used".into()),
+    };
     match what {
-        ["functions"] => {
-            let ours = ours::FUNCTIONS.iter().map(|&name| name.to_owned());
-            for function in ours.chain(library.functions()?) {
-                println!("{function}");
+        "count" | "instructions" => {
+            let functions = [rounds::functions(), peer.functions()].concat();
+            let arguments = [&["beside", library, "rounds"], cases].concat();
+            for counted in count::count(&functions, &arguments, what == "count")? {
+                let name = format!("{}\t{}\t{}", counted.case, counted.who, counted.mode);
+                println!("count\t{name}\t{:.2}\t{:.3}", counted.instructions, counted.misses);
+                for (file, instructions) in counted.places {
+                    println!("place\t{name}\t{instructions:.2}\t{file}");
+                }
             }
         }
-        ["count"] => count(&library)?,
-        ["time", rounds] => {
-            let rounds = rounds.parse().map_err(|_| format!("{rounds:?} is no number"))?;
-            time(&library, rounds)?;
+        "rounds" => {
+            count::rounds(all(&peer, &|case| wanted(cases, case)).into_iter().flatten().collect())
         }
         _ => return Err("`mlx5-bench` alone tells how it is used".into()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether a case is among those named; if none is, all are wanted.
+pub(crate) fn wanted(cases: &[&str], case: &str) -> bool {
+    cases.is_empty() || cases.contains(&case)
+}
+
 /// Everyone's rounds, case by case.
-fn all(library: &Library) -> Result<Vec<Vec<Round>>, String> {
+fn all(peer: &Library, wanted: &dyn Fn(&str) -> bool) -> Vec<Vec<Round>> {
     let machine = Machine::found();
-    let mut rounds = ours::rounds(&machine);
-    rounds.extend(library.peer(machine.device().name(), machine.settle_function())?);
-    rounds.extend(library.floor()?);
+    let mut rounds = rounds::rounds(&machine, wanted);
+    rounds.extend(peer.rounds(&machine, wanted));
     let mut cases: Vec<Vec<Round>> = Vec::new();
     for round in rounds {
         match cases.iter_mut().find(|case| case[0].case == round.case) {
@@ -84,35 +63,23 @@ fn all(library: &Library) -> Result<Vec<Vec<Round>>, String> {
             None => cases.push(vec![round]),
         }
     }
-    Ok(cases)
-}
-
-/// Does every round some times. Callgrind writes a file for each, and prints here how many
-/// operations it is about.
-fn count(library: &Library) -> Result<(), String> {
-    for mut round in all(library)?.into_iter().flatten() {
-        for i in 0..WARM_UP {
-            (round.run)(i * ROUND);
-        }
-        library.begin()?;
-        for i in WARM_UP..WARM_UP + COUNTED {
-            (round.run)(i * ROUND);
-        }
-        library.end(&round.name())?;
-    }
-    println!("operations\t{}", COUNTED * ROUND);
-    Ok(())
+    cases
 }
 
 /// Times every round of a case in turn, many times over.
-fn time(library: &Library, rounds: u64) -> Result<(), String> {
-    for mut case in all(library)? {
+fn time(peer: &Library, wanted: &dyn Fn(&str) -> bool, rounds: u64) {
+    for mut case in all(peer, wanted) {
         let mut times = vec![Vec::new(); case.len()];
+        let start = std::time::Instant::now();
         for i in 0..WARM_UP + rounds {
+            if i >= WARM_UP + FEW && start.elapsed().as_nanos() as u64 > LONG {
+                break;
+            }
             for k in 0..case.len() {
                 // There and back, so that nobody always comes after the same one.
                 let who = if i % 2 == 0 { k } else { case.len() - 1 - k };
-                let time = (case[who].run)(i * ROUND) as f64 / ROUND as f64;
+                let round = &mut case[who];
+                let time = (round.run)(i * ROUND) as f64 / round.operations as f64;
                 if i >= WARM_UP {
                     times[who].push(time);
                 }
@@ -132,10 +99,9 @@ fn time(library: &Library, rounds: u64) -> Result<(), String> {
             }
         }
     }
-    Ok(())
 }
 
-fn median(of: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(of: impl Iterator<Item = f64>) -> f64 {
     let mut of: Vec<f64> = of.collect();
     of.sort_unstable_by(f64::total_cmp);
     of[of.len() / 2]

@@ -1,49 +1,118 @@
 //! Counting instructions with valgrind's callgrind.
 
-use crate::{CASES, Case, RUNS};
-use std::process::{Command, ExitCode};
+use crate::profile::{self, Profile};
+use crate::requests;
+use crate::round::Round;
+use std::ffi::CString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 
-/// Counts every case and prints a table; with `bars`, fails where one takes more than it may.
-pub(crate) fn report(bars: bool) -> ExitCode {
-    let mut failed = 0;
-    println!("{:18} {:>12} {:>8}", "case", "instructions", "bar");
-    for case in CASES {
-        match count(case) {
-            Ok(count) => {
-                let over = count > case.bar;
-                failed += usize::from(over);
-                let mark = if over { "  more than it may" } else { "" };
-                println!("{:18} {count:12.1} {:8.0}{mark}", case.name, case.bar);
-            }
-            Err(problem) => {
-                eprintln!("{}: {problem}", case.name);
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    println!("{} passed, {failed} failed", CASES.len() - failed);
-    if bars && failed != 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+/// Rounds before anything is counted, and rounds that are.
+const WARM_UP: u64 = 5;
+const COUNTED: u64 = 12;
+
+/// What was counted of an operation.
+pub(crate) struct Counted {
+    pub(crate) case: String,
+    pub(crate) who: String,
+    pub(crate) mode: String,
+    /// Instructions, those of the simulated device left out.
+    pub(crate) instructions: f64,
+    /// Reads and writes that would have missed a first-level data cache like this machine's.
+    pub(crate) misses: f64,
+    /// Source files, and how many instructions come from each.
+    pub(crate) places: Vec<(String, f64)>,
 }
 
-/// Instructions of an operation, from the first of the function that does it to its return.
-fn count(case: &Case) -> Result<f64, String> {
+/// Does every round some times. Callgrind writes a file for each.
+pub(crate) fn rounds(rounds: Vec<Round>) {
+    for mut round in rounds {
+        // The first may make what the others need.
+        (round.run)(0);
+        requests::look();
+        for i in 1..WARM_UP {
+            (round.run)(i * crate::round::ROUND);
+        }
+        requests::begin();
+        for i in WARM_UP..WARM_UP + COUNTED {
+            (round.run)(i * crate::round::ROUND);
+        }
+        let name = format!("{}\t{}", round.name(), round.operations * COUNTED);
+        requests::end(&CString::new(name).expect("a name without zero"));
+        requests::look_away();
+    }
+}
+
+/// Counts the rounds that this program does with `arguments`, from the first instruction of each of
+/// `functions` to its return.
+///
+/// To simulate a cache takes as long again; without `misses`, none are counted.
+pub(crate) fn count(
+    functions: &[String],
+    arguments: &[&str],
+    misses: bool,
+) -> Result<Vec<Counted>, String> {
+    let folder = Folder::new()?;
+    let out = folder.0.join("out");
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(format!("--toggle-collect={}", case.function))
+        .args(["--quiet", "--tool=callgrind", "--instr-atstart=no"])
+        .arg(if misses { "--cache-sim=yes" } else { "--cache-sim=no" })
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .args(functions.iter().map(|name| format!("--toggle-collect={name}")))
         .arg(program)
-        .args(["run", case.name])
+        .args(arguments)
         .output()
         .map_err(|error| format!("valgrind does not run ({error}); install it"))?;
-    let told = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!("the run failed:\n{told}"));
+        return Err(format!("the run failed:\n{}", String::from_utf8_lossy(&output.stderr)));
     }
-    let collected = told
-        .lines()
-        .find_map(|line| line.split_once("Collected : "))
-        .and_then(|(_, count)| count.trim().parse::<f64>().ok())
-        .filter(|&count| count > 0.0)
-        .ok_or_else(|| format!("callgrind counted nothing:\n{told}"))?;
-    Ok(collected / RUNS as f64 / f64::from(case.operations))
+    let mut counted = Vec::new();
+    for number in 1.. {
+        let Ok(text) = fs::read_to_string(out.with_extension(number.to_string())) else { break };
+        let profile = profile::parse(&text, &|object| !object.contains("mlx5_sim"))
+            .ok_or_else(|| format!("a count that cannot be read:\n{text}"))?;
+        counted.extend(of(&profile));
+    }
+    match counted.iter().find(|counted| counted.instructions == 0.0) {
+        Some(nothing) => Err(format!("no instructions of {}, {}", nothing.case, nothing.who)),
+        None if counted.is_empty() => Err("nothing was counted".into()),
+        None => Ok(counted),
+    }
+}
+
+/// What a profile says of each operation; nothing if it is not about a round.
+fn of(profile: &Profile) -> Option<Counted> {
+    let [case, who, mode, operations] = profile.name.split('\t').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let operations: f64 = operations.parse().ok()?;
+    let each = |count: u64| count as f64 / operations;
+    Some(Counted {
+        case: case.to_owned(),
+        who: who.to_owned(),
+        mode: mode.to_owned(),
+        instructions: each(profile.instructions),
+        misses: each(profile.misses),
+        places: profile.files.iter().map(|(file, n)| (file.clone(), each(*n))).collect(),
+    })
+}
+
+/// A folder for callgrind's files, which goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("mlx5-bench-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left is in the way of nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }

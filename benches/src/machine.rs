@@ -1,12 +1,24 @@
 //! Where the device comes from, and how it is made to work.
 
 use mlx5::Device;
+use mlx5_sim::engine::DrainAt;
 use mlx5_sim::{SimConfig, Simulator};
-use std::ffi::c_void;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 /// Lets a device work that only does so when it is told to; answers how much it did.
 pub(crate) type Settle = unsafe extern "C" fn() -> usize;
+
+/// Drains the send queue of a queue pair; answers 0 if it did.
+pub(crate) type Drain = unsafe extern "C" fn(qpn: u32) -> c_int;
+
+/// What a preloaded library offers.
+#[derive(Clone, Copy)]
+pub(crate) struct Preloaded {
+    pub(crate) settle: Settle,
+    pub(crate) drain: Drain,
+}
 
 /// Where the device comes from.
 #[derive(Clone)]
@@ -15,7 +27,7 @@ pub(crate) enum Machine {
     Simulated(Simulator),
     /// It is where devices are looked for: a real one, or one that a preloaded library shows, which
     /// may stand still.
-    Found(Option<Settle>),
+    Found(Option<Preloaded>),
 }
 
 impl Machine {
@@ -24,11 +36,20 @@ impl Machine {
     }
 
     pub(crate) fn found() -> Self {
-        // SAFETY: looks for a name.
-        let symbol: *mut c_void =
-            unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mlx5_sim_settle".as_ptr()) };
-        // SAFETY: the preloaded library declares it so.
-        Self::Found(unsafe { std::mem::transmute::<*mut c_void, Option<Settle>>(symbol) })
+        let symbol = |name: &CStr| {
+            // SAFETY: looks for a name.
+            NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+        };
+        let preloaded = symbol(c"mlx5_sim_settle").zip(symbol(c"mlx5_sim_drain"));
+        Self::Found(preloaded.map(|(settle, drain)| {
+            // SAFETY: the preloaded library declares them so.
+            unsafe {
+                Preloaded {
+                    settle: std::mem::transmute::<NonNull<c_void>, Settle>(settle),
+                    drain: std::mem::transmute::<NonNull<c_void>, Drain>(drain),
+                }
+            }
+        }))
     }
 
     /// The first device.
@@ -40,10 +61,26 @@ impl Machine {
         devices.expect("devices").into_iter().next().expect("a device")
     }
 
-    pub(crate) fn settle_function(&self) -> Option<Settle> {
+    /// What a preloaded library offers.
+    pub(crate) fn preloaded(&self) -> Option<Preloaded> {
         match self {
             Self::Simulated(_) => None,
-            Self::Found(settle) => *settle,
+            Self::Found(preloaded) => *preloaded,
+        }
+    }
+
+    /// Whether a send queue can be drained on command.
+    pub(crate) fn drains(&self) -> bool {
+        !matches!(self, Self::Found(None))
+    }
+
+    /// Drains the send queue of a queue pair, as a signature error does; says whether it did.
+    pub(crate) fn drain(&self, qpn: u32) -> bool {
+        match self {
+            Self::Simulated(simulator) => simulator.drain_qp(0, qpn, DrainAt::Now).is_ok(),
+            // SAFETY: it may be called at any time.
+            Self::Found(Some(preloaded)) => unsafe { (preloaded.drain)(qpn) == 0 },
+            Self::Found(None) => false,
         }
     }
 
@@ -54,8 +91,8 @@ impl Machine {
                 simulator.run_until_idle();
             }
             // SAFETY: it may be called at any time.
-            Self::Found(Some(settle)) => unsafe {
-                settle();
+            Self::Found(Some(preloaded)) => unsafe {
+                (preloaded.settle)();
             },
             Self::Found(None) => {
                 let start = Instant::now();

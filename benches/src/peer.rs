@@ -1,11 +1,23 @@
 //! The cases of the shared library that `peer/` is compiled to.
 
-use crate::beside::{Mode, ROUND, Round};
-use crate::machine::Settle;
+use crate::machine::{Drain, Machine, Settle};
+use crate::round::{Mode, Round};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
+use std::rc::Rc;
 use std::time::Instant;
+
+/// `struct bench_machine` of `peer/bench.h`.
+#[repr(C)]
+struct PeerMachine {
+    device: *const c_char,
+    settle: Option<Settle>,
+    drain: Option<Drain>,
+}
+
+type Open = unsafe extern "C" fn(*const PeerMachine, single_threaded: c_int) -> *mut c_void;
 
 /// `struct bench_case` of `peer/bench.h`.
 #[repr(C)]
@@ -13,19 +25,18 @@ struct Case {
     name: *const c_char,
     who: *const c_char,
     function: *const c_char,
+    calls: u32,
     operations: u32,
-    extended: u32,
+    open: Open,
     prepare: unsafe extern "C" fn(*mut c_void, u64, u32),
-    calls: unsafe extern "C" fn(*mut c_void, u64, u32),
+    call: unsafe extern "C" fn(*mut c_void, u64, u32),
     finish: unsafe extern "C" fn(*mut c_void, u32),
 }
 
-type OpenPeer =
-    unsafe extern "C" fn(*const c_char, c_int, c_int, settle: Option<Settle>) -> *mut c_void;
-type OpenFloor = unsafe extern "C" fn() -> *mut c_void;
-
 /// The loaded library. It stays for good.
-pub(crate) struct Library(NonNull<c_void>);
+pub(crate) struct Library {
+    cases: Vec<&'static Case>,
+}
 
 impl Library {
     pub(crate) fn load(path: &str) -> Result<Self, String> {
@@ -33,85 +44,66 @@ impl Library {
         // SAFETY: the library is the project's own; what it does when it is loaded, any program
         // that uses libibverbs does.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        NonNull::new(handle).map(Self).ok_or_else(|| {
+        let library = NonNull::new(handle).ok_or_else(|| {
             // SAFETY: the failed call left a text, which stays until the next one.
             let text = unsafe { CStr::from_ptr(libc::dlerror()) };
             format!("cannot load the peer: {}", text.to_string_lossy())
-        })
-    }
-
-    fn symbol(&self, name: &CStr) -> Result<NonNull<c_void>, String> {
+        })?;
         // SAFETY: the library is loaded.
-        let symbol = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };
-        NonNull::new(symbol).ok_or_else(|| format!("the peer has no {}", name.to_string_lossy()))
-    }
-
-    fn cases(&self, cases: &CStr, count: &CStr) -> Result<&'static [Case], String> {
-        let (cases, count) = (self.symbol(cases)?, self.symbol(count)?);
-        // SAFETY: the library declares them so, and stays.
-        Ok(unsafe {
-            std::slice::from_raw_parts(
-                cases.as_ptr().cast(),
-                *count.cast::<u32>().as_ref() as usize,
-            )
-        })
+        let tables = unsafe { libc::dlsym(library.as_ptr(), c"bench_tables".as_ptr()) };
+        let mut tables = NonNull::new(tables).ok_or("the peer has no tables")?.cast();
+        let mut cases = Vec::new();
+        // SAFETY: the library declares an array of tables that ends with null; a table ends with a
+        // case that has no name; all of it stays.
+        unsafe {
+            while let Some(table) = tables.cast::<Option<NonNull<Case>>>().read() {
+                let mut case = table;
+                while !case.as_ref().name.is_null() {
+                    cases.push(case.as_ref());
+                    case = case.add(1);
+                }
+                tables = tables.cast::<Option<NonNull<Case>>>().add(1).cast::<c_void>();
+            }
+        }
+        Ok(Self { cases })
     }
 
     /// Functions that do the operations.
-    pub(crate) fn functions(&self) -> Result<Vec<String>, String> {
-        let peer = self.cases(c"peer_cases", c"peer_case_count")?;
-        let floor = self.cases(c"floor_cases", c"floor_case_count")?;
-        Ok(peer.iter().chain(floor).map(|case| text(case.function)).collect())
+    pub(crate) fn functions(&self) -> Vec<String> {
+        self.cases.iter().map(|case| text(case.function)).collect()
     }
 
-    /// The cases of rdma-core's provider on the device called `device`.
-    pub(crate) fn peer(&self, device: &str, settle: Option<Settle>) -> Result<Vec<Round>, String> {
-        let device = CString::new(device).map_err(|error| error.to_string())?;
-        let open = self.symbol(c"peer_open")?;
-        // SAFETY: the library declares it so.
-        let open = unsafe { std::mem::transmute::<NonNull<c_void>, OpenPeer>(open) };
+    /// The cases on the device of `machine`, those that are wanted.
+    pub(crate) fn rounds(&self, machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
+        let device = CString::new(machine.device().name()).expect("a name without zero");
+        let preloaded = machine.preloaded();
+        // For good, as what the library makes with it.
+        let shown: &'static PeerMachine = Box::leak(Box::new(PeerMachine {
+            device: device.into_raw(),
+            settle: preloaded.map(|preloaded| preloaded.settle),
+            drain: preloaded.map(|preloaded| preloaded.drain),
+        }));
+        let mut states: HashMap<(usize, bool), Rc<OnceCell<*mut c_void>>> = HashMap::new();
         let mut rounds = Vec::new();
-        for (single, mode) in [(0, Mode::Default), (1, Mode::SingleThreaded)] {
-            let mut states = HashMap::new();
-            for case in self.cases(c"peer_cases", c"peer_case_count")? {
-                let extended = c_int::from(case.extended != 0);
-                let state = *states.entry(extended).or_insert_with(|| {
-                    // SAFETY: the name ends in zero; the function copies what it needs of it.
-                    unsafe { open(device.as_ptr(), single, extended, settle) }
-                });
-                rounds.push(round(case, mode, state));
+        for single in [false, true] {
+            for case in &self.cases {
+                let (name, who) = (text(case.name), text(case.who));
+                let floor = who == "floor";
+                // No program can make a real device drain.
+                let possible = preloaded.is_some() || !name.starts_with("cancel");
+                if !wanted(&name) || !possible || floor && single {
+                    continue;
+                }
+                let mode = match (floor, single) {
+                    (true, _) => Mode::Single,
+                    (false, false) => Mode::Default,
+                    (false, true) => Mode::SingleThreaded,
+                };
+                let state = states.entry((case.open as usize, single)).or_default();
+                rounds.push(round(case, name, who, mode, shown, Rc::clone(state), single));
             }
         }
-        Ok(rounds)
-    }
-
-    /// The bare stores and fences.
-    pub(crate) fn floor(&self) -> Result<Vec<Round>, String> {
-        let open = self.symbol(c"floor_open")?;
-        // SAFETY: the library declares it so.
-        let open = unsafe { std::mem::transmute::<NonNull<c_void>, OpenFloor>(open) };
-        // SAFETY: the function takes nothing.
-        let state = unsafe { open() };
-        let cases = self.cases(c"floor_cases", c"floor_case_count")?;
-        Ok(cases.iter().map(|case| round(case, Mode::Single, state)).collect())
-    }
-
-    /// Callgrind counts from here.
-    pub(crate) fn begin(&self) -> Result<(), String> {
-        let begin = self.symbol(c"callgrind_begin")?;
-        // SAFETY: the library declares it so.
-        unsafe { std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn()>(begin)() };
-        Ok(())
-    }
-
-    /// Callgrind writes down what it counted, under a name.
-    pub(crate) fn end(&self, name: &str) -> Result<(), String> {
-        let end = self.symbol(c"callgrind_end")?;
-        let name = CString::new(name).map_err(|error| error.to_string())?;
-        type End = unsafe extern "C" fn(*const c_char);
-        // SAFETY: the library declares it so, and copies the name.
-        unsafe { std::mem::transmute::<NonNull<c_void>, End>(end)(name.as_ptr()) };
-        Ok(())
+        rounds
     }
 }
 
@@ -120,18 +112,32 @@ fn text(of: *const c_char) -> String {
     unsafe { CStr::from_ptr(of) }.to_string_lossy().into_owned()
 }
 
-fn round(case: &'static Case, mode: Mode, state: *mut c_void) -> Round {
-    let calls = (ROUND / u64::from(case.operations)) as u32;
+fn round(
+    case: &'static Case,
+    name: String,
+    who: String,
+    mode: Mode,
+    machine: &'static PeerMachine,
+    state: Rc<OnceCell<*mut c_void>>,
+    single: bool,
+) -> Round {
+    let calls = case.calls;
     Round {
-        case: text(case.name),
-        who: text(case.who),
+        case: name,
+        who,
         mode,
+        operations: u64::from(calls * case.operations),
         run: Box::new(move |first| {
+            let state = *state.get_or_init(|| {
+                // SAFETY: the machine stays.
+                unsafe { (case.open)(machine, single.into()) }
+            });
+            assert_ne!(state, null_mut(), "the peer opens the device");
             // SAFETY: the state was made for this case, and stays; one round runs at a time.
             unsafe {
                 (case.prepare)(state, first, calls);
                 let start = Instant::now();
-                (case.calls)(state, first, calls);
+                (case.call)(state, first, calls);
                 let nanoseconds = start.elapsed().as_nanos() as u64;
                 (case.finish)(state, calls);
                 nanoseconds

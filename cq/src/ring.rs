@@ -10,11 +10,12 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
 use core::mem::offset_of;
+use core::ops::Range;
 use core::ptr::NonNull;
 use mlx5_doorbell::{CompletionQueueRecord, barrier};
 use mlx5_prm::cqe::{
-    Cqe, CqeOpcode, DESCRIPTOR, Format, INLINE_32, INLINE_64, MiniFormat, OPCODE_SHIFT, OWNER,
-    SOLICITED,
+    Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, Format, INLINE_32, INLINE_64, MiniFormat,
+    OPCODE_SHIFT, OWNER, SOLICITED,
 };
 use mlx5_prm::signature::SignatureErrorCqe;
 
@@ -26,10 +27,11 @@ const TAIL: usize = offset_of!(Cqe, sop_drop_qpn);
 const KIND: u8 = !(SOLICITED | OWNER);
 /// What is left of the entry of a request without error,
 const REQUEST: u8 = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
-/// and of those of receives: from here on,
-const FIRST_RECEIVE: u8 = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT;
-/// up to here, the opcode's bits alone.
+/// The opcode of the last kind of receive,
 const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SHIFT;
+/// and the last bytes of the entries of receives, if they are of the plain format.
+const RECEIVES: Range<u8> = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT
+    ..(CqeOpcode::ResponderSendInvalidate as u8 + 1) << OPCODE_SHIFT;
 
 /// What a queue answers when a completion names one of its requests.
 pub trait Queue {
@@ -293,7 +295,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// [`Ring::next`], but only looks at an entry unless it is that of a request without error, the
-    /// next one of the queue that the last one was about.
+    /// next one of its queue.
     #[inline(always)]
     pub fn next_ordinary(&mut self) -> Next<'_> {
         let descriptor = self.next;
@@ -309,7 +311,7 @@ impl<Q: Queue> Ring<Q> {
         barrier::from_device();
         // SAFETY: four bytes of a descriptor, aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
-        if u64::from(index) != self.cached.0 {
+        if u64::from(index) != self.cached.0 && !self.look_up(index) {
             return Next::Other;
         }
         // SAFETY: it stays valid until this poller attends to departures, and then it is forgotten
@@ -320,17 +322,25 @@ impl<Q: Queue> Ring<Q> {
             let Some(sent) = queue.retire_next_send(counter) else { return Next::Other };
             (sent.wr_id, What::sent(sent.opcode))
         } else {
-            let kind = tail as u8 & KIND;
-            // The format's bits, below those of the opcode, turn up at the other end.
-            let receive = kind.wrapping_sub(FIRST_RECEIVE).rotate_right(OPCODE_SHIFT);
-            if receive > (LAST_RECEIVE - FIRST_RECEIVE) >> OPCODE_SHIFT {
+            let op_own = tail as u8;
+            if op_own & FORMAT_MASK != 0 || !RECEIVES.contains(&op_own) {
                 return Next::Other;
             }
             let Some(wr_id) = queue.retire_receive(counter) else { return Next::Other };
-            (wr_id, What::received(kind >> OPCODE_SHIFT))
+            (wr_id, What::received(op_own >> OPCODE_SHIFT))
         };
         self.pass(descriptor);
         Next::Ordinary(WorkCompletion::new(descriptor, wr_id, what))
+    }
+
+    /// Finds the queue that the word `index` of an entry names, if it is there and not departed.
+    #[inline(always)]
+    fn look_up(&mut self, index: u32) -> bool {
+        let Some(queue) = self.queues.get_quickly(u32::from_be(index), self.id) else {
+            return false;
+        };
+        self.cached = (index.into(), queue);
+        true
     }
 
     /// [`Ring::next`] after [`Ring::next_ordinary`] found [`Next::Other`].
@@ -565,13 +575,14 @@ impl<Q: Queue> Ring<Q> {
         })
     }
 
-    /// Remembers what was found. With no queue cached, [`Ring::next`] comes to [`Ring::find`] ever
-    /// after, which finds nothing more.
+    /// Remembers what was found. With no queue cached, and none that completes here, [`Ring::next`]
+    /// comes to [`Ring::find`] ever after, which finds nothing more.
     #[cold]
     fn latch(&mut self, corruption: Corruption) -> bool {
         self.corruption.get_or_insert(corruption);
         self.attention.set_corrupt();
         self.forget_queue();
+        self.id = RingId::NOBODY;
         false
     }
 

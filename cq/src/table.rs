@@ -27,6 +27,11 @@ struct Entry<Q> {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RingId(pub u32);
 
+impl RingId {
+    /// No ring: no queue completes there.
+    pub const NOBODY: Self = Self(u32::MAX);
+}
+
 /// What a user index leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup<Q> {
@@ -40,12 +45,12 @@ pub enum Lookup<Q> {
 
 /// The queues of a context by user index: two levels of pointers.
 pub struct UserIndexTable<Q> {
-    top: Box<[AtomicPtr<Level<Q>>]>,
+    top: Box<[AtomicPtr<Level<Q>>; LEVEL_SIZE]>,
 }
 
 impl<Q> Default for UserIndexTable<Q> {
     fn default() -> Self {
-        Self { top: (0..LEVEL_SIZE).map(|_| AtomicPtr::new(null_mut())).collect() }
+        Self { top: Box::new(core::array::from_fn(|_| AtomicPtr::new(null_mut()))) }
     }
 }
 
@@ -83,6 +88,19 @@ impl<Q> UserIndexTable<Q> {
             return Lookup::Departed;
         }
         NonNull::new(found).map_or(Lookup::Unknown, Lookup::Queue)
+    }
+
+    /// [`UserIndexTable::get`] for a queue that is there; `None` where it takes a closer look.
+    #[inline(always)]
+    pub fn get_quickly(&self, index: u32, ring: RingId) -> Option<NonNull<Q>> {
+        let Entry { rings, queue } = &self.level(index)?[index as usize % LEVEL_SIZE];
+        // The order is that of `get`.
+        let found = queue.load(Acquire);
+        let rings = rings.load(Acquire);
+        let settled = queue.load(Acquire) == found;
+        let completes_here = rings as u32 == ring.0 || (rings >> 32) as u32 == ring.0;
+        let there = found.addr() > tombstone::<Q>().addr();
+        if settled && completes_here && there { NonNull::new(found) } else { None }
     }
 
     #[inline(always)]
@@ -129,7 +147,7 @@ impl<Q> UserIndexTable<Q> {
 
 impl<Q> Drop for UserIndexTable<Q> {
     fn drop(&mut self) {
-        for level in &self.top {
+        for level in &*self.top {
             let level = level.load(Acquire);
             if !level.is_null() {
                 // SAFETY: made by `set`, and the table is the only one to free it.
@@ -172,9 +190,12 @@ mod tests {
         // SAFETY: never dereferenced.
         unsafe { table.set(5, queue, [A, B]) };
         assert_eq!([A, B].map(|ring| table.get(5, ring)), [Lookup::Queue(queue); 2]);
+        assert_eq!([A, B].map(|ring| table.get_quickly(5, ring)), [Some(queue); 2]);
+        assert_eq!(table.get_quickly(5, RingId(3)), None);
         assert_eq!(table.get(5, RingId(3)), Lookup::Unknown);
         table.depart(5);
         assert_eq!([A, B].map(|ring| table.get(5, ring)), [Lookup::Departed; 2]);
+        assert_eq!(table.get_quickly(5, A), None);
         assert_eq!(table.get(5, RingId(3)), Lookup::Unknown);
         // SAFETY: never dereferenced.
         unsafe { table.set(5, queue, [B, B]) };

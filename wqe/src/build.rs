@@ -400,20 +400,18 @@ impl<T: Transport> SendQueue<T> {
     #[inline(never)]
     fn complete_slow(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         let (_, requests) = cursor.since(self.here());
-        if requests > 1
-            && self.has_room(cursor.head)
-            && self.error.is_none()
-            && self.gate.may_send()
+        if requests == 0
+            || !self.has_room(cursor.head)
+            || self.error.is_some()
+            || !self.gate.may_send()
         {
-            self.commit(cursor);
-            self.more_wqes = 0;
-            let last = self.records().info(cursor.sequence.wrapping_sub(1) as u16);
-            let wqe = self.at(last.first().into());
-            // SAFETY: a WQE in the ring has at least its first 8 bytes.
-            unsafe { self.register.ring(self.record, cursor.head as u16, wqe, 0) };
-            return Ok(());
+            return self.complete_unusual(cursor);
         }
-        self.complete_unusual(cursor)
+        let first = self.head;
+        self.commit(cursor);
+        self.more_wqes = 0;
+        self.ring_doorbell(first, requests);
+        Ok(())
     }
 
     /// [`SendQueue::complete`] when a request was refused, or the queue has to find out afresh how
@@ -496,13 +494,17 @@ impl<T: Transport> SendQueue<T> {
         self.records().publish(cursor.sequence as u16);
     }
 
-    /// Rings for the `requests` requests from `first` on.
+    /// Rings for the `requests` requests from `first` on. One alone is copied to the register, if it
+    /// fits there and is more than a control segment, all of which is in a doorbell.
+    #[inline(always)]
     fn ring_doorbell(&mut self, first: u32, requests: u32) {
         let (record, head) = (self.record, self.head as u16);
         let last = self.records().info(self.sequence.wrapping_sub(1) as u16);
         let blocks = u32::from(last.blocks());
         let wqe = self.at(last.first().into());
-        if requests > 1 || blocks > self.register.blueflame_blocks() {
+        // SAFETY: a control segment in the ring.
+        let units = || unsafe { units_of(wqe) };
+        if requests > 1 || blocks > self.register.blueflame_blocks() || units() == 1 {
             // SAFETY: a WQE in the ring has at least one block.
             return unsafe { self.register.ring(record, head, wqe, 0) };
         }
@@ -515,6 +517,18 @@ impl<T: Transport> SendQueue<T> {
         // its start.
         unsafe { self.register.ring_wrapped(record, head, wqe, before_end, self.ring, blocks) };
     }
+}
+
+/// Units of the WQE at `wqe`.
+///
+/// # Safety
+/// A control segment stands there.
+#[inline(always)]
+unsafe fn units_of(wqe: NonNull<u8>) -> u8 {
+    /// The last byte of `qpn_ds`, of which six bits count units.
+    const UNITS_AT: usize = offset_of!(ControlSegment, qpn_ds) + 3;
+    // SAFETY: handed down.
+    unsafe { wqe.byte_add(UNITS_AT).read() & 0x3f }
 }
 
 /// Blocks that a request of `units` units takes.

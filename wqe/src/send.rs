@@ -211,7 +211,7 @@ impl<T: Transport> SendQueue<T> {
             worst_blocks: layout.worst_blocks,
             head: 0,
             sequence: 0,
-            stop: u32::MAX,
+            stop: first_stop(layout.blocks, layout.worst_blocks),
             // 24 bits, lest it reach the opcode beside it.
             qpn: u64::from(qpn & 0xff_ffff) << 8,
             limits: Limits {
@@ -298,7 +298,7 @@ impl<T: Transport> SendQueue<T> {
     pub fn reset(&mut self) {
         self.head = 0;
         self.sequence = 0;
-        self.stop = u32::MAX;
+        self.stop = first_stop(self.mask + 1, self.worst_blocks);
         self.journal.lose();
         self.life = next_life();
         self.fence = false;
@@ -331,4 +331,10 @@ impl<T: Transport> SendQueue<T> {
     pub const fn blueflame_blocks(&self) -> u32 {
         self.register.blueflame_blocks()
     }
+}
+
+/// The last block at which a largest request can be built in an empty ring, another one having room
+/// behind it; none if there is none.
+fn first_stop(blocks: u32, worst_blocks: u32) -> u32 {
+    blocks.checked_sub(2 * worst_blocks).unwrap_or(u32::MAX)
 }

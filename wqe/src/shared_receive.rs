@@ -41,7 +41,9 @@ impl SharedReceiveRecords {
     pub fn retire(&self, index: u16) -> Option<u64> {
         let index = usize::from(index);
         let wr_id = self.wr_ids.get(index)?;
-        let (word, bit) = (self.held.get(index / WORD_BITS)?, 1 << (index % WORD_BITS));
+        // SAFETY: there is a bit for each identifier.
+        let word = unsafe { self.held.get_unchecked(index / WORD_BITS) };
+        let bit = 1 << (index % WORD_BITS);
         // The acquire pairs with the owner's release when it set the bit: the identifier is there.
         if word.load(Acquire) & bit == 0 {
             return None;

@@ -155,6 +155,15 @@ extern "C" fn mlx5_sim_settle() -> usize {
     Door::there().map_or(0, |door| door.machine.settle())
 }
 
+/// Drains the send queue of a queue pair of the first device, as a signature error does, and answers
+/// 0; another number if that cannot be. To be looked up, as [`mlx5_sim_settle`].
+#[unsafe(no_mangle)]
+extern "C" fn mlx5_sim_drain(qpn: u32) -> libc::c_int {
+    let _inside = Inside::enter();
+    let drained = Door::there().is_some_and(|door| door.machine.drain(qpn));
+    if drained { 0 } else { -1 }
+}
+
 /// Threads that start meanwhile get no signals: those are the program's affair.
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::uninit();

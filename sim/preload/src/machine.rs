@@ -4,6 +4,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use mlx5_sim::engine::DrainAt;
 use mlx5_sim::kernel::SysfsEntry;
 use mlx5_sim::{SimConfig, Simulator};
 use mlx5_sim_wire::Wire;
@@ -66,6 +67,15 @@ impl Machine {
         match self {
             Self::Own { simulator, .. } => simulator.run_until_idle(),
             Self::Shared(wire) => wire.settle(),
+        }
+    }
+
+    /// Drains the send queue of a queue pair in RTS, as a signature error does; says whether it is
+    /// this process's machine that has it.
+    pub(crate) fn drain(&self, qpn: u32) -> bool {
+        match self {
+            Self::Own { simulator, .. } => simulator.drain_qp(0, qpn, DrainAt::Now).is_ok(),
+            Self::Shared(_) => false,
         }
     }
 

@@ -352,7 +352,7 @@ fn a_shared_queue_pair_is_cancelled_while_others_post(bed: &Bed) -> Outcome {
     let done = bed.poll_good(&mut cq, (POSTERS * EACH) as usize);
     for completion in &done {
         let completion = completion.as_completion();
-        assert_eq!(completion.cancelled(), completion.wr_id() % 2 == 0);
+        assert_eq!(completion.cancelled(), completion.wr_id().is_multiple_of(2));
     }
     Ok(())
 }

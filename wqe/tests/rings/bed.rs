@@ -231,7 +231,8 @@ impl<T: ListTransport> Bed<T> {
     pub(crate) fn assert_rang_alone(&mut self, first: u32, wqe: &Wqe, uar_before: &[u8]) {
         wqe.assert_eq(&self.at_block(first, wqe.bytes.len()));
         let blocks = wqe.blocks();
-        let whole = blocks * 64 <= self.blueflame / 2;
+        // All of a control segment alone is in a doorbell.
+        let whole = blocks * 64 <= self.blueflame / 2 && wqe.bytes.len() > 16;
         self.assert_rang(first, if whole { blocks * 64 } else { 8 }, uar_before);
         assert_eq!(self.producer(), u32::from((first as u16).wrapping_add(blocks as u16)));
     }

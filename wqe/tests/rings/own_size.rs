@@ -557,7 +557,8 @@ fn requests_after_a_rewrite_are_soon_ordinary_again() {
     let uar = bed.uar.all();
     bed.rings = 2;
     let first = u32::from(bed.queue.producer());
-    bed.queue.post_send(&[least(1, SIGNALED)]).unwrap();
+    let inline = SendWr { data: Data::Inline(&[b"whole"]), ..least(1, SIGNALED) };
+    bed.queue.post_send(&[inline]).unwrap();
     bed.assert_rang(first, 64, &uar);
     // All of the ring can be used.
     for block in [0_u32, 2, 3] {

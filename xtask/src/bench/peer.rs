@@ -1,21 +1,30 @@
 //! Building the peer, and running the benchmark with it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Measured, Pair, Row, make_directory, profile};
+use super::{Measured, Pair, Row, make_directory};
 use crate::failure::Failure;
 
-/// Where the C of the benchmark is.
+/// Where the C of the benchmark is, and its files.
 const SOURCES: &str = "benches/peer";
+const FILES: &[&str] = &[
+    "cases.c",
+    "setup.c",
+    "around.c",
+    "post.c",
+    "poll.c",
+    "receive.c",
+    "cancel.c",
+    "control.c",
+    "floor.c",
+];
 
 /// The benchmark, with what it needs.
 pub(super) struct Peer {
     bench: PathBuf,
     simulator: PathBuf,
     library: PathBuf,
-    counts: PathBuf,
 }
 
 impl Peer {
@@ -30,90 +39,66 @@ impl Peer {
             .args(["-std=gnu11", "-O2", "-g1", "-Wall", "-Wextra", "-Werror"])
             .args(["-fvisibility=hidden", "-fPIC", "-shared", "-o"])
             .arg(&library)
-            .args([sources.join("peer.c"), sources.join("floor.c")])
-            .arg("-libverbs");
+            .args(FILES.iter().map(|file| sources.join(file)))
+            .args(["-libverbs", "-lmlx5"]);
         output(compiler)?;
-        let counts = scratch.join("callgrind");
-        Ok(Self { bench, simulator, library, counts })
+        Ok(Self { bench, simulator, library })
     }
 
-    fn arguments<'a>(&'a self, what: &'a str) -> [&'a std::ffi::OsStr; 3] {
-        ["beside".as_ref(), self.library.as_os_str(), what.as_ref()]
-    }
-
-    /// Shows the program a simulated device that stands still while it is timed.
-    fn with_device(&self, mut command: Command) -> Command {
+    /// The benchmark, shown a simulated device that stands still while it is measured.
+    fn command(&self, what: &[&str]) -> Command {
+        let mut command = Command::new(&self.bench);
+        command.arg("beside").arg(&self.library).args(what);
         command.env("LD_PRELOAD", &self.simulator).env("MLX5_SIM", "step");
         command
     }
 
-    /// Counts instructions.
-    pub(super) fn count(&self) -> Result<Measured, Failure> {
-        let mut functions = Command::new(&self.bench);
-        functions.args(self.arguments("functions"));
-        let functions = output(functions)?;
-        if self.counts.exists() {
-            let failed = |error| Failure::File { path: self.counts.clone(), error };
-            fs::remove_dir_all(&self.counts).map_err(failed)?;
-        }
-        make_directory(&self.counts)?;
-        let out = self.counts.join("out");
-        let mut valgrind = Command::new("valgrind");
-        valgrind
-            .args(["--quiet", "--tool=callgrind"])
-            .arg(format!("--callgrind-out-file={}", out.display()))
-            .args(functions.lines().map(|name| format!("--toggle-collect={name}")))
-            .arg(&self.bench)
-            .args(self.arguments("count"));
-        let told = output(self.with_device(valgrind))?;
-        let operations = told
-            .lines()
-            .find_map(|line| line.strip_prefix("operations\t")?.parse::<f64>().ok())
-            .ok_or_else(|| self.wrong("no number of operations"))?;
+    /// Counts instructions, of all cases if none is named; with `misses`, also where a cache would
+    /// miss, which takes longer.
+    pub(super) fn count(&self, cases: &[&str], misses: bool) -> Result<Measured, Failure> {
+        let what = if misses { "count" } else { "instructions" };
         let mut measured = Measured::default();
-        for number in 1.. {
-            let path = out.with_extension(number.to_string());
-            if !path.exists() {
-                break;
+        for line in output(self.command(&[&[what], cases].concat()))?.lines() {
+            match line.split('\t').collect::<Vec<_>>()[..] {
+                ["count", case, who, mode, instructions, misses] => measured.rows.push(Row {
+                    case: case.to_owned(),
+                    who: who.to_owned(),
+                    mode: mode.to_owned(),
+                    instructions: number(instructions).ok_or_else(|| self.wrong("no count"))?,
+                    misses: number(misses).ok_or_else(|| self.wrong("no count of misses"))?,
+                    nanoseconds: None,
+                    places: Vec::new(),
+                }),
+                ["place", case, who, mode, instructions, file] => {
+                    let count = number(instructions).ok_or_else(|| self.wrong("no count"))?;
+                    let row = measured.row_mut(case, who, mode);
+                    let row = row.ok_or_else(|| self.wrong("a place of what was not counted"))?;
+                    row.places.push((file.to_owned(), count));
+                }
+                _ => {}
             }
-            let text = fs::read_to_string(&path)
-                .map_err(|error| Failure::File { path: path.clone(), error })?;
-            let Some(profile) = profile::parse(&text) else {
-                return Err(self.wrong("a count that cannot be read"));
-            };
-            let [case, who, mode] = profile.name.split('\t').collect::<Vec<_>>()[..] else {
-                continue;
-            };
-            let each = |count: u64| count as f64 / operations;
-            measured.rows.push(Row {
-                case: case.to_owned(),
-                who: who.to_owned(),
-                mode: mode.to_owned(),
-                instructions: each(profile.total),
-                nanoseconds: f64::NAN,
-                places: profile.files.into_iter().map(|(file, n)| (file, each(n))).collect(),
-            });
         }
-        if measured.rows.iter().any(|row| row.instructions == 0.0) || measured.rows.is_empty() {
-            return Err(self.wrong("an operation without instructions"));
+        if measured.rows.is_empty() {
+            return Err(self.wrong("no counts"));
         }
         Ok(measured)
     }
 
     /// Times all in turn.
-    pub(super) fn time(&self, rounds: u32, measured: &mut Measured) -> Result<(), Failure> {
-        let mut bench = Command::new(&self.bench);
-        bench.args(self.arguments("time")).arg(rounds.to_string());
+    pub(super) fn time(
+        &self,
+        rounds: u32,
+        cases: &[&str],
+        measured: &mut Measured,
+    ) -> Result<(), Failure> {
         measured.rounds = rounds;
-        for line in output(self.with_device(bench))?.lines() {
+        let rounds = rounds.to_string();
+        for line in output(self.command(&[&["time", rounds.as_str()], cases].concat()))?.lines() {
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["time", case, who, mode, time] => {
-                    let row = measured
-                        .rows
-                        .iter_mut()
-                        .find(|row| row.case == case && row.who == who && row.mode == mode);
+                    let row = measured.row_mut(case, who, mode);
                     let row = row.ok_or_else(|| self.wrong("a time of what was not counted"))?;
-                    row.nanoseconds = number(time).ok_or_else(|| self.wrong("no time"))?;
+                    row.nanoseconds = Some(number(time).ok_or_else(|| self.wrong("no time"))?);
                 }
                 ["pair", mode, case, peer, peer_mode, ratio] => measured.pairs.push(Pair {
                     case: case.to_owned(),
@@ -125,7 +110,7 @@ impl Peer {
                 _ => {}
             }
         }
-        if measured.rows.iter().any(|row| row.nanoseconds.is_nan()) {
+        if measured.rows.iter().any(|row| row.nanoseconds.is_none()) {
             return Err(self.wrong("no time of some that were counted"));
         }
         Ok(())

@@ -39,13 +39,26 @@ pub(super) fn svg(measured: &Measured) -> String {
     }
     panel(&mut svg, measured, TOP, "instructions of an operation", |row| row.instructions);
     let second = TOP + PANEL + GAP;
-    panel(&mut svg, measured, second, "nanoseconds of an operation", |row| row.nanoseconds);
+    panel(&mut svg, measured, second, "nanoseconds of an operation", |row| {
+        row.nanoseconds.unwrap_or(f64::NAN)
+    });
     svg + "</svg>\n"
 }
 
+/// The cases that go on one scale: those of a few hundred instructions, that the peer has, too.
+fn plotted(measured: &Measured) -> Vec<&str> {
+    const MOST: f64 = 1000.0;
+    let fits = |case: &&str| {
+        let mut rows = measured.rows.iter().filter(|row| row.case == *case);
+        rows.clone().any(Row::is_peer) && rows.all(|row| row.instructions < MOST)
+    };
+    measured.cases().into_iter().filter(fits).collect()
+}
+
 fn panel(svg: &mut String, measured: &Measured, top: f64, heading: &str, value: fn(&Row) -> f64) {
-    let cases = measured.cases();
-    let most = measured.rows.iter().map(value).fold(1.0, f64::max);
+    let cases = plotted(measured);
+    let rows = measured.rows.iter().filter(|row| cases.contains(&row.case.as_str()));
+    let most = rows.map(value).fold(1.0, f64::max);
     let step = nice_step(most);
     let bottom = top + PANEL;
     let scale = PANEL / (most / step).ceil() / step;

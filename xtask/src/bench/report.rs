@@ -18,7 +18,8 @@ pub(super) fn json(measured: &Measured) -> String {
             "who": row.who,
             "mode": row.mode,
             "instructions": rounded(row.instructions),
-            "ns": rounded(row.nanoseconds),
+            "ns": row.nanoseconds.map(rounded),
+            "misses": rounded(row.misses),
         })
     });
     let mut text = String::from("[\n");
@@ -59,7 +60,9 @@ pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
     text.push_str("\n## Instructions of an operation\n\n");
     table(&mut text, measured, |row| format!("{:.1}", row.instructions));
     text.push_str("\n## Nanoseconds of an operation\n\n");
-    table(&mut text, measured, |row| format!("{:.1}", row.nanoseconds));
+    table(&mut text, measured, |row| format!("{:.1}", row.nanoseconds.unwrap_or(f64::NAN)));
+    text.push_str("\n## Misses of a first-level data cache, of an operation\n\n");
+    table(&mut text, measured, |row| format!("{:.2}", row.misses));
     text.push_str("\n![The same as bars](benchmarks.svg)\n");
     places(&mut text, measured, verdicts);
     text.push_str(END);
@@ -144,10 +147,14 @@ fn bars(text: &mut String, measured: &Measured, verdicts: &[Verdict]) {
     for verdict in verdicts {
         let row = |who, mode| measured.row(verdict.case, who, mode);
         let ours = row("mlx5", verdict.mode);
-        let peer = row(&verdict.peer, "default");
+        let peer = match verdict.own {
+            Some(own) => measured.row(own, "mlx5", verdict.mode),
+            None => row(&verdict.peer, "default"),
+        };
         let in_time = row(&verdict.peer_in_time, "single_threaded");
         let instructions = |row: Option<&Row>| row.map_or(f64::NAN, |row| row.instructions);
-        let nanoseconds = |row: Option<&Row>| row.map_or(f64::NAN, |row| row.nanoseconds);
+        let nanoseconds =
+            |row: Option<&Row>| row.and_then(|row| row.nanoseconds).unwrap_or(f64::NAN);
         let short = |who: &str| who.trim_start_matches("rdma-core-").to_owned();
         let mark = |holds| if holds { "" } else { " **over**" };
         let _ = write!(
@@ -157,7 +164,7 @@ fn bars(text: &mut String, measured: &Measured, verdicts: &[Verdict]) {
             verdict.mode,
             instructions(ours),
             instructions(peer),
-            short(&verdict.peer),
+            verdict.own.map_or_else(|| short(&verdict.peer), |own| format!("`{own}`")),
             verdict.instructions.ratio,
             mark(verdict.instructions.holds()),
             verdict.instructions.bar,

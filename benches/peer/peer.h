@@ -1,0 +1,100 @@
+/* rdma-core's queues, as the operations of the benchmark use them. */
+#ifndef PEER_H
+#define PEER_H
+
+#include <infiniband/verbs.h>
+
+#include "bench.h"
+
+enum {
+	BATCH = 16,
+	DEPTH = 256,
+	ENTRIES = 1024,
+	RECEIVES = 128,
+	MEMORY = 1 << 16,
+	PIECE = 64,
+};
+
+/* What queues are made of. */
+struct options {
+	enum ibv_qp_type type;
+	/* Whether they are posted to by ibv_wr_* and polled by ibv_start_poll. */
+	int extended;
+	int single_threaded;
+	/* Whether the other end receives from a shared queue. */
+	int shared_receive;
+	uint32_t depth, entries;
+};
+
+/* A connected pair of queue pairs. */
+struct state {
+	const struct bench_machine *machine;
+	struct options options;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_cq *cq, *peer_cq;
+	struct ibv_cq_ex *cq_ex;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp, *peer;
+	struct ibv_qp_ex *qp_ex;
+	/* Of datagrams, where they go. */
+	struct ibv_ah *ah;
+	uint32_t receives;
+	uint32_t rkey;
+	uint64_t remotes[ROUND];
+	struct ibv_sge sges[ROUND];
+	uint8_t bytes[PIECE];
+	uint32_t length;
+	uint64_t sum;
+	struct ibv_sge inline_sge;
+	struct ibv_send_wr list[ROUND];
+	struct ibv_recv_wr receive[ROUND];
+};
+
+/* The key of the datagram queue pairs. */
+#define QKEY 0x11111111
+
+void must(int holds, const char *what);
+struct ibv_context *open_device(const char *name);
+struct state *open_state(const struct bench_machine *machine, struct options options);
+struct ibv_qp *create_qp(const struct state *s, struct ibv_cq *cq, int extended);
+void connect_qp(const struct state *s, struct ibv_qp *qp, uint32_t dest);
+
+/* What comes before and after the operations, with no use of what is counted. */
+void settle(const struct state *s);
+void post(struct state *s, uint64_t wr_id, enum ibv_wr_opcode opcode);
+int drain(struct ibv_cq *cq);
+void complete(struct state *s, uint32_t count);
+void refill(struct state *s);
+
+void *open_plain(const struct bench_machine *machine, int single_threaded);
+void *open_extended(const struct bench_machine *machine, int single_threaded);
+
+void nothing(void *state, uint64_t first, uint32_t calls);
+void posted(void *state, uint32_t calls);
+void posted_batches(void *state, uint32_t calls);
+void prepare_completions(void *state, uint64_t first, uint32_t calls);
+void polled(void *state, uint32_t calls);
+
+/* `calls` calls in a row; what an operation answers is `good`. */
+#define CALLS(name, good, operation)                                                \
+	static void calls_##name(void *state, uint64_t first, uint32_t calls)       \
+	{                                                                           \
+		struct state *s = state;                                            \
+		int bad = 0;                                                        \
+                                                                                    \
+		for (uint32_t k = 0; k < calls; k++) {                              \
+			uint64_t i = first + k;                                     \
+                                                                                    \
+			(void)i;                                                    \
+			bad |= (operation) ^ (good);                                \
+		}                                                                   \
+		must(!bad, #name);                                                  \
+	}
+
+#define CASE(name, who, operation, calls, operations, open, prepare, finish)        \
+	{ name, "rdma-core-" who, "peer_" #operation, calls, operations, open,   \
+	  prepare, calls_##operation, finish }
+
+#endif

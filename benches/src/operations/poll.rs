@@ -1,0 +1,38 @@
+//! Polling.
+
+use mlx5::{CompletionOpcode, CompletionQueue, SharedCompletionQueue, WorkCompletion};
+
+/// Reads what most users read of a completion: status, identifier, operation, length.
+#[inline(always)]
+fn read(completion: WorkCompletion<'_>, sum: &mut u64) {
+    if completion.status().is_ok() {
+        let sent = completion.opcode() == CompletionOpcode::RdmaWrite;
+        let length = completion.byte_len().unwrap_or(0);
+        *sum += completion.wr_id() + u64::from(length) + u64::from(sent);
+    }
+}
+
+#[inline(never)]
+pub(crate) fn one(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usize> {
+    cq.poll(1, |completion| read(completion, sum)).ok()
+}
+
+#[inline(never)]
+pub(crate) fn many(cq: &mut CompletionQueue, max: usize, sum: &mut u64) -> Option<usize> {
+    cq.poll(max, |completion| read(completion, sum)).ok()
+}
+
+#[inline(never)]
+pub(crate) fn empty(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usize> {
+    let mut count = 0;
+    let polled = cq.poll(1, |completion| {
+        count += 1;
+        read(completion, sum);
+    });
+    polled.ok()
+}
+
+#[inline(never)]
+pub(crate) fn one_shared(cq: &SharedCompletionQueue, sum: &mut u64) -> Option<usize> {
+    cq.poll(1, |completion| read(completion, sum)).ok()
+}

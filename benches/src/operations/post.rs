@@ -1,0 +1,118 @@
+//! Posting send requests.
+
+use mlx5::transport::{Rc, Ud};
+use mlx5::{
+    AddressVector, BatchError, ListError, QueuePair, RemoteAddress, SendFlags, SendWr, Sge,
+    SharedQueuePair,
+};
+
+type Qp = QueuePair<Rc>;
+
+#[inline(never)]
+pub(crate) fn inline8(
+    qp: &mut Qp,
+    remote: RemoteAddress,
+    bytes: &[u8],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn sge(
+    qp: &mut Qp,
+    remote: RemoteAddress,
+    sge: Sge,
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).sge(sge);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn send(qp: &mut Qp, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).send().sge(sge);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn datagram(
+    qp: &mut QueuePair<Ud>,
+    to: &AddressVector,
+    qp_num: u32,
+    qkey: u32,
+    sge: Sge,
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).send().ud_addr(to, qp_num, qkey).sge(sge);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn batch_inline8(
+    qp: &mut Qp,
+    remotes: &[RemoteAddress; 16],
+    bytes: &[u8],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    for (wr_id, &remote) in (wr_id..).zip(remotes) {
+        batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
+    }
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn batch_sge(
+    qp: &mut Qp,
+    remotes: &[RemoteAddress; 16],
+    sges: &[Sge; 16],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    for i in 0..16 {
+        batch.wr(wr_id + i as u64, SendFlags::SIGNALED).rdma_write(remotes[i]).sge(sges[i]);
+    }
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn list(qp: &mut Qp, list: &[SendWr<'_>]) -> Result<(), ListError> {
+    qp.post_send(list)
+}
+
+#[inline(never)]
+pub(crate) fn inline8_shared(
+    qp: &SharedQueuePair<Rc>,
+    remote: RemoteAddress,
+    bytes: &[u8],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    qp.post(|batch| {
+        batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
+    })
+}
+
+#[inline(never)]
+pub(crate) fn sge_shared(
+    qp: &SharedQueuePair<Rc>,
+    remote: RemoteAddress,
+    sge: Sge,
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    qp.post(|batch| batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).sge(sge))
+}
+
+#[inline(never)]
+pub(crate) fn send_shared(
+    qp: &SharedQueuePair<Rc>,
+    sge: Sge,
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    qp.post(|batch| batch.wr(wr_id, SendFlags::SIGNALED).send().sge(sge))
+}

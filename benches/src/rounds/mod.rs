@@ -1,0 +1,82 @@
+//! Our operations in rounds of many.
+
+mod cancel;
+mod control;
+mod many;
+mod poll;
+mod post;
+mod receive;
+
+use crate::machine::Machine;
+use crate::round::Round;
+
+/// One operation a line: its case, how queues are used, its function, and operations of a round with
+/// what makes one.
+macro_rules! subject {
+    ($with:expr => $($case:literal, $mode:ident, $module:ident::$function:ident x $operations:expr,
+        |$bed:ident, $given:ident, $first:ident| $round:block)*) => {
+        /// The functions that do the operations.
+        pub(in crate::rounds) const FUNCTIONS: &[&str] = &[$(
+            concat!(
+                "mlx5_bench::operations::", stringify!($module), "::", stringify!($function)
+            )
+        ),*];
+        const CASES: &[&str] = &[$($case),*];
+
+        /// The rounds of those cases that are wanted.
+        pub(in crate::rounds) fn rounds(
+            machine: &$crate::machine::Machine,
+            wanted: &dyn Fn(&str) -> bool,
+        ) -> Vec<$crate::round::Round> {
+            use std::{cell::RefCell, rc::Rc};
+            if !CASES.iter().any(|case| wanted(case)) {
+                return Vec::new();
+            }
+            let (bed, given) = $with(machine);
+            let (bed, given) = (Rc::new(RefCell::new(bed)), Rc::new(given));
+            let mut rounds = Vec::new();
+            $(if wanted($case) {
+                let (bed, given) = (Rc::clone(&bed), Rc::clone(&given));
+                rounds.push($crate::round::Round {
+                    case: $case.into(),
+                    who: "mlx5".into(),
+                    mode: $crate::round::Mode::$mode,
+                    operations: $operations,
+                    run: Box::new(move |$first| {
+                        let $bed = &mut *bed.borrow_mut();
+                        let $given = &*given;
+                        $round
+                    }),
+                });
+            })*
+            rounds
+        }
+    };
+}
+use subject;
+
+/// One subject a line.
+macro_rules! subjects {
+    ($($($path:ident)::+),* $(,)?) => {
+        /// Functions that do the operations.
+        pub(crate) fn functions() -> Vec<String> {
+            [$($($path)::+::FUNCTIONS),*].concat().into_iter().map(str::to_owned).collect()
+        }
+
+        /// The cases on the device of `machine`, those that are wanted.
+        pub(crate) fn rounds(machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
+            let mut rounds = Vec::new();
+            let wanted = &|case: &str| {
+                // No program can make a real device drain.
+                wanted(case) && (machine.drains() || !case.starts_with("cancel"))
+            };
+            $(rounds.extend($($path)::+::rounds(machine, wanted));)*
+            rounds
+        }
+    };
+}
+
+subjects! {
+    post::single, post::shared, post::datagrams, poll::single, poll::shared, receive::own,
+    receive::shared, cancel, control, many,
+}

@@ -1,0 +1,47 @@
+//! Polling.
+
+/// A completion queue of one owner.
+pub(super) mod single {
+    use crate::bed::{BATCH, Bed, Options};
+    use crate::operations::poll;
+    use crate::round::timed;
+    use crate::rounds::subject;
+    use std::hint::black_box;
+
+    subject! {
+        |machine| (Bed::new(machine, Options::default()), ()) =>
+
+        "poll1", Single, poll::one x 64, |bed, _given, first| {
+            bed.written(first, 64);
+            let (cq, sum) = (&mut bed.cq, &mut bed.sum);
+            timed(64, |_| poll::one(cq, sum) == Some(1))
+        }
+        "poll16", Single, poll::many x 64, |bed, _given, first| {
+            bed.written(first, 64);
+            let (cq, sum) = (&mut bed.cq, &mut bed.sum);
+            timed(4, |_| poll::many(cq, black_box(BATCH), sum) == Some(BATCH))
+        }
+        "empty_poll", Single, poll::empty x 64, |bed, _given, _first| {
+            let (cq, sum) = (&mut bed.cq, &mut bed.sum);
+            timed(64, |_| poll::empty(cq, sum) == Some(0))
+        }
+    }
+}
+
+/// A completion queue that several threads could poll.
+pub(super) mod shared {
+    use crate::bed::{Bed, Options};
+    use crate::operations::poll;
+    use crate::round::timed;
+    use crate::rounds::subject;
+
+    subject! {
+        |machine| (Bed::new(machine, Options::default()).into_shared(), ()) =>
+
+        "poll1", Shared, poll::one_shared x 64, |bed, _given, first| {
+            bed.written(first, 64);
+            let (cq, sum) = (&bed.cq, &mut bed.sum);
+            timed(64, |_| poll::one_shared(cq, sum) == Some(1))
+        }
+    }
+}

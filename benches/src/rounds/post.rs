@@ -1,0 +1,169 @@
+//! Posting send requests.
+
+/// To a queue pair of one owner.
+pub(super) mod single {
+    use crate::bed::{Bed, Given, Options};
+    use crate::operations::post;
+    use crate::round::timed;
+    use crate::rounds::subject;
+    use std::hint::black_box;
+
+    subject! {
+        |machine| { let bed = Bed::new(machine, Options::default()); let given = Given::new(&bed.base); (bed, given) } =>
+
+        "post_inline8", Single, post::inline8 x 64, |bed, given, first| {
+            let (qp, bytes) = (&mut bed.qp, given.bytes());
+            let time = timed(64, |k| {
+                post::inline8(qp, given.remotes[k], bytes, first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "post_sge", Single, post::sge x 64, |bed, given, first| {
+            let qp = &mut bed.qp;
+            let time = timed(64, |k| {
+                post::sge(qp, given.remotes[k], given.sges[k], first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "post_send", Single, post::send x 64, |bed, given, first| {
+            let qp = &mut bed.qp;
+            let time = timed(64, |k| post::send(qp, given.sges[k], first + k as u64).is_ok());
+            bed.complete(64);
+            time
+        }
+        "batch16_inline8", Single, post::batch_inline8 x 64, |bed, given, first| {
+            let (qp, bytes) = (&mut bed.qp, given.bytes());
+            let time = timed(4, |k| {
+                post::batch_inline8(qp, given.remotes(k), bytes, first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "batch16_sge", Single, post::batch_sge x 64, |bed, given, first| {
+            let qp = &mut bed.qp;
+            let time = timed(4, |k| {
+                post::batch_sge(qp, given.remotes(k), given.sges(k), first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "list16_inline8", Single, post::list x 64, |bed, given, first| {
+            let pieces = [given.bytes()];
+            let lists: [_; 4] = std::array::from_fn(|k| given.list(k, first, &pieces));
+            let (qp, lists) = (&mut bed.qp, black_box(&lists));
+            let time = timed(4, |k| post::list(qp, &lists[k]).is_ok());
+            bed.complete(64);
+            time
+        }
+    }
+}
+
+/// To a queue pair that several threads could post to.
+pub(super) mod shared {
+    use crate::bed::{Bed, Given, Options};
+    use crate::operations::post;
+    use crate::round::timed;
+    use crate::rounds::subject;
+
+    subject! {
+        |machine| { let bed = Bed::new(machine, Options::default()); let given = Given::new(&bed.base); (bed.into_shared(), given) } =>
+
+        "post_inline8", Shared, post::inline8_shared x 64, |bed, given, first| {
+            let (qp, bytes) = (&bed.qp, given.bytes());
+            let time = timed(64, |k| {
+                post::inline8_shared(qp, given.remotes[k], bytes, first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "post_sge", Shared, post::sge_shared x 64, |bed, given, first| {
+            let qp = &bed.qp;
+            let time = timed(64, |k| {
+                post::sge_shared(qp, given.remotes[k], given.sges[k], first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "post_send", Shared, post::send_shared x 64, |bed, given, first| {
+            let qp = &bed.qp;
+            let time = timed(64, |k| post::send_shared(qp, given.sges[k], first + k as u64).is_ok());
+            bed.complete(64);
+            time
+        }
+    }
+}
+
+/// To a queue pair of datagrams.
+pub(super) mod datagrams {
+    use crate::bed::{BATCH, Base, DEPTH};
+    use crate::machine::Machine;
+    use crate::operations::post;
+    use crate::round::timed;
+    use crate::rounds::subject;
+    use mlx5::transport::Ud;
+    use mlx5::{AddressHandle, CompletionQueue, ConnectOptions, Psn, QueuePair, ReceiveWr, Sge};
+
+    /// A queue pair that sends to itself.
+    struct Datagrams {
+        base: Base,
+        qp: QueuePair<Ud>,
+        cq: CompletionQueue,
+        way: AddressHandle,
+        qkey: u32,
+    }
+
+    impl Datagrams {
+        fn new(machine: &Machine) -> (Self, ()) {
+            let base = Base::new(machine);
+            let cq = base.cq(1024);
+            let qp = base.pd.create_qp::<Ud>(&cq, &cq).max_send_wr(DEPTH).max_recv_wr(DEPTH);
+            let mut qp = qp.max_inline_data(28).build().expect("create_qp");
+            let (options, psn) = (ConnectOptions::default(), Psn::wrapping(0));
+            qp.activate(&base.port, psn, &options).expect("activate");
+            let here = qp.endpoint(&base.port, psn, &options);
+            let way = base.pd.create_ah_to(&base.port, &here, &options).expect("create_ah");
+            let qkey = here.qkey.expect("a datagram queue pair has a key");
+            (Self { base, qp, cq, way, qkey }, ())
+        }
+
+        /// Eight bytes to send; what is received has a header of 40 before.
+        fn sge(&self, k: usize) -> Sge {
+            Sge { length: 8, ..self.base.sge(k as u64) }
+        }
+
+        fn receives(&mut self, count: usize) {
+            let sges = [self.base.sge(0)];
+            for _ in 0..count / BATCH {
+                let list = [ReceiveWr { wr_id: 0, sges: &sges }; BATCH];
+                self.qp.post_recv(&list).expect("room");
+            }
+        }
+
+        fn complete(&mut self, count: usize) {
+            let mut polled = 0;
+            while polled < count {
+                self.base.machine.settle();
+                let poll = self.cq.poll(count, |one| one.status().expect("success"));
+                polled += poll.expect("poll");
+            }
+            assert_eq!(polled, count);
+        }
+    }
+
+    subject! {
+        Datagrams::new =>
+
+        "post_ud", Single, post::datagram x 64, |bed, _given, first| {
+            bed.receives(64);
+            let sges: [Sge; 64] = std::array::from_fn(|k| bed.sge(k));
+            let (to, qp_num) = (bed.way.vector(), bed.qp.qp_num());
+            let time = timed(64, |k| {
+                post::datagram(&mut bed.qp, to, qp_num, bed.qkey, sges[k], first + k as u64).is_ok()
+            });
+            bed.complete(128);
+            time
+        }
+    }
+}

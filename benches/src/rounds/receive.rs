@@ -1,0 +1,62 @@
+//! Posting receive requests.
+
+/// To a queue pair's own queue.
+pub(super) mod own {
+    use crate::bed::{BATCH, Bed, Given, Options};
+    use crate::operations::receive;
+    use crate::round::{ROUND, timed};
+    use crate::rounds::subject;
+    use mlx5::ReceiveWr;
+    use std::hint::black_box;
+
+    subject! {
+        |machine| { let bed = Bed::new(machine, Options::default()); let given = Given::new(&bed.base); (bed, given) } =>
+
+        "post_recv1", Single, receive::post_recv x 64, |bed, given, first| {
+            let lists: [_; ROUND as usize] = std::array::from_fn(|k| {
+                [ReceiveWr { wr_id: first + k as u64, sges: &given.sges[k..=k] }]
+            });
+            let lists = black_box(&lists);
+            let time = timed(64, |k| receive::post_recv(&mut bed.peer, &lists[k]).is_ok());
+            bed.receive(64);
+            time
+        }
+        "post_recv16", Single, receive::post_recv x 64, |bed, given, first| {
+            let list: [_; ROUND as usize] = std::array::from_fn(|k| {
+                ReceiveWr { wr_id: first + k as u64, sges: &given.sges[k..=k] }
+            });
+            let lists = black_box(&list).as_chunks::<BATCH>().0;
+            let time = timed(4, |k| receive::post_recv(&mut bed.peer, &lists[k]).is_ok());
+            bed.receive(64);
+            time
+        }
+    }
+}
+
+/// To a shared queue.
+pub(super) mod shared {
+    use crate::bed::{Bed, Given, Options};
+    use crate::operations::receive;
+    use crate::round::{ROUND, timed};
+    use crate::rounds::subject;
+    use mlx5::ReceiveWr;
+    use std::hint::black_box;
+
+    subject! {
+        |machine| {
+            let bed = Bed::new(machine, Options { shared_receive: true, ..Options::default() });
+            let given = Given::new(&bed.base);
+            (bed, given)
+        } =>
+
+        "post_srq_recv1", Single, receive::post_srq_recv x 64, |bed, given, first| {
+            let lists: [_; ROUND as usize] = std::array::from_fn(|k| {
+                [ReceiveWr { wr_id: first + k as u64, sges: &given.sges[k..=k] }]
+            });
+            let (lists, srq) = (black_box(&lists), bed.srq.as_mut().expect("there is one"));
+            let time = timed(64, |k| receive::post_srq_recv(srq, &lists[k]).is_ok());
+            bed.receive(64);
+            time
+        }
+    }
+}
