@@ -4,9 +4,9 @@ use crate::bed::Bed;
 use crate::failed::{Failed, Outcome};
 use mlx5::transport::{Rc, Uc, Ud};
 use mlx5::{
-    Access, AddressHandle, CompletionQueue, ConnectOptions, Connected, Context, DoorbellChoice,
-    Endpoint, ListTransport, LocalPort, MemoryRegion, ProtectionDomain, Psn, QueuePair,
-    QueuePairBuilder, QueuePairTransport, ReceiveWr,
+    Access, AddressHandle, CompletionQueue, ConnectOptions, Connected, Context, CqeCompression,
+    DoorbellChoice, Endpoint, ListTransport, LocalPort, MemoryRegion, ProtectionDomain, Psn,
+    QueuePair, QueuePairBuilder, QueuePairTransport, ReceiveWr, Timestamps,
 };
 use std::ops::Range;
 
@@ -70,6 +70,12 @@ options! {
     mkey_entries: u32 = 0;
     /// Whether the send queue drains on signature errors.
     pipelining: bool = false;
+    /// Whether completions are compressed, and what receives then keep of their own.
+    compression: Option<CqeCompression> = None;
+    /// What timestamps count.
+    timestamps: Timestamps = Timestamps::Cycles;
+    /// Whether short messages go into completions.
+    scatter_to_cqe: bool = false;
     /// How the ends are connected.
     connect: Option<ConnectOptions> = None;
 }
@@ -202,7 +208,16 @@ impl Bed {
         port: u8,
         options: &PairOptions,
     ) -> Result<End<T>, Failed> {
-        let cq = || context.create_cq(options.cq_entries).cqe_size(self.cqe_size()).build();
+        let cq = || {
+            let mut cq = context
+                .create_cq(options.cq_entries)
+                .cqe_size(self.cqe_size())
+                .timestamps(options.timestamps);
+            if let Some(format) = options.compression {
+                cq = cq.compression(format);
+            }
+            cq.build()
+        };
         let pd = context.alloc_pd()?;
         let mr = pd.memory(options.memory).access(options.access).register()?;
         let send_cq = cq()?;
@@ -215,6 +230,7 @@ impl Bed {
             .max_recv_sge(options.recv_sge)
             .max_inline_data(options.inline)
             .signal_all(options.sq_sig_all)
+            .scatter_to_cqe(options.scatter_to_cqe)
             .doorbell(options.doorbell);
         let qp = T::tune(builder, options).build()?;
         // Close to where 24 bits end, so that sequence numbers wrap early.

@@ -20,6 +20,8 @@ macro_rules! subjects {
 subjects! {
     completions
     streams
+    cqe_forms
+    waiting
     full
     lengths
     operations

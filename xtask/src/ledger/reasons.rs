@@ -32,7 +32,6 @@ const FLOWS: &str = "the device model steers no flows";
 
 const NOT_PLANNED: &str = "nothing planned";
 const ETHERNET: &str = "raw packet and flow steering";
-const COMPLETIONS: &str = "every completion: clock page, compression, timestamps";
 const DC: &str = "dynamically connected transport";
 const MACHINE: &str = "another machine; nothing of the simulator is missing";
 const NEVER: &str = "never: the test asks what the port or the C provider does not have";
@@ -45,12 +44,6 @@ const FAILURES: &[Known] = &[
         "libmlx5 connects a tag-matching queue's command queue pair to itself by LID, which a RoCE \
          port does not have",
         NEVER,
-    ),
-    known(
-        "test_mlx5_timestamp.TimeStampTest.test_timestamp_free_running",
-        "Failed to get the clock info",
-        "the kernel model offers no clock-info page",
-        COMPLETIONS,
     ),
     known(
         "test_mlx5_dc.DCTest.test_odp_dc_traffic",
@@ -150,25 +143,6 @@ const SKIPS: &[Known] = &[
         "Create Mlx5DV QP is not supported",
         "the device model has no MMO engine that copies memory",
         NOT_PLANNED,
-    ),
-    // Completions and time.
-    known(
-        "test_mlx5_timestamp.",
-        "Create Extended CQ is not supported",
-        "the device model keeps no real-time clock, and the kernel model offers no clock-info page",
-        COMPLETIONS,
-    ),
-    known(
-        "test_mlx5_timestamp.",
-        "Query device real time is not supported",
-        "the kernel model offers no clock to read",
-        COMPLETIONS,
-    ),
-    known(
-        "test_mlx5_cq.",
-        "Support CQE 128B compression",
-        "the device model compresses no completions of 128 bytes",
-        COMPLETIONS,
     ),
     // What mlx5dv has beside verbs.
     known(

@@ -1,0 +1,202 @@
+//! Sleeping until there are completions, by threads that share a channel.
+
+use crate::prelude::*;
+use mlx5::{CompletionChannel, ConnectOptions, Data, Error, ErrorKind, Operation, PollError, Psn};
+use std::sync::mpsc;
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+pub(crate) const CASES: &[Case] = cases![
+    who_waits_misses_no_completion,
+    threads_on_one_channel_each_hear_of_their_own_queue,
+    what_one_reads_for_another_is_not_lost_to_events,
+    a_time_ends_a_wait,
+    a_device_that_fails_wakes_who_waits_without_end: SIMULATOR | DIRTY,
+    a_queue_without_a_channel_cannot_be_waited_for,
+];
+
+const LONG: Option<Duration> = Some(Duration::from_secs(20));
+
+/// A queue pair connected to itself.
+pub(super) struct Lone {
+    qp: QueuePair<Rc>,
+    mr: MemoryRegion,
+}
+
+/// The same, and its completion queue.
+pub(super) fn lone(
+    bed: &Bed,
+    context: &Context,
+    channel: &CompletionChannel,
+) -> Result<(Lone, CompletionQueue), Failed> {
+    let pd = context.alloc_pd()?;
+    let cq = context.create_cq(63).channel(channel).build()?;
+    let mut qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
+    let port = context.local_port(bed.port(), None)?;
+    let options = ConnectOptions::default();
+    let psn = Psn::wrapping(3);
+    let itself = qp.endpoint(&port, psn, &options);
+    qp.connect(&port, psn, &itself, &options)?;
+    let mr = pd.memory(64).access(crate::pair::ALL_ACCESS).register()?;
+    Ok((Lone { qp, mr }, cq))
+}
+
+impl Lone {
+    pub(super) fn write(&mut self, wr_id: u64) -> Outcome {
+        let sges = [self.mr.sge(0..8)?];
+        let operation = Operation::RdmaWrite(self.mr.remote(..)?);
+        let (flags, data) = (SendFlags::SIGNALED, Data::Sges(&sges));
+        self.qp.post_send(&[SendWr { wr_id, flags, operation, data, ..SendWr::default() }])?;
+        Ok(())
+    }
+}
+
+/// Waits as one does; the next completion.
+fn next(cq: &mut CompletionQueue) -> Result<u64, Error> {
+    loop {
+        assert!(cq.wait(false, LONG)?, "in time");
+        let mut found = None;
+        cq.poll(1, |wc| found = Some(wc.wr_id())).expect("a queue that can be polled");
+        if let Some(wr_id) = found {
+            return Ok(wr_id);
+        }
+    }
+}
+
+/// Lets the device go on until a thread is done.
+fn join<T>(bed: &Bed, thread: ScopedJoinHandle<'_, T>) -> T {
+    while !thread.is_finished() {
+        if !bed.step() {
+            std::thread::yield_now();
+        }
+    }
+    thread.join().expect("no panic")
+}
+
+fn who_waits_misses_no_completion(bed: &Bed) -> Outcome {
+    let context = bed.context();
+    let channel = context.create_comp_channel()?;
+    let (mut lone, mut cq) = lone(bed, &context, &channel)?;
+    // More rounds than the arm sequence has numbers, with the completion before, or about when one
+    // goes to sleep.
+    for wr_id in 0..20 {
+        if wr_id % 3 == 0 {
+            lone.write(wr_id)?;
+            bed.settle();
+            assert_eq!(next(&mut cq)?, wr_id);
+            continue;
+        }
+        std::thread::scope(|scope| -> Outcome {
+            let waiter = scope.spawn(|| next(&mut cq));
+            lone.write(wr_id)?;
+            assert_eq!(join(bed, waiter)?, wr_id);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn threads_on_one_channel_each_hear_of_their_own_queue(bed: &Bed) -> Outcome {
+    const ROUNDS: u64 = 40;
+    let context = bed.context();
+    let channel = context.create_comp_channel()?;
+    let (mut lones, mut cqs) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let (lone, cq) = lone(bed, &context, &channel)?;
+        lones.push(lone);
+        cqs.push(cq);
+    }
+    let (heard, hears) = mpsc::channel();
+    std::thread::scope(|scope| -> Outcome {
+        for mut cq in cqs {
+            let heard = heard.clone();
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let found = next(&mut cq);
+                    let good = found.as_ref().is_ok_and(|wr_id| *wr_id == round);
+                    // Nobody listens any more if another failed.
+                    if heard.send(found).is_err() || !good {
+                        break;
+                    }
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            // In an order that changes.
+            for which in 0..3 {
+                lones[(which + round as usize) % 3].write(round)?;
+            }
+            for _ in 0..3 {
+                let found = loop {
+                    bed.step();
+                    match hears.try_recv() {
+                        Ok(found) => break found,
+                        Err(mpsc::TryRecvError::Empty) => std::thread::yield_now(),
+                        Err(gone) => panic!("{gone}"),
+                    }
+                };
+                assert_eq!(found?, round);
+            }
+        }
+        Ok(())
+    })
+}
+
+fn what_one_reads_for_another_is_not_lost_to_events(bed: &Bed) -> Outcome {
+    let context = bed.context();
+    let channel = context.create_comp_channel()?;
+    let (mut one, mut one_cq) = lone(bed, &context, &channel)?;
+    let (mut other, mut other_cq) = lone(bed, &context, &channel)?;
+    other_cq.arm(false)?;
+    bed.settle();
+    other.write(1)?;
+    bed.until("the other's completion", || other_cq.is_ready());
+    // The event of the other waits first; who waits for the one reads it.
+    std::thread::scope(|scope| -> Outcome {
+        let waiter = scope.spawn(|| next(&mut one_cq));
+        one.write(2)?;
+        assert_eq!(join(bed, waiter)?, 2);
+        Ok(())
+    })?;
+    bed.until("the other's event", || {
+        channel.get_event().expect("an open channel") == Some(other_cq.id())
+    });
+    assert_eq!(next(&mut other_cq)?, 1);
+    Ok(())
+}
+
+fn a_time_ends_a_wait(bed: &Bed) -> Outcome {
+    let context = bed.context();
+    let channel = context.create_comp_channel()?;
+    let (_lone, mut cq) = lone(bed, &context, &channel)?;
+    assert!(!cq.wait(false, Some(Duration::from_millis(5)))?);
+    assert!(!cq.wait(true, Some(Duration::ZERO))?);
+    Ok(())
+}
+
+fn a_device_that_fails_wakes_who_waits_without_end(bed: &Bed) -> Outcome {
+    let context = bed.context();
+    let channel = context.create_comp_channel()?;
+    let (_lone, mut cq) = lone(bed, &context, &channel)?;
+    let answers = std::thread::scope(|scope| {
+        let by_queue = scope.spawn(|| cq.wait(false, None).map(drop));
+        let by_channel = scope.spawn(|| channel.wait(None).map(drop));
+        bed.simulator().inject(0, Fault::Fatal);
+        [by_queue, by_channel].map(|waiter| waiter.join().expect("no panic"))
+    });
+    for answer in answers {
+        if let Err(error) = answer {
+            assert_eq!(error.kind(), ErrorKind::DeviceGone, "{error}");
+        }
+    }
+    assert_eq!(cq.poll(1, |_| {}), Err(PollError::DeviceGone));
+    Ok(())
+}
+
+fn a_queue_without_a_channel_cannot_be_waited_for(bed: &Bed) -> Outcome {
+    let context = bed.context();
+    let mut cq = context.create_cq(7).build()?;
+    let refused = cq.wait(false, None).expect_err("it would sleep for ever");
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    Ok(())
+}
