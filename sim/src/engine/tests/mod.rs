@@ -9,6 +9,7 @@ mod datagram;
 mod doorbell;
 mod drain;
 mod errors;
+mod pieces;
 mod pipeline;
 mod registration;
 mod request;
