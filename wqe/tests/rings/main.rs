@@ -8,6 +8,7 @@ mod by_hand;
 mod bytes;
 mod cancel;
 mod cancel_model;
+mod extras;
 mod layout;
 mod own_size;
 mod receive;
