@@ -84,7 +84,7 @@ impl ProtectionDomain {
 
 /// The key after this one: the low byte counts.
 const fn next(rkey: u32) -> u32 {
-    rkey & !0xff | (rkey + 1) & 0xff
+    rkey & !0xff | rkey.wrapping_add(1) & 0xff
 }
 
 /// The rights that a window can give, as the device has them.

@@ -108,8 +108,6 @@ pub enum PostError {
     NoSendQueue,
     /// The queue pair is in a state that does not allow it.
     State(QueueState),
-    /// Completions from before the last reset are still in the completion queue: poll it first.
-    ResetPending,
     /// The device is gone.
     DeviceGone,
     /// The queue belongs to the process that this one was forked from.
@@ -267,9 +265,6 @@ impl fmt::Display for PostError {
             Self::State(state) => {
                 write!(f, "the queue pair is in state {}, which does not allow it", state.name())
             }
-            Self::ResetPending => f.write_str(
-                "completions from before the reset are still in the completion queue: poll it first",
-            ),
             Self::DeviceGone => f.write_str("the device is gone"),
             Self::Forked => f.write_str("the queue belongs to the parent of this process"),
         }

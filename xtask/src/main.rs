@@ -3,6 +3,7 @@
 mod bench;
 mod build;
 mod failure;
+mod fuzz;
 mod hil;
 mod ledger;
 mod oracle;
@@ -25,6 +26,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Chore {
     Bench(bench::Arguments),
+    Fuzz(fuzz::Arguments),
     Hil(hil::Arguments),
     Ledger(ledger::Arguments),
     Oracle(oracle::Arguments),
@@ -35,6 +37,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Bench(arguments) => bench::run(&arguments),
+        Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Hil(arguments) => hil::run(&arguments),
         Chore::Ledger(arguments) => ledger::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),

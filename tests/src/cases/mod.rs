@@ -43,6 +43,7 @@ subjects! {
     shared_receive
     atomics
     windows
+    extended
     registered_anew
     tag_list
     tag_messages

@@ -1,0 +1,137 @@
+//! `docs/COVERAGE.md` names a test or a typed refusal in each of its cells: they exist.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> Result<String, String> {
+    std::fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Where the files of a kind of tests are.
+const KINDS: [(&str, &str); 4] = [
+    ("rings/", "wqe/tests/rings/"),
+    ("cases/", "tests/src/cases/"),
+    ("sim/", "sim/src/engine/tests/"),
+    ("compile_fail/", "tests/compile_fail/"),
+];
+
+/// Whether what a cell names is there.
+fn check(reference: &str) -> Result<(), String> {
+    if let Some(variant) = reference.strip_prefix("PostError::") {
+        let there = variants("PostError")?.contains(variant);
+        return if there { Ok(()) } else { Err(format!("there is no {reference}")) };
+    }
+    let (file, test) = match reference.split_once("::") {
+        Some((file, test)) => (file, Some(test)),
+        None => (reference, None),
+    };
+    let place = KINDS.iter().find_map(|(kind, place)| Some((place, file.strip_prefix(kind)?)));
+    let (place, name) = place.ok_or_else(|| format!("what kind of test is {reference}?"))?;
+    let text = read(&format!("{place}{name}.rs"))?;
+    match test {
+        None if file.starts_with("compile_fail/") => Ok(()),
+        None => Err(format!("{reference} names no test")),
+        Some(test) if !text.contains(&format!("fn {test}(")) => {
+            Err(format!("there is no test {reference}"))
+        }
+        // A case runs only if the table of its file has it.
+        Some(test) if file.starts_with("cases/") && text.matches(test).count() < 2 => {
+            Err(format!("{reference} is in no table"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// The variants of an enum in the errors of requests.
+fn variants(name: &str) -> Result<BTreeSet<String>, String> {
+    let text = read("wqe/src/error.rs")?;
+    let start = text.find(&format!("pub enum {name} {{")).ok_or("no such enum")?;
+    let body = &text[start..];
+    let body = &body[..body.find("\n}").ok_or("the enum has no end")?];
+    let variant = |line: &str| {
+        let line = line.strip_prefix("    ")?;
+        let end = line.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(line.len());
+        line.starts_with(|c: char| c.is_ascii_uppercase()).then(|| line[..end].to_owned())
+    };
+    Ok(body.lines().skip(1).filter_map(variant).collect())
+}
+
+/// The operations of the one table that declares them.
+fn operations() -> Result<BTreeSet<String>, String> {
+    let text = read("wqe/src/operation.rs")?;
+    let table = text.rfind("operations! {").ok_or("there is no table of operations")?;
+    let name = |line: &str| {
+        let (name, rest) = line.trim().split_once(", ")?;
+        rest.contains(": remote ").then(|| name.to_owned())
+    };
+    Ok(text[table..].lines().filter_map(name).collect())
+}
+
+struct Row {
+    section: String,
+    cells: Vec<String>,
+}
+
+/// Every row of every table, without the heads.
+fn rows(text: &str) -> Vec<Row> {
+    let (mut section, mut rows, mut behind_head) = (String::new(), Vec::new(), false);
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("## ") {
+            section = name.to_owned();
+        }
+        let Some(line) = line.strip_prefix("| ") else {
+            behind_head = line.starts_with("|-");
+            continue;
+        };
+        if behind_head {
+            let cells = line.trim_end_matches('|').split('|').map(|cell| cell.trim().to_owned());
+            rows.push(Row { section: section.clone(), cells: cells.collect() });
+        }
+    }
+    rows
+}
+
+/// What is quoted in a cell.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn each_cell_names_a_test_or_a_refusal_that_exists() {
+    let text = read("docs/COVERAGE.md").expect("the coverage page");
+    let mut wrong = Vec::new();
+    let rows = rows(&text);
+    assert!(rows.len() > 40, "only {} rows: are the tables read?", rows.len());
+    for row in &rows {
+        let what = format!("{}: {}", row.section, row.cells[0]);
+        for (number, cell) in row.cells.iter().enumerate().skip(1) {
+            let references = quoted(cell);
+            if references.is_empty() {
+                wrong.push(format!("{what}: cell {number} names nothing"));
+            }
+            for error in references.into_iter().filter_map(|reference| check(reference).err()) {
+                wrong.push(format!("{what}: cell {number}: {error}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_operation_and_each_refusal_has_a_row() {
+    let text = read("docs/COVERAGE.md").expect("the coverage page");
+    let rows = rows(&text);
+    let first = |section: &str| -> BTreeSet<String> {
+        let rows = rows.iter().filter(|row| row.section == section);
+        rows.flat_map(|row| quoted(&row.cells[0])).map(str::to_owned).collect()
+    };
+    assert!(first("Operations").is_superset(&operations().expect("the table of operations")));
+    let known = variants("PostError").expect("the errors");
+    assert!(known.len() > 20);
+    let missing: Vec<_> = known.difference(&first("Errors")).cloned().collect();
+    assert!(missing.is_empty(), "errors without a row: {missing:?}");
+}

@@ -1,0 +1,40 @@
+//! `cargo xtask fuzz`: random bytes for whatever reads the words of devices and kernels.
+
+use std::process::Command;
+
+use crate::build::{self, Profile};
+use crate::failure::Failure;
+
+/// Feed random bytes to the decoder of WQEs, and random answers of firmware and kernel to the provider
+///
+/// The same seed gives the same bytes. A finding is told by its seed, and fails.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// One target only: wqe, prm or ioctl
+    #[arg(value_name = "TARGET")]
+    target: Option<String>,
+
+    /// How long each target runs
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    seconds: u64,
+
+    /// Run a target once, from this seed
+    #[arg(long, value_name = "SEED", requires = "target")]
+    seed: Option<u64>,
+}
+
+/// Builds the fuzzer with all its checks, and runs it.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let program = build::program("mlx5-fuzz", Profile::Dev)?;
+    let mut command = Command::new(&program);
+    command.args(&arguments.target).args(["--seconds", &arguments.seconds.to_string()]);
+    if let Some(seed) = arguments.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    let program = program.display().to_string();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::Status { program, status }),
+        Err(error) => Err(Failure::Run { program, error }),
+    }
+}
