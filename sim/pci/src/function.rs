@@ -195,6 +195,10 @@ impl Function {
             }
             return;
         }
+        if !self.segment.is_enabled() {
+            // A driver that has not noticed the reset yet.
+            return;
+        }
         let page = UAR_PAGE as u64;
         let (uar, register) = ((offset / page) as u32, (offset % page) as usize);
         if let Ok(word) = <[u8; 4]>::try_from(data) {

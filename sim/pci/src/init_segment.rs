@@ -53,9 +53,15 @@ impl InitSegment {
         Self { model, clock_mhz, began: Instant::now(), queue_high: 0, queue_low: 0 }
     }
 
-    /// Forgets what a driver wrote.
+    /// Forgets what a driver wrote. A driver that is still there sees that its interface is gone.
     pub fn reset(&mut self) {
-        (self.queue_high, self.queue_low) = (0, 0);
+        (self.queue_high, self.queue_low) = (0, INTERFACE_DISABLED);
+    }
+
+    /// Whether a driver has the interface: what else is written means nothing without.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.queue_low & INTERFACE_STATE == 0
     }
 
     /// The address of an entry of the command queue.

@@ -4,7 +4,7 @@ use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::AllocUarIn;
 use mlx5_prm::cmd::eq::CreateEqIn;
 use mlx5_prm::cmd::hca::NopIn;
-use mlx5_prm::doorbell::{EQ_ARM, EQ_UPDATE, UAR_PAGE};
+use mlx5_prm::doorbell::{CQ_DOORBELL, EQ_ARM, EQ_UPDATE, UAR_PAGE};
 use mlx5_prm::event::{Eqe, EventType};
 use mlx5_prm::fields::IntoBytes;
 use mlx5_sim::SimConfig;
@@ -121,4 +121,28 @@ fn a_vector_raises_the_last_eventfd_that_it_got() {
     bench.doorbell(EQ_ARM, 1);
     bench.command();
     assert_eq!(raised(&new), 0);
+}
+
+#[test]
+fn doorbells_of_a_driver_that_missed_a_reset_mean_nothing() {
+    let mut bench = Bench::new(0);
+    bench.machine.client.reset().expect("reset");
+    let at = u64::from(bench.uar) * UAR_PAGE as u64 + CQ_DOORBELL as u64;
+    bench.machine.write(BAR0, at, &0x1234u64.to_be_bytes());
+    bench.doorbell(EQ_ARM, 0);
+    let log = bench.machine.log.clone();
+    drop(bench);
+    assert_eq!(log.problems(), 0);
+}
+
+#[test]
+fn a_doorbell_of_a_queue_that_there_is_not_is_reported() {
+    let mut bench = Bench::new(0);
+    let at = u64::from(bench.uar) * UAR_PAGE as u64 + CQ_DOORBELL as u64;
+    // A register of eight bytes may be written in two halves.
+    bench.machine.write(BAR0, at, &0u32.to_be_bytes());
+    bench.machine.write(BAR0, at + 4, &0x1234u32.to_be_bytes());
+    let log = bench.machine.log.clone();
+    drop(bench);
+    assert_eq!(log.problems(), 1);
 }

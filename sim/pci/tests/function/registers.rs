@@ -89,6 +89,8 @@ fn a_function_level_reset_forgets_the_driver() {
     let express = capability(&mut machine, 0x10);
     machine.write(CONFIG, express + 8, &0x8000u16.to_le_bytes());
     assert_eq!(machine.read(BAR0, offset::CMDQ_ADDR_H as u64), [0; 4]);
+    let state = machine.read(BAR0, offset::CMDQ_ADDR_L_SZ as u64);
+    assert_eq!(state, [0, 0, 1, 0x56], "the interface is disabled");
     machine.tell_queue();
     assert_eq!(machine.run(&AllocPdIn::request()).pd(), first);
 }
