@@ -1,4 +1,4 @@
-//! `cargo xtask ledger`: what rdma-core's own tests say of the simulated device.
+//! `cargo xtask ledger`: what rdma-core's own tests, and pairs of programs, say of the simulated device.
 
 mod conformance;
 mod door;
@@ -20,11 +20,11 @@ pub(crate) use report::place;
 pub(crate) use rows::write_rows;
 use rows::{Ledger, Outcome, Row};
 
-/// Run rdma-core's pyverbs tests and tools on the simulated device, and keep the ledger
+/// Run rdma-core's tests and tools, perftest and our own suite on the simulated device; keep the ledger
 ///
 /// Every module runs in a process of its own, on an InfiniBand and on a RoCE port, unmodified, with
 /// the simulator preloaded. Writes docs/conformance.json and the pyverbs part of
-/// docs/CONFORMANCE.md. Needs Debian's python3-pyverbs, ibverbs-providers and ibverbs-utils.
+/// docs/CONFORMANCE.md. Needs Debian's python3-pyverbs, ibverbs-providers, ibverbs-utils and perftest.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Write nothing; fail if a test that passes in the ledger does not pass any more
