@@ -3,10 +3,10 @@
 //! A completion queue that has a channel can be armed: the next completion then makes the channel's
 //! descriptor readable. The receiver here is a thread that blocks on the channel and uses no
 //! processor time while nothing comes; an event loop would wait for the same descriptor, which
-//! `AsFd` gives, among others.
+//! `AsFd` gives, among others: see the example `async_events`.
 //!
-//! A completion that came before the queue was armed makes no event. So: arm, poll once more, and
-//! only then sleep.
+//! A completion that came before the queue was armed makes no event. `CompletionQueue::wait` arms,
+//! looks once more, and only then sleeps.
 //!
 //! Run it with `cargo run --example events`.
 
@@ -14,8 +14,8 @@ mod common;
 
 use common::Done;
 use mlx5::{
-    CompletionChannel, CompletionQueue, ConnectOptions, MemoryRegion, Psn, QueuePair, ReceiveWr,
-    SendFlags, transport::Rc,
+    CompletionQueue, ConnectOptions, MemoryRegion, Psn, QueuePair, ReceiveWr, SendFlags,
+    transport::Rc,
 };
 use std::error::Error;
 use std::thread;
@@ -26,7 +26,6 @@ const MESSAGE: usize = 64;
 
 /// What a thread needs to receive.
 struct Receiver {
-    channel: CompletionChannel,
     cq: CompletionQueue,
     inbox: MemoryRegion,
     // Dropped with the thread: the connection ends with it.
@@ -34,21 +33,17 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Takes messages until all have come; gives how often it was woken.
+    /// Takes messages until all have come; gives how often it had to wait.
     fn run(mut self) -> Result<u64, Box<dyn Error + Send + Sync>> {
-        let (mut received, mut wakes) = (0, 0);
+        let (mut received, mut waits) = (0, 0);
         while received < MESSAGES {
-            self.cq.arm(false)?;
-            if self.drain(&mut received)? > 0 {
-                continue;
+            if !self.cq.wait(false, Some(Duration::from_secs(10)))? {
+                return Err("nothing came for ten seconds".into());
             }
-            match self.channel.wait(Some(Duration::from_secs(10)))? {
-                Some(_) => wakes += 1,
-                None => return Err("nothing came for ten seconds".into()),
-            }
+            waits += 1;
             self.drain(&mut received)?;
         }
-        Ok(wakes)
+        Ok(waits)
     }
 
     /// Takes what has come; gives how many messages that were.
@@ -95,7 +90,7 @@ fn main() -> Done {
         receiving.post_recv(&[ReceiveWr { wr_id, sges: &sges }])?;
     }
 
-    let receiver = Receiver { channel, cq, inbox, _qp: receiving };
+    let receiver = Receiver { cq, inbox, _qp: receiving };
     let receiver = thread::spawn(move || receiver.run());
     for number in 1..=MESSAGES {
         // Long enough for the receiver to fall asleep.
@@ -106,8 +101,8 @@ fn main() -> Done {
         batch.wr(number, SendFlags::SIGNALED).send().inline_data(text.as_bytes());
         batch.complete()?;
     }
-    let wakes = receiver.join().map_err(|_| "the receiver panicked")?;
-    println!("the receiver was woken {} times", wakes.map_err(|error| error.to_string())?);
+    let waits = receiver.join().map_err(|_| "the receiver panicked")?;
+    println!("the receiver waited {} times", waits.map_err(|error| error.to_string())?);
     let (mut sent, mut failed) = (0, 0);
     while sent + failed < MESSAGES {
         send_cq.poll(16, |completion| match completion.status() {

@@ -9,7 +9,7 @@ use mlx5_uapi::{EventFile, cmd::event};
 use std::{
     collections::HashMap,
     fmt,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -210,6 +210,12 @@ impl Drop for Reader<'_> {
 impl AsFd for CompletionChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.as_kernel_fd()
+    }
+}
+
+impl AsRawFd for CompletionChannel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_kernel_fd().as_raw_fd()
     }
 }
 

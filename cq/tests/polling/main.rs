@@ -6,6 +6,7 @@ mod bed;
 mod compressed;
 mod departed;
 mod entries;
+mod fuzz;
 mod laps;
 mod parts;
 mod threads;

@@ -124,7 +124,7 @@ fn corruption_can_be_read() {
 }
 
 /// Asks for everything.
-fn read_all(completion: &WorkCompletion<'_>) {
+pub(crate) fn read_all(completion: &WorkCompletion<'_>) {
     let owned = completion.to_owned();
     for completion in [completion, &owned.as_completion()] {
         let _ = format!("{completion:?} {:?}", completion.status().map_err(|e| e.to_string()));

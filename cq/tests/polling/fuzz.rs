@@ -1,0 +1,106 @@
+//! Arbitrary bytes in the whole of a completion queue, as a broken or hostile device leaves them:
+//! every poll ends, in a completion, in nothing, or in corruption that stays.
+//!
+//! A target of its own for those who have time: `MLX5_FUZZ_ROUNDS` says how many inputs are tried,
+//! `MLX5_FUZZ_SEED` from where.
+
+use crate::bed::{Bed, Entry, Outstanding};
+use mlx5_prm::cqe::MiniFormat;
+
+/// Inputs tried when nobody says how many.
+const ROUNDS: u64 = 1500;
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Numbers that look random (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    fn entry(&mut self) -> Entry {
+        let mut bytes = [0; 64];
+        bytes.iter_mut().for_each(|byte| *byte = self.next() as u8);
+        // Mostly of a queue that there is, of a kind that can be, and short, so that the decoder is
+        // met behind the first checks.
+        let mut entry = Entry(bytes);
+        if self.next() % 8 != 0 {
+            entry.0[32..36].copy_from_slice(&(self.next() as u32 % 3).to_be_bytes());
+            entry.0[60..62].copy_from_slice(&(self.next() as u16 % 64).to_be_bytes());
+            let kinds = [0, 1, 2, 3, 4, 5, 6, 12, 13, 14, 15];
+            let kind = kinds[self.next() as usize % kinds.len()];
+            entry.0[63] = kind << 4 | self.next() as u8 & 0xf;
+        }
+        if self.next() % 4 != 0 {
+            entry = entry.byte_count(self.next() as u32 % 70);
+        }
+        entry
+    }
+}
+
+fn one(seed: u64) -> (usize, bool) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let (log_size, stride) = (1 + random.next() as u32 % 5, [64, 128][random.next() as usize % 2]);
+    let formats = [MiniFormat::Hash, MiniFormat::Checksum, MiniFormat::ChecksumStride];
+    let mut bed = match random.next() % 4 {
+        0 => Bed::new(log_size, stride),
+        format => Bed::compressed(log_size, stride, formats[format as usize - 1]),
+    };
+    let queues: [Outstanding; 3] = Default::default();
+    for (index, queue) in (0..).zip(&queues) {
+        bed.register(index, queue);
+    }
+    bed.table.depart(2);
+    let mut found = 0;
+    for turn in 0..24u32 {
+        for queue in &queues[..2] {
+            queue.sends.borrow_mut().clear();
+            queue.receives.borrow_mut().clear();
+            for counter in 0..64u16 {
+                queue.send(counter, counter.into(), random.next() as u8 & 0x7f);
+                queue.receive(counter, counter.into());
+            }
+        }
+        // Anywhere in the ring, written or not.
+        for _ in 0..1 + random.next() % 6 {
+            let entry = random.entry();
+            bed.device.store(turn + random.next() as u32 % 8, entry);
+        }
+        let before = bed.ring.consumer();
+        // No more than the ring has can be found without the device.
+        for _ in 0..=2u32 << log_size {
+            let Some(wc) = bed.next() else { break };
+            crate::untrusted::read_all(&wc);
+            found += 1;
+        }
+        assert!(bed.ring.consumer().wrapping_sub(before) <= 3 << log_size, "seed {seed}");
+        let _ = (bed.ring.state().end_of(0), bed.ring.state().end_of(2));
+        bed.ring.publish();
+        if let Some(corruption) = bed.ring.corruption() {
+            assert!(bed.next().is_none(), "seed {seed}");
+            assert_eq!(bed.ring.corruption(), Some(corruption), "seed {seed}");
+            return (found, true);
+        }
+    }
+    (found, false)
+}
+
+#[test]
+fn whatever_the_ring_holds_every_poll_ends() {
+    let start = number("MLX5_FUZZ_SEED", 1);
+    let (mut found, mut corrupt) = (0, 0);
+    for seed in start..start + number("MLX5_FUZZ_ROUNDS", ROUNDS) {
+        let ended = std::panic::catch_unwind(|| one(seed));
+        let Ok((completions, latched)) = ended else { panic!("with MLX5_FUZZ_SEED={seed}") };
+        found += completions;
+        corrupt += usize::from(latched);
+    }
+    assert!(found > 0 && corrupt > 0, "{found} completions, {corrupt} corrupt");
+}
