@@ -51,6 +51,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", global = true)]
     device_program: Option<PathBuf>,
 
+    /// Do only the steps that have this in their names, behind what they need
+    #[arg(long, value_name = "WORD", conflicts_with = "write")]
+    only: Vec<String>,
+
     /// Write what was found into docs/conformance.json and docs/CONFORMANCE.md
     #[arg(long)]
     write: bool,
