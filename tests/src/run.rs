@@ -8,7 +8,7 @@ use crate::ledger::{Ledger, Outcome};
 use crate::options::{Options, find};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use mlx5::transport::Ud;
-use mlx5::{Context, CqeSize, DoorbellChoice, ErrorKind, LinkLayer};
+use mlx5::{CqeSize, DoorbellChoice, ErrorKind, LinkLayer};
 use mlx5_sim::{Model, PortConfig, SimConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
@@ -63,7 +63,11 @@ impl Variant {
 }
 
 /// Why a real device cannot run a case, if it cannot.
-fn lacks(place: &Place, need: Need) -> Result<Option<&'static str>, mlx5::Error> {
+fn lacks(
+    place: &Place,
+    other: Option<&Place>,
+    need: Need,
+) -> Result<Option<&'static str>, mlx5::Error> {
     if need.intersects(Need::SIMULATOR | Need::STEP | Need::DIRTY) {
         return Ok(Some("needs controls that only a simulated device has"));
     }
@@ -81,22 +85,26 @@ fn lacks(place: &Place, need: Need) -> Result<Option<&'static str>, mlx5::Error>
         Some("the port is Ethernet")
     } else if need.contains(Need::ROCE) && !ethernet {
         Some("the port is InfiniBand")
-    } else if need.contains(Need::BLUEFLAME) && !has_blueflame(&context)? {
+    } else if need.contains(Need::BLUEFLAME) && !has_blueflame(place, other)? {
         Some("the device grants no BlueFlame register")
     } else {
         None
     })
 }
 
-/// Whether a queue pair gets a BlueFlame register.
-fn has_blueflame(context: &Context) -> Result<bool, mlx5::Error> {
-    let (pd, cq) = (context.alloc_pd()?, context.create_cq(4).build()?);
-    let asked = pd.create_qp::<Ud>(&cq, &cq).doorbell(DoorbellChoice::BlueFlame).build();
-    match asked {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::ResourceLimit => Ok(false),
-        Err(error) => Err(error),
+/// Whether queue pairs get a BlueFlame register, wherever they are.
+fn has_blueflame(place: &Place, other: Option<&Place>) -> Result<bool, mlx5::Error> {
+    for place in [Some(place), other].into_iter().flatten() {
+        let context = place.device.open()?;
+        let (pd, cq) = (context.alloc_pd()?, context.create_cq(4).build()?);
+        let asked = pd.create_qp::<Ud>(&cq, &cq).doorbell(DoorbellChoice::BlueFlame).build();
+        match asked {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ResourceLimit => return Ok(false),
+            Err(error) => return Err(error),
+        }
     }
+    Ok(true)
 }
 
 /// Runs a case on its bed.
@@ -210,7 +218,7 @@ impl Real {
     }
 
     fn run(&self, case: &Case) -> Result<Completion, Failed> {
-        if let Some(reason) = lacks(&self.here, case.need)? {
+        if let Some(reason) = lacks(&self.here, self.second.as_ref(), case.need)? {
             return Ok(Completion::ignored_with(reason));
         }
         let bed = || Ok(Bed::real(self.here.clone(), self.second.clone()));

@@ -17,16 +17,28 @@ pub(super) const RUNG: u64 = 3;
 const BEGIN: &str = "<!-- begin: cargo xtask vm -->\n";
 const END: &str = "<!-- end: cargo xtask vm -->\n";
 
-/// Writes both documents.
+/// Writes both documents. Machines that were not run stay as they are there.
 pub(super) fn write(rows: &[Value]) -> Result<(), Failure> {
     let [json, markdown] = documents();
-    let mut all: Vec<Value> = read(&json)?;
-    all.retain(|row| row["rung"] != RUNG);
-    all.extend(rows.iter().cloned());
+    let all = merged(read(&json)?, rows);
     crate::ledger::write_rows(&json, &all)?;
+    let ours: Vec<Value> = all.into_iter().filter(|row| row["rung"] == RUNG).collect();
     let document = fs::read_to_string(&markdown).map_err(in_file(&markdown))?;
-    let document = place(&document, BEGIN, &report(rows), END);
+    let document = place(&document, BEGIN, &report(&ours), END);
     fs::write(&markdown, document).map_err(in_file(&markdown))
+}
+
+/// Rows with those of the machines that were run now in place of what was known of them.
+fn merged(mut kept: Vec<Value>, rows: &[Value]) -> Vec<Value> {
+    let run: BTreeSet<_> = rows.iter().map(machine).collect();
+    kept.retain(|row| row["rung"] != RUNG || !run.contains(&machine(row)));
+    kept.extend(rows.iter().cloned());
+    kept
+}
+
+/// The machine that a row is of.
+fn machine(row: &Value) -> [String; 2] {
+    ["kernel", "link"].map(|name| text(row, name))
 }
 
 /// What passes in the ledger and not in `rows`, of the machines that these are of.
@@ -37,7 +49,6 @@ pub(super) fn lost(rows: &[Value]) -> Result<Vec<String>, Failure> {
 
 fn lost_since(earlier: &[Value], rows: &[Value]) -> Vec<String> {
     let key = |row: &Value| ["kernel", "link", "suite", "test"].map(|name| text(row, name));
-    let machine = |row: &Value| ["kernel", "link"].map(|name| text(row, name));
     let run: BTreeSet<_> = rows.iter().map(machine).collect();
     let passed = |row: &&Value| row["result"] == "pass";
     let now: BTreeSet<_> = rows.iter().filter(passed).map(key).collect();
@@ -127,6 +138,15 @@ mod tests {
         let earlier = [row("6.1", "a", "pass"), row("6.1", "b", "pass"), row("6.12", "c", "pass")];
         let now = [row("6.1", "a", "skip"), row("6.1", "b", "pass")];
         assert_eq!(lost_since(&earlier, &now), ["6.1 ib s a passes no more"]);
+    }
+
+    #[test]
+    fn machines_that_were_not_run_stay_in_the_ledger() {
+        let kept = vec![row("6.1", "a", "pass"), row("6.12", "a", "pass")];
+        let all = merged(kept, &[row("6.1", "b", "fail")]);
+        let tests: Vec<_> =
+            all.iter().map(|row| (text(row, "kernel"), text(row, "test"))).collect();
+        assert_eq!(tests, [("6.12".into(), "a".into()), ("6.1".into(), "b".into())]);
     }
 
     #[test]
