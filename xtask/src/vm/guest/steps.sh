@@ -34,7 +34,7 @@ ready() {
     while [ $hca -lt "$HCAS" ]; do
         wait_for 30 node $hca || return 1
         if [ "$LINK" = eth ]; then
-            wait_for 30 netdev_of $hca || return 1
+            wait_for 30 netdev_of $hca >/dev/null || return 1
             netdev=$(netdev_of $hca)
             ip link set "$netdev" up || return 1
             ip addr add "10.0.$hca.1/24" dev "$netdev" 2>/dev/null
@@ -43,6 +43,18 @@ ready() {
         fi
         wait_for 30 active $hca || return 1
         hca=$((hca + 1))
+    done
+    if [ "$LINK" = eth ]; then neighbours; fi
+}
+
+# Tells every interface where the others are: the simulated device carries RoCE, but no ARP.
+neighbours() {
+    for here in $(seq 0 $((HCAS - 1))); do
+        for there in $(seq 0 $((HCAS - 1))); do
+            if [ "$here" = "$there" ]; then continue; fi
+            mac=$(cat "/sys/class/net/$(netdev_of "$there")/address")
+            arp -i "$(netdev_of "$here")" -s "10.0.$there.1" "$mac" || return 1
+        done
     done
 }
 
