@@ -2,7 +2,7 @@
 
 use super::tag_rig::{RigOptions, TagRig, eager, told};
 use crate::prelude::*;
-use mlx5::{OpsWr, RendezvousData, TagAdd, TmInfo, TmMessage};
+use mlx5::{OpsWr, RendezvousData, TagAdd, TmInfo, TmMessage, mtu_bytes};
 
 pub(crate) const CASES: &[Case] = cases![
     tm_a_message_of_one_packet_is_told_once: TAG_MATCHING | EVERY_MODEL,
@@ -79,12 +79,13 @@ fn tm_a_message_of_several_packets_is_told_when_it_matches_and_when_it_is_there(
 
 fn tm_messages_of_every_length_fill_the_tag_s_buffer(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
-    // Around the ends of packets of 4096 bytes, of which the first has the header.
-    for length in [1, 15, 16, 17, 4079, 4080, 4081, 4096, 8176, 8177, 12_273] {
+    let mtu = bed.context().query_port(bed.port())?.active_mtu.map_or(1024, mtu_bytes) as usize;
+    // Around the ends of packets, of which the first has the header.
+    for length in [1, 15, 16, 17, mtu - 17, mtu - 16, mtu - 15, mtu, 2 * mtu - 16, 2 * mtu - 15, 3 * mtu - 15] {
         rig.add(3, 5, 100..100 + length);
         let payload = pattern(length as u64, length);
         rig.eager(bed, 3, &payload);
-        let whole = if 16 + length <= 4096 { 1 } else { 2 };
+        let whole = if 16 + length <= mtu { 1 } else { 2 };
         let done = bed.poll_good(&mut rig.cq, whole);
         assert_eq!(done[whole - 1].as_completion().byte_len(), Some(length as u32));
         assert!(rig.bytes(100..100 + length) == payload, "{length} bytes");
