@@ -59,6 +59,7 @@ subjects! {
     mkeys
     signatures
     pipelining
+    pipelining_model
     weaknesses
     safety
     programs

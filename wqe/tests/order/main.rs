@@ -232,6 +232,45 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
     assert!(memory.uar.read() != uar);
 }
 
+/// The C provider orders nothing between the NOP and what lets the queue go on. Here whatever is told
+/// to the device after a cancel is told after the NOP.
+#[test]
+fn c_weakness_15_a_nop_is_in_the_ring_before_the_device_is_told_anything() {
+    let memory = Memory::new();
+    let records = Box::new(SendRecords::new(64));
+    let parts = SendParts {
+        ring: memory.ring.at(0),
+        layout: SendLayout::new::<Rc>(64, 1, 0).unwrap(),
+        qpn: 0x77,
+        max_message: 1 << 30,
+        signal_all: true,
+        atomics: true,
+        gate: memory.gate(),
+        record: memory.record(),
+        // SAFETY: a page that is used for nothing else.
+        register: unsafe { SendRegister::doorbell(memory.uar.at(0)) },
+        records: NonNull::from(&*records),
+    };
+    // SAFETY: the memory is the queue's own, and outlives it.
+    let mut queue = unsafe { SendQueue::<Rc>::new(parts) };
+    let post = |queue: &mut SendQueue<Rc>, wr_id| {
+        let mut batch = queue.wr_start();
+        batch.wr(wr_id, SendFlags::SIGNALED).send().sge_list(&[]);
+        batch.complete().unwrap();
+    };
+    (1..4).for_each(|wr_id| post(&mut queue, wr_id));
+    let seen = memory.watch(
+        || None,
+        || {
+            let drained = queue.drain_point(1).unwrap();
+            // SAFETY: there is no device.
+            assert_eq!(unsafe { queue.cancel(drained, 2) }.count(), 1);
+            post(&mut queue, 4);
+        },
+    );
+    assert_eq!([0, 64, 128].map(|block| seen[0].ring[block + 3]), [0x0a, 0x00, 0x0a]);
+}
+
 #[test]
 fn a_request_is_stored_then_counted_then_copied_to_the_register() {
     for counts in [&[0][..], &[3], &[7], &[13]] {
