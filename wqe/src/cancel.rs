@@ -88,10 +88,12 @@ impl fmt::Display for NotPending {
 
 impl core::error::Error for NotPending {}
 
-/// A set of identifiers, made for one scan: a bit for each hash tells most of those that are not in
-/// it apart in a few instructions; a sorted list knows for certain.
+/// A set of identifiers, made for one scan: a sparse table tells nearly all of those that are not in
+/// it apart by one look, the sorted list that it leads to knows for certain.
 struct IdSet {
-    bits: Vec<u64>,
+    /// One more than a place in `sorted`, by hash and then in the next free place; zero where there
+    /// is none.
+    table: Vec<u32>,
     shift: u32,
     sorted: Vec<u64>,
 }
@@ -101,13 +103,17 @@ impl IdSet {
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
-        // Sixteen bits for each identifier: one in sixteen of the others is looked up in vain.
-        let size = (sorted.len() * 16).next_power_of_two().max(64);
+        // One in 64 of the others is looked at twice; of very many, one in four.
+        let sparse = if sorted.len() <= 4096 { 64 } else { 4 };
+        let size = (sorted.len() * sparse).next_power_of_two().max(64);
         let shift = u64::BITS - size.trailing_zeros();
-        let mut set = Self { bits: alloc::vec![0; size / 64], shift, sorted };
-        for i in 0..set.sorted.len() {
-            let hash = set.hash(set.sorted[i]);
-            set.bits[hash / 64] |= 1 << (hash % 64);
+        let mut set = Self { table: alloc::vec![0; size], shift, sorted };
+        for (place, id) in (1..).zip(&set.sorted) {
+            let mut at = set.hash(*id);
+            while set.table[at] != 0 {
+                at = (at + 1) % size;
+            }
+            set.table[at] = place;
         }
         set
     }
@@ -120,10 +126,22 @@ impl IdSet {
 
     #[inline(always)]
     fn contains(&self, id: u64) -> bool {
-        let hash = self.hash(id);
-        // SAFETY: a hash has as many bits as index `bits`.
-        let word = unsafe { *self.bits.get_unchecked(hash / 64) };
-        word >> (hash % 64) & 1 != 0 && self.sorted.binary_search(&id).is_ok()
+        let at = self.hash(id);
+        // SAFETY: a hash has as many bits as index the table.
+        let place = unsafe { *self.table.get_unchecked(at) };
+        place != 0 && self.finds(id, at)
+    }
+
+    /// Whether `id` is at `at` or, as long as places are taken, behind.
+    #[inline(never)]
+    fn finds(&self, id: u64, mut at: usize) -> bool {
+        loop {
+            match self.table[at].checked_sub(1) {
+                None => return false,
+                Some(place) if self.sorted[place as usize] == id => return true,
+                Some(_) => at = (at + 1) % self.table.len(),
+            }
+        }
     }
 }
 
