@@ -169,7 +169,6 @@ impl<K: WindowKind> MemoryWindow<K> {
     }
 
     /// Gives the window back, bound or not (`ibv_dealloc_mw`).
-    #[expect(clippy::result_large_err, reason = "the window comes back")]
     pub fn dealloc(mut self) -> Result<(), (Self, Error)> {
         self.destroy().map_err(|error| (self, error))
     }

@@ -155,7 +155,6 @@ impl XrcTarget {
     }
 
     /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back.
-    #[expect(clippy::result_large_err, reason = "the queue pair comes back")]
     pub fn destroy(mut self) -> Result<(), (Self, Error)> {
         self.end().map_err(|error| (self, error))
     }

@@ -414,7 +414,7 @@ fn a_key_of_a_reset_queue_is_not_taken_for_what_it_may_not_be(bed: &Bed) -> Outc
     let mut rig = Rig::new(bed)?;
     let (first, other) = ([rig.piece(0, 64)?], [rig.piece(8, 16)?]);
     rig.list(MkeyAccess::empty(), &first)?;
-    rig.carries(0, &vec![0; 64])?;
+    rig.carries(0, &[0; 64])?;
     assert_eq!(rig.key.length(), Some(64));
     rig.list(MkeyAccess::empty(), &other)?;
     assert_eq!(rig.key.length(), Some(16));

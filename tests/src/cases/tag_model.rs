@@ -450,7 +450,7 @@ impl<'a> Library<'a> {
     /// Whether a message may be sent now. In every second age, only when the device knows of all that
     /// software does, so that it matches most; in the others whenever there is room.
     fn may_send(&self) -> bool {
-        let calm = self.operations / 512 % 2 == 0;
+        let calm = (self.operations / 512).is_multiple_of(2);
         let level = self.told == self.handled && self.posted.len() > 8;
         self.unexpected.len() < 6 && (!calm || level)
     }
