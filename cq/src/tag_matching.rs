@@ -4,7 +4,7 @@ use crate::completion::{What, WorkCompletion};
 use crate::ring::{Found, Queue};
 use core::ptr::NonNull;
 use mlx5_prm::cqe::{
-    APP_TAG_MATCHING, Cqe, CqeOpcode, DESCRIPTOR, OPCODE_SHIFT, TagEvent, TagListCqe,
+    APP_TAG_MATCHING, Cqe, CqeOpcode, DESCRIPTOR, Format, OPCODE_SHIFT, TagEvent, TagListCqe,
 };
 use mlx5_prm::wqe::{TagMatchingHeader, TagOperation};
 
@@ -218,8 +218,15 @@ pub(crate) fn retire<Q: Queue>(
         {
             // SAFETY: the head of the descriptor, as above.
             let told = unsafe { descriptor.cast::<TagListCqe>().read_volatile() };
+            let event = TagEvent::from_bits(entry.app_op)?;
+            // What a match tells is where such an entry would have the message.
+            if Format::of(entry.op_own) == Format::Inline32
+                && !matches!(event, TagEvent::Unexpected | TagEvent::NoTag)
+            {
+                return None;
+            }
             Tagged::Event {
-                event: TagEvent::from_bits(entry.app_op)?,
+                event,
                 place: entry.app_info.get(),
                 counter,
                 success: told.success.get() & TagListCqe::SUCCESS != 0,

@@ -20,6 +20,7 @@ pub(crate) const CASES: &[Case] = cases![
     tm_a_buffer_that_may_not_be_written_cancels_the_message: TAG_MATCHING,
     tm_an_unexpected_message_waits_for_a_request: TAG_MATCHING,
     tm_several_senders_share_one_list: TAG_MATCHING,
+    tm_messages_in_entries_are_handed_out: SIMULATOR | EVERY_MODEL,
     tm_the_device_fetches_the_data_of_a_rendezvous: TAG_MATCHING | EVERY_MODEL,
     tm_a_rendezvous_of_nothing_is_finished_too: TAG_MATCHING,
     tm_several_rendezvous_are_fetched_in_turn: TAG_MATCHING,
@@ -305,6 +306,51 @@ fn tm_several_senders_share_one_list(bed: &Bed) -> Outcome {
             assert_eq!(rig.bytes(at..at + 8), [sender as u8 + 1; 8]);
         }
     }
+    Ok(())
+}
+
+fn tm_messages_in_entries_are_handed_out(bed: &Bed) -> Outcome {
+    const OP_OWN: u8 = 63;
+    // Opcode "send received", and the format: 32 bytes in the entry, or 64 before it.
+    let (inline32, inline64) = (2 << 4 | 1 << 2, 2 << 4 | 2 << 2);
+    let rig = || -> Result<TagRig, Failed> {
+        let mut rig = TagRig::new(bed, RigOptions::default())?;
+        rig.post_requests(0..4);
+        rig.add(1, 5, 0..64);
+        Ok(rig)
+    };
+    let patch = |rig: &TagRig, op_own| {
+        let cqn = Some(rig.cq.cqn());
+        bed.simulator().inject(0, Fault::CorruptCqe { cqn, patch: vec![(OP_OWN, op_own)] });
+    };
+    // A message that matched nothing may be in either place; the length is bounded by the place.
+    let mut one = rig()?;
+    patch(&one, inline32);
+    one.eager(bed, 2, &[1; 100]);
+    let done = bed.poll_one(&mut one.cq);
+    let wc = done.as_completion();
+    assert_eq!((wc.byte_len(), wc.wr_id()), (Some(116), 0));
+    let mut bytes = [0xee; 128];
+    let length = wc.inline_data().ok_or("a message")?.copy_to(&mut bytes);
+    assert_eq!((length, bytes[32]), (Some(32), 0xee));
+    bed.poll_good(&mut one.senders[0].send_cq, 1);
+    // Where a match is told there is no room for a message, but before the entry there is, if that
+    // is long enough.
+    patch(&one, inline64);
+    one.send_later(0, &eager(1, 7, &[2; 60]));
+    if bed.cqe_size() == mlx5::CqeSize::Bytes64 {
+        assert!(matches!(bed.poll_err(&mut one.cq), mlx5::PollError::Corrupt(_)));
+    } else {
+        let done = bed.poll_good(&mut one.cq, 1);
+        let wc = done[0].as_completion();
+        assert_eq!(wc.tm_info(), Some(TmInfo { tag: 1, app_ctx: 7 }));
+        assert_eq!(wc.inline_data().map(|data| data.len()), Some(60));
+    }
+    let mut other = rig()?;
+    patch(&other, inline32);
+    other.send_later(0, &eager(1, 0, b"data"));
+    assert!(matches!(bed.poll_err(&mut other.cq), mlx5::PollError::Corrupt(_)));
+    bed.settle();
     Ok(())
 }
 
