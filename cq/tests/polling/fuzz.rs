@@ -31,14 +31,14 @@ impl Random {
         // Mostly of a queue that there is, of a kind that can be, and short, so that the decoder is
         // met behind the first checks.
         let mut entry = Entry(bytes);
-        if self.next() % 8 != 0 {
+        if !self.next().is_multiple_of(8) {
             entry.0[32..36].copy_from_slice(&(self.next() as u32 % 3).to_be_bytes());
             entry.0[60..62].copy_from_slice(&(self.next() as u16 % 64).to_be_bytes());
             let kinds = [0, 1, 2, 3, 4, 5, 6, 12, 13, 14, 15];
             let kind = kinds[self.next() as usize % kinds.len()];
             entry.0[63] = kind << 4 | self.next() as u8 & 0xf;
         }
-        if self.next() % 4 != 0 {
+        if !self.next().is_multiple_of(4) {
             entry = entry.byte_count(self.next() as u32 % 70);
         }
         entry

@@ -1,0 +1,167 @@
+//! A ring where its counters wrap, which takes too long to come to from outside.
+
+use super::*;
+
+/// Answers everything. It has a place in memory, as the table asks.
+struct Any(#[expect(dead_code, reason = "for its size")] u64);
+
+impl Queue for Any {
+    fn retire_send(&self, counter: u16, _: bool) -> Option<Sent> {
+        self.retire_next_send(counter).map(Sent::Request)
+    }
+
+    fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
+        Some(SentRequest { wr_id: counter.into(), opcode: 0x0a })
+    }
+
+    fn retire_receive(&self, _: u16) -> Option<u64> {
+        None
+    }
+}
+
+const ENTRIES: usize = 4;
+
+#[repr(C, align(64))]
+struct Memory {
+    entries: [[u8; 64]; ENTRIES],
+    words: [u32; 4],
+}
+
+/// Runs of compressed entries go on where the counter comes round, too, wherever they start.
+#[test]
+fn runs_go_on_where_the_consumer_counter_wraps() {
+    for start in [(1 << 24) - 5, (1 << 31) - 6, u32::MAX - 6] {
+        let queue = Any(0);
+        let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
+        let memory = NonNull::from(&mut memory);
+        // SAFETY: parts of the memory, which outlives the ring.
+        let (entries, words) = unsafe {
+            (
+                NonNull::new_unchecked(&raw mut (*memory.as_ptr()).entries).cast::<u8>(),
+                NonNull::new_unchecked(&raw mut (*memory.as_ptr()).words).cast::<u8>(),
+            )
+        };
+        let places = Places { buffer: entries, log_size: 2, stride: 64 };
+        let table = Arc::new(UserIndexTable::default());
+        // SAFETY: as above.
+        let mut ring = unsafe {
+            let record = CompletionQueueRecord::new(words);
+            let state = RingState::new(places, record).compressed(Some(MiniFormat::Hash));
+            Ring::new(RingParts {
+                queues: Arc::clone(&table),
+                state: Arc::new(state),
+                attention: Attention::new(words.byte_add(8).cast()),
+                id: RingId(1),
+            })
+        };
+        // SAFETY: the queue outlives the ring.
+        unsafe { table.set(1, NonNull::from(&queue), [RingId(1); 2]) };
+        // As if so many entries had been consumed.
+        // SAFETY: nobody else uses the buffer.
+        unsafe { places.clear_from(start) };
+        ring.consumer = start;
+        ring.find_place();
+        ring.publish();
+        let store = |index: u32, entry: [u8; 64]| {
+            // SAFETY: an entry of the memory.
+            unsafe {
+                entries.cast::<[u8; 64]>().add(index as usize % ENTRIES).write_volatile(entry)
+            };
+        };
+        let mut first = start;
+        for turn in 0..9u32 {
+            let count = 2 + turn % 3;
+            let mut array = [0; 64];
+            for (place, mini) in array.chunks_mut(8).take(count as usize).enumerate() {
+                mini[..2].copy_from_slice(&(turn as u16 * 8 + place as u16).to_be_bytes());
+            }
+            store(first.wrapping_add(1), array);
+            let mut title = [0; 64];
+            title[35] = 1;
+            title[44..48].copy_from_slice(&count.to_be_bytes());
+            title[63] = 3 << 2 | places.owner(first);
+            store(first, title);
+            let end = first.wrapping_add(count);
+            for place in 0..count {
+                assert_eq!(ring.state.end_of(1), Some(end));
+                let wr_id = ring.next().map(|completion| completion.wr_id());
+                assert_eq!(wr_id, Some(u64::from(turn * 8 + place)));
+            }
+            assert!(ring.next().is_none());
+            ring.publish();
+            assert_eq!((ring.consumer(), ring.state.consumed()), (end, end));
+            first = end;
+        }
+        assert_eq!(ring.corruption(), None);
+    }
+}
+
+/// The consumer counter is of 32 bits, of which the device is told 24; the owner bit goes on
+/// alternating where either comes round.
+#[test]
+fn the_ring_goes_on_where_the_consumer_counter_wraps() {
+    for start in [(1 << 24) - 6, (1 << 31) - 6, u32::MAX - 5] {
+        let queue = Any(0);
+        let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
+        let memory = NonNull::from(&mut memory);
+        // SAFETY: parts of the memory, which outlives the ring.
+        let (entries, words) = unsafe {
+            (
+                NonNull::new_unchecked(&raw mut (*memory.as_ptr()).entries).cast::<u8>(),
+                NonNull::new_unchecked(&raw mut (*memory.as_ptr()).words).cast::<u8>(),
+            )
+        };
+        let table = Arc::new(UserIndexTable::default());
+        // SAFETY: as above.
+        let mut ring = unsafe {
+            Ring::new(RingParts {
+                queues: Arc::clone(&table),
+                state: Arc::new(RingState::new(
+                    Places { buffer: entries, log_size: 2, stride: 64 },
+                    CompletionQueueRecord::new(words),
+                )),
+                attention: Attention::new(words.byte_add(8).cast()),
+                id: RingId(1),
+            })
+        };
+        // SAFETY: the queue outlives the ring.
+        unsafe { table.set(1, NonNull::from(&queue), [RingId(1); 2]) };
+        // As if so many entries had been consumed: each place holds one of the lap before.
+        ring.consumer = start;
+        ring.owner = (start / ENTRIES as u32 % 2).into();
+        // SAFETY: inside the entries.
+        ring.next = unsafe { entries.byte_add(start as usize % ENTRIES * 64) };
+        ring.publish();
+        let write = |index: u32, user_index: u8| {
+            let mut entry = [0; 64];
+            entry[35] = user_index;
+            entry[60..62].copy_from_slice(&(index as u16).to_be_bytes());
+            entry[63] = (index / ENTRIES as u32 % 2) as u8;
+            // SAFETY: an entry of the memory.
+            unsafe {
+                entries.cast::<[u8; 64]>().add(index as usize % ENTRIES).write_volatile(entry)
+            };
+        };
+        for old in 1..=ENTRIES as u32 {
+            write(start.wrapping_sub(old), 9);
+        }
+        for turn in 0..6u32 {
+            let next = start.wrapping_add(turn * 2);
+            assert!(!ring.has_next() && ring.next().is_none());
+            assert_eq!(ring.state.end_of(9), None);
+            write(next, 1);
+            write(next.wrapping_add(1), 1);
+            assert_eq!(ring.state.end_of(1), Some(next.wrapping_add(2)));
+            for index in [next, next.wrapping_add(1)] {
+                let wr_id = ring.next().map(|completion| completion.wr_id());
+                assert_eq!(wr_id, Some(u64::from(index as u16)));
+            }
+            ring.publish();
+            assert_eq!(ring.state.consumed(), next.wrapping_add(2));
+            // SAFETY: the first word of the memory's.
+            let told = u32::from_be(unsafe { words.cast::<u32>().read_volatile() });
+            assert_eq!(told, next.wrapping_add(2) & 0xff_ffff);
+        }
+        assert_eq!(ring.corruption(), None);
+    }
+}
