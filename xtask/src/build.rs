@@ -85,7 +85,8 @@ fn cargo(package: &str, targets: &str, profile: Profile) -> Command {
     command.args(["build", "--quiet", targets, "--package", package]);
     command.arg("--message-format=json-render-diagnostics");
     if profile == Profile::Release {
-        command.arg("--release");
+        // As it is published, whatever the environment says.
+        command.arg("--release").env("CARGO_INCREMENTAL", "0");
     }
     command
 }

@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     Output { program: String, what: String },
     /// Something was measured, and is more than it may be.
     Bars(usize),
+    /// Machine code is not what it should be.
+    Code(Vec<String>),
     /// Something has to be installed, by this command.
     Missing(String),
     /// The virtual machine could not be made, or what ran in it went wrong.
@@ -46,6 +48,7 @@ impl fmt::Display for Failure {
             }
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Output { program, what } => write!(f, "the output of {program} has {what}"),
+            Self::Code(faults) => write!(f, "hot functions:\n  {}", faults.join("\n  ")),
             Self::Bars(count) => write!(f, "{count} instruction counts are over their bars"),
         }
     }

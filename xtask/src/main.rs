@@ -1,5 +1,6 @@
 //! The project's chores: `cargo xtask help` lists them.
 
+mod asm;
 mod bench;
 mod build;
 mod failure;
@@ -25,6 +26,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
+    Asm(asm::Arguments),
     Bench(bench::Arguments),
     Fuzz(fuzz::Arguments),
     Hil(hil::Arguments),
@@ -36,6 +38,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
+        Chore::Asm(arguments) => asm::run(&arguments),
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Hil(arguments) => hil::run(&arguments),

@@ -1,0 +1,128 @@
+//! The ways through a function.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::listing::{Instruction, Listing};
+
+/// Looks for a way from a function's start past a landmark to its return, on which nothing is called
+/// and no more than `locks` locks are taken; answers how many instructions are on the shortest. No
+/// panic may be called from anywhere that can be reached.
+pub(super) fn examine(
+    listing: &Listing,
+    landmark: impl Fn(&str) -> bool,
+    locks: usize,
+) -> Result<usize, String> {
+    if let Some(panic) = reachable(listing).find(|line| is_panic(&line.text)) {
+        return Err(format!("may panic: {}", panic.text));
+    }
+    // Where one stands, whether the landmark was passed, and locks taken.
+    let mut seen: HashMap<(usize, bool, usize), usize> = HashMap::new();
+    let mut open = VecDeque::from([((0, false, 0), 1)]);
+    while let Some((state, length)) = open.pop_front() {
+        let (at, passed, taken) = state;
+        let Some(Instruction { text, jump }) = listing.0.get(at) else { continue };
+        let passed = passed || landmark(text);
+        let taken = taken + usize::from(is_lock(text));
+        if is_call(text) || text.starts_with("ud") || taken > locks {
+            continue;
+        }
+        if text.starts_with("ret") {
+            if passed {
+                return Ok(length);
+            }
+            continue;
+        }
+        let next = goes_on(text).then_some(at + 1);
+        for next in [*jump, next].into_iter().flatten() {
+            let state = (next, passed, taken);
+            if seen.insert(state, length).is_none() {
+                open.push_back((state, length + 1));
+            }
+        }
+    }
+    Err(format!("no way to succeed without a call and with at most {locks} locks"))
+}
+
+/// What can be reached from a function's start by its own jumps: not what only unwinding comes to.
+fn reachable(listing: &Listing) -> impl Iterator<Item = &Instruction> {
+    let mut seen = vec![false; listing.len()];
+    let mut open = vec![0];
+    while let Some(at) = open.pop() {
+        if let Some(false) = seen.get(at).copied() {
+            seen[at] = true;
+            let Instruction { text, jump } = &listing.0[at];
+            open.extend(*jump);
+            open.extend((goes_on(text) && !is_panic(text)).then_some(at + 1));
+        }
+    }
+    listing.0.iter().zip(seen).filter(|(_, seen)| *seen).map(|(line, _)| line)
+}
+
+/// Whether the next instruction may follow.
+fn goes_on(text: &str) -> bool {
+    let always = text == "jmp" || text.starts_with("jmp ") || text == "b";
+    !always && !text.starts_with("ret") && !text.starts_with("ud")
+}
+
+fn is_panic(text: &str) -> bool {
+    let panics = ["panic", "unwrap_failed", "expect_failed", "handle_alloc_error"];
+    is_call(text) && panics.iter().any(|of| text.contains(of))
+}
+
+fn is_call(text: &str) -> bool {
+    text.starts_with("call") || text.starts_with("bl ") || text.starts_with("blr")
+}
+
+fn is_lock(text: &str) -> bool {
+    let exclusive = ["ldxr", "ldaxr", "cas", "swp", "ldadd", "ldset", "ldclr"];
+    text.starts_with("lock ")
+        || text.starts_with("xchg") && text.contains('[')
+        || exclusive.iter().any(|of| text.starts_with(of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(lines: &[(&str, Option<usize>)]) -> Listing {
+        let line = |&(text, jump): &(&str, _)| Instruction { text: text.into(), jump };
+        Listing(lines.iter().map(line).collect())
+    }
+
+    fn examined(lines: &[(&str, Option<usize>)], locks: usize) -> Result<usize, String> {
+        examine(&listing(lines), |text| text == "sfence", locks)
+    }
+
+    #[test]
+    fn the_shortest_way_past_the_landmark_counts() {
+        let lines =
+            [("je", Some(4)), ("mov", None), ("sfence", None), ("ret", None), ("call x", None)];
+        assert_eq!(examined(&lines, 0), Ok(4));
+    }
+
+    #[test]
+    fn a_way_around_the_landmark_is_none() {
+        let lines = [("je", Some(3)), ("call x", None), ("sfence", None), ("ret", None)];
+        assert!(examined(&lines, 0).is_err());
+    }
+
+    #[test]
+    fn locks_are_counted() {
+        let lines = [("lock cmpxchg [rdi],cl", None), ("sfence", None), ("ret", None)];
+        assert!(examined(&lines, 0).is_err());
+        assert_eq!(examined(&lines, 1), Ok(3));
+    }
+
+    #[test]
+    fn a_panic_is_a_fault_wherever_it_is() {
+        let lines =
+            [("je", Some(3)), ("sfence", None), ("ret", None), ("call core::panicking", None)];
+        assert!(examined(&lines, 0).is_err_and(|fault| fault.contains("may panic")));
+    }
+
+    #[test]
+    fn what_only_unwinding_comes_to_is_no_part_of_it() {
+        let lines = [("sfence", None), ("ret", None), ("call core::panicking", None)];
+        assert_eq!(examined(&lines, 0), Ok(2));
+    }
+}

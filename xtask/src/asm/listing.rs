@@ -1,0 +1,192 @@
+//! The machine code of a function, without what changes from build to build.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+
+use super::says;
+use crate::failure::Failure;
+
+/// What addresses of a program are called.
+pub(super) struct Names {
+    /// Symbols, as the linker knows them.
+    symbols: Vec<String>,
+    /// What the words of the global offset table lead to.
+    table: HashMap<u64, String>,
+}
+
+impl Names {
+    pub(super) fn of(program: &Path) -> Result<Self, Failure> {
+        let path = program.to_string_lossy();
+        let mut at: HashMap<u64, String> = HashMap::new();
+        let mut symbols = Vec::new();
+        for line in says("nm", &[&path])?.lines() {
+            if let [address, _, name] = line.split_whitespace().collect::<Vec<_>>()[..]
+                && let Ok(address) = u64::from_str_radix(address, 16)
+            {
+                at.insert(address, readable(name));
+                symbols.push(name.to_owned());
+            }
+        }
+        let mut table = HashMap::new();
+        for line in says("objdump", &["--dynamic-reloc", &path])?.lines() {
+            if let [word, _, value] = line.split_whitespace().collect::<Vec<_>>()[..]
+                && let Ok(word) = u64::from_str_radix(word, 16)
+            {
+                let target = value.strip_prefix("*ABS*+0x");
+                let target = target.and_then(|value| u64::from_str_radix(value, 16).ok());
+                let name = target.and_then(|target| at.get(&target).cloned());
+                table.insert(word, name.unwrap_or_else(|| value.to_owned()));
+            }
+        }
+        Ok(Self { symbols, table })
+    }
+
+    /// The symbol of the function with this path.
+    fn symbol(&self, path: &[&str]) -> Option<&str> {
+        let part: String = path.iter().map(|name| format!("{}{name}", name.len())).collect();
+        // What follows the path is a hash.
+        let part = part + "17h";
+        self.symbols.iter().find(|symbol| symbol.contains(&part)).map(String::as_str)
+    }
+}
+
+/// A symbol without the hash at its end.
+fn readable(symbol: &str) -> String {
+    match symbol.rfind("17h") {
+        Some(hash) if symbol.starts_with("_ZN") => symbol[..hash].to_owned(),
+        _ => symbol.to_owned(),
+    }
+}
+
+/// An instruction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Instruction {
+    /// As it is written, with names for addresses.
+    pub(super) text: String,
+    /// The instruction of this function that it may jump to.
+    pub(super) jump: Option<usize>,
+}
+
+/// The machine code of a function.
+pub(super) struct Listing(pub(super) Vec<Instruction>);
+
+impl Listing {
+    /// That of the function with a path, in a program.
+    pub(super) fn of(program: &Path, names: &Names, path: &[&str]) -> Result<Self, Failure> {
+        let missing = || Failure::NotBuilt(format!("the function {}", path.join("::")));
+        let symbol = names.symbol(path).ok_or_else(missing)?;
+        let syntax: &[&str] = if cfg!(target_arch = "x86_64") { &["-M", "intel"] } else { &[] };
+        let program = program.to_string_lossy();
+        let symbol = format!("--disassemble={symbol}");
+        let arguments = [&["--no-show-raw-insn", symbol.as_str(), &program], syntax].concat();
+        let listing = parse(&says("objdump", &arguments)?, &names.table);
+        if listing.0.is_empty() { Err(missing()) } else { Ok(listing) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Reads what objdump writes of one function: `  address:\tinstruction [# address] [<symbol>]`.
+fn parse(text: &str, table: &HashMap<u64, String>) -> Listing {
+    let lines: Vec<(u64, &str)> = text
+        .lines()
+        .filter_map(|line| {
+            let (address, instruction) = line.trim_start().split_once(":\t")?;
+            Some((u64::from_str_radix(address, 16).ok()?, instruction))
+        })
+        // What fills up to the next function is none of it.
+        .filter(|(_, instruction)| !instruction.contains("nop"))
+        .collect();
+    let instructions = lines.iter().map(|(_, line)| {
+        let (code, comment) = line.split_once('#').unwrap_or((line, ""));
+        let words: Vec<&str> = code.split_whitespace().collect();
+        let word = comment.split_whitespace().next();
+        let word = word.and_then(|word| u64::from_str_radix(word, 16).ok());
+        // `<` starts the name of where an address is.
+        let name = words.iter().find_map(|word| word.strip_prefix('<')?.strip_suffix('>'));
+        let target = words.iter().rev().find_map(|word| u64::from_str_radix(word, 16).ok());
+        let target = target.filter(|_| name.is_some());
+        let jump = target.and_then(|target| {
+            lines
+                .iter()
+                .position(|(address, _)| *address >= target && !words[0].starts_with("call"))
+        });
+        let inside = target.is_some_and(|target| {
+            lines.first().is_some_and(|first| first.0 <= target)
+                && lines.last().is_some_and(|last| target <= last.0)
+        });
+        let (text, jump) = match (word, name) {
+            (Some(word), _) => {
+                let to = table.get(&word).cloned().unwrap_or_else(|| "data".into());
+                let code = words.join(" ");
+                let start = code.find("[rip").unwrap_or(code.len());
+                let end = code[start..].find(']').map_or(code.len(), |end| start + end + 1);
+                (format!("{}[{to}]{}", &code[..start], &code[end.min(code.len())..]), None)
+            }
+            (None, Some(_)) if inside && jump.is_some() => (words[0].to_owned(), jump),
+            (None, Some(name)) => {
+                let name = name.split('+').next().unwrap_or(name);
+                (format!("{} {}", words[0], readable(name)), None)
+            }
+            (None, None) => (words.join(" "), None),
+        };
+        Instruction { text, jump }
+    });
+    Listing(instructions.collect())
+}
+
+impl fmt::Display for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut targets: Vec<usize> = self.0.iter().filter_map(|line| line.jump).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let label = |at: usize| targets.binary_search(&at).ok();
+        for (at, instruction) in self.0.iter().enumerate() {
+            if let Some(label) = label(at) {
+                writeln!(f, "{label}:")?;
+            }
+            match instruction.jump.and_then(label) {
+                Some(label) => writeln!(f, "    {} {label}", instruction.text)?,
+                None => writeln!(f, "    {}", instruction.text)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+0000000000001000 <_ZN4crate8function17h0123456789abcdefE>:
+    1000:\tpush   rbx
+    1001:\tcmp    DWORD PTR [rdi],0x1
+    1004:\tjne    1010 <_ZN4crate8function17h0123456789abcdefE+0x10>
+    1006:\tmov    rax,QWORD PTR [rip+0x2000]        # 3000 <_DYNAMIC+0x230>
+    100d:\tret
+    100e:\tnop    DWORD PTR [rax]
+    1010:\tcall   QWORD PTR [rip+0x2000]        # 3008 <_DYNAMIC+0x238>
+    1016:\tcall   2000 <_ZN4core9panicking5panic17h0123456789abcdefE>
+    101b:\tjmp    2400 <_ZN4crate5other17h0123456789abcdefE>
+";
+
+    #[test]
+    fn addresses_and_hashes_give_way_to_names() {
+        let table = HashMap::from([(0x3000, "FACTS".to_owned()), (0x3008, "cold".to_owned())]);
+        let expected = "    push rbx
+    cmp DWORD PTR [rdi],0x1
+    jne 0
+    mov rax,QWORD PTR [FACTS]
+    ret
+0:
+    call QWORD PTR [cold]
+    call _ZN4core9panicking5panic
+    jmp _ZN4crate5other
+";
+        assert_eq!(parse(TEXT, &table).to_string(), expected);
+    }
+}
