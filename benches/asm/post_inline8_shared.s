@@ -132,7 +132,7 @@
     sfence
     mov rax,QWORD PTR [rbx+0x58]
     xor QWORD PTR [rbx+0x50],rax
-    mov BYTE PTR [r14],0x1c
+    mov BYTE PTR [r14],0x1b
     jmp 9
 7:
     mov rdi,rbx

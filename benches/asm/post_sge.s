@@ -81,7 +81,7 @@
     sfence
     mov rax,QWORD PTR [rsi+0x58]
     xor QWORD PTR [rsi+0x50],rax
-    mov BYTE PTR [rbx],0x1c
+    mov BYTE PTR [rbx],0x1b
     jmp 2
 0:
     movups xmm0,XMMWORD PTR [r8]
