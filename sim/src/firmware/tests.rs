@@ -16,8 +16,8 @@ use mlx5_prm::cmd::port::{
     SetRoceAddressIn,
 };
 use mlx5_prm::cmd::qp::{
-    CreateQpIn, DestroyQpIn, Init2RtrQpIn, OptParamMask, Qp2ErrIn, QpState, QueryQpIn, RqType,
-    Rst2InitQpIn, Rtr2RtsQpIn, Rts2RtsQpIn, ServiceType,
+    CreateQpIn, DestroyQpIn, Init2RtrQpIn, OptParamMask, Qp2ErrIn, QpMtu, QpState, QueryQpIn,
+    RqType, Rst2InitQpIn, Rtr2RtsQpIn, Rts2RtsQpIn, ServiceType,
 };
 use mlx5_prm::cmd::srq::{
     ArmRqIn, CreateRmpIn, CreateSrqIn, CreateXrcSrqIn, DestroyRmpIn, DestroySrqIn, QuerySrqIn,
@@ -424,4 +424,27 @@ fn a_limit_of_the_device_ends_creation_without_a_trace() {
     rig.run(&AllocUarIn::request());
     assert_eq!(refused(rig.try_run(&AllocUarIn::request())), full);
     assert_eq!(rig.counts(), Counts { pds: 2, uars: 1, ..Counts::default() });
+}
+
+#[test]
+fn a_registration_queue_pair_is_in_no_domain_and_has_any_mtu() {
+    let mut rig = Rig::new(SimConfig::new().ports([PortConfig::ROCE]));
+    let cqn = rig.cq();
+    let mut input = rig.qp_input(ServiceType::REG_UMR, 0, cqn);
+    input.qpc_mut().set_rq_type(RqType::ZERO_LENGTH_RQ.0).set_cqn_rcv(0);
+    let qpn = rig.run(&input).qpn();
+    let mut init = Rst2InitQpIn::request();
+    init.set_qpn(qpn);
+    rig.run(&init);
+    let mut rtr = Init2RtrQpIn::request();
+    rtr.set_qpn(qpn);
+    rtr.qpc_mut().set_mtu(QpMtu::BYTES_4096.0).set_log_msg_max(12);
+    rig.run(&rtr);
+    // A queue pair with a wire must do with the port's.
+    let qpn = rig.qp(ServiceType::RC);
+    init.set_qpn(qpn);
+    rig.run(&init);
+    rtr.set_qpn(qpn);
+    let too_long = (CommandStatus::BAD_PARAM_ERR, syndrome::PATH_MTU);
+    assert_eq!(refused(rig.try_run(&rtr)), too_long);
 }

@@ -3,7 +3,7 @@
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::AllocUarIn;
 use mlx5_prm::cmd::eq::CreateEqIn;
-use mlx5_prm::cmd::hca::NopIn;
+use mlx5_prm::cmd::hca::{InitHcaIn, ManagePagesIn, ManagePagesMode, NopIn};
 use mlx5_prm::doorbell::{CQ_DOORBELL, EQ_ARM, EQ_UPDATE, UAR_PAGE};
 use mlx5_prm::event::{Eqe, EventType};
 use mlx5_prm::fields::IntoBytes;
@@ -145,4 +145,28 @@ fn a_doorbell_of_a_queue_that_there_is_not_is_reported() {
     let log = bench.machine.log.clone();
     drop(bench);
     assert_eq!(log.problems(), 1);
+}
+
+#[test]
+fn a_device_that_lacks_pages_asks_for_them_once() {
+    let mut bench = Bench::new(0);
+    let ring = bench.machine.page();
+    let mut input = CreateEqIn::request();
+    input.eqc_mut().set_log_eq_size(LOG_SIZE).set_uar_page(bench.uar);
+    input.event_bitmask_mut()[0].set(1 << EventType::PAGE_REQUEST.0);
+    bench.machine.run_with(&input, &[ring]);
+    bench.machine.run(&InitHcaIn::request());
+    bench.ring = ring;
+    let entry = bench.entry(0);
+    assert_eq!(EventType(entry.event_type()), EventType::PAGE_REQUEST);
+    let wanted = entry.page_request().num_pages();
+    assert!(wanted.cast_signed() > 0);
+    bench.command();
+    assert_eq!(bench.entry(1), Eqe::default(), "it asked again");
+    let given: Vec<u64> = (0..u64::from(wanted)).map(|n| 0x10_0000_0000 + n * 4096).collect();
+    let mut manage = ManagePagesIn::request();
+    manage.set_op_mod(ManagePagesMode::ALLOCATION_SUCCESS.0).set_input_num_entries(wanted);
+    bench.machine.run_with(&manage, &given);
+    bench.command();
+    assert_eq!(bench.entry(1), Eqe::default(), "it has what it asked for");
 }
