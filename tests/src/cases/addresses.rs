@@ -181,7 +181,8 @@ fn an_answer_finds_its_way_back_over_infiniband(bed: &Bed) -> Outcome {
 
 fn an_answer_finds_its_way_back_over_roce(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Ud>(&PairOptions::default())?;
-    for entry in pair.b.context.gid_table()? {
+    let table = pair.b.context.gid_table()?;
+    for entry in table.iter().filter(|entry| entry.port_num == u32::from(bed.port())) {
         // Both versions, with link-local and IPv4 addresses.
         let path = AhAttr::roce(bed.port(), entry.gid, entry.gid_index as u8);
         let route =
