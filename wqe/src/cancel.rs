@@ -88,58 +88,53 @@ impl fmt::Display for NotPending {
 
 impl core::error::Error for NotPending {}
 
-/// A set of identifiers, made for one scan: a sparse table tells nearly all of those that are not in
-/// it apart by one look, the sorted list that it leads to knows for certain.
-struct IdSet {
+/// A set of identifiers, made for one scan: a sparse table of `2^(64 - SHIFT)` places tells nearly all
+/// of those that are not in it apart by one look, the sorted list that it leads to knows for certain.
+struct IdSet<'a, const SHIFT: u32> {
     /// One more than a place in `sorted`, by hash and then in the next free place; zero where there
     /// is none.
     table: Vec<u32>,
-    shift: u32,
-    sorted: Vec<u64>,
+    sorted: &'a [u64],
 }
 
-impl IdSet {
-    fn new(ids: &[u64]) -> Self {
-        let mut sorted = ids.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
-        // One in 64 of the others is looked at twice; of very many, one in four.
-        let sparse = if sorted.len() <= 4096 { 64 } else { 4 };
-        let size = (sorted.len() * sparse).next_power_of_two().max(64);
-        let shift = u64::BITS - size.trailing_zeros();
-        let mut set = Self { table: alloc::vec![0; size], shift, sorted };
-        for (place, id) in (1..).zip(&set.sorted) {
-            let mut at = set.hash(*id);
-            while set.table[at] != 0 {
-                at = (at + 1) % size;
+impl<'a, const SHIFT: u32> IdSet<'a, SHIFT> {
+    const SIZE: usize = 1 << (u64::BITS - SHIFT);
+
+    /// `sorted` has fewer identifiers than the table has places.
+    fn new(sorted: &'a [u64]) -> Self {
+        let mut table = alloc::vec![0; Self::SIZE];
+        for (place, id) in (1..).zip(sorted) {
+            let mut at = Self::hash(*id);
+            while table[at] != 0 {
+                at = (at + 1) % Self::SIZE;
             }
-            set.table[at] = place;
+            table[at] = place;
         }
-        set
+        Self { table, sorted }
     }
 
     /// The top bits of a multiplication with 2⁶⁴ divided by the golden ratio.
     #[inline(always)]
-    fn hash(&self, id: u64) -> usize {
-        (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    fn hash(id: u64) -> usize {
+        (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> SHIFT) as usize
     }
 
+    /// Whether any identifier with this one's hash is in it.
     #[inline(always)]
-    fn contains(&self, id: u64) -> bool {
-        let at = self.hash(id);
+    fn may_have(&self, id: u64) -> bool {
         // SAFETY: a hash has as many bits as index the table.
-        let place = unsafe { *self.table.get_unchecked(at) };
-        place != 0 && self.finds(id, at)
+        unsafe { *self.table.get_unchecked(Self::hash(id)) != 0 }
     }
 
-    /// Whether `id` is at `at` or, as long as places are taken, behind.
+    /// Whether `id` is in it: where its hash leads or, as long as places are taken, behind.
     #[inline(never)]
-    fn finds(&self, id: u64, mut at: usize) -> bool {
+    fn has(&self, id: u64) -> bool {
+        let mut at = Self::hash(id);
         loop {
             match self.table[at].checked_sub(1) {
                 None => return false,
                 Some(place) if self.sorted[place as usize] == id => return true,
-                Some(_) => at = (at + 1) % self.table.len(),
+                Some(_) => at = (at + 1) % Self::SIZE,
             }
         }
     }
@@ -182,7 +177,7 @@ impl<T: Transport> SendQueue<T> {
     /// queue pair goes on.
     pub unsafe fn cancel(&mut self, drained: DrainPoint, wr_id: u64) -> Cancelled {
         // SAFETY: handed down.
-        unsafe { self.cancel_where_id(drained, |id, _| id == wr_id) }
+        unsafe { self.cancel_where_id(drained, |id| id == wr_id, |_, _| true) }
     }
 
     /// Cancels every pending request whose identifier is in `wr_ids`, in one pass. Requests that
@@ -196,20 +191,46 @@ impl<T: Transport> SendQueue<T> {
         wr_ids: &[u64],
         mode: Mode,
     ) -> Result<Cancelled, NotPending> {
-        let set = IdSet::new(wr_ids);
+        let mut sorted = wr_ids.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
         if mode == Mode::AllOrNothing {
-            let mut missing = set.sorted.clone();
+            let mut found = alloc::vec![false; sorted.len()];
             for request in self.pending(drained) {
-                if let Ok(found) = missing.binary_search(&request.wr_id) {
-                    missing.remove(found);
+                if let Ok(place) = sorted.binary_search(&request.wr_id) {
+                    found[place] = true;
                 }
             }
-            if !missing.is_empty() {
-                return Err(NotPending { wr_ids: missing });
+            let missing = sorted.iter().zip(&found).filter(|(_, found)| !**found);
+            let wr_ids: Vec<u64> = missing.map(|(id, _)| *id).collect();
+            if !wr_ids.is_empty() {
+                return Err(NotPending { wr_ids });
             }
         }
+        // Sparse enough that one look in 64 is in vain at most, with the usual numbers.
         // SAFETY: handed down.
-        Ok(unsafe { self.cancel_where_id(drained, |id, _| set.contains(id)) })
+        Ok(unsafe {
+            match sorted.len() {
+                0..=64 => self.cancel_in(drained, &IdSet::<52>::new(&sorted)),
+                65..=1024 => self.cancel_in(drained, &IdSet::<48>::new(&sorted)),
+                1025..=0x4_0000 => self.cancel_in(drained, &IdSet::<44>::new(&sorted)),
+                _ => {
+                    let wanted = |id| sorted.binary_search(&id).is_ok();
+                    self.cancel_where_id(drained, wanted, |_, _| true)
+                }
+            }
+        })
+    }
+
+    /// # Safety
+    /// As for [`SendQueue::cancel`].
+    unsafe fn cancel_in<const SHIFT: u32>(
+        &mut self,
+        drained: DrainPoint,
+        set: &IdSet<'_, SHIFT>,
+    ) -> Cancelled {
+        // SAFETY: handed down.
+        unsafe { self.cancel_where_id(drained, |id| set.may_have(id), |id, _| set.has(id)) }
     }
 
     /// Cancels every pending request for which `wanted` says so.
@@ -224,14 +245,18 @@ impl<T: Transport> SendQueue<T> {
         let mut answer = false;
         // SAFETY: handed down.
         unsafe {
-            self.cancel_where_id(drained, |wr_id, info| {
-                let info = info();
-                // Asked once of each request, not of each of its WQEs.
-                if !info.continues() {
-                    answer = wanted(&PendingRequest { wr_id, info });
-                }
-                answer
-            })
+            self.cancel_where_id(
+                drained,
+                |_| true,
+                |wr_id, info| {
+                    let info = info();
+                    // Asked once of each request, not of each of its WQEs.
+                    if !info.continues() {
+                        answer = wanted(&PendingRequest { wr_id, info });
+                    }
+                    answer
+                },
+            )
         }
     }
 
@@ -254,7 +279,7 @@ impl<T: Transport> SendQueue<T> {
         let first = handle.sequence as u16;
         let (_, next) = self.records().request(first);
         // SAFETY: handed down.
-        unsafe { self.cancel_range(first, next, |_, _| true) }
+        unsafe { self.cancel_range(first, next, |_| true, |_, _| true) }
     }
 
     /// # Safety
@@ -263,11 +288,12 @@ impl<T: Transport> SendQueue<T> {
     unsafe fn cancel_where_id(
         &mut self,
         drained: DrainPoint,
+        maybe: impl Fn(u64) -> bool,
         wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
     ) -> Cancelled {
         let (from, end) = self.pending_range(drained);
         // SAFETY: handed down.
-        unsafe { self.cancel_range(from, end, wanted) }
+        unsafe { self.cancel_range(from, end, maybe, wanted) }
     }
 
     /// # Safety
@@ -277,10 +303,11 @@ impl<T: Transport> SendQueue<T> {
         &mut self,
         from: u16,
         end: u16,
+        maybe: impl Fn(u64) -> bool,
         wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
     ) -> Cancelled {
         let mut requests = Vec::new();
-        self.records().cancel(from, end, wanted, |Completed { wr_id, info }| {
+        self.records().cancel(from, end, maybe, wanted, |Completed { wr_id, info }| {
             // At once: should `wanted` panic later, what is marked must be cancelled.
             // SAFETY: the request is committed and not executed, so that its WQE stands in the
             // ring and the device does not read it.

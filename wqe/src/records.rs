@@ -134,6 +134,22 @@ pub(crate) struct Record {
     info: AtomicU64,
 }
 
+impl Record {
+    /// Owner: marks the request as cancelled and tells of it, if it is not yet and does anything.
+    // Apart, so that the scan keeps to registers.
+    #[inline(never)]
+    fn cancel(&self, wr_id: u64, cancelled: &mut dyn FnMut(Completed)) {
+        // The queue is drained and the caller owns it: nobody else writes a record. The release
+        // pairs with the poller's acquire in `info`.
+        let info = RequestInfo(self.info.load(Relaxed));
+        if info.cancelled() || info.opcode() == Opcode::Nop {
+            return;
+        }
+        self.info.store(info.0 | RequestInfo::CANCELLED, Release);
+        cancelled(Completed { wr_id, info });
+    }
+}
+
 /// The ring of records, as the owner reaches it.
 pub(crate) struct Slots(NonNull<Record>);
 
@@ -288,29 +304,27 @@ impl SendRecords {
     }
 
     /// Owner: marks every request in `from..to` for which `wanted` says so as cancelled, and hands
-    /// those that were not yet to `cancelled`.
+    /// those that were not yet to `cancelled`. `maybe` is asked first, and may be wrong about an
+    /// identifier that is not wanted.
     #[inline(always)]
     pub(crate) fn cancel(
         &self,
         from: u16,
         to: u16,
+        maybe: impl Fn(u64) -> bool,
         mut wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
         mut cancelled: impl FnMut(Completed),
     ) {
         for run in self.runs(from, to) {
             for record in run {
+                if !maybe(record.wr_id.load(Relaxed)) {
+                    continue;
+                }
+                // Loaded once more: the identifiers of all others need no register of their own.
                 let wr_id = record.wr_id.load(Relaxed);
-                if !wanted(wr_id, &|| RequestInfo(record.info.load(Relaxed))) {
-                    continue;
+                if wanted(wr_id, &|| RequestInfo(record.info.load(Relaxed))) {
+                    record.cancel(wr_id, &mut cancelled);
                 }
-                // The queue is drained and the caller owns it: nobody else writes a record. The
-                // release pairs with the poller's acquire in `info`.
-                let info = RequestInfo(record.info.load(Relaxed));
-                if info.cancelled() || info.opcode() == Opcode::Nop {
-                    continue;
-                }
-                record.info.store(info.0 | RequestInfo::CANCELLED, Release);
-                cancelled(Completed { wr_id, info });
             }
         }
     }
