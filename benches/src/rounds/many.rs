@@ -71,13 +71,15 @@ impl Many {
     }
 }
 
+/// A round on many queue pairs: from which operation on; nanoseconds, or what stands for them.
+type Part = fn(&mut Many, u64) -> u64;
+
 /// The rounds of those cases that are wanted.
 pub(in crate::rounds) fn rounds(machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
     let mut rounds = Vec::new();
     for (count, posting, polling) in MANY {
         let many = Rc::new(RefCell::new(None));
-        let parts: [(_, fn(&mut Many, u64) -> u64); 2] =
-            [(posting, Many::post), (polling, Many::poll)];
+        let parts: [(_, Part); 2] = [(posting, Many::post), (polling, Many::poll)];
         for (case, round) in parts {
             if !wanted(case) {
                 continue;
