@@ -48,6 +48,10 @@ pub enum DoorbellChoice {
     Doorbell,
 }
 
+/// The most queues that share a register unless they ask to: beyond that a doorbell without a lock
+/// costs less than the copy of a request saves.
+const MAX_SHARERS: usize = 16;
+
 /// A mapped UAR page.
 struct Page {
     uar: uar::Uar,
@@ -113,6 +117,8 @@ struct State {
     free: Vec<BlueFlame>,
     /// The register that queues share; it is set apart when the first page comes.
     shared: Option<(BlueFlame, Box<SharedBlueFlame>)>,
+    /// Queues that have it.
+    sharers: usize,
     /// The kernel refused a page: it is not asked again until the context closes.
     exhausted: bool,
     /// A queue that could not be destroyed still names a page.
@@ -195,6 +201,7 @@ impl Uars {
         if state.shared.is_none() {
             self.grow(state, file)?;
         }
+        state.sharers += 1;
         Ok(Place::Shared)
     }
 
@@ -205,6 +212,7 @@ impl Uars {
                 .own(state, file)
                 .or_else(|errno| match errno {
                     Errno::EIO | Errno::ENODEV => Err(errno),
+                    _ if state.sharers >= MAX_SHARERS => Ok(Place::Plain),
                     _ => self.shared(state, file),
                 })
                 .or_else(|errno| match errno {
@@ -399,10 +407,13 @@ impl SendUar {
 impl Drop for SendUar {
     fn drop(&mut self) {
         // In a child the lock may be held by a thread that is not there.
-        if let Place::Own(which) = self.place
-            && !self.context.forked()
-        {
-            self.context.uars.state().free.push(which);
+        if self.context.forked() {
+            return;
+        }
+        match self.place {
+            Place::Own(which) => self.context.uars.state().free.push(which),
+            Place::Shared if self.domain.is_none() => self.context.uars.state().sharers -= 1,
+            _ => {}
         }
     }
 }
@@ -469,6 +480,17 @@ mod tests {
         assert_eq!(modes(&uars, &file, 5), ["own", "own", "own", "shared", "shared"]);
         file.set_blueflame_pages(1);
         assert_eq!(modes(&uars, &file, 1), ["shared"], "the kernel is not asked again");
+    }
+
+    #[test]
+    fn not_too_many_share_a_register_unless_they_ask_to() {
+        let file = device(1);
+        let uars = Uars::new(&file, SIZE, 256).unwrap();
+        let found = modes(&uars, &file, 1 + MAX_SHARERS + 2);
+        assert_eq!(found[1..=MAX_SHARERS], ["shared"; MAX_SHARERS]);
+        assert_eq!(found[MAX_SHARERS + 1..], ["plain"; 2]);
+        let asked = uars.acquire(&file, DoorbellChoice::SharedBlueFlame).unwrap();
+        assert!(matches!(asked, Place::Shared));
     }
 
     #[test]

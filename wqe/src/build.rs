@@ -409,7 +409,6 @@ impl<T: Transport> SendQueue<T> {
         }
         let first = self.head;
         self.commit(cursor);
-        self.more_wqes = 0;
         self.ring_doorbell(first, requests);
         Ok(())
     }
