@@ -1,287 +1,312 @@
 //! `mlx5 cancel`.
 
-use crate::device::{Opened, Port, PortArgs};
-use crate::dump::told;
+mod block;
+mod ring;
+mod scene;
+
+use crate::device::{Opened, PortArgs};
 use crate::failure::Failure;
-use crate::link::Patience;
 use crate::table::{Align, Table};
-use mlx5::{
-    Access, AsyncEvent, CancelMode, CompletionQueue, ConnectOptions, Drained, MemoryRegion, Psn,
-    QueuePair, RemoteAddress, SendFlags, transport,
-};
-use mlx5_prm::wqe::{BLOCK, ControlSegment, Opcode};
-use mlx5_prm::zerocopy::FromBytes;
-use mlx5_sim::Simulator;
-use mlx5_sim::engine::DrainAt;
-use std::collections::BTreeMap;
+use block::Part;
+use mlx5::CancelMode;
+use mlx5::mkey::{SignatureCaps, SignatureErrorKind};
+use scene::{Came, Scene, failure, response};
+use std::collections::BTreeSet;
 use std::io::Write;
-use std::time::Duration;
 
 /// What the command is for.
 pub(crate) const LONG_ABOUT: &str = "\
-Shows step by step how posted requests are cancelled.
+Shows step by step what cancelling posted work is for.
 
-It posts RDMA writes on a queue pair whose send queue the device drains after a few
-of them, shows the ring as the device sees it, cancels some of the requests that
-were not executed by their wr_id, shows the ring again, lets the queue go on, and
-shows the completions and which of the writes reached their target.
+A storage target answers reads: with RDMA writes of blocks that are signed in its
+memory (T10-DIF, stripped on the way) and, behind them, the responses, fenced. A
+block is not what its signature says. The device finds that while it sends, when the
+response is posted already; the send queue drains and SQ_DRAINED says so. The target
+polls, asks the memory keys which transfer failed, cancels its response, posts one
+that says \"failed\" in its place, and lets the queue go on. The command shows the
+send ring before and after, the completions, and what arrived at the initiator.
 
-A send queue drains by itself only after a signature error, on a queue pair made for
-it. The simulated device drains on command, and so is what this command uses.";
+Target and initiator are two queue pairs on one port, in this process. It takes a
+device that can drain a send queue on a signature error (ConnectX-6 Dx or later,
+Linux 5.13, DEVX), or the simulated one, which needs nothing.";
 
 const EXAMPLES: &str = "\
 Examples:
-  mlx5 cancel                              8 writes, drained after 3, two cancelled
-  mlx5 cancel --requests 12 --drain-after 1 --wr-id 4,5,6
-  mlx5 cancel --wr-id 2,7 --all-or-nothing 2 is executed already: nothing is cancelled";
+  mlx5 cancel                              4 transfers of 2 blocks, the 2nd is corrupt
+  mlx5 cancel --transfers 6 --corrupt 2,5  two fail, in one drain
+  mlx5 cancel --corrupt 2,3 --interleaved  each drains the queue, one after the other
+  mlx5 cancel --blocks 8 --corrupt 1:5 --part reference-tag
+  mlx5 cancel --sim                        simulated, even if there is a device";
 
 /// Options of `mlx5 cancel`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// RDMA writes to post; their wr_ids count from 1
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8,
-          value_parser = clap::value_parser!(u16).range(1..=64))]
-    requests: u16,
-    /// Writes that the device executes before it drains
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
-    drain_after: u16,
-    /// Requests to cancel [default: 5,7]
-    #[arg(short, long = "wr-id", value_name = "ID", value_delimiter = ',')]
-    wr_ids: Vec<u64>,
-    /// Cancel nothing if any of them is not pending
-    #[arg(long)]
-    all_or_nothing: bool,
+    /// Transfers to post; they count from 1
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 4,
+          value_parser = clap::value_parser!(u16).range(1..=16))]
+    transfers: u16,
+    /// Blocks of each transfer; they count from 1
+    #[arg(short, long, value_name = "COUNT", default_value_t = 2,
+          value_parser = clap::value_parser!(u16).range(1..=8))]
+    blocks: u16,
+    /// Transfers with a corrupt block, and which block if not the last [default: 2]
+    #[arg(short, long, value_name = "TRANSFER[:BLOCK]", value_delimiter = ',',
+          value_parser = parse_corrupt)]
+    corrupt: Vec<Corrupt>,
+    /// What of a corrupt block is spoiled
+    #[arg(long, value_enum, default_value_t = Part::Data)]
+    part: Part,
+    /// Post each response behind its own transfer, not all behind all transfers
+    #[arg(short, long)]
+    interleaved: bool,
     #[command(flatten)]
     port: PortArgs,
 }
 
-/// Bytes that each request writes.
-const MESSAGE: usize = 8;
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// A corrupt block, as it is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Corrupt {
+    transfer: u16,
+    block: Option<u16>,
+}
+
+fn parse_corrupt(text: &str) -> Result<Corrupt, String> {
+    let number = |text: &str| {
+        text.parse().map_err(|_| format!("{text:?} is no number: 3, or 3:1 for its first block"))
+    };
+    let (transfer, block) = match text.split_once(':') {
+        Some((transfer, block)) => (transfer, Some(number(block)?)),
+        None => (text, None),
+    };
+    Ok(Corrupt { transfer: number(transfer)?, block })
+}
+
+/// A corrupt block; both numbers count from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Bad {
+    transfer: u16,
+    block: u16,
+}
+
+impl Args {
+    fn bad(&self) -> Result<BTreeSet<Bad>, Failure> {
+        if self.corrupt.is_empty() {
+            return Ok([Bad { transfer: self.transfers.min(2), block: self.blocks }].into());
+        }
+        let find = |corrupt: &Corrupt| {
+            let bad =
+                Bad { transfer: corrupt.transfer, block: corrupt.block.unwrap_or(self.blocks) };
+            let missing = match bad {
+                Bad { transfer, .. } if !(1..=self.transfers).contains(&transfer) => {
+                    format!("transfer {transfer}: they are 1 to {}", self.transfers)
+                }
+                Bad { block, .. } if !(1..=self.blocks).contains(&block) => {
+                    format!("block {block}: they are 1 to {}", self.blocks)
+                }
+                _ => return Ok(bad),
+            };
+            Err(Failure::usage(format!("--corrupt: there is no {missing}"))
+                .hint("--transfers and --blocks say how many there are"))
+        };
+        self.corrupt.iter().map(find).collect()
+    }
+}
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    if args.drain_after > args.requests {
-        let cause =
-            format!("--drain-after {} is more than --requests {}", args.drain_after, args.requests);
-        return Err(Failure::usage(cause).hint("the device drains after some of the requests"));
-    }
+    let bad = args.bad()?;
     let port = args.port.open()?;
-    let Some(simulator) = &port.opened.simulator else { return Err(needs(&port.opened)) };
-    let wr_ids = if args.wr_ids.is_empty() { vec![5, 7] } else { args.wr_ids.clone() };
-    let mut scene = Scene::new(&port, args.requests)?;
-
-    writeln!(
-        out,
-        "1. {} RDMA writes are posted, with one doorbell; the device drains the send",
-        args.requests
-    )?;
-    writeln!(out, "   queue after {} of them and raises SQ_DRAINED.", args.drain_after)?;
-    scene.post(simulator, args)?;
-    let drained = scene.qp.drained()?;
-    writeln!(out, "   It stands at block {}.\n", drained.block())?;
-
-    writeln!(out, "2. The ring as the device sees it:")?;
-    scene.show_ring(out, &drained, args.requests)?;
-
-    let list: Vec<String> = wr_ids.iter().map(u64::to_string).collect();
-    let mode = if args.all_or_nothing { CancelMode::AllOrNothing } else { CancelMode::BestEffort };
-    writeln!(
-        out,
-        "\n3. Cancel wr_id {}, {}:",
-        list.join(", "),
-        match mode {
-            CancelMode::AllOrNothing => "all or nothing",
-            CancelMode::BestEffort => "as far as they are pending",
-        }
-    )?;
-    match scene.qp.cancel_set(&drained, &wr_ids, mode) {
-        Ok(cancelled) => {
-            let ids: Vec<String> =
-                cancelled.requests().iter().map(|request| request.wr_id.to_string()).collect();
-            let ids = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
-            writeln!(out, "   {} cancelled: {ids}", cancelled.count())?;
-        }
-        Err(error) => writeln!(out, "   {error}")?,
-    }
-    writeln!(out, "\n4. The ring now:")?;
-    scene.show_ring(out, &drained, args.requests)?;
-
-    writeln!(out, "\n5. The queue goes on, and its requests complete:")?;
-    scene.qp.resume()?;
-    scene.show_completions(out, args.requests)?;
-    writeln!(out, "\n6. What reached its target, in 8 bytes each:")?;
-    scene.show_target(out, args.requests)
+    check(&port.opened)?;
+    let mut scene = Scene::new(&port, args)?;
+    let told = tell(&mut scene, args, &bad, out);
+    told.map_err(|failure| port.opened.because(failure))
 }
 
-/// What would be needed on hardware.
-fn needs(opened: &Opened) -> Failure {
-    let devx = match opened.context.has_devx() {
-        true => "which this context has",
-        false => "which the kernel does not grant here",
+/// Refuses a device that cannot play.
+fn check(opened: &Opened) -> Result<(), Failure> {
+    let name = opened.device.name();
+    let caps = opened.context.signature_caps().map_err(|error| {
+        Failure::from(error).during(format!("asking {name} for signatures that it knows"))
+    })?;
+    able(name, caps)
+}
+
+fn able(name: &str, caps: SignatureCaps) -> Result<(), Failure> {
+    let missing = if !caps.contains(SignatureCaps::BLOCKS) {
+        "has no memory keys with signed blocks"
+    } else if !caps.contains(SignatureCaps::PIPELINING) {
+        "cannot drain a send queue on a signature error: that takes Linux 5.13 and a ConnectX-6 Dx \
+         or later"
+    } else {
+        return Ok(());
     };
-    Failure::new(format!(
-        "{} is a real device, and drains a send queue only after a signature error: on a queue \
-         pair made with signature pipelining, on which a protected transfer failed. Where it \
-         stands is asked over DEVX, {devx}. The events and calls are the same: AsyncEvent::SqDrained, \
-         QueuePair::drained, cancel, resume",
-        opened.device.name()
-    ))
-    .hint("`mlx5 cancel --sim` shows all of it on the simulated device")
+    Err(Failure::new(format!("{name} {missing}"))
+        .hint("`mlx5 cancel --sim` shows it on the simulated device"))
 }
 
-/// Two connected queue pairs, and what the one writes into the other's memory.
-struct Scene {
-    qp: QueuePair<transport::Rc>,
-    _peer: QueuePair<transport::Rc>,
-    cq: CompletionQueue,
-    target: MemoryRegion,
-    patience: Patience,
-    opened: mlx5::Context,
-}
-
-impl Scene {
-    fn new(port: &Port, requests: u16) -> Result<Self, Failure> {
-        let context = &port.opened.context;
-        let pd = context.alloc_pd()?;
-        let cq = context.create_cq(u32::from(requests)).build()?;
-        let target = pd
-            .memory(usize::from(requests) * MESSAGE)
-            .access(Access::LOCAL_WRITE | Access::REMOTE_WRITE)
-            .register()?;
-        let make = || {
-            pd.create_qp::<transport::Rc>(&cq, &cq)
-                .max_send_wr(requests.into())
-                .max_inline_data(MESSAGE as u32)
-                .build()
+fn tell(
+    scene: &mut Scene,
+    args: &Args,
+    bad: &BTreeSet<Bad>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    scene.store(bad, args.part)?;
+    let each = if args.interleaved { "each behind its own transfer" } else { "behind all of them" };
+    writeln!(
+        out,
+        "Posted, with one doorbell: {} transfers, RDMA WRITEs of {} signed blocks through a key\n\
+         (wr_id 1 to {0}), and, {each}, the responses, SEND with FENCE (wr_id {} to {}).",
+        args.transfers,
+        args.blocks,
+        response(1),
+        response(args.transfers)
+    )?;
+    for Bad { transfer, block } in bad {
+        let part = args.part.name();
+        writeln!(out, "Corrupt in memory: the {part} of transfer {transfer}, block {block}.")?;
+    }
+    scene.post(args.interleaved)?;
+    scene.wait_drained()?;
+    loop {
+        recover(scene, args, out)?;
+        if scene.go_on()? == Came::Done {
+            break;
+        }
+    }
+    writeln!(out, "\nCompletions at the target:")?;
+    show_completions(scene, out)?;
+    writeln!(out, "\nResponses at the initiator, as they came:")?;
+    for text in scene.responses()? {
+        writeln!(out, "   {text:?}")?;
+    }
+    writeln!(out, "\nData at the initiator, without signatures:")?;
+    for transfer in 1..=args.transfers {
+        let wrong = scene.wrong(transfer)?;
+        let what = match wrong[..] {
+            [] => "as it was stored".to_owned(),
+            _ => format!("not what was stored, in block {}", list(&wrong)),
         };
-        let (mut qp, mut peer) = (make()?, make()?);
-        let options = ConnectOptions::default();
-        let psn = Psn::default();
-        let here = qp.endpoint(&port.local, psn, &options);
-        let there = peer.endpoint(&port.local, psn, &options);
-        qp.connect(&port.local, psn, &there, &options)?;
-        peer.connect(&port.local, psn, &here, &options)?;
-        let patience = Patience::new(TIMEOUT, true);
-        Ok(Self { qp, _peer: peer, cq, target, patience, opened: context.clone() })
+        writeln!(out, "   transfer {transfer}: {what}")?;
     }
+    Ok(())
+}
 
-    /// Posts the requests on a queue that will be drained, and waits until it is.
-    fn post(&mut self, simulator: &Simulator, args: &Args) -> Result<(), Failure> {
-        let at = DrainAt::After(args.drain_after.into());
-        simulator.drain_qp(0, self.qp.qp_num(), at).map_err(|error| {
-            Failure::new(format!("the simulated device does not drain: {error:?}"))
-        })?;
-        let remotes: Vec<RemoteAddress> = (0..usize::from(args.requests))
-            .map(|index| self.target.remote(index * MESSAGE..))
-            .collect::<Result<_, _>>()?;
-        let mut batch = self.qp.wr_start();
-        for (wr_id, remote) in (1_u64..).zip(&remotes) {
-            let bytes = format!("write {wr_id:>2}");
-            batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(*remote).inline_data(bytes.as_bytes());
-        }
-        batch.complete()?;
-        let id = self.qp.id();
-        let events = self.opened.async_events();
-        loop {
-            match events.wait(Some(TIMEOUT))? {
-                Some(AsyncEvent::SqDrained(drained)) if drained == id => return Ok(()),
-                Some(_) => {}
-                None => return Err(self.patience.over("SQ_DRAINED")),
-            }
-        }
+/// The four steps that a drained queue wants.
+fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let drained = scene.qp.drained()?;
+    writeln!(
+        out,
+        "\nSQ_DRAINED: the device stands at block {} of the send ring.",
+        drained.block()
+    )?;
+    ring::show(out, &scene.qp, &drained, &scene.posted)?;
+
+    let polled = scene.poll()?;
+    writeln!(
+        out,
+        "\nStep 1, poll; requests that have completed since: {polled}. No completion tells"
+    )?;
+    writeln!(out, "   of a bad block, but the keys have heard of it.")?;
+
+    writeln!(out, "\nStep 2, ask the keys:")?;
+    let failed = ask(scene, args, out)?;
+
+    let wr_ids: Vec<u64> = failed.iter().map(|transfer| response(*transfer)).collect();
+    writeln!(out, "\nStep 3, cancel the response of what failed, wr_id {}:", list(&wr_ids))?;
+    let cancelled = scene.qp.cancel_set(&drained, &wr_ids, CancelMode::AllOrNothing)?;
+    let ids: Vec<u64> = cancelled.requests().iter().map(|request| request.wr_id).collect();
+    writeln!(out, "   {} cancelled: {}", cancelled.count(), list(&ids))?;
+    scene.post_failures(&failed)?;
+    for transfer in &failed {
+        let wr_id = failure(*transfer);
+        writeln!(out, "   posted instead: wr_id {wr_id}, \"transfer {transfer} failed\"")?;
     }
+    ring::show(out, &scene.qp, &drained, &scene.posted)?;
 
-    fn show_ring(
-        &self,
-        out: &mut impl Write,
-        drained: &Drained,
-        requests: u16,
-    ) -> Result<(), Failure> {
-        let pending: BTreeMap<u16, bool> = self
-            .qp
-            .pending(drained)?
-            .map(|request| (request.info.first(), request.info.cancelled()))
-            .collect();
-        let mut table = Table::new(&[
-            ("block", Align::Right),
-            ("wr_id", Align::Right),
-            ("opcode", Align::Left),
-            ("ds", Align::Right),
-            ("flags", Align::Left),
-            ("control segment", Align::Left),
-            ("state", Align::Left),
+    writeln!(out, "\nStep 4, resume: the queue goes on, in RTS.")?;
+    scene.qp.resume()?;
+    Ok(())
+}
+
+/// Shows what each key has to say; which transfers failed.
+fn ask(scene: &Scene, args: &Args, out: &mut impl Write) -> Result<Vec<u16>, Failure> {
+    let mut table = Table::new(&[
+        ("transfer", Align::Right),
+        ("key", Align::Left),
+        ("kind", Align::Left),
+        ("expected", Align::Left),
+        ("actual", Align::Left),
+        ("offset", Align::Left),
+    ]);
+    let mut failed = Vec::new();
+    for (transfer, key) in (1..=args.transfers).zip(&scene.keys) {
+        let head = [transfer.to_string(), format!("{:#x}", key.lkey())];
+        let Some(error) = key.check()? else {
+            table.row(head.into_iter().chain(["no error".to_owned()]));
+            continue;
+        };
+        failed.push(transfer);
+        let kind = match error.kind {
+            SignatureErrorKind::Guard => "guard".to_owned(),
+            SignatureErrorKind::ReferenceTag => "reference tag".to_owned(),
+            SignatureErrorKind::ApplicationTag => "application tag".to_owned(),
+            other => format!("{other:?}"),
+        };
+        let number = error.offset / block::SIGNED as u64 + 1;
+        table.row(head.into_iter().chain([
+            kind,
+            format!("{:#x}", error.expected),
+            format!("{:#x}", error.actual),
+            format!("{}, block {number}", error.offset),
+        ]));
+    }
+    table.write(out, 3)?;
+    if failed.is_empty() {
+        return Err(Failure::new("the send queue drained, but no key tells of a signature error")
+            .hint("`mlx5 cancel --sim` shows what should happen"));
+    }
+    Ok(failed)
+}
+
+fn show_completions(scene: &Scene, out: &mut impl Write) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("wr_id", Align::Right),
+        ("posted as", Align::Left),
+        ("status", Align::Left),
+        ("", Align::Left),
+    ]);
+    for told in &scene.told {
+        let cancelled = if told.cancelled { "cancelled" } else { "" };
+        table.row([
+            told.wr_id.to_string(),
+            told.opcode.clone(),
+            told.status.clone(),
+            cancelled.to_owned(),
         ]);
-        let ring = self.qp.send_ring();
-        let mut block = 0;
-        for wr_id in 1..=requests {
-            let bytes = ring.get(usize::from(block) * BLOCK..).unwrap_or_default();
-            let Ok((control, _)) = ControlSegment::read_from_prefix(bytes) else { break };
-            let hex: Vec<String> = bytes[..size_of::<ControlSegment>()]
-                .chunks(4)
-                .map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect())
-                .collect();
-            let state = match pending.get(&block) {
-                None => "executed",
-                Some(false) => "pending",
-                Some(true) => "cancelled",
-            };
-            let here = if block == drained.block() { "  <- the device stands here" } else { "" };
-            let opcode = control.opcode().map_or("unknown", Opcode::name);
-            table.row([
-                block.to_string(),
-                wr_id.to_string(),
-                opcode.to_owned(),
-                control.units().to_string(),
-                told(control.fm_ce_se),
-                hex.join(" "),
-                format!("{state}{here}"),
-            ]);
-            block += control.units().div_ceil(4) as u16;
-        }
-        Ok(table.write(out, 3)?)
     }
+    Ok(table.write(out, 3)?)
+}
 
-    fn show_completions(&mut self, out: &mut impl Write, requests: u16) -> Result<(), Failure> {
-        let mut table = Table::new(&[
-            ("wr_id", Align::Right),
-            ("posted as", Align::Left),
-            ("status", Align::Left),
-            ("", Align::Left),
-        ]);
-        let mut came = 0;
-        self.patience.refresh();
-        while came < usize::from(requests) {
-            let polled = self.cq.poll(usize::from(requests) - came, |completion| {
-                let status = match completion.status() {
-                    Ok(()) => "success".to_owned(),
-                    Err(error) => error.to_string(),
-                };
-                table.row([
-                    completion.wr_id().to_string(),
-                    format!("{:?}", completion.opcode()),
-                    status,
-                    if completion.cancelled() { "cancelled" } else { "" }.to_owned(),
-                ]);
-            })?;
-            came += polled;
-            if polled == 0 {
-                self.patience.wait("completions")?;
-            }
-        }
-        Ok(table.write(out, 3)?)
-    }
+/// Numbers with commas between them.
+fn list<T: ToString>(numbers: &[T]) -> String {
+    numbers.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
 
-    fn show_target(&self, out: &mut impl Write, requests: u16) -> Result<(), Failure> {
-        for index in 0..usize::from(requests) {
-            let mut bytes = [0; MESSAGE];
-            self.target.read_at(index * MESSAGE, &mut bytes)?;
-            let text = match bytes {
-                [0, ..] => "untouched".to_owned(),
-                bytes => format!("{:?}", String::from_utf8_lossy(&bytes)),
-            };
-            writeln!(out, "   {:>5}  {text}", index + 1)?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_cannot_play_is_told_what_it_lacks() {
+        let all = SignatureCaps::BLOCKS | SignatureCaps::PIPELINING;
+        assert!(able("mlx5_7", all).is_ok());
+        for (caps, lacks) in [
+            (SignatureCaps::PIPELINING, "no memory keys with signed blocks"),
+            (SignatureCaps::BLOCKS, "ConnectX-6 Dx"),
+        ] {
+            let failure = able("mlx5_7", caps).expect_err("something is missing");
+            assert!(failure.cause().starts_with("mlx5_7 "), "{failure:?}");
+            assert!(failure.cause().contains(lacks), "{failure:?}");
         }
-        Ok(())
     }
 }

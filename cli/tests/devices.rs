@@ -81,19 +81,47 @@ fn messages_bounce_between_sleepers() {
 }
 
 #[test]
-fn pending_requests_are_cancelled_and_others_are_not() {
+fn the_response_of_a_corrupt_transfer_is_cancelled_and_a_failure_sent_instead() {
     let text = mlx5("cancel --sim").done();
-    assert!(text.contains("2 cancelled: 5, 7"), "{text}");
-    assert_eq!(text.matches("NOP").count(), 2, "{text}");
-    assert_eq!(text.matches("untouched").count(), 2, "{text}");
-    assert_eq!(text.matches("success  cancelled").count(), 2, "{text}");
-    assert!(text.contains("\"write  6\""), "{text}");
+    assert_eq!(text.matches("SQ_DRAINED:").count(), 1, "{text}");
+    assert_eq!(text.matches("no error").count(), 3, "{text}");
+    assert!(text.contains("guard") && text.contains("520, block 2"), "{text}");
+    assert!(text.contains("1 cancelled: 102"), "{text}");
+    assert_eq!(text.matches("NOP").count(), 1, "{text}");
+    assert_eq!(text.matches("success  cancelled").count(), 1, "{text}");
+    for arrived in ["transfer 1 done", "transfer 3 done", "transfer 4 done"] {
+        assert!(text.contains(&format!("   \"{arrived}\"\n")), "{text}");
+    }
+    assert!(text.contains("   \"transfer 2 failed\"\n"), "{text}");
+    assert!(!text.contains("\"transfer 2 done\""), "{text}");
+    assert!(text.contains("transfer 2: not what was stored, in block 2"), "{text}");
+    assert_eq!(text.matches(": as it was stored").count(), 3, "{text}");
+}
 
-    let executed = mlx5("cancel --sim --wr-id 2,7").done();
-    assert!(executed.contains("1 cancelled: 7"), "{executed}");
-    let refused = mlx5("cancel --sim --wr-id 2,7 --all-or-nothing").done();
-    assert!(refused.contains("nothing cancelled: no pending request has wr_id [2]"), "{refused}");
-    assert!(!refused.contains("NOP") && !refused.contains("untouched"), "{refused}");
-    let all = mlx5("cancel --sim -n 3 --drain-after 0 -w 1,2,3").done();
-    assert!(all.contains("3 cancelled: 1, 2, 3"), "{all}");
+#[test]
+fn several_transfers_fail_in_one_drain_or_one_after_the_other() {
+    let one = mlx5("cancel --sim-link roce -n 6 -c 2,5").done();
+    assert_eq!(one.matches("SQ_DRAINED:").count(), 1, "{one}");
+    assert!(one.contains("2 cancelled: 102, 105"), "{one}");
+    let two = mlx5("cancel --sim --interleaved -c 2,3").done();
+    assert_eq!(two.matches("SQ_DRAINED:").count(), 2, "{two}");
+    assert!(two.contains("1 cancelled: 102") && two.contains("1 cancelled: 103"), "{two}");
+    for text in [one, two] {
+        assert_eq!(text.matches("success  cancelled").count(), 2, "{text}");
+        assert_eq!(text.matches(" failed\"\n   \"").count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn the_key_tells_which_part_of_which_block_is_corrupt() {
+    for (part, row) in [
+        ("guard", "guard"),
+        ("application-tag", "application tag  0x100     0x0     1040, block 3"),
+        ("reference-tag", "reference tag  0x1000002  0x2     1040, block 3"),
+    ] {
+        let text = mlx5(&format!("cancel --sim -n 1 -b 4 -c 1:3 --part {part}")).done();
+        assert!(text.contains(row) && text.contains("1040, block 3"), "{text}");
+        assert!(text.contains("transfer 1: as it was stored"), "{text}");
+        assert!(text.contains("1 cancelled: 101"), "{text}");
+    }
 }
