@@ -403,7 +403,7 @@ fn write_umr(to: &mut Writer<'_>, update: &MkeyUpdate<'_>, length: Option<u64>, 
         ..UmrControlSegment::default()
     });
     to.put(&MkeyContextSegment {
-        access_flags: update.access.map_or(0, |access| access.bits() | mkey_access::LOCAL_READ),
+        access_flags: update.access.map_or(0, |access| access.bits()),
         qpn_mkey: U32::new(MkeyContextSegment::ANY_QPN | update.key & 0xff),
         flags_pd: U32::new(flags_pd),
         length: U64::new(length.unwrap_or(0)),

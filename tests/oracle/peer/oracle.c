@@ -906,6 +906,8 @@ static void read_filler(void)
 	read_wr(&filler, filler_sges, filler_message);
 }
 
+#include "operations.h"
+
 int main(void)
 {
 	static const struct {
@@ -921,7 +923,8 @@ int main(void)
 		{"fill", fill},        {"overfull", overfull},
 		{"recv", recv_case},   {"rdrain", drain_receives},
 		{"rfill", fill_receives}, {"srecv", srq_case},
-		{"sdrain", drain_srq},
+		{"sdrain", drain_srq}, {"dvqp", make_dv_qp},
+		{"keys", make_keys}, {"dvpost", post_rare},
 	};
 	int count;
 	struct ibv_device **list = ibv_get_device_list(&count);
@@ -941,6 +944,7 @@ int main(void)
 		}
 		commands[i].run();
 	}
+	destroy_keys();
 	close_queue();
 	printf("end\n");
 	return 0;

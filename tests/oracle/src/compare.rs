@@ -1,5 +1,6 @@
 //! Comparing what happened on both sides.
 
+use mlx5_prm::umr::MkeyContextSegment;
 use mlx5_prm::wqe::{DataSegment, INLINE, INVALID_LKEY, Opcode, UNIT};
 use zerocopy::IntoBytes;
 
@@ -70,8 +71,30 @@ fn normal(wqe: &[u8], qpn: u32) -> Vec<u8> {
     wqe
 }
 
-/// Opcodes whose requests carry immediate data.
-const WITH_IMMEDIATE: [u8; 2] = [Opcode::SendImm as u8, Opcode::RdmaWriteImm as u8];
+/// Opcodes whose requests carry immediate data, or a key in its place.
+const WITH_IMMEDIATE: [u8; 4] = [
+    Opcode::SendImm as u8,
+    Opcode::RdmaWriteImm as u8,
+    Opcode::SendInvalidate as u8,
+    Opcode::Umr as u8,
+];
+
+/// Where a WQE asks for a completion, and for others to be waited for.
+const CONTROL: usize = 11;
+
+/// Where an atomic has what it compares with.
+const COMPARE: std::ops::Range<usize> = 40..48;
+
+/// Where the context of an invalidated key has nothing to say: it frees the key, and names any queue
+/// pair.
+const UNWRITTEN: [std::ops::Range<usize>; 2] = [65..68, 72..128];
+
+/// Whether a WQE invalidates a key: a UMR whose context says that it is free.
+fn is_invalidation(wqe: &[u8]) -> bool {
+    wqe[3] == Opcode::Umr as u8
+        && wqe.len() == UNWRITTEN[1].end
+        && wqe[64] == MkeyContextSegment::FREE
+}
 
 /// Where a WQE has its immediate data.
 const IMMEDIATE: std::ops::Range<usize> = 12..16;
@@ -146,6 +169,26 @@ impl Found<'_> {
             if a[IMMEDIATE] != b[IMMEDIATE] && !WITH_IMMEDIATE.contains(&a[3]) {
                 self.add("no-immediate", hex(&a[IMMEDIATE]), hex(&b[IMMEDIATE]));
                 b[IMMEDIATE].copy_from_slice(&a[IMMEDIATE]);
+            }
+            if a[3] == Opcode::AtomicFa as u8 && a[COMPARE] != b[COMPARE] {
+                self.add("fetch-add-compare", hex(&a[COMPARE]), hex(&b[COMPARE]));
+                b[COMPARE].copy_from_slice(&a[COMPARE]);
+            }
+            // The requests that are put together by the caller do nothing.
+            if a[3] == Opcode::Nop as u8 && a[CONTROL] != b[CONTROL] {
+                self.add("raw-flags", hex(&a[CONTROL..=CONTROL]), hex(&b[CONTROL..=CONTROL]));
+                b[CONTROL] = a[CONTROL];
+            }
+            if is_invalidation(&a) && is_invalidation(&b) {
+                let unwritten = |wqe: &mut [u8]| {
+                    let parts = UNWRITTEN.map(|part| wqe[part.clone()].to_vec()).concat();
+                    UNWRITTEN.into_iter().for_each(|part| wqe[part].fill(0));
+                    if parts.iter().all(|byte| *byte == 0) { "zeros".into() } else { hex(&parts) }
+                };
+                let (peer, ours): (String, String) = (unwritten(&mut a), unwritten(&mut b));
+                if peer != ours {
+                    self.add("invalidation-context", peer, ours);
+                }
             }
             let end = padding(&a);
             if a[end..] != b[end..] {

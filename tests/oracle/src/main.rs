@@ -11,6 +11,7 @@ mod expand;
 mod failure;
 mod known;
 mod memory;
+mod operations;
 mod ours;
 mod peer;
 mod poster;
@@ -103,6 +104,15 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         for comparison in compare(&theirs, &ours) {
             report.add(&comparison);
         }
+    }
+    let peer = Peer {
+        program: &arguments.peer,
+        library: &arguments.preload,
+        machine: "step,link=ib".to_owned(),
+        plain: false,
+    };
+    for comparison in operations::compare(&peer, &machine(Link::InfiniBand))? {
+        report.add(&comparison);
     }
     let simulator = machine(Link::InfiniBand);
     for comparison in tags::compare(&arguments.tags, &arguments.preload, &simulator)? {

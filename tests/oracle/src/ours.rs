@@ -68,16 +68,16 @@ pub(crate) struct Ours {
     _simulator: Simulator,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn address_at(bytes: &[u8], at: usize) -> usize {
+pub(crate) fn address_at(bytes: &[u8], at: usize) -> usize {
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes")) as usize
 }
 
 /// What the driver said in the last call of a method.
-fn driver_input(calls: &[Call], of: mlx5_uapi::ioctl::Method) -> Result<&[u8], Failure> {
+pub(crate) fn driver_input(calls: &[Call], of: mlx5_uapi::ioctl::Method) -> Result<&[u8], Failure> {
     let call = calls.iter().rev().find(|call| (call.object, call.method) == (of.object, of.id));
     let input = call.and_then(|call| call.inputs.get(&attr::uhw::IN.0));
     input.map(Vec::as_slice).ok_or(Failure::Missing("a driver's request"))

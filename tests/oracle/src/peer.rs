@@ -1,12 +1,12 @@
 //! The script through rdma-core's provider, in a C program on the preload door.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
 
 use crate::event::{Call, Event, Made, Outcome, Post, Rung};
 use crate::failure::Failure;
-use crate::script::Command;
 
 /// The C program, and the library that gives it a device.
 pub(crate) struct Peer<'a> {
@@ -20,7 +20,7 @@ pub(crate) struct Peer<'a> {
 
 impl Peer<'_> {
     /// Runs a script; what happened.
-    pub(crate) fn run(&self, commands: &[Command]) -> Result<Vec<Event>, Failure> {
+    pub(crate) fn run(&self, commands: &[impl Display]) -> Result<Vec<Event>, Failure> {
         let mut process = Process::new(self.program);
         process.env("LD_PRELOAD", self.library).env("MLX5_SIM", &self.machine);
         for (name, _) in std::env::vars_os() {

@@ -1,0 +1,329 @@
+//! The rarer operations of a send queue, through both providers: memory keys that requests
+//! configure, atomics, invalidations, and requests that the caller has put together.
+//!
+//! `peer/operations.h` has the commands of the script. Numbers that the kernel gives out are each
+//! side's own: keys and signature variables are compared by the order in which they appear.
+
+use std::fmt::Write as _;
+
+use mlx5::mkey::{Configure, Interleaved, Mkey, MkeyAccess};
+use mlx5::transport::Rc;
+use mlx5::{
+    AccessFlags, AckTimeout, AhAttr, CompletionQueue, Data, DoorbellChoice, Mtu,
+    Operation as ListOperation, ProtectionDomain, Psn, QpAttributes, QpNumber, QueuePair,
+    QueueState, RawWqe, RetryCount, RnrTimer, SendFlags, SendWr, Sge, devices_on,
+};
+use mlx5_prm::cqe::CqeOpcode;
+use mlx5_prm::wqe::BLOCK;
+use mlx5_sim::Simulator;
+use mlx5_uapi::ioctl::method;
+
+use crate::compare::{Comparison, compare as compare_events};
+use crate::event::{Event, Made, Outcome, Post};
+use crate::failure::Failure;
+use crate::memory::{CompletionRing, Memory, Registers, SendRing};
+use crate::operations::table::{Batch, KEYS, Layout, Line, Operation, Signing};
+use crate::ours::{address_at, driver_input, u32_at};
+use crate::peer::Peer;
+use crate::watch::Watch;
+
+mod normal;
+mod table;
+
+/// What the queue pair is made with.
+const REQUESTS: u32 = 16;
+const SGES: u32 = 8;
+/// rdma-core has a request carry as many translation entries as fit where inline data would be, and
+/// the signature besides.
+const INLINE: u32 = 512;
+const COMPLETIONS: u32 = 255;
+/// Bytes of a UAR page.
+const PAGE: usize = 4096;
+
+/// The script for the C program.
+fn script(batches: &[Batch]) -> Vec<String> {
+    let mut script = vec![
+        "queue operations rc builder".to_owned(),
+        format!("cq {COMPLETIONS:x} 0"),
+        format!("ah 5 0 0 0 0 {:032x} 0 0 0 0", 0),
+        format!("dvqp {REQUESTS:x} {SGES:x} {INLINE:x}"),
+        "init 1 0 0 0".to_owned(),
+        "rtr 3 11 0 0 c 0".to_owned(),
+        "rts 0 e 7 7 0".to_owned(),
+    ];
+    let mut keys = format!("keys {:x}", KEYS.len());
+    for (entries, signed) in KEYS {
+        _ = write!(keys, " {entries:x} {}", u8::from(signed));
+    }
+    script.push(keys);
+    for (number, batch) in batches.iter().enumerate() {
+        let api = if batch.builder { "builder" } else { "list" };
+        script.push(format!("dvpost {number} {api} {:x}", batch.lines.len()));
+        script.extend(batch.lines.iter().map(ToString::to_string));
+        if batch.drains() {
+            script.push("drain".to_owned());
+        }
+    }
+    script
+}
+
+fn create(
+    pd: &ProtectionDomain,
+    cq: &CompletionQueue,
+    requests: u32,
+) -> Result<QueuePair<Rc>, mlx5::Error> {
+    pd.create_qp::<Rc>(cq, cq)
+        .max_send_wr(requests)
+        .max_recv_wr(1)
+        .max_send_sge(SGES)
+        .max_recv_sge(1)
+        .max_inline_data(INLINE)
+        .doorbell(DoorbellChoice::BlueFlame)
+        .build()
+}
+
+/// A queue pair with a ring of `blocks`, which it goes round as the other side's does.
+fn create_of(
+    pd: &ProtectionDomain,
+    cq: &CompletionQueue,
+    blocks: u32,
+) -> Result<QueuePair<Rc>, Failure> {
+    for part in 1..=blocks {
+        if let Ok(qp) = create(pd, cq, blocks / part)
+            && qp.caps().send_blocks == blocks
+        {
+            return Ok(qp);
+        }
+    }
+    Err(Failure::Missing("a ring of so many blocks"))
+}
+
+fn connect(qp: &mut QueuePair<Rc>) -> Result<(), Failure> {
+    let init = QpAttributes::new().qp_state(QueueState::Init).port_num(1).pkey_index(0);
+    qp.modify(&init.qp_access_flags(AccessFlags::from_bits_retain(0)))?;
+    let rtr = QpAttributes::new()
+        .qp_state(QueueState::ReadyToReceive)
+        .ah_attr(AhAttr::infiniband(1, 5))
+        .path_mtu(Mtu::from_raw(3).ok_or(Failure::Missing("an MTU"))?)
+        .dest_qp_num(QpNumber::new(0x11)?)
+        .rq_psn(Psn::new(0)?)
+        .max_dest_rd_atomic(0)
+        .min_rnr_timer(RnrTimer::new(12)?);
+    qp.modify(&rtr)?;
+    let rts = QpAttributes::new()
+        .qp_state(QueueState::ReadyToSend)
+        .sq_psn(Psn::new(0)?)
+        .timeout(AckTimeout::new(14)?)
+        .retry_cnt(RetryCount::new(7)?)
+        .rnr_retry(RetryCount::new(7)?)
+        .max_rd_atomic(0);
+    Ok(qp.modify(&rts)?)
+}
+
+fn flags(text: &str) -> SendFlags {
+    text.chars().fold(SendFlags::empty(), |flags, letter| {
+        flags
+            | match letter {
+                'S' => SendFlags::SIGNALED,
+                'O' => SendFlags::SOLICITED,
+                'F' => SendFlags::FENCE,
+                _ => SendFlags::empty(),
+            }
+    })
+}
+
+/// Rights, by the bits of `enum ibv_access_flags`.
+fn access(bits: u32) -> MkeyAccess {
+    let mut access = MkeyAccess::empty();
+    let of = |flag: AccessFlags| bits & flag.bits() != 0;
+    access.set(MkeyAccess::LOCAL_WRITE, of(AccessFlags::LOCAL_WRITE));
+    access.set(MkeyAccess::REMOTE_WRITE, of(AccessFlags::REMOTE_WRITE));
+    access.set(MkeyAccess::REMOTE_READ, of(AccessFlags::REMOTE_READ));
+    access.set(MkeyAccess::REMOTE_ATOMIC, of(AccessFlags::REMOTE_ATOMIC));
+    access
+}
+
+/// What a line of the table has in lists.
+struct Lists {
+    sges: Vec<Sge>,
+    turns: Vec<Interleaved>,
+}
+
+impl Lists {
+    fn of(line: &Line) -> Self {
+        let (sges, turns) = match &line.operation {
+            Operation::Configure { layout: Layout::List(sges), .. } => (sges.clone(), Vec::new()),
+            Operation::Configure { layout: Layout::Turns(_, turns), .. } => {
+                (Vec::new(), turns.clone())
+            }
+            operation => (operation.sges().to_vec(), Vec::new()),
+        };
+        Self { sges, turns }
+    }
+}
+
+fn configure<'a>(keys: &'a [Mkey], operation: &Operation, lists: &'a Lists) -> Configure<'a> {
+    let Operation::Configure { key, access: rights, layout, signing } = operation else {
+        unreachable!("asked of configurations alone");
+    };
+    let mut to = keys[*key].configure();
+    if let Some(bits) = rights {
+        to = to.access(access(*bits));
+    }
+    to = match layout {
+        Layout::Keep => to,
+        Layout::List(_) => to.layout_list(&lists.sges),
+        Layout::Turns(repeat, _) => to.layout_interleaved(*repeat, &lists.turns),
+    };
+    match signing {
+        Signing::Keep => to,
+        Signing::Reset => to.reset_signature(),
+        Signing::Set(block) => to.signature(&block.signature()),
+    }
+}
+
+fn build(qp: &mut QueuePair<Rc>, keys: &[Mkey], lines: &[Line]) -> bool {
+    let mut batch = qp.wr_start();
+    for line in lines {
+        let lists = Lists::of(line);
+        let wr = batch.wr(line.wr_id, flags(line.flags));
+        let sges = &lists.sges;
+        match &line.operation {
+            configuration @ Operation::Configure { .. } => {
+                wr.mkey_configure(configure(keys, configuration, &lists));
+            }
+            Operation::Send(_) => wr.send().sge_list(sges),
+            Operation::SendInvalidate(rkey, _) => wr.send_inv(*rkey).sge_list(sges),
+            Operation::CompareSwap { remote, compare, swap, .. } => {
+                wr.atomic_cmp_swp(*remote, *compare, *swap).sge_list(sges);
+            }
+            Operation::FetchAdd { remote, add, .. } => {
+                wr.atomic_fetch_add(*remote, *add).sge_list(sges);
+            }
+            Operation::LocalInvalidate(rkey) => wr.local_inv(*rkey),
+            Operation::Raw(bytes) => {
+                // SAFETY: the device executes nothing.
+                let wqe = unsafe { RawWqe::new(bytes) };
+                wr.raw_wqe(wqe.unwrap_or_else(|error| panic!("{error}")));
+            }
+        }
+    }
+    batch.complete().is_ok()
+}
+
+fn list(qp: &mut QueuePair<Rc>, lines: &[Line]) -> Outcome {
+    let wrs: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let operation = match &line.operation {
+                Operation::Send(_) => ListOperation::Send,
+                Operation::SendInvalidate(rkey, _) => ListOperation::SendInvalidate(*rkey),
+                &Operation::CompareSwap { remote, compare, swap, .. } => {
+                    ListOperation::CompareSwap { remote, compare, swap }
+                }
+                &Operation::FetchAdd { remote, add, .. } => ListOperation::FetchAdd { remote, add },
+                Operation::LocalInvalidate(rkey) => ListOperation::LocalInvalidate(*rkey),
+                Operation::Configure { .. } | Operation::Raw(_) => {
+                    unreachable!("lists have no such operation")
+                }
+            };
+            SendWr {
+                wr_id: line.wr_id,
+                flags: flags(line.flags),
+                operation,
+                data: Data::Sges(line.operation.sges()),
+                ..SendWr::default()
+            }
+        })
+        .collect();
+    match qp.post_send(&wrs) {
+        Ok(()) => Outcome::Posted,
+        Err(error) => Outcome::Refused(error.index),
+    }
+}
+
+fn ours(simulator: &Simulator, blocks: u32, batches: &[Batch]) -> Result<Vec<Event>, Failure> {
+    let watch = Watch::default();
+    let device = devices_on(watch.kernel(simulator.kernel()))?.into_iter().next();
+    let context = device.ok_or(Failure::Missing("a device"))?.open()?;
+    let pd = context.alloc_pd()?;
+    let mut cq = context.create_cq(COMPLETIONS).build()?;
+    let driver = driver_input(&watch.take(), method::CQ_CREATE)?.to_vec();
+    let entry = u32_at(&driver, 16) as usize;
+    let length = (COMPLETIONS as usize + 1) * entry;
+    // SAFETY: the completion queue keeps its ring, which the driver reads by volatile loads.
+    let memory = unsafe { Memory::new(address_at(&driver, 0), length) };
+    let mut completions = CompletionRing { memory, entry, written: 0 };
+
+    let mut qp = create_of(&pd, &cq, blocks)?;
+    let driver = driver_input(&watch.take(), method::QP_CREATE)?.to_vec();
+    let page = watch.page(u32_at(&driver, 36));
+    let page = page.ok_or(Failure::Missing("the UAR page of the queue pair"))?;
+    let (receives, stride) = (u32_at(&driver, 20), 1_u32 << u32_at(&driver, 24));
+    let user_index = u32_at(&driver, 32);
+    let start = address_at(&driver, 0) + (receives * stride) as usize;
+    // SAFETY: the queue pair keeps ring, record and page; it writes them while nobody else does.
+    let (ring, record, registers) = unsafe {
+        (
+            SendRing(Memory::new(start, blocks as usize * BLOCK)),
+            Memory::new(address_at(&driver, 8), 8),
+            Registers(Memory::new(page, PAGE)),
+        )
+    };
+    let made = Made { qpn: qp.qp_num(), blocks, receives, stride };
+    let mut events = vec![Event::Queue("operations".into()), Event::Made(made)];
+    connect(&mut qp)?;
+    let keys: Vec<Mkey> = KEYS
+        .iter()
+        .map(|(entries, signed)| {
+            let builder = pd.create_mkey(*entries);
+            if *signed { builder.block_signature().build() } else { builder.build() }
+        })
+        .collect::<Result<_, _>>()?;
+
+    let (mut head, mut last) = (0_u16, 0);
+    for (number, batch) in batches.iter().enumerate() {
+        registers.poison();
+        let outcome = match batch.builder {
+            true if build(&mut qp, &keys, &batch.lines) => Outcome::Posted,
+            true => Outcome::Refused(0),
+            false => list(&mut qp, &batch.lines),
+        };
+        let rung = registers.rung();
+        registers.clear();
+        let record = record.read(0, 8);
+        let end = u16::from_be_bytes([record[6], record[7]]);
+        let mut wqes = Vec::new();
+        while head != end {
+            let (wqe, next) = ring.request(head);
+            wqes.push(wqe);
+            (last, head) = (head, next);
+        }
+        events.push(Event::Post(number.to_string(), Post { outcome, record, rung, wqes }));
+        if batch.drains() {
+            completions.write(CqeOpcode::Requester, user_index, last);
+            let mut good = false;
+            let count = cq.poll(2, |completion| good = completion.status().is_ok())?;
+            if count != 1 || !good {
+                return Err(Failure::Missing("a good completion"));
+            }
+        }
+    }
+    Ok(events)
+}
+
+/// Posts the same operations on both sides, and compares what they wrote.
+pub(crate) fn compare(peer: &Peer<'_>, simulator: &Simulator) -> Result<Vec<Comparison>, Failure> {
+    let batches = table::batches();
+    let mut theirs = peer.run(&script(&batches))?;
+    theirs.retain(|event| !matches!(event, Event::Call(_)));
+    let blocks = theirs.iter().find_map(|event| match event {
+        Event::Made(made) => Some(made.blocks),
+        _ => None,
+    });
+    let blocks = blocks.ok_or(Failure::Missing("the C program's queue pair"))?;
+    let mut ours = ours(simulator, blocks, &batches)?;
+    normal::normalise(&mut theirs);
+    normal::normalise(&mut ours);
+    Ok(compare_events(&theirs, &ours))
+}

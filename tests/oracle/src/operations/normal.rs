@@ -1,0 +1,78 @@
+//! Numbers that the kernel gives out, replaced by the order in which they appear.
+//!
+//! The same rule for both sides: the index of a key that a UMR configures, without its lowest byte,
+//! and the numbers of signature variables, in UMRs and in SET_PSVs. Zero, which stands for none,
+//! stays.
+
+use std::mem::offset_of;
+
+use mlx5_prm::signature::{Bsf, SetPsvSegment};
+use mlx5_prm::umr::{UmrControlSegment, umr_flags};
+use mlx5_prm::wqe::{ControlSegment, Opcode, UNIT};
+
+use crate::event::Event;
+
+/// Numbers, in the order in which they appeared.
+#[derive(Default)]
+struct Order(Vec<[u8; 3]>);
+
+impl Order {
+    /// Replaces the three bytes at `at`.
+    fn replace(&mut self, wqe: &mut [u8], at: usize) {
+        let number: [u8; 3] = wqe[at..at + 3].try_into().expect("three bytes");
+        if number == [0; 3] {
+            return;
+        }
+        let place = self.0.iter().position(|known| *known == number).unwrap_or_else(|| {
+            self.0.push(number);
+            self.0.len() - 1
+        });
+        wqe[at..at + 3].copy_from_slice(&(place as u32 + 1).to_be_bytes()[1..]);
+    }
+}
+
+#[derive(Default)]
+struct Numbers {
+    keys: Order,
+    variables: Order,
+}
+
+impl Numbers {
+    fn replace(&mut self, wqe: &mut [u8]) {
+        const UMR: usize = size_of::<ControlSegment>();
+        let opcode = wqe[3];
+        if opcode == Opcode::SetPsv as u8 {
+            self.variables.replace(wqe, UMR + offset_of!(SetPsvSegment, psv_index) + 1);
+        }
+        // An invalidation is a UMR, too: of the key that the script says.
+        if opcode != Opcode::Umr as u8 || wqe[UMR] != umr_flags::INLINE {
+            return;
+        }
+        self.keys.replace(wqe, offset_of!(ControlSegment, immediate));
+        let at = UMR + offset_of!(UmrControlSegment, offset_or_bsf_octowords);
+        let units = u16::from_be_bytes([wqe[at], wqe[at + 1]]);
+        if units != 0 {
+            let bsf = wqe.len() - usize::from(units) * UNIT;
+            for field in [offset_of!(Bsf, memory_format_psv), offset_of!(Bsf, wire_format_psv)] {
+                self.variables.replace(wqe, bsf + field + 1);
+            }
+        }
+    }
+}
+
+/// Replaces them in all that a side posted.
+pub(super) fn normalise(events: &mut [Event]) {
+    let mut numbers = Numbers::default();
+    for event in events {
+        let Event::Post(_, post) = event else { continue };
+        for wqe in &mut post.wqes {
+            numbers.replace(wqe);
+        }
+        // What is rung with is the last request, or its first words, which have none of them.
+        if let (Some(rung), Some(last)) = (&mut post.rung, post.wqes.last())
+            && rung.bytes.len() >= last.len()
+        {
+            numbers.replace(&mut rung.bytes[..last.len()]);
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! What is posted.
+
+use std::fmt;
+
+use mlx5::mkey::{
+    BlockSize, Crc, Domain, Escape, Guard, Interleaved, Seed, Signature, SignatureBlock,
+    SignatureBytes, T10Dif,
+};
+use mlx5::{RemoteAddress, Sge};
+
+/// The memory keys: translation entries, and whether their blocks can be signed.
+pub(super) const KEYS: [(u32, bool); 3] = [(16, false), (16, true), (4, true)];
+
+/// A layout.
+#[derive(Clone)]
+pub(super) enum Layout {
+    Keep,
+    List(Vec<Sge>),
+    Turns(u32, Vec<Interleaved>),
+}
+
+/// How blocks are signed, as both interfaces are told.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    pub(super) memory: Option<Domain>,
+    pub(super) wire: Option<Domain>,
+    pub(super) check: SignatureBytes,
+    pub(super) copy: Option<SignatureBytes>,
+}
+
+impl Block {
+    pub(super) fn signature(&self) -> SignatureBlock {
+        let mut block = SignatureBlock::new().check(self.check);
+        if let Some(domain) = self.memory {
+            block = block.memory(domain);
+        }
+        if let Some(domain) = self.wire {
+            block = block.wire(domain);
+        }
+        match self.copy {
+            Some(copy) => block.copy(copy),
+            None => block,
+        }
+    }
+}
+
+/// What becomes of a signature.
+#[derive(Clone, Copy)]
+pub(super) enum Signing {
+    Keep,
+    Reset,
+    Set(Block),
+}
+
+/// An operation.
+pub(super) enum Operation {
+    Configure { key: usize, access: Option<u32>, layout: Layout, signing: Signing },
+    Send(Vec<Sge>),
+    SendInvalidate(u32, Vec<Sge>),
+    CompareSwap { remote: RemoteAddress, compare: u64, swap: u64, to: [Sge; 1] },
+    FetchAdd { remote: RemoteAddress, add: u64, to: [Sge; 1] },
+    LocalInvalidate(u32),
+    Raw(Vec<u8>),
+}
+
+impl Operation {
+    /// Its data.
+    pub(super) fn sges(&self) -> &[Sge] {
+        match self {
+            Self::Send(sges) | Self::SendInvalidate(_, sges) => sges,
+            Self::CompareSwap { to, .. } | Self::FetchAdd { to, .. } => to,
+            Self::Configure { .. } | Self::LocalInvalidate(_) | Self::Raw(_) => &[],
+        }
+    }
+}
+
+/// A request.
+pub(super) struct Line {
+    pub(super) wr_id: u64,
+    pub(super) flags: &'static str,
+    pub(super) operation: Operation,
+}
+
+/// Requests that are posted together.
+pub(super) struct Batch {
+    pub(super) builder: bool,
+    pub(super) lines: Vec<Line>,
+}
+
+impl Batch {
+    /// Whether its last request asks for a completion, which then comes.
+    pub(super) fn drains(&self) -> bool {
+        self.lines.last().is_some_and(|line| line.flags.contains('S'))
+    }
+}
+
+fn sges(f: &mut fmt::Formatter<'_>, list: &[Sge]) -> fmt::Result {
+    write!(f, "{:x}", list.len())?;
+    list.iter()
+        .try_for_each(|Sge { addr, length, lkey }| write!(f, " {addr:x} {length:x} {lkey:x}"))
+}
+
+fn domain(f: &mut fmt::Formatter<'_>, domain: Option<Domain>) -> fmt::Result {
+    let Some(Domain { signature, block_size }) = domain else { return f.write_str(" -") };
+    match signature {
+        Signature::T10Dif(dif) => {
+            let guard = if dif.guard == Guard::Crc { 0 } else { 1 };
+            let seed = if dif.seed == Seed::Ones { 0xffff } else { 0 };
+            let flags = u8::from(dif.increment_reference_tag)
+                | match dif.escape {
+                    Escape::None => 0,
+                    Escape::ApplicationTag => 2,
+                    Escape::ApplicationAndReferenceTag => 4,
+                };
+            let (app, reference) = (dif.application_tag, dif.reference_tag);
+            write!(f, " dif {guard} {seed:x} {app:x} {reference:x} {flags:x}")?;
+        }
+        Signature::Crc(crc) => {
+            let (kind, seed, ones) = match crc {
+                Crc::Crc32(seed) => (0, seed, u64::from(u32::MAX)),
+                Crc::Crc32c(seed) => (1, seed, u64::from(u32::MAX)),
+                Crc::Crc64Xp10(seed) => (2, seed, u64::MAX),
+            };
+            write!(f, " crc {kind} {:x}", if seed == Seed::Ones { ones } else { 0 })?;
+        }
+    }
+    let size = match block_size {
+        BlockSize::B512 => 0,
+        BlockSize::B520 => 1,
+        BlockSize::B4048 => 2,
+        BlockSize::B4096 => 3,
+        BlockSize::B4160 => 4,
+    };
+    write!(f, " {size}")
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configure { key, access, layout, signing } => {
+                write!(f, "mkey {key:x} {}", u8::from(matches!(signing, Signing::Reset)))?;
+                match access {
+                    None => f.write_str(" -")?,
+                    Some(bits) => write!(f, " {bits:x}")?,
+                }
+                match layout {
+                    Layout::Keep => f.write_str(" -")?,
+                    Layout::List(list) => {
+                        f.write_str(" list ")?;
+                        sges(f, list)?;
+                    }
+                    Layout::Turns(repeat, turns) => {
+                        write!(f, " turns {repeat:x} {:x}", turns.len())?;
+                        for Interleaved { addr, bytes, skip, lkey } in turns {
+                            write!(f, " {addr:x} {bytes:x} {skip:x} {lkey:x}")?;
+                        }
+                    }
+                }
+                let Signing::Set(block) = signing else { return f.write_str(" -") };
+                write!(f, " sig {:x}", block.check.bits())?;
+                match block.copy {
+                    None => f.write_str(" -")?,
+                    Some(copy) => write!(f, " {:x}", copy.bits())?,
+                }
+                domain(f, block.memory)?;
+                domain(f, block.wire)
+            }
+            Self::Send(list) => {
+                f.write_str("send ")?;
+                sges(f, list)
+            }
+            Self::SendInvalidate(rkey, list) => {
+                write!(f, "send_inv {rkey:x} ")?;
+                sges(f, list)
+            }
+            Self::CompareSwap { remote, compare, swap, to } => {
+                let RemoteAddress { addr, rkey } = remote;
+                write!(f, "cs {addr:x} {rkey:x} {compare:x} {swap:x} ")?;
+                sges(f, to)
+            }
+            Self::FetchAdd { remote, add, to } => {
+                let RemoteAddress { addr, rkey } = remote;
+                write!(f, "fa {addr:x} {rkey:x} {add:x} ")?;
+                sges(f, to)
+            }
+            Self::LocalInvalidate(rkey) => write!(f, "local_inv {rkey:x}"),
+            Self::Raw(bytes) => {
+                f.write_str("raw ")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "op {:x} {} {}", self.wr_id, self.flags, self.operation)
+    }
+}
+
+/// `count` pieces that are not alike.
+fn pieces(count: u32) -> Vec<Sge> {
+    let piece = |n: u32| Sge {
+        addr: 0x7f12_3456_0000 + u64::from(n) * 0x1001,
+        length: 512 + n * 8,
+        lkey: 0x0a0b_0000 + n,
+    };
+    (0..count).map(piece).collect()
+}
+
+/// `count` places that are not alike, in turns.
+fn turns(repeat: u32, count: u32) -> Layout {
+    let turn = |n: u32| Interleaved {
+        addr: 0x7f65_4321_0000 + u64::from(n) * 0x2003,
+        bytes: 64 + n * 4,
+        skip: 8 * n,
+        lkey: 0x0c0d_0000 + n,
+    };
+    Layout::Turns(repeat, (0..count).map(turn).collect())
+}
+
+/// T10-DIF of every guard, seed and escape.
+fn difs() -> Vec<T10Dif> {
+    let mut difs = Vec::new();
+    for guard in [Guard::Crc, Guard::IpChecksum] {
+        for seed in [Seed::Zeros, Seed::Ones] {
+            for escape in [Escape::None, Escape::ApplicationTag, Escape::ApplicationAndReferenceTag]
+            {
+                difs.push(T10Dif {
+                    guard,
+                    seed,
+                    application_tag: 0x1234 + difs.len() as u16,
+                    reference_tag: 0x5678_9abc + difs.len() as u32,
+                    increment_reference_tag: difs.len() % 2 == 0,
+                    escape,
+                });
+            }
+        }
+    }
+    difs
+}
+
+/// Ways to sign: each signature in memory, on the wire and in both, each block size, and pairs of
+/// signatures with every reason to copy bytes or not.
+fn blocks() -> Vec<Block> {
+    let sizes =
+        [BlockSize::B512, BlockSize::B520, BlockSize::B4048, BlockSize::B4096, BlockSize::B4160];
+    let mut signatures: Vec<_> = difs().into_iter().map(Signature::T10Dif).collect();
+    for seed in [Seed::Zeros, Seed::Ones] {
+        let crcs = [Crc::Crc32(seed), Crc::Crc32c(seed), Crc::Crc64Xp10(seed)];
+        signatures.extend(crcs.map(Signature::Crc));
+    }
+    let masks = [
+        SignatureBytes::ALL,
+        SignatureBytes::GUARD,
+        SignatureBytes::APPLICATION_TAG | SignatureBytes::REFERENCE_TAG,
+        SignatureBytes::CRC32,
+        SignatureBytes::empty(),
+    ];
+    let mut blocks = Vec::new();
+    let mut add = |memory, wire, copy| {
+        let check = masks[blocks.len() % masks.len()];
+        blocks.push(Block { memory, wire, check, copy });
+    };
+    for (n, signature) in signatures.iter().enumerate() {
+        let (signature, block_size) = (*signature, sizes[n % sizes.len()]);
+        let domain = Domain { signature, block_size };
+        add(Some(domain), None, None);
+        add(None, Some(domain), None);
+        add(Some(domain), Some(domain), None);
+        add(Some(domain), Some(domain), Some(masks[n % masks.len()]));
+        // Other signatures, in blocks of the same size and of another.
+        for step in [1, 2, 5, 7] {
+            let other = signatures[(n + step) % signatures.len()];
+            add(Some(domain), Some(Domain { signature: other, block_size }), None);
+        }
+        let block_size = sizes[(n + 1) % sizes.len()];
+        add(Some(domain), Some(Domain { signature, block_size }), None);
+    }
+    // T10-DIF that differs in one field alone.
+    let base = difs()[0];
+    let variants = [
+        T10Dif { guard: Guard::IpChecksum, ..base },
+        T10Dif { seed: Seed::Ones, ..base },
+        T10Dif { application_tag: 0, ..base },
+        T10Dif { reference_tag: 0, ..base },
+        T10Dif { increment_reference_tag: false, ..base },
+        T10Dif { escape: Escape::ApplicationTag, ..base },
+    ];
+    for dif in variants {
+        let domain =
+            |dif| Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 };
+        add(Some(domain(base)), Some(domain(dif)), None);
+    }
+    blocks
+}
+
+const FLAGS: [&str; 2] = ["S", "SF"];
+
+struct Table {
+    batches: Vec<Batch>,
+    next: u64,
+}
+
+impl Table {
+    fn line(&mut self, flags: &'static str, operation: Operation) -> Line {
+        self.next += 1;
+        Line { wr_id: self.next, flags, operation }
+    }
+
+    fn batch(&mut self, builder: bool, operations: Vec<(&'static str, Operation)>) {
+        let lines = operations.into_iter().map(|(flags, one)| self.line(flags, one)).collect();
+        self.batches.push(Batch { builder, lines });
+    }
+
+    fn keys(&mut self) {
+        let configure =
+            |key, access, layout, signing| Operation::Configure { key, access, layout, signing };
+        let one = |table: &mut Self, operation| {
+            let flags = FLAGS[table.batches.len() % 2];
+            table.batch(true, vec![(flags, operation)]);
+        };
+        // Each key as it is fresh, and then once more; rights, one by one and together.
+        for key in 0..KEYS.len() {
+            for _ in 0..2 {
+                one(self, configure(key, Some(7), Layout::Keep, Signing::Keep));
+            }
+            for bits in 0..16 {
+                one(self, configure(key, Some(bits), Layout::Keep, Signing::Keep));
+            }
+            one(self, configure(key, None, Layout::Keep, Signing::Keep));
+            one(self, configure(key, None, Layout::Keep, Signing::Reset));
+        }
+        // Layouts of every number of entries, so that requests of many sizes meet the ring's end.
+        for (key, (entries, _)) in KEYS.into_iter().enumerate() {
+            for count in 1..=entries {
+                let list = Layout::List(pieces(count));
+                one(self, configure(key, Some(1), list, Signing::Keep));
+            }
+            for count in 1..entries {
+                let layout = turns(count * 3, count);
+                one(self, configure(key, None, layout, Signing::Keep));
+            }
+        }
+        // Signatures: set with a layout and without, kept, set again, reset.
+        for (n, block) in blocks().into_iter().enumerate() {
+            let set = Signing::Set(block);
+            let count = n as u32 % 16 + 1;
+            one(self, configure(1, Some(n as u32 % 16), Layout::List(pieces(count)), set));
+            one(self, configure(2, None, Layout::Keep, set));
+            match n % 4 {
+                0 => one(self, configure(1, Some(5), Layout::Keep, Signing::Keep)),
+                1 => one(self, configure(1, None, Layout::List(pieces(3)), Signing::Keep)),
+                2 => one(self, configure(1, None, turns(7, 3), Signing::Reset)),
+                _ => one(self, configure(2, None, turns(9, 2), set)),
+            }
+        }
+        // Together with what waits for them.
+        for (n, block) in blocks().into_iter().enumerate().step_by(13) {
+            let first = ["-", "F"][n % 2];
+            let layout = Layout::List(pieces(2));
+            let set = configure(1, Some(1), layout.clone(), Signing::Set(block));
+            let plain = configure(0, Some(7), layout, Signing::Keep);
+            let send = || Operation::Send(pieces(1));
+            self.batch(true, vec![(first, set), (FLAGS[n / 13 % 2], send())]);
+            self.batch(true, vec![("-", send()), (first, plain), ("-", send()), ("S", send())]);
+        }
+    }
+
+    fn operations(&mut self, builder: bool) {
+        let remote = RemoteAddress { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc };
+        let to = [Sge { addr: 0x7f00_0000_1000, length: 8, lkey: 0x0102_0304 }];
+        let (compare, swap) = (0x0123_4567_89ab_cdef, 0x0fed_cba9_8765_4321);
+        for flags in ["S", "SF"] {
+            let mut all = vec![
+                Operation::CompareSwap { remote, compare, swap, to },
+                Operation::FetchAdd { remote, add: 0x1234_5678_9abc_def0 & (u64::MAX >> 1), to },
+                Operation::LocalInvalidate(0x0badcafe),
+            ];
+            all.extend((0..=8).map(|n| Operation::SendInvalidate(0x1234_5600 + n, pieces(n))));
+            for operation in all {
+                self.batch(builder, vec![(flags, operation)]);
+            }
+        }
+        self.batch(builder, vec![("SO", Operation::SendInvalidate(7, pieces(2)))]);
+        self.batch(builder, vec![("SOF", Operation::SendInvalidate(7, pieces(2)))]);
+        for flags in ["-", "F"] {
+            // What follows an invalidation waits for it.
+            self.batch(
+                builder,
+                vec![
+                    (flags, Operation::LocalInvalidate(0x0000_0700)),
+                    (flags, Operation::SendInvalidate(9, pieces(1))),
+                    (flags, Operation::FetchAdd { remote, add: 1, to }),
+                    ("S", Operation::CompareSwap { remote, compare: 0, swap: 1, to }),
+                ],
+            );
+        }
+    }
+
+    fn raw(&mut self) {
+        // NOPs of 1 to 8 units, with all that posting leaves as it is.
+        for units in 1..=8_u8 {
+            for flags in FLAGS {
+                let mut wqe = vec![0x5a; usize::from(units) * 16];
+                wqe[..16].fill(0);
+                wqe[7] = units;
+                wqe[11] = 8;
+                self.batch(true, vec![(flags, Operation::Raw(wqe))]);
+            }
+        }
+    }
+}
+
+/// All that is posted, in order.
+pub(super) fn batches() -> Vec<Batch> {
+    let mut table = Table { batches: Vec::new(), next: 0 };
+    table.keys();
+    for builder in [true, false] {
+        table.operations(builder);
+    }
+    table.raw();
+    table.batches
+}
