@@ -6,6 +6,9 @@
  *	keys COUNT { ENTRIES SIGNED }		memory keys, named by number below
  *	dvpost LABEL API COUNT, then op ...	posts them in one batch, or in one list
  *
+ *	sqd					the firmware says that the send queue is drained
+ *	cancel WR_ID				(post cancel-WR_ID-COUNT: all of the ring)
+ *
  * and op is WR_ID FLAGS, then one of
  *
  *	mkey KEY RESET ACCESS LAYOUT SIGNATURE
@@ -58,8 +61,16 @@ static void make_dv_qp(void)
 	       q.dv.rq.stride);
 }
 
+static void destroy_keys(void)
+{
+	while (num_mkeys)
+		CHECK("destroy_mkey", !mlx5dv_destroy_mkey(mkeys[--num_mkeys]));
+}
+
+/* In the place of those that there are. */
 static void make_keys(void)
 {
+	destroy_keys();
 	num_mkeys = number();
 	for (int i = 0; i < num_mkeys; i++) {
 		struct mlx5dv_mkey_init_attr attr = {
@@ -72,12 +83,6 @@ static void make_keys(void)
 			attr.create_flags |= MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE;
 		CHECK("create_mkey", (mkeys[i] = mlx5dv_create_mkey(&attr)));
 	}
-}
-
-static void destroy_keys(void)
-{
-	while (num_mkeys)
-		CHECK("destroy_mkey", !mlx5dv_destroy_mkey(mkeys[--num_mkeys]));
 }
 
 struct domain {
@@ -285,6 +290,28 @@ static void post_rare(void)
 	tell_result(posted);
 	tell_record(q.dv.dbrec, 8);
 	tell_register();
+	follow(true);
+	printf("done\n");
+}
+
+static void to_sqd(void)
+{
+	drained = true;
+}
+
+static void cancel(void)
+{
+	uint64_t wr_id = number();
+	int count = mlx5dv_qp_cancel_posted_send_wrs(mlx5dv_qp_ex_from_ibv_qp_ex(q.qpx), wr_id);
+
+	if (count < 0) {
+		fprintf(stderr, "oracle: cancel: %s\n", strerror(-count));
+		exit(1);
+	}
+	printf("post cancel-%" PRIx64 "-%x\n", wr_id, count);
+	tell_result(-1);
+	tell_record(q.dv.dbrec, 8);
+	q.head = 0;
 	follow(true);
 	printf("done\n");
 }

@@ -12,6 +12,7 @@
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <inttypes.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -128,6 +129,25 @@ static void tell_call(const struct ib_uverbs_ioctl_hdr *header)
 	printf("done\n");
 }
 
+/* Whether the firmware is to say that the send queue is drained; nothing was begun of it. */
+static bool drained;
+
+static void tell_drained(const struct ib_uverbs_ioctl_hdr *header)
+{
+	/* Where query_qp_out has the state. */
+	enum { STATE = 0x18, SQ_DRAINED = 5 };
+
+	if (header->object_id != MLX5_IB_OBJECT_DEVX_OBJ ||
+	    header->method_id != MLX5_IB_METHOD_DEVX_OBJ_QUERY)
+		return;
+	for (int i = 0; i < header->num_attrs; i++) {
+		uint8_t *out = (void *)(uintptr_t)header->attrs[i].data;
+
+		if (header->attrs[i].attr_id == MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT)
+			out[STATE] = (out[STATE] & 0xf) | SQ_DRAINED << 4;
+	}
+}
+
 /* Takes the place of libc's for the libraries; the next one may be a simulated device's. */
 int ioctl(int fd, unsigned long request, ...)
 {
@@ -154,7 +174,10 @@ int ioctl(int fd, unsigned long request, ...)
 		if (listening)
 			tell_call(header);
 	}
-	return next(fd, request, argument);
+	int result = next(fd, request, argument);
+	if (drained && !result && request == RDMA_VERBS_IOCTL)
+		tell_drained(argument);
+	return result;
 }
 
 /* The script. */
@@ -925,6 +948,7 @@ int main(void)
 		{"rfill", fill_receives}, {"srecv", srq_case},
 		{"sdrain", drain_srq}, {"dvqp", make_dv_qp},
 		{"keys", make_keys}, {"dvpost", post_rare},
+		{"sqd", to_sqd},       {"cancel", cancel},
 	};
 	int count;
 	struct ibv_device **list = ibv_get_device_list(&count);

@@ -22,7 +22,7 @@ use crate::compare::{Comparison, compare as compare_events};
 use crate::event::{Event, Made, Outcome, Post};
 use crate::failure::Failure;
 use crate::memory::{CompletionRing, Memory, Registers, SendRing};
-use crate::operations::table::{Batch, KEYS, Layout, Line, Operation, Signing};
+use crate::operations::table::{KEYS, Layout, Line, Operation, Section, Signing};
 use crate::ours::{address_at, driver_input, u32_at};
 use crate::peer::Peer;
 use crate::watch::Watch;
@@ -41,9 +41,9 @@ const COMPLETIONS: u32 = 255;
 const PAGE: usize = 4096;
 
 /// The script for the C program.
-fn script(batches: &[Batch]) -> Vec<String> {
+fn script(section: &Section) -> Vec<String> {
     let mut script = vec![
-        "queue operations rc builder".to_owned(),
+        format!("queue {} rc builder", section.name),
         format!("cq {COMPLETIONS:x} 0"),
         format!("ah 5 0 0 0 0 {:032x} 0 0 0 0", 0),
         format!("dvqp {REQUESTS:x} {SGES:x} {INLINE:x}"),
@@ -56,7 +56,7 @@ fn script(batches: &[Batch]) -> Vec<String> {
         _ = write!(keys, " {entries:x} {}", u8::from(signed));
     }
     script.push(keys);
-    for (number, batch) in batches.iter().enumerate() {
+    for (number, batch) in section.batches.iter().enumerate() {
         let api = if batch.builder { "builder" } else { "list" };
         script.push(format!("dvpost {number} {api} {:x}", batch.lines.len()));
         script.extend(batch.lines.iter().map(ToString::to_string));
@@ -64,6 +64,11 @@ fn script(batches: &[Batch]) -> Vec<String> {
             script.push("drain".to_owned());
         }
     }
+    if !section.cancels.is_empty() {
+        script.push("sqd".to_owned());
+    }
+    script.extend(section.cancels.iter().map(|wr_id| format!("cancel {wr_id:x}")));
+    script.push("keys 0".to_owned());
     script
 }
 
@@ -242,7 +247,7 @@ fn list(qp: &mut QueuePair<Rc>, lines: &[Line]) -> Outcome {
     }
 }
 
-fn ours(simulator: &Simulator, blocks: u32, batches: &[Batch]) -> Result<Vec<Event>, Failure> {
+fn ours(simulator: &Simulator, blocks: u32, section: &Section) -> Result<Vec<Event>, Failure> {
     let watch = Watch::default();
     let device = devices_on(watch.kernel(simulator.kernel()))?.into_iter().next();
     let context = device.ok_or(Failure::Missing("a device"))?.open()?;
@@ -271,7 +276,7 @@ fn ours(simulator: &Simulator, blocks: u32, batches: &[Batch]) -> Result<Vec<Eve
         )
     };
     let made = Made { qpn: qp.qp_num(), blocks, receives, stride };
-    let mut events = vec![Event::Queue("operations".into()), Event::Made(made)];
+    let mut events = vec![Event::Queue(section.name.into()), Event::Made(made)];
     connect(&mut qp)?;
     let keys: Vec<Mkey> = KEYS
         .iter()
@@ -281,8 +286,8 @@ fn ours(simulator: &Simulator, blocks: u32, batches: &[Batch]) -> Result<Vec<Eve
         })
         .collect::<Result<_, _>>()?;
 
-    let (mut head, mut last) = (0_u16, 0);
-    for (number, batch) in batches.iter().enumerate() {
+    let mut head = 0;
+    for (number, batch) in section.batches.iter().enumerate() {
         registers.poison();
         let outcome = match batch.builder {
             true if build(&mut qp, &keys, &batch.lines) => Outcome::Posted,
@@ -293,12 +298,8 @@ fn ours(simulator: &Simulator, blocks: u32, batches: &[Batch]) -> Result<Vec<Eve
         registers.clear();
         let record = record.read(0, 8);
         let end = u16::from_be_bytes([record[6], record[7]]);
-        let mut wqes = Vec::new();
-        while head != end {
-            let (wqe, next) = ring.request(head);
-            wqes.push(wqe);
-            (last, head) = (head, next);
-        }
+        let (wqes, last) = follow(&ring, head, end);
+        head = end;
         events.push(Event::Post(number.to_string(), Post { outcome, record, rung, wqes }));
         if batch.drains() {
             completions.write(CqeOpcode::Requester, user_index, last);
@@ -309,21 +310,47 @@ fn ours(simulator: &Simulator, blocks: u32, batches: &[Batch]) -> Result<Vec<Eve
             }
         }
     }
+    if section.cancels.is_empty() {
+        return Ok(events);
+    }
+    watch.drain();
+    let drained = qp.drained().map_err(|_| Failure::Missing("a drained queue"))?;
+    for wr_id in &section.cancels {
+        let cancelled = qp.cancel(&drained, *wr_id);
+        let count = cancelled.map_err(|_| Failure::Missing("a drained queue"))?.count();
+        let label = format!("cancel-{wr_id:x}-{count:x}");
+        let (record, wqes) = (record.read(0, 8), follow(&ring, 0, head).0);
+        events.push(Event::Post(label, Post { record, wqes, ..Post::default() }));
+    }
     Ok(events)
+}
+
+/// The requests from one block to another, and the first block of the last.
+fn follow(ring: &SendRing, mut head: u16, end: u16) -> (Vec<Vec<u8>>, u16) {
+    let (mut wqes, mut last) = (Vec::new(), head);
+    while head != end {
+        let (wqe, next) = ring.request(head);
+        wqes.push(wqe);
+        (last, head) = (head, next);
+    }
+    (wqes, last)
 }
 
 /// Posts the same operations on both sides, and compares what they wrote.
 pub(crate) fn compare(peer: &Peer<'_>, simulator: &Simulator) -> Result<Vec<Comparison>, Failure> {
-    let batches = table::batches();
-    let mut theirs = peer.run(&script(&batches))?;
-    theirs.retain(|event| !matches!(event, Event::Call(_)));
-    let blocks = theirs.iter().find_map(|event| match event {
-        Event::Made(made) => Some(made.blocks),
-        _ => None,
-    });
-    let blocks = blocks.ok_or(Failure::Missing("the C program's queue pair"))?;
-    let mut ours = ours(simulator, blocks, &batches)?;
-    normal::normalise(&mut theirs);
-    normal::normalise(&mut ours);
-    Ok(compare_events(&theirs, &ours))
+    let mut comparisons = Vec::new();
+    for section in table::sections() {
+        let mut theirs = peer.run(&script(&section))?;
+        theirs.retain(|event| !matches!(event, Event::Call(_)));
+        let blocks = theirs.iter().find_map(|event| match event {
+            Event::Made(made) => Some(made.blocks),
+            _ => None,
+        });
+        let blocks = blocks.ok_or(Failure::Missing("the C program's queue pair"))?;
+        let mut ours = ours(simulator, blocks, &section)?;
+        normal::normalise(&mut theirs);
+        normal::normalise(&mut ours);
+        comparisons.extend(compare_events(&theirs, &ours));
+    }
+    Ok(comparisons)
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::ioctl::{IoctlHeader, Method, attr, method};
 use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest};
 
@@ -34,6 +35,8 @@ struct Seen {
     /// Where the page of an mmap offset is, by the page's number.
     offsets: HashMap<u64, u32>,
     pages: HashMap<u32, usize>,
+    /// Whether the firmware is to say that a send queue is drained.
+    drained: bool,
 }
 
 /// What was seen.
@@ -53,6 +56,12 @@ impl Watch {
     /// Takes the calls since the last time.
     pub(crate) fn take(&self) -> Vec<Call> {
         std::mem::take(&mut self.seen().calls)
+    }
+
+    /// From now on the firmware says of every send queue that it is drained. Nothing may have been
+    /// begun of it.
+    pub(crate) fn drain(&self) {
+        self.seen().drained = true;
     }
 
     /// Where a UAR page is.
@@ -130,6 +139,26 @@ unsafe fn allocated(header: *mut IoctlHeader) -> Option<(u64, u32)> {
     Some(unsafe { (offset.cast::<u64>().read_unaligned(), page.cast::<u32>().read_unaligned()) })
 }
 
+/// Changes what QUERY_QP answered to a drained send queue.
+///
+/// # Safety
+/// The header is of a DEVX_OBJ_QUERY that was answered, of a queue pair.
+unsafe fn tell_drained(header: *mut IoctlHeader) {
+    use attr::devx_obj_query as id;
+    /// Where the answer has the state.
+    const STATE: usize = 0x18;
+    // SAFETY: by the contract.
+    let attributes = unsafe { &*IoctlHeader::attributes(header) };
+    for attribute in attributes.iter().filter(|attribute| attribute.attr_id == id::CMD_OUT.0) {
+        let out = std::ptr::with_exposed_provenance_mut::<u8>(attribute.data as usize);
+        // SAFETY: by the contract the kernel wrote there, more than that.
+        unsafe {
+            let state = out.add(STATE);
+            state.write(state.read() & 0xf | (QpState::SQD.0 as u8) << 4);
+        }
+    }
+}
+
 impl DeviceFile for WatchedFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
         // SAFETY: the caller's contract.
@@ -142,6 +171,10 @@ impl DeviceFile for WatchedFile {
             && let Some((offset, page)) = unsafe { allocated(header) }
         {
             self.watch.seen().offsets.insert(offset, page);
+        }
+        if method == method::DEVX_OBJ_QUERY && self.watch.seen().drained {
+            // SAFETY: the call was answered; nothing but queue pairs is asked for then.
+            unsafe { tell_drained(header) };
         }
         Ok(())
     }

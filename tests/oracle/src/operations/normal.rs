@@ -44,8 +44,10 @@ impl Numbers {
         if opcode == Opcode::SetPsv as u8 {
             self.variables.replace(wqe, UMR + offset_of!(SetPsvSegment, psv_index) + 1);
         }
-        // An invalidation is a UMR, too: of the key that the script says.
-        if opcode != Opcode::Umr as u8 || wqe[UMR] != umr_flags::INLINE {
+        // One that was cancelled is a NOP, and else as it was. An invalidation is a UMR, too: of the
+        // key that the script says.
+        let is_umr = [Opcode::Umr as u8, Opcode::Nop as u8].contains(&opcode);
+        if !is_umr || wqe.get(UMR) != Some(&umr_flags::INLINE) {
             return;
         }
         self.keys.replace(wqe, offset_of!(ControlSegment, immediate));

@@ -412,13 +412,51 @@ impl Table {
     }
 }
 
-/// All that is posted, in order.
-pub(super) fn batches() -> Vec<Batch> {
+/// What is posted on one queue pair, in order.
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) batches: Vec<Batch>,
+    /// The requests that are cancelled in the end, one identifier after the other, and none twice,
+    /// which rdma-core refuses. Nothing may have
+    /// completed then.
+    pub(super) cancels: Vec<u64>,
+}
+
+/// All that is posted.
+pub(super) fn sections() -> [Section; 2] {
     let mut table = Table { batches: Vec::new(), next: 0 };
     table.keys();
     for builder in [true, false] {
         table.operations(builder);
     }
     table.raw();
-    table.batches
+    let operations = Section { name: "operations", batches: table.batches, cancels: Vec::new() };
+
+    let mut table = Table { batches: Vec::new(), next: 0 };
+    let to = [Sge { addr: 0x7f00_0000_1000, length: 8, lkey: 0x0102_0304 }];
+    let remote = RemoteAddress { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc };
+    let configure = |key| Operation::Configure {
+        key,
+        access: Some(1),
+        layout: Layout::List(pieces(3)),
+        signing: Signing::Keep,
+    };
+    table.batch(
+        true,
+        vec![
+            ("-", Operation::Send(pieces(1))),
+            ("S", configure(0)),
+            ("SF", Operation::SendInvalidate(7, pieces(6))),
+            ("-", Operation::LocalInvalidate(0x700)),
+            ("-", Operation::FetchAdd { remote, add: 1, to }),
+            ("SO", Operation::Send(pieces(8))),
+            ("-", configure(1)),
+            ("S", Operation::CompareSwap { remote, compare: 0, swap: 1, to }),
+            // A batch that ends with a signaled request would complete.
+            ("-", Operation::Send(pieces(1))),
+        ],
+    );
+    table.batch(true, vec![("-", Operation::Send(pieces(2)))]);
+    let cancels = vec![6, 2, 3, 8, 1, 4, 5, 7, 9, 10, 1000];
+    [operations, Section { name: "cancelled", batches: table.batches, cancels }]
 }
