@@ -182,7 +182,14 @@ fn an_answer_finds_its_way_back_over_infiniband(bed: &Bed) -> Outcome {
 fn an_answer_finds_its_way_back_over_roce(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Ud>(&PairOptions::default())?;
     let table = pair.b.context.gid_table()?;
+    let one_device = pair.a.context.name() == pair.b.context.name();
     for entry in table.iter().filter(|entry| entry.port_num == u32::from(bed.port())) {
+        // To another device a link-local address takes neighbour discovery, for which the network
+        // interfaces behind the two must reach each other.
+        let link_local = entry.gid.to_string().starts_with("fe80:");
+        if link_local && !one_device {
+            continue;
+        }
         // Both versions, with link-local and IPv4 addresses.
         let path = AhAttr::roce(bed.port(), entry.gid, entry.gid_index as u8);
         let route =

@@ -19,7 +19,7 @@ pub(crate) const CASES: &[Case] = cases![
     receives_of_a_queue_that_is_gone_are_passed_over: SIMULATOR,
     a_domain_stays_as_long_as_something_is_in_it: SIMULATOR,
     operations_that_are_asked_for_and_not_there_have_names,
-    the_queues_of_a_thread_domain_share_its_register,
+    the_queues_of_a_thread_domain_share_its_register: BLUEFLAME,
     queues_live_in_memory_that_an_allocator_gives: SIMULATOR,
     an_allocator_that_gives_nothing_makes_no_queue,
 ];

@@ -39,12 +39,6 @@ const NEVER: &str = "never: the test asks what the port or the C provider does n
 /// Failures. The first that fits explains.
 const FAILURES: &[Known] = &[
     known(
-        "tag_messages::tm_messages_of_every_length",
-        "",
-        "on a RoCE port a message of one of the lengths completes without a length; not looked into",
-        "tag matching on RoCE",
-    ),
-    known(
         "test_tag_matching.",
         "Failed to create SRQ",
         "libmlx5 connects a tag-matching queue's command queue pair to itself by LID, which a RoCE \
