@@ -328,6 +328,8 @@ impl<T: Transport> SendQueue<T> {
     /// Keys are no longer taken for what cancelled requests would have made of them.
     fn forget_cancelled(&mut self) {
         if !self.journal.is_empty() {
+            // The record of what completed may be that of a later request by now.
+            self.settle_changes();
             // SAFETY: it lives as long as this value; beside it, only the journal is touched.
             let records = unsafe { self.records.as_ref() };
             self.journal.undo_where(|sequence| records.info(sequence as u16).cancelled());

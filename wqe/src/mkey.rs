@@ -324,14 +324,6 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         Ok(next)
     }
 
-    /// What completed requests made of keys is certain.
-    fn settle_changes(&mut self) {
-        let (retired, committed) = self.records().outstanding();
-        let retired = self.sequence.wrapping_sub(committed.wrapping_sub(retired).into());
-        let failed = self.records().failed();
-        self.journal.settle(retired, failed);
-    }
-
     /// Builds one WQE of a request aside, and copies it to its place, where there is room for it.
     fn put_part(
         &mut self,
@@ -365,6 +357,16 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         // SAFETY: the records are alive, and were made for this ring.
         unsafe { self.slots.stage(self.mask, cursor.sequence, wr_id, info) };
         cursor.after(blocks)
+    }
+}
+
+impl<T: Transport> SendQueue<T> {
+    /// What completed requests made of keys is certain.
+    pub(crate) fn settle_changes(&mut self) {
+        let (retired, committed) = self.records().outstanding();
+        let retired = self.sequence.wrapping_sub(committed.wrapping_sub(retired).into());
+        let failed = self.records().failed();
+        self.journal.settle(retired, failed);
     }
 }
 

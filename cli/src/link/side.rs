@@ -133,7 +133,9 @@ impl Side {
             AnyQueuePair::Rc(qp) => qp.connect(local, self.psn, remote, &options)?,
             AnyQueuePair::Uc(qp) => qp.connect(local, self.psn, remote, &options)?,
             AnyQueuePair::Ud(qp) => qp.activate(local, self.psn, &options)?,
-            AnyQueuePair::XrcSend(_) => unreachable!("not a transport of this command"),
+            AnyQueuePair::XrcSend(_) => {
+                return Err(Failure::usage("extended connections are not for this command"));
+            }
         }
         let handle = match self.shape.transport {
             Transport::Ud => Some(self.pd.create_ah_to(local, remote, &options)?),

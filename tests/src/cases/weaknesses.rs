@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = cases![
     c_weakness_07_every_operation_can_be_cancelled: STEP,
     c_weakness_08_a_request_of_several_wqes_counts_once: STEP,
     c_weakness_09_a_cancelled_configuration_leaves_the_key_as_it_was: STEP,
+    c_weakness_09_a_configuration_that_was_executed_stays_whatever_is_cancelled_a_lap_later: STEP,
     c_weakness_10_the_signature_of_a_nop_is_right: STEP,
     c_weakness_11_only_a_proof_that_holds_lets_cancel: STEP,
     c_weakness_12_posting_goes_on_while_the_firmware_is_asked: SIMULATOR,
@@ -263,6 +264,31 @@ fn c_weakness_09_a_cancelled_configuration_leaves_the_key_as_it_was(bed: &Bed) -
     batch.complete()?;
     bed.poll_good(&mut a.send_cq, 1);
     Ok(())
+}
+
+fn c_weakness_09_a_configuration_that_was_executed_stays_whatever_is_cancelled_a_lap_later(
+    bed: &Bed,
+) -> Outcome {
+    let mut rig = Rig::with(bed, PairOptions::default().send_wr(16))?;
+    let blocks = u64::from(rig.pair.a.qp.caps().send_blocks);
+    let key = rig.pair.a.pd.create_mkey(4).build()?;
+    let pieces = [rig.pair.a.mr.sge(BEHIND..BEHIND + 64)?];
+    let mut batch = rig.pair.a.qp.wr_start();
+    batch.wr(1, SendFlags::SIGNALED).mkey_configure(key.configure().layout_list(&pieces));
+    batch.complete()?;
+    bed.poll_good(&mut rig.pair.a.send_cq, 1);
+    // As many requests as there are records, the last of which is cancelled in the same place.
+    for wr_id in 1..blocks {
+        rig.send_all([wr_id])?;
+        assert_eq!(rig.executed(), [wr_id]);
+        rig.completed();
+    }
+    rig.drain(0)?;
+    rig.send_all([77])?;
+    let drained = rig.pair.a.qp.drained()?;
+    assert_eq!(rig.pair.a.qp.cancel(&drained, 77)?.count(), 1);
+    assert_eq!(key.length(), Some(64));
+    rig.resume()
 }
 
 fn c_weakness_10_the_signature_of_a_nop_is_right(bed: &Bed) -> Outcome {
