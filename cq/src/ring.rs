@@ -209,16 +209,17 @@ impl<Q: Queue> Ring<Q> {
 
     /// Puts a completion queue together. Nothing else polls it.
     pub fn new(RingParts { queues, state, attention, id }: RingParts<Q>) -> Self {
+        let (places, consumer) = (state.places(), state.consumed());
         let first = state.descriptor(0);
         Self {
-            next: first,
+            next: state.descriptor(consumer),
             first,
-            end: end_of(&state.places(), first),
+            end: end_of(&places, first),
             run: Run::new(state.compression().unwrap_or(MiniFormat::Hash)),
             resizes: 0,
             stride: state.stride(),
-            consumer: 0,
-            owner: 0,
+            consumer,
+            owner: places.owner(consumer).into(),
             cached: (Self::NOT_CACHED, NonNull::dangling()),
             found: (first, 0, What::sent(0)),
             corruption: None,

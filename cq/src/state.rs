@@ -133,6 +133,20 @@ impl RingState {
         }
     }
 
+    /// Starts as a queue that has passed `consumed` entries does, and has no other. The record is
+    /// told.
+    ///
+    /// # Safety
+    /// As for [`RingState::new`], whose buffer nobody uses yet.
+    #[must_use]
+    pub unsafe fn starting_at(self, consumed: u32) -> Self {
+        // SAFETY: handed down.
+        unsafe { self.places().clear_from(consumed) };
+        self.consumed.store(consumed, Release);
+        self.record.set_consumer(consumed);
+        self
+    }
+
     /// Expects compressed entries, and says what receives then keep of their own.
     #[must_use]
     pub fn compressed(mut self, format: Option<MiniFormat>) -> Self {

@@ -61,6 +61,7 @@ pub struct CompletionQueueBuilder<'a> {
     compression: Option<MiniFormat>,
     padding: bool,
     timestamps: Timestamps,
+    consumed: u32,
 }
 
 impl Context {
@@ -77,6 +78,7 @@ impl Context {
             compression: None,
             padding: false,
             timestamps: Timestamps::default(),
+            consumed: 0,
         }
     }
 }
@@ -136,6 +138,15 @@ impl<'a> CompletionQueueBuilder<'a> {
     /// complete, which must be the same.
     pub fn timestamps(mut self, timestamps: Timestamps) -> Self {
         self.timestamps = timestamps;
+        self
+    }
+
+    /// Makes the queue as one from which so many completions were polled. The device has to be told
+    /// so too, which only a simulated one can be: tests need not poll for hours to see counters
+    /// wrap.
+    #[doc(hidden)]
+    pub fn consumed(mut self, completions: u32) -> Self {
+        self.consumed = completions;
         self
     }
 
@@ -218,7 +229,11 @@ impl<'a> CompletionQueueBuilder<'a> {
         let (record, state) = unsafe {
             let record = CompletionQueueRecord::new(slot.record());
             let places = Places { buffer: buffer.as_non_null(), log_size, stride };
-            (record, RingState::new(places, record).compressed(self.compression))
+            let state = RingState::new(places, record).compressed(self.compression);
+            match self.consumed {
+                0 => (record, state),
+                consumed => (record, state.starting_at(consumed)),
+            }
         };
         let id = context.next_handle_id();
         let request = command::CreateCq {

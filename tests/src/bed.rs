@@ -163,6 +163,15 @@ impl Bed {
         moved || !(self.is_simulated() && self.config.step)
     }
 
+    /// Has the simulated device count on from `consumed` at a new completion queue, as the queue
+    /// does.
+    pub(crate) fn count_on(&self, cq: &CompletionQueue, consumed: u32) {
+        if consumed != 0 {
+            let mut fabric = self.simulator().fabric().lock();
+            assert!(fabric.device_mut(0).set_cq_progress(cq.cqn(), consumed), "a new queue");
+        }
+    }
+
     /// Waits until everything that is under way is done.
     pub(crate) fn settle(&self) {
         match &self.simulator {

@@ -74,6 +74,10 @@ options! {
     compression: Option<CqeCompression> = None;
     /// What timestamps count.
     timestamps: Timestamps = Timestamps::Cycles;
+    /// Completions that the queues are taken to have had before (simulated devices only).
+    consumed: u32 = 0;
+    /// Whether nobody looks for overruns.
+    ignore_overrun: bool = false;
     /// Whether short messages go into completions.
     scatter_to_cqe: bool = false;
     /// How the ends are connected.
@@ -208,15 +212,19 @@ impl Bed {
         port: u8,
         options: &PairOptions,
     ) -> Result<End<T>, Failed> {
-        let cq = || {
+        let cq = || -> Result<_, Failed> {
             let mut cq = context
                 .create_cq(options.cq_entries)
                 .cqe_size(self.cqe_size())
-                .timestamps(options.timestamps);
+                .timestamps(options.timestamps)
+                .ignore_overrun(options.ignore_overrun)
+                .consumed(options.consumed);
             if let Some(format) = options.compression {
                 cq = cq.compression(format);
             }
-            cq.build()
+            let cq = cq.build()?;
+            self.count_on(&cq, options.consumed);
+            Ok(cq)
         };
         let pd = context.alloc_pd()?;
         let mr = pd.memory(options.memory).access(options.access).register()?;

@@ -118,6 +118,18 @@ impl Device {
         self.cqs.get(cqn).map(|cq| (cq.produced.wrapping_add(cq.run.len()), cq.failed))
     }
 
+    /// Has a completion queue that had no entries yet go on as one that had so many, all of which
+    /// its driver has consumed. Says whether there is such a queue; its driver has to know.
+    pub fn set_cq_progress(&mut self, cqn: u32, entries: u32) -> bool {
+        match self.cqs.get_mut(cqn) {
+            Some(cq) if cq.produced == 0 && cq.run.len() == 0 => {
+                (cq.produced, cq.solicited) = (entries, entries);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// How many more entries a completion queue takes before it overruns.
     #[must_use]
     pub fn cq_room(&self, cqn: u32) -> Option<u32> {

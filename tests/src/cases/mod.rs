@@ -20,6 +20,7 @@ macro_rules! subjects {
 subjects! {
     completions
     streams
+    wraps
     cqe_forms
     waiting
     full

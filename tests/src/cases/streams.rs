@@ -1,14 +1,17 @@
 //! Streams of completions of every kind, in every form that a device can give them, as random as a
 //! seed makes them: what comes out is what the device meant, once and in order.
 
+mod flow;
+mod meant;
+mod random;
+
 use crate::prelude::*;
-use mlx5::{
-    ConnectOptions, CqeCompression, CqeSize, Data, Operation, ProtectionDomain, Psn,
-    WorkCompletion,
-};
+use flow::Flow;
+use meant::Meant;
+use mlx5::{CqeCompression, CqeSize, ProtectionDomain, WorkCompletion};
 use mlx5_prm::cqe::{Cqe, CqeOpcode, ErrorCqe, FORMAT_SHIFT, Format, OPCODE_SHIFT, SOLICITED};
 use mlx5_prm::fields::{FromBytes, IntoBytes};
-use mlx5_prm::wqe::Opcode;
+use random::Random;
 use std::collections::VecDeque;
 
 pub(crate) const CASES: &[Case] = cases![
@@ -19,269 +22,51 @@ pub(crate) const CASES: &[Case] = cases![
 const STREAMS: u64 = 96;
 /// Steps of a stream.
 const STEPS: usize = 400;
-/// Requests outstanding at a queue pair, at most.
-const DEPTH: usize = 40;
+/// Bits of a consumer counter that a device is told.
+const COUNTER_BITS: u32 = 24;
 
-/// Numbers that look random (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        self.next() as usize % end
-    }
-
-    fn one_in(&mut self, of: usize) -> bool {
-        self.below(of) == 0
-    }
-}
-
-/// A request that was posted.
-struct Posted {
-    wr_id: u64,
-    /// Its first block, or which receive it is.
-    counter: u16,
-    opcode: Opcode,
-}
-
-/// A queue pair, and what is outstanding there.
-struct Flow {
-    qp: QueuePair<Rc>,
-    sends: VecDeque<Posted>,
-    receives: VecDeque<Posted>,
-    next_block: u16,
-    next_receive: u16,
-    /// What entries have in common for a while, so that there is something to compress.
-    common: Cqe,
-}
-
-impl Flow {
-    fn new(bed: &Bed, pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<Self, Failed> {
-        let mut qp = pd
-            .create_qp::<Rc>(cq, cq)
-            .max_send_wr(DEPTH as u32 + 200)
-            .max_recv_wr(DEPTH as u32 + 200)
-            .max_inline_data(64)
-            .build()?;
-        let port = pd.context().local_port(bed.port(), None)?;
-        let options = ConnectOptions::default();
-        let psn = Psn::wrapping(7);
-        let itself = qp.endpoint(&port, psn, &options);
-        qp.connect(&port, psn, &itself, &options)?;
-        let common = bed.simulator().fabric().lock().device(0).completion(
-            qp.qp_num(),
-            CqeOpcode::Requester,
-            0,
-            0,
-        );
-        let (sends, receives) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { qp, sends, receives, next_block: 0, next_receive: 0, common })
-    }
-
-    fn post(&mut self, random: &mut Random, mr: &MemoryRegion, wr_id: u64) -> Outcome {
-        if self.sends.len() < DEPTH {
-            let remote = mr.remote(..)?;
-            let sges = [mr.sge(0..64)?];
-            let long: &[&[u8]] = &[&[7; 40]];
-            let (operation, opcode, data, blocks) = match random.below(4) {
-                0 => (Operation::Send, Opcode::Send, Data::Sges(&sges), 1),
-                1 => (Operation::RdmaRead(remote), Opcode::RdmaRead, Data::Sges(&sges), 1),
-                2 => (Operation::RdmaWrite(remote), Opcode::RdmaWrite, Data::Sges(&sges), 1),
-                _ => (Operation::RdmaWrite(remote), Opcode::RdmaWrite, Data::Inline(long), 2),
-            };
-            let flags = SendFlags::SIGNALED;
-            let wr = SendWr { wr_id, flags, operation, data, ..SendWr::default() };
-            self.qp.post_send(&[wr])?;
-            self.sends.push_back(Posted { wr_id, counter: self.next_block, opcode });
-            self.next_block = self.next_block.wrapping_add(blocks);
-        }
-        if self.receives.len() < DEPTH {
-            let wr_id = wr_id | 1 << 63;
-            self.qp.post_recv(&[ReceiveWr { wr_id, sges: &[mr.sge(0..64)?] }])?;
-            let opcode = Opcode::Nop;
-            self.receives.push_back(Posted { wr_id, counter: self.next_receive, opcode });
-            self.next_receive = self.next_receive.wrapping_add(1);
-        }
-        Ok(())
-    }
-}
-
-/// What a completion is to say.
-struct Meant {
-    wr_id: u64,
-    qp_num: u32,
-    cqe: Cqe,
-    sent: Option<Opcode>,
-    message: Vec<u8>,
-}
-
-impl Meant {
-    fn opcode(&self) -> CqeOpcode {
-        CqeOpcode::from_bits(self.cqe.op_own >> OPCODE_SHIFT).expect("an opcode")
-    }
-
-    #[track_caller]
-    fn check(&self, wc: &WorkCompletion<'_>, compression: Option<CqeCompression>) {
-        let cqe = &self.cqe;
-        assert_eq!(wc.wr_id(), self.wr_id, "in order: {wc:?}");
-        assert_eq!(wc.qp_num(), self.qp_num);
-        let failed = matches!(self.opcode(), CqeOpcode::RequesterError | CqeOpcode::ResponderError);
-        let expected = match (self.sent, self.opcode()) {
-            (Some(Opcode::Send), _) => CompletionOpcode::Send,
-            (Some(Opcode::RdmaRead), _) => CompletionOpcode::RdmaRead,
-            (Some(_), _) => CompletionOpcode::RdmaWrite,
-            (None, CqeOpcode::ResponderWriteImm) => CompletionOpcode::ReceiveRdmaWithImm,
-            (None, _) => CompletionOpcode::Receive,
-        };
-        assert_eq!(wc.opcode(), expected);
-        if failed {
-            let error = ErrorCqe::read_from_bytes(cqe.as_bytes()).expect("64 bytes");
-            let found = wc.status().expect_err("failed");
-            let syndrome = Syndrome::from_bits(error.syndrome).expect("a syndrome");
-            assert_eq!(found.kind, CompletionErrorKind::Known(syndrome));
-            assert_eq!(found.vendor, error.vendor_err_synd);
-            assert_eq!((wc.byte_len(), wc.imm_data(), wc.src_qp()), (None, None, None));
-            assert_eq!((wc.timestamp(), wc.is_compressed()), (None, false));
-            assert!(wc.inline_data().is_none());
-            return;
-        }
-        assert_eq!(wc.status(), Ok(()));
-        let format = Format::of(cqe.op_own);
-        let received = self.sent.is_none();
-        let has_length = received || self.sent == Some(Opcode::RdmaRead);
-        assert_eq!(wc.byte_len(), has_length.then(|| cqe.byte_count.get()));
-        let time = (!wc.is_compressed()).then(|| cqe.timestamp.get());
-        assert_eq!(wc.timestamp(), time);
-        assert_eq!(wc.solicited(), cqe.op_own & SOLICITED != 0);
-        let word = cqe.imm_inval_pkey.get();
-        let opcode = self.opcode();
-        let has_immediate =
-            matches!(opcode, CqeOpcode::ResponderWriteImm | CqeOpcode::ResponderSendImm);
-        assert_eq!(wc.imm_data(), has_immediate.then(|| word.to_be_bytes()));
-        let invalidates = opcode == CqeOpcode::ResponderSendInvalidate;
-        assert_eq!(wc.invalidated_rkey(), invalidates.then_some(word));
-        let has_pkey = opcode == CqeOpcode::ResponderSend;
-        assert_eq!(wc.pkey_index(), has_pkey.then_some(word as u16));
-        // A message in the first half of the entry leaves no room for what is said of the packet.
-        let packet = received && format != Format::Inline32;
-        let flags = cqe.flags_rqpn.get();
-        assert_eq!(wc.src_qp(), packet.then_some(flags & 0xff_ffff));
-        assert_eq!(wc.service_level(), packet.then_some((flags >> 24 & 0xf) as u8));
-        assert_eq!(wc.has_grh(), packet.then_some(flags >> 28 & 3 != 0));
-        assert_eq!(wc.slid(), packet.then_some(cqe.slid.get()));
-        assert_eq!(wc.dlid_path_bits(), packet.then_some(cqe.ml_path & 0x7f));
-        let own_hash = !wc.is_compressed() || compression == Some(CqeCompression::Hash);
-        let own_sum = !wc.is_compressed() || compression != Some(CqeCompression::Hash);
-        assert_eq!(wc.rss_hash(), (packet && own_hash).then(|| cqe.rss_hash_result.get()));
-        assert_eq!(wc.checksum(), (packet && own_sum).then(|| cqe.check_sum.get()));
-        let vlan = packet && cqe.l4_l3_hdr_type & 1 != 0;
-        assert_eq!(wc.vlan(), vlan.then(|| cqe.vlan_info.get()));
-        let message = wc.inline_data().map(|data| data.bytes().collect::<Vec<u8>>());
-        assert_eq!(message, (format != Format::Plain).then(|| self.message.clone()));
-    }
-}
-
-/// One stream, and what it did.
-struct Stream<'a> {
-    bed: &'a Bed,
-    random: Random,
+/// A completion queue, and what is to come out of it.
+struct Lane {
     cq: CompletionQueue,
-    flows: Vec<Flow>,
     meant: VecDeque<Meant>,
     size: CqeSize,
     compression: Option<CqeCompression>,
+    /// Entries that were polled from it before the stream, as far as it and the device know.
+    start: u32,
     compressed: usize,
     resized: usize,
 }
 
-impl Stream<'_> {
-    /// Has the device complete a request of some queue pair, in some way.
-    fn complete(&mut self) {
-        let random = &mut self.random;
-        let room = self.bed.simulator().fabric().lock().device(0).cq_room(self.cq.cqn());
-        // One place is for the entry that tells of a resize.
-        if room.is_none_or(|room| room < 2) {
-            return;
-        }
-        let at = random.below(self.flows.len());
-        let flow = &mut self.flows[at];
-        if random.one_in(6) {
-            // From now on something else in common.
-            let cqe = &mut flow.common;
-            cqe.flags_rqpn.set(random.next() as u32);
-            cqe.imm_inval_pkey.set(random.next() as u32);
-            cqe.slid.set(random.next() as u16);
-            cqe.vlan_info.set(random.next() as u16);
-            cqe.l4_l3_hdr_type = random.next() as u8;
-            cqe.hds_ip_ext = random.next() as u8;
-            cqe.ml_path = random.next() as u8;
-            let opcode = random.below(5) as u8;
-            let solicited = if random.one_in(4) { SOLICITED } else { 0 };
-            cqe.op_own = opcode << OPCODE_SHIFT | solicited;
-            cqe.rss_hash_result.set(random.next() as u32);
-            cqe.check_sum.set(random.next() as u16);
-        }
-        let mut cqe = flow.common;
-        let is_send = cqe.op_own >> OPCODE_SHIFT == 0;
-        // Completions of sends may pass over those of earlier ones.
-        let posted = if is_send {
-            let skip = if random.one_in(3) { random.below(3) } else { 0 };
-            flow.sends.drain(..skip.min(flow.sends.len().saturating_sub(1)));
-            flow.sends.pop_front()
-        } else {
-            flow.receives.pop_front()
+impl Lane {
+    fn new(bed: &Bed, context: &Context, random: &mut Random) -> Result<Self, Failed> {
+        let size = [CqeSize::Bytes64, CqeSize::Bytes128][random.below(2)];
+        let compression = [
+            None,
+            Some(CqeCompression::Hash),
+            Some(CqeCompression::Checksum),
+            Some(CqeCompression::ChecksumStride),
+        ][random.below(4)];
+        // Most wrap on their way: what the device is told, or all that is counted.
+        let before = random.below(300) as u32;
+        let start = match random.below(4) {
+            0 => 0,
+            1 => 0_u32.wrapping_sub(before),
+            _ => ((1 + random.below(255) as u32) << COUNTER_BITS) - before,
         };
-        let Some(posted) = posted else { return };
-        cqe.wqe_counter.set(posted.counter);
-        cqe.byte_count.set(random.next() as u32);
-        cqe.timestamp.set(random.next());
-        match self.compression {
-            Some(CqeCompression::Hash) => cqe.rss_hash_result.set(random.next() as u32),
-            _ => cqe.check_sum.set(random.next() as u16),
+        let entries = (1 << (3 + random.below(4))) - 1;
+        let mut builder = context.create_cq(entries).cqe_size(size).consumed(start);
+        if let Some(format) = compression {
+            builder = builder.compression(format);
         }
-        let sent = is_send.then_some(posted.opcode);
-        cqe.sop_drop_qpn
-            .set(sent.map_or(0, |opcode| opcode as u32) << 24 | flow.qp.qp_num());
-        let mut message = Vec::new();
-        if random.one_in(12) {
-            let mut error = ErrorCqe::read_from_bytes(cqe.as_bytes()).expect("64 bytes");
-            error.syndrome = Syndrome::ALL[random.below(Syndrome::ALL.len())] as u8;
-            error.vendor_err_synd = random.next() as u8;
-            let opcode =
-                if is_send { CqeOpcode::RequesterError } else { CqeOpcode::ResponderError };
-            error.op_own = (opcode as u8) << OPCODE_SHIFT;
-            cqe = Cqe::read_from_bytes(error.as_bytes()).expect("64 bytes");
-        } else if random.one_in(6) {
-            let (format, room) = match self.size {
-                CqeSize::Bytes64 => (Format::Inline32, 32),
-                CqeSize::Bytes128 => (Format::Inline64, 64),
-            };
-            let length = 1 + random.below(room);
-            message = (0..length).map(|_| random.next() as u8).collect();
-            cqe.byte_count.set(length as u32);
-            cqe.op_own |= (format as u8) << FORMAT_SHIFT;
-        }
-        let entry = cqe.as_bytes().try_into().expect("64 bytes");
-        let mut fabric = self.bed.simulator().fabric().lock();
-        let taken = fabric.device_mut(0).inject_completion(self.cq.cqn(), entry, &message);
-        assert!(taken, "the device takes it");
-        let qp_num = flow.qp.qp_num();
-        self.meant.push_back(Meant { wr_id: posted.wr_id, qp_num, cqe, sent, message });
-    }
-
-    fn flush(&self) {
-        self.bed.simulator().fabric().lock().device_mut(0).flush_completions(self.cq.cqn());
+        let cq = builder.build()?;
+        bed.count_on(&cq, start);
+        let meant = VecDeque::new();
+        Ok(Self { cq, meant, size, compression, start, compressed: 0, resized: 0 })
     }
 
     /// Polls in one of the ways that there are; how many came.
-    fn poll(&mut self, max: usize) -> Result<usize, Failed> {
-        let Self { cq, meant, compression, compressed, random, .. } = self;
+    fn poll(&mut self, random: &mut Random, max: usize) -> Result<usize, Failed> {
+        let Self { cq, meant, compression, compressed, .. } = self;
         let mut check = |wc: &WorkCompletion<'_>| {
             let next = meant.pop_front().expect("no more than there were");
             next.check(wc, *compression);
@@ -306,88 +91,263 @@ impl Stream<'_> {
         })
     }
 
-    fn resize(&mut self) -> Outcome {
+    /// Whether as many entries came as let the counter wrap.
+    fn wrapped(&self, produced: u32) -> bool {
+        produced >> COUNTER_BITS != self.start >> COUNTER_BITS
+    }
+}
+
+/// What streams have met.
+#[derive(Default, Debug)]
+struct Met {
+    compressed: usize,
+    resized: usize,
+    /// Queues whose counter wrapped: of 24 bits, and of 32.
+    wrapped: usize,
+    wrapped_all: usize,
+    destroyed: usize,
+    reset: usize,
+    /// Completions that went with a queue pair, unpolled.
+    gone: usize,
+}
+
+/// One stream.
+struct Stream<'a> {
+    bed: &'a Bed,
+    pd: &'a ProtectionDomain,
+    random: Random,
+    lanes: Vec<Lane>,
+    flows: Vec<Flow>,
+    met: &'a mut Met,
+}
+
+impl Stream<'_> {
+    /// A queue pair that completes on any lanes.
+    fn flow(&mut self) -> Result<Flow, Failed> {
+        let lanes = [0; 2].map(|_| self.random.below(self.lanes.len()));
+        Flow::new(self.bed, self.pd, lanes, lanes.map(|lane| &self.lanes[lane].cq))
+    }
+
+    /// Has the device complete a request of some queue pair, in some way.
+    fn complete(&mut self) {
+        let Self { bed, random, lanes, flows, .. } = self;
+        let at = random.below(flows.len());
+        let flow = &mut flows[at];
+        if random.one_in(6) {
+            // From now on something else in common.
+            let cqe = &mut flow.common;
+            cqe.flags_rqpn.set(random.next() as u32);
+            cqe.imm_inval_pkey.set(random.next() as u32);
+            cqe.slid.set(random.next() as u16);
+            cqe.vlan_info.set(random.next() as u16);
+            cqe.l4_l3_hdr_type = random.next() as u8;
+            cqe.hds_ip_ext = random.next() as u8;
+            cqe.ml_path = random.next() as u8;
+            let opcode = random.below(5) as u8;
+            let solicited = if random.one_in(4) { SOLICITED } else { 0 };
+            cqe.op_own = opcode << OPCODE_SHIFT | solicited;
+            cqe.rss_hash_result.set(random.next() as u32);
+            cqe.check_sum.set(random.next() as u16);
+        }
+        let mut cqe = flow.common;
+        let is_send = cqe.op_own >> OPCODE_SHIFT == 0;
+        let lane = &mut lanes[flow.lanes[usize::from(!is_send)]];
+        let room = bed.simulator().fabric().lock().device(0).cq_room(lane.cq.cqn());
+        // One place is for the entry that tells of a resize.
+        if room.is_none_or(|room| room < 2) {
+            return;
+        }
+        // Completions of sends may pass over those of earlier ones.
+        let posted = if is_send {
+            let skip = if random.one_in(3) { random.below(3) } else { 0 };
+            flow.sends.drain(..skip.min(flow.sends.len().saturating_sub(1)));
+            flow.sends.pop_front()
+        } else {
+            flow.receives.pop_front()
+        };
+        let Some(posted) = posted else { return };
+        cqe.wqe_counter.set(posted.counter);
+        cqe.byte_count.set(random.next() as u32);
+        cqe.timestamp.set(random.next());
+        match lane.compression {
+            Some(CqeCompression::Hash) => cqe.rss_hash_result.set(random.next() as u32),
+            _ => cqe.check_sum.set(random.next() as u16),
+        }
+        let sent = is_send.then_some(posted.opcode);
+        cqe.sop_drop_qpn
+            .set(sent.map_or(0, |opcode| opcode as u32) << 24 | flow.qp.qp_num());
+        let mut message = Vec::new();
+        if random.one_in(12) {
+            let mut error = ErrorCqe::read_from_bytes(cqe.as_bytes()).expect("64 bytes");
+            error.syndrome = Syndrome::ALL[random.below(Syndrome::ALL.len())] as u8;
+            error.vendor_err_synd = random.next() as u8;
+            let opcode =
+                if is_send { CqeOpcode::RequesterError } else { CqeOpcode::ResponderError };
+            error.op_own = (opcode as u8) << OPCODE_SHIFT;
+            cqe = Cqe::read_from_bytes(error.as_bytes()).expect("64 bytes");
+        } else if random.one_in(6) {
+            let (format, room) = match lane.size {
+                CqeSize::Bytes64 => (Format::Inline32, 32),
+                CqeSize::Bytes128 => (Format::Inline64, 64),
+            };
+            let length = 1 + random.below(room);
+            message = (0..length).map(|_| random.next() as u8).collect();
+            cqe.byte_count.set(length as u32);
+            cqe.op_own |= (format as u8) << FORMAT_SHIFT;
+        }
+        let entry = cqe.as_bytes().try_into().expect("64 bytes");
+        let mut fabric = bed.simulator().fabric().lock();
+        let taken = fabric.device_mut(0).inject_completion(lane.cq.cqn(), entry, &message);
+        assert!(taken, "the device takes it");
+        let qp_num = flow.qp.qp_num();
+        lane.meant.push_back(Meant { wr_id: posted.wr_id, qp_num, cqe, sent, message });
+    }
+
+    fn flush(&self, lane: usize) {
+        let cqn = self.lanes[lane].cq.cqn();
+        self.bed.simulator().fabric().lock().device_mut(0).flush_completions(cqn);
+    }
+
+    fn poll(&mut self, lane: usize, max: usize) -> Result<usize, Failed> {
+        self.lanes[lane].poll(&mut self.random, max)
+    }
+
+    /// Polls until nothing is left.
+    fn drain(&mut self) -> Outcome {
+        for lane in 0..self.lanes.len() {
+            self.flush(lane);
+            while self.poll(lane, 7)? > 0 {}
+            assert_eq!(self.lanes[lane].meant.len(), 0, "every completion came");
+        }
+        Ok(())
+    }
+
+    fn resize(&mut self, lane: usize) -> Outcome {
         let entries = 1 << (3 + self.random.below(5));
-        let before = self.cq.capacity();
-        self.flush();
-        let room = self.bed.simulator().fabric().lock().device(0).cq_room(self.cq.cqn());
+        self.flush(lane);
+        let lane = &mut self.lanes[lane];
+        let before = lane.cq.capacity();
+        let room = self.bed.simulator().fabric().lock().device(0).cq_room(lane.cq.cqn());
         // What was polled of a run takes its places until all of it was; and the entry that tells of
         // the resize needs one, in either ring.
         let room = room.unwrap_or(0);
         let fits = room > 0 && ((before + 1 - room) as usize) < entries;
-        match self.cq.resize(entries as u32 - 1) {
-            Ok(()) => assert!(fits || self.cq.capacity() == before),
+        match lane.cq.resize(entries as u32 - 1) {
+            Ok(()) => assert!(fits || lane.cq.capacity() == before),
             Err(error) => assert!(!fits, "{error}"),
         }
-        self.resized += usize::from(self.cq.capacity() != before);
+        lane.resized += usize::from(lane.cq.capacity() != before);
+        Ok(())
+    }
+
+    /// Destroys a queue pair, and has another in its place. What waits of it is to be passed over.
+    fn replace(&mut self) -> Outcome {
+        let at = self.random.below(self.flows.len());
+        let gone = self.flows.swap_remove(at);
+        let qp_num = gone.qp.qp_num();
+        gone.qp.destroy().map_err(|(_, error)| error)?;
+        for lane in &mut self.lanes {
+            let before = lane.meant.len();
+            lane.meant.retain(|meant| meant.qp_num != qp_num);
+            self.met.gone += before - lane.meant.len();
+        }
+        let flow = self.flow()?;
+        self.flows.push(flow);
+        self.met.destroyed += 1;
+        Ok(())
+    }
+
+    /// Resets a queue pair, and starts it anew once what waited of it was polled.
+    fn reset(&mut self) -> Outcome {
+        let at = self.random.below(self.flows.len());
+        self.flows[at].reset()?;
+        let qp_num = self.flows[at].qp.qp_num();
+        if self.lanes.iter().flat_map(|lane| &lane.meant).any(|meant| meant.qp_num == qp_num) {
+            assert!(self.flows[at].connect(self.bed, self.pd).is_err(), "they could be mistaken");
+        }
+        self.drain()?;
+        self.flows[at].connect(self.bed, self.pd)?;
+        self.met.reset += 1;
+        Ok(())
+    }
+
+    fn step(&mut self, step: u64, mr: &MemoryRegion) -> Outcome {
+        for flow in &mut self.flows {
+            flow.post(&mut self.random, mr, step)?;
+        }
+        let lane = self.random.below(self.lanes.len());
+        match self.random.below(8) {
+            0 | 1 => {
+                let max = 1 + self.random.below(9);
+                self.poll(lane, max)?;
+            }
+            2 => match self.random.below(12) {
+                0 | 1 => self.resize(lane)?,
+                2 => self.replace()?,
+                3 => self.reset()?,
+                _ => self.flush(lane),
+            },
+            _ => {
+                for _ in 0..1 + self.random.below(5) {
+                    self.complete();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether the device knows that all was consumed, and counts what was met.
+    fn end(mut self) -> Outcome {
+        self.drain()?;
+        let fabric = self.bed.simulator().fabric().lock();
+        for lane in &self.lanes {
+            let device = fabric.device(0);
+            assert_eq!(device.cq_room(lane.cq.cqn()), Some(lane.cq.capacity() + 1));
+            let produced = device.cq_progress(lane.cq.cqn()).expect("there").0;
+            assert!(lane.compression.is_some() || lane.compressed == 0);
+            self.met.compressed += lane.compressed;
+            self.met.resized += lane.resized;
+            self.met.wrapped += usize::from(lane.wrapped(produced));
+            self.met.wrapped_all += usize::from(produced < lane.start);
+        }
         Ok(())
     }
 }
 
-fn run(bed: &Bed, seed: u64) -> Result<(usize, usize), Failed> {
+fn run(bed: &Bed, seed: u64, met: &mut Met) -> Outcome {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let context = bed.context();
-    let pd = context.alloc_pd()?;
+    let pd = &context.alloc_pd()?;
     let mr = pd.memory(4096).access(crate::pair::ALL_ACCESS).register()?;
-    let size = [CqeSize::Bytes64, CqeSize::Bytes128][random.below(2)];
-    let compression = [
-        None,
-        Some(CqeCompression::Hash),
-        Some(CqeCompression::Checksum),
-        Some(CqeCompression::ChecksumStride),
-    ][random.below(4)];
-    let mut builder = context.create_cq((1 << (3 + random.below(4))) - 1).cqe_size(size);
-    if let Some(format) = compression {
-        builder = builder.compression(format);
-    }
-    let cq = builder.build()?;
-    let flows = (0..1 + random.below(3))
-        .map(|_| Flow::new(bed, &pd, &cq))
+    let lanes = (0..1 + random.below(2))
+        .map(|_| Lane::new(bed, &context, &mut random))
         .collect::<Result<Vec<_>, _>>()?;
     // What is posted stays where it is: the completions are those that the stream makes.
     bed.simulator().inject(0, Fault::Stall);
-    let meant = VecDeque::new();
-    let (compressed, resized) = (0, 0);
-    let mut stream =
-        Stream { bed, random, cq, flows, meant, size, compression, compressed, resized };
-    for step in 0..STEPS as u64 {
-        for flow in &mut stream.flows {
-            flow.post(&mut stream.random, &mr, step)?;
-        }
-        match stream.random.below(8) {
-            0 | 1 => {
-                let max = 1 + stream.random.below(9);
-                stream.poll(max)?;
-            }
-            2 if stream.random.one_in(4) => stream.resize()?,
-            2 => stream.flush(),
-            _ => {
-                for _ in 0..1 + stream.random.below(5) {
-                    stream.complete();
-                }
-            }
-        }
+    let flows = 1 + random.below(3);
+    let mut stream = Stream { bed, pd, random, lanes, flows: Vec::new(), met };
+    for _ in 0..flows {
+        let flow = stream.flow()?;
+        stream.flows.push(flow);
     }
-    stream.flush();
-    while stream.poll(7)? > 0 {}
-    assert_eq!(stream.meant.len(), 0, "every completion came");
-    assert!(compression.is_some() || stream.compressed == 0);
-    let done = (stream.compressed, stream.resized);
-    drop(stream);
-    drop((mr, pd, context));
+    for step in 0..STEPS as u64 {
+        stream.step(step, &mr)?;
+    }
+    stream.end()?;
     bed.simulator().inject(0, Fault::Resume);
-    Ok(done)
+    Ok(())
 }
 
 fn every_stream_comes_out_once_in_order_and_as_it_was_meant(bed: &Bed) -> Outcome {
-    let (mut compressed, mut resized) = (0, 0);
+    let mut met = Met::default();
     for seed in 1..=STREAMS {
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(bed, seed)));
+        let done =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(bed, seed, &mut met)));
         let Ok(done) = done else { panic!("with seed {seed}") };
-        let done = done?;
-        compressed += done.0;
-        resized += done.1;
+        done?;
     }
-    assert!(compressed > 1000 && resized > 50, "{compressed} compressed, {resized} resized");
+    assert!(met.compressed > 1000 && met.resized > 50, "{met:?}");
+    assert!(met.wrapped > 50 && met.wrapped_all > 10, "{met:?}");
+    assert!(met.destroyed > 50 && met.reset > 50 && met.gone > 100, "{met:?}");
     Ok(())
 }

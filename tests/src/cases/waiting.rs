@@ -29,8 +29,19 @@ pub(super) fn lone(
     context: &Context,
     channel: &CompletionChannel,
 ) -> Result<(Lone, CompletionQueue), Failed> {
+    lone_from(bed, context, channel, 0)
+}
+
+/// The same, the completion queue being one that has had so many completions.
+pub(super) fn lone_from(
+    bed: &Bed,
+    context: &Context,
+    channel: &CompletionChannel,
+    consumed: u32,
+) -> Result<(Lone, CompletionQueue), Failed> {
     let pd = context.alloc_pd()?;
-    let cq = context.create_cq(63).channel(channel).build()?;
+    let cq = context.create_cq(63).channel(channel).consumed(consumed).build()?;
+    bed.count_on(&cq, consumed);
     let mut qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
     let port = context.local_port(bed.port(), None)?;
     let options = ConnectOptions::default();
