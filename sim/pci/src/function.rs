@@ -97,11 +97,17 @@ impl Function {
         &self.firmware
     }
 
-    /// Says what the driver did that it never must.
-    pub fn report(&self) {
-        for violation in self.fabric.lock().device_mut(self.id).take_violations() {
+    /// Says what the driver did that it never must, as soon as it has: the log then tells when.
+    fn report_violations(&self) {
+        let violations = self.fabric.lock().device_mut(self.id).take_violations();
+        for violation in violations {
             self.log.problem(format_args!("hca {}: {violation:?}", self.id));
         }
+    }
+
+    /// Says what has not been said yet, when the machine has let go of it.
+    pub fn report(&self) {
+        self.report_violations();
         if self.rings.lost() > 0 {
             self.log.problem(format_args!("hca {}: {} events lost", self.id, self.rings.lost()));
         }
@@ -261,6 +267,7 @@ impl ServerBackend for Function {
             VFIO_PCI_BAR0_REGION_INDEX => {
                 self.log.trace(format_args!("hca {}: W {offset:#x} {data:02x?}", self.id));
                 self.write_bar(offset, data);
+                self.report_violations();
             }
             _ => {}
         }

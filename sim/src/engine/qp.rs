@@ -368,6 +368,12 @@ impl Qp {
         self.sq_waiting() > 0 || !self.rendezvous.is_empty()
     }
 
+    /// Whether its doorbells mean anything. Before RTS the record still belongs to the driver, who
+    /// sets it up; and a kernel that resets queues under a process cannot keep it from ringing.
+    pub(crate) fn heeds_doorbells(&self) -> bool {
+        !matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr)
+    }
+
     /// The send counter in the doorbell record.
     pub(crate) fn sq_record(&self, dma: &dyn Dma) -> Result<u16, DmaFault> {
         Ok(dma.load_u32(self.config.record + queue_pair_record::SEND as u64)? as u16)

@@ -139,7 +139,7 @@ impl Device {
             return self.stray_doorbell(uar, qpn);
         }
         self.rescan_qp(qpn);
-        let Some(qp) = self.qps.get(qpn) else { return };
+        let Some(qp) = self.qps.get(qpn).filter(|qp| qp.heeds_doorbells()) else { return };
         let record = qp.sq_posted;
         let announced = doorbell.end();
         if record.wrapping_sub(announced).cast_signed() < 0 {
@@ -208,8 +208,7 @@ impl Device {
     /// Reads the send counter of a queue pair again.
     pub(crate) fn rescan_qp(&mut self, qpn: u32) {
         let Some(qp) = self.qps.get_mut(qpn) else { return };
-        // Before RTS the record still belongs to the driver, who sets it up.
-        if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+        if !qp.heeds_doorbells() {
             return;
         }
         let Some(ring) = qp.config.sq else { return };

@@ -174,7 +174,12 @@ pub(super) struct Problem {
 
 /// Problems that come of what a step does on purpose: a driver that is taken away destroys queues
 /// that a program rings until it notices.
-const MEANT: [(&str, &str); 2] = [("rmmod", "UnknownQp"), ("unplug", "UnknownQp")];
+const MEANT: [(&str, &str); 4] = [
+    ("rmmod", "UnknownQp"),
+    ("rmmod", "UnknownCq"),
+    ("unplug", "UnknownQp"),
+    ("unplug", "UnknownCq"),
+];
 
 impl Problem {
     fn is_meant(&self) -> bool {

@@ -47,6 +47,17 @@ fn a_doorbell_without_its_record_executes_nothing_and_shows() {
 }
 
 #[test]
+fn a_doorbell_of_a_queue_that_was_reset_is_passed_over() {
+    let rig = exact();
+    let mut p = rig.pair(Transport::Rc);
+    rig.set_state(&p.a, QpState::Reset);
+    let doorbell = p.a.write(&Wqe::new(Opcode::Nop));
+    p.a.ring(doorbell);
+    assert_eq!(rig.run(), 0);
+    assert_eq!(rig.lock().device_mut(0).take_violations(), []);
+}
+
+#[test]
 fn doorbells_for_nobody_and_records_beyond_the_ring_show() {
     let rig = exact();
     let mut p = rig.pair(Transport::Rc);
