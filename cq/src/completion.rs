@@ -497,8 +497,9 @@ impl WorkCompletion<'_> {
     /// or as the time of day, as the queue was made. Compressed entries have none of their own.
     #[inline]
     pub fn timestamp(&self) -> Option<u64> {
-        let has = !self.what.is_error() && !self.what.is_compressed();
-        has.then(|| field!(self, Cqe.timestamp as u64))
+        // What tag matching fails is told by an entry like any other.
+        let failed = self.what.is_error() && self.what.tag_failure().is_none();
+        (!failed && !self.what.is_compressed()).then(|| field!(self, Cqe.timestamp as u64))
     }
 
     /// Whether the entry was one of a compressed run.

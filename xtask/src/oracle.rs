@@ -32,10 +32,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     compile(&root.join("tests/oracle/peer/oracle.c"), &peer)?;
     let tags = library.with_file_name("oracle-tags");
     compile(&root.join("tests/oracle/peer/tags.c"), &tags)?;
+    let completions = library.with_file_name("oracle-completions");
+    compile(&root.join("tests/oracle/peer/completions.c"), &completions)?;
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(&cargo);
     command.args(["run", "--quiet", "--package", "mlx5-oracle", "--"]);
     command.arg("--peer").arg(&peer).arg("--tags").arg(&tags);
+    command.arg("--completions").arg(&completions);
     command.arg("--preload").arg(&library);
     if arguments.document {
         command.arg("--document").arg(root.join("docs/CONFORMANCE.md"));

@@ -6,6 +6,7 @@
 
 mod calls;
 mod compare;
+mod completions;
 mod event;
 mod expand;
 mod failure;
@@ -45,6 +46,10 @@ struct Arguments {
     /// The C program that posts operations on a list of tags through it
     #[arg(long)]
     tags: PathBuf,
+
+    /// The C program that reads completions through it
+    #[arg(long)]
+    completions: PathBuf,
 
     /// The library that gives it a simulated device
     #[arg(long)]
@@ -116,6 +121,9 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     }
     let simulator = machine(Link::InfiniBand);
     for comparison in tags::compare(&arguments.tags, &arguments.preload, &simulator)? {
+        report.add(&comparison);
+    }
+    for comparison in completions::compare(&arguments.completions, &arguments.preload, machine)? {
         report.add(&comparison);
     }
     report.finish();

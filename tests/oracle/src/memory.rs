@@ -1,6 +1,6 @@
 //! The memory that a provider shares with its device, as the device finds it.
 
-use mlx5_prm::cqe::CqeOpcode;
+use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, OPCODE_SHIFT, OWNER};
 use mlx5_prm::wqe::{BLOCK, INVALID_LKEY, UNIT};
 
 use crate::event::Rung;
@@ -40,7 +40,7 @@ impl Memory {
         (0..length).map(|index| unsafe { from.add(index).read_volatile() }).collect()
     }
 
-    fn write(&self, offset: usize, bytes: &[u8]) {
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len());
         for (index, byte) in bytes.iter().enumerate() {
             // SAFETY: inside the memory, which can be written.
@@ -128,14 +128,23 @@ pub(crate) struct CompletionRing {
 impl CompletionRing {
     /// Writes an entry about request `counter` of queue `user_index`.
     pub(crate) fn write(&mut self, opcode: CqeOpcode, user_index: u32, counter: u16) {
+        let mut bytes = [0; DESCRIPTOR];
+        bytes[32..36].copy_from_slice(&user_index.to_be_bytes());
+        bytes[60..62].copy_from_slice(&counter.to_be_bytes());
+        bytes[63] = (opcode as u8) << OPCODE_SHIFT;
+        self.put(&mut bytes);
+    }
+
+    /// Writes an entry, of which it sets the owner. Of one that is longer than the queue's, the end is
+    /// written, with the descriptor.
+    pub(crate) fn put(&mut self, entry: &mut [u8]) {
         let entries = (self.memory.length() / self.entry) as u32;
         let index = self.written;
         self.written += 1;
-        let mut bytes = [0; 64];
-        bytes[32..36].copy_from_slice(&user_index.to_be_bytes());
-        bytes[60..62].copy_from_slice(&counter.to_be_bytes());
-        bytes[63] = (opcode as u8) << 4 | u8::from(index & entries != 0);
-        let at = (index % entries) as usize * self.entry + self.entry - bytes.len();
-        self.memory.write(at, &bytes);
+        let last = entry.len() - 1;
+        entry[last] = entry[last] & !OWNER | u8::from(index & entries != 0);
+        let length = entry.len().min(self.entry);
+        let at = (index % entries) as usize * self.entry + self.entry - length;
+        self.memory.write(at, &entry[entry.len() - length..]);
     }
 }

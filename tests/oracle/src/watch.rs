@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::ioctl::{IoctlHeader, Method, attr, method};
+use mlx5_uapi::mlx5::MmapCommand;
 use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest};
 
 use crate::event::Call;
@@ -35,6 +36,8 @@ struct Seen {
     /// Where the page of an mmap offset is, by the page's number.
     offsets: HashMap<u64, u32>,
     pages: HashMap<u32, usize>,
+    /// Where the page that relates the clocks is.
+    clock: Option<usize>,
     /// Whether the firmware is to say that a send queue is drained.
     drained: bool,
 }
@@ -62,6 +65,11 @@ impl Watch {
     /// begun of it.
     pub(crate) fn drain(&self) {
         self.seen().drained = true;
+    }
+
+    /// Where the page is that relates the clocks, once it is mapped.
+    pub(crate) fn clock_page(&self) -> Option<usize> {
+        self.seen().clock
     }
 
     /// Where a UAR page is.
@@ -182,6 +190,9 @@ impl DeviceFile for WatchedFile {
     fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
         let mapping = self.file.map(offset, len, access)?;
         let mut seen = self.watch.seen();
+        if offset == MmapCommand::ClockInfo.offset(0, len) {
+            seen.clock = Some(mapping.as_ptr().expose_provenance());
+        }
         if let Some(page) = seen.offsets.get(&offset).copied() {
             seen.pages.insert(page, mapping.as_ptr().expose_provenance());
         }

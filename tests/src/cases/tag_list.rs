@@ -352,6 +352,7 @@ fn tm_a_removal_that_comes_too_late_says_so(bed: &Bed) -> Outcome {
         assert_eq!(removal.as_completion().wr_id(), 12);
         assert_eq!(removal.as_completion().opcode(), CompletionOpcode::TmDel);
         assert_eq!(failure(&removal), Some(CompletionErrorKind::TagConsumed));
+        assert!(removal.as_completion().timestamp().is_some(), "its entry is like any other");
         for message in &done {
             assert_eq!((failure(message), message.as_completion().wr_id()), (None, 11));
         }
