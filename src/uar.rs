@@ -14,7 +14,6 @@ use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_REGISTERS, BLUEFLAME_UNIT, CQ_DOOR
 use mlx5_uapi::{Access, DeviceFile, Errno, Mapping, cmd::uar, mlx5::UarType};
 use std::{
     fmt,
-    mem::ManuallyDrop,
     ptr::NonNull,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -295,6 +294,8 @@ pub(crate) struct SendUar {
     place: Place,
     page_id: u32,
     given: AtomicBool,
+    /// No other queue may have it until the context closes.
+    kept: AtomicBool,
     /// Whose register it is, if it is not its own.
     domain: Option<ThreadDomain>,
 }
@@ -345,6 +346,7 @@ impl ThreadDomain {
             place: Place::Shared,
             page_id: uar.page_id,
             given: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             domain: Some(self.clone()),
         })
     }
@@ -394,20 +396,18 @@ impl SendUar {
 
     /// Never gives the register to another queue: this one could not be destroyed.
     pub(crate) fn leak(self) {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not used again, and is not dropped.
-        let context = unsafe { std::ptr::read(&this.context) };
-        // A domain is never given back then: `this` keeps it.
-        if !context.forked() {
-            context.uars.state().leaked = true;
+        if !self.context.forked() {
+            self.context.uars.state().leaked = true;
         }
+        let register = self.domain.as_ref().map_or(&self, |domain| &domain.0.uar);
+        register.kept.store(true, Relaxed);
     }
 }
 
 impl Drop for SendUar {
     fn drop(&mut self) {
         // In a child the lock may be held by a thread that is not there.
-        if self.context.forked() {
+        if *self.kept.get_mut() || self.context.forked() {
             return;
         }
         match self.place {
@@ -442,7 +442,14 @@ impl Inner {
             .map_err(|errno| self.fail("alloc_uar", errno))?;
         let page_id = self.uars.page_id(place);
         let context = Arc::clone(self);
-        Ok(SendUar { context, place, page_id, given: AtomicBool::new(false), domain: None })
+        Ok(SendUar {
+            context,
+            place,
+            page_id,
+            given: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
+            domain: None,
+        })
     }
 }
 

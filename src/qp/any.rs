@@ -1,13 +1,48 @@
 //! Queue pairs of any transport, for mixed collections.
 
-use super::{QpAttributes, QpInfo, QueuePair};
+use super::{ControlHalf, QpAttributes, QpInfo, QueuePair, QueuePairCaps, ReceiveHalf, SendHalf};
+use crate::cancel::{CancelError, Drained};
+use crate::context::Context;
 use crate::error::Error;
+use crate::event::QpId;
+use crate::uar::DoorbellMode;
 use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
-use mlx5_wqe::{ListError, QueueState, ReceiveWr, SendWr};
+use mlx5_wqe::{
+    Cancelled, ListError, Mode, PendingRequest, QueueState, ReceiveWr, RequestHandle, SendWr,
+};
 
+/// The transports, and what is declared once for each.
 macro_rules! any {
-    ($($transport:ident),+) => {
+    ($d:tt $($transport:ident),+) => {
         /// A queue pair of any transport. What it posts is checked when it is posted.
+        ///
+        /// ```no_run
+        /// use mlx5::{AnyQueuePair, CompletionQueue, Error, ProtectionDomain, SendFlags, SendWr};
+        /// use mlx5::{Data, Operation, transport::{Rc, Uc}};
+        ///
+        /// # fn f(pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<(), Error> {
+        /// let mut queues: Vec<AnyQueuePair> = vec![
+        ///     pd.create_qp::<Rc>(cq, cq).max_inline_data(16).build()?.into(),
+        ///     pd.create_qp::<Uc>(cq, cq).max_inline_data(16).build()?.into(),
+        /// ];
+        /// for qp in &mut queues {
+        ///     let wr = SendWr {
+        ///         wr_id: 1,
+        ///         flags: SendFlags::SIGNALED,
+        ///         operation: Operation::Send,
+        ///         data: Data::Inline(&[b"to all"]),
+        ///         ..SendWr::default()
+        ///     };
+        ///     if let Err(refused) = qp.post_send(&[wr]) {
+        ///         println!("queue pair {:#x}: {refused}", qp.qp_num());
+        ///     }
+        /// }
+        /// for qp in queues {
+        ///     qp.destroy().map_err(|(_qp, error)| error)?;
+        /// }
+        /// # Ok(())
+        /// # }
+        /// ```
         pub enum AnyQueuePair {
             $(
                 #[doc = concat!("Of transport [`", stringify!($transport), "`].")]
@@ -15,44 +50,239 @@ macro_rules! any {
             )+
         }
 
-        $(impl From<QueuePair<$transport>> for AnyQueuePair {
-            fn from(qp: QueuePair<$transport>) -> Self {
-                Self::$transport(qp)
+        /// The half of a queue pair of any transport that posts send requests. See
+        /// [`AnyQueuePair::split`].
+        pub enum AnySendHalf {
+            $(
+                #[doc = concat!("Of transport [`", stringify!($transport), "`].")]
+                $transport(SendHalf<$transport>),
+            )+
+        }
+
+        $(
+            impl From<QueuePair<$transport>> for AnyQueuePair {
+                fn from(qp: QueuePair<$transport>) -> Self {
+                    Self::$transport(qp)
+                }
             }
-        })+
+
+            impl From<SendHalf<$transport>> for AnySendHalf {
+                fn from(half: SendHalf<$transport>) -> Self {
+                    Self::$transport(half)
+                }
+            }
+        )+
+
+        /// Does `$body` with the queue pair or half that `$any` is.
+        macro_rules! of_any {
+            ($d any:expr, $d one:ident => $d body:expr) => {
+                match $d any { $(Self::$transport($d one) => $d body,)+ }
+            };
+        }
 
         impl AnyQueuePair {
-            /// See [`QueuePair::post_send`].
-            pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError> {
-                match self { $(Self::$transport(qp) => qp.post_send(list),)+ }
-            }
-
-            /// See [`QueuePair::post_recv`].
-            pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
-                match self { $(Self::$transport(qp) => qp.post_recv(list),)+ }
-            }
-
-            /// See [`QueuePair::modify`].
-            pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
-                match self { $(Self::$transport(qp) => qp.modify(attributes),)+ }
-            }
-
-            /// See [`QueuePair::query`].
-            pub fn query(&self) -> Result<QpInfo, Error> {
-                match self { $(Self::$transport(qp) => qp.query(),)+ }
-            }
-
-            /// See [`QueuePair::qp_num`].
-            pub fn qp_num(&self) -> u32 {
-                match self { $(Self::$transport(qp) => qp.qp_num(),)+ }
-            }
-
-            /// See [`QueuePair::state`].
-            pub fn state(&self) -> QueueState {
-                match self { $(Self::$transport(qp) => qp.state(),)+ }
+            /// Joins halves that were split.
+            ///
+            /// # Panics
+            /// If they are not of one queue pair, or not all of them.
+            pub fn join(
+                send: AnySendHalf,
+                receive: Option<ReceiveHalf>,
+                control: ControlHalf,
+            ) -> Self {
+                match send {
+                    $(AnySendHalf::$transport(send) => {
+                        Self::$transport(QueuePair::join(send, receive, control))
+                    })+
+                }
             }
         }
     };
 }
 
-any!(Rc, Uc, Ud, XrcSend);
+any!($ Rc, Uc, Ud, XrcSend);
+
+impl AnyQueuePair {
+    /// See [`QueuePair::post_send`].
+    pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError> {
+        of_any!(self, qp => qp.post_send(list))
+    }
+
+    /// See [`QueuePair::post_recv`].
+    pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
+        of_any!(self, qp => qp.post_recv(list))
+    }
+
+    /// See [`QueuePair::free_send_blocks`].
+    pub fn free_send_blocks(&self) -> u32 {
+        of_any!(self, qp => qp.free_send_blocks())
+    }
+
+    /// See [`QueuePair::free_receives`].
+    pub fn free_receives(&self) -> u32 {
+        of_any!(self, qp => qp.free_receives())
+    }
+
+    /// See [`QueuePair::modify`].
+    pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
+        of_any!(self, qp => qp.modify(attributes))
+    }
+
+    /// See [`QueuePair::query`].
+    pub fn query(&self) -> Result<QpInfo, Error> {
+        of_any!(self, qp => qp.query())
+    }
+
+    /// See [`QueuePair::qp_num`].
+    pub fn qp_num(&self) -> u32 {
+        of_any!(self, qp => qp.qp_num())
+    }
+
+    /// See [`QueuePair::id`].
+    pub fn id(&self) -> QpId {
+        of_any!(self, qp => qp.id())
+    }
+
+    /// See [`QueuePair::caps`].
+    pub fn caps(&self) -> QueuePairCaps {
+        of_any!(self, qp => qp.caps())
+    }
+
+    /// See [`QueuePair::doorbell_mode`].
+    pub fn doorbell_mode(&self) -> DoorbellMode {
+        of_any!(self, qp => qp.doorbell_mode())
+    }
+
+    /// See [`QueuePair::state`].
+    pub fn state(&self) -> QueueState {
+        of_any!(self, qp => qp.state())
+    }
+
+    /// See [`QueuePair::context`].
+    pub fn context(&self) -> Context {
+        of_any!(self, qp => qp.context())
+    }
+
+    /// See [`QueuePair::has_srq`].
+    pub fn has_srq(&self) -> bool {
+        of_any!(self, qp => qp.has_srq())
+    }
+
+    /// See [`QueuePair::drained`].
+    pub fn drained(&self) -> Result<Drained, CancelError> {
+        of_any!(self, qp => qp.drained())
+    }
+
+    /// See [`QueuePair::resume`].
+    pub fn resume(&mut self) -> Result<(), Error> {
+        of_any!(self, qp => qp.resume())
+    }
+
+    /// See [`QueuePair::pending`].
+    pub fn pending(&self, drained: &Drained) -> Result<Vec<PendingRequest>, CancelError> {
+        of_any!(self, qp => Ok(qp.pending(drained)?.collect()))
+    }
+
+    /// See [`QueuePair::cancel`].
+    pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
+        of_any!(self, qp => qp.cancel(drained, wr_id))
+    }
+
+    /// See [`QueuePair::cancel_set`].
+    pub fn cancel_set(
+        &mut self,
+        drained: &Drained,
+        wr_ids: &[u64],
+        mode: Mode,
+    ) -> Result<Cancelled, CancelError> {
+        of_any!(self, qp => qp.cancel_set(drained, wr_ids, mode))
+    }
+
+    /// See [`QueuePair::cancel_request`].
+    pub fn cancel_request(
+        &mut self,
+        drained: &Drained,
+        handle: RequestHandle,
+    ) -> Result<Cancelled, CancelError> {
+        of_any!(self, qp => qp.cancel_request(drained, handle))
+    }
+
+    /// See [`QueuePair::cancel_where`].
+    pub fn cancel_where(
+        &mut self,
+        drained: &Drained,
+        wanted: impl FnMut(&PendingRequest) -> bool,
+    ) -> Result<Cancelled, CancelError> {
+        of_any!(self, qp => qp.cancel_where(drained, wanted))
+    }
+
+    /// See [`QueuePair::split`].
+    pub fn split(self) -> (AnySendHalf, Option<ReceiveHalf>, ControlHalf) {
+        of_any!(self, qp => {
+            let (send, receive, control) = qp.split();
+            (send.into(), receive, control)
+        })
+    }
+
+    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back. See
+    /// [`QueuePair::destroy`].
+    #[expect(clippy::result_large_err, reason = "the queue pair comes back")]
+    pub fn destroy(self) -> Result<(), (Self, Error)> {
+        of_any!(self, qp => qp.destroy().map_err(|(qp, error)| (qp.into(), error)))
+    }
+}
+
+impl AnySendHalf {
+    /// See [`SendHalf::post_send`].
+    pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError> {
+        of_any!(self, half => half.post_send(list))
+    }
+
+    /// See [`SendHalf::free_blocks`].
+    pub fn free_blocks(&self) -> u32 {
+        of_any!(self, half => half.free_blocks())
+    }
+
+    /// See [`SendHalf::qp_num`].
+    pub fn qp_num(&self) -> u32 {
+        of_any!(self, half => half.qp_num())
+    }
+
+    /// See [`SendHalf::pending`].
+    pub fn pending(&self, drained: &Drained) -> Result<Vec<PendingRequest>, CancelError> {
+        of_any!(self, half => Ok(half.pending(drained)?.collect()))
+    }
+
+    /// See [`SendHalf::cancel`].
+    pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
+        of_any!(self, half => half.cancel(drained, wr_id))
+    }
+
+    /// See [`SendHalf::cancel_set`].
+    pub fn cancel_set(
+        &mut self,
+        drained: &Drained,
+        wr_ids: &[u64],
+        mode: Mode,
+    ) -> Result<Cancelled, CancelError> {
+        of_any!(self, half => half.cancel_set(drained, wr_ids, mode))
+    }
+
+    /// See [`SendHalf::cancel_request`].
+    pub fn cancel_request(
+        &mut self,
+        drained: &Drained,
+        handle: RequestHandle,
+    ) -> Result<Cancelled, CancelError> {
+        of_any!(self, half => half.cancel_request(drained, handle))
+    }
+
+    /// See [`SendHalf::cancel_where`].
+    pub fn cancel_where(
+        &mut self,
+        drained: &Drained,
+        wanted: impl FnMut(&PendingRequest) -> bool,
+    ) -> Result<Cancelled, CancelError> {
+        of_any!(self, half => half.cancel_where(drained, wanted))
+    }
+}

@@ -223,8 +223,11 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     }
 
     /// Has the device check a signature of every send request, which finds memory that went bad
-    /// (`MLX5_QP_SIGNATURE`). Posting is slower then. Receive requests have none: the queue pair
-    /// takes them from a shared receive queue, or has none.
+    /// (`MLX5_QP_SIGNATURE`). Posting is slower then, and a cancelled request is signed anew.
+    ///
+    /// Send requests only: the device would look for a signature in requests of the queue pair's own
+    /// receive queue, too, and which bytes that one covers no document says. So the queue pair takes
+    /// receives from a shared receive queue, which has none, or has none: `max_recv_wr(0)`.
     pub fn wqe_signature(mut self, check: bool) -> Self {
         self.wqe_signature = check;
         self

@@ -11,7 +11,7 @@ mod pipelining;
 mod target;
 mod transitions;
 
-pub use any::AnyQueuePair;
+pub use any::{AnyQueuePair, AnySendHalf};
 pub use attributes::{
     AckTimeout, AlternatePath, OutOfRange, Psn, QpAttributes, QpInfo, QpNumber, QpSizes,
     RetryCount, RnrTimer, UnknownValue,

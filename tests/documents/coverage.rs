@@ -12,9 +12,10 @@ fn read(path: &str) -> Result<String, String> {
 }
 
 /// Where the files of a kind of tests are.
-const KINDS: [(&str, &str); 4] = [
+const KINDS: [(&str, &str); 5] = [
     ("rings/", "wqe/tests/rings/"),
     ("cases/", "tests/src/cases/"),
+    ("loom/", "cq/tests/loom/"),
     ("sim/", "sim/src/engine/tests/"),
     ("compile_fail/", "tests/compile_fail/"),
 ];

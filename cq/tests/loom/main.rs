@@ -1,4 +1,5 @@
-//! The protocol among poster, poller and destroyer, in every order in which their steps can mix.
+//! The protocol among poster, poller and destroyer, and that of a list of tags, in every order in
+//! which their steps can mix.
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p mlx5-cq --test loom`.
 //!
 //! A device stands between poster and poller. Its own ordering gives Rust no happens-before, and so
@@ -7,6 +8,7 @@
 #![cfg(loom)]
 
 mod shared;
+mod tags;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

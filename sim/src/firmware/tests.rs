@@ -1,5 +1,6 @@
 //! The command interface, tested with mailboxes.
 
+mod kernel;
 mod keys;
 
 use std::cell::UnsafeCell;

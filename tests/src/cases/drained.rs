@@ -3,7 +3,7 @@
 use super::cancel::rig::{BEHIND, Rig, ids};
 use super::warp::{Lies, Warp};
 use crate::prelude::*;
-use mlx5::{CancelError, CancelMode, devices_on};
+use mlx5::{AnyQueuePair, CancelError, CancelMode, devices_on};
 use mlx5_prm::cmd::qp::{QpState, QueryQpOut};
 use mlx5_prm::fields::IntoBytes;
 use mlx5_uapi::ioctl::{attr, method};
@@ -21,6 +21,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_place_inside_a_request_is_refused: STEP,
     a_place_beyond_what_was_posted_is_refused: STEP,
     halves_cancel_together: STEP,
+    a_queue_pair_of_any_transport_is_cancelled_like_all: STEP,
 ];
 
 fn a_queue_that_is_not_drained_says_in_which_state_it_is(bed: &Bed) -> Outcome {
@@ -230,6 +231,49 @@ fn halves_cancel_together(bed: &Bed) -> Outcome {
     rig.pair.a.qp = QueuePair::join(send, receive, control);
     rig.send_all([9])?;
     assert_eq!(rig.executed(), [9]);
+    drop((spare.send_cq, spare.recv_cq));
+    Ok(())
+}
+
+fn a_queue_pair_of_any_transport_is_cancelled_like_all(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    rig.send_all(0..2)?;
+    let mut batch = rig.pair.a.qp.wr_start();
+    let handle = batch.handle();
+    for wr_id in [2, 3, 4, 5, 6] {
+        batch.wr(wr_id, SendFlags::SIGNALED).send().inline_data(&u64::to_ne_bytes(wr_id));
+    }
+    batch.complete()?;
+    rig.drain(1)?;
+    let spare = bed.end::<Rc>(&PairOptions::default())?;
+    let mut qp = AnyQueuePair::from(std::mem::replace(&mut rig.pair.a.qp, spare.qp));
+    let drained = qp.drained()?;
+    let all: Vec<u64> = qp.pending(&drained)?.iter().map(|request| request.wr_id).collect();
+    assert_eq!(all, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(ids(&qp.cancel_request(&drained, handle)?), [2]);
+    assert_eq!(ids(&qp.cancel_set(&drained, &[3, 77], CancelMode::BestEffort)?), [3]);
+    // And so does its send half.
+    let (mut send, receive, control) = qp.split();
+    let pending = send.pending(&drained)?;
+    let cancelled: Vec<u64> =
+        pending.iter().filter(|one| one.info.cancelled()).map(|one| one.wr_id).collect();
+    assert_eq!((pending.len(), cancelled), (6, vec![2, 3]));
+    assert_eq!(ids(&send.cancel_where(&drained, |request| request.wr_id == 4)?), [4]);
+    assert_eq!(send.cancel_request(&drained, handle)?.count(), 0);
+    assert_eq!(send.cancel_set(&drained, &[4], CancelMode::BestEffort)?.count(), 0);
+    assert_eq!(ids(&send.cancel(&drained, 5)?), [5]);
+    let mut qp = AnyQueuePair::join(send, receive, control);
+    assert_eq!(qp.cancel_where(&drained, |_| false)?.count(), 0);
+    assert_eq!(qp.cancel(&drained, 5)?.count(), 0);
+    qp.resume()?;
+    outdated(qp.cancel(&drained, 6));
+    bed.settle();
+    let AnyQueuePair::Rc(qp) = qp else { return Err("it is one of a connection".into()) };
+    rig.pair.a.qp = qp;
+    assert_eq!(rig.executed(), [0, 1, 6]);
+    let cancelled = [false, false, true, true, true, true, false];
+    let expected: Vec<_> = (0..).zip(cancelled).collect();
+    assert_eq!(rig.completed(), expected);
     drop((spare.send_cq, spare.recv_cq));
     Ok(())
 }

@@ -46,6 +46,7 @@ subjects! {
     windows
     extended
     registered_anew
+    tag_extended
     tag_list
     tag_messages
     tag_model

@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = cases![
     registers_are_shared_once_there_are_no_more: SIMULATOR,
     a_device_without_blueflame_rings_plain_doorbells: SIMULATOR,
     queue_pairs_of_all_transports_stand_in_one_list,
+    a_queue_pair_of_any_transport_is_split_joined_and_destroyed: SIMULATOR,
     halves_work_in_threads_of_their_own,
     halves_join_again_and_only_with_their_own,
     a_control_half_alone_cannot_leave_reset,
@@ -287,6 +288,41 @@ fn queue_pairs_of_all_transports_stand_in_one_list(bed: &Bed) -> Outcome {
     let mut numbers: Vec<u64> = list.iter().map(|qp| qp.qp_num().into()).collect();
     numbers.sort_unstable();
     assert_eq!(found, numbers);
+    Ok(())
+}
+
+fn a_queue_pair_of_any_transport_is_split_joined_and_destroyed(bed: &Bed) -> Outcome {
+    let context = bed.context();
+    let (pd, cq) = (context.alloc_pd()?, context.create_cq(16).build()?);
+    let domain = pd.create_qp::<mlx5::transport::XrcSend>(&cq, &cq).build()?;
+    let list: Vec<AnyQueuePair> = vec![
+        pd.create_qp::<Rc>(&cq, &cq).build()?.into(),
+        pd.create_qp::<Uc>(&cq, &cq).build()?.into(),
+        pd.create_qp::<Ud>(&cq, &cq).build()?.into(),
+        domain.into(),
+    ];
+    for qp in list {
+        let (number, id, caps) = (qp.qp_num(), qp.id(), qp.caps());
+        assert_eq!(qp.free_send_blocks(), caps.send_blocks);
+        assert_eq!(qp.free_receives(), caps.max_recv_wr);
+        assert!(!qp.has_srq());
+        let (mut send, receive, control) = qp.split();
+        assert_eq!((send.qp_num(), control.qp_num()), (number, number));
+        assert_eq!(receive.is_some(), caps.max_recv_wr != 0);
+        assert_eq!(send.free_blocks(), caps.send_blocks);
+        let refused = send.post_send(&[SendWr::default()]).expect_err("it is in RESET");
+        assert_eq!(refused.index, 0);
+        let qp = AnyQueuePair::join(send, receive, control);
+        assert_eq!((qp.qp_num(), qp.id()), (number, id));
+        if bed.is_simulated() {
+            bed.simulator().fail_call(1, mlx5::Errno::EBUSY);
+            let (kept, error) = qp.destroy().err().ok_or("the kernel refused")?;
+            assert_eq!(kept.query()?.qp_state, QueueState::Reset, "{error}");
+            kept.destroy().map_err(|(_, error)| error)?;
+        } else {
+            qp.destroy().map_err(|(_, error)| error)?;
+        }
+    }
     Ok(())
 }
 

@@ -12,7 +12,8 @@ use crate::config::SimConfig;
 use crate::dma::{Buffer, Dma, ProcessMemory};
 use crate::engine::{
     Access, AddressPath, CompletionConfig, CqConfig, Event, MkeyConfig, Moderation, QpConfig,
-    QpSnapshot, QpState, RingConfig, SrqConfig, Translation, Transport, XrcConfig,
+    QpSnapshot, QpState, RingConfig, SrqConfig, TagMatchingConfig, Translation, Transport,
+    XrcConfig,
 };
 use crate::fabric::{Fabric, Guard};
 
@@ -388,14 +389,25 @@ impl Rig {
     }
 
     pub(super) fn srq(&self, device: usize) -> Srq {
-        self.srq_with(device, None)
+        self.srq_with(device, None, None)
     }
 
     pub(super) fn xrc_srq(&self, device: usize, xrc: XrcConfig) -> Srq {
-        self.srq_with(device, Some(xrc))
+        self.srq_with(device, Some(xrc), None)
     }
 
-    fn srq_with(&self, device: usize, xrc: Option<XrcConfig>) -> Srq {
+    /// A queue with a list of tags.
+    pub(super) fn tm_srq(&self, device: usize, cq: &Cq) -> Srq {
+        let tags = TagMatchingConfig { cqn: cq.cqn, log_list_size: 2, rendezvous: false };
+        self.srq_with(device, None, Some(tags))
+    }
+
+    fn srq_with(
+        &self,
+        device: usize,
+        xrc: Option<XrcConfig>,
+        tag_matching: Option<TagMatchingConfig>,
+    ) -> Srq {
         let memory = Memory::new(1 << (SRQ_LOG_SIZE + SRQ_LOG_STRIDE));
         let record = Memory::new(8);
         let config = SrqConfig {
@@ -405,7 +417,7 @@ impl Rig {
             log_stride: SRQ_LOG_STRIDE,
             record: record.at(0),
             user_index: 0x5757,
-            tag_matching: None,
+            tag_matching,
             xrc,
         };
         let srqn = self.lock().device_mut(device).create_srq(config).expect("an SRQ");

@@ -101,9 +101,11 @@ fn reads_writes_and_atomics_reach_the_memory_of_the_queues_owner() {
 
 #[test]
 fn a_message_for_a_queue_that_is_not_in_the_domain_is_an_invalid_request() {
-    let cases: [fn(&Bench) -> Option<Srq>; 3] = [
+    let cases: [fn(&Bench) -> Option<Srq>; 4] = [
         |_| None,
         |bench| Some(bench.rig.srq(0)),
+        // A queue with a list of tags has no domain: `mlx5_ifc_xrqc_bits` has no room for one.
+        |bench| Some(bench.rig.tm_srq(0, &bench.recv_cq)),
         |bench| {
             let config = XrcConfig { xrcd: DOMAIN + 1, cqn: bench.recv_cq.cqn };
             Some(bench.rig.xrc_srq(0, config))
