@@ -5,15 +5,18 @@
 //! become NOPs of the same size. [`QueuePair::resume`] lets the queue go on.
 
 use crate::error::Error;
-use crate::qp::{ControlHalf, QpAttributes, QueuePair, QueuePairTransport, SendHalf};
+use crate::qp::{ControlHalf, QpAttributes, QpInner, QueuePair, QueuePairTransport, SendHalf};
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
 use mlx5_wqe::{
-    Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState, RequestHandle,
+    Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState, RequestHandle, SendQueue,
 };
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Proof that a queue pair's send queue is drained, and where it stands. It is good until the queue
 /// pair goes on.
@@ -95,32 +98,37 @@ impl Drain {
 
 /// Tells an old proof from a good one, and keeps a queue pair from going on while requests of it
 /// are cancelled, on another thread maybe.
-pub(crate) struct Drains(Mutex<Drain>);
+pub(crate) struct Drains {
+    /// Written with the lock only.
+    current: AtomicU64,
+    lock: Mutex<()>,
+}
 
 impl Default for Drains {
     fn default() -> Self {
-        Self(Mutex::new(Drain::new()))
+        Self { current: AtomicU64::new(Drain::new().0), lock: Mutex::new(()) }
     }
 }
 
 impl Drains {
-    fn lock(&self) -> MutexGuard<'_, Drain> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// No proof is good any more. To be called before the device is told to go on.
     pub(crate) fn end(&self) {
-        *self.lock() = Drain::new();
+        let _lock = self.lock();
+        self.current.store(Drain::new().0, Release);
     }
 
     fn current(&self) -> Drain {
-        *self.lock()
+        Drain(self.current.load(Acquire))
     }
 
     /// Checks a proof, which stays good as long as the answer is held.
-    fn hold(&self, drained: &Drained) -> Result<MutexGuard<'_, Drain>, CancelError> {
-        let current = self.lock();
-        if *current == drained.drain { Ok(current) } else { Err(CancelError::Outdated) }
+    fn hold(&self, drained: &Drained) -> Result<MutexGuard<'_, ()>, CancelError> {
+        let lock = self.lock();
+        if self.current() == drained.drain { Ok(lock) } else { Err(CancelError::Outdated) }
     }
 }
 
@@ -161,13 +169,17 @@ impl ControlHalf {
 }
 
 impl<T: QueuePairTransport> SendHalf<T> {
-    fn drain_point(&self, drained: &Drained) -> Result<DrainPoint, CancelError> {
+    /// Where a proof says that the queue stands. It is good as long as the lock is held.
+    fn hold<'a>(
+        inner: &'a QpInner,
+        queue: &SendQueue<T>,
+        drained: &Drained,
+    ) -> Result<(DrainPoint, MutexGuard<'a, ()>), CancelError> {
         // In a child the ring may not be mapped.
-        self.inner.context.check_process("cancel").map_err(CancelError::Query)?;
-        drop(self.inner.drains.hold(drained)?);
-        self.queue
-            .drain_point(drained.counter)
-            .ok_or(CancelError::NotAtRequest { block: drained.counter })
+        inner.context.check_process("cancel").map_err(CancelError::Query)?;
+        let held = inner.drains.hold(drained)?;
+        let point = queue.drain_point(drained.counter);
+        Ok((point.ok_or(CancelError::NotAtRequest { block: drained.counter })?, held))
     }
 
     /// The requests that were posted and not executed, in order.
@@ -175,14 +187,14 @@ impl<T: QueuePairTransport> SendHalf<T> {
         &self,
         drained: &Drained,
     ) -> Result<impl Iterator<Item = PendingRequest> + '_, CancelError> {
-        Ok(self.queue.pending(self.drain_point(drained)?))
+        let (point, held) = Self::hold(&self.inner, &self.queue, drained)?;
+        drop(held);
+        Ok(self.queue.pending(point))
     }
 
     /// Cancels every pending request whose identifier is `wr_id`. None is no error.
     pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
-        let point = self.drain_point(drained)?;
-        let inner = Arc::clone(&self.inner);
-        let _held = inner.drains.hold(drained)?;
+        let (point, _held) = Self::hold(&self.inner, &self.queue, drained)?;
         // SAFETY: `drained` proves that the device stands there, and that the queue pair has not
         // been told to go on, nor is as long as the proof is held; while it is drained, the device
         // does not read the ring.
@@ -196,9 +208,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
         wr_ids: &[u64],
         mode: Mode,
     ) -> Result<Cancelled, CancelError> {
-        let point = self.drain_point(drained)?;
-        let inner = Arc::clone(&self.inner);
-        let _held = inner.drains.hold(drained)?;
+        let (point, _held) = Self::hold(&self.inner, &self.queue, drained)?;
         // SAFETY: as in `cancel`.
         unsafe { self.queue.cancel_set(point, wr_ids, mode) }.map_err(CancelError::NotPending)
     }
@@ -210,9 +220,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
         drained: &Drained,
         handle: RequestHandle,
     ) -> Result<Cancelled, CancelError> {
-        let point = self.drain_point(drained)?;
-        let inner = Arc::clone(&self.inner);
-        let _held = inner.drains.hold(drained)?;
+        let (point, _held) = Self::hold(&self.inner, &self.queue, drained)?;
         // SAFETY: as in `cancel`.
         Ok(unsafe { self.queue.cancel_handle(point, handle) })
     }
@@ -224,12 +232,10 @@ impl<T: QueuePairTransport> SendHalf<T> {
         drained: &Drained,
         mut wanted: impl FnMut(&PendingRequest) -> bool,
     ) -> Result<Cancelled, CancelError> {
-        let point = self.drain_point(drained)?;
         // The caller's code is not called with the proof held: it may want the queue pair to go on.
-        let wanted: Vec<bool> = self.queue.pending(point).map(|one| wanted(&one)).collect();
+        let wanted: Vec<bool> = self.pending(drained)?.map(|one| wanted(&one)).collect();
         let mut wanted = wanted.into_iter();
-        let inner = Arc::clone(&self.inner);
-        let _held = inner.drains.hold(drained)?;
+        let (point, _held) = Self::hold(&self.inner, &self.queue, drained)?;
         // SAFETY: as in `cancel`.
         Ok(unsafe { self.queue.cancel_where(point, |_| wanted.next().unwrap_or(false)) })
     }

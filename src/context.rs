@@ -13,6 +13,7 @@ use crate::{
 use mlx5_cq::Attention;
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, HcaCap, QueryHcaCapIn, QueryHcaCapOut};
+use mlx5_uapi::process::Origin;
 use mlx5_uapi::{
     DeviceFile, Errno, EventFile, Kernel,
     cmd::{context as command, devx, event, query},
@@ -122,7 +123,7 @@ pub(crate) struct Inner {
     pub(crate) signed_keys: Arc<SignedKeys>,
     devx: bool,
     /// The process that opened the device.
-    pid: u32,
+    process: Origin,
     gone: AtomicBool,
     /// A byte in it says that the device is gone, to whoever sleeps.
     gone_note: (PipeReader, PipeWriter),
@@ -173,7 +174,7 @@ impl Inner {
             uars,
             signed_keys: Arc::default(),
             devx: context.devx,
-            pid: std::process::id(),
+            process: Origin::here(),
             gone: AtomicBool::new(false),
             gone_note,
             watched: Mutex::default(),
@@ -186,7 +187,7 @@ impl Inner {
 
     /// Whether this process is a child of the one that opened the device.
     pub(crate) fn forked(&self) -> bool {
-        self.records.wiped() || std::process::id() != self.pid
+        self.process.left()
     }
 
     /// Refuses where nothing may be done: in a child process, or when the device is gone.

@@ -5,6 +5,8 @@
 
 enum {
 	FEW = 1000,
+	/* Cancelled one by one in a round. */
+	ONES = 16,
 	MANY = 4096,
 	SET = 64,
 	/* From one identifier of a set to the next. */
@@ -74,7 +76,8 @@ static void done_many(void *state, uint32_t calls)
 	go_on(state, MANY);
 }
 
-CALLS(cancel_one, 1, peer_cancel_one(mlx5dv_qp_ex_from_ibv_qp_ex(s->qp_ex), FEW / 2))
+CALLS(cancel_one, 1,
+      peer_cancel_one(mlx5dv_qp_ex_from_ibv_qp_ex(s->qp_ex), k * (FEW / ONES) + FEW / ONES / 2))
 
 static void calls_cancel_set(void *state, uint64_t first, uint32_t calls)
 {
@@ -88,7 +91,7 @@ static void calls_cancel_set(void *state, uint64_t first, uint32_t calls)
 }
 
 bench_cases cancel_cases = {
-	CASE("cancel_1_of_1000", "cancel", cancel_one, 1, 1, open_deep, prepare_few, done_few),
+	CASE("cancel_1_of_1000", "cancel", cancel_one, ONES, 1, open_deep, prepare_few, done_few),
 	CASE("cancel_64_of_4096", "cancel", cancel_set, 1, 1, open_deep, prepare_many, done_many),
 	{},
 };

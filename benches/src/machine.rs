@@ -5,6 +5,7 @@ use mlx5_sim::engine::DrainAt;
 use mlx5_sim::{SimConfig, Simulator};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Lets a device work that only does so when it is told to; answers how much it did.
@@ -12,6 +13,52 @@ pub(crate) type Settle = unsafe extern "C" fn() -> usize;
 
 /// Drains the send queue of a queue pair; answers 0 if it did.
 pub(crate) type Drain = unsafe extern "C" fn(qpn: u32) -> c_int;
+
+/// Nanoseconds that calls of the simulated kernel have taken.
+type KernelTime = unsafe extern "C" fn() -> u64;
+
+/// What the process holds, without what the simulated kernel has taken.
+type Memory = unsafe extern "C" fn(*mut Held);
+
+/// Bytes that a process holds.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(C)]
+pub(crate) struct Held {
+    pub(crate) heap: i64,
+    pub(crate) mapped: i64,
+}
+
+/// Looks for a function that a preloaded library may have.
+///
+/// # Safety
+/// If there is one of that name, it is an `F`, a pointer to a function.
+unsafe fn symbol<F>(name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) };
+    // SAFETY: looks for a name.
+    let found = NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })?;
+    // SAFETY: the caller's contract; the sizes are equal.
+    Some(unsafe { std::mem::transmute_copy(&found) })
+}
+
+/// Nanoseconds that calls of a simulated kernel have taken so far: none where it is a real one, whose
+/// time belongs to the operation.
+pub(crate) fn kernel_time() -> u64 {
+    static FUNCTION: OnceLock<Option<KernelTime>> = OnceLock::new();
+    // SAFETY: the preloaded library declares it so.
+    let function = FUNCTION.get_or_init(|| unsafe { symbol(c"mlx5_sim_kernel_time") });
+    // SAFETY: it may be called at any time.
+    function.map_or(0, |function| unsafe { function() })
+}
+
+/// What the process holds, if it can be told apart from what the simulated kernel has taken.
+pub(crate) fn held() -> Option<Held> {
+    // SAFETY: the preloaded library declares it so.
+    let function: Memory = unsafe { symbol(c"mlx5_sim_memory") }?;
+    let mut held = Held::default();
+    // SAFETY: there is room for the answer.
+    unsafe { function(&raw mut held) };
+    Some(held)
+}
 
 /// What a preloaded library offers.
 #[derive(Clone, Copy)]
@@ -36,20 +83,9 @@ impl Machine {
     }
 
     pub(crate) fn found() -> Self {
-        let symbol = |name: &CStr| {
-            // SAFETY: looks for a name.
-            NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
-        };
-        let preloaded = symbol(c"mlx5_sim_settle").zip(symbol(c"mlx5_sim_drain"));
-        Self::Found(preloaded.map(|(settle, drain)| {
-            // SAFETY: the preloaded library declares them so.
-            unsafe {
-                Preloaded {
-                    settle: std::mem::transmute::<NonNull<c_void>, Settle>(settle),
-                    drain: std::mem::transmute::<NonNull<c_void>, Drain>(drain),
-                }
-            }
-        }))
+        // SAFETY: the preloaded library declares them so.
+        let preloaded = unsafe { symbol(c"mlx5_sim_settle").zip(symbol(c"mlx5_sim_drain")) };
+        Self::Found(preloaded.map(|(settle, drain)| Preloaded { settle, drain }))
     }
 
     /// The first device.

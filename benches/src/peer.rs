@@ -1,13 +1,12 @@
 //! The cases of the shared library that `peer/` is compiled to.
 
 use crate::machine::{Drain, Machine, Settle};
-use crate::round::{Mode, Round};
+use crate::round::{Mode, Round, time};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::rc::Rc;
-use std::time::Instant;
 
 /// `struct bench_machine` of `peer/bench.h`.
 #[repr(C)]
@@ -136,9 +135,7 @@ fn round(
             // SAFETY: the state was made for this case, and stays; one round runs at a time.
             unsafe {
                 (case.prepare)(state, first, calls);
-                let start = Instant::now();
-                (case.call)(state, first, calls);
-                let nanoseconds = start.elapsed().as_nanos() as u64;
+                let nanoseconds = time(|| (case.call)(state, first, calls));
                 (case.finish)(state, calls);
                 nanoseconds
             }

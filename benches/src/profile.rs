@@ -14,18 +14,20 @@ pub(crate) struct Profile {
     pub(crate) files: Vec<(String, u64)>,
 }
 
-/// Reads a file of callgrind's, as far as it is about objects that count. Lines are attributes,
-/// places, calls, or costs; names are written out once, with a number in brackets that stands for
-/// them afterwards.
+/// Reads a file of callgrind's. What is called in an object that does not count is left out, with all
+/// that it calls in turn, wherever that is. Lines are attributes, places, calls, or costs; names are
+/// written out once, with a number in brackets that stands for them afterwards.
 pub(crate) fn parse(text: &str, counts: &dyn Fn(&str) -> bool) -> Option<Profile> {
     let mut name = None;
-    let (mut instructions, mut misses) = (0, 0);
+    let (mut instructions, mut misses) = (0_u64, 0_u64);
     let mut events: Vec<&str> = Vec::new();
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut objects: HashMap<&str, bool> = HashMap::new();
     let mut files: HashMap<&str, u64> = HashMap::new();
     let (mut file, mut function_file) = ("", "");
     let (mut of_call, mut counted, mut complete) = (false, true, false);
+    // Whether what is called next counts, if it is in another object.
+    let mut called = None;
     for line in text.lines() {
         if let Some(trigger) = line.strip_prefix("desc: Trigger: ") {
             name = Some(trigger.strip_prefix("Client Request: ").unwrap_or(trigger));
@@ -47,8 +49,11 @@ pub(crate) fn parse(text: &str, counts: &dyn Fn(&str) -> bool) -> Option<Profile
             if !given.is_empty() {
                 objects.insert(number, counts(given));
             }
+            let counts = objects.get(number).copied().unwrap_or(true);
             if key == "ob" {
-                counted = objects.get(number).copied().unwrap_or(true);
+                counted = counts;
+            } else {
+                called = Some(counts);
             }
         } else if line.starts_with("fn=") {
             file = if function_file.is_empty() { file } else { function_file };
@@ -59,20 +64,22 @@ pub(crate) fn parse(text: &str, counts: &dyn Fn(&str) -> bool) -> Option<Profile
         } else if line.starts_with("calls=") {
             of_call = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
-            // What a call cost inside is counted where it was called, too.
-            if std::mem::take(&mut of_call) || !counted {
+            // What a call cost inside is told where it was called, too.
+            let left_out = std::mem::take(&mut of_call);
+            if left_out && (called.take().unwrap_or(true) || !counted) {
                 continue;
             }
             // A line stops at its last number that is not zero.
             for (event, count) in events.iter().zip(line.split(' ').skip(1)) {
                 let count: u64 = count.parse().ok()?;
-                match *event {
-                    "Ir" => {
-                        instructions += count;
-                        *files.entry(file).or_default() += count;
-                    }
-                    "D1mr" | "D1mw" => misses += count,
-                    _ => {}
+                let sum = match *event {
+                    "Ir" => &mut instructions,
+                    "D1mr" | "D1mw" => &mut misses,
+                    _ => continue,
+                };
+                *sum = if left_out { sum.wrapping_sub(count) } else { sum.wrapping_add(count) };
+                if *event == "Ir" && !left_out && counted {
+                    *files.entry(file).or_default() += count;
                 }
             }
         }
@@ -101,7 +108,7 @@ cob=(2) /lib/device.so
 cfi=(3) c.rs
 cfn=(2) called
 calls=2 0
-* 100
+* 140 10 14 10
 fe=(1)
 12 1
 
@@ -109,7 +116,16 @@ ob=(2)
 fl=(3)
 fn=(2)
 * 100 10 10 10
-totals: 113
+cob=(3) /lib/libc.so
+cfn=(3) malloc
+calls=1 0
+* 40 0 4
+
+ob=(3)
+fl=(4) malloc.c
+fn=(3)
+* 40 0 4
+totals: 153
 ";
 
     fn parsed(counts: &dyn Fn(&str) -> bool) -> Profile {
@@ -125,15 +141,15 @@ totals: 113
     #[test]
     fn costs_are_summed_by_the_file_that_they_come_from() {
         let profile = parsed(&|_| true);
-        assert_eq!((profile.instructions, profile.misses), (113, 23));
-        assert_eq!(files(&profile), [("c.rs", 100), ("b.rs", 7), ("a.rs", 6)]);
+        assert_eq!((profile.instructions, profile.misses), (153, 27));
+        let expected = [("c.rs", 100), ("malloc.c", 40), ("b.rs", 7), ("a.rs", 6)];
+        assert_eq!(files(&profile), expected);
     }
 
     #[test]
-    fn an_object_can_be_left_out() {
+    fn an_object_can_be_left_out_with_what_it_calls() {
         let profile = parsed(&|object| object != "/lib/device.so");
         assert_eq!((profile.instructions, profile.misses), (13, 3));
-        assert_eq!(files(&profile), [("b.rs", 7), ("a.rs", 6)]);
     }
 
     #[test]

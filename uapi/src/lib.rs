@@ -5,7 +5,8 @@
 //! * [`ioctl`], [`verbs`], [`mlx5`], [`write_cmd`] are the kernel's headers, by hand: numbers and
 //!   layouts, each checked against its size and offsets at compile time.
 //! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each one that the provider needs.
-//! * [`sysfs`] finds the devices; [`wait`] sleeps on their event files.
+//! * [`sysfs`] finds the devices; [`wait`] sleeps on their event files; [`process`] knows a child
+//!   from its parent.
 //!
 //! No other crate of this workspace makes a system call or maps memory.
 
@@ -17,6 +18,7 @@ pub mod error;
 pub mod ioctl;
 pub mod kernel;
 pub mod mlx5;
+pub mod process;
 pub mod real;
 pub mod sysfs;
 pub mod verbs;

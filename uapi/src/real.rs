@@ -185,6 +185,17 @@ pub fn allocate(request: &MemoryRequest) -> Result<Mapping, Errno> {
     }
 }
 
+/// Ordinary pages of which a child finds zeros; an error where the kernel cannot do that.
+pub(crate) fn wiped_in_children(request: &MemoryRequest) -> Result<Mapping, Errno> {
+    let len = request.len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
+    let mut map = MmapOptions::new().len(len).map_anon().map_err(errno)?;
+    wipe_in_children(&mut map)?;
+    let ptr = NonNull::new(map.as_mut_ptr()).ok_or(Errno::EFAULT)?;
+    // SAFETY: `map` keeps `len` bytes mapped until dropped, and moves into the mapping, so that
+    // nobody else uses them.
+    Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
+}
+
 fn map_anonymous(request: &MemoryRequest, page_bits: u32, huge: bool) -> Result<Mapping, Errno> {
     let page = 1_usize << page_bits;
     let len = request.len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
@@ -214,14 +225,14 @@ fn map_anonymous(request: &MemoryRequest, page_bits: u32, huge: bool) -> Result<
 /// copy of them; and unlike with `MADV_DONTFORK` a child that looks reads zeros instead of dying.
 /// The kernel does not wipe huge pages.
 fn keep_from_children(map: &mut MmapMut, huge: bool) -> Result<(), Errno> {
-    let start = NonNull::new(map.as_mut_ptr()).ok_or(Errno::EFAULT)?.cast();
-    let wiped = if huge {
-        Err(Errno::EINVAL)
-    } else {
-        // SAFETY: the range is exactly the mapping, and the advice changes nothing in this process.
-        unsafe { madvise(start, map.len(), MmapAdvise::MADV_WIPEONFORK) }
-    };
+    let wiped = if huge { Err(Errno::EINVAL) } else { wipe_in_children(map) };
     wiped.or_else(|_| map.advise(Advice::DontFork).map_err(errno))
+}
+
+fn wipe_in_children(map: &mut MmapMut) -> Result<(), Errno> {
+    let start = NonNull::new(map.as_mut_ptr()).ok_or(Errno::EFAULT)?.cast();
+    // SAFETY: the range is exactly the mapping, and the advice changes nothing in this process.
+    unsafe { madvise(start, map.len(), MmapAdvise::MADV_WIPEONFORK) }
 }
 
 fn errno(error: io::Error) -> Errno {

@@ -56,22 +56,51 @@ pub enum Mode {
 }
 
 /// What a cancel did.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Cancelled {
-    requests: Vec<PendingRequest>,
+    requests: Requests,
+}
+
+/// Requests; one, which is the usual number, takes no memory elsewhere.
+#[derive(Clone, Default, Debug)]
+enum Requests {
+    #[default]
+    None,
+    One(PendingRequest),
+    Many(Vec<PendingRequest>),
 }
 
 impl Cancelled {
     /// How many requests were cancelled.
     pub fn count(&self) -> usize {
-        self.requests.len()
+        self.requests().len()
     }
 
     /// The requests that were cancelled, in the order in which they were posted.
     pub fn requests(&self) -> &[PendingRequest] {
-        &self.requests
+        match &self.requests {
+            Requests::None => &[],
+            Requests::One(request) => core::slice::from_ref(request),
+            Requests::Many(requests) => requests,
+        }
+    }
+
+    fn push(&mut self, request: PendingRequest) {
+        match &mut self.requests {
+            Requests::None => self.requests = Requests::One(request),
+            Requests::One(first) => self.requests = Requests::Many(Vec::from([*first, request])),
+            Requests::Many(requests) => requests.push(request),
+        }
     }
 }
+
+impl PartialEq for Cancelled {
+    fn eq(&self, other: &Self) -> bool {
+        self.requests() == other.requests()
+    }
+}
+
+impl Eq for Cancelled {}
 
 /// Identifiers of which [`Mode::AllOrNothing`] found nothing pending; nothing was cancelled.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -306,7 +335,7 @@ impl<T: Transport> SendQueue<T> {
         maybe: impl Fn(u64) -> bool,
         wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
     ) -> Cancelled {
-        let mut requests = Vec::new();
+        let mut all = Cancelled::default();
         self.records().cancel(from, end, maybe, wanted, |Completed { wr_id, info }| {
             // At once: should `wanted` panic later, what is marked must be cancelled.
             // SAFETY: the request is committed and not executed, so that its WQE stands in the
@@ -316,13 +345,13 @@ impl<T: Transport> SendQueue<T> {
                 self.sign(info.first().into());
             }
             if !info.continues() {
-                requests.push(PendingRequest { wr_id, info });
+                all.push(PendingRequest { wr_id, info });
             }
         });
         // The NOPs are in the ring before the device can be told, by whatever way, to go on.
         barrier::to_device();
         self.forget_cancelled();
-        Cancelled { requests }
+        all
     }
 
     /// Keys are no longer taken for what cancelled requests would have made of them.

@@ -6,8 +6,9 @@ use crate::round::timed;
 use crate::rounds::subject;
 use std::hint::black_box;
 
-/// Pending requests, of which one is cancelled, and of which a set is.
+/// Pending requests, of which one is cancelled after the other, and of which a set is.
 const FEW: u64 = 1000;
+const ONES: u64 = 16;
 const MANY: u64 = 4096;
 const SET: u64 = 64;
 
@@ -32,9 +33,13 @@ subject! {
         (Bed::new(machine, options), ())
     } =>
 
-    "cancel_1_of_1000", Single, cancel::one x 1, |bed, _given, _first| {
+    "cancel_1_of_1000", Single, cancel::one x ONES, |bed, _given, _first| {
+        const STEP: u64 = FEW / ONES;
         bed.fill(FEW);
-        let time = timed(1, |_| cancel::one(&mut bed.qp, black_box(FEW / 2)).is_ok_and(|n| n == 1));
+        let time = timed(ONES as usize, |k| {
+            let wr_id = black_box(k as u64 * STEP + STEP / 2);
+            cancel::one(&mut bed.qp, wr_id).is_ok_and(|n| n == 1)
+        });
         bed.go_on(FEW);
         time
     }

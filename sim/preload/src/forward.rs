@@ -10,6 +10,7 @@ use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL, attr, method};
 use mlx5_uapi::write_cmd::WriteCommand;
 
+use crate::account::Call;
 use crate::descriptors::{Device, Entry, failed, find};
 use crate::door::{Door, Inside};
 use crate::{events, say};
@@ -25,6 +26,7 @@ const LONGEST: usize = 4096;
 /// # Safety
 /// The argument is what the request wants.
 pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<c_int> {
+    let _call = Call::begin();
     // A request has 32 bits; what stands above them is nobody's.
     let request = request as u32;
     let Some((door, entry)) = find(fd) else {

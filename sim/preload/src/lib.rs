@@ -24,6 +24,7 @@
 //! # Settings
 //! `MLX5_SIM` configures the machine, see [`Settings`].
 
+mod account;
 mod descriptors;
 mod door;
 mod events;
