@@ -1,4 +1,5 @@
-//! `docs/COVERAGE.md` names a test or a typed refusal in each of its cells: they exist.
+//! `docs/COVERAGE.md` and `docs/MANPAGES.md` name a test or a typed refusal in each of their cells: they
+//! exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,17 @@ fn check(reference: &str) -> Result<(), String> {
     if let Some(variant) = reference.strip_prefix("PostError::") {
         let there = variants("PostError")?.contains(variant);
         return if there { Ok(()) } else { Err(format!("there is no {reference}")) };
+    }
+    if let Some((file, text)) = reference.strip_prefix("said/").and_then(|at| at.split_once("::")) {
+        let there = read(file)?.contains(text);
+        return if there { Ok(()) } else { Err(format!("{file} does not say: {text}")) };
+    }
+    if let Some(listing) = reference.strip_prefix("asm/") {
+        return read(&format!("benches/asm/{listing}.s")).map(drop);
+    }
+    if let Some(test) = reference.strip_prefix("order/") {
+        let there = read("wqe/tests/order/main.rs")?.contains(&format!("fn {test}("));
+        return if there { Ok(()) } else { Err(format!("there is no test {reference}")) };
     }
     let (file, test) = match reference.split_once("::") {
         Some((file, test)) => (file, Some(test)),
@@ -103,11 +115,19 @@ fn quoted(cell: &str) -> Vec<&str> {
 
 #[test]
 fn each_cell_names_a_test_or_a_refusal_that_exists() {
-    let text = read("docs/COVERAGE.md").expect("the coverage page");
+    for (page, least) in [("docs/COVERAGE.md", 80), ("docs/MANPAGES.md", 120)] {
+        let text = read(page).expect("the page");
+        let rows = rows(&text);
+        assert!(rows.len() >= least, "{page}: only {} rows: are the tables read?", rows.len());
+        let wrong = wrong(&rows);
+        assert!(wrong.is_empty(), "{page}:\n{}", wrong.join("\n"));
+    }
+}
+
+/// What is wrong with the cells of these rows.
+fn wrong(rows: &[Row]) -> Vec<String> {
     let mut wrong = Vec::new();
-    let rows = rows(&text);
-    assert!(rows.len() > 40, "only {} rows: are the tables read?", rows.len());
-    for row in &rows {
+    for row in rows {
         let what = format!("{}: {}", row.section, row.cells[0]);
         for (number, cell) in row.cells.iter().enumerate().skip(1) {
             let references = quoted(cell);
@@ -119,7 +139,22 @@ fn each_cell_names_a_test_or_a_refusal_that_exists() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    wrong
+}
+
+#[test]
+fn each_man_page_has_a_section() {
+    let text = read("docs/MANPAGES.md").expect("the page");
+    let rows = rows(&text);
+    for (page, least) in [
+        ("ibv_post_send(3)", 29),
+        ("ibv_wr_post(3)", 50),
+        ("ibv_post_srq_ops(3)", 24),
+        ("mlx5dv_qp_cancel_posted_send_wrs(3)", 21),
+    ] {
+        let statements = rows.iter().filter(|row| row.section == page).count();
+        assert!(statements >= least, "{page} has {statements} rows");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use door::{Door, LINKS};
 use reasons::Unused;
 pub(crate) use report::place;
+pub(crate) use report::wrapped;
 pub(crate) use rows::write_rows;
 use rows::{Ledger, Outcome, Row};
 
@@ -33,6 +34,9 @@ pub(crate) struct Arguments {
     /// Run this part alone, say how each test ended, and write nothing
     #[arg(long, value_enum, conflicts_with = "check")]
     only: Option<Part>,
+    /// Run nothing; write the page for people anew, of what is in the ledger
+    #[arg(long, conflicts_with_all = ["check", "only"])]
+    document: bool,
 }
 
 /// A part of what is run.
@@ -58,6 +62,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::File { path: json, error });
     }
     let peers = pyverbs::peers()?;
+    if arguments.document {
+        report::write(&markdown, &kept, &peers)?;
+        return crate::vm::document();
+    }
     let door = Door::build()?;
     let suite = pyverbs::Suite::unpack()?;
 

@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
     ud_gathers_and_scatters_lists,
     a_read_scatters_over_several_entries,
     inline_data_may_come_in_pieces,
+    inline_data_is_taken_when_posted_and_memory_when_executed: STEP,
 ];
 
 /// Where messages are sent from, and where they arrive.
@@ -263,6 +264,27 @@ fn inline_data_may_come_in_pieces(bed: &Bed) -> Outcome {
         let received = bed.poll_good(b.recv_cq(), 1)[0];
         assert_eq!(received.as_completion().byte_len(), Some(83));
         crate::pattern::expect_bytes(&b.mr, 0, &pieces.concat());
+    }
+    Ok(())
+}
+
+fn inline_data_is_taken_when_posted_and_memory_when_executed(bed: &Bed) -> Outcome {
+    let Pair { mut a, mut b } = bed.pair::<Rc>(&PairOptions::default().inline(64))?;
+    for form in Form::ALL {
+        b.recv(1, 0..8);
+        b.recv(2, 64..72);
+        a.mr.write_at(0, b"before..")?;
+        let mut bytes = *b"inline..";
+        a.post(form, Post::new(Op::Send, 3, Data::Inline(&[&bytes])))?;
+        let sges = [a.mr.sge(0..8)?];
+        a.post(form, Post::new(Op::Send, 4, Data::Sges(&sges)))?;
+        // The device has not looked at either.
+        std::hint::black_box(&mut bytes).copy_from_slice(b"changed.");
+        a.mr.write_at(0, b"after...")?;
+        bed.poll_good(&mut a.send_cq, 2);
+        bed.poll_good(b.recv_cq(), 2);
+        crate::pattern::expect_bytes(&b.mr, 0, b"inline..");
+        crate::pattern::expect_bytes(&b.mr, 64, b"after...");
     }
     Ok(())
 }

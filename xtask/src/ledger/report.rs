@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::door::LINKS;
-use super::rows::{Ledger, Outcome, Reason, Row};
+use super::rows::{Ledger, Outcome, Shown};
 use super::{pairs, pyverbs};
 use crate::failure::Failure;
 
@@ -37,55 +37,90 @@ pub(crate) fn place(document: &str, begin: &str, report: &str, end: &str) -> Str
 }
 
 fn report(ledger: &Ledger, peers: &[String]) -> String {
-    let mut text = format!(
-        "## rdma-core's tests on the simulated device\n\n\
-         Unmodified programs of Debian's packages ({}), with the simulator preloaded (rung 2 of \
-         TESTING.md), every module in a process of its own, once with an InfiniBand port and once \
-         with a RoCE port. They drive the C provider: what they show is that the model is an mlx5 \
-         to others. In the suites `pingpong`, `perftest` and `interop` two processes send to each \
-         other on one machine (in `interop` one of them, or both, is our `mlx5`). Each test is a row of `conformance.json`. `cargo xtask ledger` writes both; \
-         `cargo xtask ledger --check` fails if a test that passes here does not pass any more.\n\n",
-        peers.join(", ")
-    );
-    text.push_str(&counts(ledger.rows()));
+    let rows = ledger.shown();
+    let mut text = "## rdma-core's tests on the simulated device\n\n".to_owned();
+    text.push_str(&wrapped(
+        &format!(
+            "Unmodified programs of Debian's packages ({}), with the simulator preloaded (rung 2 of \
+             TESTING.md), every module in a process of its own, once with an InfiniBand port and \
+             once with a RoCE port. They drive the C provider: what they show is that the model is \
+             an mlx5 to others. In the suites `pingpong`, `perftest` and `interop` two processes \
+             send to each other on one machine (in `interop` one of them, or both, is our `mlx5`). \
+             Each test is a row of `conformance.json`. `cargo xtask ledger` writes both, and with \
+             `--document` this page alone, of what is in the other; `cargo xtask ledger --check` \
+             fails if a test that passes here does not pass any more.",
+            peers.join(", ")
+        ),
+        "",
+    ));
+    text.push('\n');
+    text.push_str(&counts(&rows));
     text.push_str("\n### Failures\n\n");
-    text.push_str(&by_reason(ledger.rows(), |outcome| {
-        matches!(outcome, Outcome::Fail | Outcome::Error)
-    }));
+    text.push_str(&by_reason(&rows, &[Outcome::Fail, Outcome::Error]));
     text.push_str("\n### Skips\n\n");
-    text.push_str(&by_reason(ledger.rows(), |outcome| outcome == Outcome::Skip));
+    text.push_str(&by_reason(&rows, &[Outcome::Skip]));
     text.push_str("\n### Left out\n\n");
     for (module, why) in pyverbs::LEFT_OUT.iter().chain(&pairs::LEFT_OUT) {
-        text.push_str(&format!("* `{module}` {why}.\n"));
+        text.push_str(&wrapped(&format!("* `{module}` {why}."), "  "));
     }
     text
 }
 
-/// A test's module; the suite for what has none.
-fn module(row: &Row) -> &str {
-    match row.suite {
-        "pyverbs" => row.test.split('.').next().unwrap_or(&row.test),
+/// A paragraph in lines of at most a hundred characters, those behind the first with an indent.
+pub(crate) fn wrapped(paragraph: &str, indent: &str) -> String {
+    const WIDTH: usize = 100;
+    let (mut text, mut column) = (String::new(), 0);
+    for word in paragraph.split_whitespace() {
+        let width = word.chars().count();
+        if column != 0 && column + 1 + width > WIDTH {
+            text.push('\n');
+            text.push_str(indent);
+            column = indent.len();
+        } else if column != 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += width;
+    }
+    text.push('\n');
+    text
+}
+
+/// What a test is counted under in the first table: its module, or the suite where that has none.
+fn module(row: &Shown) -> &str {
+    match row.suite.as_str() {
+        "pyverbs" => part_of(&row.test).0,
         suite => suite,
     }
 }
 
-fn counts(rows: &[Row]) -> String {
+/// The module of a test, and its name there, without its class.
+fn part_of(test: &str) -> (&str, &str) {
+    if let Some((module, name)) = test.split_once("::") {
+        return (module, name);
+    }
+    let (module, name) = test.split_once('.').unwrap_or((test, test));
+    let name = name.rsplit('.').next().unwrap_or(name);
+    (module, name.strip_prefix("test_").unwrap_or(name))
+}
+
+fn counts(rows: &[Shown]) -> String {
     let mut text = "| module |".to_owned();
     for link in LINKS {
         text.push_str(&format!(" {0}: pass | {0}: fail | {0}: skip |", link.name));
     }
     text.push_str(&format!("\n|---|{}\n", "--:|".repeat(3 * LINKS.len())));
-    let line = |name: &str, of: &dyn Fn(&Row) -> bool| {
+    let line = |name: &str, of: &dyn Fn(&Shown) -> bool| {
         let mut line = format!("| {name} |");
         for link in LINKS {
-            let count = |is: &dyn Fn(Outcome) -> bool| {
+            let count = |outcomes: &[Outcome]| {
                 let here = rows.iter().filter(|row| row.link == link.name && of(row));
-                here.filter(|row| is(row.outcome)).count()
+                here.filter(|row| row.is_any_of(outcomes)).count()
             };
-            let fails = |outcome| matches!(outcome, Outcome::Fail | Outcome::Error);
-            let passes = count(&|outcome| outcome == Outcome::Pass);
-            let skips = count(&|outcome| outcome == Outcome::Skip);
-            line.push_str(&format!(" {passes} | {} | {skips} |", count(&fails)));
+            let passes = count(&[Outcome::Pass]);
+            let fails = count(&[Outcome::Fail, Outcome::Error]);
+            line.push_str(&format!(" {passes} | {fails} | {} |", count(&[Outcome::Skip])));
         }
         line + "\n"
     };
@@ -97,47 +132,56 @@ fn counts(rows: &[Row]) -> String {
     text
 }
 
-/// Tests by the reason for their outcome, those of most tests first.
-fn by_reason(rows: &[Row], of: impl Fn(Outcome) -> bool) -> String {
-    let mut reasons: BTreeMap<&Reason, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| of(row.outcome)) {
-        if let Some(reason) = &row.reason {
-            reasons.entry(reason).or_default().entry(&row.test).or_default().push(row.link);
-        }
+/// Tests, and on which links each ended so.
+type Tests<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// Tests by the reason for their outcome, those of most tests first: a table of reasons, and which
+/// tests each is of.
+fn by_reason(rows: &[Shown], outcomes: &[Outcome]) -> String {
+    let mut reasons: BTreeMap<(&str, &str), Tests<'_>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.is_any_of(outcomes)) {
+        let tests = reasons.entry((&row.reason, &row.until)).or_default();
+        tests.entry(&row.test).or_default().insert(&row.link);
     }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, tests)| std::cmp::Reverse(tests.len()));
     if reasons.is_empty() {
         return "None.\n".to_owned();
     }
-    let mut text = "| tests | why | what unlocks it | which |\n|--:|---|---|---|\n".to_owned();
-    for (reason, tests) in reasons {
-        let (why, until) = match reason {
-            Reason::Known { why, until } => ((*why).to_owned(), *until),
-            Reason::Unexplained(said) => (format!("**unexplained**: {}", escaped(said)), ""),
+    let mut text = "| | tests | why | what unlocks it |\n|--:|--:|---|---|\n".to_owned();
+    for (number, ((why, until), tests)) in (1..).zip(&reasons) {
+        let why = match until.is_empty() {
+            true => format!("**unexplained**: {}", escaped(why)),
+            false => (*why).to_owned(),
         };
-        let which = tests_in_short(&tests);
-        text.push_str(&format!("| {} | {why} | {until} | {which} |\n", tests.len()));
+        text.push_str(&format!("| {number} | {} | {why} | {until} |\n", tests.len()));
+    }
+    text.push('\n');
+    for (number, (_, tests)) in (1..).zip(&reasons) {
+        text.push_str(&wrapped(&format!("{number}. {}", in_short(tests)), "   "));
     }
     text
 }
 
-/// Tests by module, without their classes; the link where it is not every one.
-fn tests_in_short(tests: &BTreeMap<&str, Vec<&str>>) -> String {
+/// Tests by module; the links where it is not every one. Of many there is but a count.
+fn in_short(tests: &Tests<'_>) -> String {
+    const MANY: usize = 40;
     let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (test, links) in tests {
-        let module = test.split('.').next().unwrap_or(test);
-        let method = test.rsplit('.').next().unwrap_or(test);
-        let method = method.strip_prefix("test_").unwrap_or(method);
-        let only = if links.len() == LINKS.len() { String::new() } else { links.join(", ") };
-        let only = if only.is_empty() { only } else { format!(" ({only})") };
-        modules.entry(module).or_default().push(format!("{method}{only}"));
+        let (module, name) = part_of(test);
+        let only: Vec<&str> = links.iter().copied().collect();
+        let only = match only.len() == LINKS.len() {
+            true => String::new(),
+            false => format!(" ({})", only.join(", ")),
+        };
+        modules.entry(module).or_default().push(format!("{name}{only}"));
     }
-    let modules: Vec<String> = modules
-        .into_iter()
-        .map(|(module, methods)| format!("`{module}`: {}", methods.join(", ")))
-        .collect();
-    modules.join("; ")
+    let modules = modules.into_iter().map(|(module, names)| match tests.len() > MANY {
+        true => format!("`{module}` {}", names.len()),
+        false if names.len() == 1 && names[0] == module => format!("`{module}`"),
+        false => format!("`{module}`: {}", names.join(", ")),
+    });
+    modules.collect::<Vec<_>>().join(if tests.len() > MANY { ", " } else { "; " })
 }
 
 /// Text that does not end a table's cell.
@@ -148,6 +192,36 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_of_a_paragraph_is_longer_than_a_hundred_characters() {
+        let text = wrapped(&"twelve bytes ".repeat(40), "  ");
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("  ")), "{text}");
+        assert_eq!(text.split_whitespace().count(), 80);
+    }
+
+    #[test]
+    fn reasons_are_numbered_and_their_tests_stand_below() {
+        let row = |test: &str, link: &str, reason: &str| Shown {
+            suite: "pyverbs".into(),
+            test: test.into(),
+            link: link.into(),
+            result: Outcome::Skip.name().into(),
+            reason: reason.into(),
+            until: "some day".into(),
+        };
+        let rows = [
+            row("m.Class.test_one", "ib", "once"),
+            row("cases::two", "ib", "twice"),
+            row("cases::three", "ib", "twice"),
+            row("cases::three", "roce", "twice"),
+        ];
+        let text = by_reason(&rows, &[Outcome::Skip]);
+        assert!(text.contains("| 1 | 2 | twice | some day |\n| 2 | 1 | once |"), "{text}");
+        assert!(text.contains("1. `cases`: three, two (ib)\n2. `m`: one (ib)\n"), "{text}");
+        assert_eq!(by_reason(&rows, &[Outcome::Fail]), "None.\n");
+    }
 
     #[test]
     fn the_report_replaces_itself_and_nothing_else() {

@@ -88,6 +88,38 @@ impl fmt::Display for Row {
     }
 }
 
+/// A row as readers see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Shown {
+    pub(super) suite: String,
+    pub(super) test: String,
+    pub(super) link: String,
+    pub(super) result: String,
+    /// Why it has not passed.
+    pub(super) reason: String,
+    /// What would let it pass; nothing if nobody knows why it has not.
+    pub(super) until: String,
+}
+
+impl Shown {
+    fn new(value: &Value) -> Self {
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        Self {
+            suite: text("suite"),
+            test: text("test"),
+            link: text("link"),
+            result: text("result"),
+            reason: text("reason"),
+            until: text("until"),
+        }
+    }
+
+    /// Whether the test ended like one of these.
+    pub(super) fn is_any_of(&self, outcomes: &[Outcome]) -> bool {
+        outcomes.iter().any(|outcome| outcome.name() == self.result)
+    }
+}
+
 /// What tells a row from the others: suite, rung, test, link with the kernel if it has one.
 type Key = (String, u64, String, String);
 
@@ -123,6 +155,12 @@ impl Ledger {
     /// The rows found now; none of a ledger that was read.
     pub(super) fn rows(&self) -> &[Row] {
         &self.rows
+    }
+
+    /// The rows of what this chore runs.
+    pub(super) fn shown(&self) -> Vec<Shown> {
+        let ours = self.values.iter().filter(|(key, _)| key.1 == RUNG && is_run(&key.0));
+        ours.map(|(_, value)| Shown::new(value)).collect()
     }
 
     /// This ledger with the suites of another in place of its own; suites that only it has stay.

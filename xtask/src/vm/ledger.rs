@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::cache::in_file;
 use crate::failure::Failure;
-use crate::ledger::{documents, place};
+use crate::ledger::{documents, place, wrapped};
 
 /// The real kernel driver; see docs/TESTING.md.
 pub(super) const RUNG: u64 = 3;
@@ -19,9 +19,20 @@ const END: &str = "<!-- end: cargo xtask vm -->\n";
 
 /// Writes both documents. Machines that were not run stay as they are there.
 pub(super) fn write(rows: &[Value]) -> Result<(), Failure> {
-    let [json, markdown] = documents();
+    let [json, _] = documents();
     let all = merged(read(&json)?, rows);
     crate::ledger::write_rows(&json, &all)?;
+    write_page(all)
+}
+
+/// Writes the page for people, of what is in the ledger.
+pub(crate) fn document() -> Result<(), Failure> {
+    let [json, _] = documents();
+    write_page(read(&json)?)
+}
+
+fn write_page(all: Vec<Value>) -> Result<(), Failure> {
+    let [_, markdown] = documents();
     let ours: Vec<Value> = all.into_iter().filter(|row| row["rung"] == RUNG).collect();
     let document = fs::read_to_string(&markdown).map_err(in_file(&markdown))?;
     let document = place(&document, BEGIN, &report(&ours), END);
@@ -73,16 +84,18 @@ fn text(row: &Value, name: &str) -> String {
 }
 
 fn report(rows: &[Value]) -> String {
-    let mut report = String::from(
-        "## The real kernel driver on the simulated device\n\n\
-         Debian's kernels with their own mlx5_core and mlx5_ib in a virtual machine, on two \
-         simulated devices that a process serves as PCI functions (rung 3 of TESTING.md). The \
-         conformance suite runs unmodified, as the binary that is carried to hardware, once with \
-         both ends of each pair on one device and once with the ends on two; so do our command, \
-         rdma-core's programs, ours against theirs, and processes that are killed or lose the \
-         driver. `cargo xtask vm --write` writes this; `cargo xtask vm` fails if anything fails, \
-         if the kernel's log has a complaint, or if what passes here does not pass any more.\n\n",
-    );
+    let mut report = String::from("## The real kernel driver on the simulated device\n\n");
+    report.push_str(&wrapped(
+        "Debian's kernels with their own mlx5_core and mlx5_ib in a virtual machine, on two simulated \
+         devices that a process serves as PCI functions (rung 3 of TESTING.md). The conformance suite \
+         runs unmodified, as the binary that is carried to hardware, once with both ends of each pair \
+         on one device and once with the ends on two; so do our command, rdma-core's programs, ours \
+         against theirs, and processes that are killed or lose the driver. `cargo xtask vm --write` \
+         writes this; `cargo xtask vm` fails if anything fails, if the kernel's log has a complaint, \
+         or if what passes here does not pass any more.",
+        "",
+    ));
+    report.push('\n');
     let machines: BTreeSet<(String, String)> =
         rows.iter().map(|row| (text(row, "kernel"), text(row, "link"))).collect();
     let suites: BTreeSet<String> = rows.iter().map(|row| text(row, "suite")).collect();

@@ -14,6 +14,8 @@ mod record;
 mod tools;
 mod whole;
 
+pub(crate) use ledger::document;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
