@@ -226,6 +226,8 @@ static bool word_is(const char *wanted)
 
 /* The queue at hand. */
 
+static void destroy_windows(void);
+
 static struct ibv_device *device;
 static struct {
 	struct ibv_context *context;
@@ -274,6 +276,7 @@ static void close_queue(void)
 		CHECK("destroy_qp", !ibv_destroy_qp(q.qp));
 	if (q.srq)
 		CHECK("destroy_srq", !ibv_destroy_srq(q.srq));
+	destroy_windows();
 	for (int i = 0; i < q.num_ahs; i++)
 		if (q.ahs[i])
 			CHECK("destroy_ah", !ibv_destroy_ah(q.ahs[i]));
@@ -290,7 +293,10 @@ static void open_queue(void)
 	close_queue();
 	printf("queue %s\n", word());
 	char *type = word();
-	q.type = !strcmp(type, "rc") ? IBV_QPT_RC : !strcmp(type, "uc") ? IBV_QPT_UC : IBV_QPT_UD;
+	q.type = !strcmp(type, "rc")   ? IBV_QPT_RC
+		 : !strcmp(type, "uc") ? IBV_QPT_UC
+		 : !strcmp(type, "ud") ? IBV_QPT_UD
+				       : IBV_QPT_XRC_SEND;
 	q.builder = word_is("builder");
 	listening = true;
 	CHECK("open_device", (q.context = ibv_open_device(device)));
@@ -497,7 +503,7 @@ static void to_rts(void)
 	attr.retry_cnt = number();
 	attr.rnr_retry = number();
 	attr.max_rd_atomic = number();
-	if (q.type == IBV_QPT_RC)
+	if (q.type == IBV_QPT_RC || q.type == IBV_QPT_XRC_SEND)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
 	CHECK("modify_qp", !ibv_modify_qp(q.qp, &attr, mask));
@@ -949,6 +955,7 @@ int main(void)
 		{"sdrain", drain_srq}, {"dvqp", make_dv_qp},
 		{"keys", make_keys}, {"dvpost", post_rare},
 		{"sqd", to_sqd},       {"cancel", cancel},
+		{"windows", make_windows},
 	};
 	int count;
 	struct ibv_device **list = ibv_get_device_list(&count);

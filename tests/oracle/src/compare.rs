@@ -1,11 +1,14 @@
 //! Comparing what happened on both sides.
 
-use mlx5_prm::umr::MkeyContextSegment;
+use mlx5_prm::umr::{MkeyContextSegment, umr_flags};
 use mlx5_prm::wqe::{DataSegment, INLINE, INVALID_LKEY, Opcode, UNIT};
 use zerocopy::IntoBytes;
 
 use crate::calls;
 use crate::event::{Call, Event, Made, Outcome, Post};
+
+/// The name of the section with an extended connection.
+pub(crate) const EXTENDED: &str = "extended";
 
 /// Something that is not the same on both sides.
 #[derive(Clone, Debug)]
@@ -82,8 +85,12 @@ const WITH_IMMEDIATE: [u8; 4] = [
 /// Where a WQE asks for a completion, and for others to be waited for.
 const CONTROL: usize = 11;
 
-/// Where an atomic has what it compares with.
-const COMPARE: std::ops::Range<usize> = 40..48;
+/// Where an atomic has what it compares with: behind what else there is, in front of the entry for
+/// the old value.
+fn compare_of(wqe: &[u8]) -> std::ops::Range<usize> {
+    let end = wqe.len() - UNIT;
+    end - size_of::<u64>()..end
+}
 
 /// Where the context of an invalidated key has nothing to say: it frees the key, and names any queue
 /// pair.
@@ -94,6 +101,27 @@ fn is_invalidation(wqe: &[u8]) -> bool {
     wqe[3] == Opcode::Umr as u8
         && wqe.len() == UNWRITTEN[1].end
         && wqe[64] == MkeyContextSegment::FREE
+}
+
+/// Where the context of a bound window has nothing to say: the mask of what changes names rights,
+/// owner, start and length.
+const UNBOUND: [std::ops::Range<usize>; 4] = [65..66, 67..68, 72..80, 96..128];
+
+/// Whether a WQE binds a window: a UMR with a translation that counts from an offset.
+fn is_binding(wqe: &[u8]) -> bool {
+    wqe[3] == Opcode::Umr as u8
+        && wqe.len() > UNBOUND[3].end
+        && wqe[16] & umr_flags::TRANSLATION_OFFSET != 0
+}
+
+/// Where an extended connection's request has nothing to say, behind the number of the queue.
+const BEHIND_SRQN: std::ops::Range<usize> = 20..32;
+
+/// Takes out what a WQE has in parts that are not looked at, and says what that was.
+fn take_out(wqe: &mut [u8], parts: &[std::ops::Range<usize>]) -> String {
+    let bytes = parts.iter().map(|part| wqe[part.clone()].to_vec()).collect::<Vec<_>>().concat();
+    parts.iter().for_each(|part| wqe[part.clone()].fill(0));
+    if bytes.iter().all(|byte| *byte == 0) { "zeros".into() } else { hex(&bytes) }
 }
 
 /// Where a WQE has its immediate data.
@@ -127,6 +155,8 @@ fn padding(wqe: &[u8]) -> usize {
 struct Found<'a> {
     place: String,
     prefix: &'a str,
+    /// Whether requests are of an extended connection.
+    extended: bool,
     list: Vec<Difference>,
 }
 
@@ -170,24 +200,33 @@ impl Found<'_> {
                 self.add("no-immediate", hex(&a[IMMEDIATE]), hex(&b[IMMEDIATE]));
                 b[IMMEDIATE].copy_from_slice(&a[IMMEDIATE]);
             }
-            if a[3] == Opcode::AtomicFa as u8 && a[COMPARE] != b[COMPARE] {
-                self.add("fetch-add-compare", hex(&a[COMPARE]), hex(&b[COMPARE]));
-                b[COMPARE].copy_from_slice(&a[COMPARE]);
+            if a[3] == Opcode::AtomicFa as u8 && a[compare_of(&a)] != b[compare_of(&b)] {
+                let place = compare_of(&a);
+                self.add("fetch-add-compare", hex(&a[place.clone()]), hex(&b[place.clone()]));
+                b[place.clone()].copy_from_slice(&a[place]);
             }
             // The requests that are put together by the caller do nothing.
             if a[3] == Opcode::Nop as u8 && a[CONTROL] != b[CONTROL] {
                 self.add("raw-flags", hex(&a[CONTROL..=CONTROL]), hex(&b[CONTROL..=CONTROL]));
                 b[CONTROL] = a[CONTROL];
             }
-            if is_invalidation(&a) && is_invalidation(&b) {
-                let unwritten = |wqe: &mut [u8]| {
-                    let parts = UNWRITTEN.map(|part| wqe[part.clone()].to_vec()).concat();
-                    UNWRITTEN.into_iter().for_each(|part| wqe[part].fill(0));
-                    if parts.iter().all(|byte| *byte == 0) { "zeros".into() } else { hex(&parts) }
-                };
-                let (peer, ours): (String, String) = (unwritten(&mut a), unwritten(&mut b));
+            let unwritten = [
+                ("invalidation-context", is_invalidation as fn(&[u8]) -> bool, &UNWRITTEN[..]),
+                ("binding-context", is_binding, &UNBOUND),
+            ];
+            for (name, is, parts) in unwritten {
+                if is(&a) && is(&b) {
+                    let (peer, ours) = (take_out(&mut a, parts), take_out(&mut b, parts));
+                    if peer != ours {
+                        self.add(name, peer, ours);
+                    }
+                }
+            }
+            if self.extended {
+                let part = [BEHIND_SRQN];
+                let (peer, ours) = (take_out(&mut a, &part), take_out(&mut b, &part));
                 if peer != ours {
-                    self.add("invalidation-context", peer, ours);
+                    self.add("behind-srqn", peer, ours);
                 }
             }
             let end = padding(&a);
@@ -258,7 +297,8 @@ fn compare_events(section: (&Section<'_>, &Section<'_>), peer: &Event, ours: &Ev
         Event::Overfull { .. } => "overfull",
         _ => "sizes",
     };
-    let mut found = Found { place: a.name.to_owned(), prefix, list: Vec::new() };
+    let mut found =
+        Found { place: a.name.to_owned(), prefix, extended: a.name == EXTENDED, list: Vec::new() };
     let kind = match (peer, ours) {
         (Event::Made(peer), Event::Made(ours)) => {
             let text = |made: &Made| {

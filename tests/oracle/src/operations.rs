@@ -4,14 +4,19 @@
 //! `peer/operations.h` has the commands of the script. Numbers that the kernel gives out are each
 //! side's own: keys and signature variables are compared by the order in which they appear.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use mlx5::mkey::{Configure, Interleaved, Mkey, MkeyAccess};
-use mlx5::transport::Rc;
+use mlx5::operation::{BindWindow, Supports};
+use mlx5::transport::{Rc, XrcSend};
+use mlx5::window::{TypeOne, TypeTwo};
 use mlx5::{
-    AccessFlags, AckTimeout, AhAttr, CompletionQueue, Data, DoorbellChoice, Mtu,
-    Operation as ListOperation, ProtectionDomain, Psn, QpAttributes, QpNumber, QueuePair,
-    QueueState, RawWqe, RetryCount, RnrTimer, SendFlags, SendWr, Sge, devices_on,
+    Access, AccessFlags, AckTimeout, AhAttr, Binding, CompletionQueue, Data, DoorbellChoice,
+    ListTransport, MemoryRegion, MemoryWindow, Mtu, Operation as ListOperation, ProtectionDomain,
+    Psn, QpAttributes, QpNumber, QueuePair, QueuePairTransport, QueueState, RawWqe, RetryCount,
+    RnrTimer, SendFlags, SendWr, Sge, devices_on,
 };
 use mlx5_prm::cqe::CqeOpcode;
 use mlx5_prm::wqe::BLOCK;
@@ -43,7 +48,7 @@ const PAGE: usize = 4096;
 /// The script for the C program.
 fn script(section: &Section) -> Vec<String> {
     let mut script = vec![
-        format!("queue {} rc builder", section.name),
+        format!("queue {} {} builder", section.name, if section.extended { "xrc" } else { "rc" }),
         format!("cq {COMPLETIONS:x} 0"),
         format!("ah 5 0 0 0 0 {:032x} 0 0 0 0", 0),
         format!("dvqp {REQUESTS:x} {SGES:x} {INLINE:x}"),
@@ -55,7 +60,9 @@ fn script(section: &Section) -> Vec<String> {
     for (entries, signed) in KEYS {
         _ = write!(keys, " {entries:x} {}", u8::from(signed));
     }
-    script.push(keys);
+    if !section.extended {
+        script.extend([keys, "windows".to_owned()]);
+    }
     for (number, batch) in section.batches.iter().enumerate() {
         let api = if batch.builder { "builder" } else { "list" };
         script.push(format!("dvpost {number} {api} {:x}", batch.lines.len()));
@@ -72,12 +79,12 @@ fn script(section: &Section) -> Vec<String> {
     script
 }
 
-fn create(
+fn create<T: QueuePairTransport>(
     pd: &ProtectionDomain,
     cq: &CompletionQueue,
     requests: u32,
-) -> Result<QueuePair<Rc>, mlx5::Error> {
-    pd.create_qp::<Rc>(cq, cq)
+) -> Result<QueuePair<T>, mlx5::Error> {
+    pd.create_qp::<T>(cq, cq)
         .max_send_wr(requests)
         .max_recv_wr(1)
         .max_send_sge(SGES)
@@ -88,11 +95,11 @@ fn create(
 }
 
 /// A queue pair with a ring of `blocks`, which it goes round as the other side's does.
-fn create_of(
+fn create_of<T: QueuePairTransport>(
     pd: &ProtectionDomain,
     cq: &CompletionQueue,
     blocks: u32,
-) -> Result<QueuePair<Rc>, Failure> {
+) -> Result<QueuePair<T>, Failure> {
     for part in 1..=blocks {
         if let Ok(qp) = create(pd, cq, blocks / part)
             && qp.caps().send_blocks == blocks
@@ -103,7 +110,7 @@ fn create_of(
     Err(Failure::Missing("a ring of so many blocks"))
 }
 
-fn connect(qp: &mut QueuePair<Rc>) -> Result<(), Failure> {
+fn connect<T: QueuePairTransport>(qp: &mut QueuePair<T>, extended: bool) -> Result<(), Failure> {
     let init = QpAttributes::new().qp_state(QueueState::Init).port_num(1).pkey_index(0);
     qp.modify(&init.qp_access_flags(AccessFlags::from_bits_retain(0)))?;
     let rtr = QpAttributes::new()
@@ -111,10 +118,11 @@ fn connect(qp: &mut QueuePair<Rc>) -> Result<(), Failure> {
         .ah_attr(AhAttr::infiniband(1, 5))
         .path_mtu(Mtu::from_raw(3).ok_or(Failure::Missing("an MTU"))?)
         .dest_qp_num(QpNumber::new(0x11)?)
-        .rq_psn(Psn::new(0)?)
-        .max_dest_rd_atomic(0)
-        .min_rnr_timer(RnrTimer::new(12)?);
-    qp.modify(&rtr)?;
+        .rq_psn(Psn::new(0)?);
+    qp.modify(&match extended {
+        true => rtr,
+        false => rtr.max_dest_rd_atomic(0).min_rnr_timer(RnrTimer::new(12)?),
+    })?;
     let rts = QpAttributes::new()
         .qp_state(QueueState::ReadyToSend)
         .sq_psn(Psn::new(0)?)
@@ -167,6 +175,45 @@ impl Lists {
     }
 }
 
+/// Two windows, and the region that they show.
+struct Windows {
+    by_request: MemoryWindow<TypeTwo>,
+    by_call: MemoryWindow<TypeOne>,
+    region: MemoryRegion,
+}
+
+/// What the windows' region is called on both sides.
+const WINDOW_ADDRESS: u64 = 0x7f55_0000_0000;
+
+#[repr(align(4096))]
+struct Page(#[expect(dead_code, reason = "a device's, if it did anything")] [u8; 4096]);
+
+/// Rights, by the bits of `enum ibv_access_flags`.
+fn rights(bits: u32) -> Access {
+    let all = [
+        (AccessFlags::LOCAL_WRITE, Access::LOCAL_WRITE),
+        (AccessFlags::REMOTE_WRITE, Access::REMOTE_WRITE),
+        (AccessFlags::REMOTE_READ, Access::REMOTE_READ),
+        (AccessFlags::REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
+    ];
+    all.into_iter().filter(|(flag, _)| bits & flag.bits() != 0).map(|(_, right)| right).collect()
+}
+
+impl Windows {
+    fn new(pd: &ProtectionDomain) -> Result<Self, Failure> {
+        let page = Box::leak(Box::new(Page([0; 4096])));
+        let access = rights(0xf) | Access::MW_BIND;
+        let start = std::ptr::from_mut(page).cast();
+        // SAFETY: the page stays for ever, and nobody has a reference to it any more.
+        let region = unsafe { pd.reg_mr_iova(start, 4096, WINDOW_ADDRESS, access) }?;
+        Ok(Self { by_request: pd.alloc_mw()?, by_call: pd.alloc_mw()?, region })
+    }
+
+    fn binding(&mut self, range: &Range<usize>, bits: u32) -> Option<Binding> {
+        self.by_request.binding(&self.region, range.clone(), rights(bits)).ok()
+    }
+}
+
 fn configure<'a>(keys: &'a [Mkey], operation: &Operation, lists: &'a Lists) -> Configure<'a> {
     let Operation::Configure { key, access: rights, layout, signing } = operation else {
         unreachable!("asked of configurations alone");
@@ -187,56 +234,162 @@ fn configure<'a>(keys: &'a [Mkey], operation: &Operation, lists: &'a Lists) -> C
     }
 }
 
-fn build(qp: &mut QueuePair<Rc>, keys: &[Mkey], lines: &[Line]) -> bool {
-    let mut batch = qp.wr_start();
-    for line in lines {
-        let lists = Lists::of(line);
-        let wr = batch.wr(line.wr_id, flags(line.flags));
-        let sges = &lists.sges;
-        match &line.operation {
-            configuration @ Operation::Configure { .. } => {
-                wr.mkey_configure(configure(keys, configuration, &lists));
-            }
-            Operation::Send(_) => wr.send().sge_list(sges),
-            Operation::SendInvalidate(rkey, _) => wr.send_inv(*rkey).sge_list(sges),
-            Operation::CompareSwap { remote, compare, swap, .. } => {
-                wr.atomic_cmp_swp(*remote, *compare, *swap).sge_list(sges);
-            }
-            Operation::FetchAdd { remote, add, .. } => {
-                wr.atomic_fetch_add(*remote, *add).sge_list(sges);
-            }
-            Operation::LocalInvalidate(rkey) => wr.local_inv(*rkey),
-            Operation::Raw(bytes) => {
-                // SAFETY: the device executes nothing.
-                let wqe = unsafe { RawWqe::new(bytes) };
-                wr.raw_wqe(wqe.unwrap_or_else(|error| panic!("{error}")));
-            }
-        }
-    }
-    batch.complete().is_ok()
+/// What a transport carries.
+trait Carrier: QueuePairTransport + ListTransport + Supports<BindWindow> + Sized {
+    const EXTENDED: bool;
+    fn build(qp: &mut QueuePair<Self>, side: &mut Side, lines: &[Line]) -> bool;
 }
 
-fn list(qp: &mut QueuePair<Rc>, lines: &[Line]) -> Outcome {
+/// What requests are about, besides their queue pair.
+struct Side {
+    keys: Vec<Mkey>,
+    windows: Windows,
+}
+
+impl Side {
+    /// The bindings that lines ask for, in their order.
+    fn bindings(&mut self, lines: &[Line]) -> VecDeque<Binding> {
+        let ranges = lines.iter().filter_map(|line| match &line.operation {
+            Operation::Bind(range, bits) => Some((range, *bits)),
+            _ => None,
+        });
+        ranges.filter_map(|(range, bits)| self.windows.binding(range, bits)).collect()
+    }
+}
+
+impl Carrier for Rc {
+    const EXTENDED: bool = false;
+
+    fn build(qp: &mut QueuePair<Self>, side: &mut Side, lines: &[Line]) -> bool {
+        let mut bindings = side.bindings(lines);
+        let mut batch = qp.wr_start();
+        for line in lines {
+            let lists = Lists::of(line);
+            let wr = batch.wr(line.wr_id, flags(line.flags));
+            let sges = &lists.sges;
+            match &line.operation {
+                configuration @ Operation::Configure { .. } => {
+                    wr.mkey_configure(configure(&side.keys, configuration, &lists));
+                }
+                Operation::Send(_) => wr.send().sge_list(sges),
+                Operation::SendInvalidate(rkey, _) => wr.send_inv(*rkey).sge_list(sges),
+                Operation::CompareSwap { remote, compare, swap, .. } => {
+                    wr.atomic_cmp_swp(*remote, *compare, *swap).sge_list(sges);
+                }
+                Operation::FetchAdd { remote, add, .. } => {
+                    wr.atomic_fetch_add(*remote, *add).sge_list(sges);
+                }
+                Operation::MaskedCompareSwap { remote, operands, .. } => {
+                    wr.masked_cmp_swp(*remote, *operands).sge_list(sges);
+                }
+                Operation::MaskedFetchAdd { remote, add, boundary, .. } => {
+                    wr.masked_fetch_add(*remote, *add, *boundary).sge_list(sges);
+                }
+                Operation::LocalInvalidate(rkey) => wr.local_inv(*rkey),
+                Operation::Bind(..) => wr.bind_mw(bindings.pop_front().expect("a binding")),
+                Operation::Raw(bytes) => {
+                    // SAFETY: the device executes nothing.
+                    let wqe = unsafe { RawWqe::new(bytes) };
+                    wr.raw_wqe(wqe.unwrap_or_else(|error| panic!("{error}")));
+                }
+                _ => unreachable!("the other tables have these"),
+            }
+        }
+        batch.complete().is_ok()
+    }
+}
+
+impl Carrier for XrcSend {
+    const EXTENDED: bool = true;
+
+    fn build(qp: &mut QueuePair<Self>, _: &mut Side, lines: &[Line]) -> bool {
+        let mut batch = qp.wr_start();
+        for line in lines {
+            let wr = batch.wr(line.wr_id, flags(line.flags));
+            let (sges, srqn) = (line.operation.sges(), line.srqn.expect("a queue"));
+            match &line.operation {
+                Operation::Send(_) => wr.send().xrc_srqn(srqn).sge_list(sges),
+                Operation::SendInline(bytes) => wr.send().xrc_srqn(srqn).inline_data(bytes),
+                Operation::SendImm(immediate, _) => {
+                    wr.send_imm(immediate.to_be_bytes()).xrc_srqn(srqn).sge_list(sges);
+                }
+                Operation::SendInvalidate(rkey, _) => {
+                    wr.send_inv(*rkey).xrc_srqn(srqn).sge_list(sges);
+                }
+                Operation::Write(remote, _) => {
+                    wr.rdma_write(*remote).xrc_srqn(srqn).sge_list(sges);
+                }
+                Operation::WriteImm(remote, immediate, _) => {
+                    let wr = wr.rdma_write_imm(*remote, immediate.to_be_bytes());
+                    wr.xrc_srqn(srqn).sge_list(sges);
+                }
+                Operation::Read(remote, _) => wr.rdma_read(*remote).xrc_srqn(srqn).sge_list(sges),
+                Operation::CompareSwap { remote, compare, swap, .. } => {
+                    wr.atomic_cmp_swp(*remote, *compare, *swap).xrc_srqn(srqn).sge_list(sges);
+                }
+                Operation::FetchAdd { remote, add, .. } => {
+                    wr.atomic_fetch_add(*remote, *add).xrc_srqn(srqn).sge_list(sges);
+                }
+                _ => unreachable!("extended connections lack these"),
+            }
+        }
+        batch.complete().is_ok()
+    }
+}
+
+fn list<T: Carrier>(qp: &mut QueuePair<T>, side: &mut Side, lines: &[Line]) -> Outcome {
+    if let [Line { wr_id, flags: letters, operation: Operation::BindCall(range, bits), .. }] = lines
+    {
+        let Windows { by_call, region, .. } = &mut side.windows;
+        let bound = match range.is_empty() {
+            true => by_call.unbind(qp, *wr_id, flags(letters)).is_ok(),
+            false => by_call
+                .bind(qp, *wr_id, flags(letters), region, range.clone(), rights(*bits))
+                .is_ok(),
+        };
+        return if bound { Outcome::Posted } else { Outcome::Refused(0) };
+    }
+    let mut bindings = side.bindings(lines);
+    let messages: Vec<[&[u8]; 1]> = lines
+        .iter()
+        .map(|line| match &line.operation {
+            Operation::SendInline(bytes) => [&bytes[..]],
+            _ => [&[][..]],
+        })
+        .collect();
     let wrs: Vec<_> = lines
         .iter()
-        .map(|line| {
+        .zip(&messages)
+        .map(|(line, message)| {
             let operation = match &line.operation {
-                Operation::Send(_) => ListOperation::Send,
+                Operation::Send(_) | Operation::SendInline(_) => ListOperation::Send,
+                Operation::SendImm(immediate, _) => ListOperation::SendImm(immediate.to_be_bytes()),
                 Operation::SendInvalidate(rkey, _) => ListOperation::SendInvalidate(*rkey),
+                Operation::Write(remote, _) => ListOperation::RdmaWrite(*remote),
+                Operation::WriteImm(remote, immediate, _) => {
+                    ListOperation::RdmaWriteImm(*remote, immediate.to_be_bytes())
+                }
+                Operation::Read(remote, _) => ListOperation::RdmaRead(*remote),
                 &Operation::CompareSwap { remote, compare, swap, .. } => {
                     ListOperation::CompareSwap { remote, compare, swap }
                 }
                 &Operation::FetchAdd { remote, add, .. } => ListOperation::FetchAdd { remote, add },
                 Operation::LocalInvalidate(rkey) => ListOperation::LocalInvalidate(*rkey),
-                Operation::Configure { .. } | Operation::Raw(_) => {
-                    unreachable!("lists have no such operation")
+                Operation::Bind(..) => {
+                    ListOperation::BindWindow(bindings.pop_front().expect("a binding"))
                 }
+                _ => unreachable!("lists have no such operation on both sides"),
+            };
+            let data = match &line.operation {
+                Operation::SendInline(_) => Data::Inline(message),
+                operation => Data::Sges(operation.sges()),
             };
             SendWr {
                 wr_id: line.wr_id,
                 flags: flags(line.flags),
                 operation,
-                data: Data::Sges(line.operation.sges()),
+                data,
+                xrc_srqn: line.srqn,
                 ..SendWr::default()
             }
         })
@@ -247,7 +400,11 @@ fn list(qp: &mut QueuePair<Rc>, lines: &[Line]) -> Outcome {
     }
 }
 
-fn ours(simulator: &Simulator, blocks: u32, section: &Section) -> Result<Vec<Event>, Failure> {
+fn ours<T: Carrier>(
+    simulator: &Simulator,
+    blocks: u32,
+    section: &Section,
+) -> Result<Vec<Event>, Failure> {
     let watch = Watch::default();
     let device = devices_on(watch.kernel(simulator.kernel()))?.into_iter().next();
     let context = device.ok_or(Failure::Missing("a device"))?.open()?;
@@ -260,7 +417,7 @@ fn ours(simulator: &Simulator, blocks: u32, section: &Section) -> Result<Vec<Eve
     let memory = unsafe { Memory::new(address_at(&driver, 0), length) };
     let mut completions = CompletionRing { memory, entry, written: 0 };
 
-    let mut qp = create_of(&pd, &cq, blocks)?;
+    let mut qp = create_of::<T>(&pd, &cq, blocks)?;
     let driver = driver_input(&watch.take(), method::QP_CREATE)?.to_vec();
     let page = watch.page(u32_at(&driver, 36));
     let page = page.ok_or(Failure::Missing("the UAR page of the queue pair"))?;
@@ -275,24 +432,26 @@ fn ours(simulator: &Simulator, blocks: u32, section: &Section) -> Result<Vec<Eve
             Registers(Memory::new(page, PAGE)),
         )
     };
+    let stride = if receives == 0 { 0 } else { stride };
     let made = Made { qpn: qp.qp_num(), blocks, receives, stride };
     let mut events = vec![Event::Queue(section.name.into()), Event::Made(made)];
-    connect(&mut qp)?;
-    let keys: Vec<Mkey> = KEYS
+    connect(&mut qp, T::EXTENDED)?;
+    let keys = KEYS
         .iter()
         .map(|(entries, signed)| {
             let builder = pd.create_mkey(*entries);
             if *signed { builder.block_signature().build() } else { builder.build() }
         })
         .collect::<Result<_, _>>()?;
+    let mut side = Side { keys, windows: Windows::new(&pd)? };
 
     let mut head = 0;
     for (number, batch) in section.batches.iter().enumerate() {
         registers.poison();
         let outcome = match batch.builder {
-            true if build(&mut qp, &keys, &batch.lines) => Outcome::Posted,
+            true if T::build(&mut qp, &mut side, &batch.lines) => Outcome::Posted,
             true => Outcome::Refused(0),
-            false => list(&mut qp, &batch.lines),
+            false => list(&mut qp, &mut side, &batch.lines),
         };
         let rung = registers.rung();
         registers.clear();
@@ -347,7 +506,10 @@ pub(crate) fn compare(peer: &Peer<'_>, simulator: &Simulator) -> Result<Vec<Comp
             _ => None,
         });
         let blocks = blocks.ok_or(Failure::Missing("the C program's queue pair"))?;
-        let mut ours = ours(simulator, blocks, &section)?;
+        let mut ours = match section.extended {
+            true => ours::<XrcSend>(simulator, blocks, &section)?,
+            false => ours::<Rc>(simulator, blocks, &section)?,
+        };
         normal::normalise(&mut theirs);
         normal::normalise(&mut ours);
         comparisons.extend(compare_events(&theirs, &ours));

@@ -1,13 +1,14 @@
 //! Numbers that the kernel gives out, replaced by the order in which they appear.
 //!
 //! The same rule for both sides: the index of a key that a UMR configures, without its lowest byte,
-//! and the numbers of signature variables, in UMRs and in SET_PSVs. Zero, which stands for none,
-//! stays.
+//! that of the first one that it is made of, the queue pair that it is for, and the numbers of
+//! signature variables, in UMRs and in SET_PSVs. Zero, which stands for none, stays, and so does the
+//! number of any queue pair.
 
 use std::mem::offset_of;
 
 use mlx5_prm::signature::{Bsf, SetPsvSegment};
-use mlx5_prm::umr::{UmrControlSegment, umr_flags};
+use mlx5_prm::umr::{Klm, MkeyContextSegment, UmrControlSegment, umr_flags};
 use mlx5_prm::wqe::{ControlSegment, Opcode, UNIT};
 
 use crate::event::Event;
@@ -20,7 +21,7 @@ impl Order {
     /// Replaces the three bytes at `at`.
     fn replace(&mut self, wqe: &mut [u8], at: usize) {
         let number: [u8; 3] = wqe[at..at + 3].try_into().expect("three bytes");
-        if number == [0; 3] {
+        if number == [0; 3] || number == [0xff; 3] {
             return;
         }
         let place = self.0.iter().position(|known| *known == number).unwrap_or_else(|| {
@@ -35,6 +36,7 @@ impl Order {
 struct Numbers {
     keys: Order,
     variables: Order,
+    queue_pairs: Order,
 }
 
 impl Numbers {
@@ -47,10 +49,16 @@ impl Numbers {
         // One that was cancelled is a NOP, and else as it was. An invalidation is a UMR, too: of the
         // key that the script says.
         let is_umr = [Opcode::Umr as u8, Opcode::Nop as u8].contains(&opcode);
-        if !is_umr || wqe.get(UMR) != Some(&umr_flags::INLINE) {
+        if !is_umr || wqe.get(UMR).is_none_or(|flags| flags & umr_flags::INLINE == 0) {
             return;
         }
         self.keys.replace(wqe, offset_of!(ControlSegment, immediate));
+        const CONTEXT: usize = UMR + size_of::<UmrControlSegment>();
+        self.queue_pairs.replace(wqe, CONTEXT + offset_of!(MkeyContextSegment, qpn_mkey));
+        const LIST: usize = CONTEXT + size_of::<MkeyContextSegment>();
+        if wqe.len() > LIST {
+            self.keys.replace(wqe, LIST + offset_of!(Klm, mkey));
+        }
         let at = UMR + offset_of!(UmrControlSegment, offset_or_bsf_octowords);
         let units = u16::from_be_bytes([wqe[at], wqe[at + 1]]);
         if units != 0 {

@@ -1,12 +1,15 @@
 //! What is posted.
 
 use std::fmt;
+use std::ops::Range;
 
 use mlx5::mkey::{
     BlockSize, Crc, Domain, Escape, Guard, Interleaved, Seed, Signature, SignatureBlock,
     SignatureBytes, T10Dif,
 };
-use mlx5::{RemoteAddress, Sge};
+use mlx5::{MaskedOperands, RemoteAddress, Sge};
+
+use crate::compare::EXTENDED;
 
 /// The memory keys: translation entries, and whether their blocks can be signed.
 pub(super) const KEYS: [(u32, bool); 3] = [(16, false), (16, true), (4, true)];
@@ -54,12 +57,48 @@ pub(super) enum Signing {
 
 /// An operation.
 pub(super) enum Operation {
-    Configure { key: usize, access: Option<u32>, layout: Layout, signing: Signing },
+    Configure {
+        key: usize,
+        access: Option<u32>,
+        layout: Layout,
+        signing: Signing,
+    },
     Send(Vec<Sge>),
     SendInvalidate(u32, Vec<Sge>),
-    CompareSwap { remote: RemoteAddress, compare: u64, swap: u64, to: [Sge; 1] },
-    FetchAdd { remote: RemoteAddress, add: u64, to: [Sge; 1] },
+    CompareSwap {
+        remote: RemoteAddress,
+        compare: u64,
+        swap: u64,
+        to: [Sge; 1],
+    },
+    FetchAdd {
+        remote: RemoteAddress,
+        add: u64,
+        to: [Sge; 1],
+    },
+    SendImm(u32, Vec<Sge>),
+    SendInline(Vec<u8>),
+    Write(RemoteAddress, Vec<Sge>),
+    WriteImm(RemoteAddress, u32, Vec<Sge>),
+    Read(RemoteAddress, Vec<Sge>),
     LocalInvalidate(u32),
+    /// Of a window of type 2, to bytes of the windows' region, with rights.
+    Bind(Range<usize>, u32),
+    /// Of a window of type 1, by a call; to nothing, if the range is empty.
+    BindCall(Range<usize>, u32),
+    /// rdma-core has none; there it is a request that the caller has put together.
+    MaskedCompareSwap {
+        remote: RemoteAddress,
+        operands: MaskedOperands,
+        to: [Sge; 1],
+    },
+    /// The same.
+    MaskedFetchAdd {
+        remote: RemoteAddress,
+        add: u64,
+        boundary: u64,
+        to: [Sge; 1],
+    },
     Raw(Vec<u8>),
 }
 
@@ -68,9 +107,41 @@ impl Operation {
     pub(super) fn sges(&self) -> &[Sge] {
         match self {
             Self::Send(sges) | Self::SendInvalidate(_, sges) => sges,
+            Self::SendImm(_, sges) | Self::Write(_, sges) | Self::Read(_, sges) => sges,
+            Self::WriteImm(_, _, sges) => sges,
             Self::CompareSwap { to, .. } | Self::FetchAdd { to, .. } => to,
+            Self::MaskedCompareSwap { to, .. } | Self::MaskedFetchAdd { to, .. } => to,
             Self::Configure { .. } | Self::LocalInvalidate(_) | Self::Raw(_) => &[],
+            Self::Bind(..) | Self::BindCall(..) | Self::SendInline(_) => &[],
         }
+    }
+
+    /// What the device reads of a masked atomic operation, word by word after the PRM: control
+    /// segment with opcode modifier 9 (extended, eight bytes), remote address, operands, and where
+    /// the old value goes.
+    fn masked(&self, flags: &str) -> Option<Vec<u8>> {
+        let (opcode, remote, operands, to) = match self {
+            Self::MaskedCompareSwap { remote, operands, to } => {
+                let MaskedOperands { compare, compare_mask, swap, swap_mask } = *operands;
+                (0x14, remote, vec![swap, compare, swap_mask, compare_mask], to[0])
+            }
+            Self::MaskedFetchAdd { remote, add, boundary, to } => {
+                (0x15, remote, vec![*add, *boundary], to[0])
+            }
+            _ => return None,
+        };
+        let units = 3 + operands.len() as u8 / 2;
+        let bit = |letter, bit| if flags.contains(letter) { bit } else { 0 };
+        let mut wqe = vec![9, 0, 0, opcode, 0, 0, 0, units, 0, 0, 0];
+        wqe.extend([bit('S', 8) | bit('F', 0x80), 0, 0, 0, 0]);
+        wqe.extend(remote.addr.to_be_bytes());
+        wqe.extend(remote.rkey.to_be_bytes());
+        wqe.extend([0; 4]);
+        operands.iter().for_each(|operand| wqe.extend(operand.to_be_bytes()));
+        wqe.extend(8_u32.to_be_bytes());
+        wqe.extend(to.lkey.to_be_bytes());
+        wqe.extend(to.addr.to_be_bytes());
+        Some(wqe)
     }
 }
 
@@ -78,6 +149,8 @@ impl Operation {
 pub(super) struct Line {
     pub(super) wr_id: u64,
     pub(super) flags: &'static str,
+    /// On an extended connection: which shared receive queue it is for.
+    pub(super) srqn: Option<u32>,
     pub(super) operation: Operation,
 }
 
@@ -98,6 +171,10 @@ fn sges(f: &mut fmt::Formatter<'_>, list: &[Sge]) -> fmt::Result {
     write!(f, "{:x}", list.len())?;
     list.iter()
         .try_for_each(|Sge { addr, length, lkey }| write!(f, " {addr:x} {length:x} {lkey:x}"))
+}
+
+fn hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
 fn domain(f: &mut fmt::Formatter<'_>, domain: Option<Domain>) -> fmt::Result {
@@ -183,10 +260,39 @@ impl fmt::Display for Operation {
                 write!(f, "fa {addr:x} {rkey:x} {add:x} ")?;
                 sges(f, to)
             }
+            Self::SendImm(immediate, list) => {
+                write!(f, "send_imm {immediate:x} ")?;
+                sges(f, list)
+            }
+            Self::SendInline(bytes) => {
+                f.write_str("send_inline ")?;
+                hex(f, bytes)
+            }
+            Self::Write(RemoteAddress { addr, rkey }, list) => {
+                write!(f, "write {addr:x} {rkey:x} ")?;
+                sges(f, list)
+            }
+            Self::WriteImm(RemoteAddress { addr, rkey }, immediate, list) => {
+                write!(f, "write_imm {addr:x} {rkey:x} {immediate:x} ")?;
+                sges(f, list)
+            }
+            Self::Read(RemoteAddress { addr, rkey }, list) => {
+                write!(f, "read {addr:x} {rkey:x} ")?;
+                sges(f, list)
+            }
             Self::LocalInvalidate(rkey) => write!(f, "local_inv {rkey:x}"),
+            Self::Bind(range, rights) => {
+                write!(f, "bind {:x} {:x} {rights:x}", range.start, range.len())
+            }
+            Self::BindCall(range, rights) => {
+                write!(f, "call {:x} {:x} {rights:x}", range.start, range.len())
+            }
+            Self::MaskedCompareSwap { .. } | Self::MaskedFetchAdd { .. } => {
+                unreachable!("written with the flags, which are part of it")
+            }
             Self::Raw(bytes) => {
                 f.write_str("raw ")?;
-                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                hex(f, bytes)
             }
         }
     }
@@ -194,7 +300,14 @@ impl fmt::Display for Operation {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "op {:x} {} {}", self.wr_id, self.flags, self.operation)
+        write!(f, "op {:x} {} ", self.wr_id, self.flags)?;
+        if let Some(srqn) = self.srqn {
+            write!(f, "{srqn:x} ")?;
+        }
+        match self.operation.masked(self.flags) {
+            Some(wqe) => write!(f, "{}", Operation::Raw(wqe)),
+            None => write!(f, "{}", self.operation),
+        }
     }
 }
 
@@ -300,12 +413,14 @@ const FLAGS: [&str; 2] = ["S", "SF"];
 struct Table {
     batches: Vec<Batch>,
     next: u64,
+    extended: bool,
 }
 
 impl Table {
     fn line(&mut self, flags: &'static str, operation: Operation) -> Line {
         self.next += 1;
-        Line { wr_id: self.next, flags, operation }
+        let srqn = self.extended.then_some(0x00a0_b000 + self.next as u32 % 0xfff);
+        Line { wr_id: self.next, flags, srqn, operation }
     }
 
     fn batch(&mut self, builder: bool, operations: Vec<(&'static str, Operation)>) {
@@ -398,6 +513,105 @@ impl Table {
         }
     }
 
+    /// Windows of both types: every right, places and lengths that are not alike, and what waits for
+    /// them.
+    fn windows(&mut self, builder: bool) {
+        let mut n = 0;
+        for rights in 0..16 {
+            for range in [0..4096, 1..2, 8 * rights as usize..4000] {
+                n += 1;
+                let flags = FLAGS[n % 2];
+                self.batch(builder, vec![(flags, Operation::Bind(range, rights))]);
+            }
+        }
+        for flags in ["-", "F"] {
+            let bind = |rights| Operation::Bind(16..64, rights);
+            let send = || Operation::Send(pieces(2));
+            let mut batch = vec![
+                (flags, bind(2)),
+                ("-", send()),
+                (flags, Operation::LocalInvalidate(0x700)),
+                ("S", send()),
+            ];
+            // A list cannot bind a window twice: its key is the caller's to change, between lists.
+            if builder {
+                batch.splice(2..2, [(flags, bind(4)), ("F", bind(6))]);
+            }
+            self.batch(builder, batch);
+        }
+        if builder {
+            return;
+        }
+        for rights in 0..16 {
+            let call = Operation::BindCall(rights as usize..2048, rights);
+            self.batch(false, vec![(FLAGS[rights as usize % 2], call)]);
+        }
+        for flags in FLAGS {
+            self.batch(false, vec![(flags, Operation::BindCall(0..0, 0))]);
+        }
+    }
+
+    /// What rdma-core has no requests for.
+    fn masked(&mut self) {
+        let remote = RemoteAddress { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc };
+        let to = [Sge { addr: 0x7f00_0000_1000, length: 8, lkey: 0x0102_0304 }];
+        let operands = MaskedOperands {
+            compare: 0x0123_4567_89ab_cdef,
+            compare_mask: 0xffff_0000_ff00_f0f0,
+            swap: 0x0fed_cba9_8765_4321,
+            swap_mask: 0x00ff_00ff_0f0f_ffff,
+        };
+        let (add, boundary) = (0x1234_5678_9abc_def0, 0x8000_8000_0000_8080);
+        for flags in FLAGS {
+            let all = [
+                Operation::MaskedCompareSwap { remote, operands, to },
+                Operation::MaskedFetchAdd { remote, add, boundary, to },
+            ];
+            for operation in all {
+                self.batch(true, vec![(flags, operation)]);
+            }
+        }
+    }
+
+    /// All that an extended connection carries, of every size, each for a queue of its own.
+    fn extended(&mut self, builder: bool) {
+        let remote = RemoteAddress { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc };
+        let to = [Sge { addr: 0x7f00_0000_1000, length: 8, lkey: 0x0102_0304 }];
+        let (compare, swap) = (0x0123_4567_89ab_cdef, 0x0fed_cba9_8765_4321);
+        for flags in FLAGS {
+            for n in 0..=8 {
+                let all = [
+                    Operation::Send(pieces(n)),
+                    Operation::SendImm(0x0a0b_0c00 + n, pieces(n)),
+                    Operation::SendInvalidate(0x1234_5600 + n, pieces(n)),
+                    Operation::Write(remote, pieces(n)),
+                    Operation::WriteImm(remote, 0x0d0e_0f00 + n, pieces(n)),
+                    Operation::Read(remote, pieces(n)),
+                ];
+                all.into_iter().for_each(|one| self.batch(builder, vec![(flags, one)]));
+            }
+            for length in [1, 4, 12, 13, 28, 32, 60, 100, 256] {
+                let bytes = (0..length).map(|n| n as u8 ^ 0x5a).collect();
+                self.batch(builder, vec![(flags, Operation::SendInline(bytes))]);
+            }
+            let atomics = [
+                Operation::CompareSwap { remote, compare, swap, to },
+                Operation::FetchAdd { remote, add: 0x1234_5678_9abc_def0, to },
+            ];
+            atomics.into_iter().for_each(|one| self.batch(builder, vec![(flags, one)]));
+        }
+        self.batch(builder, vec![("SO", Operation::SendImm(7, pieces(2)))]);
+        self.batch(
+            builder,
+            vec![
+                ("-", Operation::Send(pieces(1))),
+                ("F", Operation::Read(remote, pieces(3))),
+                ("-", Operation::FetchAdd { remote, add: 1, to }),
+                ("S", Operation::Write(remote, pieces(1))),
+            ],
+        );
+    }
+
     fn raw(&mut self) {
         // NOPs of 1 to 8 units, with all that posting leaves as it is.
         for units in 1..=8_u8 {
@@ -415,6 +629,8 @@ impl Table {
 /// What is posted on one queue pair, in order.
 pub(super) struct Section {
     pub(super) name: &'static str,
+    /// Whether it is an extended connection.
+    pub(super) extended: bool,
     pub(super) batches: Vec<Batch>,
     /// The requests that are cancelled in the end, one identifier after the other, and none twice,
     /// which rdma-core refuses. Nothing may have
@@ -423,16 +639,26 @@ pub(super) struct Section {
 }
 
 /// All that is posted.
-pub(super) fn sections() -> [Section; 2] {
-    let mut table = Table { batches: Vec::new(), next: 0 };
+pub(super) fn sections() -> [Section; 3] {
+    let mut table = Table { batches: Vec::new(), next: 0, extended: false };
     table.keys();
     for builder in [true, false] {
         table.operations(builder);
+        table.windows(builder);
     }
     table.raw();
-    let operations = Section { name: "operations", batches: table.batches, cancels: Vec::new() };
+    table.masked();
+    let (batches, cancels) = (table.batches, Vec::new());
+    let operations = Section { name: "operations", extended: false, batches, cancels };
 
-    let mut table = Table { batches: Vec::new(), next: 0 };
+    let mut table = Table { batches: Vec::new(), next: 0, extended: true };
+    for builder in [true, false] {
+        table.extended(builder);
+    }
+    let (batches, cancels) = (table.batches, Vec::new());
+    let extended = Section { name: EXTENDED, extended: true, batches, cancels };
+
+    let mut table = Table { batches: Vec::new(), next: 0, extended: false };
     let to = [Sge { addr: 0x7f00_0000_1000, length: 8, lkey: 0x0102_0304 }];
     let remote = RemoteAddress { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc };
     let configure = |key| Operation::Configure {
@@ -458,5 +684,6 @@ pub(super) fn sections() -> [Section; 2] {
     );
     table.batch(true, vec![("-", Operation::Send(pieces(2)))]);
     let cancels = vec![6, 2, 3, 8, 1, 4, 5, 7, 9, 10, 1000];
-    [operations, Section { name: "cancelled", batches: table.batches, cancels }]
+    let batches = table.batches;
+    [operations, extended, Section { name: "cancelled", extended: false, batches, cancels }]
 }
