@@ -7,6 +7,7 @@
  *	keys COUNT { ENTRIES SIGNED }		memory keys, named by number below
  *	dvpost LABEL API COUNT, then op ...	posts them in one batch, or in one list
  *
+ *	sigerr KEY ENTRY			an entry tells of a bad signature (post sigerr-KIND-EXPECTED-ACTUAL-OFFSET)
  *	sqd					the firmware says that the send queue is drained
  *	cancel WR_ID				(post cancel-WR_ID-COUNT: all of the ring)
  *
@@ -429,6 +430,34 @@ static void post_rare(void)
 	tell_record(q.dv.dbrec, 8);
 	tell_register();
 	follow(true);
+	printf("done\n");
+}
+
+/* An entry that is no completion, and what the key says then. */
+static void signature_error(void)
+{
+	struct mlx5dv_mkey *mkey = mkeys[number()];
+	uint32_t index = q.completed++;
+	uint8_t *cqe = (uint8_t *)q.dv_cq.buf + (index & (q.dv_cq.cqe_cnt - 1)) * q.dv_cq.cqe_size;
+	const __be32 key = htobe32(mkey->lkey);
+	struct mlx5dv_mkey_err found = {0};
+	static const char *const kinds[] = {
+		[MLX5DV_MKEY_NO_ERR] = "none",
+		[MLX5DV_MKEY_SIG_BLOCK_BAD_GUARD] = "guard",
+		[MLX5DV_MKEY_SIG_BLOCK_BAD_REFTAG] = "reference",
+		[MLX5DV_MKEY_SIG_BLOCK_BAD_APPTAG] = "application",
+	};
+	struct ibv_wc wc;
+
+	cqe += q.dv_cq.cqe_size - 64;
+	read_bytes(cqe, 63);
+	memcpy(cqe + 36, &key, sizeof(key));
+	cqe[63] = MLX5_CQE_SIG_ERR << 4 | !!(index & q.dv_cq.cqe_cnt);
+	CHECK("no completion", ibv_poll_cq(q.cq, 1, &wc) == 0);
+	CHECK("mkey_check", !mlx5dv_mkey_check(mkey, &found));
+	printf("post sigerr-%s-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\n", kinds[found.err_type],
+	       found.err.sig.expected_value, found.err.sig.actual_value, found.err.sig.offset);
+	tell_result(-1);
 	printf("done\n");
 }
 

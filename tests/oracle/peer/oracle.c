@@ -955,7 +955,7 @@ int main(void)
 		{"sdrain", drain_srq}, {"dvqp", make_dv_qp},
 		{"keys", make_keys}, {"dvpost", post_rare},
 		{"sqd", to_sqd},       {"cancel", cancel},
-		{"windows", make_windows},
+		{"windows", make_windows}, {"sigerr", signature_error},
 	};
 	int count;
 	struct ibv_device **list = ibv_get_device_list(&count);

@@ -6,9 +6,10 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::mem::offset_of;
 use std::ops::Range;
 
-use mlx5::mkey::{Configure, Interleaved, Mkey, MkeyAccess};
+use mlx5::mkey::{Configure, Interleaved, Mkey, MkeyAccess, SignatureErrorKind};
 use mlx5::operation::{BindWindow, Supports};
 use mlx5::transport::{Rc, XrcSend};
 use mlx5::window::{TypeOne, TypeTwo};
@@ -18,7 +19,8 @@ use mlx5::{
     Psn, QpAttributes, QpNumber, QueuePair, QueuePairTransport, QueueState, RawWqe, RetryCount,
     RnrTimer, SendFlags, SendWr, Sge, devices_on,
 };
-use mlx5_prm::cqe::CqeOpcode;
+use mlx5_prm::cqe::{CqeOpcode, OPCODE_SHIFT};
+use mlx5_prm::signature::SignatureErrorCqe;
 use mlx5_prm::wqe::BLOCK;
 use mlx5_sim::Simulator;
 use mlx5_uapi::ioctl::method;
@@ -27,7 +29,7 @@ use crate::compare::{Comparison, compare as compare_events};
 use crate::event::{Event, Made, Outcome, Post};
 use crate::failure::Failure;
 use crate::memory::{CompletionRing, Memory, Registers, SendRing};
-use crate::operations::table::{KEYS, Layout, Line, Operation, Section, Signing};
+use crate::operations::table::{BadSignature, KEYS, Layout, Line, Operation, Section, Signing};
 use crate::ours::{address_at, driver_input, u32_at};
 use crate::peer::Peer;
 use crate::watch::Watch;
@@ -64,6 +66,7 @@ fn script(section: &Section) -> Vec<String> {
         script.extend([keys, "windows".to_owned()]);
     }
     for (number, batch) in section.batches.iter().enumerate() {
+        script.extend(batch.found.iter().map(ToString::to_string));
         let api = if batch.builder { "builder" } else { "list" };
         script.push(format!("dvpost {number} {api} {:x}", batch.lines.len()));
         script.extend(batch.lines.iter().map(ToString::to_string));
@@ -447,6 +450,11 @@ fn ours<T: Carrier>(
 
     let mut head = 0;
     for (number, batch) in section.batches.iter().enumerate() {
+        if let Some(bad) = &batch.found {
+            let key = &side.keys[bad.key];
+            let label = found(bad, key, &mut cq, &mut completions)?;
+            events.push(Event::Post(label, Post::default()));
+        }
         registers.poison();
         let outcome = match batch.builder {
             true if T::build(&mut qp, &mut side, &batch.lines) => Outcome::Posted,
@@ -482,6 +490,30 @@ fn ours<T: Carrier>(
         events.push(Event::Post(label, Post { record, wqes, ..Post::default() }));
     }
     Ok(events)
+}
+
+/// Has the queue find a bad signature; what the key says of it.
+fn found(
+    bad: &BadSignature,
+    key: &Mkey,
+    cq: &mut CompletionQueue,
+    completions: &mut CompletionRing,
+) -> Result<String, Failure> {
+    let mut entry = bad.entry.clone();
+    entry[offset_of!(SignatureErrorCqe, mkey)..][..4].copy_from_slice(&key.lkey().to_be_bytes());
+    entry.push((CqeOpcode::SignatureError as u8) << OPCODE_SHIFT);
+    completions.put(&mut entry);
+    if cq.poll(1, |_| ())? != 0 {
+        return Err(Failure::Missing("an entry that is no completion"));
+    }
+    let error = key.check()?.ok_or(Failure::Missing("a bad signature"))?;
+    let kind = match error.kind {
+        SignatureErrorKind::Guard => "guard",
+        SignatureErrorKind::ReferenceTag => "reference",
+        SignatureErrorKind::ApplicationTag => "application",
+        _ => "other",
+    };
+    Ok(format!("sigerr-{kind}-{:x}-{:x}-{:x}", error.expected, error.actual, error.offset))
 }
 
 /// The requests from one block to another, and the first block of the last.

@@ -8,6 +8,7 @@ use mlx5::mkey::{
     SignatureBytes, T10Dif,
 };
 use mlx5::{MaskedOperands, RemoteAddress, Sge};
+use mlx5_prm::signature::SignatureErrorCqe;
 
 use crate::compare::EXTENDED;
 
@@ -154,9 +155,25 @@ pub(super) struct Line {
     pub(super) operation: Operation,
 }
 
+/// What an entry tells of a bad signature.
+pub(super) struct BadSignature {
+    pub(super) key: usize,
+    /// 63 bytes; the key is each side's own.
+    pub(super) entry: Vec<u8>,
+}
+
+impl fmt::Display for BadSignature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sigerr {:x} ", self.key)?;
+        hex(f, &self.entry)
+    }
+}
+
 /// Requests that are posted together.
 pub(super) struct Batch {
     pub(super) builder: bool,
+    /// What is found before.
+    pub(super) found: Option<BadSignature>,
     pub(super) lines: Vec<Line>,
 }
 
@@ -425,7 +442,7 @@ impl Table {
 
     fn batch(&mut self, builder: bool, operations: Vec<(&'static str, Operation)>) {
         let lines = operations.into_iter().map(|(flags, one)| self.line(flags, one)).collect();
-        self.batches.push(Batch { builder, lines });
+        self.batches.push(Batch { builder, found: None, lines });
     }
 
     fn keys(&mut self) {
@@ -510,6 +527,48 @@ impl Table {
                     ("S", Operation::CompareSwap { remote, compare: 0, swap: 1, to }),
                 ],
             );
+        }
+    }
+
+    /// A key is signed, a bad signature found, and the key used again: as it was, signed anew, or no
+    /// longer signed. Once more without an error, for the count is told only once.
+    fn bad_signatures(&mut self) {
+        let configure =
+            |key, access, layout, signing| Operation::Configure { key, access, layout, signing };
+        let syndromes = [
+            SignatureErrorCqe::GUARD,
+            SignatureErrorCqe::REFERENCE_TAG,
+            SignatureErrorCqe::APPLICATION_TAG,
+            SignatureErrorCqe::GUARD | SignatureErrorCqe::APPLICATION_TAG,
+            SignatureErrorCqe::REFERENCE_TAG | SignatureErrorCqe::APPLICATION_TAG,
+        ];
+        for (n, block) in blocks().into_iter().enumerate() {
+            let (key, set) = (1 + n % 2, Signing::Set(block));
+            let layout = Layout::List(pieces(3));
+            self.batch(true, vec![("S", configure(key, Some(1), layout, set))]);
+            let again = match n % 5 {
+                0 => configure(key, Some(3), Layout::Keep, Signing::Keep),
+                1 => configure(key, None, Layout::Keep, set),
+                2 => configure(key, None, Layout::List(pieces(2)), Signing::Keep),
+                3 => configure(key, None, Layout::Keep, Signing::Reset),
+                _ => configure(key, Some(1), turns(5, 2), set),
+            };
+            self.batch(true, vec![(FLAGS[n % 2], again)]);
+            // The domain has a signature; each of its words is told apart.
+            let memory = block.memory.is_some() && (block.wire.is_none() || n % 3 == 0);
+            let words = (0..4).flat_map(|word| {
+                (0xa0b1_c2d3_u32 + n as u32 * 7 + word * 0x0101_0101).to_be_bytes()
+            });
+            let mut entry = vec![0; 16];
+            entry.extend(words);
+            entry.extend(syndromes[n % syndromes.len()].to_be_bytes());
+            entry.extend([0, u8::from(memory), 0, 0, 0, 0]);
+            entry.extend((n as u64 * 520).to_be_bytes());
+            entry.resize(63, 0);
+            let last = self.batches.last_mut().expect("one was added");
+            last.found = Some(BadSignature { key, entry });
+            let after = configure(key, Some(7), Layout::Keep, Signing::Keep);
+            self.batch(true, vec![("S", after)]);
         }
     }
 
@@ -639,7 +698,7 @@ pub(super) struct Section {
 }
 
 /// All that is posted.
-pub(super) fn sections() -> [Section; 3] {
+pub(super) fn sections() -> [Section; 4] {
     let mut table = Table { batches: Vec::new(), next: 0, extended: false };
     table.keys();
     for builder in [true, false] {
@@ -650,6 +709,11 @@ pub(super) fn sections() -> [Section; 3] {
     table.masked();
     let (batches, cancels) = (table.batches, Vec::new());
     let operations = Section { name: "operations", extended: false, batches, cancels };
+
+    let mut table = Table { batches: Vec::new(), next: 0, extended: false };
+    table.bad_signatures();
+    let (batches, cancels) = (table.batches, Vec::new());
+    let signatures = Section { name: "bad-signatures", extended: false, batches, cancels };
 
     let mut table = Table { batches: Vec::new(), next: 0, extended: true };
     for builder in [true, false] {
@@ -685,5 +749,10 @@ pub(super) fn sections() -> [Section; 3] {
     table.batch(true, vec![("-", Operation::Send(pieces(2)))]);
     let cancels = vec![6, 2, 3, 8, 1, 4, 5, 7, 9, 10, 1000];
     let batches = table.batches;
-    [operations, extended, Section { name: "cancelled", extended: false, batches, cancels }]
+    [
+        operations,
+        signatures,
+        extended,
+        Section { name: "cancelled", extended: false, batches, cancels },
+    ]
 }
