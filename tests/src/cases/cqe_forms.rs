@@ -3,7 +3,7 @@
 
 use crate::prelude::*;
 use mlx5::{
-    AsyncEvent, CqeCompression, CqeSize, Data, ErrorKind, InlineData, PollError, Timestamps,
+    AsyncEvent, CqeCompression, CqeSize, Data, ErrorKind, InlineData, Operation, PollError, Timestamps,
     real_time_ns,
 };
 
@@ -19,6 +19,9 @@ pub(crate) const CASES: &[Case] = cases![
     an_overrun_is_an_event_and_an_error: SIMULATOR,
     an_overrun_is_found_without_reading_events: SIMULATOR | DEVX,
     moderation_joins_completions_in_one_event: SIMULATOR | STEP,
+    moderation_waits_no_longer_than_it_is_told: SIMULATOR | STEP,
+    answers_of_atomics_lie_in_the_completion: SIMULATOR,
+    a_queue_is_resized_in_the_middle_of_a_run: SIMULATOR | STEP,
     a_panic_of_whom_it_is_told_loses_no_room,
 ];
 
@@ -258,6 +261,95 @@ fn moderation_joins_completions_in_one_event(bed: &Bed) -> Outcome {
     assert_eq!(channel.get_event()?, Some(cq.id()));
     let too_long = cq.moderate(1, u16::MAX).expect_err("longer than the device can wait");
     assert_eq!(too_long.kind(), ErrorKind::InvalidArgument, "{too_long}");
+    Ok(())
+}
+
+fn moderation_waits_no_longer_than_it_is_told(bed: &Bed) -> Outcome {
+    let context = bed.context();
+    let channel = context.create_comp_channel()?;
+    let (mut lone, mut cq) = super::waiting::lone(bed, &context, &channel)?;
+    cq.moderate(1000, 50)?;
+    for wr_id in 0..3 {
+        cq.arm(false)?;
+        bed.settle();
+        lone.write(wr_id)?;
+        assert_eq!(wr_ids(&bed.poll_good(&mut cq, 1)), [wr_id]);
+        assert_eq!(channel.get_event()?, None, "there may be more");
+        // The clock of a stepped device goes on to what is due.
+        bed.settle();
+        assert_eq!(channel.get_event()?, Some(cq.id()));
+    }
+    // Without it, at once.
+    cq.moderate(0, 0)?;
+    cq.arm(false)?;
+    bed.settle();
+    lone.write(3)?;
+    assert_eq!(wr_ids(&bed.poll_good(&mut cq, 1)), [3]);
+    assert_eq!(channel.get_event()?, Some(cq.id()));
+    Ok(())
+}
+
+fn answers_of_atomics_lie_in_the_completion(bed: &Bed) -> Outcome {
+    let access = crate::pair::ALL_ACCESS | Access::REMOTE_ATOMIC;
+    let options = PairOptions::default().access(access).scatter_to_cqe(true);
+    let mut pair = bed.pair::<Rc>(&options)?;
+    let Pair { a, b } = &mut pair;
+    let mut value = 0x0123_4567_89ab_cdef_u64;
+    b.mr.write_at(0, &value.to_ne_bytes())?;
+    a.mr.write_at(64, &[0xee; 8])?;
+    let (remote, result) = (b.mr.remote(0..8)?, a.mr.sge(64..72)?);
+    let operations = [
+        (Operation::FetchAdd { remote, add: 5 }, CompletionOpcode::FetchAdd),
+        (
+            Operation::CompareSwap { remote, compare: value + 5, swap: 9 },
+            CompletionOpcode::CompareSwap,
+        ),
+        (Operation::FetchAdd { remote, add: 1 }, CompletionOpcode::FetchAdd),
+    ];
+    for ((operation, opcode), after) in operations.into_iter().zip([value + 5, 9, 10]) {
+        let data = Data::Sges(std::slice::from_ref(&result));
+        let flags = SendFlags::SIGNALED;
+        a.qp.post_send(&[SendWr { wr_id: 3, flags, operation, data, ..SendWr::default() }])?;
+        let wc = bed.poll_good(&mut a.send_cq, 1)[0];
+        let wc = wc.as_completion();
+        assert_eq!((wc.opcode(), wc.byte_len()), (opcode, Some(8)));
+        let message: Vec<u8> = wc.inline_data().expect("the answer").bytes().collect();
+        assert_eq!(message, value.to_ne_bytes(), "what was there before");
+        assert_eq!(bytes_at(&a.mr, 64, 8)?, [0xee; 8], "and not in memory");
+        value = after;
+    }
+    assert_eq!(bytes_at(&b.mr, 0, 8)?, value.to_ne_bytes());
+    Ok(())
+}
+
+fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
+    // After so many of a run were told, and so many steps of the device with more to come, some of
+    // which it holds back to compress them.
+    for (told, steps) in (0..20).flat_map(|told| [(told, 0), (told, 9), (told, 23)]) {
+        for entries in [31, 127] {
+            let options = PairOptions::default()
+                .cq_entries(63)
+                .compression(Some(CqeCompression::ChecksumStride));
+            let mut pair = bed.pair::<Rc>(&options)?;
+            write(&mut pair, 0..20)?;
+            bed.settle();
+            let mut found = bed.poll_good(&mut pair.a.send_cq, told);
+            write(&mut pair, 20..28)?;
+            for _ in 0..steps {
+                bed.step();
+            }
+            pair.a.send_cq.resize(entries)?;
+            assert_eq!(pair.a.send_cq.capacity(), entries);
+            bed.settle();
+            found.extend(bed.poll_good(&mut pair.a.send_cq, 28 - told));
+            assert_eq!(wr_ids(&found), Vec::from_iter(0..28), "{told} told, {steps} steps");
+            let compressed = found.iter().filter(|wc| wc.as_completion().is_compressed());
+            assert!(compressed.count() >= 20);
+            write(&mut pair, 28..50)?;
+            let found = bed.poll_good(&mut pair.a.send_cq, 22);
+            assert_eq!(wr_ids(&found), Vec::from_iter(28..50));
+        }
+    }
     Ok(())
 }
 

@@ -22,6 +22,7 @@ subjects! {
     streams
     wraps
     cqe_forms
+    overruns
     waiting
     full
     lengths
