@@ -80,17 +80,9 @@ unsafe impl Send for QueueBuffer {}
 unsafe impl Sync for QueueBuffer {}
 
 impl QueueBuffer {
-    /// `len` bytes; none becomes one page, so that there is always an address.
+    /// `len` bytes, which `allocator` gives, if there is one; none becomes one page, so that there is
+    /// always an address.
     pub(crate) fn new(
-        context: &Arc<Inner>,
-        len: usize,
-        huge_pages: HugePages,
-    ) -> Result<Self, Error> {
-        Self::with_allocator(context, len, huge_pages, None)
-    }
-
-    /// [`QueueBuffer::new`], of memory that `allocator` gives, if there is one.
-    pub(crate) fn with_allocator(
         context: &Arc<Inner>,
         len: usize,
         huge_pages: HugePages,

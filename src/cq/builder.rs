@@ -1,7 +1,7 @@
 //! How a completion queue is made.
 
 use super::{CompletionQueue, CqInner, PollError};
-use crate::buffer::QueueBuffer;
+use crate::buffer::{QueueAllocator, QueueBuffer};
 use crate::channel::CompletionChannel;
 use crate::context::{Context, Watched};
 use crate::error::{Error, ErrorKind};
@@ -57,6 +57,7 @@ pub struct CompletionQueueBuilder<'a> {
     comp_vector: u32,
     channel: Option<&'a CompletionChannel>,
     huge_pages: HugePages,
+    allocator: Option<Arc<dyn QueueAllocator>>,
     ignore_overrun: bool,
     compression: Option<MiniFormat>,
     padding: bool,
@@ -74,6 +75,7 @@ impl Context {
             comp_vector: 0,
             channel: None,
             huge_pages: HugePages::None,
+            allocator: None,
             ignore_overrun: false,
             compression: None,
             padding: false,
@@ -109,8 +111,16 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
+    /// Who gives the buffer its memory, also when the queue is resized.
+    pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
+        self.allocator = Some(Arc::clone(allocator));
+        self
+    }
+
     /// Lets the device write entries over others that were not polled, instead of failing the
-    /// queue. For those who know that it cannot happen: the device then skips the check.
+    /// queue. For those who know that it cannot happen: the device then skips the check. If it
+    /// happens nonetheless, sends are passed with the next one that is found, and a receive behind
+    /// one that is missing is [`PollError::Corrupt`].
     pub fn ignore_overrun(mut self, ignore: bool) -> Self {
         self.ignore_overrun = ignore;
         self
@@ -221,7 +231,12 @@ impl<'a> CompletionQueueBuilder<'a> {
         }
         let log_size = entries.trailing_zeros();
         let stride = self.cqe_size.bytes();
-        let buffer = QueueBuffer::new(context, stride << log_size, self.huge_pages)?;
+        let buffer = QueueBuffer::new(
+            context,
+            stride << log_size,
+            self.huge_pages,
+            self.allocator.as_ref(),
+        )?;
         let slot = RecordSlot::new(context)?;
         let uar = context.cq_uar()?;
         // SAFETY: the slot is kept as long as the queue; nothing else uses the record. The buffer is
@@ -284,6 +299,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             departures,
             buffer: Mutex::new(Some(buffer)),
             huge_pages: self.huge_pages,
+            allocator: self.allocator,
             timestamps: self.timestamps,
             slot: Some(slot),
             channel: self.channel.cloned(),

@@ -9,7 +9,7 @@ pub use builder::{CompletionQueueBuilder, CqeSize, Timestamps};
 pub(crate) use builder::{entries_for, ring_id};
 pub use error::PollError;
 
-use crate::buffer::QueueBuffer;
+use crate::buffer::{QueueAllocator, QueueBuffer};
 use crate::channel::CompletionChannel;
 use crate::context::{Context, Inner, WatchId};
 use crate::error::Error;
@@ -41,6 +41,7 @@ pub(crate) struct CqInner {
     /// Where the entries lie. Held locked while that changes, or while it must not.
     buffer: Mutex<Option<QueueBuffer>>,
     huge_pages: HugePages,
+    allocator: Option<Arc<dyn QueueAllocator>>,
     timestamps: Timestamps,
     slot: Option<RecordSlot>,
     channel: Option<CompletionChannel>,

@@ -33,7 +33,12 @@ impl CompletionQueue {
         }
         let stride = inner.state.places().stride;
         let log_size = wanted.trailing_zeros();
-        let buffer = QueueBuffer::new(context, stride << log_size, inner.huge_pages)?;
+        let buffer = QueueBuffer::new(
+            context,
+            stride << log_size,
+            inner.huge_pages,
+            inner.allocator.as_ref(),
+        )?;
         let to = Places { buffer: buffer.as_non_null(), log_size, stride };
         // The firmware counts what waits by what it was told of.
         self.ring.publish();

@@ -394,7 +394,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         }
         self.check_ops()?;
         let (send_layout, receive_layout) = self.layouts()?;
-        let buffer = QueueBuffer::with_allocator(
+        let buffer = QueueBuffer::new(
             context,
             receive_layout.bytes() + send_layout.bytes(),
             self.huge_pages,

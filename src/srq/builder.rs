@@ -179,8 +179,7 @@ pub(super) fn make(
     if limit > layout.requests - 1 {
         return Err(Error::invalid(verb, "the limit is larger than the queue".into()));
     }
-    let buffer =
-        QueueBuffer::with_allocator(context, layout.bytes(), huge_pages, allocator.as_ref())?;
+    let buffer = QueueBuffer::new(context, layout.bytes(), huge_pages, allocator.as_ref())?;
     let slot = RecordSlot::new(context)?;
     let id = context.next_handle_id();
     // The ring is linked before the device is told of it.

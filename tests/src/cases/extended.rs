@@ -303,10 +303,32 @@ fn queues_live_in_memory_that_an_allocator_gives(bed: &Bed) -> Outcome {
     let mut batch = one.wr_start();
     batch.wr(1, SendFlags::SIGNALED).send().inline_data(b"through it");
     batch.complete()?;
+    let of_allocator = || (counting.live.load(Relaxed), counting.given.load(Relaxed));
     bed.poll_good(&mut a.send_cq, 1);
     bed.poll_good(&mut b.send_cq, 1);
     drop((one, other, srq));
-    assert_eq!((counting.live.load(Relaxed), counting.given.load(Relaxed)), (0, 3));
+    assert_eq!(of_allocator(), (0, 3));
+    // A completion queue, whose memory is exchanged when it is resized.
+    let mut cq = a.context.create_cq(7).allocator(&allocator).build()?;
+    let mut qp = a.pd.create_qp::<Rc>(&cq, &cq).build()?;
+    let itself = qp.endpoint(&a.port, psn, &connect);
+    qp.connect(&a.port, psn, &itself, &connect)?;
+    let mut write = |cq: &mut CompletionQueue, wr_id| -> Outcome {
+        let mut batch = qp.wr_start();
+        let wr = batch.wr(wr_id, SendFlags::SIGNALED);
+        wr.rdma_write(a.mr.remote(..)?).sge(a.mr.sge(0..8)?);
+        batch.complete()?;
+        bed.settle();
+        cq.resize(if cq.capacity() == 7 { 255 } else { 7 })?;
+        assert_eq!(wr_ids(&bed.poll_good(cq, 1)), [wr_id]);
+        Ok(())
+    };
+    for wr_id in 0..4 {
+        write(&mut cq, wr_id)?;
+        assert_eq!(of_allocator(), (1, 5 + wr_id as usize));
+    }
+    drop((qp, cq));
+    assert_eq!(of_allocator(), (0, 8));
     Ok(())
 }
 
@@ -328,6 +350,8 @@ fn an_allocator_that_gives_nothing_makes_no_queue(bed: &Bed) -> Outcome {
     let cq = context.create_cq(8).build()?;
     let allocator: Arc<dyn QueueAllocator> = Arc::new(Nothing);
     let error = pd.create_qp::<Rc>(&cq, &cq).allocator(&allocator).build().err();
+    assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::OutOfMemory));
+    let error = context.create_cq(8).allocator(&allocator).build().err();
     assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::OutOfMemory));
     Ok(())
 }
