@@ -5,6 +5,8 @@
 //! `mlx5-fuzz [TARGET] [--seconds N] [--seed N]`: all targets, ten seconds each, from seed zero. A
 //! finding is told by its seed; once it is mended, that goes to `PINNED`.
 
+mod cqe;
+mod fenced;
 mod kernel;
 mod numbers;
 mod session;
@@ -13,6 +15,7 @@ mod wqe;
 use crate::numbers::Numbers;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What is given random bytes.
@@ -22,8 +25,9 @@ struct Target {
     run: fn(&mut Numbers),
 }
 
-const TARGETS: [Target; 3] = [
+const TARGETS: [Target; 4] = [
     Target { name: "wqe", about: "the device's decoder of WQEs", run: wqe::run },
+    Target { name: "cqe", about: "the driver's reading of completions", run: cqe::run },
     Target { name: "prm", about: "the firmware's answers", run: session::firmware_lies },
     Target { name: "ioctl", about: "the kernel's answers", run: session::kernel_lies },
 ];
@@ -82,25 +86,41 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    for target in &TARGETS {
-        if wish.target.as_ref().is_some_and(|name| name != target.name) {
-            continue;
+    let wanted: Vec<&Target> = TARGETS
+        .iter()
+        .filter(|target| wish.target.as_ref().is_none_or(|name| name == target.name))
+        .collect();
+    // As many at a time as there are processors.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, good) = (AtomicUsize::new(0), AtomicBool::new(true));
+    std::thread::scope(|scope| {
+        for _ in 0..processors.min(wanted.len()) {
+            scope.spawn(|| {
+                while let Some(target) = wanted.get(next.fetch_add(1, Relaxed)) {
+                    good.fetch_and(search(target, &wish), Relaxed);
+                }
+            });
         }
-        let start = Instant::now();
-        let mut count = 0_u64;
-        for seed in wish.seed.unwrap_or(0).. {
-            if let Err(panic) = once(target, seed) {
-                eprintln!("FINDING {} --seed {seed}: {panic}", target.name);
-                return ExitCode::FAILURE;
-            }
-            count += 1;
-            if wish.seed.is_some() || start.elapsed() >= Duration::from_secs(wish.seconds) {
-                break;
-            }
+    });
+    if good.into_inner() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs a target as long as it is to be; says whether nothing was found.
+fn search(target: &Target, wish: &Wish) -> bool {
+    let start = Instant::now();
+    let mut count = 0_u64;
+    for seed in wish.seed.unwrap_or(0).. {
+        if let Err(panic) = once(target, seed) {
+            eprintln!("FINDING {} --seed {seed}: {panic}", target.name);
+            return false;
         }
-        println!("{}: {count} inputs, nothing found", target.name);
+        count += 1;
+        if wish.seed.is_some() || start.elapsed() >= Duration::from_secs(wish.seconds) {
+            break;
+        }
     }
-    ExitCode::SUCCESS
+    println!("{}: {count} inputs, nothing found", target.name);
+    true
 }
 
 #[cfg(test)]

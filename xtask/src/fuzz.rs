@@ -5,12 +5,12 @@ use std::process::Command;
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 
-/// Feed random bytes to the decoder of WQEs, and random answers of firmware and kernel to the provider
+/// Feed random bytes to who reads WQEs and completions, and random answers of firmware and kernel to the provider
 ///
 /// The same seed gives the same bytes. A finding is told by its seed, and fails.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// One target only: wqe, prm or ioctl
+    /// One target only: wqe, cqe, prm or ioctl
     #[arg(value_name = "TARGET")]
     target: Option<String>,
 

@@ -1,0 +1,367 @@
+//! Arbitrary bytes where a device writes completions. Whatever stands there, a poll ends: in
+//! completions of requests that are outstanding, each told once; in nothing; or in an error that
+//! stays. Queue memory lies between pages that nobody may touch.
+
+use crate::fenced::Fenced;
+use crate::numbers::Numbers;
+use crate::session::device;
+use mlx5::transport::Rc;
+use mlx5::{
+    Access, CompletionQueue, ConnectOptions, Context, CqeCompression, CqeSize, Error, ErrorKind,
+    InlineData, MemoryRegion, OwnedCompletion, PollError, ProtectionDomain, Psn, QpAttributes,
+    QueueAllocator, QueuePair, QueueState, ReceiveWr, SendFlags, WorkCompletion,
+};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, FORMAT_SHIFT, Format, OPCODE_SHIFT, OWNER};
+use mlx5_prm::fields::IntoBytes;
+use mlx5_sim::{Fault, SimConfig, Simulator};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Things that are done to a queue.
+const TURNS: usize = 24;
+/// Requests of each kind that a queue pair has outstanding.
+const DEPTH: u64 = 24;
+/// Bytes of a descriptor, the last part of an entry.
+const DESCRIPTOR: usize = size_of::<Cqe>();
+
+pub(crate) fn run(numbers: &mut Numbers) {
+    let simulator = Simulator::new(SimConfig::new().step(true));
+    if let Err(error) = fuzz(numbers, &simulator) {
+        panic!("all calls are good, and yet: {error}");
+    }
+}
+
+/// A queue pair, and what is outstanding there, by identifier.
+struct Flow {
+    qp: QueuePair<Rc>,
+    sends: BTreeSet<u64>,
+    receives: BTreeSet<u64>,
+}
+
+impl Flow {
+    fn new(pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<Self, Error> {
+        let qp = pd
+            .create_qp::<Rc>(cq, cq)
+            .max_send_wr(DEPTH as u32)
+            .max_recv_wr(DEPTH as u32)
+            .scatter_to_cqe(true)
+            .build()?;
+        let (sends, receives) = (BTreeSet::new(), BTreeSet::new());
+        let mut flow = Self { qp, sends, receives };
+        flow.connect(&pd.context())?;
+        Ok(flow)
+    }
+
+    fn connect(&mut self, context: &Context) -> Result<(), Error> {
+        let (port, options) = (context.local_port(1, None)?, ConnectOptions::default());
+        let itself = self.qp.endpoint(&port, Psn::default(), &options);
+        self.qp.connect(&port, Psn::default(), &itself, &options)
+    }
+
+    /// Posts what there is room for. Identifiers never come again, and grow.
+    fn post(&mut self, mr: &MemoryRegion, next: &mut u64) -> Result<(), Error> {
+        let remote = mr.remote(..)?;
+        for _ in 0..3 {
+            *next += 1;
+            let mut batch = self.qp.wr_start();
+            batch.wr(*next, SendFlags::SIGNALED).rdma_read(remote).sge(mr.sge(0..16)?);
+            if batch.complete().is_ok() {
+                self.sends.insert(*next);
+            }
+            *next += 1;
+            let receive = ReceiveWr { wr_id: *next, sges: &[mr.sge(0..64)?] };
+            if self.qp.post_recv(&[receive]).is_ok() {
+                self.receives.insert(*next);
+            }
+        }
+        Ok(())
+    }
+
+    /// A completion named this request; whether it is one of this queue pair's.
+    fn told(&mut self, wr_id: u64) -> bool {
+        if self.receives.remove(&wr_id) {
+            return true;
+        }
+        let is_send = self.sends.contains(&wr_id);
+        if is_send {
+            // It stands for those before it.
+            self.sends.retain(|outstanding| *outstanding > wr_id);
+        }
+        is_send
+    }
+}
+
+/// Reads all that a completion says.
+fn read(wc: &WorkCompletion<'_>) {
+    let _ = format!("{wc:?} {:?} {:?}", wc.status(), wc.opcode());
+    let _ = (wc.byte_len(), wc.imm_data(), wc.invalidated_rkey(), wc.pkey_index(), wc.qp_num());
+    let _ = (wc.src_qp(), wc.slid(), wc.service_level(), wc.dlid_path_bits(), wc.has_grh());
+    let _ = (wc.vlan(), wc.checksum_ok(), wc.checksum(), wc.rss_hash(), wc.flow_tag());
+    let _ = (wc.timestamp(), wc.solicited(), wc.is_compressed(), wc.cancelled());
+    if let Some(data) = wc.inline_data() {
+        let mut copy = [0; InlineData::MAX];
+        let length = data.copy_to(&mut copy).expect("never longer");
+        assert!(data.bytes().eq(copy[..length].iter().copied()));
+        assert_eq!(data.get(length), None);
+    }
+}
+
+/// The queue, and where its entries lie.
+struct Ring {
+    memory: Arc<Fenced>,
+    cq: CompletionQueue,
+    stride: usize,
+    compressed: bool,
+    /// The next place to write to, counted freely.
+    place: u32,
+}
+
+impl Ring {
+    fn new(numbers: &mut Numbers, context: &Context) -> Result<Self, Error> {
+        let size = numbers.pick(&[CqeSize::Bytes64, CqeSize::Bytes128]);
+        let format = numbers.pick(&[
+            None,
+            Some(CqeCompression::Hash),
+            Some(CqeCompression::Checksum),
+            Some(CqeCompression::ChecksumStride),
+        ]);
+        let memory = Arc::new(Fenced::default());
+        let allocator: Arc<dyn QueueAllocator> = Arc::clone(&memory) as _;
+        let before = numbers.below(32) as u32;
+        let place = numbers.pick(&[0, (1 << 24) - before, 0_u32.wrapping_sub(before)]);
+        // Some fill their pages, so that the fences are close.
+        let entries = numbers.pick(&[1, 3, 7, 31, 63]);
+        let channel = context.create_comp_channel()?;
+        let builder = context.create_cq(entries).cqe_size(size).channel(&channel);
+        let mut builder = builder.allocator(&allocator).consumed(place);
+        if let Some(format) = format {
+            builder = builder.compression(format);
+        }
+        let stride = if size == CqeSize::Bytes128 { 128 } else { 64 };
+        Ok(Self { cq: builder.build()?, memory, stride, compressed: format.is_some(), place })
+    }
+
+    /// Writes an entry to a place, as a device would, or anything.
+    fn write(&self, place: u32, entry: &[u8]) {
+        let size = self.cq.capacity() + 1;
+        let (start, len) = self.memory.latest().expect("there is a queue");
+        let end = ((place & (size - 1)) as usize + 1) * self.stride;
+        assert!(end <= len);
+        for (offset, byte) in (end - entry.len()..).zip(entry) {
+            // SAFETY: inside the memory of the queue, which both sides access as volatile bytes.
+            unsafe { start.byte_add(offset).write_volatile(*byte) };
+        }
+    }
+
+    /// Writes an entry to the next place, with the owner bit that makes it written.
+    fn push(&mut self, mut entry: [u8; DESCRIPTOR]) {
+        let owner = (self.place >> (self.cq.capacity() + 1).ilog2()) as u8 & OWNER;
+        entry[DESCRIPTOR - 1] = entry[DESCRIPTOR - 1] & !OWNER | owner;
+        self.write(self.place, &entry);
+        self.place = self.place.wrapping_add(1);
+    }
+
+    /// Polls in one of the ways that there are.
+    fn poll(&mut self, numbers: &mut Numbers, flows: &mut [Flow]) -> Result<usize, PollError> {
+        let mut told = |wc: &WorkCompletion<'_>| {
+            read(wc);
+            let outstanding = flows.iter_mut().any(|flow| flow.told(wc.wr_id()));
+            assert!(outstanding, "told of a request that is not outstanding: {wc:?}");
+        };
+        let max = numbers.below(20);
+        match numbers.below(3) {
+            0 => self.cq.poll(max, |wc| told(&wc)),
+            1 => {
+                let mut completions = self.cq.completions()?;
+                for _ in 0..max {
+                    let Some(wc) = completions.next() else { break };
+                    told(&wc);
+                }
+                completions.finish()
+            }
+            _ => {
+                let mut out = vec![OwnedCompletion::default(); max];
+                let count = self.cq.poll_into(&mut out)?;
+                out[..count].iter().for_each(|wc| told(&wc.as_completion()));
+                Ok(count)
+            }
+        }
+    }
+}
+
+fn bytes(cqe: &Cqe) -> [u8; DESCRIPTOR] {
+    let mut bytes = [0; DESCRIPTOR];
+    bytes.copy_from_slice(cqe.as_bytes());
+    bytes
+}
+
+/// An entry that could be one of `flow`'s, for the most part.
+fn entry(numbers: &mut Numbers, simulator: &Simulator, flow: &Flow) -> [u8; DESCRIPTOR] {
+    const KINDS: [CqeOpcode; 9] = [
+        CqeOpcode::Requester,
+        CqeOpcode::Requester,
+        CqeOpcode::ResponderSend,
+        CqeOpcode::ResponderWriteImm,
+        CqeOpcode::ResponderSendInvalidate,
+        CqeOpcode::RequesterError,
+        CqeOpcode::ResponderError,
+        CqeOpcode::SignatureError,
+        CqeOpcode::Resize,
+    ];
+    let kind = numbers.pick(&KINDS);
+    let counter = numbers.below(2 * DEPTH as usize) as u16;
+    let device = simulator.fabric().lock();
+    let mut cqe = device.device(0).completion(flow.qp.qp_num(), kind, 0, counter);
+    drop(device);
+    cqe.byte_count.set(numbers.below(70) as u32);
+    if numbers.one_in(2) {
+        cqe.op_own |= (numbers.below(4) as u8) << FORMAT_SHIFT;
+    }
+    let mut bytes = bytes(&cqe);
+    if numbers.one_in(3) {
+        numbers.spoil(&mut bytes);
+    }
+    bytes
+}
+
+fn fuzz(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), Error> {
+    let context: Context = device(simulator.kernel())?.open()?;
+    let pd = context.alloc_pd()?;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let mr = pd.memory(4096).access(access).register()?;
+    let mut ring = Ring::new(numbers, &context)?;
+    let mut flows = Vec::new();
+    for _ in 0..1 + numbers.below(3) {
+        flows.push(Flow::new(&pd, &ring.cq)?);
+    }
+    // What is posted stays posted: completions are those that are made up.
+    simulator.inject(0, Fault::Stall);
+    let mut next = 0;
+    for flow in &mut flows {
+        flow.post(&mr, &mut next)?;
+    }
+    if numbers.one_in(4) {
+        due(numbers, simulator, &mut ring, &mut flows);
+        return Ok(());
+    }
+    for _ in 0..TURNS {
+        let at = numbers.below(flows.len());
+        match numbers.below(16) {
+            0 => {
+                flows.swap_remove(at).qp.destroy().map_err(|(_, error)| error)?;
+                flows.push(Flow::new(&pd, &ring.cq)?);
+            }
+            1 => {
+                let flow = &mut flows[at];
+                flow.qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
+                // Refused as long as completions of before are there.
+                if flow.connect(&context).is_ok() {
+                    flow.sends.clear();
+                    flow.receives.clear();
+                }
+            }
+            2 => {
+                let resized = ring.cq.resize(numbers.pick(&[1, 3, 7, 31, 63, 127]));
+                if resized.is_err_and(|error| error.kind() == ErrorKind::Kernel) {
+                    // The entry that says so was not found.
+                    let error = ring.cq.poll(1, |_| {}).expect_err("it is not as the device is");
+                    assert!(matches!(error, PollError::Corrupt(_)), "{error}");
+                    return Ok(());
+                }
+            }
+            3 => ring.cq.arm(numbers.one_in(2))?,
+            4 => flows[at].post(&mr, &mut next)?,
+            5 => {
+                let mut raw = [0; DESCRIPTOR];
+                raw.iter_mut().for_each(|byte| *byte = numbers.next() as u8);
+                let length = 1 + numbers.below(DESCRIPTOR);
+                ring.write(numbers.next() as u32, &raw[..length]);
+            }
+            6..11 => {
+                for _ in 0..1 + numbers.below(6) {
+                    let entry = entry(numbers, simulator, &flows[at]);
+                    ring.push(entry);
+                }
+            }
+            _ => {
+                if let Err(error) = ring.poll(numbers, &mut flows) {
+                    stays(numbers, simulator, &mut ring, &flows[at], error);
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An error of the queue stays, and nothing more is told, whatever comes to stand there.
+fn stays(
+    numbers: &mut Numbers,
+    simulator: &Simulator,
+    ring: &mut Ring,
+    flow: &Flow,
+    error: PollError,
+) {
+    assert!(matches!(error, PollError::Corrupt(_)), "{error}");
+    for owner in [0, OWNER, 0] {
+        assert_eq!(ring.cq.poll(16, |wc| panic!("behind it: {wc:?}")), Err(error));
+        assert_eq!(ring.cq.completions().err(), Some(error));
+        for place in 0..=ring.cq.capacity() {
+            let kind = numbers.pick(&[CqeOpcode::Requester, CqeOpcode::ResponderSend]);
+            let counter = numbers.below(DEPTH as usize) as u16;
+            let device = simulator.fabric().lock();
+            let mut good = device.device(0).completion(flow.qp.qp_num(), kind, 0, counter);
+            drop(device);
+            good.op_own |= owner;
+            ring.write(place, &bytes(&good));
+        }
+    }
+    assert!(ring.cq.is_ready(), "there is something to tell: why there is no more");
+}
+
+/// Behind good entries comes one that no honest device writes: the good ones are told, and then that.
+fn due(numbers: &mut Numbers, simulator: &Simulator, ring: &mut Ring, flows: &mut [Flow]) {
+    let flow = numbers.below(flows.len());
+    let (qp_num, size) = (flows[flow].qp.qp_num(), ring.cq.capacity() + 1);
+    let good = numbers.below((size as usize).min(4)) as u16;
+    let make = |kind, counter| {
+        let device = simulator.fabric().lock();
+        device.device(0).completion(qp_num, kind, 0, counter)
+    };
+    for counter in 0..good {
+        ring.push(bytes(&make(CqeOpcode::ResponderSend, counter)));
+    }
+    let mut bad = make(CqeOpcode::Requester, 0);
+    match numbers.below(6) {
+        0 => bad.op_own = numbers.pick(&[6, 7, 8, 9, 10, 11]) << OPCODE_SHIFT,
+        1 => bad.srqn_uidx.set(0xff_fffe),
+        // Neither a send nor a receive that is outstanding.
+        2 => bad.wqe_counter.set(DEPTH as u16 * 8 + numbers.below(0x7000) as u16),
+        3 => {
+            bad = make(numbers.pick(&[CqeOpcode::ResponderSend, CqeOpcode::ResponderError]), 0);
+            bad.wqe_counter.set(good + 1 + numbers.below(0x7000) as u16);
+        }
+        4 => {
+            bad.op_own |= (Format::Inline32 as u8) << FORMAT_SHIFT;
+            let more = numbers.pick(&[1, 2, 3, 32, 33, 1 << 30, u32::MAX - 32]);
+            bad.byte_count.set(32 + more);
+        }
+        _ => {
+            let count = if ring.compressed { numbers.pick(&[0, 1, size + 1, u32::MAX]) } else { 2 };
+            bad.op_own |= (Format::Compressed as u8) << FORMAT_SHIFT;
+            bad.byte_count.set(count);
+        }
+    }
+    ring.push(bytes(&bad));
+    let mut told = 0;
+    let error = (0..100).find_map(|_| match ring.poll(numbers, flows) {
+        Ok(count) => {
+            told += count;
+            None
+        }
+        Err(error) => Some(error),
+    });
+    let error = error.expect("what no honest device writes is an error");
+    assert_eq!(told, usize::from(good), "what came before is told");
+    stays(numbers, simulator, ring, &flows[flow], error);
+}
