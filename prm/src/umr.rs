@@ -53,8 +53,12 @@ pub mod mkey_mask {
     pub const REMOTE_WRITE: u64 = 1 << 20;
     /// Atomic right.
     pub const ATOMIC: u64 = 1 << 21;
+    /// Whether writes may be in any order.
+    pub const RELAXED_ORDERING_WRITE: u64 = 1 << 25;
     /// Whether the key is free.
     pub const FREE: u64 = 1 << 29;
+    /// Whether reads may be in any order.
+    pub const RELAXED_ORDERING_READ: u64 = 1 << 47;
     /// The four access rights together.
     pub const ACCESS: u64 = LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | ATOMIC;
 }

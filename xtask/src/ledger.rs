@@ -3,7 +3,7 @@
 mod conformance;
 mod door;
 mod pairs;
-mod pyverbs;
+pub(crate) mod pyverbs;
 mod reasons;
 mod report;
 mod rows;

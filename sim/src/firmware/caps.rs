@@ -191,8 +191,10 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_cache_line_128byte(false)
         .set_relaxed_ordering_write(true)
         .set_relaxed_ordering_read(true)
-        .set_umr_modify_entity_size_disabled(true)
-        .set_umr_modify_atomic_disabled(true);
+        // What a key may be created with, a UMR may change too: mlx5_ib takes the one for the other.
+        .set_relaxed_ordering_write_umr(true)
+        .set_relaxed_ordering_read_umr(true)
+        .set_umr_modify_entity_size_disabled(true);
 }
 
 fn atomic(cap: &mut AtomicCaps) {

@@ -156,7 +156,13 @@ fn the_device_says_what_it_is_and_can() {
         input.set_op_mod(group.op_mod(CapMode::MAX));
         rig.try_run(&input)
     };
-    assert!(caps(CapGroup::GENERAL).expect("caps").hca_cap().roce());
+    let general = caps(CapGroup::GENERAL).expect("caps");
+    let general = general.hca_cap();
+    assert!(general.roce());
+    // mlx5_ib asks a UMR for every right that a key can have.
+    assert_eq!(general.relaxed_ordering_write(), general.relaxed_ordering_write_umr());
+    assert_eq!(general.relaxed_ordering_read(), general.relaxed_ordering_read_umr());
+    assert!(!general.umr_modify_atomic_disabled());
     assert_eq!(caps(CapGroup::ROCE).expect("caps").roce_caps().roce_version(), 0b101);
     assert_eq!(caps(CapGroup::ATOMIC).expect("caps").atomic_caps().atomic_operations(), 0b1111);
     assert!(!caps(CapGroup::ODP).expect("caps").odp_caps().sig());

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::door::{DEVICE, Door, Ended, Link};
+use super::door::{DEVICE, Door, Link};
 use super::reasons::{self, Unused};
 use super::rows::{Outcome, Reason, Row};
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ const SECONDS: u32 = 300;
 const FORKING: [&str; 1] = ["test_device"];
 
 /// Modules that are left out, and why.
-pub(super) const LEFT_OUT: [(&str, &str); 5] = [
+pub(crate) const LEFT_OUT: [(&str, &str); 5] = [
     ("test_cuda_dmabuf", "needs a GPU"),
     ("test_mlx5_cuda_umem", "needs a GPU"),
     ("test_efa_srd", "is for another vendor's device"),
@@ -144,10 +144,11 @@ impl Suite {
             reason: reasons::explain(&test, outcome, &said, unused),
             test,
         };
-        let mut rows: Vec<Row> = results(&ended.stderr, &ended).into_iter().map(row).collect();
-        // A module that crashed, or has no test, or whose report could not be read, has to show.
-        if rows.is_empty() || ran(&ended.stderr).is_none_or(|ran| rows.len() < ran) {
-            let trouble = ended.trouble.unwrap_or_else(|| "not every test was told".to_owned());
+        let trouble = ended.trouble.as_deref();
+        let found = results(&ended.stderr, trouble);
+        let trouble = untold(&ended.stderr, found.len(), trouble);
+        let mut rows: Vec<Row> = found.into_iter().map(row).collect();
+        if let Some(trouble) = trouble {
             rows.push(Row {
                 suite: "pyverbs",
                 test: module.to_owned(),
@@ -167,6 +168,48 @@ impl Drop for Suite {
     }
 }
 
+/// A test that ran elsewhere than on the preload door, as a ledger has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    pub(crate) test: String,
+    /// As the ledger has it.
+    pub(crate) result: &'static str,
+    /// Nothing for a test that passed.
+    pub(crate) reason: String,
+    /// Whether a reader is left to guess.
+    pub(crate) unexplained: bool,
+}
+
+/// What a verbose report of a virtual machine tells; `trouble` is how its process ended, if badly.
+pub(crate) fn told(report: &str, trouble: Option<&str>) -> Vec<Told> {
+    let found = results(report, trouble);
+    let untold = untold(report, found.len(), trouble);
+    let one = |(test, outcome, said): (String, Outcome, String)| {
+        let reason = reasons::in_a_machine(&test, outcome, &said);
+        let unexplained = matches!(reason, Some(Reason::Unexplained(_)));
+        let reason = match reason {
+            None => String::new(),
+            Some(Reason::Known { why, .. }) => why.to_owned(),
+            Some(Reason::Unexplained(said)) => said,
+        };
+        // A machine's rows know no difference between what fails and what cannot be told.
+        let result = if outcome == Outcome::Error { Outcome::Fail.name() } else { outcome.name() };
+        Told { test, result, reason, unexplained }
+    };
+    let whole = "the tests as a whole".to_owned();
+    found
+        .into_iter()
+        .chain(untold.map(|trouble| (whole, Outcome::Error, trouble)))
+        .map(one)
+        .collect()
+}
+
+/// What hides that a module crashed, or has no test, or that its report could not be read whole.
+fn untold(report: &str, found: usize, trouble: Option<&str>) -> Option<String> {
+    let all = found > 0 && ran(report).is_some_and(|ran| found >= ran);
+    (!all).then(|| trouble.unwrap_or("not every test was told").to_owned())
+}
+
 /// The line between the report's parts, and between failures.
 const DOUBLE_RULE: &str =
     "======================================================================\n";
@@ -178,7 +221,7 @@ fn ran(report: &str) -> Option<usize> {
 }
 
 /// Test, outcome and message of each test that a verbose report tells of.
-fn results(report: &str, ended: &Ended) -> Vec<(String, Outcome, String)> {
+fn results(report: &str, trouble: Option<&str>) -> Vec<(String, Outcome, String)> {
     let mut parts = report.split(DOUBLE_RULE);
     let told = parts.next().unwrap_or_default();
     let failures: Vec<(String, String)> = parts.filter_map(failure).collect();
@@ -192,10 +235,7 @@ fn results(report: &str, ended: &Ended) -> Vec<(String, Outcome, String)> {
             *outcome = line.rsplit(" ... ").next().and_then(verdict);
         }
     }
-    let unfinished = || {
-        let trouble = ended.trouble.clone();
-        (Outcome::Error, trouble.unwrap_or_else(|| "has not said how it ended".to_owned()))
-    };
+    let unfinished = || (Outcome::Error, trouble.unwrap_or("has not said how it ended").to_owned());
     found
         .into_iter()
         .map(|(test, told)| {
@@ -287,14 +327,9 @@ Ran 5 tests in 0.1s
 FAILED (failures=1, errors=1, skipped=1)
 ";
 
-    fn ended(trouble: Option<&str>) -> Ended {
-        let trouble = trouble.map(str::to_owned);
-        Ended { stdout: String::new(), stderr: String::new(), trouble }
-    }
-
     #[test]
     fn a_report_tells_test_outcome_and_message() {
-        let told = results(REPORT, &ended(None));
+        let told = results(REPORT, None);
         let told: Vec<(&str, Outcome, &str)> =
             told.iter().map(|(test, outcome, said)| (&test[..], *outcome, &said[..])).collect();
         assert_eq!(
@@ -311,9 +346,33 @@ FAILED (failures=1, errors=1, skipped=1)
     }
 
     #[test]
+    fn a_report_of_a_machine_is_rows_and_says_what_is_not_explained() {
+        let told = told(REPORT, Some("exit status 1"));
+        let told: Vec<(&str, &str, bool)> =
+            told.iter().map(|told| (&told.test[..], told.result, told.unexplained)).collect();
+        assert_eq!(
+            told,
+            [
+                ("test_a.A.test_ok", "pass", false),
+                ("test_a.A.test_told", "skip", true),
+                ("test_a.A.test_noisy", "pass", false),
+                ("test_a.A.test_old", "fail", true),
+                ("test_a.A.test_bad", "fail", true),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_machines_report_that_ends_early_has_failed() {
+        let told = told("test_a (tests.test_a.A.test_a) ... ok\n", Some("signal 9"));
+        assert_eq!((told.len(), told[1].result, &told[1].reason[..]), (2, "fail", "signal 9"));
+        assert_eq!(super::told("", None)[0].result, "fail");
+    }
+
+    #[test]
     fn a_test_in_which_the_process_ended_is_an_error() {
         let report = "test_a (tests.test_a.A.test_a) ... ok\ntest_b (tests.test_a.A.test_b) ... ";
-        let told = results(report, &ended(Some("ended by signal 11")));
+        let told = results(report, Some("ended by signal 11"));
         assert_eq!(told[1].1, Outcome::Error);
         assert_eq!(told[1].2, "ended by signal 11");
         assert_eq!(ran(report), None);

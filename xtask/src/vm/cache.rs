@@ -81,6 +81,21 @@ pub(super) fn remove(folder: &Path) -> Result<(), Failure> {
     }
 }
 
+/// The paths in a folder, in order.
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(in_file(folder))? {
+        paths.push(entry.map_err(in_file(folder))?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The last part of a path.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// An error at a path.
 pub(super) fn in_file(path: &Path) -> impl FnOnce(io::Error) -> Failure {
     let path = path.to_owned();

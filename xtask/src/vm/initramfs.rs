@@ -9,6 +9,7 @@ use super::cpio::Archive;
 use super::elf::Elf;
 use super::kernel::Module;
 use super::machine::Guest;
+use super::python::Python;
 use crate::failure::Failure;
 
 const INIT: &str = include_str!("guest/init.sh");
@@ -19,6 +20,9 @@ const LIBRARIES: &str = "lib/x86_64-linux-gnu";
 
 /// Where packages have libraries.
 const PACKAGED: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+
+/// Where the guest has what rdma-core's tests start, out of the way of other steps.
+pub(super) const BESIDE_PYTHON: &str = "guest/python";
 
 /// rdma-core's programs that the guest has.
 const C_PROGRAMS: [&str; 12] = [
@@ -41,7 +45,9 @@ const PROVIDER: &str = "libmlx5.so.1";
 
 /// Makes the archive for a guest.
 pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Failure> {
-    let mut tree = Tree::new(&guest.parts.userland);
+    let python = guest.parts.python.as_ref();
+    let roots = [Some(&guest.parts.userland), python.map(|python| &python.root)];
+    let mut tree = Tree::new(roots.into_iter().flatten().map(PathBuf::as_path).collect());
     tree.folder("dev");
     // What the kernel gives the first process as its files before anything is mounted.
     tree.archive.device("dev/console", 5, 1);
@@ -62,6 +68,9 @@ pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Fa
         tree.program(&format!("bin/{program}"), &path)?;
     }
     tree.provider()?;
+    if let Some(python) = python {
+        tree.python(python)?;
+    }
     for path in guest.programs {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         tree.program(&format!("bin/{name}"), path)?;
@@ -91,14 +100,15 @@ pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Fa
 /// An archive with the folders and libraries that its files need.
 struct Tree<'a> {
     archive: Archive,
-    userland: &'a Path,
+    /// The roots below which packages lie, the first that has a file gives it.
+    roots: Vec<&'a Path>,
     /// What is there.
     names: BTreeSet<String>,
 }
 
 impl<'a> Tree<'a> {
-    fn new(userland: &'a Path) -> Self {
-        Self { archive: Archive::default(), userland, names: BTreeSet::new() }
+    fn new(roots: Vec<&'a Path>) -> Self {
+        Self { archive: Archive::default(), roots, names: BTreeSet::new() }
     }
 
     /// A folder, with those above it.
@@ -158,8 +168,7 @@ impl<'a> Tree<'a> {
     fn provider(&mut self) -> Result<(), Failure> {
         let path = self.library(PROVIDER)?;
         self.program(&format!("{LIBRARIES}/{PROVIDER}"), &path)?;
-        for folder in PACKAGED {
-            let folder = self.userland.join(folder).join("libibverbs");
+        for folder in self.below(&PACKAGED, "libibverbs") {
             let Ok(entries) = fs::read_dir(&folder) else { continue };
             for entry in entries {
                 let name = entry.map_err(in_file(&folder))?.file_name();
@@ -177,6 +186,31 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
+    /// Python with its modules, and the tests.
+    fn python(&mut self, python: &Python) -> Result<(), Failure> {
+        let (path, name) = python.program();
+        self.program(&format!("bin/{name}"), &path)?;
+        self.archive.link("bin/python3", name);
+        for (path, name) in python.programs() {
+            self.program(&format!("{BESIDE_PYTHON}/{name}"), &path)?;
+        }
+        for (path, inside) in python.files()? {
+            let content = self.copy(&inside, &path)?;
+            if let Some(elf) = Elf::new(&content) {
+                self.libraries(&elf)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a file may be, in the order in which it is looked for.
+    fn below(&self, folders: &[&str], name: &str) -> Vec<PathBuf> {
+        let of = |root: &&Path| -> Vec<PathBuf> {
+            folders.iter().map(|folder| root.join(folder).join(name)).collect()
+        };
+        self.roots.iter().flat_map(of).collect()
+    }
+
     /// Where a program of a package is.
     fn packaged(&self, program: &str) -> Result<PathBuf, Failure> {
         self.find(&["usr/bin", "bin"], program)
@@ -188,8 +222,8 @@ impl<'a> Tree<'a> {
     }
 
     fn find(&self, folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
-        let mut paths = folders.iter().map(|folder| self.userland.join(folder).join(name));
-        paths.find(|path| path.exists()).ok_or_else(|| {
+        let paths = self.below(folders, name);
+        paths.into_iter().find(|path| path.exists()).ok_or_else(|| {
             Failure::Vm(format!("the guest's packages have no {name}: a program needs it there"))
         })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::cache::in_file;
+use super::cache::{files, in_file, name_of};
 use super::elf::Elf;
 use super::tools::Tools;
 use crate::failure::Failure;
@@ -135,19 +135,6 @@ fn collect(folder: &Path, modules: &mut BTreeMap<String, PathBuf>) -> Result<(),
         }
     }
     Ok(())
-}
-
-fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(in_file(folder))? {
-        paths.push(entry.map_err(in_file(folder))?.path());
-    }
-    paths.sort();
-    Ok(paths)
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn strange(path: &Path, what: &str) -> Failure {

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::cache::in_file;
+use super::plan;
 use crate::failure::Failure;
 use crate::ledger::{documents, place, wrapped};
 
@@ -90,7 +91,9 @@ fn report(rows: &[Value]) -> String {
          devices that a process serves as PCI functions (rung 3 of TESTING.md). The conformance suite \
          runs unmodified, as the binary that is carried to hardware, once with both ends of each pair \
          on one device and once with the ends on two; so do our command, rdma-core's programs, ours \
-         against theirs, and processes that are killed or lose the driver. `cargo xtask vm --write` \
+         against theirs, rdma-core's tests of its provider (`pyverbs`, of the Debian release that \
+         the kernel is of: memory keys everywhere, tag matching on InfiniBand, all that can be told \
+         in one machine of each kernel), and processes that are killed or lose the driver. `cargo xtask vm --write` \
          writes this; `cargo xtask vm` fails if anything fails, if the kernel's log has a complaint, \
          or if what passes here does not pass any more.",
         "",
@@ -114,6 +117,14 @@ fn report(rows: &[Value]) -> String {
     }
     for (title, result) in [("Failures", "fail"), ("Skips", "skip")] {
         report.push_str(&format!("\n### {title} in a machine\n\n{}", by_reason(rows, result)));
+    }
+    report.push_str("\n### rdma-core's tests that are left out in a machine\n\n");
+    let [everywhere, ethernet] = plan::all_left_out();
+    for (module, why) in everywhere {
+        report.push_str(&format!("* `{module}` {why}.\n"));
+    }
+    for (module, why) in ethernet {
+        report.push_str(&format!("* On Ethernet: `{module}` {why}.\n"));
     }
     report
 }

@@ -98,6 +98,10 @@ const SERVED: Duration = Duration::from_secs(30);
 /// How long a process may take to end once nothing needs it.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// The machine's memory, of which this one gives what is used: the largest completion queue, which
+/// rdma-core's tests create, takes half a gigabyte.
+const MEMORY: &str = "1536M";
+
 /// Logs, as they are called in the folder.
 pub(super) const SERIAL: &str = "serial.log";
 const RESULTS: &str = "results.log";
@@ -191,9 +195,10 @@ impl Guest<'_> {
 
     fn qemu(&self, sockets: &Sockets, initrd: &Path) -> Command {
         let mut command = self.parts.tools.qemu();
-        command.args(["-M", "q35,memory-backend=mem", "-m", "768M"]);
+        command.args(["-M", "q35,memory-backend=mem", "-m", MEMORY]);
         // The devices reach into the guest's memory from another process.
-        command.args(["-object", "memory-backend-memfd,id=mem,share=on,size=768M"]);
+        command.arg("-object");
+        command.arg(format!("memory-backend-memfd,id=mem,share=on,size={MEMORY}"));
         command.args(["-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(&self.parts.kernel.image).arg("-initrd").arg(initrd);
         // On a busy host the kernel measures the TSC wrongly, and all its clocks run wrong from then

@@ -10,6 +10,7 @@ mod ledger;
 mod machine;
 mod parts;
 mod plan;
+mod python;
 mod record;
 mod tools;
 mod whole;
@@ -70,7 +71,8 @@ enum What {
     /// Run one program in the machine
     ///
     /// mlx5 and mlx5-conformance are ours, ibv_devinfo and others are rdma-core's; a path is a
-    /// program of this machine's.
+    /// program of this machine's. With python3 in a word, the machine has Python, pyverbs, and
+    /// rdma-core's tests in the folder in which it starts.
     Run {
         /// The program, and its arguments
         #[arg(last = true, required = true, value_name = "PROGRAM")]
@@ -96,7 +98,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(What::Shell) => shell(arguments),
         Some(What::Fetch) => {
             let cache = Cache::open()?;
-            Version::ALL.iter().try_for_each(|&version| Parts::fetch(&cache, version).map(drop))
+            Version::ALL.iter().try_for_each(|&version| {
+                Parts::fetch(&cache, version)?.with_python(&cache, version, true).map(drop)
+            })
         }
         Some(What::Clean) => Cache::open()?.clear(),
         None => whole::run(arguments),
@@ -105,6 +109,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Our own programs, and the packages that they are of.
 const OURS: [(&str, &str); 2] = [("mlx5", "mlx5-cli"), ("mlx5-conformance", "mlx5-conformance")];
+
+/// A word with this in it needs Python in the machine.
+const PYTHON: &str = "python3";
 
 /// A machine as the arguments want it.
 struct Wanted {
@@ -117,11 +124,13 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(arguments: &Arguments) -> Result<Self, Failure> {
+    fn new(arguments: &Arguments, python: bool) -> Result<Self, Failure> {
         let version = arguments.kernel.unwrap_or(Version::V6_1);
         let link = arguments.link.unwrap_or(Link::Ib);
         let hcas = arguments.hcas.unwrap_or(1);
-        let parts = Parts::fetch(&Cache::open()?, version)?;
+        let cache = Cache::open()?;
+        let parts = Parts::fetch(&cache, version)?.with_python(&cache, version, python)?;
+        drop(cache);
         let device = if hcas == 0 { PathBuf::new() } else { device(arguments)? };
         let folder = logs().join(format!("run-{}-{}", version.name(), link.name()));
         Ok(Self { parts, link, hcas, device, programs: Vec::new(), folder })
@@ -151,7 +160,8 @@ fn device(arguments: &Arguments) -> Result<PathBuf, Failure> {
 }
 
 fn one(arguments: &Arguments, program: &[String]) -> Result<(), Failure> {
-    let mut wanted = Wanted::new(arguments)?;
+    let python = program.iter().any(|word| word.contains(PYTHON));
+    let mut wanted = Wanted::new(arguments, python)?;
     let (name, rest) = program.split_first().expect("the arguments have a program, or are refused");
     let mut words = vec![name.clone()];
     if let Some((_, package)) = OURS.iter().find(|(program, _)| program == name) {
@@ -182,7 +192,7 @@ fn one(arguments: &Arguments, program: &[String]) -> Result<(), Failure> {
 }
 
 fn shell(arguments: &Arguments) -> Result<(), Failure> {
-    let wanted = Wanted::new(arguments)?;
+    let wanted = Wanted::new(arguments, true)?;
     let guest = Guest { shell: true, ..wanted.guest(&[], Duration::MAX) };
     guest.run(|_, _| {}).map(drop)
 }

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use super::apt::Apt;
 use super::cache::{Cache, remove};
 use super::kernel::Kernel;
+use super::python::Python;
 use super::tools::Tools;
 use crate::failure::Failure;
 
@@ -33,7 +34,7 @@ impl Version {
     }
 
     /// Debian's release that has this kernel; the C programs are of the same.
-    fn suite(self) -> &'static str {
+    pub(super) fn suite(self) -> &'static str {
         match self {
             Self::V6_1 => "bookworm",
             Self::V6_12 => "trixie",
@@ -57,6 +58,8 @@ pub(super) struct Parts {
     pub(super) kernel: Kernel,
     /// The root below which the guest's C programs and busybox are.
     pub(super) userland: PathBuf,
+    /// What only some machines have.
+    pub(super) python: Option<Python>,
 }
 
 impl Parts {
@@ -79,7 +82,20 @@ impl Parts {
             apt.unpack(None, &USERLAND, folder)?;
             remove(&folder.join("apt"))
         })?;
-        Ok(Self { tools, kernel: Kernel::open(&kernel)?, userland })
+        Ok(Self { tools, kernel: Kernel::open(&kernel)?, userland, python: None })
+    }
+
+    /// Fetches Python too, if the machine is to have it.
+    pub(super) fn with_python(
+        mut self,
+        cache: &Cache,
+        version: Version,
+        wanted: bool,
+    ) -> Result<Self, Failure> {
+        if wanted {
+            self.python = Some(Python::fetch(cache, version, &self.tools)?);
+        }
+        Ok(self)
     }
 }
 

@@ -1,6 +1,9 @@
 //! What the whole run does in each machine.
 
+use super::initramfs::BESIDE_PYTHON;
 use super::machine::{Link, Step};
+use super::parts::Version;
+use crate::ledger::pyverbs;
 
 /// Iterations of a program that looks all the time: with one processor, each end has to wait for its
 /// turn to run.
@@ -16,7 +19,7 @@ const POLLER: &str = "mlx5 pingpong --device mlx5_0 -n 1000000000";
 const SLEEPER: &str = "mlx5 pingpong --device mlx5_0 -n 1000000000 --events";
 
 /// The steps of a machine with two devices.
-pub(super) fn steps(link: Link) -> Vec<Step> {
+pub(super) fn steps(version: Version, link: Link, tests: &[String]) -> Vec<Step> {
     let mut steps = vec![
         Step::new("load", 120, "load && ready").needed(),
         Step::new("suite", 300, suite("--ledger /tmp/one")),
@@ -33,6 +36,7 @@ pub(super) fn steps(link: Link) -> Vec<Step> {
     ];
     steps.extend(programs(link));
     steps.extend(interop(link));
+    steps.push(pyverbs(version, link, tests));
     steps.extend(departures());
     steps
 }
@@ -43,6 +47,74 @@ pub(super) const SUITES: [(&str, &str); 3] = [
     ("conformance, two devices", "ledger-two-devices"),
     ("conformance, two hosts", "ledger-two-hosts"),
 ];
+
+/// The step that runs rdma-core's tests, of which each is a row.
+pub(super) const PYVERBS: &str = "pyverbs";
+
+/// Pages of 2 MB that the machine sets aside for the tests that ask for some.
+const HUGE_PAGES: u32 = 16;
+
+/// What every machine runs of rdma-core's tests; one of each release runs all that can be told there.
+const SHORT: [&str; 2] = ["test_mlx5_mkey", "test_tag_matching"];
+
+/// Modules of rdma-core's tests that no machine runs, beside those that nothing of ours runs.
+const NO_MACHINE: [(&str, &str); 8] = [
+    ("test_mlx5_dmabuf", "needs a GPU"),
+    ("test_mlx5_dc", "needs dynamically connected transport, which the device model has not"),
+    ("test_flow", "needs packets steered, which the device model does not do"),
+    ("test_mlx5_flow", "needs packets steered, which the device model does not do"),
+    ("test_mlx5_dr", "needs packets steered, which the device model does not do"),
+    ("test_rss_traffic", "needs packets steered, which the device model does not do"),
+    ("test_rdmacm", "needs the kernel's connection manager, which the machines do not load"),
+    ("test_mlx5_rdmacm", "needs the kernel's connection manager, which the machines do not load"),
+];
+
+/// The same on an Ethernet port.
+const NO_ETHERNET: [(&str, &str); 2] = [
+    (
+        "test_tag_matching",
+        "needs an InfiniBand port: libmlx5 connects a tag-matching queue's command queue pair to \
+         itself by LID",
+    ),
+    (
+        "test_mlx5_timestamp",
+        "runs on an InfiniBand port alone: on Ethernet it sends raw packets too, which the device \
+         model does not carry",
+    ),
+];
+
+/// What of rdma-core's tests is left out in every machine, then what is on Ethernet alone.
+pub(super) fn all_left_out() -> [Vec<(&'static str, &'static str)>; 2] {
+    [pyverbs::LEFT_OUT.iter().chain(&NO_MACHINE).copied().collect(), NO_ETHERNET.to_vec()]
+}
+
+/// Why a machine does not run a module of rdma-core's tests; nothing if it may.
+fn left_out(link: Link, module: &str) -> Option<&'static str> {
+    let [everywhere, ethernet] = all_left_out();
+    let ethernet = ethernet.into_iter().filter(|_| link == Link::Eth);
+    everywhere.into_iter().chain(ethernet).find(|(name, _)| *name == module).map(|(_, why)| why)
+}
+
+/// The modules of rdma-core's tests that a machine runs.
+fn modules(version: Version, link: Link, tests: &[String]) -> Vec<&str> {
+    let whole = matches!((version, link), (Version::V6_1, Link::Ib) | (Version::V6_12, Link::Eth));
+    let wanted =
+        |module: &&str| (whole || SHORT.contains(module)) && left_out(link, module).is_none();
+    tests.iter().map(String::as_str).filter(wanted).collect()
+}
+
+/// rdma-core's own tests of its provider, in one process: it takes seconds to begin.
+fn pyverbs(version: Version, link: Link, tests: &[String]) -> Step {
+    let names: Vec<String> =
+        modules(version, link, tests).iter().map(|module| format!("tests.{module}")).collect();
+    let script = format!(
+        "export PATH=/{BESIDE_PYTHON}:$PATH\n\
+         echo {HUGE_PAGES} >/proc/sys/vm/nr_hugepages\n\
+         python3 tests/run_tests.py --dev mlx5_0 -v {}",
+        names.join(" ")
+    );
+    Step::new(PYVERBS, 300, script)
+}
 
 fn suite(options: &str) -> String {
     format!("mlx5-conformance --device mlx5_0 {options}")
@@ -175,4 +247,28 @@ fn departures() -> Vec<Step> {
         Step::new("reload", 120, "unload && load && ready && ours_works && ibv_devinfo"),
         Step::new("unload", 60, "unload"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TESTS: [&str; 5] =
+        ["test_efadv", "test_mlx5_mkey", "test_pd", "test_rdmacm", "test_tag_matching"];
+
+    fn run(version: Version, link: Link) -> Vec<String> {
+        let tests = TESTS.map(str::to_owned);
+        modules(version, link, &tests).into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_machine_runs_the_tests_of_memory_keys_and_one_of_each_release_what_it_can() {
+        assert_eq!(
+            run(Version::V6_1, Link::Ib),
+            ["test_mlx5_mkey", "test_pd", "test_tag_matching"]
+        );
+        assert_eq!(run(Version::V6_1, Link::Eth), ["test_mlx5_mkey"]);
+        assert_eq!(run(Version::V6_12, Link::Ib), ["test_mlx5_mkey", "test_tag_matching"]);
+        assert_eq!(run(Version::V6_12, Link::Eth), ["test_mlx5_mkey", "test_pd"]);
+    }
 }

@@ -7,11 +7,13 @@ use serde_json::{Value, json};
 use super::ledger::{self, RUNG};
 use super::machine::{Guest, Link};
 use super::parts::{Parts, Version};
-use super::plan::{self, SUITES};
+use super::plan::{self, PYVERBS, SUITES};
+use super::python::Python;
 use super::record::{Done, Event, Record};
 use super::{Arguments, OURS, cache::Cache, device, logs};
 use crate::build;
 use crate::failure::Failure;
+use crate::ledger::pyverbs::{self, Told};
 
 /// How many devices a machine has: two ends may be on one, or on two.
 const HCAS: u32 = 2;
@@ -33,16 +35,20 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         OURS.iter().map(|(_, package)| build::self_contained(package)).collect::<Result<_, _>>()?;
     let (mut rows, mut troubles) = (Vec::new(), Vec::new());
     for &version in &versions {
-        let parts = Parts::fetch(&Cache::open()?, version)?;
+        let wanted = |name: &str| {
+            arguments.only.is_empty() || arguments.only.iter().any(|word| name.contains(word))
+        };
+        let cache = Cache::open()?;
+        let python = wanted(PYVERBS);
+        let parts = Parts::fetch(&cache, version)?.with_python(&cache, version, python)?;
+        drop(cache);
+        let tests = parts.python.as_ref().map_or(Ok(Vec::new()), Python::test_modules)?;
         for &link in &links {
             let name = format!("{} {}", version.name(), link.name());
             let folder = logs().join(format!("{}-{}", version.name(), link.name()));
             eprintln!("vm: {name}: Linux {}, {link}, {hcas} devices", parts.kernel.release);
-            let mut steps = plan::steps(link);
-            if !arguments.only.is_empty() {
-                let named = |name: &str| arguments.only.iter().any(|word| name.contains(word));
-                steps.retain(|step| step.needed || named(&step.name));
-            }
+            let mut steps = plan::steps(version, link, &tests);
+            steps.retain(|step| step.needed || wanted(&step.name));
             let guest = Guest {
                 parts: &parts,
                 link,
@@ -57,7 +63,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let record = follow(&guest, &name)?;
             let expected: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
             rows.extend(table(&record, &expected, version, link));
-            let found = record.troubles();
+            let mut found = record.troubles();
+            found.extend(unexplained(&record));
             troubles.extend(found.iter().map(|trouble| format!("{name}: {trouble}")));
             if !found.is_empty() {
                 super::show(&record, &folder);
@@ -134,6 +141,13 @@ fn table(record: &Record, expected: &[&str], version: Version, link: Link) -> Ve
             }));
             continue;
         }
+        if name == PYVERBS {
+            let told = told(step);
+            rows.extend(
+                told.iter().map(|told| row(PYVERBS, &told.test, told.result, &told.reason)),
+            );
+            continue;
+        }
         let (result, reason) = match step {
             Some(step) if step.status == Some(0) => ("pass", String::new()),
             Some(step) => ("fail", step.to_string()),
@@ -142,6 +156,26 @@ fn table(record: &Record, expected: &[&str], version: Version, link: Link) -> Ve
         rows.push(row("machine", name, result, &reason));
     }
     rows
+}
+
+/// What rdma-core's tests have told.
+fn told(step: Option<&Done>) -> Vec<Told> {
+    let (report, trouble) = match step {
+        Some(step) if step.status == Some(0) => (step.output.as_str(), None),
+        Some(step) => (step.output.as_str(), Some(step.to_string())),
+        None => ("", Some("it was not begun".to_owned())),
+    };
+    pyverbs::told(report, trouble.as_deref())
+}
+
+/// Tests of rdma-core's that were skipped for a reason that is not known.
+fn unexplained(record: &Record) -> Vec<String> {
+    let step = record.steps.iter().find(|step| step.name == PYVERBS);
+    let told = step.map(|step| told(Some(step))).unwrap_or_default();
+    let skipped = told.iter().filter(|told| told.unexplained && told.result == "skip");
+    skipped
+        .map(|told| format!("{PYVERBS} {}: nobody knows why: {}", told.test, told.reason))
+        .collect()
 }
 
 /// The cases that a step has written as JSON.

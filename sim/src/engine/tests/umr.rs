@@ -1,7 +1,7 @@
 //! Indirect keys: their layouts, and the requests that change them.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
-use mlx5_prm::umr::umr_flags;
+use mlx5_prm::umr::{mkey_mask, umr_flags};
 use mlx5_prm::wqe::Opcode;
 
 use super::registration::{Umr, free_config};
@@ -313,4 +313,37 @@ fn the_kernels_own_queue_pair_sets_pages_and_domains_and_nobody_elses_does() {
     // The page that nobody has set is not there.
     let beyond = Wqe::new(Opcode::RdmaWrite).remote(0x1fff, key).inline(b"??");
     assert_eq!(refused(&rig, &mut p, &beyond), Syndrome::RemoteAccess);
+}
+
+#[test]
+fn the_kernels_own_queue_pair_gives_a_key_in_use_other_rights_and_another_domain() {
+    let rig = Rig::one_device();
+    let cq = rig.cq(0, 5, 64);
+    let mut umr_qp = rig.qp(0, Transport::Umr, &cq, None, 4);
+    rig.activate(&umr_qp);
+    let mut p = rig.pair(Transport::Rc);
+    let region = rig.region(0, 64);
+    let key = rig.free_key(0, 4);
+    let list = [(region.key, region.at(0), 64)];
+    let whole = Umr::new(key).free(false).range(0, 64).access(ALL).list(&list);
+    done(&rig, &mut p, &whole.wqe());
+    // As mlx5_ib does for ibv_rereg_mr: not if the key is free, and all rights at once.
+    let mut change =
+        Umr::new(key).flags(umr_flags::CHECK_NOT_FREE).access(ALL - Access::REMOTE_ATOMIC);
+    let relaxed = mkey_mask::RELAXED_ORDERING_WRITE | mkey_mask::RELAXED_ORDERING_READ;
+    change.control.mkey_mask = (change.control.mkey_mask.get() | relaxed).into();
+    let mut cq = cq;
+    umr_qp.post(&change.wqe());
+    rig.run();
+    assert_eq!(cq.expect().opcode, CqeOpcode::Requester);
+    let now = rig.mkey(0, key);
+    assert_eq!((now.access, now.length, now.free), (ALL - Access::REMOTE_ATOMIC, 64, false));
+    done(&rig, &mut p, &Wqe::new(Opcode::RdmaWrite).remote(0, key).inline(b"x"));
+
+    umr_qp.post(&Umr::new(key).flags(umr_flags::CHECK_NOT_FREE).pd(rig.pds[0] + 7).wqe());
+    rig.run();
+    assert_eq!(cq.expect().opcode, CqeOpcode::Requester);
+    let write = Wqe::new(Opcode::RdmaWrite).remote(0, key).inline(b"y");
+    assert_eq!(refused(&rig, &mut p, &write), Syndrome::RemoteAccess);
+    assert_eq!(region.memory.read(0, 1), b"x");
 }

@@ -1,0 +1,159 @@
+//! Python with rdma-core's pyverbs, and rdma-core's tests that are written on it: a part of the guest
+//! that only some machines have.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::apt::Apt;
+use super::cache::{Cache, files, in_file, make, name_of, remove};
+use super::parts::Version;
+use super::tools::Tools;
+use crate::failure::Failure;
+
+/// What brings the rest by what it depends on.
+const PACKAGES: [&str; 2] = ["python3-pyverbs", "iproute2"];
+
+/// What the tests start, to learn of addresses. Busybox' own are of less words.
+const PROGRAMS: [&str; 2] = ["ip", "rdma"];
+
+/// Where the package has the tests.
+const TESTS: &str = "usr/share/doc/rdma-core/tests";
+
+/// Where packages have modules that are not Python's own.
+const MODULES: &str = "usr/lib/python3/dist-packages/pyverbs";
+
+/// What of Python's own modules no test needs.
+const LEFT_OUT: [&str; 11] = [
+    "test",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "lib2to3",
+    "distutils",
+    "ensurepip",
+    "pydoc_data",
+    "sqlite3",
+    "_pyrepl",
+    "curses",
+];
+
+/// A Python that lies unpacked in the cache, its modules compiled.
+#[derive(Debug)]
+pub(super) struct Python {
+    /// The root below which its packages are.
+    pub(super) root: PathBuf,
+    /// The program's name, which is also the name of its modules' folder.
+    name: String,
+}
+
+impl Python {
+    /// The Python that a kernel's release has; fetched if it is not in the cache.
+    pub(super) fn fetch(cache: &Cache, version: Version, tools: &Tools) -> Result<Self, Failure> {
+        let suite = version.suite();
+        let root = cache.part(&format!("python-{suite}"), |folder| {
+            eprintln!("vm: fetching Python of {suite}");
+            let apt = Apt::new(&folder.join("apt"), &[suite])?;
+            apt.unpack(None, &PACKAGES, folder)?;
+            remove(&folder.join("apt"))?;
+            Self::open(folder)?.prepare(tools)
+        })?;
+        Self::open(&root)
+    }
+
+    fn open(root: &Path) -> Result<Self, Failure> {
+        let programs = files(&root.join("usr/bin"))?;
+        let mut names = programs.iter().map(|path| name_of(path));
+        let name = names.find(|name| name.starts_with("python3.")).ok_or_else(|| {
+            Failure::Vm(format!("{} has no Python: {} needs one", root.display(), PACKAGES[0]))
+        })?;
+        Ok(Self { root: root.to_owned(), name })
+    }
+
+    /// Unpacks the tests, and compiles all modules: in the guest, every instruction of which is
+    /// emulated, that would take longer than the tests.
+    fn prepare(&self, tools: &Tools) -> Result<(), Failure> {
+        let tests = self.tests();
+        make(&tests)?;
+        for path in files(&self.root.join(TESTS))? {
+            let name = name_of(&path);
+            let bytes = fs::read(&path).map_err(in_file(&path))?;
+            let (name, bytes) = match name.strip_suffix(".gz") {
+                Some(name) => (name.to_owned(), tools.unpacked(&bytes)?),
+                None => (name, bytes),
+            };
+            let to = tests.join(name);
+            fs::write(&to, bytes).map_err(in_file(&to))?;
+        }
+        let mut command = Tools::new(self.root.clone(), true).command(&self.name);
+        command.env("PYTHONHOME", self.root.join("usr")).env_remove("PYTHONPATH");
+        // Times are lost on the way to the guest, so that what is compiled has to hold without.
+        command.args(["-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]);
+        command.args(["-x", &format!("/({})/", LEFT_OUT.join("|"))]);
+        command.arg(self.own_modules()).arg(self.root.join(MODULES)).arg(&tests);
+        let output =
+            command.output().map_err(|error| Failure::Run { program: self.name.clone(), error })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(Failure::Vm(format!("{} cannot compile its modules:\n{said}", self.name)))
+    }
+
+    /// The program, and the name that it has in the guest.
+    pub(super) fn program(&self) -> (PathBuf, &str) {
+        (self.root.join("usr/bin").join(&self.name), &self.name)
+    }
+
+    /// What the tests start.
+    pub(super) fn programs(&self) -> Vec<(PathBuf, &'static str)> {
+        let of = |name| {
+            let mut paths = ["usr/bin", "usr/sbin", "bin", "sbin"].iter();
+            let path = paths.find_map(|folder| {
+                let path = self.root.join(folder).join(name);
+                // The packages have links among themselves, which lead nowhere here.
+                path.is_file().then_some(path)
+            });
+            (path.unwrap_or_else(|| self.root.join(name)), name)
+        };
+        PROGRAMS.into_iter().map(of).collect()
+    }
+
+    /// Everything that the program reads: where it is, and where it has to be in the guest.
+    pub(super) fn files(&self) -> Result<Vec<(PathBuf, String)>, Failure> {
+        let mut found = Vec::new();
+        collect(&self.own_modules(), &format!("lib/{}", self.name), &mut found)?;
+        collect(&self.root.join(MODULES), MODULES.trim_start_matches("usr/"), &mut found)?;
+        collect(&self.tests(), "root/tests", &mut found)?;
+        Ok(found)
+    }
+
+    /// The names of the tests' modules.
+    pub(super) fn test_modules(&self) -> Result<Vec<String>, Failure> {
+        let names = files(&self.tests())?.into_iter().map(|path| name_of(&path));
+        let module = |name: String| name.strip_suffix(".py").map(str::to_owned);
+        Ok(names.filter_map(module).filter(|name| name.starts_with("test_")).collect())
+    }
+
+    fn own_modules(&self) -> PathBuf {
+        self.root.join("usr/lib").join(&self.name)
+    }
+
+    fn tests(&self) -> PathBuf {
+        self.root.join("tests")
+    }
+}
+
+/// Every file below a folder, but for those that nothing needs.
+fn collect(folder: &Path, inside: &str, found: &mut Vec<(PathBuf, String)>) -> Result<(), Failure> {
+    for path in files(folder)? {
+        let name = name_of(&path);
+        let needed = !LEFT_OUT.contains(&name.as_str()) && !name.starts_with("config-");
+        let inside = format!("{inside}/{name}");
+        if path.is_dir() && needed {
+            collect(&path, &inside, found)?;
+        } else if path.is_file() {
+            found.push((path, inside));
+        }
+    }
+    Ok(())
+}
