@@ -203,6 +203,7 @@ const IN_A_MACHINE: &[Known] = &[
     ),
     known("", "additional access flags 258 ", "mlx5_ib registers no memory for FLUSH", NEVER),
     known("", "additional access flags 64 ", ODP, NOT_PLANNED),
+    known("", "ODP is not supported", ODP, NOT_PLANNED),
     known("test_srq.", "SRQ resize is not supported", "mlx5_ib resizes no shared queues", NEVER),
 ];
 

@@ -121,10 +121,10 @@ fn report(rows: &[Value]) -> String {
     report.push_str("\n### rdma-core's tests that are left out in a machine\n\n");
     let [everywhere, ethernet] = plan::all_left_out();
     for (module, why) in everywhere {
-        report.push_str(&format!("* `{module}` {why}.\n"));
+        report.push_str(&wrapped(&format!("* `{module}` {why}."), "  "));
     }
     for (module, why) in ethernet {
-        report.push_str(&format!("* On Ethernet: `{module}` {why}.\n"));
+        report.push_str(&wrapped(&format!("* On Ethernet: `{module}` {why}."), "  "));
     }
     report
 }

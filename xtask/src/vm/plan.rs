@@ -58,9 +58,10 @@ const HUGE_PAGES: u32 = 16;
 const SHORT: [&str; 2] = ["test_mlx5_mkey", "test_tag_matching"];
 
 /// Modules of rdma-core's tests that no machine runs, beside those that nothing of ours runs.
-const NO_MACHINE: [(&str, &str); 8] = [
+const NO_MACHINE: [(&str, &str); 9] = [
     ("test_mlx5_dmabuf", "needs a GPU"),
     ("test_mlx5_dc", "needs dynamically connected transport, which the device model has not"),
+    ("test_mlx5_dma_memcpy", "needs an engine that copies memory, which the device model has not"),
     ("test_flow", "needs packets steered, which the device model does not do"),
     ("test_mlx5_flow", "needs packets steered, which the device model does not do"),
     ("test_mlx5_dr", "needs packets steered, which the device model does not do"),
