@@ -4,6 +4,45 @@
 //! its queues, writes work requests and reads completions. Names are those of the verbs, in Rust's
 //! manner: [`Context`], [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`].
 //!
+//! # A first program
+//! Two queue pairs of one process, and eight bytes that go from one's memory to the other's. Here
+//! the device is simulated (the crate `mlx5-sim`, which a program needs for its tests alone);
+//! [`open`] takes the first one of this machine.
+//!
+//! ```
+//! use mlx5::{Access, ConnectOptions, Psn, SendFlags, transport::Rc};
+//! use mlx5_sim::{SimConfig, Simulator};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let simulator = Simulator::new(SimConfig::new());
+//! let context = mlx5::devices_on(simulator.kernel())?[0].open()?;
+//! let pd = context.alloc_pd()?;
+//! let mut cq = context.create_cq(16).build()?;
+//! let memory = pd.memory(4096).access(Access::LOCAL_WRITE | Access::REMOTE_WRITE).register()?;
+//!
+//! // Each side needs to know where the other one is; between hosts, that is sent by other means.
+//! let mut near = pd.create_qp::<Rc>(&cq, &cq).build()?;
+//! let mut far = pd.create_qp::<Rc>(&cq, &cq).build()?;
+//! let (port, psn, options) = (context.local_port(1, None)?, Psn::default(), ConnectOptions::default());
+//! let (here, there) = (near.endpoint(&port, psn, &options), far.endpoint(&port, psn, &options));
+//! near.connect(&port, psn, &there, &options)?;
+//! far.connect(&port, psn, &here, &options)?;
+//!
+//! memory.write_at(0, b"8 bytes!")?;
+//! let mut batch = near.wr_start();
+//! batch.wr(7, SendFlags::SIGNALED).rdma_write(memory.remote(1024..)?).sge(memory.sge(0..8)?);
+//! batch.complete()?;
+//!
+//! let mut outcome = None;
+//! while cq.poll(1, |completion| outcome = Some((completion.wr_id(), completion.status())))? == 0 {}
+//! assert_eq!(outcome, Some((7, Ok(()))));
+//! let mut bytes = [0; 8];
+//! memory.read_at(1024, &mut bytes)?;
+//! assert_eq!(&bytes, b"8 bytes!");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Handles
 //! A handle keeps what it belongs to: they may be dropped in any order and kept in one struct.
 //! Where destroying can fail there is a method that says so and gives the handle back; dropping a
@@ -46,6 +85,11 @@ mod qp;
 mod shared;
 mod srq;
 mod user_index;
+
+/// The README's programs compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(test)]
 mod testing;

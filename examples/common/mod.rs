@@ -3,6 +3,8 @@
 // Each example uses part of it.
 #![allow(dead_code)]
 
+pub(crate) mod one_way;
+
 use mlx5::{Context, LocalPort};
 use mlx5_sim::{SimConfig, Simulator};
 use std::error::Error;

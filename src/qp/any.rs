@@ -178,44 +178,6 @@ impl AnyQueuePair {
         of_any!(self, qp => qp.resume())
     }
 
-    /// See [`QueuePair::pending`].
-    pub fn pending(&self, drained: &Drained) -> Result<Vec<PendingRequest>, CancelError> {
-        of_any!(self, qp => Ok(qp.pending(drained)?.collect()))
-    }
-
-    /// See [`QueuePair::cancel`].
-    pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
-        of_any!(self, qp => qp.cancel(drained, wr_id))
-    }
-
-    /// See [`QueuePair::cancel_set`].
-    pub fn cancel_set(
-        &mut self,
-        drained: &Drained,
-        wr_ids: &[u64],
-        mode: Mode,
-    ) -> Result<Cancelled, CancelError> {
-        of_any!(self, qp => qp.cancel_set(drained, wr_ids, mode))
-    }
-
-    /// See [`QueuePair::cancel_request`].
-    pub fn cancel_request(
-        &mut self,
-        drained: &Drained,
-        handle: RequestHandle,
-    ) -> Result<Cancelled, CancelError> {
-        of_any!(self, qp => qp.cancel_request(drained, handle))
-    }
-
-    /// See [`QueuePair::cancel_where`].
-    pub fn cancel_where(
-        &mut self,
-        drained: &Drained,
-        wanted: impl FnMut(&PendingRequest) -> bool,
-    ) -> Result<Cancelled, CancelError> {
-        of_any!(self, qp => qp.cancel_where(drained, wanted))
-    }
-
     /// See [`QueuePair::split`].
     pub fn split(self) -> (AnySendHalf, Option<ReceiveHalf>, ControlHalf) {
         of_any!(self, qp => {
@@ -247,42 +209,52 @@ impl AnySendHalf {
     pub fn qp_num(&self) -> u32 {
         of_any!(self, half => half.qp_num())
     }
-
-    /// See [`SendHalf::pending`].
-    pub fn pending(&self, drained: &Drained) -> Result<Vec<PendingRequest>, CancelError> {
-        of_any!(self, half => Ok(half.pending(drained)?.collect()))
-    }
-
-    /// See [`SendHalf::cancel`].
-    pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
-        of_any!(self, half => half.cancel(drained, wr_id))
-    }
-
-    /// See [`SendHalf::cancel_set`].
-    pub fn cancel_set(
-        &mut self,
-        drained: &Drained,
-        wr_ids: &[u64],
-        mode: Mode,
-    ) -> Result<Cancelled, CancelError> {
-        of_any!(self, half => half.cancel_set(drained, wr_ids, mode))
-    }
-
-    /// See [`SendHalf::cancel_request`].
-    pub fn cancel_request(
-        &mut self,
-        drained: &Drained,
-        handle: RequestHandle,
-    ) -> Result<Cancelled, CancelError> {
-        of_any!(self, half => half.cancel_request(drained, handle))
-    }
-
-    /// See [`SendHalf::cancel_where`].
-    pub fn cancel_where(
-        &mut self,
-        drained: &Drained,
-        wanted: impl FnMut(&PendingRequest) -> bool,
-    ) -> Result<Cancelled, CancelError> {
-        of_any!(self, half => half.cancel_where(drained, wanted))
-    }
 }
+
+/// Cancelling, which queue pairs do and their send halves.
+macro_rules! cancels {
+    ($any:ident, $one:ident) => {
+        impl $any {
+            #[doc = concat!("See [`", stringify!($one), "::pending`].")]
+            pub fn pending(&self, drained: &Drained) -> Result<Vec<PendingRequest>, CancelError> {
+                of_any!(self, half => Ok(half.pending(drained)?.collect()))
+            }
+
+            #[doc = concat!("See [`", stringify!($one), "::cancel`].")]
+            pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
+                of_any!(self, half => half.cancel(drained, wr_id))
+            }
+
+            #[doc = concat!("See [`", stringify!($one), "::cancel_set`].")]
+            pub fn cancel_set(
+                &mut self,
+                drained: &Drained,
+                wr_ids: &[u64],
+                mode: Mode,
+            ) -> Result<Cancelled, CancelError> {
+                of_any!(self, half => half.cancel_set(drained, wr_ids, mode))
+            }
+
+            #[doc = concat!("See [`", stringify!($one), "::cancel_request`].")]
+            pub fn cancel_request(
+                &mut self,
+                drained: &Drained,
+                handle: RequestHandle,
+            ) -> Result<Cancelled, CancelError> {
+                of_any!(self, half => half.cancel_request(drained, handle))
+            }
+
+            #[doc = concat!("See [`", stringify!($one), "::cancel_where`].")]
+            pub fn cancel_where(
+                &mut self,
+                drained: &Drained,
+                wanted: impl FnMut(&PendingRequest) -> bool,
+            ) -> Result<Cancelled, CancelError> {
+                of_any!(self, half => half.cancel_where(drained, wanted))
+            }
+        }
+    };
+}
+
+cancels!(AnyQueuePair, QueuePair);
+cancels!(AnySendHalf, SendHalf);

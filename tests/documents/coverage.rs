@@ -13,10 +13,11 @@ fn read(path: &str) -> Result<String, String> {
 }
 
 /// Where the files of a kind of tests are.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 6] = [
     ("rings/", "wqe/tests/rings/"),
     ("cases/", "tests/src/cases/"),
     ("loom/", "cq/tests/loom/"),
+    ("polling/", "cq/tests/polling/"),
     ("sim/", "sim/src/engine/tests/"),
     ("compile_fail/", "tests/compile_fail/"),
 ];

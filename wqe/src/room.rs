@@ -1,0 +1,169 @@
+//! Room in the ring: whether a request has any, and where it is built.
+
+use crate::build::Cursor;
+use crate::error::PostError;
+use crate::records::RequestInfo;
+use crate::send::SendQueue;
+use crate::transport::Transport;
+use core::ptr::NonNull;
+use mlx5_prm::wqe::BLOCK;
+
+impl<T: Transport> SendQueue<T> {
+    /// Whether a largest request can be built at `head`, in one piece, without a closer look.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, head: u32) -> bool {
+        self.stop.wrapping_sub(head) as i32 >= 0
+    }
+
+    /// Where the request at `head` can be built, which takes `blocks` at most if that is more than a
+    /// largest one: in the ring, if there is room for it in one piece and for a largest one after it;
+    /// else aside.
+    pub(crate) fn slow_slot(&mut self, cursor: Cursor, blocks: u32) -> (NonNull<u8>, bool) {
+        let head = cursor.head;
+        if blocks <= self.worst_blocks && self.has_room(head) {
+            return (self.at(head), true);
+        }
+        // The batch has passed the stop. It stays where it is, for the batch may be aborted; what
+        // completes the batch finds the next one.
+        self.blueflame_now = 0;
+        if self.span(cursor) >= self.worst_blocks.max(blocks) {
+            return (self.at(head), true);
+        }
+        (NonNull::from(&mut self.scratch.0).cast(), false)
+    }
+
+    /// Blocks at `cursor` that are free, lie in one piece, and leave room for another largest request:
+    /// as long as that is there, no run of unsignaled requests can have filled the queue.
+    pub(crate) fn span(&self, Cursor { head, sequence }: Cursor) -> u32 {
+        let to_end = self.mask + 1 - (head & self.mask);
+        self.free_at(head, sequence).saturating_sub(self.worst_blocks).min(to_end)
+    }
+
+    /// Copies a request that was built aside to its place in the ring, if there is room for it.
+    pub(crate) fn copy_into_ring(
+        &mut self,
+        cursor: Cursor,
+        info: RequestInfo,
+    ) -> Result<(), PostError> {
+        self.check_room(cursor, info.blocks().into(), info.signaled())?;
+        // SAFETY: there is room for it.
+        unsafe { self.copy_aside(cursor, info.blocks().into()) };
+        Ok(())
+    }
+
+    /// Whether there is room for a request of so many blocks at `cursor`.
+    pub(crate) fn check_room(
+        &self,
+        Cursor { head, sequence }: Cursor,
+        blocks: u32,
+        signaled: bool,
+    ) -> Result<(), PostError> {
+        let free = self.free_at(head, sequence);
+        if blocks > free {
+            return Err(PostError::QueueFull { free, needed: blocks });
+        }
+        let stays_open = free - blocks >= self.worst_blocks;
+        if !signaled && !stays_open {
+            let run = self.unsignaled_run(sequence as u16) + blocks;
+            if run + self.worst_blocks > self.mask + 1 {
+                return Err(PostError::UnsignaledRun);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what was built aside to its place in the ring.
+    ///
+    /// # Safety
+    /// `blocks` blocks at `cursor` are free, and no more than a largest WQE has.
+    pub(crate) unsafe fn copy_aside(&mut self, cursor: Cursor, blocks: u32) {
+        let head = cursor.head;
+        let to_end = self.mask + 1 - (head & self.mask);
+        let first = blocks.min(to_end) as usize * BLOCK;
+        let rest = blocks as usize * BLOCK - first;
+        let (slot, scratch) = (self.at(head), self.scratch.0.as_ptr());
+        // SAFETY: `blocks` free blocks start at `head`: `first` bytes up to the end of the ring, the
+        // rest at its start. The scratch holds a largest WQE and is not part of the ring.
+        unsafe {
+            slot.as_ptr().copy_from_nonoverlapping(scratch, first);
+            self.ring.as_ptr().copy_from_nonoverlapping(scratch.add(first), rest);
+        }
+    }
+
+    /// Blocks of the outstanding requests before `sequence`, those of the batch under construction
+    /// included, that follow the last one that will complete: what stays once that has.
+    fn unsignaled_run(&self, mut sequence: u16) -> u32 {
+        let (retired, _) = self.records().outstanding();
+        let mut run = 0;
+        while sequence != retired {
+            sequence = sequence.wrapping_sub(1);
+            let info = self.records().get(sequence).info;
+            if info.signaled() {
+                break;
+            }
+            run += u32::from(info.blocks());
+        }
+        run
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{
+        Gate, PostError, QueueState, Rc, SendFlags, SendLayout, SendParts, SendQueue, SendRecords,
+    };
+    use core::ptr::NonNull;
+    use mlx5_doorbell::{QueuePairRecord, SendRegister};
+
+    #[repr(align(64))]
+    struct Aligned([u8; 8 * 64]);
+
+    /// What tells that there is room is a comparison with a counter of 32 bits, which comes round. A
+    /// queue that is full all the time must find itself full through all of it.
+    #[test]
+    fn a_queue_that_is_always_full_stays_so_when_its_counter_wraps() {
+        let layout = SendLayout::new::<Rc>(8, 1, 0).unwrap();
+        assert_eq!((layout.blocks, layout.worst_blocks), (8, 1));
+        let records = SendRecords::new(layout.blocks);
+        let mut memory = [Aligned([0; 512]), Aligned([0; 512]), Aligned([0; 512])];
+        let [ring, uar, words] =
+            memory.each_mut().map(|part| NonNull::from(&mut part.0).cast::<u8>());
+        // SAFETY: each has a part of the memory to itself, aligned, as long as the queue lives.
+        let mut queue = unsafe {
+            let gate = Gate::new(words.byte_add(64).cast());
+            gate.set_state(QueueState::ReadyToSend);
+            SendQueue::<Rc>::new(SendParts {
+                ring,
+                layout,
+                qpn: 1,
+                max_message: 1 << 30,
+                signal_all: true,
+                atomics: true,
+                gate,
+                record: QueuePairRecord::new(words),
+                register: SendRegister::doorbell(uar),
+                records: NonNull::from(&records),
+            })
+        };
+        let post = |queue: &mut SendQueue<Rc>| {
+            let mut batch = queue.wr_start();
+            batch.wr(0, SendFlags::empty()).send().inline_data(b"x");
+            batch.complete().map_err(|error| error.error)
+        };
+        let full = Err(PostError::QueueFull { free: 0, needed: 1 });
+        for _ in 0..8 {
+            post(&mut queue).unwrap();
+        }
+        for _ in 0..32 {
+            for _ in 0..3 {
+                assert_eq!(post(&mut queue), full);
+                let oldest = queue.producer().wrapping_sub(8);
+                records.retire(oldest).unwrap();
+                assert_eq!(post(&mut queue), Ok(()));
+            }
+            // As many requests later; the counters that the device and the records have are of 16
+            // bits, and the same then.
+            queue.head = queue.head.wrapping_add(1 << 28);
+        }
+    }
+}
