@@ -9,7 +9,11 @@ use crate::{
 use mlx5_prm::umr::mkey_access;
 use mlx5_uapi::{cmd::mw as command, verbs::MwType};
 use mlx5_wqe::operation::{BindWindow, Supports};
-use mlx5_wqe::{BatchError, BindParts, Binding, RemoteAddress, SendFlags, WindowType};
+use mlx5_wqe::{
+    BatchError, BindParts, Binding, Change, Changed, RemoteAddress, SendFlags, WindowType,
+};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, marker::PhantomData, ops::RangeBounds};
 
 const BIND: &str = "bind_mw";
@@ -66,10 +70,63 @@ impl WindowKind for TypeTwo {
 pub struct MemoryWindow<K: WindowKind> {
     pd: ProtectionDomain,
     handle: u32,
-    rkey: u32,
+    keys: Arc<Keys>,
     /// Whether the kernel has it.
     live: bool,
     kind: PhantomData<K>,
+}
+
+/// The keys of a window: the one it has, and those that requests will give it.
+struct Keys(Mutex<KeyState>);
+
+struct KeyState {
+    bound: u32,
+    /// By the number of the change, in order.
+    asked: VecDeque<(u64, u32)>,
+    next: u64,
+}
+
+impl Keys {
+    fn new(bound: u32) -> Self {
+        Self(Mutex::new(KeyState { bound, asked: VecDeque::new(), next: 0 }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KeyState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The key as of the last request.
+    fn latest(&self) -> u32 {
+        let state = self.lock();
+        state.asked.back().map_or(state.bound, |(_, key)| *key)
+    }
+
+    /// A request gives it this key; the number of the change.
+    fn ask(&self, key: u32) -> u64 {
+        let mut state = self.lock();
+        let number = state.next;
+        state.next += 1;
+        state.asked.push_back((number, key));
+        number
+    }
+}
+
+impl Changed for Keys {
+    fn undo(&self, change: u64) {
+        self.lock().asked.retain(|(number, _)| *number != change);
+    }
+
+    fn settle(&self, change: u64) {
+        let mut state = self.lock();
+        while let Some((_, key)) = state.asked.pop_front_if(|(number, _)| *number <= change) {
+            state.bound = key;
+        }
+    }
+
+    /// The caller learns from the completions, or binds it anew.
+    fn lose(&self, change: u64) {
+        self.settle(change);
+    }
 }
 
 impl ProtectionDomain {
@@ -77,8 +134,8 @@ impl ProtectionDomain {
     pub fn alloc_mw<K: WindowKind>(&self) -> Result<MemoryWindow<K>, Error> {
         let mw =
             self.context.run("alloc_mw", |file| command::alloc(file, self.handle(), K::KERNEL))?;
-        let (handle, rkey) = (mw.handle, mw.rkey);
-        Ok(MemoryWindow { pd: self.clone(), handle, rkey, live: true, kind: PhantomData })
+        let (handle, keys) = (mw.handle, Arc::new(Keys::new(mw.rkey)));
+        Ok(MemoryWindow { pd: self.clone(), handle, keys, live: true, kind: PhantomData })
     }
 }
 
@@ -101,14 +158,15 @@ fn rights(access: Access) -> u8 {
 }
 
 impl<K: WindowKind> MemoryWindow<K> {
-    /// The key for peers, as of the last binding that was asked for.
+    /// The key for peers, as of the last binding that was asked for. One of a window of type 1 that is
+    /// cancelled was not: the key is the one before.
     pub fn rkey(&self) -> u32 {
-        self.rkey
+        self.keys.latest()
     }
 
     /// A place, by the key of this window.
     pub fn remote(&self, addr: u64) -> RemoteAddress {
-        RemoteAddress { addr, rkey: self.rkey }
+        RemoteAddress { addr, rkey: self.rkey() }
     }
 
     /// The domain that it belongs to.
@@ -149,8 +207,8 @@ impl<K: WindowKind> MemoryWindow<K> {
         }
         Ok(BindParts {
             window_type: K::TYPE,
-            window: self.rkey,
-            rkey: next(self.rkey),
+            window: self.rkey(),
+            rkey: next(self.rkey()),
             lkey: mr.lkey(),
             addr: mr.addr() + start as u64,
             length: len as u64,
@@ -185,7 +243,7 @@ impl MemoryWindow<TypeTwo> {
         access: Access,
     ) -> Result<Binding, Error> {
         let parts = self.parts(mr, range, access)?;
-        self.rkey = parts.rkey;
+        self.keys.lock().bound = parts.rkey;
         // SAFETY: `parts` looked at all that.
         Ok(unsafe { Binding::new(parts) })
     }
@@ -267,8 +325,8 @@ impl MemoryWindow<TypeOne> {
     ) -> Result<(), BindError> {
         let parts = BindParts {
             window_type: WindowType::One,
-            window: self.rkey,
-            rkey: next(self.rkey),
+            window: self.rkey(),
+            rkey: next(self.rkey()),
             lkey: 0,
             addr: 0,
             length: 0,
@@ -291,11 +349,10 @@ impl MemoryWindow<TypeOne> {
             return Err(Error::invalid(BIND, what.into()).into());
         }
         let mut batch = half.wr_start();
+        let change = Change::new(self.keys.clone(), self.keys.ask(parts.rkey));
         // SAFETY: `parts` looked at all that.
-        batch.wr(wr_id, flags).bind_mw(unsafe { Binding::new(parts) });
-        batch.complete()?;
-        self.rkey = parts.rkey;
-        Ok(())
+        batch.wr(wr_id, flags).bind_mw_with(unsafe { Binding::new(parts) }, change);
+        Ok(batch.complete()?)
     }
 }
 
@@ -309,7 +366,7 @@ impl<K: WindowKind> Drop for MemoryWindow<K> {
 impl<K: WindowKind> fmt::Debug for MemoryWindow<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryWindow")
-            .field("rkey", &format_args!("{:#x}", self.rkey))
+            .field("rkey", &format_args!("{:#x}", self.rkey()))
             .field("type", &K::TYPE)
             .finish_non_exhaustive()
     }

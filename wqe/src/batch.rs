@@ -2,6 +2,7 @@
 
 use crate::build::{Cursor, Parts};
 use crate::cancel::RequestHandle;
+use crate::change::Change;
 use crate::data::{Data, Inline as InlineBytes, InlineList};
 use crate::error::{BatchError, PostError};
 use crate::operation::{self, Inline, SendFlags, SendOperation, Supports};
@@ -188,6 +189,16 @@ impl<T: Transport> Wr<'_, '_, T> {
         T: Supports<operation::BindWindow>,
     {
         self.batch.add_binding(self.wr_id, self.flags, binding);
+    }
+
+    /// The same, with what somebody remembers because of it.
+    pub fn bind_mw_with(self, binding: Binding, change: Change)
+    where
+        T: Supports<operation::BindWindow>,
+    {
+        let sequence = self.batch.cursor.sequence;
+        self.batch.add_binding(self.wr_id, self.flags, binding);
+        self.batch.queue.note_change(sequence, change);
     }
 
     /// Invalidates a memory window of type 2 that is bound to this queue pair

@@ -239,8 +239,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         match built {
             Ok((next, change)) => {
                 if let Some(change) = change {
-                    self.settle_changes();
-                    self.journal.push(cursor.sequence, change);
+                    self.note_change(cursor.sequence, change);
                 }
                 self.let_next_wait();
                 self.more_wqes += next.sequence.wrapping_sub(cursor.sequence) - 1;
@@ -361,6 +360,14 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
 }
 
 impl<T: Transport> SendQueue<T> {
+    /// Notes the change that the request `sequence` makes, the latest, unless it was refused.
+    pub(crate) fn note_change(&mut self, sequence: u32, change: Change) {
+        if self.error().is_none() {
+            self.settle_changes();
+            self.journal.push(sequence, change);
+        }
+    }
+
     /// What completed requests made of keys is certain.
     pub(crate) fn settle_changes(&mut self) {
         let (retired, committed) = self.records().outstanding();

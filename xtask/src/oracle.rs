@@ -34,11 +34,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     compile(&root.join("tests/oracle/peer/tags.c"), &tags)?;
     let completions = library.with_file_name("oracle-completions");
     compile(&root.join("tests/oracle/peer/completions.c"), &completions)?;
+    let faults = library.with_file_name("oracle-faults");
+    compile(&root.join("tests/oracle/peer/faults.c"), &faults)?;
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(&cargo);
     command.args(["run", "--quiet", "--package", "mlx5-oracle", "--"]);
     command.arg("--peer").arg(&peer).arg("--tags").arg(&tags);
-    command.arg("--completions").arg(&completions);
+    command.arg("--completions").arg(&completions).arg("--faults").arg(&faults);
     command.arg("--preload").arg(&library);
     if arguments.document {
         command.arg("--document").arg(root.join("docs/CONFORMANCE.md"));

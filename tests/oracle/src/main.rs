@@ -10,6 +10,7 @@ mod completions;
 mod event;
 mod expand;
 mod failure;
+mod faults;
 mod known;
 mod memory;
 mod operations;
@@ -51,6 +52,10 @@ struct Arguments {
     #[arg(long)]
     completions: PathBuf,
 
+    /// The C program that has it do what it does not do well
+    #[arg(long)]
+    faults: PathBuf,
+
     /// The library that gives it a simulated device
     #[arg(long)]
     preload: PathBuf,
@@ -85,6 +90,7 @@ fn gids(link: Link) -> Result<Vec<[u8; 16]>, Box<dyn Error>> {
 
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let table = Table::load()?;
+    let faults = faults::start(arguments.faults.clone(), arguments.preload.clone());
     let (infiniband, ethernet) = (gids(Link::InfiniBand)?, gids(Link::Ethernet)?);
     let own = |link| match link {
         Link::InfiniBand => infiniband.clone(),
@@ -124,6 +130,9 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         report.add(&comparison);
     }
     for comparison in completions::compare(&arguments.completions, &arguments.preload, machine)? {
+        report.add(&comparison);
+    }
+    for comparison in faults::compare(faults, || machine(Link::InfiniBand))? {
         report.add(&comparison);
     }
     report.finish();

@@ -480,7 +480,7 @@ fn ours<T: Carrier>(
     if section.cancels.is_empty() {
         return Ok(events);
     }
-    watch.drain();
+    watch.drain(0);
     let drained = qp.drained().map_err(|_| Failure::Missing("a drained queue"))?;
     for wr_id in &section.cancels {
         let cancelled = qp.cancel(&drained, *wr_id);

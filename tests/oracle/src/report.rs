@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::compare::{Comparison, Difference};
+use crate::faults;
 use crate::known::KnownDifferences;
 
 /// Around the oracle's section in a document.
@@ -90,7 +91,7 @@ impl Report {
              | compared | passed | failed |\n|---|---:|---:|\n\
              | send lists | {} | |\n| receive lists | {} | |\n| queues made | {} | |\n\
              | calls to the kernel | {} | |\n| operations on lists of tags | {} | |\n\
-             | completions | {} | |\n| **all** | **{}** | **{}** |\n\n\
+             | completions | {} | |\n| faults of rdma-core's | {} | |\n| **all** | **{}** | **{}** |\n\n\
              Every difference is one of these; another one fails the oracle, and so does a line that \
              no\ndifference needs.\n\n\
              | difference | times | rdma-core | ours | reason |\n|---|---:|---|---|---|\n",
@@ -100,6 +101,7 @@ impl Report {
             count("call"),
             count("tag operation"),
             count("completion"),
+            count("fault"),
             self.passed(),
             self.failed,
         );
@@ -117,7 +119,7 @@ impl Report {
                 known.reason
             );
         }
-        text + END + "\n"
+        text + "\n" + &faults::document() + END + "\n"
     }
 
     /// Puts the section into a document, in the place of the one that it has.

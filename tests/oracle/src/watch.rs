@@ -38,8 +38,12 @@ struct Seen {
     pages: HashMap<u32, usize>,
     /// Where the page that relates the clocks is.
     clock: Option<usize>,
-    /// Whether the firmware is to say that a send queue is drained.
-    drained: bool,
+    /// At which block the firmware is to say that a send queue is drained.
+    drained: Option<u16>,
+    /// How often it was asked since.
+    questions: u32,
+    /// What happens while it is asked next.
+    meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// What was seen.
@@ -61,10 +65,19 @@ impl Watch {
         std::mem::take(&mut self.seen().calls)
     }
 
-    /// From now on the firmware says of every send queue that it is drained. Nothing may have been
-    /// begun of it.
-    pub(crate) fn drain(&self) {
-        self.seen().drained = true;
+    /// From now on the firmware says of every send queue that it is drained, at this block.
+    pub(crate) fn drain(&self, block: u16) {
+        self.seen().drained = Some(block);
+    }
+
+    /// How often the firmware was asked since.
+    pub(crate) fn questions(&self) -> u32 {
+        self.seen().questions
+    }
+
+    /// What happens before the next question is answered.
+    pub(crate) fn meanwhile(&self, run: impl FnOnce() + Send + 'static) {
+        self.seen().meanwhile = Some(Box::new(run));
     }
 
     /// Where the page is that relates the clocks, once it is mapped.
@@ -147,14 +160,15 @@ unsafe fn allocated(header: *mut IoctlHeader) -> Option<(u64, u32)> {
     Some(unsafe { (offset.cast::<u64>().read_unaligned(), page.cast::<u32>().read_unaligned()) })
 }
 
-/// Changes what QUERY_QP answered to a drained send queue.
+/// Changes what QUERY_QP answered to a send queue that is drained at `block`.
 ///
 /// # Safety
 /// The header is of a DEVX_OBJ_QUERY that was answered, of a queue pair.
-unsafe fn tell_drained(header: *mut IoctlHeader) {
+unsafe fn tell_drained(header: *mut IoctlHeader, block: u16) {
     use attr::devx_obj_query as id;
-    /// Where the answer has the state.
+    /// Where the answer has the state, and `hw_sq_wqebb_counter`.
     const STATE: usize = 0x18;
+    const COUNTER: usize = STATE + 0xb4;
     // SAFETY: by the contract.
     let attributes = unsafe { &*IoctlHeader::attributes(header) };
     for attribute in attributes.iter().filter(|attribute| attribute.attr_id == id::CMD_OUT.0) {
@@ -163,6 +177,7 @@ unsafe fn tell_drained(header: *mut IoctlHeader) {
         unsafe {
             let state = out.add(STATE);
             state.write(state.read() & 0xf | (QpState::SQD.0 as u8) << 4);
+            out.add(COUNTER).cast::<[u8; 2]>().write(block.to_be_bytes());
         }
     }
 }
@@ -180,9 +195,19 @@ impl DeviceFile for WatchedFile {
         {
             self.watch.seen().offsets.insert(offset, page);
         }
-        if method == method::DEVX_OBJ_QUERY && self.watch.seen().drained {
-            // SAFETY: the call was answered; nothing but queue pairs is asked for then.
-            unsafe { tell_drained(header) };
+        if method == method::DEVX_OBJ_QUERY {
+            let (block, meanwhile) = {
+                let mut seen = self.watch.seen();
+                seen.questions += u32::from(seen.drained.is_some());
+                (seen.drained, seen.meanwhile.take())
+            };
+            if let Some(run) = meanwhile {
+                run();
+            }
+            if let Some(block) = block {
+                // SAFETY: the call was answered; nothing but queue pairs is asked for then.
+                unsafe { tell_drained(header, block) };
+            }
         }
         Ok(())
     }

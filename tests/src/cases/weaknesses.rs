@@ -4,6 +4,8 @@
 use super::cancel::rig::{BEHIND, Rig, ids};
 use super::warp::{Lies, Warp};
 use crate::prelude::*;
+use mlx5::Access;
+use mlx5::window::TypeOne;
 use mlx5::mkey::{
     BlockSize, Crc, Domain, MkeyAccess, Seed, Signature, SignatureBlock,
 };
@@ -23,6 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     c_weakness_08_a_request_of_several_wqes_counts_once: STEP,
     c_weakness_09_a_cancelled_configuration_leaves_the_key_as_it_was: STEP,
     c_weakness_09_a_configuration_that_was_executed_stays_whatever_is_cancelled_a_lap_later: STEP,
+    c_weakness_09_a_cancelled_binding_leaves_the_window_the_key_it_had: STEP,
     c_weakness_10_the_signature_of_a_nop_is_right: STEP,
     c_weakness_11_only_a_proof_that_holds_lets_cancel: STEP,
     c_weakness_12_posting_goes_on_while_the_firmware_is_asked: SIMULATOR,
@@ -289,6 +292,41 @@ fn c_weakness_09_a_configuration_that_was_executed_stays_whatever_is_cancelled_a
     assert_eq!(rig.pair.a.qp.cancel(&drained, 77)?.count(), 1);
     assert_eq!(key.length(), Some(64));
     rig.resume()
+}
+
+fn c_weakness_09_a_cancelled_binding_leaves_the_window_the_key_it_had(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    let End { pd, qp, send_cq, .. } = &mut rig.pair.a;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::MW_BIND;
+    let mr = pd.memory(4096).access(access).register()?;
+    let mut window = pd.alloc_mw::<TypeOne>()?;
+    let fresh = window.rkey();
+    let (signaled, access) = (SendFlags::SIGNALED, Access::REMOTE_READ);
+    window.bind(qp, 1, signaled, &mr, 0..64, access)?;
+    bed.poll_good(send_cq, 1);
+    let bound = window.rkey();
+    assert_ne!(bound, fresh);
+    rig.drain(0)?;
+    for wr_id in 2..5 {
+        let range = 0..8 * wr_id as usize;
+        window.bind(&mut rig.pair.a.qp, wr_id, signaled, &mr, range, access)?;
+    }
+    let [second, fourth] = [1, 3].map(|more| bound & !0xff | bound.wrapping_add(more) & 0xff);
+    assert_eq!(window.rkey(), fourth);
+    let drained = rig.pair.a.qp.drained()?;
+    assert_eq!(rig.pair.a.qp.cancel(&drained, 3)?.count(), 1);
+    assert_eq!(window.rkey(), fourth, "the one in the middle never was the last");
+    assert_eq!(rig.pair.a.qp.cancel(&drained, 4)?.count(), 1);
+    assert_eq!(window.rkey(), second);
+    // And so the device has it.
+    rig.resume()?;
+    bed.poll_good(&mut rig.pair.a.send_cq, 3);
+    let b = &mut rig.pair.b;
+    let mut batch = b.qp.wr_start();
+    batch.wr(5, SendFlags::SIGNALED).rdma_read(window.remote(mr.addr())).sge(b.mr.sge(0..16)?);
+    batch.complete()?;
+    bed.poll_good(&mut b.send_cq, 1);
+    Ok(())
 }
 
 fn c_weakness_10_the_signature_of_a_nop_is_right(bed: &Bed) -> Outcome {

@@ -1,0 +1,93 @@
+//! Faults of rdma-core's provider, seen by execution; and the same by ours, which has to be right.
+//!
+//! Each runs in a process of its own, for some never end, and some end the process. A fault that is
+//! not seen any more fails, as does anything else that either side says.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+
+use mlx5_sim::Simulator;
+
+use self::ours::Side;
+use self::table::FAULTS;
+use crate::compare::{Comparison, Difference};
+use crate::failure::Failure;
+
+mod ours;
+mod table;
+
+/// What rdma-core's side says of each, being worked out.
+pub(crate) struct Peers(JoinHandle<Result<Vec<Vec<String>>, Failure>>);
+
+fn theirs(program: &Path, library: &Path, commands: &[String]) -> Result<Vec<String>, Failure> {
+    let mut process = Command::new(program);
+    process.env("LD_PRELOAD", library).env("MLX5_SIM", "step,link=ib");
+    process.env("MLX5_DEBUG_FILE", "/dev/null");
+    let mut child = process.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut input = child.stdin.take().ok_or(Failure::Missing("the C program's input"))?;
+    // One that ends early says why, and does not read on.
+    let written = input.write_all((commands.join("\n") + "\n").as_bytes());
+    drop(input);
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        return Err(Failure::Peer(output.status));
+    }
+    written?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+}
+
+/// Starts them: some wait for what never comes.
+pub(crate) fn start(program: PathBuf, library: PathBuf) -> Peers {
+    Peers(std::thread::spawn(move || {
+        let run = |fault: &table::Fault| theirs(&program, &library, &fault.commands());
+        FAULTS.iter().map(run).collect()
+    }))
+}
+
+/// Compares what both sides say with what is known.
+pub(crate) fn compare(
+    peers: Peers,
+    machine: impl Fn() -> Simulator,
+) -> Result<Vec<Comparison>, Failure> {
+    let peers = peers.0.join().map_err(|_| Failure::Missing("a thread that ends"))??;
+    let mut comparisons = Vec::new();
+    for (fault, peer) in FAULTS.iter().zip(peers) {
+        let simulator = machine();
+        let ours = Side::new(&simulator)?.run(&fault.commands())?;
+        let mut differences = Vec::new();
+        for (side, known, said) in [("rdma-core", fault.peer, peer), ("ours", fault.ours, ours)] {
+            if known != said {
+                let id = format!("fault/{}", fault.name);
+                let (peer, ours) = (known.join("; "), said.join("; "));
+                let place = format!("{side}: what is known, and what was said");
+                differences.push(Difference { id, place, peer, ours });
+            }
+        }
+        comparisons.push(Comparison { kind: "fault", differences });
+    }
+    Ok(comparisons)
+}
+
+/// The table for the document.
+pub(crate) fn document() -> String {
+    let mut text = String::from(
+        "### Faults of rdma-core's provider, seen by execution\n\n\
+         Each ran in a process of its own, with unmodified libmlx5 on the simulated device, which \
+         executes\nnothing: completions and the place where the queue is drained are made up. The \
+         same was done with ours.\nNumbers are those of [CANCEL.md](CANCEL.md), where the conformance \
+         case of each is named. Not run:\n06, for what it takes comes about by none of rdma-core's \
+         own interfaces (an operation that cancel does\nnot know, behind one that it does, of one \
+         identifier), nor does 07; 11, 14 and 15, which are about what\nis not there; 16, a race that \
+         does no harm while the queue is drained; 17, which the others show.\n\n\
+         | case | what happens | rdma-core | ours |\n|---|---|---|---|\n",
+    );
+    for fault in FAULTS {
+        let about = fault.about;
+        let (peer, ours) = (fault.peer.join("; "), fault.ours.join("; "));
+        _ = writeln!(text, "| `{}` | {about} | {peer} | {ours} |", fault.name);
+    }
+    text
+}
