@@ -109,6 +109,20 @@ fn set_route(vector: &mut AddressVector, grh: &GlobalRoute, flag: u32) {
 /// An address handle (`struct ibv_ah`): where a datagram goes.
 ///
 /// A request takes all that it needs when it is posted: the handle may be dropped right after.
+///
+/// ```no_run
+/// # use mlx5::{ConnectOptions, Endpoint, LocalPort, ProtectionDomain, QueuePair, SendFlags, transport::Ud};
+/// # fn f(pd: &ProtectionDomain, qp: &mut QueuePair<Ud>, port: &LocalPort, to: &Endpoint)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
+/// let options = ConnectOptions::default();
+/// let ah = pd.create_ah_to(port, to, &options)?;
+/// let mut batch = qp.wr_start();
+/// let request = batch.wr(1, SendFlags::SIGNALED).send();
+/// request.ud_addr(ah.vector(), to.qp_num.get(), options.qkey).inline_data(b"a datagram");
+/// batch.complete()?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct AddressHandle {
     vector: AddressVector,
     path: AhAttr,

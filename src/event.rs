@@ -134,6 +134,21 @@ impl Context {
 /// Where asynchronous events are taken from (`ibv_get_async_event`). Nothing need be acknowledged.
 ///
 /// The descriptor behind [`AsFd`] is readable when an event waits.
+///
+/// ```no_run
+/// # fn f(context: &mlx5::Context) -> Result<(), mlx5::Error> {
+/// use mlx5::AsyncEvent;
+/// let events = context.async_events();
+/// while let Some(event) = events.wait(None)? {
+///     match event {
+///         AsyncEvent::SqDrained(qp) => println!("{qp:?}: look for what failed"),
+///         AsyncEvent::DeviceFatal => break,
+///         other => println!("{other:?}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct AsyncEvents {
     context: Arc<Inner>,

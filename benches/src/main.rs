@@ -39,6 +39,10 @@ const BARS: &[(&str, Mode, f64)] = &[
     ("post_sge", Mode::Shared, 139.0),
     ("post_send", Mode::Shared, 132.0),
     ("poll1", Mode::Shared, 103.0),
+    // All of it: six instructions for each of a thousand pending requests, and what asking the
+    // device takes; ten for each of 4,096, and what making the set and the list takes.
+    ("cancel_1_of_1000", Mode::Single, 7100.0),
+    ("cancel_64_of_4096", Mode::Single, 59_500.0),
 ];
 
 const USAGE: &str = "\

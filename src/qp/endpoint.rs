@@ -23,6 +23,26 @@ use mlx5_uapi::verbs::{GidType, LinkLayer, Mtu, QpType};
 /// As text it is one line for people, with [`Display`](std::fmt::Display) and
 /// [`FromStr`](std::str::FromStr); as bytes it is [`Endpoint::BYTES`] of them. Both forms carry a
 /// version and are the same on every machine.
+///
+/// Each side sends its own to the other, by whatever means there are, before it connects:
+///
+/// ```no_run
+/// use mlx5::{ConnectOptions, Endpoint, Psn, QueuePair, transport::Rc};
+/// use std::io::{BufRead, BufReader, Write};
+/// use std::net::TcpStream;
+///
+/// fn connect(qp: &mut QueuePair<Rc>, peer: &TcpStream) -> Result<(), Box<dyn std::error::Error>> {
+///     let port = qp.context().local_port(1, None)?;
+///     let (psn, options) = (Psn::wrapping(qp.qp_num()), ConnectOptions::default());
+///     let (mut to, mut from) = (peer, BufReader::new(peer));
+///     writeln!(to, "{}", qp.endpoint(&port, psn, &options))?;
+///     let mut line = String::new();
+///     from.read_line(&mut line)?;
+///     let remote: Endpoint = line.trim().parse()?;
+///     qp.connect(&port, psn, &remote, &options)?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
     /// Transport: RC, UC, UD, or either side of XRC.

@@ -317,6 +317,21 @@ impl<T: QueuePairTransport> QueuePair<T> {
 
     /// Posts a list of requests (`ibv_post_send`). What comes before the first bad one is posted,
     /// with one doorbell; the error says which one that is, and what is wrong with it.
+    ///
+    /// ```no_run
+    /// # use mlx5::{Data, Operation, PostError, QueuePair, SendFlags, SendWr, Sge, transport::Rc};
+    /// # fn f(qp: &mut QueuePair<Rc>, sges: &[Sge]) {
+    /// let wr = SendWr { wr_id: 1, data: Data::Sges(sges), ..SendWr::default() };
+    /// let last = SendWr { flags: SendFlags::SIGNALED, operation: Operation::SendImm(*b"last"), ..wr };
+    /// match qp.post_send(&[wr, last]) {
+    ///     Ok(()) => {}
+    ///     Err(refused) if matches!(refused.error, PostError::QueueFull { .. }) => {
+    ///         println!("{} posted; the rest when something has completed", refused.index);
+    ///     }
+    ///     Err(refused) => println!("request {}: {}", refused.index, refused.error),
+    /// }
+    /// # }
+    /// ```
     #[inline]
     pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError>
     where

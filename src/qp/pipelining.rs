@@ -19,6 +19,26 @@ impl QueuePairBuilder<'_, Rc> {
     /// [`AsyncEvent::SqDrained`](crate::AsyncEvent::SqDrained) says so. It can be cancelled, and the
     /// queue goes on with [`QueuePair::resume`](crate::QueuePair::resume).
     ///
+    /// ```no_run
+    /// # use mlx5::{AsyncEvent, CompletionQueue, Context, QueuePair, mkey::Mkey, transport::Rc};
+    /// # fn f(context: &Context, qp: &mut QueuePair<Rc>, cq: &mut CompletionQueue, open: &[(Mkey, u64)])
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(AsyncEvent::SqDrained(_)) = context.async_events().wait(None)? {
+    ///     // Everything that completed, and with it every error.
+    ///     while cq.poll(64, |completion| println!("{completion:?}"))? != 0 {}
+    ///     let drained = qp.drained()?;
+    ///     for (key, response) in open {
+    ///         if let Some(error) = key.check()? {
+    ///             let cancelled = qp.cancel(&drained, *response)?;
+    ///             println!("{error}: {} responses will not go out", cancelled.count());
+    ///         }
+    ///     }
+    ///     qp.resume()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// Needs DEVX, and a kernel and a device that can
     /// ([`SignatureCaps::PIPELINING`](crate::mkey::SignatureCaps::PIPELINING)).
     pub fn signature_pipelining(mut self) -> Self {

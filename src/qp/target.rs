@@ -19,6 +19,20 @@ const NO_USER_INDEX: u32 = 0xff_ffff;
 /// An XRC target queue pair: what an [`XrcSend`](crate::transport::XrcSend) queue pair is connected
 /// to. It posts and polls nothing; messages go to the shared receive queues of its domain that they
 /// name.
+///
+/// ```no_run
+/// # use mlx5::{CompletionQueue, ConnectOptions, Context, Endpoint, LocalPort, ProtectionDomain, Psn};
+/// # fn f(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, port: &LocalPort, sender: &Endpoint)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
+/// let domain = context.open_xrcd()?;
+/// let srq = pd.create_srq(64).xrc(&domain, cq).build()?;
+/// let mut target = domain.create_target()?;
+/// let (psn, options) = (Psn::default(), ConnectOptions::default());
+/// println!("connect to {}, send to {:#x}", target.endpoint(port, psn, &options), srq.srqn());
+/// target.connect(port, psn, sender, &options)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct XrcTarget {
     domain: XrcDomain,
     handle: u32,

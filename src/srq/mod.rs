@@ -28,6 +28,23 @@ pub struct SrqInfo {
 
 /// A shared receive queue (`struct ibv_srq`): several queue pairs take their receive requests from
 /// it.
+///
+/// ```no_run
+/// # use mlx5::{CompletionQueue, MemoryRegion, ProtectionDomain, ReceiveWr, transport::Rc};
+/// # fn f(pd: &ProtectionDomain, cq: &CompletionQueue, memory: &MemoryRegion)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
+/// let mut srq = pd.create_srq(256).limit(32).build()?;
+/// for wr_id in 0..256 {
+///     let at = wr_id as usize * 64;
+///     srq.post_recv(&[ReceiveWr { wr_id, sges: &[memory.sge(at..at + 64)?] }])?;
+/// }
+/// // Whichever of them gets a message takes the next request.
+/// let first = pd.create_qp::<Rc>(cq, cq).srq(&srq).build()?;
+/// let second = pd.create_qp::<Rc>(cq, cq).srq(&srq).build()?;
+/// # let _ = (first, second);
+/// # Ok(())
+/// # }
+/// ```
 pub struct SharedReceiveQueue {
     ring: Ring,
     inner: Arc<SrqInner>,

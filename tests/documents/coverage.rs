@@ -172,3 +172,16 @@ fn each_operation_and_each_refusal_has_a_row() {
     let missing: Vec<_> = known.difference(&first("Errors")).cloned().collect();
     assert!(missing.is_empty(), "errors without a row: {missing:?}");
 }
+
+/// The seventeen faults of the C provider's cancel, which docs/CANCEL.md describes.
+#[test]
+fn each_weakness_is_described_and_has_a_test() {
+    let described = read("docs/CANCEL.md").expect("the page");
+    let cases = read("tests/src/cases/weaknesses.rs").expect("the cases");
+    let order = read("wqe/tests/order/main.rs").expect("the tests of order");
+    for number in 1..=17 {
+        assert!(described.contains(&format!("\n| {number:02} | ")), "{number} is not described");
+        let test = format!("fn c_weakness_{number:02}_");
+        assert!(cases.contains(&test) || order.contains(&test), "{number} has no test");
+    }
+}

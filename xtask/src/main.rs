@@ -16,9 +16,28 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask with-sim -- ibv_devinfo -v   a program of rdma-core's on a simulated device
+  cargo xtask with-sim --sim wire=/tmp/wire -- ibv_rc_pingpong   one of two that reach each other
+  cargo xtask asm                          did the hot functions change?
+  cargo xtask bench --short --check        are posting and polling as fast as they were?
+  cargo xtask vm run -- mlx5 list          a program of ours on a real kernel
+  cargo xtask hil --device mlx5_0          the suite on this machine's ConnectX
+
+Debian packages that they need: asm binutils; bench gcc libc6-dev libibverbs-dev ibverbs-providers
+valgrind; ledger ibverbs-providers ibverbs-utils perftest python3-pyverbs; oracle gcc libc6-dev
+libibverbs-dev ibverbs-providers. vm takes what it needs from the mirror of this machine's apt, and
+installs nothing. What must hold before a change lands is in .ci/run.";
+
 /// The chores of the mlx5 project.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = false)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = false,
+    after_help = EXAMPLES
+)]
 struct Arguments {
     #[command(subcommand)]
     chore: Chore,
