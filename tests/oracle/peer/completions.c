@@ -12,28 +12,16 @@
  * the list) is filled in here. Numbers are hexadecimal. The answer is one line of KEY=VALUE.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#define PROGRAM "completions"
 #include <endian.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <infiniband/mlx5dv.h>
-#include <infiniband/verbs.h>
-#include <inttypes.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "peer.h"
 
 enum {
 	BLOCK = 64,
 	DESCRIPTOR = 64,
 	ENTRY = 128,
-	DRIVER_IN = 0x1000,
-	OBJECT_QP = 4,
-	OBJECT_SRQ = 5,
 	BUFFER = 64,
 	/* Stands where nothing was written. */
 	POISON = 0xa5,
@@ -73,45 +61,23 @@ static struct {
 /* Of the list of tags. */
 static uint32_t list_posted, handles;
 
-static void fail(const char *what)
-{
-	fprintf(stderr, "completions: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-#define CHECK(what, condition)                                                                    \
-	do {                                                                                       \
-		if (!(condition))                                                                  \
-			fail(what);                                                                \
-	} while (0)
-
-/* Takes the place of libc's for the libraries; the next one may be a simulated device's. */
+/* Takes the place of libc's for the libraries. */
 int ioctl(int fd, unsigned long request, ...)
 {
-	static int (*next)(int, unsigned long, void *);
 	va_list list;
 	void *argument;
 
 	va_start(list, request);
 	argument = va_arg(list, void *);
 	va_end(list);
-	if (!next)
-		next = (int (*)(int, unsigned long, void *))dlsym(RTLD_NEXT, "ioctl");
-	if (request == RDMA_VERBS_IOCTL) {
-		const struct ib_uverbs_ioctl_hdr *header = argument;
 
-		for (int i = 0; !header->method_id && i < header->num_attrs; i++) {
-			const void *from = (void *)(uintptr_t)header->attrs[i].data;
-
-			if (header->attrs[i].attr_id != DRIVER_IN)
-				continue;
-			if (header->object_id == OBJECT_QP)
-				memcpy(&told_qp, from, 40);
-			else if (header->object_id == OBJECT_SRQ)
-				memcpy(&told_srq, from, 32);
-		}
-	}
-	return next(fd, request, argument);
+	const void *qp = creation(OBJECT_QP, request, argument);
+	const void *shared = creation(OBJECT_SRQ, request, argument);
+	if (qp)
+		memcpy(&told_qp, qp, 40);
+	if (shared)
+		memcpy(&told_srq, shared, 32);
+	return next_ioctl(fd, request, argument);
 }
 
 /* Making everything. */

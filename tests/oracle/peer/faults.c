@@ -7,6 +7,7 @@
  *	signatures		requests have signatures
  *	make BLOCKS SGES	a queue pair with a ring of so many blocks
  *	send WR_ID SGES		posts a SEND of so many entries; with 4 it has two blocks, with 8 three
+ *	list WR_ID		posts a SEND by ibv_post_send
  *	abort COUNT SGES	builds so many, and aborts the batch
  *	complete		all that was posted completes
  *	reset			RESET, and back to RTS
@@ -29,32 +30,21 @@
  * A fault that ends the process is said, too (killed by a read behind the array; killed).
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#define PROGRAM "faults"
 #include <endian.h>
-#include <errno.h>
-#include <infiniband/mlx5dv.h>
-#include <infiniband/verbs.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "peer.h"
 
 enum {
 	BLOCK = 64,
 	MAX_BLOCKS = 256,
 	MAX_SGES = 8,
-	DRIVER_IN = 0x1000,
-	OBJECT_QP = 4,
 	OPCODE = 3,
 	PAGE = 4096,
 	/* Longer than anything here takes that ends at all. */
@@ -82,18 +72,6 @@ static bool posts_meanwhile;
 static size_t guarded_bytes;
 static uint8_t *guarded_end;
 static bool making;
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "faults: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-#define CHECK(what, condition)                                                                    \
-	do {                                                                                       \
-		if (!(condition))                                                                  \
-			fail(what);                                                                \
-	} while (0)
 
 /* What was never written looks the same in every run. */
 extern void *__libc_malloc(size_t bytes);
@@ -193,26 +171,22 @@ static void answer(const struct ib_uverbs_ioctl_hdr *header)
 	}
 }
 
-/* Takes the place of libc's for the libraries; the next one may be a simulated device's. */
+/* Takes the place of libc's for the libraries. */
 int ioctl(int fd, unsigned long request, ...)
 {
-	static int (*next)(int, unsigned long, void *);
 	va_list list;
 	void *argument;
 
 	va_start(list, request);
 	argument = va_arg(list, void *);
 	va_end(list);
-	if (!next)
-		next = (int (*)(int, unsigned long, void *))dlsym(RTLD_NEXT, "ioctl");
-	const struct ib_uverbs_ioctl_hdr *header = argument;
-	if (request == RDMA_VERBS_IOCTL && header->object_id == OBJECT_QP && !header->method_id)
-		for (int i = 0; i < header->num_attrs; i++)
-			if (header->attrs[i].attr_id == DRIVER_IN)
-				memcpy(&uidx, (void *)(uintptr_t)(header->attrs[i].data + 32), 4);
-	int result = next(fd, request, argument);
+
+	const uint8_t *told = creation(OBJECT_QP, request, argument);
+	if (told)
+		memcpy(&uidx, told + 32, sizeof(uidx));
+	int result = next_ioctl(fd, request, argument);
 	if (!result && request == RDMA_VERBS_IOCTL)
-		answer(header);
+		answer(argument);
 	return result;
 }
 
@@ -326,6 +300,13 @@ static void post(void)
 	ibv_wr_start(ibv_qp_to_qp_ex(qp));
 	build(wr_id, number());
 	CHECK("wr_complete", !ibv_wr_complete(ibv_qp_to_qp_ex(qp)));
+}
+
+static void post_list(void)
+{
+	uint64_t wr_id = number();
+
+	post_one(&wr_id);
 }
 
 static void batch(void)
@@ -630,6 +611,7 @@ int main(void)
 		{"signatures", signatures},
 		{"make", make},
 		{"send", post},
+		{"list", post_list},
 		{"abort", abort_batch},
 		{"complete", complete},
 		{"reset", reset},

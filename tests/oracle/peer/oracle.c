@@ -6,20 +6,11 @@
  * must not act by itself: completions are made up here, in the place of the device.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#define PROGRAM "oracle"
 #include <endian.h>
-#include <errno.h>
-#include <infiniband/mlx5dv.h>
-#include <infiniband/verbs.h>
-#include <inttypes.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "peer.h"
 
 enum {
 	BLOCK = 64,
@@ -40,24 +31,11 @@ enum {
 
 /* Objects, methods and attributes of the calls that are looked at. */
 enum {
-	DRIVER_IN = 0x1000,
 	DRIVER_OUT = 0x1001,
 	CORE_IN = 0,
 	WRITE_CMD = 2,
 	QP_CAP = 8,
 };
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "oracle: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-#define CHECK(what, condition)                                                                    \
-	do {                                                                                       \
-		if (!(condition))                                                                  \
-			fail(what);                                                                \
-	} while (0)
 
 static void hex(const void *from, size_t length)
 {
@@ -148,33 +126,22 @@ static void tell_drained(const struct ib_uverbs_ioctl_hdr *header)
 	}
 }
 
-/* Takes the place of libc's for the libraries; the next one may be a simulated device's. */
+/* Takes the place of libc's for the libraries. */
 int ioctl(int fd, unsigned long request, ...)
 {
-	static int (*next)(int, unsigned long, void *);
 	va_list list;
 	void *argument;
 
 	va_start(list, request);
 	argument = va_arg(list, void *);
 	va_end(list);
-	if (!next)
-		next = (int (*)(int, unsigned long, void *))dlsym(RTLD_NEXT, "ioctl");
-	if (request == RDMA_VERBS_IOCTL) {
-		const struct ib_uverbs_ioctl_hdr *header = argument;
 
-		if (header->object_id == 4 && header->method_id == 0) {
-			for (int i = 0; i < header->num_attrs; i++) {
-				const struct ib_uverbs_attr *attr = &header->attrs[i];
-
-				if (attr->attr_id == DRIVER_IN)
-					memcpy(&user_index, (void *)(uintptr_t)(attr->data + 32), 4);
-			}
-		}
-		if (listening)
-			tell_call(header);
-	}
-	int result = next(fd, request, argument);
+	const uint8_t *told = creation(OBJECT_QP, request, argument);
+	if (told)
+		memcpy(&user_index, told + 32, sizeof(user_index));
+	if (listening && request == RDMA_VERBS_IOCTL)
+		tell_call(argument);
+	int result = next_ioctl(fd, request, argument);
 	if (drained && !result && request == RDMA_VERBS_IOCTL)
 		tell_drained(argument);
 	return result;

@@ -10,20 +10,11 @@
  * doorbell record's second word.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <infiniband/verbs.h>
-#include <inttypes.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#define PROGRAM "tags"
+#include "peer.h"
 
 enum {
 	BLOCK = 64,
-	DRIVER_IN = 0x1000,
-	OBJECT_QP = 4,
 	MAX_TAGS = 64,
 };
 
@@ -33,34 +24,20 @@ static struct {
 	uint64_t record;
 } queue;
 
-static void fail(const char *what)
-{
-	fprintf(stderr, "tags: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-/* Takes the place of libc's for the libraries; the next one may be a simulated device's. */
+/* Takes the place of libc's for the libraries. */
 int ioctl(int fd, unsigned long request, ...)
 {
-	static int (*next)(int, unsigned long, void *);
 	va_list list;
 	void *argument;
 
 	va_start(list, request);
 	argument = va_arg(list, void *);
 	va_end(list);
-	if (!next)
-		next = (int (*)(int, unsigned long, void *))dlsym(RTLD_NEXT, "ioctl");
-	if (request == RDMA_VERBS_IOCTL) {
-		const struct ib_uverbs_ioctl_hdr *header = argument;
 
-		if (header->object_id == OBJECT_QP && header->method_id == 0)
-			for (int i = 0; i < header->num_attrs; i++)
-				if (header->attrs[i].attr_id == DRIVER_IN)
-					memcpy(&queue, (void *)(uintptr_t)header->attrs[i].data,
-					       sizeof(queue));
-	}
-	return next(fd, request, argument);
+	const void *told = creation(OBJECT_QP, request, argument);
+	if (told)
+		memcpy(&queue, told, sizeof(queue));
+	return next_ioctl(fd, request, argument);
 }
 
 static struct ibv_srq *make(uint32_t tags, uint32_t operations)

@@ -9,9 +9,9 @@ use mlx5::mkey::{
 use mlx5::transport::Rc;
 use mlx5::window::TypeOne;
 use mlx5::{
-    Access, CompletionQueue, ConnectOptions, Context, DoorbellChoice, Drained, MemoryRegion,
+    Access, CompletionQueue, ConnectOptions, Context, Data, DoorbellChoice, Drained, MemoryRegion,
     MemoryWindow, ProtectionDomain, Psn, QpAttributes, QueuePair, QueueState, RawWqe, SendFlags,
-    SendHalf, Sge, devices_on,
+    SendHalf, SendWr, Sge, devices_on,
 };
 use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, OPCODE_SHIFT};
 use mlx5_prm::signature::SignatureErrorCqe;
@@ -153,6 +153,13 @@ impl Side {
                     return Ok(());
                 }
                 return Err(Failure::Missing("room for a request"));
+            }
+            ("list", &[wr_id]) => {
+                let sges = self.sges(1)?;
+                let (flags, data) = (SendFlags::SIGNALED, Data::Sges(&sges));
+                let wr = SendWr { wr_id, flags, data, ..SendWr::default() };
+                let full = |_| Failure::Missing("room for a request");
+                self.qp()?.post_send(&[wr]).map_err(full)?;
             }
             ("batch", &[entries]) => {
                 let posted = self.post(0xbad, entries)?;

@@ -145,6 +145,13 @@ pub(super) const FAULTS: &[Fault] = &[
         ours: &["batch refused", "target live; 0 words changed elsewhere"],
     },
     Fault {
+        name: "c_provider_is_killed_by_a_batch_on_a_queue_that_lists_filled",
+        about: "The same with a queue that was filled by `ibv_post_send` alone, and never had a batch.",
+        script: "make 10 3, 16 x list 7, target f, batch 3, look",
+        peer: &["killed"],
+        ours: &["batch refused", "target live; 0 words changed elsewhere"],
+    },
+    Fault {
         name: "c_provider_posts_raw_requests_over_those_in_flight",
         about: "Four raw requests of sixteen blocks fill a ring of 64; a fifth is posted.",
         script: "make 40 8, 4 x raw 3f, target 0, raw 3f, look",
