@@ -6,8 +6,11 @@ use crate::interrupts::VECTORS;
 
 /// Bytes of the configuration space of a PCI Express function.
 pub const BYTES: usize = 4096;
-/// Bytes of BAR 0: the initialization segment, the MSI-X table, and the UAR pages.
-pub const BAR0_BYTES: u64 = 32 << 20;
+/// Bytes of BAR 0: the initialization segment, the MSI-X table, the UAR pages, and the device's own
+/// memory.
+pub const BAR0_BYTES: u64 = 64 << 20;
+/// Where BAR 0 has the device's own memory.
+pub const BAR0_MEMORY: u64 = BAR0_BYTES / 2;
 /// Where BAR 0 has the MSI-X table and the pending bits.
 pub(crate) const MSIX_TABLE: u32 = 0x3000;
 const MSIX_PENDING: u32 = 0x3800;

@@ -9,7 +9,7 @@ use mlx5_prm::cmd::{CommandInHead, CommandOpcode, CommandOutHead, CommandStatus}
 use mlx5_prm::doorbell::{EQ_ARM, EQ_UPDATE, UAR_PAGE};
 use mlx5_prm::event::EventType;
 use mlx5_sim::dma::Dma;
-use mlx5_sim::engine::DeviceId;
+use mlx5_sim::engine::{DeviceId, FIRST_UAR};
 use mlx5_sim::firmware::{EventRings, Firmware, syndrome};
 use mlx5_sim::{Fabric, LinkLayer};
 use vfio_bindings::bindings::vfio::{
@@ -18,12 +18,12 @@ use vfio_bindings::bindings::vfio::{
 };
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, ServerBackend};
 
-use crate::config_space::{Asked, ConfigSpace, MSIX_TABLE};
+use crate::config_space::{Asked, BAR0_MEMORY, ConfigSpace, MSIX_TABLE};
 use crate::init_segment::{InitSegment, Written};
 use crate::interrupts::Interrupts;
 use crate::log::Log;
 use crate::mailbox::Command;
-use crate::memory::GuestMemory;
+use crate::memory::{DEVICE, DEVICE_BYTES, GuestMemory};
 
 /// Unmap everything, whatever the range. `VFIO_DMA_UNMAP_FLAG_ALL`, `vfio.h`.
 const UNMAP_ALL: u32 = 1 << 1;
@@ -47,7 +47,10 @@ impl Function {
     /// Adds a device to a fabric, and puts it on a bus.
     #[must_use]
     pub fn new(fabric: &Fabric, log: Log) -> Self {
-        let config = fabric.config().clone();
+        let mut config = fabric.config().clone();
+        // The pages of BAR 0 that are in front of its memory.
+        let uars = (BAR0_MEMORY / UAR_PAGE as u64) as u32 - FIRST_UAR;
+        config.limits.uars = config.limits.uars.min(uars);
         let memory = Arc::new(GuestMemory::default());
         let interrupts = Interrupts::default();
         let dma: Arc<dyn Dma> = Arc::clone(&memory) as Arc<dyn Dma>;
@@ -58,10 +61,12 @@ impl Function {
         let id = engine.add_device(&config, dma);
         engine.device_mut(id).set_event_sink(Some(Box::new(move |event| sink.event(event))));
         drop(engine);
+        let mut firmware = Firmware::with_rings(rings.clone());
+        firmware.offer_device_memory(BAR0_MEMORY, DEVICE, DEVICE_BYTES);
         Self {
             id,
             fabric: fabric.clone(),
-            firmware: Firmware::with_rings(rings.clone()),
+            firmware,
             rings,
             memory,
             interrupts,
@@ -176,6 +181,12 @@ impl Function {
     }
 
     fn read_bar(&mut self, offset: u64, data: &mut [u8]) {
+        if let Some(within) = offset.checked_sub(BAR0_MEMORY) {
+            if self.memory.read(DEVICE + within, data).is_err() {
+                data.fill(0xff);
+            }
+            return;
+        }
         let well = !self.fabric.lock().device(self.id).is_fatal();
         for (at, byte) in (offset..).zip(data) {
             *byte = 0;
@@ -198,6 +209,12 @@ impl Function {
                         self.firmware.reset(self.fabric.lock().device_mut(self.id));
                     }
                 }
+            }
+            return;
+        }
+        if let Some(within) = offset.checked_sub(BAR0_MEMORY) {
+            if self.memory.write(DEVICE + within, data).is_err() {
+                self.log.problem(format_args!("hca {}: nothing is at {offset:#x}", self.id));
             }
             return;
         }

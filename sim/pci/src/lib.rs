@@ -14,11 +14,11 @@ mod mailbox;
 mod memory;
 mod serve;
 
-pub use config_space::{Asked, BAR0_BYTES, BYTES as CONFIG_BYTES, ConfigSpace};
+pub use config_space::{Asked, BAR0_BYTES, BAR0_MEMORY, BYTES as CONFIG_BYTES, ConfigSpace};
 pub use function::Function;
 pub use init_segment::{InitSegment, Written};
 pub use interrupts::{Interrupts, VECTORS};
 pub use log::Log;
 pub use mailbox::{Command, Undelivered};
-pub use memory::GuestMemory;
+pub use memory::{DEVICE_BYTES, GuestMemory};
 pub use serve::{Bus, machine};

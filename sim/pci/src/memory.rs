@@ -22,9 +22,15 @@ impl Range {
     }
 }
 
-/// Memory of a guest, by its bus addresses, as the machine maps and unmaps it.
+/// Bytes of the function's own memory, whole pages.
+pub const DEVICE_BYTES: u64 = 128 << 10;
+/// Where the engine finds the function's own memory: at bus addresses that no guest has.
+pub(crate) const DEVICE: u64 = 1 << 63;
+
+/// Memory of a guest, by its bus addresses, as the machine maps and unmaps it; and the function's own.
 #[derive(Debug)]
 pub struct GuestMemory {
+    device: MmapRaw,
     /// Sorted by start; no two overlap.
     ranges: RwLock<Vec<Range>>,
     host: ProcessMemory,
@@ -32,10 +38,12 @@ pub struct GuestMemory {
 
 impl Default for GuestMemory {
     fn default() -> Self {
-        // SAFETY: every address that `host` is given lies in a mapping of `ranges`, whose lock is
-        // held meanwhile, and nobody makes references to such memory.
+        // SAFETY: every address that `host` is given lies in `device`, or in a mapping of `ranges`,
+        // whose lock is held meanwhile, and nobody makes references to such memory.
         let host = unsafe { ProcessMemory::new() };
-        Self { ranges: RwLock::default(), host }
+        let device = MmapOptions::new().len(DEVICE_BYTES as usize).map_anon();
+        let device = device.expect("a process has room for a few pages").into();
+        Self { device, ranges: RwLock::default(), host }
     }
 }
 
@@ -103,6 +111,11 @@ impl GuestMemory {
         length: usize,
         mut each: impl FnMut(u64, std::ops::Range<usize>) -> Result<(), DmaFault>,
     ) -> Result<(), DmaFault> {
+        if let Some(within) = address.checked_sub(DEVICE) {
+            let end = within.checked_add(length as u64).filter(|end| *end <= DEVICE_BYTES);
+            end.ok_or(DmaFault { address, length: length as u64 })?;
+            return each(self.device.as_ptr() as u64 + within, 0..length);
+        }
         let ranges = self.ranges();
         let mut done = 0;
         while done < length {

@@ -40,7 +40,7 @@ mod tests;
 
 pub(crate) use compress::LONGEST_RUN;
 pub use cq::{CqConfig, Moderation};
-pub use device::{Device, Holder};
+pub use device::{Device, FIRST_UAR, Holder};
 pub use drain::DrainAt;
 pub use event::{Event, EventSink};
 pub use layout::Layout;

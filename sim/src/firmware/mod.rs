@@ -252,7 +252,7 @@ impl Firmware {
         if let Some(rings) = &rings {
             rings.clear();
         }
-        *self = Self { rings, ..Self::default() };
+        *self = Self { rings, memic: self.memic.untaken(), ..Self::default() };
     }
 
     /// Pages of the host that the firmware holds.
@@ -267,9 +267,10 @@ impl Firmware {
         self.next_uar_memory = Some(page);
     }
 
-    /// Gives the device memory of its own: `bytes` bytes, whole pages, from `address` on the bus.
-    pub fn offer_device_memory(&mut self, address: u64, bytes: u64) {
-        self.memic.offer(address, bytes);
+    /// Gives the device memory of its own: `bytes` bytes, whole pages, from `start` in what the
+    /// driver sees of the device, and from `bus` in what the engine reaches.
+    pub fn offer_device_memory(&mut self, start: u64, bus: u64, bytes: u64) {
+        self.memic.offer(start, bus, bytes);
     }
 
     /// An event queue, for whoever writes its entries.

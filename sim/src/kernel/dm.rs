@@ -15,8 +15,8 @@ use crate::kernel::objects::{Body, Objects};
 
 /// Logarithm of the pages in which the driver gives ranges to the firmware.
 const LOG_PAGE: u32 = 12;
-/// Sizes are rounded up to this.
-const GRANULE: u64 = 256;
+/// Logarithm of what sizes are rounded up to, and of the unit of alignments: `MLX5_MEMIC_BASE_ALIGN`.
+const LOG_BASE: u32 = 6;
 
 /// A piece of a device's memory. Its pages live while its object does or while it is mapped.
 pub(crate) struct DevicePages {
@@ -34,13 +34,9 @@ impl std::fmt::Debug for DevicePages {
 }
 
 impl DevicePages {
-    fn address(&self) -> u64 {
+    /// Where it starts, as the driver sees it.
+    pub(crate) fn address(&self) -> u64 {
         self.hca.device_memory.address() + (self.first << LOG_PAGE)
-    }
-
-    /// Where it starts in the device's memory.
-    pub(crate) fn offset(&self) -> u64 {
-        self.first << LOG_PAGE
     }
 
     fn pages(&self) -> u64 {
@@ -102,15 +98,15 @@ pub(crate) fn alloc(
     if log_align > LOG_PAGE {
         return Err(Errno::EINVAL);
     }
-    let bytes = length.checked_next_multiple_of(GRANULE).ok_or(Errno::EINVAL)?;
+    let bytes = length.checked_next_multiple_of(1 << LOG_BASE).ok_or(Errno::EINVAL)?;
     let count = bytes.div_ceil(1 << LOG_PAGE);
     let first = hca.take_pages(count).ok_or(Errno::ENOMEM)?;
     let start = hca.device_memory.address() + (first << LOG_PAGE);
     let mut input = AllocMemicIn::request();
     input
-        .set_log_memic_addr_alignment(log_align)
+        .set_log_memic_addr_alignment(log_align.saturating_sub(LOG_BASE))
         .set_range_start_addr(start)
-        .set_range_size(count as u32)
+        .set_range_size((count << LOG_PAGE) as u32)
         .set_memic_size(bytes as u32);
     if let Err(errno) = hca.command(&input) {
         hca.give_back_pages(first, count);

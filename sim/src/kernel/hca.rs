@@ -103,7 +103,7 @@ impl Hca {
             pid: std::process::id(),
         };
         let memory = hca.device_memory.address();
-        lock(&hca.firmware).offer_device_memory(memory, Self::DEVICE_MEMORY);
+        lock(&hca.firmware).offer_device_memory(memory, memory, Self::DEVICE_MEMORY);
         for vector in 0..COMPLETION_VECTORS {
             let mut input = CreateEqIn::request();
             input.eqc_mut().set_status(EqStatus::OK.0).set_intr(vector);

@@ -242,7 +242,7 @@ pub(crate) fn reg_dm(
         .set_qpn(ANY_QP)
         .set_mkey_7_0(tag.into())
         .set_pd(state.objects.pdn(pd)?)
-        .set_start_addr(memory.pages.offset() + offset)
+        .set_start_addr(memory.pages.address() + offset)
         .set_len(length);
     set_rights(mkc, access);
     let out = file.hca.command(&input)?;

@@ -3,11 +3,12 @@
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::AllocPdIn;
 use mlx5_prm::cmd::hca::NopIn;
+use mlx5_prm::cmd::mkey::AllocMemicIn;
 use mlx5_sim::SimConfig;
 use mlx5_sim::dma::Dma;
-use mlx5_sim_pci::GuestMemory;
+use mlx5_sim_pci::{BAR0_MEMORY, DEVICE_BYTES, GuestMemory};
 
-use crate::machine::{MEMORY, MEMORY_BYTES, Machine};
+use crate::machine::{BAR0, MEMORY, MEMORY_BYTES, Machine};
 
 #[test]
 fn commands_go_on_after_memory_was_mapped_again() {
@@ -65,4 +66,24 @@ fn a_range_that_its_file_does_not_reach_is_refused() {
     let memory = GuestMemory::default();
     assert!(memory.map(0, MEMORY_BYTES, Some(&machine.file), 2 * MEMORY_BYTES).is_err());
     assert!(memory.map(u64::MAX - 1, 0x1000, None, 0).is_err());
+}
+
+#[test]
+fn the_functions_own_memory_lies_behind_its_registers() {
+    let mut machine = Machine::new(SimConfig::new());
+    let mut input = AllocMemicIn::request();
+    input.set_range_start_addr(BAR0_MEMORY + 0x1000).set_range_size(0x1000).set_memic_size(64);
+    let at = machine.run(&input).memic_start_addr();
+    assert_eq!(at, BAR0_MEMORY + 0x1000);
+    machine.write(BAR0, at + 4, b"four");
+    machine.write(BAR0, at + 8, b"the rest");
+    assert_eq!(&machine.read(BAR0, at + 4), b"fourthe rest");
+    // The guest's memory may come and go meanwhile.
+    machine.unmap(MEMORY);
+    assert_eq!(&machine.read(BAR0, at + 4), b"four");
+    let behind = BAR0_MEMORY + DEVICE_BYTES;
+    assert_eq!(machine.read(BAR0, behind), [0xff; 4]);
+    assert_eq!(machine.log.problems(), 0);
+    machine.write(BAR0, behind, &[1; 4]);
+    assert_eq!(machine.log.problems(), 1);
 }
