@@ -184,12 +184,6 @@ const SKIPS: &[Known] = &[
 const IN_A_MACHINE: &[Known] = &[
     known(
         "",
-        "Device memory is not supported",
-        "the PCI function has no device memory",
-        NOT_PLANNED,
-    ),
-    known(
-        "",
         "/dev/dri/renderD128",
         "the machine has no DRM device to allocate a dma-buf of",
         MACHINE,

@@ -7,6 +7,8 @@
 /bin/busybox mount -t proc proc /proc
 /bin/busybox mount -t sysfs sys /sys
 /bin/busybox mount -t tmpfs tmp /tmp
+/bin/busybox mkdir -p /dev/shm
+/bin/busybox mount -t tmpfs shm /dev/shm
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/root TERM=linux LD_LIBRARY_PATH=
 cd /root
