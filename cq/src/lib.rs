@@ -33,5 +33,5 @@ pub use ring::{
     SignatureErrorHook,
 };
 pub use state::{Places, RingState};
-pub use table::{Lookup, RingId, UserIndexTable};
+pub use table::{Lookup, RingId, Side, UserIndexTable};
 pub use tag_matching::{Tagged, TaggedOutcome, TmInfo};

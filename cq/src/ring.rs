@@ -4,7 +4,7 @@ use crate::attention::Attention;
 use crate::completion::{What, WorkCompletion};
 use crate::run::{COUNT as BYTE_COUNT, Run};
 use crate::state::{Places, RingState, USER_INDEX, USER_INDEX_MASK, is_title};
-use crate::table::{Lookup, RingId, UserIndexTable};
+use crate::table::{Lookup, RingId, Side, UserIndexTable};
 use crate::tag_matching::{self, Tagged, TaggedOutcome};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -80,7 +80,7 @@ impl SentRequest {
 pub enum Corruption {
     /// An opcode that is not known, or not possible here.
     Opcode(u8),
-    /// A user index that no queue ever had.
+    /// A user index that no queue ever had which completes so here: sends, or receives.
     UserIndex(u32),
     /// A request that is not outstanding.
     Counter {
@@ -146,8 +146,11 @@ pub struct Ring<Q> {
     /// What the owner bit of the next entry is once the device has written it, as wide as the word
     /// in which it is looked at.
     owner: u64,
-    /// The word of an entry with the user index that was looked up last, and its queue.
-    cached: (u64, NonNull<Q>),
+    /// The word of an entry with the user index that was looked up last, and its queue: of sends,
+    /// and of receives. A queue whose sends complete here may have its receives elsewhere, where
+    /// another polls.
+    sent: (u64, NonNull<Q>),
+    received: (u64, NonNull<Q>),
     /// What one of the slower ways has found: entry, identifier and kind.
     found: (NonNull<u8>, u64, What),
     corruption: Option<Corruption>,
@@ -206,6 +209,7 @@ pub struct RingParts<Q> {
 impl<Q: Queue> Ring<Q> {
     /// What no entry holds: the word has 32 bits.
     const NOT_CACHED: u64 = 1 << 32;
+    const NOTHING_CACHED: (u64, NonNull<Q>) = (Self::NOT_CACHED, NonNull::dangling());
 
     /// Puts a completion queue together. Nothing else polls it.
     pub fn new(RingParts { queues, state, attention, id }: RingParts<Q>) -> Self {
@@ -220,7 +224,8 @@ impl<Q: Queue> Ring<Q> {
             stride: state.stride(),
             consumer,
             owner: places.owner(consumer).into(),
-            cached: (Self::NOT_CACHED, NonNull::dangling()),
+            sent: Self::NOTHING_CACHED,
+            received: Self::NOTHING_CACHED,
             found: (first, 0, What::sent(0)),
             corruption: None,
             attention,
@@ -255,15 +260,16 @@ impl<Q: Queue> Ring<Q> {
         self.attention
     }
 
-    /// Forgets the queue that was looked up last. Called before departures are released.
-    pub fn forget_queue(&mut self) {
-        self.cached = (Self::NOT_CACHED, NonNull::dangling());
+    /// Forgets the queues that were looked up last. Called before departures are released.
+    pub fn forget_queues(&mut self) {
+        (self.sent, self.received) = (Self::NOTHING_CACHED, Self::NOTHING_CACHED);
     }
 
-    /// The queue that was looked up last, if it was not forgotten: the poller may use it again
-    /// without asking.
-    pub fn last_queue(&self) -> Option<NonNull<Q>> {
-        (self.cached.0 != Self::NOT_CACHED).then_some(self.cached.1)
+    /// The queues that were looked up last, if they were not forgotten: the poller may use them
+    /// again without asking.
+    pub fn last_queues(&self) -> [Option<NonNull<Q>>; 2] {
+        [self.sent, self.received]
+            .map(|(index, queue)| (index != Self::NOT_CACHED).then_some(queue))
     }
 
     /// What others may know.
@@ -312,14 +318,14 @@ impl<Q: Queue> Ring<Q> {
         barrier::from_device();
         // SAFETY: four bytes of a descriptor, aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
-        if u64::from(index) != self.cached.0 && !self.look_up(index) {
-            return Next::Other;
-        }
-        // SAFETY: it stays valid until this poller attends to departures, and then it is forgotten
-        // before.
-        let queue = unsafe { self.cached.1.as_ref() };
         let counter = (tail >> 16) as u16;
         let (wr_id, what) = if tail as u8 & KIND == REQUEST {
+            if u64::from(index) != self.sent.0 && !self.look_up(index, Side::Send) {
+                return Next::Other;
+            }
+            // SAFETY: it stays valid until this poller attends to departures, and then it is
+            // forgotten before.
+            let queue = unsafe { self.sent.1.as_ref() };
             let Some(sent) = queue.retire_next_send(counter) else { return Next::Other };
             (sent.wr_id, What::sent(sent.opcode))
         } else {
@@ -327,6 +333,11 @@ impl<Q: Queue> Ring<Q> {
             if op_own & FORMAT_MASK != 0 || !RECEIVES.contains(&op_own) {
                 return Next::Other;
             }
+            if u64::from(index) != self.received.0 && !self.look_up(index, Side::Receive) {
+                return Next::Other;
+            }
+            // SAFETY: as above.
+            let queue = unsafe { self.received.1.as_ref() };
             let Some(wr_id) = queue.retire_receive(counter) else { return Next::Other };
             (wr_id, What::received(op_own >> OPCODE_SHIFT))
         };
@@ -334,14 +345,23 @@ impl<Q: Queue> Ring<Q> {
         Next::Ordinary(WorkCompletion::new(descriptor, wr_id, what))
     }
 
-    /// Finds the queue that the word `index` of an entry names, if it is there and not departed.
+    /// Finds the queue that the word `index` of an entry names, if it is there and not departed, and
+    /// this side of it completes here.
     #[inline(always)]
-    fn look_up(&mut self, index: u32) -> bool {
-        let Some(queue) = self.queues.get_quickly(u32::from_be(index), self.id) else {
+    fn look_up(&mut self, index: u32, side: Side) -> bool {
+        let Some(queue) = self.queues.get_quickly(u32::from_be(index), self.id, side) else {
             return false;
         };
-        self.cached = (index.into(), queue);
+        *self.cached(side) = (index.into(), queue);
         true
+    }
+
+    #[inline(always)]
+    fn cached(&mut self, side: Side) -> &mut (u64, NonNull<Q>) {
+        match side {
+            Side::Send => &mut self.sent,
+            Side::Receive => &mut self.received,
+        }
     }
 
     /// [`Ring::next`] after [`Ring::next_ordinary`] found [`Next::Other`].
@@ -394,9 +414,10 @@ impl<Q: Queue> Ring<Q> {
                 continue;
             }
             let user_index = u32::from_be(index) & USER_INDEX_MASK;
-            if u64::from(index) != self.cached.0 {
-                match self.queues.get(user_index, self.id) {
-                    Lookup::Queue(queue) => self.cached = (index.into(), queue),
+            let side = self.side(tail as u8 >> OPCODE_SHIFT, user_index);
+            if u64::from(index) != self.cached(side).0 {
+                match self.queues.get(user_index, self.id, side) {
+                    Lookup::Queue(queue) => *self.cached(side) = (index.into(), queue),
                     Lookup::Departed => {
                         self.pass_departed(user_index, tail);
                         self.pass_any(descriptor);
@@ -406,7 +427,7 @@ impl<Q: Queue> Ring<Q> {
                 }
             }
             // SAFETY: it was just looked up, or has not departed since.
-            let queue = unsafe { self.cached.1.as_ref() };
+            let queue = unsafe { self.cached(side).1.as_ref() };
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
             let found = match Self::retire(queue, opcode, counter) {
                 unknown @ (Ok(None) | Err(Corruption::Opcode(_))) => {
@@ -434,6 +455,26 @@ impl<Q: Queue> Ring<Q> {
         // What was passed over is told here, for who polls has nothing to tell.
         self.publish();
         false
+    }
+
+    /// Which side of a queue an entry is about. Where the opcode does not tell, it is the one that
+    /// completes here.
+    fn side(&self, opcode: u8, user_index: u32) -> Side {
+        use CqeOpcode::*;
+        match CqeOpcode::from_bits(opcode) {
+            Some(Requester | RequesterError) => Side::Send,
+            Some(
+                ResponderWriteImm
+                | ResponderSend
+                | ResponderSendImm
+                | ResponderSendInvalidate
+                | ResponderError,
+            ) => Side::Receive,
+            _ => match self.queues.get(user_index, self.id, Side::Send) {
+                Lookup::Unknown => Side::Receive,
+                _ => Side::Send,
+            },
+        }
     }
 
     #[cold]
@@ -582,7 +623,7 @@ impl<Q: Queue> Ring<Q> {
     fn latch(&mut self, corruption: Corruption) -> bool {
         self.corruption.get_or_insert(corruption);
         self.attention.set_corrupt();
-        self.forget_queue();
+        self.forget_queues();
         self.id = RingId::NOBODY;
         false
     }

@@ -17,7 +17,7 @@ const LEVEL_SIZE: usize = 1 << LEVEL_BITS;
 type Level<Q> = [Entry<Q>; LEVEL_SIZE];
 
 struct Entry<Q> {
-    /// The rings that the queue completes on, in 32 bits each.
+    /// The rings that the queue completes on, in 32 bits each: sends in the low ones, receives.
     rings: AtomicU64,
     queue: AtomicPtr<Q>,
 }
@@ -32,6 +32,26 @@ impl RingId {
     pub const NOBODY: Self = Self(u32::MAX);
 }
 
+/// What of a queue completes on a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Requests that it sends.
+    Send,
+    /// Requests that it receives into.
+    Receive,
+}
+
+impl Side {
+    /// Whether this side of a queue that completes on `rings` completes on `ring`.
+    #[inline(always)]
+    const fn completes(self, rings: u64, ring: RingId) -> bool {
+        match self {
+            Self::Send => rings as u32 == ring.0,
+            Self::Receive => (rings >> 32) as u32 == ring.0,
+        }
+    }
+}
+
 /// What a user index leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup<Q> {
@@ -39,7 +59,7 @@ pub enum Lookup<Q> {
     Queue(NonNull<Q>),
     /// A queue that was destroyed, or is being reset: its completions mean nothing any more.
     Departed,
-    /// Nothing: no queue that completes on the ring ever had this index.
+    /// Nothing: no queue of which this side completes on the ring ever had this index.
     Unknown,
 }
 
@@ -64,10 +84,10 @@ impl<Q> UserIndexTable<Q> {
     /// How many user indexes there are.
     pub const SIZE: u32 = 1 << (2 * LEVEL_BITS);
 
-    /// Finds the queue with user index `index`, of which the low 24 bits count, if it completes on
-    /// `ring`.
+    /// Finds the queue with user index `index`, of which the low 24 bits count, if `side` of it
+    /// completes on `ring`.
     #[inline(always)]
-    pub fn get(&self, index: u32, ring: RingId) -> Lookup<Q> {
+    pub fn get(&self, index: u32, ring: RingId, side: Side) -> Lookup<Q> {
         let Some(level) = self.level(index) else { return Lookup::Unknown };
         let Entry { rings, queue } = &level[index as usize % LEVEL_SIZE];
         // The rings are looked at between two looks at the queue: if that is the same in both, they
@@ -81,7 +101,7 @@ impl<Q> UserIndexTable<Q> {
             }
             found = again;
         };
-        if rings as u32 != ring.0 && (rings >> 32) as u32 != ring.0 {
+        if !side.completes(rings, ring) {
             return Lookup::Unknown;
         }
         if found == tombstone() {
@@ -92,13 +112,13 @@ impl<Q> UserIndexTable<Q> {
 
     /// [`UserIndexTable::get`] for a queue that is there; `None` where it takes a closer look.
     #[inline(always)]
-    pub fn get_quickly(&self, index: u32, ring: RingId) -> Option<NonNull<Q>> {
+    pub fn get_quickly(&self, index: u32, ring: RingId, side: Side) -> Option<NonNull<Q>> {
         let Entry { rings, queue } = &self.level(index)?[index as usize % LEVEL_SIZE];
         // The order is that of `get`.
         let found = queue.load(Acquire);
         let rings = rings.load(Acquire);
         let settled = queue.load(Acquire) == found;
-        let completes_here = rings as u32 == ring.0 || (rings >> 32) as u32 == ring.0;
+        let completes_here = side.completes(rings, ring);
         let there = found.addr() > tombstone::<Q>().addr();
         if settled && completes_here && there { NonNull::new(found) } else { None }
     }
@@ -110,7 +130,7 @@ impl<Q> UserIndexTable<Q> {
         unsafe { level.as_ref() }
     }
 
-    /// Makes `queue`, which completes on `rings`, the one with user index `index`.
+    /// Makes `queue`, whose sends and receives complete on `rings`, the one with user index `index`.
     ///
     /// # Safety
     /// `queue` stays valid until its index was cleared and the pollers of both rings, as far as they
@@ -169,36 +189,47 @@ mod tests {
         let table = UserIndexTable::<u64>::default();
         let (mut a, mut b) = (1, 2);
         let (a, b) = (NonNull::from(&mut a), NonNull::from(&mut b));
-        assert_eq!(table.get(5, A), Lookup::Unknown);
+        assert_eq!(table.get(5, A, Side::Send), Lookup::Unknown);
         // SAFETY: never dereferenced.
         unsafe {
             table.set(5, a, [A, A]);
             table.set(UserIndexTable::<u64>::SIZE - 1, b, [A, B]);
         }
-        assert_eq!(table.get(5, A), Lookup::Queue(a));
-        assert_eq!(table.get(0xffffff, B), Lookup::Queue(b));
-        assert_eq!(table.get(6, A), Lookup::Unknown);
-        assert_eq!(table.get(5 << 12, A), Lookup::Unknown);
+        assert_eq!(table.get(5, A, Side::Send), Lookup::Queue(a));
+        assert_eq!(table.get(0xffffff, B, Side::Receive), Lookup::Queue(b));
+        assert_eq!(table.get(6, A, Side::Send), Lookup::Unknown);
+        assert_eq!(table.get(5 << 12, A, Side::Send), Lookup::Unknown);
         table.depart(5);
-        assert_eq!(table.get(5, A), Lookup::Departed);
+        assert_eq!(table.get(5, A, Side::Send), Lookup::Departed);
     }
+
     #[test]
-    fn a_queue_is_found_on_the_rings_that_it_completes_on_and_on_no_other() {
+    fn a_side_of_a_queue_is_found_on_the_ring_that_it_completes_on_and_on_no_other() {
         let table = UserIndexTable::<u64>::default();
         let mut queue = 1;
         let queue = NonNull::from(&mut queue);
+        let get = |ring, side| {
+            let quickly = table.get_quickly(5, ring, side);
+            let found = table.get(5, ring, side);
+            let there = if let Lookup::Queue(queue) = found { Some(queue) } else { None };
+            assert_eq!(quickly, there);
+            found
+        };
         // SAFETY: never dereferenced.
         unsafe { table.set(5, queue, [A, B]) };
-        assert_eq!([A, B].map(|ring| table.get(5, ring)), [Lookup::Queue(queue); 2]);
-        assert_eq!([A, B].map(|ring| table.get_quickly(5, ring)), [Some(queue); 2]);
-        assert_eq!(table.get_quickly(5, RingId(3)), None);
-        assert_eq!(table.get(5, RingId(3)), Lookup::Unknown);
+        assert_eq!(get(A, Side::Send), Lookup::Queue(queue));
+        assert_eq!(get(B, Side::Receive), Lookup::Queue(queue));
+        // Two pollers of one side would be one too many.
+        assert_eq!(get(A, Side::Receive), Lookup::Unknown);
+        assert_eq!(get(B, Side::Send), Lookup::Unknown);
+        assert_eq!(get(RingId(3), Side::Send), Lookup::Unknown);
         table.depart(5);
-        assert_eq!([A, B].map(|ring| table.get(5, ring)), [Lookup::Departed; 2]);
-        assert_eq!(table.get_quickly(5, A), None);
-        assert_eq!(table.get(5, RingId(3)), Lookup::Unknown);
+        assert_eq!(get(A, Side::Send), Lookup::Departed);
+        assert_eq!(get(B, Side::Receive), Lookup::Departed);
+        assert_eq!(get(B, Side::Send), Lookup::Unknown);
         // SAFETY: never dereferenced.
         unsafe { table.set(5, queue, [B, B]) };
-        assert_eq!(table.get(5, A), Lookup::Unknown);
+        assert_eq!(get(A, Side::Send), Lookup::Unknown);
+        assert_eq!(get(B, Side::Send), Lookup::Queue(queue));
     }
 }

@@ -248,11 +248,11 @@ impl CompletionQueue {
     /// Lets go of departed queue pairs, for a queue that is never polled does not; but not of what
     /// the next poll may still look at.
     pub(crate) fn release_departures(&self) {
-        let last = self.ring.last_queue();
+        let last = self.ring.last_queues();
         // Polling needs `&mut`, and a completion queue is not `Sync`: nobody polls meanwhile.
         self.inner
             .departures
-            .release_but(self.ring.consumer(), |gone| last == Some(gone.as_non_null()));
+            .release_but(self.ring.consumer(), |gone| last.contains(&Some(gone.as_non_null())));
     }
 
     /// What a poll answers that found nothing. Whatever is out of the ordinary, the next one attends
@@ -287,7 +287,7 @@ impl CompletionQueue {
             return Err(PollError::Corrupt(corruption));
         }
         if attention.take_departures() {
-            self.ring.forget_queue();
+            self.ring.forget_queues();
             // Entries of departed queues may have been passed.
             self.ring.publish();
             if self.inner.departures.release(self.ring.consumer()) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::transport::Rc;
-use mlx5_cq::Lookup;
+use mlx5_cq::{Lookup, Side};
 
 /// Nobody has to poll a completion queue only for queue pairs that are gone to be freed.
 #[test]
@@ -18,7 +18,7 @@ fn queue_pairs_of_a_queue_that_is_never_polled_do_not_pile_up() {
     }
     let table = &context.inner.user_indexes.table;
     let ring = sends.inner.ring_id();
-    let is_used = |index| !matches!(table.get(index, ring), Lookup::Unknown);
+    let is_used = |index| !matches!(table.get(index, ring, Side::Send), Lookup::Unknown);
     assert!(is_used(0) && !is_used(1), "one index does for all");
 }
 

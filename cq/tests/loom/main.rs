@@ -16,7 +16,7 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 use mlx5_cq::{
     Attention, Departures, Lookup, Places, Queue, Ring, RingId, RingParts, RingState, Sent,
-    SentRequest, UserIndexTable,
+    SentRequest, Side, UserIndexTable,
 };
 use mlx5_doorbell::{CompletionQueueRecord, QueuePairRecord, SendRegister};
 use mlx5_prm::wqe::Opcode;
@@ -404,7 +404,7 @@ impl Completions {
     /// What a provider does before it polls.
     fn attend(&self, ring: &mut Ring<Tracked>) {
         if self.attention.swap(false, Ordering::AcqRel) {
-            ring.forget_queue();
+            ring.forget_queues();
             if self.departures.release(ring.consumer()) {
                 self.set_attention();
             }
@@ -580,13 +580,13 @@ fn queues_that_are_registered_at_once_are_both_found() {
             thread::spawn(move || register(&table, 1))
         };
         register(&table, 0);
-        assert_eq!(table.get(0, RING), found(0));
-        assert!([Lookup::Unknown, found(1)].contains(&table.get(1, RING)));
+        assert_eq!(table.get(0, RING, Side::Send), found(0));
+        assert!([Lookup::Unknown, found(1)].contains(&table.get(1, RING, Side::Send)));
         other.join().unwrap();
-        assert_eq!(table.get(1, RING), found(1));
+        assert_eq!(table.get(1, RING, Side::Send), found(1));
         table.depart(0);
-        assert_eq!(table.get(0, RING), Lookup::Departed);
-        assert_eq!(table.get(1, RING), found(1));
+        assert_eq!(table.get(0, RING, Side::Send), Lookup::Departed);
+        assert_eq!(table.get(1, RING, Side::Send), found(1));
     });
 }
 
@@ -611,8 +611,8 @@ fn a_queue_that_completes_elsewhere_is_never_found() {
                 unsafe { table.set(0, NonNull::from(&QUEUES[0]), [RING; 2]) };
             })
         };
-        assert_ne!(table.get(0, RING), Lookup::Queue(elsewhere));
+        assert_ne!(table.get(0, RING, Side::Send), Lookup::Queue(elsewhere));
         other.join().unwrap();
-        assert_eq!(table.get(0, RING), Lookup::Queue(here));
+        assert_eq!(table.get(0, RING, Side::Send), Lookup::Queue(here));
     });
 }

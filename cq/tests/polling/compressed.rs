@@ -157,7 +157,7 @@ fn receives_of_a_departed_queue_in_a_run_are_passed_and_told_of() {
     let end = bed.ring.state().end_of(1);
     assert_eq!(end, Some(4));
     bed.table.depart(1);
-    bed.ring.forget_queue();
+    bed.ring.forget_queues();
     assert!(bed.next().is_none());
     assert_eq!(*told.lock().expect("whole"), [(1, 1), (1, 2), (1, 3)]);
     assert_eq!(bed.ring.consumer(), 4);

@@ -1,7 +1,7 @@
 //! Queues that are gone, and the word that tells a poller.
 
 use crate::bed::{Bed, Entry, Outstanding, RING};
-use mlx5_cq::{Corruption, Departures, Lookup, RingId, UserIndexTable};
+use mlx5_cq::{Corruption, Departures, Lookup, RingId, Side, UserIndexTable};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -75,7 +75,7 @@ fn the_queue_looked_up_last_is_used_until_it_is_forgotten() {
     // request did complete.
     bed.table.depart(3);
     assert_eq!(bed.next_id(), Some(1));
-    bed.ring.forget_queue();
+    bed.ring.forget_queues();
     let asked = queue.asked.get();
     drop(queue);
     assert_eq!(bed.next_id(), None);
@@ -92,7 +92,7 @@ fn an_index_may_be_used_again() {
     bed.device.write(Entry::new(0, 3, 0));
     assert_eq!(bed.next_id(), Some(1));
     bed.table.depart(3);
-    bed.ring.forget_queue();
+    bed.ring.forget_queues();
     bed.register(3, &second);
     bed.device.write(Entry::new(0, 3, 0));
     assert_eq!(bed.next_id(), Some(2));
@@ -109,17 +109,17 @@ fn every_index_of_24_bits_has_a_place_of_its_own() {
         unsafe { table.set(*value, value.into(), [RING; 2]) };
     }
     for value in &values {
-        assert_eq!(table.get(*value, RING), Lookup::Queue(value.into()));
+        assert_eq!(table.get(*value, RING, Side::Send), Lookup::Queue(value.into()));
         // Only 24 bits count.
-        assert_eq!(table.get(*value | 0xab00_0000, RING), Lookup::Queue(value.into()));
+        assert_eq!(table.get(*value | 0xab00_0000, RING, Side::Send), Lookup::Queue(value.into()));
     }
-    assert_eq!(table.get(3, RING), Lookup::Unknown);
-    assert_eq!(table.get(0x00f0_0000, RING), Lookup::Unknown);
+    assert_eq!(table.get(3, RING, Side::Send), Lookup::Unknown);
+    assert_eq!(table.get(0x00f0_0000, RING, Side::Send), Lookup::Unknown);
     // An index that was never used does not depart.
     table.depart(0x00f0_0000);
-    assert_eq!(table.get(0x00f0_0000, RING), Lookup::Unknown);
+    assert_eq!(table.get(0x00f0_0000, RING, Side::Send), Lookup::Unknown);
     table.depart(4);
-    assert_eq!(table.get(4, RING), Lookup::Departed);
+    assert_eq!(table.get(4, RING, Side::Send), Lookup::Departed);
 }
 
 /// Asserts where the entries of queue 9 and of queues 0, 1 and 2 end.
@@ -197,7 +197,7 @@ fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
     let attend = |bed: &mut Bed| {
         assert!(bed.ring.needs_attention());
         assert!(bed.ring.attention().take_departures());
-        bed.ring.forget_queue();
+        bed.ring.forget_queues();
         if departures.release(bed.ring.consumer()) {
             bed.ring.attention().set_departures();
         }

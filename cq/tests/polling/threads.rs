@@ -385,7 +385,7 @@ fn queues_come_and_go_while_their_completions_are_polled() {
         let mut progress = Instant::now();
         while !lives.is_finished() || bed.ring.has_next() {
             if bed.ring.needs_attention() && bed.ring.attention().take_departures() {
-                bed.ring.forget_queue();
+                bed.ring.forget_queues();
                 if departures.release(bed.ring.consumer()) {
                     bed.ring.attention().set_departures();
                 }

@@ -1,12 +1,15 @@
 //! Completions that no honest device writes.
 
 use crate::prelude::*;
+use mlx5_prm::cqe::CqeOpcode;
 use mlx5::{ConnectOptions, Corruption, Data, PollError};
 
 pub(crate) const CASES: &[Case] = cases![
     an_opcode_that_is_not_known_is_corruption: SIMULATOR,
     an_opcode_that_is_not_possible_here_is_corruption: SIMULATOR,
     a_user_index_that_no_queue_has_is_corruption: SIMULATOR,
+    a_send_that_completes_where_receives_do_is_corruption: SIMULATOR,
+    a_receive_that_completes_where_sends_do_is_corruption: SIMULATOR,
     a_send_that_is_not_outstanding_is_corruption: SIMULATOR,
     a_completion_that_comes_twice_is_corruption: SIMULATOR,
     a_receive_out_of_order_is_corruption: SIMULATOR,
@@ -89,6 +92,38 @@ fn a_user_index_that_no_queue_has_is_corruption(bed: &Bed) -> Outcome {
     Ok(())
 }
 
+/// Of a queue pair with a completion queue for either, each of which may be polled by another thread.
+fn a_send_that_completes_where_receives_do_is_corruption(bed: &Bed) -> Outcome {
+    for opcode in [CqeOpcode::Requester, CqeOpcode::RequesterError] {
+        let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+        // One of its sends is outstanding as far as the poller knows.
+        let to = pair.a.mr.remote(..)?;
+        let post = Post::new(Op::Write, 1, Data::Inline(&[b"back"])).remote(to);
+        pair.b.post(Form::Typed, post)?;
+        bed.settle();
+        spoil(bed, pair.b.recv_cq(), &[(OPCODE, (opcode as u8) << 4)]);
+        send(bed, &mut pair, 2)?;
+        let found = corruption(bed, pair.b.recv_cq());
+        assert!(matches!(found, Corruption::UserIndex(_)), "{found}");
+        // The other queue is none the worse.
+        assert_eq!(bed.poll_good(&mut pair.b.send_cq, 1)[0].as_completion().wr_id(), 1);
+    }
+    Ok(())
+}
+
+fn a_receive_that_completes_where_sends_do_is_corruption(bed: &Bed) -> Outcome {
+    for opcode in [CqeOpcode::ResponderSend, CqeOpcode::ResponderError] {
+        let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+        pair.a.recv(1, 0..64);
+        spoil(bed, &pair.a.send_cq, &[(OPCODE, (opcode as u8) << 4)]);
+        write(&mut pair, 2)?;
+        let found = corruption(bed, &mut pair.a.send_cq);
+        assert!(matches!(found, Corruption::UserIndex(_)), "{found}");
+        bed.nothing(pair.a.recv_cq());
+    }
+    Ok(())
+}
+
 fn counter(counter: u16) -> [(u8, u8); 2] {
     let [high, low] = counter.to_be_bytes();
     [(COUNTER, high), (COUNTER + 1, low)]
@@ -132,7 +167,7 @@ fn a_receive_out_of_order_is_corruption(bed: &Bed) -> Outcome {
 }
 
 fn a_receive_of_a_queue_without_receives_is_corruption(bed: &Bed) -> Outcome {
-    let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+    let mut pair = bed.pair::<Rc>(&PairOptions::default().one_cq(true))?;
     spoil(bed, &pair.a.send_cq, &[(OPCODE, 2 << 4)]);
     write(&mut pair, 1)?;
     strays(bed, &mut pair.a.send_cq, 0);
