@@ -238,7 +238,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             self.allocator.as_ref(),
         )?;
         let slot = RecordSlot::new(context)?;
-        let uar = context.cq_uar()?;
+        let uar = context.cq_uar();
         // SAFETY: the slot is kept as long as the queue; nothing else uses the record. The buffer is
         // so large, and is kept as long as the ring's state is used.
         let (record, state) = unsafe {

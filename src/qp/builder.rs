@@ -1,28 +1,19 @@
 //! Making queue pairs.
 
-use super::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf, pipelining};
-use crate::buffer::{QueueAllocator, QueueBuffer};
-use crate::context::Watched;
+mod make;
+
+use crate::buffer::QueueAllocator;
 use crate::cq::CompletionQueue;
-use crate::error::{Error, ErrorKind};
 use crate::pd::ProtectionDomain;
-use crate::records::RecordSlot;
 use crate::srq::{SharedReceiveQueue, SrqInner, TagMatchingQueue};
 use crate::uar::{DoorbellChoice, ThreadDomain};
-use crate::user_index::{QueuePairRecords, ReceiveSide};
-use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::HugePages;
-use mlx5_uapi::cmd::qp as command;
-use mlx5_uapi::mlx5::{CreateQp, QpFlags};
-use mlx5_uapi::verbs::{QpCap, QpCreateFlags, QpType};
+use mlx5_uapi::verbs::{QpCreateFlags, QpType};
+use mlx5_wqe::SendOps;
 use mlx5_wqe::tag_matching::TagRecords;
 use mlx5_wqe::transport::{Rc, Transport, Uc, Ud, XrcSend};
-use mlx5_wqe::{
-    Gate, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, SendLayout, SendOps, SendParts,
-    SendQueue, SendRecords,
-};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A transport that queue pairs can be made for.
 pub trait QueuePairTransport: Transport {
@@ -226,8 +217,9 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     /// (`MLX5_QP_SIGNATURE`). Posting is slower then, and a cancelled request is signed anew.
     ///
     /// Send requests only: the device would look for a signature in requests of the queue pair's own
-    /// receive queue, too, and which bytes that one covers no document says. So the queue pair takes
-    /// receives from a shared receive queue, which has none, or has none: `max_recv_wr(0)`.
+    /// receive queue, too. Which bytes that one covers is known from rdma-core's code alone, which
+    /// counts entries that it leaves out. So the queue pair takes receives from a shared receive
+    /// queue, whose requests have no signature, or takes none: `max_recv_wr(0)`.
     pub fn wqe_signature(mut self, check: bool) -> Self {
         self.wqe_signature = check;
         self
@@ -289,265 +281,5 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
         self.allocator = Some(Arc::clone(allocator));
         self
-    }
-
-    /// Refuses operations that are asked for and not there.
-    fn check_ops(&self) -> Result<(), Error> {
-        const VERB: &str = "create_qp";
-        let lacks = |what: &str, ops: SendOps| {
-            let names: Vec<_> = ops.iter_names().map(|(name, _)| name).collect();
-            let cause = format!("{what} does not have {}", names.join(", "));
-            Err(Error::new(VERB, ErrorKind::NotSupported, cause))
-        };
-        let missing = self.send_ops.difference(SendOps::of::<T>());
-        if !missing.is_empty() {
-            return lacks(T::NAME, missing);
-        }
-        let atomics = self.send_ops & SendOps::ATOMICS;
-        if !atomics.is_empty() && !self.pd.context.has_atomics() {
-            return lacks("the device", atomics);
-        }
-        Ok(())
-    }
-
-    fn layouts(&self) -> Result<(SendLayout, ReceiveLayout), Error> {
-        const VERB: &str = "create_qp";
-        let context = &&self.pd.context;
-        let limits = &context.limits;
-        let (sges, inline) = (self.max_send_sge, self.max_inline_data);
-        let requests = self.max_send_wr;
-        let layout = SendLayout::with_ops::<T>(requests, sges, inline, self.send_ops)
-            .and_then(|layout| layout.holding(requests, self.mkey_blocks));
-        let send = layout.filter(|layout| {
-            layout.worst_blocks as usize * mlx5_prm::wqe::BLOCK
-                <= usize::from(limits.max_sq_desc_sz)
-                && layout.blocks <= limits.max_send_wqebb
-        });
-        let Some(send) = send else {
-            let what = format!(
-                "{} send requests with {sges} entries or {inline} bytes of inline data do not fit: \
-                 a request has at most {} bytes, and the queue {} blocks of 64",
-                self.max_send_wr, limits.max_sq_desc_sz, limits.max_send_wqebb
-            );
-            return Err(Error::invalid(VERB, what));
-        };
-        let shared = self.srq.is_some() || self.tags.is_some();
-        let requests = if shared || !T::RECEIVES { 0 } else { self.max_recv_wr };
-        let receive = ReceiveLayout::new(requests, self.max_recv_sge, 0).filter(|layout| {
-            layout.requests <= limits.max_recv_wr
-                && (layout.requests == 0 || layout.stride <= u32::from(limits.max_rq_desc_sz))
-        });
-        let Some(receive) = receive else {
-            let what = format!(
-                "{requests} receive requests with {} entries do not fit: the device takes {} \
-                 requests of {} bytes",
-                self.max_recv_sge, limits.max_recv_wr, limits.max_rq_desc_sz
-            );
-            return Err(Error::invalid(VERB, what));
-        };
-        Ok((send, receive))
-    }
-
-    /// Makes the queue pair, in state RESET.
-    pub fn build(self) -> Result<QueuePair<T>, Error> {
-        const VERB: &str = "create_qp";
-        let context = &&self.pd.context;
-        context.check(VERB)?;
-        for cq in [self.send_cq, self.recv_cq] {
-            if !Arc::ptr_eq(&cq.inner.context, context) {
-                let what = "completion queue and protection domain belong to different contexts";
-                return Err(Error::invalid(VERB, what.into()));
-            }
-        }
-        if self.srq.is_some_and(|srq| !srq.belongs_to(context)) {
-            let what = "shared receive queue and protection domain belong to different contexts";
-            return Err(Error::invalid(VERB, what.into()));
-        }
-        if self.wqe_signature && self.srq.is_none() && self.max_recv_wr != 0 {
-            let what = "a queue pair with signed requests has no receive queue of its own: give it \
-                        a shared one, or `max_recv_wr(0)`";
-            return Err(Error::invalid(VERB, what.into()));
-        }
-        if self.pipelining {
-            pipelining::check(context)?;
-        }
-        if let Some(Tags { srq, .. }) = &self.tags {
-            if !Arc::ptr_eq(srq.context(), context) {
-                let what = "tag-matching queue and protection domain belong to different contexts";
-                return Err(Error::invalid(VERB, what.into()));
-            }
-            if !srq.completes_on(&self.recv_cq.inner) {
-                let what = "messages to a tag-matching queue complete on its own completion queue: \
-                            receive there";
-                return Err(Error::invalid(VERB, what.into()));
-            }
-            if self.srq.is_some() {
-                let what = "a queue pair receives from one shared receive queue";
-                return Err(Error::invalid(VERB, what.into()));
-            }
-        }
-        let device_sends =
-            !self.keep_send_queue && self.tags.as_ref().is_some_and(|tags| tags.device_sends);
-        if (self.srq.is_some() || self.tags.is_some()) && !T::RECEIVES {
-            let what = format!("{} queue pairs receive nothing", T::NAME);
-            return Err(Error::invalid(VERB, what));
-        }
-        self.check_ops()?;
-        let (send_layout, receive_layout) = self.layouts()?;
-        let buffer = QueueBuffer::new(
-            context,
-            receive_layout.bytes() + send_layout.bytes(),
-            self.huge_pages,
-            self.allocator.as_ref(),
-        )?;
-        let slot = RecordSlot::new(context)?;
-        let uar = match &self.domain {
-            Some(domain) => domain.send_uar(context)?,
-            None => context.acquire_send_uar(self.doorbell)?,
-        };
-
-        let receive_records = Arc::new(ReceiveRecords::new(receive_layout.requests));
-        let receive_side = match self.srq {
-            Some(srq) => ReceiveSide::Shared(srq.records()),
-            None => ReceiveSide::Own(Arc::clone(&receive_records)),
-        };
-        let records = Arc::new(QueuePairRecords {
-            send: SendRecords::new(send_layout.blocks),
-            receive: receive_side,
-            tags: self.tags.as_ref().map(|tags| Arc::clone(&tags.records)),
-        });
-        // Freed before, so that their indexes can be used again.
-        self.send_cq.release_departures();
-        self.recv_cq.release_departures();
-        let rings = [self.send_cq.inner.ring_id(), self.recv_cq.inner.ring_id()];
-        let Some(index) = context.user_indexes.register(records, rings) else {
-            return Err(Error::invalid(VERB, "all user indexes are in use".into()));
-        };
-        let index = Arc::new(index);
-
-        let mut driver_flags = QpFlags::UAR_PAGE_INDEX;
-        driver_flags.set(QpFlags::SIGNATURE, self.wqe_signature);
-        let scatter = QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE;
-        driver_flags.set(scatter, self.scatter_to_cqe);
-        let id = context.next_handle_id();
-        let has_receive = receive_layout.requests != 0;
-        let request = command::CreateQp {
-            qp_type: T::QP_TYPE,
-            pd: Some(self.pd.handle()),
-            xrcd: None,
-            send_cq: self.send_cq.inner.handle(),
-            recv_cq: self.recv_cq.inner.handle().filter(|_| T::RECEIVES),
-            srq: match &self.tags {
-                Some(tags) => tags.srq.handle(),
-                None => self.srq.and_then(SharedReceiveQueue::handle),
-            },
-            user_handle: id,
-            cap: QpCap {
-                max_send_wr: if device_sends { 0 } else { send_layout.worst_requests },
-                max_recv_wr: receive_layout.requests,
-                max_send_sge: send_layout.max_sge,
-                max_recv_sge: receive_layout.max_sge,
-                max_inline_data: send_layout.max_inline,
-            },
-            flags: if self.signal_all {
-                self.flags | QpCreateFlags::SQ_SIG_ALL
-            } else {
-                self.flags
-            },
-            source_qpn: None,
-            async_events: Some(context.async_fd()),
-            driver: CreateQp {
-                buf_addr: buffer.addr(),
-                db_addr: slot.addr(),
-                // Without one, the device has the send side.
-                sq_wqe_count: if device_sends { 0 } else { send_layout.blocks },
-                rq_wqe_count: receive_layout.requests,
-                rq_wqe_shift: if has_receive { receive_layout.stride.trailing_zeros() } else { 0 },
-                flags: driver_flags.bits(),
-                uidx: index.get(),
-                bfreg_index: uar.page_id(),
-                ..CreateQp::default()
-            },
-        };
-        // SAFETY: buffer and record are kept until the queue pair is destroyed, or for ever.
-        let made = unsafe { command::create(&*context.file, &request) }
-            .map_err(|errno| context.fail(VERB, errno))?;
-
-        // SAFETY: the slot is kept as long as the queue pair; nothing else uses record and word.
-        let (record, gate) =
-            unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
-        // SAFETY: the slot is kept as long as the queue pair; nothing else uses its second word.
-        let send_gate = if device_sends { unsafe { Gate::shut(slot.second_word()) } } else { gate };
-        let mode = uar.mode();
-        let parts = SendParts {
-            // SAFETY: the send ring follows the receive ring in the buffer.
-            ring: unsafe { buffer.as_non_null().byte_add(receive_layout.bytes()) },
-            layout: send_layout,
-            qpn: made.qp_num,
-            max_message: context.max_message(),
-            signal_all: self.signal_all,
-            atomics: context.has_atomics(),
-            gate: send_gate,
-            record,
-            register: uar.register(),
-            records: index.send_records(),
-        };
-        // SAFETY: the ring is so large, and page-aligned plus a multiple of 64; it lives as long as
-        // `inner`, which the half keeps.
-        let mut send = unsafe { SendQueue::new(parts) };
-        if self.wqe_signature {
-            send.sign_requests();
-        }
-        let receive = has_receive.then(|| {
-            let ring = buffer.as_non_null();
-            // SAFETY: as for the send ring.
-            unsafe {
-                ReceiveQueue::new(
-                    ring,
-                    receive_layout,
-                    context.max_message(),
-                    gate,
-                    record,
-                    receive_records,
-                )
-            }
-        });
-        let caps = QueuePairCaps {
-            max_send_wr: if device_sends { 0 } else { send_layout.worst_requests },
-            send_blocks: if device_sends { 0 } else { send_layout.blocks },
-            max_wr_blocks: send_layout.worst_blocks,
-            max_recv_wr: receive_layout.requests,
-            max_send_sge: send_layout.max_sge,
-            max_recv_sge: receive_layout.max_sge,
-            max_inline_data: send_layout.max_inline,
-        };
-        let inner = Arc::new(QpInner {
-            watch: context.watch(Watched::Queue(gate)),
-            context: Arc::clone(context),
-            handle: Mutex::new(Some(made.handle)),
-            qp_num: made.qp_num,
-            qp_type: T::QP_TYPE,
-            id,
-            caps,
-            pipelining: self.pipelining,
-            mode,
-            gate,
-            index,
-            drains: Default::default(),
-            memory: Mutex::new(Some((buffer, slot, uar))),
-            send_cq: Arc::clone(&self.send_cq.inner),
-            recv_cq: Arc::clone(&self.recv_cq.inner),
-            srq: match self.tags {
-                Some(tags) => Some(tags.srq),
-                None => self.srq.map(SharedReceiveQueue::inner),
-            },
-            pd: self.pd.clone(),
-        });
-        Ok(QueuePair {
-            send: SendHalf { queue: send, inner: Arc::clone(&inner) },
-            receive: receive.map(|queue| ReceiveHalf { queue, inner: Arc::clone(&inner) }),
-            control: ControlHalf { inner, state: QueueState::Reset },
-            was_reset: false,
-        })
     }
 }

@@ -135,7 +135,7 @@ fn a_register_that_was_given_back_is_used_again() {
     let plain = acquire(DoorbellChoice::Doorbell);
     assert_eq!(plain.mode(), DoorbellMode::Doorbell);
     assert_eq!(plain.register().blueflame_blocks(), 0);
-    assert_eq!(plain.page_id(), context.inner.cq_uar().unwrap().page_id);
+    assert_eq!(plain.page_id(), context.inner.cq_uar().page_id);
 }
 
 #[test]
