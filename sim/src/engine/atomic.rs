@@ -1,4 +1,8 @@
 //! Atomic operations: what each does to its operand.
+//!
+//! They are atomic to each other, whichever queue pair or device of the machine they come from. To a
+//! program's own processor hardware promises nothing, and neither does this: an operand in this
+//! process is exchanged atomically, one in another process is read and then written.
 
 use mlx5_prm::wqe::{AtomicSegment, MaskedAtomicSegment, Opcode};
 use zerocopy::FromBytes;
