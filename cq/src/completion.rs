@@ -1,6 +1,6 @@
 //! A work completion, read from its entry as it is asked.
 
-use crate::ring::SentRequest;
+use crate::queue::SentRequest;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::offset_of;

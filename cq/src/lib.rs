@@ -15,7 +15,9 @@ extern crate alloc;
 
 mod attention;
 mod completion;
+mod corruption;
 mod departures;
+mod queue;
 mod ring;
 mod run;
 mod state;
@@ -27,11 +29,10 @@ pub use attention::Attention;
 pub use completion::{
     CompletionError, CompletionOpcode, ErrorKind, InlineData, OwnedCompletion, WorkCompletion,
 };
+pub use corruption::Corruption;
 pub use departures::Departures;
-pub use ring::{
-    Corruption, DepartedReceive, Next, Queue, Ring, RingParts, Sent, SentRequest,
-    SignatureErrorHook,
-};
+pub use queue::{Queue, Sent, SentRequest};
+pub use ring::{DepartedReceive, Next, Ring, RingParts, SignatureErrorHook};
 pub use state::{Places, RingState};
 pub use table::{Lookup, RingId, Side, UserIndexTable};
 pub use tag_matching::{Tagged, TaggedOutcome, TmInfo};

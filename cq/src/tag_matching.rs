@@ -1,7 +1,7 @@
 //! Entries about tag matching: operations on a list of tags, and messages to its queue.
 
 use crate::completion::{What, WorkCompletion};
-use crate::ring::{Found, Queue};
+use crate::queue::{Found, Queue};
 use core::ptr::NonNull;
 use mlx5_prm::cqe::{
     APP_TAG_MATCHING, Cqe, CqeOpcode, DESCRIPTOR, Format, OPCODE_SHIFT, TagEvent, TagListCqe,

@@ -1,6 +1,7 @@
 //! A ring where its counters wrap, which takes too long to come to from outside.
 
 use super::*;
+use crate::queue::{Sent, SentRequest};
 
 /// Answers everything. It has a place in memory, as the table asks.
 struct Any(#[expect(dead_code, reason = "for its size")] u64);

@@ -279,6 +279,12 @@ impl<Q: Queue> Bed<Q> {
         u32::from_be_bytes(self.words.read(0))
     }
 
+    /// Writes to the doorbell record, as no honest device does.
+    pub(crate) fn scribble(&self, bytes: [u8; 8]) {
+        // SAFETY: the record.
+        unsafe { self.words.at(0).cast::<[u8; 8]>().write_volatile(bytes) };
+    }
+
     /// Wipes the words that a fork wipes.
     pub(crate) fn fork(&self) {
         // SAFETY: the word of attention.

@@ -97,6 +97,26 @@ fn an_entry_that_came_too_early_never_completes_anything() {
     }
 }
 
+/// A queue whose completions wait must not look as if none did: it would be started over, or freed.
+#[test]
+fn what_a_device_writes_to_the_record_changes_nothing_here() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Outstanding::default();
+    bed.register(5, &queue);
+    for counter in 0..20u16 {
+        queue.send(counter, counter.into(), 0x0a);
+        bed.device.write(Entry::new(0, 5, counter));
+        bed.scribble([counter as u8; 8]);
+        assert_eq!(bed.ring.state().consumed(), counter.into());
+        assert_eq!(bed.ring.state().end_of(5), Some(u32::from(counter) + 1));
+        assert_eq!(bed.next_id(), Some(counter.into()));
+        bed.ring.publish();
+        assert_eq!(bed.told(), u32::from(counter) + 1, "it is told anew");
+    }
+    bed.scribble([0; 8]);
+    assert_eq!(bed.ring.state().end_of(5), None);
+}
+
 #[test]
 fn corruption_can_be_read() {
     let texts = [

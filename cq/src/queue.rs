@@ -1,0 +1,52 @@
+//! What a completion queue knows of the queues whose requests complete there.
+
+use crate::completion::What;
+use crate::tag_matching::{Tagged, TaggedOutcome};
+
+/// What a queue answers when a completion names one of its requests.
+pub trait Queue {
+    /// The send request that starts at block `counter` completed, and with it all before it;
+    /// `failed` if with an error.
+    fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent>;
+    /// The same, but `None` unless it is the next one.
+    fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
+    /// The receive request `counter` completed; its identifier.
+    fn retire_receive(&self, counter: u16) -> Option<u64>;
+    /// Something that the others know nothing of came about, of a queue with a list of tags.
+    fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
+        let _ = entry;
+        None
+    }
+}
+
+/// What the completion of a send was about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// This request.
+    Request(SentRequest),
+    /// A further part of a request of which was told already.
+    Again,
+}
+
+/// A send request that completed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SentRequest {
+    /// The user's identifier.
+    pub wr_id: u64,
+    /// Number of the operation that was posted, with [`SentRequest::CANCELLED`] set if the request
+    /// was cancelled before the device came to it.
+    pub opcode: u8,
+}
+
+impl SentRequest {
+    /// Marks the opcode of a cancelled request.
+    pub const CANCELLED: u8 = 0x40;
+}
+
+/// What an entry was found to be.
+pub(crate) enum Found {
+    /// A completion: identifier and kind.
+    Completion(u64, What),
+    /// More of one that was told already.
+    Again,
+}

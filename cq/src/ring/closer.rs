@@ -1,0 +1,230 @@
+//! The closer look at entries that are not those of requests without error, in order: errors, runs,
+//! messages in entries, what is out of order, what is no completion, and what no honest device writes.
+
+use super::{Ring, TAIL};
+use crate::completion::What;
+use crate::corruption::Corruption;
+use crate::queue::{Found, Queue, Sent};
+use crate::run::COUNT as BYTE_COUNT;
+use crate::state::{USER_INDEX, USER_INDEX_MASK, is_title};
+use crate::table::{Lookup, Side};
+use crate::tag_matching;
+use core::ptr::NonNull;
+use mlx5_doorbell::barrier;
+use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, Format, INLINE_32, INLINE_64, OPCODE_SHIFT};
+use mlx5_prm::signature::SignatureErrorCqe;
+
+/// The last byte of an entry of the last kind of receive.
+const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SHIFT;
+
+/// An entry that is looked at closely.
+struct Look {
+    descriptor: NonNull<u8>,
+    /// The word with the user index, as it stands there.
+    index: u32,
+    tail: u64,
+    compressed: What,
+}
+
+impl<Q: Queue> Ring<Q> {
+    /// Finds the next completion, whatever it is.
+    #[inline(never)]
+    pub(super) fn find(&mut self) -> bool {
+        if self.corruption.is_some() {
+            return false;
+        }
+        while self.is_written() {
+            barrier::from_device();
+            let Look { descriptor, index, tail, compressed } = match self.look() {
+                Ok(Some(look)) => look,
+                Ok(None) => continue,
+                Err(corruption) => return self.latch(corruption),
+            };
+            if CqeOpcode::from_bits(tail as u8 >> OPCODE_SHIFT) == Some(CqeOpcode::SignatureError) {
+                // Where others have the user index, it has something else.
+                self.tell_signature_error(descriptor);
+                self.pass(descriptor);
+                continue;
+            }
+            let user_index = u32::from_be(index) & USER_INDEX_MASK;
+            let side = self.side(tail as u8 >> OPCODE_SHIFT, user_index);
+            if u64::from(index) != self.cached(side).0 {
+                match self.queues.get(user_index, self.id, side) {
+                    Lookup::Queue(queue) => *self.cached(side) = (index.into(), queue),
+                    Lookup::Departed => {
+                        self.pass_departed(user_index, tail);
+                        self.pass_any(descriptor);
+                        continue;
+                    }
+                    Lookup::Unknown => return self.latch(Corruption::UserIndex(user_index)),
+                }
+            }
+            // SAFETY: it was just looked up, or has not departed since.
+            let queue = unsafe { self.cached(side).1.as_ref() };
+            let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
+            let found = match Self::retire(queue, opcode, counter) {
+                unknown @ (Ok(None) | Err(Corruption::Opcode(_))) => {
+                    match tag_matching::retire(queue, descriptor, opcode, counter) {
+                        None => unknown,
+                        found => Ok(found),
+                    }
+                }
+                found => found,
+            };
+            return match found {
+                Ok(Some(Found::Completion(wr_id, what))) => {
+                    self.pass_any(descriptor);
+                    self.found = (descriptor, wr_id, what.with(compressed));
+                    true
+                }
+                Ok(Some(Found::Again)) => {
+                    self.pass_any(descriptor);
+                    continue;
+                }
+                Ok(None) => self.latch(Corruption::Counter { user_index, counter }),
+                Err(corruption) => self.latch(corruption),
+            };
+        }
+        // What was passed over is told here, for who polls has nothing to tell.
+        self.publish();
+        false
+    }
+
+    /// Which side of a queue an entry is about. Where the opcode does not tell, it is the one that
+    /// completes here.
+    fn side(&self, opcode: u8, user_index: u32) -> Side {
+        use CqeOpcode::*;
+        match CqeOpcode::from_bits(opcode) {
+            Some(Requester | RequesterError) => Side::Send,
+            Some(
+                ResponderWriteImm
+                | ResponderSend
+                | ResponderSendImm
+                | ResponderSendInvalidate
+                | ResponderError,
+            ) => Side::Receive,
+            _ => match self.queues.get(user_index, self.id, Side::Send) {
+                Lookup::Unknown => Side::Receive,
+                _ => Side::Send,
+            },
+        }
+    }
+
+    #[cold]
+    fn tell_signature_error(&mut self, descriptor: NonNull<u8>) {
+        if let Some(hook) = &mut self.signature_error {
+            // SAFETY: the entry, aligned to 64; the device does not write it before it is told that
+            // it was consumed. Any bytes are a valid value.
+            let entry = unsafe { descriptor.cast::<SignatureErrorCqe>().read_volatile() };
+            hook(&entry);
+        }
+    }
+
+    /// Looks at the next entry, which is written: what it is about. `None` if it is about no
+    /// request, and was passed.
+    fn look(&mut self) -> Result<Option<Look>, Corruption> {
+        if !self.run.is_active() {
+            let op_own = read_tail(self.next) as u8;
+            if op_own >> OPCODE_SHIFT == CqeOpcode::Resize as u8 && self.resizes > 0 {
+                self.resizes -= 1;
+                self.pass(self.next);
+                return Ok(None);
+            }
+            if !is_title(op_own) {
+                self.check_format(op_own)?;
+                return Ok(Some(self.look_at(self.next, What::PLAIN)));
+            }
+            if self.state.compression().is_none() {
+                return Err(Corruption::Format(Format::of(op_own)));
+            }
+            self.run.start(&self.state, self.consumer).map_err(Corruption::Run)?;
+        }
+        let entry = self.run.descriptor(&self.state);
+        Ok(Some(self.look_at(entry, What::compressed(self.run.format()))))
+    }
+
+    fn look_at(&self, descriptor: NonNull<u8>, compressed: What) -> Look {
+        // SAFETY: four bytes of a descriptor, aligned to as many.
+        let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
+        Look { descriptor, index, tail: read_tail(descriptor), compressed }
+    }
+
+    /// Whether the next entry may have the format that it has.
+    fn check_format(&self, op_own: u8) -> Result<(), Corruption> {
+        let room = match Format::of(op_own) {
+            // The format of an entry that tells of an error means nothing.
+            _ if op_own >> OPCODE_SHIFT > LAST_RECEIVE >> OPCODE_SHIFT => return Ok(()),
+            Format::Plain => return Ok(()),
+            Format::Inline32 => INLINE_32,
+            // It lies before the descriptor, where there must be something.
+            Format::Inline64 if self.stride > DESCRIPTOR => INLINE_64,
+            Format::Inline64 | Format::Compressed => {
+                return Err(Corruption::Format(Format::of(op_own)));
+            }
+        };
+        // SAFETY: four bytes of a descriptor, aligned to as many.
+        let bytes = unsafe { self.next.byte_add(BYTE_COUNT).cast::<u32>().read_volatile() };
+        match u32::from_be(bytes) {
+            bytes if bytes as usize <= room => Ok(()),
+            bytes => Err(Corruption::Inline(bytes)),
+        }
+    }
+
+    /// Goes on to what follows the entry that was looked at, in a run or not.
+    fn pass_any(&mut self, descriptor: NonNull<u8>) {
+        if !self.run.is_active() {
+            return self.pass(descriptor);
+        }
+        if let Some(count) = self.run.pass(&self.state) {
+            self.consumer = self.consumer.wrapping_add(count);
+            self.find_place();
+        }
+    }
+
+    /// Tells of an entry of a departed queue, if it is that of a receive.
+    #[cold]
+    fn pass_departed(&mut self, user_index: u32, tail: u64) {
+        use CqeOpcode::*;
+        if let Some(departed) = &mut self.departed
+            && let Some(
+                ResponderWriteImm
+                | ResponderSend
+                | ResponderSendImm
+                | ResponderSendInvalidate
+                | ResponderError,
+            ) = CqeOpcode::from_bits(tail as u8 >> OPCODE_SHIFT)
+        {
+            departed(user_index, (tail >> 16) as u16);
+        }
+    }
+
+    /// Asks `queue` which request an entry is about.
+    fn retire(queue: &Q, opcode: u8, counter: u16) -> Result<Option<Found>, Corruption> {
+        let sent = |failed, what: fn(u8) -> What| {
+            queue.retire_send(counter, failed).map(|sent| match sent {
+                Sent::Request(sent) => Found::Completion(sent.wr_id, what(sent.opcode)),
+                Sent::Again => Found::Again,
+            })
+        };
+        let received =
+            |what| queue.retire_receive(counter).map(|wr_id| Found::Completion(wr_id, what));
+        Ok(match CqeOpcode::from_bits(opcode) {
+            Some(CqeOpcode::Requester) => sent(false, What::sent),
+            Some(CqeOpcode::RequesterError) => sent(true, What::sent_error),
+            Some(
+                CqeOpcode::ResponderWriteImm
+                | CqeOpcode::ResponderSend
+                | CqeOpcode::ResponderSendImm
+                | CqeOpcode::ResponderSendInvalidate,
+            ) => received(What::received(opcode)),
+            Some(CqeOpcode::ResponderError) => received(What::received_error()),
+            _ => return Err(Corruption::Opcode(opcode)),
+        })
+    }
+}
+
+/// The last eight bytes of a descriptor.
+fn read_tail(descriptor: NonNull<u8>) -> u64 {
+    // SAFETY: aligned to eight.
+    u64::from_be(unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() })
+}
