@@ -141,7 +141,7 @@ impl Stream<'_> {
             cqe.slid.set(random.next() as u16);
             cqe.vlan_info.set(random.next() as u16);
             cqe.l4_l3_hdr_type = random.next() as u8;
-            cqe.hds_ip_ext = random.next() as u8;
+            cqe.hds_ip_ext = random.next() as u8 | if random.one_in(2) { 6 } else { 0 };
             cqe.ml_path = random.next() as u8;
             let opcode = random.below(5) as u8;
             let solicited = if random.one_in(4) { SOLICITED } else { 0 };

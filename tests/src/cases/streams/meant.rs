@@ -43,7 +43,9 @@ impl Meant {
             assert_eq!(found.vendor, error.vendor_err_synd);
             assert_eq!((wc.byte_len(), wc.imm_data(), wc.src_qp()), (None, None, None));
             assert_eq!((wc.timestamp(), wc.is_compressed()), (None, false));
-            assert!(wc.inline_data().is_none());
+            assert_eq!((wc.vlan(), wc.checksum_ok(), wc.flow_tag()), (None, None, None));
+            assert_eq!((wc.invalidated_rkey(), wc.pkey_index(), wc.slid()), (None, None, None));
+            assert!(wc.inline_data().is_none() && !wc.cancelled());
             return;
         }
         assert_eq!(wc.status(), Ok(()));
@@ -75,6 +77,10 @@ impl Meant {
         let own_sum = !wc.is_compressed() || compression != Some(CqeCompression::Hash);
         assert_eq!(wc.rss_hash(), (packet && own_hash).then(|| cqe.rss_hash_result.get()));
         assert_eq!(wc.checksum(), (packet && own_sum).then(|| cqe.check_sum.get()));
+        // Bits 1 and 2: the checksums of layers 3 and 4 are good; layer 3 is IPv4.
+        let good = cqe.hds_ip_ext & 6 == 6 && cqe.l4_l3_hdr_type >> 2 & 3 == 2;
+        assert_eq!(wc.checksum_ok(), packet.then_some(good));
+        assert_eq!(wc.flow_tag(), received.then_some(cqe.sop_drop_qpn.get() & 0xff_ffff));
         let vlan = packet && cqe.l4_l3_hdr_type & 1 != 0;
         assert_eq!(wc.vlan(), vlan.then(|| cqe.vlan_info.get()));
         let message = wc.inline_data().map(|data| data.bytes().collect::<Vec<u8>>());
