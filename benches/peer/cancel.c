@@ -29,7 +29,7 @@ OPERATION int peer_cancel_set(struct mlx5dv_qp_ex *qp, const uint64_t *wr_ids, i
 
 static void *open_deep(const struct bench_machine *machine, int single_threaded)
 {
-	struct options options = { IBV_QPT_RC, 1, single_threaded, 0, 2 * MANY, 2 * MANY };
+	struct options options = { IBV_QPT_RC, 1, single_threaded, 0, 2 * MANY, 2 * MANY, 0 };
 
 	return machine->drain ? open_state(machine, options) : NULL;
 }

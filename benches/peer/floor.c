@@ -19,6 +19,7 @@ enum {
 	ENTRIES = 1 << LOG_ENTRIES,
 	RDMA_WRITE = 0x08,
 	SEND = 0x0a,
+	FETCH_ADD = 0x12,
 	INLINE = 0x80000000,
 	CQE_INVALID = 0xf0,
 };
@@ -45,13 +46,19 @@ struct floor {
 	struct block cqes[ENTRIES];
 	struct record records[BLOCKS];
 	uint32_t head, retired, half;
-	uint64_t write_inline, write_data, send_data;
+	uint64_t write_inline, write_data, send_data, fetch_add, datagram;
+	/* Of a datagram: the address, as its segment has it. */
+	uint64_t vector[6];
 	uint64_t signaled;
 	volatile uint32_t send_record, receive_record, cq_record;
 	uint32_t consumer;
 	uint32_t receive_head, receive_retired;
 	uint64_t receives[BLOCKS][2];
 	uint64_t receive_ids[BLOCKS];
+	/* Requests of a shared queue: each leads to the next free one. */
+	uint64_t shared[BLOCKS][4];
+	uint16_t shared_next[BLOCKS], shared_head, shared_tail, shared_count;
+	volatile uint32_t shared_record;
 	uint64_t remotes[ROUND];
 	struct data pieces[ROUND];
 	uint64_t bytes;
@@ -208,6 +215,51 @@ OPERATION int floor_post_send(struct floor *f, struct data data, uint64_t wr_id)
 	return 0;
 }
 
+OPERATION int floor_post_fetch_add(struct floor *f, uint64_t remote, uint32_t rkey,
+				   struct data data, uint64_t add, uint64_t wr_id)
+{
+	uint32_t head = f->head;
+	struct block *block;
+
+	if (full(f, 1))
+		return ENOMEM;
+	block = put(f, head, f->fetch_add, wr_id);
+	block->words[2] = htobe64(remote);
+	block->words[3] = htobe32(rkey);
+	block->words[4] = htobe64(add);
+	block->words[5] = 0;
+	put_data(&block->words[6], data);
+	ring_blueflame(f, head + 1, block);
+	return 0;
+}
+
+/* Two blocks, of which the second has what is sent. */
+OPERATION int floor_post_ud(struct floor *f, const uint64_t *vector, uint32_t qpn, uint32_t qkey,
+			    struct data data, uint64_t wr_id)
+{
+	uint32_t head = f->head, half = f->half;
+	struct block *block, *second;
+
+	if (full(f, 2))
+		return ENOMEM;
+	block = put(f, head, f->datagram, wr_id);
+	second = &f->ring[(head + 1) % BLOCKS];
+	block->words[2] = htobe32(qkey);
+	for (int i = 2; i < 6; i++)
+		block->words[2 + i] = vector[i];
+	block->words[3] = vector[1] | htobe32(qpn | 0x80000000);
+	put_data(&second->words[0], data);
+	f->head = head + 2;
+	to_device();
+	f->send_record = htobe32((head + 2) & 0xffff);
+	flush();
+	copy_block(&f->uar[half], block);
+	copy_block(&f->uar[half + 1], second);
+	flush();
+	f->half = half ^ 4;
+	return 0;
+}
+
 OPERATION int floor_batch_inline8(struct floor *f, const uint64_t *remotes, uint32_t rkey,
 				  const void *bytes, uint64_t wr_id)
 {
@@ -247,6 +299,37 @@ OPERATION int floor_post_recv(struct floor *f, struct data data, uint64_t wr_id)
 	f->receive_head = head + 1;
 	to_device();
 	f->receive_record = htobe32((head + 1) & 0xffff);
+	return 0;
+}
+
+OPERATION int floor_post_recv_list(struct floor *f, const struct data *pieces, uint64_t wr_id)
+{
+	uint32_t head = f->receive_head;
+
+	if (__builtin_expect(head + BATCH - f->receive_retired > BLOCKS, 0))
+		return ENOMEM;
+	for (int i = 0; i < BATCH; i++, head++) {
+		put_data(f->receives[head % BLOCKS], pieces[i]);
+		f->receive_ids[head % BLOCKS] = wr_id + i;
+	}
+	f->receive_head = head;
+	to_device();
+	f->receive_record = htobe32(head & 0xffff);
+	return 0;
+}
+
+OPERATION int floor_post_srq_recv(struct floor *f, struct data data, uint64_t wr_id)
+{
+	uint16_t at = f->shared_head, next = f->shared_next[at];
+
+	if (__builtin_expect(next == f->shared_tail, 0))
+		return ENOMEM;
+	put_data(&f->shared[at][2], data);
+	f->receive_ids[at] = wr_id;
+	f->shared_head = next;
+	f->shared_count++;
+	to_device();
+	f->shared_record = htobe32(f->shared_count);
 	return 0;
 }
 
@@ -339,6 +422,7 @@ static void finish(void *state, uint32_t calls)
 	(void)calls;
 	f->retired = f->head;
 	f->receive_retired = f->receive_head;
+	f->shared_tail = f->shared_head;
 }
 
 #define CALLS(name, good, call)                                                     \
@@ -365,6 +449,10 @@ CALLS(batch_inline8, 0,
 CALLS(batch_sge, 0,
       floor_batch_sge(f, &f->remotes[k * BATCH], f->rkey, &f->pieces[k * BATCH], i))
 CALLS(post_recv, 0, floor_post_recv(f, f->pieces[k], i))
+CALLS(post_fetch_add, 0, floor_post_fetch_add(f, f->remotes[k], f->rkey, f->pieces[k], i, i))
+CALLS(post_ud, 0, floor_post_ud(f, f->vector, 0x123, 0x11111111, f->pieces[k], i))
+CALLS(post_recv_list, 0, floor_post_recv_list(f, &f->pieces[k * BATCH], i))
+CALLS(post_srq_recv, 0, floor_post_srq_recv(f, f->pieces[k], i))
 CALLS(poll_one, 1, floor_poll_one(f, &f->sum))
 CALLS(poll_many, BATCH, floor_poll_many(f, BATCH, &f->sum))
 CALLS(poll_empty, 0, floor_poll_empty(f, &f->sum))
@@ -379,12 +467,16 @@ bench_cases floor_cases = {
 	CASE("post_inline8", post_inline8, 1, nothing),
 	CASE("post_sge", post_sge, 1, nothing),
 	CASE("post_send", post_send, 1, nothing),
+	CASE("post_fetch_add", post_fetch_add, 1, nothing),
+	CASE("post_ud", post_ud, 1, nothing),
 	CASE("batch16_inline8", batch_inline8, BATCH, nothing),
 	CASE("batch16_sge", batch_sge, BATCH, nothing),
 	CASE("poll1", poll_one, 1, prepare_completions),
 	CASE("poll16", poll_many, BATCH, prepare_completions),
 	CASE("empty_poll", poll_empty, 1, nothing),
 	CASE("post_recv1", post_recv, 1, nothing),
+	CASE("post_recv16", post_recv_list, BATCH, nothing),
+	CASE("post_srq_recv1", post_srq_recv, 1, nothing),
 	{},
 };
 
@@ -400,6 +492,11 @@ static void *open_floor(const struct bench_machine *machine, int single_threaded
 	f->write_inline = htobe64((uint64_t)RDMA_WRITE << 32 | qpn << 8 | 3);
 	f->write_data = htobe64((uint64_t)RDMA_WRITE << 32 | qpn << 8 | 3);
 	f->send_data = htobe64((uint64_t)SEND << 32 | qpn << 8 | 2);
+	f->fetch_add = htobe64((uint64_t)FETCH_ADD << 32 | qpn << 8 | 4);
+	f->datagram = htobe64((uint64_t)SEND << 32 | qpn << 8 | 5);
+	/* All of a shared queue are given back in order, so that they are a ring. */
+	for (int i = 0; i < BLOCKS; i++)
+		f->shared_next[i] = (i + 1) % BLOCKS;
 	f->signaled = htobe64((uint64_t)0x08 << 32);
 	f->rkey = 0x1234;
 	for (int i = 0; i < ENTRIES; i++)

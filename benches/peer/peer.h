@@ -24,6 +24,8 @@ struct options {
 	/* Whether the other end receives from a shared queue. */
 	int shared_receive;
 	uint32_t depth, entries;
+	/* Whether requests can configure memory keys. */
+	int mkey_configure;
 };
 
 /* A connected pair of queue pairs. */

@@ -212,6 +212,36 @@ OPERATION int peer_wr_fetch_add(struct ibv_qp_ex *qp, uint64_t remote, uint32_t 
 	return ibv_wr_complete(qp);
 }
 
+OPERATION int peer_post_send_cmp_swp(struct ibv_qp *qp, uint64_t remote, uint32_t rkey,
+				     struct ibv_sge sge, uint64_t compare, uint64_t swap,
+				     uint64_t wr_id)
+{
+	struct ibv_send_wr wr, *bad;
+
+	wr.wr_id = wr_id;
+	wr.next = NULL;
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	wr.wr.atomic.remote_addr = remote;
+	wr.wr.atomic.rkey = rkey;
+	wr.wr.atomic.compare_add = compare;
+	wr.wr.atomic.swap = swap;
+	return ibv_post_send(qp, &wr, &bad);
+}
+
+OPERATION int peer_wr_cmp_swp(struct ibv_qp_ex *qp, uint64_t remote, uint32_t rkey,
+			      struct ibv_sge sge, uint64_t compare, uint64_t swap, uint64_t wr_id)
+{
+	ibv_wr_start(qp);
+	qp->wr_id = wr_id;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_cmp_swp(qp, rkey, remote, compare, swap);
+	ibv_wr_set_sge(qp, sge.lkey, sge.addr, sge.length);
+	return ibv_wr_complete(qp);
+}
+
 static void prepare_list(void *state, uint64_t first, uint32_t calls)
 {
 	struct state *s = state;
@@ -240,14 +270,14 @@ static struct ibv_sge eight(struct ibv_sge sge)
 
 static void *open_ud(const struct bench_machine *machine, int single_threaded)
 {
-	struct options options = { IBV_QPT_UD, 0, single_threaded, 0, DEPTH, ENTRIES };
+	struct options options = { IBV_QPT_UD, 0, single_threaded, 0, DEPTH, ENTRIES, 0 };
 
 	return open_state(machine, options);
 }
 
 static void *open_ud_extended(const struct bench_machine *machine, int single_threaded)
 {
-	struct options options = { IBV_QPT_UD, 1, single_threaded, 0, DEPTH, ENTRIES };
+	struct options options = { IBV_QPT_UD, 1, single_threaded, 0, DEPTH, ENTRIES, 0 };
 
 	return open_state(machine, options);
 }
@@ -259,6 +289,8 @@ CALLS(post_send_send, 0, peer_post_send_send(s->qp, s->sges[k], i))
 CALLS(post_send_ud, 0, peer_post_send_ud(s->qp, s->ah, s->peer->qp_num, eight(s->sges[k]), i))
 CALLS(post_send_fetch_add, 0,
       peer_post_send_fetch_add(s->qp, s->remotes[k], s->rkey, eight(s->sges[k]), i, i))
+CALLS(post_send_cmp_swp, 0,
+      peer_post_send_cmp_swp(s->qp, s->remotes[k], s->rkey, eight(s->sges[k]), i, i + 1, i))
 CALLS(post_send_batch_inline8, 0,
       peer_post_send_batch_inline8(s->qp, &s->remotes[k * BATCH], s->rkey, s->bytes, s->length, i))
 CALLS(post_send_batch_sge, 0,
@@ -270,6 +302,8 @@ CALLS(wr_send, 0, peer_wr_send(s->qp_ex, s->sges[k], i))
 CALLS(wr_ud, 0, peer_wr_ud(s->qp_ex, s->ah, s->peer->qp_num, eight(s->sges[k]), i))
 CALLS(wr_fetch_add, 0,
       peer_wr_fetch_add(s->qp_ex, s->remotes[k], s->rkey, eight(s->sges[k]), i, i))
+CALLS(wr_cmp_swp, 0,
+      peer_wr_cmp_swp(s->qp_ex, s->remotes[k], s->rkey, eight(s->sges[k]), i, i + 1, i))
 CALLS(wr_batch_inline8, 0,
       peer_wr_batch_inline8(s->qp_ex, &s->remotes[k * BATCH], s->rkey, s->bytes, s->length, i))
 CALLS(wr_batch_sge, 0,
@@ -291,6 +325,8 @@ bench_cases post_cases = {
 	ONE("post_ud", "wr", wr_ud, open_ud_extended),
 	ONE("post_fetch_add", "post_send", post_send_fetch_add, open_plain),
 	ONE("post_fetch_add", "wr", wr_fetch_add, open_extended),
+	ONE("post_cmp_swp", "post_send", post_send_cmp_swp, open_plain),
+	ONE("post_cmp_swp", "wr", wr_cmp_swp, open_extended),
 	BATCHES("batch16_inline8", "post_send", post_send_batch_inline8, open_plain, nothing),
 	BATCHES("batch16_inline8", "wr", wr_batch_inline8, open_extended, nothing),
 	BATCHES("batch16_sge", "post_send", post_send_batch_sge, open_plain, nothing),

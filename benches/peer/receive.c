@@ -56,7 +56,7 @@ static void received_batches(void *state, uint32_t calls)
 
 static void *open_shared(const struct bench_machine *machine, int single_threaded)
 {
-	struct options options = { IBV_QPT_RC, 0, single_threaded, 1, DEPTH, ENTRIES };
+	struct options options = { IBV_QPT_RC, 0, single_threaded, 1, DEPTH, ENTRIES, 0 };
 
 	return open_state(machine, options);
 }

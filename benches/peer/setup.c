@@ -1,5 +1,6 @@
 /* Opening a device, and making connected queues. */
 #include <errno.h>
+#include <infiniband/mlx5dv.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,19 +67,30 @@ struct ibv_qp *create_qp(const struct state *s, struct ibv_cq *cq, int extended)
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = s->pd,
 	};
+	struct mlx5dv_qp_init_attr dv_attr = {
+		.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS,
+		.send_ops_flags = MLX5DV_QP_EX_WITH_MKEY_CONFIGURE,
+	};
 	struct ibv_qp *qp;
 
 	if (extended) {
 		attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
 		if (attr.qp_type == IBV_QPT_RC)
-			attr.send_ops_flags |=
-				IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+			attr.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE |
+					       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+					       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
 	}
 	attr.srq = cq == s->peer_cq ? s->srq : NULL;
 	if (attr.srq)
 		attr.cap.max_recv_wr = 0;
-	qp = ibv_create_qp_ex(s->context, &attr);
+	if (extended && s->options.mkey_configure) {
+		/* All of a request that configures a key is inline. */
+		attr.cap.max_inline_data = 512;
+		qp = mlx5dv_create_qp(s->context, &attr, &dv_attr);
+	} else {
+		qp = ibv_create_qp_ex(s->context, &attr);
+	}
 	must(qp != NULL, "ibv_create_qp_ex");
 	return qp;
 }
@@ -214,14 +226,14 @@ struct state *open_state(const struct bench_machine *machine, struct options opt
 
 void *open_plain(const struct bench_machine *machine, int single_threaded)
 {
-	struct options options = { IBV_QPT_RC, 0, single_threaded, 0, DEPTH, ENTRIES };
+	struct options options = { IBV_QPT_RC, 0, single_threaded, 0, DEPTH, ENTRIES, 0 };
 
 	return open_state(machine, options);
 }
 
 void *open_extended(const struct bench_machine *machine, int single_threaded)
 {
-	struct options options = { IBV_QPT_RC, 1, single_threaded, 0, DEPTH, ENTRIES };
+	struct options options = { IBV_QPT_RC, 1, single_threaded, 0, DEPTH, ENTRIES, 0 };
 
 	return open_state(machine, options);
 }

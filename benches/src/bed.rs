@@ -4,9 +4,9 @@ use crate::machine::Machine;
 use crate::round::ROUND;
 use mlx5::transport::Rc;
 use mlx5::{
-    Access, CompletionQueue, ConnectOptions, Context, Data, LocalPort, MemoryRegion, Operation,
-    ProtectionDomain, Psn, QueuePair, ReceiveWr, RemoteAddress, SendFlags, SendWr, Sge,
-    SharedCompletionQueue, SharedQueuePair, SharedReceiveQueue, WorkCompletion,
+    Access, CompletionQueue, ConnectOptions, Context, CqeCompression, Data, LocalPort,
+    MemoryRegion, Operation, ProtectionDomain, Psn, QueuePair, ReceiveWr, RemoteAddress, SendFlags,
+    SendWr, Sge, SharedCompletionQueue, SharedQueuePair, SharedReceiveQueue, WorkCompletion,
 };
 use std::hint::black_box;
 
@@ -33,7 +33,12 @@ impl Base {
         let port = context.local_port(1, None).expect("port");
         let memory = pd
             .memory(MEMORY)
-            .access(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)
+            .access(
+                Access::LOCAL_WRITE
+                    | Access::REMOTE_WRITE
+                    | Access::REMOTE_READ
+                    | Access::REMOTE_ATOMIC,
+            )
             .register()
             .expect("register");
         Self { machine: machine.clone(), context, pd, port, memory }
@@ -132,22 +137,42 @@ pub(crate) struct Options {
     pub(crate) depth: u32,
     pub(crate) entries: u32,
     pub(crate) shared_receive: bool,
+    /// Whether the completions of what is posted may be compressed.
+    pub(crate) compressed: bool,
+    /// Entries of the keys that requests configure.
+    pub(crate) mkey_entries: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { depth: DEPTH, entries: 1024, shared_receive: false }
+        Self {
+            depth: DEPTH,
+            entries: 1024,
+            shared_receive: false,
+            compressed: false,
+            mkey_entries: 0,
+        }
     }
 }
 
 impl Bed {
     pub(crate) fn new(machine: &Machine, options: Options) -> Self {
         let base = Base::new(machine);
-        let (cq, peer_cq) = (base.cq(options.entries), base.cq(options.entries));
+        let peer_cq = base.cq(options.entries);
+        let cq = if options.compressed {
+            let cq = base.context.create_cq(options.entries).compression(CqeCompression::Hash);
+            cq.build().expect("create_cq")
+        } else {
+            base.cq(options.entries)
+        };
         let srq =
             options.shared_receive.then(|| base.pd.create_srq(DEPTH).build().expect("create_srq"));
         let make = |cq, depth, srq: Option<&SharedReceiveQueue>| {
             let qp = base.pd.create_qp::<Rc>(cq, cq).max_send_wr(depth).max_inline_data(28);
+            let qp = match options.mkey_entries {
+                0 => qp,
+                entries => qp.mkey_configure(entries, false),
+            };
             let qp = match srq {
                 Some(srq) => qp.srq(srq),
                 None => qp.max_recv_wr(DEPTH),
@@ -246,6 +271,11 @@ impl Given {
 
     pub(crate) fn sges(&self, call: usize) -> &[Sge; BATCH] {
         &self.sges.as_chunks().0[call]
+    }
+
+    /// Eight bytes of each piece, which is what an atomic takes.
+    pub(crate) fn eights(&self) -> [Sge; ROUND as usize] {
+        self.sges.map(|sge| Sge { length: 8, ..sge })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

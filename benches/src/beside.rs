@@ -2,6 +2,7 @@
 
 use crate::count;
 use crate::machine::Machine;
+use crate::memory::{self, Holding, PerQueue};
 use crate::peer::Library;
 use crate::round::{ROUND, Round};
 use crate::rounds;
@@ -11,6 +12,8 @@ use std::process::ExitCode;
 const WARM_UP: u64 = 5;
 /// The least rounds of a case that takes long.
 const FEW: u64 = 20;
+/// Queues of which it is measured what one holds.
+const QUEUES: usize = 256;
 /// How long the rounds of a case may take, in nanoseconds.
 const LONG: u64 = 4_000_000_000;
 
@@ -36,6 +39,15 @@ pub(crate) fn run(library: &str, what: &[&str]) -> Result<ExitCode, String> {
                 for (file, instructions) in counted.places {
                     println!("place\t{name}\t{instructions:.2}\t{file}");
                 }
+            }
+        }
+        "memory" => {
+            let machine = Machine::found();
+            let ours = memory::ours(&machine, QUEUES);
+            for holding in ours.into_iter().chain(peer.memory(&machine, QUEUES)) {
+                let Holding { case, who, mode, each } = holding;
+                let (mode, PerQueue { heap, mapped }) = (mode.name(), each);
+                println!("memory\t{case}\t{who}\t{mode}\t{heap:.0}\t{mapped:.0}");
             }
         }
         "rounds" => {

@@ -11,6 +11,7 @@ mod bed;
 mod beside;
 mod count;
 mod machine;
+mod memory;
 mod operations;
 mod peer;
 mod profile;
@@ -55,6 +56,7 @@ usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | beside ..
   beside LIBRARY count [CASE...]        the same, with those of the library
   beside LIBRARY instructions [CASE...] the same without cache misses, which is quicker
   beside LIBRARY time ROUNDS [CASE...]  nanoseconds of each case, in turn on one device
+  beside LIBRARY memory                 bytes that a queue pair and a completion queue hold
 ";
 
 fn main() -> ExitCode {

@@ -1,6 +1,7 @@
 //! The cases of the shared library that `peer/` is compiled to.
 
 use crate::machine::{Drain, Machine, Settle};
+use crate::memory::{self, Holding};
 use crate::round::{Mode, Round, time};
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -14,6 +15,19 @@ struct PeerMachine {
     device: *const c_char,
     settle: Option<Settle>,
     drain: Option<Drain>,
+}
+
+impl PeerMachine {
+    /// For good, as what the library makes with it.
+    fn of(machine: &Machine) -> &'static Self {
+        let device = CString::new(machine.device().name()).expect("a name without zero");
+        let preloaded = machine.preloaded();
+        Box::leak(Box::new(Self {
+            device: device.into_raw(),
+            settle: preloaded.map(|preloaded| preloaded.settle),
+            drain: preloaded.map(|preloaded| preloaded.drain),
+        }))
+    }
 }
 
 type Open = unsafe extern "C" fn(*const PeerMachine, single_threaded: c_int) -> *mut c_void;
@@ -32,9 +46,20 @@ struct Case {
     finish: unsafe extern "C" fn(*mut c_void, u32),
 }
 
+type MemoryOpen = unsafe extern "C" fn(*const PeerMachine) -> *mut c_void;
+type MemoryMake = unsafe extern "C" fn(*mut c_void, into: *mut *mut c_void, count: u32);
+
+/// `peer/memory.c`: what makes a state, and on it queue pairs and completion queues.
+struct MemoryCases {
+    open: MemoryOpen,
+    qps: MemoryMake,
+    cqs: MemoryMake,
+}
+
 /// The loaded library. It stays for good.
 pub(crate) struct Library {
     cases: Vec<&'static Case>,
+    memory: MemoryCases,
 }
 
 impl Library {
@@ -64,7 +89,36 @@ impl Library {
                 tables = tables.cast::<Option<NonNull<Case>>>().add(1).cast::<c_void>();
             }
         }
-        Ok(Self { cases })
+        // SAFETY: the library declares them so.
+        let memory = unsafe {
+            MemoryCases {
+                open: symbol(library, c"bench_memory_open")?,
+                qps: symbol(library, c"bench_memory_qps")?,
+                cqs: symbol(library, c"bench_memory_cqs")?,
+            }
+        };
+        Ok(Self { cases, memory })
+    }
+
+    /// What one of so many queues holds, kind by kind.
+    pub(crate) fn memory(&self, machine: &Machine, count: usize) -> Vec<Holding> {
+        let shown = PeerMachine::of(machine);
+        // SAFETY: the machine stays.
+        let state = unsafe { (self.memory.open)(shown) };
+        let kinds = [
+            ("memory_qp", "create_qp", self.memory.qps),
+            ("memory_cq", "create_cq", self.memory.cqs),
+        ];
+        let kinds = kinds.into_iter().filter_map(|(case, verb, make)| {
+            let each = memory::each(count, |count| {
+                let mut made = vec![null_mut(); count];
+                // SAFETY: the state was made for this, there is room for so many, and all stay.
+                unsafe { make(state, made.as_mut_ptr(), count as u32) };
+                made
+            })?;
+            Some(Holding { case, who: format!("rdma-core-{verb}"), mode: Mode::Default, each })
+        });
+        kinds.collect()
     }
 
     /// Functions that do the operations.
@@ -74,14 +128,7 @@ impl Library {
 
     /// The cases on the device of `machine`, those that are wanted.
     pub(crate) fn rounds(&self, machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
-        let device = CString::new(machine.device().name()).expect("a name without zero");
-        let preloaded = machine.preloaded();
-        // For good, as what the library makes with it.
-        let shown: &'static PeerMachine = Box::leak(Box::new(PeerMachine {
-            device: device.into_raw(),
-            settle: preloaded.map(|preloaded| preloaded.settle),
-            drain: preloaded.map(|preloaded| preloaded.drain),
-        }));
+        let shown = PeerMachine::of(machine);
         let mut states: HashMap<(usize, bool), Rc<OnceCell<*mut c_void>>> = HashMap::new();
         let mut rounds = Vec::new();
         for single in [false, true] {
@@ -89,7 +136,7 @@ impl Library {
                 let (name, who) = (text(case.name), text(case.who));
                 let floor = who == "floor";
                 // No program can make a real device drain.
-                let possible = preloaded.is_some() || !name.starts_with("cancel");
+                let possible = machine.preloaded().is_some() || !name.starts_with("cancel");
                 if !wanted(&name) || !possible || floor && single {
                     continue;
                 }
@@ -104,6 +151,19 @@ impl Library {
         }
         rounds
     }
+}
+
+/// A function of the library.
+///
+/// # Safety
+/// The library declares it as an `F`, a pointer to a function.
+unsafe fn symbol<F>(library: NonNull<c_void>, name: &CStr) -> Result<F, String> {
+    const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) };
+    // SAFETY: the library is loaded.
+    let found = NonNull::new(unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) });
+    let found = found.ok_or_else(|| format!("the peer has no {}", name.to_string_lossy()))?;
+    // SAFETY: the caller's contract; the sizes are equal.
+    Ok(unsafe { std::mem::transmute_copy(&found) })
 }
 
 fn text(of: *const c_char) -> String {

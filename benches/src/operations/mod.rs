@@ -2,6 +2,7 @@
 
 pub(crate) mod cancel;
 pub(crate) mod control;
+pub(crate) mod mkey;
 pub(crate) mod poll;
 pub(crate) mod post;
 pub(crate) mod receive;

@@ -40,6 +40,32 @@ pub(crate) fn send(qp: &mut Qp, sge: Sge, wr_id: u64) -> Result<(), BatchError> 
 }
 
 #[inline(never)]
+pub(crate) fn fetch_add(
+    qp: &mut Qp,
+    remote: RemoteAddress,
+    sge: Sge,
+    add: u64,
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).atomic_fetch_add(remote, add).sge(sge);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn compare_swap(
+    qp: &mut Qp,
+    remote: RemoteAddress,
+    sge: Sge,
+    [compare, swap]: [u64; 2],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).atomic_cmp_swp(remote, compare, swap).sge(sge);
+    batch.complete()
+}
+
+#[inline(never)]
 pub(crate) fn datagram(
     qp: &mut QueuePair<Ud>,
     to: &AddressVector,

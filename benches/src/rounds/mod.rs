@@ -3,6 +3,7 @@
 mod cancel;
 mod control;
 mod many;
+mod mkey;
 mod poll;
 mod post;
 mod receive;
@@ -77,6 +78,6 @@ macro_rules! subjects {
 }
 
 subjects! {
-    post::single, post::shared, post::datagrams, poll::single, poll::shared, receive::own,
-    receive::shared, cancel, control, many,
+    post::single, post::shared, post::datagrams, poll::single, poll::shared, poll::compressed,
+    receive::own, receive::shared, mkey, cancel, control, many,
 }

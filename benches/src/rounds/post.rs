@@ -33,6 +33,24 @@ pub(super) mod single {
             bed.complete(64);
             time
         }
+        "post_fetch_add", Single, post::fetch_add x 64, |bed, given, first| {
+            let (qp, sges) = (&mut bed.qp, given.eights());
+            let time = timed(64, |k| {
+                let i = first + k as u64;
+                post::fetch_add(qp, given.remotes[k], sges[k], i, i).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "post_cmp_swp", Single, post::compare_swap x 64, |bed, given, first| {
+            let (qp, sges) = (&mut bed.qp, given.eights());
+            let time = timed(64, |k| {
+                let i = first + k as u64;
+                post::compare_swap(qp, given.remotes[k], sges[k], [i, i + 1], i).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
         "batch16_inline8", Single, post::batch_inline8 x 64, |bed, given, first| {
             let (qp, bytes) = (&mut bed.qp, given.bytes());
             let time = timed(4, |k| {

@@ -15,6 +15,8 @@ const FILES: &[&str] = &[
     "post.c",
     "poll.c",
     "receive.c",
+    "mkey.c",
+    "memory.c",
     "cancel.c",
     "control.c",
     "floor.c",
