@@ -106,7 +106,7 @@ impl<'a> Configure<'a> {
         self
     }
 
-    fn plan(&self, shape: Shape, length: Option<u64>) -> Result<(Delta, Plan), MkeyRefusal> {
+    fn plan(&self, shape: &Shape, length: Option<u64>) -> Result<(Delta, Plan), MkeyRefusal> {
         let mut delta = Delta { length, variant: self.variant, ..Delta::default() };
         let mut plan = Plan {
             bsf: BsfUpdate::Keep,

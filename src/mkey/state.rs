@@ -2,6 +2,7 @@
 
 use super::signature::SignatureBlock;
 use mlx5_wqe::Changed;
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How a key is signed.
@@ -65,13 +66,17 @@ pub(crate) struct State(Mutex<Changes>);
 
 struct Changes {
     settled: Shape,
-    pending: Vec<(u64, Delta)>,
+    /// In the order in which they were made.
+    pending: VecDeque<(u64, Delta)>,
+    /// What all of them together make of it.
+    latest: Shape,
     next: u64,
 }
 
 impl State {
     pub(crate) fn new(shape: Shape) -> Self {
-        Self(Mutex::new(Changes { settled: shape, pending: Vec::new(), next: 0 }))
+        let pending = VecDeque::new();
+        Self(Mutex::new(Changes { settled: shape, pending, latest: shape, next: 0 }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Changes> {
@@ -80,53 +85,59 @@ impl State {
 
     /// The shape once everything on its way has happened.
     pub(crate) fn shape(&self) -> Shape {
-        self.lock().shape()
+        self.lock().latest
     }
 
     /// Notes what a request will change; `plan` is told the shape before it. Returns what undoes it.
     pub(crate) fn change<T, E>(
         &self,
-        plan: impl FnOnce(Shape) -> Result<(Delta, T), E>,
+        plan: impl FnOnce(&Shape) -> Result<(Delta, T), E>,
     ) -> Result<(u64, T), E> {
         let mut changes = self.lock();
-        let (delta, result) = plan(changes.shape())?;
+        let (delta, result) = plan(&changes.latest)?;
         let number = changes.next;
         changes.next += 1;
-        changes.pending.push((number, delta));
+        changes.latest.apply(&delta);
+        changes.pending.push_back((number, delta));
         Ok((number, result))
     }
 }
 
 impl Changes {
-    fn shape(&self) -> Shape {
-        let mut shape = self.settled;
-        self.pending.iter().for_each(|(_, delta)| shape.apply(delta));
-        shape
+    /// Takes a change out of those on their way, and makes of it what `becomes` does to the shape that
+    /// is settled.
+    fn take(&mut self, number: u64, becomes: impl FnOnce(&mut Shape, &Delta)) {
+        let Some(at) = self.pending.iter().position(|(at, _)| *at == number) else { return };
+        let Some((_, delta)) = self.pending.remove(at) else { return };
+        becomes(&mut self.settled, &delta);
+        self.latest = self.settled;
+        self.pending.iter().for_each(|(_, delta)| self.latest.apply(delta));
     }
 
-    fn take(&mut self, number: u64) -> Option<Delta> {
-        let at = self.pending.iter().position(|(at, _)| *at == number)?;
-        Some(self.pending.remove(at).1)
+    /// [`Changes::take`] of the first change, which happened: what all together make stays the same.
+    fn settle_first(&mut self, number: u64) -> bool {
+        let first = self.pending.pop_front_if(|(at, _)| *at == number);
+        if let Some((_, delta)) = &first {
+            self.settled.apply(delta);
+        }
+        first.is_some()
     }
 }
 
 impl Changed for State {
     fn undo(&self, change: u64) {
-        self.lock().take(change);
+        self.lock().take(change, |_, _| {});
     }
 
     fn settle(&self, change: u64) {
         let mut changes = self.lock();
-        if let Some(delta) = changes.take(change) {
-            changes.settled.apply(&delta);
+        if !changes.settle_first(change) {
+            changes.take(change, Shape::apply);
         }
     }
 
     fn lose(&self, change: u64) {
-        let mut changes = self.lock();
-        if let Some(delta) = changes.take(change) {
-            changes.settled.blur(&delta);
-        }
+        self.lock().take(change, Shape::blur);
     }
 }
 
@@ -154,6 +165,16 @@ mod tests {
         assert_eq!(state.shape().length, Some(1));
         // Each is told of once; again means nothing.
         state.undo(a);
+        assert_eq!(state.shape().length, Some(1));
+    }
+
+    #[test]
+    fn a_change_that_happens_before_an_earlier_one_is_the_earlier_ones_to_overwrite() {
+        let state = State::new(FRESH);
+        let [a, b] = [1, 2].map(|bytes| length(&state, bytes));
+        state.settle(b);
+        assert_eq!(state.shape().length, Some(1));
+        state.settle(a);
         assert_eq!(state.shape().length, Some(1));
     }
 

@@ -69,6 +69,7 @@ impl SharedReceiveQueue {
 
     /// Posts a list of receive requests (`ibv_post_srq_recv`). What comes before the first bad one
     /// is posted.
+    #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         self.ring.post_recv(list)
     }

@@ -116,7 +116,7 @@ impl ReceiveRecords {
 pub struct ReceiveQueue {
     ring: NonNull<u8>,
     layout: ReceiveLayout,
-    max_message: u32,
+    longest: u32,
     head: u16,
     gate: Gate,
     record: QueuePairRecord,
@@ -141,7 +141,8 @@ impl ReceiveQueue {
         record: QueuePairRecord,
         records: Arc<ReceiveRecords>,
     ) -> Self {
-        Self { ring, layout, max_message, head: 0, gate, record, records }
+        let longest = longest_sge(max_message);
+        Self { ring, layout, longest, head: 0, gate, record, records }
     }
 
     /// Posts a list of receive requests (`ibv_post_recv`). What comes before the first bad one is
@@ -151,37 +152,50 @@ impl ReceiveQueue {
         if !self.gate.may_receive() {
             return Err(ListError { index: 0, error: self.gate.why().into() });
         }
-        let mut result = Ok(());
+        let consumed = self.records.consumed.load(Acquire);
         let mut head = self.head;
-        for (index, wr) in list.iter().enumerate() {
-            if let Err(error) = self.write(head, wr) {
-                result = Err(ListError { index: index as u32, error });
-                break;
+        for wr in list {
+            if let Err(error) = self.write(head, consumed, wr) {
+                return Err(self.stop(head, error));
             }
             head = head.wrapping_add(1);
         }
-        if head != self.head {
-            self.head = head;
-            self.records.posted.store(head, Release);
-            mlx5_doorbell::barrier::to_device();
-            self.record.set_receive(head);
-        }
-        result
+        self.publish(head);
+        Ok(())
     }
 
     #[inline(always)]
-    fn write(&mut self, head: u16, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
-        let used = head.wrapping_sub(self.records.consumed.load(Acquire));
-        if u32::from(used) >= self.layout.requests {
+    fn write(&mut self, head: u16, consumed: u16, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
+        if u32::from(head.wrapping_sub(consumed)) >= self.layout.requests {
             return Err(PostError::QueueFull { free: 0, needed: 1 });
         }
         let index = usize::from(head) & (self.layout.requests as usize - 1);
         // SAFETY: masked, so inside the ring.
         let slot = unsafe { self.ring.byte_add(index * self.layout.stride as usize) };
         // SAFETY: a request of the ring has room for `max_sge` entries, and this one is free.
-        unsafe { write_scatter(slot, wr.sges, self.layout.max_sge, self.max_message)? };
+        unsafe { write_scatter(slot, wr.sges, self.layout.max_sge, self.longest)? };
         self.records.wr_id(head).store(wr.wr_id, Relaxed);
         Ok(())
+    }
+
+    /// Tells poller and device of the requests before `head`.
+    #[inline(always)]
+    fn publish(&mut self, head: u16) {
+        if head != self.head {
+            self.head = head;
+            self.records.posted.store(head, Release);
+            mlx5_doorbell::barrier::to_device();
+            self.record.set_receive(head);
+        }
+    }
+
+    /// What comes before the bad request is posted.
+    #[cold]
+    #[inline(never)]
+    fn stop(&mut self, head: u16, error: PostError) -> ListError {
+        let index = head.wrapping_sub(self.head).into();
+        self.publish(head);
+        ListError { index, error }
     }
 
     /// The requests that can be posted now.
@@ -204,29 +218,47 @@ impl ReceiveQueue {
     }
 }
 
-/// Checks a scatter list and writes it, with an end mark if it is shorter than the request.
+/// The longest scatter entry of a queue that is told at once to be good.
+pub(crate) fn longest_sge(max_message: u32) -> u32 {
+    max_message.min(MAX_SGE_LENGTH)
+}
+
+/// Checks a scatter list and writes it, with an end mark if it is shorter than the request. `longest`
+/// is [`longest_sge`].
 ///
 /// # Safety
-/// `at` has room for `max_sge` entries.
+/// `at` has room for `max_sge` entries, of which there is one.
 #[inline(always)]
 pub(crate) unsafe fn write_scatter(
     at: NonNull<u8>,
     sges: &[Sge],
     max_sge: u32,
-    max_message: u32,
+    longest: u32,
 ) -> Result<(), PostError> {
-    let mut units = 0;
     if let &[sge] = sges
-        && sge.length.wrapping_sub(1) < max_message.min(MAX_SGE_LENGTH)
+        && sge.length.wrapping_sub(1) < longest
     {
-        // SAFETY: a request has room for an entry.
-        unsafe { write_sge(at, sge) };
-        units = 1;
-    } else if !sges.is_empty() {
-        // SAFETY: handed down. A scatter list may be longer than any message, so that only its
-        // entries are checked, not their sum.
-        units = unsafe { write_sges(at, sges, max_sge, None)? };
+        // SAFETY: handed down; the mark is the second entry.
+        unsafe {
+            write_sge(at, sge);
+            if max_sge > 1 {
+                at.byte_add(UNIT).cast().write(DataSegment::END);
+            }
+        }
+        return Ok(());
     }
+    // SAFETY: handed down.
+    unsafe { write_scatter_list(at, sges, max_sge) }
+}
+
+/// # Safety
+/// As for [`write_scatter`].
+// Apart, so that the common case keeps to registers.
+#[inline(never)]
+unsafe fn write_scatter_list(at: NonNull<u8>, sges: &[Sge], max_sge: u32) -> Result<(), PostError> {
+    // SAFETY: handed down. A scatter list may be longer than any message, so that only its entries
+    // are checked, not their sum.
+    let units = if sges.is_empty() { 0 } else { unsafe { write_sges(at, sges, max_sge, None)? } };
     if units < max_sge as usize {
         // SAFETY: fewer than `max_sge` entries were written, so that there is room for one more.
         unsafe { at.byte_add(units * UNIT).cast().write(DataSegment::END) };

@@ -2,9 +2,9 @@
 
 use crate::error::{ListError, PostError};
 use crate::gate::Gate;
-use crate::receive::{ReceiveLayout, ReceiveWr, write_scatter};
+use crate::receive::{ReceiveLayout, ReceiveWr, longest_sge, write_scatter};
 use crate::sync::{
-    AtomicU64,
+    AtomicBool, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use alloc::boxed::Box;
@@ -15,23 +15,21 @@ use mlx5_doorbell::QueuePairRecord;
 use mlx5_prm::U16;
 use mlx5_prm::wqe::SrqNextSegment;
 
-const WORD_BITS: usize = u64::BITS as usize;
-
 /// The shared half of a shared receive queue: which requests the device holds. The queue pairs that
 /// take from it may complete on different queues, polled by different threads.
 pub struct SharedReceiveRecords {
     wr_ids: Box<[AtomicU64]>,
-    /// A bit for each request: set while the device holds it.
-    held: Box<[AtomicU64]>,
+    /// Of each request, whether the device holds it. A request is one side's at a time: the owner only
+    /// says that it is, and a poller only that it is not.
+    held: Box<[AtomicBool]>,
 }
 
 impl SharedReceiveRecords {
     /// Records for a ring of `requests` requests.
     pub fn new(requests: u32) -> Self {
-        let requests = requests as usize;
         Self {
             wr_ids: (0..requests).map(|_| AtomicU64::new(0)).collect(),
-            held: (0..requests.div_ceil(WORD_BITS)).map(|_| AtomicU64::new(0)).collect(),
+            held: (0..requests).map(|_| AtomicBool::new(false)).collect(),
         }
     }
 
@@ -40,26 +38,37 @@ impl SharedReceiveRecords {
     #[inline]
     pub fn retire(&self, index: u16) -> Option<u64> {
         let index = usize::from(index);
-        let wr_id = self.wr_ids.get(index)?;
-        // SAFETY: there is a bit for each identifier.
-        let word = unsafe { self.held.get_unchecked(index / WORD_BITS) };
-        let bit = 1 << (index % WORD_BITS);
-        // The acquire pairs with the owner's release when it set the bit: the identifier is there.
-        if word.load(Acquire) & bit == 0 {
+        let (wr_id, held) = (self.wr_ids.get(index)?, self.held.get(index)?);
+        // The acquire pairs with the owner's release when it posted: the identifier is there.
+        if !held.load(Acquire) {
             return None;
         }
         let wr_id = wr_id.load(Relaxed);
-        // The release lets the owner reuse the request. Two pollers cannot both be told: whoever
-        // clears the bit has it.
-        (word.fetch_and(!bit, AcqRel) & bit != 0).then_some(wr_id)
+        // The release lets the owner reuse the request. Two pollers cannot both be told.
+        held.swap(false, AcqRel).then_some(wr_id)
     }
 
-    fn is_held(&self, index: usize) -> bool {
-        self.held[index / WORD_BITS].load(Acquire) >> (index % WORD_BITS) & 1 != 0
+    /// Owner: whether the device holds a request.
+    ///
+    /// # Safety
+    /// There are records for more than `index` requests.
+    #[inline(always)]
+    unsafe fn is_held(&self, index: usize) -> bool {
+        // SAFETY: the caller's contract.
+        unsafe { self.held.get_unchecked(index) }.load(Acquire)
     }
 
-    fn hold(&self, index: usize) {
-        self.held[index / WORD_BITS].fetch_or(1 << (index % WORD_BITS), Release);
+    /// Owner: the device holds a request.
+    ///
+    /// # Safety
+    /// As for [`Self::is_held`].
+    #[inline(always)]
+    unsafe fn hold(&self, index: usize, wr_id: u64) {
+        // SAFETY: the caller's contract, and there are as many of both.
+        unsafe {
+            self.wr_ids.get_unchecked(index).store(wr_id, Relaxed);
+            self.held.get_unchecked(index).store(true, Release);
+        }
     }
 }
 
@@ -70,7 +79,7 @@ impl SharedReceiveRecords {
 pub struct SharedReceiveQueue {
     ring: NonNull<u8>,
     layout: ReceiveLayout,
-    max_message: u32,
+    longest: u32,
     /// The free request that the last posted one names.
     tail: usize,
     /// Requests ever posted; the device sees 16 bits of it.
@@ -100,7 +109,9 @@ impl SharedReceiveQueue {
         record: QueuePairRecord,
         records: Arc<SharedReceiveRecords>,
     ) -> Self {
-        let queue = Self { ring, layout, max_message, tail: 0, posted: 0, gate, record, records };
+        assert!(records.held.len() >= layout.requests as usize, "a record for each request");
+        let longest = longest_sge(max_message);
+        let queue = Self { ring, layout, longest, tail: 0, posted: 0, gate, record, records };
         let requests = layout.requests as usize;
         for index in 0..requests {
             queue.link(index, (index + 1) % requests);
@@ -118,12 +129,14 @@ impl SharedReceiveQueue {
         self.layout
     }
 
+    #[inline(always)]
     fn slot(&self, index: usize) -> NonNull<u8> {
         debug_assert!(index < self.layout.requests as usize);
         // SAFETY: every caller's index is below the number of requests.
         unsafe { self.ring.byte_add(index * self.layout.stride as usize) }
     }
 
+    #[inline(always)]
     fn link(&self, index: usize, next: usize) {
         let segment =
             SrqNextSegment { next_wqe_index: U16::new(next as u16), ..SrqNextSegment::default() };
@@ -131,49 +144,84 @@ impl SharedReceiveQueue {
         unsafe { self.slot(index).cast().write(segment) };
     }
 
-    /// A free request other than `tail`, looked for from the one behind it on.
+    /// The request that is `step` behind `tail`, if it is free.
+    #[inline(always)]
+    fn free_behind(&self, tail: usize, step: usize) -> Option<usize> {
+        let index = (tail + step) & (self.layout.requests as usize - 1);
+        // SAFETY: masked, and there is a record for each request.
+        (!unsafe { self.records.is_held(index) }).then_some(index)
+    }
+
+    /// A free request other than `tail`, looked for from the second behind it on.
+    #[cold]
+    #[inline(never)]
     fn find_free(&self, tail: usize) -> Option<usize> {
-        let requests = self.layout.requests as usize;
-        (1..requests).map(|step| (tail + step) & (requests - 1)).find(|&i| !self.records.is_held(i))
+        (2..self.layout.requests as usize).find_map(|step| self.free_behind(tail, step))
     }
 
     /// Posts a list of receive requests (`ibv_post_srq_recv`). What comes before the first bad one
     /// is posted; the error says which one that is, and what is wrong with it.
+    #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         if !self.gate.may_receive() {
             return Err(ListError { index: 0, error: self.gate.why().into() });
         }
-        let posted = self.posted;
-        let mut result = Ok(());
-        for (index, wr) in list.iter().enumerate() {
-            if let Err(error) = self.write(wr) {
-                result = Err(ListError { index: index as u32, error });
-                break;
+        let mut posted = Posted { tail: self.tail, counter: self.posted };
+        for wr in list {
+            match self.write(posted.tail, wr) {
+                Ok(next) => posted = Posted { tail: next, counter: posted.counter.wrapping_add(1) },
+                Err(error) => return Err(self.stop(posted, error)),
             }
         }
-        if posted != self.posted {
-            mlx5_doorbell::barrier::to_device();
-            // A shared receive queue's record has its one counter where others have the receive
-            // counter.
-            self.record.set_receive(self.posted);
-        }
-        result
+        self.publish(posted);
+        Ok(())
     }
 
-    fn write(&mut self, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
-        let index = self.tail;
-        let next = self.find_free(index).ok_or(PostError::QueueFull { free: 0, needed: 1 })?;
+    /// Writes a request to the tail, and answers where the tail is then.
+    #[inline(always)]
+    fn write(&mut self, tail: usize, wr: &ReceiveWr<'_>) -> Result<usize, PostError> {
+        // Requests mostly come back in the order in which they were posted.
+        let next = match self.free_behind(tail, 1) {
+            Some(next) => next,
+            None => self.find_free(tail).ok_or(PostError::QueueFull { free: 0, needed: 1 })?,
+        };
         // SAFETY: the scatter entries follow the head; there is room for `max_sge`, and the request
         // at the tail is free.
         unsafe {
-            let entries = self.slot(index).byte_add(Self::HEAD as usize);
-            write_scatter(entries, wr.sges, self.layout.max_sge, self.max_message)?;
+            let entries = self.slot(tail).byte_add(Self::HEAD as usize);
+            write_scatter(entries, wr.sges, self.layout.max_sge, self.longest)?;
         }
-        self.link(index, next);
-        self.records.wr_ids[index].store(wr.wr_id, Relaxed);
-        self.records.hold(index);
-        self.tail = next;
-        self.posted = self.posted.wrapping_add(1);
-        Ok(())
+        self.link(tail, next);
+        // SAFETY: the tail is a request of the ring, and there is a record for each.
+        unsafe { self.records.hold(tail, wr.wr_id) };
+        Ok(next)
     }
+
+    /// Tells the device of what was posted.
+    #[inline(always)]
+    fn publish(&mut self, posted: Posted) {
+        if posted.counter != self.posted {
+            (self.tail, self.posted) = (posted.tail, posted.counter);
+            mlx5_doorbell::barrier::to_device();
+            // A shared receive queue's record has its one counter where others have the receive
+            // counter.
+            self.record.set_receive(posted.counter);
+        }
+    }
+
+    /// What comes before the bad request is posted.
+    #[cold]
+    #[inline(never)]
+    fn stop(&mut self, posted: Posted, error: PostError) -> ListError {
+        let index = posted.counter.wrapping_sub(self.posted).into();
+        self.publish(posted);
+        ListError { index, error }
+    }
+}
+
+/// Where a queue stands while a list is posted.
+#[derive(Clone, Copy)]
+struct Posted {
+    tail: usize,
+    counter: u16,
 }
