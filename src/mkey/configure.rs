@@ -108,12 +108,7 @@ impl<'a> Configure<'a> {
 
     fn plan(&self, shape: &Shape, length: Option<u64>) -> Result<(Delta, Plan), MkeyRefusal> {
         let mut delta = Delta { length, variant: self.variant, ..Delta::default() };
-        let mut plan = Plan {
-            bsf: BsfUpdate::Keep,
-            psvs: [None; 2],
-            error_count: None,
-            variant: self.variant.unwrap_or(shape.variant),
-        };
+        let mut plan = Plan::of_layout(self.variant.unwrap_or(shape.variant));
         if self.variant.is_some_and(|variant| variant != shape.variant) && !self.inner.update_tag {
             return Err(MkeyRefusal::Variant);
         }
@@ -159,9 +154,16 @@ impl<'a> Configure<'a> {
     fn update(self) -> Result<MkeyUpdate<'a>, PostError> {
         let length = self.layout.map(|layout| layout.length()).transpose()?;
         let inner = self.inner;
-        let (number, plan) =
-            inner.state.change(|shape| self.plan(shape, length)).map_err(PostError::Mkey)?;
-        let state: Arc<dyn Changed> = Arc::clone(inner) as Arc<dyn Changed>;
+        // Of a key without signatures nothing but its name is ever asked for.
+        let unsigned = inner.signed.is_none() && !matches!(self.signature, SignatureChange::Set(_));
+        let (plan, change) = if unsigned && self.variant.is_none() {
+            (Plan::of_layout(inner.state.variant()), None)
+        } else {
+            let plan = inner.state.change(|shape| self.plan(shape, length));
+            let (number, plan) = plan.map_err(PostError::Mkey)?;
+            let state: Arc<dyn Changed> = Arc::clone(inner) as Arc<dyn Changed>;
+            (plan, Some(Change::new(state, number)))
+        };
         let Plan { bsf, psvs, error_count, variant } = plan;
         Ok(MkeyUpdate {
             key: inner.index << 8 | u32::from(variant),
@@ -171,7 +173,7 @@ impl<'a> Configure<'a> {
             bsf,
             error_count,
             psvs,
-            change: Some(Change::new(state, number)),
+            change,
         })
     }
 }
@@ -182,6 +184,13 @@ struct Plan {
     psvs: [Option<PsvUpdate>; 2],
     error_count: Option<u32>,
     variant: u8,
+}
+
+impl Plan {
+    /// Nothing besides.
+    fn of_layout(variant: u8) -> Self {
+        Self { bsf: BsfUpdate::Keep, psvs: [None; 2], error_count: None, variant }
+    }
 }
 
 /// Sets the variables of the domains that are signed.

@@ -33,6 +33,13 @@ pub(crate) struct Arguments {
     out: PathBuf,
 }
 
+/// What the peer cannot do: cases, in whose way, and why.
+const CANNOT: &[(&[&str], &str, &str)] = &[(
+    &["poll1_compressed", "poll16_compressed"],
+    "rdma-core-poll_cq",
+    "libmlx5 has no decoder for compressed completions",
+)];
+
 /// Rounds that are timed, of operations that do not take long.
 const ROUNDS: u32 = 1500;
 
@@ -56,6 +63,23 @@ impl Row {
     }
 }
 
+/// What one of many queues holds.
+#[derive(Clone, Debug)]
+struct Holding {
+    case: String,
+    who: String,
+    mode: String,
+    /// Bytes on the heap, and in mappings.
+    heap: f64,
+    mapped: f64,
+}
+
+impl Holding {
+    fn bytes(&self) -> f64 {
+        self.heap + self.mapped
+    }
+}
+
 /// How the times of two rows compare: the median of the ratios of rounds that followed each other.
 #[derive(Clone, Debug)]
 struct Pair {
@@ -71,6 +95,7 @@ struct Pair {
 struct Measured {
     rows: Vec<Row>,
     pairs: Vec<Pair>,
+    holdings: Vec<Holding>,
     rounds: u32,
 }
 
@@ -113,6 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut measured = peer.count(&[], true)?;
     peer.time(ROUNDS, &[], &mut measured)?;
+    measured.holdings = peer.memory()?;
     derived::add(&mut measured);
     let verdicts = bars::verdicts(&measured);
     print(&verdicts);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Measured, Pair, Row, make_directory};
+use super::{Holding, Measured, Pair, Row, make_directory};
 use crate::failure::Failure;
 
 /// Where the C of the benchmark is, and its files.
@@ -116,6 +116,25 @@ impl Peer {
             return Err(self.wrong("no time of some that were counted"));
         }
         Ok(())
+    }
+
+    /// What queues hold.
+    pub(super) fn memory(&self) -> Result<Vec<Holding>, Failure> {
+        let mut holdings = Vec::new();
+        for line in output(self.command(&["memory"]))?.lines() {
+            if let ["memory", case, who, mode, heap, mapped] =
+                line.split('\t').collect::<Vec<_>>()[..]
+            {
+                holdings.push(Holding {
+                    case: case.to_owned(),
+                    who: who.to_owned(),
+                    mode: mode.to_owned(),
+                    heap: number(heap).ok_or_else(|| self.wrong("no bytes"))?,
+                    mapped: number(mapped).ok_or_else(|| self.wrong("no bytes"))?,
+                });
+            }
+        }
+        if holdings.is_empty() { Err(self.wrong("no bytes")) } else { Ok(holdings) }
     }
 
     fn wrong(&self, what: &str) -> Failure {

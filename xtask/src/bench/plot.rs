@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::{Measured, Row};
+use super::{CANNOT, Measured, Row};
 
 /// Whose bars there are: heading, colour, whether a row is one of theirs.
 type Series = (&'static str, &'static str, fn(&Row) -> bool);
+
+/// Who holds memory, by how the names begin, and the series whose colour that has.
+const HOLDERS: [(&str, usize); 2] = [("mlx5", 1), ("rdma-core", 2)];
 
 const SERIES: [Series; 4] = [
     ("floor", "#b8b8b8", |row| row.who == "floor"),
@@ -14,15 +17,15 @@ const SERIES: [Series; 4] = [
     ("C, one thread", "#edae49", |row| row.is_peer() && row.mode == "single_threaded"),
 ];
 
-const WIDTH: f64 = 960.0;
+const WIDTH: f64 = 1440.0;
 const LEFT: f64 = 50.0;
 const PANEL: f64 = 230.0;
 const TOP: f64 = 50.0;
 const GAP: f64 = 70.0;
 
-/// Two panels: instructions, and nanoseconds, of the better of each one's ways.
+/// Instructions, and nanoseconds, of the better of each one's ways; and what queues hold.
 pub(super) fn svg(measured: &Measured) -> String {
-    let height = TOP + 2.0 * (PANEL + GAP);
+    let height = TOP + 3.0 * (PANEL + GAP);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"sans-serif\" font-size=\"11\">\n\
@@ -42,23 +45,24 @@ pub(super) fn svg(measured: &Measured) -> String {
     panel(&mut svg, measured, second, "nanoseconds of an operation", |row| {
         row.nanoseconds.unwrap_or(f64::NAN)
     });
+    memory(&mut svg, measured, second + PANEL + GAP);
     svg + "</svg>\n"
 }
 
-/// The cases that go on one scale: those of a few hundred instructions, that the peer has, too.
+/// The cases that go on one scale: those of a few hundred instructions, that the peer has, too, or
+/// cannot do.
 fn plotted(measured: &Measured) -> Vec<&str> {
     const MOST: f64 = 1000.0;
     let fits = |case: &&str| {
         let mut rows = measured.rows.iter().filter(|row| row.case == *case);
-        rows.clone().any(Row::is_peer) && rows.all(|row| row.instructions < MOST)
+        let peers = rows.clone().any(Row::is_peer) || CANNOT.iter().any(|no| no.0.contains(case));
+        peers && rows.all(|row| row.instructions < MOST)
     };
     measured.cases().into_iter().filter(fits).collect()
 }
 
-fn panel(svg: &mut String, measured: &Measured, top: f64, heading: &str, value: fn(&Row) -> f64) {
-    let cases = plotted(measured);
-    let rows = measured.rows.iter().filter(|row| cases.contains(&row.case.as_str()));
-    let most = rows.map(value).fold(1.0, f64::max);
+/// A panel's heading and its marks up to `most`; answers how long a bar of one is.
+fn axis(svg: &mut String, top: f64, right: f64, heading: &str, most: f64) -> f64 {
     let step = nice_step(most);
     let bottom = top + PANEL;
     let scale = PANEL / (most / step).ceil() / step;
@@ -72,14 +76,50 @@ fn panel(svg: &mut String, measured: &Measured, top: f64, heading: &str, value: 
         let y = bottom - mark * scale;
         let _ = writeln!(
             svg,
-            "<path d=\"M{LEFT} {y:.1}H{}\" stroke=\"#dddddd\"/>\
+            "<path d=\"M{LEFT} {y:.1}H{right}\" stroke=\"#dddddd\"/>\
              <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{mark}</text>",
-            WIDTH - 10.0,
             LEFT - 6.0,
             y + 4.0
         );
         mark += step;
     }
+    scale
+}
+
+/// A bar with its number above.
+fn bar(
+    svg: &mut String,
+    [x, bottom]: [f64; 2],
+    [width, height]: [f64; 2],
+    colour: &str,
+    value: f64,
+) {
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"8\" text-anchor=\"middle\">{value:.0}</text>",
+        bottom - height,
+        width - 1.0,
+        x + width / 2.0,
+        bottom - height - 2.0
+    );
+}
+
+/// What stands under a group of bars.
+fn label(svg: &mut String, middle: f64, bottom: f64, text: &str, line: usize) {
+    let _ = writeln!(
+        svg,
+        "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"10\">{text}</text>",
+        bottom + 15.0 + 12.0 * line as f64
+    );
+}
+
+fn panel(svg: &mut String, measured: &Measured, top: f64, heading: &str, value: fn(&Row) -> f64) {
+    let cases = plotted(measured);
+    let rows = measured.rows.iter().filter(|row| cases.contains(&row.case.as_str()));
+    let most = rows.map(value).fold(1.0, f64::max);
+    let bottom = top + PANEL;
+    let scale = axis(svg, top, WIDTH - 10.0, heading, most);
     let group = (WIDTH - LEFT - 10.0) / cases.len().max(1) as f64;
     let width = group * 0.8 / SERIES.len() as f64;
     for (i, case) in cases.iter().enumerate() {
@@ -87,24 +127,35 @@ fn panel(svg: &mut String, measured: &Measured, top: f64, heading: &str, value: 
         for (k, (_, colour, is_theirs)) in SERIES.iter().enumerate() {
             let theirs = measured.rows.iter().filter(|row| row.case == *case && is_theirs(row));
             let Some(best) = theirs.map(value).min_by(f64::total_cmp) else { continue };
-            let x = left + width * k as f64;
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"8\" text-anchor=\"middle\">{best:.0}</text>",
-                bottom - best * scale,
-                width - 1.0,
-                best * scale,
-                x + width / 2.0,
-                bottom - best * scale - 2.0
-            );
+            bar(svg, [left + width * k as f64, bottom], [width, best * scale], colour, best);
         }
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"10\">{case}</text>",
-            left + group * 0.4,
-            bottom + 15.0
-        );
+        // Long names, in two lines by turns.
+        label(svg, left + group * 0.4, bottom, case, i % 2);
+    }
+}
+
+/// KiB that a queue holds.
+fn memory(svg: &mut String, measured: &Measured, top: f64) {
+    const KIB: f64 = 1024.0;
+    let (group, width) = (120.0, 40.0);
+    let mut cases: Vec<&str> = measured.holdings.iter().map(|one| one.case.as_str()).collect();
+    cases.sort_unstable();
+    cases.dedup();
+    let most = measured.holdings.iter().map(|one| one.bytes() / KIB).fold(1.0, f64::max);
+    let bottom = top + PANEL;
+    let right = LEFT + group * cases.len() as f64;
+    let scale = axis(svg, top, right, "KiB of a queue", most);
+    for (i, case) in cases.iter().enumerate() {
+        let left = LEFT + group * (i as f64 + 0.1);
+        for (k, (who, series)) in HOLDERS.iter().enumerate() {
+            let theirs =
+                measured.holdings.iter().find(|one| one.case == *case && one.who.starts_with(who));
+            let Some(theirs) = theirs else { continue };
+            let value = theirs.bytes() / KIB;
+            let x = left + width * k as f64;
+            bar(svg, [x, bottom], [width, value * scale], SERIES[*series].1, value);
+        }
+        label(svg, left + width, bottom, case, 0);
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::bars::Verdict;
-use super::{Measured, Row};
+use super::{CANNOT, Measured, Row};
 
 /// The rows, as `docs/benchmarks.json` has them.
 pub(super) fn json(measured: &Measured) -> String {
@@ -22,8 +22,34 @@ pub(super) fn json(measured: &Measured) -> String {
             "misses": rounded(row.misses),
         })
     });
+    let cannot = CANNOT.iter().flat_map(|(cases, who, why)| {
+        cases.iter().map(move |case| {
+            json!({
+                "case": case,
+                "who": who,
+                "mode": "default",
+                "instructions": null,
+                "ns": null,
+                "misses": null,
+                "cannot": why,
+            })
+        })
+    });
+    let holdings = measured.holdings.iter().map(|holding| {
+        json!({
+            "case": holding.case,
+            "who": holding.who,
+            "mode": holding.mode,
+            "instructions": null,
+            "ns": null,
+            "misses": null,
+            "bytes": holding.bytes(),
+            "heap": holding.heap,
+            "mapped": holding.mapped,
+        })
+    });
     let mut text = String::from("[\n");
-    let rows: Vec<Value> = rows.collect();
+    let rows: Vec<Value> = rows.chain(cannot).chain(holdings).collect();
     for (i, row) in rows.iter().enumerate() {
         let comma = if i + 1 < rows.len() { "," } else { "" };
         let _ = writeln!(text, "  {row}{comma}");
@@ -70,6 +96,7 @@ pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
     table(&mut text, measured, |row| format!("{:.1}", row.nanoseconds.unwrap_or(f64::NAN)));
     text.push_str("\n## Misses of a first-level data cache, of an operation\n\n");
     table(&mut text, measured, |row| format!("{:.2}", row.misses));
+    holdings(&mut text, measured);
     text.push_str("\n![The same as bars](benchmarks.svg)\n");
     places(&mut text, measured, verdicts);
     text.push_str(END);
@@ -96,14 +123,29 @@ const END: &str = "
   read. `round` is a request posted and its completion polled, the sum of both.
 * Instructions are callgrind's, from the first of that function to its return, the mean of 12 rounds,
   of 64 operations mostly; they repeat exactly. They count what a retired instruction costs as one,
-  whatever it does. What the simulated device takes, where the kernel is called, is left out. Misses
-  are those of the first-level data cache that callgrind simulates, of this machine's size.
-* A cancel asks the device where the queue stands, and scans: 1 identifier among 1,000 pending requests,
-  or 64 among 4,096, for which rdma-core is called 64 times. `on_10000` posts and polls on so many
-  queue pairs in turn; most of them have no BlueFlame register of their own.
+  whatever it does. Misses are those of the first-level data cache that callgrind simulates, of this
+  machine's size.
+* Where an operation calls the kernel, what is below the call is left out, of instructions, misses and
+  nanoseconds alike: a simulated kernel says nothing about a real one, and both providers call the
+  same. callgrind's sums are those of everything but the calls into the simulator's library, with all
+  that they call in turn; of nanoseconds the preloaded library keeps the sum of what it took, which
+  leaves both sides the same half of reading a clock. What each does around the call, encoding and
+  decoding, is in.
+* A cancel asks the device where the queue stands (QUERY_QP over DEVX), and scans: `drained` and
+  `cancel` here, one call there, whose first half is that question. `cancel_1_of_1000` cancels one
+  identifier after the other, sixteen of them, while 1,000 requests are pending; `cancel_64_of_4096`
+  a set of 64, for which rdma-core is called 64 times, and asks as often. Real firmware takes
+  microseconds to answer: with `cancel_1_of_1000` that comes on top of either side's time, unmeasured.
+* `on_10000` posts and polls on so many queue pairs in turn; most of them have no BlueFlame register
+  of their own. `create_destroy_qp` is a queue pair's life without a connection. `mkey_configure` gives
+  a key rights and a list of four pieces. Compressed polls are of runs of 64; rdma-core *cannot*: its
+  provider has no decoder for them.
 * Nanoseconds are of rounds of 64 operations that follow each other, the clock read once for them; the
   numbers are medians over rounds, in which everybody has his turn. Ratios are medians of the ratios of
   each turn. On a machine that has other things to do they vary by some ten percent.
+* Memory is the growth of malloc's count of bytes in use, and of the mappings that are of no file,
+  while 256 queues are made behind 16 others, divided by 256. What the simulated kernel takes within
+  its calls, and doorbell pages, are no part of it.
 * *mlx5* is a queue with one owner, *mlx5, lock* one that was made `into_shared`. *C* is
   `ibv_post_send`, `ibv_post_recv` and `ibv_poll_cq`, *extended* is `ibv_wr_*` and `ibv_start_poll`;
   *one thread* has `MLX5_SINGLE_THREADED=1`, and completion queues made for one thread. A batch by
@@ -209,9 +251,38 @@ fn table(text: &mut String, measured: &Measured, cell: impl Fn(&Row) -> String) 
         let _ = write!(text, "| `{case}` |");
         for column in &COLUMNS {
             let row = column.who.iter().find_map(|who| measured.row(case, who, column.mode));
-            let _ = write!(text, " {} |", row.map(&cell).unwrap_or_default());
+            let empty = || if cannot(case, column) { "cannot".into() } else { String::new() };
+            let _ = write!(text, " {} |", row.map_or_else(empty, &cell));
         }
         text.push('\n');
+    }
+}
+
+/// Whether whoever a column is of cannot do a case at all.
+fn cannot(case: &str, column: &Column) -> bool {
+    column.mode == "default"
+        && CANNOT.iter().any(|(cases, who, _)| cases.contains(&case) && column.who.contains(who))
+}
+
+/// What queues hold.
+fn holdings(text: &mut String, measured: &Measured) {
+    let _ = write!(
+        text,
+        "\n## Memory of a queue\n\n\
+         Bytes that one more queue takes: `memory_qp`, a reliable connection for 256 requests either way, \
+         of one piece and 28 bytes inline; `memory_cq`, 1,024 entries asked for.\n\n\
+         | case | who | mapped | on the heap | together |\n|---|---|--:|--:|--:|\n"
+    );
+    for holding in &measured.holdings {
+        let who = if holding.who == "mlx5" { "mlx5" } else { "C" };
+        let _ = writeln!(
+            text,
+            "| `{}` | {who} | {:.0} | {:.0} | {:.0} |",
+            holding.case,
+            holding.mapped,
+            holding.heap,
+            holding.bytes()
+        );
     }
 }
 
