@@ -3,6 +3,7 @@
 use crate::profile::{self, Profile};
 use crate::requests;
 use crate::round::Round;
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::path::PathBuf;
@@ -53,6 +54,8 @@ pub(crate) fn count(
     arguments: &[&str],
     misses: bool,
 ) -> Result<Vec<Counted>, String> {
+    // callgrind takes no notice of some that are named after one that is named twice.
+    let functions: BTreeSet<&String> = functions.iter().collect();
     let folder = Folder::new()?;
     let out = folder.0.join("out");
     let program = std::env::current_exe().map_err(|error| error.to_string())?;

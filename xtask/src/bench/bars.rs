@@ -165,6 +165,7 @@ mod tests {
             ],
             pairs: vec![pair("rdma-core-poll_cq", 0.1), pair("rdma-core-cq_ex", ratio)],
             rounds: 1,
+            ..Measured::default()
         }
     }
 
