@@ -49,25 +49,13 @@ pub(super) mod shared {
 /// A completion queue to which the device writes runs of entries that differ in little.
 pub(super) mod compressed {
     use crate::bed::{BATCH, Bed, Options};
-    use crate::machine::Machine;
     use crate::operations::poll;
-    use crate::round::{ROUND, timed};
+    use crate::round::timed;
     use crate::rounds::subject;
     use std::hint::black_box;
 
-    /// Makes sure that the device compresses.
-    fn bed(machine: &Machine) -> (Bed, ()) {
-        let mut bed = Bed::new(machine, Options { compressed: true, ..Options::default() });
-        bed.written(0, ROUND);
-        let mut compressed = 0;
-        let count = bed.cq.poll(usize::MAX, |one| compressed += u64::from(one.is_compressed()));
-        assert_eq!(count.expect("poll"), ROUND as usize);
-        assert!(compressed > ROUND / 2, "{compressed} compressed");
-        (bed, ())
-    }
-
     subject! {
-        bed =>
+        |machine| (Bed::new(machine, Options { compressed: true, ..Options::default() }), ()) =>
 
         "poll1_compressed", Single, poll::one x 64, |bed, _given, first| {
             bed.written(first, 64);
