@@ -111,15 +111,25 @@ impl What {
     /// checksum.
     const KEPT_HASH: u16 = 0x200;
     const KEPT_CHECKSUM: u16 = 0x400;
-
-    /// Not compressed.
-    pub(crate) const PLAIN: Self = Self(0);
+    /// The entry has a message in it, or before it. Kept, for a device that is not honest may write
+    /// another format there at any time.
+    const IN_DESCRIPTOR: u16 = 0x800;
+    const BEFORE_DESCRIPTOR: u16 = 0x4000;
 
     /// The mark of a compressed entry.
     pub(crate) const fn compressed(format: MiniFormat) -> Self {
         Self(match format {
             MiniFormat::Hash => Self::KEPT_HASH,
             MiniFormat::Checksum | MiniFormat::ChecksumStride => Self::KEPT_CHECKSUM,
+        })
+    }
+
+    /// The mark of an entry of this format, which has been looked at.
+    pub(crate) const fn formatted(format: Format) -> Self {
+        Self(match format {
+            Format::Plain | Format::Compressed => 0,
+            Format::Inline32 => Self::IN_DESCRIPTOR,
+            Format::Inline64 => Self::BEFORE_DESCRIPTOR,
         })
     }
 
@@ -371,12 +381,15 @@ impl WorkCompletion<'_> {
             .then(|| field!(self, Cqe.imm_inval_pkey as u32))
     }
 
-    /// The format of the entry; one that was compressed has no message in it.
+    /// The format of the entry as it was found; one that was compressed, or tells of an error, has no
+    /// message in it.
     #[inline]
     fn format(&self) -> Format {
-        match self.what.is_error() || self.what.is_compressed() {
-            true => Format::Plain,
-            false => Format::of(field!(self, Cqe.op_own as u8)),
+        match self.what.0 & (What::IN_DESCRIPTOR | What::BEFORE_DESCRIPTOR) {
+            _ if self.what.is_error() => Format::Plain,
+            What::IN_DESCRIPTOR => Format::Inline32,
+            What::BEFORE_DESCRIPTOR => Format::Inline64,
+            _ => Format::Plain,
         }
     }
 
@@ -393,8 +406,8 @@ impl WorkCompletion<'_> {
     pub fn inline_data(&self) -> Option<InlineData<'_>> {
         let (start, room) = match self.format() {
             Format::Inline32 => (self.descriptor, INLINE_32),
-            // SAFETY: entries of this format have their message before the descriptor; the ring
-            // takes none where there is nothing before it.
+            // SAFETY: entries that were found to be of this format have their message before the
+            // descriptor; the ring takes none where there is nothing before it.
             Format::Inline64 => (unsafe { self.descriptor.byte_sub(INLINE_64) }, INLINE_64),
             Format::Plain | Format::Compressed => return None,
         };

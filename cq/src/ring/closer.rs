@@ -23,7 +23,8 @@ struct Look {
     /// The word with the user index, as it stands there.
     index: u32,
     tail: u64,
-    compressed: What,
+    /// Whether it was compressed, or has a message in it.
+    marks: What,
 }
 
 impl<Q: Queue> Ring<Q> {
@@ -35,7 +36,7 @@ impl<Q: Queue> Ring<Q> {
         }
         while self.is_written() {
             barrier::from_device();
-            let Look { descriptor, index, tail, compressed } = match self.look() {
+            let Look { descriptor, index, tail, marks } = match self.look() {
                 Ok(Some(look)) => look,
                 Ok(None) => continue,
                 Err(corruption) => return self.latch(corruption),
@@ -74,7 +75,7 @@ impl<Q: Queue> Ring<Q> {
             return match found {
                 Ok(Some(Found::Completion(wr_id, what))) => {
                     self.pass_any(descriptor);
-                    self.found = (descriptor, wr_id, what.with(compressed));
+                    self.found = (descriptor, wr_id, what.with(marks));
                     true
                 }
                 Ok(Some(Found::Again)) => {
@@ -131,8 +132,8 @@ impl<Q: Queue> Ring<Q> {
                 return Ok(None);
             }
             if !is_title(op_own) {
-                self.check_format(op_own)?;
-                return Ok(Some(self.look_at(self.next, What::PLAIN)));
+                let format = self.check_format(op_own)?;
+                return Ok(Some(self.look_at(self.next, What::formatted(format))));
             }
             if self.state.compression().is_none() {
                 return Err(Corruption::Format(Format::of(op_own)));
@@ -143,29 +144,28 @@ impl<Q: Queue> Ring<Q> {
         Ok(Some(self.look_at(entry, What::compressed(self.run.format()))))
     }
 
-    fn look_at(&self, descriptor: NonNull<u8>, compressed: What) -> Look {
+    fn look_at(&self, descriptor: NonNull<u8>, marks: What) -> Look {
         // SAFETY: four bytes of a descriptor, aligned to as many.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
-        Look { descriptor, index, tail: read_tail(descriptor), compressed }
+        Look { descriptor, index, tail: read_tail(descriptor), marks }
     }
 
-    /// Whether the next entry may have the format that it has.
-    fn check_format(&self, op_own: u8) -> Result<(), Corruption> {
-        let room = match Format::of(op_own) {
+    /// The format of the next entry, if it may have it.
+    fn check_format(&self, op_own: u8) -> Result<Format, Corruption> {
+        let format = Format::of(op_own);
+        let room = match format {
             // The format of an entry that tells of an error means nothing.
-            _ if op_own >> OPCODE_SHIFT > LAST_RECEIVE >> OPCODE_SHIFT => return Ok(()),
-            Format::Plain => return Ok(()),
+            _ if op_own >> OPCODE_SHIFT > LAST_RECEIVE >> OPCODE_SHIFT => return Ok(Format::Plain),
+            Format::Plain => return Ok(format),
             Format::Inline32 => INLINE_32,
             // It lies before the descriptor, where there must be something.
             Format::Inline64 if self.stride > DESCRIPTOR => INLINE_64,
-            Format::Inline64 | Format::Compressed => {
-                return Err(Corruption::Format(Format::of(op_own)));
-            }
+            Format::Inline64 | Format::Compressed => return Err(Corruption::Format(format)),
         };
         // SAFETY: four bytes of a descriptor, aligned to as many.
         let bytes = unsafe { self.next.byte_add(BYTE_COUNT).cast::<u32>().read_volatile() };
         match u32::from_be(bytes) {
-            bytes if bytes as usize <= room => Ok(()),
+            bytes if bytes as usize <= room => Ok(format),
             bytes => Err(Corruption::Inline(bytes)),
         }
     }

@@ -64,6 +64,28 @@ fn a_request_that_is_not_outstanding_is_corruption() {
     }
 }
 
+/// Where a message lies was settled when the entry was taken: in an entry of 64 bytes there is none
+/// before the descriptor, whatever a device makes of it meanwhile.
+#[test]
+fn an_entry_that_changes_once_it_was_taken_leads_nowhere_else() {
+    for stride in [64, 128] {
+        for format in [1, 2, 3] {
+            let mut bed = Bed::new(3, stride);
+            let queue = Outstanding::default();
+            bed.register(5, &queue);
+            queue.receive(0, 7);
+            bed.device.write(Entry::new(2, 5, 0).byte_count(64));
+            let Bed { ring, device, .. } = &mut bed;
+            let completion = ring.next().expect("an ordinary receive");
+            let mut changed = Entry::new(2, 5, 0).byte_count(64);
+            changed.0[63] |= format << 2;
+            device.store(0, changed);
+            assert!(completion.inline_data().is_none());
+            assert!(completion.to_owned().as_completion().inline_data().is_none());
+        }
+    }
+}
+
 /// A completion must not come true later, when the request that it names has been posted.
 #[test]
 fn an_entry_that_came_too_early_never_completes_anything() {
