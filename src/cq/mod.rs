@@ -33,7 +33,8 @@ pub(crate) struct CqInner {
     handle: Option<u32>,
     cqn: u32,
     id: u64,
-    pub(crate) state: Arc<RingState>,
+    /// Private, for [`RingState::end_of`] is to be asked with `buffer` locked.
+    state: Arc<RingState>,
     attention: Attention,
     record: CompletionQueueRecord,
     uar: CqUar,
@@ -61,11 +62,21 @@ impl CqInner {
 
     /// Keeps `index` until nothing in the queue can name it any more.
     pub(crate) fn depart(&self, index: &Arc<UserIndex>) {
-        let buffer = self.buffer();
-        let end = self.state.end_of(index.get()).unwrap_or_else(|| self.state.consumed());
-        drop(buffer);
+        let end = self.end_of(index).unwrap_or_else(|| self.state.consumed());
         self.departures.push(end, Arc::clone(index));
         self.attention.set_departures();
+    }
+
+    /// Whether completions of `index` wait to be polled.
+    pub(crate) fn holds(&self, index: &UserIndex) -> bool {
+        self.end_of(index).is_some()
+    }
+
+    /// Where the entries end that name `index`, as of now.
+    fn end_of(&self, index: &UserIndex) -> Option<u32> {
+        // Who resizes the queue replaces the buffer, on another thread maybe.
+        let _buffer = self.buffer();
+        self.state.end_of(index.get())
     }
 
     fn buffer(&self) -> MutexGuard<'_, Option<QueueBuffer>> {

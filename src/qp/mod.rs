@@ -416,9 +416,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// Empties the queues after a reset.
     fn start_over(&mut self) -> Result<(), Error> {
         let inner = &self.control.inner;
-        let index = inner.index.get();
         for cq in [&inner.send_cq, &inner.recv_cq] {
-            if cq.state.end_of(index).is_some() {
+            if cq.holds(&inner.index) {
                 let what = "completions from before the reset are in the completion queue: poll them first";
                 return Err(Error::busy("modify_qp", what));
             }
