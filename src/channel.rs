@@ -146,14 +146,15 @@ impl CompletionChannel {
                 return Ok(Some(event));
             }
             // Another thread may be faster to take what woke this one.
-            if !sleep_on(&self.inner.context, VERB, self.as_kernel_fd(), deadline)? {
+            if !sleep_on(&self.inner.context, VERB, self.as_kernel_fd(), deadline, || false)? {
                 return self.get_event();
             }
         }
     }
 
     /// Sleeps until one more event of the completion queue `handle` was read than the `seen` ones,
-    /// by whomever; `false` if the time is over before.
+    /// by whomever, or the queue is `in_trouble`; `false` if the time is over before. `look` finds out
+    /// whether it is.
     ///
     /// One of those who wait sleeps on the file and reads for all; the others wait for it to tell
     /// them, or to leave its place.
@@ -162,10 +163,15 @@ impl CompletionChannel {
         handle: u64,
         seen: u32,
         deadline: Option<Instant>,
+        in_trouble: impl Fn() -> bool,
+        look: impl Fn(),
     ) -> Result<bool, Error> {
         let channel = &*self.inner;
         channel.context.check_process(VERB)?;
         loop {
+            if in_trouble() {
+                return Ok(true);
+            }
             let mut queues = channel.queues();
             let Some(queue) = queues.by_handle.get_mut(&handle) else { return Ok(false) };
             if queue.events.read() != seen {
@@ -191,7 +197,12 @@ impl CompletionChannel {
             queues.has_reader = true;
             drop(queues);
             let _reader = Reader(channel);
-            sleep_on(&channel.context, VERB, self.as_kernel_fd(), deadline)?;
+            sleep_on(&channel.context, VERB, self.as_kernel_fd(), deadline, || {
+                // The trouble may be that of those who wait to be told.
+                channel.read.notify_all();
+                look();
+                in_trouble()
+            })?;
             channel.read_for(handle)?;
         }
     }

@@ -3,8 +3,9 @@
 use crate::context::{Context, Inner};
 use crate::error::{Error, ErrorKind};
 use mlx5_uapi::mlx5::{ClockInfo, MmapCommand};
-use mlx5_uapi::{Access, Mapping, page_size};
+use mlx5_uapi::{Access, Errno, Mapping, page_size};
 use std::mem::offset_of;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -25,9 +26,16 @@ const LOOKS: u32 = 1 << 20;
 /// The page in which the kernel keeps telling how the device's clock and the time of day belong
 /// together. See [`Context::clock`].
 pub struct Clock {
-    page: Mapping,
-    _context: Arc<Inner>,
+    /// There until the value is dropped.
+    page: Option<Mapping>,
+    start: NonNull<u8>,
+    context: Arc<Inner>,
 }
+
+// SAFETY: `start` is an address in the page, which is Send, and is only read, atomically.
+unsafe impl Send for Clock {}
+// SAFETY: as above.
+unsafe impl Sync for Clock {}
 
 impl Context {
     /// Maps the page that relates the device's clock to the time of day (`mlx5dv_get_clock_info`).
@@ -53,7 +61,14 @@ impl Context {
         let length = page_size();
         let offset = MmapCommand::ClockInfo.offset(0, length);
         let page = context.run(VERB, |file| file.map(offset, length, Access::Read))?;
-        Ok(Clock { page, _context: Arc::clone(context) })
+        // Whoever implements the seam does so in safe code: an answer proves nothing.
+        if page.len() < size_of::<ClockInfo>()
+            || !page.as_ptr().addr().is_multiple_of(align_of::<AtomicU64>())
+        {
+            return Err(context.fail(VERB, Errno::EPROTO));
+        }
+        let start = page.as_non_null();
+        Ok(Clock { page: Some(page), start, context: Arc::clone(context) })
     }
 }
 
@@ -61,7 +76,9 @@ impl Clock {
     /// How the clocks belong together now. The device's clock moves on at a rate that is not quite
     /// even: for timestamps much later than [`ClockRelation::valid_for`], it is to be asked anew.
     pub fn now(&self) -> Result<ClockRelation, Error> {
-        let start = self.page.as_non_null();
+        // A child does not have the page.
+        self.context.check_process(VERB)?;
+        let start = self.start;
         let word = |offset: usize| {
             // SAFETY: an aligned word of the page, which is mapped as long as `self` lives.
             unsafe { start.byte_add(offset).cast::<AtomicU64>().as_ref() }.load(Relaxed)
@@ -91,6 +108,17 @@ impl Clock {
             }
         }
         Err(Error::busy(VERB, "the kernel does not stop rewriting the page"))
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        // In a child the range is not mapped, or by now someone else's.
+        if let Some(page) = self.page.take()
+            && self.context.forked()
+        {
+            page.leak();
+        }
     }
 }
 

@@ -127,6 +127,10 @@ pub(crate) struct Inner {
     gone: AtomicBool,
     /// A byte in it says that the device is gone, to whoever sleeps.
     gone_note: (PipeReader, PipeWriter),
+    /// Whether a completion queue was told to take nothing more, and a byte that says so to whoever
+    /// sleeps.
+    overrun: AtomicBool,
+    overrun_note: (PipeReader, PipeWriter),
     watched: Mutex<HashMap<WatchId, Watched>>,
     ids: AtomicU64,
     leaked: AtomicUsize,
@@ -155,9 +159,12 @@ impl Inner {
         let async_file = event::alloc_async(&*file).map_err(refused)?;
         let blueflame_size = if options.blueflame { context.driver.bf_reg_size } else { 0 };
         let pages = options.max_blueflame_pages as usize;
-        let gone_note = std::io::pipe().map_err(|error| {
-            refused(error.raw_os_error().map_or(Errno::EMFILE, Errno::from_raw))
-        })?;
+        let note = || {
+            std::io::pipe().map_err(|error| {
+                refused(error.raw_os_error().map_or(Errno::EMFILE, Errno::from_raw))
+            })
+        };
+        let (gone_note, overrun_note) = (note()?, note()?);
         let uars = Uars::new(&*file, blueflame_size, pages).map_err(refused)?;
         let records = Records::new(&*file).map_err(refused)?;
         Ok(Arc::new(Self {
@@ -177,6 +184,8 @@ impl Inner {
             process: Origin::here(),
             gone: AtomicBool::new(false),
             gone_note,
+            overrun: AtomicBool::new(false),
+            overrun_note,
             watched: Mutex::default(),
             ids: AtomicU64::new(1),
             leaked: AtomicUsize::new(0),
@@ -276,6 +285,16 @@ impl Inner {
                 attention.set_overrun();
             }
         }
+        // Afterwards, so that who is woken finds it.
+        if !self.overrun.swap(true, Relaxed) {
+            // There is room for one byte, and nobody takes it out.
+            let _ = (&self.overrun_note.1).write(&[1]);
+        }
+    }
+
+    /// Can be read once any completion queue was told to take nothing more.
+    pub(crate) fn overrun_fd(&self) -> BorrowedFd<'_> {
+        self.overrun_note.0.as_fd()
     }
 
     /// Tells `what` when the device goes away, or now if it has gone.

@@ -210,29 +210,34 @@ pub(crate) fn deadline_in(timeout: Option<Duration>) -> Option<Instant> {
 /// wait that nobody reads.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Sleeps until `fd` can be read or the device is gone, which a channel need not tell of; `false` if
-/// the time is over before.
+/// Sleeps until `fd` can be read, the device is gone, or `give_up` says so, none of which but the
+/// first a channel need tell of; `false` if the time is over before. `give_up` is asked when events
+/// are told of, and while some are that nobody reads.
 pub(crate) fn sleep_on(
     context: &Inner,
     operation: &'static str,
     fd: BorrowedFd<'_>,
     deadline: Option<Instant>,
+    give_up: impl Fn() -> bool,
 ) -> Result<bool, Error> {
     let gone = context.gone_fd();
     let mut unread = false;
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let (events, nap) = match unread {
-            false => (context.async_fd(), left),
-            true => (gone, Some(left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY)))),
+        let (others, nap) = match unread {
+            false => ([context.async_fd(), context.overrun_fd()], left),
+            true => ([gone; 2], Some(left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY)))),
         };
-        match wait_any_readable([fd, gone, events], nap) {
-            Ok([true, ..] | [_, true, _]) => return Ok(true),
-            Ok([.., told]) => {
+        match wait_any_readable([fd, gone, others[0], others[1]], nap) {
+            Ok([true, ..] | [_, true, ..]) => return Ok(true),
+            Ok([.., event, overrun]) => {
                 // It may be the event that tells of it, or any other.
-                unread |= told;
+                unread |= event || overrun;
                 if unread {
                     context.check_alive();
+                    if give_up() {
+                        return Ok(true);
+                    }
                 }
                 if context.is_gone() {
                     return Ok(true);

@@ -8,7 +8,8 @@ use std::time::Duration;
 impl CompletionQueue {
     /// Whether a poll has something to tell: completions, or why there will be none.
     pub fn is_ready(&self) -> bool {
-        self.ring.has_next() || self.inner.attention.is_in_trouble()
+        // A child may not have the entries: that it is one is to be found out first.
+        self.inner.attention.is_in_trouble() || self.ring.has_next()
     }
 
     /// Sleeps until there is something to poll, for so long or without end; answers whether there
@@ -37,7 +38,9 @@ impl CompletionQueue {
             }
             let inner = &self.inner;
             let Some(channel) = &inner.channel else { break };
-            if !channel.wait_for(inner.id, seen, deadline)? {
+            let in_trouble = || inner.attention.is_in_trouble();
+            let look = || inner.check_overrun();
+            if !channel.wait_for(inner.id, seen, deadline, in_trouble, look)? {
                 return Ok(self.is_ready());
             }
         }

@@ -80,7 +80,7 @@ impl MkeyLayout<'_> {
 
     /// The bytes that the key then has, or what is wrong with it.
     pub fn length(&self) -> Result<u64, PostError> {
-        let mut length = 0;
+        let mut length: u64 = 0;
         match self {
             Self::List(sges) => {
                 for (index, sge) in sges.iter().enumerate() {
@@ -105,7 +105,8 @@ impl MkeyLayout<'_> {
                     }
                     length += u64::from(entry.bytes);
                 }
-                length *= u64::from(*repeat);
+                // So many entries that this overflows are refused for their number.
+                length = length.saturating_mul((*repeat).into());
             }
         }
         Ok(length)

@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 use mlx5::{
-    CancelError, CompletionChannel, ConnectOptions, Data, ErrorKind, PollError, SharedReceiveQueue,
+    CancelError, Clock, CompletionChannel, ConnectOptions, Data, ErrorKind, PollError, SharedReceiveQueue,
 };
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
@@ -24,6 +24,8 @@ struct Everything {
     srq: SharedReceiveQueue,
     channel: CompletionChannel,
     announced: CompletionQueue,
+    /// Where the kernel has one.
+    clock: Option<Clock>,
 }
 
 impl Everything {
@@ -37,12 +39,13 @@ impl Everything {
         pair.b.recv(1, 0..104);
         connected.b.recv(2, 0..64);
         fill(&connected.a.mr, 0, 1, 64)?;
-        Ok(Self { pair, connected, srq, channel, announced })
+        let clock = pair.a.context.clock().ok();
+        Ok(Self { pair, connected, srq, channel, announced, clock })
     }
 
     /// Uses all of it, as its owner may.
     fn work(&mut self, bed: &Bed, seed: u64) -> Outcome {
-        let Self { pair, connected, srq, channel, announced } = self;
+        let Self { pair, connected, srq, channel, announced, clock } = self;
         fill(&connected.a.mr, 0, seed, 64)?;
         let sges = [connected.a.mr.sge(0..64)?];
         connected.a.post(Form::Typed, Post::new(Op::Send, seed, Data::Sges(&sges)))?;
@@ -57,6 +60,7 @@ impl Everything {
         srq.post_recv(&[ReceiveWr { wr_id: seed, sges: &[] }])?;
         announced.arm(true)?;
         assert_eq!(channel.get_event()?, None);
+        clock.as_ref().map(Clock::now).transpose()?;
         pair.a.context.query_port(bed.port())?;
         pair.a.context.alloc_pd()?.allocate(64)?;
         Ok(())
@@ -93,7 +97,7 @@ fn in_a_child_every_handle_says_that_it_is_the_parents(bed: &Bed) -> Outcome {
     let mut everything = Everything::new(bed)?;
     let port = bed.port();
     in_child(|| {
-        let Everything { pair, connected, srq, channel, announced } = &mut everything;
+        let Everything { pair, connected, srq, channel, announced, clock } = &mut everything;
         let context = &pair.a.context;
         let attributes = QpAttributes::new().qp_state(QueueState::Error);
         for (what, error) in [
@@ -128,6 +132,9 @@ fn in_a_child_every_handle_says_that_it_is_the_parents(bed: &Bed) -> Outcome {
             let error = error.unwrap_or_else(|| panic!("{what} worked in the child"));
             assert_eq!(error.kind(), ErrorKind::Forked, "{what}: {error}");
         }
+        if let Some(clock) = clock {
+            assert_eq!(clock.now().expect_err("forked").kind(), ErrorKind::Forked);
+        }
         match connected.a.qp.drained() {
             Err(CancelError::Query(error)) => assert_eq!(error.kind(), ErrorKind::Forked),
             other => panic!("{other:?}"),
@@ -142,6 +149,7 @@ fn in_a_child_every_handle_says_that_it_is_the_parents(bed: &Bed) -> Outcome {
         for cq in [&mut connected.a.send_cq, announced] {
             assert_eq!(cq.poll(1, |_| {}), Err(PollError::Forked));
             assert_eq!(cq.completions().err(), Some(PollError::Forked));
+            assert!(cq.is_ready(), "to say that");
         }
         // What was asked when the device was opened is known here, too.
         assert_eq!(context.num_ports() as u8, context.query_device().phys_port_cnt);
@@ -159,7 +167,7 @@ fn a_child_that_drops_everything_does_the_parent_no_harm(bed: &Bed) -> Outcome {
     })?;
     let mut again = Some(Everything::new(bed)?);
     in_child(|| {
-        let Everything { pair, connected, srq, channel, announced } =
+        let Everything { pair, connected, srq, channel, announced, clock } =
             again.take().ok_or("there")?;
         let Pair { a, b } = connected;
         let forked = |error: mlx5::Error| assert_eq!(error.kind(), ErrorKind::Forked);
@@ -167,7 +175,7 @@ fn a_child_that_drops_everything_does_the_parent_no_harm(bed: &Bed) -> Outcome {
         forked(a.mr.deregister().err().ok_or("deregistered in the child")?.1);
         forked(srq.destroy().err().ok_or("destroyed in the child")?.1);
         forked(announced.destroy().err().ok_or("destroyed in the child")?.1);
-        drop((pair, b, channel, a.send_cq, a.recv_cq, a.pd, a.context));
+        drop((pair, b, channel, clock, a.send_cq, a.recv_cq, a.pd, a.context));
         Ok(())
     })?;
     for everything in [everything, again] {

@@ -1,7 +1,7 @@
 //! Sleeping until there are completions, by threads that share a channel.
 
 use crate::prelude::*;
-use mlx5::{CompletionChannel, ConnectOptions, Data, Error, ErrorKind, Operation, PollError, Psn};
+use mlx5::{AsyncEvent, CompletionChannel, ConnectOptions, Data, Error, ErrorKind, Operation, PollError, Psn};
 use std::sync::mpsc;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
@@ -13,6 +13,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_time_ends_a_wait,
     a_device_that_fails_wakes_who_waits_without_end: SIMULATOR | DIRTY,
     a_queue_without_a_channel_cannot_be_waited_for,
+    an_overrun_ends_a_wait_whether_its_event_is_read_or_not: SIMULATOR | DEVX,
 ];
 
 const LONG: Option<Duration> = Some(Duration::from_secs(20));
@@ -39,17 +40,22 @@ pub(super) fn lone_from(
     channel: &CompletionChannel,
     consumed: u32,
 ) -> Result<(Lone, CompletionQueue), Failed> {
-    let pd = context.alloc_pd()?;
     let cq = context.create_cq(63).channel(channel).consumed(consumed).build()?;
     bed.count_on(&cq, consumed);
-    let mut qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
+    Ok((lone_on(bed, context, &cq)?, cq))
+}
+
+/// A queue pair connected to itself that completes on `cq`.
+fn lone_on(bed: &Bed, context: &Context, cq: &CompletionQueue) -> Result<Lone, Failed> {
+    let pd = context.alloc_pd()?;
+    let mut qp = pd.create_qp::<Rc>(cq, cq).build()?;
     let port = context.local_port(bed.port(), None)?;
     let options = ConnectOptions::default();
     let psn = Psn::wrapping(3);
     let itself = qp.endpoint(&port, psn, &options);
     qp.connect(&port, psn, &itself, &options)?;
     let mr = pd.memory(64).access(crate::pair::ALL_ACCESS).register()?;
-    Ok((Lone { qp, mr }, cq))
+    Ok(Lone { qp, mr })
 }
 
 impl Lone {
@@ -209,5 +215,31 @@ fn a_queue_without_a_channel_cannot_be_waited_for(bed: &Bed) -> Outcome {
     let mut cq = context.create_cq(7).build()?;
     let refused = cq.wait(false, None).expect_err("it would sleep for ever");
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    Ok(())
+}
+
+/// Nothing completes any more, and no event of the channel says so.
+fn an_overrun_ends_a_wait_whether_its_event_is_read_or_not(bed: &Bed) -> Outcome {
+    for is_read in [false, true] {
+        let context = bed.context();
+        let channel = context.create_comp_channel()?;
+        let mut cq = context.create_cq(3).channel(&channel).build()?;
+        let mut lone = lone_on(bed, &context, &cq)?;
+        for wr_id in 0..6 {
+            lone.write(wr_id)?;
+        }
+        bed.settle();
+        assert_eq!(bed.poll_good(&mut cq, 4).len(), 4);
+        let (events, told) = (context.async_events(), AsyncEvent::CqError(cq.id()));
+        let ended = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| cq.wait(false, LONG));
+            if is_read {
+                bed.until("the event", || events.next().expect("there") == Some(told));
+            }
+            join(bed, waiter)
+        });
+        assert!(ended?, "event read: {is_read}");
+        assert_eq!(cq.poll(1, |_| {}), Err(PollError::Overrun));
+    }
     Ok(())
 }
