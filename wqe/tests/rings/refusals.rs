@@ -3,8 +3,8 @@
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{ADDRESS, Given, IMM, Kind, Op, QKEY, REMOTE, TO_QPN, least, of_sges, sges};
 use mlx5_wqe::{
-    Data, Gate, Operation, PostError, QueueState, Rc, SendFlags, SendWr, Sge, Uc, Ud, UdAddress,
-    XrcSend,
+    Data, Gate, Interleaved, MkeyLayout, Operation, PostError, QueueState, Rc, SendFlags, SendWr,
+    Sge, Uc, Ud, UdAddress, XrcSend,
 };
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -273,4 +273,13 @@ fn refusals_say_what_was_wrong() {
         batch.complete().unwrap_err().to_string(),
         "batch refused, nothing posted: request 0: entry 0 is 2147483648 bytes long; an entry holds at most 2147483647"
     );
+}
+
+/// A request refuses so many entries, but whoever owns the key asks for their length before.
+#[test]
+fn a_layout_that_is_longer_than_can_be_counted_has_a_length() {
+    let entry = Interleaved { addr: 0, bytes: u16::MAX.into(), skip: 0, lkey: 1 };
+    let entries = vec![entry; (1 << 16) + 3];
+    let layout = MkeyLayout::Interleaved { repeat: u32::MAX, entries: &entries };
+    assert_eq!(layout.length(), Ok(u64::MAX));
 }
