@@ -4,7 +4,9 @@ use crate::{context::Inner, device::Guid};
 use mlx5_uapi::{
     mlx5::{CqeCompFormat, QueryDeviceFlags},
     verbs::{AtomicCap, DeviceCapFlags},
+    write_cmd::TmCaps,
 };
+use mlx5_wqe::tag_matching::TagRecords;
 
 /// Fields that are handed on as the kernel calls them: name, type, meaning.
 macro_rules! device_attr {
@@ -164,9 +166,13 @@ impl TagMatchingCaps {
     const RC: u32 = 1 << 0;
 
     pub(crate) fn new(context: &Inner) -> Self {
-        let caps = &context.caps.device.tm_caps;
+        Self::of(&context.caps.device.tm_caps)
+    }
+
+    fn of(caps: &TmCaps) -> Self {
         Self {
-            max_num_tags: caps.max_num_tags,
+            // A device may have room for more than a list can count.
+            max_num_tags: caps.max_num_tags.min(TagRecords::MAX_TAGS),
             max_ops: caps.max_ops,
             max_sge: caps.max_sge,
             rc: caps.flags & Self::RC != 0,
@@ -251,10 +257,23 @@ impl CompletionCaps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mlx5_wqe::SharedReceiveRecords;
+    use std::sync::Arc;
 
     #[test]
     fn a_firmware_version_is_three_numbers() {
         assert_eq!(firmware_version(28 << 32 | 39 << 16 | 1002), "28.39.1002");
         assert_eq!(firmware_version(16 << 32 | 35 << 16 | 52), "16.35.0052");
+    }
+
+    /// What is offered can be made, whatever the kernel says that the device has.
+    #[test]
+    fn no_list_is_offered_that_has_more_tags_than_can_be_counted() {
+        for (told, offered) in [(0, 0), (127, 127), (0xffff, 0x7fff), (u32::MAX, 0x7fff)] {
+            let caps = TagMatchingCaps::of(&TmCaps { max_num_tags: told, ..TmCaps::default() });
+            assert_eq!(caps.max_num_tags, offered, "{told}");
+        }
+        let requests = Arc::new(SharedReceiveRecords::new(1));
+        assert_eq!(TagRecords::new(0x7fff, 1, requests).max_tags(), 0x7fff);
     }
 }

@@ -153,17 +153,17 @@ pub struct TagRecords {
     receives: Arc<SharedReceiveRecords>,
 }
 
-/// Most tags of a list: its counters have 16 bits, and full must differ from empty.
-const MAX_TAGS: u32 = (1 << 15) - 1;
-
 impl TagRecords {
+    /// Most tags of a list: its counters have 16 bits, and full must differ from empty.
+    pub const MAX_TAGS: u32 = (1 << 15) - 1;
+
     /// Records for a list of `tags` tags, a ring of `operations` operations, and the receive
     /// requests that messages go to which match none.
     ///
     /// # Panics
     /// If there are more tags than a list can have, or `operations` is no power of two up to 2¹⁵.
     pub fn new(tags: u32, operations: u32, receives: Arc<SharedReceiveRecords>) -> Self {
-        assert!((1..=MAX_TAGS).contains(&tags));
+        assert!((1..=Self::MAX_TAGS).contains(&tags));
         assert!(operations.is_power_of_two() && operations <= 1 << 15);
         // An operation that adds a tag names the place of the next one: one place is always free.
         let places = tags + 1;
