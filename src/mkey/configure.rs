@@ -154,16 +154,9 @@ impl<'a> Configure<'a> {
     fn update(self) -> Result<MkeyUpdate<'a>, PostError> {
         let length = self.layout.map(|layout| layout.length()).transpose()?;
         let inner = self.inner;
-        // Of a key without signatures nothing but its name is ever asked for.
-        let unsigned = inner.signed.is_none() && !matches!(self.signature, SignatureChange::Set(_));
-        let (plan, change) = if unsigned && self.variant.is_none() {
-            (Plan::of_layout(inner.state.variant()), None)
-        } else {
-            let plan = inner.state.change(|shape| self.plan(shape, length));
-            let (number, plan) = plan.map_err(PostError::Mkey)?;
-            let state: Arc<dyn Changed> = Arc::clone(inner) as Arc<dyn Changed>;
-            (plan, Some(Change::new(state, number)))
-        };
+        let (number, plan) =
+            inner.state.change(|shape| self.plan(shape, length)).map_err(PostError::Mkey)?;
+        let state: Arc<dyn Changed> = Arc::clone(inner) as Arc<dyn Changed>;
         let Plan { bsf, psvs, error_count, variant } = plan;
         Ok(MkeyUpdate {
             key: inner.index << 8 | u32::from(variant),
@@ -173,7 +166,7 @@ impl<'a> Configure<'a> {
             bsf,
             error_count,
             psvs,
-            change,
+            change: Some(Change::new(state, number)),
         })
     }
 }

@@ -88,11 +88,6 @@ impl State {
         self.lock().latest
     }
 
-    /// The variant byte once everything on its way has happened.
-    pub(crate) fn variant(&self) -> u8 {
-        self.lock().latest.variant
-    }
-
     /// Notes what a request will change; `plan` is told the shape before it. Returns what undoes it.
     pub(crate) fn change<T, E>(
         &self,
