@@ -22,7 +22,7 @@
     bswap r8d
 1:
     xor r14d,r14d
-    cmp r10b,0x31
+    cmp r9b,0x31
     sete r14b
     add r11,r8
     add r11,r14
@@ -32,28 +32,28 @@
     cmp rax,rdx
     je 18
 2:
-    mov r10,QWORD PTR [r8+0x38]
-    bswap r10
-    xor r10,QWORD PTR [rdi+0x58]
-    test r10b,0x1
+    mov r9,QWORD PTR [r8+0x38]
+    bswap r9
+    xor r9,QWORD PTR [rdi+0x58]
+    test r9b,0x1
     jne 15
     mov r11d,DWORD PTR [r8+0x20]
-    mov r9,r10
-    shr r9,0x10
-    cmp r10b,0x3
+    mov r10,r9
+    shr r10,0x10
+    cmp r9b,0x3
     ja 3
     cmp QWORD PTR [rdi+0x30],r11
     jne 5
     mov rbx,QWORD PTR [rdi+0x38]
-    movzx r10d,WORD PTR [rbx+0x80]
+    movzx r9d,WORD PTR [rbx+0x80]
     movzx r11d,WORD PTR [rbx]
-    cmp r10w,r11w
+    cmp r9w,r11w
     jne 6
     jmp 13
 3:
-    test r10b,0xc
+    test r9b,0xc
     jne 13
-    lea ebx,[r10-0x10]
+    lea ebx,[r9-0x10]
     cmp bl,0x40
     jae 13
     cmp QWORD PTR [rdi+0x40],r11
@@ -63,27 +63,27 @@
     cmp DWORD PTR [r14+0x188],0x1
     jne 8
 4:
-    movzx r11d,r9w
-    cmp QWORD PTR [rbx+0x18],r11
+    movzx r10d,r10w
+    cmp QWORD PTR [rbx+0x18],r10
     jbe 13
-    mov r14,QWORD PTR [rbx+0x10]
+    cmp QWORD PTR [rbx+0x28],r10
+    jbe 13
+    mov r11,QWORD PTR [rbx+0x10]
     mov rbx,QWORD PTR [rbx+0x20]
-    mov r15d,r11d
-    shr r15d,0x6
-    mov r12,QWORD PTR [rbx+r15*8]
-    bt r12,r9
-    jae 13
-    lea rbx,[rbx+r15*8]
-    mov r11,QWORD PTR [r14+r11*8]
-    and r9d,0x3f
-    lock btr QWORD PTR [rbx],r9
-    jb 9
+    movzx ebp,BYTE PTR [rbx+r10*1]
+    test bpl,bpl
+    je 13
+    mov r11,QWORD PTR [r11+r10*8]
+    xor r14d,r14d
+    xchg BYTE PTR [rbx+r10*1],r14b
+    test r14b,r14b
+    jne 9
     jmp 13
 5:
     mov rbx,QWORD PTR [rdi+0xa8]
     mov r14d,r11d
     bswap r14d
-    mov r10d,DWORD PTR [rdi+0xd4]
+    mov r9d,DWORD PTR [rdi+0xd4]
     mov rbx,QWORD PTR [rbx+0x10]
     mov r15d,r14d
     shr r15d,0x9
@@ -100,29 +100,29 @@
     jb 13
     cmp r14,rbx
     jne 13
-    cmp r10d,r12d
+    cmp r9d,r12d
     jne 13
     mov QWORD PTR [rdi+0x30],r11
     mov QWORD PTR [rdi+0x38],rbx
-    movzx r10d,WORD PTR [rbx+0x80]
+    movzx r9d,WORD PTR [rbx+0x80]
     movzx r11d,WORD PTR [rbx]
-    cmp r10w,r11w
+    cmp r9w,r11w
     je 13
 6:
-    movzx ebp,r10w
-    mov r10,QWORD PTR [rbx+0x100]
+    movzx ebp,r9w
+    mov r9,QWORD PTR [rbx+0x100]
     mov r14d,DWORD PTR [rbx+0x110]
     and r14d,ebp
     shl r14d,0x4
-    mov r11,QWORD PTR [r10+r14*1]
-    mov r10,QWORD PTR [r10+r14*1+0x8]
-    mov r14,r10
+    mov r11,QWORD PTR [r9+r14*1]
+    mov r9,QWORD PTR [r9+r14*1+0x8]
+    mov r14,r9
     shr r14,0x28
-    cmp r9w,r14w
+    cmp r10w,r14w
     jne 13
     inc ebp
     mov WORD PTR [rbx+0x80],bp
-    shr r10,0x20
+    shr r9,0x20
     jmp 10
 7:
     mov r14,QWORD PTR [rdi+0xa8]
@@ -156,25 +156,25 @@
 8:
     movzx r11d,WORD PTR [rbx+0x100]
     movzx ebp,WORD PTR [rbx+0x80]
-    cmp r11w,r9w
+    cmp r11w,r10w
     jne 13
     cmp r11w,bp
     je 13
     mov r11,QWORD PTR [rbx+0x180]
     mov ebp,DWORD PTR [rbx+0x188]
     dec ebp
-    and ebp,r9d
+    and ebp,r10d
     movzx r14d,bp
     mov r11,QWORD PTR [r11+r14*8]
-    inc r9d
-    mov WORD PTR [rbx+0x100],r9w
+    inc r10d
+    mov WORD PTR [rbx+0x100],r10w
 9:
-    shr r10b,0x4
-    or r10b,0x80
+    shr r9b,0x4
+    or r9b,0x80
 10:
-    mov r9d,DWORD PTR [rdi+0xd0]
-    inc r9d
-    mov DWORD PTR [rdi+0xd0],r9d
+    mov r10d,DWORD PTR [rdi+0xd0]
+    inc r10d
+    mov DWORD PTR [rdi+0xd0],r10d
     mov rbx,QWORD PTR [rdi+0x50]
     add rbx,r8
     cmp rbx,QWORD PTR [rdi+0x88]
@@ -183,8 +183,8 @@
     xor BYTE PTR [rdi+0x58],0x1
 11:
     mov QWORD PTR [rdi+0x78],rbx
-    movzx r14d,r10b
-    movzx r10d,BYTE PTR [rsi+r14*2+0x1]
+    movzx r14d,r9b
+    movzx r9d,BYTE PTR [rsi+r14*2+0x1]
     cmp BYTE PTR [rsi+r14*2],0x1
     je 0
     xor r8d,r8d
@@ -202,7 +202,7 @@
 15:
     test rdx,rdx
     je 16
-    mov r9d,DWORD PTR [rdi+0xd0]
+    mov r10d,DWORD PTR [rdi+0xd0]
     jmp 19
 16:
     dec DWORD PTR [rdi+0xe0]
@@ -215,11 +215,11 @@
     mov rdx,rax
 19:
     mov rax,QWORD PTR [rdi+0xa0]
-    mov DWORD PTR [rax+0x2c],r9d
+    mov DWORD PTR [rax+0x2c],r10d
     mov rax,QWORD PTR [rdi+0x98]
-    and r9d,0xffffff
-    bswap r9d
-    mov DWORD PTR [rax],r9d
+    and r10d,0xffffff
+    bswap r10d
+    mov DWORD PTR [rax],r10d
     mov eax,0x1
 20:
     add rsp,0x8

@@ -6,22 +6,22 @@
     cmp eax,0x1
     jne 11
     mov rax,QWORD PTR [rdi+0x78]
-    mov rdx,QWORD PTR [rax+0x38]
-    bswap rdx
-    xor rdx,QWORD PTR [rdi+0x58]
-    test dl,0x1
+    mov rcx,QWORD PTR [rax+0x38]
+    bswap rcx
+    xor rcx,QWORD PTR [rdi+0x58]
+    test cl,0x1
     jne 0
     mov r8d,DWORD PTR [rax+0x20]
-    mov rcx,rdx
-    shr rcx,0x10
-    cmp dl,0x3
+    mov rdx,rcx
+    shr rdx,0x10
+    cmp cl,0x3
     ja 2
     cmp QWORD PTR [rdi+0x30],r8
     jne 4
     mov r9,QWORD PTR [rdi+0x38]
-    movzx edx,WORD PTR [r9+0x80]
+    movzx ecx,WORD PTR [r9+0x80]
     movzx r8d,WORD PTR [r9]
-    cmp dx,r8w
+    cmp cx,r8w
     jne 5
     jmp 11
 0:
@@ -35,9 +35,9 @@
     pop r14
     ret
 2:
-    test dl,0xc
+    test cl,0xc
     sete r9b
-    lea r10d,[rdx-0x10]
+    lea r10d,[rcx-0x10]
     cmp r10b,0x40
     setb r10b
     test r9b,r10b
@@ -49,27 +49,27 @@
     cmp DWORD PTR [r10+0x188],0x1
     jne 7
 3:
-    movzx r8d,cx
-    cmp QWORD PTR [r9+0x18],r8
+    movzx edx,dx
+    cmp QWORD PTR [r9+0x18],rdx
     jbe 11
-    mov r10,QWORD PTR [r9+0x10]
+    cmp QWORD PTR [r9+0x28],rdx
+    jbe 11
+    mov r8,QWORD PTR [r9+0x10]
     mov r9,QWORD PTR [r9+0x20]
-    mov r11d,r8d
-    shr r11d,0x6
-    mov rbx,QWORD PTR [r9+r11*8]
-    bt rbx,rcx
-    jae 11
-    lea r9,[r9+r11*8]
-    mov r8,QWORD PTR [r10+r8*8]
-    and ecx,0x3f
-    lock btr QWORD PTR [r9],rcx
-    jb 8
+    movzx r10d,BYTE PTR [r9+rdx*1]
+    test r10b,r10b
+    je 11
+    mov r8,QWORD PTR [r8+rdx*8]
+    xor r10d,r10d
+    xchg BYTE PTR [r9+rdx*1],r10b
+    test r10b,r10b
+    jne 8
     jmp 11
 4:
     mov r9,QWORD PTR [rdi+0xa8]
     mov r10d,r8d
     bswap r10d
-    mov edx,DWORD PTR [rdi+0xd4]
+    mov ecx,DWORD PTR [rdi+0xd4]
     mov r9,QWORD PTR [r9+0x10]
     mov r11d,r10d
     shr r11d,0x9
@@ -86,29 +86,29 @@
     jb 11
     cmp r10,r9
     jne 11
-    cmp edx,ebx
+    cmp ecx,ebx
     jne 11
     mov QWORD PTR [rdi+0x30],r8
     mov QWORD PTR [rdi+0x38],r9
-    movzx edx,WORD PTR [r9+0x80]
+    movzx ecx,WORD PTR [r9+0x80]
     movzx r8d,WORD PTR [r9]
-    cmp dx,r8w
+    cmp cx,r8w
     je 11
 5:
-    movzx r10d,dx
-    mov rdx,QWORD PTR [r9+0x100]
+    movzx r10d,cx
+    mov rcx,QWORD PTR [r9+0x100]
     mov r11d,DWORD PTR [r9+0x110]
     and r11d,r10d
     shl r11d,0x4
-    mov r8,QWORD PTR [rdx+r11*1]
-    mov rdx,QWORD PTR [rdx+r11*1+0x8]
-    mov r11,rdx
+    mov r8,QWORD PTR [rcx+r11*1]
+    mov rcx,QWORD PTR [rcx+r11*1+0x8]
+    mov r11,rcx
     shr r11,0x28
-    cmp cx,r11w
+    cmp dx,r11w
     jne 11
     inc r10d
     mov WORD PTR [r9+0x80],r10w
-    shr rdx,0x20
+    shr rcx,0x20
     jmp 9
 6:
     mov r10,QWORD PTR [rdi+0xa8]
@@ -142,25 +142,25 @@
 7:
     movzx r8d,WORD PTR [r9+0x100]
     movzx r10d,WORD PTR [r9+0x80]
-    cmp r8w,cx
+    cmp r8w,dx
     jne 11
     cmp r8w,r10w
     je 11
     mov r8,QWORD PTR [r9+0x180]
     mov r10d,DWORD PTR [r9+0x188]
     dec r10d
-    and r10d,ecx
+    and r10d,edx
     movzx r10d,r10w
     mov r8,QWORD PTR [r8+r10*8]
-    inc ecx
-    mov WORD PTR [r9+0x100],cx
+    inc edx
+    mov WORD PTR [r9+0x100],dx
 8:
-    shr dl,0x4
-    or dl,0x80
+    shr cl,0x4
+    or cl,0x80
 9:
-    mov ecx,DWORD PTR [rdi+0xd0]
-    inc ecx
-    mov DWORD PTR [rdi+0xd0],ecx
+    mov edx,DWORD PTR [rdi+0xd0]
+    inc edx
+    mov DWORD PTR [rdi+0xd0],edx
     mov r9,QWORD PTR [rdi+0x50]
     add r9,rax
     cmp r9,QWORD PTR [rdi+0x88]
@@ -169,9 +169,9 @@
     xor BYTE PTR [rdi+0x58],0x1
 10:
     mov QWORD PTR [rdi+0x78],r9
-    movzx r9d,dl
+    movzx r9d,cl
     mov r10,QWORD PTR [_ZN7mlx5_cq10completion5FACTS]
-    movzx edx,BYTE PTR [r10+r9*2+0x1]
+    movzx ecx,BYTE PTR [r10+r9*2+0x1]
     cmp BYTE PTR [r10+r9*2],0x1
     jne 12
     mov eax,DWORD PTR [rax+0x2c]
@@ -188,17 +188,17 @@
     xor eax,eax
 13:
     xor r9d,r9d
-    cmp dl,0x31
+    cmp cl,0x31
     sete r9b
     add r8,rax
     add r8,r9
     add QWORD PTR [rsi],r8
     mov rax,QWORD PTR [rdi+0xa0]
-    mov DWORD PTR [rax+0x2c],ecx
+    mov DWORD PTR [rax+0x2c],edx
     mov rax,QWORD PTR [rdi+0x98]
-    and ecx,0xffffff
-    bswap ecx
-    mov DWORD PTR [rax],ecx
+    and edx,0xffffff
+    bswap edx
+    mov DWORD PTR [rax],edx
     mov eax,0x1
     mov edx,0x1
     add rsp,0x8

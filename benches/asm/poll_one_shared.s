@@ -12,22 +12,22 @@
     jne 16
 0:
     mov rax,QWORD PTR [rbx+0x78]
-    mov rdx,QWORD PTR [rax+0x38]
-    bswap rdx
-    xor rdx,QWORD PTR [rbx+0x58]
-    test dl,0x1
+    mov rcx,QWORD PTR [rax+0x38]
+    bswap rcx
+    xor rcx,QWORD PTR [rbx+0x58]
+    test cl,0x1
     jne 1
     mov edi,DWORD PTR [rax+0x20]
-    mov rcx,rdx
-    shr rcx,0x10
-    cmp dl,0x3
+    mov rdx,rcx
+    shr rdx,0x10
+    cmp cl,0x3
     ja 3
     cmp QWORD PTR [rbx+0x30],rdi
     jne 5
     mov r8,QWORD PTR [rbx+0x38]
-    movzx edx,WORD PTR [r8+0x80]
+    movzx ecx,WORD PTR [r8+0x80]
     movzx edi,WORD PTR [r8]
-    cmp dx,di
+    cmp cx,di
     jne 6
     jmp 12
 1:
@@ -38,9 +38,9 @@
     xor edx,edx
     jmp 18
 3:
-    test dl,0xc
+    test cl,0xc
     sete r8b
-    lea r9d,[rdx-0x10]
+    lea r9d,[rcx-0x10]
     cmp r9b,0x40
     setb r9b
     test r8b,r9b
@@ -52,27 +52,27 @@
     cmp DWORD PTR [r9+0x188],0x1
     jne 8
 4:
-    movzx edi,cx
-    cmp QWORD PTR [r8+0x18],rdi
+    movzx edx,dx
+    cmp QWORD PTR [r8+0x18],rdx
     jbe 12
-    mov r9,QWORD PTR [r8+0x10]
+    cmp QWORD PTR [r8+0x28],rdx
+    jbe 12
+    mov rdi,QWORD PTR [r8+0x10]
     mov r8,QWORD PTR [r8+0x20]
-    mov r10d,edi
-    shr r10d,0x6
-    mov r11,QWORD PTR [r8+r10*8]
-    bt r11,rcx
-    jae 12
-    lea r8,[r8+r10*8]
-    mov rdi,QWORD PTR [r9+rdi*8]
-    and ecx,0x3f
-    lock btr QWORD PTR [r8],rcx
-    jb 9
+    movzx r9d,BYTE PTR [r8+rdx*1]
+    test r9b,r9b
+    je 12
+    mov rdi,QWORD PTR [rdi+rdx*8]
+    xor r9d,r9d
+    xchg BYTE PTR [r8+rdx*1],r9b
+    test r9b,r9b
+    jne 9
     jmp 12
 5:
     mov r8,QWORD PTR [rbx+0xa8]
     mov r9d,edi
     bswap r9d
-    mov edx,DWORD PTR [rbx+0xd4]
+    mov ecx,DWORD PTR [rbx+0xd4]
     mov r8,QWORD PTR [r8+0x10]
     mov r10d,r9d
     shr r10d,0x9
@@ -89,29 +89,29 @@
     jb 12
     cmp r9,r8
     jne 12
-    cmp edx,r11d
+    cmp ecx,r11d
     jne 12
     mov QWORD PTR [rbx+0x30],rdi
     mov QWORD PTR [rbx+0x38],r8
-    movzx edx,WORD PTR [r8+0x80]
+    movzx ecx,WORD PTR [r8+0x80]
     movzx edi,WORD PTR [r8]
-    cmp dx,di
+    cmp cx,di
     je 12
 6:
-    movzx r9d,dx
-    mov rdx,QWORD PTR [r8+0x100]
+    movzx r9d,cx
+    mov rcx,QWORD PTR [r8+0x100]
     mov r10d,DWORD PTR [r8+0x110]
     and r10d,r9d
     shl r10d,0x4
-    mov rdi,QWORD PTR [rdx+r10*1]
-    mov rdx,QWORD PTR [rdx+r10*1+0x8]
-    mov r10,rdx
+    mov rdi,QWORD PTR [rcx+r10*1]
+    mov rcx,QWORD PTR [rcx+r10*1+0x8]
+    mov r10,rcx
     shr r10,0x28
-    cmp cx,r10w
+    cmp dx,r10w
     jne 12
     inc r9d
     mov WORD PTR [r8+0x80],r9w
-    shr rdx,0x20
+    shr rcx,0x20
     jmp 10
 7:
     mov r9,QWORD PTR [rbx+0xa8]
@@ -145,25 +145,25 @@
 8:
     movzx edi,WORD PTR [r8+0x100]
     movzx r9d,WORD PTR [r8+0x80]
-    cmp di,cx
+    cmp di,dx
     jne 12
     cmp di,r9w
     je 12
     mov rdi,QWORD PTR [r8+0x180]
     mov r9d,DWORD PTR [r8+0x188]
     dec r9d
-    and r9d,ecx
+    and r9d,edx
     movzx r9d,r9w
     mov rdi,QWORD PTR [rdi+r9*8]
-    inc ecx
-    mov WORD PTR [r8+0x100],cx
+    inc edx
+    mov WORD PTR [r8+0x100],dx
 9:
-    shr dl,0x4
-    or dl,0x80
+    shr cl,0x4
+    or cl,0x80
 10:
-    mov ecx,DWORD PTR [rbx+0xd0]
-    inc ecx
-    mov DWORD PTR [rbx+0xd0],ecx
+    mov edx,DWORD PTR [rbx+0xd0]
+    inc edx
+    mov DWORD PTR [rbx+0xd0],edx
     mov r8,QWORD PTR [rbx+0x50]
     add r8,rax
     cmp r8,QWORD PTR [rbx+0x88]
@@ -172,9 +172,9 @@
     xor BYTE PTR [rbx+0x58],0x1
 11:
     mov QWORD PTR [rbx+0x78],r8
-    movzx r8d,dl
+    movzx r8d,cl
     mov r9,QWORD PTR [_ZN7mlx5_cq10completion5FACTS]
-    movzx edx,BYTE PTR [r9+r8*2+0x1]
+    movzx ecx,BYTE PTR [r9+r8*2+0x1]
     cmp BYTE PTR [r9+r8*2],0x1
     jne 13
     mov eax,DWORD PTR [rax+0x2c]
@@ -188,17 +188,17 @@
     xor eax,eax
 14:
     xor r8d,r8d
-    cmp dl,0x31
+    cmp cl,0x31
     sete r8b
     add rdi,rax
     add rdi,r8
     add QWORD PTR [rsi],rdi
     mov rax,QWORD PTR [rbx+0xa0]
-    mov DWORD PTR [rax+0x2c],ecx
+    mov DWORD PTR [rax+0x2c],edx
     mov rax,QWORD PTR [rbx+0x98]
-    and ecx,0xffffff
-    bswap ecx
-    mov DWORD PTR [rax],ecx
+    and edx,0xffffff
+    bswap edx
+    mov DWORD PTR [rax],edx
     mov r14d,0x1
     mov edx,0x1
     jmp 18
