@@ -128,6 +128,8 @@ macro_rules! set_data {
     };
 }
 
+pub(crate) use set_data;
+
 macro_rules! connected {
     ($transport:ident: $($op:ident)* $(, $read:ident)?) => {
         impl Traffic for $transport {

@@ -1,19 +1,29 @@
 //! Random programs of posting, polling, draining, cancelling and starting over, beside a model of
 //! what becomes of each request: it is executed, cancelled or flushed, and that once.
 
+mod paths;
+
+use self::paths::{Ends, Message, Path, Receiver, SLOT, SLOTS};
 use crate::prelude::*;
+use mlx5::transport::XrcSend;
 use mlx5::{BatchError, CancelError, CancelMode, Data, Drained, ListError, NotPending};
 use mlx5_sim::engine::DrainAt;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use std::cell::Cell;
 
 pub(crate) const CASES: &[Case] = cases![
     every_request_is_executed_cancelled_or_flushed_once: STEP,
+    every_unreliable_request_is_executed_cancelled_or_flushed_once: STEP,
+    every_datagram_is_sent_cancelled_or_flushed_once: STEP,
+    every_extended_request_is_executed_cancelled_or_flushed_once: STEP,
 ];
 
 /// Programs that are tried for each seed.
-const PROGRAMS: u32 = 40;
+const PROGRAMS: u32 = 220;
+/// Steps that they have at least, over one transport; four times as many over all.
+const STEPS: usize = 25_000;
 const SEEDS: [u8; 4] = [1, 2, 3, 4];
 
 /// How a request is made.
@@ -27,12 +37,12 @@ struct Shape {
 }
 
 impl Shape {
-    fn blocks(self) -> u32 {
-        let units = match self.inline {
-            true => 1 + (4 + MESSAGE + 64 * self.size).div_ceil(16),
-            false => 1 + self.entries(),
+    fn blocks<T: Path>(self) -> u32 {
+        let data = match self.inline {
+            true => (4 + MESSAGE + 64 * self.size).div_ceil(16),
+            false => self.entries(),
         };
-        units.div_ceil(4) as u32
+        (1 + T::UNITS + data).div_ceil(4) as u32
     }
 
     fn entries(self) -> usize {
@@ -94,9 +104,6 @@ fn program() -> impl Strategy<Value = Vec<Step>> {
 
 /// Bytes of a message's identifier.
 const MESSAGE: usize = 8;
-/// Bytes of a receive.
-const SLOT: usize = 256;
-
 /// A request, as the model has it.
 #[derive(Clone, Copy, Debug)]
 struct Request {
@@ -109,35 +116,33 @@ struct Request {
 }
 
 /// The queue pair and the model of it.
-struct Run<'a> {
+struct Run<'a, T: Path> {
     bed: &'a Bed,
-    pair: Pair<Rc>,
+    ends: Ends<T>,
     /// All requests that were posted since the queue pair started.
     posted: Vec<Request>,
     /// How many of these are retired.
     retired: usize,
     /// Identifiers that came to the other side since then.
     arrived: Vec<u64>,
-    /// Receives that were posted at the other side since then.
+    /// Receives that were posted at the other side, since then if they go with the queue pair.
     receives: u64,
+    /// Of these, how many wait for a message.
+    waiting: u32,
     failed: bool,
     next: u64,
 }
 
-impl<'a> Run<'a> {
+impl<'a, T: Path> Run<'a, T> {
     fn new(bed: &'a Bed) -> Result<Self, Failed> {
-        let options = PairOptions::default()
-            .send_wr(5)
-            .inline(MESSAGE as u32 + 192)
-            .recv_wr(256)
-            .cq_entries(512);
         let mut run = Self {
             bed,
-            pair: bed.pair::<Rc>(&options)?,
+            ends: T::ends(bed, MESSAGE + 192)?,
             posted: Vec::new(),
             retired: 0,
             arrived: Vec::new(),
             receives: 0,
+            waiting: 0,
             failed: false,
             next: 0,
         };
@@ -146,11 +151,12 @@ impl<'a> Run<'a> {
     }
 
     fn refill(&mut self) {
-        while self.pair.b.qp.free_receives() > 0 {
-            let at = self.receives as usize % 256 * SLOT;
-            self.pair.b.recv(self.receives, at..at + SLOT);
+        for _ in self.waiting..SLOTS {
+            let at = slot(self.receives);
+            self.ends.far.recv(self.receives, at..at + SLOT);
             self.receives += 1;
         }
+        self.waiting = SLOTS;
     }
 
     fn outstanding(&self) -> &[Request] {
@@ -159,7 +165,7 @@ impl<'a> Run<'a> {
 
     fn free(&self) -> u32 {
         let used: u32 = self.outstanding().iter().map(|request| request.blocks).sum();
-        self.pair.a.qp.caps().send_blocks - used
+        self.ends.near.qp.caps().send_blocks - used
     }
 
     fn head(&self) -> u16 {
@@ -168,8 +174,8 @@ impl<'a> Run<'a> {
 
     /// Takes a request into the model, or says why the queue has no place for it.
     fn take(&mut self, id: u64, shape: Shape) -> Result<(), PostError> {
-        let caps = self.pair.a.qp.caps();
-        let (free, needed) = (self.free(), shape.blocks());
+        let caps = self.ends.near.qp.caps();
+        let (free, needed) = (self.free(), shape.blocks::<T>());
         if needed > free {
             return Err(PostError::QueueFull { free, needed });
         }
@@ -216,7 +222,7 @@ impl<'a> Run<'a> {
         let mut ids: Vec<[u8; MESSAGE]> = Vec::new();
         for id in first..self.next {
             ids.push(id.to_ne_bytes());
-            self.pair.a.mr.write_at(id as usize % 64 * MESSAGE, &id.to_ne_bytes())?;
+            self.ends.near.mr.write_at(id as usize % 64 * MESSAGE, &id.to_ne_bytes())?;
         }
         let mut sges: Vec<Vec<Sge>> = Vec::new();
         let mut pieces: Vec<Vec<&[u8]>> = Vec::new();
@@ -224,64 +230,40 @@ impl<'a> Run<'a> {
             // The identifier in several pieces, as many as there are entries.
             let (at, parts) = (id as usize % 64 * MESSAGE, shape.entries());
             let cut = |n: usize| at + MESSAGE * n / parts;
-            let entries = (0..parts).map(|n| self.pair.a.mr.sge(cut(n)..cut(n + 1)));
+            let entries = (0..parts).map(|n| self.ends.near.mr.sge(cut(n)..cut(n + 1)));
             sges.push(entries.collect::<Result<_, _>>()?);
             let mut inline = vec![&ids[(id - first) as usize][..]];
             inline.extend(std::iter::repeat_n(&zeros[..], shape.size));
             pieces.push(inline);
         }
-        let mut posts: Vec<Post<'_>> = shapes
+        let mut messages: Vec<Message<'_>> = shapes
             .iter()
             .zip(first..)
             .enumerate()
             .map(|(n, (shape, id))| {
                 let data =
                     if shape.inline { Data::Inline(&pieces[n]) } else { Data::Sges(&sges[n]) };
-                Post::new(Op::Send, id, data).flags(shape.flags())
+                (id, shape.flags(), data)
             })
             .collect();
         if spoilt {
-            posts.push(Post::new(Op::Send, 0, Data::Sges(&nowhere)));
+            messages.push((0, SendFlags::SIGNALED, Data::Sges(&nowhere)));
         }
-        if abort {
-            let mut batch = self.pair.a.qp.wr_start();
-            for post in &posts {
-                match post.data {
-                    Data::Inline(pieces) => {
-                        batch.wr(post.wr_id, post.flags).send().inline_data_list(pieces);
-                    }
-                    Data::Sges(sges) => batch.wr(post.wr_id, post.flags).send().sge_list(sges),
-                    Data::Wqe(_) => unreachable!("not data of a message"),
-                }
-            }
-            batch.abort();
-            return Ok(());
-        }
+        let Ends { near, to, .. } = &mut self.ends;
         if list {
-            let wrs: Vec<SendWr<'_>> = posts
-                .iter()
-                .map(|post| SendWr {
-                    wr_id: post.wr_id,
-                    flags: post.flags,
-                    operation: mlx5::Operation::Send,
-                    data: post.data,
-                    ..SendWr::default()
-                })
-                .collect();
-            let told = self.pair.a.qp.post_send(&wrs);
+            let wrs: Vec<_> = messages.iter().map(|message| T::entry(to, *message)).collect();
+            let told = near.qp.post_send(&wrs);
             let told = told.err().map(|ListError { index, error, .. }| (index, error));
             assert_eq!(told, expected);
             return Ok(());
         }
-        let mut batch = self.pair.a.qp.wr_start();
-        for post in &posts {
-            match post.data {
-                Data::Inline(pieces) => {
-                    batch.wr(post.wr_id, post.flags).send().inline_data_list(pieces);
-                }
-                Data::Sges(sges) => batch.wr(post.wr_id, post.flags).send().sge_list(sges),
-                Data::Wqe(_) => unreachable!("not data of a message"),
-            }
+        let mut batch = near.qp.wr_start();
+        for message in &messages {
+            T::send(&mut batch, to, *message);
+        }
+        if abort {
+            batch.abort();
+            return Ok(());
         }
         let told = batch.complete().err().map(|BatchError { index, error, .. }| (index, error));
         match (spoilt, expected) {
@@ -298,7 +280,7 @@ impl<'a> Run<'a> {
     /// Polls for at most so many completions, and holds them against the model.
     fn poll(&mut self, most: usize) -> Result<usize, Failed> {
         let mut found = Vec::new();
-        self.pair.a.send_cq.poll(most, |one| {
+        self.ends.near.send_cq.poll(most, |one| {
             found.push((one.wr_id(), one.status(), one.cancelled()));
         })?;
         for (id, status, cancelled) in &found {
@@ -323,19 +305,20 @@ impl<'a> Run<'a> {
             request.flushed = flushed;
             self.retired += ahead + 1;
         }
-        assert_eq!(self.pair.a.qp.free_send_blocks(), self.free());
+        assert_eq!(self.ends.near.qp.free_send_blocks(), self.free());
         Ok(found.len())
     }
 
     /// Looks at what came to the other side: the first of what was to be executed, in order.
     fn collect(&mut self) -> Outcome {
         let mut slots = Vec::new();
-        let cq = self.pair.b.recv_cq.as_mut().ok_or("two queues")?;
+        let cq = self.ends.far.completions();
         while cq.poll(64, |one| slots.push((one.wr_id(), one.is_success())))? > 0 {}
-        for (slot, good) in slots {
-            assert!(good, "receive {slot} failed");
+        self.waiting -= slots.len() as u32;
+        for (wr_id, good) in slots {
+            assert!(good, "receive {wr_id} failed");
             let mut id = [0; MESSAGE];
-            self.pair.b.mr.read_at(slot as usize % 256 * SLOT, &mut id)?;
+            self.ends.far.memory().read_at(slot(wr_id) + T::GRH, &mut id)?;
             self.arrived.push(u64::from_ne_bytes(id));
         }
         self.refill();
@@ -351,7 +334,7 @@ impl<'a> Run<'a> {
 
     /// Where the queue stands, if it is drained.
     fn drained(&self) -> Result<Option<Drained>, Failed> {
-        match self.pair.a.qp.drained() {
+        match self.ends.near.qp.drained() {
             Ok(drained) => Ok(Some(drained)),
             Err(CancelError::NotDrained { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -363,7 +346,7 @@ impl<'a> Run<'a> {
         let at = self.posted.iter().position(|request| request.first == drained.block());
         let stands = at.filter(|at| *at >= self.retired).unwrap_or(self.posted.len());
         let told: Vec<u64> =
-            self.pair.a.qp.pending(&drained)?.map(|request| request.wr_id).collect();
+            self.ends.near.qp.pending(&drained)?.map(|request| request.wr_id).collect();
         let pending: Vec<u64> = self.posted[stands..].iter().map(|request| request.id).collect();
         assert_eq!(told, pending);
         // Mostly of the last ones, so that many are pending; and some that never were.
@@ -374,7 +357,7 @@ impl<'a> Run<'a> {
         missing.sort_unstable();
         missing.dedup();
         let mode = if all_or_nothing { CancelMode::AllOrNothing } else { CancelMode::BestEffort };
-        let cancelled = match self.pair.a.qp.cancel_set(&drained, &wanted, mode) {
+        let cancelled = match self.ends.near.qp.cancel_set(&drained, &wanted, mode) {
             Err(CancelError::NotPending(NotPending { wr_ids, .. })) => {
                 assert!(all_or_nothing);
                 assert_eq!(wr_ids, missing);
@@ -397,22 +380,24 @@ impl<'a> Run<'a> {
 
     fn resume(&mut self) -> Outcome {
         let Some(old) = self.drained()? else { return Ok(()) };
-        self.pair.a.qp.resume()?;
-        assert!(matches!(self.pair.a.qp.cancel(&old, 0), Err(CancelError::Outdated)));
+        self.ends.near.qp.resume()?;
+        assert!(matches!(self.ends.near.qp.cancel(&old, 0), Err(CancelError::Outdated)));
         Ok(())
     }
 
     fn start_over(&mut self) -> Outcome {
         let reset = QpAttributes::new().qp_state(QueueState::Reset);
-        self.pair.a.qp.modify(&reset)?;
+        self.ends.near.qp.modify(&reset)?;
         // What completed before is told still; it must be, before the queue pair can go on.
         while self.poll(64)? > 0 {}
         self.collect()?;
-        self.pair.b.qp.modify(&reset)?;
-        crate::pair::connect_ends(&mut self.pair.a, &mut self.pair.b, &PairOptions::default())?;
+        let kept = self.ends.far.start_over(&mut self.ends.near)?;
         self.posted.clear();
         self.arrived.clear();
-        (self.retired, self.receives, self.failed) = (0, 0, false);
+        (self.retired, self.failed) = (0, false);
+        if !kept {
+            (self.receives, self.waiting) = (0, 0);
+        }
         self.refill();
         Ok(())
     }
@@ -427,7 +412,7 @@ impl<'a> Run<'a> {
             Step::Drain(after) => {
                 if !self.failed {
                     let at = DrainAt::After(u32::from(*after));
-                    let qpn = self.pair.a.qp.qp_num();
+                    let qpn = self.ends.near.qp.qp_num();
                     let told = self.bed.simulator().drain_qp(0, qpn, at);
                     told.map_err(|error| format!("{error:?}"))?;
                     self.bed.settle();
@@ -436,12 +421,12 @@ impl<'a> Run<'a> {
             Step::Cancel { which, all_or_nothing } => self.cancel(which, *all_or_nothing)?,
             Step::Resume => self.resume()?,
             Step::Fail => {
-                self.pair.a.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
+                self.ends.near.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
                 self.failed = true;
             }
             Step::StartOver => self.start_over()?,
         }
-        assert_eq!(self.pair.a.qp.free_send_blocks(), self.free());
+        assert_eq!(self.ends.near.qp.free_send_blocks(), self.free());
         self.collect()
     }
 
@@ -463,23 +448,47 @@ impl<'a> Run<'a> {
     }
 }
 
-fn execute(bed: &Bed, program: &[Step]) -> Outcome {
-    let mut run = Run::new(bed)?;
+/// Where a receive is put.
+fn slot(wr_id: u64) -> usize {
+    (wr_id % u64::from(SLOTS)) as usize * SLOT
+}
+
+fn execute<T: Path>(bed: &Bed, program: &[Step]) -> Outcome {
+    let mut run = Run::<T>::new(bed)?;
     for step in program {
         run.step(step)?;
     }
     run.finish()
 }
 
-fn every_request_is_executed_cancelled_or_flushed_once(bed: &Bed) -> Outcome {
+fn programs<T: Path>(bed: &Bed) -> Outcome {
+    let steps = Cell::new(0);
     for seed in SEEDS {
         let config = Config { cases: PROGRAMS, failure_persistence: None, ..Config::default() };
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
         TestRunner::new_with_rng(config, rng)
             .run(&program(), |program| {
-                execute(bed, &program).map_err(|error| TestCaseError::fail(error.to_string()))
+                steps.set(steps.get() + program.len());
+                execute::<T>(bed, &program).map_err(|error| TestCaseError::fail(error.to_string()))
             })
             .map_err(|error| format!("with seed {seed}: {error}"))?;
     }
+    assert!(steps.get() >= STEPS, "{} steps only", steps.get());
     Ok(())
+}
+
+fn every_request_is_executed_cancelled_or_flushed_once(bed: &Bed) -> Outcome {
+    programs::<Rc>(bed)
+}
+
+fn every_unreliable_request_is_executed_cancelled_or_flushed_once(bed: &Bed) -> Outcome {
+    programs::<Uc>(bed)
+}
+
+fn every_datagram_is_sent_cancelled_or_flushed_once(bed: &Bed) -> Outcome {
+    programs::<Ud>(bed)
+}
+
+fn every_extended_request_is_executed_cancelled_or_flushed_once(bed: &Bed) -> Outcome {
+    programs::<XrcSend>(bed)
 }
