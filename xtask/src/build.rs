@@ -14,6 +14,8 @@ pub(crate) enum Profile {
     Dev,
     /// Quick to run.
     Release,
+    /// Quick to run, and with every check that `Dev` has.
+    Checked,
 }
 
 /// Builds a package, and answers where its shared library is.
@@ -84,10 +86,12 @@ fn cargo(package: &str, targets: &str, profile: Profile) -> Command {
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", targets, "--package", package]);
     command.arg("--message-format=json-render-diagnostics");
-    if profile == Profile::Release {
+    match profile {
+        Profile::Dev => &mut command,
         // As it is published, whatever the environment says.
-        command.arg("--release").env("CARGO_INCREMENTAL", "0");
-    }
+        Profile::Release => command.arg("--release").env("CARGO_INCREMENTAL", "0"),
+        Profile::Checked => command.args(["--profile", "checked"]),
+    };
     command
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 
 /// Builds the fuzzer with all its checks, and runs it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let program = build::program("mlx5-fuzz", Profile::Dev)?;
+    let program = build::program("mlx5-fuzz", Profile::Checked)?;
     let mut command = Command::new(&program);
     command.args(&arguments.target).args(["--seconds", &arguments.seconds.to_string()]);
     if let Some(seed) = arguments.seed {
