@@ -7,22 +7,22 @@
     mov r14d,ecx
     mov rbx,rdi
     mov r8,QWORD PTR [rsp+0x30]
-    mov r11d,DWORD PTR [rsi+0xc0]
-    mov ecx,DWORD PTR [rsi+0xc4]
-    mov rax,QWORD PTR [rsi+0x38]
+    mov r11d,DWORD PTR [rsi+0xc8]
+    mov ecx,DWORD PTR [rsi+0xcc]
+    mov rax,QWORD PTR [rsi+0x40]
     mov eax,DWORD PTR [rax]
     lea rdi,[r9-0x1]
-    cmp rdi,QWORD PTR [rsi+0x90]
+    cmp rdi,QWORD PTR [rsi+0x98]
     jae 6
     test al,0x1
     je 6
-    cmp DWORD PTR [rsi+0xc8],r11d
+    cmp DWORD PTR [rsi+0xd0],r11d
     js 6
-    mov edi,DWORD PTR [rsi+0xb8]
+    mov edi,DWORD PTR [rsi+0xc0]
     mov eax,edi
     and eax,r11d
     shl rax,0x6
-    add rax,QWORD PTR [rsi+0x30]
+    add rax,QWORD PTR [rsi+0x38]
     bswap rdx
     bswap r14d
     mov QWORD PTR [rax+0x10],rdx
@@ -74,16 +74,16 @@
     shl r10,0x28
     movabs r14,0x800000000
     or r14,r10
-    mov r10d,DWORD PTR [rsi+0xcc]
+    mov r10d,DWORD PTR [rsi+0xd4]
     or r10,0x8000000
-    or r9,QWORD PTR [rsi+0x88]
+    or r9,QWORD PTR [rsi+0x90]
     or r9,r14
     bswap r9
     mov QWORD PTR [rax],r9
     mov QWORD PTR [rax+0x8],r10
     or r10d,edx
     or r10,r14
-    mov r9,QWORD PTR [rsi+0x78]
+    mov r9,QWORD PTR [rsi+0x80]
     and edi,ecx
     shl rdi,0x4
     mov QWORD PTR [r9+rdi*1],r8
@@ -91,22 +91,22 @@
     lea r8d,[r11+rdx*1]
     inc ecx
     lea edi,[rdx-0x1]
-    cmp edi,DWORD PTR [rsi+0xd0]
+    cmp edi,DWORD PTR [rsi+0xd8]
     jae 7
-    mov rdi,QWORD PTR [rsi+0x38]
+    mov rdi,QWORD PTR [rsi+0x40]
     mov edi,DWORD PTR [rdi]
     test dil,0x1
     je 7
-    mov DWORD PTR [rsi+0xc0],r8d
-    mov DWORD PTR [rsi+0xc4],ecx
-    mov rdi,QWORD PTR [rsi+0x70]
+    mov DWORD PTR [rsi+0xc8],r8d
+    mov DWORD PTR [rsi+0xcc],ecx
+    mov rdi,QWORD PTR [rsi+0x78]
     mov WORD PTR [rdi],cx
-    mov rcx,QWORD PTR [rsi+0x48]
+    mov rcx,QWORD PTR [rsi+0x50]
     movzx edi,r8w
     bswap edi
     mov DWORD PTR [rcx],edi
     sfence
-    mov rdi,QWORD PTR [rsi+0x50]
+    mov rdi,QWORD PTR [rsi+0x58]
     cmp edx,0x1
     jne 4
     movaps xmm0,XMMWORD PTR [rax]
@@ -125,8 +125,8 @@
     mov rsi,r14
 5:
     sfence
-    mov rax,QWORD PTR [rsi+0x58]
-    xor QWORD PTR [rsi+0x50],rax
+    mov rax,QWORD PTR [rsi+0x60]
+    xor QWORD PTR [rsi+0x58],rax
     mov BYTE PTR [rbx],0x1b
     jmp 8
 6:

@@ -11,26 +11,26 @@
     mov r14,rdi
     mov cl,0x1
     xor eax,eax
-    lock cmpxchg BYTE PTR [rsi+0xe8],cl
+    lock cmpxchg BYTE PTR [rsi+0xf0],cl
     jne 10
 0:
     mov r8,QWORD PTR [rsp+0x40]
-    mov eax,DWORD PTR [rbx+0xc0]
-    mov ecx,DWORD PTR [rbx+0xc4]
-    mov rsi,QWORD PTR [rbx+0x38]
+    mov eax,DWORD PTR [rbx+0xc8]
+    mov ecx,DWORD PTR [rbx+0xcc]
+    mov rsi,QWORD PTR [rbx+0x40]
     mov esi,DWORD PTR [rsi]
     lea rdi,[r9-0x1]
-    cmp rdi,QWORD PTR [rbx+0x90]
+    cmp rdi,QWORD PTR [rbx+0x98]
     jae 7
     test sil,0x1
     je 7
-    cmp DWORD PTR [rbx+0xc8],eax
+    cmp DWORD PTR [rbx+0xd0],eax
     js 7
-    mov edi,DWORD PTR [rbx+0xb8]
+    mov edi,DWORD PTR [rbx+0xc0]
     mov esi,edi
     and esi,eax
     shl rsi,0x6
-    add rsi,QWORD PTR [rbx+0x30]
+    add rsi,QWORD PTR [rbx+0x38]
     bswap rdx
     bswap r12d
     mov QWORD PTR [rsi+0x10],rdx
@@ -82,16 +82,16 @@
     shl r10,0x28
     movabs r11,0x800000000
     or r11,r10
-    mov r10d,DWORD PTR [rbx+0xcc]
+    mov r10d,DWORD PTR [rbx+0xd4]
     or r10,0x8000000
-    or r9,QWORD PTR [rbx+0x88]
+    or r9,QWORD PTR [rbx+0x90]
     or r9,r11
     bswap r9
     mov QWORD PTR [rsi],r9
     mov QWORD PTR [rsi+0x8],r10
     or r10d,edx
     or r10,r11
-    mov r9,QWORD PTR [rbx+0x78]
+    mov r9,QWORD PTR [rbx+0x80]
     and edi,ecx
     shl rdi,0x4
     mov QWORD PTR [r9+rdi*1],r8
@@ -99,22 +99,22 @@
     add eax,edx
     inc ecx
     lea edi,[rdx-0x1]
-    cmp edi,DWORD PTR [rbx+0xd0]
+    cmp edi,DWORD PTR [rbx+0xd8]
     jae 8
-    mov rdi,QWORD PTR [rbx+0x38]
+    mov rdi,QWORD PTR [rbx+0x40]
     mov edi,DWORD PTR [rdi]
     test dil,0x1
     je 8
-    mov DWORD PTR [rbx+0xc0],eax
-    mov DWORD PTR [rbx+0xc4],ecx
-    mov rdi,QWORD PTR [rbx+0x70]
+    mov DWORD PTR [rbx+0xc8],eax
+    mov DWORD PTR [rbx+0xcc],ecx
+    mov rdi,QWORD PTR [rbx+0x78]
     mov WORD PTR [rdi],cx
-    mov rcx,QWORD PTR [rbx+0x48]
+    mov rcx,QWORD PTR [rbx+0x50]
     movzx eax,ax
     bswap eax
     mov DWORD PTR [rcx],eax
     sfence
-    mov rdi,QWORD PTR [rbx+0x50]
+    mov rdi,QWORD PTR [rbx+0x58]
     cmp edx,0x1
     jne 5
     movaps xmm0,XMMWORD PTR [rsi]
@@ -130,8 +130,8 @@
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
 6:
     sfence
-    mov rax,QWORD PTR [rbx+0x58]
-    xor QWORD PTR [rbx+0x50],rax
+    mov rax,QWORD PTR [rbx+0x60]
+    xor QWORD PTR [rbx+0x58],rax
     mov BYTE PTR [r14],0x1b
     jmp 9
 7:
@@ -156,7 +156,7 @@
     mov edx,eax
     call QWORD PTR [_ZN8mlx5_wqe4post52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$13complete_slow]
 9:
-    mov BYTE PTR [rbx+0xe8],0x0
+    mov BYTE PTR [rbx+0xf0],0x0
     mov rax,r14
     add rsp,0x8
     pop rbx
@@ -181,6 +181,6 @@
     call QWORD PTR [_RNvNtCsgEmfK2I1SDS_4core9panicking16panic_in_cleanup]
     mov r14,rax
 11:
-    mov BYTE PTR [rbx+0xe8],0x0
+    mov BYTE PTR [rbx+0xf0],0x0
     mov rdi,r14
     call _Unwind_Resume@plt

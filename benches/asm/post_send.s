@@ -3,23 +3,23 @@
     sub rsp,0x28
     mov rax,rcx
     mov rbx,rdi
-    mov r8d,DWORD PTR [rsi+0xc0]
-    mov ecx,DWORD PTR [rsi+0xc4]
-    mov rdi,QWORD PTR [rsi+0x38]
+    mov r8d,DWORD PTR [rsi+0xc8]
+    mov ecx,DWORD PTR [rsi+0xcc]
+    mov rdi,QWORD PTR [rsi+0x40]
     mov edi,DWORD PTR [rdi]
     mov r10d,DWORD PTR [rdx+0x8]
     lea r9d,[r10-0x1]
-    cmp r9d,DWORD PTR [rsi+0xa8]
+    cmp r9d,DWORD PTR [rsi+0xb0]
     jae 0
     test dil,0x1
     je 0
-    cmp DWORD PTR [rsi+0xc8],r8d
+    cmp DWORD PTR [rsi+0xd0],r8d
     js 0
-    mov r9d,DWORD PTR [rsi+0xb8]
+    mov r9d,DWORD PTR [rsi+0xc0]
     mov edi,r9d
     and edi,r8d
     shl rdi,0x6
-    add rdi,QWORD PTR [rsi+0x30]
+    add rdi,QWORD PTR [rsi+0x38]
     mov r11,QWORD PTR [rdx]
     mov edx,DWORD PTR [rdx+0xc]
     bswap r10d
@@ -30,11 +30,11 @@
     mov QWORD PTR [rdi+0x18],r11
     movzx edx,r8w
     shl rdx,0x28
-    mov r10d,DWORD PTR [rsi+0xcc]
+    mov r10d,DWORD PTR [rsi+0xd4]
     mov r11,r10
     or r11,0x8000000
     or r10,rdx
-    or rdx,QWORD PTR [rsi+0x88]
+    or rdx,QWORD PTR [rsi+0x90]
     movabs r14,0xa00000000
     or rdx,r14
     or rdx,0x2
@@ -43,29 +43,29 @@
     mov QWORD PTR [rdi+0x8],r11
     or r10,0x8000001
     or r10,r14
-    mov rdx,QWORD PTR [rsi+0x78]
+    mov rdx,QWORD PTR [rsi+0x80]
     and r9d,ecx
     shl r9,0x4
     mov QWORD PTR [rdx+r9*1],rax
     mov QWORD PTR [rdx+r9*1+0x8],r10
     lea eax,[r8+0x1]
     inc ecx
-    cmp DWORD PTR [rsi+0xd0],0x0
+    cmp DWORD PTR [rsi+0xd8],0x0
     je 1
-    mov rdx,QWORD PTR [rsi+0x38]
+    mov rdx,QWORD PTR [rsi+0x40]
     mov edx,DWORD PTR [rdx]
     test dl,0x1
     je 1
-    mov DWORD PTR [rsi+0xc0],eax
-    mov DWORD PTR [rsi+0xc4],ecx
-    mov rdx,QWORD PTR [rsi+0x70]
+    mov DWORD PTR [rsi+0xc8],eax
+    mov DWORD PTR [rsi+0xcc],ecx
+    mov rdx,QWORD PTR [rsi+0x78]
     mov WORD PTR [rdx],cx
-    mov rcx,QWORD PTR [rsi+0x48]
+    mov rcx,QWORD PTR [rsi+0x50]
     movzx eax,ax
     bswap eax
     mov DWORD PTR [rcx],eax
     sfence
-    mov rax,QWORD PTR [rsi+0x50]
+    mov rax,QWORD PTR [rsi+0x58]
     movaps xmm0,XMMWORD PTR [rdi]
     movaps xmm1,XMMWORD PTR [rdi+0x10]
     movaps xmm2,XMMWORD PTR [rdi+0x20]
@@ -75,8 +75,8 @@
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
     sfence
-    mov rax,QWORD PTR [rsi+0x58]
-    xor QWORD PTR [rsi+0x50],rax
+    mov rax,QWORD PTR [rsi+0x60]
+    xor QWORD PTR [rsi+0x58],rax
     mov BYTE PTR [rbx],0x1b
     jmp 2
 0:

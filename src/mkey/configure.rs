@@ -4,8 +4,9 @@ use super::errors::Errors;
 use super::state::{Delta, Shape, Signing};
 use super::{Inner, Mkey, SignatureBlock};
 use mlx5_wqe::{
-    BsfUpdate, Change, Changed, Interleaved, MkeyAccess, MkeyLayout, MkeyRefusal, MkeyUpdate,
-    PostError, PsvUpdate, Sge,
+    BsfUpdate, Change, Changed, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, MkeyAccess,
+    MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Sge, SigningUpdate,
+    SizedLayout,
 };
 use std::sync::Arc;
 
@@ -52,6 +53,7 @@ pub struct Configure<'a> {
 
 impl Mkey {
     /// Starts to say what a request is to make of the key.
+    #[inline]
     pub fn configure(&self) -> Configure<'_> {
         Configure {
             inner: &self.inner,
@@ -65,12 +67,14 @@ impl Mkey {
 
 impl<'a> Configure<'a> {
     /// Who may do what; in place of all rights that it had (`mlx5dv_wr_set_mkey_access_flags`).
+    #[inline]
     pub fn access(mut self, access: MkeyAccess) -> Self {
         self.access = Some(access);
         self
     }
 
     /// The key leads to these pieces, one after the other (`mlx5dv_wr_set_mkey_layout_list`).
+    #[inline]
     pub fn layout_list<'b>(self, pieces: &'b [Sge]) -> Configure<'b>
     where
         'a: 'b,
@@ -80,6 +84,7 @@ impl<'a> Configure<'a> {
 
     /// The key leads to a piece from each of `entries` in turn, `repeat` times
     /// (`mlx5dv_wr_set_mkey_layout_interleaved`).
+    #[inline]
     pub fn layout_interleaved<'b>(self, repeat: u32, entries: &'b [Interleaved]) -> Configure<'b>
     where
         'a: 'b,
@@ -88,12 +93,14 @@ impl<'a> Configure<'a> {
     }
 
     /// The key is signed like this (`mlx5dv_wr_set_mkey_sig_block`).
+    #[inline]
     pub fn signature(mut self, block: &SignatureBlock) -> Self {
         self.signature = SignatureChange::Set(*block);
         self
     }
 
     /// The key is not signed (`MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`).
+    #[inline]
     pub fn reset_signature(mut self) -> Self {
         self.signature = SignatureChange::Reset;
         self
@@ -101,27 +108,25 @@ impl<'a> Configure<'a> {
 
     /// The lowest byte of the key changes to this, so that who knows the old one can no longer use
     /// it. For keys made with [`update_tag`](super::MkeyBuilder::update_tag).
+    #[inline]
     pub fn tag(mut self, tag: u8) -> Self {
         self.variant = Some(tag);
         self
     }
 
-    fn plan(&self, shape: &Shape, length: Option<u64>) -> Result<(Delta, Plan), MkeyRefusal> {
+    /// What is to be done with a key that is made for signatures.
+    fn plan(
+        &self,
+        signed: &SignedParts,
+        shape: &Shape,
+        length: Option<u64>,
+    ) -> Result<(Delta, SigningUpdate), MkeyRefusal> {
         let mut delta = Delta { length, variant: self.variant, ..Delta::default() };
-        let mut plan = Plan::of_layout(self.variant.unwrap_or(shape.variant));
-        if self.variant.is_some_and(|variant| variant != shape.variant) && !self.inner.update_tag {
-            return Err(MkeyRefusal::Variant);
-        }
-        let Some(signed) = &self.inner.signed else {
-            return match self.signature {
-                SignatureChange::Set(_) => Err(MkeyRefusal::NotForSignatures),
-                _ => Ok((delta, plan)),
-            };
-        };
+        let mut update = SigningUpdate { bsf: BsfUpdate::Keep, error_count: None, psvs: [None; 2] };
         let count = signed.errors.count();
         let errors = shape.told != Some(count);
         if errors {
-            plan.error_count = Some(count);
+            update.error_count = Some(count);
             delta.told = Some(count);
         }
         match (self.signature, shape.signing) {
@@ -129,12 +134,12 @@ impl<'a> Configure<'a> {
                 if length.or(shape.length).is_some_and(|length| length > u32::MAX.into()) {
                     return Err(MkeyRefusal::TooLong);
                 }
-                plan.bsf = BsfUpdate::Set(block.encode(signed.psvs)?);
-                plan.psvs = arm(&block, signed.psvs);
+                update.bsf = BsfUpdate::Set(block.encode(signed.psvs)?);
+                update.psvs = arm(&block, signed.psvs);
                 delta.signing = Some(Signing::On(block));
             }
             (SignatureChange::Reset, _) | (_, Signing::Off) => {
-                plan.bsf = BsfUpdate::Disable;
+                update.bsf = BsfUpdate::Disable;
                 delta.signing = Some(Signing::Off);
             }
             (_, Signing::Unknown) => return Err(MkeyRefusal::Unknown),
@@ -144,45 +149,92 @@ impl<'a> Configure<'a> {
                 }
                 // A variable that met an error stays in it until it is set again.
                 if errors {
-                    plan.psvs = arm(&block, signed.psvs);
+                    update.psvs = arm(&block, signed.psvs);
                 }
             }
         }
-        Ok((delta, plan))
+        Ok((delta, update))
     }
 
-    fn update(self) -> Result<MkeyUpdate<'a>, PostError> {
-        let length = self.layout.map(|layout| layout.length()).transpose()?;
-        let inner = self.inner;
-        let (number, plan) =
-            inner.state.change(|shape| self.plan(shape, length)).map_err(PostError::Mkey)?;
-        let state: Arc<dyn Changed> = Arc::clone(inner) as Arc<dyn Changed>;
-        let Plan { bsf, psvs, error_count, variant } = plan;
-        Ok(MkeyUpdate {
-            key: inner.index << 8 | u32::from(variant),
-            capacity: inner.max_entries,
-            access: self.access,
-            layout: self.layout,
-            bsf,
-            error_count,
-            psvs,
-            change: Some(Change::new(state, number)),
-        })
+    /// The variant byte of the key that `shape` is of, once this is done.
+    fn variant(&self, shape: &Shape) -> Result<u8, MkeyRefusal> {
+        match self.variant {
+            Some(variant) if variant != shape.variant && !self.inner.update_tag => {
+                Err(MkeyRefusal::Variant)
+            }
+            Some(variant) => Ok(variant),
+            None => Ok(shape.variant),
+        }
+    }
+
+    /// The number of the change, the variant byte, and what becomes of the signature.
+    fn change(&self, length: Option<u64>) -> Result<Changing, MkeyRefusal> {
+        let (number, (variant, signing)) = self.inner.state.change(|shape| {
+            let variant = self.variant(shape)?;
+            let (delta, signing) = match (&self.inner.signed, self.signature) {
+                (Some(signed), _) => {
+                    let (delta, signing) = self.plan(signed, shape, length)?;
+                    (delta, Some(signing))
+                }
+                (None, SignatureChange::Set(_)) => return Err(MkeyRefusal::NotForSignatures),
+                (None, _) => (Delta { length, variant: self.variant, ..Delta::default() }, None),
+            };
+            Ok((delta, (variant, signing)))
+        })?;
+        Ok((number, variant, signing))
+    }
+
+    /// What a request does, apart from the signature.
+    #[inline(always)]
+    fn update<'u>(
+        &self,
+        layout: Option<SizedLayout<'u>>,
+        signing: Option<&'u SigningUpdate>,
+    ) -> MkeyUpdate<'u> {
+        let capacity = self.inner.max_entries;
+        MkeyUpdate { capacity, access: self.access, layout, signing }
+    }
+
+    /// The key with this variant byte, and the change of this number.
+    #[inline(always)]
+    fn changed(&self, (number, variant): (u64, u8)) -> (u32, Change) {
+        let state: Arc<dyn Changed> = Arc::clone(self.inner) as Arc<dyn Changed>;
+        (self.inner.index << 8 | u32::from(variant), Change::new(state, number))
+    }
+
+    #[inline(never)]
+    fn configure_any<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+        let layout = match self.layout.map(MkeyLayout::sized).transpose() {
+            Ok(layout) => layout,
+            Err(error) => return request.refuse(error),
+        };
+        match self.change(layout.map(|sized| sized.length())) {
+            Ok((number, variant, signing)) => {
+                let changed = self.changed((number, variant));
+                request.build(self.update(layout, signing.as_ref()), move || changed)
+            }
+            Err(refusal) => request.refuse(PostError::Mkey(refusal)),
+        }
     }
 }
 
-/// What a request does besides layout and rights.
-struct Plan {
-    bsf: BsfUpdate,
-    psvs: [Option<PsvUpdate>; 2],
-    error_count: Option<u32>,
-    variant: u8,
-}
+/// Number of a change, variant byte, what becomes of the signature.
+type Changing = (u64, u8, Option<SigningUpdate>);
 
-impl Plan {
-    /// Nothing besides.
-    fn of_layout(variant: u8) -> Self {
-        Self { bsf: BsfUpdate::Keep, psvs: [None; 2], error_count: None, variant }
+impl ConfigureMkey for Configure<'_> {
+    #[inline(always)]
+    fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+        // A new list for a key that has no signatures: of the key, only its length changes.
+        if self.inner.signed.is_none()
+            && let (Some(list @ MkeyLayout::List(_)), SignatureChange::Keep, None) =
+                (self.layout, self.signature, self.variant)
+            && let Ok(list) = list.sized()
+        {
+            return request.build(self.update(Some(list), None), || {
+                self.changed(self.inner.state.change_length(list.length()))
+            });
+        }
+        self.configure_any(request)
     }
 }
 
@@ -193,12 +245,6 @@ fn arm(block: &SignatureBlock, psvs: [u32; 2]) -> [Option<PsvUpdate>; 2] {
         let transient_signature = domain?.signature.transient();
         Some(PsvUpdate { index, transient_signature })
     })
-}
-
-impl<'a> From<Configure<'a>> for Result<MkeyUpdate<'a>, PostError> {
-    fn from(configure: Configure<'a>) -> Self {
-        configure.update()
-    }
 }
 
 /// What a key that is made for signatures has besides.

@@ -1,9 +1,9 @@
 //! What a key is taken to be, by those requests that configured it or will.
 
 use super::signature::SignatureBlock;
+use mlx5_doorbell::{Lock, Locked};
 use mlx5_wqe::Changed;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How a key is signed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,11 +38,21 @@ pub(crate) struct Delta {
 }
 
 impl Shape {
+    #[inline(always)]
     fn apply(&mut self, delta: &Delta) {
-        self.length = delta.length.or(self.length);
-        self.signing = delta.signing.unwrap_or(self.signing);
-        self.variant = delta.variant.unwrap_or(self.variant);
-        self.told = delta.told.or(self.told);
+        let Delta { length, signing, variant, told } = delta;
+        if length.is_some() {
+            self.length = *length;
+        }
+        if let Some(signing) = signing {
+            self.signing = *signing;
+        }
+        if let Some(variant) = variant {
+            self.variant = *variant;
+        }
+        if told.is_some() {
+            self.told = *told;
+        }
     }
 
     /// Whether `delta` happened will never be known.
@@ -62,7 +72,7 @@ impl Shape {
 }
 
 /// A key's shape as the device has it, and the changes on their way.
-pub(crate) struct State(Mutex<Changes>);
+pub(crate) struct State(Lock<Changes>);
 
 struct Changes {
     settled: Shape,
@@ -76,11 +86,12 @@ struct Changes {
 impl State {
     pub(crate) fn new(shape: Shape) -> Self {
         let pending = VecDeque::new();
-        Self(Mutex::new(Changes { settled: shape, pending, latest: shape, next: 0 }))
+        Self(Lock::new(Changes { settled: shape, pending, latest: shape, next: 0 }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Changes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline(always)]
+    fn lock(&self) -> Locked<'_, Changes> {
+        self.0.lock()
     }
 
     /// The shape once everything on its way has happened.
@@ -95,15 +106,29 @@ impl State {
     ) -> Result<(u64, T), E> {
         let mut changes = self.lock();
         let (delta, result) = plan(&changes.latest)?;
-        let number = changes.next;
-        changes.next += 1;
-        changes.latest.apply(&delta);
-        changes.pending.push_back((number, delta));
-        Ok((number, result))
+        Ok((changes.push(delta), result))
+    }
+
+    /// [`State::change`] of the length alone, by a request that tells the device of nothing else.
+    /// Returns the variant byte, too.
+    #[inline(always)]
+    pub(crate) fn change_length(&self, length: u64) -> (u64, u8) {
+        let mut changes = self.lock();
+        let number = changes.push(Delta { length: Some(length), ..Delta::default() });
+        (number, changes.latest.variant)
     }
 }
 
 impl Changes {
+    #[inline(always)]
+    fn push(&mut self, delta: Delta) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.latest.apply(&delta);
+        self.pending.push_back((number, delta));
+        number
+    }
+
     /// Takes a change out of those on their way, and makes of it what `becomes` does to the shape that
     /// is settled.
     fn take(&mut self, number: u64, becomes: impl FnOnce(&mut Shape, &Delta)) {
@@ -114,13 +139,21 @@ impl Changes {
         self.pending.iter().for_each(|(_, delta)| self.latest.apply(delta));
     }
 
+    #[cold]
+    #[inline(never)]
+    fn settle_any(&mut self, number: u64) {
+        self.take(number, Shape::apply);
+    }
+
     /// [`Changes::take`] of the first change, which happened: what all together make stays the same.
+    #[inline(always)]
     fn settle_first(&mut self, number: u64) -> bool {
-        let first = self.pending.pop_front_if(|(at, _)| *at == number);
-        if let Some((_, delta)) = &first {
-            self.settled.apply(delta);
+        match self.pending.front() {
+            Some((at, delta)) if *at == number => self.settled.apply(delta),
+            _ => return false,
         }
-        first.is_some()
+        self.pending.pop_front();
+        true
     }
 }
 
@@ -129,10 +162,11 @@ impl Changed for State {
         self.lock().take(change, |_, _| {});
     }
 
+    #[inline(always)]
     fn settle(&self, change: u64) {
         let mut changes = self.lock();
         if !changes.settle_first(change) {
-            changes.take(change, Shape::apply);
+            changes.settle_any(change);
         }
     }
 

@@ -103,6 +103,15 @@ impl<'q, T: Transport> Batch<'q, T> {
         self.last = None;
     }
 
+    /// [`Batch::push_aside`], for one that leaves [`SendQueue::blueflame_now`] only if it stands in the
+    /// ring as one WQE in one piece.
+    #[inline(always)]
+    pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
+        self.added = self.added.wrapping_add(1);
+        self.last = Some(self.queue.at(self.cursor.head));
+        self.cursor = push(self.queue, self.cursor);
+    }
+
     /// Refuses the request that is under construction, and so the batch.
     pub(crate) fn refuse(&mut self, error: PostError) {
         self.queue.refuse(self.cursor, error);

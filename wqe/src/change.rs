@@ -28,22 +28,26 @@ pub struct Change {
 
 impl Change {
     /// The change of `whose` that it calls `number`.
+    #[inline]
     pub fn new(whose: Arc<dyn Changed>, number: u64) -> Self {
         Self { whose, number }
     }
 
     /// Takes it apart, so that it is not undone.
+    #[inline(always)]
     fn into_parts(self) -> (Arc<dyn Changed>, u64) {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: read once; what it is read from is never used or dropped again.
         (unsafe { core::ptr::read(&this.whose) }, this.number)
     }
 
+    #[inline(always)]
     fn settle(self) {
         let (whose, number) = self.into_parts();
         whose.settle(number);
     }
 
+    #[cold]
     fn lose(self) {
         let (whose, number) = self.into_parts();
         whose.lose(number);
@@ -58,33 +62,54 @@ impl Drop for Change {
 
 /// The changes of a queue's requests that are built and not known to be executed, in order.
 #[derive(Default)]
-pub(crate) struct Journal(VecDeque<(u32, Option<Change>)>);
+pub(crate) struct Journal {
+    changes: VecDeque<(u32, Option<Change>)>,
+    /// The request of the first, if there is one.
+    first: u32,
+}
 
 impl Journal {
     /// Notes the change of request `sequence`, the latest.
+    #[inline(always)]
     pub(crate) fn push(&mut self, sequence: u32, change: Change) {
-        self.0.push_back((sequence, Some(change)));
+        if self.changes.is_empty() {
+            self.first = sequence;
+        }
+        self.changes.push_back((sequence, Some(change)));
+    }
+
+    /// Whether the first, if there is one, is before `sequence`.
+    #[inline(always)]
+    pub(crate) fn starts_before(&self, sequence: u32) -> bool {
+        (self.first.wrapping_sub(sequence) as i32) < 0
     }
 
     /// All before `retired` completed; if `failed`, some with an error.
+    #[inline(never)]
     pub(crate) fn settle(&mut self, retired: u32, failed: bool) {
-        let settle = if failed { Change::lose } else { Change::settle };
-        while let Some((_, change)) =
-            self.0.pop_front_if(|(sequence, _)| (sequence.wrapping_sub(retired) as i32) < 0)
-        {
-            change.map(settle);
+        while let Some((sequence, change)) = self.changes.front_mut() {
+            self.first = *sequence;
+            if (self.first.wrapping_sub(retired) as i32) >= 0 {
+                break;
+            }
+            let change = change.take();
+            self.changes.pop_front();
+            let Some(change) = change else { continue };
+            if failed { change.lose() } else { change.settle() }
         }
     }
 
     /// All from `sequence` on were never posted.
     pub(crate) fn undo_from(&mut self, sequence: u32) {
         // The latest first, so that each finds what it changed.
-        while self.0.pop_back_if(|(at, _)| (at.wrapping_sub(sequence) as i32) >= 0).is_some() {}
+        while self.changes.pop_back_if(|(at, _)| (at.wrapping_sub(sequence) as i32) >= 0).is_some()
+        {
+        }
     }
 
     /// Those requests for which `cancelled` says so will not be executed.
     pub(crate) fn undo_where(&mut self, cancelled: impl Fn(u32) -> bool) {
-        for (sequence, change) in self.0.iter_mut().rev() {
+        for (sequence, change) in self.changes.iter_mut().rev() {
             if change.is_some() && cancelled(*sequence) {
                 *change = None;
             }
@@ -93,11 +118,12 @@ impl Journal {
 
     /// Nobody will ever know of any that is left.
     pub(crate) fn lose(&mut self) {
-        self.0.drain(..).filter_map(|(_, change)| change).for_each(Change::lose);
+        self.changes.drain(..).filter_map(|(_, change)| change).for_each(Change::lose);
     }
 
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.changes.is_empty()
     }
 }
 

@@ -46,8 +46,8 @@ pub use error::{BatchError, ListError, MkeyRefusal, PostError, Unprovided};
 pub use gate::{Gate, QueueState};
 pub use list::{Data, ListTransport, Operation, SendWr};
 pub use mkey::{
-    BsfUpdate, ConfiguresMkeys, Interleaved, MAX_MKEY_ENTRIES, MkeyAccess, MkeyLayout, MkeyUpdate,
-    PsvUpdate, mkey_update_blocks,
+    BsfUpdate, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, MAX_MKEY_ENTRIES, MkeyAccess,
+    MkeyLayout, MkeyRequest, MkeyUpdate, PsvUpdate, SigningUpdate, SizedLayout, mkey_update_blocks,
 };
 pub use operation::{SendFlags, SendOps};
 pub use raw::{RawWqe, RawWqeError};

@@ -73,19 +73,28 @@ impl<T: Transport> SendQueue<T> {
     /// much room there is, or a single request needs more than its copy in a register.
     #[inline(never)]
     fn complete_unusual(&mut self, cursor: Cursor) -> Result<(), BatchError> {
-        match self.error {
-            Some(error) => {
-                self.abort();
-                // A queue that may not be posted to says that: a full one of a device that is gone
-                // is never going to have room.
-                let open = self.gate.may_send();
-                Err(if open { error } else { BatchError { index: 0, error: self.refusal() } })
-            }
-            None => self.complete_good(cursor),
+        if self.error.is_some() {
+            return self.complete_refused();
+        }
+        self.complete_good(cursor)
+    }
+
+    /// [`SendQueue::complete`] when a request was refused.
+    #[cold]
+    #[inline(never)]
+    fn complete_refused(&mut self) -> Result<(), BatchError> {
+        let error = self.error;
+        self.abort();
+        // A queue that may not be posted to says that: a full one of a device that is gone is never
+        // going to have room.
+        match error {
+            Some(error) if self.gate.may_send() => Err(error),
+            _ => Err(BatchError { index: 0, error: self.refusal() }),
         }
     }
 
     /// Posts what was built up to `cursor`.
+    #[inline(always)]
     pub(crate) fn complete_good(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         let fence = self.fence_next;
         self.forget_batch();
@@ -132,10 +141,18 @@ impl<T: Transport> SendQueue<T> {
         self.journal.undo_from(self.sequence);
     }
 
+    /// One request alone that configures a key may have been posted without more being noted than
+    /// where it ends.
+    #[inline(always)]
+    pub(crate) fn note_fence(&mut self) {
+        self.fence |= self.head == self.fence_at;
+    }
+
     /// Nothing that a batch found out matters any more.
     fn forget_batch(&mut self) {
         self.error = None;
         self.more_wqes = 0;
+        self.note_fence();
         self.fence_next = self.fence;
         self.blueflame_now = self.register.own_blueflame_blocks();
     }

@@ -226,11 +226,13 @@ impl SendRecords {
 
     /// Whether a request failed since the last reset, before any that `outstanding` has told of as
     /// retired.
+    #[inline]
     pub(crate) fn failed(&self) -> bool {
         self.failed.load(Relaxed)
     }
 
     /// The requests from the first that is not retired up to `committed`.
+    #[inline]
     pub(crate) fn outstanding(&self) -> (u16, u16) {
         (self.retired.load(Acquire), self.committed.load(Acquire))
     }

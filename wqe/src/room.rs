@@ -72,6 +72,12 @@ impl<T: Transport> SendQueue<T> {
         Ok(())
     }
 
+    /// Whether so many blocks from `head` on are not at both ends of the ring.
+    #[inline(always)]
+    pub(crate) fn in_one_piece(&self, head: u32, blocks: u32) -> bool {
+        blocks <= self.mask + 1 - (head & self.mask)
+    }
+
     /// Copies what was built aside to its place in the ring.
     ///
     /// # Safety

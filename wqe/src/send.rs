@@ -136,7 +136,10 @@ pub struct SendQueue<T> {
     /// Why the batch under construction is refused, if it is.
     pub(crate) error: Option<BatchError>,
     /// Whether the last request that was committed rewrites a memory key: the next one waits for it.
+    /// It does, too, if the queue has come to `fence_at`.
     pub(crate) fence: bool,
+    /// Behind the last request that configures a key.
+    pub(crate) fence_at: u32,
     /// The same of the last request that was built.
     pub(crate) fence_next: bool,
     pub(crate) scratch: Box<Scratch>,
@@ -239,6 +242,7 @@ impl<T: Transport> SendQueue<T> {
             blueflame_now,
             error: None,
             fence: false,
+            fence_at: u32::MAX,
             fence_next: false,
             scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
             signed: false,
@@ -302,6 +306,7 @@ impl<T: Transport> SendQueue<T> {
         self.journal.lose();
         self.life = next_life();
         self.fence = false;
+        self.fence_at = u32::MAX;
         self.fence_next = false;
         self.records().reset();
         self.record.set_send(0);
