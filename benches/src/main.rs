@@ -36,7 +36,7 @@ const BARS: &[(&str, Mode, f64)] = &[
     ("poll16", Mode::Single, 61.0),
     ("empty_poll", Mode::Single, 24.0),
     ("post_recv1", Mode::Single, 110.0),
-    ("mkey_configure", Mode::Single, 585.0),
+    ("mkey_configure", Mode::Single, 600.0),
     ("post_inline8", Mode::Shared, 150.0),
     ("post_sge", Mode::Shared, 139.0),
     ("post_send", Mode::Shared, 132.0),
