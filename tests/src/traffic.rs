@@ -123,6 +123,7 @@ macro_rules! set_data {
             Data::Sges(sges) => $request.sge_list(sges),
             Data::Inline(&[bytes]) => $request.inline_data(bytes),
             Data::Inline(pieces) => $request.inline_data_list(pieces),
+            // The cases of raw WQEs post those themselves.
             Data::Wqe(_) => unreachable!("not data of a message"),
         }
     };

@@ -28,41 +28,49 @@ struct Memory {
     words: [u32; 4],
 }
 
+/// A ring of which so many entries have been consumed, where its entries are, and its words.
+///
+/// # Safety
+/// Memory and queue outlive the ring, and nobody else uses them meanwhile but by way of the places.
+unsafe fn ring_at(
+    start: u32,
+    format: Option<MiniFormat>,
+    memory: NonNull<Memory>,
+    queue: NonNull<Any>,
+) -> (Ring<Any>, Places, NonNull<u8>) {
+    // SAFETY: parts of the memory, by the contract.
+    unsafe {
+        let buffer = NonNull::new_unchecked(&raw mut (*memory.as_ptr()).entries).cast();
+        let words: NonNull<u8> = NonNull::new_unchecked(&raw mut (*memory.as_ptr()).words).cast();
+        let places = Places { buffer, log_size: 2, stride: 64 };
+        let table = Arc::new(UserIndexTable::default());
+        table.set(1, queue, [RingId(1); 2]);
+        let state = RingState::new(places, CompletionQueueRecord::new(words)).compressed(format);
+        let mut ring = Ring::new(RingParts {
+            queues: table,
+            state: Arc::new(state),
+            attention: Attention::new(words.byte_add(8).cast()),
+            id: RingId(1),
+        });
+        places.clear_from(start);
+        ring.consumer = start;
+        ring.find_place();
+        ring.publish();
+        (ring, places, words)
+    }
+}
+
 /// Runs of compressed entries go on where the counter comes round, too, wherever they start.
 #[test]
 fn runs_go_on_where_the_consumer_counter_wraps() {
     for start in [(1 << 24) - 5, (1 << 31) - 6, u32::MAX - 6] {
         let queue = Any(0);
         let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
-        let memory = NonNull::from(&mut memory);
-        // SAFETY: parts of the memory, which outlives the ring.
-        let (entries, words) = unsafe {
-            (
-                NonNull::new_unchecked(&raw mut (*memory.as_ptr()).entries).cast::<u8>(),
-                NonNull::new_unchecked(&raw mut (*memory.as_ptr()).words).cast::<u8>(),
-            )
+        // SAFETY: both outlive the ring, and are used by way of what this answers only.
+        let (mut ring, places, _) = unsafe {
+            ring_at(start, Some(MiniFormat::Hash), (&mut memory).into(), (&queue).into())
         };
-        let places = Places { buffer: entries, log_size: 2, stride: 64 };
-        let table = Arc::new(UserIndexTable::default());
-        // SAFETY: as above.
-        let mut ring = unsafe {
-            let record = CompletionQueueRecord::new(words);
-            let state = RingState::new(places, record).compressed(Some(MiniFormat::Hash));
-            Ring::new(RingParts {
-                queues: Arc::clone(&table),
-                state: Arc::new(state),
-                attention: Attention::new(words.byte_add(8).cast()),
-                id: RingId(1),
-            })
-        };
-        // SAFETY: the queue outlives the ring.
-        unsafe { table.set(1, NonNull::from(&queue), [RingId(1); 2]) };
-        // As if so many entries had been consumed.
-        // SAFETY: nobody else uses the buffer.
-        unsafe { places.clear_from(start) };
-        ring.consumer = start;
-        ring.find_place();
-        ring.publish();
+        let entries = places.buffer;
         let store = |index: u32, entry: [u8; 64]| {
             // SAFETY: an entry of the memory.
             unsafe {
@@ -104,35 +112,10 @@ fn the_ring_goes_on_where_the_consumer_counter_wraps() {
     for start in [(1 << 24) - 6, (1 << 31) - 6, u32::MAX - 5] {
         let queue = Any(0);
         let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
-        let memory = NonNull::from(&mut memory);
-        // SAFETY: parts of the memory, which outlives the ring.
-        let (entries, words) = unsafe {
-            (
-                NonNull::new_unchecked(&raw mut (*memory.as_ptr()).entries).cast::<u8>(),
-                NonNull::new_unchecked(&raw mut (*memory.as_ptr()).words).cast::<u8>(),
-            )
-        };
-        let table = Arc::new(UserIndexTable::default());
-        // SAFETY: as above.
-        let mut ring = unsafe {
-            Ring::new(RingParts {
-                queues: Arc::clone(&table),
-                state: Arc::new(RingState::new(
-                    Places { buffer: entries, log_size: 2, stride: 64 },
-                    CompletionQueueRecord::new(words),
-                )),
-                attention: Attention::new(words.byte_add(8).cast()),
-                id: RingId(1),
-            })
-        };
-        // SAFETY: the queue outlives the ring.
-        unsafe { table.set(1, NonNull::from(&queue), [RingId(1); 2]) };
-        // As if so many entries had been consumed: each place holds one of the lap before.
-        ring.consumer = start;
-        ring.owner = (start / ENTRIES as u32 % 2).into();
-        // SAFETY: inside the entries.
-        ring.next = unsafe { entries.byte_add(start as usize % ENTRIES * 64) };
-        ring.publish();
+        // SAFETY: both outlive the ring, and are used by way of what this answers only.
+        let (mut ring, places, words) =
+            unsafe { ring_at(start, None, (&mut memory).into(), (&queue).into()) };
+        let entries = places.buffer;
         let write = |index: u32, user_index: u8| {
             let mut entry = [0; 64];
             entry[35] = user_index;

@@ -62,7 +62,8 @@ fn rig(bed: &Bed) -> Result<Rig, Failed> {
     Ok(Rig { a, target, domain, pd, mr, queues })
 }
 
-fn sending_end(
+/// The sending end of a connection, in RESET.
+pub(super) fn sending_end(
     bed: &Bed,
     context: &Context,
     options: &PairOptions,
@@ -70,7 +71,12 @@ fn sending_end(
     let pd = context.alloc_pd()?;
     let mr = pd.allocate(options.memory)?;
     let send_cq = context.create_cq(options.cq_entries).build()?;
-    let qp = pd.create_qp::<XrcSend>(&send_cq, &send_cq).max_inline_data(64).build()?;
+    let qp = pd
+        .create_qp::<XrcSend>(&send_cq, &send_cq)
+        .max_send_wr(options.send_wr)
+        .max_send_sge(options.send_sge)
+        .max_inline_data(options.inline)
+        .build()?;
     assert_eq!(qp.caps().max_recv_wr, 0);
     let port = context.local_port(bed.port(), None)?;
     let (psn, context) = (Psn::wrapping(qp.qp_num()), context.clone());

@@ -1,5 +1,6 @@
 //! The two ends of a program, for each transport.
 
+use crate::cases::extended::sending_end;
 use crate::pair::{Peer, connect_ends};
 use crate::prelude::*;
 use crate::traffic::set_data;
@@ -198,15 +199,7 @@ impl Path for XrcSend {
         let to = srq.srqn();
         let mut far = Extended { target, srq, cq, mr, port, _domain: domain };
 
-        let context = bed.context();
-        let pd = context.alloc_pd()?;
-        let mr = pd.allocate(options.memory)?;
-        let send_cq = context.create_cq(options.cq_entries).build()?;
-        let builder = pd.create_qp::<XrcSend>(&send_cq, &send_cq).max_send_wr(options.send_wr);
-        let builder = builder.max_send_sge(options.send_sge).max_inline_data(options.inline);
-        let qp = builder.build()?;
-        let (port, psn) = (context.local_port(bed.port(), None)?, Psn::wrapping(0xff_ffe0));
-        let mut near = End { qp, send_cq, recv_cq: None, mr, peer: None, port, psn, pd, context };
+        let mut near = sending_end(bed, &bed.context(), &options)?;
         far.connect(&mut near)?;
         Ok(Ends { near, far, to })
     }
