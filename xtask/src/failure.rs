@@ -26,6 +26,8 @@ pub(crate) enum Failure {
     Missing(String),
     /// The virtual machine could not be made, or what ran in it went wrong.
     Vm(String),
+    /// Modules import each other.
+    Circles(Vec<String>),
     /// Tests that passed do not pass any more.
     Lost(Vec<String>),
     /// Tests do not pass, and nothing says why.
@@ -45,6 +47,9 @@ impl fmt::Display for Failure {
             }
             Self::Unexplained(tests) => {
                 write!(f, "{} have no known reason:\n  {}", tests.len(), tests.join("\n  "))
+            }
+            Self::Circles(circles) => {
+                write!(f, "{} circles of imports:\n  {}", circles.len(), circles.join("\n  "))
             }
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Output { program, what } => write!(f, "the output of {program} has {what}"),

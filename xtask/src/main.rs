@@ -6,6 +6,7 @@ mod build;
 mod failure;
 mod fuzz;
 mod hil;
+mod imports;
 mod ledger;
 mod oracle;
 mod vm;
@@ -49,6 +50,7 @@ enum Chore {
     Bench(bench::Arguments),
     Fuzz(fuzz::Arguments),
     Hil(hil::Arguments),
+    Imports(imports::Arguments),
     Ledger(ledger::Arguments),
     Oracle(oracle::Arguments),
     Vm(vm::Arguments),
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Hil(arguments) => hil::run(&arguments),
+        Chore::Imports(arguments) => imports::run(&arguments),
         Chore::Ledger(arguments) => ledger::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),
         Chore::Vm(arguments) => vm::run(&arguments),

@@ -1,0 +1,102 @@
+//! `cargo xtask imports`: who imports whom inside the packages.
+
+mod graph;
+mod source;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::failure::Failure;
+use graph::Arrows;
+use source::Module;
+
+/// Show who imports whom inside a package, and fail on circles
+///
+/// Arrows point down: no files import each other in a circle, and no folders do. A module and its own
+/// children count as one. Tests are left out.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The packages, by folder; those of the provider if none is named
+    packages: Vec<String>,
+    /// Print every arrow, not only the floors
+    #[arg(long)]
+    arrows: bool,
+}
+
+/// The provider: its packages have no circle.
+const PROVIDER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let packages: Vec<&str> = match &arguments.packages[..] {
+        [] => PROVIDER.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
+    };
+    let mut circles = Vec::new();
+    for package in packages {
+        let src = root.join(package).join("src");
+        let arrows = graph::arrows(&source::read(&src)?);
+        let name = if package == "." { "src" } else { package };
+        let top = graph::between_children(&arrows, &[]);
+        println!("{name}, from the ground up:");
+        for (floor, modules) in graph::floors(&top).iter().enumerate() {
+            let names: Vec<String> = modules.iter().map(shown).collect();
+            println!("  {} {}", floor + 1, names.join(" "));
+        }
+        if arguments.arrows {
+            for (from, to) in &arrows {
+                for to in to {
+                    println!("  {} -> {}", shown(from), shown(to));
+                }
+            }
+        }
+        circles.extend(found(name, &arrows));
+    }
+    if circles.is_empty() { Ok(()) } else { Err(Failure::Circles(circles)) }
+}
+
+/// Every circle of files, and of the children of any one module.
+fn found(package: &str, arrows: &Arrows) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut tell = |kind: &str, among: &Arrows| {
+        for circle in graph::circles(among) {
+            let inside = |to: &&Module| circle.contains(to);
+            let arrows: Vec<String> = circle
+                .iter()
+                .flat_map(|from| {
+                    let to = among[from].iter().filter(inside);
+                    to.map(move |to| format!("{} -> {}", shown(from), shown(to)))
+                })
+                .collect();
+            found.push(format!("{package}, {kind}: {}", arrows.join(", ")));
+        }
+    };
+    tell("files", arrows);
+    let parents: BTreeSet<&[String]> =
+        arrows.keys().filter_map(|module| module.split_last()).map(|(_, parent)| parent).collect();
+    for parent in parents {
+        tell("folders", &graph::between_children(arrows, parent));
+    }
+    found
+}
+
+fn shown(module: &Module) -> String {
+    if module.is_empty() { "lib".to_owned() } else { module.join("/") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{found, graph, source};
+    use std::path::Path;
+
+    #[test]
+    fn the_provider_has_no_circle() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for package in ["uapi", "prm", "doorbell"] {
+            let files = source::read(&root.join(package).join("src")).unwrap();
+            let arrows = graph::arrows(&files);
+            assert!(arrows.values().any(|to| !to.is_empty()), "{package}: no import was read");
+            assert_eq!(found(package, &arrows), Vec::<String>::new());
+        }
+    }
+}
