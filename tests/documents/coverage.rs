@@ -1,6 +1,9 @@
-//! `docs/COVERAGE.md` and `docs/MANPAGES.md` name a test or a typed refusal in each of their cells: they
-//! exist.
+//! Each promise in `proofs.txt` names tests or typed errors that exist, and the pages made of it are up
+//! to date.
 
+mod pages;
+
+use pages::{Page, Section};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -85,59 +88,59 @@ fn operations() -> Result<BTreeSet<String>, String> {
     Ok(text[table..].lines().filter_map(name).collect())
 }
 
-struct Row {
-    section: String,
-    cells: Vec<String>,
-}
-
-/// Every row of every table, without the heads.
-fn rows(text: &str) -> Vec<Row> {
-    let (mut section, mut rows, mut behind_head) = (String::new(), Vec::new(), false);
-    for line in text.lines() {
-        if let Some(name) = line.strip_prefix("## ") {
-            section = name.to_owned();
-        }
-        let Some(line) = line.strip_prefix("| ") else {
-            behind_head = line.starts_with("|-");
-            continue;
-        };
-        if behind_head {
-            let cells = line.trim_end_matches('|').split('|').map(|cell| cell.trim().to_owned());
-            rows.push(Row { section: section.clone(), cells: cells.collect() });
-        }
-    }
-    rows
-}
-
-/// What is quoted in a cell.
+/// What is quoted in a row's name.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
+fn pages() -> Vec<Page> {
+    let text = read("tests/documents/proofs.txt").expect("the proofs");
+    pages::parse(&text).expect("pages")
+}
+
+fn page(file: &str) -> Page {
+    pages().into_iter().find(|page| page.file == file).expect("the page")
+}
+
 #[test]
 fn each_cell_names_a_test_or_a_refusal_that_exists() {
-    for (page, least) in [("docs/COVERAGE.md", 80), ("docs/MANPAGES.md", 120)] {
-        let text = read(page).expect("the page");
-        let rows = rows(&text);
-        assert!(rows.len() >= least, "{page}: only {} rows: are the tables read?", rows.len());
-        let wrong = wrong(&rows);
-        assert!(wrong.is_empty(), "{page}:\n{}", wrong.join("\n"));
+    for (file, least) in [("COVERAGE.md", 80), ("MANPAGES.md", 120)] {
+        let page = page(file);
+        let rows: usize = page.sections().map(|section| section.rows.len()).sum();
+        assert!(rows >= least, "{file}: only {rows} rows");
+        let wrong: Vec<_> = page.sections().flat_map(wrong).collect();
+        assert!(wrong.is_empty(), "{file}:\n{}", wrong.join("\n"));
     }
 }
 
-/// What is wrong with the cells of these rows.
-fn wrong(rows: &[Row]) -> Vec<String> {
+/// With `MLX5_WRITE` set the pages are written instead.
+#[test]
+fn the_pages_are_what_the_proofs_make_of_them() {
+    for page in pages() {
+        let (path, made) = (format!("docs/{}", page.file), pages::render(&page));
+        if std::env::var_os("MLX5_WRITE").is_some() {
+            std::fs::write(root().join(&path), made).expect("the page can be written");
+        } else {
+            let as_made = read(&path).expect("the page") == made;
+            assert!(
+                as_made,
+                "{path} is out of date: MLX5_WRITE=1 cargo test -p mlx5-conformance --test coverage"
+            );
+        }
+    }
+}
+
+/// What is wrong with the cells of a section.
+fn wrong(section: &Section) -> Vec<String> {
     let mut wrong = Vec::new();
-    for row in rows {
-        let what = format!("{}: {}", row.section, row.cells[0]);
-        for (number, cell) in row.cells.iter().enumerate().skip(1) {
-            let references = quoted(cell);
-            if references.is_empty() {
-                wrong.push(format!("{what}: cell {number} names nothing"));
+    for row in &section.rows {
+        let what = format!("{}: {}", section.name, row.name);
+        for (number, cell) in row.cells.iter().enumerate() {
+            if cell.is_empty() {
+                wrong.push(format!("{what}: cell {} names nothing", number + 1));
             }
-            for error in references.into_iter().filter_map(|reference| check(reference).err()) {
-                wrong.push(format!("{what}: cell {number}: {error}"));
-            }
+            let errors = cell.iter().filter_map(|proof| check(proof).err());
+            wrong.extend(errors.map(|error| format!("{what}: {error}")));
         }
     }
     wrong
@@ -145,26 +148,26 @@ fn wrong(rows: &[Row]) -> Vec<String> {
 
 #[test]
 fn each_man_page_has_a_section() {
-    let text = read("docs/MANPAGES.md").expect("the page");
-    let rows = rows(&text);
+    let manpages = page("MANPAGES.md");
     for (page, least) in [
         ("ibv_post_send(3)", 29),
         ("ibv_wr_post(3)", 50),
         ("ibv_post_srq_ops(3)", 24),
         ("mlx5dv_qp_cancel_posted_send_wrs(3)", 21),
     ] {
-        let statements = rows.iter().filter(|row| row.section == page).count();
+        let mut sections = manpages.sections().filter(|section| section.name == page);
+        let statements = sections.next().map_or(0, |section| section.rows.len());
         assert!(statements >= least, "{page} has {statements} rows");
     }
 }
 
 #[test]
 fn each_operation_and_each_refusal_has_a_row() {
-    let text = read("docs/COVERAGE.md").expect("the coverage page");
-    let rows = rows(&text);
-    let first = |section: &str| -> BTreeSet<String> {
-        let rows = rows.iter().filter(|row| row.section == section);
-        rows.flat_map(|row| quoted(&row.cells[0])).map(str::to_owned).collect()
+    let coverage = page("COVERAGE.md");
+    let first = |name: &str| -> BTreeSet<String> {
+        let sections = coverage.sections().filter(|section| section.name == name);
+        let rows = sections.flat_map(|section| &section.rows);
+        rows.flat_map(|row| quoted(&row.name)).map(str::to_owned).collect()
     };
     assert!(first("Operations").is_superset(&operations().expect("the table of operations")));
     let known = variants("PostError").expect("the errors");
