@@ -17,7 +17,7 @@ use mlx5_uapi::process::Origin;
 use mlx5_uapi::{
     DeviceFile, Errno, EventFile, Kernel,
     cmd::{context as command, devx, event, query},
-    mlx5::{self, AllocUcontextReqV2, AllocUcontextResp, LibCaps, UcontextFlags},
+    mlx5::{self, AllocUcontextReqV2, AllocUcontextResp, LibCaps, UcontextFlags, UcontextRespMask},
     sysfs::DeviceInfo,
     verbs::{AtomicCap, CoreSupport, LinkLayer},
     wait::wait_readable,
@@ -393,19 +393,23 @@ impl Inner {
         self.run_destroy(operation, |file| devx::obj_destroy(file, handle))
     }
 
-    /// What the device can, as the firmware says.
-    pub(crate) fn hca_cap(&self) -> Result<HcaCap, Error> {
-        const VERB: &str = "query_hca_cap (DEVX)";
-        self.check(VERB)?;
+    /// Whether the driver in the kernel said, when the device was opened, that it can do this.
+    pub(crate) fn kernel_can(&self, what: UcontextRespMask) -> bool {
+        UcontextRespMask::from_bits_retain(self.limits.comp_mask).contains(what)
+    }
+
+    /// What the device can, as the firmware says, for an operation that has to know.
+    pub(crate) fn hca_cap(&self, operation: &'static str) -> Result<HcaCap, Error> {
+        self.check(operation)?;
         if !self.devx {
-            return Err(Error::no_devx(VERB));
+            return Err(Error::no_devx(operation));
         }
         let mut request = QueryHcaCapIn::request();
         request.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
         let mut answer = Box::new(QueryHcaCapOut::default());
         // SAFETY: a question.
         unsafe { devx::general_cmd(&*self.file, request.as_bytes(), answer.as_bytes_mut()) }
-            .map_err(|errno| self.fail_devx(VERB, errno, answer.as_bytes()))?;
+            .map_err(|errno| self.fail_devx(operation, errno, answer.as_bytes()))?;
         Ok(*answer.hca_cap())
     }
 

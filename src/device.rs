@@ -6,7 +6,7 @@ use crate::{
 };
 use mlx5_uapi::{
     Kernel, LinuxKernel,
-    sysfs::{self, DeviceInfo, NodeType, PciFunction},
+    sysfs::{self, DeviceInfo, NodeType, PciFunction, Skipped},
 };
 use std::{fmt, sync::Arc};
 
@@ -46,26 +46,48 @@ pub fn devices() -> Result<Vec<Device>, Error> {
 }
 
 /// The devices of another kernel than the running one: a simulated one, say.
+///
+/// A node in sysfs that makes no sense hides no other; [`skipped_devices_on`] tells which it is.
 pub fn devices_on(kernel: Arc<dyn Kernel>) -> Result<Vec<Device>, Error> {
-    let found = sysfs::devices(&*kernel)
-        .map_err(|errno| Error::kernel("get_device_list", errno))?
-        .into_iter()
-        .filter(|info| info.is_mlx5);
+    let found = scan(&*kernel)?.devices.into_iter().filter(|info| info.is_mlx5);
     Ok(found.map(|info| Device { kernel: Arc::clone(&kernel), info }).collect())
+}
+
+/// The nodes in sysfs that [`devices`] passed over, and why: an attribute cannot be read, or says what
+/// it cannot say. They may be of any driver.
+pub fn skipped_devices() -> Result<Vec<Skipped>, Error> {
+    skipped_devices_on(&LinuxKernel::new())
+}
+
+/// The same of another kernel than the running one.
+pub fn skipped_devices_on(kernel: &dyn Kernel) -> Result<Vec<Skipped>, Error> {
+    Ok(scan(kernel)?.skipped)
+}
+
+fn scan(kernel: &dyn Kernel) -> Result<sysfs::Scan, Error> {
+    sysfs::scan(kernel).map_err(|errno| Error::kernel("get_device_list", errno))
 }
 
 /// Opens the device of this name; without a name the first there is.
 pub fn open(name: Option<&str>) -> Result<Context, Error> {
-    let devices = devices()?;
+    let kernel = Arc::new(LinuxKernel::new());
+    let devices = devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>)?;
     let found = devices.iter().find(|device| name.is_none_or(|name| name == device.name()));
-    let Some(device) = found else {
-        let cause = match name {
-            Some(name) => format!("there is no mlx5 device named {name}"),
-            None => "there is no mlx5 device, or ib_uverbs is not loaded".to_owned(),
-        };
-        return Err(Error::new("open_device", ErrorKind::NotFound, cause));
+    match found {
+        Some(device) => device.open(),
+        None => Err(not_found(name, &skipped_devices_on(&*kernel)?)),
+    }
+}
+
+fn not_found(name: Option<&str>, skipped: &[Skipped]) -> Error {
+    let mut cause = match name {
+        Some(name) => format!("there is no mlx5 device named {name}"),
+        None => "there is no mlx5 device, or ib_uverbs is not loaded".to_owned(),
     };
-    device.open()
+    for node in skipped {
+        cause += &format!("; {node}");
+    }
+    Error::new("open_device", ErrorKind::NotFound, cause)
 }
 
 /// A device that can be opened.
@@ -185,6 +207,19 @@ impl Default for OpenOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_finds_no_device_is_told_what_was_passed_over() {
+        let node = Skipped {
+            uverbs: "uverbs7".into(),
+            path: "class/infiniband_verbs/uverbs7/dev".into(),
+            why: sysfs::SkipReason::Malformed("231".into()),
+        };
+        let error = not_found(Some("mlx5_7"), &[node]);
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let text = error.to_string();
+        assert!(text.contains("mlx5_7") && text.contains("uverbs7/dev has \"231\""), "{text}");
+    }
 
     #[test]
     fn a_guid_is_told_in_four_groups() {

@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Busy,
     /// There is no such device, port or entry.
     NotFound,
-    /// The device or the kernel cannot do this.
+    /// The device or the kernel cannot do this; the text says which, where that is known.
     NotSupported,
     /// The firmware refused the command; see [`Error::firmware`].
     Firmware,
@@ -109,6 +109,11 @@ impl Error {
     pub(crate) fn forked(operation: &'static str) -> Self {
         let cause = "the object belongs to the parent of this process; open the device again";
         Self::new(operation, ErrorKind::Forked, cause)
+    }
+
+    /// The device or the kernel cannot do this.
+    pub(crate) fn not_supported(operation: &'static str, what: &'static str) -> Self {
+        Self::new(operation, ErrorKind::NotSupported, what)
     }
 
     pub(crate) fn no_devx(operation: &'static str) -> Self {
@@ -207,6 +212,11 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         Errno::ENOTTY | Errno::EPROTONOSUPPORT => {
             (NotSupported, "the kernel does not know this call; a newer one may")
         }
+        Errno::EINTR => (
+            Kernel,
+            "signals interrupted the call each time that it was made again, which is given up after a \
+             thousand times: block them in this thread",
+        ),
         Errno::ETIMEDOUT => (Kernel, "the firmware did not answer in time"),
         Errno::EREMOTEIO => (Firmware, "the firmware refused; see the kernel's log"),
         Errno::EIO => {
@@ -266,6 +276,12 @@ mod tests {
         assert!(capability.contains("CAP_NET_RAW"), "{capability}");
         let cgroup = Error::kernel("create_qp", Errno::EAGAIN).to_string();
         assert!(cgroup.contains("cgroup"), "{cgroup}");
+    }
+
+    #[test]
+    fn a_call_that_signals_never_let_through_says_so() {
+        let text = Error::kernel("create_qp", Errno::EINTR).to_string();
+        assert!(text.contains("signals") && text.contains("EINTR"), "{text}");
     }
 
     #[test]

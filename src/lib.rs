@@ -101,7 +101,9 @@ pub use ah::{AddressHandle, Received};
 pub use buffer::QueueAllocator;
 pub use channel::CompletionChannel;
 pub use context::{Context, Devx};
-pub use device::{Device, Guid, OpenOptions, devices, devices_on, open};
+pub use device::{
+    Device, Guid, OpenOptions, devices, devices_on, open, skipped_devices, skipped_devices_on,
+};
 pub use error::{Error, ErrorKind, FirmwareStatus};
 pub use event::{AsyncEvent, AsyncEvents, CqId, QpId, SrqId};
 pub use mr::{Access, MemoryBuilder, MemoryRegion, Reregistration};
@@ -138,7 +140,7 @@ pub use mlx5_prm::wqe::{AddressVector, Opcode};
 pub use mlx5_uapi::{
     Errno, HugePages, Kernel, LinuxKernel, OLDEST_KERNEL,
     mlx5::CqeCompFormat,
-    sysfs::{NodeType, PciFunction},
+    sysfs::{NodeType, PciFunction, SkipReason, Skipped},
     verbs::{AccessFlags, AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState, QpType},
 };
 pub use mlx5_wqe::tag_matching::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};

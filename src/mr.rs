@@ -399,7 +399,8 @@ impl MemoryRegion {
 
     /// The region's own memory, if the device may not write it: there is no right to write, local
     /// or remote, nor to bind windows. It is borrowed for long enough that
-    /// [`MemoryRegion::write_at`] cannot change it.
+    /// [`MemoryRegion::write_at`] cannot change it. A [key](crate::mkey::Mkey) laid over the region may
+    /// have more rights: that the device still looks at the region's is not shown on silicon yet.
     pub fn as_slice(&mut self) -> Result<&[u8], Error> {
         const WHAT: &str = "as_slice";
         if self.rights.intersects(WRITES) {

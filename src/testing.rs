@@ -1,7 +1,7 @@
-//! A device file that has memory and UAR pages, and nothing else.
+//! A device file that has memory and UAR pages, and nothing else; and a kernel that is not as another.
 
 use mlx5_uapi::{
-    Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest,
+    Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
     ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method},
     mlx5::UarType,
     page_size,
@@ -127,5 +127,92 @@ impl DeviceFile for Memory {
 
     fn event_file(&self, _: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         Err(Errno::ENOTTY)
+    }
+}
+
+/// What a kernel makes of a call: it may refuse it, pass it on, and change what comes back.
+type Alter = dyn Fn(&mut AlteredCall<'_>) -> Result<(), Errno> + Send + Sync;
+
+/// A call on its way to another kernel.
+pub(crate) struct AlteredCall<'a> {
+    pub(crate) method: Method,
+    header: *mut IoctlHeader,
+    file: &'a dyn DeviceFile,
+}
+
+impl AlteredCall<'_> {
+    /// Lets the other kernel answer it.
+    pub(crate) fn pass(&mut self) -> Result<(), Errno> {
+        // SAFETY: the header is that of a call under way, as `DeviceFile::ioctl` was given it.
+        unsafe { self.file.ioctl(self.header) }
+    }
+
+    /// An attribute's output.
+    pub(crate) fn output(&mut self, id: AttrId) -> &mut [u8] {
+        // SAFETY: the contract of `DeviceFile::ioctl`, and nobody else has the frame.
+        let attrs = unsafe { &mut *IoctlHeader::attributes(self.header) };
+        let attr = find(attrs, id);
+        let start = std::ptr::with_exposed_provenance_mut(attr.data as usize);
+        // SAFETY: an output is an address that is writable for its length, for as long as the call.
+        unsafe { std::slice::from_raw_parts_mut(start, usize::from(attr.len)) }
+    }
+}
+
+/// Another kernel, but for what it makes of calls.
+pub(crate) struct Altered {
+    kernel: Arc<dyn Kernel>,
+    alter: Arc<Alter>,
+}
+
+impl Altered {
+    pub(crate) fn new(
+        kernel: Arc<dyn Kernel>,
+        alter: impl Fn(&mut AlteredCall<'_>) -> Result<(), Errno> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { kernel, alter: Arc::new(alter) })
+    }
+}
+
+impl Kernel for Altered {
+    fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.kernel.sysfs_list(path)
+    }
+
+    fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
+        self.kernel.sysfs_read(path)
+    }
+
+    fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
+        self.kernel.sysfs_link(path)
+    }
+
+    fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
+        let file = self.kernel.open(node, dev)?;
+        Ok(Arc::new(AlteredFile { file, alter: Arc::clone(&self.alter) }))
+    }
+}
+
+struct AlteredFile {
+    file: Arc<dyn DeviceFile>,
+    alter: Arc<Alter>,
+}
+
+impl DeviceFile for AlteredFile {
+    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        let method = Method::of(unsafe { &*header });
+        (self.alter)(&mut AlteredCall { method, header, file: &*self.file })
+    }
+
+    fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
+        self.file.map(offset, len, access)
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+        self.file.allocate(request)
+    }
+
+    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        self.file.event_file(fd)
     }
 }

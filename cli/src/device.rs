@@ -113,6 +113,10 @@ impl DeviceArgs {
             }
             Err(error) => return Err(error.into()),
         };
+        // What cannot be listed cannot be told twice.
+        for skipped in mlx5::skipped_devices().unwrap_or_default() {
+            note(&skipped.to_string());
+        }
         if devices.is_empty() && self.device.is_none() {
             return self.simulate();
         }

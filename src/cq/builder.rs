@@ -4,7 +4,7 @@ use super::{CompletionQueue, CqInner, PollError};
 use crate::buffer::{QueueAllocator, QueueBuffer};
 use crate::channel::CompletionChannel;
 use crate::context::{Context, Watched};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::event::CqId;
 use crate::records::RecordSlot;
 use crate::user_index::UserIndex;
@@ -163,7 +163,7 @@ impl<'a> CompletionQueueBuilder<'a> {
     /// What the driver is told, and whether the device can do it.
     fn driver(&self) -> Result<abi::CreateCq, Error> {
         let context = &self.context.inner;
-        let unsupported = |what| Err(Error::new(VERB, ErrorKind::NotSupported, what));
+        let unsupported = |what| Err(Error::not_supported(VERB, what));
         let mut flags = CreateCqFlags::UAR_PAGE_INDEX;
         if self.padding {
             if self.cqe_size != CqeSize::Bytes128 {
@@ -178,9 +178,10 @@ impl<'a> CompletionQueueBuilder<'a> {
             return unsupported("the device does not pad entries");
         }
         if self.timestamps == Timestamps::RealTime {
-            let mask = UcontextRespMask::from_bits_retain(context.limits.comp_mask);
-            if !mask.contains(UcontextRespMask::REAL_TIME_TS) {
-                return unsupported("the device does not tell the time of day");
+            if !context.kernel_can(UcontextRespMask::REAL_TIME_TS) {
+                return unsupported(
+                    "the device, or its driver in the kernel, does not tell the time of day",
+                );
             }
             flags |= CreateCqFlags::REAL_TIME_TS;
         }

@@ -62,13 +62,14 @@ impl Context {
 }
 
 pub(crate) fn signature_caps(context: &ContextInner) -> Result<SignatureCaps, Error> {
-    let caps = context.hca_cap()?;
+    const VERB: &str = "query_hca_cap (DEVX)";
+    let caps = context.hca_cap(VERB)?;
     let mut signatures = SignatureCaps::empty();
     signatures.set(SignatureCaps::BLOCKS, caps.sho() && caps.sigerr_domain_and_sig_type());
     signatures.set(SignatureCaps::CRC32C, caps.sig_crc32c());
     signatures.set(SignatureCaps::CRC64_XP10, caps.sig_crc64_xp10());
     signatures.set(SignatureCaps::BLOCK_4048, caps.sig_block_4048());
-    let kernel = context.limits.comp_mask & UcontextRespMask::SQD2RTS.bits() != 0;
+    let kernel = context.kernel_can(UcontextRespMask::SQD2RTS);
     signatures.set(SignatureCaps::PIPELINING, caps.drain_sigerr() && kernel);
     Ok(signatures)
 }
@@ -111,7 +112,8 @@ impl MkeyBuilder<'_> {
         self
     }
 
-    /// Requests may change its lowest byte (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`).
+    /// Requests may change its lowest byte (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`). Takes Linux
+    /// 6.1, or a stable one since October 2022.
     pub fn update_tag(mut self) -> Self {
         self.update_tag = true;
         self
@@ -127,13 +129,16 @@ impl MkeyBuilder<'_> {
             let given = self.max_entries;
             return wrong(format!("{given} entries asked for; a request can give it 1 to {most}"));
         }
-        let kernel = context.limits.comp_mask & UcontextRespMask::MKEY_UPDATE_TAG.bits() != 0;
-        if self.update_tag && !kernel {
-            return wrong("this kernel cannot change the lowest byte of a key".into());
+        if !context.has_devx() {
+            return Err(Error::no_devx(VERB));
         }
-        // Before what the device can is asked for, which needs DEVX as well.
+        if self.update_tag && !context.kernel_can(UcontextRespMask::MKEY_UPDATE_TAG) {
+            let what = "the kernel cannot let requests change the lowest byte of a key: that takes \
+                        Linux 6.1, or a stable one since October 2022";
+            return Err(Error::not_supported(VERB, what));
+        }
         if self.block_signature && !signature_caps(context)?.contains(SignatureCaps::BLOCKS) {
-            return wrong("the device has no keys with signed blocks".into());
+            return Err(Error::not_supported(VERB, "the device has no keys with signed blocks"));
         }
         let psvs = if self.block_signature {
             let memory = Psv::new(self.pd)?;

@@ -4,9 +4,9 @@
 use super::{ControlHalf, QueuePairBuilder};
 use crate::context::Inner;
 use crate::error::Error;
-use crate::mkey::{SignatureCaps, signature_caps};
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::qp::{Init2InitQpIn, Init2InitQpOut};
+use mlx5_uapi::mlx5::UcontextRespMask;
 use mlx5_wqe::transport::Rc;
 use mlx5_wqe::{MAX_MKEY_ENTRIES, mkey_update_blocks};
 
@@ -39,8 +39,10 @@ impl QueuePairBuilder<'_, Rc> {
     /// # }
     /// ```
     ///
-    /// Needs DEVX, and a kernel and a device that can
-    /// ([`SignatureCaps::PIPELINING`](crate::mkey::SignatureCaps::PIPELINING)).
+    /// Needs DEVX, Linux 5.13, and a device that can: a ConnectX-6 Dx or later
+    /// ([`SignatureCaps::PIPELINING`](crate::mkey::SignatureCaps::PIPELINING)). Elsewhere `build`
+    /// answers [`NoDevx`](crate::ErrorKind::NoDevx) or [`NotSupported`](crate::ErrorKind::NotSupported),
+    /// and says which of them it is.
     pub fn signature_pipelining(mut self) -> Self {
         self.pipelining = true;
         self
@@ -58,12 +60,19 @@ impl QueuePairBuilder<'_, Rc> {
 
 /// Refuses signature pipelining where it cannot work.
 pub(super) fn check(context: &Inner) -> Result<(), Error> {
-    if signature_caps(context)?.contains(SignatureCaps::PIPELINING) {
-        return Ok(());
+    const VERB: &str = "create_qp (signature pipelining)";
+    let drains = context.hca_cap(VERB)?.drain_sigerr();
+    if !drains {
+        let what = "the device cannot drain a send queue on a signature error: that takes a \
+                    ConnectX-6 Dx or later";
+        return Err(Error::not_supported(VERB, what));
     }
-    let what = "kernel or device cannot drain a send queue on a signature error: that takes Linux \
-                5.13 and a ConnectX-6 Dx or later";
-    Err(Error::invalid("create_qp", what.into()))
+    if !context.kernel_can(UcontextRespMask::SQD2RTS) {
+        let what = "the kernel cannot bring a send queue that drained back to work: that takes Linux \
+                    5.13";
+        return Err(Error::not_supported(VERB, what));
+    }
+    Ok(())
 }
 
 impl ControlHalf {

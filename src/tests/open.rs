@@ -1,5 +1,11 @@
 use super::*;
+use crate::mkey::SignatureCaps;
+use crate::testing::Altered;
+use crate::transport::Rc;
 use mlx5_sim::Model;
+use mlx5_uapi::ioctl::{attr, method};
+use mlx5_uapi::mlx5::{AllocUcontextResp, UcontextRespMask};
+use std::mem::offset_of;
 
 #[test]
 fn a_device_is_listed_with_what_sysfs_tells() {
@@ -147,5 +153,80 @@ fn without_blueflame_queues_ring_plain_doorbells() {
     for context in contexts {
         let uar = context.inner.acquire_send_uar(DoorbellChoice::Auto).unwrap();
         assert_eq!(uar.mode(), DoorbellMode::Doorbell);
+    }
+}
+
+/// Before 5.10 there is no QUERY_GID_ENTRY: such a kernel would open a device and fail on the first
+/// RoCE path.
+#[test]
+fn a_kernel_that_is_too_old_is_refused_when_a_device_is_opened() {
+    let simulator = Simulator::new(roce());
+    let kernel = Altered::new(simulator.kernel(), |call| match call.method {
+        method::QUERY_GID_ENTRY => Err(Errno::EPROTONOSUPPORT),
+        _ => call.pass(),
+    });
+    let error = devices_on(kernel).unwrap()[0].open().unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::KernelTooOld, "open_device"));
+    assert!(error.to_string().contains(&format!("Linux {OLDEST_KERNEL}")), "{error}");
+    assert_clean(&simulator);
+}
+
+/// A context on a kernel whose driver does not say that it can do `what`.
+fn without(simulator: &Simulator, what: UcontextRespMask) -> Context {
+    let kernel = Altered::new(simulator.kernel(), move |call| {
+        call.pass()?;
+        if call.method == method::GET_CONTEXT {
+            let answer = call.output(attr::uhw::OUT);
+            let mask = &mut answer[offset_of!(AllocUcontextResp, comp_mask)..][..4];
+            let told = u32::from_ne_bytes(mask.try_into().expect("four bytes"));
+            mask.copy_from_slice(&(told & !what.bits()).to_ne_bytes());
+        }
+        Ok(())
+    });
+    devices_on(kernel).unwrap()[0].open().unwrap()
+}
+
+fn pipelined(context: &Context) -> Result<(), Error> {
+    let pd = context.alloc_pd()?;
+    let cq = context.create_cq(4).build()?;
+    pd.create_qp::<Rc>(&cq, &cq).signature_pipelining().build().map(drop)
+}
+
+#[test]
+fn what_the_kernel_cannot_do_is_not_said_of_the_device() {
+    let simulator = Simulator::new(infiniband());
+    assert_eq!(pipelined(&open(&simulator)), Ok(()));
+    let old = without(&simulator, UcontextRespMask::SQD2RTS);
+    let error = pipelined(&old).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported);
+    let text = error.to_string();
+    assert!(text.contains("the kernel") && text.contains("5.13"), "{text}");
+    assert!(!text.contains("the device"), "{text}");
+    assert!(!old.signature_caps().unwrap().contains(SignatureCaps::PIPELINING));
+
+    let update =
+        |context: &Context| context.alloc_pd()?.create_mkey(4).update_tag().build().map(drop);
+    assert_eq!(update(&open(&simulator)), Ok(()));
+    let error = update(&without(&simulator, UcontextRespMask::MKEY_UPDATE_TAG)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported);
+    let text = error.to_string();
+    assert!(text.contains("the kernel") && !text.contains("the device"), "{text}");
+}
+
+#[test]
+fn what_needs_devx_says_so_by_the_name_of_the_operation() {
+    let simulator = Simulator::new(infiniband().devx(false));
+    let context = open(&simulator);
+    let pd = context.alloc_pd().unwrap();
+    let error = pipelined(&context).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoDevx);
+    assert!(error.operation().starts_with("create_qp"), "{error}");
+    assert!(error.to_string().contains("signature pipelining"), "{error}");
+    for key in
+        [pd.create_mkey(4), pd.create_mkey(4).block_signature(), pd.create_mkey(4).update_tag()]
+    {
+        let error = key.build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoDevx, "{error}");
+        assert!(error.operation().starts_with("create_mkey"), "{error}");
     }
 }

@@ -14,6 +14,10 @@ use crate::{
 /// QP_CREATE has the most attributes: 15, and the driver's two.
 const CAPACITY: usize = 20;
 
+/// How often a system call that a signal interrupts is made again: more often than any burst of
+/// signals takes, and not without end, for what answers `EINTR` may do so for ever.
+pub const MOST_INTERRUPTIONS: u32 = 1000;
+
 const NO_ATTR: IoctlAttr =
     IoctlAttr { attr_id: 0, len: 0, flags: 0, elem_id: 0, reserved: 0, data: 0 };
 
@@ -174,7 +178,8 @@ impl<'a> Call<'a> {
         self.output(attr::uhw::OUT, value)
     }
 
-    /// Makes the call, again for as long as a signal interrupts it.
+    /// Makes the call, and again when a signal interrupts it, [`MOST_INTERRUPTIONS`] times at most:
+    /// then it is `EINTR`.
     ///
     /// `EINVAL` without a call if an attribute is longer than the 65535 bytes that it can say.
     ///
@@ -195,6 +200,7 @@ impl<'a> Call<'a> {
         self.frame.header.num_attrs = self.count as u16;
         self.frame.header.length =
             (size_of::<IoctlHeader>() + self.count * size_of::<IoctlAttr>()) as u16;
+        let mut interruptions = 0;
         loop {
             // The kernel writes into the attributes: an interrupted call starts from a fresh copy.
             let mut frame = self.frame;
@@ -203,7 +209,7 @@ impl<'a> Call<'a> {
             // keeps borrowed while `self` lives, exclusively for outputs, with that slice's length.
             match unsafe { file.ioctl((&raw mut frame).cast::<IoctlHeader>()) } {
                 Ok(()) => return Ok(Reply { attrs: frame.attrs, count: self.count }),
-                Err(Errno::EINTR) => {}
+                Err(Errno::EINTR) if interruptions < MOST_INTERRUPTIONS => interruptions += 1,
                 Err(errno) => return Err(errno),
             }
         }
@@ -374,6 +380,21 @@ mod tests {
             Call::new(method::QP_CREATE).new_handle(A).output(B, &mut value).make(&file).unwrap();
         assert_eq!(reply.handle(A), 7);
         assert!(!reply.written(B));
+        file.done();
+    }
+
+    #[test]
+    fn a_call_that_is_interrupted_for_ever_ends_with_eintr() {
+        let times = MOST_INTERRUPTIONS as usize;
+        let file = Script::new().then_fail(times, Errno::EINTR).then(|call| {
+            call.made(A, 7);
+            Ok(())
+        });
+        let reply = Call::new(method::QP_CREATE).new_handle(A).make(&file).unwrap();
+        assert_eq!(reply.handle(A), 7, "as often as that is no failure");
+        file.done();
+        let file = Script::new().then_fail(times + 1, Errno::EINTR);
+        assert_eq!(Call::new(method::QP_CREATE).make(&file).unwrap_err(), Errno::EINTR);
         file.done();
     }
 

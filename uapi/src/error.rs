@@ -7,7 +7,8 @@ use crate::{Errno, OLDEST_KERNEL};
 /// Why a device file is of no use to this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeError {
-    /// The kernel lacks the uverbs ioctl, or the commands carried by it.
+    /// The kernel lacks the uverbs ioctl, the commands carried by it, or a method of
+    /// [`OLDEST_KERNEL`].
     TooOld,
     /// The kernel has the ioctl and refused it.
     Kernel(Errno),
@@ -17,12 +18,9 @@ impl fmt::Display for ProbeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooOld => {
-                write!(
-                    f,
-                    "the kernel has no uverbs ioctl; Linux {OLDEST_KERNEL} or newer is needed"
-                )
+                write!(f, "the kernel lacks uverbs calls that Linux {OLDEST_KERNEL} and newer have")
             }
-            Self::Kernel(errno) => write!(f, "the kernel refused the first uverbs ioctl: {errno}"),
+            Self::Kernel(errno) => write!(f, "the kernel refused the first uverbs calls: {errno}"),
         }
     }
 }

@@ -23,6 +23,7 @@ use nix::{
 
 use crate::{
     Errno,
+    call::MOST_INTERRUPTIONS,
     ioctl::{IoctlHeader, RDMA_VERBS_IOCTL},
     kernel::{Access, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size},
 };
@@ -162,9 +163,10 @@ impl AsFd for UverbsEvents {
 
 impl EventFile for UverbsEvents {
     fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
+        let mut interruptions = 0;
         loop {
             match nix::unistd::read(&self.fd, buf) {
-                Err(Errno::EINTR) => {}
+                Err(Errno::EINTR) if interruptions < MOST_INTERRUPTIONS => interruptions += 1,
                 result => return result,
             }
         }

@@ -1,5 +1,7 @@
 //! Finding the devices.
 
+use core::fmt;
+
 use crate::{Errno, kernel::Kernel, layout::numbers, mlx5, verbs};
 
 /// PCI vendor id of Mellanox, now NVIDIA.
@@ -99,15 +101,65 @@ pub struct DeviceInfo {
     pub is_mlx5: bool,
 }
 
-/// The devices that have an uverbs node, in the order of their nodes' numbers.
-///
-/// None if the kernel has no RDMA support loaded; a device that goes away meanwhile is left out.
-/// `EPROTONOSUPPORT` if uverbs speaks an ABI that this crate does not.
+/// What a look into sysfs found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// The devices that have an uverbs node, in the order of their nodes' numbers.
+    pub devices: Vec<DeviceInfo>,
+    /// Nodes that could not be made sense of, in the same order.
+    pub skipped: Vec<Skipped>,
+}
+
+/// An uverbs node that was passed over, for what it is cannot be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Name of the node: `uverbs0`.
+    pub uverbs: String,
+    /// What was wrong, relative to `/sys`: `class/infiniband_verbs/uverbs0/dev`.
+    pub path: String,
+    /// In which way.
+    pub why: SkipReason,
+}
+
+/// Why an uverbs node was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// The attribute cannot be read.
+    Unreadable(Errno),
+    /// It says what it cannot say.
+    Malformed(String),
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { uverbs, path, why } = self;
+        match why {
+            SkipReason::Unreadable(errno) => {
+                write!(f, "{uverbs} was passed over: /sys/{path} cannot be read ({errno})")
+            }
+            SkipReason::Malformed(text) => {
+                write!(f, "{uverbs} was passed over: /sys/{path} has {text:?}")
+            }
+        }
+    }
+}
+
+/// The devices that have an uverbs node, in the order of their nodes' numbers, as [`scan`] finds
+/// them.
 pub fn devices(kernel: &dyn Kernel) -> Result<Vec<DeviceInfo>, Errno> {
+    scan(kernel).map(|scan| scan.devices)
+}
+
+/// Looks for devices.
+///
+/// There are none if the kernel has no RDMA support loaded; a device that goes away meanwhile is left
+/// out, and a node that cannot be made sense of hides no other. `EPROTONOSUPPORT` if uverbs speaks an
+/// ABI that this crate does not.
+pub fn scan(kernel: &dyn Kernel) -> Result<Scan, Errno> {
     const CLASS: &str = "class/infiniband_verbs";
     let names = match kernel.sysfs_list(CLASS) {
         Ok(names) => names,
-        Err(Errno::ENOENT) => return Ok(Vec::new()),
+        Err(Errno::ENOENT) => return Ok(Scan::default()),
         Err(errno) => return Err(errno),
     };
     if let Ok(text) = kernel.sysfs_read(&format!("{CLASS}/abi_version"))
@@ -120,20 +172,44 @@ pub fn devices(kernel: &dyn Kernel) -> Result<Vec<DeviceInfo>, Errno> {
         .filter_map(|name| Some((name.strip_prefix("uverbs")?.parse().ok()?, name)))
         .collect();
     numbered.sort();
-    let mut found = Vec::new();
+    let mut found = Scan::default();
     for (_, uverbs) in numbered {
-        match device(kernel, &format!("{CLASS}/{uverbs}"), &uverbs) {
-            Ok(info) => found.push(info),
-            Err(Errno::ENOENT | Errno::ENODEV) => {}
-            Err(errno) => return Err(errno),
+        let node = format!("{CLASS}/{uverbs}");
+        match device(kernel, &node, &uverbs) {
+            Ok(info) => found.devices.push(info),
+            // An attribute is missing because the device has gone, unless its node is still there.
+            Err(Failed { why: SkipReason::Unreadable(Errno::ENOENT | Errno::ENODEV), .. })
+                if kernel.sysfs_list(&node).is_err() => {}
+            Err(Failed { path, why }) => found.skipped.push(Skipped { uverbs, path, why }),
         }
     }
     Ok(found)
 }
 
-fn device(kernel: &dyn Kernel, node: &str, uverbs: &str) -> Result<DeviceInfo, Errno> {
-    let name = trimmed(kernel, &format!("{node}/ibdev"))?;
-    let dev = parse_dev(&kernel.sysfs_read(&format!("{node}/dev"))?).ok_or(Errno::EPROTO)?;
+/// What of a node cannot be used.
+struct Failed {
+    path: String,
+    why: SkipReason,
+}
+
+/// An attribute that a device cannot be used without.
+fn needed<T>(
+    kernel: &dyn Kernel,
+    path: String,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, Failed> {
+    match trimmed(kernel, &path) {
+        Ok(text) => match parse(&text) {
+            Some(value) => Ok(value),
+            None => Err(Failed { path, why: SkipReason::Malformed(text) }),
+        },
+        Err(errno) => Err(Failed { path, why: SkipReason::Unreadable(errno) }),
+    }
+}
+
+fn device(kernel: &dyn Kernel, node: &str, uverbs: &str) -> Result<DeviceInfo, Failed> {
+    let name = needed(kernel, format!("{node}/ibdev"), parse_name)?;
+    let dev = needed(kernel, format!("{node}/dev"), parse_dev)?;
     let abi_version = number(kernel, &format!("{node}/abi_version")).unwrap_or(0);
     let base = format!("class/infiniband/{name}");
     let attribute = |leaf: &str| trimmed(kernel, &format!("{base}/{leaf}")).unwrap_or_default();
@@ -207,9 +283,14 @@ fn last_component(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// `mlx5_0`: a name of one component.
+fn parse_name(text: &str) -> Option<String> {
+    (!text.is_empty() && !text.contains('/') && text != "..").then(|| text.to_owned())
+}
+
 /// `231:192`.
 fn parse_dev(text: &str) -> Option<(u32, u32)> {
-    let (major, minor) = text.trim().split_once(':')?;
+    let (major, minor) = text.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 

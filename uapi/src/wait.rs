@@ -42,7 +42,12 @@ pub fn wait_any_readable<const N: usize>(
                 }
                 return Ok(events.map(|events| !events.is_empty()));
             }
-            Err(Errno::EINTR) => {}
+            // Each is a signal; whoever has no deadline wants to wait for ever.
+            Err(Errno::EINTR) => {
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Ok([false; N]);
+                }
+            }
             Err(errno) => return Err(errno),
         }
     }

@@ -27,10 +27,22 @@ pub struct GetContext {
     pub lib_caps: bool,
 }
 
-/// Finds out whether the kernel has the ioctl and the commands carried by it.
+/// Finds out whether the kernel has the calls that the provider cannot do without.
 ///
-/// QUERY_DEVICE without room for its answer: a kernel that has them says `ENOSPC`.
+/// First the ioctl and the commands carried by it: QUERY_DEVICE without room for its answer, upon
+/// which a kernel that has them says `ENOSPC`. Then the youngest of the methods, QUERY_GID_ENTRY,
+/// without its attributes: a kernel that knows it finds them missing, an older one does not know the
+/// method. The version that a kernel names says nothing, for distributions backport.
 pub fn probe(file: &dyn DeviceFile) -> Result<(), ProbeError> {
+    probe_commands(file)?;
+    match Call::new(method::QUERY_GID_ENTRY).make(file) {
+        Ok(_) | Err(Errno::EINVAL) => Ok(()),
+        Err(Errno::EPROTONOSUPPORT) => Err(ProbeError::TooOld),
+        Err(errno) => Err(ProbeError::Kernel(errno)),
+    }
+}
+
+fn probe_commands(file: &dyn DeviceFile) -> Result<(), ProbeError> {
     let command = u64::from(WriteCommand::QUERY_DEVICE.0);
     let answer = Call::new(method::INVOKE_WRITE)
         .input_u64(attr::invoke_write::WRITE_CMD, command)

@@ -41,19 +41,46 @@ fn ucontext_flags(call: &Received<'_>) -> (usize, u32) {
     (bytes.len(), u32::from_ne_bytes(bytes[8..12].try_into().unwrap()))
 }
 
-#[test]
-fn a_kernel_with_the_commands_answers_the_probe_with_enospc() {
-    let file = Script::new().then(|call| {
+/// A file that answers the first question of the probe as every kernel that has the commands does.
+fn with_commands() -> Script {
+    Script::new().then(|call| {
         assert_eq!(command(call), 1);
         assert_eq!(call.ids(), [invoke_write::WRITE_CMD.0]);
         Err(Errno::ENOSPC)
+    })
+}
+
+#[test]
+fn a_kernel_with_commands_and_methods_passes_the_probe() {
+    let file = with_commands().then(|call| {
+        assert_eq!(call.method, method::QUERY_GID_ENTRY);
+        assert_eq!(call.ids(), []);
+        Err(Errno::EINVAL)
     });
     assert_eq!(context::probe(&file), Ok(()));
+    file.done();
+}
+
+#[test]
+fn a_kernel_without_the_ioctl_or_its_commands_is_too_old() {
     for errno in [Errno::ENOTTY, Errno::EPROTONOSUPPORT] {
         let file = Script::new().then_fail(1, errno);
         assert_eq!(context::probe(&file), Err(ProbeError::TooOld));
     }
+}
+
+#[test]
+fn a_kernel_without_the_youngest_method_is_too_old() {
+    let file = with_commands().then_fail(1, Errno::EPROTONOSUPPORT);
+    assert_eq!(context::probe(&file), Err(ProbeError::TooOld));
+    file.done();
+}
+
+#[test]
+fn another_refusal_of_the_probe_is_handed_up() {
     let file = Script::new().then_fail(1, Errno::EIO);
+    assert_eq!(context::probe(&file), Err(ProbeError::Kernel(Errno::EIO)));
+    let file = with_commands().then_fail(1, Errno::EIO);
     assert_eq!(context::probe(&file), Err(ProbeError::Kernel(Errno::EIO)));
 }
 

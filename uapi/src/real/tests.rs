@@ -122,6 +122,44 @@ fn devices_come_in_the_order_of_their_numbers_and_others_are_told_apart() {
 }
 
 #[test]
+fn a_node_that_makes_no_sense_hides_no_other_and_is_told() {
+    let tree = TempDir::new();
+    for n in 0..6 {
+        add_device(&tree, n, &format!("mlx5_{n}"), &format!("pci0000:00/0000:0{n}:00.0"), CX5);
+    }
+    let node = |n: u32, leaf: &str| format!("class/infiniband_verbs/uverbs{n}/{leaf}");
+    let at = |n, leaf: &str| format!("sys/{}", node(n, leaf));
+    tree.write(&at(0, "dev"), "231-192\n");
+    // A directory where an attribute should be.
+    fs::remove_file(tree.0.join(at(1, "ibdev"))).unwrap();
+    fs::create_dir(tree.0.join(at(1, "ibdev"))).unwrap();
+    tree.write(&at(3, "ibdev"), "\n");
+    fs::remove_file(tree.0.join(at(4, "dev"))).unwrap();
+    tree.write(&at(5, "ibdev"), "../../etc\n");
+    let found = sysfs::scan(&tree.kernel()).unwrap();
+    let names: Vec<_> = found.devices.iter().map(|info| info.name.as_str()).collect();
+    assert_eq!(names, ["mlx5_2"]);
+    let skipped = |n: u32, leaf, why| sysfs::Skipped {
+        uverbs: format!("uverbs{n}"),
+        path: node(n, leaf),
+        why,
+    };
+    let (unreadable, malformed) =
+        (sysfs::SkipReason::Unreadable, |text: &str| sysfs::SkipReason::Malformed(text.to_owned()));
+    let expected = [
+        skipped(0, "dev", malformed("231-192")),
+        skipped(1, "ibdev", unreadable(Errno::EISDIR)),
+        skipped(3, "ibdev", malformed("")),
+        skipped(4, "dev", unreadable(Errno::ENOENT)),
+        skipped(5, "ibdev", malformed("../../etc")),
+    ];
+    assert_eq!(found.skipped, expected);
+    let text = found.skipped[0].to_string();
+    assert!(text.contains("uverbs0") && text.contains("/sys/class/infiniband_verbs/uverbs0/dev"));
+    assert_eq!(sysfs::devices(&tree.kernel()).unwrap(), found.devices);
+}
+
+#[test]
 fn a_part_newer_than_the_table_is_known_by_its_driver() {
     let tree = TempDir::new();
     let future = "pci:v000015B3d0000FFFFsv000015B3sd00000000bc02sc00i00\n";
