@@ -20,6 +20,7 @@ layouts! {
         mini_cqe_res_format, set_mini_cqe_res_format: 0x12, 2;
         st, set_st: 0x14, 4;
         cqe_compression_layout, set_cqe_compression_layout: 0x1e, 2;
+        dbr_umem_id, set_dbr_umem_id: 0x20, 32;
         page_offset, set_page_offset: 0x54, 6;
         log_cq_size, set_log_cq_size: 0x63, 5;
         uar_page, set_uar_page: 0x68, 24;
@@ -42,6 +43,8 @@ layouts! {
         uid, set_uid: 0x10, 16;
         op_mod, set_op_mod: 0x30, 16;
         cqc, cqc_mut: 0x80 => CqContext;
+        cq_umem_offset, set_cq_umem_offset: 0x280, 64;
+        cq_umem_id, set_cq_umem_id: 0x2c0, 32;
         cq_umem_valid, set_cq_umem_valid: 0x2e0, 1;
     }
 

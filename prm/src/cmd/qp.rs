@@ -110,6 +110,7 @@ layouts! {
         cs_res, set_cs_res: 0x638, 8;
         dc_access_key, set_dc_access_key: 0x640, 64;
         dbr_umem_valid, set_dbr_umem_valid: 0x683, 1;
+        dbr_umem_id, set_dbr_umem_id: 0x720, 32;
     }
 
     /// Input of CREATE_QP.
@@ -123,6 +124,8 @@ layouts! {
         opt_param_mask, set_opt_param_mask: 0x80, 32;
         ece, set_ece: 0xa0, 32;
         qpc, qpc_mut: 0xc0 => QpContext;
+        wq_umem_offset, set_wq_umem_offset: 0x800, 64;
+        wq_umem_id, set_wq_umem_id: 0x840, 32;
         wq_umem_valid, set_wq_umem_valid: 0x860, 1;
     }
 

@@ -76,6 +76,9 @@ layouts! {
         log_wqe_num_of_strides, set_log_wqe_num_of_strides: 0x134, 4;
         two_byte_shift_en, set_two_byte_shift_en: 0x138, 1;
         log_wqe_stride_size, set_log_wqe_stride_size: 0x13d, 3;
+        dbr_umem_id, set_dbr_umem_id: 0x140, 32;
+        wq_umem_id, set_wq_umem_id: 0x160, 32;
+        wq_umem_offset, set_wq_umem_offset: 0x180, 64;
         headers_mkey, set_headers_mkey: 0x1c0, 32;
         shampo_enable, set_shampo_enable: 0x1e0, 1;
         log_reservation_size, set_log_reservation_size: 0x1e5, 3;

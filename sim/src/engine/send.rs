@@ -350,13 +350,15 @@ impl Engine {
 
     fn send_datagram(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
         let vector = &request.vector;
-        if vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
-            return Outcome::Failed(Syndrome::LocalQpOperation, vendor::VECTOR);
-        }
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
         let Some(port) = self.devices[device].port(qp.attributes.port) else {
             return Outcome::Failed(Syndrome::LocalQpOperation, vendor::VECTOR);
         };
+        let ethernet = port.link_layer == crate::config::LinkLayer::Ethernet;
+        // A compact vector has no room for what Ethernet needs.
+        if ethernet && vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
+            return Outcome::Failed(Syndrome::LocalQpOperation, vendor::VECTOR);
+        }
         if request.length > u64::from(port.mtu) {
             return Outcome::Failed(Syndrome::LocalLength, vendor::LENGTH);
         }
@@ -366,7 +368,6 @@ impl Engine {
             key if key >> 31 == 1 => qp.attributes.qkey,
             key => key,
         };
-        let ethernet = port.link_layer == crate::config::LinkLayer::Ethernet;
         let path = vector_path(vector, ethernet);
         let psn = qp.send_psn;
         let mut buffer = std::mem::take(&mut self.packet);

@@ -2,10 +2,10 @@
 
 use mlx5_prm::signature::SetPsvSegment;
 use mlx5_prm::wqe::{
-    AddressVector, ControlSegment, DataSegment, INLINE, INVALID_LKEY, InlineHeader, Opcode,
-    RemoteAddressSegment, UNIT, XrcSegment, control_flags,
+    AddressVector, ControlSegment, DataSegment, EXTENDED_UD_AV, INLINE, INVALID_LKEY, InlineHeader,
+    Opcode, RemoteAddressSegment, UNIT, XrcSegment, control_flags,
 };
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::engine::atomic::{Atomic, is_atomic};
 use crate::engine::fault::Violation;
@@ -13,6 +13,9 @@ use crate::engine::mkey::{Access, KeyError, User};
 use crate::engine::qp::Transport;
 use crate::engine::receive::Entry;
 use crate::engine::{Device, umr};
+
+/// Bytes of an address vector that leads to a LID and says nothing of a global header.
+const COMPACT_AV: usize = 16;
 
 /// The vendor's codes of requests that the device does not understand.
 pub(crate) mod vendor {
@@ -130,6 +133,19 @@ impl Segments<'_> {
         let (segment, _) = T::read_from_prefix(&self.bytes[self.at..]).ok()?;
         self.at += size_of::<T>();
         Some(segment)
+    }
+
+    /// A datagram's address: the whole of it, or the first sixteen bytes where these do not say
+    /// that there are more. The rest is zero then: no global header, and no MAC address.
+    fn address_vector(&mut self) -> Option<AddressVector> {
+        let compact: [u8; COMPACT_AV] = self.take()?;
+        let mut vector = AddressVector::default();
+        vector.as_mut_bytes()[..COMPACT_AV].copy_from_slice(&compact);
+        if vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
+            return Some(vector);
+        }
+        self.at -= COMPACT_AV;
+        self.take()
     }
 }
 
@@ -283,7 +299,7 @@ fn parse(
     if !own_segments.contains(&opcode) {
         let mut segments = Segments { bytes: &bytes, at: UNIT };
         if transport == Transport::Ud {
-            request.vector = segments.take()?;
+            request.vector = segments.address_vector()?;
         }
         if transport == Transport::XrcSend {
             request.srqn = segments.take::<XrcSegment>()?.srqn.get() & 0xff_ffff;

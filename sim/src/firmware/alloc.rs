@@ -14,8 +14,6 @@ use crate::firmware::{Answer, Failure, Firmware, qp, srq, syndrome};
 const DOMAINS: u32 = 1 << 16;
 /// User contexts that a device has.
 const CONTEXTS: u32 = 1 << 12;
-/// User memories that a device has.
-const UMEMS: u32 = 1 << 16;
 /// Counter sets that a device has.
 const COUNTER_SETS: u32 = 255;
 
@@ -24,14 +22,10 @@ const CREATE_UCTX_IN: usize = 0x40;
 /// Where a user context's number stands, in the output of CREATE_UCTX and the input of
 /// DESTROY_UCTX: first bit and width.
 const UCTX_ID: (usize, usize) = (0x50, 0x10);
-/// Bytes of CREATE_UMEM's input before its pages, `mlx5_ifc_create_umem_in_bits`.
-const CREATE_UMEM_IN: usize = (0x80 + 0x100) / 8;
-/// Where a user memory's number stands, as [`UCTX_ID`].
-const UMEM_ID: (usize, usize) = (0x48, 0x18);
 /// Bytes of an input or output that carries one number.
-const SHORT: usize = 16;
+pub(super) const SHORT: usize = 16;
 
-fn long_enough(input: &[u8], at_least: usize, output: &[u8]) -> Answer {
+pub(super) fn long_enough(input: &[u8], at_least: usize, output: &[u8]) -> Answer {
     if input.len() < at_least {
         return Err(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::SHORT_INPUT));
     }
@@ -103,17 +97,5 @@ impl Firmware {
     pub(super) fn destroy_uctx(&mut self, input: &[u8], output: &mut [u8]) -> Answer {
         long_enough(input, SHORT, output)?;
         self.contexts.give_back(get_bits(input, UCTX_ID.0, UCTX_ID.1) as u32)
-    }
-
-    pub(super) fn create_umem(&mut self, input: &[u8], output: &mut [u8]) -> Answer {
-        long_enough(input, CREATE_UMEM_IN, output)?;
-        let number = self.umems.take(UMEMS)?;
-        set_bits(output, UMEM_ID.0, UMEM_ID.1, number.into());
-        Ok(())
-    }
-
-    pub(super) fn destroy_umem(&mut self, input: &[u8], output: &mut [u8]) -> Answer {
-        long_enough(input, SHORT, output)?;
-        self.umems.give_back(get_bits(input, UMEM_ID.0, UMEM_ID.1) as u32)
     }
 }

@@ -12,6 +12,7 @@ use mlx5_prm::fields::addresses;
 
 use crate::dma::Buffer;
 use crate::engine::{CqConfig, Device, Error, Moderation};
+use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, EventQueue, Failure, Firmware, buffer, syndrome};
 
 /// Event queues that a device has.
@@ -56,11 +57,16 @@ impl Firmware {
         if !self.eqs.contains_key(&eqn) {
             return Err(Failure::resource(syndrome::NO_SUCH_EQ));
         }
+        let part =
+            |valid: bool, umem, offset| valid.then_some(Part { uid: input.uid(), umem, offset });
+        let entries = part(input.cq_umem_valid(), input.cq_umem_id(), input.cq_umem_offset());
+        let record = part(context.dbr_umem_valid(), context.dbr_umem_id(), context.dbr_addr());
+        let bytes = u64::from(entry_bytes(&context)?) << context.log_cq_size();
         let cqn = device.create_cq(CqConfig {
-            buffer: ring(&context, tail)?,
+            buffer: self.queue_buffer(entries, bytes, || ring(&context, tail))?,
             log_size: context.log_cq_size() as u8,
             entry_bytes: entry_bytes(&context)?,
-            record: buffer::record(context.dbr_addr())?,
+            record: self.queue_record(record, context.dbr_addr())?,
             uar: context.uar_page(),
             eqn,
             ignore_overrun: context.oi(),
@@ -68,6 +74,7 @@ impl Firmware {
             moderation: moderation(&context),
         })?;
         self.cqs.insert(cqn, context);
+        self.umems.lend(Queue::Cq(cqn), [entries, record]);
         out.set_cqn(cqn);
         Ok(())
     }
@@ -82,6 +89,7 @@ impl Firmware {
         }
         device.destroy_cq(cqn)?;
         self.cqs.remove(&cqn);
+        self.umems.take_back(Queue::Cq(cqn));
         Ok(())
     }
 
@@ -93,7 +101,8 @@ impl Firmware {
     ) -> Answer {
         let context = self.cqs.get(&input.cqn()).ok_or(Error::NotFound)?;
         let (produced, failed) = device.cq_progress(input.cqn()).ok_or(Error::NotFound)?;
-        let consumed = device.dma().load_u32(context.dbr_addr() + CONSUMER as u64);
+        let record = device.cq(input.cqn()).ok_or(Error::NotFound)?.record;
+        let consumed = device.dma().load_u32(record + CONSUMER as u64);
         let status = if failed { CqStatus::OVERFLOW } else { CqStatus::OK };
         *out.cqc_mut() = *context;
         out.cqc_mut()
@@ -155,12 +164,14 @@ impl Firmware {
                 if next.cqe_sz() != context.cqe_sz() {
                     return Err(Failure::param(syndrome::ENTRY_SIZE));
                 }
+                if input.cq_umem_valid() {
+                    return Err(Failure::param(syndrome::INVALID_VALUE));
+                }
                 let ring = ring(&next, tail)?;
+                let record = device.cq(input.cqn()).ok_or(Error::NotFound)?.record;
                 let (produced, _) = device.cq_progress(input.cqn()).ok_or(Error::NotFound)?;
-                let consumed = device
-                    .dma()
-                    .load_u32(context.dbr_addr() + CONSUMER as u64)
-                    .map_err(Error::from)?;
+                let consumed =
+                    device.dma().load_u32(record + CONSUMER as u64).map_err(Error::from)?;
                 let waiting = produced.wrapping_sub(consumed) & CONSUMER_MASK;
                 // The entry that tells of the resize needs a place too.
                 if waiting >= 1 << next.log_cq_size() {

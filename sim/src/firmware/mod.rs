@@ -21,6 +21,7 @@ mod qp_modify;
 mod register;
 mod srq;
 pub mod syndrome;
+mod umem;
 
 pub use events::EventRings;
 
@@ -38,7 +39,7 @@ use mlx5_prm::cmd::{
     caps as prm_caps, cq as prm_cq, eq as prm_eq, ethernet as prm_ethernet, hca as prm_hca,
     mkey as prm_mkey, port as prm_port, qp as prm_qp, srq as prm_srq,
 };
-use mlx5_prm::fields::FromBytes;
+use mlx5_prm::fields::{FromBytes, IntoBytes};
 
 use crate::engine::{Device, Error};
 
@@ -161,7 +162,7 @@ pub struct Firmware {
     xrcds: Numbers,
     transport_domains: Numbers,
     contexts: Numbers,
-    umems: Numbers,
+    umems: umem::Umems,
     counter_sets: Numbers,
     /// The rings of event queues, where a driver reads them.
     rings: Option<EventRings>,
@@ -177,6 +178,11 @@ pub struct Firmware {
     ethernet: ethernet::Ethernet,
 }
 
+/// Whether a command only asks. Firmware cuts its answer off where the caller has no more room.
+fn asks(opcode: CommandOpcode) -> bool {
+    opcode.name().is_some_and(|name| name.starts_with("QUERY_"))
+}
+
 /// Runs a command whose input and output have fixed heads; the rest of both goes along.
 fn run<I: CommandInput>(
     input: &[u8],
@@ -186,10 +192,19 @@ fn run<I: CommandInput>(
     let Ok((head, tail)) = I::ref_from_prefix(input) else {
         return Err(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::SHORT_INPUT));
     };
-    let Ok((out, out_tail)) = I::Output::mut_from_prefix(output) else {
+    let room = output.len();
+    if let Ok((out, out_tail)) = I::Output::mut_from_prefix(output) {
+        return command(head, tail, out, out_tail);
+    }
+    if !asks(CommandOpcode(CommandInHead::from_short(input).opcode()))
+        || room < size_of::<CommandOutHead>()
+    {
         return Err(Failure::new(CommandStatus::BAD_OUTP_LEN_ERR, syndrome::SHORT_OUTPUT));
-    };
-    command(head, tail, out, out_tail)
+    }
+    let mut whole = Box::new(I::Output::default());
+    command(head, tail, &mut whole, &mut [])?;
+    output.copy_from_slice(&whole.as_bytes()[..room]);
+    Ok(())
 }
 
 /// Commands that end an object. A device that failed holds nothing any more, and a driver counts
@@ -295,7 +310,7 @@ impl Firmware {
             xrcds: self.xrcds.used.len(),
             transport_domains: self.transport_domains.used.len(),
             contexts: self.contexts.used.len(),
-            umems: self.umems.used.len(),
+            umems: self.umems.count(),
             psvs: device.psvs.len(),
             device_memories: self.memic.count(),
             counter_sets: self.counter_sets.used.len(),

@@ -7,6 +7,7 @@ use mlx5_prm::cmd::qp::{
 use mlx5_prm::cqe::{INLINE_32, INLINE_64};
 
 use crate::engine::{CompletionConfig, Device, Error, QpConfig, RingConfig, Transport};
+use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
 /// A receive stride of 0 in a context is so many bytes, as a logarithm.
@@ -100,6 +101,12 @@ impl Firmware {
             (None, None, 0) => context.cqn_snd(),
             (_, _, cqn) => cqn,
         };
+        let part =
+            |valid: bool, umem, offset| valid.then_some(Part { uid: input.uid(), umem, offset });
+        let rings = part(input.wq_umem_valid(), input.wq_umem_id(), input.wq_umem_offset())
+            .filter(|_| bytes != 0);
+        let record = part(context.dbr_umem_valid(), context.dbr_umem_id(), context.dbr_addr())
+            .filter(|_| bytes != 0);
         let qpn = device.create_qp(QpConfig {
             transport,
             pd: context.pd(),
@@ -108,12 +115,14 @@ impl Firmware {
             srq,
             xrcd,
             user_index: context.user_index(),
-            buffer: buffer::queue(tail, context.log_page_size(), page_offset, bytes)?,
+            buffer: self.queue_buffer(rings, bytes, || {
+                buffer::queue(tail, context.log_page_size(), page_offset, bytes)
+            })?,
             sq,
             rq,
             record: match bytes {
                 0 => context.dbr_addr(),
-                _ => buffer::record(context.dbr_addr())?,
+                _ => self.queue_record(record, context.dbr_addr())?,
             },
             uar: context.uar_page(),
             block_multicast_loopback: context.block_lb_mc(),
@@ -122,6 +131,7 @@ impl Firmware {
             rendezvous: OffloadType(context.offload_type()) == OffloadType::RNDV,
         })?;
         self.qps.insert(qpn, Record { context, transport, created: context });
+        self.umems.lend(Queue::Qp(qpn), [rings, record]);
         out.set_qpn(qpn);
         Ok(())
     }
@@ -129,6 +139,7 @@ impl Firmware {
     pub(super) fn destroy_qp(&mut self, device: &mut Device, input: &DestroyQpIn) -> Answer {
         device.destroy_qp(input.qpn())?;
         self.qps.remove(&input.qpn());
+        self.umems.take_back(Queue::Qp(input.qpn()));
         Ok(())
     }
 

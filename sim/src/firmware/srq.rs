@@ -5,11 +5,12 @@ use mlx5_prm::cmd::srq::{
     ArmRqIn, ArmRqTarget, ArmXrcSrqIn, CreateRmpIn, CreateRmpOut, CreateSrqIn, CreateSrqOut,
     CreateXrcSrqIn, CreateXrcSrqOut, CreateXrqIn, CreateXrqOut, ModifyRmpIn, QueryRmpIn,
     QueryRmpOut, QuerySrqIn, QuerySrqOut, QueryXrcSrqIn, QueryXrcSrqOut, QueryXrqIn, QueryXrqOut,
-    RmpContext, RmpState, SrqContext, WorkQueueType, XrcSrqContext, XrqContext, XrqOffload,
-    XrqTopology,
+    RmpContext, RmpState, SrqContext, WorkQueue, WorkQueueType, XrcSrqContext, XrqContext,
+    XrqOffload, XrqTopology,
 };
 
 use crate::engine::{Device, Error, SrqConfig, TagMatchingConfig, XrcConfig};
+use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
 /// A stride of 0 in a context is so many bytes, as a logarithm.
@@ -62,27 +63,43 @@ struct Shape {
     log_page_size: u32,
     page_offset: u32,
     record: u64,
+    /// Where its ring and its record are, if in user memory.
+    parts: [Option<Part>; 2],
     user_index: u32,
     tag_matching: Option<TagMatchingConfig>,
     xrc: Option<XrcConfig>,
 }
 
-fn create(device: &mut Device, shape: &Shape, tail: &[u8]) -> Result<u32, Failure> {
-    let bytes = 1 << (shape.log_size + shape.log_stride);
-    let config = SrqConfig {
-        pd: shape.pd,
-        buffer: buffer::queue(tail, shape.log_page_size, shape.page_offset, bytes)?,
-        log_size: shape.log_size as u8,
-        log_stride: shape.log_stride as u8,
-        record: buffer::record(shape.record)?,
-        user_index: shape.user_index,
-        tag_matching: shape.tag_matching,
-        xrc: shape.xrc,
-    };
-    Ok(device.create_srq(config)?)
+/// Where a work queue's ring and record are, if in user memory.
+fn parts(queue: &WorkQueue, uid: u32) -> [Option<Part>; 2] {
+    let part = |valid: bool, umem, offset| valid.then_some(Part { uid, umem, offset });
+    [
+        part(queue.wq_umem_valid(), queue.wq_umem_id(), queue.wq_umem_offset()),
+        part(queue.dbr_umem_valid(), queue.dbr_umem_id(), queue.dbr_addr()),
+    ]
 }
 
 impl Firmware {
+    fn create(&mut self, device: &mut Device, shape: &Shape, tail: &[u8]) -> Result<u32, Failure> {
+        let bytes = 1 << (shape.log_size + shape.log_stride);
+        let [ring, record] = shape.parts;
+        let config = SrqConfig {
+            pd: shape.pd,
+            buffer: self.queue_buffer(ring, bytes, || {
+                buffer::queue(tail, shape.log_page_size, shape.page_offset, bytes)
+            })?,
+            log_size: shape.log_size as u8,
+            log_stride: shape.log_stride as u8,
+            record: self.queue_record(record, shape.record)?,
+            user_index: shape.user_index,
+            tag_matching: shape.tag_matching,
+            xrc: shape.xrc,
+        };
+        let number = device.create_srq(config)?;
+        self.umems.lend(Queue::Shared(number), shape.parts);
+        Ok(number)
+    }
+
     fn shared(&self, number: u32, kind: Kind) -> Result<&Record, Failure> {
         let record = self.srqs.get(&number).filter(|record| record.kind() == kind);
         record.ok_or(Error::NotFound.into())
@@ -103,11 +120,12 @@ impl Firmware {
             log_page_size: context.log_page_size(),
             page_offset: context.page_offset(),
             record: context.dbr_addr(),
+            parts: [None; 2],
             user_index: NO_USER_INDEX,
             tag_matching: None,
             xrc: None,
         };
-        let number = create(device, &shape, tail)?;
+        let number = self.create(device, &shape, tail)?;
         self.srqs.insert(number, Record::Srq(context));
         out.set_srqn(number);
         Ok(())
@@ -124,6 +142,10 @@ impl Firmware {
         if !self.xrcds.used.contains(&context.xrcd()) || device.cq(context.cqn()).is_none() {
             return Err(Error::NotFound.into());
         }
+        // These lie in the pages of the command only.
+        if input.xrc_srq_umem_valid() || context.dbr_umem_valid() {
+            return Err(Failure::param(syndrome::INVALID_VALUE));
+        }
         let low = u64::from(context.db_record_addr_l()) << 2;
         let shape = Shape {
             pd: context.pd(),
@@ -132,11 +154,12 @@ impl Firmware {
             log_page_size: context.log_page_size(),
             page_offset: context.page_offset(),
             record: u64::from(context.db_record_addr_h()) << 32 | low,
+            parts: [None; 2],
             user_index: context.user_index(),
             tag_matching: None,
             xrc: Some(XrcConfig { xrcd: context.xrcd(), cqn: context.cqn() }),
         };
-        let number = create(device, &shape, tail)?;
+        let number = self.create(device, &shape, tail)?;
         self.srqs.insert(number, Record::XrcSrq(context));
         out.set_xrc_srqn(number);
         Ok(())
@@ -163,11 +186,12 @@ impl Firmware {
             log_page_size: queue.log_wq_pg_sz(),
             page_offset: queue.page_offset(),
             record: queue.dbr_addr(),
+            parts: parts(queue, input.uid()),
             user_index: NO_USER_INDEX,
             tag_matching: None,
             xrc: None,
         };
-        let number = create(device, &shape, tail)?;
+        let number = self.create(device, &shape, tail)?;
         self.srqs.insert(number, Record::Rmp(Box::new(context)));
         out.set_rmpn(number);
         Ok(())
@@ -197,6 +221,7 @@ impl Firmware {
             log_page_size: queue.log_wq_pg_sz(),
             page_offset: queue.page_offset(),
             record: queue.dbr_addr(),
+            parts: parts(queue, input.uid()),
             user_index: context.user_index(),
             xrc: None,
             tag_matching: Some(TagMatchingConfig {
@@ -205,7 +230,7 @@ impl Firmware {
                 rendezvous: XrqOffload(context.offload()) == XrqOffload::RNDV,
             }),
         };
-        let number = create(device, &shape, tail)?;
+        let number = self.create(device, &shape, tail)?;
         self.srqs.insert(number, Record::Xrq(Box::new(context)));
         out.set_xrqn(number);
         Ok(())
@@ -240,6 +265,7 @@ impl Firmware {
         self.shared(number, kind)?;
         device.destroy_srq(number)?;
         self.srqs.remove(&number);
+        self.umems.take_back(Queue::Shared(number));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 mod kernel;
 mod keys;
+mod umem;
 
 use std::cell::UnsafeCell;
 
@@ -142,6 +143,30 @@ fn what_is_not_a_command_is_refused() {
     assert_eq!(answer, (CommandStatus::BAD_OUTP_LEN_ERR, syndrome::SHORT_OUTPUT));
     assert_eq!(rig.counts(), Counts::default());
     rig.run(&NopIn::request());
+}
+
+/// Programs ask with the layout of their day, which may be shorter than the device's.
+#[test]
+fn an_answer_is_cut_off_where_the_caller_has_no_more_room() {
+    let mut rig = Rig::infiniband();
+    let mut input = QueryHcaCapIn::request();
+    input.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
+    let whole = rig.run(&input);
+    let whole = whole.as_bytes();
+    for room in [8, 16, 2064, whole.len() - 1, whole.len(), whole.len() + 8] {
+        let mut output = vec![0xee; room];
+        assert_eq!(rig.raw(input.as_bytes(), &mut output), (CommandStatus::OK, 0), "{room}");
+        let common = room.min(whole.len());
+        assert_eq!(output[..common], whole[..common], "{room}");
+        assert!(output[common..].iter().all(|byte| *byte == 0), "{room}");
+    }
+    // Without room for the status there is no answer, and what makes something needs all of it.
+    let short = (CommandStatus::BAD_OUTP_LEN_ERR, syndrome::SHORT_OUTPUT);
+    assert_eq!(rig.raw(AllocPdIn::request().as_bytes(), &mut [0; 12]), short);
+    assert_eq!(rig.counts(), Counts::default());
+    // What is refused is refused all the same.
+    input.set_op_mod(0x7f << 1);
+    assert_eq!(rig.raw(input.as_bytes(), &mut [0; 16]).0, CommandStatus::BAD_OP_ERR);
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! DEVX: commands that user space gives the firmware itself.
 
-use mlx5_prm::cmd::{CommandInHead, CommandOpcode, CommandStatus};
+use mlx5_prm::cmd::cq::CreateCqIn;
+use mlx5_prm::cmd::qp::CreateQpIn;
+use mlx5_prm::cmd::srq::{CreateRmpIn, CreateXrcSrqIn};
+use mlx5_prm::cmd::{CommandInHead, CommandInput, CommandOpcode, CommandStatus};
 use mlx5_prm::fields::{get_bits, set_bits};
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, attr};
+use mlx5_uapi::verbs::AccessFlags;
 
 use crate::kernel::current::is_mapped;
 use crate::kernel::decode::Request;
@@ -31,7 +35,11 @@ const CREATE_UCTX_BYTES: usize = 0x40;
 /// the number of pages.
 const CREATE_UMEM_BYTES: usize = (0x80 + 0x100) / 8;
 const UMEM_LOG_PAGE: Place = (0x80 + 0x9b, 5);
+const UMEM_OFFSET: Place = (0x80 + 0xa0, 32);
 const UMEM_PAGES: Place = (0x80 + 0xc0, 64);
+/// Bits of a page's address in CREATE_UMEM's list: the device may read it, and write it.
+const MAY_READ: u64 = 1 << 0;
+const MAY_WRITE: u64 = 1 << 1;
 /// Commands of a general kind.
 const GENERAL_COMMANDS: std::ops::Range<u32> = 0xb00..0xd00;
 const LOG_PAGE: u32 = 12;
@@ -161,6 +169,31 @@ fn uid(state: &State) -> Result<u32, Errno> {
     }
 }
 
+/// A queue of user space lies in its user memory, and never in pages that it lists: whatever the
+/// command says, the kernel sets the bits that say so.
+fn force_umems(opcode: CommandOpcode, input: &mut [u8]) {
+    fn set<I: CommandInput>(input: &mut [u8], set: impl FnOnce(&mut I)) {
+        if let Ok((command, _)) = I::mut_from_prefix(input) {
+            set(command);
+        }
+    }
+    match opcode {
+        CommandOpcode::CREATE_CQ => set(input, |input: &mut CreateCqIn| {
+            input.set_cq_umem_valid(true).cqc_mut().set_dbr_umem_valid(true);
+        }),
+        CommandOpcode::CREATE_QP => set(input, |input: &mut CreateQpIn| {
+            input.set_wq_umem_valid(true).qpc_mut().set_dbr_umem_valid(true);
+        }),
+        CommandOpcode::CREATE_RMP => set(input, |input: &mut CreateRmpIn| {
+            input.rmpc_mut().wq_mut().set_wq_umem_valid(true).set_dbr_umem_valid(true);
+        }),
+        CommandOpcode::CREATE_XRC_SRQ => set(input, |input: &mut CreateXrcSrqIn| {
+            input.set_xrc_srq_umem_valid(true).xrc_srqc_mut().set_dbr_umem_valid(true);
+        }),
+        _ => {}
+    }
+}
+
 /// A command from user space: its opcode, and the mailbox with the caller's context in it.
 fn mailbox(request: &Request<'_>, id: AttrId, uid: u32) -> Result<(CommandOpcode, Vec<u8>), Errno> {
     let mut input = request.input(id)?;
@@ -228,8 +261,9 @@ pub(crate) fn obj_create(
 ) -> Result<(), Errno> {
     use attr::devx_obj_create as id;
     let uid = uid(state)?;
-    let (opcode, input) = mailbox(request, id::CMD_IN, uid)?;
+    let (opcode, mut input) = mailbox(request, id::CMD_IN, uid)?;
     let kind = KINDS.iter().find(|kind| kind.create == opcode).ok_or(Errno::EINVAL)?;
+    force_umems(opcode, &mut input);
     let output = execute(&file.hca, request, &input, id::CMD_OUT)?;
     let object = DevxObject { kind: *kind, number: take(&output, kind.made), uid };
     let handle = state.objects.add(Body::Devx(object), &[]);
@@ -334,13 +368,16 @@ pub(crate) fn umem_reg(
     if !is_mapped(start, length) {
         return Err(Errno::EFAULT);
     }
-    let (pages, _) = pages(start, length, LOG_PAGE);
+    let access = AccessFlags::from_bits_retain(request.number(id::ACCESS)? as u32);
+    let write = if access.contains(AccessFlags::LOCAL_WRITE) { MAY_WRITE } else { 0 };
+    let (pages, offset) = pages(start, length, LOG_PAGE);
     let mut input = vec![0; CREATE_UMEM_BYTES];
     put(&mut input, (0, 16), CommandOpcode::CREATE_UMEM.0);
     put(&mut input, (16, 16), uid);
     put(&mut input, UMEM_LOG_PAGE, 0);
+    put(&mut input, UMEM_OFFSET, offset as u32);
     set_bits(&mut input, UMEM_PAGES.0, UMEM_PAGES.1, pages.len() as u64);
-    input.extend(pages.iter().flat_map(|page| page.to_be_bytes()));
+    input.extend(pages.iter().flat_map(|page| (page | MAY_READ | write).to_be_bytes()));
     let output: [u8; 16] = file.hca.command_raw(&input)?;
     let number = take(&output, NUMBER);
     let handle = state.objects.add(Body::Umem(Umem { number }), &[]);

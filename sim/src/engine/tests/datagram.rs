@@ -2,6 +2,7 @@
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::wqe::{AddressVector, EXTENDED_UD_AV, Opcode};
+use zerocopy::IntoBytes;
 
 use super::rig::{Cq, Qp, Region, Rig, Wqe, data};
 use crate::config::{PortConfig, SimConfig};
@@ -33,6 +34,12 @@ fn vector(path: &AddressPath, qpn: u32) -> AddressVector {
     }
 }
 
+/// The same in sixteen bytes: what does not fit is not there.
+fn compact(path: &AddressPath, qpn: u32) -> [u8; 16] {
+    let whole = AddressVector { dqp_dct: qpn.into(), ..vector(path, qpn) };
+    *whole.as_bytes().first_chunk().expect("sixteen bytes")
+}
+
 fn receive(qp: &mut Qp, region: &Region) {
     qp.post_receive(&[data(region.at(0), 40, region.key), data(region.at(64), 1024, region.key)]);
 }
@@ -55,6 +62,43 @@ fn a_datagram_without_header_leaves_its_place_alone() {
     assert_eq!(received.cqe.slid.get(), rig.path_to(0, 0).dlid);
     assert_eq!(to.memory.read(0, 40), [0xee; 40]);
     assert_eq!(to.memory.read(64, 5), b"hello");
+}
+
+/// What follows a vector of sixteen bytes is data: inline, in one entry, or nothing.
+#[test]
+fn a_compact_vector_is_followed_by_the_data() {
+    let rig = Rig::new(SimConfig::new().devices(2));
+    let (mut a, mut cq_a) = datagram_qp(&rig, 0);
+    let (mut b, mut cq_b) = datagram_qp(&rig, 1);
+    let (from, to) = (rig.region(0, 64), rig.region(1, 2048));
+    from.memory.write(0, b"gathered");
+    let vector = compact(&rig.path_to(1, 0), b.qpn);
+    let requests = [
+        (Wqe::new(Opcode::Send).segment(&vector).inline(b"hello"), &b"hello"[..]),
+        (Wqe::new(Opcode::Send).segment(&vector).data(from.at(0), 8, from.key), b"gathered"),
+        (Wqe::new(Opcode::SendImm).immediate(3).segment(&vector), b""),
+    ];
+    for (request, sent) in requests {
+        receive(&mut b, &to);
+        a.post(&request);
+        rig.run();
+        assert_eq!(cq_a.expect().opcode, CqeOpcode::Requester);
+        let received = cq_b.expect();
+        assert_eq!(received.bytes() as usize, 40 + sent.len());
+        assert_eq!(received.cqe.flags_rqpn.get(), a.qpn, "no global header");
+        assert_eq!(to.memory.read(64, sent.len()), sent);
+    }
+}
+
+/// RoCE needs the address that a compact vector has no room for.
+#[test]
+fn a_compact_vector_leads_nowhere_on_ethernet() {
+    let rig = Rig::new(SimConfig::new().devices(2).ports([PortConfig::ROCE]));
+    let (mut a, mut cq_a) = datagram_qp(&rig, 0);
+    let (b, _cq_b) = datagram_qp(&rig, 1);
+    a.post(&Wqe::new(Opcode::Send).segment(&compact(&rig.path_to(1, 0), b.qpn)).inline(b"x"));
+    rig.run();
+    assert_eq!(cq_a.expect_error().1, Syndrome::LocalQpOperation);
 }
 
 #[test]
