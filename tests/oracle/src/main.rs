@@ -11,6 +11,7 @@ mod event;
 mod expand;
 mod failure;
 mod faults;
+mod headers;
 mod known;
 mod memory;
 mod operations;
@@ -135,12 +136,17 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     for comparison in faults::compare(faults, || machine(Link::InfiniBand))? {
         report.add(&comparison);
     }
+    let (compared, differing) = headers::compare()?;
+    for layout in &differing {
+        println!("a structure of mlx5-verbs is not what the header says: {layout}");
+    }
+    println!("{compared} sizes and offsets of mlx5-verbs, {} of them wrong", differing.len());
     report.finish();
     print!("{report}");
     if let Some(document) = &arguments.document {
         report.write(document)?;
     }
-    Ok(report.is_good())
+    Ok(report.is_good() && differing.is_empty())
 }
 
 fn main() -> ExitCode {

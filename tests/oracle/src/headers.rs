@@ -1,0 +1,146 @@
+//! The structures of `mlx5-verbs`, held against rdma-core's headers by the C compiler.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use mlx5_verbs::abi;
+
+/// What releases after 44 brought. Older headers need not have it; the offsets of what stands behind it
+/// in a structure that grows downward ([`abi::verbs_context`]) count from the end there.
+const NEWER: &[&str] = &[
+    "ibv_comp_cntr",
+    "ibv_comp_cntr_caps",
+    "ibv_comp_cntr_init_attr",
+    "ibv_dmah",
+    "ibv_dmah_init_attr",
+    "ibv_fd_arr",
+    "ibv_mr_init_attr",
+    "ibv_port_attr.active_speed_ex",
+    "ibv_qp_attach_comp_cntr_attr",
+    "ibv_qp_ex.wr_flush",
+    "mlx5dv_context.max_dc_init_rd_atom",
+    "mlx5dv_context.max_dc_rd_atom",
+    "mlx5dv_context.ooo_recv_wrs_caps",
+    "mlx5dv_context.reg_c0",
+    "mlx5dv_context_attr.fds",
+    "mlx5dv_devx",
+    "mlx5dv_export_sizes",
+    "mlx5dv_flow_matcher_attr.ib_port",
+    "mlx5dv_obj.devx",
+    "mlx5dv_ooo_recv_wrs_caps",
+    "mlx5dv_reg",
+    "verbs_context.alloc_buf",
+    "verbs_context.alloc_dmah",
+    "verbs_context.dealloc_dmah",
+    "verbs_context.dm_export_dmabuf_fd",
+    "verbs_context.free_buf",
+    "verbs_context.reg_mr_ex",
+];
+
+/// Each size and offset that differs from the headers of this machine; how many were compared.
+pub(crate) fn compare() -> Result<(usize, Vec<String>), Box<dyn Error>> {
+    let facts = facts();
+    let mut program = String::from(
+        "#include <stddef.h>\n#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n",
+    );
+    let head = program.lines().count();
+    for fact in &facts {
+        _ = writeln!(
+            program,
+            "_Static_assert({} == {}, \"differs\");",
+            fact.expression, fact.value
+        );
+    }
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let mut command = Command::new(compiler);
+    command.args([
+        "-fsyntax-only",
+        "-fmax-errors=0",
+        "-fno-diagnostics-show-caret",
+        "-x",
+        "c",
+        "-",
+    ]);
+    command.env("LC_ALL", "C").stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    child.stdin.take().ok_or("the compiler has no input")?.write_all(program.as_bytes())?;
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() && !said.contains("<stdin>:") {
+        return Err(format!("the C compiler failed: {said}").into());
+    }
+    let mut left = BTreeSet::new();
+    let mut differing = Vec::new();
+    for line in said.lines().filter(|line| line.contains(" error: ")) {
+        let number = line.split(':').nth(1).and_then(|number| number.parse::<usize>().ok());
+        let fact = number.and_then(|number| facts.get(number.checked_sub(head + 1)?));
+        let fact = fact.ok_or_else(|| format!("the C compiler says: {line}"))?;
+        if line.contains("static assertion failed") {
+            differing.push(format!("{} is not {}", fact.expression, fact.value));
+        } else if NEWER.contains(&fact.name.as_str()) || NEWER.contains(&fact.structure) {
+            left.insert(&fact.name);
+        } else {
+            differing.push(format!("{}: {line}", fact.expression));
+        }
+    }
+    Ok((facts.len() - left.len(), differing))
+}
+
+struct Fact {
+    structure: &'static str,
+    name: String,
+    expression: String,
+    value: usize,
+}
+
+fn facts() -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for &(structure, size, fields) in abi::layouts() {
+        let kind = if fields.is_empty() { "union" } else { "struct" };
+        let c_name = if structure == "ibv_device_ops" { "_ibv_device_ops" } else { structure };
+        // A structure that can grow is longer in a later release than in an earlier one.
+        if !GROWN.contains(&structure) {
+            let expression = format!("sizeof({kind} {c_name})");
+            facts.push(Fact { structure, name: structure.to_owned(), expression, value: size });
+        }
+        for &(field, offset) in fields {
+            let member = field.trim_start_matches("r#");
+            let name = format!("{structure}.{member}");
+            let member = C_NAMES.iter().find(|(ours, _)| *ours == name).map_or(member, |(_, c)| c);
+            let at = format!("offsetof({kind} {c_name}, {member})");
+            let (expression, value) = if structure == "verbs_context" {
+                (format!("sizeof({kind} {structure}) - {at}"), size - offset)
+            } else {
+                (at, offset)
+            };
+            facts.push(Fact { structure, name, expression, value });
+        }
+    }
+    facts
+}
+
+/// Structures to which later releases add.
+const GROWN: &[&str] = &[
+    "ibv_port_attr",
+    "ibv_qp_ex",
+    "mlx5dv_context",
+    "mlx5dv_context_attr",
+    "mlx5dv_flow_action_attr",
+    "mlx5dv_obj",
+    "verbs_context",
+];
+
+/// Members that have no name in C, and the first name within.
+const C_NAMES: &[(&str, &str)] = &[
+    ("ibv_device.ops", "_ops"),
+    ("ibv_flow_spec.spec", "hdr"),
+    ("ibv_send_wr.ext", "bind_mw"),
+    ("ibv_send_wr.imm", "imm_data"),
+    ("ibv_wc.imm", "imm_data"),
+    ("mlx5dv_dc_init_attr.dc", "dct_access_key"),
+    ("mlx5dv_dr_action_dest_attr.dest", "dest"),
+    ("mlx5dv_flow_action_attr.target", "qp"),
+];

@@ -1,0 +1,66 @@
+//! The types of fields, and the tables by which structures and constants are declared.
+
+pub use core::ffi::{c_char, c_int, c_uint, c_void};
+pub use libc::{
+    pthread_cond_t as PthreadCond, pthread_mutex_t as PthreadMutex, timespec as Timespec,
+};
+
+/// Two bytes in network order.
+pub type Be16 = u16;
+/// Four bytes in network order.
+pub type Be32 = u32;
+/// Eight bytes in network order.
+pub type Be64 = u64;
+
+/// A structure's name, size, and the names and offsets of its fields.
+pub type Layout = (&'static str, usize, &'static [(&'static str, usize)]);
+
+/// C structures and unions: each with its size, each field behind its offset. Both are checked on x86-64
+/// (on other machines pthread's types have other sizes). A structure without a size has no name in C: it
+/// is a field's.
+macro_rules! abi {
+    ($($kind:tt $name:ident $([$size:literal])? { $($($offset:literal)? $field:ident: $ty:ty,)* })*) => {
+        $(
+            #[repr(C)]
+            #[derive(Clone, Copy)]
+            pub $kind $name { $(pub $field: $ty,)* }
+
+            #[cfg(target_arch = "x86_64")]
+            const _: () = {
+                $(assert!(core::mem::size_of::<$name>() == $size);)?
+                $($(assert!(core::mem::offset_of!($name, $field) == $offset);)?)*
+            };
+        )*
+
+        /// The layouts of this file, for comparison with the header.
+        pub(super) const LAYOUTS: &[$crate::abi::types::Layout] = &[
+            $((
+                stringify!($name),
+                [$($size,)? 0][0],
+                &[$($((stringify!($field), $offset),)?)*],
+            ),)*
+        ];
+    };
+}
+pub(crate) use abi;
+
+/// The members of enumerations, in the type that a field of them has.
+macro_rules! constants {
+    ($ty:ty: $($name:ident = $value:literal;)*) => {
+        $(pub const $name: $ty = $value;)*
+    };
+}
+pub(crate) use constants;
+
+/// Structures of which the header tells only the name.
+macro_rules! opaque {
+    ($($name:ident)*) => {
+        $(
+            #[repr(C)]
+            pub struct $name {
+                _private: [u8; 0],
+            }
+        )*
+    };
+}
+pub(crate) use opaque;
