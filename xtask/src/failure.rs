@@ -24,6 +24,8 @@ pub(crate) enum Failure {
     Code(Vec<String>),
     /// Something has to be installed, by this command.
     Missing(String),
+    /// Debian's packages could not be had.
+    Packages(String),
     /// The virtual machine could not be made, or what ran in it went wrong.
     Vm(String),
     /// Modules import each other.
@@ -41,7 +43,7 @@ impl fmt::Display for Failure {
             Self::Status { program, status } => write!(f, "{program} ended with {status}"),
             Self::NotBuilt(what) => write!(f, "cargo has not built {what}"),
             Self::Missing(install) => write!(f, "a peer is missing: {install}"),
-            Self::Vm(what) => write!(f, "{what}"),
+            Self::Packages(what) | Self::Vm(what) => write!(f, "{what}"),
             Self::Lost(tests) => {
                 write!(f, "{} no longer pass:\n  {}", tests.len(), tests.join("\n  "))
             }

@@ -3,6 +3,7 @@
 mod asm;
 mod bench;
 mod build;
+mod debian;
 mod failure;
 mod fuzz;
 mod hil;

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::cache::in_file;
 use super::cpio::Archive;
 use super::elf::Elf;
 use super::kernel::Module;
 use super::machine::Guest;
 use super::python::Python;
+use crate::debian::cache::in_file;
 use crate::failure::Failure;
 
 const INIT: &str = include_str!("guest/init.sh");

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::cache::in_file;
 use super::plan;
+use crate::debian::cache::in_file;
 use crate::failure::Failure;
 use crate::ledger::{documents, place, wrapped};
 

@@ -9,10 +9,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::cache::{in_file, make};
 use super::initramfs;
 use super::parts::Parts;
 use super::record::{self, Ended, Event, Reader, Record};
+use crate::debian::cache::{in_file, make};
 use crate::failure::Failure;
 
 /// A kind of port.

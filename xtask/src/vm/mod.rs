@@ -1,7 +1,5 @@
 //! `cargo xtask vm`: the real kernel driver on the simulated ConnectX, in a virtual machine.
 
-mod apt;
-mod cache;
 mod cpio;
 mod elf;
 mod initramfs;
@@ -21,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::build::{self, Profile};
+use crate::debian::cache::Cache;
 use crate::failure::Failure;
-use cache::Cache;
 use machine::{Guest, Link, QEMU, SERIAL, SERVER, Step};
 use parts::{Parts, Version};
 use record::{Event, Record};
@@ -97,14 +95,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(What::Run { program }) => one(arguments, program),
         Some(What::Shell) => shell(arguments),
         Some(What::Fetch) => {
-            let cache = Cache::open()?;
+            let cache = cache()?;
             Version::ALL.iter().try_for_each(|&version| {
                 Parts::fetch(&cache, version)?.with_python(&cache, version, true).map(drop)
             })
         }
-        Some(What::Clean) => Cache::open()?.clear(),
+        Some(What::Clean) => cache()?.clear(),
         None => whole::run(arguments),
     }
+}
+
+/// What was fetched for machines.
+fn cache() -> Result<Cache, Failure> {
+    Cache::open("mlx5-vm")
 }
 
 /// Our own programs, and the packages that they are of.
@@ -128,7 +131,7 @@ impl Wanted {
         let version = arguments.kernel.unwrap_or(Version::V6_1);
         let link = arguments.link.unwrap_or(Link::Ib);
         let hcas = arguments.hcas.unwrap_or(1);
-        let cache = Cache::open()?;
+        let cache = cache()?;
         let parts = Parts::fetch(&cache, version)?.with_python(&cache, version, python)?;
         drop(cache);
         let device = if hcas == 0 { PathBuf::new() } else { device(arguments)? };

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::apt::Apt;
-use super::cache::{Cache, remove};
 use super::kernel::Kernel;
 use super::python::Python;
 use super::tools::Tools;
+use crate::debian::apt::Apt;
+use crate::debian::cache::{Cache, remove};
 use crate::failure::Failure;
 
 /// A kernel to run, of which Debian has many builds.

@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::apt::Apt;
-use super::cache::{Cache, files, in_file, make, name_of, remove};
 use super::parts::Version;
 use super::tools::Tools;
+use crate::debian::apt::Apt;
+use crate::debian::cache::{Cache, files, in_file, make, name_of, remove};
+use crate::debian::root::Root;
 use crate::failure::Failure;
 
 /// What brings the rest by what it depends on.
@@ -84,7 +85,7 @@ impl Python {
             let to = tests.join(name);
             fs::write(&to, bytes).map_err(in_file(&to))?;
         }
-        let mut command = Tools::new(self.root.clone(), true).command(&self.name);
+        let mut command = Root::new(self.root.clone()).command(&self.name);
         command.env("PYTHONHOME", self.root.join("usr")).env_remove("PYTHONPATH");
         // Times are lost on the way to the guest, so that what is compiled has to hold without.
         command.args(["-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]);

@@ -1,14 +1,11 @@
 //! Programs of this machine or of unpacked packages: QEMU, and what unpacks kernels and modules.
 
-use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::debian::root::Root;
 use crate::failure::Failure;
-
-/// Where packages for this architecture have their libraries.
-const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
 
 /// How a kernel or a module may be packed: how it begins, and what unpacks it.
 const PACKED: [(&[u8], &str); 4] = [
@@ -21,7 +18,7 @@ const PACKED: [(&[u8], &str); 4] = [
 /// Programs in a folder of packages that were unpacked and not installed.
 #[derive(Debug)]
 pub(super) struct Tools {
-    root: PathBuf,
+    root: Root,
     /// Whether QEMU is this machine's own.
     own_qemu: bool,
 }
@@ -32,19 +29,7 @@ impl Tools {
 
     /// Programs below `root`.
     pub(super) fn new(root: PathBuf, own_qemu: bool) -> Self {
-        Self { root, own_qemu }
-    }
-
-    /// A command that runs one of the programs with the libraries it came with.
-    pub(super) fn command(&self, program: &str) -> Command {
-        let paths = ["usr/bin", "bin"].map(|folder| self.root.join(folder).join(program));
-        let [first, second] = &paths;
-        let path = if first.exists() { first } else { second };
-        let libraries: Vec<OsString> =
-            LIBRARIES.iter().map(|folder| self.root.join(folder).into_os_string()).collect();
-        let mut command = Command::new(self.loader());
-        command.arg("--library-path").arg(libraries.join(":".as_ref())).arg(path);
-        command
+        Self { root: Root::new(root), own_qemu }
     }
 
     /// QEMU, with its firmware.
@@ -53,7 +38,7 @@ impl Tools {
         if self.own_qemu {
             return Command::new(QEMU);
         }
-        let mut command = self.command(QEMU);
+        let mut command = self.root.command(QEMU);
         for folder in ["usr/share/qemu", "usr/share/seabios"] {
             command.arg("-L").arg(self.root.join(folder));
         }
@@ -69,6 +54,7 @@ impl Tools {
         };
         let failed = |error| Failure::Run { program: (*tool).to_owned(), error };
         let mut child = self
+            .root
             .command(tool)
             .args(["-d", "-c"])
             .stdin(Stdio::piped())
@@ -86,12 +72,5 @@ impl Tools {
             return Err(Failure::Status { program: (*tool).to_owned(), status: output.status });
         }
         Ok(output.stdout)
-    }
-
-    fn loader(&self) -> PathBuf {
-        const LOADER: &str = "ld-linux-x86-64.so.2";
-        let folders = LIBRARIES.iter().map(|folder| self.root.join(folder));
-        let mut paths = folders.map(|folder| folder.join(LOADER));
-        paths.find(|path| Path::exists(path)).unwrap_or_else(|| PathBuf::from(LOADER))
     }
 }

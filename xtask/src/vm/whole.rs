@@ -10,7 +10,7 @@ use super::parts::{Parts, Version};
 use super::plan::{self, PYVERBS, SUITES};
 use super::python::Python;
 use super::record::{Done, Event, Record};
-use super::{Arguments, OURS, cache::Cache, device, logs};
+use super::{Arguments, OURS, cache, device, logs};
 use crate::build;
 use crate::failure::Failure;
 use crate::ledger::pyverbs::{self, Told};
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let wanted = |name: &str| {
             arguments.only.is_empty() || arguments.only.iter().any(|word| name.contains(word))
         };
-        let cache = Cache::open()?;
+        let cache = cache()?;
         let python = wanted(PYVERBS);
         let parts = Parts::fetch(&cache, version)?.with_python(&cache, version, python)?;
         drop(cache);

@@ -9,16 +9,17 @@ use crate::failure::Failure;
 
 /// A folder of the user's cache that one process changes at a time.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     root: PathBuf,
     /// Locked as long as this lives.
     _lock: File,
 }
 
 impl Cache {
-    /// Opens the cache; waits until no other process changes it.
-    pub(super) fn open() -> Result<Self, Failure> {
-        let root = folder()?;
+    /// Opens the cache of this name: `$XDG_CACHE_HOME/NAME`, or as the XDG's default has it. Waits
+    /// until no other process changes it.
+    pub(crate) fn open(name: &str) -> Result<Self, Failure> {
+        let root = base()?.join(name);
         make(&root)?;
         let path = root.join("lock");
         let lock = File::create(&path).map_err(in_file(&path))?;
@@ -29,7 +30,7 @@ impl Cache {
     /// The part of this name, which `fill` makes in an empty folder if it is not there yet.
     ///
     /// A part is there whole or not at all.
-    pub(super) fn part(
+    pub(crate) fn part(
         &self,
         name: &str,
         fill: impl FnOnce(&Path) -> Result<(), Failure>,
@@ -47,7 +48,7 @@ impl Cache {
     }
 
     /// Forgets everything.
-    pub(super) fn clear(&self) -> Result<(), Failure> {
+    pub(crate) fn clear(&self) -> Result<(), Failure> {
         for entry in fs::read_dir(&self.root).map_err(in_file(&self.root))? {
             let path = entry.map_err(in_file(&self.root))?.path();
             if path.is_dir() {
@@ -58,23 +59,24 @@ impl Cache {
     }
 }
 
-/// Where the cache is: `$XDG_CACHE_HOME/mlx5-vm`, or as the XDG's default has it.
-fn folder() -> Result<PathBuf, Failure> {
+/// Where caches are.
+fn base() -> Result<PathBuf, Failure> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    let base = base.ok_or_else(|| {
-        Failure::Vm("neither XDG_CACHE_HOME nor HOME says where to keep the machine's parts".into())
-    })?;
-    Ok(base.join("mlx5-vm"))
+    base.ok_or_else(|| {
+        Failure::Packages(
+            "neither XDG_CACHE_HOME nor HOME says where to keep what is fetched".into(),
+        )
+    })
 }
 
 /// Makes a folder with those above it.
-pub(super) fn make(folder: &Path) -> Result<(), Failure> {
+pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(in_file(folder))
 }
 
 /// Removes a folder with all that is in it; there need be none.
-pub(super) fn remove(folder: &Path) -> Result<(), Failure> {
+pub(crate) fn remove(folder: &Path) -> Result<(), Failure> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(in_file(folder)(error)),
         _ => Ok(()),
@@ -82,7 +84,7 @@ pub(super) fn remove(folder: &Path) -> Result<(), Failure> {
 }
 
 /// The paths in a folder, in order.
-pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(in_file(folder))? {
         paths.push(entry.map_err(in_file(folder))?.path());
@@ -92,12 +94,12 @@ pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// The last part of a path.
-pub(super) fn name_of(path: &Path) -> String {
+pub(crate) fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// An error at a path.
-pub(super) fn in_file(path: &Path) -> impl FnOnce(io::Error) -> Failure {
+pub(crate) fn in_file(path: &Path) -> impl FnOnce(io::Error) -> Failure {
     let path = path.to_owned();
     move |error| Failure::File { path, error }
 }

@@ -14,13 +14,13 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// A private apt that knows some suites of the archive, and of no package installed.
 #[derive(Debug)]
-pub(super) struct Apt {
+pub(crate) struct Apt {
     folder: PathBuf,
 }
 
 impl Apt {
     /// Fetches the lists of `suites` from the mirror that this machine uses.
-    pub(super) fn new(folder: &Path, suites: &[&str]) -> Result<Self, Failure> {
+    pub(crate) fn new(folder: &Path, suites: &[&str]) -> Result<Self, Failure> {
         if !Path::new(KEYRING).exists() {
             return Err(Failure::Missing("apt-get install debian-archive-keyring".into()));
         }
@@ -42,7 +42,7 @@ impl Apt {
     }
 
     /// The package that a package without content of its own stands for.
-    pub(super) fn behind(&self, package: &str, begins: &str) -> Result<String, Failure> {
+    pub(crate) fn behind(&self, package: &str, begins: &str) -> Result<String, Failure> {
         let record = self.run("apt-cache", ["show", "--no-all-versions", package])?;
         let depends = record.lines().find_map(|line| line.strip_prefix("Depends: "));
         let names = depends.unwrap_or_default().split(", ").filter_map(|one| one.split(' ').next());
@@ -55,7 +55,7 @@ impl Apt {
     }
 
     /// Fetches a package alone, and unpacks it into `root`.
-    pub(super) fn unpack_one(&self, package: &str, root: &Path) -> Result<(), Failure> {
+    pub(crate) fn unpack_one(&self, package: &str, root: &Path) -> Result<(), Failure> {
         let folder = self.folder.join("alone").join(package);
         make(&folder)?;
         let mut command = self.command("apt-get");
@@ -64,7 +64,7 @@ impl Apt {
     }
 
     /// Fetches packages with all that they depend on, and unpacks them into `root`.
-    pub(super) fn unpack(
+    pub(crate) fn unpack(
         &self,
         release: Option<&str>,
         packages: &[&str],
@@ -141,9 +141,9 @@ fn mirror() -> Result<String, Failure> {
     let codename = codename.unwrap_or_default().trim_matches('"');
     let targets = run(Command::new("apt-get").args(OURS).arg("Created-By: Packages"))?;
     debian(&targets, codename).map(str::to_owned).ok_or_else(|| {
-        Failure::Vm(format!(
-            "this machine's apt knows no archive of {codename} with a component main: the machine \
-             is made from Debian's packages, fetched from where this machine's are"
+        Failure::Packages(format!(
+            "this machine's apt knows no archive of {codename} with a component main: what is needed \
+             are Debian's packages, fetched from where this machine's are"
         ))
     })
 }
@@ -165,7 +165,7 @@ fn run(command: &mut Command) -> Result<String, Failure> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::Vm(format!("{program} ended with {}:\n{}", output.status, said.trim_end())))
+    Err(Failure::Packages(format!("{program} ended with {}:\n{}", output.status, said.trim_end())))
 }
 
 #[cfg(test)]
