@@ -43,15 +43,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let wanted = |name: &str| {
             arguments.only.is_empty() || arguments.only.iter().any(|word| name.contains(word))
         };
-        let parts = match fetch(version, wanted(PYVERBS)) {
-            Err(Failure::Unfetched(why)) => {
-                let said =
-                    format!("SKIP {}: its packages cannot be fetched: {why}", version.name());
+        let parts = match or_skip(version, fetch(version, wanted(PYVERBS)))? {
+            Ok(parts) => parts,
+            Err(said) => {
                 eprintln!("vm: {said}");
                 skipped.push(said);
                 continue;
             }
-            parts => parts?,
         };
         let tests = parts.python.as_ref().map_or(Ok(Vec::new()), Python::test_modules)?;
         for link in links {
