@@ -6,6 +6,7 @@ use crate::cases;
 use crate::hosts::{self, HostCase, Peer};
 use crate::ledger::{Ledger, Outcome};
 use crate::options::{Options, find};
+use crate::replug::replug;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use mlx5::transport::{Rc, Ud};
 use mlx5::{Context, CqeSize, DoorbellChoice, ErrorKind, LinkLayer, Timestamps};
@@ -272,6 +273,11 @@ pub fn main() -> ExitCode {
 fn on_device(arguments: &Arguments, device: &str, options: &Options) -> Result<ExitCode, String> {
     if let Some(address) = &options.serve {
         return serve(device, address);
+    }
+    if let Some(rounds) = options.replug {
+        return replug(device, rounds)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| error.to_string());
     }
     let real = Arc::new(Real::open(device, options)?);
     if arguments.list {

@@ -265,6 +265,8 @@ fn departures() -> Vec<Step> {
     let departed = |name: &str, program: &str, what: &str| {
         Step::new(name, 60, format!("departed '{program}' take_{what} give_{what}"))
     };
+    let replugged =
+        |name: &str, what: &str| Step::new(name, 240, format!("replugged take_{what} give_{what}"));
     vec![
         killed("kill-poller", POLLER),
         killed("kill-sleeper", SLEEPER),
@@ -273,6 +275,8 @@ fn departures() -> Vec<Step> {
         departed("rmmod-while-polling", POLLER, "driver"),
         departed("rmmod-while-asleep", SLEEPER, "driver"),
         departed("unplug-while-polling", POLLER, "function"),
+        replugged("rmmod-again-and-again", "driver"),
+        replugged("unplug-again-and-again", "function"),
         Step::new("reload", 120, "unload && load && ready && ours_works && ibv_devinfo"),
         Step::new("unload", 60, "unload"),
     ]
