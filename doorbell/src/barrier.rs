@@ -32,6 +32,8 @@ fn compiler() {
 /// only the compiler needs to be held. aarch64: `dmb oshst`.
 #[inline(always)]
 pub fn to_device() {
+    #[cfg(feature = "watch")]
+    watch::passed();
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     instruction!("dmb oshst");
     #[cfg(any(not(target_arch = "aarch64"), miri))]
@@ -82,4 +84,28 @@ fn store_fence() {
     instruction!("dsb st");
     #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+}
+
+/// For tests: what there is when a barrier is passed whose absence nothing else would show, for on
+/// x86-64 it holds the compiler alone.
+#[cfg(feature = "watch")]
+pub mod watch {
+    use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+
+    static WATCHER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+    /// Has `watcher` called at every [`to_device`](super::to_device) of the process from now on, or
+    /// nobody.
+    pub fn set(watcher: Option<fn()>) {
+        WATCHER.store(watcher.map_or(core::ptr::null_mut(), |watcher| watcher as *mut ()), SeqCst);
+    }
+
+    pub(super) fn passed() {
+        let watcher = WATCHER.load(SeqCst);
+        if !watcher.is_null() {
+            // SAFETY: all that is ever stored there beside null is such a function.
+            let watcher: fn() = unsafe { core::mem::transmute(watcher) };
+            watcher();
+        }
+    }
 }

@@ -349,6 +349,8 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         if self.error.is_some() {
             return cursor;
         }
+        // So that the key's owner knows as much as can be known.
+        self.settle_changes();
         key.configure(MkeyRequest { queue: self, cursor, wr_id, flags }).0
     }
 
@@ -385,7 +387,6 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         let blocks = blocks_of(units) + psvs as u32 * blocks_of(PSV_UNITS);
         self.check_room(cursor, blocks, signaled)?;
 
-        self.settle_changes();
         let (key, change) = change();
         self.journal.push(cursor.sequence, change);
 

@@ -4,6 +4,7 @@
 
 mod watch;
 
+use mlx5_doorbell::barrier;
 use mlx5_doorbell::{
     CompletionQueueRecord, CompletionQueueRegister, QueuePairRecord, SendRegister, SharedBlueFlame,
 };
@@ -12,6 +13,7 @@ use mlx5_wqe::{
     SendFlags, SendLayout, SendParts, SendQueue, SendRecords, SendWr, Sge, SharedReceiveQueue,
     SharedReceiveRecords,
 };
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use watch::{PAGE, Page, turn, watch};
@@ -232,12 +234,8 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
     assert!(memory.uar.read() != uar);
 }
 
-/// The C provider orders nothing between the NOP and what lets the queue go on. Here whatever is told
-/// to the device after a cancel is told after the NOP.
-#[test]
-fn c_weakness_15_a_nop_is_in_the_ring_before_the_device_is_told_anything() {
-    let memory = Memory::new();
-    let records = Box::new(SendRecords::new(64));
+/// A queue on these pages that rings a plain doorbell and signals all, with the requests 1 to 3.
+fn with_three_requests(memory: &Memory, records: &SendRecords) -> SendQueue<Rc> {
     let parts = SendParts {
         ring: memory.ring.at(0),
         layout: SendLayout::new::<Rc>(64, 1, 0).unwrap(),
@@ -249,26 +247,69 @@ fn c_weakness_15_a_nop_is_in_the_ring_before_the_device_is_told_anything() {
         record: memory.record(),
         // SAFETY: a page that is used for nothing else.
         register: unsafe { SendRegister::doorbell(memory.uar.at(0)) },
-        records: NonNull::from(&*records),
+        records: NonNull::from(records),
     };
     // SAFETY: the memory is the queue's own, and outlives it.
     let mut queue = unsafe { SendQueue::<Rc>::new(parts) };
-    let post = |queue: &mut SendQueue<Rc>, wr_id| {
-        let mut batch = queue.wr_start();
-        batch.wr(wr_id, SendFlags::SIGNALED).send().sge_list(&[]);
-        batch.complete().unwrap();
-    };
-    (1..4).for_each(|wr_id| post(&mut queue, wr_id));
+    (1..4).for_each(|wr_id| post_bare(&mut queue, wr_id));
+    queue
+}
+
+fn post_bare(queue: &mut SendQueue<Rc>, wr_id: u64) {
+    let mut batch = queue.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).send().sge_list(&[]);
+    batch.complete().unwrap();
+}
+
+/// The C provider orders nothing between the NOP and what lets the queue go on. Here whatever is told
+/// to the device after a cancel is told after the NOP.
+#[test]
+fn c_weakness_15_a_nop_is_in_the_ring_before_the_device_is_told_anything() {
+    let memory = Memory::new();
+    let records = Box::new(SendRecords::new(64));
+    let mut queue = with_three_requests(&memory, &records);
     let seen = memory.watch(
         || None,
         || {
             let drained = queue.drain_point(1).unwrap();
             // SAFETY: there is no device.
             assert_eq!(unsafe { queue.cancel(drained, 2) }.count(), 1);
-            post(&mut queue, 4);
+            post_bare(&mut queue, 4);
         },
     );
     assert_eq!([0, 64, 128].map(|block| seen[0].ring[block + 3]), [0x0a, 0x00, 0x0a]);
+}
+
+thread_local! {
+    /// The ring that this thread cancels in, and the opcodes there at each barrier.
+    static CANCELS_IN: Cell<Option<NonNull<u8>>> = const { Cell::new(None) };
+    static AT_BARRIERS: RefCell<Vec<[u8; 3]>> = const { RefCell::new(Vec::new()) };
+}
+
+fn note_opcodes() {
+    if let Some(ring) = CANCELS_IN.get() {
+        // SAFETY: the ring of the test that runs on this thread, of which these are the first blocks.
+        let opcode = |block: usize| unsafe { ring.byte_add(block * 64 + 3).read_volatile() };
+        AT_BARRIERS.with_borrow_mut(|all| all.push([0, 1, 2].map(opcode)));
+    }
+}
+
+/// The queue may also be told to go on by the kernel, which stores to nothing of ours: it takes a
+/// barrier by itself, behind the last NOP and before the cancel is done.
+#[test]
+fn c_weakness_15_a_barrier_stands_behind_all_nops_of_a_cancel() {
+    let memory = Memory::new();
+    let records = Box::new(SendRecords::new(64));
+    let mut queue = with_three_requests(&memory, &records);
+    let drained = queue.drain_point(0).unwrap();
+    CANCELS_IN.set(Some(memory.ring.at(0)));
+    barrier::watch::set(Some(note_opcodes));
+    // SAFETY: there is no device.
+    let cancelled = unsafe { queue.cancel_where(drained, |request| request.wr_id != 2) };
+    barrier::watch::set(None);
+    CANCELS_IN.set(None);
+    assert_eq!(cancelled.count(), 2);
+    assert_eq!(AT_BARRIERS.take().last(), Some(&[0x00, 0x0a, 0x00]));
 }
 
 #[test]
