@@ -5,9 +5,10 @@
 //! become NOPs of the same size. [`QueuePair::resume`] lets the queue go on.
 
 use crate::error::Error;
-use crate::qp::{ControlHalf, QpAttributes, QpInner, QueuePair, QueuePairTransport, SendHalf};
-use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
+use crate::qp::{
+    ControlHalf, DeviceState, QpAttributes, QpInner, QueuePair, QueuePairTransport, SendHalf,
+};
+use mlx5_prm::cmd::qp::QpState;
 use mlx5_wqe::{
     Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState, RequestHandle, SendQueue,
 };
@@ -121,6 +122,16 @@ impl Drains {
         self.current.store(Drain::new().0, Release);
     }
 
+    /// Has the device asked where the send queue stands. The proof is of the time before the question:
+    /// whatever is told to the device from then on outdates it.
+    fn prove(
+        &self,
+        ask: impl FnOnce() -> Result<u16, CancelError>,
+    ) -> Result<Drained, CancelError> {
+        let drain = self.current();
+        Ok(Drained { drain, counter: ask()? })
+    }
+
     fn current(&self) -> Drain {
         Drain(self.current.load(Acquire))
     }
@@ -136,29 +147,18 @@ impl ControlHalf {
     /// Asks the device whether the send queue is drained, and where it stands. Needs a context with
     /// DEVX. Posting goes on meanwhile.
     pub fn drained(&self) -> Result<Drained, CancelError> {
-        const VERB: &str = "query_qp (DEVX)";
-        let inner = &self.inner;
-        let drain = inner.drains.current();
-        let handle = inner.live_handle(VERB).map_err(CancelError::Query)?;
-        let mut query = QueryQpIn::request();
-        query.set_qpn(inner.qp_num);
-        let mut answer = QueryQpOut::default();
-        inner
-            .context
-            .devx_query(VERB, handle, query.as_bytes(), answer.as_bytes_mut())
-            .map_err(CancelError::Query)?;
-        let state = QpState(answer.qpc().state());
-        if state != QpState::SQD {
-            return Err(CancelError::NotDrained { state });
-        }
-        let counter = answer.qpc().hw_sq_wqebb_counter() as u16;
-        Ok(Drained { drain, counter })
+        self.inner.drains.prove(|| {
+            let DeviceState { state, counter } =
+                self.device_state("query_qp (DEVX)").map_err(CancelError::Query)?;
+            if state == QpState::SQD { Ok(counter) } else { Err(CancelError::NotDrained { state }) }
+        })
     }
 
     /// Lets a drained send queue go on: back to RTS.
     ///
     /// The device drained the queue by itself; whatever the kernel takes its state to be, it is told
-    /// that it was SQD.
+    /// that it was SQD. If the device says otherwise, nothing changes, and the error
+    /// ([`ErrorKind::WrongState`](crate::ErrorKind::WrongState)) names the state that it is in.
     pub fn resume(&mut self) -> Result<(), Error> {
         self.inner.context.check("modify_qp")?;
         let attributes = QpAttributes::new()
@@ -169,17 +169,29 @@ impl ControlHalf {
 }
 
 impl<T: QueuePairTransport> SendHalf<T> {
-    /// Where a proof says that the queue stands. It is good as long as the lock is held.
-    fn hold<'a>(
-        inner: &'a QpInner,
+    /// Does `work` with the queue at the place where the proof says that it stands. Until that is done,
+    /// whoever wants the queue pair to go on waits.
+    fn held<R>(
+        &mut self,
+        drained: &Drained,
+        work: impl FnOnce(&mut SendQueue<T>, DrainPoint) -> R,
+    ) -> Result<R, CancelError> {
+        let point = Self::point(&self.inner, &self.queue, drained)?;
+        let _held = self.inner.drains.hold(drained)?;
+        Ok(work(&mut self.queue, point))
+    }
+
+    /// Where a proof says that the queue stands.
+    fn point(
+        inner: &QpInner,
         queue: &SendQueue<T>,
         drained: &Drained,
-    ) -> Result<(DrainPoint, MutexGuard<'a, ()>), CancelError> {
+    ) -> Result<DrainPoint, CancelError> {
         // In a child the ring may not be mapped.
         inner.context.check_process("cancel").map_err(CancelError::Query)?;
-        let held = inner.drains.hold(drained)?;
+        let _held = inner.drains.hold(drained)?;
         let point = queue.drain_point(drained.counter);
-        Ok((point.ok_or(CancelError::NotAtRequest { block: drained.counter })?, held))
+        point.ok_or(CancelError::NotAtRequest { block: drained.counter })
     }
 
     /// The requests that were posted and not executed, in order.
@@ -187,18 +199,16 @@ impl<T: QueuePairTransport> SendHalf<T> {
         &self,
         drained: &Drained,
     ) -> Result<impl Iterator<Item = PendingRequest> + '_, CancelError> {
-        let (point, held) = Self::hold(&self.inner, &self.queue, drained)?;
-        drop(held);
+        let point = Self::point(&self.inner, &self.queue, drained)?;
         Ok(self.queue.pending(point))
     }
 
     /// Cancels every pending request whose identifier is `wr_id`. None is no error.
     pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
-        let (point, _held) = Self::hold(&self.inner, &self.queue, drained)?;
         // SAFETY: `drained` proves that the device stands there, and that the queue pair has not
         // been told to go on, nor is as long as the proof is held; while it is drained, the device
         // does not read the ring.
-        Ok(unsafe { self.queue.cancel(point, wr_id) })
+        self.held(drained, |queue, point| unsafe { queue.cancel(point, wr_id) })
     }
 
     /// Cancels every pending request whose identifier is in `wr_ids`, in one pass.
@@ -208,9 +218,9 @@ impl<T: QueuePairTransport> SendHalf<T> {
         wr_ids: &[u64],
         mode: Mode,
     ) -> Result<Cancelled, CancelError> {
-        let (point, _held) = Self::hold(&self.inner, &self.queue, drained)?;
         // SAFETY: as in `cancel`.
-        unsafe { self.queue.cancel_set(point, wr_ids, mode) }.map_err(CancelError::NotPending)
+        self.held(drained, |queue, point| unsafe { queue.cancel_set(point, wr_ids, mode) })?
+            .map_err(CancelError::NotPending)
     }
 
     /// Cancels the request with this handle, if it is pending, whatever else has its identifier. See
@@ -220,9 +230,8 @@ impl<T: QueuePairTransport> SendHalf<T> {
         drained: &Drained,
         handle: RequestHandle,
     ) -> Result<Cancelled, CancelError> {
-        let (point, _held) = Self::hold(&self.inner, &self.queue, drained)?;
         // SAFETY: as in `cancel`.
-        Ok(unsafe { self.queue.cancel_handle(point, handle) })
+        self.held(drained, |queue, point| unsafe { queue.cancel_handle(point, handle) })
     }
 
     /// Cancels every pending request for which `wanted` says so. All are looked at before any is
@@ -235,9 +244,10 @@ impl<T: QueuePairTransport> SendHalf<T> {
         // The caller's code is not called with the proof held: it may want the queue pair to go on.
         let wanted: Vec<bool> = self.pending(drained)?.map(|one| wanted(&one)).collect();
         let mut wanted = wanted.into_iter();
-        let (point, _held) = Self::hold(&self.inner, &self.queue, drained)?;
-        // SAFETY: as in `cancel`.
-        Ok(unsafe { self.queue.cancel_where(point, |_| wanted.next().unwrap_or(false)) })
+        self.held(drained, |queue, point| {
+            // SAFETY: as in `cancel`.
+            unsafe { queue.cancel_where(point, |_| wanted.next().unwrap_or(false)) }
+        })
     }
 }
 
@@ -293,5 +303,76 @@ impl<T: QueuePairTransport> QueuePair<T> {
         wanted: impl FnMut(&PendingRequest) -> bool,
     ) -> Result<Cancelled, CancelError> {
         self.send.cancel_where(drained, wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::devices_on;
+    use crate::transport::Rc;
+    use mlx5_sim::{SimConfig, Simulator};
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    fn outdated<R>(result: Result<R, CancelError>) -> bool {
+        matches!(result, Err(CancelError::Outdated))
+    }
+
+    #[test]
+    fn a_proof_is_of_the_time_before_the_device_is_asked() {
+        let drains = Drains::default();
+        let proof = drains.prove(|| Ok(7)).unwrap();
+        assert_eq!(proof.block(), 7);
+        assert!(drains.hold(&proof).is_ok());
+        // The queue pair is told to go on while the answer is on its way.
+        let late = drains.prove(|| {
+            drains.end();
+            Ok(7)
+        });
+        assert!(outdated(drains.hold(&late.unwrap())));
+        assert!(outdated(drains.hold(&proof)));
+    }
+
+    #[test]
+    fn nobody_goes_on_while_a_proof_is_held() {
+        let drains = Drains::default();
+        let proof = drains.prove(|| Ok(0)).unwrap();
+        let held = drains.hold(&proof).unwrap();
+        std::thread::scope(|scope| {
+            let (begins, begun) = channel();
+            let drains = &drains;
+            let goes_on = scope.spawn(move || {
+                begins.send(()).unwrap();
+                drains.end();
+            });
+            begun.recv().unwrap();
+            // It does not go on, however long one looks.
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(100) {
+                assert!(!goes_on.is_finished());
+                assert_eq!(drains.current(), proof.drain);
+                std::thread::yield_now();
+            }
+            drop(held);
+            goes_on.join().unwrap();
+        });
+        assert!(outdated(drains.hold(&proof)));
+    }
+
+    #[test]
+    fn the_proof_is_held_while_requests_are_cancelled() {
+        let simulator = Simulator::new(SimConfig::new().step(true));
+        let context = devices_on(simulator.kernel()).unwrap()[0].open().unwrap();
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(4).build().unwrap();
+        let mut qp = pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+        let inner = std::sync::Arc::clone(&qp.send.inner);
+        let is_held = || inner.drains.lock.try_lock().is_err();
+        let proof = inner.drains.prove(|| Ok(0)).unwrap();
+        assert!(qp.send.held(&proof, |_, _| is_held()).unwrap());
+        assert!(!is_held());
+        inner.drains.end();
+        assert!(outdated(qp.send.held(&proof, |_, _| panic!("nothing is done"))));
     }
 }

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     ResourceLimit,
     /// Others still use the object.
     Busy,
+    /// The device has the queue pair in another state; the text says in which, and what to do.
+    WrongState,
     /// There is no such device, port or entry.
     NotFound,
     /// The device or the kernel cannot do this; the text says which, where that is known.
@@ -83,17 +85,6 @@ impl Error {
         self.firmware
     }
 
-    /// Whether the kernel may have done what was asked, all the same. A refusal says that nothing was
-    /// done; what fails when the answer is handed out (`EFAULT`), or without an answer from the firmware
-    /// (`EIO`, `ETIMEDOUT`), does not.
-    ///
-    /// Memory that a failed call named is kept then until the context closes, and counted by
-    /// [`Context::leaked`](crate::Context::leaked); foreign memory counts as registered. `EINTR` is the
-    /// kernel's word that nothing was done, and a call is made again upon it.
-    pub fn in_doubt(&self) -> bool {
-        self.errno.is_some_and(|errno| !REFUSALS.contains(&errno))
-    }
-
     pub(crate) fn new(
         operation: &'static str,
         kind: ErrorKind,
@@ -138,6 +129,11 @@ impl Error {
         Self::new(operation, ErrorKind::KernelTooOld, cause)
     }
 
+    /// The same failure, of which it is known that the state of the object is the cause.
+    pub(crate) fn in_wrong_state(self, what: String) -> Self {
+        Self { kind: ErrorKind::WrongState, cause: what.into(), ..self }
+    }
+
     /// The same, known from this answer of the kernel's.
     pub(crate) fn with_errno(self, errno: Errno) -> Self {
         Self { errno: Some(errno), ..self }
@@ -168,33 +164,6 @@ impl Error {
         }
     }
 }
-
-/// What the kernel answers before it does anything, or after it took back what it had done.
-const REFUSALS: &[Errno] = &[
-    Errno::E2BIG,
-    Errno::EACCES,
-    Errno::EAGAIN,
-    Errno::EBADF,
-    Errno::EBUSY,
-    Errno::EEXIST,
-    Errno::EINTR,
-    Errno::EINVAL,
-    Errno::EMFILE,
-    Errno::EMSGSIZE,
-    Errno::ENFILE,
-    Errno::ENODATA,
-    Errno::ENOENT,
-    Errno::ENOMEM,
-    Errno::ENOSPC,
-    Errno::ENOSYS,
-    Errno::ENOTTY,
-    Errno::EOPNOTSUPP,
-    Errno::EPERM,
-    Errno::EPROTONOSUPPORT,
-    Errno::ERANGE,
-    // The firmware refused, and says so.
-    Errno::EREMOTEIO,
-];
 
 /// What an errno usually means, for all operations or for one.
 fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {

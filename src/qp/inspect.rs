@@ -1,8 +1,47 @@
-//! Looking at a queue pair's rings, as the device sees them.
+//! Looking at a queue pair as the device sees it: its state, and its rings.
 
-use super::{QueuePair, QueuePairTransport};
+use super::{ControlHalf, QueuePair, QueuePairTransport};
+use crate::error::Error;
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
 use mlx5_prm::wqe::{BLOCK, UNIT};
+use mlx5_wqe::QueueState;
 use std::sync::PoisonError;
+
+/// What the device says of a queue pair.
+pub(crate) struct DeviceState {
+    pub(crate) state: QpState,
+    /// The block, counted freely in 16 bits, at which the send queue goes on.
+    pub(crate) counter: u16,
+}
+
+impl ControlHalf {
+    /// Asks the device, which may have gone on without the kernel. Needs DEVX.
+    pub(crate) fn device_state(&self, verb: &'static str) -> Result<DeviceState, Error> {
+        let inner = &self.inner;
+        let handle = inner.live_handle(verb)?;
+        let mut query = QueryQpIn::request();
+        query.set_qpn(inner.qp_num);
+        let mut answer = QueryQpOut::default();
+        inner.context.devx_query(verb, handle, query.as_bytes(), answer.as_bytes_mut())?;
+        let qpc = answer.qpc();
+        let counter = qpc.hw_sq_wqebb_counter() as u16;
+        Ok(DeviceState { state: QpState(qpc.state()), counter })
+    }
+}
+
+/// What the device calls a state.
+pub(super) const fn state_at_device(state: QueueState) -> QpState {
+    match state {
+        QueueState::Reset => QpState::RST,
+        QueueState::Init => QpState::INIT,
+        QueueState::ReadyToReceive => QpState::RTR,
+        QueueState::ReadyToSend => QpState::RTS,
+        QueueState::SendQueueDrained => QpState::SQD,
+        QueueState::SendQueueError => QpState::SQER,
+        QueueState::Error => QpState::ERR,
+    }
+}
 
 impl<T: QueuePairTransport> QueuePair<T> {
     /// A copy of the send ring as the device reads it: [`QueuePairCaps`](super::QueuePairCaps)'s

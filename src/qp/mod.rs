@@ -20,6 +20,7 @@ pub(crate) use builder::Tags;
 pub use builder::{QueuePairBuilder, QueuePairCaps, QueuePairTransport};
 pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
+pub(crate) use inspect::DeviceState;
 pub use target::XrcTarget;
 pub use transitions::{TransitionError, TransitionFault};
 
@@ -34,6 +35,8 @@ use crate::records::RecordSlot;
 use crate::srq::SrqInner;
 use crate::uar::{DoorbellMode, SendUar};
 use crate::user_index::UserIndex;
+use inspect::state_at_device;
+use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::ModifyQp;
 use mlx5_uapi::verbs::{QpAttrMask, QpType};
@@ -120,11 +123,11 @@ impl Drop for QpInner {
             // The device may still use all of it, and completions may still name the queue.
             let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner).take();
             if let Some((buffer, slot, uar)) = memory {
-                buffer.keep();
-                slot.keep();
-                uar.keep();
+                buffer.leak();
+                slot.leak();
+                uar.leak();
             }
-            self.context.keep_index(Arc::clone(&self.index));
+            std::mem::forget(Arc::clone(&self.index));
         }
     }
 }
@@ -260,7 +263,7 @@ impl ControlHalf {
         });
         if let Err(error) = result {
             inner.gate.set_state(before);
-            return Err(error);
+            return Err(self.explain(attributes.cur_qp_state.unwrap_or(before), error));
         }
         self.state = to;
         inner.gate.set_state(to);
@@ -268,6 +271,32 @@ impl ControlHalf {
             self.drain_on_signature_error()?;
         }
         Ok(())
+    }
+
+    /// What lies behind the failure of a change that started from `from`, if that is where the device
+    /// has the queue pair.
+    #[cold]
+    fn explain(&self, from: QueueState, error: Error) -> Error {
+        if !matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Firmware) {
+            return error;
+        }
+        let Ok(found) = self.device_state(error.operation()) else { return error };
+        let advice = match found.state {
+            state if state == state_at_device(from) => return error,
+            QpState::SQD => {
+                "the device has drained the send queue by itself: let it go on with `resume`"
+            }
+            QpState::SQ_DRAINING => {
+                "the device is still draining the send queue: wait for the event SqDrained"
+            }
+            QpState::RTS => "it is not drained: nothing is to be resumed",
+            QpState::SQER => "its send queue failed: go to RTS from there with `cur_qp_state`",
+            _ => "bring it there by the transitions in between",
+        };
+        let (state, from) = (found.state, from.name());
+        let what =
+            format!("the device has the queue pair in state {state:?}, not in {from}; {advice}");
+        error.in_wrong_state(what)
     }
 
     /// Asks the kernel about the queue pair (`ibv_query_qp`).

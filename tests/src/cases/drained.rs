@@ -3,12 +3,12 @@
 use super::cancel::rig::{BEHIND, Rig, ids};
 use super::warp::{Lies, Warp};
 use crate::prelude::*;
-use mlx5::{AnyQueuePair, CancelError, CancelMode, devices_on};
+use mlx5::{AnyQueuePair, CancelError, CancelMode, Data, ErrorKind, devices_on};
 use mlx5_prm::cmd::qp::{QpState, QueryQpOut};
 use mlx5_prm::fields::IntoBytes;
 use mlx5_uapi::ioctl::{attr, method};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub(crate) const CASES: &[Case] = cases![
     a_queue_that_is_not_drained_says_in_which_state_it_is: SIMULATOR,
@@ -18,6 +18,9 @@ pub(crate) const CASES: &[Case] = cases![
     a_proof_is_outdated_after_a_reset: STEP,
     a_proof_of_another_queue_pair_is_no_proof: STEP,
     pending_requests_are_flushed_when_a_drained_queue_pair_fails: STEP,
+    a_queue_that_is_still_draining_is_not_drained: STEP,
+    going_on_from_another_state_says_in_which_it_is: SIMULATOR,
+    a_queue_that_drained_by_itself_is_not_told_to_go_to_rts_but_to_resume: STEP,
     a_place_inside_a_request_is_refused: STEP,
     a_place_beyond_what_was_posted_is_refused: STEP,
     halves_cancel_together: STEP,
@@ -146,10 +149,11 @@ fn pending_requests_are_flushed_when_a_drained_queue_pair_fails(bed: &Bed) -> Ou
     Ok(())
 }
 
-/// A context whose device says that a send queue stands `by` blocks farther than it does.
-fn lying(bed: &Bed) -> Result<(Context, Arc<AtomicU32>), Failed> {
-    let by = Arc::new(AtomicU32::new(0));
-    let lie = Arc::clone(&by);
+/// A context whose device answers `lie` when it is asked about a queue pair.
+fn lying(
+    bed: &Bed,
+    lie: impl Fn(&mut QueryQpOut) + Send + Sync + 'static,
+) -> Result<Context, Failed> {
     let lies = Lies {
         answers: Some(Box::new(move |called, attributes| {
             if called != method::DEVX_OBJ_QUERY {
@@ -163,9 +167,7 @@ fn lying(bed: &Bed) -> Result<(Context, Arc<AtomicU32>), Failed> {
             assert_eq!(bytes.len(), usize::from(out.len));
             // SAFETY: an output of the call, so many bytes long.
             unsafe { std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), bytes.len()) };
-            let true_one = answer.qpc().hw_sq_wqebb_counter();
-            let lie = true_one.wrapping_add(lie.load(Ordering::SeqCst)) & 0xffff;
-            answer.qpc_mut().set_hw_sq_wqebb_counter(lie);
+            lie(&mut answer);
             let bytes = answer.as_mut_bytes();
             // SAFETY: as above.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
@@ -173,18 +175,96 @@ fn lying(bed: &Bed) -> Result<(Context, Arc<AtomicU32>), Failed> {
         ..Lies::default()
     };
     let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
-    Ok((devices_on(kernel)?[0].open()?, by))
+    Ok(devices_on(kernel)?[0].open()?)
 }
 
-/// A drained queue with requests of 1, 3 and 1 blocks pending, whose device lies.
-fn stands_wrong(bed: &Bed, lies: &[u32]) -> Outcome {
-    let (context, by) = lying(bed)?;
+/// A connection of an end in that context with one on an honest device.
+fn rig_in<'a>(bed: &'a Bed, context: &Context) -> Result<Rig<'a>, Failed> {
     let options = PairOptions::default().inline(300).memory(BEHIND);
-    let mut a = bed.end_in::<Rc>(&context, &options)?;
+    let mut a = bed.end_in::<Rc>(context, &options)?;
     let mut b = bed.end::<Rc>(&options)?;
     crate::pair::connect_ends(&mut a, &mut b, &options)?;
     let mut rig = Rig { bed, pair: Pair { a, b }, receives: 0 };
     rig.refill();
+    Ok(rig)
+}
+
+fn a_queue_that_is_still_draining_is_not_drained(bed: &Bed) -> Outcome {
+    let draining = Arc::new(AtomicBool::new(false));
+    let lie = Arc::clone(&draining);
+    let context = lying(bed, move |answer| {
+        if lie.load(Ordering::SeqCst) {
+            answer.qpc_mut().set_state(QpState::SQ_DRAINING.0);
+        }
+    })?;
+    let rig = rig_in(bed, &context)?;
+    rig.drain(0)?;
+    draining.store(true, Ordering::SeqCst);
+    match rig.pair.a.qp.drained() {
+        Err(CancelError::NotDrained { state: QpState::SQ_DRAINING }) => {}
+        other => panic!("{other:?}"),
+    }
+    draining.store(false, Ordering::SeqCst);
+    rig.pair.a.qp.drained()?;
+    Ok(())
+}
+
+/// The failure names this state, and says what to do.
+#[track_caller]
+fn in_wrong_state(result: Result<(), mlx5::Error>, state: &str, advice: &str) {
+    let error = result.expect_err("it is in another state");
+    assert_eq!(error.kind(), ErrorKind::WrongState, "{error}");
+    assert_eq!(error.operation(), "modify_qp");
+    assert!(error.errno().is_some(), "it was the kernel that refused");
+    let text = error.to_string();
+    assert!(text.contains(state) && text.contains(advice), "{text}");
+}
+
+fn going_on_from_another_state_says_in_which_it_is(bed: &Bed) -> Outcome {
+    let options = PairOptions::default();
+    let mut end = bed.end::<Rc>(&options)?;
+    in_wrong_state(end.qp.resume(), "RST", "transitions");
+    assert_eq!(end.qp.state(), QueueState::Reset);
+    end.qp.init(&end.port.clone(), &mlx5::ConnectOptions::default())?;
+    in_wrong_state(end.qp.resume(), "INIT", "transitions");
+    let own = end.endpoint(&options);
+    Rc::wire(&mut end, &own, &options)?;
+    in_wrong_state(end.qp.resume(), "RTS", "nothing is to be resumed");
+    assert_eq!(end.qp.state(), QueueState::ReadyToSend);
+    // And it is as good as before.
+    end.recv(1, 0..64);
+    end.post(Form::Typed, Post::new(Op::Send, 2, Data::Inline(&[b"x"])))?;
+    bed.poll_good(&mut end.send_cq, 1);
+    end.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
+    in_wrong_state(end.qp.resume(), "ERR", "transitions");
+    assert_eq!(end.qp.state(), QueueState::Error);
+    Ok(())
+}
+
+fn a_queue_that_drained_by_itself_is_not_told_to_go_to_rts_but_to_resume(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    rig.send_all(0..2)?;
+    rig.drain(1)?;
+    let rts = QpAttributes::new().qp_state(QueueState::ReadyToSend);
+    in_wrong_state(rig.pair.a.qp.modify(&rts), "SQD", "`resume`");
+    assert_eq!(rig.pair.a.qp.state(), QueueState::ReadyToSend);
+    assert_eq!(rig.executed(), [0]);
+    rig.resume()?;
+    assert_eq!(rig.executed(), [1]);
+    rig.pair.a.qp.modify(&rts)?;
+    Ok(())
+}
+
+/// A drained queue with requests of 1, 3 and 1 blocks pending, whose device lies.
+fn stands_wrong(bed: &Bed, lies: &[u32]) -> Outcome {
+    let by = Arc::new(AtomicU32::new(0));
+    let lie = Arc::clone(&by);
+    let context = lying(bed, move |answer| {
+        let counter = answer.qpc().hw_sq_wqebb_counter();
+        let lie = counter.wrapping_add(lie.load(Ordering::SeqCst)) & 0xffff;
+        answer.qpc_mut().set_hw_sq_wqebb_counter(lie);
+    })?;
+    let mut rig = rig_in(bed, &context)?;
     let honest = rig.drain(0)?;
     for (wr_id, blocks) in [(0, 1), (1, 3), (2, 1)] {
         rig.send(wr_id, SendFlags::SIGNALED, blocks)?;

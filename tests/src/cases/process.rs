@@ -1,8 +1,9 @@
 //! What a forked child may do with its parent's handles: nothing, and without harm.
 
+use super::cancel::rig::Rig;
 use crate::prelude::*;
 use mlx5::{
-    CancelError, Clock, CompletionChannel, ConnectOptions, Data, ErrorKind, PollError, SharedReceiveQueue,
+    CancelError, CancelMode, Clock, CompletionChannel, ConnectOptions, Data, ErrorKind, PollError, SharedReceiveQueue,
 };
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
@@ -10,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) const CASES: &[Case] = cases![
     in_a_child_every_handle_says_that_it_is_the_parents: SERIAL,
+    a_child_cancels_nothing_of_its_parents: SERIAL | STEP,
     a_child_that_drops_everything_does_the_parent_no_harm: SERIAL,
     a_child_that_keeps_everything_does_the_parent_no_harm: SERIAL,
     the_parents_traffic_goes_on_while_children_come_and_go: SERIAL,
@@ -157,6 +159,43 @@ fn in_a_child_every_handle_says_that_it_is_the_parents(bed: &Bed) -> Outcome {
         Ok(())
     })?;
     everything.work(bed, 7)
+}
+
+fn a_child_cancels_nothing_of_its_parents(bed: &Bed) -> Outcome {
+    let mut rig = Rig::new(bed)?;
+    let drained = rig.drain(0)?;
+    let qp = &mut rig.pair.a.qp;
+    let mut batch = qp.wr_start();
+    let handle = batch.handle();
+    for wr_id in 0..3_u64 {
+        batch.wr(wr_id, SendFlags::SIGNALED).send().inline_data(&wr_id.to_ne_bytes());
+    }
+    batch.complete()?;
+    in_child(|| {
+        let qp = &mut rig.pair.a.qp;
+        let all = [
+            ("pending", qp.pending(&drained).map(Iterator::count).err()),
+            ("cancel", qp.cancel(&drained, 1).err()),
+            ("cancel_set", qp.cancel_set(&drained, &[1], CancelMode::BestEffort).err()),
+            ("cancel_request", qp.cancel_request(&drained, handle).err()),
+            ("cancel_where", qp.cancel_where(&drained, |_| panic!("nothing is looked at")).err()),
+        ];
+        for (what, error) in all {
+            match error {
+                Some(CancelError::Query(error)) => {
+                    assert_eq!(error.kind(), ErrorKind::Forked, "{what}");
+                }
+                other => panic!("{what} in the child: {other:?}"),
+            }
+        }
+        Ok(())
+    })?;
+    // Of the parent nothing is gone, and its proof is as good as before.
+    assert_eq!(rig.pending(&drained)?, [0, 1, 2]);
+    assert_eq!(rig.pair.a.qp.cancel(&drained, 1)?.count(), 1);
+    rig.resume()?;
+    assert_eq!(rig.executed(), [0, 2]);
+    Ok(())
 }
 
 fn a_child_that_drops_everything_does_the_parent_no_harm(bed: &Bed) -> Outcome {

@@ -2,7 +2,7 @@
 
 use crate::pair::connect_ends;
 use crate::prelude::*;
-use mlx5::{Corruption, Data, ErrorKind, ListError, PollError};
+use mlx5::{Corruption, Errno, Data, ErrorKind, ListError, PollError};
 
 pub(crate) const CASES: &[Case] = cases![
     nothing_can_be_posted_in_reset,
@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_request_of_an_aborted_batch_cannot_complete: SIMULATOR,
     a_batch_after_a_refused_one_is_as_good_as_any,
     a_reset_forgets_what_was_posted,
+    a_reset_that_the_kernel_refuses_changes_nothing: SIMULATOR,
     a_queue_pair_stays_in_reset_until_its_old_completions_are_polled,
     a_queue_pair_can_be_reset_with_its_halves_apart,
 ];
@@ -215,6 +216,26 @@ fn a_batch_after_a_refused_one_is_as_good_as_any(bed: &Bed) -> Outcome {
         a.post(Form::ALL[(round % 2) as usize], write)?;
         assert_eq!(wr_ids(&bed.poll_good(&mut a.send_cq, 1)), [round]);
         crate::pattern::expect_bytes(&b.mr, 0, &bytes);
+    }
+    Ok(())
+}
+
+fn a_reset_that_the_kernel_refuses_changes_nothing(bed: &Bed) -> Outcome {
+    let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
+    for (round, errno) in [Errno::ENOMEM, Errno::EINVAL, Errno::EREMOTEIO].into_iter().enumerate() {
+        bed.simulator().fail_call(1, errno);
+        let refused = pair.a.qp.modify(&QpAttributes::new().qp_state(QueueState::Reset));
+        assert_eq!(refused.expect_err("refused").errno(), Some(errno));
+        assert_eq!(pair.a.qp.state(), QueueState::ReadyToSend);
+        pair.a.recv(1, 0..64);
+        pair.b.recv(2, 0..64);
+        for end in [&mut pair.a, &mut pair.b] {
+            end.post(Form::Typed, Post::new(Op::Send, round as u64, Data::Inline(&[b"x"])))?;
+            bed.poll_good(&mut end.send_cq, 1);
+        }
+        for end in [&mut pair.a, &mut pair.b] {
+            bed.poll_good(end.recv_cq(), 1);
+        }
     }
     Ok(())
 }
