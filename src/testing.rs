@@ -11,7 +11,7 @@ use std::{
     os::fd::RawFd,
     ptr::NonNull,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -158,13 +158,10 @@ impl AlteredCall<'_> {
     }
 }
 
-/// Another kernel, but for what it makes of calls. It knows how much memory it gave.
+/// Another kernel, but for what it makes of calls.
 pub(crate) struct Altered {
     kernel: Arc<dyn Kernel>,
     alter: Arc<Alter>,
-    allocated: Arc<AtomicUsize>,
-    keep_files: AtomicBool,
-    kept: Mutex<Vec<Arc<dyn DeviceFile>>>,
 }
 
 impl Altered {
@@ -172,35 +169,7 @@ impl Altered {
         kernel: Arc<dyn Kernel>,
         alter: impl Fn(&mut AlteredCall<'_>) -> Result<(), Errno> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            kernel,
-            alter: Arc::new(alter),
-            allocated: Arc::default(),
-            keep_files: AtomicBool::new(false),
-            kept: Mutex::default(),
-        })
-    }
-
-    /// Bytes of memory that are not given back.
-    pub(crate) fn allocated(&self) -> usize {
-        self.allocated.load(Relaxed)
-    }
-
-    /// Keeps files that are opened from now on open.
-    pub(crate) fn keep_files(&self, keep: bool) {
-        self.keep_files.store(keep, Relaxed);
-    }
-}
-
-/// Memory, and where it is counted.
-struct Counted {
-    mapping: Mapping,
-    allocated: Arc<AtomicUsize>,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.allocated.fetch_sub(self.mapping.len(), Relaxed);
+        Arc::new(Self { kernel, alter: Arc::new(alter) })
     }
 }
 
@@ -219,22 +188,13 @@ impl Kernel for Altered {
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
         let file = self.kernel.open(node, dev)?;
-        let file: Arc<dyn DeviceFile> = Arc::new(AlteredFile {
-            file,
-            alter: Arc::clone(&self.alter),
-            allocated: Arc::clone(&self.allocated),
-        });
-        if self.keep_files.load(Relaxed) {
-            self.kept.lock().expect("no panic").push(Arc::clone(&file));
-        }
-        Ok(file)
+        Ok(Arc::new(AlteredFile { file, alter: Arc::clone(&self.alter) }))
     }
 }
 
 struct AlteredFile {
     file: Arc<dyn DeviceFile>,
     alter: Arc<Alter>,
-    allocated: Arc<AtomicUsize>,
 }
 
 impl DeviceFile for AlteredFile {
@@ -249,12 +209,7 @@ impl DeviceFile for AlteredFile {
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
-        let mapping = self.file.allocate(request)?;
-        let (start, len) = (mapping.as_non_null(), mapping.len());
-        self.allocated.fetch_add(len, Relaxed);
-        let owner = Box::new(Counted { mapping, allocated: Arc::clone(&self.allocated) });
-        // SAFETY: the bytes are those of the mapping, which the owner keeps.
-        Ok(unsafe { Mapping::new(start, len, owner) })
+        self.file.allocate(request)
     }
 
     fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {

@@ -2,7 +2,6 @@
 
 mod events;
 mod faults;
-mod kept;
 mod memory;
 mod open;
 mod paths;

@@ -1,4 +1,4 @@
-//! Failures, with a hint what to do.
+//! What went wrong, told with what to do about it.
 
 use mlx5::{BatchError, CancelError, Error, ErrorKind, ListError, PollError};
 use std::fmt::Display;
@@ -15,31 +15,31 @@ pub(crate) struct Failure {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// The command failed.
+    /// It did not work.
     Failed,
-    /// Wrong usage.
+    /// It was asked for in a wrong way.
     Usage,
-    /// The reader of the output is gone (a closed pipe).
+    /// Whoever read the output has gone.
     ReaderGone,
 }
 
 impl Failure {
-    /// A failure of the command.
+    /// Something did not work.
     pub(crate) fn new(cause: impl Into<String>) -> Self {
         Self { cause: cause.into(), hint: None, kind: Kind::Failed }
     }
 
-    /// A failure of the command line.
+    /// The command line makes no sense.
     pub(crate) fn usage(cause: impl Into<String>) -> Self {
         Self { kind: Kind::Usage, ..Self::new(cause) }
     }
 
-    /// Adds a hint what to do.
+    /// The same, with what to do about it.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Adds what was being done.
+    /// The same, said to have happened during `what`.
     pub(crate) fn during(self, what: impl Display) -> Self {
         Self { cause: format!("{what}: {}", self.cause), ..self }
     }
@@ -49,7 +49,8 @@ impl Failure {
         &self.cause
     }
 
-    /// Writes the failure to `to`, and returns the exit status. Errors of writing are ignored.
+    /// Writes the failure to `to`, and gives the exit status. Whether anyone reads it is not of
+    /// interest any more.
     pub(crate) fn report(&self, to: &mut impl Write) -> ExitCode {
         match self.kind {
             Kind::ReaderGone => return ExitCode::SUCCESS,
@@ -97,7 +98,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Errors whose text is the whole message.
+/// Errors that say all there is to say.
 macro_rules! plain {
     ($($error:ty),+) => {
         $(impl From<$error> for Failure {

@@ -10,17 +10,18 @@ use mlx5::{
 };
 use std::io::{self, Write};
 
-/// `--help`.
+/// What the command is for.
 pub(crate) const LONG_ABOUT: &str = "\
-Shows a device and its ports. With -v: the limits of every kind of object, the
-capabilities of queues and completions, and the GIDs and P_Keys of its ports.
+Tells what a device is, and with -v all that it can do: the limits of every kind of
+object, the capabilities of queues and completions, and the GIDs and P_Keys of its
+ports.
 
-Without --device it shows every device.";
+Without --device it tells of every device there is.";
 
 /// Options of `mlx5 info`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Show limits, capabilities, GIDs and P_Keys, too
+    /// Tell limits, capabilities, GIDs and P_Keys, too
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The device's identity.
+/// What tells one device from another.
 fn identity(out: &mut impl Write, device: &Device, context: &Context) -> io::Result<()> {
     let attributes = context.query_device();
     field(out, 0, "hca_id", device.name())?;
@@ -97,7 +98,7 @@ macro_rules! fields {
     };
 }
 
-/// The device's limits.
+/// How many of everything.
 fn limits(out: &mut impl Write, context: &Context) -> io::Result<()> {
     let device = context.query_device();
     field(out, 4, "max_mr_size", format_args!("{:#x}", device.max_mr_size))?;
@@ -142,7 +143,7 @@ fn limits(out: &mut impl Write, context: &Context) -> io::Result<()> {
     Ok(())
 }
 
-/// The device's capabilities.
+/// What it can do.
 fn capabilities(out: &mut impl Write, context: &Context) -> io::Result<()> {
     let device = context.query_device();
     let atomics = match device.atomic_cap {
@@ -273,7 +274,7 @@ fn partitions(
     places: u16,
 ) -> Result<(), Failure> {
     for index in 0..u32::from(places) {
-        // The table may be shorter than its advertised length.
+        // A table may be told longer than it is.
         let Ok(key) = context.query_pkey(port, index) else { break };
         if key != 0 {
             field(out, 8, &format!("P_Key[{index}]"), format_args!("{key:#06x}"))?;

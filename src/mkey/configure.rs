@@ -1,7 +1,7 @@
 //! Requests that configure a key.
 
 use super::errors::Errors;
-use super::state::{Delta, Shape, Signing};
+use super::state::{Before, Delta, Shape, Signing};
 use super::{Inner, Mkey, SignatureBlock};
 use mlx5_wqe::{
     BsfUpdate, Change, Changed, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, MkeyAccess,
@@ -114,44 +114,46 @@ impl<'a> Configure<'a> {
         self
     }
 
-    /// What is to be done with a key that is made for signatures.
+    /// What is to be done with a key that is made for signatures. The request relies on nothing that
+    /// one before it is to do and that can still be cancelled.
     fn plan(
         &self,
         signed: &SignedParts,
-        shape: &Shape,
+        before: &Before<'_>,
         length: Option<u64>,
     ) -> Result<(Delta, SigningUpdate), MkeyRefusal> {
+        let shape = before.shape();
         let mut delta = Delta { length, variant: self.variant, ..Delta::default() };
         let mut update = SigningUpdate { bsf: BsfUpdate::Keep, error_count: None, psvs: [None; 2] };
         let count = signed.errors.count();
-        let errors = shape.told != Some(count);
-        if errors {
+        let certain = before.is_certain();
+        let tell = !certain || shape.told != Some(count);
+        if tell {
             update.error_count = Some(count);
             delta.told = Some(count);
         }
-        match (self.signature, shape.signing) {
-            (SignatureChange::Set(block), _) => {
-                if length.or(shape.length).is_some_and(|length| length > u32::MAX.into()) {
-                    return Err(MkeyRefusal::TooLong);
-                }
-                update.bsf = BsfUpdate::Set(block.encode(signed.psvs)?);
-                update.psvs = arm(&block, signed.psvs);
-                delta.signing = Some(Signing::On(block));
-            }
+        let block = match (self.signature, shape.signing) {
+            (SignatureChange::Set(block), _) => block,
             (SignatureChange::Reset, _) | (_, Signing::Off) => {
                 update.bsf = BsfUpdate::Disable;
                 delta.signing = Some(Signing::Off);
+                return Ok((delta, update));
             }
             (_, Signing::Unknown) => return Err(MkeyRefusal::Unknown),
-            (_, Signing::On(block)) => {
-                if length.is_some_and(|length| length > u32::MAX.into()) {
-                    return Err(MkeyRefusal::TooLong);
-                }
-                // A variable that met an error stays in it until it is set again.
-                if errors {
-                    update.psvs = arm(&block, signed.psvs);
-                }
-            }
+            (_, Signing::On(block)) => block,
+        };
+        let set = matches!(self.signature, SignatureChange::Set(_)) || !certain;
+        let longest = if set { length.or_else(|| before.longest()) } else { length };
+        if longest.is_some_and(|length| length > u32::MAX.into()) {
+            return Err(MkeyRefusal::TooLong);
+        }
+        if set {
+            update.bsf = BsfUpdate::Set(block.encode(signed.psvs)?);
+            delta.signing = Some(Signing::On(block));
+        }
+        // A variable that met an error stays in it until it is set again.
+        if set || tell {
+            update.psvs = arm(&block, signed.psvs);
         }
         Ok((delta, update))
     }
@@ -169,11 +171,11 @@ impl<'a> Configure<'a> {
 
     /// The number of the change, the variant byte, and what becomes of the signature.
     fn change(&self, length: Option<u64>) -> Result<Changing, MkeyRefusal> {
-        let (number, (variant, signing)) = self.inner.state.change(|shape| {
-            let variant = self.variant(shape)?;
+        let (number, (variant, signing)) = self.inner.state.change(|before| {
+            let variant = self.variant(before.shape())?;
             let (delta, signing) = match (&self.inner.signed, self.signature) {
                 (Some(signed), _) => {
-                    let (delta, signing) = self.plan(signed, shape, length)?;
+                    let (delta, signing) = self.plan(signed, &before, length)?;
                     (delta, Some(signing))
                 }
                 (None, SignatureChange::Set(_)) => return Err(MkeyRefusal::NotForSignatures),

@@ -25,6 +25,10 @@ pub enum SignatureErrorKind {
     ReferenceTag,
     /// The application tag.
     ApplicationTag,
+    /// The device reported nothing, whatever there was: the transfer was posted before an earlier
+    /// error of its key was known. Side, values and place mean nothing. See
+    /// [`Mkey::check`](super::Mkey::check).
+    Unchecked,
     /// Something that the device does not say in a way that is known; the values are as it gave
     /// them. The code is its own.
     Other(u16),
@@ -48,6 +52,13 @@ pub struct SignatureError {
 impl fmt::Display for SignatureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {
+            SignatureErrorKind::Unchecked => {
+                return f.write_str(
+                    "not checked: the transfer was posted before an earlier signature error of its \
+                     key was known, and the device reports no further one until it is told; \
+                     configure the key again and repeat the transfer",
+                );
+            }
             SignatureErrorKind::Guard => "guard",
             SignatureErrorKind::ReferenceTag => "reference tag",
             SignatureErrorKind::ApplicationTag => "application tag",
@@ -72,6 +83,15 @@ impl fmt::Display for SignatureError {
 impl std::error::Error for SignatureError {}
 
 impl SignatureError {
+    /// Nobody knows what became of a transfer.
+    pub(super) const UNCHECKED: Self = Self {
+        kind: SignatureErrorKind::Unchecked,
+        side: Side::Memory,
+        expected: 0,
+        actual: 0,
+        offset: 0,
+    };
+
     /// Reads what the device wrote of a key that is signed as `block` says.
     fn read(entry: &SignatureErrorCqe, block: Option<&SignatureBlock>) -> Self {
         let both = |signature: u32, tag: u32| u64::from(signature) << 32 | u64::from(tag);
@@ -136,8 +156,9 @@ impl Errors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an error of the key, which is signed as `block` says.
-    pub(crate) fn add(&self, entry: &SignatureErrorCqe, block: Option<&SignatureBlock>) {
+    /// Adds an error of the key, which is signed as `block` says. Returns the count that the device
+    /// was told before it.
+    pub(crate) fn add(&self, entry: &SignatureErrorCqe, block: Option<&SignatureBlock>) -> u32 {
         let error = SignatureError::read(entry, block);
         let mut found = self.lock();
         found.count = found.count.wrapping_add(1);
@@ -147,6 +168,7 @@ impl Errors {
         } else {
             found.lost += 1;
         }
+        found.count
     }
 
     /// How many there ever were, from one on: so the device counts.

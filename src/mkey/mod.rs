@@ -254,7 +254,7 @@ impl Signed for Inner {
                 Signing::On(block) => Some(block),
                 Signing::Off | Signing::Unknown => None,
             };
-            signed.errors.add(entry, block.as_ref());
+            self.state.heard(|| signed.errors.add(entry, block.as_ref()));
         }
     }
 }
@@ -313,14 +313,25 @@ impl Mkey {
     }
 
     /// The first signature that did not match and was not yet told (`mlx5dv_mkey_check`). To be
-    /// asked when the completion queue of the transfer was polled empty, for it is pollers who hear
-    /// of it. After an error the key is to be configured again before its next transfer.
+    /// asked once for each transfer, when the completion queue of the transfer was polled empty, for it
+    /// is pollers who hear of it. After an error the key is to be configured again before its next
+    /// transfer.
     ///
-    /// Errors wait until they are taken here; none is lost or takes another's place, whatever is
-    /// polled, checked or destroyed meanwhile.
+    /// What the device reported waits until it is taken here, whatever is polled, checked or destroyed
+    /// meanwhile. But a device that reported an error of a key reports no other one until a request
+    /// tells it that the first is known. A transfer that was posted behind a second configuration of
+    /// the key before the error was polled can be bad without a report: of each such configuration
+    /// this says [`SignatureErrorKind::Unchecked`], behind what was reported, so that `None` always
+    /// means that the data was good. Which of the transfers the reported error belongs to the device
+    /// does not say: take all of them for failed.
+    ///
+    /// What is unchecked and executed is forgotten when the key is configured again: ask before.
     pub fn check(&self) -> Result<Option<SignatureError>, Error> {
         match &self.inner.signed {
-            Some(signed) => Ok(signed.errors.take()),
+            Some(signed) => Ok(signed
+                .errors
+                .take()
+                .or_else(|| self.inner.state.ask().then_some(SignatureError::UNCHECKED))),
             None => {
                 let what = "the key was not made for signatures: make it with `block_signature`";
                 Err(Error::invalid("mkey_check", what.into()))
@@ -328,9 +339,10 @@ impl Mkey {
         }
     }
 
-    /// How many errors wait to be told by [`Mkey::check`].
+    /// How many errors wait to be told by [`Mkey::check`], transfers that are unchecked included.
     pub fn errors(&self) -> u64 {
-        self.inner.signed.as_ref().map_or(0, |signed| signed.errors.waiting())
+        let reported = self.inner.signed.as_ref().map_or(0, |signed| signed.errors.waiting());
+        reported + self.inner.state.doubts() as u64
     }
 
     /// The domain that it belongs to.

@@ -1,4 +1,9 @@
 //! What a key is taken to be, by those requests that configured it or will.
+//!
+//! A request that is not known to be executed may still be cancelled, aborted or lost. So a request
+//! relies on nothing that one before it is to do: see [`Before::is_certain`]. And where the device
+//! reported an error while several were on their way, it reported nothing of those behind: see
+//! [`State::heard`].
 
 use super::signature::SignatureBlock;
 use mlx5_doorbell::{Lock, Locked};
@@ -55,6 +60,13 @@ impl Shape {
         }
     }
 
+    /// Whether `delta` changes how the key is signed, or the count that the device was told.
+    #[inline(always)]
+    fn is_turned_by(&self, delta: &Delta) -> bool {
+        delta.signing.is_some_and(|signing| signing != self.signing)
+            || delta.told.is_some_and(|told| self.told != Some(told))
+    }
+
     /// Whether `delta` happened will never be known.
     fn blur(&mut self, delta: &Delta) {
         if delta.length.is_some() {
@@ -81,12 +93,47 @@ struct Changes {
     /// What all of them together make of it.
     latest: Shape,
     next: u64,
+    /// Behind the latest change of signature or told count that was one: from here on all say the same.
+    turned: u64,
+    /// What changes before this number configured the key for was asked about.
+    asked: u64,
+    /// Changes of which nobody knows whether the device reported on the transfers behind them.
+    doubts: Vec<u64>,
+}
+
+/// The key as a request finds it that is being built.
+pub(crate) struct Before<'a>(&'a Changes);
+
+impl Before<'_> {
+    /// Once everything on its way has happened.
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.0.latest
+    }
+
+    /// Whether signature and told count are those of [`Before::shape`], whichever requests on their way
+    /// are executed. If not, a request must say both: one that it relied on could be cancelled.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.0.pending.front().is_none_or(|(first, _)| self.0.turned <= *first)
+    }
+
+    /// The longest that the key can be, whichever requests on their way are executed.
+    pub(crate) fn longest(&self) -> Option<u64> {
+        let pending = self.0.pending.iter().map(|(_, delta)| delta.length);
+        pending.fold(self.0.settled.length, Option::max)
+    }
 }
 
 impl State {
     pub(crate) fn new(shape: Shape) -> Self {
-        let pending = VecDeque::new();
-        Self(Lock::new(Changes { settled: shape, pending, latest: shape, next: 0 }))
+        Self(Lock::new(Changes {
+            settled: shape,
+            pending: VecDeque::new(),
+            latest: shape,
+            next: 0,
+            turned: 0,
+            asked: 0,
+            doubts: Vec::new(),
+        }))
     }
 
     #[inline(always)]
@@ -99,14 +146,49 @@ impl State {
         self.lock().latest
     }
 
-    /// Notes what a request will change; `plan` is told the shape before it. Returns what undoes it.
+    /// Notes what a request will change; `plan` is told what is there before it. Returns what undoes
+    /// it.
     pub(crate) fn change<T, E>(
         &self,
-        plan: impl FnOnce(&Shape) -> Result<(Delta, T), E>,
+        plan: impl FnOnce(Before<'_>) -> Result<(Delta, T), E>,
     ) -> Result<(u64, T), E> {
         let mut changes = self.lock();
-        let (delta, result) = plan(&changes.latest)?;
+        let (delta, result) = plan(Before(&changes))?;
+        if !changes.doubts.is_empty() {
+            changes.forget_doubts();
+        }
         Ok((changes.push(delta), result))
+    }
+
+    /// The device reported an error of the key. `note` notes it, and says which count the device was
+    /// told by the request that configured the key for the transfer.
+    ///
+    /// The device reports no other error before it is told the next count, by a request that is built
+    /// once this one is known. Of the requests that told it the same count, one configured the key for
+    /// the transfer that failed; which one the device does not say. Those behind it are in doubt.
+    pub(crate) fn heard(&self, note: impl FnOnce() -> u32) {
+        let mut changes = self.lock();
+        let told = note();
+        changes.doubt(told);
+    }
+
+    /// Somebody asked about the key. Whether there is a doubt to be told of.
+    ///
+    /// If there is none, what the key carried is good: as far as requests are known to be executed, and
+    /// for the next one, for whose transfer this was asked.
+    pub(crate) fn ask(&self) -> bool {
+        let mut changes = self.lock();
+        if changes.doubts.pop().is_some() {
+            return true;
+        }
+        let next = changes.pending.front().map_or(changes.next, |(first, _)| first + 1);
+        changes.asked = changes.asked.max(next);
+        false
+    }
+
+    /// How many doubts there are.
+    pub(crate) fn doubts(&self) -> usize {
+        self.lock().doubts.len()
     }
 
     /// [`State::change`] of the length alone, by a request that tells the device of nothing else.
@@ -124,6 +206,9 @@ impl Changes {
     fn push(&mut self, delta: Delta) -> u64 {
         let number = self.next;
         self.next += 1;
+        if self.latest.is_turned_by(&delta) {
+            self.turned = self.next;
+        }
         self.latest.apply(&delta);
         self.pending.push_back((number, delta));
         number
@@ -135,8 +220,56 @@ impl Changes {
         let Some(at) = self.pending.iter().position(|(at, _)| *at == number) else { return };
         let Some((_, delta)) = self.pending.remove(at) else { return };
         becomes(&mut self.settled, &delta);
+        self.pile_up();
+    }
+
+    /// The change of a request that will not be executed.
+    fn undo(&mut self, number: u64) {
+        let Some(at) = self.pending.iter().position(|(at, _)| *at == number) else { return };
+        let Some((_, delta)) = self.pending.remove(at) else { return };
+        // Every request writes the variant byte, the one behind it this one's, if no other.
+        if delta.variant.is_some()
+            && let Some((_, behind)) = self.pending.get_mut(at)
+        {
+            behind.variant = behind.variant.or(delta.variant);
+        }
+        self.doubts.retain(|doubt| *doubt != number);
+        self.pile_up();
+    }
+
+    /// Makes out anew what the changes on their way make of the settled shape.
+    fn pile_up(&mut self) {
         self.latest = self.settled;
-        self.pending.iter().for_each(|(_, delta)| self.latest.apply(delta));
+        self.turned = 0;
+        for (number, delta) in &self.pending {
+            if self.latest.is_turned_by(delta) {
+                self.turned = number + 1;
+            }
+            self.latest.apply(delta);
+        }
+    }
+
+    fn doubt(&mut self, told: u32) {
+        let reports =
+            |shape: &Shape| shape.told == Some(told) && matches!(shape.signing, Signing::On(_));
+        let first = self.pending.front().map_or(self.next, |(first, _)| *first);
+        // The settled ones but the last are done: its requests stand in the queue behind theirs.
+        let mut found = reports(&self.settled) && self.asked < first;
+        let mut shape = self.settled;
+        for (number, delta) in &self.pending {
+            shape.apply(delta);
+            if reports(&shape) && std::mem::replace(&mut found, true) {
+                self.doubts.push(*number);
+            }
+        }
+    }
+
+    /// Who configures the key again has asked, or does not care: but what is still on its way can only
+    /// be asked about later.
+    #[cold]
+    fn forget_doubts(&mut self) {
+        let pending = &self.pending;
+        self.doubts.retain(|doubt| pending.iter().any(|(number, _)| number == doubt));
     }
 
     #[cold]
@@ -159,7 +292,7 @@ impl Changes {
 
 impl Changed for State {
     fn undo(&self, change: u64) {
-        self.lock().take(change, |_, _| {});
+        self.lock().undo(change);
     }
 
     #[inline(always)]
@@ -177,6 +310,7 @@ impl Changed for State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::signature::{BlockSize, Crc, Domain, Seed, Signature};
     use super::*;
 
     const FRESH: Shape = Shape { length: None, signing: Signing::Off, variant: 0, told: None };
@@ -214,19 +348,179 @@ mod tests {
 
     #[test]
     fn what_nobody_will_ever_know_is_unknown_until_it_is_said_again() {
-        let state = State::new(FRESH);
+        let state = State::new(Shape { told: Some(6), length: Some(9), ..FRESH });
         let delta = Delta {
+            length: Some(10),
             signing: Some(Signing::Off),
             told: Some(7),
             variant: Some(3),
-            ..Delta::default()
         };
         let (change, ()) = state.change(|_| Ok::<_, ()>((delta, ()))).unwrap();
+        assert_eq!(state.shape().told, Some(7));
         state.lose(change);
-        let shape = state.shape();
-        assert_eq!((shape.signing, shape.told, shape.variant), (Signing::Unknown, None, 3));
+        let unknown = Shape { length: None, signing: Signing::Unknown, variant: 3, told: None };
+        assert_eq!(state.shape(), unknown);
         let (change, ()) = state.change(|_| Ok::<_, ()>((delta, ()))).unwrap();
         state.settle(change);
-        assert_eq!(state.shape().signing, Signing::Off);
+        let said = Shape { length: Some(10), signing: Signing::Off, variant: 3, told: Some(7) };
+        assert_eq!(state.shape(), said);
+        // What a lost change does not touch stays known.
+        let lost = length(&state, 11);
+        state.lose(lost);
+        assert_eq!(state.shape(), Shape { length: None, ..said });
+    }
+
+    fn signed(seed: Seed) -> Signing {
+        let signature = Signature::Crc(Crc::Crc32c(seed));
+        Signing::On(SignatureBlock::new().memory(Domain { signature, block_size: BlockSize::B512 }))
+    }
+
+    /// A change that signs the key, and tells the device so many errors.
+    fn sign(state: &State, signing: Signing, told: u32) -> u64 {
+        let delta = Delta { signing: Some(signing), told: Some(told), ..Delta::default() };
+        state.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
+    }
+
+    fn is_certain(state: &State) -> bool {
+        Before(&state.lock()).is_certain()
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_certain_once_it_can_make_no_difference() {
+        let (one, other) = (signed(Seed::Zeros), signed(Seed::Ones));
+        let state = State::new(FRESH);
+        assert!(is_certain(&state));
+        let a = sign(&state, one, 1);
+        assert!(!is_certain(&state));
+        let [b, c] = [sign(&state, one, 1), length(&state, 7)];
+        assert!(!is_certain(&state), "the first could be undone, and the second");
+        state.settle(a);
+        assert!(is_certain(&state), "the others change nothing of it");
+        let d = sign(&state, other, 1);
+        assert!(!is_certain(&state));
+        state.undo(d);
+        assert!(is_certain(&state));
+        let e = sign(&state, one, 2);
+        assert!(!is_certain(&state), "another count is another thing");
+        [b, c, e].into_iter().for_each(|change| state.settle(change));
+        assert!(is_certain(&state));
+        // Whatever order they come to their ends in.
+        let [f, g, h] = [(other, 2), (one, 2), (one, 2)].map(|(s, told)| sign(&state, s, told));
+        state.settle(h);
+        assert!(!is_certain(&state));
+        state.lose(f);
+        assert!(!is_certain(&state));
+        state.settle(g);
+        assert!(is_certain(&state));
+        assert_eq!(state.shape().signing, one);
+    }
+
+    #[test]
+    fn the_longest_that_a_key_can_be_is_the_longest_of_all_on_their_way() {
+        let state = State::new(FRESH);
+        let longest = |state: &State| Before(&state.lock()).longest();
+        assert_eq!(longest(&state), None);
+        let [a, b, c] = [5, 9, 7].map(|bytes| length(&state, bytes));
+        assert_eq!(longest(&state), Some(9));
+        state.settle(a);
+        state.undo(b);
+        assert_eq!(longest(&state), Some(7));
+        state.settle(c);
+        assert_eq!(longest(&state), Some(7));
+        length(&state, 3);
+        assert_eq!(longest(&state), Some(7));
+    }
+
+    #[test]
+    fn the_variant_of_a_request_that_is_undone_is_written_by_the_next_one() {
+        let state = State::new(FRESH);
+        let tag = |state: &State, variant| {
+            let delta = Delta { variant: Some(variant), ..Delta::default() };
+            state.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
+        };
+        let a = tag(&state, 5);
+        state.undo(a);
+        assert_eq!(state.shape().variant, 0);
+        // The one behind it was built with the byte 6, and writes it.
+        let [b, c] = [tag(&state, 6), length(&state, 1)];
+        state.undo(b);
+        assert_eq!(state.shape().variant, 6);
+        state.settle(c);
+        assert_eq!(state.shape().variant, 6);
+        let [d, e] = [tag(&state, 7), tag(&state, 8)];
+        state.undo(d);
+        state.settle(e);
+        assert_eq!(state.shape().variant, 8);
+    }
+
+    /// The device reports an error to a key that it was told `told` of.
+    fn doubts_after(state: &State, told: u32) -> usize {
+        state.heard(|| told);
+        state.doubts()
+    }
+
+    #[test]
+    fn of_requests_that_told_the_same_all_but_one_are_in_doubt() {
+        let one = signed(Seed::Zeros);
+        let state = State::new(FRESH);
+        let a = sign(&state, one, 1);
+        assert_eq!(doubts_after(&state, 1), 0, "it was the only one");
+        let [b, c, d] = [2; 3].map(|told| sign(&state, one, told));
+        assert_eq!(doubts_after(&state, 2), 2);
+        // One of them is never executed.
+        state.undo(c);
+        assert_eq!(state.doubts(), 1);
+        // Asked about, and then no more.
+        assert!(state.ask());
+        assert!(!state.ask());
+        // Those that told another count have nothing to do with it.
+        [a, b, d].into_iter().for_each(|change| state.settle(change));
+        sign(&state, one, 3);
+        assert_eq!(doubts_after(&state, 3), 0);
+    }
+
+    #[test]
+    fn a_key_that_is_not_signed_is_in_no_doubt() {
+        let state = State::new(FRESH);
+        sign(&state, signed(Seed::Zeros), 1);
+        sign(&state, Signing::Off, 1);
+        assert_eq!(doubts_after(&state, 1), 0);
+    }
+
+    #[test]
+    fn what_was_asked_about_before_is_none_of_those_in_doubt() {
+        let one = signed(Seed::Zeros);
+        for asked in [false, true] {
+            let state = State::new(FRESH);
+            let a = sign(&state, one, 1);
+            state.settle(a);
+            if asked {
+                assert!(!state.ask());
+            }
+            sign(&state, one, 1);
+            assert_eq!(doubts_after(&state, 1), usize::from(!asked));
+        }
+        // To ask about the first of two is not to ask about the second.
+        let state = State::new(FRESH);
+        let [a, b] = [1; 2].map(|told| sign(&state, one, told));
+        assert!(!state.ask());
+        [a, b].into_iter().for_each(|change| state.settle(change));
+        sign(&state, one, 1);
+        assert_eq!(doubts_after(&state, 1), 1);
+    }
+
+    #[test]
+    fn doubts_of_what_is_executed_end_with_the_next_configuration() {
+        let one = signed(Seed::Zeros);
+        let state = State::new(FRESH);
+        let [a, b, c] = [1; 3].map(|told| sign(&state, one, told));
+        assert_eq!(doubts_after(&state, 1), 2);
+        [a, b].into_iter().for_each(|change| state.settle(change));
+        assert_eq!(state.doubts(), 2);
+        sign(&state, one, 2);
+        assert_eq!(state.doubts(), 1, "one of them is still on its way");
+        state.settle(c);
+        sign(&state, one, 2);
+        assert_eq!(state.doubts(), 0);
     }
 }

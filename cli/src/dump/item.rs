@@ -1,12 +1,12 @@
-//! A decoded structure.
+//! Something in memory, taken apart: what is shown of it.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// A decoded WQE or CQE.
+/// A WQE or a CQE, taken apart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Item {
-    /// One line that describes it.
+    /// What it is, in a line.
     pub(crate) title: String,
     rows: Vec<Row>,
 }
@@ -19,17 +19,17 @@ enum Row {
 }
 
 impl Item {
-    /// An item without fields.
+    /// Something of which nothing is told yet.
     pub(crate) fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), rows: Vec::new() }
     }
 
-    /// Begins a segment.
+    /// A part begins.
     pub(crate) fn segment(&mut self, name: impl Into<String>) {
         self.rows.push(Row::Segment(name.into()));
     }
 
-    /// Adds the field at byte `at`.
+    /// The field at byte `at`.
     pub(crate) fn field(
         &mut self,
         at: usize,
@@ -40,12 +40,12 @@ impl Item {
         self.rows.push(Row::Field { at, name, value: value.to_string(), meaning: meaning.into() });
     }
 
-    /// Adds a note.
+    /// Something that is not in the bytes.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.rows.push(Row::Note(text.into()));
     }
 
-    /// Adds raw bytes, 16 per line, with their text.
+    /// Bytes that are shown as they are, 16 a line, and as text beside.
     pub(crate) fn bytes(&mut self, at: usize, name: &'static str, bytes: &[u8]) {
         for (index, line) in bytes.chunks(16).enumerate() {
             let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -84,7 +84,7 @@ impl Item {
         names.collect()
     }
 
-    /// All notes, for tests.
+    /// All that is noted, for tests.
     #[cfg(test)]
     pub(crate) fn notes(&self) -> String {
         let notes = self.rows.iter().filter_map(|row| match row {
@@ -94,7 +94,7 @@ impl Item {
         notes.collect()
     }
 
-    /// Prints the item.
+    /// Writes it down.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", self.title)?;
         for row in &self.rows {

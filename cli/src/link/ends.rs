@@ -18,33 +18,33 @@ use std::time::Duration;
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Other end")]
 pub(crate) struct EndArgs {
-    /// Serve a peer that runs the same command with --connect [default: 0.0.0.0:18515]
+    /// Wait here for a host that runs the same command with --connect [default: 0.0.0.0:18515]
     ///
-    /// The peer's options apply, apart from those of the device.
+    /// All other options but those of the device come from that host.
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "",
           conflicts_with = "connect")]
     listen: Option<String>,
-    /// Connect to a peer that runs with --listen [default port: 18515]
+    /// Measure against the host that waits there; the port is 18515 unless told
     #[arg(long, value_name = "HOST:PORT")]
     connect: Option<String>,
-    /// Give up after this time without progress
+    /// Give up when nothing came for so long
     #[arg(long, value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 }
 
-/// The end that measures, and the connection to its peer.
+/// The end that measures, and the way to the other one.
 pub(crate) struct Initiator {
     pub(crate) side: Side,
     pub(crate) peer: Box<dyn Peer>,
     pub(crate) waiter: Waiter,
-    /// This end's address.
+    /// How this end is reached.
     pub(crate) local: Endpoint,
-    /// The peer's address.
+    /// How the other end is reached.
     pub(crate) remote: Endpoint,
 }
 
-/// How to wait for completions: busy polling, or asleep.
+/// How to wait for completions: by looking again and again, or asleep.
 pub(crate) struct Waiter {
     pub(crate) patience: Patience,
     pub(crate) channel: Option<CompletionChannel>,
@@ -52,14 +52,14 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for progress.
+    /// Lets time pass in which nothing happens.
     pub(crate) fn idle(
         &mut self,
         what: &str,
         arm: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Some(channel) = &self.channel else { return self.patience.wait(what).map(drop) };
-        // A completion before the arming causes no event: poll once more after it.
+        // What came before it was armed makes no event: after arming all is looked at once more.
         if !self.armed {
             arm()?;
             self.armed = true;
@@ -73,11 +73,11 @@ impl Waiter {
     }
 }
 
-/// The role of this process.
+/// Which part this process plays.
 pub(crate) enum Session {
     /// It measures.
     Initiator(Box<Initiator>),
-    /// It served a peer, which is done.
+    /// It was measured against, and that is over.
     Served,
 }
 
@@ -87,7 +87,7 @@ impl EndArgs {
         self.listen.is_none() && self.connect.is_none()
     }
 
-    /// Refuses a peer process if the device exists only in this one.
+    /// Refuses another process as the other end of a device that only this process has.
     pub(crate) fn reach(&self, port: &Port) -> Result<(), Failure> {
         if port.opened.simulator.is_none() || self.is_local() {
             return Ok(());
@@ -107,7 +107,7 @@ impl EndArgs {
         self.connect.as_deref()
     }
 
-    /// The address to listen on, if this process serves.
+    /// Where to listen, if it is this process that does.
     pub(crate) fn listens_at(&self) -> Option<&str> {
         self.listen.as_deref()
     }
@@ -123,7 +123,8 @@ impl EndArgs {
         Ok(Waiter { patience, channel, armed: false })
     }
 
-    /// Makes the ends and connects them. A serving process answers until its peer is done.
+    /// Makes the ends and connects them; where this process only answers, answers until the other
+    /// end has enough.
     pub(crate) fn open(&self, port: &Port, shape: Shape, events: bool) -> Result<Session, Failure> {
         self.reach(port)?;
         let waiter = self.waiter(port, events)?;
@@ -179,7 +180,7 @@ pub(crate) fn connect(
     Ok(Initiator { side, peer, waiter, local: here.endpoint, remote: there.endpoint })
 }
 
-/// Waits for a peer that measures, and answers it.
+/// Waits for a host that measures, and answers it.
 fn serve(port: &Port, address: &str, waiter: Waiter) -> Result<Session, Failure> {
     let listener = TcpListener::bind(address).map_err(|error| {
         Failure::new(format!("cannot listen on {address}: {error}"))
@@ -192,11 +193,11 @@ fn serve(port: &Port, address: &str, waiter: Waiter) -> Result<Session, Failure>
     Ok(Session::Served)
 }
 
-/// Answers on `exchange` until the peer is done. Failures here are sent to it.
+/// Answers on `exchange` until the other host has enough. It is told of failures here.
 pub(crate) fn answer(port: &Port, mut exchange: Exchange, waiter: Waiter) -> Result<(), Failure> {
     let done = converse(port, &mut exchange, waiter);
     if let Err(failure) = &done {
-        // If this cannot be sent, the peer sees the closed connection.
+        // If it cannot be told, it finds out by itself.
         let _ = exchange.send(&Message::Error(failure.cause().to_owned()));
     }
     done
@@ -216,7 +217,7 @@ fn converse(port: &Port, exchange: &mut Exchange, mut waiter: Waiter) -> Result<
     exchange.send(&Message::Ready)?;
     let mut responder = Responder::new(side);
     let simulated = port.opened.simulator.is_some();
-    // The interval between two reads of the connection.
+    // Between two looks at the conversation, as short as sleeping asks for.
     let nap = Patience::new(Duration::from_millis(20), simulated);
     let limit = std::mem::replace(&mut waiter.patience, nap);
     loop {
@@ -225,7 +226,7 @@ fn converse(port: &Port, exchange: &mut Exchange, mut waiter: Waiter) -> Result<
             continue;
         }
         let look = match &waiter.channel {
-            // Silence is no failure: the peer may be busy.
+            // That nothing came in time is no failure: the other side may be thinking.
             Some(_) => waiter.idle("messages", || responder.arm()).is_err(),
             None => !matches!(waiter.patience.wait("messages"), Ok(false)),
         };
@@ -250,7 +251,7 @@ fn converse(port: &Port, exchange: &mut Exchange, mut waiter: Waiter) -> Result<
 }
 
 impl Waiter {
-    /// Waits by polling, or asleep on `channel`.
+    /// Waits by looking, or asleep on `channel`.
     #[cfg(test)]
     pub(crate) fn new(patience: Patience, channel: Option<CompletionChannel>) -> Self {
         Self { patience, channel, armed: false }

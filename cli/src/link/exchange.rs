@@ -1,4 +1,4 @@
-//! The TCP connection over which two processes exchange addresses.
+//! The TCP connection over which two hosts find each other.
 
 use crate::failure::Failure;
 use crate::link::message::Message;
@@ -6,12 +6,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Time limit for an answer.
+/// How long the other side may take to answer a question.
 const ANSWER: Duration = Duration::from_secs(30);
-/// The longest line.
+/// No line is longer.
 const LONGEST: usize = 4096;
 
-/// The default port.
+/// The port, unless another is named.
 pub(crate) const PORT: u16 = 18515;
 
 /// Completes `ADDR`, `PORT`, `:PORT` or `ADDR:PORT`.
@@ -27,21 +27,21 @@ pub(crate) fn complete(address: &str, host: &str) -> String {
     }
 }
 
-/// A connection to the peer.
+/// A conversation with the other host.
 pub(crate) struct Exchange {
     stream: TcpStream,
-    /// Bytes of an incomplete line.
+    /// What came and is not a whole line yet.
     pending: Vec<u8>,
 }
 
 impl Exchange {
-    /// Uses `stream`.
+    /// Speaks over `stream`.
     pub(crate) fn new(stream: TcpStream) -> Result<Self, Failure> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, pending: Vec::new() })
     }
 
-    /// Connects to a listening peer.
+    /// Calls a host that listens.
     pub(crate) fn connect(address: &str) -> Result<Self, Failure> {
         let address = complete(address, "127.0.0.1");
         let stream = TcpStream::connect(&address).map_err(|error| {
@@ -51,13 +51,13 @@ impl Exchange {
         Self::new(stream)
     }
 
-    /// Accepts a peer.
+    /// Waits for a host that calls.
     pub(crate) fn accept(listener: &TcpListener) -> Result<(Self, String), Failure> {
         let (stream, from) = listener.accept()?;
         Ok((Self::new(stream)?, from.to_string()))
     }
 
-    /// Sends a message.
+    /// Says something.
     pub(crate) fn send(&mut self, message: &Message) -> Result<(), Failure> {
         let mut line = message.to_line();
         line.push('\n');
@@ -65,7 +65,7 @@ impl Exchange {
         self.stream.write_all(line.as_bytes()).map_err(|_| gone())
     }
 
-    /// Receives the next message. The peer's failure is returned as an error.
+    /// What the other side says next. Its errors are this side's.
     pub(crate) fn receive(&mut self) -> Result<Message, Failure> {
         self.stream.set_nonblocking(false)?;
         self.stream.set_read_timeout(Some(ANSWER))?;
@@ -79,7 +79,7 @@ impl Exchange {
         }
     }
 
-    /// Receives a message if one has arrived.
+    /// What the other side says, if it has said something.
     pub(crate) fn poll(&mut self) -> Result<Option<Message>, Failure> {
         if let Some(message) = self.line()? {
             return Ok(Some(message));
@@ -89,7 +89,7 @@ impl Exchange {
         self.line()
     }
 
-    /// Waits for exactly this message.
+    /// Waits for this very answer.
     pub(crate) fn expect_ready(&mut self) -> Result<(), Failure> {
         match self.receive()? {
             Message::Ready => Ok(()),
@@ -97,7 +97,7 @@ impl Exchange {
         }
     }
 
-    /// Reads available bytes; false on a timeout.
+    /// Reads what is there; false if there was nothing in time.
     fn read(&mut self) -> Result<bool, Failure> {
         let mut bytes = [0; 512];
         match self.stream.read(&mut bytes) {
@@ -129,9 +129,9 @@ impl Exchange {
     }
 }
 
-/// The failure for an unexpected message.
+/// The failure for an answer that does not belong here.
 pub(crate) fn unexpected(message: &Message) -> Failure {
-    Failure::new(format!("unexpected message from the other side: {}", message.to_line()))
+    Failure::new(format!("the other side said {} out of turn", message.to_line()))
 }
 
 fn gone() -> Failure {

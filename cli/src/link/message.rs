@@ -1,4 +1,4 @@
-//! The messages between two ends over TCP: one JSON object per line.
+//! What the two ends say to each other over TCP: one JSON object a line.
 
 use crate::failure::Failure;
 use crate::link::side::{Invitation, Shape};
@@ -6,7 +6,7 @@ use crate::link::{Op, Transport};
 use mlx5::{Endpoint, RemoteAddress};
 use serde_json::{Map, Value, json};
 
-/// Version of the protocol.
+/// Version of the conversation.
 const VERSION: u64 = 1;
 
 /// What is measured.
@@ -30,26 +30,26 @@ pub(crate) struct Phase {
 /// One line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
-    /// The size of the ends.
+    /// How large the ends shall be.
     Hello(Shape),
-    /// This end's address.
+    /// How to reach this end.
     Invite(Invitation),
-    /// Done.
+    /// It is done.
     Ready,
     /// A run begins.
     Begin(Phase),
     /// The run is over.
     End,
-    /// The number of messages that arrived in the run.
+    /// So many messages came in it.
     Received(u64),
     /// All is done.
     Bye,
-    /// A failure.
+    /// It does not work out.
     Error(String),
 }
 
 impl Message {
-    /// Formats a line, without the newline.
+    /// As a line, without its end.
     pub(crate) fn to_line(&self) -> String {
         let object = match self {
             Self::Hello(shape) => json!({
@@ -83,10 +83,10 @@ impl Message {
         object.to_string()
     }
 
-    /// Parses a line.
+    /// Reads a line.
     pub(crate) fn from_line(line: &str) -> Result<Self, Failure> {
         let strange = || {
-            Failure::new("the other side is not an `mlx5` command")
+            Failure::new("the other side does not speak as `mlx5` does")
                 .hint("use the same release of mlx5 on both hosts; is it the right port?")
         };
         let Ok(Value::Object(object)) = serde_json::from_str(line) else { return Err(strange()) };
@@ -94,7 +94,7 @@ impl Message {
     }
 }
 
-/// `None` if it is not understood.
+/// `None` for what is not understood.
 fn read(object: &Map<String, Value>) -> Option<Result<Message, Failure>> {
     let text = |key: &str| object.get(key)?.as_str();
     let number = |key: &str| object.get(key)?.as_u64();
@@ -182,7 +182,7 @@ mod tests {
     fn strangers_are_told_apart() {
         for line in ["", "GET / HTTP/1.1", "{}", "[1]", r#"{"begin":"tea"}"#] {
             let failure = Message::from_line(line).expect_err("not a message");
-            assert!(failure.cause().contains("is not an `mlx5` command"), "{line}");
+            assert!(failure.cause().contains("does not speak"), "{line}");
         }
         let failure = Message::from_line(r#"{"mlx5":2}"#).expect_err("another version");
         assert!(failure.cause().contains("version 2"));

@@ -1,4 +1,4 @@
-//! The peer, as seen by the end that measures.
+//! The other end, as the one that measures sees it.
 
 use crate::failure::Failure;
 use crate::link::exchange::{Exchange, unexpected};
@@ -10,15 +10,15 @@ use crate::link::responder::Responder;
 pub(crate) trait Peer {
     /// A run begins.
     fn begin(&mut self, phase: Phase) -> Result<(), Failure>;
-    /// Runs the peer while this end is idle; returns whether it made progress.
+    /// Lets it do its part, while this end has nothing to do; says whether there was anything.
     fn turn(&mut self) -> Result<bool, Failure>;
-    /// Messages that it received in the run, if known.
+    /// Messages that it received in the run, if that can be known now.
     fn received(&self) -> Option<u64>;
-    /// Arms its completion queues.
+    /// Asks for an event when it has something to do.
     fn arm(&self) -> Result<(), Failure>;
-    /// Ends the run; returns the number of messages received.
+    /// The run is over; gives how many messages it received.
     fn end(&mut self) -> Result<u64, Failure>;
-    /// Ends the session.
+    /// There will be no more runs.
     fn part(&mut self) -> Result<(), Failure>;
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Rounds between reads of the connection.
+    /// Turns between looks at the conversation.
     const LOOK: u32 = 1 << 14;
 
     /// The other end of `exchange`.
@@ -81,7 +81,7 @@ impl Peer for Remote {
 
     fn turn(&mut self) -> Result<bool, Failure> {
         self.turns += 1;
-        // The only message that can come now is a failure.
+        // It has nothing to say now, but that it failed.
         if self.turns.is_multiple_of(Self::LOOK)
             && let Some(message) = self.exchange.poll()?
         {

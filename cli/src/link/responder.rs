@@ -7,21 +7,21 @@ use crate::link::side::Side;
 use crate::link::{Op, Transport};
 use std::time::Duration;
 
-/// Time to wait for messages that an unreliable transport may have lost.
+/// How long messages that an unreliable transport may have lost are waited for.
 const STRAGGLERS: Duration = Duration::from_millis(200);
 
-/// Answers or counts messages.
+/// Answers what it is sent, or counts it.
 pub(crate) struct Responder {
     side: Side,
     phase: Option<Phase>,
     /// Messages that came in the phase.
     received: u64,
-    /// Receive requests to repost.
+    /// Receives to post again.
     consumed: u32,
 }
 
 impl Responder {
-    /// A responder on `side`, which is connected.
+    /// Responds at `side`, which is connected.
     pub(crate) fn new(side: Side) -> Self {
         Self { side, phase: None, received: 0, consumed: 0 }
     }
@@ -37,19 +37,19 @@ impl Responder {
         self.received
     }
 
-    /// Arms the completion queue.
+    /// Asks for an event when something comes.
     pub(crate) fn arm(&self) -> Result<(), Failure> {
         self.side.arm()
     }
 
-    /// Handles pending completions; returns whether there were any.
+    /// Does what there is to do; says whether there was anything.
     pub(crate) fn turn(&mut self) -> Result<bool, Failure> {
         self.side.poll_sent()?;
         let Some((count, length)) = self.side.poll_received()? else { return Ok(false) };
         self.received += u64::from(count);
         self.consumed += count;
         let answers = self.phase.is_some_and(|phase| phase.kind == Kind::Latency);
-        // Repost receives in batches, unless only one message is in flight.
+        // Receives are posted again in heaps, unless one message at a time is all there is.
         if answers || self.consumed >= self.side.shape.receives / 4 {
             self.side.post_receives(self.consumed)?;
             self.consumed = 0;
@@ -62,7 +62,7 @@ impl Responder {
         Ok(true)
     }
 
-    /// Ends the run: waits for messages in flight, and returns the number received.
+    /// The run is over; gives how many messages came, after waiting for those on their way.
     pub(crate) fn end(&mut self, patience: &Patience, shares: bool) -> Result<u64, Failure> {
         let Some(phase) = self.phase.take().filter(|phase| phase.op == Op::Send) else {
             return Ok(0);
@@ -73,7 +73,7 @@ impl Responder {
         while self.received < phase.messages {
             if self.turn()? {
                 patience.refresh();
-            } else if let Err(failure) = patience.wait("further messages") {
+            } else if let Err(failure) = patience.wait("the rest of the messages") {
                 return if reliable { Err(failure) } else { Ok(self.received) };
             }
         }

@@ -1,4 +1,4 @@
-//! Runs: one message at a time, or at full rate.
+//! Runs: one message at a time, or as many as possible.
 
 use crate::failure::Failure;
 use crate::link::ends::Initiator;
@@ -7,7 +7,7 @@ use crate::link::side::Side;
 use crate::link::{Op, Transport};
 use std::time::{Duration, Instant};
 
-/// The result of a run at full rate.
+/// What a run of as many messages as possible came to.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Rate {
     /// Messages sent, written or read.
@@ -30,19 +30,19 @@ impl Rate {
     }
 }
 
-/// How requests are posted in a run at full rate.
+/// How requests are posted in a run of as many as possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pace {
-    /// One of this many requests is signaled.
+    /// Of so many requests one asks for a completion.
     pub(crate) signal_every: u64,
-    /// Requests per doorbell.
+    /// So many requests are posted with one doorbell.
     pub(crate) batch: u64,
 }
 
-/// Times messages one by one. A send is answered with a send of the same size and timed as a round
-/// trip; a write or read is timed from posting to its completion.
+/// Times messages one by one. A send is answered with a send of the same size, and its time is that
+/// of the round trip; the time of a write or read is that from posting it to its completion.
 ///
-/// `before` prepares each message, given its number; `after` gets its time and the answer.
+/// `before` may prepare each message, by its number; `after` gets its time and sees what came back.
 pub(crate) fn latency(
     initiator: &mut Initiator,
     phase: Phase,
@@ -78,7 +78,7 @@ pub(crate) fn latency(
     Ok(())
 }
 
-/// Waits for an answer; returns its length.
+/// Waits for an answer; gives its length.
 fn answer(initiator: &mut Initiator, completed: &mut u64) -> Result<usize, Failure> {
     let Initiator { side, peer, waiter, .. } = initiator;
     waiter.patience.refresh();
@@ -96,7 +96,7 @@ fn answer(initiator: &mut Initiator, completed: &mut u64) -> Result<usize, Failu
     }
 }
 
-/// Waits until this many requests completed.
+/// Waits until so many requests have completed.
 fn complete(initiator: &mut Initiator, completed: &mut u64, wanted: u64) -> Result<(), Failure> {
     let Initiator { side, peer, waiter, .. } = initiator;
     waiter.patience.refresh();
@@ -110,7 +110,7 @@ fn complete(initiator: &mut Initiator, completed: &mut u64, wanted: u64) -> Resu
     Ok(())
 }
 
-/// Posts at full rate. `progress` gets the number of completed requests.
+/// Posts as fast as the other end takes it. `progress` hears how many are done.
 pub(crate) fn rate(
     initiator: &mut Initiator,
     phase: Phase,
@@ -126,7 +126,7 @@ pub(crate) fn rate(
     waiter.patience.refresh();
     let start = Instant::now();
     while done < messages {
-        // Do not post more than the peer has receives for, where that is known.
+        // Where it can be known how many receives are left, none are overrun.
         let last = match (op, peer.received()) {
             (Op::Send, Some(received)) => messages.min(received + receives),
             _ => messages,

@@ -12,26 +12,26 @@ use mlx5::{
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
-/// Bytes before the data of a datagram: the global routing header.
+/// Room before the data of a datagram, for the header that the device puts there.
 const HEADER: usize = 40;
-/// Completions per poll.
+/// Completions that are taken at once.
 const BURST: usize = 32;
 
-/// The size of an end; the same for both.
+/// How large an end is. Both have the same shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) transport: Transport,
-    /// The largest message.
+    /// The longest message.
     pub(crate) message: usize,
     /// Requests outstanding.
     pub(crate) depth: u32,
     /// Receives posted.
     pub(crate) receives: u32,
-    /// The largest message sent inline.
+    /// The most bytes that are sent inline.
     pub(crate) inline: u32,
 }
 
-/// What the peer must know.
+/// What the other end must know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invitation {
     pub(crate) endpoint: Endpoint,
@@ -41,7 +41,7 @@ pub(crate) struct Invitation {
 
 /// An end.
 pub(crate) struct Side {
-    // Queues are dropped before the memory that they use.
+    // Queues go before the memory that they use.
     qp: AnyQueuePair,
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
@@ -49,11 +49,11 @@ pub(crate) struct Side {
     pd: ProtectionDomain,
     pub(crate) shape: Shape,
     psn: Psn,
-    /// The buffer of inline data.
+    /// Where inline data is gathered.
     inline: Vec<u8>,
     endpoint: Endpoint,
     peer: Option<(Invitation, Option<AddressHandle>)>,
-    /// One more than the `wr_id` of the last completed request.
+    /// One more than the identifier of the request that completed last.
     sent: u64,
 }
 
@@ -71,7 +71,7 @@ impl Shape {
     }
 
     fn areas(&self) -> Areas {
-        // Each part is page-aligned.
+        // Each starts on a page, as a program's buffers usually do.
         const PAGE: usize = 4096;
         let message = self.message.max(1);
         let send = 0..message;
@@ -83,7 +83,7 @@ impl Shape {
 }
 
 impl Side {
-    /// Makes an end with its receives posted.
+    /// Makes an end, with its receives posted, ready to be told of the other.
     pub(crate) fn new(
         port: &Port,
         shape: Shape,
@@ -119,7 +119,7 @@ impl Side {
         Ok(side)
     }
 
-    /// The address for the peer.
+    /// What to tell the other end.
     pub(crate) fn invitation(&self) -> Result<Invitation, Failure> {
         let shared = self.shape.areas().shared;
         Ok(Invitation { endpoint: self.endpoint, memory: self.memory.remote(shared)? })
@@ -145,8 +145,8 @@ impl Side {
         Ok(())
     }
 
-    /// Posts `count` requests of `size` bytes with one doorbell. Their `wr_id`s count up from `first`;
-    /// `signaled` selects those with a completion.
+    /// Posts `count` requests of `size` bytes with one doorbell. Their identifiers count up from
+    /// `first`; `signaled` says which of them complete.
     pub(crate) fn post(
         &mut self,
         op: Op,
@@ -159,7 +159,7 @@ impl Side {
         self.post_from(op, from.start..from.start + size, first, count, signaled)
     }
 
-    /// Sends the last received message, of `size` bytes, back.
+    /// Sends back the message of `size` bytes that was received last.
     pub(crate) fn echo(&mut self, size: usize, id: u64) -> Result<(), Failure> {
         let start = self.shape.areas().receive.start + self.shape.header();
         self.post_from(Op::Send, start..start + size, id, 1, |_| true)
@@ -211,7 +211,7 @@ impl Side {
         Ok(self.qp.post_send(&list)?)
     }
 
-    /// Posts `count` receives. All use the same memory, because only one message at a time is read.
+    /// Posts `count` receives. All take the same memory: only one message at a time is looked at.
     pub(crate) fn post_receives(&mut self, count: u32) -> Result<(), Failure> {
         let sges = [self.memory.sge(self.shape.areas().receive)?];
         let request = ReceiveWr { wr_id: 0, sges: &sges };
@@ -225,7 +225,7 @@ impl Side {
         Ok(())
     }
 
-    /// Polls send completions; returns the last `wr_id`, if any.
+    /// Takes completions of requests; gives the identifier of the last one, if there are any.
     pub(crate) fn poll_sent(&mut self) -> Result<Option<u64>, Failure> {
         let mut last = None;
         let mut failed = None;
@@ -238,12 +238,12 @@ impl Side {
         failed.map_or(Ok(last), Err)
     }
 
-    /// One more than the `wr_id` of the last completed request.
+    /// One more than the identifier of the request that completed last.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Polls receive completions; returns their number and the last one's length.
+    /// Takes completions of receives; gives how many there were, and the last one's length.
     pub(crate) fn poll_received(&mut self) -> Result<Option<(u32, usize)>, Failure> {
         let mut last = None;
         let mut failed = None;
@@ -259,30 +259,30 @@ impl Side {
         }
     }
 
-    /// Arms both completion queues.
+    /// Asks for an event at the next completion of either kind.
     pub(crate) fn arm(&self) -> Result<(), Failure> {
         self.send_cq.arm(false)?;
         Ok(self.recv_cq.arm(false)?)
     }
 
-    /// Copies `bytes` into the send buffer.
+    /// Puts `bytes` where messages are sent from.
     pub(crate) fn fill(&self, bytes: &[u8]) -> Result<(), Failure> {
         Ok(self.memory.write_at(self.shape.areas().send.start, bytes)?)
     }
 
-    /// Copies the last received message.
+    /// Copies out what was received last.
     pub(crate) fn received(&self, bytes: &mut [u8]) -> Result<(), Failure> {
         let start = self.shape.areas().receive.start + self.shape.header();
         Ok(self.memory.read_at(start, bytes)?)
     }
 }
 
-/// The largest datagram of a port.
+/// The longest message that a port takes as a datagram.
 pub(crate) fn datagram_limit(port: &Port) -> usize {
     mtu_bytes(port.local.active_mtu) as usize
 }
 
-/// Options of the queue pair.
+/// What a queue pair is made with.
 struct Queues<'a> {
     pd: &'a ProtectionDomain,
     send_cq: &'a CompletionQueue,
@@ -310,7 +310,7 @@ impl Queues<'_> {
     }
 }
 
-/// The failure for a failed request, with its usual cause.
+/// Why a request failed, and what usually is behind it.
 fn completion_failure(completion: &WorkCompletion<'_>, error: CompletionError) -> Failure {
     let what = format!("{:?} request {}", completion.opcode(), completion.wr_id());
     let failure = Failure::new(format!("{what} failed: {error}"));

@@ -21,8 +21,6 @@ pub(crate) struct Door {
     pub(crate) descriptors: Descriptors,
     pub(crate) mappings: Mappings,
     pub(crate) trace: bool,
-    /// The process that it is of: one that shares its parent's memory is another.
-    pid: u32,
 }
 
 /// `None` inside if the settings or the machine do not allow one.
@@ -94,15 +92,6 @@ impl Door {
         slot().get_or_init(Self::make).as_ref()
     }
 
-    /// What drivers of this process did that none may, and nobody has been told yet.
-    pub(crate) fn violations() -> Vec<String> {
-        let Some(door) = Self::if_open().filter(|door| door.pid == std::process::id()) else {
-            return Vec::new();
-        };
-        let _inside = Inside::enter();
-        door.machine.violations()
-    }
-
     fn make() -> Option<Self> {
         let settings: Settings = match std::env::var(VARIABLE).unwrap_or_default().parse() {
             Ok(settings) => settings,
@@ -120,8 +109,7 @@ impl Door {
             Ok(tree) => {
                 let descriptors = Descriptors::default();
                 inherited::take(&machine, &descriptors);
-                let (mappings, pid) = (Mappings::default(), std::process::id());
-                Some(Self { machine, tree, descriptors, mappings, trace, pid })
+                Some(Self { machine, tree, descriptors, mappings: Mappings::default(), trace })
             }
             Err(error) => {
                 say!("cannot write the device tree: {error}");

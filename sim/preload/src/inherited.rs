@@ -65,7 +65,9 @@ pub(crate) fn take(machine: &Machine, to: &Descriptors) {
             continue;
         }
         match machine.inherit(parent, number) {
-            Ok(opened) => to.add(fd, Entry::Device(Arc::new(Device::new(name, opened)))),
+            Ok((file, number)) => {
+                to.add(fd, Entry::Device(Arc::new(Device { name, file, number })));
+            }
             Err(errno) => say!("{name}: cannot be inherited: {errno}"),
         }
     }

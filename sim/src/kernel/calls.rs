@@ -10,15 +10,7 @@ use crate::kernel::lock;
 #[derive(Debug, Default)]
 struct Plan {
     made: u64,
-    failing: BTreeMap<u64, Failure>,
-}
-
-/// How a call fails.
-#[derive(Clone, Copy, Debug)]
-struct Failure {
-    errno: Errno,
-    /// After the kernel did the work.
-    late: bool,
+    failing: BTreeMap<u64, Errno>,
 }
 
 /// The calls to a simulated kernel.
@@ -28,32 +20,19 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    fn next(&self) -> Option<Failure> {
+    /// Counts a call, and fails it if that is planned.
+    pub(crate) fn enter(&self) -> Result<(), Errno> {
         let mut plan = lock(&self.plan);
         plan.made += 1;
         let made = plan.made;
-        plan.failing.remove(&made)
-    }
-
-    /// Counts a call, and fails it if that is planned.
-    pub(crate) fn enter(&self) -> Result<(), Errno> {
-        self.next().map_or(Ok(()), |failure| Err(failure.errno))
-    }
-
-    /// The same for a call that may fail after its work was done, too: with which errno.
-    pub(crate) fn enter_work(&self) -> Result<Option<Errno>, Errno> {
-        match self.next() {
-            Some(Failure { errno, late: false }) => Err(errno),
-            Some(Failure { errno, late: true }) => Ok(Some(errno)),
-            None => Ok(None),
-        }
+        plan.failing.remove(&made).map_or(Ok(()), Err)
     }
 
     /// Plans that the `k`-th call from now fails; the next one is the first.
-    pub(crate) fn fail(&self, k: u64, errno: Errno, late: bool) {
+    pub(crate) fn fail(&self, k: u64, errno: Errno) {
         let mut plan = lock(&self.plan);
         let at = plan.made + k;
-        plan.failing.insert(at, Failure { errno, late });
+        plan.failing.insert(at, errno);
     }
 
     /// Takes back every planned failure.

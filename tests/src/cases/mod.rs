@@ -62,6 +62,7 @@ subjects! {
     mkeys
     signatures
     pipelining
+    pipelined_keys
     pipelining_model
     weaknesses
     safety

@@ -1,0 +1,429 @@
+//! A key that is configured while what was posted before is not known to be executed. The request before
+//! it may be cancelled, and a device that reported an error is silent until it is told: no bad block may
+//! look good for either.
+
+use super::pipelining::{BLOCK, BLOCKS, DATA, Target, block, options, protection};
+use crate::prelude::*;
+use mlx5::mkey::{Configure, Mkey, MkeyAccess, SignatureErrorKind};
+use mlx5::{AsyncEvent, MkeyRefusal};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_kept_signature_finds_errors_again_after_one: DEVX,
+    what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one: DEVX,
+    a_signature_stays_with_who_was_told_of_it_when_its_request_is_cancelled: DEVX,
+    an_aborted_configuration_takes_nothing_from_the_next_one: DEVX,
+    a_key_that_could_turn_out_too_long_is_not_signed: DEVX,
+    a_layout_too_long_for_the_signature_that_is_kept_is_refused: DEVX,
+    of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known: DEVX,
+    a_key_that_was_configured_long_ago_may_be_the_one_with_the_error: DEVX,
+    without_pipelining_too_nothing_unknown_looks_good: DEVX,
+    a_transfer_that_is_cancelled_with_its_configuration_is_in_no_doubt: DEVX,
+    one_transfer_at_a_time_is_in_no_doubt: DEVX,
+];
+
+/// How a request configures the key; what it does not say is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Says {
+    Layout,
+    Signature,
+    Both,
+    Access,
+}
+
+impl Says {
+    fn of<'a>(self, key: &'a Mkey, pieces: &'a [Sge]) -> Configure<'a> {
+        match self {
+            Self::Layout => key.configure().layout_list(pieces),
+            Self::Signature => key.configure().signature(&protection()),
+            Self::Both => key.configure().layout_list(pieces).signature(&protection()),
+            Self::Access => key.configure().access(MkeyAccess::LOCAL_WRITE),
+        }
+    }
+}
+
+/// Blocks of the first end's memory: so many transfers of two blocks each, `true` if one is bad.
+fn fill(target: &Target<'_>, bad: &[bool]) -> Outcome {
+    for (i, bad) in bad.iter().enumerate() {
+        let mut bytes = [block(0, i as u16), block(1, 7)].concat();
+        bytes[BLOCK] ^= u8::from(*bad);
+        target.pair.a.mr.write_at(i * BLOCK * BLOCKS, &bytes)?;
+    }
+    Ok(())
+}
+
+/// What a request is to do.
+#[derive(Clone, Copy)]
+enum Does {
+    /// Configures a key of the target for a transfer.
+    Configure(usize, Says, usize),
+    /// Transfers what the key leads to.
+    Write(usize),
+    /// Tells the other side its identifier, behind a fence.
+    Respond,
+}
+
+/// Posts requests, in one batch.
+fn post(target: &mut Target<'_>, requests: &[(u64, Does)]) -> Outcome {
+    let Pair { a, b } = &mut target.pair;
+    let mut batch = a.qp.wr_start();
+    for (wr_id, does) in requests {
+        match *does {
+            Does::Configure(key, says, transfer) => {
+                let at = transfer * BLOCK * BLOCKS;
+                let pieces = [a.mr.sge(at..at + BLOCK * BLOCKS)?];
+                let update = says.of(&target.keys[key], &pieces);
+                batch.wr(*wr_id, SendFlags::empty()).mkey_configure(update);
+            }
+            Does::Write(key) => {
+                let to = b.mr.remote(0..)?;
+                let sge = target.keys[key].sge(0, DATA as u32);
+                batch.wr(*wr_id, SendFlags::empty()).rdma_write(to).sge(sge);
+            }
+            Does::Respond => {
+                let flags = SendFlags::SIGNALED | SendFlags::FENCE;
+                batch.wr(*wr_id, flags).send().inline_data(&wr_id.to_ne_bytes());
+            }
+        }
+    }
+    Ok(batch.complete()?)
+}
+
+/// Waits for the queue to drain, and polls all that completed: which requests, and whether they were
+/// cancelled.
+fn drained(target: &mut Target<'_>) -> Result<Vec<(u64, bool)>, Failed> {
+    let mut event = None;
+    target.bed.until("the drained queue", || {
+        event = target.pair.a.context.async_events().next().expect("an event");
+        event.is_some()
+    });
+    assert_eq!(event, Some(AsyncEvent::SqDrained(target.pair.a.qp.id())));
+    target.completions()
+}
+
+/// What the key says when it is asked until it has no more to say.
+fn told(key: &Mkey) -> Result<Vec<SignatureErrorKind>, Failed> {
+    let mut found = Vec::new();
+    while let Some(error) = key.check()? {
+        found.push(error.kind);
+        assert!(found.len() < 10, "it has an end");
+    }
+    assert_eq!(key.errors(), 0);
+    Ok(found)
+}
+
+const GUARD: SignatureErrorKind = SignatureErrorKind::Guard;
+const UNCHECKED: SignatureErrorKind = SignatureErrorKind::Unchecked;
+
+/// Cancels these requests, and lets the queue go on.
+fn cancel(target: &mut Target<'_>, wr_ids: &[u64]) -> Outcome {
+    let qp = &mut target.pair.a.qp;
+    let drained = qp.drained()?;
+    for wr_id in wr_ids {
+        assert_eq!(qp.cancel(&drained, *wr_id)?.count(), 1, "{wr_id}");
+    }
+    Ok(qp.resume()?)
+}
+
+/// A key meets an error, which is told; its queue is drained then, before the response 1.
+fn with_an_error(bed: &Bed) -> Result<Target<'_>, Failed> {
+    let mut target = Target::new(bed, options())?;
+    fill(&target, &[true, true])?;
+    let requests =
+        [(0, Does::Configure(0, Says::Both, 0)), (0, Does::Write(0)), (1, Does::Respond)];
+    post(&mut target, &requests)?;
+    assert_eq!(drained(&mut target)?, []);
+    assert_eq!(told(&target.keys[0])?, [GUARD]);
+    Ok(target)
+}
+
+fn a_kept_signature_finds_errors_again_after_one(bed: &Bed) -> Outcome {
+    for says in [Says::Layout, Says::Access, Says::Signature] {
+        let mut target = with_an_error(bed)?;
+        cancel(&mut target, &[1])?;
+        target.completions()?;
+        let requests =
+            [(0, Does::Configure(0, says, 0)), (0, Does::Write(0)), (2, Does::Respond)];
+        post(&mut target, &requests)?;
+        assert_eq!(drained(&mut target)?, [], "{says:?}");
+        assert_eq!(told(&target.keys[0])?, [GUARD], "{says:?}");
+        cancel(&mut target, &[2])?;
+        assert_eq!(target.completions()?, [(2, true)]);
+        assert!(target.inbox()?.is_empty());
+    }
+    Ok(())
+}
+
+fn what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one(bed: &Bed) -> Outcome {
+    for first in [Says::Layout, Says::Signature, Says::Both] {
+        for second in [Says::Layout, Says::Access, Says::Signature, Says::Both] {
+            let mut target = with_an_error(bed)?;
+            // The first of them tells the device that the error is known. It will not.
+            let requests = [
+                (10, Does::Configure(0, first, 1)),
+                (11, Does::Configure(0, second, 1)),
+                (12, Does::Write(0)),
+                (13, Does::Respond),
+            ];
+            post(&mut target, &requests)?;
+            cancel(&mut target, &[1, 10])?;
+            assert_eq!(drained(&mut target)?, [(1, true)], "{first:?}, {second:?}");
+            assert_eq!(told(&target.keys[0])?, [GUARD], "{first:?}, {second:?}");
+            cancel(&mut target, &[13])?;
+            assert_eq!(target.completions()?, [(13, true)]);
+            assert!(target.inbox()?.is_empty());
+        }
+    }
+    Ok(())
+}
+
+fn a_signature_stays_with_who_was_told_of_it_when_its_request_is_cancelled(bed: &Bed) -> Outcome {
+    for first in [Says::Both, Says::Signature] {
+        let mut target = with_an_error(bed)?;
+        // A key that was never signed; the one that is cancelled would be the first to sign it.
+        let requests = [
+            (10, Does::Configure(1, first, 1)),
+            (11, Does::Configure(1, Says::Layout, 1)),
+            (12, Does::Write(1)),
+            (13, Does::Respond),
+        ];
+        post(&mut target, &requests)?;
+        assert_eq!(target.keys[1].signature(), Some(protection()));
+        cancel(&mut target, &[1, 10])?;
+        assert_eq!(target.keys[1].signature(), Some(protection()));
+        assert_eq!(drained(&mut target)?, [(1, true)]);
+        assert_eq!(told(&target.keys[1])?, [GUARD], "{first:?}");
+        cancel(&mut target, &[13])?;
+        assert_eq!(target.completions()?, [(13, true)]);
+        assert!(target.inbox()?.is_empty());
+    }
+    Ok(())
+}
+
+fn an_aborted_configuration_takes_nothing_from_the_next_one(bed: &Bed) -> Outcome {
+    let mut target = with_an_error(bed)?;
+    let pieces = [target.pair.a.mr.sge(0..BLOCK * BLOCKS)?];
+    let mut batch = target.pair.a.qp.wr_start();
+    batch
+        .wr(10, SendFlags::empty())
+        .mkey_configure(target.keys[0].configure().layout_list(&pieces));
+    batch.abort();
+    let requests = [
+        (11, Does::Configure(0, Says::Layout, 1)),
+        (12, Does::Write(0)),
+        (13, Does::Respond),
+    ];
+    post(&mut target, &requests)?;
+    cancel(&mut target, &[1])?;
+    assert_eq!(drained(&mut target)?, [(1, true)]);
+    assert_eq!(told(&target.keys[0])?, [GUARD]);
+    cancel(&mut target, &[13])?;
+    target.completions()?;
+    assert!(target.inbox()?.is_empty());
+    Ok(())
+}
+
+/// More than a signed key can have.
+fn too_long(target: &Target<'_>) -> Result<[Sge; 4], Failed> {
+    let piece = Sge { length: i32::MAX as u32, ..target.pair.a.mr.sge(0..8)? };
+    Ok([piece; 4])
+}
+
+#[track_caller]
+fn refused(result: Result<(), mlx5::BatchError>, index: u32) {
+    let error = result.expect_err("refused");
+    assert_eq!(
+        (error.index, error.error),
+        (index, PostError::Mkey(MkeyRefusal::TooLong)),
+        "{error}"
+    );
+}
+
+fn a_key_that_could_turn_out_too_long_is_not_signed(bed: &Bed) -> Outcome {
+    let mut target = Target::new(bed, options())?;
+    let long = too_long(&target)?;
+    let Target { pair: Pair { a, .. }, keys, .. } = &mut target;
+    let short = [a.mr.sge(0..BLOCK)?];
+    let mut batch = a.qp.wr_start();
+    batch.wr(0, SendFlags::SIGNALED).mkey_configure(keys[0].configure().layout_list(&long));
+    batch.complete()?;
+    bed.poll_good(&mut a.send_cq, 1);
+    // The first request makes it short, and may be cancelled: the second would sign it as it was.
+    for says in [Says::Signature, Says::Access] {
+        let mut batch = a.qp.wr_start();
+        let first = keys[0].configure().layout_list(&short);
+        let first = if says == Says::Access { first.signature(&protection()) } else { first };
+        batch.wr(0, SendFlags::SIGNALED).mkey_configure(first);
+        batch.wr(1, SendFlags::SIGNALED).mkey_configure(says.of(&keys[0], &short));
+        refused(batch.complete(), 1);
+    }
+    // Once it is executed, it is short.
+    let mut batch = a.qp.wr_start();
+    batch.wr(0, SendFlags::SIGNALED).mkey_configure(keys[0].configure().layout_list(&short));
+    batch.complete()?;
+    bed.poll_good(&mut a.send_cq, 1);
+    let mut batch = a.qp.wr_start();
+    batch.wr(1, SendFlags::SIGNALED).mkey_configure(Says::Signature.of(&keys[0], &short));
+    batch.complete()?;
+    bed.poll_good(&mut a.send_cq, 1);
+    Ok(())
+}
+
+fn a_layout_too_long_for_the_signature_that_is_kept_is_refused(bed: &Bed) -> Outcome {
+    let mut target = Target::new(bed, options())?;
+    let long = too_long(&target)?;
+    let Target { pair: Pair { a, .. }, keys, .. } = &mut target;
+    let short = [a.mr.sge(0..BLOCK)?];
+    let mut batch = a.qp.wr_start();
+    batch.wr(0, SendFlags::SIGNALED).mkey_configure(Says::Both.of(&keys[0], &short));
+    batch.complete()?;
+    bed.poll_good(&mut a.send_cq, 1);
+    for _ in 0..2 {
+        let mut batch = a.qp.wr_start();
+        batch.wr(0, SendFlags::SIGNALED).mkey_configure(Says::Layout.of(&keys[0], &long));
+        refused(batch.complete(), 0);
+        assert_eq!(keys[0].length(), Some(BLOCK as u64));
+    }
+    // Without the signature it may be as long as it likes.
+    let mut batch = a.qp.wr_start();
+    let plain = keys[0].configure().layout_list(&long).reset_signature();
+    batch.wr(0, SendFlags::SIGNALED).mkey_configure(plain);
+    batch.complete()?;
+    bed.poll_good(&mut a.send_cq, 1);
+    Ok(())
+}
+
+/// So many bad transfers through one key, each configured for it and with a response, which stand behind
+/// their transfers or behind all of them.
+fn bad_transfers(count: usize, responses_last: bool) -> Vec<(u64, Does)> {
+    let (mut requests, mut behind) = (Vec::new(), Vec::new());
+    for i in 0..count {
+        requests.push((0, Does::Configure(0, Says::Both, i)));
+        requests.push((0, Does::Write(0)));
+        let response = (100 + i as u64, Does::Respond);
+        if responses_last { behind.push(response) } else { requests.push(response) }
+    }
+    requests.extend(behind);
+    requests
+}
+
+fn of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known(
+    bed: &Bed,
+) -> Outcome {
+    for (count, responses_last) in [(2, false), (2, true), (3, false), (3, true)] {
+        let mut target = Target::new(bed, options())?;
+        fill(&target, &[true; 3])?;
+        post(&mut target, &bad_transfers(count, responses_last))?;
+        assert_eq!(drained(&mut target)?, []);
+        assert_eq!(target.keys[0].errors(), count as u64);
+        let expected: Vec<_> =
+            [GUARD].into_iter().chain(std::iter::repeat_n(UNCHECKED, count - 1)).collect();
+        assert_eq!(told(&target.keys[0])?, expected);
+        let responses: Vec<u64> = (0..count as u64).map(|i| 100 + i).collect();
+        cancel(&mut target, &responses)?;
+        let all: Vec<_> = responses.iter().map(|wr_id| (*wr_id, true)).collect();
+        assert_eq!(target.completions()?, all);
+        assert!(target.inbox()?.is_empty(), "no response went out");
+        // Configured by a request that knows of the error, the key finds the next one.
+        post(&mut target, &bad_transfers(1, true))?;
+        assert_eq!(drained(&mut target)?, []);
+        assert_eq!(told(&target.keys[0])?, [GUARD]);
+        cancel(&mut target, &[100])?;
+        target.completions()?;
+        assert!(target.inbox()?.is_empty());
+    }
+    Ok(())
+}
+
+fn a_key_that_was_configured_long_ago_may_be_the_one_with_the_error(bed: &Bed) -> Outcome {
+    let mut target = Target::new(bed, options())?;
+    fill(&target, &[true, true])?;
+    let Target { pair: Pair { a, .. }, keys, .. } = &mut target;
+    let pieces = [a.mr.sge(0..BLOCK * BLOCKS)?];
+    let mut batch = a.qp.wr_start();
+    batch.wr(0, SendFlags::SIGNALED).mkey_configure(Says::Both.of(&keys[0], &pieces));
+    batch.complete()?;
+    bed.poll_good(&mut a.send_cq, 1);
+    let requests = [
+        (0, Does::Write(0)),
+        (100, Does::Respond),
+        (0, Does::Configure(0, Says::Layout, 1)),
+        (0, Does::Write(0)),
+        (101, Does::Respond),
+    ];
+    post(&mut target, &requests)?;
+    assert_eq!(drained(&mut target)?, []);
+    assert_eq!(told(&target.keys[0])?, [GUARD, UNCHECKED]);
+    cancel(&mut target, &[100, 101])?;
+    target.completions()?;
+    assert!(target.inbox()?.is_empty());
+    Ok(())
+}
+
+fn without_pipelining_too_nothing_unknown_looks_good(bed: &Bed) -> Outcome {
+    let mut target = Target::new(bed, options().pipelining(false))?;
+    fill(&target, &[true, true])?;
+    post(&mut target, &bad_transfers(2, false))?;
+    let mut done = Vec::new();
+    bed.until("both responses", || {
+        done.extend(target.completions().expect("they are good"));
+        done.len() == 2
+    });
+    assert_eq!(told(&target.keys[0])?, [GUARD, UNCHECKED]);
+    Ok(())
+}
+
+fn a_transfer_that_is_cancelled_with_its_configuration_is_in_no_doubt(bed: &Bed) -> Outcome {
+    let mut target = Target::new(bed, options())?;
+    fill(&target, &[true, true])?;
+    let requests = [
+        (0, Does::Configure(0, Says::Both, 0)),
+        (0, Does::Write(0)),
+        (100, Does::Respond),
+        (200, Does::Configure(0, Says::Both, 1)),
+        (201, Does::Write(0)),
+        (202, Does::Respond),
+    ];
+    post(&mut target, &requests)?;
+    assert_eq!(drained(&mut target)?, []);
+    cancel(&mut target, &[100, 200, 201, 202])?;
+    assert_eq!(told(&target.keys[0])?, [GUARD]);
+    target.completions()?;
+    assert!(target.inbox()?.is_empty());
+    Ok(())
+}
+
+fn one_transfer_at_a_time_is_in_no_doubt(bed: &Bed) -> Outcome {
+    let mut target = Target::new(bed, options())?;
+    // Asked after each, whatever became of it; or, of good ones, never.
+    for (round, (bad, asked)) in
+        [(false, true), (true, true), (true, true), (false, true), (false, false), (true, true)]
+            .into_iter()
+            .cycle()
+            .take(24)
+            .enumerate()
+    {
+        fill(&target, &[bad])?;
+        post(&mut target, &bad_transfers(1, true))?;
+        if !bad {
+            let mut done = Vec::new();
+            bed.until("the response", || {
+                done.extend(target.completions().expect("it is good"));
+                !done.is_empty()
+            });
+            if asked {
+                assert_eq!(target.keys[0].check()?, None, "round {round}");
+            }
+            continue;
+        }
+        assert_eq!(drained(&mut target)?, []);
+        let error = target.keys[0].check()?.ok_or("an error")?;
+        assert_eq!(error.kind, GUARD, "round {round}");
+        // The key was never asked about the transfer before: that could be the bad one, as far as
+        // anybody knows.
+        let unknown = (round % 6 == 5).then_some(UNCHECKED);
+        assert_eq!(target.keys[0].check()?.map(|error| error.kind), unknown, "round {round}");
+        cancel(&mut target, &[100])?;
+        target.completions()?;
+    }
+    Ok(())
+}
