@@ -25,7 +25,8 @@ use rows::{Ledger, Outcome, Row};
 ///
 /// Every module runs in a process of its own, on an InfiniBand and on a RoCE port, unmodified, with
 /// the simulator preloaded. Writes docs/conformance.json and the pyverbs part of
-/// docs/CONFORMANCE.md. Needs Debian's python3-pyverbs, ibverbs-providers, ibverbs-utils and perftest.
+/// docs/CONFORMANCE.md. Needs Debian's python3-pyverbs,
+/// python3-scapy, ibverbs-providers, ibverbs-utils, perftest and ucx-utils.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Write nothing; fail if a test that passes in the ledger does not pass any more

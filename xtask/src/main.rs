@@ -28,7 +28,7 @@ Examples:
   cargo xtask hil --device mlx5_0          the suite on this machine's ConnectX
 
 Debian packages that they need: asm binutils; bench gcc libc6-dev libibverbs-dev ibverbs-providers
-valgrind; ledger ibverbs-providers ibverbs-utils perftest python3-pyverbs; oracle gcc libc6-dev
+valgrind; ledger ibverbs-providers ibverbs-utils perftest python3-pyverbs python3-scapy ucx-utils; oracle gcc libc6-dev
 libibverbs-dev ibverbs-providers. vm takes what it needs from the mirror of this machine's apt, and
 installs nothing. What must hold before a change lands is in .ci/run.";
 

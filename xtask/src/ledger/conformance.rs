@@ -27,7 +27,7 @@ pub(super) fn run(door: &Door, link: Link, unused: &mut Unused) -> Result<Vec<Ro
     let trouble = (!status.success()).then(|| format!("the machine ended with {status}"));
     rows.push(Row {
         suite: SUITES[1],
-        test: super::pairs::MACHINE.to_owned(),
+        test: super::rows::MACHINE.to_owned(),
         link: link.name,
         outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
         reason: trouble.map(Reason::Unexplained),
@@ -57,7 +57,12 @@ fn one(
         outcome,
         reason: reasons::explain(test, outcome, said, unused),
     });
-    Ok(rows.collect())
+    let mut rows: Vec<Row> = rows.collect();
+    // Of a shared machine its host tells.
+    if suite == SUITES[0] {
+        rows.push(Row::of_violations(suite, None, link.name, &ended.violations));
+    }
+    Ok(rows)
 }
 
 /// Each test of the output, how it ended, and why if it says so there.

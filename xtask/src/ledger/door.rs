@@ -37,6 +37,8 @@ pub(super) struct Ended {
     pub(super) stdout: String,
     /// Without what the simulator has said.
     pub(super) stderr: String,
+    /// What a driver did that none may, as the simulator has said it.
+    pub(super) violations: Vec<String>,
     /// Nothing if it ended well.
     pub(super) trouble: Option<String>,
 }
@@ -148,12 +150,23 @@ impl Running {
             (Some(code), _) if code > 128 => Some(format!("ended by signal {}", code - 128)),
             (Some(code), _) => Some(format!("exit status {code}")),
         };
+        let stderr = String::from_utf8_lossy(&stderr);
         Ok(Ended {
             stdout: String::from_utf8_lossy(&said).into_owned(),
-            stderr: without_the_simulator(&String::from_utf8_lossy(&stderr)),
+            violations: violations(&stderr),
+            stderr: without_the_simulator(&stderr),
             trouble,
         })
     }
+}
+
+/// What the simulator says of each violation before it names it.
+const VIOLATION: &str = "mlx5-sim: a driver did what it never must: ";
+
+/// The violations that the simulator has told, which may begin in mid-line.
+fn violations(said: &str) -> Vec<String> {
+    let told = said.lines().filter_map(|line| line.split_once(VIOLATION));
+    told.map(|(_, violation)| violation.to_owned()).collect()
 }
 
 /// Takes out what the simulator says of calls it refuses, which may begin in mid-line.
@@ -171,6 +184,14 @@ fn without_the_simulator(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn violations_are_told_from_the_rest() {
+        let said = format!(
+            "test_a (x) ... {VIOLATION}UnknownQp(7)\nmlx5-sim: y\n{VIOLATION}UnknownCq(1)\n"
+        );
+        assert_eq!(violations(&said), ["UnknownQp(7)", "UnknownCq(1)"]);
+    }
 
     #[test]
     fn what_the_simulator_says_in_mid_line_is_taken_out() {

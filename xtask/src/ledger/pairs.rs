@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::door::{DEVICE, Door, Ended, Link};
-use super::rows::{Outcome, Reason, Row};
+use super::rows::{MACHINE, Outcome, Reason, Row};
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 use crate::wire::Host;
@@ -108,9 +108,6 @@ pub(super) const LEFT_OUT: [(&str, &str); 1] = [(
 
 /// The suites of this file.
 pub(super) const SUITES: [&str; 3] = ["pingpong", "perftest", "interop"];
-
-/// What one row says if the machine has seen nothing that no driver may do.
-pub(super) const MACHINE: &str = "no driver does what it never must";
 
 /// Runs every pair on one link, one after the other, and all on one machine.
 pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {

@@ -11,13 +11,24 @@ use crate::failure::Failure;
 use crate::wire::Host;
 
 /// The Debian packages that are tested with.
-const PACKAGES: [&str; 4] = ["python3-pyverbs", "ibverbs-providers", "ibverbs-utils", "perftest"];
+const PACKAGES: [&str; 6] = [
+    "python3-pyverbs",
+    "python3-scapy",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "perftest",
+    "ucx-utils",
+];
 
 /// Where python3-pyverbs has the tests.
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
 
 /// The Python that python3-pyverbs is made for; the first of the path may be another.
 const PYTHON: &str = "/usr/bin/python3";
+
+/// Credentials for tests of block encryption, which skip themselves without some before they look
+/// whether the device can encrypt.
+const CREDENTIALS: (&str, &str) = ("credentials", r#"[{"credential": [0, 0, 0, 0]}]"#);
 
 /// The longest that a module may take.
 const SECONDS: u32 = 300;
@@ -103,6 +114,8 @@ impl Suite {
             );
         }
         suite.modules.sort();
+        let credentials = suite.folder.join(CREDENTIALS.0);
+        fs::write(&credentials, CREDENTIALS.1).map_err(at(&credentials))?;
         if !packed.is_empty() {
             let status = Command::new("gzip")
                 .arg("--decompress")
@@ -130,13 +143,16 @@ impl Suite {
         unused: &mut Unused,
     ) -> Result<Vec<Row>, Failure> {
         let name = format!("tests.{module}");
-        let arguments = ["tests/run_tests.py", "--dev", DEVICE, "-v", &name];
+        let credentials = self.folder.join(CREDENTIALS.0);
+        let credentials = format!("MLX5_CRYPTO_TEST_INFO={}", credentials.display());
+        let script = "tests/run_tests.py";
+        let arguments = [&*credentials, PYTHON, script, "--dev", DEVICE, "-v", &name];
         let machine = match FORKING.contains(&module) {
             true => Some(door.machine(link.settings, link)?),
             false => None,
         };
         let settings = machine.as_ref().map_or_else(|| link.settings.to_owned(), Host::settings);
-        let ended = door.start(&settings, &self.folder, SECONDS, PYTHON, &arguments)?.wait()?;
+        let ended = door.start(&settings, &self.folder, SECONDS, "env", &arguments)?.wait()?;
         let row = |(test, outcome, said): (String, Outcome, String)| Row {
             suite: "pyverbs",
             link: link.name,
@@ -144,10 +160,14 @@ impl Suite {
             reason: reasons::explain(&test, outcome, &said, unused),
             test,
         };
+        let violations = &ended.violations;
         let trouble = ended.trouble.as_deref();
         let found = results(&ended.stderr, trouble);
         let trouble = untold(&ended.stderr, found.len(), trouble);
         let mut rows: Vec<Row> = found.into_iter().map(row).collect();
+        if !violations.is_empty() {
+            rows.push(Row::of_violations("pyverbs", Some(module), link.name, violations));
+        }
         if let Some(trouble) = trouble {
             rows.push(Row {
                 suite: "pyverbs",

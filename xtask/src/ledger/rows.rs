@@ -13,6 +13,9 @@ use crate::failure::Failure;
 /// Programs on the simulated device, preloaded; see docs/TESTING.md.
 const RUNG: u64 = 2;
 
+/// What one row says if no driver did what none may.
+pub(super) const MACHINE: &str = "no driver does what it never must";
+
 /// How a test ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
@@ -59,6 +62,22 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// Whether the drivers of a program kept to what a driver may do. `of` names the program where the
+    /// suite has several.
+    pub(super) fn of_violations(
+        suite: &'static str,
+        of: Option<&str>,
+        link: &'static str,
+        violations: &[String],
+    ) -> Self {
+        let test = of.map_or_else(|| MACHINE.to_owned(), |of| format!("{of}: {MACHINE}"));
+        let (outcome, reason) = match violations {
+            [] => (Outcome::Pass, None),
+            told => (Outcome::Fail, Some(Reason::Unexplained(told.join(", ")))),
+        };
+        Self { suite, test, link, outcome, reason }
+    }
+
     /// Whether a reader is left to guess.
     pub(super) fn is_unexplained(&self) -> bool {
         matches!(self.reason, Some(Reason::Unexplained(_)))
@@ -211,7 +230,7 @@ impl Ledger {
 
 /// Whether this chore runs a suite.
 fn is_run(suite: &str) -> bool {
-    ["pyverbs", "rdma-core tools"].contains(&suite)
+    ["pyverbs", "rdma-core tools", "ucx"].contains(&suite)
         || pairs::SUITES.contains(&suite)
         || conformance::SUITES.contains(&suite)
 }

@@ -31,5 +31,28 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
             reason: trouble.map(Reason::Unexplained),
         });
     }
+    for transport in UCX {
+        let settings = format!("UCX_TLS={}", transport.0);
+        let arguments = [&*settings, "ucx_info", "-u", "t", "-e"];
+        let ended = door.run(link, Path::new("/"), SECONDS, "env", &arguments)?;
+        let missing = !ended.stdout.contains(transport.1);
+        let trouble = ended.trouble.or_else(|| missing.then(|| format!("says no {}", transport.1)));
+        rows.push(Row {
+            suite: "ucx",
+            test: format!("ucx_info -u t -e, {settings}"),
+            link: link.name,
+            outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
+            reason: trouble.map(Reason::Unexplained),
+        });
+    }
     Ok(rows)
 }
+
+/// Transports of UCX, and what it says of an endpoint that has one. Its memory hooks are as it has
+/// them by default: they patch mmap(2), and make the call by its number.
+const UCX: [(&str, &str); 4] = [
+    ("rc_v", "rc_verbs/mlx5_0:1"),
+    ("rc_x", "rc_mlx5/mlx5_0:1"),
+    ("ud_v", "ud_verbs/mlx5_0:1"),
+    ("ud_x", "ud_mlx5/mlx5_0:1"),
+];
