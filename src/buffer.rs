@@ -18,7 +18,8 @@ pub(crate) fn allocate(file: &dyn DeviceFile, request: &MemoryRequest) -> Result
 /// # Safety
 /// [`QueueAllocator::allocate`] answers `len` writable bytes, aligned to `align`, which nobody reads
 /// or writes but the queue and the device until they are given to [`QueueAllocator::free`], and which
-/// stay mapped for ever if they never are. A child process after a fork does not use them.
+/// stay mapped for ever if they never are: memory of a queue that the kernel would not destroy is not
+/// given back, see [`leaked`](crate::leaked). A child process after a fork does not use them.
 pub unsafe trait QueueAllocator: Send + Sync {
     /// Memory for a queue; `None` if there is none. `align` is a power of two, a page at least.
     fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>>;
@@ -66,11 +67,13 @@ fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapp
 }
 
 /// Page-aligned, zeroed memory for rings. It is unmapped when dropped: whoever told the device of
-/// it either made the device forget it, or leaks it.
+/// it either made the device forget it, or keeps it.
 pub(crate) struct QueueBuffer {
     context: Arc<Inner>,
     /// There until the value is dropped.
     mapping: Option<Mapping>,
+    /// Whether an allocator gave it, who would use it again.
+    borrowed: bool,
     start: NonNull<u8>,
 }
 
@@ -96,7 +99,8 @@ impl QueueBuffer {
         };
         let mapping = mapping.map_err(|errno| context.fail("allocate queue memory", errno))?;
         let start = mapping.as_non_null();
-        Ok(Self { context: Arc::clone(context), mapping: Some(mapping), start })
+        let borrowed = allocator.is_some();
+        Ok(Self { context: Arc::clone(context), mapping: Some(mapping), borrowed, start })
     }
 
     /// The first byte.
@@ -109,13 +113,13 @@ impl QueueBuffer {
         self.start.expose_provenance().get() as u64
     }
 
-    /// Keeps the memory until the process ends, for the device may still use it, and counts it.
-    pub(crate) fn leak(mut self) {
-        if let Some(mapping) = self.mapping.take() {
-            mapping.leak();
-            if !self.context.forked() {
-                self.context.count_leak();
-            }
+    /// Keeps the memory, for the device may still use it, and counts it: until the context closes if
+    /// it is ours, and for good if an allocator gave it.
+    pub(crate) fn keep(mut self) {
+        match self.mapping.take() {
+            Some(mapping) if self.borrowed => self.context.keep_for_good(mapping),
+            Some(mapping) => self.context.keep(mapping),
+            None => {}
         }
     }
 }

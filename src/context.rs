@@ -4,18 +4,19 @@ use crate::{
     device::OpenOptions,
     error::{Error, ErrorKind},
     event::CqId,
+    kept::Kept,
     mkey::SignedKeys,
     query::PortAttr,
     records::Records,
     uar::Uars,
-    user_index::UserIndexes,
+    user_index::{UserIndex, UserIndexes},
 };
 use mlx5_cq::Attention;
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, HcaCap, QueryHcaCapIn, QueryHcaCapOut};
 use mlx5_uapi::process::Origin;
 use mlx5_uapi::{
-    DeviceFile, Errno, EventFile, Kernel,
+    DeviceFile, Errno, EventFile, Kernel, Mapping,
     cmd::{context as command, devx, event, query},
     mlx5::{self, AllocUcontextReqV2, AllocUcontextResp, LibCaps, UcontextFlags, UcontextRespMask},
     sysfs::DeviceInfo,
@@ -31,7 +32,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -118,7 +119,6 @@ pub(crate) struct Inner {
     pub(crate) limits: AllocUcontextResp,
     pub(crate) caps: Caps,
     pub(crate) user_indexes: Arc<UserIndexes>,
-    pub(crate) records: Records,
     pub(crate) uars: Uars,
     pub(crate) signed_keys: Arc<SignedKeys>,
     devx: bool,
@@ -133,10 +133,12 @@ pub(crate) struct Inner {
     overrun_note: (PipeReader, PipeWriter),
     watched: Mutex<HashMap<WatchId, Watched>>,
     ids: AtomicU64,
-    leaked: AtomicUsize,
-    // Pages are unmapped before the file is closed, and it is closed last: see `Drop`.
+    // In this order: the device's pages are unmapped (see `Drop`), the file is closed, which ends
+    // every object, and then memory goes that objects had which the kernel would not destroy.
     pub(crate) async_file: Box<dyn EventFile>,
     pub(crate) file: Arc<dyn DeviceFile>,
+    pub(crate) records: Records,
+    kept: Kept,
 }
 
 const OPEN: &str = "open_device";
@@ -177,7 +179,6 @@ impl Inner {
             },
             caps,
             user_indexes: Arc::new(UserIndexes::default()),
-            records,
             uars,
             signed_keys: Arc::default(),
             devx: context.devx,
@@ -188,9 +189,10 @@ impl Inner {
             overrun_note,
             watched: Mutex::default(),
             ids: AtomicU64::new(1),
-            leaked: AtomicUsize::new(0),
             async_file,
             file,
+            records,
+            kept: Kept::default(),
         }))
     }
 
@@ -334,9 +336,24 @@ impl Inner {
         }
     }
 
-    /// An object could not be destroyed, and its memory is kept.
-    pub(crate) fn count_leak(&self) {
-        self.leaked.fetch_add(1, Relaxed);
+    /// Keeps memory of an object that could not be destroyed until the context closes.
+    pub(crate) fn keep(&self, memory: Mapping) {
+        if self.forked() {
+            // The range may be someone else's, and the lock be held by a thread that is not there.
+            memory.leak();
+        } else {
+            self.kept.memory(memory);
+        }
+    }
+
+    /// Keeps such memory until the process ends, for it would be used again once it is freed.
+    pub(crate) fn keep_for_good(&self, memory: Mapping) {
+        if self.forked() { memory.leak() } else { self.kept.for_good(memory) }
+    }
+
+    /// Keeps a queue that could not be destroyed where completions find it.
+    pub(crate) fn keep_index(&self, index: Arc<UserIndex>) {
+        if self.forked() { std::mem::forget(index) } else { self.kept.index(index) }
     }
 
     /// A number that no other object of the context has.
@@ -476,8 +493,14 @@ impl Drop for Inner {
         if self.forked() {
             self.uars.abandon();
             self.records.abandon();
-        } else {
-            self.uars.close(&*self.file);
+            self.kept.abandon();
+            return;
+        }
+        self.uars.close(&*self.file);
+        // Whoever made the file may have kept it: then it is not closed here.
+        if Arc::get_mut(&mut self.file).is_none() {
+            self.records.never_free();
+            self.kept.never_free();
         }
     }
 }
@@ -553,10 +576,14 @@ impl Context {
         self.inner.is_gone()
     }
 
-    /// How many pieces of memory are kept until the process ends, because the kernel would not
-    /// destroy what the device uses them for.
+    /// How many pieces of memory are kept because the kernel would not destroy what the device uses
+    /// them for, or failed to make it in a way that leaves that open ([`Error::in_doubt`]).
+    ///
+    /// They are freed when the context closes, after its last handle is gone: the kernel ends every
+    /// object then. Only memory of a [`QueueAllocator`](crate::QueueAllocator) stays until the process
+    /// ends, which [`leaked`](crate::leaked) counts.
     pub fn leaked(&self) -> usize {
-        self.inner.leaked.load(Relaxed)
+        self.inner.kept.pieces()
     }
 }
 

@@ -85,6 +85,17 @@ impl Error {
         self.firmware
     }
 
+    /// Whether the kernel may have done what was asked, all the same. A refusal says that nothing was
+    /// done; what fails when the answer is handed out (`EFAULT`), or without an answer from the firmware
+    /// (`EIO`, `ETIMEDOUT`), does not.
+    ///
+    /// Memory that a failed call named is kept then until the context closes, and counted by
+    /// [`Context::leaked`](crate::Context::leaked); foreign memory counts as registered. `EINTR` is the
+    /// kernel's word that nothing was done, and a call is made again upon it.
+    pub fn in_doubt(&self) -> bool {
+        self.errno.is_some_and(|errno| !REFUSALS.contains(&errno))
+    }
+
     pub(crate) fn new(
         operation: &'static str,
         kind: ErrorKind,
@@ -164,6 +175,33 @@ impl Error {
         }
     }
 }
+
+/// What the kernel answers before it does anything, or after it took back what it had done.
+const REFUSALS: &[Errno] = &[
+    Errno::E2BIG,
+    Errno::EACCES,
+    Errno::EAGAIN,
+    Errno::EBADF,
+    Errno::EBUSY,
+    Errno::EEXIST,
+    Errno::EINTR,
+    Errno::EINVAL,
+    Errno::EMFILE,
+    Errno::EMSGSIZE,
+    Errno::ENFILE,
+    Errno::ENODATA,
+    Errno::ENOENT,
+    Errno::ENOMEM,
+    Errno::ENOSPC,
+    Errno::ENOSYS,
+    Errno::ENOTTY,
+    Errno::EOPNOTSUPP,
+    Errno::EPERM,
+    Errno::EPROTONOSUPPORT,
+    Errno::ERANGE,
+    // The firmware refused, and says so.
+    Errno::EREMOTEIO,
+];
 
 /// What an errno usually means, for all operations or for one.
 fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {

@@ -47,7 +47,7 @@
 //! A handle keeps what it belongs to: they may be dropped in any order and kept in one struct.
 //! Where destroying can fail there is a method that says so and gives the handle back; dropping a
 //! handle tries, and never panics. Memory that the device may still use is not freed then but
-//! counted, see [`Context::leaked`]. In a child process, after a fork, handles do nothing and say
+//! counted, and kept until the context closes, see [`Context::leaked`]. In a child process, after a fork, handles do nothing and say
 //! [`ErrorKind::Forked`].
 //!
 //! # Safety
@@ -68,6 +68,7 @@ mod context;
 mod device;
 mod error;
 mod event;
+mod kept;
 pub mod mkey;
 mod mr;
 mod pd;
@@ -106,6 +107,7 @@ pub use device::{
 };
 pub use error::{Error, ErrorKind, FirmwareStatus};
 pub use event::{AsyncEvent, AsyncEvents, CqId, QpId, SrqId};
+pub use kept::leaked;
 pub use mr::{Access, MemoryBuilder, MemoryRegion, Reregistration};
 pub use pd::ProtectionDomain;
 pub use query::{

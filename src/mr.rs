@@ -3,7 +3,8 @@
 //! Registering signs the contract that lets posting be safe code: every registered byte counts as
 //! writable, by any queue of the domain and by whoever holds the remote key, until deregistering
 //! *succeeds*. So owned memory is reached by copies only, or by shared slices of what the device may
-//! not write; and it is freed only once the kernel has taken the region back.
+//! not write; and it is freed only once the kernel has taken the region back, by its own account or
+//! because the file was closed.
 
 mod copy;
 mod rereg;
@@ -109,9 +110,18 @@ impl MemoryBuilder<'_> {
         let what = Place { start, len: self.len, iova: start };
         // SAFETY: the mapping is kept until the region is deregistered, or for ever; nobody has a
         // reference into it while the device may write.
-        let mut region = unsafe { MemoryRegion::register(self.pd, what, self.access) }?;
-        region.memory = Some(mapping);
-        Ok(region)
+        match unsafe { MemoryRegion::register(self.pd, what, self.access) } {
+            Ok(mut region) => {
+                region.memory = Some(mapping);
+                Ok(region)
+            }
+            Err(error) => {
+                if error.in_doubt() {
+                    context.keep(mapping);
+                }
+                Err(error)
+            }
+        }
     }
 }
 
@@ -146,7 +156,8 @@ impl ProtectionDomain {
     /// Until the region is deregistered *with success* (if dropping it fails, for ever) the `len`
     /// bytes at `start` stay mapped, whatever the process does with them; and if `access` has any
     /// right to write, no Rust reference to them is used, for they may change at any time. With
-    /// [`Access::ON_DEMAND`] all that holds of whatever is mapped there later, too.
+    /// [`Access::ON_DEMAND`] all that holds of whatever is mapped there later, too. It holds for ever if
+    /// registering fails and leaves open whether it was done ([`Error::in_doubt`]).
     pub unsafe fn reg_mr(
         &self,
         start: *mut u8,
@@ -183,7 +194,8 @@ impl ProtectionDomain {
     ///
     /// # Safety
     /// Until the region is deregistered *with success* the bytes may be read, and if `access` has a
-    /// right to write be written, at any time: whoever else uses them is prepared for it.
+    /// right to write be written, at any time: whoever else uses them is prepared for it. That holds for
+    /// ever if registering fails and leaves open whether it was done ([`Error::in_doubt`]).
     pub unsafe fn reg_dmabuf_mr(
         &self,
         dmabuf: BorrowedFd<'_>,
@@ -226,7 +238,7 @@ struct Place {
 
 /// A memory region (`struct ibv_mr`), and the memory if it is the region's own.
 ///
-/// Dropping it deregisters it. Should that fail, owned memory is never freed, which
+/// Dropping it deregisters it. Should that fail, owned memory is kept until the context closes, which
 /// [`crate::Context::leaked`] counts.
 pub struct MemoryRegion {
     pd: ProtectionDomain,
@@ -441,11 +453,8 @@ impl Drop for MemoryRegion {
     fn drop(&mut self) {
         if self.destroy().is_err() {
             for memory in self.memory.take().into_iter().chain(self.former.drain(..)) {
-                // The device may still use it; in a child the range may be someone else's.
-                memory.leak();
-                if !self.pd.context.forked() {
-                    self.pd.context.count_leak();
-                }
+                // The device may still use it.
+                self.pd.context.keep(memory);
             }
         }
     }

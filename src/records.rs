@@ -1,6 +1,6 @@
 //! Doorbell records, and the words that shut queues: 64-byte slots of pages that a fork wipes.
 
-use crate::{buffer::allocate, context::Inner, error::Error};
+use crate::{buffer::allocate, context::Inner, error::Error, kept::count_for_good};
 use mlx5_uapi::{DeviceFile, Errno, Mapping, MemoryRequest, page_size};
 use std::{
     mem::ManuallyDrop,
@@ -22,8 +22,8 @@ struct Page {
     mapping: Mapping,
     /// A bit for each slot, set where it is free.
     free: Vec<u64>,
-    /// Whether a slot is never to be used again, nor the page to be unmapped.
-    leaked: bool,
+    /// Whether a slot is never to be used again: the device may still read it.
+    kept: bool,
 }
 
 impl Page {
@@ -35,7 +35,7 @@ impl Page {
                 _ => u64::MAX,
             })
             .collect();
-        Self { mapping, free, leaked: false }
+        Self { mapping, free, kept: false }
     }
 
     /// Takes the lowest free slot.
@@ -88,17 +88,20 @@ impl Records {
         unsafe { self.alive.as_ref() }.load(Relaxed) == 0
     }
 
+    /// The file stays open elsewhere: keeps what the device may still read until the process ends.
+    /// Dropping the rest is for after the file was closed.
+    pub(crate) fn never_free(&mut self) {
+        let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for page in pages.extract_if(.., |page| page.kept) {
+            page.mapping.leak();
+            count_for_good(1);
+        }
+    }
+
     /// Gives the pages up without unmapping any, in a child process: their addresses may be others'.
     pub(crate) fn abandon(&mut self) {
         let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
         pages.drain(..).for_each(|page| page.mapping.leak());
-    }
-}
-
-impl Drop for Records {
-    fn drop(&mut self) {
-        let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
-        pages.drain(..).filter(|page| page.leaked).for_each(|page| page.mapping.leak());
     }
 }
 
@@ -170,12 +173,12 @@ impl RecordSlot {
     }
 
     /// Never uses the slot again: the device may still read it.
-    pub(crate) fn leak(self) {
+    pub(crate) fn keep(self) {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is not used again, and is not dropped.
         let context = unsafe { std::ptr::read(&this.context) };
         if !context.forked() {
-            lock(&context.records.pages)[this.place.page].leaked = true;
+            lock(&context.records.pages)[this.place.page].kept = true;
         }
     }
 }
@@ -241,15 +244,19 @@ mod tests {
     }
 
     #[test]
-    fn pages_go_with_the_context_but_for_those_with_leaked_slots() {
+    fn pages_go_with_the_context_but_for_what_an_open_file_still_needs() {
         let file = Memory::default();
-        let records = Records::new(&file).unwrap();
-        assert_eq!(file.live(), 1);
-        drop(records);
-        assert_eq!(file.live(), 0);
-        let records = Records::new(&file).unwrap();
-        lock(&records.pages)[0].leaked = true;
-        drop(records);
-        assert_eq!(file.live(), 1);
+        for (kept, open, live) in
+            [(false, false, 0), (true, false, 0), (false, true, 0), (true, true, 1)]
+        {
+            let mut records = Records::new(&file).unwrap();
+            lock(&records.pages)[0].kept = kept;
+            assert_eq!(file.live(), 1);
+            if open {
+                records.never_free();
+            }
+            drop(records);
+            assert_eq!(file.live(), live, "{kept} {open}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::{
     os::fd::RawFd,
     ptr::NonNull,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -158,10 +158,13 @@ impl AlteredCall<'_> {
     }
 }
 
-/// Another kernel, but for what it makes of calls.
+/// Another kernel, but for what it makes of calls. It knows how much memory it gave.
 pub(crate) struct Altered {
     kernel: Arc<dyn Kernel>,
     alter: Arc<Alter>,
+    allocated: Arc<AtomicUsize>,
+    keep_files: AtomicBool,
+    kept: Mutex<Vec<Arc<dyn DeviceFile>>>,
 }
 
 impl Altered {
@@ -169,7 +172,35 @@ impl Altered {
         kernel: Arc<dyn Kernel>,
         alter: impl Fn(&mut AlteredCall<'_>) -> Result<(), Errno> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { kernel, alter: Arc::new(alter) })
+        Arc::new(Self {
+            kernel,
+            alter: Arc::new(alter),
+            allocated: Arc::default(),
+            keep_files: AtomicBool::new(false),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// Bytes of memory that are not given back.
+    pub(crate) fn allocated(&self) -> usize {
+        self.allocated.load(Relaxed)
+    }
+
+    /// Keeps files that are opened from now on open.
+    pub(crate) fn keep_files(&self, keep: bool) {
+        self.keep_files.store(keep, Relaxed);
+    }
+}
+
+/// Memory, and where it is counted.
+struct Counted {
+    mapping: Mapping,
+    allocated: Arc<AtomicUsize>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.allocated.fetch_sub(self.mapping.len(), Relaxed);
     }
 }
 
@@ -188,13 +219,22 @@ impl Kernel for Altered {
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
         let file = self.kernel.open(node, dev)?;
-        Ok(Arc::new(AlteredFile { file, alter: Arc::clone(&self.alter) }))
+        let file: Arc<dyn DeviceFile> = Arc::new(AlteredFile {
+            file,
+            alter: Arc::clone(&self.alter),
+            allocated: Arc::clone(&self.allocated),
+        });
+        if self.keep_files.load(Relaxed) {
+            self.kept.lock().expect("no panic").push(Arc::clone(&file));
+        }
+        Ok(file)
     }
 }
 
 struct AlteredFile {
     file: Arc<dyn DeviceFile>,
     alter: Arc<Alter>,
+    allocated: Arc<AtomicUsize>,
 }
 
 impl DeviceFile for AlteredFile {
@@ -209,7 +249,12 @@ impl DeviceFile for AlteredFile {
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
-        self.file.allocate(request)
+        let mapping = self.file.allocate(request)?;
+        let (start, len) = (mapping.as_non_null(), mapping.len());
+        self.allocated.fetch_add(len, Relaxed);
+        let owner = Box::new(Counted { mapping, allocated: Arc::clone(&self.allocated) });
+        // SAFETY: the bytes are those of the mapping, which the owner keeps.
+        Ok(unsafe { Mapping::new(start, len, owner) })
     }
 
     fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {

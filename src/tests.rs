@@ -2,6 +2,7 @@
 
 mod events;
 mod faults;
+mod kept;
 mod memory;
 mod open;
 mod paths;

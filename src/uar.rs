@@ -285,7 +285,7 @@ impl Inner {
     }
 
     /// A completion queue could not be destroyed, and still names its page.
-    pub(crate) fn leak_cq_uar(&self) {
+    pub(crate) fn keep_cq_uar(&self) {
         if !self.forked() {
             self.uars.state().leaked = true;
         }

@@ -4,8 +4,8 @@ use crate::{cancel, dump, info, list, perf, pingpong};
 use clap::{Parser, Subcommand};
 
 const LONG_ABOUT: &str = "\
-Looks at mlx5 (NVIDIA/Mellanox ConnectX) devices, measures them, and takes their
-queues apart.
+Lists, describes and measures mlx5 (NVIDIA/Mellanox ConnectX) devices, and decodes
+their queues.
 
 Every command uses the first mlx5 device of this machine, or the one that --device
 names. Where there is none, it uses a simulated ConnectX inside this process, which
@@ -13,22 +13,22 @@ needs neither hardware nor privileges. The first line on stderr says which.";
 
 const EXAMPLES: &str = "\
 Examples:
-  mlx5 list                              what devices are there
-  mlx5 info -v                           all that the first one tells of itself
-  mlx5 pingpong                          does data move? two queue pairs in one process
+  mlx5 list                              list the devices
+  mlx5 info -v                           limits and capabilities of the first one
+  mlx5 pingpong                          send and verify messages, in one process
   mlx5 pingpong --sim-link roce          the same over simulated RoCE
   mlx5 perf --sizes 8..64k               latency and rate of RC sends
   mlx5 perf --op write --all --svg w.svg RDMA writes of all sizes, with a plot
   mlx5 cancel                            watch posted requests being cancelled
   mlx5 dump --live                       watch requests and completions as the device sees them
 
-Between two hosts that have devices:
+Between two hosts with devices:
   server$ mlx5 perf --listen
   client$ mlx5 perf --connect server --op read
 
 Exit status: 0 done, 1 failed, 2 wrong usage.";
 
-/// Looks at mlx5 devices, measures them, and takes their queues apart.
+/// Lists, describes and measures mlx5 devices, and decodes their queues.
 #[derive(Parser, Debug)]
 #[command(
     name = "mlx5",
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// Lists the devices
     #[command(long_about = list::LONG_ABOUT)]
     List(list::Args),
-    /// Tells what a device is and can do
+    /// Shows limits and capabilities of a device
     #[command(long_about = info::LONG_ABOUT)]
     Info(info::Args),
     /// Bounces messages between two queue pairs and verifies them
@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// Measures latency, message rate and bandwidth
     #[command(long_about = perf::LONG_ABOUT)]
     Perf(perf::Args),
-    /// Shows how posted requests are cancelled
+    /// Cancels posted requests, step by step
     #[command(long_about = cancel::LONG_ABOUT)]
     Cancel(cancel::Args),
     /// Decodes work requests and completions into readable text

@@ -14,17 +14,17 @@ use scene::{Came, Scene, failure, response};
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// What the command is for.
+/// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
-Shows step by step what cancelling posted work is for.
+Shows step by step how posted work requests are cancelled, and why.
 
-A storage target answers reads: with RDMA writes of blocks that are signed in its
-memory (T10-DIF, stripped on the way) and, behind them, the responses, fenced. A
-block is not what its signature says. The device finds that while it sends, when the
-response is posted already; the send queue drains and SQ_DRAINED says so. The target
-polls, asks the memory keys which transfer failed, cancels its response, posts one
-that says \"failed\" in its place, and lets the queue go on. The command shows the
-send ring before and after, the completions, and what arrived at the initiator.
+A storage target answers reads with RDMA writes of signed blocks (T10-DIF, stripped
+on the wire), followed by fenced responses. One block is corrupt. The device finds
+the bad signature while it sends, after the response was posted; it drains the send
+queue and reports SQ_DRAINED. The target polls, checks the memory keys for the failed
+transfer, cancels its response, posts one that says \"failed\", and resumes the queue.
+The command shows the send ring before and after, the completions, and what the
+initiator received.
 
 Target and initiator are two queue pairs on one port, in this process. It takes a
 device that can drain a send queue on a signature error (ConnectX-6 Dx or later,
@@ -36,35 +36,35 @@ Examples:
   mlx5 cancel --transfers 6 --corrupt 2,5  two fail, in one drain
   mlx5 cancel --corrupt 2,3 --interleaved  each drains the queue, one after the other
   mlx5 cancel --blocks 8 --corrupt 1:5 --part reference-tag
-  mlx5 cancel --sim                        simulated, even if there is a device";
+  mlx5 cancel --sim                        use the simulated device";
 
 /// Options of `mlx5 cancel`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Transfers to post; they count from 1
+    /// Number of transfers
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 4,
           value_parser = clap::value_parser!(u16).range(1..=16))]
     transfers: u16,
-    /// Blocks of each transfer; they count from 1
+    /// Blocks per transfer
     #[arg(short, long, value_name = "COUNT", default_value_t = 2,
           value_parser = clap::value_parser!(u16).range(1..=8))]
     blocks: u16,
-    /// Transfers with a corrupt block, and which block if not the last [default: 2]
+    /// Corrupt transfers, and the block if not the last; from 1 [default: 2]
     #[arg(short, long, value_name = "TRANSFER[:BLOCK]", value_delimiter = ',',
           value_parser = parse_corrupt)]
     corrupt: Vec<Corrupt>,
-    /// What of a corrupt block is spoiled
+    /// Part of the block to corrupt
     #[arg(long, value_enum, default_value_t = Part::Data)]
     part: Part,
-    /// Post each response behind its own transfer, not all behind all transfers
+    /// Post each response behind its own transfer, instead of all responses at the end
     #[arg(short, long)]
     interleaved: bool,
     #[command(flatten)]
     port: PortArgs,
 }
 
-/// A corrupt block, as it is asked for.
+/// A corrupt block, as given on the command line.
 #[derive(Clone, Copy, Debug)]
 struct Corrupt {
     transfer: u16,
@@ -122,11 +122,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     told.map_err(|failure| port.opened.because(failure))
 }
 
-/// Refuses a device that cannot play.
+/// Refuses a device without the capabilities that this needs.
 fn check(opened: &Opened) -> Result<(), Failure> {
     let name = opened.device.name();
     let caps = opened.context.signature_caps().map_err(|error| {
-        Failure::from(error).during(format!("asking {name} for signatures that it knows"))
+        Failure::from(error).during(format!("query of {name}'s signature capabilities"))
     })?;
     able(name, caps)
 }
@@ -191,7 +191,7 @@ fn tell(
     Ok(())
 }
 
-/// The four steps that a drained queue wants.
+/// Handles a drained queue: poll, check the keys, cancel, resume.
 fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let drained = scene.qp.drained()?;
     writeln!(
@@ -228,7 +228,7 @@ fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<(), F
     Ok(())
 }
 
-/// Shows what each key has to say; which transfers failed.
+/// Checks each key, and returns the transfers that failed.
 fn ask(scene: &Scene, args: &Args, out: &mut impl Write) -> Result<Vec<u16>, Failure> {
     let mut table = Table::new(&[
         ("transfer", Align::Right),
@@ -262,7 +262,7 @@ fn ask(scene: &Scene, args: &Args, out: &mut impl Write) -> Result<Vec<u16>, Fai
     }
     table.write(out, 3)?;
     if failed.is_empty() {
-        return Err(Failure::new("the send queue drained, but no key tells of a signature error")
+        return Err(Failure::new("the send queue drained, but no key has a signature error")
             .hint("`mlx5 cancel --sim` shows what should happen"));
     }
     Ok(failed)

@@ -10,10 +10,10 @@ use std::io::{self, Write};
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
-    /// Device to use, as `mlx5 list` names it [default: the first one]
+    /// Device to use, as in `mlx5 list` [default: the first one]
     #[arg(short, long, value_name = "NAME")]
     device: Option<String>,
-    /// Use the simulated device, even if there is a real one
+    /// Use the simulated device even if there is a real one
     #[arg(long)]
     sim: bool,
     /// Model to simulate [default: cx7]; implies --sim
@@ -33,7 +33,7 @@ pub(crate) struct PortArgs {
     /// Port of the device
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     port: u8,
-    /// Index of the address to use, as `mlx5 info -v` tells [default: the best there is]
+    /// GID index to use, as in `mlx5 info -v` [default: chosen by type and scope]
     #[arg(long, value_name = "INDEX")]
     gid_index: Option<u8>,
 }
@@ -78,7 +78,7 @@ impl From<SimLink> for PortConfig {
     }
 }
 
-/// The devices that can be used, and what simulates them if something does.
+/// The usable devices, and their simulator if they are simulated.
 pub(crate) struct Found {
     pub(crate) devices: Vec<Device>,
     pub(crate) simulator: Option<Simulator>,
@@ -98,15 +98,14 @@ impl DeviceArgs {
         Ok(Found { devices, simulator: Some(simulator) })
     }
 
-    /// The real devices; if there are none and none is named, or if it is asked for, a simulated
-    /// one.
+    /// The real devices. A simulated one if there are none and none is named, or if asked for.
     pub(crate) fn find(&self) -> Result<Found, Failure> {
         if self.wants_simulated() {
             return self.simulate();
         }
         let devices = match mlx5::devices() {
             Ok(devices) => devices,
-            // A kernel that cannot be asked has no device to offer.
+            // Without a list there are no real devices.
             Err(error) if self.device.is_none() => {
                 note(&format!("the devices of this machine cannot be listed: {error}"));
                 Vec::new()
@@ -123,7 +122,7 @@ impl DeviceArgs {
         Ok(Found { devices, simulator: None })
     }
 
-    /// The devices that are meant: one if it is named, else all.
+    /// The named device, else all.
     pub(crate) fn select(&self) -> Result<Found, Failure> {
         let mut found = self.find()?;
         let Some(name) = &self.device else { return Ok(found) };
@@ -145,7 +144,7 @@ impl DeviceArgs {
         })
     }
 
-    /// Opens the device that is meant, and says which it is.
+    /// Opens the chosen device, and prints its name.
     pub(crate) fn open(&self) -> Result<Opened, Failure> {
         let Found { devices, simulator } = self.select()?;
         let Some(device) = devices.into_iter().next() else {
@@ -157,7 +156,7 @@ impl DeviceArgs {
     }
 }
 
-/// What a device is, in a few words.
+/// A device in a few words.
 pub(crate) fn describe(device: &Device, simulated: bool) -> String {
     let part = device.part().unwrap_or("mlx5 device");
     let pci = device.pci().map(|pci| pci.address.as_str()).filter(|address| !address.is_empty());
@@ -168,12 +167,12 @@ pub(crate) fn describe(device: &Device, simulated: bool) -> String {
     }
 }
 
-/// Says which device is used, apart from the results.
+/// Prints which device is used, on stderr.
 pub(crate) fn announce(what: &str) {
     note(&format!("device {what}"));
 }
 
-/// Says something apart from the results. Whether anyone reads it does not matter.
+/// Prints a note on stderr; a closed stderr is no error.
 pub(crate) fn note(what: &str) {
     let _ = writeln!(io::stderr(), "{what}");
 }
@@ -186,7 +185,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Why something failed: if the device is gone, then because of that, whatever came of it first.
+    /// The cause of a failure: `DeviceGone` if the device is gone, whatever failed first.
     pub(crate) fn because(&self, failure: Failure) -> Failure {
         match self.context.query_port(1) {
             Err(error) if error.kind() == ErrorKind::DeviceGone => error.into(),
@@ -202,7 +201,7 @@ pub(crate) struct Port {
 }
 
 impl PortArgs {
-    /// Opens the port that is meant.
+    /// Opens the chosen port.
     pub(crate) fn open(&self) -> Result<Port, Failure> {
         let opened = self.device.open()?;
         let state = opened.context.query_port(self.port)?;

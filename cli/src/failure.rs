@@ -1,4 +1,4 @@
-//! What went wrong, told with what to do about it.
+//! Failures, with a hint what to do.
 
 use mlx5::{BatchError, CancelError, Error, ErrorKind, ListError, PollError};
 use std::fmt::Display;
@@ -15,31 +15,31 @@ pub(crate) struct Failure {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// It did not work.
+    /// The command failed.
     Failed,
-    /// It was asked for in a wrong way.
+    /// Wrong usage.
     Usage,
-    /// Whoever read the output has gone.
+    /// The reader of the output is gone (a closed pipe).
     ReaderGone,
 }
 
 impl Failure {
-    /// Something did not work.
+    /// A failure of the command.
     pub(crate) fn new(cause: impl Into<String>) -> Self {
         Self { cause: cause.into(), hint: None, kind: Kind::Failed }
     }
 
-    /// The command line makes no sense.
+    /// A failure of the command line.
     pub(crate) fn usage(cause: impl Into<String>) -> Self {
         Self { kind: Kind::Usage, ..Self::new(cause) }
     }
 
-    /// The same, with what to do about it.
+    /// Adds a hint what to do.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The same, said to have happened during `what`.
+    /// Adds what was being done.
     pub(crate) fn during(self, what: impl Display) -> Self {
         Self { cause: format!("{what}: {}", self.cause), ..self }
     }
@@ -49,8 +49,7 @@ impl Failure {
         &self.cause
     }
 
-    /// Writes the failure to `to`, and gives the exit status. Whether anyone reads it is not of
-    /// interest any more.
+    /// Writes the failure to `to`, and returns the exit status. Errors of writing are ignored.
     pub(crate) fn report(&self, to: &mut impl Write) -> ExitCode {
         match self.kind {
             Kind::ReaderGone => return ExitCode::SUCCESS,
@@ -98,7 +97,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Errors that say all there is to say.
+/// Errors whose text is the whole message.
 macro_rules! plain {
     ($($error:ty),+) => {
         $(impl From<$error> for Failure {

@@ -10,18 +10,17 @@ use mlx5::{
 };
 use std::io::{self, Write};
 
-/// What the command is for.
+/// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
-Tells what a device is, and with -v all that it can do: the limits of every kind of
-object, the capabilities of queues and completions, and the GIDs and P_Keys of its
-ports.
+Shows a device and its ports. With -v: the limits of every kind of object, the
+capabilities of queues and completions, and the GIDs and P_Keys of its ports.
 
-Without --device it tells of every device there is.";
+Without --device it shows every device.";
 
 /// Options of `mlx5 info`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Tell limits, capabilities, GIDs and P_Keys, too
+    /// Show limits, capabilities, GIDs and P_Keys, too
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
@@ -55,7 +54,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What tells one device from another.
+/// The device's identity.
 fn identity(out: &mut impl Write, device: &Device, context: &Context) -> io::Result<()> {
     let attributes = context.query_device();
     field(out, 0, "hca_id", device.name())?;
@@ -98,7 +97,7 @@ macro_rules! fields {
     };
 }
 
-/// How many of everything.
+/// The device's limits.
 fn limits(out: &mut impl Write, context: &Context) -> io::Result<()> {
     let device = context.query_device();
     field(out, 4, "max_mr_size", format_args!("{:#x}", device.max_mr_size))?;
@@ -143,7 +142,7 @@ fn limits(out: &mut impl Write, context: &Context) -> io::Result<()> {
     Ok(())
 }
 
-/// What it can do.
+/// The device's capabilities.
 fn capabilities(out: &mut impl Write, context: &Context) -> io::Result<()> {
     let device = context.query_device();
     let atomics = match device.atomic_cap {
@@ -274,7 +273,7 @@ fn partitions(
     places: u16,
 ) -> Result<(), Failure> {
     for index in 0..u32::from(places) {
-        // A table may be told longer than it is.
+        // The table may be shorter than its advertised length.
         let Ok(key) = context.query_pkey(port, index) else { break };
         if key != 0 {
             field(out, 8, &format!("P_Key[{index}]"), format_args!("{key:#06x}"))?;

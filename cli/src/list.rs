@@ -6,11 +6,11 @@ use crate::table::{Align, Table};
 use mlx5::{Device, LinkLayer, PortAttr, PortState};
 use std::io::Write;
 
-/// What the command is for.
+/// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
-Lists the mlx5 devices of this machine, with what is known of them without using
-them, and the state of their ports. Where there is none, it shows the simulated one
-that the other commands use then.";
+Lists the mlx5 devices of this machine with part, firmware, and the state of their
+ports. Without a device it lists the simulated one, which the other commands use
+then.";
 
 /// Options of `mlx5 list`.
 #[derive(clap::Args, Debug)]

@@ -1,4 +1,4 @@
-//! The `mlx5` command: looks at mlx5 devices, measures them, and takes their queues apart.
+//! The `mlx5` command: lists, describes and measures mlx5 devices, and decodes their queues.
 
 mod args;
 mod cancel;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let command = args::Cli::parse().command;
     let mut out = BufWriter::new(io::stdout().lock());
     let done = run(&command, &mut out).and_then(|()| Ok(out.flush()?));
-    // What was told so far comes before why there is no more.
+    // Flush the output before the error message.
     drop(out);
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Numbers on the command line and on the screen.
+//! Numbers on the command line and in the output.
 
 use hdrhistogram::Histogram;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The longest message that is measured.
+/// The largest message that can be measured.
 pub(crate) const LARGEST: usize = 1 << 30;
 
 /// Reads a size: `64`, `64k`, `8m`.
@@ -28,7 +28,7 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Shows a size as it may be written: `64`, `64k`, `8m`.
+/// Formats a size: `64`, `64k`, `8m`.
 pub(crate) struct Size(pub(crate) usize);
 
 impl fmt::Display for Size {
@@ -42,7 +42,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Message sizes to go through, in ascending order.
+/// Message sizes, in ascending order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Sizes(pub(crate) Vec<usize>);
 

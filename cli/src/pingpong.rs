@@ -4,7 +4,7 @@ use crate::device::{Port, PortArgs};
 use crate::failure::Failure;
 use crate::link::{
     EndArgs, Foreign, Initiator, Kind, Op, Phase, Session, Shape, Transport, datagram_limit,
-    latency, program,
+    latency, pattern, program,
 };
 use crate::numbers::{Size, Times, microseconds, parse_size, significant};
 use clap::builder::TypedValueParser;
@@ -12,20 +12,20 @@ use mlx5::Mtu;
 use std::io::Write;
 use std::time::Duration;
 
-/// What the command is for.
+/// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
-Bounces messages between two queue pairs, each a different one, and verifies every
-byte that comes back: the quickest way to see whether a device and a network work.
+Bounces messages between two queue pairs and verifies every byte that comes back:
+the quickest test of a device and a network. Each message is different.
 
-Both queue pairs are made in this process, unless --listen or --connect says that
-one of them is on another host. The addresses that are shown have the form in which
-mlx5::Endpoint is written, which programs may exchange in any way they like.";
+Both queue pairs are in this process, unless --listen or --connect is given. The
+addresses are printed in the text form of mlx5::Endpoint, which programs may exchange
+in any way they like.";
 
 const EXAMPLES: &str = "\
 Examples:
   mlx5 pingpong                              RC, both ends here
   mlx5 pingpong -t ud --size 1024            datagrams
-  mlx5 pingpong --events                     asleep until a completion comes
+  mlx5 pingpong --events                     sleep until a completion comes
   mlx5 pingpong --sim-link roce --sim-model cx5
 
 Between two hosts:
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..))]
     iters: u64,
-    /// Sleep until a completion comes, instead of looking all the time
+    /// Sleep until a completion comes, instead of busy polling
     #[arg(short, long)]
     events: bool,
     /// The other end is rdma-core's ibv_rc_pingpong, or its like for UC and UD
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// It needs the same -n and -s, for RC and UC the same -m, and on Ethernet -g.
     #[arg(long)]
     ibv: bool,
-    /// The largest packet, as -m tells rdma-core's programs
+    /// Path MTU, as -m of rdma-core's programs
     #[arg(long, value_name = "BYTES", default_value_t = 1024, requires = "ibv",
           value_parser = clap::builder::PossibleValuesParser::new(MTUS)
               .map(|mtu| mtu.parse::<u32>().expect("one of these")))]
@@ -188,28 +188,4 @@ fn bounce(initiator: &mut Initiator, size: usize, count: u64) -> Result<Times, F
         },
     )?;
     Ok(times)
-}
-
-/// Bytes that no other message and no other place of the same has.
-pub(crate) fn pattern(index: u64, size: usize) -> Vec<u8> {
-    let words = size.div_ceil(8) as u64;
-    let word = |at: u64| ((index << 32) + at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-    let mut bytes: Vec<u8> = (0..words).flat_map(word).collect();
-    bytes.truncate(size);
-    bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_messages_are_alike() {
-        assert_eq!(pattern(0, 13).len(), 13);
-        assert_eq!(pattern(3, 0), Vec::<u8>::new());
-        assert_ne!(pattern(0, 8), pattern(1, 8));
-        let one = pattern(7, 64);
-        assert_ne!(one[..8], one[8..16]);
-        assert_eq!(one, pattern(7, 64));
-    }
 }

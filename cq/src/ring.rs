@@ -303,16 +303,29 @@ impl<Q: Queue> Ring<Q> {
     /// `to` is a buffer as [`RingState::new`] wants it, cleared from [`Ring::consumer`] on before
     /// the device was told of it; nobody calls [`RingState::end_of`] meanwhile.
     pub unsafe fn move_to(&mut self, to: Places) -> Result<(), Corruption> {
+        // SAFETY: handed down.
+        if unsafe { self.moved_to(to) } {
+            return Ok(());
+        }
+        self.latch(Corruption::Resize);
+        Err(Corruption::Resize)
+    }
+
+    /// The same where it is not known whether the device has moved: if it has, so does the ring, and
+    /// else nothing changes.
+    ///
+    /// # Safety
+    /// As for [`Ring::move_to`].
+    pub unsafe fn moved_to(&mut self, to: Places) -> bool {
         // What was passed is not copied, and nobody is to look for it.
         self.publish();
         // SAFETY: handed down; all before the consumer was passed.
         if unsafe { self.state.move_to(to, self.consumer, self.resizes) }.is_none() {
-            self.latch(Corruption::Resize);
-            return Err(Corruption::Resize);
+            return false;
         }
         self.resizes += 1;
         self.find_place();
-        Ok(())
+        true
     }
 
     /// Remembers what was found. With no queue cached, and none that completes here, [`Ring::next`]

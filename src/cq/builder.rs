@@ -268,10 +268,18 @@ impl<'a> CompletionQueueBuilder<'a> {
             },
             uar_index: (uar.page_id > u32::from(u16::MAX)).then_some(uar.page_id),
         };
-        // SAFETY: buffer and record are kept until the queue is destroyed, or for ever.
+        // SAFETY: buffer and record are kept until the queue is destroyed, or the file closed.
         let made = match unsafe { command::create(&*context.file, &request) } {
             Ok(made) => made,
-            Err(errno) => return Err(context.fail(VERB, errno)),
+            Err(errno) => {
+                let error = context.fail(VERB, errno);
+                if error.in_doubt() {
+                    buffer.keep();
+                    slot.keep();
+                    context.keep_cq_uar();
+                }
+                return Err(error);
+            }
         };
         // SAFETY: the slot is kept as long as the queue; nothing else uses the word.
         let attention = unsafe { Attention::new(slot.word()) };

@@ -119,12 +119,12 @@ impl Drop for CqInner {
             // The device may still write to them, and names the page.
             let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner);
             if let Some(buffer) = buffer.take() {
-                buffer.leak();
+                buffer.keep();
             }
             if let Some(slot) = self.slot.take() {
-                slot.leak();
+                slot.keep();
             }
-            self.context.leak_cq_uar();
+            self.context.keep_cq_uar();
         }
     }
 }

@@ -53,10 +53,21 @@ impl CompletionQueue {
         // a queue's completions before they are all there.
         let mut current = inner.buffer();
         let resized = context.run(VERB, |file| {
-            // SAFETY: the buffer is kept until the queue is destroyed or resized again, or for ever.
+            // SAFETY: the buffer is kept until the queue is destroyed or resized again, or longer.
             unsafe { command::resize(file, handle, wanted - 1, &driver) }
         });
-        resized?;
+        if let Err(error) = resized {
+            // The device says in the old buffer whether it has moved.
+            // SAFETY: cleared above; the lock keeps others away.
+            if error.in_doubt() && unsafe { self.ring.moved_to(to) } {
+                *current = Some(buffer);
+                return Ok(());
+            }
+            if error.in_doubt() {
+                buffer.keep();
+            }
+            return Err(error);
+        }
         // SAFETY: cleared above; the lock keeps others away.
         match unsafe { self.ring.move_to(to) } {
             Ok(()) => {
@@ -65,7 +76,7 @@ impl CompletionQueue {
                 Ok(())
             }
             Err(corruption) => {
-                buffer.leak();
+                buffer.keep();
                 Err(Error::new(VERB, ErrorKind::Kernel, corruption.to_string()))
             }
         }

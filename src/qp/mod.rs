@@ -123,11 +123,11 @@ impl Drop for QpInner {
             // The device may still use all of it, and completions may still name the queue.
             let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner).take();
             if let Some((buffer, slot, uar)) = memory {
-                buffer.leak();
-                slot.leak();
-                uar.leak();
+                buffer.keep();
+                slot.keep();
+                uar.keep();
             }
-            std::mem::forget(Arc::clone(&self.index));
+            self.context.keep_index(Arc::clone(&self.index));
         }
     }
 }

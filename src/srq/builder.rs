@@ -218,9 +218,18 @@ pub(super) fn make(
             ..CreateSrq::default()
         },
     };
-    // SAFETY: buffer and record are kept until the queue is destroyed, or for ever.
-    let made = unsafe { command::create(&*context.file, &request) }
-        .map_err(|errno| context.fail(verb, errno))?;
+    // SAFETY: buffer and record are kept until the queue is destroyed, or the file closed.
+    let made = match unsafe { command::create(&*context.file, &request) } {
+        Ok(made) => made,
+        Err(errno) => {
+            let error = context.fail(verb, errno);
+            if error.in_doubt() {
+                buffer.keep();
+                slot.keep();
+            }
+            return Err(error);
+        }
+    };
     let inner = Arc::new(SrqInner {
         watch: context.watch(Watched::Queue(gate)),
         context: Arc::clone(context),

@@ -66,10 +66,10 @@ impl Drop for SrqInner {
         let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let (false, Some((buffer, slot))) = (destroyed, memory) {
             // The device may still use them, and completions may still name the queue.
-            buffer.leak();
-            slot.leak();
+            buffer.keep();
+            slot.keep();
             if let Some((_, index)) = &self.completes {
-                std::mem::forget(Arc::clone(index));
+                self.context.keep_index(Arc::clone(index));
             }
         }
     }

@@ -116,7 +116,7 @@ impl SendUar {
     }
 
     /// Never gives the register to another queue: this one could not be destroyed.
-    pub(crate) fn leak(self) {
+    pub(crate) fn keep(self) {
         if !self.context.forked() {
             self.context.uars.state().leaked = true;
         }

@@ -29,6 +29,12 @@ bitflags::bitflags! {
         const DIRTY = 1 << 8;
         /// A BlueFlame register.
         const BLUEFLAME = 1 << 9;
+        /// A kernel that lets requests change the lowest byte of a key.
+        const UPDATE_TAG = 1 << 10;
+        /// A send queue that drains on a signature error, and a kernel that brings it back to work.
+        const PIPELINING = 1 << 11;
+        /// Completions that carry the time of day.
+        const REAL_TIME = 1 << 12;
     }
 }
 

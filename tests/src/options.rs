@@ -18,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) peer: Option<String>,
     /// To be the host that serves, on this address; where it listens by itself if that is empty.
     pub(crate) serve: Option<String>,
+    /// For so many rounds, to hold things on a device that somebody takes away.
+    pub(crate) replug: Option<usize>,
     /// Where the ledger goes, without `.json` or `.md`.
     pub(crate) ledger: Option<PathBuf>,
 }
@@ -30,16 +32,20 @@ impl Options {
         let second = value(arguments, "--second", "a device or port: mlx5_1 or mlx5_0:2, say")?;
         let peer = value(arguments, "--peer", "the host that serves")?;
         let serve = serve(arguments);
+        let replug = value(arguments, "--replug", "how many rounds")?
+            .map(|rounds| rounds.parse().map_err(|_| format!("{rounds:?} is no number of rounds")))
+            .transpose()?;
         let ledger = value(arguments, "--ledger", "a file, without .json")?.map(PathBuf::from);
         let real = [
             ("--second", second.is_some()),
             ("--peer", peer.is_some()),
             ("--serve", serve.is_some()),
+            ("--replug", replug.is_some()),
             ("--ledger", ledger.is_some()),
         ];
         match real.iter().find(|(_, given)| *given && device.is_none()) {
             Some((name, _)) => Err(format!("{name} is for a real device: it needs --device")),
-            None => Ok(Self { device, second, peer, serve, ledger }),
+            None => Ok(Self { device, second, peer, serve, replug, ledger }),
         }
     }
 }
@@ -113,6 +119,8 @@ mod tests {
     fn an_option_without_its_value_is_refused() {
         assert!(taken("suite --device").0.is_err());
         assert!(taken("suite --peer host").0.is_err());
+        assert!(taken("suite --replug 3").0.is_err());
+        assert!(taken("suite --device mlx5_0 --replug often").0.is_err());
         assert!(taken("suite --device mlx5_0 --ledger").0.is_err());
     }
 }

@@ -6,9 +6,10 @@ use crate::cases;
 use crate::hosts::{self, HostCase, Peer};
 use crate::ledger::{Ledger, Outcome};
 use crate::options::{Options, find};
+use crate::replug::replug;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use mlx5::transport::Ud;
-use mlx5::{CqeSize, DoorbellChoice, ErrorKind, LinkLayer};
+use mlx5::transport::{Rc, Ud};
+use mlx5::{Context, CqeSize, DoorbellChoice, ErrorKind, LinkLayer, Timestamps};
 use mlx5_sim::{Model, PortConfig, SimConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
@@ -63,33 +64,59 @@ impl Variant {
 }
 
 /// Why a real device cannot run a case, if it cannot.
-fn lacks(
-    place: &Place,
-    other: Option<&Place>,
-    need: Need,
-) -> Result<Option<&'static str>, mlx5::Error> {
+fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<String>, mlx5::Error> {
     if need.intersects(Need::SIMULATOR | Need::STEP | Need::DIRTY) {
-        return Ok(Some("needs controls that only a simulated device has"));
+        return Ok(Some("needs controls that only a simulated device has".to_owned()));
     }
     let context = place.device.open()?;
     let ethernet = context.query_port(place.port)?.link_layer == LinkLayer::Ethernet;
-    Ok(if need.contains(Need::DEVX) && !context.has_devx() {
-        Some("the kernel grants no DEVX")
+    let reason = if need.contains(Need::DEVX) && !context.has_devx() {
+        "the kernel grants no DEVX"
     } else if need.contains(Need::TAG_MATCHING)
         && context.query_device().tag_matching.max_num_tags == 0
     {
-        Some("the device does not match tags")
+        "the device does not match tags"
     } else if need.contains(Need::TWO_PORTS) && context.num_ports() < 2 {
-        Some("the device has one port")
+        "the device has one port"
     } else if need.contains(Need::INFINIBAND) && ethernet {
-        Some("the port is Ethernet")
+        "the port is Ethernet"
     } else if need.contains(Need::ROCE) && !ethernet {
-        Some("the port is InfiniBand")
+        "the port is InfiniBand"
     } else if need.contains(Need::BLUEFLAME) && !has_blueflame(place, other)? {
-        Some("the device grants no BlueFlame register")
+        "the device grants no BlueFlame register"
     } else {
-        None
-    })
+        return refused(&context, need);
+    };
+    Ok(Some(reason.to_owned()))
+}
+
+/// What is answered to a program that asks for what a case needs, where the device or its kernel
+/// cannot do it.
+fn refused(context: &Context, need: Need) -> Result<Option<String>, mlx5::Error> {
+    if !need.intersects(Need::UPDATE_TAG | Need::PIPELINING | Need::REAL_TIME) {
+        return Ok(None);
+    }
+    let (pd, cq) = (context.alloc_pd()?, context.create_cq(4).build()?);
+    let mut answers = Vec::new();
+    if need.contains(Need::UPDATE_TAG) {
+        answers.push(pd.create_mkey(1).update_tag().build().map(drop));
+    }
+    if need.contains(Need::PIPELINING) {
+        answers.push(pd.create_qp::<Rc>(&cq, &cq).signature_pipelining().build().map(drop));
+    }
+    if need.contains(Need::REAL_TIME) {
+        answers.push(context.create_cq(4).timestamps(Timestamps::RealTime).build().map(drop));
+    }
+    for answer in answers {
+        match answer {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotSupported => {
+                return Ok(Some(error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Whether queue pairs get a BlueFlame register, wherever they are.
@@ -246,6 +273,11 @@ pub fn main() -> ExitCode {
 fn on_device(arguments: &Arguments, device: &str, options: &Options) -> Result<ExitCode, String> {
     if let Some(address) = &options.serve {
         return serve(device, address);
+    }
+    if let Some(rounds) = options.replug {
+        return replug(device, rounds)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| error.to_string());
     }
     let real = Arc::new(Real::open(device, options)?);
     if arguments.list {

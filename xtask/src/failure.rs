@@ -24,8 +24,10 @@ pub(crate) enum Failure {
     Code(Vec<String>),
     /// Something has to be installed, by this command.
     Missing(String),
-    /// Debian's packages could not be had.
+    /// Nobody says where Debian's packages are or are to lie, or they could not be unpacked.
     Packages(String),
+    /// The archive does not have packages, or does not answer.
+    Unfetched(String),
     /// The virtual machine could not be made, or what ran in it went wrong.
     Vm(String),
     /// Modules import each other.
@@ -44,6 +46,7 @@ impl fmt::Display for Failure {
             Self::NotBuilt(what) => write!(f, "cargo has not built {what}"),
             Self::Missing(install) => write!(f, "a peer is missing: {install}"),
             Self::Packages(what) | Self::Vm(what) => write!(f, "{what}"),
+            Self::Unfetched(what) => write!(f, "packages cannot be fetched: {what}"),
             Self::Lost(tests) => {
                 write!(f, "{} no longer pass:\n  {}", tests.len(), tests.join("\n  "))
             }

@@ -1,10 +1,10 @@
 //! `cargo xtask with-sim`: runs a program beside a simulated ConnectX.
 
-use std::env;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::{env, fs};
 
 use crate::build::{Profile, shared_library};
 use crate::failure::Failure;
@@ -15,6 +15,10 @@ use crate::wire;
 /// The program runs unmodified, with a library in LD_PRELOAD. It has to be linked dynamically.
 /// With wire=SOCKET in the list it shares the machine of that name with other programs; the first
 /// one starts it, as its list says, and it ends when none has been there for ten seconds.
+///
+/// A driver that does what none may, a doorbell for a queue that is not there and the like, is told
+/// of on standard error, and the program then ends with status 70 where it had ended well: also for
+/// what a process did that it started, unless that ends after it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// What to simulate, as MLX5_SIM has it: model=connectx6dx,link=roce,devices=2
@@ -38,6 +42,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         arguments.program.split_first().expect("the arguments have a program, or are refused");
     let mut command = Command::new(program);
     command.args(rest).env("LD_PRELOAD", preloaded(&library));
+    let report = report()?;
+    command.env("MLX5_SIM_REPORT", &report);
     if let Some(settings) = &arguments.sim {
         if let Some(socket) = wire::socket(settings) {
             wire::serve(&socket, settings, profile)?;
@@ -46,7 +52,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     // Answers only if the program cannot be run.
     let error = command.exec();
+    let _ = fs::remove_file(&report);
     Err(Failure::Run { program: program.to_string_lossy().into_owned(), error })
+}
+
+/// What the names of the files begin with in which the processes of a program note that a driver did
+/// what none may. The number of the program follows, which is this process's.
+const REPORT: &str = "mlx5-sim-report-";
+
+/// Such a file, empty.
+fn report() -> Result<PathBuf, Failure> {
+    let above = env::temp_dir();
+    for entry in fs::read_dir(&above).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(REPORT));
+        if number.is_some_and(|number| !Path::new("/proc").join(number).exists()) {
+            // Of a program that was killed. Somebody else's stays.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    let path = above.join(format!("{REPORT}{}", process::id()));
+    match fs::write(&path, "") {
+        Ok(()) => Ok(path),
+        Err(error) => Err(Failure::File { path, error }),
+    }
 }
 
 /// The library before whatever is preloaded anyway.

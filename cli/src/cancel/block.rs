@@ -1,4 +1,4 @@
-//! Blocks signed with T10-DIF, and ways to spoil them.
+//! Blocks signed with T10-DIF, and ways to corrupt them.
 
 use clap::ValueEnum;
 use mlx5::mkey::{BlockSize, Domain, Escape, Guard, Seed, Signature, SignatureBlock, T10Dif};
@@ -7,7 +7,7 @@ use mlx5::mkey::{BlockSize, Domain, Escape, Guard, Seed, Signature, SignatureBlo
 pub(super) const DATA: usize = 512;
 pub(super) const SIGNED: usize = DATA + 8;
 
-/// Where the parts of a signature stand in a signed block.
+/// Offsets of the signature's parts in a signed block.
 const GUARD: usize = DATA;
 const APPLICATION_TAG: usize = DATA + 2;
 const REFERENCE_TAG: usize = DATA + 4;
@@ -15,16 +15,16 @@ const REFERENCE_TAG: usize = DATA + 4;
 /// The generator of the guard's CRC, without its highest term.
 const POLYNOMIAL: u16 = 0x8bb7;
 
-/// What of a block is spoiled.
+/// The part of a block that is corrupted.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// A bit of the data, which its guard does not match then
+    /// A bit of the data; the guard no longer matches
     Data,
     /// A bit of the guard itself
     Guard,
     /// A bit of the application tag
     ApplicationTag,
-    /// A bit of the reference tag, as if the block were another one
+    /// A bit of the reference tag, as of a misplaced block
     ReferenceTag,
 }
 
@@ -50,7 +50,7 @@ impl Part {
     }
 }
 
-/// Signed in memory, and not on the wire.
+/// Signed in memory, unsigned on the wire.
 pub(super) fn protection() -> SignatureBlock {
     SignatureBlock::new().memory(Domain {
         signature: Signature::T10Dif(T10Dif {

@@ -9,8 +9,8 @@ use mlx5_prm::zerocopy::FromBytes;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Shows the WQEs of the requests whose identifiers are `posted`, the first of which starts where
-/// the ring does, and none of which is on a second lap.
+/// Shows the WQEs of the requests `posted`. The first one starts at the start of the ring, and none
+/// wraps.
 pub(super) fn show(
     out: &mut impl Write,
     qp: &QueuePair<Rc>,
@@ -37,7 +37,7 @@ pub(super) fn show(
     loop {
         let bytes = ring.get(usize::from(block) * BLOCK..).unwrap_or_default();
         let Ok((control, _)) = ControlSegment::read_from_prefix(bytes) else { break };
-        // A SET_PSV goes with the UMR before it: together they configure a key.
+        // A SET_PSV belongs to the UMR before it: together they configure a key.
         if control.opcode() != Some(Opcode::SetPsv) {
             let Some(next) = wr_ids.next() else { break };
             wr_id = *next;

@@ -16,15 +16,15 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Room for the text of a response.
 const MESSAGE: usize = 32;
-/// Pieces of memory that a key leads to.
+/// Entries of a key's layout.
 const PIECES: u32 = 1;
 
-/// The identifier of a transfer's response.
+/// The `wr_id` of a transfer's response.
 pub(super) const fn response(transfer: u16) -> u64 {
     100 + transfer as u64
 }
 
-/// The identifier of the response that tells of a transfer's failure.
+/// The `wr_id` of the response that reports a transfer's failure.
 pub(super) const fn failure(transfer: u16) -> u64 {
     200 + transfer as u64
 }
@@ -37,12 +37,12 @@ pub(super) struct Told {
     pub(super) cancelled: bool,
 }
 
-/// What came of a queue that was let go on.
+/// What happened after a queue was resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Came {
-    /// It has drained again.
+    /// It drained again.
     Drained,
-    /// All its requests have completed.
+    /// All its requests completed.
     Done,
 }
 
@@ -51,16 +51,16 @@ pub(super) struct Scene {
     _initiator: QueuePair<Rc>,
     cq: CompletionQueue,
     inbox: CompletionQueue,
-    /// A key for each transfer, which leads to its signed blocks.
+    /// One key per transfer, over its signed blocks.
     pub(super) keys: Vec<Mkey>,
     storage: MemoryRegion,
-    /// The initiator's: the data of the transfers, and behind it the responses.
+    /// The initiator's memory: the data of the transfers, then the responses.
     memory: MemoryRegion,
     context: Context,
     patience: Patience,
     transfers: u16,
     blocks: u16,
-    /// Identifiers of the requests, in the order in which they were posted.
+    /// The `wr_id` of each request, in the order of posting.
     pub(super) posted: Vec<u64>,
     pub(super) told: Vec<Told>,
     failures: usize,
@@ -72,7 +72,7 @@ impl Scene {
         let (transfers, blocks) = (args.transfers, args.blocks);
         let count = u32::from(transfers);
         let pd = context.alloc_pd()?;
-        // For each transfer two responses, and the device's word of its bad block.
+        // Two responses per transfer, and a CQE for its signature error.
         let cq = context.create_cq(4 * count).build()?;
         let inbox = context.create_cq(count).build()?;
         let total = usize::from(transfers) * usize::from(blocks);
@@ -122,7 +122,7 @@ impl Scene {
         })
     }
 
-    /// Writes signed blocks to the storage, and spoils some.
+    /// Writes signed blocks to the storage, and corrupts some.
     pub(super) fn store(&self, bad: &BTreeSet<Bad>, part: block::Part) -> Result<(), Failure> {
         for transfer in 1..=self.transfers {
             for number in 1..=self.blocks {
@@ -142,7 +142,7 @@ impl Scene {
         usize::from(transfer - 1) * usize::from(self.blocks) + usize::from(block - 1)
     }
 
-    /// Posts the transfers, and their responses behind all of them, or each behind its own.
+    /// Posts the transfers, with their responses at the end or each behind its own transfer.
     pub(super) fn post(&mut self, interleaved: bool) -> Result<(), Failure> {
         let length = usize::from(self.blocks) * block::SIGNED;
         let mut later = Vec::new();
@@ -171,7 +171,7 @@ impl Scene {
         Ok(batch.complete()?)
     }
 
-    /// Posts the responses that tell of failures.
+    /// Posts the responses that report failures.
     pub(super) fn post_failures(&mut self, failed: &[u16]) -> Result<(), Failure> {
         let mut batch = self.qp.wr_start();
         for transfer in failed {
@@ -196,7 +196,7 @@ impl Scene {
         }
         self.poll()?;
         let cause = format!(
-            "waited {TIMEOUT:?} for SQ_DRAINED, which did not come; {} requests completed{}",
+            "no SQ_DRAINED within {TIMEOUT:?}; {} requests completed{}",
             self.told.len(),
             self.told.first().map_or(String::new(), |told| {
                 format!(", the first of them, wr_id {}, with: {}", told.wr_id, told.status)
@@ -220,7 +220,7 @@ impl Scene {
         }
     }
 
-    /// Polls what has completed at the target; how many requests.
+    /// Polls the target's completions; returns their number.
     pub(super) fn poll(&mut self) -> Result<usize, Failure> {
         let before = self.told.len();
         loop {
@@ -242,7 +242,7 @@ impl Scene {
         }
     }
 
-    /// Waits until the queue has drained again, or all responses have completed.
+    /// Waits until the queue drained again or all responses completed.
     pub(super) fn go_on(&mut self) -> Result<Came, Failure> {
         self.patience.refresh();
         loop {
@@ -261,7 +261,7 @@ impl Scene {
         }
     }
 
-    /// Waits for the responses at the initiator: their texts, in the order in which they came.
+    /// Waits for the responses at the initiator; returns their texts in order of arrival.
     pub(super) fn responses(&mut self) -> Result<Vec<String>, Failure> {
         let start = self.place(self.transfers, self.blocks) + 1;
         let mut texts = Vec::new();
@@ -285,7 +285,7 @@ impl Scene {
         Ok(texts)
     }
 
-    /// Blocks of a transfer whose data at the initiator is not what was stored.
+    /// Blocks of a transfer whose data at the initiator differs from the storage.
     pub(super) fn wrong(&self, transfer: u16) -> Result<Vec<u16>, Failure> {
         let mut wrong = Vec::new();
         for number in 1..=self.blocks {

@@ -1,4 +1,4 @@
-//! Taking completions apart.
+//! Decodes CQEs.
 
 use crate::dump::item::Item;
 use mlx5_prm::cqe::{
@@ -8,7 +8,7 @@ use mlx5_prm::wqe::Opcode;
 use mlx5_prm::zerocopy::FromBytes;
 use std::mem::offset_of;
 
-/// Takes an entry apart: 64 bytes, or 128 with the descriptor in the second half.
+/// Decodes a CQE of 64 bytes, or of 128 with the descriptor in the second half.
 pub(crate) fn completion(bytes: &[u8]) -> Item {
     let start = bytes.len().saturating_sub(DESCRIPTOR);
     let descriptor = &bytes[start..];
@@ -139,7 +139,7 @@ fn send_opcode(item: &mut Item, at: usize, word: u32) {
     item.field(at, "send_opcode", format!("{opcode:#04x}"), meaning);
 }
 
-/// The last eight bytes, which every entry has.
+/// The last eight bytes, the same in every CQE.
 fn tail(item: &mut Item, start: usize, cqe: &Cqe, opcode: Option<CqeOpcode>) {
     let op_own = cqe.op_own;
     if opcode != Some(CqeOpcode::Invalid) {

@@ -1,7 +1,7 @@
-//! Reading bytes out of text: what `xxd`, `hexdump -C`, `od -tx1`, the kernel's log, debuggers and C
-//! sources write.
+//! Reads bytes from the text that `xxd`, `hexdump -C`, `od -tx1`, the kernel's log, debuggers and C
+//! sources print.
 
-/// The bytes that `text` shows, or which line shows none.
+/// The bytes in `text`, or the line that has none.
 pub(crate) fn parse(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -19,7 +19,7 @@ fn parse_line(line: &str) -> Result<Vec<u8>, String> {
         return Ok(Vec::new());
     }
     let (offset, line) = split_offset(line);
-    // To the right of the bytes stands what they are as text: after a bar, or after a gap.
+    // The bytes as text follow on the right, after a bar or a gap.
     let line = line.split('|').next().unwrap_or_default();
     let line = if offset { line.trim_start().split("  ").next().unwrap_or_default() } else { line };
     let words: Vec<&str> = words(line).collect();

@@ -1,12 +1,12 @@
-//! Something in memory, taken apart: what is shown of it.
+//! A decoded structure.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// A WQE or a CQE, taken apart.
+/// A decoded WQE or CQE.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Item {
-    /// What it is, in a line.
+    /// One line that describes it.
     pub(crate) title: String,
     rows: Vec<Row>,
 }
@@ -19,17 +19,17 @@ enum Row {
 }
 
 impl Item {
-    /// Something of which nothing is told yet.
+    /// An item without fields.
     pub(crate) fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), rows: Vec::new() }
     }
 
-    /// A part begins.
+    /// Begins a segment.
     pub(crate) fn segment(&mut self, name: impl Into<String>) {
         self.rows.push(Row::Segment(name.into()));
     }
 
-    /// The field at byte `at`.
+    /// Adds the field at byte `at`.
     pub(crate) fn field(
         &mut self,
         at: usize,
@@ -40,12 +40,12 @@ impl Item {
         self.rows.push(Row::Field { at, name, value: value.to_string(), meaning: meaning.into() });
     }
 
-    /// Something that is not in the bytes.
+    /// Adds a note.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.rows.push(Row::Note(text.into()));
     }
 
-    /// Bytes that are shown as they are, 16 a line, and as text beside.
+    /// Adds raw bytes, 16 per line, with their text.
     pub(crate) fn bytes(&mut self, at: usize, name: &'static str, bytes: &[u8]) {
         for (index, line) in bytes.chunks(16).enumerate() {
             let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -84,7 +84,7 @@ impl Item {
         names.collect()
     }
 
-    /// All that is noted, for tests.
+    /// All notes, for tests.
     #[cfg(test)]
     pub(crate) fn notes(&self) -> String {
         let notes = self.rows.iter().filter_map(|row| match row {
@@ -94,7 +94,7 @@ impl Item {
         notes.collect()
     }
 
-    /// Writes it down.
+    /// Prints the item.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", self.title)?;
         for row in &self.rows {

@@ -1,4 +1,4 @@
-//! `mlx5 dump --live`: requests of every kind on a live queue, and what becomes of them.
+//! `mlx5 dump --live`: posts requests of every kind, and decodes the queues.
 
 use crate::device::{Port, PortArgs};
 use crate::dump::cqe;
@@ -17,7 +17,7 @@ use std::time::Duration;
 const HELLO: &[u8] = b"hello, mlx5";
 /// Requests that each end can have outstanding.
 const DEPTH: u32 = 16;
-/// Bytes of each half of the memory: for what is sent, and for what comes.
+/// Bytes of each half of the memory: send and receive.
 const HALF: usize = 2048;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -72,7 +72,7 @@ impl<T: QueuePairTransport> End<T> {
         Ok(came)
     }
 
-    /// Decodes the blocks that were used of the send ring.
+    /// Decodes the used blocks of the send ring.
     fn show_ring(
         &self,
         out: &mut impl Write,

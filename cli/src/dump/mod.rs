@@ -17,17 +17,16 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use wqe::Addressing;
 
-/// What the command is for.
+/// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
 Decodes work requests (WQEs) and completions (CQEs) into readable text, every field
 with its offset, its name in the Programmer's Reference Manual and its value.
 
 The bytes come as hexadecimal text from the command line, from a file or from stdin,
-in whatever way they were written: plain, 0x-prefixed words, C arrays, xxd, hexdump
--C, od -tx1, or what the kernel logs about a failed completion. Several requests one
-after the other are told apart by their lengths. With --live, requests of every kind
-are posted on a device, and the ring and the completions are decoded as the device
-sees them.";
+in any usual format: plain, 0x-prefixed words, C arrays, xxd, hexdump
+-C, od -tx1, or what the kernel logs about a failed completion. Consecutive requests
+are separated by their lengths. With --live, the command
+posts requests of every kind on a device, and decodes its ring and its completions.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,10 +40,10 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Bytes in hexadecimal; `-`, or none, for stdin
+    /// Bytes in hexadecimal; `-` or nothing reads stdin
     #[arg(value_name = "HEX", conflicts_with_all = ["file", "live"])]
     hex: Vec<String>,
-    /// Take hexadecimal text from a file
+    /// Read hexadecimal text from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "live")]
     file: Option<PathBuf>,
     /// What the bytes are
@@ -56,7 +55,7 @@ pub(crate) struct Args {
     /// Bytes of an entry: 64 or 128 of a CQ, any power of two of a receive queue
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(16..=4096))]
     stride: Option<u32>,
-    /// Post requests of every kind on a device, and decode its live queues
+    /// Post requests of every kind on a device, and decode its queues
     #[arg(long, visible_alias = "demo")]
     live: bool,
     #[command(flatten)]

@@ -18,33 +18,33 @@ use std::time::Duration;
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Other end")]
 pub(crate) struct EndArgs {
-    /// Wait here for a host that runs the same command with --connect [default: 0.0.0.0:18515]
+    /// Serve a peer that runs the same command with --connect [default: 0.0.0.0:18515]
     ///
-    /// All other options but those of the device come from that host.
+    /// The peer's options apply, apart from those of the device.
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "",
           conflicts_with = "connect")]
     listen: Option<String>,
-    /// Measure against the host that waits there; the port is 18515 unless told
+    /// Connect to a peer that runs with --listen [default port: 18515]
     #[arg(long, value_name = "HOST:PORT")]
     connect: Option<String>,
-    /// Give up when nothing came for so long
+    /// Give up after this time without progress
     #[arg(long, value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 }
 
-/// The end that measures, and the way to the other one.
+/// The end that measures, and the connection to its peer.
 pub(crate) struct Initiator {
     pub(crate) side: Side,
     pub(crate) peer: Box<dyn Peer>,
     pub(crate) waiter: Waiter,
-    /// How this end is reached.
+    /// This end's address.
     pub(crate) local: Endpoint,
-    /// How the other end is reached.
+    /// The peer's address.
     pub(crate) remote: Endpoint,
 }
 
-/// How to wait for completions: by looking again and again, or asleep.
+/// How to wait for completions: busy polling, or asleep.
 pub(crate) struct Waiter {
     pub(crate) patience: Patience,
     pub(crate) channel: Option<CompletionChannel>,
@@ -52,14 +52,14 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Lets time pass in which nothing happens.
+    /// Waits for progress.
     pub(crate) fn idle(
         &mut self,
         what: &str,
         arm: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Some(channel) = &self.channel else { return self.patience.wait(what).map(drop) };
-        // What came before it was armed makes no event: after arming all is looked at once more.
+        // A completion before the arming causes no event: poll once more after it.
         if !self.armed {
             arm()?;
             self.armed = true;
@@ -73,11 +73,11 @@ impl Waiter {
     }
 }
 
-/// Which part this process plays.
+/// The role of this process.
 pub(crate) enum Session {
     /// It measures.
     Initiator(Box<Initiator>),
-    /// It was measured against, and that is over.
+    /// It served a peer, which is done.
     Served,
 }
 
@@ -87,7 +87,7 @@ impl EndArgs {
         self.listen.is_none() && self.connect.is_none()
     }
 
-    /// Refuses another process as the other end of a device that only this process has.
+    /// Refuses a peer process if the device exists only in this one.
     pub(crate) fn reach(&self, port: &Port) -> Result<(), Failure> {
         if port.opened.simulator.is_none() || self.is_local() {
             return Ok(());
@@ -107,7 +107,7 @@ impl EndArgs {
         self.connect.as_deref()
     }
 
-    /// Where to listen, if it is this process that does.
+    /// The address to listen on, if this process serves.
     pub(crate) fn listens_at(&self) -> Option<&str> {
         self.listen.as_deref()
     }
@@ -123,8 +123,7 @@ impl EndArgs {
         Ok(Waiter { patience, channel, armed: false })
     }
 
-    /// Makes the ends and connects them; where this process only answers, answers until the other
-    /// end has enough.
+    /// Makes the ends and connects them. A serving process answers until its peer is done.
     pub(crate) fn open(&self, port: &Port, shape: Shape, events: bool) -> Result<Session, Failure> {
         self.reach(port)?;
         let waiter = self.waiter(port, events)?;
@@ -180,7 +179,7 @@ pub(crate) fn connect(
     Ok(Initiator { side, peer, waiter, local: here.endpoint, remote: there.endpoint })
 }
 
-/// Waits for a host that measures, and answers it.
+/// Waits for a peer that measures, and answers it.
 fn serve(port: &Port, address: &str, waiter: Waiter) -> Result<Session, Failure> {
     let listener = TcpListener::bind(address).map_err(|error| {
         Failure::new(format!("cannot listen on {address}: {error}"))
@@ -193,11 +192,11 @@ fn serve(port: &Port, address: &str, waiter: Waiter) -> Result<Session, Failure>
     Ok(Session::Served)
 }
 
-/// Answers on `exchange` until the other host has enough. It is told of failures here.
+/// Answers on `exchange` until the peer is done. Failures here are sent to it.
 pub(crate) fn answer(port: &Port, mut exchange: Exchange, waiter: Waiter) -> Result<(), Failure> {
     let done = converse(port, &mut exchange, waiter);
     if let Err(failure) = &done {
-        // If it cannot be told, it finds out by itself.
+        // If this cannot be sent, the peer sees the closed connection.
         let _ = exchange.send(&Message::Error(failure.cause().to_owned()));
     }
     done
@@ -217,7 +216,7 @@ fn converse(port: &Port, exchange: &mut Exchange, mut waiter: Waiter) -> Result<
     exchange.send(&Message::Ready)?;
     let mut responder = Responder::new(side);
     let simulated = port.opened.simulator.is_some();
-    // Between two looks at the conversation, as short as sleeping asks for.
+    // The interval between two reads of the connection.
     let nap = Patience::new(Duration::from_millis(20), simulated);
     let limit = std::mem::replace(&mut waiter.patience, nap);
     loop {
@@ -226,7 +225,7 @@ fn converse(port: &Port, exchange: &mut Exchange, mut waiter: Waiter) -> Result<
             continue;
         }
         let look = match &waiter.channel {
-            // That nothing came in time is no failure: the other side may be thinking.
+            // Silence is no failure: the peer may be busy.
             Some(_) => waiter.idle("messages", || responder.arm()).is_err(),
             None => !matches!(waiter.patience.wait("messages"), Ok(false)),
         };
@@ -251,7 +250,7 @@ fn converse(port: &Port, exchange: &mut Exchange, mut waiter: Waiter) -> Result<
 }
 
 impl Waiter {
-    /// Waits by looking, or asleep on `channel`.
+    /// Waits by polling, or asleep on `channel`.
     #[cfg(test)]
     pub(crate) fn new(patience: Patience, channel: Option<CompletionChannel>) -> Self {
         Self { patience, channel, armed: false }

@@ -1,4 +1,4 @@
-//! The TCP connection over which two hosts find each other.
+//! The TCP connection over which two processes exchange addresses.
 
 use crate::failure::Failure;
 use crate::link::message::Message;
@@ -6,12 +6,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// How long the other side may take to answer a question.
+/// Time limit for an answer.
 const ANSWER: Duration = Duration::from_secs(30);
-/// No line is longer.
+/// The longest line.
 const LONGEST: usize = 4096;
 
-/// The port, unless another is named.
+/// The default port.
 pub(crate) const PORT: u16 = 18515;
 
 /// Completes `ADDR`, `PORT`, `:PORT` or `ADDR:PORT`.
@@ -27,21 +27,21 @@ pub(crate) fn complete(address: &str, host: &str) -> String {
     }
 }
 
-/// A conversation with the other host.
+/// A connection to the peer.
 pub(crate) struct Exchange {
     stream: TcpStream,
-    /// What came and is not a whole line yet.
+    /// Bytes of an incomplete line.
     pending: Vec<u8>,
 }
 
 impl Exchange {
-    /// Speaks over `stream`.
+    /// Uses `stream`.
     pub(crate) fn new(stream: TcpStream) -> Result<Self, Failure> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, pending: Vec::new() })
     }
 
-    /// Calls a host that listens.
+    /// Connects to a listening peer.
     pub(crate) fn connect(address: &str) -> Result<Self, Failure> {
         let address = complete(address, "127.0.0.1");
         let stream = TcpStream::connect(&address).map_err(|error| {
@@ -51,13 +51,13 @@ impl Exchange {
         Self::new(stream)
     }
 
-    /// Waits for a host that calls.
+    /// Accepts a peer.
     pub(crate) fn accept(listener: &TcpListener) -> Result<(Self, String), Failure> {
         let (stream, from) = listener.accept()?;
         Ok((Self::new(stream)?, from.to_string()))
     }
 
-    /// Says something.
+    /// Sends a message.
     pub(crate) fn send(&mut self, message: &Message) -> Result<(), Failure> {
         let mut line = message.to_line();
         line.push('\n');
@@ -65,7 +65,7 @@ impl Exchange {
         self.stream.write_all(line.as_bytes()).map_err(|_| gone())
     }
 
-    /// What the other side says next. Its errors are this side's.
+    /// Receives the next message. The peer's failure is returned as an error.
     pub(crate) fn receive(&mut self) -> Result<Message, Failure> {
         self.stream.set_nonblocking(false)?;
         self.stream.set_read_timeout(Some(ANSWER))?;
@@ -79,7 +79,7 @@ impl Exchange {
         }
     }
 
-    /// What the other side says, if it has said something.
+    /// Receives a message if one has arrived.
     pub(crate) fn poll(&mut self) -> Result<Option<Message>, Failure> {
         if let Some(message) = self.line()? {
             return Ok(Some(message));
@@ -89,7 +89,7 @@ impl Exchange {
         self.line()
     }
 
-    /// Waits for this very answer.
+    /// Waits for exactly this message.
     pub(crate) fn expect_ready(&mut self) -> Result<(), Failure> {
         match self.receive()? {
             Message::Ready => Ok(()),
@@ -97,7 +97,7 @@ impl Exchange {
         }
     }
 
-    /// Reads what is there; false if there was nothing in time.
+    /// Reads available bytes; false on a timeout.
     fn read(&mut self) -> Result<bool, Failure> {
         let mut bytes = [0; 512];
         match self.stream.read(&mut bytes) {
@@ -129,9 +129,9 @@ impl Exchange {
     }
 }
 
-/// The failure for an answer that does not belong here.
+/// The failure for an unexpected message.
 pub(crate) fn unexpected(message: &Message) -> Failure {
-    Failure::new(format!("the other side said {} out of turn", message.to_line()))
+    Failure::new(format!("unexpected message from the other side: {}", message.to_line()))
 }
 
 fn gone() -> Failure {

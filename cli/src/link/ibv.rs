@@ -1,8 +1,8 @@
 //! The other end is an example program of rdma-core: `ibv_rc_pingpong`, `ibv_uc_pingpong` or
-//! `ibv_ud_pingpong`. How those find each other is part of no standard; it is what their sources
-//! (libibverbs/examples) do: over TCP each side tells its LID, queue pair, first sequence number and
-//! GID in one text of fixed length with a NUL, the client first; then the client says that it has
-//! heard. The client sends the first message, and each message is answered with one.
+//! `ibv_ud_pingpong`. Their exchange is defined by their sources only (libibverbs/examples): over TCP
+//! each side sends LID, queue pair number, PSN and GID as one text of fixed length with a NUL, the client
+//! first; then the client confirms. The client sends the first message, and each message is answered with
+//! one.
 
 use crate::device::{Port, note};
 use crate::failure::Failure;
@@ -17,20 +17,20 @@ use std::time::{Duration, Instant};
 
 /// LID, queue pair and sequence number in hexadecimal digits, then those of the GID, and a NUL.
 const LENGTH: usize = 52;
-/// What the client says when it has heard the server.
+/// The client's confirmation.
 const DONE: &[u8; 5] = b"done\0";
 /// The Q_Key of both sides.
 const QKEY: u32 = 0x1111_1111;
-/// How long the other side may take to say its part.
+/// Time limit for the exchange.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// What one side tells the other.
+/// The address that one side sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Destination {
     lid: u16,
     qp_num: u32,
     psn: u32,
-    /// Zero where there is to be no global route.
+    /// Zero for no global route.
     gid: Gid,
 }
 
@@ -52,7 +52,7 @@ impl Destination {
         Some(Self { lid, qp_num, psn, gid: Gid::from_bytes(gid.to_be_bytes()) })
     }
 
-    /// What the other side is to be told of an end here.
+    /// The address of an end here.
     fn of(endpoint: &Endpoint, global: bool) -> Self {
         Self {
             lid: endpoint.lid,
@@ -62,7 +62,7 @@ impl Destination {
         }
     }
 
-    /// The end that this tells of, as far as `here` is told the same by other means.
+    /// The endpoint of this address; `here` supplies what the exchange does not carry.
     fn endpoint(self, here: &Endpoint, mtu: Mtu) -> Option<Endpoint> {
         Some(Endpoint {
             qp_num: QpNumber::new(self.qp_num).ok()?,
@@ -113,7 +113,7 @@ impl Foreign {
         Self::server(port, stream, shape, mtu, waiter)
     }
 
-    /// Speaks first, and sends first.
+    /// The client: sends its address and the first message.
     pub(crate) fn client(
         port: &Port,
         mut stream: TcpStream,
@@ -129,7 +129,7 @@ impl Foreign {
         Ok(Self { side, waiter, client: true, local, remote })
     }
 
-    /// Answers: it can receive before the other side is told where.
+    /// The server: posts receives before it sends its address.
     pub(crate) fn server(
         port: &Port,
         mut stream: TcpStream,
@@ -147,10 +147,10 @@ impl Foreign {
         Ok(Self { side, waiter, client: false, local, remote })
     }
 
-    /// Sends `count` messages of `size` bytes and receives as many; gives how long that took.
+    /// Exchanges `count` messages of `size` bytes; returns the time taken.
     ///
-    /// rdma-core's programs send what they received last. So what comes must be what was sent, but
-    /// for what a client sends first.
+    /// rdma-core's programs send what they received last, so each message must equal the one sent
+    /// before, apart from a client's first.
     pub(crate) fn bounce(&mut self, size: usize, count: u64) -> Result<Duration, Failure> {
         let mut came = vec![0; size];
         let mut sent = 0;
@@ -183,7 +183,7 @@ impl Foreign {
         self.side.post(Op::Send, size, index, 1, |_| true)
     }
 
-    /// Waits until the request of this number has completed.
+    /// Waits for the completion of this request.
     fn complete(&mut self, index: u64) -> Result<(), Failure> {
         self.waiter.patience.refresh();
         while self.side.sent() <= index {
@@ -214,41 +214,39 @@ impl Foreign {
     }
 }
 
-/// An end, and what is told of it.
+/// An end and its address.
 fn end(port: &Port, shape: Shape, mtu: Mtu, waiter: &Waiter) -> Result<(Side, Endpoint), Failure> {
     let side = Side::new(port, shape, waiter.channel.as_ref())?;
     let local = Endpoint { mtu, ..side.invitation()?.endpoint };
     Ok((side, local))
 }
 
-/// Tells the other side of an end. On InfiniBand it is to be reached by its LID.
+/// The address to send. On InfiniBand the peer uses the LID.
 fn tell(stream: &mut TcpStream, local: &Endpoint, port: &Port) -> Result<(), Failure> {
     let global = port.local.link_layer == LinkLayer::Ethernet;
     Ok(stream.write_all(&Destination::of(local, global).to_bytes())?)
 }
 
-/// What the other side tells.
+/// Parses the peer's address.
 fn hear(stream: &mut TcpStream, local: &Endpoint, mtu: Mtu) -> Result<Endpoint, Failure> {
     let mut bytes = [0; LENGTH];
     stream.set_read_timeout(Some(ANSWER))?;
     stream.read_exact(&mut bytes)?;
     let strange = || {
         let said = String::from_utf8_lossy(&bytes).into_owned();
-        Failure::new(format!("the other side says {said:?}, which tells of no queue pair"))
+        Failure::new(format!("the other side sent {said:?}, which is no queue pair's address"))
             .hint("is it one of rdma-core's pingpong programs?")
     };
     let remote = Destination::from_bytes(&bytes).ok_or_else(strange)?;
     let remote = remote.endpoint(local, mtu).ok_or_else(strange)?;
     if local.gid_type != GidType::InfiniBand && remote.gid.is_zero() {
-        return Err(Failure::new(
-            "the other side tells no GID, and nothing goes without on Ethernet",
-        )
-        .hint("give it one: -g INDEX"));
+        return Err(Failure::new("the other side sent no GID, which Ethernet needs")
+            .hint("give it one: -g INDEX"));
     }
     Ok(remote)
 }
 
-/// Nothing is read or written but by sends.
+/// No remote access.
 fn invitation(endpoint: Endpoint) -> Invitation {
     Invitation { endpoint, memory: RemoteAddress::default() }
 }
@@ -263,16 +261,16 @@ fn verify(came: &[u8], sent: &[u8], index: u64) -> Result<(), Failure> {
     }
 }
 
-/// Bytes that no other message has. With `--chk` those programs look at the first byte of each page,
+/// A pattern unique to the message. With `--chk` those programs check the first byte of each page,
 /// which must be zero.
 fn pattern(index: u64, size: usize) -> Vec<u8> {
     const PAGE: usize = 4096;
-    let mut bytes = crate::pingpong::pattern(index, size);
+    let mut bytes = super::pattern::pattern(index, size);
     bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = 0);
     bytes
 }
 
-/// The name of the program that is the other end.
+/// The name of the peer program.
 pub(crate) fn program(transport: Transport) -> String {
     format!("ibv_{}_pingpong", transport.name())
 }

@@ -1,4 +1,4 @@
-//! What the two ends say to each other over TCP: one JSON object a line.
+//! The messages between two ends over TCP: one JSON object per line.
 
 use crate::failure::Failure;
 use crate::link::side::{Invitation, Shape};
@@ -6,7 +6,7 @@ use crate::link::{Op, Transport};
 use mlx5::{Endpoint, RemoteAddress};
 use serde_json::{Map, Value, json};
 
-/// Version of the conversation.
+/// Version of the protocol.
 const VERSION: u64 = 1;
 
 /// What is measured.
@@ -30,26 +30,26 @@ pub(crate) struct Phase {
 /// One line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
-    /// How large the ends shall be.
+    /// The size of the ends.
     Hello(Shape),
-    /// How to reach this end.
+    /// This end's address.
     Invite(Invitation),
-    /// It is done.
+    /// Done.
     Ready,
     /// A run begins.
     Begin(Phase),
     /// The run is over.
     End,
-    /// So many messages came in it.
+    /// The number of messages that arrived in the run.
     Received(u64),
     /// All is done.
     Bye,
-    /// It does not work out.
+    /// A failure.
     Error(String),
 }
 
 impl Message {
-    /// As a line, without its end.
+    /// Formats a line, without the newline.
     pub(crate) fn to_line(&self) -> String {
         let object = match self {
             Self::Hello(shape) => json!({
@@ -83,10 +83,10 @@ impl Message {
         object.to_string()
     }
 
-    /// Reads a line.
+    /// Parses a line.
     pub(crate) fn from_line(line: &str) -> Result<Self, Failure> {
         let strange = || {
-            Failure::new("the other side does not speak as `mlx5` does")
+            Failure::new("the other side is not an `mlx5` command")
                 .hint("use the same release of mlx5 on both hosts; is it the right port?")
         };
         let Ok(Value::Object(object)) = serde_json::from_str(line) else { return Err(strange()) };
@@ -94,7 +94,7 @@ impl Message {
     }
 }
 
-/// `None` for what is not understood.
+/// `None` if it is not understood.
 fn read(object: &Map<String, Value>) -> Option<Result<Message, Failure>> {
     let text = |key: &str| object.get(key)?.as_str();
     let number = |key: &str| object.get(key)?.as_u64();
@@ -182,7 +182,7 @@ mod tests {
     fn strangers_are_told_apart() {
         for line in ["", "GET / HTTP/1.1", "{}", "[1]", r#"{"begin":"tea"}"#] {
             let failure = Message::from_line(line).expect_err("not a message");
-            assert!(failure.cause().contains("does not speak"), "{line}");
+            assert!(failure.cause().contains("is not an `mlx5` command"), "{line}");
         }
         let failure = Message::from_line(r#"{"mlx5":2}"#).expect_err("another version");
         assert!(failure.cause().contains("version 2"));

@@ -1,10 +1,11 @@
-//! Two connected queue pairs: both in this process, or one here and one on another host.
+//! Two connected queue pairs: both in this process, or one here and one in another process.
 
 mod ends;
 mod exchange;
 mod ibv;
 mod message;
 mod patience;
+mod pattern;
 mod peer;
 mod responder;
 mod run;
@@ -16,6 +17,7 @@ pub(crate) use ends::{EndArgs, Initiator, Session};
 pub(crate) use ibv::{Foreign, program};
 pub(crate) use message::{Kind, Phase};
 pub(crate) use patience::Patience;
+pub(crate) use pattern::pattern;
 pub(crate) use run::{Pace, Rate, latency, rate};
 pub(crate) use side::{Shape, datagram_limit};
 
@@ -45,7 +47,7 @@ impl Transport {
     }
 }
 
-/// What is asked of the device.
+/// The operation.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     /// Send; the other side posts receives
@@ -68,7 +70,7 @@ impl Op {
         Self::NAMES.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// The transports that have it.
+    /// The transports that support it.
     pub(crate) fn transports(self) -> &'static [Transport] {
         match self {
             Self::Send => &[Transport::Rc, Transport::Uc, Transport::Ud],

@@ -1,4 +1,4 @@
-//! The other end, as the one that measures sees it.
+//! The peer, as seen by the end that measures.
 
 use crate::failure::Failure;
 use crate::link::exchange::{Exchange, unexpected};
@@ -10,15 +10,15 @@ use crate::link::responder::Responder;
 pub(crate) trait Peer {
     /// A run begins.
     fn begin(&mut self, phase: Phase) -> Result<(), Failure>;
-    /// Lets it do its part, while this end has nothing to do; says whether there was anything.
+    /// Runs the peer while this end is idle; returns whether it made progress.
     fn turn(&mut self) -> Result<bool, Failure>;
-    /// Messages that it received in the run, if that can be known now.
+    /// Messages that it received in the run, if known.
     fn received(&self) -> Option<u64>;
-    /// Asks for an event when it has something to do.
+    /// Arms its completion queues.
     fn arm(&self) -> Result<(), Failure>;
-    /// The run is over; gives how many messages it received.
+    /// Ends the run; returns the number of messages received.
     fn end(&mut self) -> Result<u64, Failure>;
-    /// There will be no more runs.
+    /// Ends the session.
     fn part(&mut self) -> Result<(), Failure>;
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Turns between looks at the conversation.
+    /// Rounds between reads of the connection.
     const LOOK: u32 = 1 << 14;
 
     /// The other end of `exchange`.
@@ -81,7 +81,7 @@ impl Peer for Remote {
 
     fn turn(&mut self) -> Result<bool, Failure> {
         self.turns += 1;
-        // It has nothing to say now, but that it failed.
+        // The only message that can come now is a failure.
         if self.turns.is_multiple_of(Self::LOOK)
             && let Some(message) = self.exchange.poll()?
         {

@@ -7,21 +7,21 @@ use crate::link::side::Side;
 use crate::link::{Op, Transport};
 use std::time::Duration;
 
-/// How long messages that an unreliable transport may have lost are waited for.
+/// Time to wait for messages that an unreliable transport may have lost.
 const STRAGGLERS: Duration = Duration::from_millis(200);
 
-/// Answers what it is sent, or counts it.
+/// Answers or counts messages.
 pub(crate) struct Responder {
     side: Side,
     phase: Option<Phase>,
     /// Messages that came in the phase.
     received: u64,
-    /// Receives to post again.
+    /// Receive requests to repost.
     consumed: u32,
 }
 
 impl Responder {
-    /// Responds at `side`, which is connected.
+    /// A responder on `side`, which is connected.
     pub(crate) fn new(side: Side) -> Self {
         Self { side, phase: None, received: 0, consumed: 0 }
     }
@@ -37,19 +37,19 @@ impl Responder {
         self.received
     }
 
-    /// Asks for an event when something comes.
+    /// Arms the completion queue.
     pub(crate) fn arm(&self) -> Result<(), Failure> {
         self.side.arm()
     }
 
-    /// Does what there is to do; says whether there was anything.
+    /// Handles pending completions; returns whether there were any.
     pub(crate) fn turn(&mut self) -> Result<bool, Failure> {
         self.side.poll_sent()?;
         let Some((count, length)) = self.side.poll_received()? else { return Ok(false) };
         self.received += u64::from(count);
         self.consumed += count;
         let answers = self.phase.is_some_and(|phase| phase.kind == Kind::Latency);
-        // Receives are posted again in heaps, unless one message at a time is all there is.
+        // Repost receives in batches, unless only one message is in flight.
         if answers || self.consumed >= self.side.shape.receives / 4 {
             self.side.post_receives(self.consumed)?;
             self.consumed = 0;
@@ -62,7 +62,7 @@ impl Responder {
         Ok(true)
     }
 
-    /// The run is over; gives how many messages came, after waiting for those on their way.
+    /// Ends the run: waits for messages in flight, and returns the number received.
     pub(crate) fn end(&mut self, patience: &Patience, shares: bool) -> Result<u64, Failure> {
         let Some(phase) = self.phase.take().filter(|phase| phase.op == Op::Send) else {
             return Ok(0);
@@ -73,7 +73,7 @@ impl Responder {
         while self.received < phase.messages {
             if self.turn()? {
                 patience.refresh();
-            } else if let Err(failure) = patience.wait("the rest of the messages") {
+            } else if let Err(failure) = patience.wait("further messages") {
                 return if reliable { Err(failure) } else { Ok(self.received) };
             }
         }

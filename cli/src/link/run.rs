@@ -1,4 +1,4 @@
-//! Runs: one message at a time, or as many as possible.
+//! Runs: one message at a time, or at full rate.
 
 use crate::failure::Failure;
 use crate::link::ends::Initiator;
@@ -7,7 +7,7 @@ use crate::link::side::Side;
 use crate::link::{Op, Transport};
 use std::time::{Duration, Instant};
 
-/// What a run of as many messages as possible came to.
+/// The result of a run at full rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Rate {
     /// Messages sent, written or read.
@@ -30,19 +30,19 @@ impl Rate {
     }
 }
 
-/// How requests are posted in a run of as many as possible.
+/// How requests are posted in a run at full rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pace {
-    /// Of so many requests one asks for a completion.
+    /// One of this many requests is signaled.
     pub(crate) signal_every: u64,
-    /// So many requests are posted with one doorbell.
+    /// Requests per doorbell.
     pub(crate) batch: u64,
 }
 
-/// Times messages one by one. A send is answered with a send of the same size, and its time is that
-/// of the round trip; the time of a write or read is that from posting it to its completion.
+/// Times messages one by one. A send is answered with a send of the same size and timed as a round
+/// trip; a write or read is timed from posting to its completion.
 ///
-/// `before` may prepare each message, by its number; `after` gets its time and sees what came back.
+/// `before` prepares each message, given its number; `after` gets its time and the answer.
 pub(crate) fn latency(
     initiator: &mut Initiator,
     phase: Phase,
@@ -78,7 +78,7 @@ pub(crate) fn latency(
     Ok(())
 }
 
-/// Waits for an answer; gives its length.
+/// Waits for an answer; returns its length.
 fn answer(initiator: &mut Initiator, completed: &mut u64) -> Result<usize, Failure> {
     let Initiator { side, peer, waiter, .. } = initiator;
     waiter.patience.refresh();
@@ -96,7 +96,7 @@ fn answer(initiator: &mut Initiator, completed: &mut u64) -> Result<usize, Failu
     }
 }
 
-/// Waits until so many requests have completed.
+/// Waits until this many requests completed.
 fn complete(initiator: &mut Initiator, completed: &mut u64, wanted: u64) -> Result<(), Failure> {
     let Initiator { side, peer, waiter, .. } = initiator;
     waiter.patience.refresh();
@@ -110,7 +110,7 @@ fn complete(initiator: &mut Initiator, completed: &mut u64, wanted: u64) -> Resu
     Ok(())
 }
 
-/// Posts as fast as the other end takes it. `progress` hears how many are done.
+/// Posts at full rate. `progress` gets the number of completed requests.
 pub(crate) fn rate(
     initiator: &mut Initiator,
     phase: Phase,
@@ -126,7 +126,7 @@ pub(crate) fn rate(
     waiter.patience.refresh();
     let start = Instant::now();
     while done < messages {
-        // Where it can be known how many receives are left, none are overrun.
+        // Do not post more than the peer has receives for, where that is known.
         let last = match (op, peer.received()) {
             (Op::Send, Some(received)) => messages.min(received + receives),
             _ => messages,

@@ -12,26 +12,26 @@ use mlx5::{
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
-/// Room before the data of a datagram, for the header that the device puts there.
+/// Bytes before the data of a datagram: the global routing header.
 const HEADER: usize = 40;
-/// Completions that are taken at once.
+/// Completions per poll.
 const BURST: usize = 32;
 
-/// How large an end is. Both have the same shape.
+/// The size of an end; the same for both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) transport: Transport,
-    /// The longest message.
+    /// The largest message.
     pub(crate) message: usize,
     /// Requests outstanding.
     pub(crate) depth: u32,
     /// Receives posted.
     pub(crate) receives: u32,
-    /// The most bytes that are sent inline.
+    /// The largest message sent inline.
     pub(crate) inline: u32,
 }
 
-/// What the other end must know.
+/// What the peer must know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invitation {
     pub(crate) endpoint: Endpoint,
@@ -41,7 +41,7 @@ pub(crate) struct Invitation {
 
 /// An end.
 pub(crate) struct Side {
-    // Queues go before the memory that they use.
+    // Queues are dropped before the memory that they use.
     qp: AnyQueuePair,
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
@@ -49,11 +49,11 @@ pub(crate) struct Side {
     pd: ProtectionDomain,
     pub(crate) shape: Shape,
     psn: Psn,
-    /// Where inline data is gathered.
+    /// The buffer of inline data.
     inline: Vec<u8>,
     endpoint: Endpoint,
     peer: Option<(Invitation, Option<AddressHandle>)>,
-    /// One more than the identifier of the request that completed last.
+    /// One more than the `wr_id` of the last completed request.
     sent: u64,
 }
 
@@ -71,7 +71,7 @@ impl Shape {
     }
 
     fn areas(&self) -> Areas {
-        // Each starts on a page, as a program's buffers usually do.
+        // Each part is page-aligned.
         const PAGE: usize = 4096;
         let message = self.message.max(1);
         let send = 0..message;
@@ -83,7 +83,7 @@ impl Shape {
 }
 
 impl Side {
-    /// Makes an end, with its receives posted, ready to be told of the other.
+    /// Makes an end with its receives posted.
     pub(crate) fn new(
         port: &Port,
         shape: Shape,
@@ -119,7 +119,7 @@ impl Side {
         Ok(side)
     }
 
-    /// What to tell the other end.
+    /// The address for the peer.
     pub(crate) fn invitation(&self) -> Result<Invitation, Failure> {
         let shared = self.shape.areas().shared;
         Ok(Invitation { endpoint: self.endpoint, memory: self.memory.remote(shared)? })
@@ -145,8 +145,8 @@ impl Side {
         Ok(())
     }
 
-    /// Posts `count` requests of `size` bytes with one doorbell. Their identifiers count up from
-    /// `first`; `signaled` says which of them complete.
+    /// Posts `count` requests of `size` bytes with one doorbell. Their `wr_id`s count up from `first`;
+    /// `signaled` selects those with a completion.
     pub(crate) fn post(
         &mut self,
         op: Op,
@@ -159,7 +159,7 @@ impl Side {
         self.post_from(op, from.start..from.start + size, first, count, signaled)
     }
 
-    /// Sends back the message of `size` bytes that was received last.
+    /// Sends the last received message, of `size` bytes, back.
     pub(crate) fn echo(&mut self, size: usize, id: u64) -> Result<(), Failure> {
         let start = self.shape.areas().receive.start + self.shape.header();
         self.post_from(Op::Send, start..start + size, id, 1, |_| true)
@@ -211,7 +211,7 @@ impl Side {
         Ok(self.qp.post_send(&list)?)
     }
 
-    /// Posts `count` receives. All take the same memory: only one message at a time is looked at.
+    /// Posts `count` receives. All use the same memory, because only one message at a time is read.
     pub(crate) fn post_receives(&mut self, count: u32) -> Result<(), Failure> {
         let sges = [self.memory.sge(self.shape.areas().receive)?];
         let request = ReceiveWr { wr_id: 0, sges: &sges };
@@ -225,7 +225,7 @@ impl Side {
         Ok(())
     }
 
-    /// Takes completions of requests; gives the identifier of the last one, if there are any.
+    /// Polls send completions; returns the last `wr_id`, if any.
     pub(crate) fn poll_sent(&mut self) -> Result<Option<u64>, Failure> {
         let mut last = None;
         let mut failed = None;
@@ -238,12 +238,12 @@ impl Side {
         failed.map_or(Ok(last), Err)
     }
 
-    /// One more than the identifier of the request that completed last.
+    /// One more than the `wr_id` of the last completed request.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Takes completions of receives; gives how many there were, and the last one's length.
+    /// Polls receive completions; returns their number and the last one's length.
     pub(crate) fn poll_received(&mut self) -> Result<Option<(u32, usize)>, Failure> {
         let mut last = None;
         let mut failed = None;
@@ -259,30 +259,30 @@ impl Side {
         }
     }
 
-    /// Asks for an event at the next completion of either kind.
+    /// Arms both completion queues.
     pub(crate) fn arm(&self) -> Result<(), Failure> {
         self.send_cq.arm(false)?;
         Ok(self.recv_cq.arm(false)?)
     }
 
-    /// Puts `bytes` where messages are sent from.
+    /// Copies `bytes` into the send buffer.
     pub(crate) fn fill(&self, bytes: &[u8]) -> Result<(), Failure> {
         Ok(self.memory.write_at(self.shape.areas().send.start, bytes)?)
     }
 
-    /// Copies out what was received last.
+    /// Copies the last received message.
     pub(crate) fn received(&self, bytes: &mut [u8]) -> Result<(), Failure> {
         let start = self.shape.areas().receive.start + self.shape.header();
         Ok(self.memory.read_at(start, bytes)?)
     }
 }
 
-/// The longest message that a port takes as a datagram.
+/// The largest datagram of a port.
 pub(crate) fn datagram_limit(port: &Port) -> usize {
     mtu_bytes(port.local.active_mtu) as usize
 }
 
-/// What a queue pair is made with.
+/// Options of the queue pair.
 struct Queues<'a> {
     pd: &'a ProtectionDomain,
     send_cq: &'a CompletionQueue,
@@ -310,7 +310,7 @@ impl Queues<'_> {
     }
 }
 
-/// Why a request failed, and what usually is behind it.
+/// The failure for a failed request, with its usual cause.
 fn completion_failure(completion: &WorkCompletion<'_>, error: CompletionError) -> Failure {
     let what = format!("{:?} request {}", completion.opcode(), completion.wr_id());
     let failure = Failure::new(format!("{what} failed: {error}"));

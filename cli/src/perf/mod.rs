@@ -18,7 +18,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What the command is for.
+/// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
 Measures latency, message rate and bandwidth of sends, RDMA writes and RDMA reads,
 for one or many message sizes.
@@ -28,9 +28,8 @@ of a ping-pong, of a write or read the time from posting it until its completion
 polled. The rate is measured with --depth requests outstanding, from the first
 request to the last completion.
 
-Both ends are in this process, unless --listen or --connect says that one of them is
-on another host. The simulated device shows that all of it works, and what software
-costs; its times say nothing about hardware.";
+Both ends are in this process, unless --listen or --connect is given. On the simulated
+device the times show the cost of software only, not of hardware.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,7 +49,7 @@ Between two hosts:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What is asked of the device
+    /// Operation to measure
     #[arg(long, value_enum, default_value_t = Op::Send)]
     op: Op,
     /// Transport of the queue pairs
@@ -58,24 +57,24 @@ pub(crate) struct Args {
     transport: Transport,
     /// Message sizes: 8..64k, or 1,64,4k [default: 8..64k]
     ///
-    /// A range goes through the powers of two. Ranges and sizes may be listed together.
+    /// A range contains the powers of two. Ranges and sizes may be mixed.
     #[arg(short, long, value_name = "SIZES", conflicts_with = "all")]
     sizes: Option<Sizes>,
-    /// All powers of two from 1 to 8m, or to what a datagram takes
+    /// All powers of two from 1 to 8m, or to the largest datagram
     #[arg(short, long)]
     all: bool,
-    /// Messages timed one by one, of each size
+    /// Messages to time for the latency of each size
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..))]
     iters: u64,
-    /// Messages of a rate, of each size [default: 10 times --iters, fewer of large ones]
+    /// Messages to send for the rate of each size [default: 10 times --iters, fewer if large]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     messages: Option<u64>,
     /// Requests outstanding while the rate is measured
     #[arg(long, value_name = "COUNT", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=16384))]
     depth: u32,
-    /// Carry messages up to this size in the request itself
+    /// Send messages up to this size inline
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
     inline: usize,
     /// Ask for one completion in so many requests of a rate [default: 16, or --depth]

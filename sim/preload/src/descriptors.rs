@@ -1,8 +1,11 @@
 //! Which descriptors are the simulated machine's.
 
 use std::collections::HashMap;
-use std::ffi::{c_int, c_uint};
+use std::ffi::{CString, c_int, c_uint};
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -11,6 +14,7 @@ use mlx5_uapi::{DeviceFile, Errno};
 use crate::door::{Door, Inside};
 use crate::events::Events;
 use crate::exports::next;
+use crate::machine::Opened;
 use crate::paths::Description;
 use crate::{inherited, say};
 
@@ -21,6 +25,12 @@ pub(crate) struct Device {
     pub(crate) file: Arc<dyn DeviceFile>,
     /// By which a child process can inherit it.
     pub(crate) number: Option<u64>,
+}
+
+impl Device {
+    pub(crate) fn new(name: String, (file, number): Opened) -> Self {
+        Self { name, file, number }
+    }
 }
 
 /// What a descriptor stands for. Copies of a descriptor share it.
@@ -124,6 +134,11 @@ pub(crate) fn failed(errno: Errno) -> c_int {
     -1
 }
 
+/// The setting of UCX for what takes the place of mmap(2), and the value with which that calls libc's
+/// own function. What maps could be refused then; what ends a mapping is seen when it is too late.
+const HOOKS: &str = "UCX_MEM_MMAP_HOOK_MODE";
+const PAST_THE_LIBRARY: &str = "reloc";
+
 /// Opens the device if libc has opened its node.
 ///
 /// # Safety
@@ -140,9 +155,20 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
         file.assume_init()
     };
     let Some(node) = file.identity().and_then(|file| door.tree.node_of(file)) else { return fd };
+    if std::env::var_os(HOOKS).is_some_and(|mode| mode == PAST_THE_LIBRARY) {
+        say!(
+            "{}: cannot be opened: with {HOOKS}={PAST_THE_LIBRARY} UCX maps memory past the \
+             simulator; set {HOOKS}=bistro or none",
+            node.name
+        );
+        // SAFETY: nobody has seen the descriptor.
+        unsafe { next::close(fd) };
+        return failed(Errno::EPERM);
+    }
     match door.machine.open(&node.name, node.numbers) {
-        Ok((file, number)) => {
-            let device = Device { name: node.name.clone(), file, number };
+        Ok(opened) => {
+            keep_unmapped(fd, &door.tree.place_of(node));
+            let device = Device::new(node.name.clone(), opened);
             door.descriptors.add(fd, Entry::Device(Arc::new(device)));
             fd
         }
@@ -152,6 +178,24 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
             unsafe { next::close(fd) };
             failed(errno)
         }
+    }
+}
+
+/// Opens the node's file anew in the place of a descriptor, for writing only. A mapping that the
+/// kernel is asked for past this library then fails, where the empty file's would be no memory.
+fn keep_unmapped(fd: c_int, place: &Path) {
+    let Ok(place) = CString::new(place.as_os_str().as_bytes()) else { return };
+    // SAFETY: the path is a string of C; the descriptor is the caller's, and the new one nobody has
+    // seen. What fails leaves the descriptor as it is.
+    unsafe {
+        let flags = next::fcntl(fd, libc::F_GETFD, ptr::null_mut());
+        let other = next::open(place.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
+        if other < 0 {
+            return;
+        }
+        let cloexec = if flags & libc::FD_CLOEXEC == 0 { 0 } else { libc::O_CLOEXEC };
+        next::dup3(other, fd, cloexec);
+        next::close(other);
     }
 }
 
@@ -197,6 +241,10 @@ pub(crate) fn copied(fd: c_int, new: c_int) -> c_int {
 pub(crate) fn controlled(fd: c_int, command: c_int, answer: c_int) -> c_int {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, answer),
+        // As the program has opened it.
+        libc::F_GETFL if answer >= 0 && matches!(find(fd), Some((_, Entry::Device(_)))) => {
+            answer & !libc::O_ACCMODE | libc::O_RDWR
+        }
         _ => answer,
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Door {
     pub(crate) descriptors: Descriptors,
     pub(crate) mappings: Mappings,
     pub(crate) trace: bool,
+    /// The process that it is of: one that shares its parent's memory is another.
+    pid: u32,
 }
 
 /// `None` inside if the settings or the machine do not allow one.
@@ -92,6 +94,15 @@ impl Door {
         slot().get_or_init(Self::make).as_ref()
     }
 
+    /// What drivers of this process did that none may, and nobody has been told yet.
+    pub(crate) fn violations() -> Vec<String> {
+        let Some(door) = Self::if_open().filter(|door| door.pid == std::process::id()) else {
+            return Vec::new();
+        };
+        let _inside = Inside::enter();
+        door.machine.violations()
+    }
+
     fn make() -> Option<Self> {
         let settings: Settings = match std::env::var(VARIABLE).unwrap_or_default().parse() {
             Ok(settings) => settings,
@@ -109,7 +120,8 @@ impl Door {
             Ok(tree) => {
                 let descriptors = Descriptors::default();
                 inherited::take(&machine, &descriptors);
-                Some(Self { machine, tree, descriptors, mappings: Mappings::default(), trace })
+                let (mappings, pid) = (Mappings::default(), std::process::id());
+                Some(Self { machine, tree, descriptors, mappings, trace, pid })
             }
             Err(error) => {
                 say!("cannot write the device tree: {error}");

@@ -4,12 +4,12 @@
 //! x86-64 and aarch64 Linux such arguments travel in the same registers, and libc looks at those
 //! that the other ones call for.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{DIR, FILE, iovec, mode_t, off_t, off64_t, size_t, ssize_t};
 
 use crate::next::Symbol;
-use crate::{descriptors, events, forward, mappings, paths};
+use crate::{descriptors, ending, events, forward, mappings, paths, system_calls};
 
 type Pointer = *mut c_void;
 type Text = *const c_char;
@@ -137,8 +137,23 @@ interpose! {
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, then |answer| descriptors::closed_range(first, last, flags, answer);
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, unless forward::socket(domain, protocol);
 
+    // System calls by number. One that takes fewer words has others behind them, which nobody reads.
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long, unless system_calls::by_number(number, [a, b, c, d, e, f]);
+
     // Memory.
     fn mmap(address: Pointer, length: size_t, rights: c_int, flags: c_int, fd: c_int, offset: off_t) -> Pointer, unless mappings::map(length, rights, fd, offset);
     fn mmap64(address: Pointer, length: size_t, rights: c_int, flags: c_int, fd: c_int, offset: off64_t) -> Pointer, unless mappings::map(length, rights, fd, offset);
     fn munmap(address: Pointer, length: size_t) -> c_int, unless mappings::unmap(address, length);
+}
+
+/// Ends the process without what is left to be run: here or never its violations are told.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _exit(status: c_int) -> ! {
+    ending::leave(status)
+}
+
+/// The same by the name that C has for it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    ending::leave(status)
 }

@@ -65,9 +65,7 @@ pub(crate) fn take(machine: &Machine, to: &Descriptors) {
             continue;
         }
         match machine.inherit(parent, number) {
-            Ok((file, number)) => {
-                to.add(fd, Entry::Device(Arc::new(Device { name, file, number })));
-            }
+            Ok(opened) => to.add(fd, Entry::Device(Arc::new(Device::new(name, opened)))),
             Err(errno) => say!("{name}: cannot be inherited: {errno}"),
         }
     }

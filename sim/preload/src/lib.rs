@@ -12,7 +12,15 @@
 //! by number. Event files are epoll descriptors that watch the simulator's own, so that
 //! `poll`, `O_NONBLOCK` and the like work without further help.
 //!
-//! System calls that a program makes without libc are not seen, nor those that libc makes inside.
+//! System calls that a program makes without libc are not seen, nor those that libc makes inside. What
+//! patches mmap(2) and makes the call by its number, as UCX does, comes here; what calls libc's own is
+//! refused by the kernel, for the descriptor of a node is open for writing only. With
+//! `UCX_MEM_MMAP_HOOK_MODE=reloc` no device can be opened, and a line says what to set.
+//!
+//! # Violations
+//! What a driver did that none may is said when the process ends by itself, and its exit status is
+//! then 70 unless it is that of a failure anyway. In a program of several processes that
+//! `cargo xtask with-sim` started, the first one fails for all of them.
 //!
 //! # Processes
 //! Each process has a machine of its own, which starts when it first looks for a device. A child
@@ -27,6 +35,7 @@
 mod account;
 mod descriptors;
 mod door;
+mod ending;
 mod events;
 mod exports;
 mod forward;
@@ -35,6 +44,7 @@ mod machine;
 mod mappings;
 mod next;
 mod paths;
+mod system_calls;
 mod tree;
 
 pub use mlx5_sim::settings::{Settings, SettingsError};

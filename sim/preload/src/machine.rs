@@ -70,6 +70,21 @@ impl Machine {
         }
     }
 
+    /// What drivers did that none may, since this was last asked. A machine that moves by itself looks
+    /// at what is left for it first; the end of a program may come before it would.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        match self {
+            Self::Own { simulator, .. } => {
+                if !simulator.config().step {
+                    mlx5_sim_wire::finish(simulator);
+                }
+                let found = simulator.take_violations();
+                found.iter().map(|violation| format!("{violation:?}")).collect()
+            }
+            Self::Shared(wire) => wire.violations(),
+        }
+    }
+
     /// Drains the send queue of a queue pair in RTS, as a signature error does; says whether it is
     /// this process's machine that has it.
     pub(crate) fn drain(&self, qpn: u32) -> bool {

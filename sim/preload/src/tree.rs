@@ -14,6 +14,8 @@ const PREFIX: &str = "mlx5-sim-";
 const LOCK: &str = "lock";
 /// Where the verbs nodes are described.
 const VERBS: &str = "class/infiniband_verbs";
+/// Where the nodes are.
+const NODES: &str = "dev/infiniband";
 
 /// A file's identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +59,7 @@ impl Tree {
     }
 
     fn fill(&mut self, entries: &[(String, SysfsEntry)]) -> io::Result<()> {
-        let nodes = self.root.join("dev/infiniband");
+        let nodes = self.root.join(NODES);
         fs::create_dir_all(&nodes)?;
         let sys = self.root.join("sys");
         fs::create_dir_all(sys.join("class/infiniband"))?;
@@ -138,6 +140,11 @@ impl Tree {
     /// The node that a file stands for.
     pub(crate) fn node_of(&self, file: Identity) -> Option<&Node> {
         self.nodes.iter().find(|node| node.file == file)
+    }
+
+    /// Where the file is that stands for a node.
+    pub(crate) fn place_of(&self, node: &Node) -> PathBuf {
+        self.root.join(NODES).join(&node.name)
     }
 
     /// Removes it from the disk.

@@ -10,7 +10,15 @@ use crate::kernel::lock;
 #[derive(Debug, Default)]
 struct Plan {
     made: u64,
-    failing: BTreeMap<u64, Errno>,
+    failing: BTreeMap<u64, Failure>,
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    errno: Errno,
+    /// After the kernel did the work.
+    late: bool,
 }
 
 /// The calls to a simulated kernel.
@@ -20,19 +28,32 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Counts a call, and fails it if that is planned.
-    pub(crate) fn enter(&self) -> Result<(), Errno> {
+    fn next(&self) -> Option<Failure> {
         let mut plan = lock(&self.plan);
         plan.made += 1;
         let made = plan.made;
-        plan.failing.remove(&made).map_or(Ok(()), Err)
+        plan.failing.remove(&made)
+    }
+
+    /// Counts a call, and fails it if that is planned.
+    pub(crate) fn enter(&self) -> Result<(), Errno> {
+        self.next().map_or(Ok(()), |failure| Err(failure.errno))
+    }
+
+    /// The same for a call that may fail after its work was done, too: with which errno.
+    pub(crate) fn enter_work(&self) -> Result<Option<Errno>, Errno> {
+        match self.next() {
+            Some(Failure { errno, late: false }) => Err(errno),
+            Some(Failure { errno, late: true }) => Ok(Some(errno)),
+            None => Ok(None),
+        }
     }
 
     /// Plans that the `k`-th call from now fails; the next one is the first.
-    pub(crate) fn fail(&self, k: u64, errno: Errno) {
+    pub(crate) fn fail(&self, k: u64, errno: Errno, late: bool) {
         let mut plan = lock(&self.plan);
         let at = plan.made + k;
-        plan.failing.insert(at, errno);
+        plan.failing.insert(at, Failure { errno, late });
     }
 
     /// Takes back every planned failure.

@@ -100,6 +100,10 @@ impl OpenFile {
 
     fn enter(&self) -> Result<(), Errno> {
         self.calls.enter()?;
+        self.enter_device()
+    }
+
+    fn enter_device(&self) -> Result<(), Errno> {
         if self.hca.is_removed() {
             return Err(Errno::EIO);
         }
@@ -198,12 +202,14 @@ impl OpenFile {
     /// # Safety
     /// As for [`DeviceFile::ioctl`]; addresses in the attributes are those of the current process.
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        self.enter()?;
+        let late = self.calls.enter_work()?;
+        self.enter_device()?;
         // SAFETY: the caller's contract; the attributes and what they point to are the call's
         // until it returns.
         let (method, request) = unsafe { decode::open(header) }?;
         let mut state = lock(&self.state);
-        methods::run(self, &mut state, method, request)
+        methods::run(self, &mut state, method, request)?;
+        late.map_or(Ok(()), Err)
     }
 }
 

@@ -223,7 +223,14 @@ impl Simulator {
     /// and without any effect. Calls are `open`, `ioctl`, `map`, `allocate` and `event_file`; to
     /// look into sysfs is none.
     pub fn fail_call(&self, k: u64, errno: Errno) {
-        self.shared.calls.fail(k, errno);
+        self.shared.calls.fail(k, errno, false);
+    }
+
+    /// The same after the call has done its work, as when its answer cannot be handed out: what it made
+    /// is there, and its caller does not know. It is nastier than a kernel, which takes back what it made,
+    /// if it can. Only an `ioctl` has such work; the other calls fail without any effect.
+    pub fn fail_call_late(&self, k: u64, errno: Errno) {
+        self.shared.calls.fail(k, errno, true);
     }
 
     /// Takes back all planned failures of calls.

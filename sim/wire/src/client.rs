@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mlx5_sim::kernel::SysfsEntry;
@@ -113,6 +114,8 @@ pub struct Wire {
     number: u64,
     settings: String,
     pages: Arc<OwnedFd>,
+    /// Violations that have been told, or were there before this process.
+    told: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Wire {
@@ -135,6 +138,7 @@ impl Wire {
         Ok(Self {
             line: Arc::new(line),
             number: hello.numbers[0],
+            told: Arc::new(AtomicU64::new(hello.numbers[1])),
             settings: String::from_utf8_lossy(&hello.bytes).into_owned(),
             pages: Arc::new(hello.file.ok_or(Errno::EPROTO)?),
         })
@@ -198,6 +202,18 @@ impl Wire {
     #[must_use]
     pub fn settle(&self) -> usize {
         self.line.ask_well(Ask::Settle, &[], &[]).map_or(0, |answer| answer.numbers[0] as usize)
+    }
+
+    /// What drivers of the machine did that none may, in this process or another, since it was last
+    /// asked or this process came.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        let from = self.told.load(Ordering::Acquire);
+        let Ok(answer) = self.line.ask_well(Ask::Violations, &[from], &[]) else {
+            return Vec::new();
+        };
+        self.told.store(answer.numbers[0], Ordering::Release);
+        String::from_utf8_lossy(&answer.bytes).lines().map(str::to_owned).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -52,7 +52,8 @@ struct Shared {
     trace: bool,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
-    violations: AtomicUsize,
+    /// What drivers did that none may.
+    violations: Mutex<Vec<String>>,
     /// Whether to end as soon as nobody is connected.
     leaving: AtomicBool,
     /// Rung when a process has gone, or the host shall.
@@ -134,7 +135,7 @@ impl Host {
             trace: settings.trace,
             clients: Mutex::default(),
             next: AtomicU64::new(1),
-            violations: AtomicUsize::new(0),
+            violations: Mutex::default(),
             leaving: AtomicBool::new(false),
             gone,
         };
@@ -189,7 +190,7 @@ impl Host {
             }
         }
         self.shared.tell_violations();
-        Ok(self.shared.violations.load(Ordering::Acquire))
+        Ok(lock(&self.shared.violations).len())
     }
 
     /// Lets in whoever waits.
@@ -229,9 +230,11 @@ impl Shared {
     }
 
     fn tell_violations(&self) {
+        // Taken and kept under one lock: who asks meanwhile waits for what is taken.
+        let mut violations = lock(&self.violations);
         for violation in self.simulator.take_violations() {
-            self.violations.fetch_add(1, Ordering::AcqRel);
             say!("a driver did what it never must: {violation:?}");
+            violations.push(format!("{violation:?}"));
         }
     }
 }
@@ -288,7 +291,9 @@ impl<'a> Connection<'a> {
     fn hello(&self, socket: i32, numbers: &[u64]) -> Result<(), Errno> {
         match self.shared.simulator.shared_pages() {
             Some(pages) if numbers[0] == VERSION => {
-                let answer = Message::numbers(&[self.client.number]);
+                self.shared.tell_violations();
+                let so_far = lock(&self.shared.violations).len() as u64;
+                let answer = Message::numbers(&[self.client.number, so_far]);
                 let answer = answer.with(self.shared.settings.clone().into_bytes());
                 message::send(socket, &answer, Some(pages.as_fd()))
             }
@@ -373,6 +378,19 @@ impl<'a> Connection<'a> {
                 Message::numbers(&[count]).with(text.into_bytes())
             }
             Ask::Settle => Message::numbers(&[simulator.run_until_idle() as u64]),
+            Ask::Violations => {
+                if !simulator.config().step {
+                    crate::finish(simulator);
+                }
+                self.shared.tell_violations();
+                let violations = lock(&self.shared.violations);
+                let from = usize::try_from(first).unwrap_or(usize::MAX);
+                let new = violations.get(from..).unwrap_or_default();
+                let mut text = new.join("\n");
+                // The first of them say enough.
+                text.truncate(text.floor_char_boundary(LONGEST));
+                Message::numbers(&[violations.len() as u64]).with(text.into_bytes())
+            }
             Ask::Hello | Ask::Events => return Err(Errno::ENOSYS),
         })
     }

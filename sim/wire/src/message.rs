@@ -8,7 +8,7 @@ use nix::cmsg_space;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
 /// Changes with every change of the messages: both ends have to be built alike.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 
 /// The longest message.
 pub(crate) const LONGEST: usize = 1 << 16;
@@ -20,7 +20,8 @@ const NUMBERS: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(crate) enum Ask {
-    /// To be let in: version → number of this process; the machine's settings; the file of pages.
+    /// To be let in: version → number of this process, violations so far; the machine's settings; the
+    /// file of pages.
     Hello,
     /// Entries of the sysfs tree: first → how many; the entries.
     Sysfs,
@@ -44,10 +45,12 @@ pub(crate) enum Ask {
     CloseEvents,
     /// To work until nothing is left to do → units of work.
     Settle,
+    /// For what drivers did that none may: first → violations so far; a line each.
+    Violations,
 }
 
 impl Ask {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Hello,
         Self::Sysfs,
         Self::Open,
@@ -60,6 +63,7 @@ impl Ask {
         Self::Read,
         Self::CloseEvents,
         Self::Settle,
+        Self::Violations,
     ];
 
     pub(crate) fn from_raw(kind: u64) -> Option<Self> {

@@ -202,9 +202,19 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
                 ..CreateQp::default()
             },
         };
-        // SAFETY: buffer and record are kept until the queue pair is destroyed, or for ever.
-        let made = unsafe { command::create(&*context.file, &request) }
-            .map_err(|errno| context.fail(VERB, errno))?;
+        // SAFETY: buffer and record are kept until the queue pair is destroyed, or the file closed.
+        let made = match unsafe { command::create(&*context.file, &request) } {
+            Ok(made) => made,
+            Err(errno) => {
+                let error = context.fail(VERB, errno);
+                if error.in_doubt() {
+                    buffer.keep();
+                    slot.keep();
+                    uar.keep();
+                }
+                return Err(error);
+            }
+        };
 
         // SAFETY: the slot is kept as long as the queue pair; nothing else uses record and word.
         let (record, gate) =

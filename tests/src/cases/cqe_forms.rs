@@ -12,7 +12,7 @@ pub(crate) const CASES: &[Case] = cases![
     short_messages_and_answers_lie_in_the_completion: SIMULATOR,
     a_message_is_in_memory_unless_it_was_asked_for_in_the_completion,
     the_clock_tells_when_a_completion_was_written,
-    real_time_is_the_time_of_day: ROCE,
+    real_time_is_the_time_of_day: ROCE | REAL_TIME,
     what_a_device_lacks_is_refused_by_name,
     a_queue_is_resized_with_completions_waiting,
     a_queue_too_full_for_its_new_size_keeps_the_old,

@@ -4,6 +4,7 @@ mod sessions;
 
 use crate::prelude::*;
 use mlx5::{AsyncEvent, Data, Device, Errno, ErrorKind, PollError};
+use mlx5_sim::Simulator;
 use sessions::SESSIONS;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +16,9 @@ pub(crate) const CASES: &[Case] = cases![
     any_call_may_be_interrupted: SIMULATOR | ROCE,
     any_call_may_find_the_device_gone: SIMULATOR | ROCE,
     any_two_calls_in_a_row_may_fail: SIMULATOR | ROCE,
+    any_answer_may_not_be_handed_out: SIMULATOR | ROCE,
+    any_call_may_be_done_after_the_firmware_was_given_up: SIMULATOR | ROCE,
+    any_call_may_be_done_and_called_failed: SIMULATOR | ROCE,
     a_device_pulled_out_under_load_is_told_to_everyone: SIMULATOR,
     a_poller_finds_out_by_itself_that_the_device_is_gone: SIMULATOR,
     a_fatal_error_under_load_is_told_to_everyone: SIMULATOR,
@@ -23,6 +27,23 @@ pub(crate) const CASES: &[Case] = cases![
 
 /// Fails each call of each session in turn, and `more` calls after it.
 fn sweep(bed: &Bed, errno: Errno, more: u64) -> Outcome {
+    sweep_with(bed, errno, more, Simulator::fail_call)
+}
+
+/// Fails each call of each session in turn, after the kernel has done what it was called for.
+///
+/// What it made is there then, and uses memory of which nobody has the handle; what it destroyed is
+/// gone, and will be destroyed again. Memory that the device may use stays until the context closes.
+fn sweep_late(bed: &Bed, errno: Errno) -> Outcome {
+    sweep_with(bed, errno, 0, Simulator::fail_call_late)
+}
+
+fn sweep_with(
+    bed: &Bed,
+    errno: Errno,
+    more: u64,
+    fail: impl Fn(&Simulator, u64, Errno),
+) -> Outcome {
     let simulator = bed.simulator();
     let device = bed.device();
     for (number, (session, noticed)) in SESSIONS.iter().enumerate() {
@@ -30,7 +51,7 @@ fn sweep(bed: &Bed, errno: Errno, more: u64) -> Outcome {
         for call in 1.. {
             let before = simulator.calls();
             for next in 0..=more {
-                simulator.fail_call(call + next, errno);
+                fail(simulator, call + next, errno);
             }
             let outcome = session(device, bed);
             let made = simulator.calls() - before;
@@ -74,6 +95,18 @@ fn any_call_may_find_the_device_gone(bed: &Bed) -> Outcome {
 
 fn any_two_calls_in_a_row_may_fail(bed: &Bed) -> Outcome {
     sweep(bed, Errno::EBUSY, 1)
+}
+
+fn any_answer_may_not_be_handed_out(bed: &Bed) -> Outcome {
+    sweep_late(bed, Errno::EFAULT)
+}
+
+fn any_call_may_be_done_after_the_firmware_was_given_up(bed: &Bed) -> Outcome {
+    sweep_late(bed, Errno::ETIMEDOUT)
+}
+
+fn any_call_may_be_done_and_called_failed(bed: &Bed) -> Outcome {
+    sweep_late(bed, Errno::EIO)
 }
 
 /// How long anybody may take to find out.

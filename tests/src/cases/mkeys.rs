@@ -14,10 +14,10 @@ pub(crate) const CASES: &[Case] = cases![
     a_key_that_was_never_configured_cannot_be_used: DEVX,
     an_invalidated_key_cannot_be_used_until_it_is_configured_again: DEVX,
     a_peer_invalidates_a_key_by_sending: DEVX,
-    the_lowest_byte_of_a_key_can_be_changed: DEVX,
+    the_lowest_byte_of_a_key_can_be_changed: DEVX | UPDATE_TAG,
     a_signaled_configuration_has_one_completion: DEVX,
     what_a_key_cannot_take_is_refused_and_named: DEVX,
-    a_refused_or_aborted_batch_leaves_the_key_as_it_was: DEVX,
+    a_refused_or_aborted_batch_leaves_the_key_as_it_was: DEVX | UPDATE_TAG,
     keys_of_many_entries_go_around_the_end_of_the_ring: DEVX,
     a_key_of_a_reset_queue_is_not_taken_for_what_it_may_not_be: DEVX,
 ];

@@ -19,19 +19,20 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// Fetches the lists of `suites` from the mirror that this machine uses.
+    /// Fetches the lists of `suites` from where this machine's apt finds Debian.
     pub(crate) fn new(folder: &Path, suites: &[&str]) -> Result<Self, Failure> {
         if !Path::new(KEYRING).exists() {
             return Err(Failure::Missing("apt-get install debian-archive-keyring".into()));
         }
-        let mirror = mirror()?;
+        let archives = Archives::of_this_machine()?;
         for part in ["lists/partial", "cache/archives/partial"] {
             make(&folder.join(part))?;
         }
-        let lines: String = suites
-            .iter()
-            .map(|suite| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"))
-            .collect();
+        let mut lines = String::new();
+        for suite in suites {
+            let archive = archives.of(suite)?;
+            lines.push_str(&format!("deb [signed-by={KEYRING}] {archive} {suite} main\n"));
+        }
         for (name, text) in [("sources.list", lines.as_str()), ("status", "")] {
             let path = folder.join(name);
             fs::write(&path, text).map_err(in_file(&path))?;
@@ -41,17 +42,10 @@ impl Apt {
         Ok(apt)
     }
 
-    /// The package that a package without content of its own stands for.
-    pub(crate) fn behind(&self, package: &str, begins: &str) -> Result<String, Failure> {
+    /// What a package depends on, by name.
+    pub(crate) fn depends(&self, package: &str) -> Result<Vec<String>, Failure> {
         let record = self.run("apt-cache", ["show", "--no-all-versions", package])?;
-        let depends = record.lines().find_map(|line| line.strip_prefix("Depends: "));
-        let names = depends.unwrap_or_default().split(", ").filter_map(|one| one.split(' ').next());
-        names.into_iter().find(|name| name.starts_with(begins)).map(str::to_owned).ok_or_else(
-            || Failure::Output {
-                program: "apt-cache".into(),
-                what: format!("no {begins}* that {package} depends on"),
-            },
-        )
+        Ok(depends(&record))
     }
 
     /// Fetches a package alone, and unpacks it into `root`.
@@ -59,7 +53,7 @@ impl Apt {
         let folder = self.folder.join("alone").join(package);
         make(&folder)?;
         let mut command = self.command("apt-get");
-        run(command.args(["download", "--quiet=2", package]).current_dir(&folder))?;
+        fetch(command.args(["download", "--quiet=2", package]).current_dir(&folder))?;
         unpack(&folder, root)
     }
 
@@ -75,7 +69,7 @@ impl Apt {
         if let Some(release) = release {
             command.args(["--target-release", release]);
         }
-        run(command.arg("install").args(packages))?;
+        fetch(command.arg("install").args(packages))?;
         unpack(&self.folder.join("cache/archives"), root)
     }
 
@@ -84,7 +78,7 @@ impl Apt {
         program: &str,
         arguments: impl IntoIterator<Item = &'a str>,
     ) -> Result<String, Failure> {
-        run(self.command(program).args(arguments))
+        fetch(self.command(program).args(arguments))
     }
 
     /// A program of apt that looks into our folder alone.
@@ -133,26 +127,58 @@ fn unpack(folder: &Path, root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The names in a package's record that it depends on; of alternatives the first.
+fn depends(record: &str) -> Vec<String> {
+    let line = record.lines().find_map(|line| line.strip_prefix("Depends: "));
+    let names = line.unwrap_or_default().split(", ").filter_map(|one| one.split(' ').next());
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
 /// Where this machine fetches Debian's packages from.
-fn mirror() -> Result<String, Failure> {
-    const OURS: [&str; 3] = ["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"];
-    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-    let codename = codename.unwrap_or_default().trim_matches('"');
-    let targets = run(Command::new("apt-get").args(OURS).arg("Created-By: Packages"))?;
-    debian(&targets, codename).map(str::to_owned).ok_or_else(|| {
-        Failure::Packages(format!(
-            "this machine's apt knows no archive of {codename} with a component main: what is needed \
-             are Debian's packages, fetched from where this machine's are"
-        ))
-    })
+struct Archives {
+    /// Address, release and component of all that this machine's apt knows, a line each.
+    targets: String,
+    /// The release that this machine is of.
+    codename: String,
+}
+
+impl Archives {
+    fn of_this_machine() -> Result<Self, Failure> {
+        const OURS: [&str; 3] = ["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"];
+        let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+        let codename = codename.unwrap_or_default().trim_matches('"').to_owned();
+        let targets = run(Command::new("apt-get").args(OURS).arg("Created-By: Packages"))?;
+        Ok(Self { targets, codename })
+    }
+
+    /// The address of the archive to fetch a suite from: the one from which this machine's apt has
+    /// that suite, as it may have an old one that has left the mirrors, or else its own release.
+    fn of(&self, suite: &str) -> Result<&str, Failure> {
+        let archive = archive_of(&self.targets, suite);
+        archive.or_else(|| archive_of(&self.targets, &self.codename)).ok_or_else(|| {
+            Failure::Packages(format!(
+                "this machine's apt knows no archive of {} with a component main: what is \
+                 needed are Debian's packages, fetched from where this machine's are",
+                self.codename
+            ))
+        })
+    }
 }
 
 /// The address of the archive that has a release whole, not its updates alone.
-fn debian<'a>(targets: &'a str, codename: &str) -> Option<&'a str> {
+fn archive_of<'a>(targets: &'a str, codename: &str) -> Option<&'a str> {
     targets.lines().find_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
         [uri, release, "main"] if release == codename && !codename.is_empty() => Some(uri),
         _ => None,
+    })
+}
+
+/// Runs a program of apt that fetches, or that looks into what was fetched.
+fn fetch(command: &mut Command) -> Result<String, Failure> {
+    run(command).map_err(|failure| match failure {
+        Failure::Packages(what) => Failure::Unfetched(what),
+        other => other,
     })
 }
 
@@ -172,12 +198,37 @@ fn run(command: &mut Command) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
+    const TARGETS: &str = "http://a/security/ one-security main\nhttp://b/ one contrib\n\
+                           http://c/debian/ one main\nhttp://d/ two main\n";
+
     #[test]
-    fn the_mirror_is_that_of_the_release_itself() {
-        let targets = "http://a/security/ one-security main\nhttp://b/ one contrib\n\
-                       http://c/debian/ one main\nhttp://d/ two main\n";
-        assert_eq!(debian(targets, "one"), Some("http://c/debian/"));
-        assert_eq!(debian(targets, "three"), None);
-        assert_eq!(debian("http://a/  main\n", ""), None);
+    fn an_archive_is_one_that_has_the_release_itself() {
+        assert_eq!(archive_of(TARGETS, "one"), Some("http://c/debian/"));
+        assert_eq!(archive_of(TARGETS, "three"), None);
+        assert_eq!(archive_of("http://a/  main\n", ""), None);
+    }
+
+    #[test]
+    fn a_suite_comes_from_where_apt_has_it_and_else_from_where_the_machines_release_does() {
+        let archives = Archives { targets: TARGETS.into(), codename: "one".into() };
+        assert_eq!(archives.of("two").ok(), Some("http://d/"));
+        assert_eq!(archives.of("three").ok(), Some("http://c/debian/"));
+        let nowhere = Archives { targets: TARGETS.into(), codename: "four".into() };
+        assert!(nowhere.of("three").is_err());
+    }
+
+    #[test]
+    fn what_a_package_depends_on_is_told_by_name() {
+        let record = "Package: a\nDepends: b (= 1), c | d (>= 2), e\n";
+        assert_eq!(depends(record), ["b", "c", "e"]);
+        assert_eq!(depends("Package: a\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_program_that_fails_to_fetch_has_not_fetched_and_one_that_is_not_there_is_missing() {
+        let failed = fetch(Command::new("sh").args(["-c", "echo 404 >&2; exit 1"]));
+        assert!(matches!(failed, Err(Failure::Unfetched(what)) if what.contains("404")));
+        let absent = fetch(&mut Command::new("/nonexistent/apt-get"));
+        assert!(matches!(absent, Err(Failure::Run { .. })));
     }
 }

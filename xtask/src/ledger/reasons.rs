@@ -185,9 +185,10 @@ const SKIPS: &[Known] = &[
     ),
 ];
 
-/// Skips in a virtual machine alone, and of tests that newer releases of rdma-core have. The first
+/// Skips in a virtual machine alone, and of tests that other releases of rdma-core have. The first
 /// that fits explains.
 const IN_A_MACHINE: &[Known] = &[
+    known("test_addr.", "only supported on Ethernet link layer", RAW_ON_IB, NEVER),
     known(
         "",
         "/dev/dri/renderD128",

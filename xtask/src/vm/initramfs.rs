@@ -40,6 +40,9 @@ const C_PROGRAMS: [&str; 12] = [
     "ib_atomic_lat",
 ];
 
+/// What looks names up in files, which the C library of older releases loads by itself.
+const NAMES: &str = "libnss_files.so.2";
+
 /// rdma-core's provider, which libibverbs loads by itself.
 const PROVIDER: &str = "libmlx5.so.1";
 
@@ -62,11 +65,13 @@ pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Fa
     tree.file("guest/steps.sh", COMMON.as_bytes());
     tree.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n");
     tree.file("etc/hosts", b"127.0.0.1 localhost\n::1 localhost\n");
+    tree.file("etc/nsswitch.conf", b"passwd: files\nhosts: files\n");
 
     for program in C_PROGRAMS {
         let path = tree.packaged(program)?;
         tree.program(&format!("bin/{program}"), &path)?;
     }
+    tree.program(&format!("{LIBRARIES}/{NAMES}"), &tree.library(NAMES)?)?;
     tree.provider()?;
     if let Some(python) = python {
         tree.python(python)?;

@@ -38,9 +38,7 @@ impl Kernel {
     /// To start without the kernel's own unpacking takes a third of the time when every instruction
     /// is emulated.
     pub(super) fn unpack_image(root: &Path, tools: &Tools) -> Result<(), Failure> {
-        let boot = root.join("boot");
-        let packed = files(&boot)?.into_iter().find(|path| name_of(path).starts_with("vmlinuz-"));
-        let packed = packed.ok_or_else(|| strange(&boot, "no vmlinuz"))?;
+        let packed = packed(root)?;
         let bytes = fs::read(&packed).map_err(in_file(&packed))?;
         let payload = payload(&bytes).ok_or_else(|| strange(&packed, "no bzImage"))?;
         let image = tools.unpacked(payload)?;
@@ -53,10 +51,7 @@ impl Kernel {
 
     /// Looks at a kernel in its part of the cache.
     pub(super) fn open(root: &Path) -> Result<Self, Failure> {
-        let below = ["usr/lib/modules", "lib/modules"].map(|name| root.join(name));
-        let folder = below.iter().find(|folder| folder.is_dir());
-        let folder = folder.ok_or_else(|| strange(root, "no modules"))?;
-        let release = files(folder)?.pop().ok_or_else(|| strange(folder, "no modules"))?;
+        let release = release(root)?;
         let mut modules = BTreeMap::new();
         collect(&release, &mut modules)?;
         Ok(Self { release: name_of(&release), image: root.join(IMAGE), modules })
@@ -86,6 +81,24 @@ impl Kernel {
         loaded.push(Module { name: name.to_owned(), content });
         Ok(())
     }
+}
+
+/// The folder of the modules, whose name is the kernel's release.
+fn release(root: &Path) -> Result<PathBuf, Failure> {
+    let below = ["usr/lib/modules", "lib/modules"].map(|name| root.join(name));
+    let folder = below.iter().find(|folder| folder.is_dir());
+    let folder = folder.ok_or_else(|| strange(root, "no modules"))?;
+    files(folder)?.pop().ok_or_else(|| strange(folder, "no modules"))
+}
+
+/// The image as the package has it: in /boot, or beside the modules.
+fn packed(root: &Path) -> Result<PathBuf, Failure> {
+    let boot = root.join("boot");
+    let in_boot = if boot.is_dir() { files(&boot)? } else { Vec::new() };
+    let beside = release(root)?.join("vmlinuz");
+    let named = |path: &PathBuf| name_of(path).starts_with("vmlinuz-");
+    let found = in_boot.into_iter().find(named).or_else(|| beside.is_file().then_some(beside));
+    found.ok_or_else(|| strange(root, "no vmlinuz"))
 }
 
 /// The compressed kernel in a bzImage; the fields are those of the kernel's
@@ -144,6 +157,23 @@ fn strange(path: &Path, what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_image_is_in_boot_or_beside_the_modules() {
+        let root = std::env::temp_dir().join(format!("mlx5-vm-image-{}", std::process::id()));
+        let modules = root.join("usr/lib/modules/7.3");
+        fs::create_dir_all(&modules).expect("a folder");
+        assert!(packed(&root).is_err());
+        fs::write(modules.join("vmlinuz"), b"").expect("a file");
+        assert_eq!(packed(&root).ok(), Some(modules.join("vmlinuz")));
+        let boot = root.join("boot");
+        fs::create_dir_all(&boot).expect("a folder");
+        for name in ["System.map-7.3", "vmlinuz-7.3"] {
+            fs::write(boot.join(name), b"").expect("a file");
+        }
+        assert_eq!(packed(&root).ok(), Some(boot.join("vmlinuz-7.3")));
+        fs::remove_dir_all(&root).expect("it is there");
+    }
 
     #[test]
     fn the_payload_is_behind_the_setup_without_its_length() {

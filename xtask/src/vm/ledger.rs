@@ -93,12 +93,13 @@ fn report(rows: &[Value]) -> String {
          on one device and once with the ends on two; so do our command, rdma-core's programs, ours \
          against theirs, rdma-core's tests of its provider (`pyverbs`, of the Debian release that \
          the kernel is of: memory keys everywhere, tag matching on InfiniBand, all that can be told \
-         in one machine of each kernel), and processes that are killed or lose the driver. `cargo xtask vm --write` \
-         writes this; `cargo xtask vm` fails if anything fails, if the kernel's log has a complaint, \
-         or if what passes here does not pass any more.",
+         in one machine of each kernel), and processes that are killed or lose the driver. \
+         `cargo xtask vm --all --write` writes this; `cargo xtask vm` runs a choice of the machines, \
+         and fails if anything fails, if the kernel's log has a complaint, or if what passes here \
+         does not pass any more.",
         "",
     ));
-    report.push('\n');
+    report.push_str(&format!("\n{}\n", wrapped(&releases(rows), "")));
     let machines: BTreeSet<(String, String)> =
         rows.iter().map(|row| (text(row, "kernel"), text(row, "link"))).collect();
     let suites: BTreeSet<String> = rows.iter().map(|row| text(row, "suite")).collect();
@@ -111,8 +112,10 @@ fn report(rows: &[Value]) -> String {
             let count =
                 |result: &str| rows.iter().filter(of).filter(|r| r["result"] == result).count();
             let [pass, fail, skip] = ["pass", "fail", "skip"].map(count);
-            report
-                .push_str(&format!("| {kernel} | {link} | {suite} | {pass} | {fail} | {skip} |\n"));
+            if pass + fail + skip > 0 {
+                let counts = format!("{pass} | {fail} | {skip}");
+                report.push_str(&format!("| {kernel} | {link} | {suite} | {counts} |\n"));
+            }
         }
     }
     for (title, result) in [("Failures", "fail"), ("Skips", "skip")] {
@@ -127,6 +130,15 @@ fn report(rows: &[Value]) -> String {
         report.push_str(&wrapped(&format!("* On Ethernet: `{module}` {why}."), "  "));
     }
     report
+}
+
+/// Which kernels these were, as they call themselves.
+fn releases(rows: &[Value]) -> String {
+    let known = rows.iter().filter(|row| !text(row, "release").is_empty());
+    let known: BTreeSet<_> = known.map(|row| (text(row, "kernel"), text(row, "release"))).collect();
+    let each: Vec<String> =
+        known.iter().map(|(kernel, release)| format!("{kernel} is {release}")).collect();
+    format!("The kernels, as they call themselves: {}.", each.join(", "))
 }
 
 /// How many tests have come to this result for each reason.
@@ -177,9 +189,12 @@ mod tests {
     fn the_report_counts_by_machine_and_tells_reasons() {
         let mut skipped = row("6.1", "a", "skip");
         skipped["reason"] = json!("one | port");
-        let report = report(&[skipped, row("6.1", "b", "pass")]);
+        let mut newest = row("newest", "b", "pass");
+        newest["release"] = json!("7.3.4-cloud");
+        let report = report(&[skipped, row("6.1", "b", "pass"), newest]);
         assert!(report.contains("| 6.1 | ib | s | 1 | 0 | 1 |"), "{report}");
         assert!(report.contains("| 1 | one \\| port | `a` |"), "{report}");
+        assert!(report.contains("newest is 7.3.4-cloud."), "{report}");
         assert!(report.contains("### Failures in a machine\n\nNone.\n"), "{report}");
     }
 }

@@ -27,9 +27,12 @@ use record::{Event, Record};
 
 /// Run the real kernel driver on the simulated device, in a virtual machine
 ///
-/// QEMU, the kernels and the C programs are Debian's packages, from the mirror that this machine's
-/// apt uses; they are unpacked into $XDG_CACHE_HOME/mlx5-vm, and nothing is installed. Every
+/// QEMU, the kernels and the C programs are Debian's packages, from where this machine's apt has
+/// Debian; they are unpacked into $XDG_CACHE_HOME/mlx5-vm, and nothing is installed. Every
 /// instruction is emulated, so that it needs no rights and no hardware.
+///
+/// Without --all, --kernel and --link a choice of machines runs, in which every kernel and either
+/// kind of port is. A kernel whose packages cannot be fetched is told as SKIP.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The kernel
@@ -51,6 +54,10 @@ pub(crate) struct Arguments {
     /// The program that serves the devices [default: mlx5-sim-pci, which is built]
     #[arg(long, value_name = "PATH", global = true)]
     device_program: Option<PathBuf>,
+
+    /// Every kernel on either kind of port
+    #[arg(long, conflicts_with_all = ["kernel", "link"])]
+    all: bool,
 
     /// Do only the steps that have this in their names, behind what they need
     #[arg(long, value_name = "WORD", conflicts_with = "write")]
@@ -96,7 +103,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(What::Shell) => shell(arguments),
         Some(What::Fetch) => {
             let cache = cache()?;
-            Version::ALL.iter().try_for_each(|&version| {
+            let wanted = Version::ALL.into_iter();
+            let mut wanted = wanted.filter(|&it| arguments.kernel.is_none_or(|only| only == it));
+            wanted.try_for_each(|version| {
                 Parts::fetch(&cache, version)?.with_python(&cache, version, true).map(drop)
             })
         }

@@ -11,34 +11,55 @@ use crate::debian::cache::{Cache, remove};
 use crate::failure::Failure;
 
 /// A kernel to run, of which Debian has many builds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
 pub(crate) enum Version {
     /// The oldest that the provider supports
+    #[value(name = "5.10")]
+    V5_10,
+    /// Of Debian bookworm
     #[value(name = "6.1")]
     V6_1,
-    /// A newer one
+    /// Of Debian trixie
     #[value(name = "6.12")]
     V6_12,
+    /// The newest in trixie's backports
+    Newest,
+}
+
+/// What is known of a kernel.
+struct Facts {
+    name: &'static str,
+    /// How the names of the packages that have this kernel's images begin.
+    image: &'static str,
+    /// Debian's suite that has this kernel.
+    suite: &'static str,
+    /// Debian's release that the C programs are of.
+    release: &'static str,
 }
 
 impl Version {
-    /// Every kernel that the whole run takes.
-    pub(super) const ALL: [Self; 2] = [Self::V6_1, Self::V6_12];
+    /// Every kernel, the oldest first.
+    pub(super) const ALL: [Self; 4] = [Self::V5_10, Self::V6_1, Self::V6_12, Self::Newest];
 
-    /// As the command line has it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::V6_1 => "6.1",
-            Self::V6_12 => "6.12",
-        }
+    const fn facts(self) -> Facts {
+        let (name, image, suite, release) = match self {
+            Self::V5_10 => ("5.10", "linux-image-5.10.", "bullseye", "bullseye"),
+            Self::V6_1 => ("6.1", "linux-image-6.1.", "bookworm", "bookworm"),
+            Self::V6_12 => ("6.12", "linux-image-6.12.", "trixie", "trixie"),
+            // The backports have no rdma-core: a machine that has their kernel has trixie's.
+            Self::Newest => ("newest", "linux-image-", "trixie-backports", "trixie"),
+        };
+        Facts { name, image, suite, release }
     }
 
-    /// Debian's release that has this kernel; the C programs are of the same.
-    pub(super) fn suite(self) -> &'static str {
-        match self {
-            Self::V6_1 => "bookworm",
-            Self::V6_12 => "trixie",
-        }
+    /// As the command line has it.
+    pub(super) const fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Debian's release that the machine's C programs are of.
+    pub(super) const fn release(self) -> &'static str {
+        self.facts().release
     }
 }
 
@@ -65,20 +86,24 @@ pub(super) struct Parts {
 impl Parts {
     /// Fetches what is not in the cache.
     pub(super) fn fetch(cache: &Cache, version: Version) -> Result<Self, Failure> {
-        let tools = tools(cache)?;
-        let suite = version.suite();
-        let kernel = cache.part(&format!("kernel-{}", version.name()), |folder| {
-            eprintln!("vm: fetching the kernel {} of {suite}", version.name());
+        let tools = tools(cache).map_err(|failure| match failure {
+            // Without them no kernel runs, which is no reason to pass over one.
+            Failure::Unfetched(what) => Failure::Vm(format!("QEMU cannot be fetched: {what}")),
+            other => other,
+        })?;
+        let Facts { name, image, suite, release } = version.facts();
+        let kernel = cache.part(&format!("kernel-{name}"), |folder| {
+            eprintln!("vm: fetching the kernel {name} of {suite}");
             let apt = Apt::new(&folder.join("apt"), &[suite])?;
-            let package =
-                apt.behind("linux-image-cloud-amd64", &format!("linux-image-{}.", version.name()))?;
-            apt.unpack_one(&package, folder)?;
+            for package in packages(&apt, image)? {
+                apt.unpack_one(&package, folder)?;
+            }
             Kernel::unpack_image(folder, &tools)?;
             remove(&folder.join("apt"))
         })?;
-        let userland = cache.part(&format!("userland-{suite}"), |folder| {
-            eprintln!("vm: fetching the C programs of {suite}");
-            let apt = Apt::new(&folder.join("apt"), &[suite])?;
+        let userland = cache.part(&format!("userland-{release}"), |folder| {
+            eprintln!("vm: fetching the C programs of {release}");
+            let apt = Apt::new(&folder.join("apt"), &[release])?;
             apt.unpack(None, &USERLAND, folder)?;
             remove(&folder.join("apt"))
         })?;
@@ -97,6 +122,29 @@ impl Parts {
         }
         Ok(self)
     }
+}
+
+/// What stands for the newest build of a suite's kernel.
+const NEWEST_BUILD: &str = "linux-image-cloud-amd64";
+
+/// The packages that have a kernel's image and its modules: one with both, or one of each behind it.
+fn packages(apt: &Apt, image: &str) -> Result<Vec<String>, Failure> {
+    let builds = apt.depends(NEWEST_BUILD)?;
+    let build = builds.into_iter().find(|name| name.starts_with(image));
+    let build = build.ok_or_else(|| Failure::Output {
+        program: "apt-cache".into(),
+        what: format!("no {image}* that {NEWEST_BUILD} depends on"),
+    })?;
+    let behind = apt.depends(&build)?;
+    Ok(contents(build, behind))
+}
+
+/// What a build of a kernel consists of, whose package depends on `behind`.
+fn contents(build: String, behind: Vec<String>) -> Vec<String> {
+    let apart =
+        |name: &String| ["linux-binary-", "linux-modules-"].iter().any(|of| name.starts_with(of));
+    let parts: Vec<String> = behind.into_iter().filter(apart).collect();
+    if parts.is_empty() { vec![build] } else { parts }
 }
 
 /// QEMU and the unpackers. This machine's own QEMU does where it can.
@@ -119,4 +167,18 @@ fn own_qemu() -> bool {
     command.args(["-device", "help"]).stderr(Stdio::null());
     let output = command.output();
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(VFIO_USER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_one_package_or_its_image_and_its_modules_apart() {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let behind = names(&["kmod", "linux-base"]);
+        assert_eq!(contents("linux-image-1".into(), behind), ["linux-image-1"]);
+        let behind = names(&["dracut", "linux-base-2", "linux-binary-2", "linux-modules-2"]);
+        assert_eq!(contents("linux-image-2".into(), behind), ["linux-binary-2", "linux-modules-2"]);
+    }
 }

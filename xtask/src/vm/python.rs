@@ -48,12 +48,12 @@ pub(super) struct Python {
 }
 
 impl Python {
-    /// The Python that a kernel's release has; fetched if it is not in the cache.
+    /// The Python of the release that a machine's programs are of; fetched if it is not in the cache.
     pub(super) fn fetch(cache: &Cache, version: Version, tools: &Tools) -> Result<Self, Failure> {
-        let suite = version.suite();
-        let root = cache.part(&format!("python-{suite}"), |folder| {
-            eprintln!("vm: fetching Python of {suite}");
-            let apt = Apt::new(&folder.join("apt"), &[suite])?;
+        let release = version.release();
+        let root = cache.part(&format!("python-{release}"), |folder| {
+            eprintln!("vm: fetching Python of {release}");
+            let apt = Apt::new(&folder.join("apt"), &[release])?;
             apt.unpack(None, &PACKAGES, folder)?;
             remove(&folder.join("apt"))?;
             Self::open(folder)?.prepare(tools)

@@ -1,4 +1,4 @@
-//! The whole run: every kernel and every kind of port, and one line of counts at the end.
+//! The whole run: kernels and kinds of port, and one line of counts at the end.
 
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,10 @@ const HCAS: u32 = 2;
 /// Lines of a step that failed that are shown.
 const SHOWN: usize = 30;
 
-/// Runs all of it.
+/// Runs the machines that the arguments ask for.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let begun = Instant::now();
-    let versions = arguments.kernel.map_or(Version::ALL.to_vec(), |version| vec![version]);
-    let links = arguments.link.map_or(Link::ALL.to_vec(), |link| vec![link]);
+    let machines = plan::machines(arguments.kernel, arguments.link, arguments.all);
     let hcas = arguments.hcas.unwrap_or(HCAS);
     if hcas < HCAS {
         return Err(Failure::Vm(format!("the whole run needs {HCAS} devices in a machine")));
@@ -33,17 +32,27 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let device = device(arguments)?;
     let programs: Vec<_> =
         OURS.iter().map(|(_, package)| build::self_contained(package)).collect::<Result<_, _>>()?;
-    let (mut rows, mut troubles) = (Vec::new(), Vec::new());
-    for &version in &versions {
+    let (mut rows, mut troubles, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ran = 0;
+    for version in Version::ALL {
+        let links: Vec<Link> =
+            machines.iter().filter(|(of, _)| *of == version).map(|&(_, link)| link).collect();
+        if links.is_empty() {
+            continue;
+        }
         let wanted = |name: &str| {
             arguments.only.is_empty() || arguments.only.iter().any(|word| name.contains(word))
         };
-        let cache = cache()?;
-        let python = wanted(PYVERBS);
-        let parts = Parts::fetch(&cache, version)?.with_python(&cache, version, python)?;
-        drop(cache);
+        let parts = match or_skip(version, fetch(version, wanted(PYVERBS)))? {
+            Ok(parts) => parts,
+            Err(said) => {
+                eprintln!("vm: {said}");
+                skipped.push(said);
+                continue;
+            }
+        };
         let tests = parts.python.as_ref().map_or(Ok(Vec::new()), Python::test_modules)?;
-        for &link in &links {
+        for link in links {
             let name = format!("{} {}", version.name(), link.name());
             let folder = logs().join(format!("{}-{}", version.name(), link.name()));
             eprintln!("vm: {name}: Linux {}, {link}, {hcas} devices", parts.kernel.release);
@@ -61,37 +70,56 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 folder: &folder,
             };
             let record = follow(&guest, &name)?;
+            ran += 1;
             let expected: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
-            rows.extend(table(&record, &expected, version, link));
+            let told = table(&record, &expected, version, link, &parts.kernel.release);
             let mut found = record.troubles();
             found.extend(unexplained(&record));
             troubles.extend(found.iter().map(|trouble| format!("{name}: {trouble}")));
             if !found.is_empty() {
                 super::show(&record, &folder);
             }
-            eprintln!(
-                "vm: {name}: {} in {} s",
-                counts(&rows_of(&rows, version, link)),
-                record.elapsed.as_secs()
-            );
+            eprintln!("vm: {name}: {} in {} s", counts(&told), record.elapsed.as_secs());
+            rows.extend(told);
         }
+    }
+    if ran == 0 {
+        return Err(Failure::Vm(format!("no machine ran:\n  {}", skipped.join("\n  "))));
     }
     if arguments.write {
         ledger::write(&rows)?;
     } else if arguments.only.is_empty() {
         troubles.extend(ledger::lost(&rows)?);
     }
-    let failed = rows.iter().filter(|row| row["result"] == "fail");
-    let failed: Vec<String> = failed.map(said).collect();
-    troubles.extend(failed);
+    let others = troubles.len();
+    troubles.extend(rows.iter().filter(|row| row["result"] == "fail").map(said));
+    for said in &skipped {
+        println!("vm: {said}");
+    }
     println!(
-        "vm: {} machines: {}; {} other troubles; {} s",
-        versions.len() * links.len(),
-        counts(&rows.iter().collect::<Vec<_>>()),
-        troubles.len() - rows.iter().filter(|row| row["result"] == "fail").count(),
+        "vm: {ran} machines of {}: {}; {others} other troubles; {} s",
+        machines.len(),
+        counts(&rows),
         begun.elapsed().as_secs()
     );
     if troubles.is_empty() { Ok(()) } else { Err(Failure::Vm(troubles.join("\n  "))) }
+}
+
+/// What a machine with a kernel is made of; no other process changes the cache meanwhile.
+fn fetch(version: Version, python: bool) -> Result<Parts, Failure> {
+    let cache = cache()?;
+    Parts::fetch(&cache, version)?.with_python(&cache, version, python)
+}
+
+/// What was fetched for a kernel, or what is said of one whose packages are not to be had: that one is
+/// passed over. All else that may go wrong is a failure.
+fn or_skip<T>(version: Version, fetched: Result<T, Failure>) -> Result<Result<T, String>, Failure> {
+    match fetched {
+        Err(failure @ Failure::Unfetched(_)) => {
+            Ok(Err(format!("SKIP {}: {failure}", version.name())))
+        }
+        fetched => fetched.map(Ok),
+    }
 }
 
 /// Runs a machine, and tells of each step as it ends.
@@ -119,7 +147,13 @@ fn follow(guest: &Guest<'_>, name: &str) -> Result<Record, Failure> {
 }
 
 /// Everything that was run as rows of the ledger; what was to run and did not is there as failed.
-fn table(record: &Record, expected: &[&str], version: Version, link: Link) -> Vec<Value> {
+fn table(
+    record: &Record,
+    expected: &[&str],
+    version: Version,
+    link: Link,
+    release: &str,
+) -> Vec<Value> {
     let row = |suite: &str, test: &str, result: &str, reason: &str| {
         json!({
             "suite": suite, "test": test, "link": link.name(), "rung": RUNG,
@@ -153,7 +187,9 @@ fn table(record: &Record, expected: &[&str], version: Version, link: Link) -> Ve
             Some(step) => ("fail", step.to_string()),
             None => ("fail", "it was not begun".to_owned()),
         };
-        rows.push(row("machine", name, result, &reason));
+        let mut row = row("machine", name, result, &reason);
+        row["release"] = json!(release);
+        rows.push(row);
     }
     rows
 }
@@ -184,13 +220,8 @@ fn cases(step: &Done) -> Vec<Value> {
     whole["cases"].as_array().cloned().unwrap_or_default()
 }
 
-fn rows_of(rows: &[Value], version: Version, link: Link) -> Vec<&Value> {
-    let here = |row: &&Value| row["kernel"] == version.name() && row["link"] == link.name();
-    rows.iter().filter(here).collect()
-}
-
 /// Rows in a line of counts.
-fn counts(rows: &[&Value]) -> String {
+fn counts(rows: &[Value]) -> String {
     let count = |result: &str| rows.iter().filter(|row| row["result"] == result).count();
     format!("{} pass, {} fail, {} skip", count("pass"), count("fail"), count("skip"))
 }
@@ -231,22 +262,32 @@ mod tests {
 
     #[test]
     fn what_was_to_run_and_did_not_has_failed() {
-        let rows = table(&record(), &["load", "kill", "unload"], Version::V6_1, Link::Ib);
+        let rows = table(&record(), &["load", "kill", "unload"], Version::V6_1, Link::Ib, "6.1.0");
         let results: Vec<&Value> = rows.iter().map(|row| &row["result"]).collect();
         assert_eq!(results, ["pass", "fail", "fail"]);
         assert_eq!(rows[2]["reason"], "it was not begun");
+        assert_eq!(rows[2]["release"], "6.1.0");
     }
 
     #[test]
     fn cases_of_the_suite_are_rows_of_their_own() {
-        let rows = table(&record(), &[SUITES[0].1], Version::V6_1, Link::Ib);
+        let rows = table(&record(), &[SUITES[0].1], Version::V6_1, Link::Ib, "");
         assert_eq!((&rows[0]["test"], &rows[0]["result"]), (&json!("a::b"), &json!("skip")));
         assert_eq!(rows[0]["suite"], SUITES[0].0);
     }
 
     #[test]
+    fn a_kernel_whose_packages_are_not_to_be_had_is_skipped_by_name_and_no_other_is() {
+        let skip = or_skip::<()>(Version::V5_10, Err(Failure::Unfetched("404".into())));
+        let said = skip.expect("no failure").expect_err("nothing was fetched");
+        assert_eq!(said, "SKIP 5.10: packages cannot be fetched: 404");
+        assert!(or_skip::<()>(Version::V5_10, Err(Failure::Vm("no vmlinuz".into()))).is_err());
+        assert!(matches!(or_skip(Version::V5_10, Ok(())), Ok(Ok(()))));
+    }
+
+    #[test]
     fn a_suite_without_a_ledger_has_failed() {
-        let rows = table(&Record::default(), &[SUITES[0].1], Version::V6_1, Link::Ib);
-        assert_eq!(counts(&rows.iter().collect::<Vec<_>>()), "0 pass, 1 fail, 0 skip");
+        let rows = table(&Record::default(), &[SUITES[0].1], Version::V6_1, Link::Ib, "");
+        assert_eq!(counts(&rows), "0 pass, 1 fail, 0 skip");
     }
 }

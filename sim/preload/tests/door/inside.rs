@@ -49,6 +49,8 @@ cases! {
     a_call_that_is_none_of_the_device_s_is_refused, "";
     a_device_cannot_be_read_or_written, "";
     a_child_has_a_machine_of_its_own, "";
+    a_call_by_its_number_is_the_device_s, "";
+    a_call_past_the_library_maps_nothing, "";
 }
 
 /// Not to be run by itself: it ends without leave.
@@ -66,11 +68,20 @@ const SHARED: [(&str, Body); 4] = [
     ("a_child_has_what_its_parent_opened", a_child_has_what_its_parent_opened),
 ];
 
+/// Cases in which a driver does what none may, and the program goes on: each ends it in another way.
+const WRONG: [(&str, Body); 4] = [
+    ("wrong", wrong),
+    ("wrong_and_ends_at_once", wrong_and_ends_at_once),
+    ("wrong_and_fails", wrong_and_fails),
+    ("wrong_in_a_child", wrong_in_a_child),
+];
+
 /// Runs one case.
 pub(crate) fn run(name: &str) -> ExitCode {
     let alone = CASES.iter().find(|case| case.name == name).map(|case| case.body);
     let shared = SHARED.iter().find(|case| case.0 == name).map(|case| case.1);
-    let body = alone.or(shared).unwrap_or(a_program_may_die_at_any_time);
+    let wrong = WRONG.iter().find(|case| case.0 == name).map(|case| case.1);
+    let body = alone.or(shared).or(wrong).unwrap_or(a_program_may_die_at_any_time);
     match body() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -453,4 +464,114 @@ fn a_child_has_what_its_parent_opened() -> Outcome {
             messages_go_from_one_queue_pair_to_another()
         }
     }
+}
+
+/// A page of nobody's, for a device to find nothing at.
+fn page() -> *mut libc::c_void {
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping touches no memory in use.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, kind, -1, 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    page
+}
+
+/// An offset at which no device has a page.
+const NOWHERE: i64 = i64::MAX & !0xfff;
+
+fn a_call_by_its_number_is_the_device_s() -> Outcome {
+    let device = std::mem::ManuallyDrop::new(node()?);
+    let fd = device.as_raw_fd();
+    let refused = |answer: i64| {
+        assert_eq!(answer, -1);
+        io::Error::last_os_error().raw_os_error()
+    };
+    let mut words = [0_u64; 3];
+    let at = words.as_mut_ptr();
+    // SAFETY: none of the calls has a meaning to the device, which refuses it; the last one closes a
+    // descriptor that nobody else closes.
+    unsafe {
+        let (null, shared) = (std::ptr::null_mut::<u8>(), libc::MAP_SHARED);
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // The kernel would map the file, or answer EACCES.
+        let mapped = libc::syscall(libc::SYS_mmap, null, 4096, rights, shared, fd, NOWHERE);
+        assert_eq!(refused(mapped), Some(libc::EINVAL));
+        let request = mlx5_uapi::ioctl::RDMA_VERBS_IOCTL;
+        // The kernel would answer ENOTTY.
+        assert_eq!(refused(libc::syscall(libc::SYS_ioctl, fd, request, at)), Some(libc::EINVAL));
+        // The kernel would answer EBADF, for reading, and take the bytes.
+        assert_eq!(refused(libc::syscall(libc::SYS_read, fd, at, 8)), Some(libc::EINVAL));
+        assert_eq!(refused(libc::syscall(libc::SYS_write, fd, at, 8)), Some(libc::EINVAL));
+        assert_eq!(libc::syscall(libc::SYS_close, fd), 0);
+    }
+    // The number is free for something else, which is none of the device's.
+    let other = File::open("/dev/null")?;
+    assert_eq!(other.as_raw_fd(), fd);
+    assert_eq!(empty_call(fd).raw_os_error(), Some(libc::ENOTTY));
+    Ok(())
+}
+
+fn a_call_past_the_library_maps_nothing() -> Outcome {
+    type Mmap = unsafe extern "C" fn(*mut u8, usize, i32, i32, i32, i64) -> *mut libc::c_void;
+    let device = node()?;
+    // As the program has opened it.
+    // SAFETY: a flag of a descriptor of this program's is asked for.
+    let flags = unsafe { libc::fcntl(device.as_raw_fd(), libc::F_GETFL) };
+    assert_eq!(flags & libc::O_ACCMODE, libc::O_RDWR);
+    // SAFETY: libc is there, and has such a function.
+    let past = unsafe {
+        let libc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
+        std::mem::transmute::<*mut libc::c_void, Mmap>(libc::dlsym(libc, c"mmap".as_ptr()))
+    };
+    for rights in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
+        // SAFETY: a new mapping touches no memory in use.
+        let mapped = unsafe {
+            past(std::ptr::null_mut(), 4096, rights, libc::MAP_SHARED, device.as_raw_fd(), 0)
+        };
+        assert_eq!(mapped, libc::MAP_FAILED);
+        assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EACCES));
+    }
+    Ok(())
+}
+
+/// Lets a device send from memory that is registered, and not there any more.
+fn wrong() -> Outcome {
+    let context = first_device()?;
+    let mut one = Side::new(&context, None)?;
+    let pd = context.alloc_pd()?;
+    let gone = page();
+    // SAFETY: for the program's memory; that it goes too early is what the case is about.
+    let memory = unsafe { pd.reg_mr(gone.cast(), 4096, mlx5::Access::default())? };
+    let mut qp = pd.create_qp::<Rc>(&one.cq, &one.cq).build()?;
+    let (options, psn) = (ConnectOptions::default(), Psn::default());
+    let itself = qp.endpoint(&one.port, psn, &options);
+    qp.connect(&one.port, psn, &itself, &options)?;
+    // SAFETY: nobody uses the page but the device.
+    assert_eq!(unsafe { libc::munmap(gone, 4096) }, 0);
+    let mut batch = qp.wr_start();
+    batch.wr(SENT, SendFlags::SIGNALED).send().sge(memory.sge(..MESSAGE)?);
+    batch.complete()?;
+    one.completed().expect_err("there is nothing to send");
+    drop(memory);
+    println!("the program is content");
+    Ok(())
+}
+
+fn wrong_and_ends_at_once() -> Outcome {
+    wrong()?;
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(0) }
+}
+
+fn wrong_and_fails() -> Outcome {
+    wrong()?;
+    std::process::exit(3)
+}
+
+/// Starts a process that does it, and is content whatever that answers.
+fn wrong_in_a_child() -> Outcome {
+    let mut child = std::process::Command::new(std::env::current_exe()?);
+    let status = child.env(crate::CASE, "wrong").status()?;
+    assert_eq!(status.code(), Some(70));
+    Ok(())
 }

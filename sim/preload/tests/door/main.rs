@@ -3,6 +3,7 @@
 
 mod inside;
 mod shared;
+mod violations;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::process::{Command, ExitCode, Output};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Tells the program which of the [cases](inside::CASES) it shall be.
-const CASE: &str = "MLX5_SIM_TEST_CASE";
+pub(crate) const CASE: &str = "MLX5_SIM_TEST_CASE";
 
 fn main() -> ExitCode {
     if let Ok(name) = std::env::var(CASE) {
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     trials.push(Trial::test("every_call_is_said_if_that_is_wanted", traced));
     trials.push(Trial::test("nothing_stays_on_the_disk", nothing_left));
     trials.extend(shared::trials());
+    trials.extend(violations::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

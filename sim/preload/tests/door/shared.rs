@@ -38,7 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// A machine that this program serves.
-struct Machine {
+pub(crate) struct Machine {
     path: PathBuf,
     simulator: Simulator,
     leave: Leave,
@@ -51,7 +51,7 @@ fn place(name: &str) -> PathBuf {
 }
 
 impl Machine {
-    fn serve(name: &str, settings: &str) -> Self {
+    pub(crate) fn serve(name: &str, settings: &str) -> Self {
         let path = place(name);
         let settings = settings.parse().expect("settings");
         let host = Host::bind(&path, &settings).expect("a host").expect("nobody else is there");
@@ -59,17 +59,24 @@ impl Machine {
         Self { path, simulator, leave, thread: std::thread::spawn(|| host.serve(None)) }
     }
 
-    fn settings(&self) -> String {
+    pub(crate) fn settings(&self) -> String {
         format!("wire={}", self.path.display())
+    }
+
+    /// Waits until all have gone; how often a driver did what none may.
+    pub(crate) fn end_with_violations(self) -> usize {
+        self.leave.leave();
+        let violations = self.thread.join().expect("a host that ends").expect("served");
+        let _ = std::fs::remove_file(self.path.with_added_extension("lock"));
+        violations
     }
 
     /// Waits until all have gone, and sees to it that nothing is left of them.
     fn end(self) -> Result<(), Failed> {
-        self.leave.leave();
-        let violations = self.thread.join().expect("a host that ends").expect("served");
-        let _ = std::fs::remove_file(self.path.with_added_extension("lock"));
-        for device in 0..self.simulator.config().devices {
-            let counts = self.simulator.object_counts(device);
+        let simulator = self.simulator.clone();
+        let violations = self.end_with_violations();
+        for device in 0..simulator.config().devices {
+            let counts = simulator.object_counts(device);
             if counts != Default::default() {
                 return Err(format!("objects are left: {counts:?}").into());
             }

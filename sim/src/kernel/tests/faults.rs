@@ -70,3 +70,21 @@ fn a_planned_failure_happens_once_and_can_be_taken_back() {
     session.sim.fail_no_call();
     pd::alloc(&*session.file).expect("a PD");
 }
+
+#[test]
+fn a_late_failure_comes_after_the_work() {
+    let session = Session::new();
+    let file = &*session.file;
+    let before = session.sim.object_counts(0).mkeys;
+    // The first call gives the memory.
+    session.sim.fail_call_late(2, Errno::EFAULT);
+    let refused = session.try_region(4096, AccessFlags::LOCAL_WRITE).map(drop);
+    assert_eq!(refused, Err(Errno::EFAULT));
+    assert_eq!(session.sim.object_counts(0).mkeys, before + 1, "it is there all the same");
+    let region = session.try_region(4096, AccessFlags::LOCAL_WRITE).expect("a region");
+    session.sim.fail_call_late(1, Errno::EFAULT);
+    assert_eq!(mr::dereg(file, region.mr.handle), Err(Errno::EFAULT));
+    assert_eq!(mr::dereg(file, region.mr.handle), Err(Errno::ENOENT), "it is gone all the same");
+    // The abandoned region's memory went before it did.
+    session.sim.take_violations();
+}

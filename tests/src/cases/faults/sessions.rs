@@ -19,7 +19,7 @@ pub(super) type Session = fn(&Device, &Bed) -> Outcome;
 /// The sessions, and of how many calls each must tell that they failed. Some calls may fail unseen:
 /// a query that has a fallback, or what is given back when an object is dropped.
 pub(super) const SESSIONS: &[(Session, u64)] =
-    &[(queues, 40), (memory, 14), (windows, 14), (extended, 24), (keys, 22), (tags, 22)];
+    &[(queues, 40), (memory, 14), (foreign, 9), (windows, 14), (extended, 24), (keys, 22), (tags, 22)];
 
 /// Queues of every transport, traffic, events, and the ends of all that.
 fn queues(device: &Device, bed: &Bed) -> Outcome {
@@ -121,6 +121,42 @@ fn memory(device: &Device, _: &Bed) -> Outcome {
     pd.destroy()?;
     Ok(())
 }
+
+/// Memory that others own, which stays for ever: nobody knows what a failed call has made of it.
+fn foreign(device: &Device, _: &Bed) -> Outcome {
+    let context = device.open()?;
+    let pd = context.alloc_pd()?;
+    let gid = context.query_gid(1, 0)?;
+    context.find_gid(1, gid.gid, gid.gid_type)?;
+    let page: &'static mut Page = Box::leak(Box::new(Page([0; 4096])));
+    let start: *mut u8 = page.0.as_mut_ptr();
+    // SAFETY: the page stays for ever, and nobody has a reference to it.
+    let mr = unsafe { pd.reg_mr(start, 4096, Access::LOCAL_WRITE) }?;
+    let iova = 0x10_0000;
+    // SAFETY: as above.
+    let other = unsafe { pd.reg_mr_iova(start, 4096, iova, Access::LOCAL_WRITE) }?;
+    // SAFETY: as above.
+    let mr = unsafe { mr.reregister().foreign(start, 2048) }.apply().map_err(|(_, error)| error)?;
+    // What is no dma-buf is refused, if it is not by what cannot register any.
+    let file = std::fs::File::open(std::env::current_exe()?)?;
+    // SAFETY: nothing is registered.
+    let none = unsafe {
+        pd.reg_dmabuf_mr(file.as_fd(), 0, 4096, iova, Access::LOCAL_WRITE).map(drop)
+    };
+    match none {
+        Err(error) if error.errno() == Some(mlx5::Errno::EOPNOTSUPP) => {}
+        Err(error) => return Err(error.into()),
+        Ok(()) => return Err("a program was registered as a dma-buf".into()),
+    }
+    other.deregister()?;
+    mr.deregister()?;
+    pd.destroy()?;
+    Ok(())
+}
+
+/// A page of memory.
+#[repr(align(4096))]
+struct Page([u8; 4096]);
 
 /// Windows of both types, bound, used, invalidated.
 fn windows(device: &Device, bed: &Bed) -> Outcome {

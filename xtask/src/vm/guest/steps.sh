@@ -135,6 +135,31 @@ departed() {
     [ $status -eq 1 ] && grep -q 'device is gone' /tmp/started.out
 }
 
+# Takes the device away from a process that holds memory and queues, and brings it back, four times: the
+# process may not grow. replugged HOW BACK, as for departed.
+replugged() {
+    mlx5-conformance --device mlx5_0 --replug 4 >/tmp/replug.out 2>&1 &
+    pid=$!
+    for round in 1 2 3 4; do
+        for word in 'holds' 'has let go'; do
+            if ! wait_for 60 told "round $round $word"; then
+                cat /tmp/replug.out
+                kill -9 $pid
+                return 1
+            fi
+            if [ "$word" = holds ]; then $1 || return 1; fi
+        done
+        $2 && ready || return 1
+    done
+    wait $pid
+    status=$?
+    cat /tmp/replug.out
+    [ $status -eq 0 ] && ours_works
+}
+
+# Whether the process has said something, or has ended without.
+told() { grep -q "^$1" /tmp/replug.out; }
+
 take_driver() { rmmod mlx5_ib; }
 give_driver() { insmod /guest/modules.d/mlx5_ib; }
 take_function() { echo 1 >/sys/bus/pci/devices/0000:01:00.0/remove; }

@@ -1,0 +1,129 @@
+//! The end of a process: what its drivers did that none may is told, and the process fails.
+//!
+//! `cargo xtask with-sim` names a file in which the processes of a program note that they failed so.
+//! Its name ends with the number of the first one, which fails with them.
+
+use std::ffi::{c_int, c_void};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::OnceLock;
+
+use crate::door::{Door, Inside};
+use crate::next::Symbol;
+use crate::say;
+
+/// The exit status of a process that had ended well but for that: `EX_SOFTWARE` of `sysexits.h`.
+const STATUS: c_int = 70;
+
+/// The environment variable that names the file.
+const VARIABLE: &str = "MLX5_SIM_REPORT";
+
+unsafe extern "C" {
+    /// Of glibc, and not in the crate that has the rest.
+    fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Runs before the program, and so hears of its end after all that the program has heard.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+/// Where processes note that they failed, if anywhere. Found at the beginning, for at the end of a
+/// forked child the environment may be locked for good.
+static REPORT: OnceLock<Option<Report>> = OnceLock::new();
+
+extern "C" fn begin() {
+    REPORT.get_or_init(Report::new);
+    // SAFETY: the function is good for as long as the library, which stays.
+    if unsafe { on_exit(end, ptr::null_mut()) } != 0 {
+        say!("cannot hear of the end: out of memory");
+    }
+}
+
+/// At the end of a process that returned from main or called exit(3).
+unsafe extern "C" fn end(status: c_int, _: *mut c_void) {
+    let told = status_of(status);
+    if told != status {
+        // SAFETY: no function is left to be run but what writes out the streams, which happens here.
+        unsafe { libc::fflush(ptr::null_mut()) };
+        end_for_good(told)
+    }
+}
+
+/// For _exit(2).
+pub(crate) fn leave(status: c_int) -> ! {
+    end_for_good(status_of(status))
+}
+
+/// For the call by its number, which goes on if there is nothing to change.
+pub(crate) fn end_at_once<T>(status: c_int) -> Option<T> {
+    let told = status_of(status);
+    if told != status {
+        end_for_good(told)
+    }
+    None
+}
+
+fn end_for_good(status: c_int) -> ! {
+    static SYMBOL: Symbol = Symbol::new(c"_exit");
+    type Function = unsafe extern "C" fn(c_int) -> !;
+    // SAFETY: that is libc's declaration.
+    let function = unsafe { std::mem::transmute::<*mut c_void, Function>(SYMBOL.address()) };
+    // SAFETY: ends the process.
+    unsafe { function(status) }
+}
+
+/// Tells what there is to tell; the status with which a process should end that wants to with this.
+fn status_of(status: c_int) -> c_int {
+    let violations = Door::violations();
+    let _inside = Inside::enter();
+    for violation in &violations {
+        say!("a driver did what it never must: {violation}");
+    }
+    let mut failed = !violations.is_empty();
+    if let Some(report) = REPORT.get().and_then(Option::as_ref) {
+        if failed {
+            report.note();
+        }
+        if report.is_of_the_first() {
+            if !failed && report.is_noted() {
+                say!("a driver did what it never must, in a process that this one started");
+                failed = true;
+            }
+            report.remove();
+        }
+    }
+    if failed && status & 0xff == 0 { STATUS } else { status }
+}
+
+/// The file in which processes note that a driver did what none may.
+struct Report(PathBuf);
+
+impl Report {
+    fn new() -> Option<Self> {
+        std::env::var_os(VARIABLE).map(|path| Self(path.into()))
+    }
+
+    fn note(&self) {
+        let file = OpenOptions::new().append(true).open(&self.0);
+        // The first process may have ended.
+        let _ = file.and_then(|mut file| file.write_all(b"!"));
+    }
+
+    fn is_of_the_first(&self) -> bool {
+        let number = format!("-{}", std::process::id());
+        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        name(&self.0).is_some_and(|name| name.ends_with(&number))
+    }
+
+    fn is_noted(&self) -> bool {
+        fs::metadata(&self.0).is_ok_and(|file| file.len() > 0)
+    }
+
+    fn remove(&self) {
+        // It may have been removed by somebody who cleans up.
+        let _ = fs::remove_file(&self.0);
+    }
+}

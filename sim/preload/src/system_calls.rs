@@ -1,0 +1,36 @@
+//! System calls that a program makes by their numbers, with syscall(2): what takes the place of
+//! mmap(2) in a program, as the memory hooks of UCX do, reaches the kernel so.
+
+use std::ffi::{c_int, c_long, c_ulong, c_void};
+
+use crate::{descriptors, ending, events, forward, mappings};
+
+/// A call, if it is the machine's affair.
+///
+/// # Safety
+/// The words are what the call wants.
+pub(crate) unsafe fn by_number(number: c_long, words: [c_long; 6]) -> Option<c_long> {
+    let [first, second, third, _, fifth, sixth] = words;
+    let fd = first as c_int;
+    let pointer = |word: c_long| word as *mut c_void;
+    // SAFETY: the caller's contract.
+    unsafe {
+        match number {
+            libc::SYS_mmap => mappings::map(second as usize, third as c_int, fifth as c_int, sixth)
+                .map(|address| address as c_long),
+            libc::SYS_munmap => mappings::unmap(pointer(first), second as usize).map(c_long::from),
+            libc::SYS_ioctl => {
+                forward::ioctl(fd, second as c_ulong, pointer(third)).map(c_long::from)
+            }
+            libc::SYS_read => {
+                events::read(fd, pointer(second), third as usize).map(|length| length as c_long)
+            }
+            libc::SYS_write => {
+                forward::write(fd, pointer(second), third as usize).map(|length| length as c_long)
+            }
+            libc::SYS_close => descriptors::close(fd).map(c_long::from),
+            libc::SYS_exit_group => ending::end_at_once(fd),
+            _ => None,
+        }
+    }
+}

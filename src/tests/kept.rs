@@ -1,0 +1,159 @@
+//! Memory that outlives its objects, and when it goes.
+
+use super::*;
+use crate::testing::Altered;
+use crate::transport::Rc;
+use mlx5_uapi::ioctl::method;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Makes one of everything that has memory; all of it goes with the value.
+fn everything(context: &Context) -> Result<impl Sized + use<>, Error> {
+    let pd = context.alloc_pd()?;
+    let region = pd.memory(1 << 20).access(Access::LOCAL_WRITE).register()?;
+    let mut cq = context.create_cq(64).build()?;
+    cq.resize(128)?;
+    let srq = pd.create_srq(64).build()?;
+    let queues =
+        [pd.create_qp::<Rc>(&cq, &cq).build()?, pd.create_qp::<Rc>(&cq, &cq).srq(&srq).build()?];
+    let region = region.reregister().memory(2 << 20).apply().map_err(|(_, error)| error)?;
+    Ok((queues, srq, cq, region, pd))
+}
+
+#[test]
+fn a_device_that_is_pulled_out_again_and_again_leaves_no_memory() {
+    let simulator = Simulator::new(infiniband().devices(4));
+    let kernel = Altered::new(simulator.kernel(), |call| call.pass());
+    let devices = devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
+    for (number, device) in devices.into_iter().enumerate() {
+        let context = device.open().unwrap();
+        let held = everything(&context).unwrap();
+        simulator.remove_device(number);
+        drop(held);
+        drop(context);
+        assert_eq!(kernel.allocated(), 0, "round {number}");
+    }
+    assert_eq!(simulator.violations(), []);
+}
+
+/// Whatever the kernel answers, it ends every object when the file is closed, and not before.
+#[test]
+fn what_the_kernel_would_not_destroy_goes_when_the_context_closes() {
+    let simulator = Simulator::new(infiniband());
+    let refused = [method::MR_DESTROY, method::QP_DESTROY, method::SRQ_DESTROY, method::CQ_DESTROY];
+    let kernel = Altered::new(simulator.kernel(), move |call| {
+        if refused.contains(&call.method) { Err(Errno::EIO) } else { call.pass() }
+    });
+    let context = devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap()[0].open().unwrap();
+    let before = kernel.allocated();
+    drop(everything(&context).unwrap());
+    // Two regions' memory, the rings of two queue pairs, a shared and a completion queue.
+    assert_eq!(context.leaked(), 6);
+    assert!(kernel.allocated() >= before + (3 << 20));
+    drop(context);
+    assert_eq!(kernel.allocated(), 0);
+    assert_clean(&simulator);
+}
+
+/// A kernel that is not ours may keep the file for itself: then nothing has ended.
+#[test]
+fn memory_of_a_file_that_stays_open_stays_and_is_counted() {
+    let simulator = Simulator::new(infiniband());
+    let kernel = Altered::new(simulator.kernel(), |call| match call.method {
+        method::MR_DESTROY => Err(Errno::EBUSY),
+        _ => call.pass(),
+    });
+    kernel.keep_files(true);
+    let context = devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap()[0].open().unwrap();
+    drop(context.alloc_pd().unwrap().allocate(1 << 20).unwrap());
+    let before = leaked();
+    drop(context);
+    assert!(leaked() > before);
+    assert!(kernel.allocated() >= 1 << 20);
+    assert_eq!(simulator.violations(), []);
+}
+
+/// Pages that are never unmapped, and how many of them are not given back.
+struct Pages(AtomicUsize);
+
+// SAFETY: the pages are fresh ones, nobody else's, and stay for ever.
+unsafe impl QueueAllocator for Pages {
+    fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>> {
+        self.0.fetch_add(1, Relaxed);
+        let layout = std::alloc::Layout::from_size_align(len, align).ok()?;
+        // SAFETY: a queue has bytes.
+        NonNull::new(unsafe { std::alloc::alloc(layout) })
+    }
+
+    unsafe fn free(&self, _: NonNull<u8>, _: usize) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[test]
+fn memory_that_an_allocator_would_use_again_is_never_given_back() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let pages = Arc::new(Pages(AtomicUsize::new(0)));
+    let allocator = Arc::clone(&pages) as Arc<dyn QueueAllocator>;
+    let cq = context.create_cq(64).allocator(&allocator).build().unwrap();
+    simulator.fail_call(1, Errno::EBUSY);
+    let before = leaked();
+    drop(cq);
+    assert_eq!(context.leaked(), 1);
+    drop(context);
+    assert_eq!(pages.0.load(Relaxed), 1);
+    assert!(leaked() > before);
+    assert_clean(&simulator);
+}
+
+/// A call that failed may have been done: what it named is kept, and what it took is not used again.
+#[test]
+fn memory_that_a_failed_call_may_have_told_the_device_of_is_kept() {
+    for errno in [Errno::EFAULT, Errno::EIO, Errno::ETIMEDOUT] {
+        let simulator = Simulator::new(infiniband());
+        let kernel = Altered::new(simulator.kernel(), |call| call.pass());
+        let context =
+            devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap()[0].open().unwrap();
+        let pd = context.alloc_pd().unwrap();
+        // The first call gives memory, the second registers it.
+        simulator.fail_call_late(2, errno);
+        let error = pd.allocate(4096).unwrap_err();
+        assert!(error.in_doubt(), "{error}");
+        assert_eq!(context.leaked(), 1, "{error}");
+        simulator.fail_call(2, Errno::ENOMEM);
+        let error = pd.allocate(4096).unwrap_err();
+        assert!(!error.in_doubt(), "{error}");
+        assert_eq!(context.leaked(), 1, "a refusal leaves nothing");
+        drop((pd, context));
+        assert_eq!(kernel.allocated(), 0);
+        assert_clean(&simulator);
+    }
+}
+
+/// A queue is told by the device itself whether it has moved.
+#[test]
+fn a_completion_queue_that_was_resized_though_the_call_failed_goes_on_where_the_device_writes() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    for late in [true, false] {
+        let mut cq = context.create_cq(15).build().unwrap();
+        let before = context.leaked();
+        if late {
+            simulator.fail_call_late(2, Errno::EFAULT);
+            cq.resize(63).unwrap();
+            assert_eq!((cq.capacity(), context.leaked()), (63, before));
+        } else {
+            simulator.fail_call(2, Errno::EFAULT);
+            let error = cq.resize(63).unwrap_err();
+            assert!(error.in_doubt(), "{error}");
+            assert_eq!((cq.capacity(), context.leaked()), (15, before + 1));
+        }
+        cq.resize(31).unwrap();
+        assert_eq!(cq.capacity(), 31);
+        assert_eq!(cq.poll(1, |_| ()), Ok(0));
+    }
+    drop(context);
+    assert_clean(&simulator);
+}
