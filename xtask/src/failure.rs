@@ -34,8 +34,12 @@ pub(crate) enum Failure {
     Circles(Vec<String>),
     /// Tests that passed do not pass any more.
     Lost(Vec<String>),
-    /// Tests do not pass, and nothing says why.
+    /// Tests do not pass, or bugs were not noticed, and nothing says why.
     Unexplained(Vec<String>),
+    /// A tree in which bugs are planted does not compile, and none of them is why.
+    Uncompilable(Vec<String>),
+    /// Too many of the bugs that were planted were not noticed.
+    Survived { caught: usize, viable: usize, bar: usize },
 }
 
 impl fmt::Display for Failure {
@@ -55,6 +59,16 @@ impl fmt::Display for Failure {
             }
             Self::Circles(circles) => {
                 write!(f, "{} circles of imports:\n  {}", circles.len(), circles.join("\n  "))
+            }
+            Self::Uncompilable(errors) => {
+                write!(
+                    f,
+                    "a tree with bugs does not compile, whichever are left out:\n{}",
+                    errors.concat()
+                )
+            }
+            Self::Survived { caught, viable, bar } => {
+                write!(f, "tests notice {caught} of {viable} bugs; {bar} in a hundred is the bar")
             }
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Output { program, what } => write!(f, "the output of {program} has {what}"),

@@ -9,6 +9,7 @@ mod fuzz;
 mod hil;
 mod imports;
 mod ledger;
+mod mutants;
 mod oracle;
 mod vm;
 mod wire;
@@ -25,6 +26,7 @@ Examples:
   cargo xtask asm                          did the hot functions change?
   cargo xtask bench --short --check        are posting and polling as fast as they were?
   cargo xtask vm run -- mlx5 list          a program of ours on a real kernel
+  cargo xtask mutants --changed main       do tests notice bugs in the lines that changed?
   cargo xtask hil --device mlx5_0          the suite on this machine's ConnectX
 
 Debian packages that they need: asm binutils; bench gcc libc6-dev libibverbs-dev ibverbs-providers
@@ -53,6 +55,7 @@ enum Chore {
     Hil(hil::Arguments),
     Imports(imports::Arguments),
     Ledger(ledger::Arguments),
+    Mutants(mutants::Arguments),
     Oracle(oracle::Arguments),
     Vm(vm::Arguments),
     WithSim(with_sim::Arguments),
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Chore::Hil(arguments) => hil::run(&arguments),
         Chore::Imports(arguments) => imports::run(&arguments),
         Chore::Ledger(arguments) => ledger::run(&arguments),
+        Chore::Mutants(arguments) => mutants::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),
         Chore::Vm(arguments) => vm::run(&arguments),
         Chore::WithSim(arguments) => with_sim::run(&arguments),

@@ -1,0 +1,171 @@
+//! `cargo xtask mutants`: bugs planted mechanically, and whether a test notices each.
+
+mod compile;
+mod draw;
+mod list;
+mod outcomes;
+mod plant;
+mod reasons;
+mod report;
+mod suite;
+mod text;
+mod tree;
+mod trial;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use draw::Shard;
+use list::Mutant;
+use outcomes::Outcomes;
+use reasons::Reasons;
+
+/// The share of what compiles and is no equivalent that tests have to notice, of a hundred.
+const BAR: usize = 95;
+
+/// How long planting the bugs of changed lines may take, in minutes.
+const MINUTES_OF_A_CHANGE: u64 = 10;
+
+/// Plant bugs in the data path, cancel, keys, tags and transitions, and see that tests notice
+///
+/// cargo-mutants says what can be changed where, in wqe/src, cq/src, src/cancel.rs, src/mkey, src/qp
+/// and src/srq. A seeded sample, drawn of every file by its share, is built into one copy of the tree
+/// in target/mutants, where a variable of the environment chooses the bug that is on. With each bug run
+/// the tests that reach its function, those first that fail for others of the file, then the quick
+/// ones, until one fails: unit tests, those in wqe/tests and cq/tests, and the conformance suite. What
+/// cannot be chosen so, a constant say, is built by itself.
+///
+/// A test that does not end within ten times its usual time and a minute has noticed; one that fails
+/// must fail twice. A mutant that no test notices is missed, unless xtask/src/mutants/reasons.txt says
+/// why it is equivalent. Fails if fewer than 95 in a hundred are noticed, or a missed one has no reason.
+///
+/// What is known is kept in target/mutants/outcomes.jsonl until a source file changes; a run that was
+/// interrupted goes on from there. When all of the sample is known, docs/mutants.json is written.
+/// Installs cargo-mutants into the cache.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Draw the sample by this number
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// How many to draw
+    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    count: usize,
+    /// Run part K of N of the sample; the last part that is run writes docs/mutants.json
+    #[arg(long, value_name = "K/N")]
+    shard: Option<Shard>,
+    /// Plant bugs in the lines that changed since this commit, for ten minutes at most; write nothing
+    #[arg(long, value_name = "BASE", num_args = 0..=1, default_missing_value = "HEAD~1")]
+    changed: Option<String>,
+    /// Draw of those mutants whose file or description has this in it; write nothing
+    #[arg(long, value_name = "TEXT", conflicts_with = "changed")]
+    only: Vec<String>,
+    /// Run those of the sample again that were missed, whatever has changed; write nothing
+    #[arg(long)]
+    missed: bool,
+    /// Stop after this time, and say what is left
+    #[arg(long, value_name = "MINUTES")]
+    minutes: Option<u64>,
+    /// How many tests run at a time; as many as there are processors, if not said
+    #[arg(long, value_name = "COUNT")]
+    jobs: Option<usize>,
+    /// Say which mutants are drawn, and run nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// The mutants that are asked for, and how long they may take.
+struct Plan {
+    drawn: Vec<Mutant>,
+    deadline: Option<Instant>,
+    /// Whether all of the drawn are the measure that is kept.
+    is_measure: bool,
+}
+
+/// Plants what is asked for, and says what tests did not notice.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let root = root();
+    let folder = root.join("target/mutants");
+    let reasons = Reasons::read(&root.join("xtask/src/mutants/reasons.txt"))?;
+    let sources = tree::Sources::of(&root)?;
+    let mut outcomes = Outcomes::open(&folder.join("outcomes.jsonl"), sources.hash())?;
+
+    let Some(plan) = plan(arguments, &root, &reasons, &outcomes)? else { return Ok(()) };
+    let wanted: Vec<&Mutant> = plan
+        .drawn
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| in_shard(arguments, *at))
+        .map(|(_, mutant)| mutant)
+        .collect();
+    if arguments.list {
+        for mutant in &wanted {
+            println!("{mutant}");
+        }
+        return Ok(());
+    }
+    if arguments.missed {
+        outcomes.forget(&wanted);
+    }
+    if wanted.iter().any(|mutant| outcomes.of(mutant).is_none()) {
+        let jobs = arguments
+            .jobs
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        trial::run(&sources, &folder, &wanted, &mut outcomes, jobs, plan.deadline)?;
+    }
+    let shown: Vec<&Mutant> = if plan.is_measure { plan.drawn.iter().collect() } else { wanted };
+    let report = report::Report::new(&shown, &outcomes, &reasons);
+    report.print();
+    if plan.is_measure && report.is_complete() {
+        report.write(&root.join("docs/mutants.json"), arguments.seed)?;
+    }
+    report.verdict(BAR)
+}
+
+/// What is to be planted; none where nothing changed.
+fn plan(
+    arguments: &Arguments,
+    root: &Path,
+    reasons: &Reasons,
+    outcomes: &Outcomes,
+) -> Result<Option<Plan>, Failure> {
+    let begun = Instant::now();
+    let after = |minutes: u64| begun + Duration::from_secs(60 * minutes);
+    if let Some(base) = &arguments.changed {
+        let Some(diff) = list::diff(root, base)? else {
+            println!("no line that mutants are planted in has changed since {base}");
+            return Ok(None);
+        };
+        let mut changed = list::of_diff(root, &diff)?;
+        draw::shuffle(&mut changed, arguments.seed);
+        changed.truncate(arguments.count);
+        let deadline = Some(after(arguments.minutes.unwrap_or(MINUTES_OF_A_CHANGE)));
+        return Ok(Some(Plan { drawn: changed, deadline, is_measure: false }));
+    }
+    let all = list::all(root)?;
+    for reason in reasons.that_fit_none(&all) {
+        println!("reasons.txt has a reason for what is no mutant: {reason}");
+    }
+    let mut of = all;
+    if !arguments.only.is_empty() {
+        of.retain(|mutant| {
+            let name = mutant.to_string();
+            arguments.only.iter().any(|part| name.contains(part.as_str()))
+        });
+    }
+    let mut drawn = draw::stratified(of, arguments.count, arguments.seed);
+    if arguments.missed {
+        drawn.retain(|mutant| outcomes.was_missed(mutant) && reasons.of(mutant).is_none());
+    }
+    let is_measure = arguments.only.is_empty() && !arguments.missed;
+    Ok(Some(Plan { drawn, deadline: arguments.minutes.map(after), is_measure }))
+}
+
+fn in_shard(arguments: &Arguments, at: usize) -> bool {
+    arguments.shard.is_none_or(|shard| shard.has(at))
+}
+
+/// The folder of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
+}

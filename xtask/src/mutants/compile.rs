@@ -1,0 +1,130 @@
+//! Building the tests of a tree with bugs, and what does not compile.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::tree::Tree;
+use crate::failure::Failure;
+
+/// The packages whose tests run.
+const TESTED: [&str; 4] = ["mlx5-wqe", "mlx5-cq", "mlx5", "mlx5-conformance"];
+
+/// Tests of those packages that do not run what bugs are planted in, by a part of their path.
+const LEFT_OUT: [&str; 2] = ["/tests/documents/", "/tests/loom/"];
+
+/// A program with tests.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    /// The folder of its package.
+    pub(super) folder: PathBuf,
+    /// Its name, if it is one of those in the package's `tests`.
+    pub(super) target: Option<String>,
+}
+
+/// Why something does not compile.
+#[derive(Debug)]
+pub(super) struct Complaint {
+    /// The files and lines that it is about.
+    pub(super) lines: Vec<(String, usize)>,
+    pub(super) what: String,
+    /// All that the compiler says.
+    pub(super) text: String,
+}
+
+/// What came of a build.
+pub(super) enum Built {
+    Programs(Vec<Program>),
+    Not(Vec<Complaint>),
+    /// The time was over.
+    Late,
+}
+
+/// Builds the tests of the tree: those of the names, or all.
+pub(super) fn tests(
+    tree: &Tree,
+    targets: Option<&[&str]>,
+    deadline: Option<Instant>,
+) -> Result<Built, Failure> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut command = Command::new("timeout");
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    // Zero would be no limit.
+    command.arg(left.map_or(0, |left| left.as_secs().max(1)).to_string()).arg(&cargo);
+    command.args(["test", "--no-run", "--quiet", "--message-format=json"]);
+    match targets {
+        Some(names) => command.args(names.iter().flat_map(|name| ["--test", name])),
+        None => command.args(["--lib", "--test", "*"]),
+    };
+    command.args(TESTED.iter().flat_map(|package| ["--package", package]));
+    command.current_dir(tree.root()).stdin(Stdio::null()).stderr(Stdio::null());
+    command.env("CARGO_TARGET_DIR", tree.built());
+    // Only the package that says which bug is on has need of it.
+    command.env("RUSTC_BOOTSTRAP", "mlx5_mutant");
+    // A bug may leave something unused. It is found all the same.
+    command.env("RUSTFLAGS", "--cap-lints=allow");
+    // With every check that the profile has; nobody debugs it. The simulated device is quick to run,
+    // what changes with every bug quick to build.
+    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
+    for package in TESTED {
+        command.arg(format!("--config=profile.dev.package.{package}.opt-level=0"));
+    }
+    let failed = |error| Failure::Run { program: cargo.clone(), error };
+    let output = command.output().map_err(failed)?;
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let messages: Vec<Value> =
+        messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    if output.status.success() {
+        return Ok(Built::Programs(messages.iter().filter_map(program).collect()));
+    }
+    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        return Ok(Built::Late);
+    }
+    let complaints: Vec<Complaint> = messages.iter().filter_map(complaint).collect();
+    if complaints.is_empty() {
+        return Err(Failure::Status { program: cargo, status: output.status });
+    }
+    Ok(Built::Not(complaints))
+}
+
+fn program(message: &Value) -> Option<Program> {
+    let path = PathBuf::from(message["executable"].as_str()?);
+    let source = message["target"]["src_path"].as_str()?;
+    let folder = PathBuf::from(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let is_test = message["profile"]["test"] == true;
+    let kind = &message["target"]["kind"][0];
+    let target = if kind == "test" { message["target"]["name"].as_str() } else { None };
+    let wanted = is_test && !LEFT_OUT.iter().any(|part| source.contains(part));
+    wanted.then(|| Program { path, folder, target: target.map(str::to_owned) })
+}
+
+fn complaint(message: &Value) -> Option<Complaint> {
+    let message = &message["message"];
+    if message["level"] != "error" {
+        return None;
+    }
+    let mut lines = Vec::new();
+    for span in message["spans"].as_array()?.iter().filter(|span| span["is_primary"] == true) {
+        // Where a macro is meant, who used it.
+        let mut span = span;
+        while !span.is_null() {
+            if let (Some(file), Some(line)) =
+                (span["file_name"].as_str(), span["line_start"].as_u64())
+            {
+                lines.push((file.to_owned(), usize::try_from(line).ok()?));
+            }
+            span = &span["expansion"]["span"];
+        }
+    }
+    // The sum of errors, at the end, is about nothing.
+    if lines.is_empty() && message["code"].is_null() {
+        return None;
+    }
+    let what = message["message"].as_str()?.to_owned();
+    let code = message["code"]["code"].as_str().map_or(String::new(), |code| format!("{code}: "));
+    let text = message["rendered"].as_str().unwrap_or_default().to_owned();
+    Some(Complaint { lines, what: format!("{code}{what}"), text })
+}

@@ -1,0 +1,170 @@
+//! What can be changed, as cargo-mutants says.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::text::Place;
+use crate::failure::Failure;
+
+/// The version whose mutants are planted: another one has others.
+const VERSION: &str = "27.1.0";
+
+/// Where mutants are planted.
+const PLANTED: [&str; 6] =
+    ["wqe/src/**", "cq/src/**", "src/cancel.rs", "src/mkey/**", "src/qp/**", "src/srq/**"];
+
+/// What is a test among that.
+const TESTS: [&str; 2] = ["**/tests.rs", "**/tests/**"];
+
+/// One change to one place of a source file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Mutant {
+    pub(super) file: String,
+    /// What is changed: "replace < with <= in Room::take".
+    pub(super) mutation: String,
+    pub(super) start: Place,
+    pub(super) end: Place,
+    /// What takes the place of the text from `start` to `end`.
+    pub(super) replacement: String,
+    /// The line at which the change starts, without the space around it.
+    pub(super) line: String,
+    /// How many mutants of the same description are on that line before it.
+    pub(super) before: usize,
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.start, self.mutation)
+    }
+}
+
+/// All mutants, by file and place.
+pub(super) fn all(root: &Path) -> Result<Vec<Mutant>, Failure> {
+    listed(root, &[])
+}
+
+/// What changed since a commit where mutants are planted, as git tells it; none if nothing.
+pub(super) fn diff(root: &Path, base: &str) -> Result<Option<PathBuf>, Failure> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(root).args(["diff", "--no-ext-diff", "--no-color", base, "--"]);
+    command.args(PLANTED.map(|pattern| pattern.trim_end_matches("/**")));
+    let diff = output(command)?;
+    if diff.is_empty() {
+        return Ok(None);
+    }
+    let path = root.join("target/mutants/changed.diff");
+    let failed = |error| Failure::File { path: path.clone(), error };
+    fs::create_dir_all(root.join("target/mutants")).map_err(failed)?;
+    fs::write(&path, diff).map_err(failed)?;
+    Ok(Some(path))
+}
+
+/// The mutants of the lines that a diff adds.
+pub(super) fn of_diff(root: &Path, diff: &Path) -> Result<Vec<Mutant>, Failure> {
+    listed(root, &["--in-diff".to_owned(), diff.display().to_string()])
+}
+
+fn listed(root: &Path, arguments: &[String]) -> Result<Vec<Mutant>, Failure> {
+    let program = installed()?;
+    let mut command = Command::new(&program);
+    command.args(["mutants", "--list", "--json", "--no-config", "--workspace", "--dir"]).arg(root);
+    command.args(PLANTED.iter().flat_map(|pattern| ["--file", pattern]));
+    command.args(TESTS.iter().flat_map(|pattern| ["--exclude", pattern]));
+    command.args(arguments);
+    let json = output(command)?;
+    // Of a diff that has no mutants it says so, in words.
+    if json.trim_ascii_start().first() != Some(&b'[') {
+        return Ok(Vec::new());
+    }
+    let broken = || Failure::Output {
+        program: program.display().to_string(),
+        what: "no list of mutants in JSON".to_owned(),
+    };
+    let rows: Vec<Value> = serde_json::from_slice(&json).map_err(|_| broken())?;
+    let mut mutants = rows.iter().map(mutant).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
+    mutants.sort_by(|a, b| (&a.file, a.start, &a.mutation).cmp(&(&b.file, b.start, &b.mutation)));
+    note_lines(root, &mut mutants)?;
+    Ok(mutants)
+}
+
+/// What the JSON of a mutant says; none if it is not as expected.
+fn mutant(row: &Value) -> Option<Mutant> {
+    let place = |end: &str| {
+        let place = &row["span"][end];
+        let number =
+            |name: &str| place[name].as_u64().and_then(|number| usize::try_from(number).ok());
+        Some(Place { line: number("line")?, column: number("column")? })
+    };
+    let (start, end) = (place("start")?, place("end")?);
+    let file = row["file"].as_str()?.to_owned();
+    let mutation = row["name"].as_str()?.strip_prefix(&format!("{file}:{start}: "))?.to_owned();
+    let replacement = row["replacement"].as_str()?.to_owned();
+    Some(Mutant { file, mutation, start, end, replacement, line: String::new(), before: 0 })
+}
+
+/// Notes the line that each is on, and tells those apart that look the same there.
+fn note_lines(root: &Path, mutants: &mut [Mutant]) -> Result<(), Failure> {
+    let mut files: HashMap<String, Vec<String>> = HashMap::new();
+    let mut seen: HashMap<(String, usize, String), usize> = HashMap::new();
+    for mutant in mutants {
+        if !files.contains_key(&mutant.file) {
+            let path = root.join(&mutant.file);
+            let text = fs::read_to_string(&path).map_err(|error| Failure::File { path, error })?;
+            files.insert(
+                mutant.file.clone(),
+                text.lines().map(|line| line.trim().to_owned()).collect(),
+            );
+        }
+        let line = files[&mutant.file].get(mutant.start.line - 1);
+        mutant.line = line.cloned().unwrap_or_default();
+        let key = (mutant.file.clone(), mutant.start.line, mutant.mutation.clone());
+        let count = seen.entry(key).or_default();
+        mutant.before = *count;
+        *count += 1;
+    }
+    Ok(())
+}
+
+/// cargo-mutants, installed into the cache unless it is there.
+fn installed() -> Result<PathBuf, Failure> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = cache.or_else(home).unwrap_or_else(std::env::temp_dir);
+    let folder = cache.join("mlx5-mutants").join(VERSION);
+    let program = folder.join("bin/cargo-mutants");
+    if program.is_file() {
+        return Ok(program);
+    }
+    eprintln!("installing cargo-mutants {VERSION} into {}", folder.display());
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    // Quick to build: it only reads source files.
+    command.args([
+        "install",
+        "--quiet",
+        "--locked",
+        "--debug",
+        "cargo-mutants",
+        "--version",
+        VERSION,
+    ]);
+    command.arg("--root").arg(&folder);
+    output(command)?;
+    Ok(program)
+}
+
+/// What a program writes, if it succeeds.
+fn output(mut command: Command) -> Result<Vec<u8>, Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(output.stdout),
+        Ok(output) => Err(Failure::Status { program, status: output.status }),
+        Err(error) => Err(Failure::Run { program, error }),
+    }
+}

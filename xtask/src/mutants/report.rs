@@ -1,0 +1,167 @@
+//! What came of a sample.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::list::Mutant;
+use super::outcomes::{Outcome, Outcomes};
+use super::reasons::Reasons;
+use crate::failure::Failure;
+
+/// Mutants, and what came of each.
+pub(super) struct Report<'a> {
+    rows: Vec<Row<'a>>,
+}
+
+struct Row<'a> {
+    mutant: &'a Mutant,
+    outcome: Option<&'a Outcome>,
+    reason: Option<&'a str>,
+}
+
+/// How many there are of each kind.
+#[derive(Clone, Copy, Default, Debug)]
+struct Tally {
+    caught: usize,
+    missed: usize,
+    equivalent: usize,
+    unviable: usize,
+    left: usize,
+}
+
+impl Tally {
+    fn add(&mut self, row: &Row<'_>) {
+        match (row.outcome, row.reason) {
+            (None, _) => self.left += 1,
+            (Some(Outcome::Caught(_)), _) => self.caught += 1,
+            (Some(Outcome::Unviable(_)), _) => self.unviable += 1,
+            (Some(Outcome::Missed), Some(reason)) if Reasons::is_equivalent(reason) => {
+                self.equivalent += 1
+            }
+            (Some(Outcome::Missed), _) => self.missed += 1,
+        }
+    }
+
+    /// What tests could notice.
+    fn viable(&self) -> usize {
+        self.caught + self.missed
+    }
+
+    fn line(&self, name: &str) -> String {
+        let share = |part: usize, of: usize| match of {
+            0 => "-".to_owned(),
+            of => format!("{:.1} %", 100.0 * part as f64 / of as f64),
+        };
+        format!(
+            "{name:24} {:6} {:6} {:10} {:8} {:6} {:>8} {:>18}",
+            self.caught,
+            self.missed,
+            self.equivalent,
+            self.unviable,
+            self.left,
+            share(self.caught, self.viable()),
+            share(self.caught, self.viable() + self.equivalent),
+        )
+    }
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(
+        mutants: &[&'a Mutant],
+        outcomes: &'a Outcomes,
+        reasons: &'a Reasons,
+    ) -> Self {
+        let row = |mutant: &&'a Mutant| Row {
+            mutant,
+            outcome: outcomes.of(mutant),
+            reason: reasons.of(mutant),
+        };
+        Self { rows: mutants.iter().map(row).collect() }
+    }
+
+    fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        self.rows.iter().for_each(|row| tally.add(row));
+        tally
+    }
+
+    /// Whether all are known.
+    pub(super) fn is_complete(&self) -> bool {
+        self.tally().left == 0
+    }
+
+    /// Tells what was missed, and how many there are of each, by folder.
+    pub(super) fn print(&self) {
+        let mut folders: BTreeMap<&str, Tally> = BTreeMap::new();
+        for row in &self.rows {
+            folders.entry(folder(&row.mutant.file)).or_default().add(row);
+            if row.outcome == Some(&Outcome::Missed) {
+                println!("missed: {}\n    {}", row.mutant, row.mutant.line);
+                println!("    {}", row.reason.unwrap_or("NO REASON"));
+            }
+        }
+        println!(
+            "\n{:24} {:>6} {:>6} {:>10} {:>8} {:>6} {:>8} {:>18}",
+            "",
+            "caught",
+            "missed",
+            "equivalent",
+            "unviable",
+            "left",
+            "caught",
+            "of all that compile"
+        );
+        for (name, tally) in &folders {
+            println!("{}", tally.line(name));
+        }
+        println!("{}", self.tally().line("all"));
+    }
+
+    /// Writes the rows for programs.
+    pub(super) fn write(&self, path: &Path, seed: u64) -> Result<(), Failure> {
+        let mut text = String::new();
+        for row in &self.rows {
+            let (outcome, reason) = match row.outcome {
+                Some(Outcome::Caught(by)) => ("caught", by.as_str()),
+                Some(Outcome::Missed) => ("missed", row.reason.unwrap_or_default()),
+                Some(Outcome::Unviable(why)) => ("unviable", why.as_str()),
+                None => continue,
+            };
+            let mutation = format!("{}: {}", row.mutant.start, row.mutant.mutation);
+            let row = json!({
+                "file": row.mutant.file, "mutation": mutation, "outcome": outcome, "reason": reason,
+            });
+            let separator = if text.is_empty() { "" } else { ",\n" };
+            text.push_str(&format!("{separator}  {row}"));
+        }
+        let text = format!("{{\"seed\": {seed}, \"rows\": [\n{text}\n]}}\n");
+        fs::write(path, text).map_err(|error| Failure::File { path: path.to_owned(), error })
+    }
+
+    /// Fails if fewer than `bar` in a hundred were noticed, or if one that was not has no reason.
+    pub(super) fn verdict(&self, bar: usize) -> Result<(), Failure> {
+        let tally = self.tally();
+        let unexplained = self
+            .rows
+            .iter()
+            .filter(|row| row.outcome == Some(&Outcome::Missed) && row.reason.is_none());
+        let unexplained: Vec<String> = unexplained.map(|row| row.mutant.to_string()).collect();
+        if !unexplained.is_empty() {
+            return Err(Failure::Unexplained(unexplained));
+        }
+        if tally.caught * 100 < tally.viable() * bar {
+            return Err(Failure::Survived { caught: tally.caught, viable: tally.viable(), bar });
+        }
+        Ok(())
+    }
+}
+
+/// The part of the tree that a file is in.
+fn folder(file: &str) -> &str {
+    let parts = if file.starts_with("src/") { 2 } else { 1 };
+    let end = file.match_indices('/').nth(parts - 1).map_or(file.len(), |(at, _)| at);
+    &file[..end]
+}
