@@ -147,14 +147,26 @@ impl AlteredCall<'_> {
         unsafe { self.file.ioctl(self.header) }
     }
 
+    /// An attribute's input, if it is longer than eight bytes.
+    pub(crate) fn input(&mut self, id: AttrId) -> &[u8] {
+        let (start, len) = self.memory_of(id);
+        assert!(len > size_of::<u64>(), "a shorter one stands in the attribute itself");
+        // SAFETY: an input is an address that is readable for its length, for as long as the call.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
+
     /// An attribute's output.
     pub(crate) fn output(&mut self, id: AttrId) -> &mut [u8] {
+        let (start, len) = self.memory_of(id);
+        // SAFETY: an output is an address that is writable for its length, for as long as the call.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+
+    fn memory_of(&mut self, id: AttrId) -> (*mut u8, usize) {
         // SAFETY: the contract of `DeviceFile::ioctl`, and nobody else has the frame.
         let attrs = unsafe { &mut *IoctlHeader::attributes(self.header) };
         let attr = find(attrs, id);
-        let start = std::ptr::with_exposed_provenance_mut(attr.data as usize);
-        // SAFETY: an output is an address that is writable for its length, for as long as the call.
-        unsafe { std::slice::from_raw_parts_mut(start, usize::from(attr.len)) }
+        (std::ptr::with_exposed_provenance_mut(attr.data as usize), attr.len.into())
     }
 }
 

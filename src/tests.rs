@@ -3,6 +3,7 @@
 mod events;
 mod faults;
 mod kept;
+mod keys;
 mod memory;
 mod open;
 mod paths;

@@ -62,6 +62,42 @@ fn a_queue_that_completes_elsewhere_is_not_followed() {
 }
 
 #[test]
+fn an_entry_whose_opcode_names_no_side_is_of_the_side_that_completes_here() {
+    for rings in [[RING, RingId(1)], [RingId(1), RING]] {
+        let mut bed = Bed::new(3, 64);
+        let queue = Outstanding::default();
+        // SAFETY: the queue outlives the ring.
+        unsafe { bed.table.set(3, NonNull::from(&queue), rings) };
+        bed.device.write(Entry::new(9, 3, 0));
+        assert!(bed.next().is_none());
+        assert_eq!(bed.ring.corruption(), Some(Corruption::Opcode(9)), "{rings:?}");
+    }
+}
+
+/// Whoever lets go of departed queues without the poller keeps those.
+#[test]
+fn the_queues_that_the_poller_may_use_without_asking_are_told() {
+    let mut bed = Bed::new(3, 64);
+    let (sends, receives) = (Outstanding::default(), Outstanding::default());
+    bed.register(3, &sends);
+    bed.register(4, &receives);
+    assert_eq!(bed.ring.last_queues(), [None, None]);
+    sends.send(0, 1, 0x0a);
+    bed.device.write(Entry::new(0, 3, 0));
+    assert_eq!(bed.next_id(), Some(1));
+    assert_eq!(bed.ring.last_queues(), [Some(NonNull::from(&sends)), None]);
+    receives.receive(0, 2);
+    bed.device.write(Entry::new(2, 4, 0));
+    assert_eq!(bed.next_id(), Some(2));
+    bed.table.depart(3);
+    bed.table.depart(4);
+    let both = [&sends, &receives].map(|queue| Some(NonNull::from(queue)));
+    assert_eq!(bed.ring.last_queues(), both);
+    bed.ring.forget_queues();
+    assert_eq!(bed.ring.last_queues(), [None, None]);
+}
+
+#[test]
 fn the_queue_looked_up_last_is_used_until_it_is_forgotten() {
     let mut bed = Bed::new(3, 64);
     let queue = Outstanding::default();

@@ -8,6 +8,7 @@ mod departed;
 mod entries;
 mod fuzz;
 mod laps;
+mod memory;
 mod parts;
 mod threads;
 mod untrusted;

@@ -40,6 +40,7 @@ subjects! {
     devices
     memory
     queue_pairs
+    handles
     transitions
     completion_queues
     shared_receive

@@ -55,6 +55,15 @@ fn a_send_ring_has_at_most_32768_blocks() {
 }
 
 #[test]
+fn a_ring_that_holds_more_requests_has_as_many_blocks_at_most() {
+    let layout = SendLayout::new::<Rc>(4, 1, 0).unwrap();
+    assert_eq!(layout.holding(16384, 2).unwrap().blocks, 32768);
+    for (requests, blocks) in [(16385, 2), (32769, 1), (65536, 1), (1 << 20, 16)] {
+        assert_eq!(layout.holding(requests, blocks), None, "{requests} of {blocks} blocks");
+    }
+}
+
+#[test]
 fn a_receive_ring_is_of_whole_blocks_and_its_requests_of_powers_of_two() {
     let layout = |requests, max_sge, stride| Some(ReceiveLayout { requests, max_sge, stride });
     assert_eq!(ReceiveLayout::new(0, 3, 0), layout(0, 0, 16));

@@ -16,4 +16,6 @@ mod records;
 mod refusals;
 mod room;
 mod shared_receive;
+mod signature;
+mod tags;
 mod wrap;

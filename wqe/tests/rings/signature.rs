@@ -1,0 +1,32 @@
+//! Signatures of requests: with its signature byte, the exclusive-or of all bytes of one is 0xff.
+
+use crate::bed::{Bed, Spec};
+use mlx5_wqe::{Data, Operation, Rc, SendFlags, SendWr, Sge};
+
+#[test]
+fn a_request_as_large_as_the_ring_is_signed_whole() {
+    for entries in [1, 5, 61] {
+        let spec = Spec { requests: 1, sges: entries, ..Spec::default() };
+        let mut bed = Bed::<Rc>::new(spec);
+        bed.queue.sign_requests();
+        let sges: Vec<Sge> = (0..bed.layout.max_sge)
+            .map(|number| Sge {
+                addr: 0x1234_5600 + u64::from(number),
+                length: 1 << (number % 7),
+                lkey: 3,
+            })
+            .collect();
+        bed.queue
+            .post_send(&[SendWr {
+                flags: SendFlags::SIGNALED,
+                operation: Operation::Send,
+                data: Data::Sges(&sges),
+                ..SendWr::default()
+            }])
+            .unwrap();
+        let bytes = (1 + sges.len()) * 16;
+        assert!(bytes > bed.layout.bytes() - 64, "it reaches into the last block");
+        let sum = bed.ring.read(0, bytes).into_iter().fold(0, |sum, byte| sum ^ byte);
+        assert_eq!(sum, 0xff, "{entries} entries");
+    }
+}
