@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     every_region_has_keys_of_its_own,
     memory_that_may_not_be_pinned_is_told_with_the_limit_to_raise: SIMULATOR,
     a_region_that_cannot_be_deregistered_comes_back_and_goes_later: SIMULATOR,
-    memory_whose_region_cannot_be_deregistered_is_never_freed: SIMULATOR,
+    memory_whose_region_cannot_be_deregistered_goes_when_the_context_closes: SIMULATOR,
     a_domain_that_cannot_be_destroyed_comes_back: SIMULATOR,
 ];
 
@@ -265,7 +265,7 @@ fn refusing(
     bed: &Bed,
     method: mlx5_uapi::ioctl::Method,
     errno: Errno,
-) -> Result<(Context, Arc<AtomicBool>), Failed> {
+) -> Result<(Context, Arc<AtomicBool>, Arc<Lies>), Failed> {
     let on = Arc::new(AtomicBool::new(false));
     let switch = Arc::clone(&on);
     let lies = Lies {
@@ -274,8 +274,8 @@ fn refusing(
         })),
         ..Lies::default()
     };
-    let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
-    Ok((devices_on(kernel)?[0].open()?, on))
+    let (kernel, lies) = Warp::before(bed.simulator().kernel(), lies);
+    Ok((devices_on(kernel)?[0].open()?, on, lies))
 }
 
 fn memory_that_may_not_be_pinned_is_told_with_the_limit_to_raise(bed: &Bed) -> Outcome {
@@ -299,7 +299,7 @@ fn memory_that_may_not_be_pinned_is_told_with_the_limit_to_raise(bed: &Bed) -> O
 }
 
 fn a_region_that_cannot_be_deregistered_comes_back_and_goes_later(bed: &Bed) -> Outcome {
-    let (context, on) = refusing(bed, method::MR_DESTROY, Errno::EBUSY)?;
+    let (context, on, _) = refusing(bed, method::MR_DESTROY, Errno::EBUSY)?;
     let mr = context.alloc_pd()?.allocate(64)?;
     on.store(true, Ordering::SeqCst);
     let (mr, error) = mr.deregister().expect_err("the kernel refuses");
@@ -312,23 +312,29 @@ fn a_region_that_cannot_be_deregistered_comes_back_and_goes_later(bed: &Bed) -> 
     Ok(())
 }
 
-fn memory_whose_region_cannot_be_deregistered_is_never_freed(bed: &Bed) -> Outcome {
-    let (context, on) = refusing(bed, method::MR_DESTROY, Errno::EBUSY)?;
+/// The device may use it until closing the file ends the region, whatever the kernel answered.
+fn memory_whose_region_cannot_be_deregistered_goes_when_the_context_closes(bed: &Bed) -> Outcome {
+    let (context, on, lies) = refusing(bed, method::MR_DESTROY, Errno::EBUSY)?;
+    let allocated = || lies.allocated.load(Ordering::SeqCst);
+    let before = allocated();
     let mr = context.alloc_pd()?.allocate(64)?;
     fill(&mr, 0, 6, 64)?;
     let start = mr.as_ptr().ok_or("owned")?;
+    let with_region = allocated();
+    assert!(with_region > before);
     on.store(true, Ordering::SeqCst);
     drop(mr);
-    assert_eq!(context.leaked(), 1);
-    drop(context);
-    // SAFETY: leaked memory stays for ever, and nobody else has it.
+    assert_eq!((context.leaked(), allocated()), (1, with_region));
+    // SAFETY: the memory is kept while the context is open, and nobody else has it.
     let kept = unsafe { std::slice::from_raw_parts(start, 64) };
     assert_eq!(kept, pattern(6, 64));
+    drop(context);
+    assert_eq!(allocated(), 0);
     Ok(())
 }
 
 fn a_domain_that_cannot_be_destroyed_comes_back(bed: &Bed) -> Outcome {
-    let (context, on) = refusing(bed, method::PD_DESTROY, Errno::EBUSY)?;
+    let (context, on, _) = refusing(bed, method::PD_DESTROY, Errno::EBUSY)?;
     let pd = context.alloc_pd()?;
     on.store(true, Ordering::SeqCst);
     let (pd, error) = pd.destroy().expect_err("the kernel refuses");

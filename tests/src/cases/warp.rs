@@ -5,6 +5,7 @@ use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader, Method};
 use mlx5_uapi::{Access, DeviceFile, EventFile, Mapping, MemoryRequest};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What becomes of a call: `None` lets it through.
@@ -26,6 +27,8 @@ pub(super) struct Lies {
     pub(super) answers: Option<Box<Twist>>,
     /// Records that event files hand out before their own.
     pub(super) events: Mutex<VecDeque<Vec<u8>>>,
+    /// Bytes of memory that were allocated and are not given back.
+    pub(super) allocated: AtomicUsize,
 }
 
 /// The kernel before the kernel.
@@ -114,12 +117,29 @@ impl DeviceFile for WarpedFile {
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
-        self.file.allocate(request)
+        let mapping = self.file.allocate(request)?;
+        let (start, len) = (mapping.as_non_null(), mapping.len());
+        self.lies.allocated.fetch_add(len, Relaxed);
+        let owner = Box::new(Counted { mapping, lies: Arc::clone(&self.lies) });
+        // SAFETY: the bytes are those of the mapping, which the owner keeps.
+        Ok(unsafe { Mapping::new(start, len, owner) })
     }
 
     fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         let file = self.file.event_file(fd)?;
         Ok(Box::new(WarpedEvents { file, lies: Arc::clone(&self.lies) }))
+    }
+}
+
+/// Memory, and where it is counted.
+struct Counted {
+    mapping: Mapping,
+    lies: Arc<Lies>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.lies.allocated.fetch_sub(self.mapping.len(), Relaxed);
     }
 }
 
