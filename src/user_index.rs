@@ -40,10 +40,17 @@ impl Queue for QueuePairRecords {
         self.send.retire_next(counter).map(sent)
     }
 
-    #[inline(always)]
     fn retire_receive(&self, counter: u16) -> Option<u64> {
         match &self.receive {
             ReceiveSide::Own(records) => records.retire(counter),
+            ReceiveSide::Shared(records) => records.retire(counter),
+        }
+    }
+
+    #[inline(always)]
+    fn retire_next_receive(&self, counter: u16) -> Option<u64> {
+        match &self.receive {
+            ReceiveSide::Own(records) => records.retire_next(counter),
             ReceiveSide::Shared(records) => records.retire(counter),
         }
     }

@@ -31,6 +31,8 @@ pub enum CompletionOpcode {
     LocalInvalidate,
     /// Another request of this opcode.
     Other(Opcode),
+    /// A raw request of an opcode that has no name here.
+    Unnamed(u8),
     /// A send arrived, with or without immediate data or invalidation.
     Receive,
     /// An RDMA write with immediate data arrived.
@@ -168,7 +170,7 @@ impl What {
 
     #[inline(always)]
     const fn is_received(self) -> bool {
-        self.0 & (Self::RECEIVED | Self::ERROR) == Self::RECEIVED
+        self.0 & (Self::OPERATION | Self::ERROR) == Self::RECEIVED
     }
 
     #[inline(always)]
@@ -179,13 +181,6 @@ impl What {
     #[inline(always)]
     const fn is_cancelled(self) -> bool {
         self.0 & (Self::RECEIVED | SentRequest::CANCELLED as u16) == SentRequest::CANCELLED as u16
-    }
-
-    const fn sent_opcode(self) -> Opcode {
-        match Opcode::from_bits(self.0 as u8 & 0x3f) {
-            Some(opcode) => opcode,
-            None => Opcode::Nop,
-        }
     }
 
     const fn completion_opcode(self) -> CompletionOpcode {
@@ -205,7 +200,11 @@ impl What {
                 CompletionOpcode::Receive
             };
         }
-        match self.sent_opcode() {
+        let number = self.0 as u8 & 0x3f;
+        let Some(opcode) = Opcode::from_bits(number) else {
+            return CompletionOpcode::Unnamed(number);
+        };
+        match opcode {
             Opcode::Send | Opcode::SendImm | Opcode::SendInvalidate => CompletionOpcode::Send,
             Opcode::RdmaWrite | Opcode::RdmaWriteImm => CompletionOpcode::RdmaWrite,
             Opcode::RdmaRead => CompletionOpcode::RdmaRead,

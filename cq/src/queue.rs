@@ -12,6 +12,11 @@ pub trait Queue {
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
     /// The receive request `counter` completed; its identifier.
     fn retire_receive(&self, counter: u16) -> Option<u64>;
+    /// The same, but it may be `None` unless the request is the next one.
+    #[inline(always)]
+    fn retire_next_receive(&self, counter: u16) -> Option<u64> {
+        self.retire_receive(counter)
+    }
     /// Something that the others know nothing of came about, of a queue with a list of tags.
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
         let _ = entry;

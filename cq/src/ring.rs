@@ -231,7 +231,7 @@ impl<Q: Queue> Ring<Q> {
             }
             // SAFETY: as above.
             let queue = unsafe { self.received.1.as_ref() };
-            let Some(wr_id) = queue.retire_receive(counter) else { return Next::Other };
+            let Some(wr_id) = queue.retire_next_receive(counter) else { return Next::Other };
             (wr_id, What::received(op_own >> OPCODE_SHIFT))
         };
         self.pass(descriptor);

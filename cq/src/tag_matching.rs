@@ -61,10 +61,11 @@ pub struct TmInfo {
 }
 
 impl What {
-    /// Of a message to a queue with a list of tags: the event is in the low four bits. Operations on
-    /// the list are requests, of opcodes that no other request has.
+    /// Of a message to a queue with a list of tags: the event is in the low four bits.
     const TAGGED: u16 = Self::RECEIVED | 0x40;
-    const OPERATION: u16 = 0x30;
+    /// Of an operation on the list, in the same way. A request of a send queue may have any opcode, so
+    /// that these are among receives, which have four bits.
+    pub(crate) const OPERATION: u16 = Self::RECEIVED | 0x20;
     const EVENT: u16 = 0xf;
     /// Bits that no table is indexed with: the entry is one of a failure,
     const ERROR_ENTRY: u16 = 0x1000;

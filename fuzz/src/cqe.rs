@@ -21,6 +21,8 @@ use std::sync::Arc;
 const TURNS: usize = 24;
 /// Requests of each kind that a queue pair has outstanding.
 const DEPTH: u64 = 24;
+/// Slots of a receive queue for so many.
+const RING: u16 = (DEPTH as u16).next_power_of_two();
 /// Bytes of a descriptor, the last part of an entry.
 const DESCRIPTOR: usize = size_of::<Cqe>();
 
@@ -338,8 +340,11 @@ fn due(numbers: &mut Numbers, simulator: &Simulator, ring: &mut Ring, flows: &mu
         // Neither a send nor a receive that is outstanding.
         2 => bad.wqe_counter.set(DEPTH as u16 * 8 + numbers.below(0x7000) as u16),
         3 => {
+            // In any lap a slot that was not posted to, or whose request was told of.
             bad = make(numbers.pick(&[CqeOpcode::ResponderSend, CqeOpcode::ResponderError]), 0);
-            bad.wqe_counter.set(good + 1 + numbers.below(0x7000) as u16);
+            let (lap, told) = (numbers.below(0x800) as u16 * RING, numbers.below(4) as u16);
+            let slot = if told < good { told } else { 3 + numbers.below(RING as usize - 3) as u16 };
+            bad.wqe_counter.set(lap + slot);
         }
         4 => {
             bad.op_own |= (Format::Inline32 as u8) << FORMAT_SHIFT;

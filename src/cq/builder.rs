@@ -119,8 +119,8 @@ impl<'a> CompletionQueueBuilder<'a> {
 
     /// Lets the device write entries over others that were not polled, instead of failing the
     /// queue. For those who know that it cannot happen: the device then skips the check. If it
-    /// happens nonetheless, sends are passed with the next one that is found, and a receive behind
-    /// one that is missing is [`PollError::Corrupt`].
+    /// happens nonetheless, sends are passed with the next one that is found. Of a receive that was
+    /// written over nothing is told, and neither it nor those behind it make room any more.
     pub fn ignore_overrun(mut self, ignore: bool) -> Self {
         self.ignore_overrun = ignore;
         self

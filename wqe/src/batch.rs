@@ -31,15 +31,18 @@ pub struct Batch<'q, T: Transport> {
     cursor: Cursor,
     /// Requests that were added to it, refused ones too. Of a batch of one, the compiler knows that.
     added: u32,
-    /// Where the last of them stands, if it was built there without a closer look.
-    last: Option<NonNull<u8>>,
+    /// Where the only one of them stands, if it was built there without a closer look. Means nothing
+    /// once there are two.
+    only: Option<NonNull<u8>>,
+    /// The name of the request that is added next; zero, if it has none.
+    name: u32,
 }
 
 impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn new(queue: &'q mut SendQueue<T>) -> Self {
         let (start, open) = (queue.here(), queue.gate.may_send());
-        Self { queue, open, start, cursor: start, added: 0, last: None }
+        Self { queue, open, start, cursor: start, added: 0, only: None, name: 0 }
     }
 
     /// Starts a request; what it does is said next.
@@ -53,9 +56,24 @@ impl<'q, T: Transport> Batch<'q, T> {
         self.cursor.since(self.start).1.saturating_sub(self.queue.more_wqes) as usize
     }
 
-    /// Names the request that is added next, if it is posted: it can be cancelled by that.
-    pub fn handle(&self) -> RequestHandle {
-        RequestHandle { sequence: self.cursor.sequence, life: self.queue.life }
+    /// Names the request that is added next: it can be cancelled by that. If it is not posted, because
+    /// the batch is refused or aborted or because no other is added, the handle names nothing.
+    pub fn handle(&mut self) -> RequestHandle {
+        if self.name == 0 {
+            self.name = self.queue.next_name();
+        }
+        RequestHandle { sequence: self.cursor.sequence, name: self.name, life: self.queue.life }
+    }
+
+    /// The request at `sequence` was added, or refused: gives it the name that was asked for.
+    #[inline(always)]
+    fn give_name(&mut self, sequence: u32) {
+        if self.name != 0 {
+            if self.cursor.sequence != sequence {
+                self.queue.name(sequence, self.name);
+            }
+            self.name = 0;
+        }
     }
 
     /// Whether it holds none.
@@ -66,7 +84,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Posts the batch (`ibv_wr_complete`): all of it, or, if a request was refused, nothing.
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
-        let single = if self.added == 1 { self.last } else { None };
+        let single = if self.added == 1 { self.only } else { None };
         let (queue, start, cursor) = self.into_parts();
         queue.complete(start, cursor, single)
     }
@@ -99,8 +117,9 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Adds a request that is built by `push`, which never happens in a place without a closer look.
     pub(crate) fn push_aside(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
         self.added = self.added.wrapping_add(1);
+        let sequence = self.cursor.sequence;
         self.cursor = push(self.queue, self.cursor);
-        self.last = None;
+        self.give_name(sequence);
     }
 
     /// [`Batch::push_aside`], for one that leaves [`SendQueue::blueflame_now`] only if it stands in the
@@ -108,8 +127,10 @@ impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
         self.added = self.added.wrapping_add(1);
-        self.last = Some(self.queue.at(self.cursor.head));
+        self.only = Some(self.queue.at(self.cursor.head));
+        let sequence = self.cursor.sequence;
         self.cursor = push(self.queue, self.cursor);
+        self.give_name(sequence);
     }
 
     /// Refuses the request that is under construction, and so the batch.
@@ -238,7 +259,7 @@ impl<T: Transport> Wr<'_, '_, T> {
 
 /// How requests get into the batch.
 impl<T: Transport> Batch<'_, T> {
-    /// Adds a request with data.
+    /// Adds a request with data, which has no name.
     #[inline(always)]
     pub(crate) fn add<O: SendOperation, A: Segment, D: Data>(
         &mut self,
@@ -246,7 +267,7 @@ impl<T: Transport> Batch<'_, T> {
         data: D,
     ) {
         self.added = self.added.wrapping_add(1);
-        (self.cursor, self.last) = self.queue.push::<O, _, _>(self.cursor, self.open, parts, data);
+        (self.cursor, self.only) = self.queue.push::<O, _, _>(self.cursor, self.open, parts, data);
     }
 
     /// Adds a request that has no address, and no data but what its operation makes of it.
@@ -349,7 +370,9 @@ macro_rules! data_setters {
                 let $this = self;
                 let address = $address;
                 let Request { batch, wr_id, flags, immediate, remote, .. } = $request;
+                let sequence = batch.cursor.sequence;
                 batch.add::<O, _, _>(Parts { wr_id, flags, immediate, address, remote }, data);
+                batch.give_name(sequence);
             }
 
             /// The data is one piece of local memory (`ibv_wr_set_sge`).

@@ -2,7 +2,7 @@
 //! rewrite of the matching WQEs into NOPs.
 
 use crate::records::{Completed, RequestInfo};
-use crate::send::SendQueue;
+use crate::send::{SendQueue, next_life};
 use crate::transport::Transport;
 use alloc::vec::Vec;
 use core::fmt;
@@ -41,6 +41,9 @@ pub struct PendingRequest {
 pub struct RequestHandle {
     /// Of its first WQE.
     pub(crate) sequence: u32,
+    /// What it was named: of requests that were built with this sequence number, all but the last were
+    /// never posted.
+    pub(crate) name: u32,
     /// Which of the queue's lives it belongs to; no two queues of a process share one.
     pub(crate) life: u64,
 }
@@ -300,9 +303,8 @@ impl<T: Transport> SendQueue<T> {
     ) -> Cancelled {
         let (from, end) = self.pending_range(drained);
         let behind = self.sequence.wrapping_sub(handle.sequence);
-        let named =
-            handle.life == self.life && behind != 0 && behind <= u32::from(end.wrapping_sub(from));
-        if !named {
+        let pending = behind != 0 && behind <= u32::from(end.wrapping_sub(from));
+        if handle.life != self.life || !pending || !self.has_name(handle) {
             return Cancelled::default();
         }
         let first = handle.sequence as u16;
@@ -352,6 +354,31 @@ impl<T: Transport> SendQueue<T> {
         barrier::to_device();
         self.forget_cancelled();
         all
+    }
+
+    /// A name for a request, that no other of the queue's life has.
+    pub(crate) fn next_name(&mut self) -> u32 {
+        self.last_name = self.last_name.wrapping_add(1);
+        if self.last_name == 0 {
+            // So that no name comes again; handles that are as old as that name nothing any more.
+            (self.last_name, self.life) = (1, next_life());
+        }
+        self.last_name
+    }
+
+    /// Gives the request that was just built as `sequence` its name. A request that is built there
+    /// later, for this one was not posted, has none but its own.
+    #[inline(never)]
+    pub(crate) fn name(&mut self, sequence: u32, name: u32) {
+        self.names[(sequence & self.mask) as usize] = name;
+        // SAFETY: the records are alive, and were made for this ring.
+        unsafe { self.slots.mark_named(self.mask, sequence) };
+    }
+
+    /// Whether the posted request that stands where the handle says is the one that it names.
+    fn has_name(&self, handle: RequestHandle) -> bool {
+        self.records().info(handle.sequence as u16).named()
+            && self.names[(handle.sequence & self.mask) as usize] == handle.name
     }
 
     /// Keys are no longer taken for what cancelled requests would have made of them.

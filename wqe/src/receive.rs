@@ -5,7 +5,7 @@ use crate::error::{ListError, PostError};
 use crate::gate::Gate;
 use crate::sge::Sge;
 use crate::sync::{
-    AtomicU16, AtomicU64,
+    AtomicU16, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use alloc::boxed::Box;
@@ -64,11 +64,26 @@ impl ReceiveLayout {
 }
 
 /// The shared half of a receive queue.
+///
+/// Requests may complete in any order, for a device that places data out of order takes them so. The
+/// slots that the device holds are those from the oldest request without a completion up to the last
+/// that was posted, less those that are marked in `ahead`. Room comes back with the oldest one only:
+/// the ring has no free slots in its midst.
 pub struct ReceiveRecords {
     wr_ids: Box<[AtomicU64]>,
     posted: CachePadded<AtomicU16>,
-    consumed: CachePadded<AtomicU16>,
+    /// The oldest request that has not completed, in 16 bits. Above them stands something where
+    /// [`ReceiveRecords::retire_next`] must not take it: slots are marked in `ahead`, or the 16 bits
+    /// just came round.
+    oldest: CachePadded<AtomicU32>,
+    /// Poller: how many slots are marked in `ahead`.
+    waiting: AtomicU16,
+    /// Poller: a bit for each slot of the ring, set where a request completed before an older one.
+    ahead: Box<[AtomicU64]>,
 }
+
+/// Above the counter in [`ReceiveRecords::oldest`].
+const OUT_OF_ORDER: u32 = 1 << 16;
 
 impl ReceiveRecords {
     /// Records for a ring of `requests` requests: a power of two up to 2¹⁵, or zero.
@@ -81,34 +96,107 @@ impl ReceiveRecords {
         Self {
             wr_ids: (0..requests).map(|_| AtomicU64::new(0)).collect(),
             posted: CachePadded::new(AtomicU16::new(0)),
-            consumed: CachePadded::new(AtomicU16::new(0)),
+            oldest: CachePadded::new(AtomicU32::new(0)),
+            waiting: AtomicU16::new(0),
+            ahead: (0..requests.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0)).collect(),
         }
+    }
+
+    /// The slot of request `counter`, where the ring has any.
+    #[inline(always)]
+    fn slot(&self, counter: u16) -> usize {
+        usize::from(counter) & self.wr_ids.len().wrapping_sub(1)
     }
 
     #[inline(always)]
     fn wr_id(&self, counter: u16) -> &AtomicU64 {
-        let mask = self.wr_ids.len().wrapping_sub(1);
         // SAFETY: the length is a power of two, and not zero where something was posted.
-        unsafe { self.wr_ids.get_unchecked(usize::from(counter) & mask) }
+        unsafe { self.wr_ids.get_unchecked(self.slot(counter)) }
     }
 
-    /// Poller: a completion names the receive request `counter`. Requests complete in the order in
-    /// which they were posted; anything else no honest device says, and is `None`.
+    /// The oldest request that has not completed, counted freely.
     #[inline(always)]
-    pub fn retire(&self, counter: u16) -> Option<u64> {
-        let consumed = self.consumed.load(Relaxed);
+    fn oldest(&self) -> u16 {
+        // The acquire pairs with the poller's release: it has read what it needed of those before.
+        self.oldest.load(Acquire) as u16
+    }
+
+    /// Poller: [`ReceiveRecords::retire`], but `None` unless `counter` is the oldest request that has
+    /// not completed, none completed before an older one, and now and then for no reason.
+    #[inline(always)]
+    pub fn retire_next(&self, counter: u16) -> Option<u64> {
+        let oldest = self.oldest.load(Relaxed);
         let posted = self.posted.load(Acquire);
-        if counter != consumed || consumed == posted {
+        if u32::from(counter) != oldest || counter == posted {
             return None;
         }
         let wr_id = self.wr_id(counter).load(Relaxed);
-        self.consumed.store(consumed.wrapping_add(1), Release);
+        self.oldest.store(oldest + 1, Release);
         Some(wr_id)
+    }
+
+    /// Poller: a completion names the receive request in the slot that `counter` leads to. `None` if
+    /// the device does not hold that, which no honest device says: it is free, or it completed and an
+    /// older one has not.
+    pub fn retire(&self, counter: u16) -> Option<u64> {
+        let oldest = self.oldest.load(Relaxed) as u16;
+        let outstanding = self.posted.load(Acquire).wrapping_sub(oldest);
+        let younger = self.slot(counter.wrapping_sub(oldest));
+        if younger >= usize::from(outstanding) || self.is_ahead(counter) {
+            return None;
+        }
+        let wr_id = self.wr_id(counter).load(Relaxed);
+        if younger == 0 {
+            self.pass_completed(oldest.wrapping_add(1));
+        } else {
+            self.mark(counter);
+            self.waiting.store(self.waiting.load(Relaxed) + 1, Relaxed);
+            self.oldest.store(u32::from(oldest) | OUT_OF_ORDER, Release);
+        }
+        Some(wr_id)
+    }
+
+    /// Poller: all before `oldest` have completed; it may have, too, and those behind it.
+    fn pass_completed(&self, mut oldest: u16) {
+        let mut waiting = self.waiting.load(Relaxed);
+        while waiting != 0 && self.is_ahead(oldest) {
+            self.unmark(oldest);
+            waiting -= 1;
+            oldest = oldest.wrapping_add(1);
+        }
+        self.waiting.store(waiting, Relaxed);
+        let above = if waiting == 0 { 0 } else { OUT_OF_ORDER };
+        self.oldest.store(u32::from(oldest) | above, Release);
+    }
+
+    /// The word of `ahead` that has the bit of request `counter`, and that bit.
+    fn bit(&self, counter: u16) -> (&AtomicU64, u64) {
+        let slot = self.slot(counter);
+        // SAFETY: where something was posted, the slot is one of the ring, and there is a bit for each.
+        let word = unsafe { self.ahead.get_unchecked(slot / u64::BITS as usize) };
+        (word, 1 << (slot % u64::BITS as usize))
+    }
+
+    fn is_ahead(&self, counter: u16) -> bool {
+        let (word, bit) = self.bit(counter);
+        word.load(Relaxed) & bit != 0
+    }
+
+    fn mark(&self, counter: u16) {
+        let (word, bit) = self.bit(counter);
+        word.store(word.load(Relaxed) | bit, Relaxed);
+    }
+
+    fn unmark(&self, counter: u16) {
+        let (word, bit) = self.bit(counter);
+        word.store(word.load(Relaxed) & !bit, Relaxed);
     }
 
     fn reset(&self) {
         self.posted.store(0, Relaxed);
-        self.consumed.store(0, Relaxed);
+        self.oldest.store(0, Relaxed);
+        self.waiting.store(0, Relaxed);
+        self.ahead.iter().for_each(|word| word.store(0, Relaxed));
     }
 }
 
@@ -152,10 +240,10 @@ impl ReceiveQueue {
         if !self.gate.may_receive() {
             return Err(ListError { index: 0, error: self.gate.why().into() });
         }
-        let consumed = self.records.consumed.load(Acquire);
+        let oldest = self.records.oldest();
         let mut head = self.head;
         for wr in list {
-            if let Err(error) = self.write(head, consumed, wr) {
+            if let Err(error) = self.write(head, oldest, wr) {
                 return Err(self.stop(head, error));
             }
             head = head.wrapping_add(1);
@@ -165,8 +253,8 @@ impl ReceiveQueue {
     }
 
     #[inline(always)]
-    fn write(&mut self, head: u16, consumed: u16, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
-        if u32::from(head.wrapping_sub(consumed)) >= self.layout.requests {
+    fn write(&mut self, head: u16, oldest: u16, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
+        if u32::from(head.wrapping_sub(oldest)) >= self.layout.requests {
             return Err(PostError::QueueFull { free: 0, needed: 1 });
         }
         let index = usize::from(head) & (self.layout.requests as usize - 1);
@@ -200,7 +288,7 @@ impl ReceiveQueue {
 
     /// The requests that can be posted now.
     pub fn free(&self) -> u32 {
-        let used = self.head.wrapping_sub(self.records.consumed.load(Acquire));
+        let used = self.head.wrapping_sub(self.records.oldest());
         self.layout.requests.saturating_sub(u32::from(used))
     }
 

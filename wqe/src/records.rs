@@ -36,6 +36,8 @@ impl RequestInfo {
     pub(crate) const MORE: u32 = 1 << 8;
     /// The request has WQEs before this one.
     pub(crate) const CONTINUES: u32 = 1 << 9;
+    /// The request was given a name, which the owner knows.
+    const NAMED: u32 = 1 << 10;
     pub(crate) const MODIFIER_SHIFT: u32 = 56;
 
     /// Puts together what stands in place: `place` has opcode and first block, `control` the
@@ -57,13 +59,11 @@ impl RequestInfo {
         self.0 as u8 as u16
     }
 
-    /// The operation that was posted, cancelled or not.
+    /// The operation that was posted, cancelled or not. `None` if it has no name, which a raw WQE
+    /// need not have.
     #[inline(always)]
-    pub const fn opcode(self) -> Opcode {
-        match Opcode::from_bits(self.opcode_bits()) {
-            Some(opcode) => opcode,
-            None => Opcode::Nop,
-        }
+    pub const fn opcode(self) -> Option<Opcode> {
+        Opcode::from_bits(self.opcode_bits())
     }
 
     /// The number of the operation that was posted.
@@ -98,6 +98,11 @@ impl RequestInfo {
     /// Whether this is one of several WQEs of a request, and not the first.
     pub(crate) const fn continues(self) -> bool {
         self.0 & Self::CONTINUES as u64 != 0
+    }
+
+    /// Whether the request was given a name.
+    pub(crate) const fn named(self) -> bool {
+        self.0 & Self::NAMED as u64 != 0
     }
 
     /// The request whose first WQE this is and whose last one is `last`.
@@ -142,7 +147,7 @@ impl Record {
         // The queue is drained and the caller owns it: nobody else writes a record. The release
         // pairs with the poller's acquire in `info`.
         let info = RequestInfo(self.info.load(Relaxed));
-        if info.cancelled() || info.opcode() == Opcode::Nop {
+        if info.cancelled() || info.opcode_bits() == Opcode::Nop as u8 {
             return;
         }
         self.info.store(info.0 | RequestInfo::CANCELLED, Release);
@@ -165,6 +170,17 @@ impl Slots {
         let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
         record.wr_id.store(wr_id, Relaxed);
         record.info.store(info.0, Relaxed);
+    }
+
+    /// Owner: notes that request `sequence`, which is not published yet, was given a name.
+    ///
+    /// # Safety
+    /// As for [`Slots::stage`].
+    pub(crate) unsafe fn mark_named(&self, mask: u32, sequence: u32) {
+        // SAFETY: masked, so inside the ring.
+        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
+        let info = record.info.load(Relaxed);
+        record.info.store(info | u64::from(RequestInfo::NAMED), Relaxed);
     }
 }
 

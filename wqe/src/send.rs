@@ -151,6 +151,10 @@ pub struct SendQueue<T> {
     pub(crate) more_wqes: u32,
     /// Differs for every queue of the process, and from one reset to the next.
     pub(crate) life: u64,
+    /// The name that was given last to a request of this life.
+    pub(crate) last_name: u32,
+    /// The names of the requests that have one, by sequence.
+    pub(crate) names: Box<[u32]>,
     transport: PhantomData<T>,
 }
 
@@ -182,7 +186,7 @@ pub struct SendParts {
 }
 
 /// A number that no queue's life had before.
-fn next_life() -> u64 {
+pub(crate) fn next_life() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Relaxed)
 }
@@ -249,6 +253,8 @@ impl<T: Transport> SendQueue<T> {
             journal: Journal::default(),
             more_wqes: 0,
             life: next_life(),
+            last_name: 0,
+            names: (0..layout.blocks).map(|_| 0).collect(),
             transport: PhantomData,
         }
     }

@@ -11,6 +11,7 @@ mod imports;
 mod ledger;
 mod mutants;
 mod oracle;
+mod tsan;
 mod vm;
 mod wire;
 mod with_sim;
@@ -57,6 +58,7 @@ enum Chore {
     Ledger(ledger::Arguments),
     Mutants(mutants::Arguments),
     Oracle(oracle::Arguments),
+    Tsan(tsan::Arguments),
     Vm(vm::Arguments),
     WithSim(with_sim::Arguments),
 }
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Chore::Ledger(arguments) => ledger::run(&arguments),
         Chore::Mutants(arguments) => mutants::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),
+        Chore::Tsan(arguments) => tsan::run(&arguments),
         Chore::Vm(arguments) => vm::run(&arguments),
         Chore::WithSim(arguments) => with_sim::run(&arguments),
     };

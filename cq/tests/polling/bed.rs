@@ -136,6 +136,11 @@ impl Queue for Outstanding {
         if next == Some(counter) { self.take_send(counter) } else { None }
     }
 
+    fn retire_next_receive(&self, counter: u16) -> Option<u64> {
+        let next = self.receives.borrow().front().map(|&(at, _)| at);
+        if next == Some(counter) { self.retire_receive(counter) } else { None }
+    }
+
     fn retire_receive(&self, counter: u16) -> Option<u64> {
         self.asked.set(self.asked.get() + 1);
         let mut receives = self.receives.borrow_mut();

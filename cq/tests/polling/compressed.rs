@@ -263,6 +263,33 @@ fn what_waits_moves_to_another_buffer() {
     }
 }
 
+/// Whoever looks for the end of a queue's completions looks from where the poller was last told to be:
+/// what it passed since is not in the new buffer.
+#[test]
+fn what_was_passed_is_told_before_the_rest_moves() {
+    for passed in 1..6 {
+        let mut bed = Bed::new(3, 64);
+        let queue = Outstanding::default();
+        bed.register(1, &queue);
+        for counter in 0..6 {
+            queue.receive(counter, counter.into());
+            bed.device.write(Entry::new(2, 1, counter));
+        }
+        for wr_id in 0..passed {
+            assert_eq!(bed.next_id(), Some(wr_id));
+        }
+        assert_eq!((bed.told(), bed.ring.state().end_of(1)), (0, Some(6)));
+        bed.resize(4);
+        assert_eq!(u64::from(bed.told()), passed);
+        assert_eq!(u64::from(bed.ring.state().consumed()), passed);
+        assert_eq!(bed.ring.state().end_of(1), Some(6), "{passed} passed");
+        for wr_id in passed..6 {
+            assert_eq!(bed.next_id(), Some(wr_id));
+        }
+        assert!(bed.next().is_none());
+    }
+}
+
 #[test]
 fn a_queue_that_was_not_resized_has_no_entry_that_says_so() {
     let mut bed = Bed::new(2, 64);

@@ -89,6 +89,12 @@ fn a_sent_request_is_known_by_what_was_posted() {
         (0x12, FetchAdd, true),
         (0x25, Other(Opcode::Umr), false),
         (0x00, Other(Opcode::Nop), false),
+        // Raw requests may have any.
+        (0x0f, Unnamed(0x0f), false),
+        (0x23, Unnamed(0x23), false),
+        (0x31, Unnamed(0x31), false),
+        (0x34, Unnamed(0x34), false),
+        (0x3f, Unnamed(0x3f), false),
     ] {
         let entry = Entry::new(REQUESTER, INDEX, 0xfffe)
             .byte_count(0x0102_0304)
@@ -120,6 +126,8 @@ fn a_cancelled_request_is_known_by_what_was_posted_and_says_that_it_was_cancelle
         (0x09, RdmaWrite),
         (0x10, RdmaRead),
         (0x11, CompareSwap),
+        (0x2d, Unnamed(0x2d)),
+        (0x32, Unnamed(0x32)),
     ] {
         let entry = Entry::new(REQUESTER, INDEX, 0xfffe).byte_count(99).qp_num(7);
         check_sent(entry, opcode | SentRequest::CANCELLED, |completion| {

@@ -45,6 +45,10 @@ impl Queue for Records {
     fn retire_receive(&self, counter: u16) -> Option<u64> {
         self.receive.retire(counter)
     }
+
+    fn retire_next_receive(&self, counter: u16) -> Option<u64> {
+        self.receive.retire_next(counter)
+    }
 }
 
 /// The memory of a queue pair, as the device reaches it.

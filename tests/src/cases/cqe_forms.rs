@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
     real_time_is_the_time_of_day: ROCE | REAL_TIME,
     what_a_device_lacks_is_refused_by_name,
     a_queue_is_resized_with_completions_waiting,
+    a_queue_whose_completions_were_taken_has_room_for_a_smaller_size,
     a_queue_too_full_for_its_new_size_keeps_the_old,
     an_overrun_is_an_event_and_an_error: SIMULATOR,
     an_overrun_is_found_without_reading_events: SIMULATOR | DEVX,
@@ -198,6 +199,26 @@ fn a_queue_is_resized_with_completions_waiting(bed: &Bed) -> Outcome {
             next += 9;
         }
     }
+    Ok(())
+}
+
+/// What was taken makes room, even where nobody told the device of it yet.
+fn a_queue_whose_completions_were_taken_has_room_for_a_smaller_size(bed: &Bed) -> Outcome {
+    let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(31))?;
+    write(&mut pair, 0..12)?;
+    bed.settle();
+    let cq = &mut pair.a.send_cq;
+    let mut completions = cq.completions()?;
+    for wr_id in 0..10 {
+        assert_eq!(completions.next().map(|one| one.wr_id()), Some(wr_id));
+    }
+    // Dropped, it would tell the device.
+    std::mem::forget(completions);
+    cq.resize(7)?;
+    assert_eq!(cq.capacity(), 7);
+    assert_eq!(wr_ids(&bed.poll_good(cq, 2)), [10, 11]);
+    write(&mut pair, 12..18)?;
+    assert_eq!(wr_ids(&bed.poll_good(&mut pair.a.send_cq, 6)), (12..18).collect::<Vec<_>>());
     Ok(())
 }
 

@@ -40,6 +40,16 @@ impl Bed {
     }
 }
 
+/// Numbers that look random, the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % limit
+    }
+}
+
 /// A scatter list as the device reads it: entries, then, if there is room, one of no length with
 /// the key 0x100, at which it stops.
 fn by_hand(sges: &[Sge], max: usize) -> Vec<u8> {
@@ -140,18 +150,147 @@ fn a_list_without_a_good_request_changes_nothing() {
     assert_eq!((bed.request(0), bed.record.all()), (first, record));
 }
 
+/// A device that places data out of order completes requests as it gets to them.
 #[test]
-fn requests_complete_in_the_order_in_which_they_were_posted() {
+fn requests_complete_in_any_order_each_once() {
+    let orders: [[u16; 4]; 6] =
+        [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [0, 2, 1, 3], [3, 0, 1, 2]];
+    for order in orders {
+        let mut bed = Bed::new(4, 1);
+        for wr_id in 0..4 {
+            bed.post(wr_id, &[]).unwrap();
+        }
+        for (done, &counter) in order.iter().enumerate() {
+            assert_eq!(bed.records.retire(counter), Some(counter.into()), "{order:?}");
+            for again in &order[..=done] {
+                assert_eq!(bed.records.retire(*again), None, "{order:?}: {again} again");
+                assert_eq!(bed.records.retire_next(*again), None, "{order:?}: {again} again");
+            }
+        }
+        assert_eq!((0..=u16::MAX).find_map(|counter| bed.records.retire(counter)), None);
+    }
+}
+
+/// The ring has no free slots in its midst: what completed behind an older request is room only once
+/// that has completed, however many they are.
+#[test]
+fn room_comes_back_with_the_oldest_request() {
     let mut bed = Bed::new(4, 1);
     for wr_id in 0..4 {
         bed.post(wr_id, &[]).unwrap();
     }
-    for counter in 0..4u16 {
-        let others = (0..=u16::MAX).filter(|&other| other != counter);
-        assert_eq!(others.filter_map(|other| bed.records.retire(other)).next(), None);
-        assert_eq!(bed.records.retire(counter), Some(counter.into()));
+    for counter in [1, 2] {
+        bed.records.retire(counter).unwrap();
+        assert_eq!((bed.queue.free(), bed.post(9, &[])), (0, Err(full(0))));
     }
-    assert_eq!((0..=u16::MAX).find_map(|counter| bed.records.retire(counter)), None);
+    bed.records.retire(0).unwrap();
+    assert_eq!(bed.queue.free(), 3, "the oldest, and those that had completed behind it");
+    for wr_id in 4..7 {
+        bed.post(wr_id, &[]).unwrap();
+    }
+    assert_eq!(bed.post(9, &[]), Err(full(0)), "the fourth is not back");
+    for counter in [6, 5, 4] {
+        assert_eq!(bed.records.retire(counter), Some(counter.into()));
+        assert_eq!(bed.queue.free(), 0);
+    }
+    assert_eq!(bed.records.retire_next(3), None, "not the quick way while others wait");
+    assert_eq!(bed.records.retire(3), Some(3));
+    assert_eq!(bed.queue.free(), 4);
+}
+
+/// What the quick way takes is the oldest request, by all 16 bits.
+#[test]
+fn the_next_request_may_be_asked_for_alone() {
+    let mut bed = Bed::new(4, 1);
+    let mut slowly = 0;
+    for next in 0..3 * 65536_u64 {
+        bed.post(next, &[]).unwrap();
+        bed.post(!next, &[]).unwrap();
+        let counter = (2 * next) as u16;
+        for other in [1, 2, 4, 0x8000, 0xffff] {
+            assert_eq!(bed.records.retire_next(counter.wrapping_add(other)), None);
+        }
+        let quickly = bed.records.retire_next(counter).or_else(|| {
+            slowly += 1;
+            bed.records.retire(counter)
+        });
+        assert_eq!(quickly, Some(next));
+        assert_eq!(bed.records.retire(counter + 1), Some(!next));
+        assert_eq!(bed.records.retire_next(counter), None);
+    }
+    assert!(slowly <= 6, "the usual way is the quick one, but for {slowly} requests");
+}
+
+/// A counter leads to a slot, as for the C provider: of the 16 bits only those that index the ring
+/// tell requests apart.
+#[test]
+fn a_counter_leads_to_its_slot() {
+    let mut bed = Bed::new(4, 1);
+    for wr_id in 0..3 {
+        bed.post(wr_id, &[]).unwrap();
+    }
+    assert_eq!(bed.records.retire(3), None, "free");
+    assert_eq!(bed.records.retire(0x8003), None, "free");
+    assert_eq!(bed.records.retire(0x8002), Some(2));
+    assert_eq!(bed.records.retire(2), None);
+    assert_eq!(bed.records.retire(0xfff0), Some(0));
+    assert_eq!(bed.records.retire(1), Some(1));
+    assert_eq!(bed.queue.free(), 4);
+}
+
+/// Every order, every depth, past the wrap of the counter: a request completes if its slot is
+/// outstanding, and only then; there is room for what no slot from the oldest outstanding one on
+/// takes.
+#[test]
+fn a_model_of_the_slots_agrees_in_every_order() {
+    for (requests, seed) in [(4, 1), (8, 2), (64, 3), (128, 4), (1024, 5)] {
+        let mut random = Random(seed);
+        let mut bed = Bed::new(requests, 1);
+        let size = requests as u16;
+        // By slot: the identifier, where one is outstanding.
+        let mut slots = vec![None; requests as usize];
+        let (mut head, mut oldest, mut next) = (0u32, 0u32, 0u64);
+        let mut lives = 0;
+        for _ in 0..200_000 {
+            let what = random.below(4);
+            if what == 0 {
+                // A new life now and then, once the counter has come round.
+                if head > 70_000 && random.below(1000) == 0 {
+                    lives += 1;
+                    bed.queue.reset();
+                    slots.fill(None);
+                    (head, oldest) = (0, 0);
+                    assert_eq!(bed.records.retire(random.below(65536) as u16), None);
+                }
+                let count = random.below(u64::from(requests)) as u32 + 1;
+                for _ in 0..count {
+                    let room = requests - (head - oldest);
+                    assert_eq!(bed.queue.free(), room, "seed {seed}");
+                    let posted = bed.post(next, &[]);
+                    assert_eq!(posted.is_ok(), room > 0, "seed {seed}");
+                    if posted.is_ok() {
+                        slots[(head % requests) as usize] = Some(next);
+                        head += 1;
+                    }
+                    next += 1;
+                }
+                continue;
+            }
+            // Mostly in order, else anything.
+            let counter = if what == 1 { random.below(65536) as u16 } else { oldest as u16 };
+            let slot = usize::from(counter % size);
+            let expected = slots[slot].take();
+            let found = match what {
+                2 => bed.records.retire_next(counter).or_else(|| bed.records.retire(counter)),
+                _ => bed.records.retire(counter),
+            };
+            assert_eq!(found, expected, "seed {seed}, counter {counter}");
+            while oldest != head && slots[(oldest % requests) as usize].is_none() {
+                oldest += 1;
+            }
+        }
+        assert!(lives > 0, "seed {seed}: the counter came round {} times", head >> 16);
+    }
 }
 
 #[test]
@@ -207,6 +346,30 @@ fn a_reset_queue_starts_over() {
     assert_eq!((0..=u16::MAX).find_map(|counter| bed.records.retire(counter)), None);
     bed.post(9, &[]).unwrap();
     assert_eq!(bed.records.retire(0), Some(9));
+}
+
+/// What completed before an older one is forgotten, too.
+#[test]
+fn a_queue_that_is_reset_out_of_order_starts_over() {
+    let mut bed = Bed::new(4, 1);
+    for wr_id in 0..4 {
+        bed.post(wr_id, &[]).unwrap();
+    }
+    for counter in [1, 3] {
+        bed.records.retire(counter).unwrap();
+    }
+    bed.queue.reset();
+    assert_eq!(bed.queue.free(), 4);
+    assert_eq!((0..=u16::MAX).find_map(|counter| bed.records.retire(counter)), None);
+    for wr_id in 10..14 {
+        bed.post(wr_id, &[]).unwrap();
+    }
+    // In order, the quick way is open again, also behind one that did not take it.
+    assert_eq!(bed.records.retire(0), Some(10));
+    for counter in 1..4 {
+        assert_eq!(bed.records.retire_next(counter), Some(u64::from(counter) + 10));
+    }
+    assert_eq!(bed.queue.free(), 4);
 }
 
 #[test]

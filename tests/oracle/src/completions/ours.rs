@@ -421,7 +421,7 @@ fn opcode(opcode: CompletionOpcode) -> u64 {
         Is::TmNoTag => 134,
         // IBV_WC_DRIVER1: what configures a key. IBV_WC_DRIVER2: a raw request.
         Is::Other(Opcode::Umr | Opcode::SetPsv) => 135,
-        Is::Other(Opcode::Nop) => 136,
+        Is::Other(Opcode::Nop) | Is::Unnamed(_) => 136,
         _ => u64::MAX,
     }
 }
