@@ -241,7 +241,9 @@ impl What {
     }
 }
 
-/// What follows from [`What`] a completion is about.
+/// What follows from [`What`] a completion is about. Four bytes, so that the table is indexed by the
+/// addressing mode alone.
+#[repr(align(4))]
 struct Facts {
     opcode: CompletionOpcode,
     has_length: bool,
