@@ -22,7 +22,7 @@
     bswap r8d
 1:
     xor r14d,r14d
-    cmp r9b,0x31
+    cmp r9b,0x1
     sete r14b
     add r11,r8
     add r11,r14
@@ -154,20 +154,21 @@
     cmp DWORD PTR [r14+0x188],0x1
     je 4
 8:
-    movzx r11d,WORD PTR [rbx+0x100]
-    movzx ebp,WORD PTR [rbx+0x80]
-    cmp r11w,r10w
+    mov ebp,DWORD PTR [rbx+0x100]
+    movzx r11d,WORD PTR [rbx+0x80]
+    movzx r14d,r10w
+    cmp ebp,r14d
     jne 13
-    cmp r11w,bp
+    cmp r11w,r10w
     je 13
     mov r11,QWORD PTR [rbx+0x180]
-    mov ebp,DWORD PTR [rbx+0x188]
-    dec ebp
-    and ebp,r10d
-    movzx r14d,bp
-    mov r11,QWORD PTR [r11+r14*8]
-    inc r10d
-    mov WORD PTR [rbx+0x100],r10w
+    mov r14d,DWORD PTR [rbx+0x188]
+    dec r14d
+    and r14d,r10d
+    movzx r10d,r14w
+    mov r11,QWORD PTR [r11+r10*8]
+    inc ebp
+    mov DWORD PTR [rbx+0x100],ebp
 9:
     shr r9b,0x4
     or r9b,0x80
@@ -184,8 +185,8 @@
 11:
     mov QWORD PTR [rdi+0x78],rbx
     movzx r14d,r9b
-    movzx r9d,BYTE PTR [rsi+r14*2+0x1]
-    cmp BYTE PTR [rsi+r14*2],0x1
+    movzx r9d,BYTE PTR [rsi+r14*4+0x1]
+    cmp BYTE PTR [rsi+r14*4],0x1
     je 0
     xor r8d,r8d
     jmp 1

@@ -140,20 +140,21 @@
     cmp DWORD PTR [r10+0x188],0x1
     je 3
 7:
-    movzx r8d,WORD PTR [r9+0x100]
-    movzx r10d,WORD PTR [r9+0x80]
-    cmp r8w,dx
+    mov r10d,DWORD PTR [r9+0x100]
+    movzx r8d,WORD PTR [r9+0x80]
+    movzx r11d,dx
+    cmp r10d,r11d
     jne 11
-    cmp r8w,r10w
+    cmp r8w,dx
     je 11
     mov r8,QWORD PTR [r9+0x180]
-    mov r10d,DWORD PTR [r9+0x188]
-    dec r10d
-    and r10d,edx
-    movzx r10d,r10w
-    mov r8,QWORD PTR [r8+r10*8]
-    inc edx
-    mov WORD PTR [r9+0x100],dx
+    mov r11d,DWORD PTR [r9+0x188]
+    dec r11d
+    and r11d,edx
+    movzx edx,r11w
+    mov r8,QWORD PTR [r8+rdx*8]
+    inc r10d
+    mov DWORD PTR [r9+0x100],r10d
 8:
     shr cl,0x4
     or cl,0x80
@@ -171,8 +172,8 @@
     mov QWORD PTR [rdi+0x78],r9
     movzx r9d,cl
     mov r10,QWORD PTR [_ZN7mlx5_cq10completion5FACTS]
-    movzx ecx,BYTE PTR [r10+r9*2+0x1]
-    cmp BYTE PTR [r10+r9*2],0x1
+    movzx ecx,BYTE PTR [r10+r9*4+0x1]
+    cmp BYTE PTR [r10+r9*4],0x1
     jne 12
     mov eax,DWORD PTR [rax+0x2c]
     bswap eax
@@ -188,7 +189,7 @@
     xor eax,eax
 13:
     xor r9d,r9d
-    cmp cl,0x31
+    cmp cl,0x1
     sete r9b
     add r8,rax
     add r8,r9

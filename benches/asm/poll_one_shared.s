@@ -143,20 +143,21 @@
     cmp DWORD PTR [r9+0x188],0x1
     je 4
 8:
-    movzx edi,WORD PTR [r8+0x100]
-    movzx r9d,WORD PTR [r8+0x80]
-    cmp di,dx
+    mov r9d,DWORD PTR [r8+0x100]
+    movzx edi,WORD PTR [r8+0x80]
+    movzx r10d,dx
+    cmp r9d,r10d
     jne 12
-    cmp di,r9w
+    cmp di,dx
     je 12
     mov rdi,QWORD PTR [r8+0x180]
-    mov r9d,DWORD PTR [r8+0x188]
-    dec r9d
-    and r9d,edx
-    movzx r9d,r9w
-    mov rdi,QWORD PTR [rdi+r9*8]
-    inc edx
-    mov WORD PTR [r8+0x100],dx
+    mov r10d,DWORD PTR [r8+0x188]
+    dec r10d
+    and r10d,edx
+    movzx edx,r10w
+    mov rdi,QWORD PTR [rdi+rdx*8]
+    inc r9d
+    mov DWORD PTR [r8+0x100],r9d
 9:
     shr cl,0x4
     or cl,0x80
@@ -174,8 +175,8 @@
     mov QWORD PTR [rbx+0x78],r8
     movzx r8d,cl
     mov r9,QWORD PTR [_ZN7mlx5_cq10completion5FACTS]
-    movzx ecx,BYTE PTR [r9+r8*2+0x1]
-    cmp BYTE PTR [r9+r8*2],0x1
+    movzx ecx,BYTE PTR [r9+r8*4+0x1]
+    cmp BYTE PTR [r9+r8*4],0x1
     jne 13
     mov eax,DWORD PTR [rax+0x2c]
     bswap eax
@@ -188,7 +189,7 @@
     xor eax,eax
 14:
     xor r8d,r8d
-    cmp cl,0x31
+    cmp cl,0x1
     sete r8b
     add rdi,rax
     add rdi,r8

@@ -7,18 +7,18 @@
     mov r14d,ecx
     mov rbx,rdi
     mov r8,QWORD PTR [rsp+0x30]
-    mov r11d,DWORD PTR [rsi+0xc8]
-    mov ecx,DWORD PTR [rsi+0xcc]
+    mov r11d,DWORD PTR [rsi+0xd8]
+    mov ecx,DWORD PTR [rsi+0xdc]
     mov rax,QWORD PTR [rsi+0x40]
     mov eax,DWORD PTR [rax]
     lea rdi,[r9-0x1]
-    cmp rdi,QWORD PTR [rsi+0x98]
+    cmp rdi,QWORD PTR [rsi+0xa8]
     jae 6
     test al,0x1
     je 6
-    cmp DWORD PTR [rsi+0xd0],r11d
+    cmp DWORD PTR [rsi+0xe0],r11d
     js 6
-    mov edi,DWORD PTR [rsi+0xc0]
+    mov edi,DWORD PTR [rsi+0xd0]
     mov eax,edi
     and eax,r11d
     shl rax,0x6
@@ -74,9 +74,9 @@
     shl r10,0x28
     movabs r14,0x800000000
     or r14,r10
-    mov r10d,DWORD PTR [rsi+0xd4]
+    mov r10d,DWORD PTR [rsi+0xe4]
     or r10,0x8000000
-    or r9,QWORD PTR [rsi+0x90]
+    or r9,QWORD PTR [rsi+0xa0]
     or r9,r14
     bswap r9
     mov QWORD PTR [rax],r9
@@ -91,14 +91,14 @@
     lea r8d,[r11+rdx*1]
     inc ecx
     lea edi,[rdx-0x1]
-    cmp edi,DWORD PTR [rsi+0xd8]
+    cmp edi,DWORD PTR [rsi+0xe8]
     jae 7
     mov rdi,QWORD PTR [rsi+0x40]
     mov edi,DWORD PTR [rdi]
     test dil,0x1
     je 7
-    mov DWORD PTR [rsi+0xc8],r8d
-    mov DWORD PTR [rsi+0xcc],ecx
+    mov DWORD PTR [rsi+0xd8],r8d
+    mov DWORD PTR [rsi+0xdc],ecx
     mov rdi,QWORD PTR [rsi+0x78]
     mov WORD PTR [rdi],cx
     mov rcx,QWORD PTR [rsi+0x50]

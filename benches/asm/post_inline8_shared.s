@@ -11,22 +11,22 @@
     mov r14,rdi
     mov cl,0x1
     xor eax,eax
-    lock cmpxchg BYTE PTR [rsi+0xf0],cl
+    lock cmpxchg BYTE PTR [rsi+0x108],cl
     jne 10
 0:
     mov r8,QWORD PTR [rsp+0x40]
-    mov eax,DWORD PTR [rbx+0xc8]
-    mov ecx,DWORD PTR [rbx+0xcc]
+    mov eax,DWORD PTR [rbx+0xd8]
+    mov ecx,DWORD PTR [rbx+0xdc]
     mov rsi,QWORD PTR [rbx+0x40]
     mov esi,DWORD PTR [rsi]
     lea rdi,[r9-0x1]
-    cmp rdi,QWORD PTR [rbx+0x98]
+    cmp rdi,QWORD PTR [rbx+0xa8]
     jae 7
     test sil,0x1
     je 7
-    cmp DWORD PTR [rbx+0xd0],eax
+    cmp DWORD PTR [rbx+0xe0],eax
     js 7
-    mov edi,DWORD PTR [rbx+0xc0]
+    mov edi,DWORD PTR [rbx+0xd0]
     mov esi,edi
     and esi,eax
     shl rsi,0x6
@@ -82,9 +82,9 @@
     shl r10,0x28
     movabs r11,0x800000000
     or r11,r10
-    mov r10d,DWORD PTR [rbx+0xd4]
+    mov r10d,DWORD PTR [rbx+0xe4]
     or r10,0x8000000
-    or r9,QWORD PTR [rbx+0x90]
+    or r9,QWORD PTR [rbx+0xa0]
     or r9,r11
     bswap r9
     mov QWORD PTR [rsi],r9
@@ -99,14 +99,14 @@
     add eax,edx
     inc ecx
     lea edi,[rdx-0x1]
-    cmp edi,DWORD PTR [rbx+0xd8]
+    cmp edi,DWORD PTR [rbx+0xe8]
     jae 8
     mov rdi,QWORD PTR [rbx+0x40]
     mov edi,DWORD PTR [rdi]
     test dil,0x1
     je 8
-    mov DWORD PTR [rbx+0xc8],eax
-    mov DWORD PTR [rbx+0xcc],ecx
+    mov DWORD PTR [rbx+0xd8],eax
+    mov DWORD PTR [rbx+0xdc],ecx
     mov rdi,QWORD PTR [rbx+0x78]
     mov WORD PTR [rdi],cx
     mov rcx,QWORD PTR [rbx+0x50]
@@ -156,7 +156,7 @@
     mov edx,eax
     call QWORD PTR [_ZN8mlx5_wqe4post52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$13complete_slow]
 9:
-    mov BYTE PTR [rbx+0xf0],0x0
+    mov BYTE PTR [rbx+0x108],0x0
     mov rax,r14
     add rsp,0x8
     pop rbx
@@ -181,6 +181,6 @@
     call QWORD PTR [_RNvNtCsgEmfK2I1SDS_4core9panicking16panic_in_cleanup]
     mov r14,rax
 11:
-    mov BYTE PTR [rbx+0xf0],0x0
+    mov BYTE PTR [rbx+0x108],0x0
     mov rdi,r14
     call _Unwind_Resume@plt

@@ -3,19 +3,19 @@
     sub rsp,0x28
     mov rax,rcx
     mov rbx,rdi
-    mov r8d,DWORD PTR [rsi+0xc8]
-    mov ecx,DWORD PTR [rsi+0xcc]
+    mov r8d,DWORD PTR [rsi+0xd8]
+    mov ecx,DWORD PTR [rsi+0xdc]
     mov rdi,QWORD PTR [rsi+0x40]
     mov edi,DWORD PTR [rdi]
     mov r10d,DWORD PTR [rdx+0x8]
     lea r9d,[r10-0x1]
-    cmp r9d,DWORD PTR [rsi+0xb0]
+    cmp r9d,DWORD PTR [rsi+0xc0]
     jae 0
     test dil,0x1
     je 0
-    cmp DWORD PTR [rsi+0xd0],r8d
+    cmp DWORD PTR [rsi+0xe0],r8d
     js 0
-    mov r9d,DWORD PTR [rsi+0xc0]
+    mov r9d,DWORD PTR [rsi+0xd0]
     mov edi,r9d
     and edi,r8d
     shl rdi,0x6
@@ -30,11 +30,11 @@
     mov QWORD PTR [rdi+0x18],r11
     movzx edx,r8w
     shl rdx,0x28
-    mov r10d,DWORD PTR [rsi+0xd4]
+    mov r10d,DWORD PTR [rsi+0xe4]
     mov r11,r10
     or r11,0x8000000
     or r10,rdx
-    or rdx,QWORD PTR [rsi+0x90]
+    or rdx,QWORD PTR [rsi+0xa0]
     movabs r14,0xa00000000
     or rdx,r14
     or rdx,0x2
@@ -50,14 +50,14 @@
     mov QWORD PTR [rdx+r9*1+0x8],r10
     lea eax,[r8+0x1]
     inc ecx
-    cmp DWORD PTR [rsi+0xd8],0x0
+    cmp DWORD PTR [rsi+0xe8],0x0
     je 1
     mov rdx,QWORD PTR [rsi+0x40]
     mov edx,DWORD PTR [rdx]
     test dl,0x1
     je 1
-    mov DWORD PTR [rsi+0xc8],eax
-    mov DWORD PTR [rsi+0xcc],ecx
+    mov DWORD PTR [rsi+0xd8],eax
+    mov DWORD PTR [rsi+0xdc],ecx
     mov rdx,QWORD PTR [rsi+0x78]
     mov WORD PTR [rdx],cx
     mov rcx,QWORD PTR [rsi+0x50]

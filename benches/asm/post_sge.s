@@ -3,19 +3,19 @@
     sub rsp,0x18
     mov r10d,ecx
     mov rbx,rdi
-    mov eax,DWORD PTR [rsi+0xc8]
-    mov ecx,DWORD PTR [rsi+0xcc]
+    mov eax,DWORD PTR [rsi+0xd8]
+    mov ecx,DWORD PTR [rsi+0xdc]
     mov rdi,QWORD PTR [rsi+0x40]
     mov edi,DWORD PTR [rdi]
     mov r14d,DWORD PTR [r8+0x8]
     lea r11d,[r14-0x1]
-    cmp r11d,DWORD PTR [rsi+0xb0]
+    cmp r11d,DWORD PTR [rsi+0xc0]
     jae 0
     test dil,0x1
     je 0
-    cmp DWORD PTR [rsi+0xd0],eax
+    cmp DWORD PTR [rsi+0xe0],eax
     js 0
-    mov r11d,DWORD PTR [rsi+0xc0]
+    mov r11d,DWORD PTR [rsi+0xd0]
     mov edi,r11d
     and edi,eax
     shl rdi,0x6
@@ -34,11 +34,11 @@
     mov QWORD PTR [rdi+0x28],rdx
     movzx edx,ax
     shl rdx,0x28
-    mov r8d,DWORD PTR [rsi+0xd4]
+    mov r8d,DWORD PTR [rsi+0xe4]
     mov r10,r8
     or r10,0x8000000
     or r8,rdx
-    or rdx,QWORD PTR [rsi+0x90]
+    or rdx,QWORD PTR [rsi+0xa0]
     movabs r14,0x800000000
     or rdx,r14
     or rdx,0x3
@@ -54,14 +54,14 @@
     mov QWORD PTR [rdx+r11*1+0x8],r8
     inc eax
     inc ecx
-    cmp DWORD PTR [rsi+0xd8],0x0
+    cmp DWORD PTR [rsi+0xe8],0x0
     je 1
     mov rdx,QWORD PTR [rsi+0x40]
     mov edx,DWORD PTR [rdx]
     test dl,0x1
     je 1
-    mov DWORD PTR [rsi+0xc8],eax
-    mov DWORD PTR [rsi+0xcc],ecx
+    mov DWORD PTR [rsi+0xd8],eax
+    mov DWORD PTR [rsi+0xdc],ecx
     mov rdx,QWORD PTR [rsi+0x78]
     mov WORD PTR [rdx],cx
     mov rcx,QWORD PTR [rsi+0x50]
