@@ -219,3 +219,20 @@ impl SignedKeys {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn the_first_errors_are_kept_and_what_is_too_much_is_counted() {
+        let errors = Errors::default();
+        for number in 1..=KEPT as u32 + 3 {
+            assert_eq!(errors.add(&SignatureErrorCqe::new_zeroed(), None), number);
+        }
+        assert_eq!(errors.waiting(), KEPT as u64 + 3);
+        assert_eq!(std::iter::from_fn(|| errors.take()).count(), KEPT);
+        assert_eq!(errors.waiting(), 3, "those of which nothing but their number is known");
+    }
+}

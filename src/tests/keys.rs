@@ -31,3 +31,29 @@ fn a_key_for_signatures_asks_for_room_for_one() {
     assert_eq!(asked.lock().unwrap().last(), Some(&(true, 4)));
     drop((plain, signed));
 }
+
+/// A key for signatures takes two variables and the key itself; whichever cannot be made, the others go.
+#[test]
+fn a_key_that_cannot_be_made_leaves_nothing() {
+    for failing in 0..3 {
+        let simulator = Simulator::new(infiniband());
+        let calls = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&calls);
+        let kernel = Altered::new(simulator.kernel(), move |call| {
+            if call.method == method::DEVX_OBJ_CREATE {
+                let mut count = count.lock().unwrap();
+                *count += 1;
+                if *count == failing + 1 {
+                    return Err(mlx5_uapi::Errno::ENOMEM);
+                }
+            }
+            call.pass()
+        });
+        let pd = devices_on(kernel).unwrap()[0].open().unwrap().alloc_pd().unwrap();
+        *calls.lock().unwrap() = 0;
+        let before = simulator.object_counts(0);
+        pd.create_mkey(4).block_signature().build().unwrap_err();
+        assert_eq!(*calls.lock().unwrap(), failing + 1);
+        assert_eq!(simulator.object_counts(0), before, "object {failing} cannot be made");
+    }
+}

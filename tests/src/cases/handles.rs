@@ -63,7 +63,9 @@ fn a_queue_pair_that_was_reset_in_halves_starts_over(bed: &Bed) -> Outcome {
     end.recv(1, 0..8);
     end.recv(2, 8..16);
     assert_eq!(end.qp.free_receives(), capacity - 2);
+    let number = end.qp.qp_num();
     let (send, receive, mut control) = end.qp.split();
+    assert_eq!(receive.as_ref().map(|half| half.qp_num()), Some(number));
     control.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
     let mut whole = QueuePair::join(send, receive, control);
     whole.modify(&init)?;
