@@ -1,11 +1,9 @@
 //! The device's access to the host's memory.
 
-use std::io::{IoSlice, IoSliceMut};
+mod kernel;
+
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-
-use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
-use nix::unistd::Pid;
 
 /// An access that memory did not answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,12 +73,7 @@ impl ProcessMemory {
             return Ok(());
         }
         let mut bytes = [0; 8];
-        let there = RemoteIoVec { base: address as usize, len: length };
-        match process_vm_readv(Pid::this(), &mut [IoSliceMut::new(&mut bytes[..length])], &[there])
-        {
-            Ok(n) if n == length => Ok(()),
-            _ => Err(fault),
-        }
+        kernel::read(address, &mut bytes[..length]).map_err(|_| fault)
     }
 }
 
@@ -91,12 +84,7 @@ impl Dma for ProcessMemory {
             return Err(fault);
         }
         if self.checked {
-            let there = RemoteIoVec { base: address as usize, len: to.len() };
-            let length = to.len();
-            return match process_vm_readv(Pid::this(), &mut [IoSliceMut::new(to)], &[there]) {
-                Ok(n) if n == length => Ok(()),
-                _ => Err(fault),
-            };
+            return kernel::read(address, to).map_err(|_| fault);
         }
         let mut from = address as *const u8;
         // SAFETY: whoever made the object that leads here promised that its memory is mapped
@@ -127,11 +115,7 @@ impl Dma for ProcessMemory {
             return Err(fault);
         }
         if self.checked {
-            let there = RemoteIoVec { base: address as usize, len: from.len() };
-            return match process_vm_writev(Pid::this(), &[IoSlice::new(from)], &[there]) {
-                Ok(n) if n == from.len() => Ok(()),
-                _ => Err(fault),
-            };
+            return kernel::write(address, from).map_err(|_| fault);
         }
         let mut to = address as *mut u8;
         // SAFETY: as in `read`; nobody holds a reference to memory that the device may write.

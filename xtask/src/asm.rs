@@ -1,15 +1,15 @@
 //! `cargo xtask asm`: what the hot functions are compiled to.
 
-mod flow;
-mod listing;
+pub(crate) mod flow;
+pub(crate) mod listing;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::build::{Profile, program};
+use crate::build::{Profile, program, says};
 use crate::failure::Failure;
-use listing::{Listing, Names};
+use listing::{Binutils, Listing, Names};
 
 /// Look at the machine code of the hot functions, as it is released
 ///
@@ -78,14 +78,16 @@ const TOOLCHAIN: &str = "toolchain.txt";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = program("mlx5-bench", Profile::Release)?;
-    let names = Names::of(&bench)?;
+    let binutils = Binutils::own();
+    let names = Names::of(&binutils, &bench)?;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("benches/asm");
-    let toolchain = says("rustc", &["--version"])?;
+    let toolchain = says(Command::new("rustc").arg("--version"))?;
     let pinned = fs::read_to_string(folder.join(TOOLCHAIN)).unwrap_or_default();
     let compare = cfg!(target_arch = "x86_64") && pinned.trim() == toolchain.trim();
     let mut faults = Vec::new();
     for hot in HOT {
-        let listing = Listing::of(&bench, &names, &["operations", hot.path[0], hot.path[1]])?;
+        let listing =
+            Listing::of(&binutils, &bench, &names, &["operations", hot.path[0], hot.path[1]])?;
         let name = hot.path.join("::");
         let told = match flow::examine(&listing, |line| hot.passes.is(line), hot.locks) {
             Ok(way) => format!("{} instructions, at least {way} of them on the way", listing.len()),
@@ -132,14 +134,4 @@ fn write(path: &PathBuf, text: &str) -> Result<(), Failure> {
     let failed = |error| Failure::File { path: path.clone(), error };
     path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
     fs::write(path, text).map_err(failed)
-}
-
-/// What a program writes.
-fn says(program: &str, arguments: &[&str]) -> Result<String, Failure> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.map_err(|error| Failure::Run { program: program.into(), error })?;
-    if !output.status.success() {
-        return Err(Failure::Status { program: program.into(), status: output.status });
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

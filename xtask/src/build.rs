@@ -71,7 +71,7 @@ fn self_contained_target() -> Result<String, Failure> {
 }
 
 /// Where the program among what was built is.
-fn executable(artifacts: &[Value]) -> Option<PathBuf> {
+pub(crate) fn executable(artifacts: &[Value]) -> Option<PathBuf> {
     artifacts.iter().find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
@@ -96,7 +96,7 @@ fn cargo(package: &str, targets: &str, profile: Profile) -> Command {
 }
 
 /// Runs a command that builds, and answers what cargo says of all that was built.
-fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
+pub(crate) fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
     command.stderr(Stdio::inherit());
     let cargo = command.get_program().to_string_lossy().into_owned();
     let output =
@@ -110,4 +110,15 @@ fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter(|message| message["reason"] == "compiler-artifact")
         .collect())
+}
+
+/// What a program writes.
+pub(crate) fn says(command: &mut Command) -> Result<String, Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output =
+        command.output().map_err(|error| Failure::Run { program: program.clone(), error })?;
+    if !output.status.success() {
+        return Err(Failure::Status { program, status: output.status });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

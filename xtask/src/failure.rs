@@ -28,6 +28,8 @@ pub(crate) enum Failure {
     Packages(String),
     /// The archive does not have packages, or does not answer.
     Unfetched(String),
+    /// What ran for another architecture went wrong.
+    Aarch64(Vec<String>),
     /// The virtual machine could not be made, or what ran in it went wrong.
     Vm(String),
     /// Modules import each other.
@@ -51,6 +53,7 @@ impl fmt::Display for Failure {
             Self::Missing(install) => write!(f, "a peer is missing: {install}"),
             Self::Packages(what) | Self::Vm(what) => write!(f, "{what}"),
             Self::Unfetched(what) => write!(f, "packages cannot be fetched: {what}"),
+            Self::Aarch64(faults) => write!(f, "on aarch64:\n  {}", faults.join("\n  ")),
             Self::Lost(tests) => {
                 write!(f, "{} no longer pass:\n  {}", tests.len(), tests.join("\n  "))
             }

@@ -1,5 +1,6 @@
 //! The project's chores: `cargo xtask help` lists them.
 
+mod aarch64;
 mod asm;
 mod bench;
 mod build;
@@ -26,14 +27,15 @@ Examples:
   cargo xtask with-sim --sim wire=/tmp/wire -- ibv_rc_pingpong   one of two that reach each other
   cargo xtask asm                          did the hot functions change?
   cargo xtask bench --short --check        are posting and polling as fast as they were?
+  cargo xtask aarch64 suite                the suite on the other architecture, emulated
   cargo xtask vm run -- mlx5 list          a program of ours on a real kernel
   cargo xtask mutants --changed main       do tests notice bugs in the lines that changed?
   cargo xtask hil --device mlx5_0          the suite on this machine's ConnectX
 
 Debian packages that they need: asm binutils; bench gcc libc6-dev libibverbs-dev ibverbs-providers
 valgrind; ledger ibverbs-providers ibverbs-utils perftest python3-pyverbs python3-scapy ucx-utils; oracle gcc libc6-dev
-libibverbs-dev ibverbs-providers. vm takes what it needs from the mirror of this machine's apt, and
-installs nothing. What must hold before a change lands is in .ci/run.";
+libibverbs-dev ibverbs-providers. aarch64 and vm take what they need from the mirror of this
+machine's apt, and install nothing. What must hold before a change lands is in .ci/run.";
 
 /// The chores of the mlx5 project.
 #[derive(Debug, Parser)]
@@ -50,6 +52,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
+    Aarch64(aarch64::Arguments),
     Asm(asm::Arguments),
     Bench(bench::Arguments),
     Fuzz(fuzz::Arguments),
@@ -65,6 +68,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
+        Chore::Aarch64(arguments) => aarch64::run(&arguments),
         Chore::Asm(arguments) => asm::run(&arguments),
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),

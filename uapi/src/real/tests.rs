@@ -254,6 +254,13 @@ fn pages_of_the_device_are_mapped_for_reading_or_writing() {
     assert_eq!(null.map(0, page, Access::Write).err(), Some(Errno::ENODEV));
 }
 
+/// What a device page asks of the kernel; not all emulators of one grant it.
+#[test]
+fn the_kernel_keeps_a_mapping_from_children() {
+    let map = MmapOptions::new().len(page_size()).map_anon().unwrap();
+    map.advise(Advice::DontFork).map_err(errno).unwrap();
+}
+
 fn bytes(map: &Mapping) -> &[u8] {
     // SAFETY: the mapping is as long, and no device has heard of it.
     unsafe { core::slice::from_raw_parts(map.as_ptr(), map.len()) }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::listing::{Instruction, Listing};
+use super::listing::{self, Instruction, Listing};
 
 /// Looks for a way from a function's start past a landmark to its return, on which nothing is called
 /// and no more than `locks` locks are taken; answers how many instructions are on the shortest. No
@@ -59,18 +59,18 @@ fn reachable(listing: &Listing) -> impl Iterator<Item = &Instruction> {
 }
 
 /// Whether the next instruction may follow.
-fn goes_on(text: &str) -> bool {
-    let always = text == "jmp" || text.starts_with("jmp ") || text == "b";
-    !always && !text.starts_with("ret") && !text.starts_with("ud")
+pub(crate) fn goes_on(text: &str) -> bool {
+    let name = text.split(' ').next().unwrap_or(text);
+    !matches!(name, "jmp" | "b" | "br") && !text.starts_with("ret") && !text.starts_with("ud")
 }
 
-fn is_panic(text: &str) -> bool {
+pub(crate) fn is_panic(text: &str) -> bool {
     let panics = ["panic", "unwrap_failed", "expect_failed", "handle_alloc_error"];
     is_call(text) && panics.iter().any(|of| text.contains(of))
 }
 
-fn is_call(text: &str) -> bool {
-    text.starts_with("call") || text.starts_with("bl ") || text.starts_with("blr")
+pub(crate) fn is_call(text: &str) -> bool {
+    text.split(' ').next().is_some_and(listing::is_call)
 }
 
 fn is_lock(text: &str) -> bool {

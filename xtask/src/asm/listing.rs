@@ -3,12 +3,44 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
+use std::process::Command;
 
-use super::says;
+use crate::build::says;
 use crate::failure::Failure;
 
+/// The programs that read machine code of an architecture, and how they write it.
+pub(crate) struct Binutils {
+    /// A command that runs the program of this name.
+    command: Box<dyn Fn(&str) -> Command>,
+    /// What objdump is told.
+    syntax: &'static [&'static str],
+    /// What a comment begins with.
+    comment: &'static str,
+}
+
+impl Binutils {
+    /// Those of this machine, for its own code.
+    pub(super) fn own() -> Self {
+        let command = Box::new(|name: &str| Command::new(name));
+        if cfg!(target_arch = "x86_64") {
+            Self { command, syntax: &["-M", "intel"], comment: "#" }
+        } else {
+            Self { command, syntax: &[], comment: "//" }
+        }
+    }
+
+    /// Those for aarch64, which `command` runs.
+    pub(crate) fn aarch64(command: impl Fn(&str) -> Command + 'static) -> Self {
+        Self { command: Box::new(command), syntax: &[], comment: "//" }
+    }
+
+    fn says(&self, program: &str, arguments: &[&str]) -> Result<String, Failure> {
+        says((self.command)(program).args(arguments))
+    }
+}
+
 /// What addresses of a program are called.
-pub(super) struct Names {
+pub(crate) struct Names {
     /// Symbols, as the linker knows them.
     symbols: Vec<String>,
     /// What the words of the global offset table lead to.
@@ -16,11 +48,11 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(program: &Path) -> Result<Self, Failure> {
+    pub(crate) fn of(binutils: &Binutils, program: &Path) -> Result<Self, Failure> {
         let path = program.to_string_lossy();
         let mut at: HashMap<u64, String> = HashMap::new();
         let mut symbols = Vec::new();
-        for line in says("nm", &[&path])?.lines() {
+        for line in binutils.says("nm", &[&path])?.lines() {
             if let [address, _, name] = line.split_whitespace().collect::<Vec<_>>()[..]
                 && let Ok(address) = u64::from_str_radix(address, 16)
             {
@@ -29,7 +61,7 @@ impl Names {
             }
         }
         let mut table = HashMap::new();
-        for line in says("objdump", &["--dynamic-reloc", &path])?.lines() {
+        for line in binutils.says("objdump", &["--dynamic-reloc", &path])?.lines() {
             if let [word, _, value] = line.split_whitespace().collect::<Vec<_>>()[..]
                 && let Ok(word) = u64::from_str_radix(word, 16)
             {
@@ -61,36 +93,47 @@ fn readable(symbol: &str) -> String {
 
 /// An instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Instruction {
+pub(crate) struct Instruction {
     /// As it is written, with names for addresses.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The instruction of this function that it may jump to.
-    pub(super) jump: Option<usize>,
+    pub(crate) jump: Option<usize>,
 }
 
 /// The machine code of a function.
-pub(super) struct Listing(pub(super) Vec<Instruction>);
+pub(crate) struct Listing(pub(crate) Vec<Instruction>);
 
 impl Listing {
     /// That of the function with a path, in a program.
-    pub(super) fn of(program: &Path, names: &Names, path: &[&str]) -> Result<Self, Failure> {
+    pub(crate) fn of(
+        binutils: &Binutils,
+        program: &Path,
+        names: &Names,
+        path: &[&str],
+    ) -> Result<Self, Failure> {
         let missing = || Failure::NotBuilt(format!("the function {}", path.join("::")));
         let symbol = names.symbol(path).ok_or_else(missing)?;
-        let syntax: &[&str] = if cfg!(target_arch = "x86_64") { &["-M", "intel"] } else { &[] };
         let program = program.to_string_lossy();
         let symbol = format!("--disassemble={symbol}");
-        let arguments = [&["--no-show-raw-insn", symbol.as_str(), &program], syntax].concat();
-        let listing = parse(&says("objdump", &arguments)?, &names.table);
+        let arguments =
+            [&["--no-show-raw-insn", symbol.as_str(), &program], binutils.syntax].concat();
+        let text = binutils.says("objdump", &arguments)?;
+        let listing = parse(&text, binutils.comment, &names.table);
         if listing.0.is_empty() { Err(missing()) } else { Ok(listing) }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
+/// Whether an instruction calls, by its name.
+pub(super) fn is_call(name: &str) -> bool {
+    name.starts_with("call") || name == "bl" || name.starts_with("blr")
+}
+
 /// Reads what objdump writes of one function: `  address:\tinstruction [# address] [<symbol>]`.
-fn parse(text: &str, table: &HashMap<u64, String>) -> Listing {
+pub(crate) fn parse(text: &str, mark: &str, table: &HashMap<u64, String>) -> Listing {
     let lines: Vec<(u64, &str)> = text
         .lines()
         .filter_map(|line| {
@@ -101,7 +144,7 @@ fn parse(text: &str, table: &HashMap<u64, String>) -> Listing {
         .filter(|(_, instruction)| !instruction.contains("nop"))
         .collect();
     let instructions = lines.iter().map(|(_, line)| {
-        let (code, comment) = line.split_once('#').unwrap_or((line, ""));
+        let (code, comment) = line.split_once(mark).unwrap_or((line, ""));
         let words: Vec<&str> = code.split_whitespace().collect();
         let word = comment.split_whitespace().next();
         let word = word.and_then(|word| u64::from_str_radix(word, 16).ok());
@@ -110,9 +153,7 @@ fn parse(text: &str, table: &HashMap<u64, String>) -> Listing {
         let target = words.iter().rev().find_map(|word| u64::from_str_radix(word, 16).ok());
         let target = target.filter(|_| name.is_some());
         let jump = target.and_then(|target| {
-            lines
-                .iter()
-                .position(|(address, _)| *address >= target && !words[0].starts_with("call"))
+            lines.iter().position(|(address, _)| *address >= target && !is_call(words[0]))
         });
         let inside = target.is_some_and(|target| {
             lines.first().is_some_and(|first| first.0 <= target)
@@ -187,6 +228,6 @@ mod tests {
     call _ZN4core9panicking5panic
     jmp _ZN4crate5other
 ";
-        assert_eq!(parse(TEXT, &table).to_string(), expected);
+        assert_eq!(parse(TEXT, "#", &table).to_string(), expected);
     }
 }

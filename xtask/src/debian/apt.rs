@@ -16,11 +16,22 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 #[derive(Debug)]
 pub(crate) struct Apt {
     folder: PathBuf,
+    /// Whose packages it knows: this machine's first.
+    architectures: String,
 }
 
 impl Apt {
     /// Fetches the lists of `suites` from where this machine's apt finds Debian.
     pub(crate) fn new(folder: &Path, suites: &[&str]) -> Result<Self, Failure> {
+        Self::foreign(folder, suites, &[])
+    }
+
+    /// The same, with packages for other architectures.
+    pub(crate) fn foreign(
+        folder: &Path,
+        suites: &[&str],
+        others: &[&str],
+    ) -> Result<Self, Failure> {
         if !Path::new(KEYRING).exists() {
             return Err(Failure::Missing("apt-get install debian-archive-keyring".into()));
         }
@@ -37,7 +48,8 @@ impl Apt {
             let path = folder.join(name);
             fs::write(&path, text).map_err(in_file(&path))?;
         }
-        let apt = Self { folder: folder.to_owned() };
+        let architectures = [&["amd64"], others].concat().join(",");
+        let apt = Self { folder: folder.to_owned(), architectures };
         apt.run("apt-get", ["update", "--quiet=2", "--error-on=any"])?;
         Ok(apt)
     }
@@ -49,10 +61,16 @@ impl Apt {
     }
 
     /// Fetches a package alone, and unpacks it into `root`.
-    pub(crate) fn unpack_one(&self, package: &str, root: &Path) -> Result<(), Failure> {
+    pub(crate) fn unpack_one(
+        &self,
+        release: Option<&str>,
+        package: &str,
+        root: &Path,
+    ) -> Result<(), Failure> {
         let folder = self.folder.join("alone").join(package);
         make(&folder)?;
         let mut command = self.command("apt-get");
+        command.args(release.map(|release| format!("--target-release={release}")));
         fetch(command.args(["download", "--quiet=2", package]).current_dir(&folder))?;
         unpack(&folder, root)
     }
@@ -105,7 +123,7 @@ impl Apt {
             ("Dir::Etc::preferences", "/dev/null"),
             ("Dir::Etc::preferencesparts", "/dev/null"),
             ("APT::Architecture", "amd64"),
-            ("APT::Architectures", "amd64"),
+            ("APT::Architectures", &self.architectures),
             ("APT::Sandbox::User", ""),
             ("Debug::NoLocking", "1"),
         ] {

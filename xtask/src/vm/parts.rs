@@ -96,7 +96,7 @@ impl Parts {
             eprintln!("vm: fetching the kernel {name} of {suite}");
             let apt = Apt::new(&folder.join("apt"), &[suite])?;
             for package in packages(&apt, image)? {
-                apt.unpack_one(&package, folder)?;
+                apt.unpack_one(None, &package, folder)?;
             }
             Kernel::unpack_image(folder, &tools)?;
             remove(&folder.join("apt"))

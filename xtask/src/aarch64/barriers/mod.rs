@@ -1,0 +1,98 @@
+//! Whether each barrier of the hot functions stands where the device needs it.
+//!
+//! An emulator on a processor of stronger memory order shows no barrier that is missing. So the machine
+//! code itself is looked at: on every way through a function, stores, loads and barriers have to come in
+//! the order that `mlx5_doorbell` promises.
+
+mod complete;
+mod post;
+mod walk;
+
+use super::tests::build;
+use super::toolchain::Toolchain;
+use crate::asm::listing::{Binutils, Listing, Names};
+use crate::failure::Failure;
+
+/// What a function has to keep.
+enum Rule {
+    /// Request, doorbell record, register.
+    Send,
+    /// Doorbell record, register.
+    Ring,
+    /// Register.
+    Register,
+    /// Request, doorbell record.
+    Receive,
+    /// A copy to a register, by words of at least eight bytes.
+    Copy,
+    /// Owner bit, the rest of the completion, the consumer counter.
+    Poll,
+}
+
+/// The functions that are looked at, by the end of their path.
+const HOT: [(&[&str], Rule); 19] = [
+    (&["operations", "post", "inline8"], Rule::Send),
+    (&["operations", "post", "sge"], Rule::Send),
+    (&["operations", "post", "send"], Rule::Send),
+    (&["operations", "post", "fetch_add"], Rule::Send),
+    (&["operations", "post", "compare_swap"], Rule::Send),
+    (&["operations", "post", "datagram"], Rule::Send),
+    (&["operations", "post", "list"], Rule::Send),
+    (&["operations", "post", "inline8_shared"], Rule::Send),
+    (&["operations", "post", "sge_shared"], Rule::Send),
+    (&["operations", "post", "send_shared"], Rule::Send),
+    // What batches end in.
+    (&["complete_slow"], Rule::Send),
+    // What these call.
+    (&["register", "copy_blocks"], Rule::Copy),
+    (&["register", "SharedBlueFlame", "write"], Rule::Register),
+    (&["register", "SendRegister", "ring_wrapped"], Rule::Ring),
+    // What `operations::receive::post_recv` jumps to.
+    (&["mlx5_wqe", "receive", "ReceiveQueue", "post_recv"], Rule::Receive),
+    (&["operations", "receive", "post_srq_recv"], Rule::Receive),
+    (&["operations", "poll", "one"], Rule::Poll),
+    (&["operations", "poll", "many"], Rule::Poll),
+    (&["operations", "poll", "one_shared"], Rule::Poll),
+];
+
+/// Looks at the hot functions; answers what is wrong.
+pub(super) fn examine(toolchain: &Toolchain) -> Result<Vec<String>, Failure> {
+    let bench = build(toolchain, "mlx5-bench")?;
+    let binutils = Binutils::aarch64(toolchain.binutils());
+    let names = Names::of(&binutils, &bench)?;
+    let mut faults = Vec::new();
+    for (path, rule) in &HOT {
+        let listing = Listing::of(&binutils, &bench, &names, path)?;
+        let name = path[path.len().saturating_sub(2)..].join("::");
+        let kept = match rule {
+            Rule::Send => post::in_order(&listing, &post::SEND),
+            Rule::Receive => post::in_order(&listing, &post::RECEIVE),
+            Rule::Ring => post::in_order(&listing, post::RING),
+            Rule::Register => post::in_order(&listing, post::REGISTER),
+            Rule::Copy => post::in_order(&listing, post::COPIES),
+            Rule::Poll => complete::in_order(&listing),
+        };
+        match kept {
+            Ok(()) => println!("{name:32} {:4} instructions, in order", listing.len()),
+            Err(fault) => faults.push(format!("{name}: {fault}")),
+        }
+    }
+    Ok(faults)
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use crate::asm::listing::{Instruction, Listing};
+
+    /// A listing of `;`-separated instructions; `cbz x0 >N` jumps to the N-th.
+    pub(super) fn listing(text: &str) -> Listing {
+        let line = |line: &str| {
+            let (text, jump) = match line.trim().split_once(" >") {
+                Some((text, jump)) => (text, jump.parse().ok()),
+                None => (line.trim(), None),
+            };
+            Instruction { text: text.into(), jump }
+        };
+        Listing(text.split(';').map(line).collect())
+    }
+}

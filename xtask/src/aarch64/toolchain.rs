@@ -1,0 +1,147 @@
+//! Compiler, linker and emulator.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::debian::apt::Apt;
+use crate::debian::cache::{Cache, files, in_file, make, name_of, remove};
+use crate::debian::root::Root;
+use crate::failure::Failure;
+
+/// What is built for.
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// What the names of programs for it begin with; also the folder of its C library.
+const PREFIX: &str = "aarch64-linux-gnu";
+
+/// Debian's release, and its backports, which have a Rust that is new enough.
+const SUITES: [&str; 2] = ["trixie", "trixie-backports"];
+
+/// What is unpacked with all that it depends on.
+const PACKAGES: [&str; 4] =
+    ["rustc", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
+
+/// Rust's own library for the target. What it depends on is there.
+const LIBRARY: &str = "libstd-rust-dev:arm64";
+
+/// The emulator. It needs no library.
+const EMULATOR: &str = "qemu-aarch64";
+
+/// Compiler, linker and emulator, unpacked in the cache.
+#[derive(Debug)]
+pub(super) struct Toolchain {
+    root: PathBuf,
+    /// Where what is built lies, and the scripts that start compiler and linker.
+    folder: PathBuf,
+}
+
+impl Toolchain {
+    /// Fetches what is not in the cache.
+    pub(super) fn fetch(cache: &Cache) -> Result<Self, Failure> {
+        let root = cache.part("toolchain", |folder| {
+            eprintln!("aarch64: fetching compiler, linker and emulator of {}", SUITES[1]);
+            let apt = Apt::foreign(&folder.join("apt"), &SUITES, &["arm64"])?;
+            apt.unpack(Some(SUITES[1]), &PACKAGES, folder)?;
+            apt.unpack_one(Some(SUITES[1]), LIBRARY, folder)?;
+            remove(&folder.join("apt"))?;
+            // The package has an emulator for each of thirty architectures.
+            for path in files(&folder.join("usr/bin"))? {
+                let name = name_of(&path);
+                if name.starts_with("qemu-") && name != EMULATOR {
+                    fs::remove_file(&path).map_err(in_file(&path))?;
+                }
+            }
+            Ok(())
+        })?;
+        let toolchain = Self { root, folder: target().join("aarch64") };
+        toolchain.write_scripts()?;
+        Ok(toolchain)
+    }
+
+    /// Writes what starts compiler and linker with the libraries that they came with.
+    ///
+    /// gcc is told to start what it starts (collect2) in the same way; what that starts (ld) it looks
+    /// for beside the scripts.
+    fn write_scripts(&self) -> Result<(), Failure> {
+        make(&self.scripts())?;
+        let root = Root::new(self.root.clone());
+        let loader = format!("{} --library-path {}", shown(root.loader()), shown(root.libraries()));
+        let program = |name: &str| shown(root.program(name));
+        let gcc = program(&format!("{PREFIX}-gcc"));
+        let lines = [
+            ("rustc", format!("{loader} {} \"$@\"", program("rustc"))),
+            ("ld", format!("{loader} {} \"$@\"", program(&format!("{PREFIX}-ld")))),
+            (
+                "gcc",
+                format!(
+                    "{loader} --argv0 {gcc} {gcc} -wrapper {} -B {}/ --sysroot={} \"$@\"",
+                    loader.replace(' ', ","),
+                    shown(self.scripts()),
+                    shown(&self.root),
+                ),
+            ),
+        ];
+        for (name, line) in lines {
+            let path = self.scripts().join(name);
+            let text = format!("#!/bin/sh\nexec {line}\n");
+            if fs::read_to_string(&path).is_ok_and(|there| there == text) {
+                continue;
+            }
+            fs::write(&path, text).map_err(in_file(&path))?;
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(&path, mode).map_err(in_file(&path))?;
+        }
+        Ok(())
+    }
+
+    fn scripts(&self) -> PathBuf {
+        self.folder.join("tools")
+    }
+
+    /// A command of cargo that builds for the target, as it is released.
+    pub(super) fn cargo(&self, command: &str) -> Command {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut cargo = Command::new(cargo);
+        cargo.args([command, "--quiet", "--release", "--target", TARGET]);
+        cargo.arg("--message-format=json-render-diagnostics");
+        cargo.env("CARGO_TARGET_DIR", &self.folder).env("CARGO_INCREMENTAL", "0");
+        cargo.env("RUSTC", self.scripts().join("rustc"));
+        let variable = TARGET.replace('-', "_").to_uppercase();
+        cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), self.scripts().join("gcc"));
+        for foreign in ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS", LIBRARIES] {
+            cargo.env_remove(foreign);
+        }
+        cargo
+    }
+
+    /// A command that runs a program for the target.
+    pub(super) fn emulate(&self, program: &Path) -> Command {
+        let mut command = Command::new(self.root.join("usr/bin").join(EMULATOR));
+        command.arg("-L").arg(self.root.join("usr").join(PREFIX)).arg(program);
+        command.env_remove(LIBRARIES);
+        command
+    }
+
+    /// A command that runs a program of the target's binutils.
+    pub(super) fn binutils(&self) -> impl Fn(&str) -> Command + 'static {
+        let root = Root::new(self.root.clone());
+        move |name| root.command(&format!("{PREFIX}-{name}"))
+    }
+}
+
+/// Names libraries of this machine's toolchain, where cargo has started this program.
+const LIBRARIES: &str = "LD_LIBRARY_PATH";
+
+fn shown(path: impl Into<OsString>) -> String {
+    path.into().to_string_lossy().into_owned()
+}
+
+/// Where this workspace's builds go.
+fn target() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of the workspace");
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |target| root.join(target))
+}
