@@ -1,6 +1,8 @@
 //! What a queue is given for what it asks.
 
-use mlx5_wqe::{Rc, ReceiveLayout, SendLayout, SharedReceiveQueue, Uc, Ud};
+use mlx5_wqe::{
+    MAX_MKEY_ENTRIES, Rc, ReceiveLayout, SendLayout, SharedReceiveQueue, Uc, Ud, mkey_update_blocks,
+};
 
 #[test]
 fn the_largest_request_is_that_of_the_operation_with_the_longest_head() {
@@ -61,6 +63,17 @@ fn a_ring_that_holds_more_requests_has_as_many_blocks_at_most() {
     for (requests, blocks) in [(16385, 2), (32769, 1), (65536, 1), (1 << 20, 16)] {
         assert_eq!(layout.holding(requests, blocks), None, "{requests} of {blocks} blocks");
     }
+}
+
+/// Control segment, UMR and context take 8 units, a signature 4, and entries come in fours: of 63 units
+/// 48 are left, and four more entries would be one unit too many.
+#[test]
+fn a_request_gives_a_key_at_most_48_entries_beside_a_signature() {
+    assert_eq!(MAX_MKEY_ENTRIES, 48);
+    assert_eq!(mkey_update_blocks(MAX_MKEY_ENTRIES, false), 14);
+    // The signature's, and one for each of its two variables.
+    assert_eq!(mkey_update_blocks(MAX_MKEY_ENTRIES, true), 15 + 2);
+    assert_eq!(mkey_update_blocks(1, true), mkey_update_blocks(4, true));
 }
 
 #[test]
