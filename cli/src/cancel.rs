@@ -28,7 +28,7 @@ initiator received.
 
 Target and initiator are two queue pairs on one port, in this process. It takes a
 device that can drain a send queue on a signature error (ConnectX-6 Dx or later,
-Linux 5.13, DEVX), or the simulated one, which needs nothing.";
+Linux 5.13, DEVX), or a simulated one of these models.";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! Which device: a real one, or the simulated one.
 
 use crate::failure::Failure;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use mlx5::{Context, Device, ErrorKind, LinkLayer, LocalPort};
 use mlx5_sim::{Model, PortConfig, SimConfig, Simulator};
@@ -17,9 +18,9 @@ pub(crate) struct DeviceArgs {
     #[arg(long)]
     sim: bool,
     /// Model to simulate [default: cx7]; implies --sim
-    #[arg(long, value_name = "MODEL")]
-    sim_model: Option<SimModel>,
-    /// Network of the simulated device [default: ib]; implies --sim
+    #[arg(long, value_name = "MODEL", value_parser = models())]
+    sim_model: Option<Model>,
+    /// Network of the simulated device [default: ib, cx6dx: roce]; implies --sim
     #[arg(long, value_name = "LINK")]
     sim_link: Option<SimLink>,
 }
@@ -38,27 +39,11 @@ pub(crate) struct PortArgs {
     gid_index: Option<u8>,
 }
 
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum SimModel {
-    /// ConnectX-5
-    Cx5,
-    /// ConnectX-6
-    Cx6,
-    /// ConnectX-6 Dx
-    Cx6dx,
-    /// ConnectX-7
-    Cx7,
-}
-
-impl From<SimModel> for Model {
-    fn from(model: SimModel) -> Self {
-        match model {
-            SimModel::Cx5 => Self::ConnectX5,
-            SimModel::Cx6 => Self::ConnectX6,
-            SimModel::Cx6dx => Self::ConnectX6Dx,
-            SimModel::Cx7 => Self::ConnectX7,
-        }
-    }
+/// The models by the names that they have everywhere.
+fn models() -> impl TypedValueParser<Value = Model> {
+    let named = |model: Model| PossibleValue::new(model.key()).help(model.name());
+    PossibleValuesParser::new(Model::ALL.map(named))
+        .try_map(|name| name.parse::<Model>().map_err(|error| error.to_string()))
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,9 +75,13 @@ impl DeviceArgs {
     }
 
     fn simulate(&self) -> Result<Found, Failure> {
-        let model = self.sim_model.unwrap_or(SimModel::Cx7);
-        let link = self.sim_link.unwrap_or(SimLink::Ib);
-        let config = SimConfig::new().model(model.into()).ports([link.into()]);
+        let model = self.sim_model.unwrap_or(Model::ConnectX7);
+        let port = self.sim_link.map_or(model.port(), PortConfig::from);
+        if !model.has(port.link_layer) {
+            let failure = Failure::usage(format!("a {} has no InfiniBand port", model.name()));
+            return Err(failure.hint("--sim-link roce is what it has"));
+        }
+        let config = SimConfig::new().model(model).ports([port]);
         let simulator = Simulator::new(config);
         let devices = mlx5::devices_on(simulator.kernel())?;
         Ok(Found { devices, simulator: Some(simulator) })

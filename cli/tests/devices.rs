@@ -28,6 +28,12 @@ fn every_model_and_link_can_be_simulated() {
         ("cx7", "ConnectX-7", "0x1021"),
     ] {
         for (link, layer) in [("ib", "InfiniBand"), ("roce", "Ethernet (RoCE)")] {
+            // A 6 Dx has Ethernet ports only.
+            if (model, link) == ("cx6dx", "ib") {
+                let line = format!("info --sim-model {model} --sim-link {link}");
+                assert!(mlx5(&line).refused().contains("--sim-link roce"));
+                continue;
+            }
             let run = mlx5(&format!("info --sim-model {model} --sim-link {link}"));
             assert!(run.err.contains(&format!("simulated {part},")), "{}", run.err);
             let text = run.done();
@@ -78,6 +84,25 @@ fn messages_of_odd_sizes_bounce_too() {
 fn messages_bounce_between_sleepers() {
     let text = mlx5("pingpong --sim --events -n 20").done();
     assert!(text.contains("20 messages of 4k bytes"), "{text}");
+}
+
+/// The story needs what the model may not have: the command follows the device.
+#[test]
+fn a_model_that_cannot_play_says_what_it_lacks() {
+    for (model, lacks) in [("cx5", "signed blocks"), ("cx6", "drain a send queue")] {
+        let run = mlx5(&format!("cancel --sim-model {model}"));
+        assert!(run.err.contains(lacks), "{model}: {}", run.err);
+        run.failed();
+    }
+    for model in ["cx6dx", "cx7"] {
+        assert!(mlx5(&format!("cancel --sim-model {model}")).done().contains("1 cancelled"));
+    }
+}
+
+#[test]
+fn a_model_by_another_name_is_told_the_names() {
+    let told = mlx5("info --sim-model connectx7").refused();
+    assert!(told.contains("cx5, cx6, cx6dx, cx7"), "{told}");
 }
 
 #[test]

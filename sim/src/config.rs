@@ -1,65 +1,7 @@
 //! What a simulated fabric is made of.
 
 use crate::engine::fault::Fault;
-
-/// The device that is simulated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Model {
-    /// ConnectX-5 (MT27800).
-    ConnectX5,
-    /// ConnectX-6 (MT28908).
-    ConnectX6,
-    /// ConnectX-6 Dx (MT2892).
-    ConnectX6Dx,
-    /// ConnectX-7 (MT2910).
-    ConnectX7,
-}
-
-impl Model {
-    /// Every model.
-    pub const ALL: [Self; 4] =
-        [Self::ConnectX5, Self::ConnectX6, Self::ConnectX6Dx, Self::ConnectX7];
-
-    /// Its PCI device id; the vendor is 0x15b3.
-    pub const fn pci_device_id(self) -> u16 {
-        match self {
-            Self::ConnectX5 => 0x1017,
-            Self::ConnectX6 => 0x101b,
-            Self::ConnectX6Dx => 0x101d,
-            Self::ConnectX7 => 0x1021,
-        }
-    }
-
-    /// Its name in the market.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ConnectX5 => "ConnectX-5",
-            Self::ConnectX6 => "ConnectX-6",
-            Self::ConnectX6Dx => "ConnectX-6 Dx",
-            Self::ConnectX7 => "ConnectX-7",
-        }
-    }
-
-    /// Its board id, as sysfs shows it.
-    pub const fn board_id(self) -> &'static str {
-        match self {
-            Self::ConnectX5 => "MT_0000000008",
-            Self::ConnectX6 => "MT_0000000223",
-            Self::ConnectX6Dx => "MT_0000000359",
-            Self::ConnectX7 => "MT_0000000838",
-        }
-    }
-
-    /// Its firmware's version: major, minor, sub-minor.
-    pub const fn firmware_version(self) -> [u16; 3] {
-        match self {
-            Self::ConnectX5 => [16, 35, 4030],
-            Self::ConnectX6 => [20, 43, 2026],
-            Self::ConnectX6Dx => [22, 43, 2026],
-            Self::ConnectX7 => [28, 43, 2026],
-        }
-    }
-}
+use crate::model::{Capabilities, Model};
 
 /// What a port speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,9 +74,9 @@ pub struct Limits {
 
 impl Limits {
     const fn of(model: Model) -> Self {
-        let newer = !matches!(model, Model::ConnectX5);
+        let capabilities = model.capabilities();
         Self {
-            qps: if newer { 1 << 17 } else { 1 << 16 },
+            qps: 1 << capabilities.log_qps,
             cqs: 1 << 16,
             srqs: 1 << 15,
             mkeys: 1 << 18,
@@ -150,7 +92,7 @@ impl Limits {
             log_reads: 4,
             multicast_groups: 1 << 13,
             qps_per_group: 240,
-            log_tags: 7,
+            log_tags: if capabilities.tag_matching { 7 } else { 0 },
             gids: 256,
             pkeys: 128,
         }
@@ -177,6 +119,8 @@ pub struct SimConfig {
     pub devx: bool,
     /// The limits of each device.
     pub limits: Limits,
+    /// What each device can do.
+    pub capabilities: Capabilities,
     /// No thread: the fabric moves only when it is stepped, in virtual time.
     pub step: bool,
     /// Only the queue that a doorbell names is looked at, and BlueFlame bytes are compared with
@@ -237,6 +181,7 @@ impl SimConfig {
             log_bf_reg_size: 9,
             devx: true,
             limits: Limits::of(Model::ConnectX7),
+            capabilities: Model::ConnectX7.capabilities(),
             step: false,
             exact_doorbells: false,
             checked_memory: false,
@@ -250,11 +195,12 @@ impl SimConfig {
         }
     }
 
-    /// Sets the model, and the limits to that model's.
+    /// Sets the model, and limits and capabilities to that model's.
     #[must_use]
     pub fn model(mut self, model: Model) -> Self {
         self.model = model;
         self.limits = Limits::of(model);
+        self.capabilities = model.capabilities();
         self
     }
 
@@ -285,6 +231,8 @@ impl SimConfig {
         devx: bool;
         /// Sets the limits of each device.
         limits: Limits;
+        /// Sets what each device can do.
+        capabilities: Capabilities;
         /// Sets whether the fabric moves only when it is stepped.
         step: bool;
         /// Sets whether only the queue that a doorbell names is looked at.

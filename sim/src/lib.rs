@@ -21,10 +21,12 @@ pub mod engine;
 pub mod fabric;
 pub mod firmware;
 pub mod kernel;
+pub mod model;
 pub mod processes;
 pub mod settings;
 
-pub use config::{LinkLayer, Model, PortConfig, SimConfig};
+pub use config::{LinkLayer, PortConfig, SimConfig};
 pub use engine::fault::{Fault, Violation};
 pub use fabric::Fabric;
 pub use kernel::Simulator;
+pub use model::{Capabilities, Model};

@@ -5,12 +5,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::{Model, PortConfig, SimConfig};
+use crate::{PortConfig, SimConfig};
 
 /// The environment variable.
 pub const VARIABLE: &str = "MLX5_SIM";
 
-/// What to simulate, from a list like `model=connectx6dx,link=roce,devices=2`. Whatever the list
+/// What to simulate, from a list like `model=cx6dx,link=roce,devices=2`. Whatever the list
 /// leaves out is as in [`SimConfig::new`].
 ///
 /// | setting | values | meaning |
@@ -18,7 +18,7 @@ pub const VARIABLE: &str = "MLX5_SIM";
 /// | `off` | | simulate nothing: the program sees the real machine |
 /// | `trace` | | say every call to a device on standard error |
 /// | `wire=` | path | use the machine that is served at this socket, with other processes |
-/// | `model=` | `connectx5`, `connectx6`, `connectx6dx`, `connectx7` | the device |
+/// | `model=` | `cx5`, `cx6`, `cx6dx`, `cx7` | the device |
 /// | `devices=` | number | how many there are |
 /// | `link=` | `ib`, `roce`; joined with `+` for two ports | link layer of each port |
 /// | `mtu=` | bytes | active MTU of all ports |
@@ -40,6 +40,23 @@ pub struct Settings {
     pub about_machine: String,
 }
 
+/// Every setting, and what it takes; nothing if it stands by itself.
+const SETTINGS: [(&str, &str); 13] = [
+    ("off", ""),
+    ("trace", ""),
+    ("wire", "the path of a socket"),
+    ("model", "one of cx5, cx6, cx6dx, cx7"),
+    ("devices", "a number"),
+    ("link", "ib or roce; two joined with + for two ports"),
+    ("mtu", "256, 512, 1024, 2048 or 4096"),
+    ("cqe", "0 or 1"),
+    ("blueflame", "on or off"),
+    ("devx", "on or off"),
+    ("memory", "direct or checked"),
+    ("step", ""),
+    ("seed", "a number"),
+];
+
 /// A setting that cannot be understood.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SettingsError {
@@ -48,7 +65,20 @@ pub struct SettingsError {
 
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{VARIABLE}: cannot understand \"{}\"", self.setting)
+        let setting = &self.setting;
+        write!(f, "{VARIABLE}: cannot understand \"{setting}\"; ")?;
+        let name = setting.split_once('=').map_or(setting.as_str(), |(name, _)| name);
+        match SETTINGS.iter().find(|(known, _)| *known == name) {
+            Some((name, "")) => write!(f, "{name} stands by itself"),
+            Some((name, takes)) => write!(f, "{name}= takes {takes}"),
+            None => {
+                let known = SETTINGS.map(|(name, takes)| match takes {
+                    "" => name.to_owned(),
+                    _ => format!("{name}="),
+                });
+                write!(f, "there are {}", known.join(", "))
+            }
+        }
     }
 }
 
@@ -69,7 +99,7 @@ impl FromStr for Settings {
                 "trace" if value.is_empty() => trace = true,
                 "wire" if !value.is_empty() => wire = Some(PathBuf::from(value)),
                 "step" if value.is_empty() => machine.step = true,
-                "model" => machine = machine.model(model(value).ok_or_else(wrong)?),
+                "model" => machine = machine.model(number(value).ok_or_else(wrong)?),
                 "devices" => machine.devices = number(value).ok_or_else(wrong)?,
                 "link" => machine.ports = ports(value).ok_or_else(wrong)?,
                 "mtu" => mtu = Some(number(value).and_then(known_mtu).ok_or_else(wrong)?),
@@ -92,6 +122,7 @@ impl FromStr for Settings {
     }
 }
 
+/// What has a name or a number.
 fn number<T: FromStr>(value: &str) -> Option<T> {
     value.parse().ok()
 }
@@ -116,11 +147,6 @@ fn known_mtu(bytes: u32) -> Option<u32> {
     matches!(bytes, 256 | 512 | 1024 | 2048 | 4096).then_some(bytes)
 }
 
-fn model(value: &str) -> Option<Model> {
-    let plain = |model: &Model| model.name().replace(['-', ' '], "").to_lowercase();
-    Model::ALL.into_iter().find(|model| plain(model) == value)
-}
-
 fn ports(value: &str) -> Option<Vec<PortConfig>> {
     let port = |name| match name {
         "ib" => Some(PortConfig::INFINIBAND),
@@ -134,7 +160,7 @@ fn ports(value: &str) -> Option<Vec<PortConfig>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LinkLayer;
+    use crate::{LinkLayer, Model};
 
     fn machine(list: &str) -> SimConfig {
         list.parse::<Settings>().expect("settings").machine.expect("a machine")
@@ -152,7 +178,7 @@ mod tests {
     #[test]
     fn each_setting_is_heard() {
         let machine = machine(
-            "model=connectx6dx,devices=3,link=roce+ib,mtu=2048,cqe=0,blueflame=off,devx=off,\
+            "model=cx6dx,devices=3,link=roce+ib,mtu=2048,cqe=0,blueflame=off,devx=off,\
              memory=checked,seed=7,step",
         );
         assert_eq!((machine.model, machine.devices), (Model::ConnectX6Dx, 3));
@@ -164,10 +190,24 @@ mod tests {
     }
 
     #[test]
-    fn every_model_has_a_name() {
-        for name in ["connectx5", "connectx6", "connectx6dx", "connectx7"] {
-            let found = machine(&format!("model={name}")).model;
-            assert_eq!(found.name().replace(['-', ' '], "").to_lowercase(), name);
+    fn every_model_is_called_by_its_name() {
+        for model in Model::ALL {
+            assert_eq!(machine(&format!("model={}", model.key())).model, model);
+            assert!(SETTINGS[3].1.contains(model.key()));
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_the_right_ones() {
+        for (setting, right) in [
+            ("model=connectx7", "cx5, cx6, cx6dx, cx7"),
+            ("link=eth", "ib or roce"),
+            ("mtu=1500", "256, 512"),
+            ("step=1", "by itself"),
+            ("fast", "trace, wire=, model="),
+        ] {
+            let error = setting.parse::<Settings>().expect_err(setting).to_string();
+            assert!(error.contains(setting) && error.contains(right), "{error}");
         }
     }
 

@@ -2,6 +2,9 @@
 
 use crate::bed::Bed;
 use crate::failed::Outcome;
+use mlx5::mkey::SignatureCaps;
+use mlx5::{Context, Error};
+use mlx5_sim::SimConfig;
 
 bitflags::bitflags! {
     /// What a case needs of the device that it runs on.
@@ -29,12 +32,68 @@ bitflags::bitflags! {
         const DIRTY = 1 << 8;
         /// A BlueFlame register.
         const BLUEFLAME = 1 << 9;
-        /// A kernel that lets requests change the lowest byte of a key.
-        const UPDATE_TAG = 1 << 10;
-        /// A send queue that drains on a signature error, and a kernel that brings it back to work.
-        const PIPELINING = 1 << 11;
-        /// Completions that carry the time of day.
-        const REAL_TIME = 1 << 12;
+        /// Memory keys with signed blocks.
+        const SIGNATURES = 1 << 10;
+        /// Signatures of CRC-32C.
+        const CRC32C = 1 << 11;
+        /// Send queues that drain on signature errors.
+        const PIPELINING = 1 << 12;
+        /// Memory keys of which a request may change the lowest byte.
+        const UPDATE_TAG = 1 << 13;
+        /// Completions that tell the time of day.
+        const REAL_TIME = 1 << 14;
+    }
+}
+
+/// What a device may lack, and what to say of one that does: why a case is skipped.
+const LACKING: [(Need, &str); 7] = [
+    (Need::DEVX, "the kernel grants no DEVX"),
+    (Need::TAG_MATCHING, "the device does not match tags"),
+    (Need::SIGNATURES, "the device has no memory keys with signed blocks"),
+    (Need::CRC32C, "the device has no signatures of CRC-32C"),
+    (Need::PIPELINING, "kernel or device does not drain a send queue on a signature error"),
+    (Need::UPDATE_TAG, "the kernel lets no request change the lowest byte of a memory key"),
+    (Need::REAL_TIME, "the device's completions do not tell the time of day"),
+];
+
+impl Need {
+    /// What [`LACKING`] has a word for.
+    pub(crate) fn capabilities() -> Self {
+        LACKING.iter().fold(Self::empty(), |all, (need, _)| all.union(*need))
+    }
+
+    /// The first of these needs that is not among what is `there`, in words.
+    pub(crate) fn lacking(self, there: Self) -> Option<&'static str> {
+        let missing = |need: Self| self.contains(need) && !there.contains(need);
+        LACKING.iter().find(|(need, _)| missing(*need)).map(|(_, words)| *words)
+    }
+
+    /// What a simulated device has of them. It is not asked: a driver that does not find what is
+    /// there shall fail.
+    pub(crate) fn of_simulated(config: &SimConfig) -> Self {
+        let has = &config.capabilities;
+        let mut there = Self::UPDATE_TAG;
+        there.set(Self::DEVX, config.devx);
+        there.set(Self::TAG_MATCHING, config.limits.log_tags > 0);
+        there.set(Self::SIGNATURES, has.block_signatures);
+        there.set(Self::CRC32C, has.crc32c);
+        there.set(Self::PIPELINING, has.drain_sigerr);
+        there.set(Self::REAL_TIME, has.real_time);
+        there
+    }
+
+    /// What a real device has of them, by what it and its kernel say. What is refused by name where
+    /// it is not there counts as there: who asks for it hears more.
+    pub(crate) fn of_real(context: &Context) -> Result<Self, Error> {
+        let mut there = Self::PIPELINING | Self::UPDATE_TAG | Self::REAL_TIME;
+        there.set(Self::DEVX, context.has_devx());
+        there.set(Self::TAG_MATCHING, context.query_device().tag_matching.max_num_tags > 0);
+        if context.has_devx() {
+            let caps = context.signature_caps()?;
+            there.set(Self::SIGNATURES, caps.contains(SignatureCaps::BLOCKS));
+            there.set(Self::CRC32C, caps.contains(SignatureCaps::CRC32C));
+        }
+        Ok(there)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The conformance suite, against the public API, on any device.
 //!
 //! One list of cases runs on a simulated device, in a virtual machine or on hardware; only the
-//! device that it is given differs. Without a word each case gets a simulated device of its own.
+//! device that it is given differs. Without a word each case gets a simulated device of its own, a
+//! ConnectX-7 if it does not want another; `--sim-model cx5`, `--sim-model cx5,cx6` or `--sim-model all`
+//! run all of them on these models.
 //! `MLX5_TEST_DEVICE=mlx5_0` or `--device mlx5_0` names a real one: it must be there. `--second
 //! mlx5_1`, or `mlx5_0:2`, puts the other end of each pair on another device or port. `--peer HOST` runs what takes two hosts, with one that runs `--serve`.
 //! `--replug ROUNDS` holds things on a device that somebody takes away and brings back.

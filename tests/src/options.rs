@@ -2,6 +2,8 @@
 
 use crate::bed::Place;
 use mlx5::Device;
+use mlx5_sim::Model;
+use mlx5_sim::model::UnknownModel;
 use std::path::PathBuf;
 
 /// Names the real device to run on.
@@ -20,6 +22,8 @@ pub(crate) struct Options {
     pub(crate) serve: Option<String>,
     /// For so many rounds, to hold things on a device that somebody takes away.
     pub(crate) replug: Option<usize>,
+    /// The models to simulate and run every case on.
+    pub(crate) models: Vec<Model>,
     /// Where the ledger goes, without `.json` or `.md`.
     pub(crate) ledger: Option<PathBuf>,
 }
@@ -36,6 +40,17 @@ impl Options {
             .map(|rounds| rounds.parse().map_err(|_| format!("{rounds:?} is no number of rounds")))
             .transpose()?;
         let ledger = value(arguments, "--ledger", "a file, without .json")?.map(PathBuf::from);
+        let models = match value(arguments, "--sim-model", "a model, or all")?.as_deref() {
+            None => Vec::new(),
+            Some("all") => Model::ALL.to_vec(),
+            Some(names) => {
+                let models: Result<_, UnknownModel> = names.split(',').map(str::parse).collect();
+                models.map_err(|error| format!("{error}, and all"))?
+            }
+        };
+        if !models.is_empty() && device.is_some() {
+            return Err("--sim-model is for the simulated device, --device for a real one".into());
+        }
         let real = [
             ("--second", second.is_some()),
             ("--peer", peer.is_some()),
@@ -45,7 +60,7 @@ impl Options {
         ];
         match real.iter().find(|(_, given)| *given && device.is_none()) {
             Some((name, _)) => Err(format!("{name} is for a real device: it needs --device")),
-            None => Ok(Self { device, second, peer, serve, replug, ledger }),
+            None => Ok(Self { device, second, peer, serve, replug, models, ledger }),
         }
     }
 }
@@ -113,6 +128,18 @@ mod tests {
         assert_eq!(options("suite --device a --serve").serve.as_deref(), Some(""));
         assert_eq!(options("suite --device a --serve=b:1").serve.as_deref(), Some("b:1"));
         assert_eq!(options("suite --device a --peer b").peer.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_model_is_called_by_its_name_or_all_are() {
+        let models = |line| taken(line).0.map(|options| options.models);
+        assert_eq!(models("suite --sim-model cx5"), Ok(vec![Model::ConnectX5]));
+        let two = vec![Model::ConnectX5, Model::ConnectX6Dx];
+        assert_eq!(models("suite --sim-model cx5,cx6dx"), Ok(two));
+        assert_eq!(models("suite --sim-model=all"), Ok(Model::ALL.to_vec()));
+        let error = models("suite --sim-model connectx5").expect_err("another name");
+        assert!(error.ends_with("cx5, cx6, cx6dx, cx7, and all"), "{error}");
+        assert!(models("suite --device mlx5_0 --sim-model cx5").is_err());
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::options::{Options, find};
 use crate::replug::replug;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use mlx5::transport::{Rc, Ud};
-use mlx5::{Context, CqeSize, DoorbellChoice, ErrorKind, LinkLayer, Timestamps};
-use mlx5_sim::{Model, PortConfig, SimConfig};
+use mlx5::{Context, CqeSize, DoorbellChoice, ErrorKind, Timestamps};
+use mlx5_sim::{LinkLayer, Model, PortConfig, SimConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,7 +28,7 @@ struct Variant {
 }
 
 /// The devices that cases run on which run on every one; the first for all others.
-const VARIANTS: [Variant; 6] = {
+const VARIANTS: [Variant; 7] = {
     const fn variant(
         label: &'static str,
         model: Model,
@@ -43,6 +43,7 @@ const VARIANTS: [Variant; 6] = {
     [
         variant("cx7-ib-cqe64", Model::ConnectX7, IB, Bytes64),
         variant("cx7-ib-cqe128", Model::ConnectX7, IB, Bytes128),
+        variant("cx7-roce-cqe64", Model::ConnectX7, ROCE, Bytes64),
         variant("cx6dx-roce-cqe64", Model::ConnectX6Dx, ROCE, Bytes64),
         variant("cx6dx-roce-cqe128", Model::ConnectX6Dx, ROCE, Bytes128),
         variant("cx5-ib-cqe64", Model::ConnectX5, IB, Bytes64),
@@ -50,7 +51,28 @@ const VARIANTS: [Variant; 6] = {
     ]
 };
 
+/// The devices of one model.
+fn variants_of(model: Model) -> Vec<Variant> {
+    let (port, key) = (model.port(), model.key());
+    let variant = |label, cqe_size| Variant { label, model, port, cqe_size };
+    let large = match model {
+        Model::ConnectX5 => "cx5-cqe128",
+        Model::ConnectX6 => "cx6-cqe128",
+        Model::ConnectX6Dx => "cx6dx-cqe128",
+        Model::ConnectX7 => "cx7-cqe128",
+    };
+    vec![variant(key, CqeSize::Bytes64), variant(large, CqeSize::Bytes128)]
+}
+
 impl Variant {
+    /// Why this device cannot run a case, if it cannot.
+    fn lacks(&self, need: Need) -> Option<&'static str> {
+        if need.contains(Need::INFINIBAND) && !self.model.has(LinkLayer::InfiniBand) {
+            return Some("the model has no InfiniBand ports");
+        }
+        need.lacking(Need::of_simulated(&self.config(need)))
+    }
+
     /// The fabric for a case with these needs.
     fn config(&self, need: Need) -> SimConfig {
         let port = match () {
@@ -69,14 +91,13 @@ fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<Stri
         return Ok(Some("needs controls that only a simulated device has".to_owned()));
     }
     let context = place.device.open()?;
-    let ethernet = context.query_port(place.port)?.link_layer == LinkLayer::Ethernet;
-    let reason = if need.contains(Need::DEVX) && !context.has_devx() {
-        "the kernel grants no DEVX"
-    } else if need.contains(Need::TAG_MATCHING)
-        && context.query_device().tag_matching.max_num_tags == 0
+    if need.intersects(Need::capabilities())
+        && let Some(missing) = need.lacking(Need::of_real(&context)?)
     {
-        "the device does not match tags"
-    } else if need.contains(Need::TWO_PORTS) && context.num_ports() < 2 {
+        return Ok(Some(missing.to_owned()));
+    }
+    let ethernet = context.query_port(place.port)?.link_layer == mlx5::LinkLayer::Ethernet;
+    let reason = if need.contains(Need::TWO_PORTS) && context.num_ports() < 2 {
         "the device has one port"
     } else if need.contains(Need::INFINIBAND) && ethernet {
         "the port is Ethernet"
@@ -161,20 +182,28 @@ fn name(case: &'static Case) -> &'static str {
     case.name.split_once("cases::").map_or(case.name, |(_, name)| name)
 }
 
-fn on_simulators() -> Vec<Trial> {
+/// Every case on the first of the devices, and on all of them if it wants that.
+fn on_simulators(variants: &[Variant], named: bool) -> Vec<Trial> {
     let mut trials = Vec::new();
     for case in cases::all() {
         let all = case.need.contains(Need::EVERY_MODEL);
-        for variant in &VARIANTS[..if all { VARIANTS.len() } else { 1 }] {
-            let label =
-                if all { format!("{}[{}]", name(case), variant.label) } else { name(case).into() };
-            trials.push(Trial::test(label, move || {
-                run(case, || Bed::simulated(variant.config(case.need), variant.cqe_size))
+        for variant in &variants[..if all { variants.len() } else { 1 }] {
+            let variant = *variant;
+            let label = match all || named {
+                true => format!("{}[{}]", name(case), variant.label),
+                false => name(case).into(),
+            };
+            trials.push(Trial::ignorable_test(label, move || {
+                if let Some(reason) = variant.lacks(case.need) {
+                    return Ok(Completion::ignored_with(reason));
+                }
+                let bed = || Bed::simulated(variant.config(case.need), variant.cqe_size);
+                run(case, bed).map(|()| Completion::Completed)
             }));
         }
     }
     for case in hosts::all() {
-        for variant in &VARIANTS {
+        for variant in variants.iter().copied() {
             trials.push(Trial::test(format!("{}[{}]", case.name, variant.label), move || {
                 let bed = Bed::simulated(variant.config(Need::empty()), variant.cqe_size);
                 let outcome = bed.and_then(|bed| hosts::simulated(case, &bed));
@@ -259,7 +288,16 @@ pub fn main() -> ExitCode {
     let done = Options::take(&mut arguments).and_then(|options| {
         let arguments = Arguments::from_iter(arguments);
         match &options.device {
-            None => Ok(libtest_mimic::run(&arguments, on_simulators()).exit_code()),
+            None => {
+                let trials = match options.models.as_slice() {
+                    [] => on_simulators(&VARIANTS, false),
+                    models => models
+                        .iter()
+                        .flat_map(|model| on_simulators(&variants_of(*model), true))
+                        .collect(),
+                };
+                Ok(libtest_mimic::run(&arguments, trials).exit_code())
+            }
             Some(device) => on_device(&arguments, device, &options),
         }
     });

@@ -21,7 +21,7 @@ use crate::wire;
 /// what a process did that it started, unless that ends after it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What to simulate, as MLX5_SIM has it: model=connectx6dx,link=roce,devices=2
+    /// What to simulate, as MLX5_SIM has it: model=cx6dx,link=roce,devices=2
     #[arg(long, short, value_name = "LIST")]
     sim: Option<String>,
 

@@ -27,7 +27,7 @@ struct Options {
     /// A unix socket to listen on; once for each adapter
     #[arg(long, required = true)]
     socket: Vec<PathBuf>,
-    /// What to simulate, as the preload door's MLX5_SIM: `model=connectx5,link=roce,…`
+    /// What to simulate, as the preload door's MLX5_SIM: `model=cx5,link=roce,…`
     #[arg(long, default_value = "")]
     sim: String,
     /// The link layer of the port, over what --sim says

@@ -120,7 +120,9 @@ impl Device {
             return Ok(None);
         }
         let bytes = behind.get(..usize::from(octwords) * UNIT).ok_or(Refusal::Signature)?;
-        let format = Format::parse(bytes).ok_or(Refusal::Signature)?;
+        let known = &self.config().capabilities;
+        let format = Format::parse(bytes).filter(|format| format.is_known_to(known));
+        let format = format.ok_or(Refusal::Signature)?;
         if format.psvs().any(|psv| self.psvs.get(&psv).is_none_or(|psv| psv.pd != pd)) {
             return Err(Refusal::Signature);
         }

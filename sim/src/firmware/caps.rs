@@ -93,8 +93,16 @@ fn has_ethernet(config: &SimConfig) -> bool {
     config.ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet)
 }
 
+/// What time completions can tell.
+fn timestamps(config: &SimConfig) -> TimestampFormatCap {
+    match config.capabilities.real_time {
+        true => TimestampFormatCap::FREE_RUNNING_AND_REAL_TIME,
+        false => TimestampFormatCap::FREE_RUNNING,
+    }
+}
+
 fn general(config: &SimConfig, cap: &mut HcaCap) {
-    let limits = &config.limits;
+    let (limits, has) = (&config.limits, &config.capabilities);
     let ethernet = has_ethernet(config);
     // Numbers and sizes of objects.
     cap.set_log_max_qp(log(limits.qps))
@@ -174,19 +182,19 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_mini_cqe_resp_stride_index(true)
         .set_cqe_compression_max_num(LONGEST_RUN.into())
         .set_sctr_data_cqe(true)
-        .set_sq_ts_format(TimestampFormatCap::FREE_RUNNING_AND_REAL_TIME.0)
-        .set_rq_ts_format(TimestampFormatCap::FREE_RUNNING_AND_REAL_TIME.0)
+        .set_sq_ts_format(timestamps(config).0)
+        .set_rq_ts_format(timestamps(config).0)
         .set_tag_matching(limits.log_tags > 0)
         .set_rndv_offload_rc(limits.log_tags > 0)
         .set_log_tag_matching_list_sz(limits.log_tags.into())
         .set_log_max_xrq(if limits.log_tags > 0 { log(limits.srqs) } else { 0 })
-        .set_drain_sigerr(true)
+        .set_drain_sigerr(has.drain_sigerr)
         .set_sigerr_cqe(true)
         .set_sho(true)
-        .set_sigerr_domain_and_sig_type(true)
-        .set_sig_block_4048(true)
-        .set_sig_crc32c(true)
-        .set_sig_crc64_xp10(true)
+        .set_sigerr_domain_and_sig_type(has.block_signatures)
+        .set_sig_block_4048(has.block_4048)
+        .set_sig_crc32c(has.crc32c)
+        .set_sig_crc64_xp10(has.crc64_xp10)
         .set_imaicl(true)
         .set_cache_line_128byte(false)
         .set_relaxed_ordering_write(true)
@@ -206,7 +214,7 @@ fn atomic(cap: &mut AtomicCaps) {
 }
 
 fn roce(config: &SimConfig, cap: &mut RoceCaps) {
-    cap.set_qp_ts_format(TimestampFormatCap::FREE_RUNNING_AND_REAL_TIME.0)
+    cap.set_qp_ts_format(timestamps(config).0)
         .set_l3_type(ROCE_L3_TYPES)
         .set_roce_version(ROCE_VERSIONS)
         .set_r_roce_dest_udp_port(ROCE_V2_PORT)

@@ -37,7 +37,7 @@ fn transport(context: &QpContext) -> Result<Transport, Failure> {
 }
 
 /// What the completions look like.
-fn completion(context: &QpContext) -> Result<CompletionConfig, Failure> {
+fn completion(device: &Device, context: &QpContext) -> Result<CompletionConfig, Failure> {
     let inline_answers = match ScatterToCqeRequester(context.cs_req()) {
         ScatterToCqeRequester::DISABLE => 0,
         ScatterToCqeRequester::UP_TO_32B => INLINE_32,
@@ -51,6 +51,9 @@ fn completion(context: &QpContext) -> Result<CompletionConfig, Failure> {
         _ => return Err(Failure::param(syndrome::INVALID_VALUE)),
     };
     let real_time = TimestampFormat(context.ts_format()) == TimestampFormat::REAL_TIME;
+    if real_time && !device.config().capabilities.real_time {
+        return Err(Failure::param(syndrome::INVALID_VALUE));
+    }
     Ok(CompletionConfig { inline_answers, inline_receives, real_time })
 }
 
@@ -126,7 +129,7 @@ impl Firmware {
             },
             uar: context.uar_page(),
             block_multicast_loopback: context.block_lb_mc(),
-            completion: completion(&context)?,
+            completion: completion(device, &context)?,
             signed: context.wq_signature(),
             rendezvous: OffloadType(context.offload_type()) == OffloadType::RNDV,
         })?;

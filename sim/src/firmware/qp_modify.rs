@@ -113,6 +113,9 @@ impl Firmware {
             }
             _ => {}
         }
+        if next.drain_sigerr() && !device.config().capabilities.drain_sigerr {
+            return Err(Failure::param(syndrome::INVALID_VALUE));
+        }
         if transition.to != QpState::Error {
             check(device, &next, record.transport, transition.to)?;
         }

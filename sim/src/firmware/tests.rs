@@ -2,6 +2,7 @@
 
 mod kernel;
 mod keys;
+mod models;
 mod umem;
 
 use std::cell::UnsafeCell;

@@ -228,8 +228,9 @@ impl Hca {
 
     /// Whether completions can carry the time of day: the driver asks the device's RoCE part.
     pub(crate) fn has_real_time(&self) -> bool {
-        let ports = &self.fabric.config().ports;
-        ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet)
+        let config = self.fabric.config();
+        config.capabilities.real_time
+            && config.ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet)
     }
 
     /// Number of ports.

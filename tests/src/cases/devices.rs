@@ -23,7 +23,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_port_tells_link_state_and_addresses: SIMULATOR,
     the_gid_table_has_every_address_and_its_type: SIMULATOR,
     a_gid_is_found_by_value_and_type: SIMULATOR,
-    the_partition_key_table_is_read_place_by_place: SIMULATOR,
+    the_partition_key_table_is_read_place_by_place: SIMULATOR | INFINIBAND,
     ports_and_places_that_are_not_there_are_named,
 ];
 

@@ -2,6 +2,7 @@
 
 mod sessions;
 
+use crate::case::Need;
 use crate::prelude::*;
 use mlx5::{AsyncEvent, Data, Device, Errno, ErrorKind, PollError};
 use mlx5_sim::Simulator;
@@ -46,7 +47,11 @@ fn sweep_with(
 ) -> Outcome {
     let simulator = bed.simulator();
     let device = bed.device();
-    for (number, (session, noticed)) in SESSIONS.iter().enumerate() {
+    let there = Need::of_simulated(bed.config());
+    for (number, (session, noticed, need)) in SESSIONS.iter().enumerate() {
+        if need.lacking(there).is_some() {
+            continue;
+        }
         let mut failed = 0;
         for call in 1.. {
             let before = simulator.calls();

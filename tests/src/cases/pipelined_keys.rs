@@ -16,7 +16,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_layout_too_long_for_the_signature_that_is_kept_is_refused: DEVX | PIPELINING,
     of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known: DEVX | PIPELINING,
     a_key_that_was_configured_long_ago_may_be_the_one_with_the_error: DEVX | PIPELINING,
-    without_pipelining_too_nothing_unknown_looks_good: DEVX,
+    without_pipelining_too_nothing_unknown_looks_good: DEVX | SIGNATURES,
     a_transfer_that_is_cancelled_with_its_configuration_is_in_no_doubt: DEVX | PIPELINING,
     one_transfer_at_a_time_is_in_no_doubt: DEVX | PIPELINING,
 ];

@@ -10,12 +10,12 @@ use mlx5::mkey::{
 use mlx5::{AsyncEvent, CancelMode};
 
 pub(crate) const CASES: &[Case] = cases![
-    good_transfers_go_through_with_their_responses: DEVX | PIPELINING,
-    a_bad_block_stops_the_queue_before_its_response: DEVX | PIPELINING,
-    several_transfers_fail_in_one_drain_and_only_their_responses_are_cancelled: DEVX | PIPELINING,
-    drains_follow_each_other_lap_after_lap: DEVX | PIPELINING,
-    without_pipelining_the_response_goes_out_whatever_the_block: DEVX,
-    the_queue_drains_again_after_a_reset: DEVX | PIPELINING,
+    good_transfers_go_through_with_their_responses: DEVX | SIGNATURES | PIPELINING,
+    a_bad_block_stops_the_queue_before_its_response: DEVX | SIGNATURES | PIPELINING,
+    several_transfers_fail_in_one_drain_and_only_their_responses_are_cancelled: DEVX | SIGNATURES | PIPELINING,
+    drains_follow_each_other_lap_after_lap: DEVX | SIGNATURES | PIPELINING,
+    without_pipelining_the_response_goes_out_whatever_the_block: DEVX | SIGNATURES,
+    the_queue_drains_again_after_a_reset: DEVX | SIGNATURES | PIPELINING,
 ];
 
 pub(super) const BLOCK: usize = 520;

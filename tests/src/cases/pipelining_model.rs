@@ -5,7 +5,7 @@ use crate::prelude::*;
 use mlx5::mkey::{BlockSize, Crc, Domain, Mkey, Seed, Signature, SignatureBlock};
 use mlx5::{AsyncEvent, CancelMode, Drained, RequestHandle};
 
-pub(crate) const CASES: &[Case] = cases![every_request_meets_one_fate_and_meets_it_once: SIMULATOR];
+pub(crate) const CASES: &[Case] = cases![every_request_meets_one_fate_and_meets_it_once: SIMULATOR | SIGNATURES | CRC32C | PIPELINING];
 
 /// Programs, and rounds of each. `MLX5_TEST_SEED` names another first program. Only of a simulator one
 /// knows that all is done that will be.

@@ -6,7 +6,7 @@ use mlx5::transport::XrcSend;
 use mlx5::{ConnectOptions, Psn};
 
 pub(crate) const CASES: &[Case] = cases![
-    tm_an_extended_connection_reaches_no_list_of_tags: SIMULATOR,
+    tm_an_extended_connection_reaches_no_list_of_tags: SIMULATOR | TAG_MATCHING,
 ];
 
 /// Whatever domain its target is in, an extended request that names a tag-matching queue fails, and

@@ -11,7 +11,7 @@ use mlx5::{OpsWr, TagAdd, TagHandle, TmMessage};
 use std::collections::VecDeque;
 
 pub(crate) const CASES: &[Case] = cases![
-    tm_every_message_goes_to_the_receive_that_matching_order_demands: STEP | SERIAL,
+    tm_every_message_goes_to_the_receive_that_matching_order_demands: STEP | SERIAL | TAG_MATCHING,
 ];
 
 /// Steps at least, and as many as it takes that counters of 16 bits wrap.

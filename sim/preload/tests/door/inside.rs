@@ -39,7 +39,7 @@ cases! {
     the_tree_can_be_walked, "devices=2";
     nodes_are_character_devices, "devices=2";
     a_path_is_shown_as_the_machine_s, "";
-    a_device_is_as_the_settings_say, "model=connectx6dx,link=roce+ib";
+    a_device_is_as_the_settings_say, "model=cx6dx,link=roce+ib";
     messages_go_from_one_queue_pair_to_another, "";
     messages_go_over_roce, "link=roce,memory=checked";
     messages_go_between_devices, "devices=2";

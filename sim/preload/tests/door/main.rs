@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         .map(|case| Trial::test(case.name, || passes(case.name, case.settings)))
         .collect();
     trials.push(Trial::test("what_cannot_be_understood_ends_the_program", misunderstood));
+    trials.push(Trial::test("a_machine_that_nobody_serves_ends_the_program", nobody_serves));
     trials.push(Trial::test("an_unknown_call_is_said_once", unknown_call));
     trials.push(Trial::test("every_call_is_said_if_that_is_wanted", traced));
     trials.push(Trial::test("nothing_stays_on_the_disk", nothing_left));
@@ -68,7 +69,18 @@ fn passes(case: &str, settings: &str) -> Result<(), Failed> {
 
 fn misunderstood() -> Result<(), Failed> {
     let output = output(&mut command("devices_are_found", "devices=2,model=connectx3"));
-    check(output.status.code() == Some(2) && said(&output).contains("model=connectx3"), &output)
+    check(
+        output.status.code() == Some(2) && said(&output).contains("cx5, cx6, cx6dx, cx7"),
+        &output,
+    )
+}
+
+fn nobody_serves() -> Result<(), Failed> {
+    let socket = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nobody-serves");
+    let settings = format!("wire={}", socket.display());
+    let output = output(&mut command("devices_are_found", &settings));
+    let told = said(&output).contains(&format!("no machine at {}", socket.display()));
+    check(output.status.code() == Some(2) && told, &output)
 }
 
 fn unknown_call() -> Result<(), Failed> {

@@ -3,6 +3,7 @@
 use mlx5_prm::signature::{BsfInline, SignatureErrorCqe, block_format, byte_mask};
 
 use super::crc;
+use crate::model::Capabilities;
 
 /// A signature in the order of a PSV: T10-DIF guard (16 bits), application tag (16), reference tag
 /// (32); a 32-bit CRC in the upper half; or a 64-bit CRC. Masks have a bit for each byte of it.
@@ -126,6 +127,16 @@ impl Domain {
         };
         let seed_ones = inline.repeat_seed & BsfInline::SEED_ONES != 0;
         Ok(Some(Self { kind, block, psv, seed_ones }))
+    }
+
+    /// Whether a device has such signatures, of blocks of this size.
+    pub(super) fn is_known_to(&self, device: &Capabilities) -> bool {
+        let kind = match self.kind {
+            Kind::T10Dif { .. } | Kind::Crc32 => true,
+            Kind::Crc32c => device.crc32c,
+            Kind::Crc64 => device.crc64_xp10,
+        };
+        kind && (self.block != 4048 || device.block_4048)
     }
 
     /// Bytes of a signature.

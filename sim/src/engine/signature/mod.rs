@@ -13,6 +13,7 @@ mod transfer;
 use mlx5_prm::signature::{Bsf, block_selector, bsf_size};
 use zerocopy::FromBytes;
 
+use crate::model::Capabilities;
 use domain::Domain;
 pub(crate) use psv::Psv;
 
@@ -80,6 +81,11 @@ impl Format {
         let (format, psv) = split(bsf.wire_format_psv.get());
         let wire = Domain::parse(format, psv, &bsf.wire, wire_block).ok()?;
         Some(Self { memory, wire, check: bsf.check_byte_mask, copy })
+    }
+
+    /// Whether a device has these signatures.
+    pub(crate) fn is_known_to(&self, device: &Capabilities) -> bool {
+        [self.memory, self.wire].iter().flatten().all(|domain| domain.is_known_to(device))
     }
 
     /// The PSVs that it names.

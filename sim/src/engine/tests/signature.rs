@@ -7,7 +7,7 @@ use mlx5_prm::wqe::{Opcode, control_flags};
 use super::registration::Umr;
 use super::rig::{Wqe, data, pattern};
 use super::signed::{Bench, KINDS, Kind, Plan, T10, error, set_psv, values};
-use crate::{Fault, Violation};
+use crate::{Fault, Model, SimConfig, Violation};
 
 const BLOCKS: [u32; 5] = [512, 520, 4048, 4096, 4160];
 
@@ -403,6 +403,27 @@ fn formats_and_psvs_that_do_not_fit_are_bind_errors() {
     bench.p.a.post(&set_psv(0xdead, 0));
     bench.rig.run();
     assert_eq!(bench.p.cq_a.expect_error().1, Syndrome::MemoryWindowBind);
+}
+
+#[test]
+fn a_signature_that_the_model_lacks_is_refused() {
+    for model in Model::ALL {
+        let has = model.capabilities();
+        for (kind, block, known) in [
+            (T10, 512, true),
+            (Kind::Crc32, 512, true),
+            (Kind::Crc32c, 512, has.crc32c),
+            (Kind::Crc64, 512, has.crc64_xp10),
+            (T10, 4048, has.block_4048),
+        ] {
+            let mut bench = Bench::with(SimConfig::new().model(model));
+            let plan = Plan::new(None, Some((kind, block)));
+            bench.p.a.post(&bench.configure(&plan, block as usize).wqe());
+            bench.rig.run();
+            let done = bench.p.cq_a.poll().expect("a completion");
+            assert_eq!(done.opcode == CqeOpcode::Requester, known, "{model:?} {kind:?} {block}");
+        }
+    }
 }
 
 #[test]

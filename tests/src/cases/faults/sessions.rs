@@ -1,5 +1,6 @@
 //! What programs do from opening the device to their end, one session for each family of objects.
 
+use crate::case::Need;
 use crate::prelude::*;
 use mlx5::mkey::{
     BlockSize, Domain, Escape, Guard, Seed, Signature, SignatureBlock, T10Dif,
@@ -18,8 +19,15 @@ pub(super) type Session = fn(&Device, &Bed) -> Outcome;
 
 /// The sessions, and of how many calls each must tell that they failed. Some calls may fail unseen:
 /// a query that has a fallback, or what is given back when an object is dropped.
-pub(super) const SESSIONS: &[(Session, u64)] =
-    &[(queues, 40), (memory, 14), (foreign, 9), (windows, 14), (extended, 24), (keys, 22), (tags, 22)];
+pub(super) const SESSIONS: &[(Session, u64, Need)] = &[
+    (queues, 40, Need::empty()),
+    (memory, 14, Need::empty()),
+    (foreign, 9, Need::empty()),
+    (windows, 14, Need::empty()),
+    (extended, 24, Need::empty()),
+    (keys, 22, Need::SIGNATURES.union(Need::PIPELINING)),
+    (tags, 22, Need::TAG_MATCHING),
+];
 
 /// Queues of every transport, traffic, events, and the ends of all that.
 fn queues(device: &Device, bed: &Bed) -> Outcome {
