@@ -1,13 +1,14 @@
-//! Barriers between the CPU and a device that masters the bus.
+//! Barriers between the CPU and a bus-mastering device.
 //!
-//! Rust's fences order memory among CPUs: on aarch64 they become `dmb ish`, whose shareability
-//! domain ends before the device. These reach it. Each function says what it orders, for whom.
+//! Rust's fences order memory accesses between CPUs only: on aarch64 they compile to `dmb ish`, and
+//! the inner shareable domain does not include the device. The barriers of this module do. Each
+//! function states what it orders, for whom, and the instruction that it uses.
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 macro_rules! instruction {
     ($text:literal) => {
-        // SAFETY: a barrier instruction reads and writes nothing; the default memory clobber makes
-        // it a barrier to the compiler too.
+        // SAFETY: a barrier instruction accesses no memory. The default memory clobber makes it a
+        // compiler barrier as well.
         unsafe { core::arch::asm!($text, options(nostack, preserves_flags)) }
     };
 }
@@ -15,8 +16,8 @@ macro_rules! instruction {
 #[cfg(all(not(target_arch = "aarch64"), not(miri)))]
 #[inline(always)]
 fn compiler() {
-    // SAFETY: no instruction; the default memory clobber stops the compiler from moving loads and
-    // stores across it.
+    // SAFETY: the template is empty, so no instruction runs. The default memory clobber keeps the
+    // compiler from moving loads and stores across it.
     unsafe { core::arch::asm!("", options(nostack, preserves_flags)) }
 }
 
@@ -25,11 +26,11 @@ fn compiler() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// Stores to coherent memory before it are seen by the device before stores to coherent memory
-/// after it: WQE before doorbell record.
+/// Orders earlier stores to coherent memory before later stores to coherent memory, as the device
+/// sees them: a WQE before the doorbell record.
 ///
-/// x86-64: stores to write-back memory become visible in program order, also to bus masters, so
-/// only the compiler needs to be held. aarch64: `dmb oshst`.
+/// x86-64: stores to write-back memory become visible in program order, to bus masters too, so a
+/// compiler barrier suffices. aarch64: `dmb oshst`.
 #[inline(always)]
 pub fn to_device() {
     #[cfg(feature = "watch")]
@@ -40,12 +41,12 @@ pub fn to_device() {
     compiler();
 }
 
-/// Loads before it, of what the device writes, are performed before loads and stores after it:
-/// owner bit before the rest of a CQE, CQE before the data it announces, and all of them before the
-/// consumer counter that lets the device write there again.
+/// Orders earlier loads of memory that the device writes before later loads and stores: the
+/// ownership bit before the rest of a CQE, the CQE before the data that it announces, and all of
+/// them before the consumer index, which lets the device overwrite the CQE.
 ///
 /// x86-64: loads from write-back memory are performed in program order, and before later stores, so
-/// only the compiler needs to be held (no `lfence`). aarch64: `dmb oshld`.
+/// a compiler barrier suffices (no `lfence`). aarch64: `dmb oshld`.
 #[inline(always)]
 pub fn from_device() {
     #[cfg(all(target_arch = "aarch64", not(miri)))]
@@ -54,20 +55,21 @@ pub fn from_device() {
     compiler();
 }
 
-/// Stores to coherent memory before it are seen by the device before write-combined stores after
-/// it: doorbell record before doorbell register.
+/// Orders earlier stores to coherent memory before later stores to write-combining memory, as the
+/// device sees them: the doorbell record before the doorbell register.
 ///
-/// x86-64: write-combined stores are weakly ordered with all others: `sfence`. aarch64: `dsb st`.
+/// x86-64: write-combining stores are weakly ordered with respect to all other stores: `sfence`.
+/// aarch64: `dsb st`.
 #[inline(always)]
 pub fn write_combining_start() {
     store_fence();
 }
 
-/// Write-combined stores before it leave the CPU before anything after it: one BlueFlame copy
-/// before the next, which would else merge with it or overtake it; and the request before the
-/// caller goes on to something else.
+/// Makes earlier stores to write-combining memory leave the CPU before anything later. Without it,
+/// the next BlueFlame copy could merge with this one or overtake it, and the request could stay in
+/// the write-combining buffer while the caller does something else.
 ///
-/// x86-64: `sfence` empties the combining buffers. aarch64: `dsb st`.
+/// x86-64: `sfence` drains the write-combining buffers. aarch64: `dsb st`.
 #[inline(always)]
 pub fn write_combining_flush() {
     store_fence();
@@ -76,7 +78,7 @@ pub fn write_combining_flush() {
 #[inline(always)]
 fn store_fence() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: SSE2, which has the instruction, is part of the x86-64 baseline.
+    // SAFETY: `sfence` is part of SSE, and the x86-64 baseline includes SSE2.
     unsafe {
         core::arch::x86_64::_mm_sfence()
     }
@@ -86,16 +88,18 @@ fn store_fence() {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// For tests: what there is when a barrier is passed whose absence nothing else would show, for on
-/// x86-64 it holds the compiler alone.
+/// Lets a test observe each call of `to_device`.
+///
+/// On x86-64 that barrier emits no instruction, so no other test would notice if a call were
+/// missing.
 #[cfg(feature = "watch")]
 pub mod watch {
     use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 
     static WATCHER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-    /// Has `watcher` called at every [`to_device`](super::to_device) of the process from now on, or
-    /// nobody.
+    /// Installs a function that every later [`to_device`](super::to_device) call of the process
+    /// runs, or removes it with `None`.
     pub fn set(watcher: Option<fn()>) {
         WATCHER.store(watcher.map_or(core::ptr::null_mut(), |watcher| watcher as *mut ()), SeqCst);
     }
@@ -103,7 +107,8 @@ pub mod watch {
     pub(super) fn passed() {
         let watcher = WATCHER.load(SeqCst);
         if !watcher.is_null() {
-            // SAFETY: all that is ever stored there beside null is such a function.
+            // SAFETY: the pointer is not null, and `set` stores nothing else but pointers made from
+            // `fn()`.
             let watcher: fn() = unsafe { core::mem::transmute(watcher) };
             watcher();
         }

@@ -1,8 +1,7 @@
 //! Doorbell registers, BlueFlame, doorbell records, and the barriers between them.
 //!
-//! This crate is given pointers and maps nothing. How a send doorbell is rung, and why in that
-//! order, stands at [`SendRegister::ring`]; what each barrier orders, for whom, stands in
-//! [`barrier`].
+//! The crate maps no memory: its callers pass pointers. [`SendRegister::ring`] documents the order
+//! of the stores that ring a send doorbell, and [`barrier`] what each barrier orders, and for whom.
 #![cfg_attr(not(test), no_std)]
 
 pub mod barrier;

@@ -1,4 +1,4 @@
-//! A lock for what takes a few dozen instructions.
+//! A spin lock for critical sections of a few dozen instructions.
 
 use crate::sync::{
     AtomicBool, MutPtr,
@@ -10,29 +10,30 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
-/// A value that one thread at a time has. Who finds it taken looks again, at first at once, and then
-/// lets others run in between.
+/// A spin lock around a value.
 ///
-/// A panic of whoever has it gives it free: there is no poison.
-// In this order, the value has the lock's address.
+/// A thread that finds the lock taken spins first and then yields between attempts. The lock has no
+/// poisoning: a panic of the holder releases it.
+// `repr(C)` keeps `value` first, so that it has the address of the lock.
 #[repr(C)]
 pub struct Lock<T> {
     value: UnsafeCell<T>,
     taken: AtomicBool,
 }
 
-// SAFETY: one thread at a time has the value.
+// SAFETY: the lock owns the value, and `T: Send` may move to another thread.
 unsafe impl<T: Send> Send for Lock<T> {}
-// SAFETY: as above.
+// SAFETY: a shared lock gives access to the value only through `Locked`, which one thread at a time
+// holds; `T: Send` suffices for that.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A lock that nobody has.
+    /// Creates an unlocked lock.
     pub fn new(value: T) -> Self {
         Self { value: UnsafeCell::new(value), taken: AtomicBool::new(false) }
     }
 
-    /// Waits until nobody has the value, and takes it.
+    /// Acquires the lock; waits until it is free.
     #[inline(always)]
     pub fn lock(&self) -> Locked<'_, T> {
         if !self.take() {
@@ -51,14 +52,14 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Takes the value, unless somebody has it.
+    /// Tries to acquire the lock, and returns whether it did.
     #[inline(always)]
     fn take(&self) -> bool {
-        // The acquire pairs with the release of whoever had it before.
+        // The acquire pairs with the release store of the previous holder.
         self.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
     }
 
-    /// The value, when nobody shares the lock any more.
+    /// Returns the value. Owning the lock proves that no thread holds it.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -70,18 +71,19 @@ impl<T> fmt::Debug for Lock<T> {
     }
 }
 
-/// The value of a [`Lock`] as long as this lives.
+/// The guard of a [`Lock`]: dereferences to the value, and releases the lock when dropped.
 #[must_use = "the value is given free when this is dropped"]
 pub struct Locked<'a, T> {
     lock: &'a Lock<T>,
     value: ManuallyDrop<MutPtr<T>>,
-    /// To be sent and shared as the value may be.
+    /// Makes the guard `Send` and `Sync` as `&mut T` is, and no more.
     owner: PhantomData<&'a mut T>,
 }
 
-// SAFETY: like a `&mut` to the value; the lock may be given free by any thread.
+// SAFETY: the guard acts as a `&mut T`, which is `Send` if `T` is; any thread may release the lock,
+// since it is only an atomic flag.
 unsafe impl<T: Send> Send for Locked<'_, T> {}
-// SAFETY: a shared one gives out shared references alone.
+// SAFETY: a shared guard gives out only `&T`, and `T: Sync` may be shared.
 unsafe impl<T: Sync> Sync for Locked<'_, T> {}
 
 impl<T> Deref for Locked<'_, T> {
@@ -89,7 +91,8 @@ impl<T> Deref for Locked<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is taken, and `self` shared.
+        // SAFETY: the guard holds the lock, so no other guard exists; `self` is borrowed shared, so
+        // no `&mut T` was given out that still lives.
         unsafe { MutPtr::deref(&self.value) }
     }
 }
@@ -97,7 +100,8 @@ impl<T> Deref for Locked<'_, T> {
 impl<T> DerefMut for Locked<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is taken, and `self` borrowed alone.
+        // SAFETY: the guard holds the lock, so no other guard exists; `self` is borrowed
+        // exclusively, so no reference given out earlier still lives.
         unsafe { MutPtr::deref(&self.value) }
     }
 }
@@ -105,7 +109,7 @@ impl<T> DerefMut for Locked<'_, T> {
 impl<T> Drop for Locked<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: it is not used again.
+        // SAFETY: `value` is dropped once, here, and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.value) };
         self.lock.taken.store(false, Release);
     }

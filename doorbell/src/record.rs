@@ -4,56 +4,58 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use mlx5_prm::doorbell::{completion_queue_record as cq, queue_pair_record as qp};
 
-/// A counter in memory that the device reads, big-endian.
+/// A big-endian counter in memory that the device reads.
 #[derive(Clone, Copy)]
 struct Word(NonNull<AtomicU32>);
 
 impl Word {
     /// # Safety
-    /// `base + offset` points to four aligned bytes that outlive every use.
+    /// `base + offset` points to four bytes, aligned to four, that stay valid for every use of the
+    /// value.
     unsafe fn at(base: NonNull<u8>, offset: usize) -> Self {
-        // SAFETY: within the allocation, by the contract.
+        // SAFETY: the contract puts `base + offset` within the allocation of `base`.
         Self(unsafe { base.byte_add(offset).cast() })
     }
 
     #[inline(always)]
     fn store(self, value: u32) {
-        // SAFETY: valid and aligned by the contract of `at`; atomic, for the device (or the
-        // simulated one, a thread) reads it at any time.
+        // SAFETY: the word is valid and aligned by the contract of `at`. The store is atomic,
+        // because the device (or the thread of a simulated one) may read the word at any time.
         unsafe { self.0.as_ref() }.store(value.to_be(), Relaxed);
     }
 }
 
-/// The doorbell record of a queue pair, or of a receive queue alone.
+/// The doorbell record of a queue pair, or of a receive queue without one.
 #[derive(Clone, Copy)]
 pub struct QueuePairRecord {
     receive: Word,
     send: Word,
 }
 
-// SAFETY: two addresses; all access through them is atomic.
+// SAFETY: the value is two addresses; every access through them is an atomic store.
 unsafe impl Send for QueuePairRecord {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: only atomic stores go through it.
 unsafe impl Sync for QueuePairRecord {}
 
 impl QueuePairRecord {
-    /// Takes the record at `base`.
+    /// Creates the record at `base`.
     ///
     /// # Safety
-    /// `base` points to eight bytes, aligned to four, that are valid and used for nothing else as
-    /// long as the value or a copy of it is.
+    /// `base` points to eight bytes, aligned to four. They stay valid, and are used for nothing
+    /// else, as long as the value or a copy of it exists.
     pub unsafe fn new(base: NonNull<u8>) -> Self {
-        // SAFETY: handed down.
+        // SAFETY: the contract gives eight aligned bytes; both offsets are multiples of four below
+        // eight.
         unsafe { Self { receive: Word::at(base, qp::RECEIVE), send: Word::at(base, qp::SEND) } }
     }
 
-    /// Tells the device how many blocks were ever posted to the send queue, in 16 bits.
+    /// Stores the producer index of the send queue: basic blocks posted so far, modulo 2^16.
     #[inline(always)]
     pub fn set_send(self, blocks: u16) {
         self.send.store(blocks.into());
     }
 
-    /// Tells the device how many receive requests were ever posted, in 16 bits.
+    /// Stores the producer index of the receive queue: receive requests posted so far, modulo 2^16.
     #[inline(always)]
     pub fn set_receive(self, requests: u16) {
         self.receive.store(requests.into());
@@ -64,33 +66,34 @@ impl QueuePairRecord {
 #[derive(Clone, Copy)]
 pub struct CompletionQueueRecord(NonNull<u8>);
 
-// SAFETY: an address; all access through it is atomic.
+// SAFETY: the value is an address; every access through it is an atomic store.
 unsafe impl Send for CompletionQueueRecord {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: only atomic stores go through it.
 unsafe impl Sync for CompletionQueueRecord {}
 
 impl CompletionQueueRecord {
-    /// Takes the record at `base`.
+    /// Creates the record at `base`.
     ///
     /// # Safety
-    /// `base` points to eight bytes, aligned to four, that are valid and used for nothing else as
-    /// long as the value or a copy of it is.
+    /// `base` points to eight bytes, aligned to four. They stay valid, and are used for nothing
+    /// else, as long as the value or a copy of it exists.
     pub const unsafe fn new(base: NonNull<u8>) -> Self {
         Self(base)
     }
 
-    /// Tells the device how many entries were ever consumed; it reads 24 bits.
+    /// Stores the consumer index: CQEs polled so far. The device reads the low 24 bits.
     #[inline(always)]
     pub fn set_consumer(self, entries: u32) {
-        // SAFETY: by the contract of `new`.
+        // SAFETY: the contract of `new` gives eight aligned bytes; the offset is one of its two
+        // words.
         let word = unsafe { Word::at(self.0, cq::CONSUMER) };
         word.store(entries & cq::CONSUMER_MASK);
     }
 
-    /// Writes the arm word.
+    /// Stores the arm word.
     #[inline(always)]
     pub fn set_arm(self, word: u32) {
-        // SAFETY: by the contract of `new`.
+        // SAFETY: as in `set_consumer`.
         unsafe { Word::at(self.0, cq::ARM) }.store(word);
     }
 }

@@ -1,30 +1,32 @@
-//! Doorbell registers in UAR pages.
+//! Doorbell registers and BlueFlame registers in UAR pages.
 
 use crate::{CompletionQueueRecord, Lock, QueuePairRecord, barrier};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use mlx5_prm::doorbell::{BLUEFLAME_UNIT, completion_queue_record as cq};
 
-/// A BlueFlame register that several send queues share. It has two halves, used in turn.
+/// A BlueFlame register that several send queues share. A lock serialises them. Its two halves are
+/// used in turn.
 pub struct SharedBlueFlame(Lock<Half>);
 
-/// The half to use next.
+/// The half of the register to write next.
 struct Half(NonNull<u8>);
 
-// SAFETY: an address; what is stored there is ordered by the lock.
+// SAFETY: the value is an address, valid in every thread; the lock around it orders the stores to
+// it.
 unsafe impl Send for Half {}
 
 impl SharedBlueFlame {
-    /// Takes the register that starts at `register`.
+    /// Creates the shared register at address `register`.
     pub fn new(register: NonNull<u8>) -> Self {
         Self(Lock::new(Half(register)))
     }
 
     /// # Safety
-    /// As for [`SendRegister::ring`].
+    /// As for [`SendRegister::ring`], with the register at `self`.
     #[inline(never)]
     unsafe fn write(&self, toggle: usize, wqe: NonNull<u8>, copy: u32) {
-        // SAFETY: handed down; the lock is held.
+        // SAFETY: the caller upholds the contract of `ring`; the lock keeps other writers out.
         self.with(|half| unsafe { write_half(half, toggle, wqe, copy) });
     }
 
@@ -33,29 +35,31 @@ impl SharedBlueFlame {
     }
 }
 
-/// Where a send queue rings its doorbell.
+/// The register with which a send queue rings its doorbell: its own BlueFlame register, a shared
+/// one, or a plain doorbell.
 pub struct SendRegister {
-    /// The half of the register to use next.
+    /// The half of the register to write next.
     half: NonNull<u8>,
-    /// What to add, exclusive or, to go to the other half.
+    /// XOR mask between the addresses of the two halves; zero for a plain doorbell.
     toggle: usize,
-    /// The longest WQE that is copied to the register; zero where only doorbells are rung.
+    /// The longest WQE, in basic blocks, that is copied to the register; zero for a plain doorbell.
     blueflame_blocks: u32,
-    /// The same, where nobody else rings the register.
+    /// As `blueflame_blocks`, but zero if other queues use the register too.
     own_blueflame_blocks: u32,
-    /// Set when others ring the same BlueFlame register.
+    /// The register, if other queues use it too.
     shared: Option<NonNull<SharedBlueFlame>>,
 }
 
-// SAFETY: the register belongs to this value alone, or is reached under the lock of `shared`.
+// SAFETY: a BlueFlame register belongs to this value alone or is written under the lock of
+// `shared`. A plain doorbell takes only whole, atomic 8-byte stores, from any thread.
 unsafe impl Send for SendRegister {}
 
 impl SendRegister {
-    /// A BlueFlame register of the queue's own, `size` bytes in two halves.
+    /// Creates a BlueFlame register of `size` bytes, in two halves, that only this queue uses.
     ///
     /// # Safety
-    /// `register` points to a BlueFlame register of that size, aligned to it, in a mapped UAR page;
-    /// it is mapped as long as the value lives, and nobody else writes to it.
+    /// `register` points to a BlueFlame register of `size` bytes, aligned to `size`, in a mapped
+    /// UAR page. It stays mapped as long as the value lives, and nothing else writes to it.
     pub const unsafe fn blueflame(register: NonNull<u8>, size: usize) -> Self {
         let half = size / 2;
         Self {
@@ -67,11 +71,11 @@ impl SendRegister {
         }
     }
 
-    /// A BlueFlame register which other queues ring too.
+    /// Creates a BlueFlame register of `size` bytes that other queues use too.
     ///
     /// # Safety
-    /// As for [`SendRegister::blueflame`], but for `shared` and everyone who goes through it;
-    /// `shared` lives as long as the value.
+    /// The register of `shared` meets the contract of [`SendRegister::blueflame`], except that
+    /// everything that goes through `shared` may write to it. `shared` lives as long as the value.
     pub const unsafe fn shared_blueflame(shared: NonNull<SharedBlueFlame>, size: usize) -> Self {
         let half = size / 2;
         Self {
@@ -83,12 +87,12 @@ impl SendRegister {
         }
     }
 
-    /// A plain doorbell. Several queues may ring the same one: a doorbell is one 8-byte store, and
-    /// needs no lock.
+    /// Creates a plain doorbell. Several queues may use the same register without a lock, because a
+    /// doorbell is one 8-byte store.
     ///
     /// # Safety
-    /// `register` points to a doorbell register, aligned to 8, in a UAR page that is mapped as long
-    /// as the value lives.
+    /// `register` points to a doorbell register, aligned to 8, in a UAR page that stays mapped as
+    /// long as the value lives.
     pub const unsafe fn doorbell(register: NonNull<u8>) -> Self {
         Self {
             half: register,
@@ -99,21 +103,21 @@ impl SendRegister {
         }
     }
 
-    /// The longest WQE, in 64-byte blocks, that is copied to the register; zero for none.
+    /// The longest WQE, in 64-byte basic blocks, that is copied to the register; zero if none is.
     pub const fn blueflame_blocks(&self) -> u32 {
         self.blueflame_blocks
     }
 
-    /// The same, where the register is this queue's own; zero where it is not.
+    /// As [`SendRegister::blueflame_blocks`], but zero if other queues use the register too.
     #[inline(always)]
     pub const fn own_blueflame_blocks(&self) -> u32 {
         self.own_blueflame_blocks
     }
 
-    /// [`SendRegister::ring`] with a WQE for a BlueFlame register of the queue's own.
+    /// [`SendRegister::ring`] for a BlueFlame register that only this queue uses.
     ///
     /// # Safety
-    /// As for [`SendRegister::ring`]; `copy` is at least one, and at most
+    /// As for [`SendRegister::ring`]. `copy` is at least one, and at most
     /// [`SendRegister::own_blueflame_blocks`].
     #[inline(always)]
     pub unsafe fn ring_blueflame(
@@ -126,7 +130,8 @@ impl SendRegister {
         barrier::to_device();
         record.set_send(counter);
         barrier::write_combining_start();
-        // SAFETY: handed down. Most WQEs are of one block.
+        // SAFETY: the caller upholds the contract of `ring`; `copy` is not zero, so this is a
+        // BlueFlame register of this queue alone. One block is the common case.
         unsafe {
             if copy == 1 {
                 copy_block(self.half, wqe);
@@ -138,18 +143,20 @@ impl SendRegister {
         self.half = other_half(self.half, self.toggle);
     }
 
-    /// Tells the device of `record`'s new counter, after the WQEs that it counts were stored.
+    /// Stores `counter` to `record` and rings the doorbell. The caller has stored the WQEs before.
     ///
-    /// `wqe` is the last WQE in its ring. With `copy` blocks the WQE itself goes to the register
-    /// and saves the device the read; `copy` of zero rings the doorbell with its first 8 bytes.
+    /// `wqe` is the last WQE posted, in its ring. With `copy` blocks, the WQE itself is copied to
+    /// the register, which saves the device from reading it; with zero, the doorbell is the first 8
+    /// bytes of the WQE.
     ///
-    /// The order, and why: the WQEs must be there when the device sees the record, and the record
-    /// when it sees the register, for it may act on either. The copy is flushed before the register
-    /// can be written again. Halves are used in turn, so that the CPU cannot merge two copies.
+    /// The device may act on the record or on the register, whichever it sees first, so it must see
+    /// the WQEs before the record, and the record before the register. The copy is flushed before
+    /// the register can be written again. The halves are used in turn, so that the CPU cannot merge
+    /// two copies.
     ///
     /// # Safety
     /// `wqe` points to `max(copy, 1)` readable blocks, aligned to 64, of the ring that `record`
-    /// counts; `copy` is at most [`SendRegister::blueflame_blocks`].
+    /// counts. `copy` is at most [`SendRegister::blueflame_blocks`].
     #[inline(always)]
     pub unsafe fn ring(
         &mut self,
@@ -161,19 +168,21 @@ impl SendRegister {
         barrier::to_device();
         record.set_send(counter);
         if let Some(shared) = self.shared {
-            // SAFETY: handed down; it lives as long as `self` by the contract of `shared_blueflame`.
+            // SAFETY: the caller upholds the contract; `shared` outlives `self` by the contract of
+            // `shared_blueflame`.
             return unsafe { shared.as_ref().write(self.toggle, wqe, copy) };
         }
-        // SAFETY: handed down; the register is this queue's own, or is a plain doorbell.
+        // SAFETY: the caller upholds the contract; the register is this queue's own or a plain
+        // doorbell.
         unsafe { write_half(&mut self.half, self.toggle, wqe, copy) }
     }
 
-    /// [`SendRegister::ring`] for a WQE that crosses the end of its ring: `first` blocks lie at
-    /// `wqe`, the others at `rest`.
+    /// [`SendRegister::ring`] for a WQE that wraps at the end of the ring: its first `first` blocks
+    /// are at `wqe`, the others at `rest`.
     ///
     /// # Safety
-    /// As for [`SendRegister::ring`], `first` and `copy - first` blocks being readable at the two
-    /// places; `first` is less than `copy`.
+    /// As for [`SendRegister::ring`], with `first` readable blocks at `wqe` and `copy - first` at
+    /// `rest`. `first` is less than `copy`.
     #[cold]
     pub unsafe fn ring_wrapped(
         &mut self,
@@ -189,7 +198,8 @@ impl SendRegister {
         let toggle = self.toggle;
         let write = |half: &mut NonNull<u8>| {
             barrier::write_combining_start();
-            // SAFETY: lengths by the contract; the half holds `copy` blocks.
+            // SAFETY: the contract gives `first` and `copy - first` readable blocks, and the half
+            // holds `copy` blocks.
             unsafe {
                 copy_blocks(*half, wqe, first);
                 copy_blocks(half.byte_add(first as usize * BLUEFLAME_UNIT), rest, copy - first);
@@ -198,7 +208,7 @@ impl SendRegister {
             *half = other_half(*half, toggle);
         };
         match self.shared {
-            // SAFETY: lives as long as `self` by the contract of `shared_blueflame`.
+            // SAFETY: `shared` outlives `self` by the contract of `shared_blueflame`.
             Some(shared) => unsafe { shared.as_ref() }.with(write),
             None => write(&mut self.half),
         }
@@ -206,52 +216,52 @@ impl SendRegister {
 }
 
 /// # Safety
-/// As for [`SendRegister::ring`]; nobody else writes to the register meanwhile, unless `copy` is
+/// As for [`SendRegister::ring`]. Nothing else writes to the register meanwhile, unless `copy` is
 /// zero.
 #[inline(always)]
 unsafe fn write_half(half: &mut NonNull<u8>, toggle: usize, wqe: NonNull<u8>, copy: u32) {
     barrier::write_combining_start();
     match copy {
-        // SAFETY: the first 8 bytes of a WQE, and a doorbell register.
+        // SAFETY: `wqe` has at least 8 readable bytes, and `half` is a doorbell register aligned to 8.
         0 => unsafe { ring_doorbell(*half, wqe.cast().read()) },
-        // SAFETY: handed down. Most WQEs are of one block.
+        // SAFETY: the contract gives one block at both. One block is the common case.
         1 => unsafe { copy_block(*half, wqe) },
-        // SAFETY: handed down.
+        // SAFETY: the contract gives `copy` blocks at both.
         _ => unsafe { copy_blocks(*half, wqe, copy) },
     }
     barrier::write_combining_flush();
     *half = other_half(*half, toggle);
 }
 
-/// Stores a doorbell. Others may store theirs to the same register at the same time: it is one store
-/// of eight bytes, which none of them tears, and atomic, lest two of them be a data race.
+/// Stores a doorbell. Other threads may ring the same register at the same time: the doorbell is one
+/// 8-byte store, so it does not tear, and it is atomic, so it is no data race.
 ///
 /// # Safety
-/// `register` is eight bytes of a UAR page, aligned to 8, to which nobody stores but atomically.
+/// `register` points to eight bytes of a UAR page, aligned to 8, to which all stores are atomic.
 #[inline(always)]
 unsafe fn ring_doorbell(register: NonNull<u8>, doorbell: u64) {
-    // SAFETY: handed down.
+    // SAFETY: the register is valid and aligned by the contract, and all stores to it are atomic.
     unsafe { register.cast::<AtomicU64>().as_ref() }.store(doorbell, Relaxed);
 }
 
-/// The other half of a register. Both lie in one page at an offset of at least
-/// [`mlx5_prm::doorbell::BLUEFLAME`], so that neither is at address zero.
+/// Returns the other half of the register. Both halves lie at an offset of at least
+/// [`mlx5_prm::doorbell::BLUEFLAME`] in one page, so neither has address zero.
 #[inline(always)]
 fn other_half(half: NonNull<u8>, toggle: usize) -> NonNull<u8> {
     let other = half.as_ptr().map_addr(|address| address ^ toggle);
-    // SAFETY: not null, as said above.
+    // SAFETY: the address is not zero, as explained above.
     unsafe { NonNull::new_unchecked(other) }
 }
 
-/// Copies whole blocks in ascending order, with stores as wide as the baseline has.
+/// Copies whole blocks in ascending order.
 ///
 /// # Safety
-/// `from` has `blocks` readable blocks and `to` as many writable ones, both aligned to 64.
+/// `from` points to `blocks` readable blocks and `to` to as many writable ones, both aligned to 64.
 #[inline(never)]
 unsafe fn copy_blocks(to: NonNull<u8>, from: NonNull<u8>, blocks: u32) {
     let mut offset = 0;
     loop {
-        // SAFETY: block `offset / 64` is within both, by the contract.
+        // SAFETY: `offset / 64` is less than `blocks`, so the block lies within both.
         unsafe { copy_block(to.byte_add(offset), from.byte_add(offset)) };
         offset += BLUEFLAME_UNIT;
         if offset >= blocks as usize * BLUEFLAME_UNIT {
@@ -260,13 +270,16 @@ unsafe fn copy_blocks(to: NonNull<u8>, from: NonNull<u8>, blocks: u32) {
     }
 }
 
+/// Copies one block, with the widest stores of the target's baseline.
+///
 /// # Safety
-/// Both point to 64 bytes, aligned to 64.
+/// `from` points to 64 readable bytes and `to` to 64 writable ones, both aligned to 64.
 #[inline(always)]
 unsafe fn copy_block(to: NonNull<u8>, from: NonNull<u8>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: 64 bytes at both, aligned to 16; SSE2 is part of the baseline. The barriers on either
-    // side keep the compiler from dropping or moving the stores.
+    // SAFETY: the contract gives 64 bytes at both, aligned to 64, hence to 16. The x86-64 baseline
+    // includes SSE2. The callers' barriers before and after keep the compiler from removing or
+    // moving these stores, which are not volatile.
     unsafe {
         use core::arch::x86_64::{__m128i, _mm_load_si128, _mm_store_si128};
         let (to, from) = (to.cast::<__m128i>().as_ptr(), from.cast::<__m128i>().as_ptr());
@@ -283,7 +296,7 @@ unsafe fn copy_block(to: NonNull<u8>, from: NonNull<u8>) {
     }
     #[cfg(any(not(target_arch = "x86_64"), miri))]
     for word in 0..BLUEFLAME_UNIT / 8 {
-        // SAFETY: 64 bytes at both, aligned to 8.
+        // SAFETY: the contract gives 64 bytes at both, aligned to 64, hence to 8.
         unsafe {
             let value = from.cast::<u64>().add(word).read();
             to.cast::<u64>().add(word).write_volatile(value);
@@ -291,29 +304,31 @@ unsafe fn copy_block(to: NonNull<u8>, from: NonNull<u8>) {
     }
 }
 
-/// Where a completion queue is armed.
+/// The register with which a completion queue is armed.
 #[derive(Clone, Copy)]
 pub struct CompletionQueueRegister(NonNull<u8>);
 
-// SAFETY: an address to which only whole doorbells are stored, atomically.
+// SAFETY: the value is an address that takes only whole 8-byte stores, which are atomic.
 unsafe impl Send for CompletionQueueRegister {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for CompletionQueueRegister {}
 
 impl CompletionQueueRegister {
-    /// Takes the register at `register`. Several queues may share it.
+    /// Creates the register at address `register`. Several queues may share it.
     ///
     /// # Safety
-    /// `register` points to a completion queue doorbell, aligned to 8, in a UAR page that is mapped
-    /// as long as the value or a copy of it is used.
+    /// `register` points to the doorbell of completion queues, aligned to 8, in a UAR page that
+    /// stays mapped as long as the value or a copy of it is used.
     pub const unsafe fn new(register: NonNull<u8>) -> Self {
         Self(register)
     }
 
-    /// Arms queue `cqn`: the completion after the first `consumer` ones, or the next solicited
-    /// one, causes an event. `sequence` differs from the last arm's once its event was taken.
+    /// Arms completion queue `cqn`: the next completion after the first `consumer` ones causes an
+    /// event, or the next solicited one. `sequence` must differ from that of the last arm once the
+    /// event of that arm was read.
     ///
-    /// The record goes first: the device reads it when the doorbell tells it to.
+    /// The arm word goes to the record first, because the device reads it when the doorbell
+    /// arrives.
     pub fn arm(
         self,
         record: CompletionQueueRecord,
@@ -328,7 +343,7 @@ impl CompletionQueueRegister {
         record.set_arm(word);
         barrier::write_combining_start();
         let doorbell = u64::from(word) << 32 | u64::from(cqn);
-        // SAFETY: valid and aligned by the contract of `new`.
+        // SAFETY: the register is valid and aligned by the contract of `new`.
         unsafe { ring_doorbell(self.0, doorbell.to_be()) };
         barrier::write_combining_flush();
     }
@@ -362,7 +377,8 @@ mod tests {
             Self { uar: page(), ring, record: page() }
         }
         fn record(&mut self) -> QueuePairRecord {
-            // SAFETY: eight aligned bytes of a page that the test bed keeps.
+            // SAFETY: the page is aligned, has more than eight bytes, and lives as long as the test
+            // bed.
             unsafe { QueuePairRecord::new(pointer(&mut self.record, 0)) }
         }
     }
@@ -371,19 +387,19 @@ mod tests {
     fn blueflame_copies_the_wqe_and_uses_the_halves_in_turn() {
         let mut bed = Bed::new();
         let record = bed.record();
-        // SAFETY: a 512-byte register inside the page.
+        // SAFETY: the register is 512 bytes inside the page, which outlives it.
         let mut register = unsafe { SendRegister::blueflame(pointer(&mut bed.uar, 0x800), 512) };
         assert_eq!(register.blueflame_blocks(), 4);
         let wqe = pointer(&mut bed.ring, 128);
-        // SAFETY: blocks 2 and 3 of the ring page.
+        // SAFETY: blocks 2 and 3 of the ring page are readable.
         unsafe { register.ring(record, 0x1234, wqe, 2) };
         assert_eq!(bed.uar.0[0x800..0x880], bed.ring.0[128..256]);
         assert_eq!(bed.uar.0[0x880..], [0; 4096 - 0x880]);
         assert_eq!(bed.record.0[..8], [0, 0, 0, 0, 0, 0, 0x12, 0x34]);
-        // SAFETY: as above.
+        // SAFETY: as above, block 2.
         unsafe { register.ring(record, 0x1235, wqe, 1) };
         assert_eq!(bed.uar.0[0x900..0x940], bed.ring.0[128..192]);
-        // SAFETY: as above.
+        // SAFETY: as above, block 0.
         unsafe { register.ring(record, 0x1236, pointer(&mut bed.ring, 0), 1) };
         assert_eq!(bed.uar.0[0x800..0x840], bed.ring.0[..64], "the first half again");
     }
@@ -392,10 +408,10 @@ mod tests {
     fn a_doorbell_is_the_first_eight_bytes_of_the_wqe() {
         let mut bed = Bed::new();
         let record = bed.record();
-        // SAFETY: an aligned register inside the page.
+        // SAFETY: the register is aligned and inside the page, which outlives it.
         let mut register = unsafe { SendRegister::doorbell(pointer(&mut bed.uar, 0x800)) };
         assert_eq!(register.blueflame_blocks(), 0);
-        // SAFETY: block 1 of the ring page.
+        // SAFETY: block 1 of the ring page is readable.
         unsafe { register.ring(record, 7, pointer(&mut bed.ring, 64), 0) };
         assert_eq!(bed.uar.0[0x800..0x808], bed.ring.0[64..72]);
         assert_eq!(bed.uar.0[0x808..], [0; 4096 - 0x808]);
@@ -405,10 +421,10 @@ mod tests {
     fn a_wqe_across_the_end_of_its_ring_arrives_whole() {
         let mut bed = Bed::new();
         let record = bed.record();
-        // SAFETY: a 512-byte register inside the page.
+        // SAFETY: the register is 512 bytes inside the page, which outlives it.
         let mut register = unsafe { SendRegister::blueflame(pointer(&mut bed.uar, 0x800), 512) };
         let (last, first) = (pointer(&mut bed.ring, 4032), pointer(&mut bed.ring, 0));
-        // SAFETY: the last block and the first two of the ring page.
+        // SAFETY: the last block and the first two of the ring page are readable.
         unsafe { register.ring_wrapped(record, 9, last, 1, first, 3) };
         assert_eq!(bed.uar.0[0x800..0x840], bed.ring.0[4032..]);
         assert_eq!(bed.uar.0[0x840..0x8c0], bed.ring.0[..128]);
@@ -419,7 +435,7 @@ mod tests {
         let mut bed = Bed::new();
         let record = bed.record();
         let shared = SharedBlueFlame::new(pointer(&mut bed.uar, 0x800));
-        // SAFETY: a 512-byte register inside the page; `shared` outlives both.
+        // SAFETY: the register is 512 bytes inside the page; the page and `shared` outlive both.
         let (mut a, mut b) = unsafe {
             (
                 SendRegister::shared_blueflame(NonNull::from(&shared), 512),
@@ -427,7 +443,7 @@ mod tests {
             )
         };
         let wqe = pointer(&mut bed.ring, 0);
-        // SAFETY: block 0 of the ring page.
+        // SAFETY: blocks 0 and 1 of the ring page are readable.
         unsafe {
             a.ring(record, 1, wqe, 1);
             b.ring(record, 1, wqe.byte_add(64), 1);
@@ -439,7 +455,7 @@ mod tests {
     #[test]
     fn arming_writes_record_and_doorbell() {
         let mut bed = Bed::new();
-        // SAFETY: aligned places inside pages that the test bed keeps.
+        // SAFETY: both addresses are aligned and inside pages of the test bed, which outlives them.
         let (record, register) = unsafe {
             (
                 CompletionQueueRecord::new(pointer(&mut bed.record, 0)),
@@ -453,8 +469,9 @@ mod tests {
         assert_eq!(bed.record.0[..4], [0, 0, 0, 3], "the device reads 24 bits");
     }
 
-    /// Any number of threads may arm queues, and ring plain doorbells, at one register, without a
-    /// lock. What stands there is whole, one of theirs. `cargo xtask tsan` looks for data races in it.
+    /// Any number of threads may arm queues and ring plain doorbells through one register, without a
+    /// lock. The register then has a whole doorbell of one thread. `cargo xtask tsan` looks for data
+    /// races in this test.
     #[test]
     fn threads_ring_one_register_without_a_lock() {
         const THREADS: usize = 4;
@@ -473,7 +490,7 @@ mod tests {
                     let barrier = &barrier;
                     scope.spawn(move || {
                         let mut bed = Bed::new();
-                        // All bytes of its doorbells are this thread's number.
+                        // Every byte of this thread's doorbells is its number.
                         let wqe = pointer(&mut bed.ring, 0);
                         bed.ring.0.fill(number);
                         let record = bed.record();

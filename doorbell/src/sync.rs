@@ -1,4 +1,4 @@
-//! What a lock is made of, replaced by loom's when the protocol is checked.
+//! The primitives of the lock; loom's under `cfg(loom)`.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -11,7 +11,7 @@ pub(crate) use {
     core::sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Lets others run, for what is waited for is theirs to do.
+/// Backs off between two attempts to take the lock.
 pub(crate) struct Pause(#[cfg(not(loom))] crossbeam_utils::Backoff);
 
 impl Pause {
@@ -30,7 +30,7 @@ impl Pause {
     }
 }
 
-/// Loom's cell, as far as it is used here, over the core's.
+/// The part of loom's `UnsafeCell` interface that the lock uses, over `core::cell::UnsafeCell`.
 #[cfg(not(loom))]
 mod cell {
     use core::cell;
@@ -38,7 +38,7 @@ mod cell {
     #[repr(transparent)]
     pub(crate) struct UnsafeCell<T>(cell::UnsafeCell<T>);
 
-    /// A pointer to what is in a cell.
+    /// A raw pointer to the value in a cell.
     pub(crate) struct MutPtr<T>(*mut T);
 
     impl<T> UnsafeCell<T> {
@@ -58,11 +58,13 @@ mod cell {
 
     impl<T> MutPtr<T> {
         /// # Safety
-        /// As for any pointer; nobody else has a reference to what is in the cell.
+        /// The cell still lives, and no other reference to its value exists while the result is
+        /// used.
         #[expect(clippy::mut_from_ref, reason = "the pointer is that of a cell")]
         #[inline(always)]
         pub(crate) unsafe fn deref(&self) -> &mut T {
-            // SAFETY: handed down.
+            // SAFETY: the pointer comes from a cell that lives; the caller keeps other references
+            // out.
             unsafe { &mut *self.0 }
         }
     }
