@@ -1,33 +1,33 @@
-//! Completion queue entries.
+//! Completion queue entries (CQEs).
 //!
 //! PRM, "Completion Queue Entry (CQE) format"; Linux `include/linux/mlx5/device.h`
-//! (`struct mlx5_cqe64`, `struct mlx5_err_cqe`). A 128-byte entry has its descriptor, described
-//! here, in the second half.
+//! (`struct mlx5_cqe64`, `struct mlx5_err_cqe`). The *descriptor* of a CQE is the 64 bytes
+//! described here: the whole of a 64-byte CQE, the second half of a 128-byte CQE.
 
 use crate::{U16, U32, U64, assert_layout};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a descriptor.
+/// Bytes in a descriptor.
 pub const DESCRIPTOR: usize = 64;
-/// What the last byte of an entry holds before the device first writes it: invalid opcode.
+/// The last byte of a CQE before the device first writes it: invalid opcode.
 pub const OP_OWN_INITIAL: u8 = 0xf0;
-/// The owner bit in the last byte.
+/// The ownership bit in the last byte.
 pub const OWNER: u8 = 1;
 /// The solicited-event bit in the last byte.
 pub const SOLICITED: u8 = 1 << 1;
-/// The format field in the last byte: 0 plain, 1 and 2 inline scatter, 3 compressed.
+/// Mask of the format in the last byte: 0 plain, 1 and 2 inline scatter, 3 compressed.
 pub const FORMAT_MASK: u8 = 3 << 2;
-/// Where the format starts in the last byte.
+/// Position of the format in the last byte.
 pub const FORMAT_SHIFT: u32 = 2;
-/// Where the opcode starts in the last byte.
+/// Position of the opcode in the last byte.
 pub const OPCODE_SHIFT: u32 = 4;
-/// Up to so many bytes of a message lie in the first bytes of a descriptor of format
-/// [`Format::Inline32`].
+/// The longest message in a CQE of format [`Format::Inline32`]; it lies at the start of the
+/// descriptor.
 pub const INLINE_32: usize = 32;
-/// Up to so many bytes of a message lie before a descriptor of format [`Format::Inline64`].
+/// The longest message in a CQE of format [`Format::Inline64`]; it lies before the descriptor.
 pub const INLINE_64: usize = 64;
 
-/// One code a line: name, value, text.
+/// Declares an enumeration of codes, one per line: name, value, text.
 macro_rules! codes {
     ($(#[$meta:meta])* $type:ident { $($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)* }) => {
         $(#[$meta])*
@@ -39,13 +39,13 @@ macro_rules! codes {
             /// Every code.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The code with this number.
+            /// Returns the code with this number.
             #[inline]
             pub const fn from_bits(bits: u8) -> Option<Self> {
                 match bits { $($value => Some(Self::$name),)* _ => None }
             }
 
-            /// What it means, in words.
+            /// Returns a description of the code.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -54,7 +54,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Opcode of an entry: what it is about (`MLX5_CQE_*`).
+    /// Opcode of a CQE (`MLX5_CQE_*`).
     CqeOpcode {
         /// A request completed.
         Requester = 0, "request completed";
@@ -66,9 +66,9 @@ codes! {
         ResponderSendImm = 3, "send with immediate received";
         /// A send with invalidate arrived.
         ResponderSendInvalidate = 4, "send with invalidate received";
-        /// The queue was resized; entries go on in the new buffer.
+        /// The queue was resized; the next CQE is in the new ring.
         Resize = 5, "completion queue resized";
-        /// An operation that no packet caused (tag matching).
+        /// An operation without a packet completed (tag matching).
         NoPacket = 6, "tag list operation";
         /// A signature did not match.
         SignatureError = 12, "signature error";
@@ -76,13 +76,13 @@ codes! {
         RequesterError = 13, "request failed";
         /// A receive failed.
         ResponderError = 14, "receive failed";
-        /// Not written yet.
+        /// The device has not written this CQE yet.
         Invalid = 15, "not written";
     }
 }
 
 codes! {
-    /// Why a request failed (`MLX5_CQE_SYNDROME_*`).
+    /// The reason why a request failed (`MLX5_CQE_SYNDROME_*`).
     Syndrome {
         /// Local length error.
         LocalLength = 0x01, "local length error";
@@ -90,7 +90,7 @@ codes! {
         LocalQpOperation = 0x02, "local QP operation error";
         /// Local protection error.
         LocalProtection = 0x04, "local protection error";
-        /// Flushed.
+        /// Flushed in error.
         WorkRequestFlushed = 0x05, "work request flushed";
         /// Memory window bind error.
         MemoryWindowBind = 0x06, "memory window bind error";
@@ -108,28 +108,28 @@ codes! {
         RetryExceeded = 0x15, "transport retry counter exceeded";
         /// Receiver-not-ready retry counter exceeded.
         RnrRetryExceeded = 0x16, "RNR retry counter exceeded";
-        /// Aborted by the other side.
+        /// Aborted by the remote side.
         RemoteAborted = 0x22, "aborted by the remote side";
     }
 }
 
 codes! {
-    /// Format of an entry (`MLX5_NO_INLINE_DATA`, `MLX5_INLINE_DATA32_SEG`,
-    /// `MLX5_INLINE_DATA64_SEG`, `MLX5_COMPRESSED`).
+    /// Format of a CQE (`MLX5_NO_INLINE_DATA`, `MLX5_INLINE_DATA32_SEG`, `MLX5_INLINE_DATA64_SEG`,
+    /// `MLX5_COMPRESSED`).
     Format {
-        /// The message is where it belongs.
+        /// The message is in the posted buffers.
         Plain = 0, "plain";
         /// The first half of the descriptor holds the message.
         Inline32 = 1, "32 bytes inline";
         /// The 64 bytes before the descriptor hold the message.
         Inline64 = 2, "64 bytes inline";
-        /// The entry is the title of a run of compressed ones.
+        /// The CQE is the title of a compressed run.
         Compressed = 3, "compressed";
     }
 }
 
 impl Format {
-    /// The format in the last byte of an entry.
+    /// Returns the format in the last byte of a CQE.
     #[inline]
     pub const fn of(op_own: u8) -> Self {
         match op_own >> FORMAT_SHIFT & 3 {
@@ -141,20 +141,21 @@ impl Format {
     }
 }
 
-/// Compressed entries in an array of them: 64 bytes.
+/// The number of mini CQEs in an array, which has 64 bytes.
 pub const MINI_CQES: usize = 8;
 
-/// What a run of compressed entries does not share (`struct mlx5_mini_cqe8`).
+/// Mini CQE: the part of a completion that a compressed run does not share
+/// (`struct mlx5_mini_cqe8`).
 ///
-/// The run starts with its title, whose byte count tells how many entries it stands for, the title
-/// among them; they take as many places of the ring. The arrays lie where the descriptors of the
-/// second, the ninth, the seventeenth entry and so on would be; nothing is written to the other
-/// places.
+/// A run starts with its title CQE. The byte count of the title is the number of completions in the
+/// run, the title's own included; the run takes as many CQEs of the ring. The arrays of mini CQEs
+/// lie where the descriptors of the 2nd, 9th, 17th, … CQE of the run would be. The device writes no
+/// other CQE of the run.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct MiniCqe {
-    /// Of a receive: its hash ([`MiniFormat::Hash`]), or its checksum and stride index, in 16 bits
-    /// each. Of a request: the block index of its WQE (16 bits) and its opcode (8 bits).
+    /// Receive: the hash ([`MiniFormat::Hash`]), or checksum (16 bits) and stride index (16 bits).
+    /// Request: block index of the WQE (16 bits), opcode (8 bits).
     pub unique: U32,
     /// Bytes transferred.
     pub byte_count: U32,
@@ -162,14 +163,14 @@ pub struct MiniCqe {
 assert_layout!(MiniCqe, 8, unique @ 0, byte_count @ 4);
 
 impl MiniCqe {
-    /// Where the block index of a request, or the checksum of a receive, starts in `unique`.
+    /// Position in `unique` of the block index of a request, or of the checksum of a receive.
     pub const COUNTER_SHIFT: u32 = 16;
-    /// Where the opcode of a request starts in `unique`.
+    /// Position in `unique` of the opcode of a request.
     pub const OPCODE_SHIFT: u32 = 8;
 }
 
 codes! {
-    /// What compressed receives keep of their own (`mini_cqe_res_format`;
+    /// The contents of [`MiniCqe::unique`] for receives (`mini_cqe_res_format`;
     /// `MLX5_CQE_FORMAT_*`, Linux `include/linux/mlx5/device.h`).
     MiniFormat {
         /// The receive hash.
@@ -181,19 +182,19 @@ codes! {
     }
 }
 
-/// Descriptor of a completion without error (`struct mlx5_cqe64`).
+/// Descriptor of a successful completion (`struct mlx5_cqe64`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Cqe {
-    /// Tunnelled-packet bits, and in tag matching the start of the matching header.
+    /// Bits for tunnelled packets; with tag matching, the start of the tag-matching header.
     pub head: [u8; 2],
-    /// WQE identifier of striding receive queues.
+    /// WQE identifier, for striding receive queues.
     pub wqe_id: U16,
-    /// Large-receive-offload words.
+    /// Large receive offload (LRO) words.
     pub lro: [u8; 8],
     /// Receive hash.
     pub rss_hash_result: U32,
-    /// Hash type.
+    /// Type of the receive hash.
     pub rss_hash_type: u8,
     /// Path bits of the destination LID.
     pub ml_path: u8,
@@ -205,15 +206,15 @@ pub struct Cqe {
     pub slid: U16,
     /// Service level (bits 24..28), GRH (bits 28..30), remote queue pair number (24 bits).
     pub flags_rqpn: U32,
-    /// Header-split and checksum bits: L2, L3, L4 good in bits 0, 1, 2.
+    /// Header split and checksum bits ([`hds_ip_ext`]).
     pub hds_ip_ext: u8,
-    /// L4 and L3 header types, and VLAN-stripped bit.
+    /// L4 and L3 header types, VLAN-stripped bit ([`l4_l3_hdr_type`]).
     pub l4_l3_hdr_type: u8,
     /// VLAN tag.
     pub vlan_info: U16,
     /// Shared receive queue number, or user index (24 bits).
     pub srqn_uidx: U32,
-    /// Immediate data, invalidated key, or partition key index.
+    /// Immediate data, invalidated rkey, or P_Key index.
     pub imm_inval_pkey: U32,
     /// Application identifier.
     pub app: u8,
@@ -223,15 +224,15 @@ pub struct Cqe {
     pub app_info: U16,
     /// Bytes transferred.
     pub byte_count: U32,
-    /// Device time at which the completion was generated.
+    /// Device time of the completion.
     pub timestamp: U64,
-    /// Send opcode (8 bits) and local queue pair number (24 bits); flow tag on receives.
+    /// Send opcode (8 bits) and local queue pair number (24 bits); for receives, the flow tag.
     pub sop_drop_qpn: U32,
-    /// Block index of the send WQE, or index of the receive WQE.
+    /// Index of the send WQE's first basic block, or index of the receive WQE.
     pub wqe_counter: U16,
-    /// Exclusive-or check of the entry, where in use.
+    /// XOR checksum of the CQE, if enabled.
     pub signature: u8,
-    /// Opcode, format, solicited and owner.
+    /// Opcode, format, solicited bit and ownership bit.
     pub op_own: u8,
 }
 assert_layout!(Cqe, 64, wqe_id @ 2, rss_hash_result @ 12, ml_path @ 17, check_sum @ 20, slid @ 22, flags_rqpn @ 24, hds_ip_ext @ 28,
@@ -239,27 +240,27 @@ assert_layout!(Cqe, 64, wqe_id @ 2, rss_hash_result @ 12, ml_path @ 17, check_su
     byte_count @ 44, timestamp @ 48, sop_drop_qpn @ 56, wqe_counter @ 60, signature @ 62,
     op_own @ 63);
 
-/// Bits of [`Cqe::hds_ip_ext`] (`CQE_L2_OK` and its like, Linux `include/linux/mlx5/device.h`).
+/// Bits of [`Cqe::hds_ip_ext`] (`CQE_L2_OK` and others, Linux `include/linux/mlx5/device.h`).
 pub mod hds_ip_ext {
-    /// The link layer was good.
+    /// The link layer header is valid.
     pub const L2_OK: u8 = 1 << 0;
-    /// The checksum of the IP header was good.
+    /// The IP header checksum is correct.
     pub const L3_OK: u8 = 1 << 1;
-    /// The checksum of what IP carries was good.
+    /// The checksum of the L4 header and payload is correct.
     pub const L4_OK: u8 = 1 << 2;
 }
 
 /// Bits of [`Cqe::l4_l3_hdr_type`].
 pub mod l4_l3_hdr_type {
-    /// A VLAN tag was taken off.
+    /// The device stripped a VLAN tag.
     pub const VLAN_STRIPPED: u8 = 1 << 0;
-    /// Where the kind of network header starts, two bits.
+    /// Position of the two-bit L3 header type.
     pub const L3_SHIFT: u32 = 2;
-    /// IPv4 (`CQE_L3_HDR_TYPE_IPV4`).
+    /// L3 header type IPv4 (`CQE_L3_HDR_TYPE_IPV4`).
     pub const L3_IPV4: u8 = 2;
 }
 
-/// Descriptor of a failed completion (`struct mlx5_err_cqe`).
+/// Descriptor of a completion with error (`struct mlx5_err_cqe`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ErrorCqe {
@@ -269,61 +270,60 @@ pub struct ErrorCqe {
     pub srqn_uidx: U32,
     /// Reserved.
     pub reserved1: [u8; 18],
-    /// The vendor's own code.
+    /// Vendor error syndrome.
     pub vendor_err_synd: u8,
-    /// Why ([`Syndrome`]).
+    /// Reason ([`Syndrome`]).
     pub syndrome: u8,
     /// Send opcode (8 bits) and local queue pair number (24 bits).
     pub s_wqe_opcode_qpn: U32,
-    /// Block index of the send WQE, or index of the receive WQE.
+    /// Index of the send WQE's first basic block, or index of the receive WQE.
     pub wqe_counter: U16,
-    /// Exclusive-or check of the entry, where in use.
+    /// XOR checksum of the CQE, if enabled.
     pub signature: u8,
-    /// Opcode, format and owner.
+    /// Opcode, format and ownership bit.
     pub op_own: u8,
 }
 assert_layout!(ErrorCqe, 64, srqn_uidx @ 32, vendor_err_synd @ 54, syndrome @ 55,
     s_wqe_opcode_qpn @ 56, wqe_counter @ 60, signature @ 62, op_own @ 63);
 
-/// What [`Cqe::app`] holds in entries about tag matching (`MLX5_CQE_APP_TAG_MATCHING`).
+/// The value of [`Cqe::app`] in CQEs of tag matching (`MLX5_CQE_APP_TAG_MATCHING`).
 pub const APP_TAG_MATCHING: u8 = 1;
 
 codes! {
-    /// What an entry about tag matching tells: [`Cqe::app_op`] (`MLX5_CQE_APP_OP_TM_*`).
+    /// The event that a CQE of tag matching reports: [`Cqe::app_op`] (`MLX5_CQE_APP_OP_TM_*`).
     TagEvent {
-        /// A message matched; its data is on the way, and another entry will tell of it.
+        /// A message matched; its data is still to come, and another CQE will report it.
         Consumed = 0x1, "message matched";
-        /// The data of a message that matched is there.
+        /// The data of a matched message has arrived.
         Expected = 0x2, "data of a matched message received";
-        /// A message matched nothing.
+        /// A message matched no tag.
         Unexpected = 0x3, "unexpected message received";
         /// A message without a tag arrived.
         NoTag = 0x4, "message without a tag received";
-        /// A tag was added to the list.
+        /// A tag was appended to the list.
         Append = 0x5, "tag added";
-        /// A tag was removed from the list, or was not there any more.
+        /// A tag was removed from the list, or was no longer on it.
         Remove = 0x6, "tag removed";
-        /// The count of handled unexpected messages was taken.
+        /// The device took the count of handled unexpected messages.
         Noop = 0x7, "tag list synchronised";
-        /// A rendezvous request matched that software has to fetch; its headers are on the way.
+        /// A rendezvous request matched that software must serve; its headers are still to come.
         ConsumedSwRendezvous = 0x9, "rendezvous matched, left to software";
-        /// A message matched, and its data is there.
+        /// A message matched, and its data has arrived.
         ConsumedMessage = 0xa, "message matched and received";
-        /// A rendezvous request matched that software has to fetch; its headers are there.
+        /// A rendezvous request matched that software must serve; its headers have arrived.
         ConsumedMessageSwRendezvous = 0xb, "rendezvous matched and received, left to software";
-        /// A message matched whose data will not come.
+        /// A message matched, but its data will not come.
         MessageCompletionCanceled = 0xc, "matched message cancelled";
     }
 }
 
-/// What the first 16 bytes of an entry about an operation on a tag list hold
-/// (`struct mlx5_tm_cqe`).
+/// The first 16 bytes of the CQE of a tag list operation (`struct mlx5_tm_cqe`).
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct TagListCqe {
     /// [`TagListCqe::SUCCESS`], or zero.
     pub success: U32,
-    /// How many unexpected messages the device has counted.
+    /// The number of unexpected messages that the device has counted.
     pub hw_phase_cnt: U16,
     /// Reserved.
     pub reserved: [u8; 10],
@@ -331,6 +331,6 @@ pub struct TagListCqe {
 assert_layout!(TagListCqe, 16, hw_phase_cnt @ 4);
 
 impl TagListCqe {
-    /// The entry to remove was on the list (`MLX5_TMC_SUCCESS`).
+    /// The tag to remove was on the list (`MLX5_TMC_SUCCESS`).
     pub const SUCCESS: u32 = 1 << 31;
 }

@@ -1,11 +1,11 @@
-//! Event queue entries: what the device reports on its own.
+//! Event queue entries (EQEs).
 
 use crate::fields::{codes, layouts};
 
 layouts! {
     /// An event queue entry. `mlx5_ifc_eqe_bits`; `struct mlx5_eqe`, `device.h`.
     ///
-    /// What `event_data` means depends on the type; its readings lie over one another.
+    /// `event_type` determines the layout of `event_data`; the overlays are its layouts.
     pub struct Eqe [0x200] {
         event_type, set_event_type: 0x8, 8;
         event_sub_type, set_event_sub_type: 0x18, 8;
@@ -45,7 +45,8 @@ layouts! {
         syndrome, set_syndrome: 0x58, 8;
     }
 
-    /// `CMD`: commands of these entries are done. `struct mlx5_eqe_cmd`, `device.h`.
+    /// `CMD`: a bit for each command queue entry whose command has completed.
+    /// `struct mlx5_eqe_cmd`, `device.h`.
     pub struct EqeCommand [0xe0] {
         vector, set_vector: 0x0, 32;
     }
@@ -168,7 +169,7 @@ codes! {
 }
 
 impl EventType {
-    /// The event's bit in the `event_bitmask` of CREATE_EQ, of its first 64 events.
+    /// Returns the bit of the event in the first 64 bits of the `event_bitmask` of CREATE_EQ.
     #[must_use]
     pub const fn mask(self) -> u64 {
         1 << (self.0 & 63)

@@ -1,9 +1,9 @@
-//! Bit-exact fields of the command interface: one table line per field.
+//! Bit fields of the command interface, declared in tables with one line per field.
 //!
-//! `mlx5_ifc.h` numbers the bits of a layout from its first byte on, the most significant bit of
-//! each byte first, which within a big-endian dword is the order the manual draws. A layout here is
-//! bytes, nothing else, so it can be owned, borrowed from a mailbox or nested in another layout
-//! without copy or alignment.
+//! Bits are numbered as in `mlx5_ifc.h`: from the first byte of the layout on, the most significant
+//! bit of each byte first. Within a big-endian dword that is the order in which the PRM draws them.
+//! A layout is a byte array, so it needs no alignment and can be owned, borrowed from a mailbox or
+//! nested in another layout without a copy.
 
 pub use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -15,9 +15,10 @@ mod tables;
 pub(crate) use tables::field_test;
 pub(crate) use tables::{codes, field_access, field_entry, field_type, layouts};
 
-/// The `width` bits that start at bit `bit` of `bytes`; bit 0 is the top bit of the first byte.
+/// Returns the `width` bits of `bytes` that start at bit `bit`; bit 0 is the top bit of the first
+/// byte.
 ///
-/// `width` is 1 to 64 and the field spans at most eight bytes.
+/// `width` is 1 to 64, and the field spans at most eight bytes.
 #[inline]
 #[must_use]
 pub const fn get_bits(bytes: &[u8], bit: usize, width: usize) -> u64 {
@@ -31,9 +32,9 @@ pub const fn get_bits(bytes: &[u8], bit: usize, width: usize) -> u64 {
     (value >> (7 - (bit + width - 1) % 8)) & mask(width)
 }
 
-/// Stores the low `width` bits of `value` at bit `bit` of `bytes`, leaving every other bit alone.
+/// Stores the low `width` bits of `value` at bit `bit` of `bytes`; no other bit changes.
 ///
-/// The same limits as [`get_bits`] apply; higher bits of `value` are ignored.
+/// The limits are those of [`get_bits`]. Higher bits of `value` are ignored.
 #[inline]
 pub const fn set_bits(bytes: &mut [u8], bit: usize, width: usize, value: u64) {
     let first = bit / 8;
@@ -56,13 +57,13 @@ const fn mask(width: usize) -> u64 {
     u64::MAX >> (64 - width)
 }
 
-/// What a field holds: a flag, or a number of up to 32 or 64 bits.
+/// The value of a field: a flag, or a number of up to 32 or 64 bits.
 pub trait FieldValue: Copy {
-    /// The widest field this type can hold.
+    /// The width of the widest field that this type can hold.
     const BITS: usize;
-    /// From the field's bits.
+    /// Converts from the bits of the field.
     fn from_bits(bits: u64) -> Self;
-    /// To the field's bits.
+    /// Converts to the bits of the field.
     fn to_bits(self) -> u64;
 }
 
@@ -102,33 +103,33 @@ impl FieldValue for u64 {
     }
 }
 
-/// One line of a layout's table, for printing and for checks.
+/// One line of a layout's table, for `Debug` and for checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// The field's name, as `mlx5_ifc.h` spells it.
+    /// Name, as `mlx5_ifc.h` spells it.
     pub name: &'static str,
-    /// Its first bit, from the start of the layout.
+    /// First bit, counted from the start of the layout.
     pub bit: usize,
-    /// How many bits it has.
+    /// Width in bits.
     pub width: usize,
-    /// What the bits are.
+    /// Kind of field.
     pub kind: FieldKind,
 }
 
-/// What the bits of a [`Field`] are.
+/// The kind of a [`Field`].
 #[derive(Clone, Copy, Debug)]
 pub enum FieldKind {
     /// A number or a flag.
     Bits,
-    /// A nested layout and its own table.
+    /// A nested layout, with its table.
     Layout(&'static [Field]),
     /// An array.
     Array,
 }
 
-/// A fixed number of bytes that can stand as a nested field.
+/// A fixed-size type that can be nested in a layout.
 pub trait Group: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
-    /// What [`Field::kind`] says of it.
+    /// The [`Field::kind`] of such a field.
     const KIND: FieldKind;
 }
 
@@ -144,29 +145,29 @@ impl<const N: usize> Group for [U64; N] {
     const KIND: FieldKind = FieldKind::Array;
 }
 
-/// A layout of the command interface: a fixed head, declared field by field.
+/// A layout of the command interface: its fixed part, declared field by field.
 pub trait Layout: Group + Clone + Default {
-    /// Size in bytes, as `MLX5_ST_SZ_BYTES` has it.
+    /// Size in bytes, equal to `MLX5_ST_SZ_BYTES`.
     const BYTES: usize;
-    /// The table, in order of position; overlays come last.
+    /// The table: plain fields in order of position, then overlays.
     const FIELDS: &'static [Field];
 }
 
-/// The 64-bit addresses (`pas`) that follow a layout's head; a partial last one is left out.
+/// Returns the 64-bit addresses (`pas`) that follow a layout; ignores an incomplete last one.
 #[must_use]
 pub fn addresses(tail: &[u8]) -> &[U64] {
     let whole = &tail[..tail.len() - tail.len() % size_of::<U64>()];
     <[U64]>::ref_from_bytes(whole).unwrap_or_default()
 }
 
-/// The mutable form of [`addresses`].
+/// The mutable counterpart of [`addresses`].
 #[must_use]
 pub fn addresses_mut(tail: &mut [u8]) -> &mut [U64] {
     let whole = tail.len() - tail.len() % size_of::<U64>();
     <[U64]>::mut_from_bytes(&mut tail[..whole]).unwrap_or_default()
 }
 
-/// Writes the fields of `fields` that are not zero, as `Debug` of a layout does.
+/// Formats the fields that are not zero, for the `Debug` of a layout.
 pub(crate) fn debug(
     name: &str,
     fields: &[Field],
@@ -197,8 +198,7 @@ impl core::fmt::Debug for Part<'_> {
     }
 }
 
-/// Whether the fields lie in order, apart from one another and inside `bits`, no number of up to
-/// 32 bits crossing a dword.
+/// Returns whether the fields are in ascending order, do not overlap, and meet [`is_inside`].
 pub(crate) const fn is_orderly(fields: &[Field], bits: usize) -> bool {
     let mut end = 0;
     let mut at = 0;
@@ -212,7 +212,8 @@ pub(crate) const fn is_orderly(fields: &[Field], bits: usize) -> bool {
     end <= bits && is_inside(fields, bits)
 }
 
-/// What [`is_orderly`] asks, for overlays: they may lie over one another and over plain fields.
+/// Returns whether every field lies inside `bits` and is aligned: a number of up to 32 bits within
+/// one dword, a wider one within two, a layout or array on whole bytes. Fields may overlap.
 pub(crate) const fn is_inside(fields: &[Field], bits: usize) -> bool {
     let mut at = 0;
     while at < fields.len() {
@@ -229,7 +230,7 @@ pub(crate) const fn is_inside(fields: &[Field], bits: usize) -> bool {
     true
 }
 
-/// Sets the field to all ones among zeros, then to zero among ones.
+/// Checks that the field covers its bits and no others: all ones among zeros, then zero among ones.
 #[cfg(test)]
 pub(crate) fn check_number<L: Layout, T: FieldValue>(
     place: &str,
@@ -251,7 +252,7 @@ pub(crate) fn check_number<L: Layout, T: FieldValue>(
     assert_eq!(ones(&it), L::BYTES * 8 - width, "{place}");
 }
 
-/// Fills the nested layout or array and looks where the bytes went.
+/// Checks that the nested layout or array covers its bytes and no others.
 #[cfg(test)]
 pub(crate) fn check_group<L: Layout, G: Group>(
     place: &str,

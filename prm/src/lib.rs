@@ -1,10 +1,11 @@
-//! The ConnectX device's words: layouts of WQE segments, CQEs, doorbell records and commands.
+//! Layouts of the ConnectX interface: WQE segments, CQEs, EQEs, doorbell records and commands.
 //!
-//! Data only: this crate makes no system call, allocates nothing and decides nothing. The provider
-//! and the simulated device both read it, and share nothing else. Every layout is big-endian, as
-//! on the wire, and has its size and offsets asserted at compile time against the section of
-//! `mlx5_ifc.h` / `qp.h` / `cq.h` (Linux, `include/linux/mlx5/`) or of the Programmer's Reference
-//! Manual that it names.
+//! The crate holds data only: it makes no system call, does not allocate and has no policy. The
+//! provider and the simulated device both use it; `mlx5-uapi` is the only other crate that they
+//! share. Every layout is big-endian, as the device defines it. Its size and offsets are asserted
+//! at compile time against the section of `mlx5_ifc.h`, `qp.h` or `cq.h` (Linux,
+//! `include/linux/mlx5/`) or of the Programmer's Reference Manual (PRM) that its documentation
+//! names.
 #![no_std]
 
 pub mod cmd;

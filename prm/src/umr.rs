@@ -1,29 +1,30 @@
-//! User-mode memory registration: the segments of UMR WQEs, which rewrite a memory key from the send
-//! queue (binding a window, invalidating a key, giving an indirect key its layout).
+//! User-mode memory registration (UMR): the segments of UMR WQEs, which change a memory key from
+//! the send queue. They bind a memory window, invalidate a key, or configure the layout of an
+//! indirect key.
 //!
-//! Linux `include/linux/mlx5/qp.h`, `device.h`; PRM, "User-Mode Memory Registration". A UMR WQE is:
-//! control, [`UmrControlSegment`], [`MkeyContextSegment`], then inline translation entries
-//! ([`Klm`]s, or one [`RepeatBlock`] with its [`RepeatEntry`]s) padded to 64 bytes, then
-//! [`crate::signature::Bsf`] where signatures are configured.
+//! Linux `include/linux/mlx5/qp.h`, `device.h`; PRM, "User-Mode Memory Registration". A UMR WQE has
+//! a control segment, a [`UmrControlSegment`] and a [`MkeyContextSegment`]; then inline translation
+//! entries ([`Klm`]s, or one [`RepeatBlock`] with its [`RepeatEntry`]s), padded to 64 bytes; then
+//! [`crate::signature::Bsf`]s if signatures are configured.
 
 use crate::{U16, U32, U64, assert_layout};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bits of [`UmrControlSegment::flags`] (`MLX5_UMR_INLINE`, `MLX5_WQE_UMR_CTRL_FLAG_*`).
 pub mod umr_flags {
-    /// Translation entries follow in the WQE.
+    /// The WQE contains the translation entries.
     pub const INLINE: u8 = 1 << 7;
-    /// Fail unless the key is free.
+    /// Fails unless the key is free.
     pub const CHECK_FREE: u8 = 1 << 5;
-    /// Fail if the key is free.
+    /// Fails if the key is free.
     pub const CHECK_NOT_FREE: u8 = 1 << 6;
-    /// The field after the octoword count is an offset into the translation, not a BSF count.
+    /// The field after `klm_octowords` is an offset into the translation, not a BSF size.
     pub const TRANSLATION_OFFSET: u8 = 1 << 4;
-    /// Fail unless the key belongs to this queue pair.
+    /// Fails unless the key belongs to this queue pair.
     pub const CHECK_QPN: u8 = 1 << 3;
 }
 
-/// Bits of [`UmrControlSegment::mkey_mask`]: which parts of the key change (`MLX5_MKEY_MASK_*`).
+/// Bits of [`UmrControlSegment::mkey_mask`]: the parts of the key that change (`MLX5_MKEY_MASK_*`).
 pub mod mkey_mask {
     /// Length.
     pub const LENGTH: u64 = 1 << 0;
@@ -33,15 +34,15 @@ pub mod mkey_mask {
     pub const START_ADDRESS: u64 = 1 << 6;
     /// Protection domain.
     pub const PD: u64 = 1 << 7;
-    /// Whether a SEND with invalidate may free it.
+    /// Whether a SEND with invalidate may free the key.
     pub const REMOTE_INVALIDATE: u64 = 1 << 8;
-    /// The counter of signature errors that were seen.
+    /// The count of reported signature errors.
     pub const SIGNATURE_ERROR_COUNT: u64 = 1 << 9;
-    /// Whether a BSF is in force.
+    /// Whether the key uses a BSF.
     pub const BSF_ENABLE: u64 = 1 << 12;
-    /// The key's variant byte.
+    /// The key's variant (low eight bits).
     pub const MKEY: u64 = 1 << 13;
-    /// The queue pair that it is bound to.
+    /// The queue pair that the key is bound to.
     pub const QPN: u64 = 1 << 14;
     /// Local read right.
     pub const LOCAL_READ: u64 = 1 << 17;
@@ -53,13 +54,13 @@ pub mod mkey_mask {
     pub const REMOTE_WRITE: u64 = 1 << 20;
     /// Atomic right.
     pub const ATOMIC: u64 = 1 << 21;
-    /// Whether writes may be in any order.
+    /// Relaxed ordering of writes.
     pub const RELAXED_ORDERING_WRITE: u64 = 1 << 25;
     /// Whether the key is free.
     pub const FREE: u64 = 1 << 29;
-    /// Whether reads may be in any order.
+    /// Relaxed ordering of reads.
     pub const RELAXED_ORDERING_READ: u64 = 1 << 47;
-    /// The four access rights together.
+    /// The access rights except local read.
     pub const ACCESS: u64 = LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | ATOMIC;
 }
 
@@ -85,10 +86,10 @@ pub struct UmrControlSegment {
     pub flags: u8,
     /// Reserved.
     pub reserved0: [u8; 3],
-    /// Translation entries, in units of 16 bytes.
+    /// Size of the translation entries in the WQE, in units of 16 bytes.
     pub klm_octowords: U16,
-    /// Offset of the first translation entry, or BSF units of 16 bytes (see
-    /// [`umr_flags::TRANSLATION_OFFSET`]).
+    /// Offset of the first translation entry if [`umr_flags::TRANSLATION_OFFSET`] is set; else the
+    /// size of the BSF. Both in units of 16 bytes.
     pub offset_or_bsf_octowords: U16,
     /// [`mkey_mask`].
     pub mkey_mask: U64,
@@ -100,7 +101,7 @@ pub struct UmrControlSegment {
 assert_layout!(UmrControlSegment, 48, klm_octowords @ 4, offset_or_bsf_octowords @ 6,
     mkey_mask @ 8, translation_offset_high @ 16);
 
-/// Memory key context as a UMR WQE carries it (`struct mlx5_mkey_seg`).
+/// Memory key context of a UMR WQE (`struct mlx5_mkey_seg`).
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct MkeyContextSegment {
@@ -112,25 +113,26 @@ pub struct MkeyContextSegment {
     pub access_flags: u8,
     /// Reserved for the device's own flags.
     pub sf: u8,
-    /// Queue pair (24 bits; all ones means any), variant byte of the key.
+    /// Queue pair number (24 bits; all ones: any), variant of the key (8 bits).
     pub qpn_mkey: U32,
     /// Reserved.
     pub reserved1: U32,
-    /// [`Self::BSF_ENABLE`], error counter, protection domain (24 bits).
+    /// [`Self::LENGTH_64`], [`Self::BSF_ENABLE`], signature error count,
+    /// [`Self::REMOTE_INVALIDATE`], protection domain (24 bits).
     pub flags_pd: U32,
     /// Start address.
     pub start_address: U64,
     /// Length.
     pub length: U64,
-    /// BSF size, in units of 16 bytes.
+    /// Size of the BSF, in units of 16 bytes.
     pub bsf_octword_size: U32,
     /// Reserved.
     pub reserved2: [u8; 16],
-    /// Translation size, in units of 16 bytes.
+    /// Size of the translation, in units of 16 bytes.
     pub translations_octword_size: U32,
     /// Reserved.
     pub reserved3: [u8; 3],
-    /// Page size as a power of two, for keys of pages.
+    /// Base-two logarithm of the page size, for keys that translate by pages.
     pub log_page_size: u8,
     /// Reserved.
     pub reserved4: U32,
@@ -140,29 +142,31 @@ assert_layout!(MkeyContextSegment, 64, access_flags @ 2, qpn_mkey @ 4, flags_pd 
     log_page_size @ 59);
 
 impl MkeyContextSegment {
-    /// The key is free: it cannot be used until it is bound or configured (`MLX5_MKEY_STATUS_FREE`).
+    /// The key is free: it cannot be used until it is bound or configured
+    /// (`MLX5_MKEY_STATUS_FREE`).
     pub const FREE: u8 = 1 << 6;
-    /// In `flags_pd`: the key covers every address, whatever its length (`MLX5_MKEY_LEN64`).
+    /// In `flags_pd`: the key covers the whole address space; its length is ignored
+    /// (`MLX5_MKEY_LEN64`).
     pub const LENGTH_64: u32 = 1 << 31;
     /// In `flags_pd`: a SEND with invalidate may free the key (`MLX5_MKEY_REMOTE_INVAL`).
     pub const REMOTE_INVALIDATE: u32 = 1 << 24;
-    /// In `flags_pd`: a BSF is in force (`MLX5_MKEY_BSF_EN`).
+    /// In `flags_pd`: the key uses a BSF (`MLX5_MKEY_BSF_EN`).
     pub const BSF_ENABLE: u32 = 1 << 30;
-    /// Where the low bit of the signature error counter stands in `flags_pd`.
+    /// Position in `flags_pd` of the low bit of the signature error count.
     pub const SIGNATURE_ERROR_COUNT_SHIFT: u32 = 26;
     /// In `qpn_mkey`: any queue pair may use the key.
     pub const ANY_QPN: u32 = 0xff_ffff << 8;
 }
 
-/// Translation entry of an indirect key: a piece of another key (`struct mlx5_klm`).
+/// Translation entry of an indirect key: a range of another key (`struct mlx5_klm`).
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Klm {
     /// Length.
     pub byte_count: U32,
-    /// The other key.
+    /// Key of the range.
     pub mkey: U32,
-    /// Where the piece starts in it.
+    /// Start of the range in that key.
     pub address: U64,
 }
 assert_layout!(Klm, 16, mkey @ 4, address @ 8);
@@ -171,21 +175,21 @@ assert_layout!(Klm, 16, mkey @ 4, address @ 8);
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RepeatBlock {
-    /// Bytes that all entries together contribute in one round.
+    /// Bytes that all entries together contribute per repetition.
     pub byte_count: U32,
     /// [`Self::OP`].
     pub op: U32,
-    /// Rounds.
+    /// Number of repetitions.
     pub repeat_count: U32,
     /// Reserved.
     pub reserved: U16,
-    /// Entries that follow.
+    /// Number of entries that follow.
     pub num_entries: U16,
 }
 assert_layout!(RepeatBlock, 16, op @ 4, repeat_count @ 8, num_entries @ 14);
 
 impl RepeatBlock {
-    /// Marks the entry as the head of a repeat block (`MLX5_STRIDE_BLOCK_OP`).
+    /// Marks the head of a repeat block (`MLX5_STRIDE_BLOCK_OP`).
     pub const OP: u32 = 0x400;
 }
 
@@ -193,13 +197,13 @@ impl RepeatBlock {
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RepeatEntry {
-    /// Bytes from one round's piece to the next's.
+    /// Distance in bytes between the ranges of two successive repetitions.
     pub stride: U16,
-    /// Bytes taken in each round.
+    /// Bytes per repetition.
     pub byte_count: U16,
-    /// The key that it is taken from.
+    /// Key of the ranges.
     pub mkey: U32,
-    /// Where the first piece starts.
+    /// Start of the first range in that key.
     pub address: U64,
 }
 assert_layout!(RepeatEntry, 16, byte_count @ 2, mkey @ 4, address @ 8);

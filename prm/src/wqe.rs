@@ -1,34 +1,35 @@
-//! Work queue elements: the segments that make one up, their opcodes and flags.
+//! Work queue elements (WQEs): their segments, opcodes and flags.
 //!
 //! PRM, "Work Request (WQE) formats"; Linux `include/linux/mlx5/qp.h`. A WQE starts on a 64-byte
-//! block of its ring and consists of 16-byte units; the control segment says how many.
+//! basic block of its ring and consists of 16-byte units; the control segment holds their number.
 
 use crate::{U16, U32, U64, assert_layout};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a basic block: send queue counters count these (`MLX5_SEND_WQE_BB`).
+/// Bytes in a basic block, in which send queue indices count (`MLX5_SEND_WQE_BB`).
 pub const BLOCK: usize = 64;
-/// Bytes of a unit: `ds` in a control segment counts these (`MLX5_SEND_WQE_DS`).
+/// Bytes in a unit, in which `ds` of the control segment counts (`MLX5_SEND_WQE_DS`).
 pub const UNIT: usize = 16;
-/// Most units that a WQE can have: the `ds` field has six bits.
+/// The largest number of units in a WQE: the `ds` field has six bits.
 pub const MAX_UNITS: usize = 63;
-/// Most blocks that a WQE can have.
+/// The largest number of basic blocks in a WQE.
 pub const MAX_BLOCKS: usize = MAX_UNITS.div_ceil(BLOCK / UNIT);
-/// Most blocks in a send queue: its counters have 16 bits, and full must differ from empty.
+/// The largest number of basic blocks in a send queue: its indices have 16 bits, and a full queue
+/// must differ from an empty one.
 pub const MAX_RING_BLOCKS: usize = 1 << 15;
 /// Bit of an inline header's byte count that marks inline data (`MLX5_INLINE_SEG`).
 pub const INLINE: u32 = 1 << 31;
-/// The longest scatter or gather entry; bit 31 of a byte count is [`INLINE`].
+/// The longest scatter/gather entry; bit 31 of a byte count is [`INLINE`].
 pub const MAX_SGE_LENGTH: u32 = (1 << 31) - 1;
-/// The memory key that ends a scatter list (`MLX5_INVALID_LKEY`).
+/// The lkey that ends a scatter list (`MLX5_INVALID_LKEY`).
 pub const INVALID_LKEY: u32 = 0x100;
-/// Marks an address vector as the extended (48-byte) form (`MLX5_EXTENDED_UD_AV`).
+/// Marks the extended (48-byte) form of an address vector (`MLX5_EXTENDED_UD_AV`).
 pub const EXTENDED_UD_AV: u32 = 1 << 31;
 
-/// One send opcode a line: name, value, text.
+/// Declares the send opcodes, one per line: name, value, text.
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
-        /// What a send WQE asks for (`MLX5_OPCODE_*`).
+        /// The operation of a send WQE (`MLX5_OPCODE_*`).
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Opcode { $($(#[$doc])* $name = $value,)* }
@@ -37,12 +38,12 @@ macro_rules! opcodes {
             /// Every opcode.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The opcode with this number.
+            /// Returns the opcode with this number.
             pub const fn from_bits(bits: u8) -> Option<Self> {
                 match bits { $($value => Some(Self::$name),)* _ => None }
             }
 
-            /// Its name as the PRM has it.
+            /// Returns the name that the PRM uses.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -51,9 +52,9 @@ macro_rules! opcodes {
 }
 
 opcodes! {
-    /// No operation; also what a cancelled request becomes.
+    /// No operation; a cancelled WQE becomes one, too.
     Nop = 0x00, "NOP";
-    /// Send, and invalidate a key at the other side.
+    /// Send, and invalidate an rkey of the receiver.
     SendInvalidate = 0x01, "SEND_INVAL";
     /// RDMA write.
     RdmaWrite = 0x08, "RDMA_WRITE";
@@ -63,7 +64,7 @@ opcodes! {
     Send = 0x0a, "SEND";
     /// Send with immediate data.
     SendImm = 0x0b, "SEND_IMM";
-    /// Large send (segmentation offload).
+    /// Large send (TCP segmentation offload).
     Tso = 0x0e, "TSO";
     /// RDMA read.
     RdmaRead = 0x10, "RDMA_READ";
@@ -95,57 +96,57 @@ opcodes! {
 
 /// Bits of the control segment's `fm_ce_se` byte.
 pub mod control_flags {
-    /// Causes an event at the other side's armed completion queue (`MLX5_WQE_CTRL_SOLICITED`).
+    /// Causes an event at the receiver's armed completion queue (`MLX5_WQE_CTRL_SOLICITED`).
     pub const SOLICITED: u8 = 1 << 1;
-    /// Field `ce` (completion event), value 2: always write a completion (`MLX5_WQE_CTRL_CQ_UPDATE`).
+    /// Field `ce` (completion event), value 2: always write a CQE (`MLX5_WQE_CTRL_CQ_UPDATE`).
     pub const COMPLETION: u8 = 2 << 2;
-    /// The whole `ce` field.
+    /// All bits of the `ce` field.
     pub const COMPLETION_MASK: u8 = 3 << 2;
-    /// Field `fm` (fence mode), value 1: wait for local UMR-type work (`MLX5_FENCE_MODE_INITIATOR_SMALL`).
+    /// Field `fm` (fence mode), value 1: wait for earlier UMRs (`MLX5_FENCE_MODE_INITIATOR_SMALL`).
     pub const SMALL_FENCE: u8 = 1 << 5;
     /// Field `fm`, value 4: wait for all earlier reads and atomics (`MLX5_FENCE_MODE_FENCE`).
     pub const FENCE: u8 = 4 << 5;
-    /// The whole `fm` field.
+    /// All bits of the `fm` field.
     pub const FENCE_MASK: u8 = 7 << 5;
 }
 
-/// Control segment, first of every send WQE (`struct mlx5_wqe_ctrl_seg`).
+/// Control segment, the first of every send WQE (`struct mlx5_wqe_ctrl_seg`).
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ControlSegment {
-    /// Opcode modifier (8 bits), block index of the WQE (16 bits), opcode (8 bits).
+    /// Opcode modifier (8 bits), index of the WQE's first basic block (16 bits), opcode (8 bits).
     pub opmod_index_opcode: U32,
     /// Queue pair number (24 bits), two reserved bits, number of 16-byte units (6 bits).
     pub qpn_ds: U32,
-    /// Exclusive-or check of the WQE, where in use.
+    /// XOR checksum of the WQE, if enabled.
     pub signature: u8,
     /// DCI stream channel.
     pub dci_stream: U16,
     /// Fence, completion and solicited bits ([`control_flags`]).
     pub fm_ce_se: u8,
-    /// Immediate data, key to invalidate, or UMR mkey; immediate data is the user's own bytes.
+    /// Immediate data in network byte order, rkey to invalidate, or mkey of a UMR.
     pub immediate: U32,
 }
 assert_layout!(ControlSegment, 16, qpn_ds @ 4, signature @ 8, fm_ce_se @ 11, immediate @ 12);
 
 impl ControlSegment {
-    /// The opcode, if the byte names one.
+    /// Returns the opcode, or `None` if the number is unknown.
     pub fn opcode(&self) -> Option<Opcode> {
         Opcode::from_bits(self.opmod_index_opcode.get() as u8)
     }
-    /// The opcode modifier.
+    /// Returns the opcode modifier.
     pub fn opcode_modifier(&self) -> u8 {
         (self.opmod_index_opcode.get() >> 24) as u8
     }
-    /// The block index.
+    /// Returns the index of the WQE's first basic block.
     pub fn index(&self) -> u16 {
         (self.opmod_index_opcode.get() >> 8) as u16
     }
-    /// The queue pair number.
+    /// Returns the queue pair number.
     pub fn qpn(&self) -> u32 {
         self.qpn_ds.get() >> 8
     }
-    /// The length of the WQE in 16-byte units, this segment included.
+    /// Returns the length of the WQE in 16-byte units, this segment included.
     pub fn units(&self) -> usize {
         (self.qpn_ds.get() & 0x3f) as usize
     }
@@ -168,7 +169,7 @@ assert_layout!(RemoteAddressSegment, 16, rkey @ 8);
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct AtomicSegment {
-    /// Value to swap in, or to add.
+    /// Value to swap in or to add.
     pub swap_or_add: U64,
     /// Value to compare with.
     pub compare: U64,
@@ -176,10 +177,12 @@ pub struct AtomicSegment {
 assert_layout!(AtomicSegment, 16, compare @ 8);
 
 /// Masked compare and swap of 8 bytes (`struct mlx5_wqe_masked_atomic_seg`), with opcode modifier
-/// [`MASKED_ATOMIC_8`]: the bits of `compare_mask` are compared; if they are equal, those of
-/// `swap_mask` are swapped in. A masked fetch and add of 8 bytes has an [`AtomicSegment`]: what to
-/// add, and in place of `compare` the *field boundary*, whose set bits are the highest of each of
-/// the fields that are added by themselves.
+/// [`MASKED_ATOMIC_8`].
+///
+/// The bits of `compare_mask` are compared; if they are equal, the bits of `swap_mask` are swapped.
+/// A masked fetch and add of 8 bytes uses an [`AtomicSegment`] instead: the value to add, and the
+/// *field boundary* in place of `compare`. Each set bit of the field boundary is the top bit of a
+/// field that is added separately, without a carry into the next.
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct MaskedAtomicSegment {
@@ -187,17 +190,18 @@ pub struct MaskedAtomicSegment {
     pub swap: U64,
     /// Value to compare with.
     pub compare: U64,
-    /// Which bits are swapped.
+    /// Bits to swap.
     pub swap_mask: U64,
-    /// Which bits are compared.
+    /// Bits to compare.
     pub compare_mask: U64,
 }
 assert_layout!(MaskedAtomicSegment, 32, compare @ 8, swap_mask @ 16, compare_mask @ 24);
 
-/// Opcode modifier of masked atomics: extended (bit 3), operands of 2^(2 + low bits) = 8 bytes.
+/// Opcode modifier of masked atomics: extended (bit 3), with operands of 2^(2 + low bits) = 8
+/// bytes.
 pub const MASKED_ATOMIC_8: u8 = 1 << 3 | 1;
 
-/// XRC segment: the shared receive queue at the other side (`struct mlx5_wqe_xrc_seg`).
+/// XRC segment: the remote shared receive queue (`struct mlx5_wqe_xrc_seg`).
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct XrcSegment {
@@ -222,7 +226,7 @@ pub struct DataSegment {
 assert_layout!(DataSegment, 16, lkey @ 4, address @ 8);
 
 impl DataSegment {
-    /// What ends a scatter list that is shorter than its WQE.
+    /// The entry that ends a scatter list shorter than its WQE.
     pub const END: Self = Self {
         byte_count: U32::ZERO,
         lkey: U32::from_bytes(INVALID_LKEY.to_be_bytes()),
@@ -230,8 +234,8 @@ impl DataSegment {
     };
 }
 
-/// Head of inline data, which follows at once and is padded to 16 bytes with it
-/// (`struct mlx5_wqe_inline_seg`).
+/// Head of inline data (`struct mlx5_wqe_inline_seg`). The data follows immediately; head and data
+/// together are padded to 16 bytes.
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct InlineHeader {
@@ -244,13 +248,13 @@ assert_layout!(InlineHeader, 4);
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct AddressVector {
-    /// Q_Key (with a reserved word after it) or the DC key.
+    /// Q_Key (followed by a reserved word), or the high half of the DC key.
     pub qkey: U32,
     /// Low half of a DC key.
     pub dc_key_low: U32,
     /// Destination queue pair number, with [`EXTENDED_UD_AV`] set.
     pub dqp_dct: U32,
-    /// Static rate (4 bits), service level (4 bits; on Ethernet the priority, shifted by one).
+    /// Static rate (4 bits), service level (4 bits; on Ethernet the priority, shifted left by one).
     pub stat_rate_sl: u8,
     /// Source path bits (7 bits), force-loopback in bit 7.
     pub fl_mlid: u8,
@@ -273,11 +277,11 @@ assert_layout!(AddressVector, 48, dqp_dct @ 8, stat_rate_sl @ 12, fl_mlid @ 13, 
     rmac @ 20, tclass @ 26, hop_limit @ 27, grh_gid_fl @ 28, rgid @ 32);
 
 impl AddressVector {
-    /// Bit of `grh_gid_fl` that says a GRH is present (InfiniBand).
+    /// In `grh_gid_fl`: a GRH is present (InfiniBand).
     pub const GRH: u32 = 1 << 30;
-    /// Where the source GID index starts in `grh_gid_fl`.
+    /// Position of the source GID index in `grh_gid_fl`.
     pub const GID_INDEX_SHIFT: u32 = 20;
-    /// The flow label's bits in `grh_gid_fl`.
+    /// Mask of the flow label in `grh_gid_fl`.
     pub const FLOW_LABEL_MASK: u32 = 0xf_ffff;
 }
 
@@ -287,64 +291,64 @@ impl AddressVector {
 pub struct SrqNextSegment {
     /// Reserved.
     pub reserved0: U16,
-    /// Index of the WQE that follows this one in the list.
+    /// Index of the next WQE of the list.
     pub next_wqe_index: U16,
-    /// Signature, where in use.
+    /// Checksum, if enabled.
     pub signature: u8,
     /// Reserved.
     pub reserved1: [u8; 11],
 }
 assert_layout!(SrqNextSegment, 16, next_wqe_index @ 2, signature @ 4);
 
-/// The tag matching segment of a TAG_MATCHING request on a tag-matching queue's command queue pair
+/// Segment of a TAG_MATCHING request, posted to the command QP of a tag-matching SRQ
 /// (`struct mlx5_wqe_tm_seg`).
 #[derive(Clone, Copy, Default, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct TagMatchingSegment {
-    /// What to do to the list ([`TagOperation`]), in the upper four bits.
+    /// The operation on the tag list ([`TagOperation`]), in the upper four bits.
     pub opcode: u8,
     /// [`TagMatchingSegment::COMPLETION`] and [`TagMatchingSegment::SOFTWARE_COUNT`].
     pub flags: u8,
-    /// APPEND: the entry that the next APPEND takes. REMOVE: the entry to remove.
+    /// APPEND: index of the tag to append. REMOVE: index of the tag to remove.
     pub index: U16,
     /// Reserved.
     pub reserved0: [u8; 2],
-    /// How many unexpected messages software has handled, with
-    /// [`TagMatchingSegment::SOFTWARE_COUNT`].
+    /// The number of unexpected messages that software has handled, if
+    /// [`TagMatchingSegment::SOFTWARE_COUNT`] is set.
     pub software_count: U16,
     /// Reserved.
     pub reserved1: [u8; 8],
-    /// Tag of the entry to append.
+    /// Tag to append.
     pub append_tag: U64,
-    /// The bits of a message's tag that are compared with it.
+    /// Mask of the bits of a message's tag that are compared with `append_tag`.
     pub append_mask: U64,
 }
 assert_layout!(TagMatchingSegment, 32, flags @ 1, index @ 2, software_count @ 6, append_tag @ 16,
     append_mask @ 24);
 
 impl TagMatchingSegment {
-    /// Asks for a completion (`MLX5_SRQ_FLAG_TM_CQE_REQ`).
+    /// Requests a completion (`MLX5_SRQ_FLAG_TM_CQE_REQ`).
     pub const COMPLETION: u8 = 1 << 7;
-    /// The segment brings a software count (`MLX5_SRQ_FLAG_TM_SW_CNT`).
+    /// The `software_count` field is valid (`MLX5_SRQ_FLAG_TM_SW_CNT`).
     pub const SOFTWARE_COUNT: u8 = 1 << 6;
-    /// Where the operation starts in the first byte.
+    /// Position of the operation in the first byte.
     pub const OPCODE_SHIFT: u32 = 4;
 }
 
-/// What a TAG_MATCHING request does to the list (`MLX5_TM_OPCODE_*`).
+/// The operation of a TAG_MATCHING request (`MLX5_TM_OPCODE_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum TagOperation {
-    /// Nothing, but for what the flags say.
+    /// Does not change the list; the flags still apply.
     Nop = 0,
-    /// Appends an entry.
+    /// Appends a tag.
     Append = 1,
-    /// Removes an entry.
+    /// Removes a tag.
     Remove = 2,
 }
 
 impl TagOperation {
-    /// The operation with this number.
+    /// Returns the operation with this number.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         match bits {
             0 => Some(Self::Nop),
@@ -355,7 +359,7 @@ impl TagOperation {
     }
 }
 
-/// Head of a message to a tag-matching queue (`struct ibv_tmh`).
+/// Header of a message to a tag-matching SRQ (`struct ibv_tmh`).
 #[derive(
     Clone,
     Copy,
@@ -371,33 +375,33 @@ impl TagOperation {
 )]
 #[repr(C)]
 pub struct TagMatchingHeader {
-    /// What the message is ([`TagMessage`]).
+    /// Kind of message ([`TagMessage`]).
     pub opcode: u8,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: [u8; 3],
-    /// The sender's own word, which the device hands on.
+    /// Application context, chosen by the sender and passed on by the device.
     pub app_ctx: U32,
     /// The tag.
     pub tag: U64,
 }
 assert_layout!(TagMatchingHeader, 16, app_ctx @ 4, tag @ 8);
 
-/// What a message to a tag-matching queue is (`enum ibv_tmh_op`).
+/// The kind of a message to a tag-matching SRQ (`enum ibv_tmh_op`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum TagMessage {
     /// A message without a tag.
     NoTag = 0,
-    /// A request to fetch the data: a [`RendezvousHeader`] follows.
+    /// Rendezvous request: a [`RendezvousHeader`] follows, and the receiver reads the data.
     Rendezvous = 1,
-    /// The data of a rendezvous was fetched.
+    /// The receiver has read the data of a rendezvous.
     Finished = 2,
     /// The data follows.
     Eager = 3,
 }
 
 impl TagMessage {
-    /// The kind of message with this number.
+    /// Returns the kind of message with this number.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         match bits {
             0 => Some(Self::NoTag),
@@ -409,7 +413,7 @@ impl TagMessage {
     }
 }
 
-/// Where the data of a rendezvous is (`struct ibv_rvh`).
+/// Location of the data of a rendezvous (`struct ibv_rvh`).
 #[derive(
     Clone,
     Copy,
@@ -425,11 +429,11 @@ impl TagMessage {
 )]
 #[repr(C)]
 pub struct RendezvousHeader {
-    /// Its address at the sender.
+    /// Address at the sender.
     pub va: U64,
-    /// The sender's key for it.
+    /// rkey at the sender.
     pub rkey: U32,
-    /// Its length.
+    /// Length in bytes.
     pub len: U32,
 }
 assert_layout!(RendezvousHeader, 16, rkey @ 8, len @ 12);

@@ -1,4 +1,4 @@
-//! Plain numbered objects: PD, UAR, XRC domain, transport domain, counter set.
+//! Objects without a context: PD, UAR, XRC domain, transport domain, counter set.
 
 use super::commands;
 use crate::fields::layouts;

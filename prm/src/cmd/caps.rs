@@ -1,4 +1,4 @@
-//! Capabilities: QUERY_HCA_CAP, SET_HCA_CAP and the groups they carry.
+//! Capabilities: QUERY_HCA_CAP, SET_HCA_CAP and their capability groups.
 
 use super::commands;
 use crate::fields::{codes, layouts};
@@ -321,7 +321,7 @@ layouts! {
         ts_cqe_metadata_size2wqe_counter, set_ts_cqe_metadata_size2wqe_counter: 0x24b, 5;
     }
 
-    /// What one transport can do on on-demand-paging memory.
+    /// The operations that a transport supports on memory with on-demand paging (ODP).
     ///
     /// `mlx5_ifc_odp_per_transport_service_cap_bits`.
     pub struct OdpTransportCaps [0x20] {
@@ -485,11 +485,12 @@ codes! {
         ADV_VIRTUALIZATION = 0x26;
     }
 
-    /// Which value of a capability. `enum mlx5_cap_mode`, `device.h`.
+    /// Whether a capability's maximum or its current value is meant. `enum mlx5_cap_mode`,
+    /// `device.h`.
     pub struct CapMode {
-        /// What the device could do.
+        /// The maximum that the device supports.
         MAX = 0;
-        /// What it is set to do.
+        /// The current setting.
         CURRENT = 1;
     }
 
@@ -501,13 +502,13 @@ codes! {
 }
 
 impl CapGroup {
-    /// The `op_mod` that asks QUERY_HCA_CAP for this group.
+    /// Returns the `op_mod` of QUERY_HCA_CAP for this group and `mode`.
     #[must_use]
     pub const fn op_mod(self, mode: CapMode) -> u32 {
         self.0 << 1 | (mode.0 & 1)
     }
 
-    /// The group and mode an `op_mod` of QUERY_HCA_CAP asks for.
+    /// Returns the group and mode that an `op_mod` of QUERY_HCA_CAP selects.
     #[must_use]
     pub const fn from_op_mod(op_mod: u32) -> (Self, CapMode) {
         (Self(op_mod >> 1), CapMode(op_mod & 1))

@@ -133,7 +133,7 @@ codes! {
         WRITE_FAIL = 0xa;
     }
 
-    /// `CqContext::st`: whether a completion will raise an event. `MLX5_CQC_ST_*`, `mlx5_ifc.h`.
+    /// `CqContext::st`: whether a completion causes an event. `MLX5_CQC_ST_*`, `mlx5_ifc.h`.
     pub struct CqArmState {
         SOLICITED_ARMED = 0x6;
         ARMED = 0x9;
@@ -146,7 +146,7 @@ codes! {
     pub struct CqeSize {
         BYTES_64 = 0;
         BYTES_128 = 1;
-        /// 64-byte entries at a stride of 128.
+        /// 64-byte CQEs, 128 bytes apart.
         BYTES_128_PADDED = 2;
     }
 

@@ -1,4 +1,4 @@
-//! Dynamically connected targets.
+//! Dynamically connected targets (DCTs).
 
 use super::commands;
 use crate::fields::layouts;

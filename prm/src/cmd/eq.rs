@@ -92,7 +92,7 @@ codes! {
         WRITE_FAILURE = 0xa;
     }
 
-    /// `EqContext::st`: whether an entry will raise an interrupt. `MLX5_EQC_ST_*`, `mlx5_ifc.h`.
+    /// `EqContext::st`: whether an EQE raises an interrupt. `MLX5_EQC_ST_*`, `mlx5_ifc.h`.
     pub struct EqArmState {
         ARMED = 0x9;
         FIRED = 0xa;

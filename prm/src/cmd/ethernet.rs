@@ -1,11 +1,11 @@
-//! Ethernet: what the port offloads, its queues, and where its packets are steered.
+//! Ethernet: offloads of a port, its queues and packet steering.
 
 use super::commands;
 use super::srq::WorkQueue;
 use crate::fields::{codes, layouts};
 
 layouts! {
-    /// What Ethernet queues do for the host (group `ETHERNET_OFFLOADS`).
+    /// Ethernet offload capabilities (group `ETHERNET_OFFLOADS`).
     ///
     /// `mlx5_ifc_per_protocol_networking_offload_caps_bits`.
     pub struct EthernetCaps [0x800] {
@@ -25,7 +25,7 @@ layouts! {
         swp, set_swp: 0x20, 1;
     }
 
-    /// What flow tables of one kind do. `mlx5_ifc_flow_table_prop_layout_bits`.
+    /// Capabilities of one kind of flow table. `mlx5_ifc_flow_table_prop_layout_bits`.
     pub struct FlowTableProperties [0x200] {
         ft_support, set_ft_support: 0x0, 1;
         flow_counter, set_flow_counter: 0x2, 1;
@@ -43,7 +43,7 @@ layouts! {
         ft_field_bitmask_support, ft_field_bitmask_support_mut: 0x180 => [u8; 16];
     }
 
-    /// What flow tables do (group `FLOW_TABLE`). `mlx5_ifc_flow_table_nic_cap_bits`.
+    /// Flow table capabilities (group `FLOW_TABLE`). `mlx5_ifc_flow_table_nic_cap_bits`.
     pub struct FlowTableCaps [0xe00] {
         nic_rx_multi_path_tirs, set_nic_rx_multi_path_tirs: 0x0, 1;
         nic_receive, nic_receive_mut: 0x200 => FlowTableProperties;
@@ -204,8 +204,8 @@ layouts! {
         rq_context, rq_context_mut: 0x100 => ReceiveQueueContext;
     }
 
-    /// A command that makes, changes or ends one of the objects that steer Ethernet packets: its
-    /// number, where it has one already.
+    /// The common part of the commands that create, modify or destroy a steering object of an
+    /// Ethernet port; `number` is the object's, if it has one already.
     ///
     /// `mlx5_ifc_create_tis_in_bits`, `mlx5_ifc_destroy_tir_in_bits`, ...
     pub struct SteeringIn [0x80] {
@@ -215,14 +215,14 @@ layouts! {
         number, set_number: 0x48, 24;
     }
 
-    /// The answer: the number of what was made.
+    /// Their output; `number` is that of a created object.
     pub struct SteeringOut [0x80] {
         status, set_status: 0x0, 8;
         syndrome, set_syndrome: 0x20, 32;
         number, set_number: 0x48, 24;
     }
 
-    /// A command about a flow table, a group in it, or an entry.
+    /// The common part of the commands on a flow table, a flow group or a flow table entry.
     ///
     /// `mlx5_ifc_destroy_flow_table_in_bits`, `mlx5_ifc_destroy_flow_group_in_bits`,
     /// `mlx5_ifc_set_fte_in_bits`, ...
@@ -283,7 +283,7 @@ codes! {
         ERR = 3;
     }
 
-    /// `EthernetCaps::wqe_inline_mode`: what of a packet must stand in its WQE.
+    /// `EthernetCaps::wqe_inline_mode`: the headers of a packet that its WQE must contain inline.
     /// `MLX5_CAP_INLINE_MODE_*`, `device.h`.
     pub struct EthernetInlineMode {
         L2 = 0;

@@ -1,11 +1,11 @@
-//! The device as a whole: start and stop, interface version, pages, adapter.
+//! The device as a whole: initialization and teardown, interface version, pages, adapter.
 
 use super::commands;
 use crate::U32;
 use crate::fields::{codes, layouts};
 
 layouts! {
-    /// Who made the adapter, and its board (`psid`).
+    /// Vendor of the adapter, and its board (`psid`).
     ///
     /// `mlx5_ifc_query_adapter_param_block_bits`.
     pub struct AdapterParams [0x800] {
@@ -249,7 +249,7 @@ commands! {
 }
 
 codes! {
-    /// `op_mod` of QUERY_PAGES: pages for which stage. `MLX5_QUERY_PAGES_IN_OP_MOD_*`.
+    /// `op_mod` of QUERY_PAGES: the stage that needs the pages. `MLX5_QUERY_PAGES_IN_OP_MOD_*`.
     pub struct QueryPagesMode {
         BOOT = 1;
         INIT = 2;

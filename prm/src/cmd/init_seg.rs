@@ -1,10 +1,10 @@
-//! How commands travel to a PCI function: initialization segment, queue entries, mailboxes.
+//! Delivery of commands to a PCI function: initialization segment, command queue, mailboxes.
 
 use crate::U32;
 use crate::fields::{codes, layouts};
 
-/// Offsets into the initialization segment, at the start of BAR 0. `struct mlx5_init_seg`,
-/// `device.h`. Every register is a big-endian dword.
+/// Offsets of the initialization segment's registers, each a big-endian dword. The segment is at
+/// the start of BAR 0. `struct mlx5_init_seg`, `device.h`.
 pub mod offset {
     /// Firmware revision: minor in the high half, major in the low.
     pub const FW_REV: usize = 0x00;
@@ -14,21 +14,21 @@ pub mod offset {
     pub const CMDQ_ADDR_H: usize = 0x10;
     /// Command queue address bits 31:12, NIC interface 9:8, log size 7:4, log stride 3:0.
     pub const CMDQ_ADDR_L_SZ: usize = 0x14;
-    /// Doorbell: one bit per queue entry.
+    /// Doorbell: one bit per entry of the command queue.
     pub const CMD_DBELL: usize = 0x18;
-    /// Bit 31 is set until the firmware is up.
+    /// Bit 31 is set until the firmware has initialized.
     pub const INITIALIZING: usize = 0x1fc;
     /// The health buffer.
     pub const HEALTH: usize = 0x200;
-    /// Firmware's command timeout.
+    /// Timeout of a command, set by the firmware.
     pub const CMD_EXEC_TO: usize = 0xff8;
-    /// Firmware's command queue set-up timeout.
+    /// Timeout of the command queue's set-up, set by the firmware.
     pub const CMD_Q_INIT_TO: usize = 0xffc;
     /// Free-running clock, high half.
     pub const INTERNAL_TIMER_H: usize = 0x1000;
     /// Free-running clock, low half.
     pub const INTERNAL_TIMER_L: usize = 0x1004;
-    /// Counter that moves while the firmware is well.
+    /// Counter that advances while the firmware is healthy.
     pub const HEALTH_COUNTER: usize = 0x1010;
     /// Wall clock, seconds.
     pub const REAL_TIME_H: usize = 0x1040;
@@ -44,17 +44,17 @@ pub mod offset {
     pub const SIZE: usize = 0x2010;
 }
 
-/// `CommandQueueEntry::transport` of a command over PCI. `MLX5_PCI_CMD_XPORT`, `device.h`.
+/// `CommandQueueEntry::transport` of commands over PCI. `MLX5_PCI_CMD_XPORT`, `device.h`.
 pub const PCI_CMD_XPORT: u32 = 7;
 
 /// Data bytes in a mailbox block. `MLX5_CMD_DATA_BLOCK_SIZE`, `device.h`.
 pub const CMD_DATA_BLOCK_SIZE: usize = 512;
 
-/// Entries in a command queue, at most. `MLX5_MAX_COMMANDS`, `device.h`.
+/// The largest number of entries in a command queue. `MLX5_MAX_COMMANDS`, `device.h`.
 pub const MAX_COMMANDS: usize = 32;
 
 layouts! {
-    /// The initialization segment up to and with the command doorbell.
+    /// The initialization segment up to and including the command doorbell.
     ///
     /// `mlx5_ifc_initial_seg_bits`.
     pub struct InitSegHead [0xe0] {
@@ -84,7 +84,7 @@ layouts! {
         ext_synd, set_ext_synd: 0x1f0, 16;
     }
 
-    /// One entry of the command queue. `mlx5_ifc_cmd_queue_entry_bits`.
+    /// An entry of the command queue. `mlx5_ifc_cmd_queue_entry_bits`.
     pub struct CommandQueueEntry [0x200] {
         transport, set_transport: 0x0, 8;
         input_length, set_input_length: 0x20, 32;
@@ -117,8 +117,8 @@ layouts! {
 }
 
 codes! {
-    /// `CommandQueueEntry::status`: delivery of a command, before its own status counts.
-    /// `MLX5_CMD_DELIVERY_STAT_*`, the kernel's `cmd.c`.
+    /// `CommandQueueEntry::status`: whether the command was delivered. Only then does the output
+    /// hold a status of its own. `MLX5_CMD_DELIVERY_STAT_*`, the kernel's `cmd.c`.
     pub struct DeliveryStatus {
         OK = 0x00;
         SIGNAT_ERR = 0x01;

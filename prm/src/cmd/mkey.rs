@@ -1,4 +1,4 @@
-//! Memory: mkeys, signature PSVs, page faults, on-device memory.
+//! Memory: mkeys, PSVs, page faults, on-device memory.
 
 use super::commands;
 use crate::fields::{codes, layouts};
@@ -38,8 +38,8 @@ layouts! {
 
     /// Input of CREATE_MKEY.
     ///
-    /// `mlx5_ifc_create_mkey_in_bits`. Followed by translation entries (`klm_pas_mtt`), 16 bytes to
-    /// an octword.
+    /// `mlx5_ifc_create_mkey_in_bits`. Followed by translation entries (`klm_pas_mtt`), counted in
+    /// octwords of 16 bytes.
     pub struct CreateMkeyIn [0x880] {
         opcode, set_opcode: 0x0, 16;
         uid, set_uid: 0x10, 16;
@@ -209,15 +209,16 @@ commands! {
 }
 
 codes! {
-    /// `access_mode_4_2` and `access_mode_1_0` of a key, joined. `MLX5_MKC_ACCESS_MODE_*`.
+    /// Access mode of an mkey, from `access_mode_4_2` and `access_mode_1_0`.
+    /// `MLX5_MKC_ACCESS_MODE_*`.
     pub struct MkeyAccessMode {
-        /// Addresses are physical.
+        /// Physical addresses, without translation.
         PA = 0;
-        /// A table of pages.
+        /// A table of page addresses.
         MTT = 1;
-        /// A list of (key, address, length) of any length.
+        /// A list of (key, address, length) entries of any length.
         KLMS = 2;
-        /// A list of (key, address) of one fixed length.
+        /// A list of (key, address) entries of one fixed length.
         KSM = 3;
         SW_ICM = 4;
         /// On-device memory.
@@ -226,13 +227,13 @@ codes! {
 }
 
 impl MkeyContext {
-    /// The access mode, joined from its two fields.
+    /// Returns the access mode from its two fields.
     #[must_use]
     pub fn access_mode(&self) -> MkeyAccessMode {
         MkeyAccessMode(self.access_mode_4_2() << 2 | self.access_mode_1_0())
     }
 
-    /// Splits `mode` over its two fields.
+    /// Stores the access mode in its two fields.
     pub fn set_access_mode(&mut self, mode: MkeyAccessMode) -> &mut Self {
         self.set_access_mode_4_2(mode.0 >> 2).set_access_mode_1_0(mode.0)
     }

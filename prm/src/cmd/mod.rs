@@ -1,9 +1,9 @@
-//! The command interface: what a driver asks of the firmware, and what the firmware answers.
+//! The command interface: the layouts with which a driver and the firmware talk.
 //!
-//! Every command is an input layout, which begins like [`CommandInHead`], and an output layout,
-//! which begins like [`CommandOutHead`]. [`CommandInput`] pairs the two with an opcode.
-//! Names of types and fields are those of `mlx5_ifc.h`, contexts shortened to the manual's letters
-//! (`qpc`, `cqc`, `mkc`, ...).
+//! Each command has an input layout, which begins like [`CommandInHead`], and an output layout,
+//! which begins like [`CommandOutHead`]. [`CommandInput`] pairs the two with an opcode. Types and
+//! fields have the names of `mlx5_ifc.h`, with contexts shortened as in the PRM (`qpc`, `cqc`,
+//! `mkc`, ...).
 
 use crate::fields::{Layout, layouts};
 
@@ -26,28 +26,28 @@ pub use opcode::CommandOpcode;
 pub use status::CommandStatus;
 
 layouts! {
-    /// What every input begins with.
+    /// The common start of every input.
     pub struct CommandInHead [0x40] {
         opcode, set_opcode: 0x0, 16;
         uid, set_uid: 0x10, 16;
         op_mod, set_op_mod: 0x30, 16;
     }
 
-    /// What every output begins with.
+    /// The common start of every output.
     pub struct CommandOutHead [0x40] {
         status, set_status: 0x0, 8;
         syndrome, set_syndrome: 0x20, 32;
     }
 }
 
-/// An input layout: which command it is and what answers it.
+/// An input layout, with its opcode and its output layout.
 pub trait CommandInput: Layout {
-    /// The command.
+    /// Opcode of the command.
     const OPCODE: CommandOpcode;
-    /// The layout of its answer.
+    /// Output layout of the command.
     type Output: CommandOutput;
 
-    /// A zeroed input that carries its opcode.
+    /// Returns a zeroed input with the opcode set.
     #[must_use]
     fn request() -> Self {
         let mut input = Self::default();
@@ -58,7 +58,7 @@ pub trait CommandInput: Layout {
 
 /// An output layout.
 pub trait CommandOutput: Layout {
-    /// A zeroed output that carries a status and, on failure, the firmware's syndrome.
+    /// Returns a zeroed output with `status` set and, for a failure, the firmware's syndrome.
     #[must_use]
     fn reply(status: CommandStatus, syndrome: u32) -> Self {
         let mut output = Self::default();
@@ -68,7 +68,7 @@ pub trait CommandOutput: Layout {
     }
 }
 
-/// Pairs opcodes with their input and output layouts, one command a line.
+/// Pairs opcodes with their input and output layouts, one command per line.
 macro_rules! commands {
     ($($OPCODE:ident: $In:ident => $Out:ident;)*) => {$(
         impl $crate::cmd::CommandInput for $In {

@@ -1,4 +1,4 @@
-//! Ports: vport contexts, GIDs and P_Keys, RoCE addresses, MADs, registers, multicast.
+//! Ports: vport contexts, GIDs, P_Keys, RoCE addresses, MADs, registers, multicast groups.
 
 use super::commands;
 use crate::fields::{codes, layouts};
@@ -12,7 +12,7 @@ layouts! {
         mac_addr_31_0, set_mac_addr_31_0: 0x20, 32;
     }
 
-    /// An InfiniBand vport.
+    /// Context of an InfiniBand vport.
     ///
     /// `mlx5_ifc_hca_vport_context_bits`.
     pub struct HcaVportContext [0x1000] {
@@ -42,9 +42,9 @@ layouts! {
         pkey_violation_counter, set_pkey_violation_counter: 0x350, 16;
     }
 
-    /// An Ethernet vport.
+    /// Context of an Ethernet vport.
     ///
-    /// `mlx5_ifc_nic_vport_context_bits`. Followed by the allowed list, 64 bits an entry.
+    /// `mlx5_ifc_nic_vport_context_bits`. Followed by the list of allowed addresses, 64 bits each.
     pub struct NicVportContext [0x800] {
         min_wqe_inline_mode, set_min_wqe_inline_mode: 0x5, 3;
         disable_mc_local_lb, set_disable_mc_local_lb: 0x1d, 1;
@@ -72,7 +72,7 @@ layouts! {
         permanent_address, permanent_address_mut: 0x7a0 => MacAddress;
     }
 
-    /// One entry of the RoCE address table.
+    /// An entry of the RoCE address table.
     ///
     /// `mlx5_ifc_roce_addr_layout_bits`.
     pub struct RoceAddress [0x100] {
@@ -198,8 +198,8 @@ layouts! {
 
     /// Output of QUERY_HCA_VPORT_PKEY.
     ///
-    /// `mlx5_ifc_query_hca_vport_pkey_out_bits`. Followed by the P_Keys: 16 bits of zero, then 16
-    /// of key, each.
+    /// `mlx5_ifc_query_hca_vport_pkey_out_bits`. Followed by the P_Keys, 32 bits each: 16 zero
+    /// bits, then the P_Key.
     pub struct QueryHcaVportPkeyOut [0x80] {
         status, set_status: 0x0, 8;
         syndrome, set_syndrome: 0x20, 32;
@@ -342,7 +342,7 @@ codes! {
         IPV6 = 1;
     }
 
-    /// A register ACCESS_REG reaches. `MLX5_REG_*`, `driver.h`.
+    /// A register that ACCESS_REG reads or writes. `MLX5_REG_*`, `driver.h`.
     pub struct RegisterId {
         PCAP = 0x5001;
         PMLP = 0x5002;

@@ -1,4 +1,4 @@
-//! Queue pairs: creation, query and every transition.
+//! Queue pairs: creation, destruction, query and all state transitions.
 
 use super::commands;
 use crate::fields::{codes, layouts};
@@ -387,10 +387,10 @@ codes! {
         RTR = 2;
         RTS = 3;
         SQER = 4;
-        /// Drained.
+        /// Drained: the send queue has finished what it began.
         SQD = 5;
         ERR = 6;
-        /// Asked to drain, sends still outstanding.
+        /// Draining: sends are still outstanding.
         SQ_DRAINING = 7;
         SUSPENDED = 9;
     }
@@ -431,7 +431,7 @@ codes! {
         RAW_ETHERNET = 7;
     }
 
-    /// `QpContext::rq_type`: where receives come from. `MLX5_NON_ZERO_RQ` and siblings, `qp.h`.
+    /// `QpContext::rq_type`: the source of receive WQEs. `MLX5_NON_ZERO_RQ` and others, `qp.h`.
     pub struct RqType {
         /// The QP's own receive queue.
         NON_ZERO_RQ = 0;
@@ -443,7 +443,7 @@ codes! {
     /// `QpContext::offload_type`. `MLX5_QPC_OFFLOAD_TYPE_*`, `mlx5_ifc.h`.
     pub struct OffloadType {
         NONE = 0;
-        /// The device fetches the data of rendezvous by itself.
+        /// The device itself reads the data of a rendezvous.
         RNDV = 1;
     }
 
@@ -459,29 +459,29 @@ codes! {
         UP_TO_256B = 8;
     }
 
-    /// `QpContext::ts_format`: what timestamps count. `MLX5_TIMESTAMP_FORMAT_*`, `mlx5_ifc.h`.
+    /// `QpContext::ts_format`: the clock of timestamps. `MLX5_TIMESTAMP_FORMAT_*`, `mlx5_ifc.h`.
     pub struct TimestampFormat {
         FREE_RUNNING = 0;
         DEFAULT = 1;
         REAL_TIME = 2;
     }
 
-    /// `GeneralCaps::sq_ts_format` and its like: what timestamps may count.
-    /// `MLX5_TIMESTAMP_FORMAT_CAP_*`, `mlx5_ifc.h`.
+    /// `HcaCap::sq_ts_format`, `HcaCap::rq_ts_format`, `RoceCaps::qp_ts_format`: the supported
+    /// timestamp formats. `MLX5_TIMESTAMP_FORMAT_CAP_*`, `mlx5_ifc.h`.
     pub struct TimestampFormatCap {
         FREE_RUNNING = 0;
         REAL_TIME = 1;
         FREE_RUNNING_AND_REAL_TIME = 2;
     }
 
-    /// `QpContext::cs_req`: scatter of small responses into CQEs. `MLX5_QPC_CS_REQ_*`.
+    /// `QpContext::cs_req`: scatter of small responses to CQEs. `MLX5_QPC_CS_REQ_*`.
     pub struct ScatterToCqeRequester {
         DISABLE = 0x0;
         UP_TO_32B = 0x11;
         UP_TO_64B = 0x22;
     }
 
-    /// `QpContext::cs_res`: scatter of small receives into CQEs. `MLX5_QPC_CS_RES_*`.
+    /// `QpContext::cs_res`: scatter of small receives to CQEs. `MLX5_QPC_CS_RES_*`.
     pub struct ScatterToCqeResponder {
         DISABLE = 0x0;
         UP_TO_32B = 0x1;
@@ -490,7 +490,7 @@ codes! {
 }
 
 bitflags::bitflags! {
-    /// `opt_param_mask`: which optional fields a transition carries. `enum mlx5_qp_optpar`, `qp.h`.
+    /// `opt_param_mask`: the optional fields of a transition. `enum mlx5_qp_optpar`, `qp.h`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct OptParamMask: u32 {
         /// The alternate address path.

@@ -1,4 +1,4 @@
-//! Shared receive queues: plain, XRC, tag matching, and the memory pool the plain may sit on.
+//! Shared receive queues (SRQ, XRC SRQ, XRQ) and the receive memory pools (RMP) behind plain ones.
 
 use super::commands;
 use crate::fields::{codes, layouts};
@@ -49,7 +49,7 @@ layouts! {
         db_record_addr_l, set_db_record_addr_l: 0x160, 30;
     }
 
-    /// A work queue, as RMPs and raw queues hold it.
+    /// A work queue, as in the contexts of RMPs and raw queues.
     ///
     /// `mlx5_ifc_wq_bits`. Followed by 64-bit addresses (`pas`).
     pub struct WorkQueue [0x600] {
@@ -97,7 +97,7 @@ layouts! {
         wq, wq_mut: 0x180 => WorkQueue;
     }
 
-    /// What MODIFY_RMP changes.
+    /// The fields that MODIFY_RMP changes.
     ///
     /// `mlx5_ifc_rmp_bitmask_bits`.
     pub struct RmpBitmask [0x40] {
@@ -329,7 +329,7 @@ layouts! {
         rmpc, rmpc_mut: 0x100 => RmpContext;
     }
 
-    /// What an extended receive queue's context says of its list of tags.
+    /// The part of an XRQ's context that describes its tag list.
     ///
     /// `mlx5_ifc_tag_matching_topology_context_bits`.
     pub struct TagMatchingTopologyContext [0x80] {
@@ -339,7 +339,7 @@ layouts! {
         hw_phase_cnt, set_hw_phase_cnt: 0x30, 16;
     }
 
-    /// An extended receive queue's context.
+    /// Context of an extended receive queue (XRQ).
     ///
     /// `mlx5_ifc_xrqc_bits`.
     pub struct XrqContext [0xa00] {
@@ -460,7 +460,8 @@ codes! {
         RNDV = 1;
     }
 
-    /// `ArmRqIn::op_mod`: what `srq_number` names. `MLX5_ARM_RQ_IN_OP_MOD_*`, `mlx5_ifc.h`.
+    /// `ArmRqIn::op_mod`: the kind of queue that `srq_number` names. `MLX5_ARM_RQ_IN_OP_MOD_*`,
+    /// `mlx5_ifc.h`.
     pub struct ArmRqTarget {
         SRQ = 1;
         XRQ = 2;

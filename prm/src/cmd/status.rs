@@ -1,4 +1,4 @@
-//! How a command ended.
+//! Command status codes.
 
 use crate::fields::codes;
 
@@ -25,13 +25,13 @@ codes! {
 }
 
 impl CommandStatus {
-    /// Whether the command was carried out.
+    /// Returns whether the command succeeded.
     #[must_use]
     pub const fn is_ok(self) -> bool {
         self.0 == Self::OK.0
     }
 
-    /// What it means.
+    /// Returns a description of the status.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
-//! The macros behind the tables: [`layouts!`] for layouts, [`codes!`] for families of values.
+//! The table macros: [`layouts!`] for layouts, [`codes!`] for sets of named values.
 
-/// Declares layouts, one field a line:
+/// Declares layouts, one field per line:
 ///
 /// ```text
 /// pub struct Name [bits] {
@@ -10,7 +10,7 @@
 /// overlay { ... }                                // optional: fields that share bits with others
 /// ```
 ///
-/// `layouts!` may be used once in a module: it also writes the module's round-trip tests.
+/// May be used once per module, because it also generates the module's round-trip tests.
 macro_rules! layouts {
     ($(
         $(#[$meta:meta])*
@@ -55,36 +55,37 @@ macro_rules! layouts {
                     ),*)?
                 ];
 
-                /// The head of `bytes`, or `None` if they are too few.
+                /// Returns the layout at the start of `bytes`, or `None` if they are too short.
                 #[inline]
                 #[must_use]
                 pub fn from_bytes(bytes: &[u8]) -> Option<&Self> {
                     Self::split_from(bytes).map(|(head, _)| head)
                 }
 
-                /// The mutable head of `bytes`, or `None` if they are too few.
+                /// Returns the mutable layout at the start of `bytes`, or `None` if they are too
+                /// short.
                 #[inline]
                 #[must_use]
                 pub fn from_bytes_mut(bytes: &mut [u8]) -> Option<&mut Self> {
                     Self::split_from_mut(bytes).map(|(head, _)| head)
                 }
 
-                /// The head of `bytes` and what follows it.
+                /// Returns the layout at the start of `bytes` and the bytes that follow it.
                 #[inline]
                 #[must_use]
                 pub fn split_from(bytes: &[u8]) -> Option<(&Self, &[u8])> {
                     <Self as $crate::fields::FromBytes>::ref_from_prefix(bytes).ok()
                 }
 
-                /// The mutable head of `bytes` and what follows it.
+                /// Returns the mutable layout at the start of `bytes` and the bytes that follow it.
                 #[inline]
                 #[must_use]
                 pub fn split_from_mut(bytes: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
                     <Self as $crate::fields::FromBytes>::mut_from_prefix(bytes).ok()
                 }
 
-                /// A copy of the head of `bytes`, zero where they are too few: a caller of an
-                /// older or newer manual may send less.
+                /// Returns a copy of the layout at the start of `bytes`, zero past their end. A
+                /// caller built against another version of the manual may send fewer bytes.
                 #[must_use]
                 pub fn from_short(bytes: &[u8]) -> Self {
                     let mut all = Self::default();
@@ -93,14 +94,14 @@ macro_rules! layouts {
                     all
                 }
 
-                /// The bytes.
+                /// Returns the bytes of the layout.
                 #[inline]
                 #[must_use]
                 pub const fn as_bytes(&self) -> &[u8; $bits / 8] {
                     &self.bytes
                 }
 
-                /// The mutable bytes.
+                /// Returns the mutable bytes of the layout.
                 #[inline]
                 #[must_use]
                 pub const fn as_bytes_mut(&mut self) -> &mut [u8; $bits / 8] {
@@ -169,7 +170,7 @@ macro_rules! layouts {
     };
 }
 
-/// The Rust type of a field so many bits wide.
+/// The Rust type of a field of the given width.
 macro_rules! field_type {
     (1) => {
         bool
@@ -283,8 +284,8 @@ macro_rules! field_test {
     };
 }
 
-/// Declares a family of codes: a newtype over the raw number with named values, so that a value
-/// the manual of the day does not know still travels.
+/// Declares sets of codes, each a newtype over the raw number with named values. A value without a
+/// name is kept as it is, so numbers from a newer manual survive.
 macro_rules! codes {
     ($(
         $(#[$meta:meta])*
@@ -304,10 +305,10 @@ macro_rules! codes {
                 pub const $VALUE: Self = Self($raw);
             )*
 
-            /// Every named value, in order of declaration.
+            /// All named values, in order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$VALUE),*];
 
-            /// The name of the value, if it has one.
+            /// Returns the name of the value, if it has one.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
