@@ -1,4 +1,4 @@
-//! One ioctl, encoded on the stack.
+//! Encoding of one ioctl, on the stack.
 
 use core::marker::PhantomData;
 use std::os::fd::RawFd;
@@ -11,20 +11,20 @@ use crate::{
     kernel::DeviceFile,
 };
 
-/// QP_CREATE has the most attributes: 15, and the driver's two.
+/// The most attributes in a call. QP_CREATE has the most: 15, and two of the driver.
 const CAPACITY: usize = 20;
 
-/// How often a system call that a signal interrupts is made again: more often than any burst of
-/// signals takes, and not without end, for what answers `EINTR` may do so for ever.
+/// The most times that a system call is repeated after `EINTR`: more than any burst of signals
+/// needs, but bounded, because a kernel (or a stand-in for one) could answer `EINTR` for ever.
 pub const MOST_INTERRUPTIONS: u32 = 1000;
 
 const NO_ATTR: IoctlAttr =
     IoctlAttr { attr_id: 0, len: 0, flags: 0, elem_id: 0, reserved: 0, data: 0 };
 
-/// A call in the making. `'a` is how long the buffers that it points to are borrowed.
+/// An ioctl under construction. `'a` is the lifetime of the buffers that it points to.
 ///
-/// Every attribute is mandatory unless said otherwise: a kernel that does not know it refuses the
-/// call rather than leaving the attribute out.
+/// Every attribute is mandatory unless [`Call::optional`] follows: a kernel that does not know a
+/// mandatory attribute refuses the call, instead of ignoring the attribute.
 #[derive(Debug)]
 pub struct Call<'a> {
     frame: Frame,
@@ -42,7 +42,7 @@ struct Frame {
 
 const _: () = assert!(core::mem::offset_of!(Frame, attrs) == size_of::<IoctlHeader>());
 
-/// What the kernel wrote into the attributes themselves.
+/// The attributes of a call after the kernel has written to them.
 #[derive(Clone, Debug)]
 pub struct Reply {
     attrs: [IoctlAttr; CAPACITY],
@@ -50,7 +50,7 @@ pub struct Reply {
 }
 
 impl<'a> Call<'a> {
-    /// A call of `method` without attributes.
+    /// Creates a call of `method`, without attributes.
     pub fn new(method: Method) -> Self {
         let header = IoctlHeader {
             length: 0,
@@ -81,7 +81,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Marks the attribute that was added last as one which an older kernel may overlook.
+    /// Makes the last attribute optional: a kernel that does not know it ignores it.
     pub fn optional(&mut self) -> &mut Self {
         if let Some(last) = self.count.checked_sub(1) {
             self.frame.attrs[last].flags &= !AttrFlags::MANDATORY.bits();
@@ -89,7 +89,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// An input structure.
+    /// Adds an input structure.
     pub fn input<T: IntoBytes + Immutable + ?Sized>(
         &mut self,
         id: AttrId,
@@ -98,7 +98,8 @@ impl<'a> Call<'a> {
         self.input_bytes(id, value.as_bytes())
     }
 
-    /// Input bytes. Up to eight travel in the attribute itself: the kernel takes no address then.
+    /// Adds input bytes. Up to eight are stored in the attribute itself, because the kernel does
+    /// not take an address for them.
     pub fn input_bytes(&mut self, id: AttrId, bytes: &'a [u8]) -> &mut Self {
         let data = if bytes.len() <= 8 {
             let mut inline = [0; 8];
@@ -110,19 +111,19 @@ impl<'a> Call<'a> {
         self.push(id, bytes.len(), data)
     }
 
-    /// A 32-bit input.
+    /// Adds a 32-bit input.
     pub fn input_u32(&mut self, id: AttrId, value: u32) -> &mut Self {
         let mut inline = [0; 8];
         inline[..4].copy_from_slice(&value.to_ne_bytes());
         self.push(id, 4, u64::from_ne_bytes(inline))
     }
 
-    /// A 64-bit input; also what the kernel calls a constant or an enumeration passed by value.
+    /// Adds a 64-bit input, or what the kernel calls a constant or an enumeration passed by value.
     pub fn input_u64(&mut self, id: AttrId, value: u64) -> &mut Self {
         self.push(id, 8, value)
     }
 
-    /// An enum attribute: the member, and the input bytes that belong to it.
+    /// Adds an enum attribute: the member `elem` and its input bytes.
     pub fn input_enum(&mut self, id: AttrId, elem: u8, bytes: &'a [u8]) -> &mut Self {
         let before = self.count;
         self.input_bytes(id, bytes);
@@ -132,7 +133,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// An output structure. Bytes that a shorter answer leaves out keep their value.
+    /// Adds an output structure. Bytes beyond a shorter answer keep their value.
     pub fn output<T>(&mut self, id: AttrId, value: &'a mut T) -> &mut Self
     where
         T: FromBytes + IntoBytes + ?Sized,
@@ -140,37 +141,37 @@ impl<'a> Call<'a> {
         self.output_bytes(id, value.as_mut_bytes())
     }
 
-    /// Output bytes.
+    /// Adds output bytes.
     pub fn output_bytes(&mut self, id: AttrId, bytes: &'a mut [u8]) -> &mut Self {
         self.push(id, bytes.len(), address(bytes.as_mut_ptr()))
     }
 
-    /// The handle of an object that exists.
+    /// Adds the handle of an existing object.
     pub fn handle(&mut self, id: AttrId, handle: u32) -> &mut Self {
         self.push(id, 0, u64::from(handle))
     }
 
-    /// Room for the handle of the object that the call makes; see [`Reply::handle`].
+    /// Adds an attribute for the handle of the object that the call creates; see [`Reply::handle`].
     pub fn new_handle(&mut self, id: AttrId) -> &mut Self {
         self.push(id, 0, 0)
     }
 
-    /// A descriptor that exists. It goes as a signed 64-bit number.
+    /// Adds an existing file descriptor, which the kernel takes as a signed 64-bit number.
     pub fn fd(&mut self, id: AttrId, fd: RawFd) -> &mut Self {
         self.push(id, 0, i64::from(fd) as u64)
     }
 
-    /// Room for the descriptor that the call makes; see [`Reply::fd`].
+    /// Adds an attribute for the file descriptor that the call creates; see [`Reply::fd`].
     pub fn new_fd(&mut self, id: AttrId) -> &mut Self {
         self.push(id, 0, 0)
     }
 
-    /// The driver's request.
+    /// Adds the driver's request.
     pub fn driver_input<T: IntoBytes + Immutable + ?Sized>(&mut self, value: &'a T) -> &mut Self {
         self.input(attr::uhw::IN, value)
     }
 
-    /// The driver's response.
+    /// Adds the driver's response.
     pub fn driver_output<T>(&mut self, value: &'a mut T) -> &mut Self
     where
         T: FromBytes + IntoBytes + ?Sized,
@@ -178,21 +179,24 @@ impl<'a> Call<'a> {
         self.output(attr::uhw::OUT, value)
     }
 
-    /// Makes the call, and again when a signal interrupts it, [`MOST_INTERRUPTIONS`] times at most:
-    /// then it is `EINTR`.
+    /// Makes the call. Repeats it after `EINTR`, at most [`MOST_INTERRUPTIONS`] times.
     ///
-    /// `EINVAL` without a call if an attribute is longer than the 65535 bytes that it can say.
+    /// # Errors
+    /// `EINVAL`, without a call, if an attribute is longer than 65535 bytes (its length has 16
+    /// bits) or there are too many attributes; `EINTR` if signals interrupted every attempt; else
+    /// the errno of the kernel.
     ///
     /// # Safety
-    /// The attributes are those of the method, outputs where the kernel writes; and memory that an
-    /// input names by address (to be registered, as a queue, in a firmware command) is free for the
-    /// device to use as the call says, until it is told otherwise.
+    /// The attributes are those that the method defines, with an output wherever the kernel writes.
+    /// Memory that an input names by address (memory to register, a ring, an address in a firmware
+    /// command) is free for the device to use as the call defines, until a later call ends that
+    /// use.
     pub unsafe fn run(&mut self, file: &dyn DeviceFile) -> Result<Reply, Errno> {
         self.make(file)
     }
 
-    /// [`Self::run`] for the functions of this crate: those whose requests can name memory are
-    /// unsafe themselves, with a contract of their own.
+    /// [`Self::run`] for this crate's own functions. Those whose requests can name memory are
+    /// unsafe themselves and have their own contracts.
     pub(crate) fn make(&mut self, file: &dyn DeviceFile) -> Result<Reply, Errno> {
         if self.malformed {
             return Err(Errno::EINVAL);
@@ -202,11 +206,12 @@ impl<'a> Call<'a> {
             (size_of::<IoctlHeader>() + self.count * size_of::<IoctlAttr>()) as u16;
         let mut interruptions = 0;
         loop {
-            // The kernel writes into the attributes: an interrupted call starts from a fresh copy.
+            // The kernel writes to the attributes, so each attempt starts from a fresh copy.
             let mut frame = self.frame;
-            // SAFETY: the pointer covers the whole frame; `num_attrs` attributes of it are filled
-            // in and `length` covers them. Each address in them comes from a slice that `'a`
-            // keeps borrowed while `self` lives, exclusively for outputs, with that slice's length.
+            // SAFETY: the pointer covers the whole frame, of which `num_attrs` attributes are
+            // initialized, and `length` covers the header and them. Each address in them comes from
+            // a slice that stays borrowed for `'a`, which outlives `self` (exclusively if it is an
+            // output), and `len` is the length of that slice.
             match unsafe { file.ioctl((&raw mut frame).cast::<IoctlHeader>()) } {
                 Ok(()) => return Ok(Reply { attrs: frame.attrs, count: self.count }),
                 Err(Errno::EINTR) if interruptions < MOST_INTERRUPTIONS => interruptions += 1,
@@ -221,17 +226,17 @@ impl Reply {
         self.attrs[..self.count].iter().find(|attr| attr.attr_id == id.0)
     }
 
-    /// The handle of the new object; zero if the call had no such attribute.
+    /// Returns the handle of the new object; zero if the call had no such attribute.
     pub fn handle(&self, id: AttrId) -> u32 {
         self.attr(id).map_or(0, |attr| attr.data as u32)
     }
 
-    /// The new descriptor; -1 if the call had no such attribute.
+    /// Returns the new file descriptor; -1 if the call had no such attribute.
     pub fn fd(&self, id: AttrId) -> RawFd {
         self.attr(id).map_or(-1, |attr| attr.data as RawFd)
     }
 
-    /// Whether the kernel says that it wrote this output.
+    /// Returns whether the kernel reported that it wrote this output.
     pub fn written(&self, id: AttrId) -> bool {
         let valid = AttrFlags::VALID_OUTPUT.bits();
         self.attr(id).is_some_and(|attr| attr.flags & valid != 0)
@@ -239,7 +244,7 @@ impl Reply {
 }
 
 fn address(ptr: *const u8) -> u64 {
-    // The kernel reaches the buffer through this number.
+    // The kernel accesses the buffer through this address.
     ptr.expose_provenance() as u64
 }
 

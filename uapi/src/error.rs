@@ -1,16 +1,16 @@
-//! What opening a device can find out about the kernel, apart from an [`Errno`].
+//! The error of [`crate::cmd::context::probe`].
 
 use core::fmt;
 
 use crate::{Errno, OLDEST_KERNEL};
 
-/// Why a device file is of no use to this crate.
+/// The reason why this crate cannot use a device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeError {
-    /// The kernel lacks the uverbs ioctl, the commands carried by it, or a method of
-    /// [`OLDEST_KERNEL`].
+    /// The kernel lacks the uverbs ioctl, the commands that it carries, or a method that
+    /// [`OLDEST_KERNEL`] has.
     TooOld,
-    /// The kernel has the ioctl and refused it.
+    /// The kernel has the ioctl, but refused it.
     Kernel(Errno),
 }
 

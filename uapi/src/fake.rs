@@ -1,4 +1,4 @@
-//! A device file that follows a script, for the tests of the encodings.
+//! A device file that follows a script, to test the encoding of calls.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,7 @@ use crate::{
 
 type Step = Box<dyn FnOnce(&mut Received<'_>) -> Result<(), Errno> + Send>;
 
-/// Answers its n-th ioctl with the n-th step, and fails the test if there is none.
+/// Answers the n-th ioctl with the n-th step; fails the test if there is no such step.
 #[derive(Default)]
 pub(crate) struct Script {
     steps: Mutex<VecDeque<Step>>,
@@ -42,7 +42,7 @@ impl Script {
         self
     }
 
-    /// Fails the test if a step was not reached.
+    /// Fails the test if steps are left.
     pub(crate) fn done(&self) {
         assert_eq!(self.steps.lock().unwrap().len(), 0, "steps left");
     }
@@ -50,7 +50,8 @@ impl Script {
 
 impl DeviceFile for Script {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the caller's contract is that of `attributes`, and nobody else has the frame.
+        // SAFETY: the caller's contract includes that of `attributes`, and nothing else accesses
+        // the frame during the call.
         let (head, attrs) = unsafe { (*header, &mut *IoctlHeader::attributes(header)) };
         assert_eq!(usize::from(head.length), 24 + 16 * attrs.len());
         assert_eq!(head.driver_id, RDMA_DRIVER_MLX5);
@@ -72,7 +73,7 @@ impl DeviceFile for Script {
     }
 }
 
-/// An event file whose reads tell the number it was made with.
+/// An event file that returns its own number when read.
 struct Numbered {
     fd: RawFd,
 }
@@ -91,7 +92,7 @@ impl EventFile for Numbered {
     }
 }
 
-/// A call as a kernel sees it.
+/// A call as the kernel receives it.
 pub(crate) struct Received<'a> {
     pub(crate) method: Method,
     attrs: &'a mut [IoctlAttr],
@@ -108,7 +109,7 @@ impl Received<'_> {
         *self.attrs.iter().find(|attr| attr.attr_id == id.0).expect("the attribute is there")
     }
 
-    /// The bytes of an input, from where the kernel looks for them.
+    /// Returns the bytes of an input, from where the kernel would read them.
     pub(crate) fn input(&self, id: AttrId) -> Vec<u8> {
         let attr = self.attr(id);
         let len = usize::from(attr.len);
@@ -127,30 +128,31 @@ impl Received<'_> {
         u64::from_ne_bytes(self.input(id).try_into().expect("eight bytes"))
     }
 
-    /// The number of a handle or descriptor, which has no length.
+    /// Returns the number of a handle or descriptor, whose length is zero.
     pub(crate) fn object(&self, id: AttrId) -> i64 {
         let attr = self.attr(id);
         assert_eq!(attr.len, 0);
         attr.data as i64
     }
 
-    /// Room of an output.
+    /// Returns the size of an output.
     pub(crate) fn room(&self, id: AttrId) -> usize {
         usize::from(self.attr(id).len)
     }
 
-    /// Writes an output, as much of it as there is room for.
+    /// Writes an output, truncated to its size.
     pub(crate) fn answer(&mut self, id: AttrId, bytes: &[u8]) {
         let attr = self.attrs.iter_mut().find(|attr| attr.attr_id == id.0).expect("an output");
         let len = bytes.len().min(usize::from(attr.len));
-        // SAFETY: an output is an address that is writable for its length.
+        // SAFETY: an output is an address that is writable for its length, and `len` is at most
+        // that.
         unsafe {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), attr.data as usize as *mut u8, len)
         }
         attr.flags |= AttrFlags::VALID_OUTPUT.bits();
     }
 
-    /// Writes the number of the object that was made.
+    /// Writes the number of a new object.
     pub(crate) fn made(&mut self, id: AttrId, number: u64) {
         let attr = self.attrs.iter_mut().find(|attr| attr.attr_id == id.0).expect("a new object");
         attr.data = number;

@@ -1,16 +1,16 @@
-//! `rdma/rdma_user_ioctl_cmds.h`, `rdma/ib_user_ioctl_cmds.h`, `rdma/mlx5_user_ioctl_cmds.h`: the
-//! one ioctl of an uverbs device, and the ids of its objects, methods and attributes.
+//! The ioctl of uverbs devices, and the IDs of its objects, methods and attributes. From
+//! `rdma/rdma_user_ioctl_cmds.h`, `rdma/ib_user_ioctl_cmds.h` and `rdma/mlx5_user_ioctl_cmds.h`.
 
 use crate::layout::layout;
 
 /// `RDMA_VERBS_IOCTL`, `_IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)`.
 pub const RDMA_VERBS_IOCTL: u32 = 0xC018_1B01;
 
-/// `RDMA_DRIVER_MLX5` of `enum rdma_driver_id`: goes into every header.
+/// `RDMA_DRIVER_MLX5` of `enum rdma_driver_id`, part of every header.
 pub const RDMA_DRIVER_MLX5: u32 = 1;
 
 layout! {
-    /// `struct ib_uverbs_ioctl_hdr`; `num_attrs` of [`IoctlAttr`] follow it in memory.
+    /// `struct ib_uverbs_ioctl_hdr`; `num_attrs` [`IoctlAttr`]s follow it in memory.
     pub struct IoctlHeader [24] {
         0  length: u16 => "Bytes of header and attributes together.",
         2  object_id: u16 => "The object, see [`Method::object`].",
@@ -36,7 +36,7 @@ bitflags::bitflags! {
     /// `UVERBS_ATTR_F_*`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AttrFlags: u16 {
-        /// The kernel must refuse the call if it does not know this attribute.
+        /// The kernel must refuse the call if it does not know the attribute.
         const MANDATORY = 1 << 0;
         /// Set by the kernel on an output that it wrote.
         const VALID_OUTPUT = 1 << 1;
@@ -46,35 +46,35 @@ bitflags::bitflags! {
 /// A method of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Method {
-    /// The object's id, from [`object`].
+    /// ID of the object, from [`object`].
     pub object: u16,
-    /// The method's id among those of its object.
+    /// ID of the method within its object.
     pub id: u16,
 }
 
 impl Method {
-    /// The method that a header calls.
+    /// Returns the method that a header calls.
     pub const fn of(header: &IoctlHeader) -> Self {
         Self { object: header.object_id, id: header.method_id }
     }
 }
 
-/// The id of an attribute among those of its method.
+/// ID of an attribute within its method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttrId(pub u16);
 
-/// First id of the driver's name space (`UVERBS_ID_NS_SHIFT`).
+/// The first ID of the driver's namespace (`UVERBS_ID_NS_SHIFT`).
 pub const DRIVER_NAMESPACE: u16 = 1 << 12;
 
 impl IoctlHeader {
-    /// The attributes behind a header.
+    /// Returns the attributes that follow a header.
     ///
     /// # Safety
-    /// `header` points to a header that is followed, in the same allocation, by the attributes it
-    /// counts.
+    /// `header` points to a header that is followed, in the same allocation, by as many attributes
+    /// as its `num_attrs`.
     pub unsafe fn attributes(header: *mut IoctlHeader) -> *mut [IoctlAttr] {
-        // SAFETY: by the caller's contract the header may be read and the attributes lie behind
-        // it in the same allocation; both types are made of integers.
+        // SAFETY: by the contract, the header is readable and the attributes follow it in the same
+        // allocation. Both types consist of integers, so every bit pattern is valid.
         unsafe {
             let count = usize::from((*header).num_attrs);
             core::ptr::slice_from_raw_parts_mut(header.add(1).cast::<IoctlAttr>(), count)
@@ -123,7 +123,7 @@ objects! {
 
 macro_rules! methods {
     ($($name:ident = $object:ident / $id:literal => $kernel:literal),* $(,)?) => {
-        /// The methods, each with its object.
+        /// The methods, with their objects.
         pub mod method {
             use super::{Method, object};
             $(
@@ -183,7 +183,7 @@ macro_rules! attributes {
         $(#[$meta:meta])*
         mod $module:ident = $prefix:literal { $($name:ident = $id:literal),* $(,)? }
     )*) => {
-        /// The attribute ids, one module for each method.
+        /// The attribute IDs, one module per method.
         pub mod attr {
             $(
                 $(#[$meta])*
@@ -200,7 +200,7 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// The driver's own request and response, of every method that takes them.
+    /// The driver's request and response, of every method that has them.
     mod uhw = "UVERBS_ATTR_UHW_" { IN = 0x1000, OUT = 0x1001 }
     /// INVOKE_WRITE.
     mod invoke_write = "UVERBS_ATTR_" { CORE_IN = 0, CORE_OUT = 1, WRITE_CMD = 2 }
@@ -212,7 +212,7 @@ attributes! {
     mod get_context = "UVERBS_ATTR_GET_CONTEXT_" { NUM_COMP_VECTORS = 0, CORE_SUPPORT = 1 }
     /// QUERY_CONTEXT.
     mod query_context = "UVERBS_ATTR_QUERY_CONTEXT_" { NUM_COMP_VECTORS = 0, CORE_SUPPORT = 1 }
-    /// QUERY_CONTEXT, of mlx5.
+    /// QUERY_CONTEXT, mlx5 namespace.
     mod mlx5_query_context = "MLX5_IB_ATTR_QUERY_CONTEXT_" { RESP_UCTX = 0x1000 }
     /// QUERY_GID_TABLE.
     mod query_gid_table = "UVERBS_ATTR_QUERY_GID_TABLE_" {
@@ -237,7 +237,7 @@ attributes! {
         HANDLE = 0, CQE = 1, USER_HANDLE = 2, COMP_CHANNEL = 3, COMP_VECTOR = 4, FLAGS = 5,
         RESP_CQE = 6, EVENT_FD = 7,
     }
-    /// CQ_CREATE, of mlx5.
+    /// CQ_CREATE, mlx5 namespace.
     mod mlx5_create_cq = "MLX5_IB_ATTR_CREATE_CQ_" { UAR_INDEX = 0x1002 }
     /// CQ_DESTROY.
     mod destroy_cq = "UVERBS_ATTR_DESTROY_CQ_" { HANDLE = 0, RESP = 1 }
@@ -277,7 +277,7 @@ attributes! {
     }
     /// DM_ALLOC.
     mod alloc_dm = "UVERBS_ATTR_ALLOC_DM_" { HANDLE = 0, LENGTH = 1, ALIGNMENT = 2 }
-    /// DM_ALLOC, of mlx5.
+    /// DM_ALLOC, mlx5 namespace.
     mod mlx5_alloc_dm = "MLX5_IB_ATTR_ALLOC_DM_" {
         RESP_START_OFFSET = 0x1000, RESP_PAGE_INDEX = 0x1001, REQ_TYPE = 0x1002,
     }

@@ -1,4 +1,4 @@
-//! The seam: everything that the provider asks of an operating system, in three traits.
+//! The traits through which the provider uses the operating system.
 
 use core::{fmt, ptr::NonNull};
 use std::{
@@ -8,147 +8,149 @@ use std::{
 
 use crate::{Errno, ioctl::IoctlHeader};
 
-/// A kernel: a sysfs tree and the device files that it names.
+/// A kernel: its sysfs tree and the device files that the tree names.
 pub trait Kernel: Send + Sync + 'static {
-    /// Names in a directory of the sysfs tree, sorted; `path` is relative to `/sys`
+    /// Lists a directory of the sysfs tree, sorted by name. `path` is relative to `/sys`
     /// (`"class/infiniband_verbs"`).
     fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno>;
 
-    /// Contents of a sysfs attribute, not trimmed.
+    /// Reads a sysfs attribute, without trimming it.
     fn sysfs_read(&self, path: &str) -> Result<String, Errno>;
 
-    /// Target of a sysfs symbolic link.
+    /// Returns the target of a sysfs symbolic link.
     fn sysfs_link(&self, path: &str) -> Result<String, Errno>;
 
-    /// Opens `/dev/infiniband/<node>`, and answers `ENXIO` if that is not the character device
-    /// with the numbers (major, minor) `dev`.
+    /// Opens `/dev/infiniband/<node>`. Fails with `ENXIO` if that is not the character device with
+    /// the numbers (major, minor) `dev`.
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno>;
 }
 
-/// An open uverbs device. Closing it destroys every object that was made through it.
+/// An open uverbs device. Closing it destroys every object created through it.
 pub trait DeviceFile: Send + Sync + 'static {
-    /// One `RDMA_VERBS_IOCTL`. `EINTR` is handed up; [`crate::call::Call::run`] repeats the call.
+    /// Makes one `RDMA_VERBS_IOCTL`. Returns `EINTR` to the caller; [`crate::call::Call::run`]
+    /// repeats the call.
     ///
     /// # Safety
-    /// `header` is followed by `num_attrs` attributes, `length` covers both, and every address in
-    /// them is valid for its length: readable for inputs, writable for outputs.
+    /// `num_attrs` attributes follow `header`, `length` covers both, and every address in the
+    /// attributes is valid for its length: readable for inputs, writable for outputs.
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno>;
 
-    /// Maps a device page (UAR, clock, device memory) at the offset that the kernel gave.
+    /// Maps device pages (UAR, clock, device memory) at an offset that the kernel returned.
     fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno>;
 
-    /// Anonymous memory of which the device may be told: zeroed, page aligned, and of no harm to
-    /// the device's work when the process forks.
+    /// Maps anonymous memory for use by the device: zeroed, page aligned, and unaffected by a fork
+    /// of the process.
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno>;
 
-    /// Takes over a descriptor which an ioctl returned: completion channel, asynchronous events.
+    /// Takes ownership of a file descriptor that an ioctl returned: a completion channel or an
+    /// asynchronous event file.
     fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno>;
 }
 
-/// A file of events. Its descriptor is readable when an event waits.
+/// An event file. Its descriptor is readable while an event is pending.
 pub trait EventFile: Send + Sync + AsFd {
-    /// Takes events, as many whole ones as `buf` has room for; `EAGAIN` if there is none, for this
-    /// never blocks.
+    /// Reads as many whole events as fit in `buf`. Never blocks: fails with `EAGAIN` if no event is
+    /// pending.
     fn read(&self, buf: &mut [u8]) -> Result<usize, Errno>;
 }
 
-/// What a mapped device page is for.
+/// The access to a mapped device page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading only (clock pages).
+    /// Read only (clock pages).
     Read,
-    /// Writing (UAR pages, device memory).
+    /// Read and write (UAR pages, device memory).
     Write,
 }
 
-/// Which page size anonymous memory should have.
+/// The page size of anonymous memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
-    /// Ordinary pages.
+    /// Ordinary pages. This is the default.
     #[default]
     None,
-    /// 2 MiB pages if the pool has them, ordinary pages otherwise.
+    /// 2 MiB pages if the pool has enough, else ordinary pages.
     Prefer,
-    /// 2 MiB pages or failure.
+    /// 2 MiB pages; fails if the pool has too few.
     TwoMiB,
-    /// 1 GiB pages or failure.
+    /// 1 GiB pages; fails if the pool has too few.
     OneGiB,
 }
 
-/// A wish for anonymous memory.
+/// A request for anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRequest {
-    /// Bytes wanted; the mapping has at least these, rounded up to whole pages.
+    /// Length in bytes. The mapping is rounded up to whole pages.
     pub len: usize,
-    /// Alignment of the first byte, a power of two; at least a page is given.
+    /// Alignment of the first byte, a power of two. The alignment is at least a page.
     pub align: usize,
     /// Page size.
     pub huge: HugePages,
 }
 
 impl MemoryRequest {
-    /// `len` bytes of ordinary pages.
+    /// Creates a request for `len` bytes of ordinary pages, page aligned.
     pub const fn new(len: usize) -> Self {
         Self { len, align: 1, huge: HugePages::None }
     }
 
-    /// The same with this alignment.
+    /// Sets the alignment, a power of two. Default: 1, that is, page aligned.
     pub const fn align(self, align: usize) -> Self {
         Self { align, ..self }
     }
 
-    /// The same with this page size.
+    /// Sets the page size. Default: [`HugePages::None`].
     pub const fn huge(self, huge: HugePages) -> Self {
         Self { huge, ..self }
     }
 }
 
-/// Memory that is mapped for as long as this value lives.
+/// Memory that stays mapped as long as this value lives.
 ///
-/// It hands out a raw pointer only: a device may write the memory at any time, so no reference to
-/// it can be sound.
+/// Gives out raw pointers only: a device may write the memory at any time, so a reference to it
+/// could not be sound.
 pub struct Mapping {
     ptr: NonNull<u8>,
     len: usize,
     owner: Box<dyn Send + Sync>,
 }
 
-// SAFETY: `ptr` is an address inside what `owner` keeps mapped, and `owner` itself is Send. The
-// mapping reads and writes nothing; whoever uses the pointer answers for it.
+// SAFETY: `ptr` is an address in memory that `owner` keeps mapped, and `owner` is `Send`. The
+// mapping itself does not access the memory; code that uses the pointer has its own obligations.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; shared access gives out the address and the length only.
+// SAFETY: a shared mapping gives out only the address and the length.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// A mapping of `len` bytes at `ptr` that ends when `owner` is dropped.
+    /// Creates a mapping of `len` bytes at `ptr`, which ends when `owner` is dropped.
     ///
     /// # Safety
-    /// The bytes stay mapped, and used by nobody else, until `owner` is dropped.
+    /// The bytes stay mapped, and nothing else uses them, until `owner` is dropped.
     pub unsafe fn new(ptr: NonNull<u8>, len: usize, owner: Box<dyn Send + Sync>) -> Self {
         Self { ptr, len, owner }
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     pub fn as_non_null(&self) -> NonNull<u8> {
         self.ptr
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether the length is zero.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Keeps the memory mapped until the process ends: the answer when a device may still hold it.
+    /// Keeps the memory mapped until the process ends, for when a device may still access it.
     pub fn leak(self) {
         core::mem::forget(self.owner);
     }
@@ -160,7 +162,7 @@ impl fmt::Debug for Mapping {
     }
 }
 
-/// The size of an ordinary page of this machine.
+/// Returns the size of an ordinary page of this machine.
 pub fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {

@@ -1,8 +1,8 @@
-//! The two table notations in which this crate writes down the kernel's headers.
+//! The two table macros with which this crate declares the kernel's headers.
 
-/// A `#[repr(C)]` structure of the kernel's, each row `offset name: type => "meaning"`, checked
-/// against the size and the offsets at compile time. Padding is always a named field, as in the
-/// headers, so that every byte that travels is a defined one.
+/// Declares `#[repr(C)]` structures of the kernel, with rows `offset name: type => "meaning"`. Size
+/// and offsets are asserted at compile time. Padding is always a named field, as in the headers, so
+/// that every byte passed to the kernel is initialized.
 macro_rules! layout {
     ($(
         $(#[$meta:meta])*
@@ -33,7 +33,7 @@ macro_rules! layout {
     )* };
 }
 
-/// A closed set of the kernel's numbers, each row `Name = number => "meaning"`.
+/// Declares a closed set of the kernel's numbers, with rows `Name = number => "meaning"`.
 macro_rules! numbers {
     ($(
         $(#[$meta:meta])*
@@ -49,7 +49,7 @@ macro_rules! numbers {
         }
 
         impl $name {
-            /// The member that the kernel's number stands for, if it is one of them.
+            /// Returns the member with this number, or `None` if there is none.
             pub const fn from_raw(raw: $repr) -> Option<Self> {
                 match raw {
                     $( $value => Some(Self::$variant), )*
@@ -57,7 +57,7 @@ macro_rules! numbers {
                 }
             }
 
-            /// The kernel's number.
+            /// Returns the kernel's number.
             pub const fn raw(self) -> $repr {
                 self as $repr
             }

@@ -1,14 +1,16 @@
-//! The kernel's words: uverbs and mlx5 ioctl encoding, and the seam between provider and kernel.
+//! The kernel interface: uverbs and mlx5 ioctls, sysfs, memory mappings, and the traits that
+//! separate the provider from them.
 //!
-//! * [`kernel`] is the seam. [`real::LinuxKernel`] is the kernel behind it; anything else that
-//!   implements [`kernel::Kernel`] can take its place.
-//! * [`ioctl`], [`verbs`], [`mlx5`], [`write_cmd`] are the kernel's headers, by hand: numbers and
-//!   layouts, each checked against its size and offsets at compile time.
-//! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each one that the provider needs.
-//! * [`sysfs`] finds the devices; [`wait`] sleeps on their event files; [`process`] knows a child
-//!   from its parent.
+//! * [`kernel`] has the traits. [`real::LinuxKernel`] implements them with system calls; any other
+//!   implementation of [`kernel::Kernel`] can replace it.
+//! * [`ioctl`], [`verbs`], [`mlx5`] and [`write_cmd`] are the kernel's headers, written by hand:
+//!   numbers and layouts, with sizes and offsets asserted at compile time.
+//! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the provider
+//!   makes.
+//! * [`sysfs`] finds the devices; [`wait`] waits for event files; [`process`] detects a fork.
 //!
-//! No other crate of this workspace makes a system call or maps memory.
+//! The provider makes system calls and maps memory only through this crate. The simulated device
+//! and the tools make their own.
 
 mod layout;
 
@@ -35,9 +37,9 @@ pub use real::LinuxKernel;
 #[cfg(test)]
 mod fake;
 
-/// The oldest kernel that has every call in [`cmd`] that the provider cannot do without.
+/// The oldest kernel with every call of [`cmd`] that the provider requires.
 ///
-/// The last of them to appear were QUERY_GID_TABLE and QUERY_GID_ENTRY, in 5.10; before them the
-/// ioctl forms of QP and SRQ creation (5.8), the mlx5 UAR object (5.7), GET_CONTEXT and
-/// ASYNC_EVENT_ALLOC (5.6) and INVOKE_WRITE (5.0). REG_DMABUF_MR (5.12) is an extra.
+/// The newest of these are QUERY_GID_TABLE and QUERY_GID_ENTRY (5.10). Others need the ioctl forms
+/// of QP and SRQ creation (5.8), the mlx5 UAR object (5.7), GET_CONTEXT and ASYNC_EVENT_ALLOC (5.6)
+/// and INVOKE_WRITE (5.0). REG_DMABUF_MR (5.12) is optional.
 pub const OLDEST_KERNEL: &str = "5.10";

@@ -1,4 +1,4 @@
-//! Telling a process from its children, without a system call where the kernel allows it.
+//! Detecting a fork, without a system call where the kernel allows it.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::{process, sync::OnceLock};
@@ -8,26 +8,26 @@ use crate::{
     real,
 };
 
-/// The process in which this value was made.
+/// The process in which this value was created.
 ///
-/// A child that `fork` makes is told apart by a page which the kernel wipes in it (Linux 4.14);
-/// where it cannot, by its number.
+/// A child of `fork` is detected by a page that the kernel wipes in the child (Linux 4.14), or, if
+/// the kernel cannot do that, by its process ID.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// The number of the process that it lies in, or zero in a child; `None` where no page is wiped.
+    /// Holds the ID of the process, or zero in a child; `None` if the kernel does not wipe pages.
     here: Option<&'static AtomicU32>,
     id: u32,
 }
 
 impl Origin {
-    /// This process.
+    /// Returns this process.
     pub fn here() -> Self {
         static PAGE: OnceLock<Option<Mapping>> = OnceLock::new();
         let id = process::id();
         let page = PAGE.get_or_init(|| real::wiped_in_children(&MemoryRequest::new(1)).ok());
         let here = page.as_ref().map(|page| {
-            // SAFETY: the page stays mapped, for it is in a static that is never written again, is
-            // aligned, and is used as this number alone.
+            // SAFETY: the page stays mapped, because it is in a static that is never written again.
+            // It is aligned, and is used only as this atomic number.
             let word: &'static AtomicU32 = unsafe { page.as_non_null().cast().as_ref() };
             word.store(id, Relaxed);
             word
@@ -35,7 +35,7 @@ impl Origin {
         Self { here, id }
     }
 
-    /// Whether this process is a child of the one in which the value was made.
+    /// Returns whether this process is a child of the one in which the value was created.
     #[inline]
     pub fn left(&self) -> bool {
         let id = match self.here {
@@ -61,13 +61,13 @@ mod tests {
     #[test]
     fn a_child_knows_and_is_an_origin_of_its_own() {
         let origin = Origin::here();
-        // SAFETY: the child touches nothing that another thread of the parent could hold, and ends.
+        // SAFETY: the child uses nothing that another thread of the parent could hold, and exits.
         match unsafe { nix::unistd::fork() }.expect("fork") {
             nix::unistd::ForkResult::Child => {
                 let left = origin.left();
                 let again = Origin::here();
                 let good = left && !again.left() && origin.left();
-                // SAFETY: ends the child without running what the parent left to be run.
+                // SAFETY: ends the child, without running the parent's exit handlers.
                 unsafe { nix::libc::_exit(if good { 0 } else { 1 }) }
             }
             nix::unistd::ForkResult::Parent { child } => {

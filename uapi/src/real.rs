@@ -1,4 +1,4 @@
-//! The Linux kernel behind the seam.
+//! The implementation of the [`kernel`](crate::kernel) traits for Linux.
 
 use core::ptr::NonNull;
 use std::{
@@ -28,7 +28,7 @@ use crate::{
     kernel::{Access, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size},
 };
 
-/// The running kernel.
+/// The running Linux kernel.
 #[derive(Clone, Debug)]
 pub struct LinuxKernel {
     sysfs: PathBuf,
@@ -36,12 +36,12 @@ pub struct LinuxKernel {
 }
 
 impl LinuxKernel {
-    /// The kernel as `/sys` and `/dev` show it.
+    /// Creates the kernel with the roots `/sys` and `/dev`.
     pub fn new() -> Self {
         Self::with_roots("/sys", "/dev")
     }
 
-    /// The same with other directories in place of `/sys` and `/dev`.
+    /// Creates the kernel with other directories in place of `/sys` and `/dev`.
     pub fn with_roots(sysfs: impl Into<PathBuf>, dev: impl Into<PathBuf>) -> Self {
         Self { sysfs: sysfs.into(), dev: dev.into() }
     }
@@ -78,7 +78,7 @@ impl Kernel for LinuxKernel {
             return Err(Errno::EINVAL);
         }
         let path = self.dev.join("infiniband").join(node);
-        // Mapping pages for writing needs the write permission. std sets O_CLOEXEC.
+        // A writable mapping of device pages needs a writable file. std sets O_CLOEXEC.
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(errno)?;
         let found = file.metadata().map_err(errno)?;
         let numbers = (major(found.rdev()), minor(found.rdev()));
@@ -109,8 +109,8 @@ const _: () = assert!(
 
 impl DeviceFile for UverbsFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the descriptor is open while `self.file` lives; what `header` points to is as
-        // the kernel wants it by the caller's contract.
+        // SAFETY: the descriptor is open as long as `self.file` lives; `header` is valid for the
+        // ioctl by the caller's contract.
         unsafe { rdma_verbs_ioctl(self.file.as_raw_fd(), header) }.map(drop)
     }
 
@@ -125,11 +125,11 @@ impl DeviceFile for UverbsFile {
             Access::Write => options.map_raw(&self.file),
         }
         .map_err(errno)?;
-        // A child's doorbell would be taken for the parent's.
+        // A child must not reach these pages: the device takes its doorbells for the parent's.
         map.advise(Advice::DontFork).map_err(errno)?;
         let ptr = NonNull::new(map.as_mut_ptr()).ok_or(Errno::EFAULT)?;
-        // SAFETY: `map` keeps `len` bytes at `ptr` mapped until dropped, and moves into the
-        // mapping, so that nobody else uses them.
+        // SAFETY: `map` keeps `len` bytes at `ptr` mapped until dropped. It moves into the mapping,
+        // so nothing else uses them.
         Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
     }
 
@@ -141,7 +141,8 @@ impl DeviceFile for UverbsFile {
         if fd < 0 {
             return Err(Errno::EBADF);
         }
-        // SAFETY: an ioctl of this file has just returned the descriptor, and hands it over.
+        // SAFETY: the caller passes a descriptor that an ioctl of this file has just returned, and
+        // gives up its ownership.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
         fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
@@ -173,7 +174,7 @@ impl EventFile for UverbsEvents {
     }
 }
 
-/// Anonymous memory as [`DeviceFile::allocate`] promises it.
+/// Maps anonymous memory as [`DeviceFile::allocate`] specifies.
 pub fn allocate(request: &MemoryRequest) -> Result<Mapping, Errno> {
     if request.len == 0 || !request.align.is_power_of_two() {
         return Err(Errno::EINVAL);
@@ -187,21 +188,21 @@ pub fn allocate(request: &MemoryRequest) -> Result<Mapping, Errno> {
     }
 }
 
-/// Ordinary pages of which a child finds zeros; an error where the kernel cannot do that.
+/// Maps ordinary pages that read as zeros in a child; fails if the kernel cannot do that.
 pub(crate) fn wiped_in_children(request: &MemoryRequest) -> Result<Mapping, Errno> {
     let len = request.len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
     let mut map = MmapOptions::new().len(len).map_anon().map_err(errno)?;
     wipe_in_children(&mut map)?;
     let ptr = NonNull::new(map.as_mut_ptr()).ok_or(Errno::EFAULT)?;
-    // SAFETY: `map` keeps `len` bytes mapped until dropped, and moves into the mapping, so that
-    // nobody else uses them.
+    // SAFETY: `map` keeps `len` bytes mapped until dropped. It moves into the mapping, so nothing
+    // else uses them.
     Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
 }
 
 fn map_anonymous(request: &MemoryRequest, page_bits: u32, huge: bool) -> Result<Mapping, Errno> {
     let page = 1_usize << page_bits;
     let len = request.len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
-    // mmap aligns to a page; a larger alignment is found inside a longer mapping.
+    // mmap aligns to a page. For a larger alignment, map more and skip to an aligned address.
     let spare = request.align.saturating_sub(page);
     let mut options = MmapOptions::new();
     options.len(len.checked_add(spare).ok_or(Errno::ENOMEM)?);
@@ -212,20 +213,21 @@ fn map_anonymous(request: &MemoryRequest, page_bits: u32, huge: bool) -> Result<
     keep_from_children(&mut map, huge)?;
     let start = map.as_mut_ptr();
     let skip = start.align_offset(request.align);
-    // SAFETY: `start` is page aligned, so that at most `spare` bytes are skipped, and `spare` more
-    // than `len` bytes are mapped.
+    // SAFETY: `start` is page aligned, so at most `spare` bytes are skipped, and `len + spare`
+    // bytes are mapped.
     let ptr = unsafe { start.add(skip) };
     let ptr = NonNull::new(ptr).ok_or(Errno::EFAULT)?;
-    // SAFETY: `map` keeps `len` bytes from `ptr` on mapped until dropped, and moves into the
-    // mapping, so that nobody else uses them.
+    // SAFETY: `map` keeps `len` bytes at `ptr` mapped until dropped. It moves into the mapping, so
+    // nothing else uses them.
     Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
 }
 
-/// Sees to it that a fork leaves the parent's pages where the device knows them to be.
+/// Protects the pages from a fork: the parent keeps the physical pages that the device uses.
 ///
-/// Pages wiped in the child are never shared with it, so that no write of the parent's makes a
-/// copy of them; and unlike with `MADV_DONTFORK` a child that looks reads zeros instead of dying.
-/// The kernel does not wipe huge pages.
+/// Pages with `MADV_WIPEONFORK` are never shared with the child, so a write of the parent does not
+/// copy them. A child that reads them gets zeros, where `MADV_DONTFORK` would make it fault. The
+/// kernel does not wipe huge pages; they get `MADV_DONTFORK`, as do all pages where the kernel does
+/// not know `MADV_WIPEONFORK`.
 fn keep_from_children(map: &mut MmapMut, huge: bool) -> Result<(), Errno> {
     let wiped = if huge { Err(Errno::EINVAL) } else { wipe_in_children(map) };
     wiped.or_else(|_| map.advise(Advice::DontFork).map_err(errno))

@@ -1,4 +1,4 @@
-//! Finding the devices.
+//! Device discovery in sysfs.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use crate::{Errno, kernel::Kernel, layout::numbers, mlx5, verbs};
 /// PCI vendor id of Mellanox, now NVIDIA.
 pub const PCI_VENDOR_MELLANOX: u16 = 0x15b3;
 
-/// PCI device ids that mlx5 drives, with the name of the part.
+/// PCI device IDs that the mlx5 driver supports, with the product name.
 pub const MLX5_PCI_DEVICES: &[(u16, &str)] = &[
     (0x1011, "Connect-IB"),
     (0x1012, "Connect-IB virtual function"),
@@ -49,19 +49,19 @@ numbers! {
     }
 }
 
-/// The PCI function below a device.
+/// The PCI function of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PciFunction {
-    /// Domain, bus, device and function: `0000:03:00.0`. Empty if sysfs does not tell.
+    /// Address (domain, bus, device, function): `0000:03:00.0`. Empty if sysfs does not show it.
     pub address: String,
-    /// Vendor id.
+    /// Vendor ID.
     pub vendor: u16,
-    /// Device id.
+    /// Device ID.
     pub device: u16,
 }
 
 impl PciFunction {
-    /// The name of the part, if it is one that mlx5 drives.
+    /// Returns the product name, or `None` if mlx5 does not support the function.
     pub fn mlx5_part(&self) -> Option<&'static str> {
         if self.vendor != PCI_VENDOR_MELLANOX {
             return None;
@@ -70,14 +70,14 @@ impl PciFunction {
     }
 }
 
-/// An RDMA device that has an uverbs node.
+/// An RDMA device with a uverbs node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Name of the node: `uverbs0`.
     pub uverbs: String,
     /// Name of the device: `mlx5_0`.
     pub name: String,
-    /// The node's major and minor number.
+    /// Major and minor number of the node.
     pub dev: (u32, u32),
     /// Version of the driver's ABI.
     pub abi_version: u32,
@@ -87,46 +87,47 @@ pub struct DeviceInfo {
     pub node_guid: u64,
     /// GUID of the system image.
     pub sys_image_guid: u64,
-    /// Firmware version, empty if not told.
+    /// Firmware version; empty if sysfs does not show it.
     pub fw_version: String,
-    /// Board id (PSID), empty if not told.
+    /// Board ID (PSID); empty if sysfs does not show it.
     pub board_id: String,
-    /// Type of the adapter, empty if not told.
+    /// Adapter type; empty if sysfs does not show it.
     pub hca_type: String,
     /// The PCI function. A subfunction has that of its parent.
     pub pci: Option<PciFunction>,
-    /// The NUMA node that the device is near to.
+    /// The closest NUMA node.
     pub numa_node: Option<u32>,
-    /// Whether mlx5 drives it, with the ABI that this crate speaks.
+    /// Whether this is an mlx5 device, judged by its driver or its PCI ID, whose ABI version this
+    /// crate implements.
     pub is_mlx5: bool,
 }
 
-/// What a look into sysfs found.
+/// The result of [`scan`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// The devices that have an uverbs node, in the order of their nodes' numbers.
+    /// The devices with a uverbs node, in ascending order of the node number.
     pub devices: Vec<DeviceInfo>,
-    /// Nodes that could not be made sense of, in the same order.
+    /// The nodes whose attributes could not be read or parsed, in the same order.
     pub skipped: Vec<Skipped>,
 }
 
-/// An uverbs node that was passed over, for what it is cannot be told.
+/// A uverbs node that [`scan`] skipped because it could not identify the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// Name of the node: `uverbs0`.
     pub uverbs: String,
-    /// What was wrong, relative to `/sys`: `class/infiniband_verbs/uverbs0/dev`.
+    /// The attribute at fault, relative to `/sys`: `class/infiniband_verbs/uverbs0/dev`.
     pub path: String,
-    /// In which way.
+    /// The reason.
     pub why: SkipReason,
 }
 
-/// Why an uverbs node was passed over.
+/// The reason why a uverbs node was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// The attribute cannot be read.
+    /// The attribute could not be read.
     Unreadable(Errno),
-    /// It says what it cannot say.
+    /// The attribute has this content, which is not valid.
     Malformed(String),
 }
 
@@ -144,17 +145,19 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// The devices that have an uverbs node, in the order of their nodes' numbers, as [`scan`] finds
-/// them.
+/// Returns the devices that [`scan`] finds.
 pub fn devices(kernel: &dyn Kernel) -> Result<Vec<DeviceInfo>, Errno> {
     scan(kernel).map(|scan| scan.devices)
 }
 
-/// Looks for devices.
+/// Finds the RDMA devices with a uverbs node.
 ///
-/// There are none if the kernel has no RDMA support loaded; a device that goes away meanwhile is left
-/// out, and a node that cannot be made sense of hides no other. `EPROTONOSUPPORT` if uverbs speaks an
-/// ABI that this crate does not.
+/// Returns none if the kernel has no RDMA support loaded. A device that disappears during the scan
+/// is left out. A node with an unreadable or malformed attribute is skipped; the others are still
+/// returned.
+///
+/// # Errors
+/// `EPROTONOSUPPORT` if the ABI version of uverbs is not the one that this crate implements.
 pub fn scan(kernel: &dyn Kernel) -> Result<Scan, Errno> {
     const CLASS: &str = "class/infiniband_verbs";
     let names = match kernel.sysfs_list(CLASS) {
@@ -177,7 +180,7 @@ pub fn scan(kernel: &dyn Kernel) -> Result<Scan, Errno> {
         let node = format!("{CLASS}/{uverbs}");
         match device(kernel, &node, &uverbs) {
             Ok(info) => found.devices.push(info),
-            // An attribute is missing because the device has gone, unless its node is still there.
+            // A missing attribute means that the device is gone, unless its node is still there.
             Err(Failed { why: SkipReason::Unreadable(Errno::ENOENT | Errno::ENODEV), .. })
                 if kernel.sysfs_list(&node).is_err() => {}
             Err(Failed { path, why }) => found.skipped.push(Skipped { uverbs, path, why }),
@@ -186,13 +189,13 @@ pub fn scan(kernel: &dyn Kernel) -> Result<Scan, Errno> {
     Ok(found)
 }
 
-/// What of a node cannot be used.
+/// The attribute that keeps a node from being used.
 struct Failed {
     path: String,
     why: SkipReason,
 }
 
-/// An attribute that a device cannot be used without.
+/// Reads an attribute without which a device cannot be used.
 fn needed<T>(
     kernel: &dyn Kernel,
     path: String,
@@ -238,7 +241,7 @@ fn device(kernel: &dyn Kernel, node: &str, uverbs: &str) -> Result<DeviceInfo, F
     })
 }
 
-/// The P_Key at `index` of a port's table.
+/// Returns the P_Key at `index` of a port's table.
 pub fn pkey(kernel: &dyn Kernel, device: &str, port: u32, index: u32) -> Result<u16, Errno> {
     let path = format!("class/infiniband/{device}/ports/{port}/pkeys/{index}");
     parse_hex(&trimmed(kernel, &path)?).ok_or(Errno::EPROTO)
@@ -250,13 +253,14 @@ fn pci_function(
     modalias: &str,
     subfunction: bool,
 ) -> Option<PciFunction> {
-    // A subfunction's own device is on the auxiliary bus; its parent is the PCI function.
+    // A subfunction is on the auxiliary bus; its parent is the PCI function.
     let below = if subfunction { "device/.." } else { "device" };
     let (vendor, device) = parse_modalias(modalias).or_else(|| {
         let id = |leaf| parse_hex(&trimmed(kernel, &format!("{base}/{below}/{leaf}")).ok()?);
         Some((id("vendor")?, id("device")?))
     })?;
-    // The link of the device names the PCI function; that of the class, all that is above it.
+    // The target of the `device` link ends with the PCI function; the target of the class link
+    // contains it further up.
     let address = ["/device", ""]
         .iter()
         .filter_map(|leaf| kernel.sysfs_link(&format!("{base}{leaf}")).ok())
@@ -265,7 +269,7 @@ fn pci_function(
     Some(PciFunction { address, vendor, device })
 }
 
-/// `0000:03:00.0`, unlike the `pci0000:00` of a root.
+/// Matches `0000:03:00.0`, but not the root `pci0000:00`.
 fn is_pci_address(part: &str) -> bool {
     part.matches(':').count() == 2 && part.contains('.')
 }
@@ -274,7 +278,7 @@ fn trimmed(kernel: &dyn Kernel, path: &str) -> Result<String, Errno> {
     Ok(kernel.sysfs_read(path)?.trim().to_owned())
 }
 
-/// A number that is not negative: the NUMA node is -1 where there is none.
+/// Reads a non-negative number. The NUMA node is -1 if there is none.
 fn number(kernel: &dyn Kernel, path: &str) -> Option<u32> {
     trimmed(kernel, path).ok()?.parse().ok()
 }
@@ -283,35 +287,35 @@ fn last_component(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// `mlx5_0`: a name of one component.
+/// Parses `mlx5_0`: a name of one path component.
 fn parse_name(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains('/') && text != "..").then(|| text.to_owned())
 }
 
-/// `231:192`.
+/// Parses `231:192`.
 fn parse_dev(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// `1: CA`.
+/// Parses `1: CA`.
 fn node_type(text: &str) -> NodeType {
     let number = text.split(':').next().and_then(|number| number.parse().ok());
     number.and_then(NodeType::from_raw).unwrap_or(NodeType::Unspecified)
 }
 
-/// `0002:c903:00a1:b2c3`.
+/// Parses `0002:c903:00a1:b2c3`.
 fn parse_guid(text: &str) -> Option<u64> {
     let digits: String = text.split(':').collect();
     (digits.len() == 16).then(|| u64::from_str_radix(&digits, 16).ok()).flatten()
 }
 
-/// `0x15b3`.
+/// Parses `0x15b3`.
 fn parse_hex(text: &str) -> Option<u16> {
     u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// `pci:v000015B3d00001017sv...`: vendor and device.
+/// Parses vendor and device from `pci:v000015B3d00001017sv...`.
 fn parse_modalias(text: &str) -> Option<(u16, u16)> {
     let ids = text.strip_prefix("pci:v")?;
     let (vendor, rest) = ids.split_at_checked(8)?;

@@ -1,4 +1,4 @@
-//! Sleeping until an event file has something to read.
+//! Waiting for event files.
 
 use std::{
     os::fd::BorrowedFd,
@@ -9,15 +9,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::Errno;
 
-/// Waits until `fd` can be read, or for `timeout` (`None`: without end); answers whether it can.
+/// Waits until `fd` is readable, for at most `timeout` (`None`: no limit). Returns whether it is
+/// readable.
 ///
-/// A descriptor with an error or a hang-up counts as readable, for the read is what tells which.
-/// Signals neither end the wait nor lengthen it.
+/// A descriptor with an error or a hang-up counts as readable, because a read reports which it is.
+/// A signal neither ends nor prolongs the wait.
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<bool, Errno> {
     wait_any_readable([fd], timeout).map(|[readable]| readable)
 }
 
-/// The same of several: which of them can be read. None, if the time is over.
+/// Waits for several descriptors; returns which are readable. After a timeout, none is.
 pub fn wait_any_readable<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     timeout: Option<Duration>,
@@ -42,7 +43,7 @@ pub fn wait_any_readable<const N: usize>(
                 }
                 return Ok(events.map(|events| !events.is_empty()));
             }
-            // Each is a signal; whoever has no deadline wants to wait for ever.
+            // A signal. Without a deadline, the wait goes on.
             Err(Errno::EINTR) => {
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     return Ok([false; N]);
@@ -53,8 +54,8 @@ pub fn wait_any_readable<const N: usize>(
     }
 }
 
-/// What is left until `deadline`, rounded up so that a short rest does not spin, and cut to what
-/// poll(2) can take (the caller loops).
+/// Returns the time until `deadline` in milliseconds: rounded up, so that a short rest does not
+/// spin, and limited to what poll(2) takes (the caller loops).
 fn millis_until(deadline: Instant) -> PollTimeout {
     let left = deadline.saturating_duration_since(Instant::now());
     let millis = left.as_nanos().div_ceil(1_000_000);

@@ -1,4 +1,4 @@
-//! What each call looks like to the kernel.
+//! Tests of the encoding of each call.
 
 use std::os::fd::AsFd;
 
@@ -41,7 +41,7 @@ fn ucontext_flags(call: &Received<'_>) -> (usize, u32) {
     (bytes.len(), u32::from_ne_bytes(bytes[8..12].try_into().unwrap()))
 }
 
-/// A file that answers the first question of the probe as every kernel that has the commands does.
+/// Creates a script that answers the first call of the probe as a kernel with the commands does.
 fn with_commands() -> Script {
     Script::new().then(|call| {
         assert_eq!(command(call), 1);
@@ -167,7 +167,7 @@ fn a_registration_says_where_and_for_whom() {
         hca_va: 0x3000,
         access: verbs::AccessFlags::LOCAL_WRITE | verbs::AccessFlags::RELAXED_ORDERING,
     };
-    // SAFETY: the script touches no memory.
+    // SAFETY: the script does not use the memory.
     let mr = unsafe { mr::reg(&file, &what) };
     assert_eq!(mr, Ok(mr::Mr { handle: 1, lkey: 2, rkey: 3 }));
 }
@@ -223,7 +223,7 @@ fn a_cq_leaves_out_what_it_does_not_have() {
         driver: mlx5::CreateCq::default(),
         uar_index: None,
     };
-    // SAFETY: the script touches no memory.
+    // SAFETY: the script does not use the memory.
     let made = unsafe { cq::create(&file, &what) };
     assert_eq!(made, Ok(cq::Cq { handle: 9, cqe: 255, cqn: 0x40 }));
     let events = cq::destroy(&file, 9).unwrap();
@@ -252,7 +252,7 @@ fn a_cq_tells_its_channel_events_and_uar() {
         driver: mlx5::CreateCq::default(),
         uar_index: Some(0x1_0000),
     };
-    // SAFETY: the script touches no memory.
+    // SAFETY: the script does not use the memory.
     assert_eq!(unsafe { cq::create(&file, &what) }, Err(Errno::ENOMEM));
 }
 
@@ -292,11 +292,11 @@ fn a_qp_names_its_parents_and_learns_its_sizes() {
         call.made(id::HANDLE, 5);
         call.answer(id::RESP_QP_NUM, &0x123_u32.to_ne_bytes());
         call.answer(id::RESP_CAP, verbs::QpCap { max_send_wr: 16, ..cap }.as_bytes());
-        // An answer from before `tirn` and what follows it.
+        // An answer of a kernel without `tirn` and the fields after it.
         call.answer(uhw::OUT, &[7, 0, 0, 0, 0, 0, 0, 0]);
         Ok(())
     });
-    // SAFETY: the script touches no memory.
+    // SAFETY: the script does not use the memory.
     let qp = unsafe { qp::create(&file, &create_qp(verbs::QpType::Rc)) }.unwrap();
     assert_eq!((qp.handle, qp.qp_num, qp.cap.max_send_wr), (5, 0x123, 16));
     assert_eq!((qp.driver.bfreg_index, qp.driver.tirn), (7, 0));
@@ -321,7 +321,7 @@ fn an_xrc_target_names_its_domain_alone() {
         srq: None,
         ..create_qp(verbs::QpType::XrcTgt)
     };
-    // SAFETY: the script touches no memory.
+    // SAFETY: the script does not use the memory.
     unsafe { qp::create(&file, &what) }.unwrap();
     file.done();
 }
@@ -390,7 +390,7 @@ fn an_xrc_srq_is_numbered_by_the_core_and_a_basic_one_by_the_driver() {
         call.answer(uhw::OUT, &0x31_u64.to_ne_bytes());
         Ok(())
     });
-    // SAFETY: the script touches no memory.
+    // SAFETY: the script does not use the memory.
     let made = unsafe { srq::create(&basic, &what) };
     assert_eq!(made, Ok(srq::Srq { handle: 6, srqn: 0x31, max_wr: 127, max_sge: 3 }));
 
@@ -400,7 +400,7 @@ fn an_xrc_srq_is_numbered_by_the_core_and_a_basic_one_by_the_driver() {
         Ok(())
     });
     let what = srq::CreateSrq { srq_type: verbs::SrqType::Xrc, xrcd: Some(2), cq: Some(3), ..what };
-    // SAFETY: the script touches no memory.
+    // SAFETY: the script does not use the memory.
     assert_eq!(unsafe { srq::create(&xrc, &what) }.unwrap().srqn, 0x32);
 }
 
@@ -448,7 +448,7 @@ fn event_files_are_made_of_the_descriptors_that_calls_return() {
             call.answer(invoke_write::CORE_OUT, &41_u32.to_ne_bytes());
             Ok(())
         });
-    // The event file of the script gives its own number for an event.
+    // The script's event file returns its own number as the event.
     let events = event::alloc_async(&file).unwrap();
     assert_eq!(event::next_async(&*events).unwrap().unwrap().element, 40);
     let channel = event::create_comp_channel(&file).unwrap();
@@ -494,7 +494,7 @@ fn a_firmware_command_has_its_output_even_when_it_fails() {
     });
     let input = [1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut output = [0_u8; 16];
-    // SAFETY: the script carries out nothing.
+    // SAFETY: the script does not execute the command.
     let answer = unsafe { devx::general_cmd(&file, &input, &mut output) };
     assert_eq!(answer, Err(Errno::EREMOTEIO));
     assert_eq!(output[..8], [3, 0, 0, 0, 0, 0x12, 0x34, 0x56]);
@@ -518,7 +518,7 @@ fn a_firmware_object_is_made_changed_and_unmade_by_its_handle() {
             assert_eq!(call.object(attr::devx_obj_destroy::HANDLE), 30);
             Ok(())
         });
-    // SAFETY: the script carries out nothing.
+    // SAFETY: the script does not execute the commands.
     unsafe {
         assert_eq!(devx::obj_create(&file, &[0; 16], &mut [0; 16]), Ok(30));
         assert_eq!(devx::obj_modify(&file, 30, &[0; 16], &mut [0; 16]), Ok(()));

@@ -14,7 +14,7 @@ use nix::{
 use super::*;
 use crate::{ProbeError, cmd::context, sysfs};
 
-/// A directory that goes away with the test.
+/// A directory that is removed at the end of the test.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -49,7 +49,7 @@ impl Drop for TempDir {
     }
 }
 
-/// A sysfs tree with `uverbs<n>`, laid out as the kernel does.
+/// Adds `uverbs<n>` to a sysfs tree, with the kernel's layout.
 fn add_device(tree: &TempDir, n: u32, name: &str, pci: &str, modalias: &str) {
     let node = format!("sys/class/infiniband_verbs/uverbs{n}");
     tree.write(&format!("{node}/ibdev"), &format!("{name}\n"));
@@ -130,7 +130,7 @@ fn a_node_that_makes_no_sense_hides_no_other_and_is_told() {
     let node = |n: u32, leaf: &str| format!("class/infiniband_verbs/uverbs{n}/{leaf}");
     let at = |n, leaf: &str| format!("sys/{}", node(n, leaf));
     tree.write(&at(0, "dev"), "231-192\n");
-    // A directory where an attribute should be.
+    // A directory in place of an attribute.
     fs::remove_file(tree.0.join(at(1, "ibdev"))).unwrap();
     fs::create_dir(tree.0.join(at(1, "ibdev"))).unwrap();
     tree.write(&at(3, "ibdev"), "\n");
@@ -236,12 +236,12 @@ fn open_dev(target: &str, dev: (u32, u32)) -> Arc<dyn DeviceFile> {
 
 #[test]
 fn pages_of_the_device_are_mapped_for_reading_or_writing() {
-    // /dev/zero, mapped shared, is memory.
+    // A shared mapping of /dev/zero is memory.
     let zero = open_dev("/dev/zero", (1, 5));
     let page = page_size();
     let map = zero.map(0, page, Access::Write).unwrap();
     assert_eq!(map.len(), page);
-    // SAFETY: the mapping covers a page that nobody else uses.
+    // SAFETY: the mapping covers a page that nothing else uses.
     unsafe {
         map.as_ptr().write_volatile(5);
         assert_eq!(map.as_ptr().read_volatile(), 5);
@@ -262,7 +262,7 @@ fn the_kernel_keeps_a_mapping_from_children() {
 }
 
 fn bytes(map: &Mapping) -> &[u8] {
-    // SAFETY: the mapping is as long, and no device has heard of it.
+    // SAFETY: the mapping has that length, and no device knows of it.
     unsafe { core::slice::from_raw_parts(map.as_ptr(), map.len()) }
 }
 
@@ -273,7 +273,7 @@ fn memory_is_zeroed_whole_pages_and_aligned() {
         assert_eq!(map.as_ptr().addr() % align.max(page_size()), 0);
         assert_eq!(map.len(), len.next_multiple_of(page_size()));
         assert!(bytes(&map).iter().all(|byte| *byte == 0));
-        // SAFETY: the last byte of the mapping.
+        // SAFETY: the address is that of the last byte of the mapping.
         unsafe { map.as_ptr().add(map.len() - 1).write(1) };
     }
 }
@@ -297,21 +297,21 @@ fn memory_that_cannot_be_is_refused() {
 #[test]
 fn a_child_finds_zeros_and_the_parent_its_data() {
     let map = allocate(&MemoryRequest::new(1)).unwrap();
-    // SAFETY: the mapping has a first byte.
+    // SAFETY: the mapping has a first byte, and nothing else uses it.
     unsafe { map.as_ptr().write_volatile(0x5a) };
-    // SAFETY: the child does nothing but read a byte and exit.
+    // SAFETY: the child only reads a byte and exits.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
             // SAFETY: the pages are mapped in the child, too.
             let byte = unsafe { map.as_ptr().read_volatile() };
-            // SAFETY: ends the child without running anything of the parent's.
+            // SAFETY: ends the child, without running the parent's exit handlers.
             unsafe { libc::_exit(i32::from(byte)) }
         }
         ForkResult::Parent { child } => {
             assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
         }
     }
-    // SAFETY: as above.
+    // SAFETY: as above, in the parent.
     assert_eq!(unsafe { map.as_ptr().read_volatile() }, 0x5a);
 }
 
@@ -326,7 +326,7 @@ fn a_leaked_mapping_stays_and_a_dropped_one_ends() {
     let drops = Arc::new(AtomicU32::new(0));
     let mapping = || {
         let byte = NonNull::<u8>::dangling();
-        // SAFETY: there are no bytes to be mapped.
+        // SAFETY: the length is zero, so no byte needs to be mapped.
         unsafe { Mapping::new(byte, 0, Box::new(Owner(drops.clone()))) }
     };
     mapping().leak();
