@@ -1,4 +1,4 @@
-//! `rdma/mlx5-abi.h` and `rdma/mlx5_user_ioctl_verbs.h`: what mlx5 adds to the calls of uverbs.
+//! What mlx5 adds to the uverbs calls: `rdma/mlx5-abi.h` and `rdma/mlx5_user_ioctl_verbs.h`.
 
 use bitflags::bitflags;
 
@@ -226,8 +226,8 @@ layout! {
         10 reserved: [u8; 6] => "Reserved.",
     }
 
-    /// `struct mlx5_ib_clock_info`: the page at [`MmapCommand::ClockInfo`], which the kernel keeps
-    /// rewriting. Read it as a sequence lock: `sign` is odd while it does.
+    /// `struct mlx5_ib_clock_info`: the page at [`MmapCommand::ClockInfo`], which the kernel
+    /// updates. It is protected by a sequence lock: `sign` is odd during an update.
     pub struct ClockInfo [56] {
         0  sign: u32 => "Sequence; bit 0 while the kernel updates.",
         4  resv: u32 => "Reserved.",
@@ -240,7 +240,7 @@ layout! {
         48 overflow_period: u64 => "Nanoseconds between updates.",
     }
 
-    /// `struct mlx5_ib_uapi_devx_async_event_hdr`: what stands before each DEVX event.
+    /// `struct mlx5_ib_uapi_devx_async_event_hdr`: the header of each DEVX event.
     pub struct DevxAsyncEventHdr [8] {
         0 cookie: u64 => "As given when subscribing.",
     }
@@ -250,14 +250,14 @@ bitflags! {
     /// `enum mlx5_ib_alloc_uctx_v2_flags`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct UcontextFlags: u32 {
-        /// DEVX commands.
+        /// The context may use DEVX.
         const DEVX = 1 << 0;
     }
 
     /// `enum mlx5_lib_caps`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LibCaps: u64 {
-        /// 4 KiB UARs whatever the system's page.
+        /// 4 KiB UARs, whatever the system's page size.
         const UAR_4K = 1 << 0;
         /// UARs allocated on demand.
         const DYN_UAR = 1 << 1;
@@ -270,11 +270,11 @@ bitflags! {
         const CORE_CLOCK_OFFSET = 1 << 0;
         /// `dump_fill_mkey` is valid.
         const DUMP_FILL_MKEY = 1 << 1;
-        /// ECE is supported.
+        /// Enhanced connection establishment (ECE) is supported.
         const ECE = 1 << 2;
-        /// SQD to RTS is supported.
+        /// The transition from SQD to RTS is supported.
         const SQD2RTS = 1 << 3;
-        /// CQEs can carry wall-clock time.
+        /// CQEs can have real-time timestamps.
         const REAL_TIME_TS = 1 << 4;
         /// UMR can update an mkey's tag.
         const MKEY_UPDATE_TAG = 1 << 5;
@@ -298,7 +298,7 @@ bitflags! {
         const CQE_128B_PAD = 1 << 1;
         /// Packet based credit mode.
         const PACKET_BASED_CREDIT_MODE = 1 << 2;
-        /// A DCT can scatter to CQEs.
+        /// A DCT supports scatter to CQE.
         const SCAT2CQE_DCT = 1 << 3;
     }
 
@@ -318,9 +318,9 @@ bitflags! {
     pub struct CreateCqFlags: u16 {
         /// Pad CQEs to 128 bytes.
         const CQE_128B_PAD = 1 << 0;
-        /// `uar_page_index` is given.
+        /// `uar_page_index` is valid.
         const UAR_PAGE_INDEX = 1 << 1;
-        /// Wall-clock time stamps.
+        /// Real-time timestamps.
         const REAL_TIME_TS = 1 << 2;
     }
 
@@ -329,11 +329,11 @@ bitflags! {
     pub struct QpFlags: u32 {
         /// WQE signatures.
         const SIGNATURE = 1 << 0;
-        /// Short payloads go into the CQE.
+        /// Scatters short payloads to CQEs.
         const SCATTER_CQE = 1 << 1;
-        /// Offloads look into tunnels.
+        /// Offloads apply to tunnelled packets.
         const TUNNEL_OFFLOADS = 1 << 2;
-        /// `bfreg_index` is given.
+        /// `bfreg_index` is valid.
         const BFREG_INDEX = 1 << 3;
         /// The QP is a DCT.
         const TYPE_DCT = 1 << 4;
@@ -343,13 +343,13 @@ bitflags! {
         const TIR_ALLOW_SELF_LB_UC = 1 << 6;
         /// A TIR may receive its own multicast.
         const TIR_ALLOW_SELF_LB_MC = 1 << 7;
-        /// The responder too may scatter to CQEs.
+        /// The responder may scatter to CQEs, too.
         const ALLOW_SCATTER_CQE = 1 << 8;
         /// Packet based credit mode.
         const PACKET_BASED_CREDIT_MODE = 1 << 9;
-        /// `bfreg_index` is a UAR page.
+        /// `bfreg_index` is the index of a UAR page.
         const UAR_PAGE_INDEX = 1 << 10;
-        /// `dci_streams` is given.
+        /// `dci_streams` is valid.
         const DCI_STREAM = 1 << 11;
     }
 
@@ -379,7 +379,7 @@ numbers! {
         TcpUdp = 4 => "The headers up to TCP or UDP.",
     }
 
-    /// `enum mlx5_ib_mmap_cmd`: what an mmap offset of the older kind asks for.
+    /// `enum mlx5_ib_mmap_cmd`: the kind of page at an mmap offset of the older encoding.
     pub enum MmapCommand: u8 {
         RegularPage = 0 => "A static UAR page.",
         GetContiguousPages = 1 => "Contiguous memory; no longer served.",
@@ -407,9 +407,11 @@ numbers! {
 }
 
 impl MmapCommand {
-    /// The offset to map page `index` of this kind at, on a system with pages of `page_size`.
+    /// Returns the mmap offset of page `index` of this kind, on a system with pages of `page_size`
+    /// bytes.
     ///
-    /// The index's low byte stands beside the command and the rest above it.
+    /// In units of pages, the offset has the low byte of the index in bits 0 to 7, the command in
+    /// bits 8 to 15, and the rest of the index from bit 16.
     pub const fn offset(self, index: u32, page_size: usize) -> u64 {
         let index = index as u64;
         let page = (index >> 8) << 16 | (self as u64) << 8 | index & 0xff;

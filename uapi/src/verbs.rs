@@ -1,4 +1,5 @@
-//! `rdma/ib_user_ioctl_verbs.h`, and of `rdma/ib_user_verbs.h` what calls of both kinds use.
+//! `rdma/ib_user_ioctl_verbs.h`, and the parts of `rdma/ib_user_verbs.h` that both kinds of calls
+//! use.
 
 use bitflags::bitflags;
 
@@ -82,7 +83,7 @@ layout! {
         31 reserved: u8 => "Zero.",
     }
 
-    /// `struct ib_uverbs_qp_dest`: a path as QP commands spell it.
+    /// `struct ib_uverbs_qp_dest`: a path in the form of the QP commands.
     pub struct QpDest [32] {
         0  dgid: [u8; 16] => "Destination GID.",
         16 flow_label: u32 => "Flow label, host order.",
@@ -98,7 +99,7 @@ layout! {
         31 port_num: u8 => "Port.",
     }
 
-    /// `struct ib_uverbs_qp_attr`: how the kernel's connection manager hands out QP attributes.
+    /// `struct ib_uverbs_qp_attr`: QP attributes in the form of the kernel's connection manager.
     pub struct QpAttr [144] {
         0   qp_attr_mask: u32 => "[`QpAttrMask`].",
         4   qp_state: u32 => "[`QpState`].",
@@ -140,14 +141,14 @@ layout! {
         12 lkey: u32 => "Key.",
     }
 
-    /// `struct ib_uverbs_async_event_desc`: one record of the asynchronous event file.
+    /// `struct ib_uverbs_async_event_desc`: an event of an asynchronous event file.
     pub struct AsyncEventDesc [16] {
         0  element: u64 => "User handle of a CQ, QP or SRQ; number of a port; zero for the device.",
         8  event_type: u32 => "[`EventType`].",
         12 reserved: u32 => "Reserved.",
     }
 
-    /// `struct ib_uverbs_comp_event_desc`: one record of a completion channel.
+    /// `struct ib_uverbs_comp_event_desc`: an event of a completion channel.
     pub struct CompEventDesc [8] {
         0 cq_handle: u64 => "User handle of the CQ.",
     }
@@ -157,23 +158,23 @@ bitflags! {
     /// `enum ib_uverbs_access_flags`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct AccessFlags: u32 {
-        /// The device may write for its own process.
+        /// The local process's requests may write.
         const LOCAL_WRITE = 1 << 0;
         /// Peers may write.
         const REMOTE_WRITE = 1 << 1;
         /// Peers may read.
         const REMOTE_READ = 1 << 2;
-        /// Peers may do atomics.
+        /// Peers may perform atomics.
         const REMOTE_ATOMIC = 1 << 3;
         /// Memory windows may be bound.
         const MW_BIND = 1 << 4;
-        /// Addresses count from zero.
+        /// Addresses are offsets from the start of the region.
         const ZERO_BASED = 1 << 5;
-        /// Pages are faulted in when the device wants them.
+        /// On-demand paging: pages are faulted in when the device accesses them.
         const ON_DEMAND = 1 << 6;
-        /// On demand, and made of huge pages.
+        /// The region is on-demand and consists of huge pages.
         const HUGETLB = 1 << 7;
-        /// PCIe writes may overtake each other. A kernel without it ignores it.
+        /// PCIe writes may be reordered. A kernel that does not know the flag ignores it.
         const RELAXED_ORDERING = 1 << 20;
     }
 
@@ -187,7 +188,7 @@ bitflags! {
     /// `enum ib_uverbs_ex_create_cq_flags`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CqFlags: u32 {
-        /// CQEs carry time stamps.
+        /// CQEs have timestamps.
         const TIMESTAMP_COMPLETION = 1 << 0;
         /// The CQ may overrun.
         const IGNORE_OVERRUN = 1 << 1;
@@ -196,19 +197,19 @@ bitflags! {
     /// `enum ib_uverbs_qp_create_flags`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct QpCreateFlags: u32 {
-        /// Multicast does not come back.
+        /// Does not loop multicast packets back.
         const BLOCK_MULTICAST_LOOPBACK = 1 << 1;
-        /// Raw packets arrive with their FCS.
+        /// Receives raw packets with their FCS.
         const SCATTER_FCS = 1 << 8;
-        /// The VLAN tag goes into the CQE.
+        /// Strips the VLAN tag from received packets into the CQE.
         const CVLAN_STRIPPING = 1 << 9;
-        /// Short writes are padded to a cache line.
+        /// Pads short PCIe writes to a cache line.
         const PCI_WRITE_END_PADDING = 1 << 11;
-        /// Every send makes a completion.
+        /// Every send is signaled.
         const SQ_SIG_ALL = 1 << 12;
     }
 
-    /// `enum ib_qp_attr_mask`: which attributes MODIFY_QP and QUERY_QP mean.
+    /// `enum ib_qp_attr_mask`: the attributes that MODIFY_QP changes and QUERY_QP reads.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct QpAttrMask: u32 {
         /// `qp_state`.
@@ -266,23 +267,23 @@ bitflags! {
         const LIMIT = 1 << 1;
     }
 
-    /// What REREG_MR changes.
+    /// The parts of a region that REREG_MR changes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReregFlags: u32 {
         /// The memory.
         const TRANSLATION = 1 << 0;
         /// The protection domain.
         const PD = 1 << 1;
-        /// The rights.
+        /// The access rights.
         const ACCESS = 1 << 2;
     }
 
-    /// How OPEN_XRCD finds a shared domain: flags of open(2).
+    /// How OPEN_XRCD treats a shared domain: flags of open(2).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct XrcdFlags: u32 {
-        /// Makes it if it is not there (`O_CREAT`).
+        /// Creates the domain if it does not exist (`O_CREAT`).
         const CREATE = 0o100;
-        /// Fails if it is there (`O_EXCL`).
+        /// Fails if the domain exists (`O_EXCL`).
         const EXCLUSIVE = 0o200;
     }
 
@@ -337,7 +338,7 @@ bitflags! {
         const MANAGED_FLOW_STEERING = 1 << 29;
         /// FCS of raw packets.
         const RAW_SCATTER_FCS = 1 << 34;
-        /// Padding of short writes.
+        /// Short PCIe writes can be padded.
         const PCI_WRITE_END_PADDING = 1 << 36;
     }
 }
@@ -457,7 +458,7 @@ numbers! {
     }
 }
 
-/// What the element of an asynchronous event is.
+/// The kind of number in the `element` of an asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventSubject {
     /// User handle of a CQ.
@@ -470,12 +471,12 @@ pub enum EventSubject {
     Wq,
     /// Number of a port.
     Port,
-    /// Nothing: the device as a whole.
+    /// Zero: the event concerns the device.
     Device,
 }
 
 impl EventType {
-    /// What the event is about, and so how to read its element.
+    /// Returns the subject of the event, that is, how to read its `element`.
     pub const fn subject(self) -> EventSubject {
         match self {
             Self::CqError => EventSubject::Cq,
@@ -502,7 +503,7 @@ impl EventType {
 }
 
 impl Mtu {
-    /// The MTU in bytes.
+    /// Returns the MTU in bytes.
     pub const fn bytes(self) -> u32 {
         128 << self as u32
     }

@@ -10,9 +10,10 @@ use crate::{
     write_cmd::{CreateAh, CreateAhResp, Nothing, WriteCommand, exchange_with_driver},
 };
 
-/// CREATE_AH; the handle, and the destination MAC that the kernel resolved.
+/// Creates an address handle (CREATE_AH). Returns its handle and the destination MAC that the
+/// kernel resolved.
 ///
-/// Only for a driver that says [`crate::mlx5::CmdsSuppUhw::CREATE_AH`].
+/// Requires a driver with [`crate::mlx5::CmdsSuppUhw::CREATE_AH`].
 pub fn create(file: &dyn DeviceFile, pd: u32, path: &AhAttr) -> Result<(u32, [u8; 6]), Errno> {
     let request = CreateAh { pd_handle: pd, attr: *path, ..CreateAh::default() };
     let (core, driver): (CreateAhResp, mlx5::CreateAhResp) =
@@ -20,7 +21,7 @@ pub fn create(file: &dyn DeviceFile, pd: u32, path: &AhAttr) -> Result<(u32, [u8
     Ok((core.ah_handle, driver.dmac))
 }
 
-/// AH_DESTROY.
+/// Destroys an address handle (AH_DESTROY).
 pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy_object(file, method::AH_DESTROY, attr::destroy_ah::HANDLE, handle)
 }

@@ -12,27 +12,28 @@ use crate::{
     write_cmd::WriteCommand,
 };
 
-/// What GET_CONTEXT answered.
+/// The response of GET_CONTEXT.
 #[derive(Clone, Copy, Debug)]
 pub struct GetContext {
-    /// Completion vectors.
+    /// The number of completion vectors.
     pub num_comp_vectors: u32,
-    /// What the kernel's core supports.
+    /// The features of the kernel's RDMA core.
     pub core_support: CoreSupport,
-    /// What the driver answered; zero beyond its `response_length`.
+    /// The driver's response; zero beyond its `response_length`.
     pub driver: AllocUcontextResp,
     /// Whether the context may use DEVX.
     pub devx: bool,
-    /// Whether the kernel was told of `lib_caps`; without it there are no dynamic UARs.
+    /// Whether the kernel received `lib_caps`; if not, there are no dynamic UARs.
     pub lib_caps: bool,
 }
 
-/// Finds out whether the kernel has the calls that the provider cannot do without.
+/// Checks whether the kernel has the calls that the provider requires.
 ///
-/// First the ioctl and the commands carried by it: QUERY_DEVICE without room for its answer, upon
-/// which a kernel that has them says `ENOSPC`. Then the youngest of the methods, QUERY_GID_ENTRY,
-/// without its attributes: a kernel that knows it finds them missing, an older one does not know the
-/// method. The version that a kernel names says nothing, for distributions backport.
+/// The first check is for the ioctl and the commands that it carries: QUERY_DEVICE without a buffer
+/// for the response, which a kernel with these commands refuses with `ENOSPC`. The second is for
+/// the newest method, QUERY_GID_ENTRY, without its attributes: a kernel that knows the method
+/// reports that they are missing, an older one that it does not know the method. The kernel's
+/// version is no evidence, because distributions backport.
 pub fn probe(file: &dyn DeviceFile) -> Result<(), ProbeError> {
     probe_commands(file)?;
     match Call::new(method::QUERY_GID_ENTRY).make(file) {
@@ -54,11 +55,12 @@ fn probe_commands(file: &dyn DeviceFile) -> Result<(), ProbeError> {
     }
 }
 
-/// GET_CONTEXT, in the longest form that the kernel takes.
+/// Opens the context (GET_CONTEXT) with the longest request that the kernel accepts.
 ///
-/// An older kernel refuses a request longer than it knows, and one without DEVX, or a user without
-/// the right to it, a request for DEVX: shorter forms are tried, first with DEVX, then without. If
-/// none is taken, the answer to the first form is the error.
+/// An older kernel refuses a request longer than it knows. A kernel without DEVX, or for a user
+/// without the right to use it, refuses a request for DEVX. Therefore shorter requests are tried,
+/// first with DEVX, then without. If the kernel refuses all of them, the error is that of the
+/// first.
 pub fn get_context(
     file: &dyn DeviceFile,
     request: &AllocUcontextReqV2,
@@ -75,7 +77,7 @@ pub fn get_context(
         for length in LENGTHS {
             match get_context_once(file, &AllocUcontextReqV2 { flags, ..*request }, length) {
                 Ok(context) => return Ok(context),
-                // Nothing that a smaller request would change.
+                // Errors that a smaller request would not avoid.
                 Err(
                     errno @ (Errno::EIO
                     | Errno::ENODEV

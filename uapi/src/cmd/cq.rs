@@ -17,24 +17,24 @@ use crate::{
     },
 };
 
-/// What CQ_CREATE is told.
+/// The arguments of CQ_CREATE.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateCq<'a> {
-    /// CQEs wanted.
+    /// The number of CQEs requested.
     pub cqe: u32,
-    /// Comes back with the CQ's events.
+    /// Value that identifies the CQ in its events.
     pub user_handle: u64,
-    /// Where its completion events go.
+    /// Completion channel for its completion events.
     pub comp_channel: Option<BorrowedFd<'a>>,
     /// Completion vector.
     pub comp_vector: u32,
     /// Flags.
     pub flags: CqFlags,
-    /// Where its asynchronous events go.
+    /// Event file for its asynchronous events.
     pub async_events: Option<BorrowedFd<'a>>,
-    /// What the driver is told.
+    /// The driver's request.
     pub driver: mlx5::CreateCq,
-    /// UAR page to arm through, where it does not fit the driver's 16 bits.
+    /// UAR page through which to arm the CQ, if its index does not fit the 16 bits in `driver`.
     pub uar_index: Option<u32>,
 }
 
@@ -43,26 +43,26 @@ pub struct CreateCq<'a> {
 pub struct Cq {
     /// The kernel's handle.
     pub handle: u32,
-    /// CQEs given.
+    /// The number of CQEs allocated.
     pub cqe: u32,
-    /// The device's number.
+    /// The device's number (CQN).
     pub cqn: u32,
 }
 
 layout! {
-    /// `struct ib_uverbs_destroy_cq_resp`: the CQ's events that were ever delivered, which whoever
-    /// frees its user handle must have taken.
+    /// `struct ib_uverbs_destroy_cq_resp`: the number of events that the kernel ever reported for
+    /// the CQ. Before the user handle may be freed, all of them must have been read.
     pub struct CqEvents [8] {
         0 comp_events_reported: u32 => "Completion events.",
         4 async_events_reported: u32 => "Asynchronous events.",
     }
 }
 
-/// CQ_CREATE.
+/// Creates a completion queue (CQ_CREATE).
 ///
 /// # Safety
-/// The device may from now on write the ring and the doorbell record that `what.driver` names,
-/// until [`destroy`] succeeds or `file` is closed.
+/// From now on the device may write the ring and access the doorbell record that `what.driver`
+/// names, until [`destroy`] succeeds or `file` is closed.
 pub unsafe fn create(file: &dyn DeviceFile, what: &CreateCq<'_>) -> Result<Cq, Errno> {
     use attr::create_cq as id;
     let mut cqe = 0_u32;
@@ -89,7 +89,7 @@ pub unsafe fn create(file: &dyn DeviceFile, what: &CreateCq<'_>) -> Result<Cq, E
     Ok(Cq { handle: reply.handle(id::HANDLE), cqe, cqn: driver.cqn })
 }
 
-/// CQ_DESTROY. `EBUSY` while queues use it.
+/// Destroys a completion queue (CQ_DESTROY). `EBUSY` while queues use it.
 pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<CqEvents, Errno> {
     use attr::destroy_cq as id;
     let mut events = CqEvents::default();
@@ -100,11 +100,11 @@ pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<CqEvents, Errno> {
     Ok(events)
 }
 
-/// RESIZE_CQ; the CQEs given.
+/// Resizes a completion queue (RESIZE_CQ). Returns the number of CQEs allocated.
 ///
 /// # Safety
-/// The device may from now on write the new ring; it writes the old one until it has put a resize
-/// CQE there.
+/// From now on the device may write the new ring. It writes the old ring until it has written a
+/// resize CQE there.
 pub unsafe fn resize(
     file: &dyn DeviceFile,
     handle: u32,
@@ -117,7 +117,8 @@ pub unsafe fn resize(
     Ok(answer.cqe)
 }
 
-/// MODIFY_CQ: an event is due after `count` completions or `period` microseconds.
+/// Sets the event moderation (MODIFY_CQ): an event after `count` completions or `period`
+/// microseconds.
 pub fn moderate(file: &dyn DeviceFile, handle: u32, count: u16, period: u16) -> Result<(), Errno> {
     const MODERATION: u32 = 1 << 0;
     let request = ExModifyCq {

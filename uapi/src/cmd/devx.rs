@@ -1,8 +1,8 @@
-//! DEVX: commands to the firmware, objects made by them, and memory lent to them.
+//! DEVX: firmware commands, firmware objects, and memory for them (umems).
 //!
-//! Where the firmware refuses a command, the kernel answers `EREMOTEIO` and leaves the firmware's
-//! status and syndrome in the first eight bytes of the output; older kernels answer an errno of
-//! their choice and leave the output alone. The caller tells them apart by those bytes.
+//! If the firmware refuses a command, the kernel returns `EREMOTEIO`, with the firmware's status
+//! and syndrome in the first eight bytes of the output. Older kernels return another errno and do
+//! not write the output. The caller distinguishes them by these bytes.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -15,10 +15,10 @@ use crate::{
     verbs::AccessFlags,
 };
 
-/// DEVX_OTHER: a command that makes no object.
+/// Executes a command that creates no object (DEVX_OTHER).
 ///
 /// # Safety
-/// The command may name memory and objects: it must do no harm to any that others rely on.
+/// The command may name memory and objects; it must not break any that other code relies on.
 pub unsafe fn general_cmd(
     file: &dyn DeviceFile,
     input: &[u8],
@@ -32,10 +32,10 @@ pub unsafe fn general_cmd(
         .map(drop)
 }
 
-/// DEVX_OBJ_CREATE: a command that makes an object; the kernel's handle.
+/// Executes a command that creates an object (DEVX_OBJ_CREATE). Returns the kernel's handle.
 ///
 /// # Safety
-/// As [`general_cmd`].
+/// As for [`general_cmd`].
 pub unsafe fn obj_create(
     file: &dyn DeviceFile,
     input: &[u8],
@@ -50,10 +50,10 @@ pub unsafe fn obj_create(
     Ok(reply.handle(id::HANDLE))
 }
 
-/// DEVX_OBJ_MODIFY. The handle may be of a CQ, QP or SRQ as well as of a DEVX object.
+/// Executes a command that modifies an object (DEVX_OBJ_MODIFY): a DEVX object, CQ, QP or SRQ.
 ///
 /// # Safety
-/// As [`general_cmd`].
+/// As for [`general_cmd`].
 pub unsafe fn obj_modify(
     file: &dyn DeviceFile,
     handle: u32,
@@ -69,7 +69,7 @@ pub unsafe fn obj_modify(
         .map(drop)
 }
 
-/// DEVX_OBJ_QUERY. The handle may be of a CQ, QP or SRQ as well as of a DEVX object.
+/// Executes a command that queries an object (DEVX_OBJ_QUERY): a DEVX object, CQ, QP or SRQ.
 pub fn obj_query(
     file: &dyn DeviceFile,
     handle: u32,
@@ -85,12 +85,12 @@ pub fn obj_query(
         .map(drop)
 }
 
-/// DEVX_OBJ_DESTROY.
+/// Destroys a DEVX object (DEVX_OBJ_DESTROY).
 pub fn obj_destroy(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::DEVX_OBJ_DESTROY, attr::devx_obj_destroy::HANDLE, handle)
 }
 
-/// DEVX_QUERY_UAR: the device's number of the UAR that the process knows as `index`.
+/// Returns the device's number of the UAR with index `index` in this context (DEVX_QUERY_UAR).
 pub fn query_uar(file: &dyn DeviceFile, index: u32) -> Result<u32, Errno> {
     use attr::devx_query_uar as id;
     let mut page = 0_u32;
@@ -101,7 +101,7 @@ pub fn query_uar(file: &dyn DeviceFile, index: u32) -> Result<u32, Errno> {
     Ok(page)
 }
 
-/// DEVX_QUERY_EQN: the event queue of a completion vector.
+/// Returns the number of the event queue of a completion vector (DEVX_QUERY_EQN).
 pub fn query_eqn(file: &dyn DeviceFile, vector: u32) -> Result<u32, Errno> {
     use attr::devx_query_eqn as id;
     let mut eqn = 0_u32;
@@ -112,7 +112,7 @@ pub fn query_eqn(file: &dyn DeviceFile, vector: u32) -> Result<u32, Errno> {
     Ok(eqn)
 }
 
-/// Memory lent to firmware objects.
+/// Memory registered for firmware objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Umem {
     /// The kernel's handle.
@@ -121,12 +121,12 @@ pub struct Umem {
     pub id: u32,
 }
 
-/// DEVX_UMEM_REG. `page_sizes` has a bit for each page size that the device may use; `None` leaves
-/// the choice to the kernel, and is what kernels before 5.11 understand.
+/// Registers memory for firmware objects (DEVX_UMEM_REG). `page_sizes` has a bit for each page size
+/// that the device may use. With `None` the kernel chooses; kernels before 5.11 accept only that.
 ///
 /// # Safety
-/// The device may from now on write the memory as `access` says, until [`umem_dereg`] succeeds or
-/// `file` is closed.
+/// From now on the device may access the memory, and write it if `access` allows it, until
+/// [`umem_dereg`] succeeds or `file` is closed.
 pub unsafe fn umem_reg(
     file: &dyn DeviceFile,
     addr: u64,
@@ -148,13 +148,13 @@ pub unsafe fn umem_reg(
     Ok(Umem { handle: reply.handle(id::HANDLE), id: number })
 }
 
-/// DEVX_UMEM_DEREG.
+/// Deregisters a umem (DEVX_UMEM_DEREG).
 pub fn umem_dereg(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::DEVX_UMEM_DEREG, attr::devx_umem_dereg::HANDLE, handle)
 }
 
-/// DEVX_ASYNC_EVENT_FD_ALLOC: a file of DEVX events, each behind a
-/// [`crate::mlx5::DevxAsyncEventHdr`]; with `omit_data` it is all there is of them.
+/// Creates a DEVX event file (DEVX_ASYNC_EVENT_FD_ALLOC). Each event starts with a
+/// [`crate::mlx5::DevxAsyncEventHdr`]; with `omit_data` the event consists of that header.
 pub fn alloc_event_file(
     file: &dyn DeviceFile,
     omit_data: bool,
@@ -167,8 +167,8 @@ pub fn alloc_event_file(
     file.event_file(reply.fd(id::HANDLE))
 }
 
-/// DEVX_SUBSCRIBE_EVENT: events of these types, of the object or of the whole device, go to
-/// `events` with `cookie`.
+/// Subscribes to DEVX events (DEVX_SUBSCRIBE_EVENT): events of these types, of `object` or, with
+/// `None`, of the whole device, arrive at `events` with `cookie`.
 pub fn subscribe(
     file: &dyn DeviceFile,
     events: BorrowedFd<'_>,

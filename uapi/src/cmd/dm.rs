@@ -1,4 +1,4 @@
-//! Device memory.
+//! On-device memory.
 
 use super::destroy;
 use crate::{
@@ -8,18 +8,18 @@ use crate::{
     kernel::DeviceFile,
 };
 
-/// Memory on the device.
+/// A range of on-device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dm {
     /// The kernel's handle.
     pub handle: u32,
-    /// Where it starts; what is below a page is the offset in the mapped page.
+    /// Start of the range; modulo the page size, it is the offset in the mapped page.
     pub start_offset: u64,
-    /// Index for [`crate::mlx5::MmapCommand::DeviceMem`].
+    /// Page index for [`crate::mlx5::MmapCommand::DeviceMem`].
     pub page_index: u16,
 }
 
-/// DM_ALLOC, of the memory that data goes to (MEMIC).
+/// Allocates on-device memory for data (DM_ALLOC, type MEMIC).
 pub fn alloc(file: &dyn DeviceFile, length: u64, log_align: u32) -> Result<Dm, Errno> {
     use attr::{alloc_dm as id, mlx5_alloc_dm as mlx5_id};
     let (mut start_offset, mut page_index) = (0_u64, 0_u16);
@@ -33,7 +33,7 @@ pub fn alloc(file: &dyn DeviceFile, length: u64, log_align: u32) -> Result<Dm, E
     Ok(Dm { handle: reply.handle(id::HANDLE), start_offset, page_index })
 }
 
-/// DM_FREE.
+/// Frees on-device memory (DM_FREE).
 pub fn free(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::DM_FREE, attr::free_dm::HANDLE, handle)
 }

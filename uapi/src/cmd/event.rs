@@ -11,26 +11,27 @@ use crate::{
     write_cmd::{CreateCompChannelResp, EmptyRequest, WriteCommand, exchange},
 };
 
-/// CREATE_COMP_CHANNEL: a file of [`CompEventDesc`].
+/// Creates a completion channel (CREATE_COMP_CHANNEL): a file of [`CompEventDesc`]s.
 pub fn create_comp_channel(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, Errno> {
     let answer: CreateCompChannelResp =
         exchange(file, WriteCommand::CREATE_COMP_CHANNEL, &EmptyRequest::default())?;
     file.event_file(answer.fd as i32)
 }
 
-/// ASYNC_EVENT_ALLOC: a file of [`AsyncEventDesc`].
+/// Creates an asynchronous event file (ASYNC_EVENT_ALLOC): a file of [`AsyncEventDesc`]s.
 pub fn alloc_async(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, Errno> {
     use attr::async_event_alloc as id;
     let reply = Call::new(method::ASYNC_EVENT_ALLOC).new_fd(id::FD_HANDLE).make(file)?;
     file.event_file(reply.fd(id::FD_HANDLE))
 }
 
-/// The next completion event, if one waits. `EIO` once the device is gone.
+/// Reads the next completion event; `None` if no event is pending. `EIO` after the device is gone.
 pub fn next_completion(events: &dyn EventFile) -> Result<Option<CompEventDesc>, Errno> {
     next(events)
 }
 
-/// The next asynchronous event, if one waits. `EIO` once the device is gone.
+/// Reads the next asynchronous event; `None` if no event is pending. `EIO` after the device is
+/// gone.
 pub fn next_async(events: &dyn EventFile) -> Result<Option<AsyncEventDesc>, Errno> {
     next(events)
 }

@@ -1,7 +1,8 @@
-//! A typed function for each call, one module for each object of the kernel's.
+//! A typed function for each call, one module per kernel object.
 //!
-//! They encode, call and decode, and decide nothing: an errno is passed up as it comes. A handle
-//! is the kernel's number for an object, good for the file that it was made through only.
+//! The functions encode, call and decode, without policy: they return the kernel's errno unchanged.
+//! A handle is the kernel's number for an object, valid only for the file through which it was
+//! created.
 
 pub mod ah;
 pub mod context;
@@ -25,7 +26,7 @@ use crate::{
     kernel::DeviceFile,
 };
 
-/// The call of a method that takes an object's handle and nothing else: most destructors.
+/// Calls a method whose only attribute is an object's handle, as most destructors do.
 fn destroy(file: &dyn DeviceFile, method: Method, attr: AttrId, handle: u32) -> Result<(), Errno> {
     Call::new(method).handle(attr, handle).make(file).map(drop)
 }

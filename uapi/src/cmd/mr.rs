@@ -12,19 +12,19 @@ use crate::{
     write_cmd::{RegMr, RegMrResp, ReregMr, ReregMrResp, WriteCommand, exchange},
 };
 
-/// What to register.
+/// The arguments of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Handle of the protection domain.
     pub pd: u32,
-    /// First byte in this process. With `length`, `u64::MAX` and `ON_DEMAND`, zero means the whole
-    /// address space.
+    /// Address of the first byte in this process. Zero, with a `length` of `u64::MAX` and
+    /// `ON_DEMAND`, stands for the whole address space.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// First byte as the device will name it; the same offset in its page as `start`.
+    /// Address of the first byte for the device. Its offset in the page is that of `start`.
     pub hca_va: u64,
-    /// Rights.
+    /// Access rights.
     pub access: AccessFlags,
 }
 
@@ -39,24 +39,24 @@ pub struct Mr {
     pub rkey: u32,
 }
 
-/// What QUERY_MR answered.
+/// The response of QUERY_MR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MrInfo {
     /// Local key.
     pub lkey: u32,
     /// Remote key.
     pub rkey: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// First byte as the device names it.
+    /// Address of the first byte for the device.
     pub iova: u64,
 }
 
-/// REG_MR.
+/// Registers memory (REG_MR).
 ///
 /// # Safety
-/// The device may from now on write the memory, or let peers do so, as `access` says, until
-/// [`dereg`] succeeds or `file` is closed.
+/// From now on the device may access the memory, and write it for this process or its peers if
+/// `access` allows it, until [`dereg`] succeeds or `file` is closed.
 pub unsafe fn reg(file: &dyn DeviceFile, what: &Registration) -> Result<Mr, Errno> {
     let request = RegMr {
         response: 0,
@@ -70,10 +70,11 @@ pub unsafe fn reg(file: &dyn DeviceFile, what: &Registration) -> Result<Mr, Errn
     Ok(Mr { handle: answer.mr_handle, lkey: answer.lkey, rkey: answer.rkey })
 }
 
-/// REREG_MR: changes what `flags` say of the region; its new keys, local and remote.
+/// Changes the parts of a region that `flags` selects (REREG_MR). Returns its new lkey and rkey.
 ///
 /// # Safety
-/// As [`reg`]. After a failure the device may hold the old memory, the new, or none.
+/// As for [`reg`]. After a failure the device may have access to the old memory, the new memory, or
+/// none.
 pub unsafe fn rereg(
     file: &dyn DeviceFile,
     handle: u32,
@@ -94,13 +95,13 @@ pub unsafe fn rereg(
     Ok((answer.lkey, answer.rkey))
 }
 
-/// MR_DESTROY. `EBUSY` while memory windows are bound.
+/// Deregisters memory (MR_DESTROY). `EBUSY` while memory windows are bound to the region.
 pub fn dereg(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::MR_DESTROY, attr::destroy_mr::HANDLE, handle)
 }
 
-/// REG_DMABUF_MR: `length` bytes of a dma-buf from `offset` on, which the device names from `iova`
-/// on. Linux 5.12.
+/// Registers `length` bytes of a dma-buf from `offset` on (REG_DMABUF_MR). For the device they
+/// start at `iova`. Requires Linux 5.12.
 pub fn reg_dmabuf(
     file: &dyn DeviceFile,
     pd: u32,
@@ -120,14 +121,15 @@ pub fn reg_dmabuf(
         .input_u64(id::OFFSET, offset)
         .input_u64(id::LENGTH, length)
         .input_u64(id::IOVA, iova)
-        // Unlike other descriptors this one is a plain 32-bit input.
+        // This descriptor, unlike others, is a plain 32-bit input.
         .input_u32(id::FD, dmabuf.as_raw_fd() as u32)
         .input_u32(id::ACCESS_FLAGS, access.bits())
         .make(file)?;
     Ok(Mr { handle: reply.handle(id::HANDLE), lkey, rkey })
 }
 
-/// DM_MR_REG: `length` bytes of device memory from `offset` on. `ZERO_BASED` is wanted.
+/// Registers `length` bytes of on-device memory from `offset` on (DM_MR_REG). `access` must include
+/// `ZERO_BASED`.
 pub fn reg_dm(
     file: &dyn DeviceFile,
     pd: u32,
@@ -151,7 +153,8 @@ pub fn reg_dm(
     Ok(Mr { handle: reply.handle(id::HANDLE), lkey, rkey })
 }
 
-/// ADVISE_MR: pages of on-demand regions that will be wanted soon; `flush` waits for them.
+/// Advises that pages of on-demand regions will soon be used (ADVISE_MR). With `flush`, waits for
+/// them.
 pub fn advise(
     file: &dyn DeviceFile,
     pd: u32,
@@ -169,7 +172,7 @@ pub fn advise(
         .map(drop)
 }
 
-/// QUERY_MR.
+/// Queries a region (QUERY_MR).
 pub fn query(file: &dyn DeviceFile, handle: u32) -> Result<MrInfo, Errno> {
     use attr::query_mr as id;
     let mut info = MrInfo { lkey: 0, rkey: 0, length: 0, iova: 0 };

@@ -14,18 +14,18 @@ use crate::{
 pub struct Mw {
     /// The kernel's handle.
     pub handle: u32,
-    /// Its key while nothing is bound.
+    /// Its rkey until it is bound.
     pub rkey: u32,
 }
 
-/// ALLOC_MW.
+/// Allocates a memory window (ALLOC_MW).
 pub fn alloc(file: &dyn DeviceFile, pd: u32, mw_type: MwType) -> Result<Mw, Errno> {
     let request = AllocMw { pd_handle: pd, mw_type: mw_type.raw(), ..AllocMw::default() };
     let answer: AllocMwResp = exchange(file, WriteCommand::ALLOC_MW, &request)?;
     Ok(Mw { handle: answer.mw_handle, rkey: answer.rkey })
 }
 
-/// MW_DESTROY.
+/// Deallocates a memory window (MW_DESTROY).
 pub fn dealloc(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::MW_DESTROY, attr::destroy_mw::HANDLE, handle)
 }

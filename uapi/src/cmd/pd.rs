@@ -14,11 +14,11 @@ use crate::{
 pub struct Pd {
     /// The kernel's handle.
     pub handle: u32,
-    /// The device's number.
+    /// The device's number (PDN).
     pub pdn: u32,
 }
 
-/// ALLOC_PD.
+/// Allocates a protection domain (ALLOC_PD).
 pub fn alloc(file: &dyn DeviceFile) -> Result<Pd, Errno> {
     let (core, driver): (AllocPdResp, mlx5::AllocPdResp) = exchange_with_driver::<_, _, Nothing, _>(
         file,
@@ -29,7 +29,7 @@ pub fn alloc(file: &dyn DeviceFile) -> Result<Pd, Errno> {
     Ok(Pd { handle: core.pd_handle, pdn: driver.pdn })
 }
 
-/// PD_DESTROY. `EBUSY` while something belongs to it.
+/// Deallocates a protection domain (PD_DESTROY). `EBUSY` while objects belong to it.
 pub fn dealloc(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::PD_DESTROY, attr::destroy_pd::HANDLE, handle)
 }

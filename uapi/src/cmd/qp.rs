@@ -17,14 +17,14 @@ use crate::{
     },
 };
 
-/// What QP_CREATE is told. The handles are those of the kernel.
+/// The arguments of QP_CREATE. Handles are those of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateQp<'a> {
     /// Type.
     pub qp_type: QpType,
-    /// Protection domain; every type but [`QpType::XrcTgt`] has one.
+    /// Protection domain; required for every type but [`QpType::XrcTgt`].
     pub pd: Option<u32>,
-    /// XRC domain, of [`QpType::XrcTgt`].
+    /// XRC domain, for [`QpType::XrcTgt`].
     pub xrcd: Option<u32>,
     /// CQ of the send queue.
     pub send_cq: Option<u32>,
@@ -32,17 +32,17 @@ pub struct CreateQp<'a> {
     pub recv_cq: Option<u32>,
     /// Shared receive queue.
     pub srq: Option<u32>,
-    /// Comes back with the QP's events.
+    /// Value that identifies the QP in its events.
     pub user_handle: u64,
-    /// Sizes.
+    /// Requested sizes.
     pub cap: QpCap,
     /// Flags.
     pub flags: QpCreateFlags,
-    /// Source QP number to send with.
+    /// The source QP number of its packets, if not its own.
     pub source_qpn: Option<u32>,
-    /// Where its asynchronous events go.
+    /// Event file for its asynchronous events.
     pub async_events: Option<BorrowedFd<'a>>,
-    /// What the driver is told.
+    /// The driver's request.
     pub driver: mlx5::CreateQp,
 }
 
@@ -51,18 +51,18 @@ pub struct CreateQp<'a> {
 pub struct Qp {
     /// The kernel's handle.
     pub handle: u32,
-    /// The device's number. A DCT has none before it is in RTR.
+    /// The device's number (QPN). A DCT has none before it is in RTR.
     pub qp_num: u32,
-    /// Sizes given.
+    /// Allocated sizes.
     pub cap: QpCap,
-    /// What the driver answered.
+    /// The driver's response.
     pub driver: mlx5::CreateQpResp,
 }
 
-/// QP_CREATE.
+/// Creates a queue pair (QP_CREATE).
 ///
 /// # Safety
-/// The device may from now on read and write the queues and the doorbell record that `what.driver`
+/// From now on the device may read and write the rings and the doorbell record that `what.driver`
 /// names, until [`destroy`] succeeds or `file` is closed.
 pub unsafe fn create(file: &dyn DeviceFile, what: &CreateQp<'_>) -> Result<Qp, Errno> {
     use attr::create_qp as id;
@@ -103,8 +103,10 @@ pub unsafe fn create(file: &dyn DeviceFile, what: &CreateQp<'_>) -> Result<Qp, E
     Ok(Qp { handle: reply.handle(id::HANDLE), qp_num, cap, driver })
 }
 
-/// QP_DESTROY; how many of its asynchronous events were ever delivered, which whoever frees its
-/// user handle must have taken. `EBUSY` while it is in a multicast group.
+/// Destroys a queue pair (QP_DESTROY). `EBUSY` while it is in a multicast group.
+///
+/// Returns the number of asynchronous events that the kernel ever reported for it. Before the user
+/// handle may be freed, all of them must have been read.
 pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<u32, Errno> {
     use attr::destroy_qp as id;
     let mut events = 0_u32;
@@ -115,13 +117,13 @@ pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<u32, Errno> {
     Ok(events)
 }
 
-/// MODIFY_QP.
+/// Modifies a queue pair (MODIFY_QP).
 pub fn modify(file: &dyn DeviceFile, request: &ModifyQp) -> Result<(), Errno> {
     exchange::<_, Nothing>(file, WriteCommand::MODIFY_QP, request).map(drop)
 }
 
-/// The extended MODIFY_QP, with what the driver is told and answers: rate limit, ECE, a DCT's
-/// number.
+/// Modifies a queue pair with the extended MODIFY_QP, which has a driver request and response: rate
+/// limit, ECE, the number of a DCT.
 pub fn modify_ex(
     file: &dyn DeviceFile,
     request: &ExModifyQp,
@@ -132,13 +134,14 @@ pub fn modify_ex(
     Ok(answer)
 }
 
-/// QUERY_QP.
+/// Queries a queue pair (QUERY_QP).
 pub fn query(file: &dyn DeviceFile, handle: u32, mask: QpAttrMask) -> Result<QueryQpResp, Errno> {
     let request = QueryQp { response: 0, qp_handle: handle, attr_mask: mask.bits() };
     exchange(file, WriteCommand::QUERY_QP, &request)
 }
 
-/// OPEN_QP: another handle on an XRC target QP of the domain `xrcd`; handle and number.
+/// Opens an XRC target QP of the domain `xrcd` (OPEN_QP). Returns another handle of it, and its
+/// number.
 pub fn open(
     file: &dyn DeviceFile,
     xrcd: u32,
@@ -156,7 +159,8 @@ pub fn open(
     Ok((answer.qp_handle, answer.qpn))
 }
 
-/// ATTACH_MCAST: the QP receives what is sent to the group.
+/// Attaches a queue pair to a multicast group (ATTACH_MCAST), so that it receives the group's
+/// packets.
 pub fn attach_mcast(
     file: &dyn DeviceFile,
     handle: u32,
@@ -166,7 +170,7 @@ pub fn attach_mcast(
     mcast(file, WriteCommand::ATTACH_MCAST, handle, gid, mlid)
 }
 
-/// DETACH_MCAST.
+/// Detaches a queue pair from a multicast group (DETACH_MCAST).
 pub fn detach_mcast(
     file: &dyn DeviceFile,
     handle: u32,

@@ -1,4 +1,4 @@
-//! What the device, its ports and its GID tables say of themselves.
+//! Queries of the device, its ports and its GID tables.
 
 use zerocopy::FromZeros;
 
@@ -12,12 +12,14 @@ use crate::{
     write_cmd::{ExQueryDevice, ExQueryDeviceResp, Nothing, WriteCommand, exchange_with_driver},
 };
 
-/// The most GIDs that one call can ask for: an attribute has at most 65535 bytes.
+/// The largest number of GIDs that one call can return: an attribute has at most 65535 bytes.
 pub const MAX_GIDS: usize = u16::MAX as usize / size_of::<GidEntry>();
 
-/// The extended QUERY_DEVICE: what the core answers, and what the driver does.
+/// Queries the device (extended QUERY_DEVICE). Returns the response of the core and that of the
+/// driver.
 ///
-/// Fields beyond an answer's `response_length` are zero, which all of them read as "cannot".
+/// Fields beyond the `response_length` of a response are zero, which means "not supported" in each
+/// of them.
 pub fn device(file: &dyn DeviceFile) -> Result<(ExQueryDeviceResp, mlx5::QueryDeviceResp), Errno> {
     exchange_with_driver::<_, _, Nothing, _>(
         file,
@@ -27,7 +29,7 @@ pub fn device(file: &dyn DeviceFile) -> Result<(ExQueryDeviceResp, mlx5::QueryDe
     )
 }
 
-/// QUERY_PORT.
+/// Queries a port (QUERY_PORT).
 pub fn port(file: &dyn DeviceFile, port: u8) -> Result<QueryPortRespEx, Errno> {
     use attr::query_port as id;
     let mut answer = QueryPortRespEx::new_zeroed();
@@ -38,9 +40,10 @@ pub fn port(file: &dyn DeviceFile, port: u8) -> Result<QueryPortRespEx, Errno> {
     Ok(answer)
 }
 
-/// QUERY_GID_TABLE: the GIDs of all ports, without the empty places.
+/// Returns the GIDs of all ports, without empty entries (QUERY_GID_TABLE).
 ///
-/// `EINVAL` if there are more than `room`, which [`MAX_GIDS`] bounds.
+/// `room` is the largest number of GIDs to return, clamped to between 1 and [`MAX_GIDS`]. `EINVAL`
+/// if there are more GIDs.
 pub fn gid_table(file: &dyn DeviceFile, room: usize) -> Result<Vec<GidEntry>, Errno> {
     use attr::query_gid_table as id;
     let mut entries = vec![GidEntry::new_zeroed(); room.clamp(1, MAX_GIDS)];
@@ -55,7 +58,7 @@ pub fn gid_table(file: &dyn DeviceFile, room: usize) -> Result<Vec<GidEntry>, Er
     Ok(entries)
 }
 
-/// QUERY_GID_ENTRY. `ENODATA` for an empty place.
+/// Returns an entry of a port's GID table (QUERY_GID_ENTRY). `ENODATA` if it is empty.
 pub fn gid_entry(file: &dyn DeviceFile, port: u32, index: u32) -> Result<GidEntry, Errno> {
     use attr::query_gid_entry as id;
     let mut entry = GidEntry::new_zeroed();

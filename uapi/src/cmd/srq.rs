@@ -14,30 +14,30 @@ use crate::{
     write_cmd::{ModifySrq, Nothing, QuerySrq, QuerySrqResp, WriteCommand, exchange},
 };
 
-/// What SRQ_CREATE is told. The handles are those of the kernel.
+/// The arguments of SRQ_CREATE. Handles are those of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateSrq<'a> {
     /// Type.
     pub srq_type: SrqType,
     /// Protection domain.
     pub pd: u32,
-    /// XRC domain, of [`SrqType::Xrc`].
+    /// XRC domain, for [`SrqType::Xrc`].
     pub xrcd: Option<u32>,
-    /// CQ, of [`SrqType::Xrc`] and [`SrqType::Tm`].
+    /// CQ, for [`SrqType::Xrc`] and [`SrqType::Tm`].
     pub cq: Option<u32>,
-    /// Comes back with the SRQ's events.
+    /// Value that identifies the SRQ in its events.
     pub user_handle: u64,
-    /// Requests wanted.
+    /// The number of receive requests.
     pub max_wr: u32,
-    /// Scatter/gather elements of each.
+    /// The number of scatter/gather entries of each.
     pub max_sge: u32,
-    /// Limit below which an event is due.
+    /// An event is reported when fewer receive requests than this are left.
     pub limit: u32,
-    /// Tags, of [`SrqType::Tm`].
+    /// The number of tags, for [`SrqType::Tm`].
     pub max_num_tags: u32,
-    /// Where its asynchronous events go.
+    /// Event file for its asynchronous events.
     pub async_events: Option<BorrowedFd<'a>>,
-    /// What the driver is told.
+    /// The driver's request.
     pub driver: mlx5::CreateSrq,
 }
 
@@ -46,18 +46,18 @@ pub struct CreateSrq<'a> {
 pub struct Srq {
     /// The kernel's handle.
     pub handle: u32,
-    /// The device's number.
+    /// The device's number (SRQN).
     pub srqn: u32,
-    /// Requests given.
+    /// The number of receive requests allocated.
     pub max_wr: u32,
-    /// Scatter/gather elements given.
+    /// The number of scatter/gather entries allocated.
     pub max_sge: u32,
 }
 
-/// SRQ_CREATE.
+/// Creates a shared receive queue (SRQ_CREATE).
 ///
 /// # Safety
-/// The device may from now on read and write the queue and the doorbell record that `what.driver`
+/// From now on the device may read and write the ring and the doorbell record that `what.driver`
 /// names, until [`destroy`] succeeds or `file` is closed.
 pub unsafe fn create(file: &dyn DeviceFile, what: &CreateSrq<'_>) -> Result<Srq, Errno> {
     use attr::create_srq as id;
@@ -93,8 +93,10 @@ pub unsafe fn create(file: &dyn DeviceFile, what: &CreateSrq<'_>) -> Result<Srq,
     Ok(Srq { handle: reply.handle(id::HANDLE), srqn, max_wr, max_sge })
 }
 
-/// SRQ_DESTROY; how many of its asynchronous events were ever delivered, which whoever frees its
-/// user handle must have taken. `EBUSY` while QPs use it.
+/// Destroys a shared receive queue (SRQ_DESTROY). `EBUSY` while QPs use it.
+///
+/// Returns the number of asynchronous events that the kernel ever reported for it. Before the user
+/// handle may be freed, all of them must have been read.
 pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<u32, Errno> {
     use attr::destroy_srq as id;
     let mut events = 0_u32;
@@ -105,7 +107,7 @@ pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<u32, Errno> {
     Ok(events)
 }
 
-/// MODIFY_SRQ, of what `mask` says.
+/// Modifies the attributes of a shared receive queue that `mask` selects (MODIFY_SRQ).
 pub fn modify(
     file: &dyn DeviceFile,
     handle: u32,
@@ -118,7 +120,7 @@ pub fn modify(
     exchange::<_, Nothing>(file, WriteCommand::MODIFY_SRQ, &request).map(drop)
 }
 
-/// QUERY_SRQ.
+/// Queries a shared receive queue (QUERY_SRQ).
 pub fn query(file: &dyn DeviceFile, handle: u32) -> Result<QuerySrqResp, Errno> {
     let request = QuerySrq { response: 0, srq_handle: handle, reserved: 0 };
     exchange(file, WriteCommand::QUERY_SRQ, &request)

@@ -1,4 +1,4 @@
-//! UAR pages, allocated on demand.
+//! Dynamic UAR pages.
 
 use super::destroy as destroy_object;
 use crate::{
@@ -9,20 +9,20 @@ use crate::{
     mlx5::UarType,
 };
 
-/// A UAR page.
+/// A dynamic UAR page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uar {
     /// The kernel's handle.
     pub handle: u32,
     /// Offset for [`DeviceFile::map`].
     pub mmap_offset: u64,
-    /// Bytes to map.
+    /// Length to map, in bytes.
     pub mmap_len: u32,
-    /// The device's number for it, which CQs and QPs are told.
+    /// The device's number of the page, for the creation of CQs and QPs.
     pub page_id: u32,
 }
 
-/// UAR_ALLOC.
+/// Allocates a UAR page (UAR_ALLOC).
 pub fn alloc(file: &dyn DeviceFile, kind: UarType) -> Result<Uar, Errno> {
     use attr::uar_alloc as id;
     let mut uar = Uar { handle: 0, mmap_offset: 0, mmap_len: 0, page_id: 0 };
@@ -37,7 +37,7 @@ pub fn alloc(file: &dyn DeviceFile, kind: UarType) -> Result<Uar, Errno> {
     Ok(uar)
 }
 
-/// UAR_DESTROY.
+/// Frees a UAR page (UAR_DESTROY).
 pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy_object(file, method::UAR_DESTROY, attr::uar_destroy::HANDLE, handle)
 }

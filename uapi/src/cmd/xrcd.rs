@@ -10,9 +10,10 @@ use crate::{
     write_cmd::{OpenXrcd, OpenXrcdResp, WriteCommand, exchange},
 };
 
-/// OPEN_XRCD: the domain of the inode behind `share`, or one of its own; the handle.
+/// Opens the XRC domain of the inode of `share`, or, with `None`, a new one that is not shared
+/// (OPEN_XRCD). Returns the handle.
 ///
-/// `oflags` are those of open(2): `O_CREAT`, `O_EXCL`.
+/// `oflags` are flags of open(2): `O_CREAT`, `O_EXCL`.
 pub fn open(
     file: &dyn DeviceFile,
     share: Option<BorrowedFd<'_>>,
@@ -24,7 +25,7 @@ pub fn open(
     Ok(answer.xrcd_handle)
 }
 
-/// XRCD_DESTROY.
+/// Closes an XRC domain (XRCD_DESTROY).
 pub fn close(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::XRCD_DESTROY, attr::destroy_xrcd::HANDLE, handle)
 }

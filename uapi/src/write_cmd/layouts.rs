@@ -1,4 +1,4 @@
-//! The requests (without the header that write(2) would want) and responses.
+//! Requests, without the header of write(2), and responses.
 
 use crate::{
     layout::layout,
@@ -110,8 +110,8 @@ layout! {
         300 reserved: u32 => "Reserved.",
     }
 
-    /// `struct ib_uverbs_alloc_pd`, `struct ib_uverbs_create_comp_channel`: a request that says
-    /// nothing.
+    /// `struct ib_uverbs_alloc_pd`, `struct ib_uverbs_create_comp_channel`: a request without
+    /// contents.
     pub struct EmptyRequest [8] {
         0 response: u64 => "Zero.",
     }
@@ -305,7 +305,7 @@ layout! {
         25 reserved: [u8; 7] => "Zero.",
     }
 
-    /// `struct ib_uverbs_create_qp_resp`, the answer of OPEN_QP.
+    /// `struct ib_uverbs_create_qp_resp`, the response of OPEN_QP.
     pub struct CreateQpResp [32] {
         0  qp_handle: u32 => "Handle.",
         4  qpn: u32 => "Number.",

@@ -1,7 +1,8 @@
-//! `rdma/ib_user_verbs.h`: the commands that still have the shape of write(2) calls, carried by
-//! the ioctl INVOKE_WRITE.
+//! `rdma/ib_user_verbs.h`: the commands in the format of write(2), carried by the ioctl
+//! INVOKE_WRITE.
 //!
-//! A request's `response` field was where the answer went; through the ioctl it is not looked at.
+//! With write(2), the `response` field of a request is the address of the response. Through the
+//! ioctl the kernel ignores it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -19,7 +20,7 @@ pub use layouts::*;
 /// `IB_USER_VERBS_CMD_FLAG_EXTENDED`.
 const EXTENDED: u32 = 0x8000_0000;
 
-/// Which command INVOKE_WRITE carries out.
+/// The command that INVOKE_WRITE executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WriteCommand(pub u32);
 
@@ -63,14 +64,14 @@ commands! {
     MODIFY_CQ_EX = 57 => "EX_CMD_MODIFY_CQ",
 }
 
-/// Nothing, where a command has no request or response of one kind.
+/// The empty request or response of a command that has none.
 pub type Nothing = [u8; 0];
 
-/// Carries out a command. Empty buffers are left out of the call.
+/// Executes a command. Empty buffers become no attribute.
 ///
 /// # Safety
-/// The requests are those of the command, and memory that they name by address is free for the
-/// device to use as the command says, until it is told otherwise.
+/// The requests are those that the command defines. Memory that they name by address is free for
+/// the device to use as the command defines, until a later call ends that use.
 pub unsafe fn invoke_write(
     file: &dyn DeviceFile,
     command: WriteCommand,
@@ -82,7 +83,7 @@ pub unsafe fn invoke_write(
     transfer(file, command, core_in, core_out, driver_in, driver_out)
 }
 
-/// [`invoke_write`] for the functions of this crate, as [`Call::make`].
+/// [`invoke_write`] for this crate's own functions; see [`Call::make`].
 fn transfer(
     file: &dyn DeviceFile,
     command: WriteCommand,
@@ -108,7 +109,7 @@ fn transfer(
     call.make(file).map(drop)
 }
 
-/// A command whose only answer is that of the core.
+/// Executes a command without driver request and response.
 pub(crate) fn exchange<I, O>(
     file: &dyn DeviceFile,
     command: WriteCommand,
@@ -122,7 +123,7 @@ where
         .map(|(core, _)| core)
 }
 
-/// A command with requests to and answers from core and driver.
+/// Executes a command with requests to and responses from core and driver.
 pub(crate) fn exchange_with_driver<I, O, DI, DO>(
     file: &dyn DeviceFile,
     command: WriteCommand,
