@@ -88,7 +88,7 @@ impl SendRegister {
     }
 
     /// Creates a plain doorbell. Several queues may use the same register without a lock, because a
-    /// doorbell is one 8-byte store.
+    /// doorbell is one atomic 8-byte store.
     ///
     /// # Safety
     /// `register` points to a doorbell register, aligned to 8, in a UAR page that stays mapped as
@@ -478,7 +478,7 @@ mod tests {
         const TIMES: u32 = 500;
         let mut uar = page();
         let (arm, send) = (pointer(&mut uar, 0x20), pointer(&mut uar, 0x800));
-        // SAFETY: an aligned register inside the page, which outlives the threads.
+        // SAFETY: the register is aligned and inside the page, which outlives the threads.
         let arm = unsafe { CompletionQueueRegister::new(arm) };
         // SAFETY: as above.
         let senders = [(); THREADS].map(|()| unsafe { SendRegister::doorbell(send) });
@@ -494,7 +494,7 @@ mod tests {
                         let wqe = pointer(&mut bed.ring, 0);
                         bed.ring.0.fill(number);
                         let record = bed.record();
-                        // SAFETY: eight bytes of the record's page that nothing else uses.
+                        // SAFETY: the page has these eight aligned bytes, and nothing else uses them.
                         let armed =
                             unsafe { CompletionQueueRecord::new(pointer(&mut bed.record, 64)) };
                         barrier.wait();

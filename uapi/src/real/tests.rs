@@ -254,7 +254,7 @@ fn pages_of_the_device_are_mapped_for_reading_or_writing() {
     assert_eq!(null.map(0, page, Access::Write).err(), Some(Errno::ENODEV));
 }
 
-/// What a device page asks of the kernel; not all emulators of one grant it.
+/// The mapping of a device page needs `MADV_DONTFORK`, which not every emulated kernel supports.
 #[test]
 fn the_kernel_keeps_a_mapping_from_children() {
     let map = MmapOptions::new().len(page_size()).map_anon().unwrap();
