@@ -222,7 +222,7 @@ impl SendRegister {
 unsafe fn write_half(half: &mut NonNull<u8>, toggle: usize, wqe: NonNull<u8>, copy: u32) {
     barrier::write_combining_start();
     match copy {
-        // SAFETY: `wqe` has at least 8 readable bytes, and `half` is a doorbell register aligned to 8.
+        // SAFETY: `wqe` has at least 8 readable bytes; `half` is a doorbell register, aligned to 8.
         0 => unsafe { ring_doorbell(*half, wqe.cast().read()) },
         // SAFETY: the contract gives one block at both. One block is the common case.
         1 => unsafe { copy_block(*half, wqe) },
@@ -233,8 +233,8 @@ unsafe fn write_half(half: &mut NonNull<u8>, toggle: usize, wqe: NonNull<u8>, co
     *half = other_half(*half, toggle);
 }
 
-/// Stores a doorbell. Other threads may ring the same register at the same time: the doorbell is one
-/// 8-byte store, so it does not tear, and it is atomic, so it is no data race.
+/// Stores a doorbell. Other threads may ring the same register at the same time: the doorbell is
+/// one 8-byte store, so it does not tear, and it is atomic, so it is no data race.
 ///
 /// # Safety
 /// `register` points to eight bytes of a UAR page, aligned to 8, to which all stores are atomic.
@@ -469,9 +469,9 @@ mod tests {
         assert_eq!(bed.record.0[..4], [0, 0, 0, 3], "the device reads 24 bits");
     }
 
-    /// Any number of threads may arm queues and ring plain doorbells through one register, without a
-    /// lock. The register then has a whole doorbell of one thread. `cargo xtask tsan` looks for data
-    /// races in this test.
+    /// Any number of threads may arm queues and ring plain doorbells through one register, without
+    /// a lock. The register then has a whole doorbell of one thread. `cargo xtask tsan` looks for
+    /// data races in this test.
     #[test]
     fn threads_ring_one_register_without_a_lock() {
         const THREADS: usize = 4;
@@ -494,7 +494,7 @@ mod tests {
                         let wqe = pointer(&mut bed.ring, 0);
                         bed.ring.0.fill(number);
                         let record = bed.record();
-                        // SAFETY: the page has these eight aligned bytes, and nothing else uses them.
+                        // SAFETY: eight aligned bytes of the page, which nothing else uses.
                         let armed =
                             unsafe { CompletionQueueRecord::new(pointer(&mut bed.record, 64)) };
                         barrier.wait();
