@@ -76,11 +76,15 @@ impl Names {
 
     /// The symbol of the function with this path.
     fn symbol(&self, path: &[&str]) -> Option<&str> {
-        let part: String = path.iter().map(|name| format!("{}{name}", name.len())).collect();
         // What follows the path is a hash.
-        let part = part + "17h";
+        let part = mangled(path) + "17h";
         self.symbols.iter().find(|symbol| symbol.contains(&part)).map(String::as_str)
     }
+}
+
+/// A path as symbols have it.
+pub(crate) fn mangled(path: &[&str]) -> String {
+    path.iter().map(|name| format!("{}{name}", name.len())).collect()
 }
 
 /// A symbol without the hash at its end.
