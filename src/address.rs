@@ -8,52 +8,52 @@ use std::{
     str::FromStr,
 };
 
-/// A port's address, 16 bytes as they stand on the wire (`union ibv_gid`). RoCE's are IP addresses.
+/// A GID, 16 bytes in network byte order (`union ibv_gid`). On RoCE it is an IP address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid([u8; 16]);
 
 impl Gid {
-    /// The GID of these bytes.
+    /// Creates a GID from its bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
     }
 
-    /// Whether it is an IPv4 address in IPv6's clothes, `::ffff:a.b.c.d`.
+    /// Whether it is an IPv4-mapped IPv6 address, `::ffff:a.b.c.d`.
     pub fn is_ipv4_mapped(self) -> bool {
         self.ipv4().is_some()
     }
 
-    /// The IPv4 address that it is, if it is one.
+    /// Returns the IPv4 address of an IPv4-mapped GID.
     pub fn ipv4(self) -> Option<Ipv4Addr> {
         Ipv6Addr::from(self.0).to_ipv4_mapped()
     }
 
-    /// Whether it names a group.
+    /// Whether it is a multicast GID.
     pub const fn is_multicast(self) -> bool {
         self.0[0] == 0xff
     }
 
-    /// Whether it is good on its link alone.
+    /// Whether it is a link-local GID.
     pub const fn is_link_local(self) -> bool {
         self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
     }
 
-    /// Whether it is all zeros, as an empty place of a table is.
+    /// Whether it is all zeros, as in an empty entry of a GID table.
     pub const fn is_zero(self) -> bool {
         u128::from_be_bytes(self.0) == 0
     }
 
-    /// The first eight bytes.
+    /// Returns the first eight bytes.
     pub const fn subnet_prefix(self) -> u64 {
         (u128::from_be_bytes(self.0) >> 64) as u64
     }
 
-    /// The last eight bytes; on InfiniBand the port's GUID.
+    /// Returns the last eight bytes. On InfiniBand they are the port's GUID.
     pub const fn interface_id(self) -> u64 {
         u128::from_be_bytes(self.0) as u64
     }
@@ -97,23 +97,24 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// The part of a path that lies beyond the link (`struct ibv_global_route`).
+/// The GRH fields of a path (`struct ibv_global_route`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GlobalRoute {
-    /// Destination.
+    /// Destination GID.
     pub dgid: Gid,
-    /// Flow label, 20 bits. On RoCE v2 the UDP source port is made of it; zero makes a random one.
+    /// Flow label, at most 20 bits. On RoCE v2 it determines the UDP source port; zero stands for a
+    /// random port.
     pub flow_label: u32,
-    /// Index of the source GID in the port's table.
+    /// Index of the source GID in the port's GID table.
     pub sgid_index: u8,
-    /// Routers that a packet may pass.
+    /// Hop limit.
     pub hop_limit: u8,
     /// Traffic class.
     pub traffic_class: u8,
 }
 
 impl GlobalRoute {
-    /// A route with a hop limit of 64 and nothing else out of the ordinary.
+    /// Creates a route with hop limit 64, flow label 0 and traffic class 0.
     pub const fn new(dgid: Gid, sgid_index: u8) -> Self {
         Self { dgid, flow_label: 0, sgid_index, hop_limit: 64, traffic_class: 0 }
     }
@@ -122,39 +123,40 @@ impl GlobalRoute {
 /// A path to a destination (`struct ibv_ah_attr`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AhAttr {
-    /// The port to leave by; ports count from one.
+    /// Local port, counted from 1.
     pub port_num: u8,
-    /// Destination LID, on InfiniBand.
+    /// Destination LID, on InfiniBand. Nonzero unless the path has a GRH.
     pub dlid: u16,
-    /// Service level; on Ethernet the priority.
+    /// Service level: at most 15 on InfiniBand. On Ethernet the priority: at most 7.
     pub sl: u8,
-    /// Low bits of the source LID, where the port has several, on InfiniBand.
+    /// Low bits of the source LID, on InfiniBand, where the port's LMC is not zero. At most 7 bits.
     pub src_path_bits: u8,
-    /// The most speed, by the number that `enum ibv_rate` gives it; zero for the port's.
+    /// Rate limit as a value of `enum ibv_rate`; zero for the port's rate.
     pub static_rate: u8,
-    /// Beyond the link. Always needed on Ethernet, and where the port demands it.
+    /// GRH fields. Required on Ethernet, and where
+    /// [`PortAttr::grh_required`](crate::PortAttr::grh_required) is set.
     pub grh: Option<GlobalRoute>,
 }
 
 const FLOW_LABEL_MASK: u32 = 0xf_ffff;
 
 impl AhAttr {
-    /// A path inside an InfiniBand subnet.
+    /// Creates a path inside an InfiniBand subnet.
     pub const fn infiniband(port_num: u8, dlid: u16) -> Self {
         Self { port_num, dlid, sl: 0, src_path_bits: 0, static_rate: 0, grh: None }
     }
 
-    /// A path on RoCE.
+    /// Creates a RoCE path.
     pub const fn roce(port_num: u8, dgid: Gid, sgid_index: u8) -> Self {
         Self::infiniband(port_num, 0).with_grh(GlobalRoute::new(dgid, sgid_index))
     }
 
-    /// The same with a global route.
+    /// Returns the path with a GRH.
     pub const fn with_grh(self, grh: GlobalRoute) -> Self {
         Self { grh: Some(grh), ..self }
     }
 
-    /// Refuses what the port cannot be told, and names it.
+    /// Checks the path against the limits of the port; the error names the field.
     pub(crate) fn check(&self, operation: &'static str, link: &Link) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::invalid(operation, what));
         let max_sl = if link.ethernet { 7 } else { 15 };
@@ -180,7 +182,7 @@ impl AhAttr {
         }
     }
 
-    /// The path as CREATE_AH spells it.
+    /// Returns the path in the layout of CREATE_AH.
     pub(crate) fn to_uverbs(self) -> verbs::AhAttr {
         let mut attr = verbs::AhAttr {
             dlid: self.dlid,

@@ -16,8 +16,8 @@ use std::{
 
 const VERB: &str = "create_ah";
 
-/// The device's number for a speed, by the number of `enum ibv_rate`; where the device has no such
-/// speed, the next one above, or none.
+/// The device's rate code, indexed by `enum ibv_rate`. A rate that the device lacks maps to the
+/// next higher one, or to unlimited.
 const RATES: [u8; 23] = {
     const UNLIMITED: u8 = 0;
     const GBPS_2_5: u8 = 7;
@@ -39,20 +39,22 @@ const RATES: [u8; 23] = {
     rates[8] = GBPS_60;
     rates[9] = GBPS_80;
     rates[10] = GBPS_120;
-    rates[11] = GBPS_20; // 14
-    rates[12] = GBPS_60; // 56
-    rates[13] = GBPS_120; // 112
-    rates[15] = GBPS_30; // 25
-    rates[16] = GBPS_120; // 100
-    rates[19] = GBPS_30; // 28
-    rates[20] = GBPS_60; // 50
+    rates[11] = GBPS_20; // 14 Gbit/s
+    rates[12] = GBPS_60; // 56 Gbit/s
+    rates[13] = GBPS_120; // 112 Gbit/s
+    rates[15] = GBPS_30; // 25 Gbit/s
+    rates[16] = GBPS_120; // 100 Gbit/s
+    rates[19] = GBPS_30; // 28 Gbit/s
+    rates[20] = GBPS_60; // 50 Gbit/s
     rates
 };
 
-/// The first UDP port that RoCE v2 sends from; the last is the last there is.
+/// The lowest UDP source port of RoCE v2 (`IB_ROCE_UDP_ENCAP_VALID_PORT_MIN`); the highest is
+/// 0xffff.
 const FIRST_UDP_PORT: u16 = 0xc000;
 
-/// The UDP source port of a flow: equal flows get equal ports, so that routers keep them in order.
+/// Returns the UDP source port of a flow. Equal flow labels give equal ports, so that routers keep
+/// the packets of a flow in order.
 fn udp_source_port(flow_label: u32) -> u16 {
     let folded = flow_label & 0x3fff ^ (flow_label & 0xf_ffff) >> 14;
     FIRST_UDP_PORT | folded as u16
@@ -62,7 +64,7 @@ fn random_udp_source_port() -> u16 {
     FIRST_UDP_PORT | RandomState::new().hash_one(0_u8) as u16
 }
 
-/// What the device is told of a path, on InfiniBand.
+/// Returns the address vector of a path on InfiniBand.
 fn infiniband_vector(path: &AhAttr) -> AddressVector {
     let mut vector = AddressVector {
         stat_rate_sl: rate(path) << 4 | path.sl & 0xf,
@@ -76,8 +78,8 @@ fn infiniband_vector(path: &AhAttr) -> AddressVector {
     vector
 }
 
-/// What the device is told of a path, on Ethernet: every packet has a GRH or IP header, and the
-/// device needs the MAC address of the next hop.
+/// Returns the address vector of a path on Ethernet. Every packet there has a GRH or an IP header,
+/// and the device needs the MAC address of the next hop.
 fn roce_vector(
     path: &AhAttr,
     grh: &GlobalRoute,
@@ -106,9 +108,9 @@ fn set_route(vector: &mut AddressVector, grh: &GlobalRoute, flag: u32) {
     vector.rgid = grh.dgid.to_bytes();
 }
 
-/// An address handle (`struct ibv_ah`): where a datagram goes.
+/// An address handle (`struct ibv_ah`): the destination of a datagram.
 ///
-/// A request takes all that it needs when it is posted: the handle may be dropped right after.
+/// Posting copies the address vector into the WQE; the handle may be dropped right after.
 ///
 /// ```no_run
 /// # use mlx5::{ConnectOptions, Endpoint, LocalPort, ProtectionDomain, QueuePair, SendFlags, transport::Ud};
@@ -126,13 +128,13 @@ fn set_route(vector: &mut AddressVector, grh: &GlobalRoute, flag: u32) {
 pub struct AddressHandle {
     vector: AddressVector,
     path: AhAttr,
-    /// The kernel's object, on Ethernet: it keeps the source GID in its place.
+    /// The kernel's object, on Ethernet. It keeps the source GID at its index.
     handle: Option<u32>,
     pd: ProtectionDomain,
 }
 
 impl ProtectionDomain {
-    /// Makes an address handle (`ibv_create_ah`).
+    /// Creates an address handle (`ibv_create_ah`).
     pub fn create_ah(&self, path: &AhAttr) -> Result<AddressHandle, Error> {
         let context = &self.context;
         context.check(VERB)?;
@@ -148,7 +150,7 @@ impl ProtectionDomain {
         Ok(AddressHandle { vector, path: *path, handle, pd: self.clone() })
     }
 
-    /// Asks the kernel for the MAC address of the next hop.
+    /// Has the kernel resolve the MAC address of the next hop.
     fn resolve(&self, path: &AhAttr, grh: &GlobalRoute) -> Result<(AddressVector, u32), Error> {
         let context = &self.context;
         let supported = CmdsSuppUhw::from_bits_retain(context.limits.cmds_supp_uhw);
@@ -168,7 +170,7 @@ impl ProtectionDomain {
         Ok((roce_vector(path, grh, mac, port), handle))
     }
 
-    /// Makes an address handle for the answer to a datagram that came in by `port_num`
+    /// Creates an address handle for the reply to a datagram received on `port_num`
     /// (`ibv_create_ah_from_wc`).
     pub fn create_ah_from_received(
         &self,
@@ -183,7 +185,7 @@ impl ProtectionDomain {
 }
 
 impl AddressHandle {
-    /// What the device is told of the destination, but for queue pair and Q_Key.
+    /// The address vector, without the queue pair number and the Q_Key.
     pub fn vector(&self) -> &AddressVector {
         &self.vector
     }
@@ -193,7 +195,7 @@ impl AddressHandle {
         &self.path
     }
 
-    /// The domain that it belongs to.
+    /// The protection domain.
     pub fn pd(&self) -> &ProtectionDomain {
         &self.pd
     }
@@ -206,7 +208,8 @@ impl AddressHandle {
         Ok(())
     }
 
-    /// Destroys it (`ibv_destroy_ah`). Gives it back when the kernel refuses.
+    /// Destroys the address handle (`ibv_destroy_ah`). Returns it with the error if the kernel
+    /// refuses.
     #[expect(clippy::result_large_err, reason = "the handle comes back")]
     pub fn destroy(mut self) -> Result<(), (Self, Error)> {
         self.release().map_err(|error| (self, error))
@@ -215,7 +218,8 @@ impl AddressHandle {
 
 impl Drop for AddressHandle {
     fn drop(&mut self) {
-        // It has no memory; the kernel takes it back when the device is closed.
+        // On failure no memory is at stake, and the kernel destroys the object when the file is
+        // closed.
         let _ = self.release();
     }
 }
@@ -226,20 +230,20 @@ impl fmt::Debug for AddressHandle {
     }
 }
 
-/// What a completion tells of where a datagram came from.
+/// The source of a received datagram, as the completion reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received<'a> {
     /// The sender's LID, on InfiniBand.
     pub slid: u16,
     /// Service level.
     pub sl: u8,
-    /// Low bits of the LID that it came to.
+    /// Low bits of the destination LID.
     pub dlid_path_bits: u8,
-    /// The first 40 bytes of the receive buffer, if the completion says that a GRH is there.
+    /// The first 40 bytes of the receive buffer, if the completion reports a GRH.
     pub grh: Option<&'a [u8; 40]>,
 }
 
-/// The network header before a datagram, whichever it is.
+/// The network header before a datagram: GRH, IPv6 or IPv4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Header {
     source: Gid,
@@ -251,8 +255,8 @@ struct Header {
 }
 
 impl Header {
-    /// Reads the 40 bytes: a GRH, an IPv6 header, which has the same layout, or in the last 20 an
-    /// IPv4 header.
+    /// Parses the 40 bytes before a datagram. They hold a GRH, an IPv6 header (same layout), or an
+    /// IPv4 header in the last 20 bytes.
     fn parse(bytes: &[u8; 40], ethernet: bool) -> Option<Self> {
         let (head, ipv4) = bytes.split_first_chunk::<20>()?;
         let ipv4: &[u8; 20] = ipv4.try_into().ok()?;
@@ -292,8 +296,8 @@ impl Header {
     }
 }
 
-/// Whether 20 bytes are an IPv4 header. They are also the end of an IPv6 address, if there is an IPv6
-/// header before them: `ambiguous`; then the checksum must be right, too.
+/// Whether the 20 bytes are an IPv4 header. If the bytes before them look like an IPv6 header
+/// (`ambiguous`), they may also be the end of one; then the checksum must be right too.
 fn is_ipv4(header: &[u8; 20], ambiguous: bool) -> bool {
     const VERSION_AND_LENGTH: u8 = 0x45;
     let sum: u32 =
@@ -304,7 +308,7 @@ fn is_ipv4(header: &[u8; 20], ambiguous: bool) -> bool {
 }
 
 impl AhAttr {
-    /// The way back.
+    /// Returns the path back to the sender.
     fn from_received(
         context: &Inner,
         port_num: u8,

@@ -4,8 +4,8 @@ use crate::{context::Inner, error::Error};
 use mlx5_uapi::{DeviceFile, Errno, HugePages, Mapping, MemoryRequest, page_size};
 use std::{ptr::NonNull, sync::Arc};
 
-/// Asks for memory, and looks whether it is as asked for: whoever implements the seam does so in safe
-/// code, so that an answer proves nothing.
+/// Allocates memory and checks its length and alignment. The check is needed because [`DeviceFile`]
+/// can be implemented in safe code: unsafe code must not rely on what it returns.
 pub(crate) fn allocate(file: &dyn DeviceFile, request: &MemoryRequest) -> Result<Mapping, Errno> {
     let mapping = file.allocate(request)?;
     let align = request.align.max(page_size());
@@ -13,7 +13,7 @@ pub(crate) fn allocate(file: &dyn DeviceFile, request: &MemoryRequest) -> Result
     if sound { Ok(mapping) } else { Err(Errno::EPROTO) }
 }
 
-/// Gives queues their memory: the rings of queue pairs, completion queues and shared receive queues.
+/// Provides the memory of rings: of queue pairs, completion queues and shared receive queues.
 ///
 /// # Safety
 /// [`QueueAllocator::allocate`] answers `len` writable bytes, aligned to `align`, which nobody reads
@@ -21,36 +21,39 @@ pub(crate) fn allocate(file: &dyn DeviceFile, request: &MemoryRequest) -> Result
 /// stay mapped for ever if they never are: memory of a queue that the kernel would not destroy is not
 /// given back, see [`leaked`](crate::leaked). A child process after a fork does not use them.
 pub unsafe trait QueueAllocator: Send + Sync {
-    /// Memory for a queue; `None` if there is none. `align` is a power of two, a page at least.
+    /// Allocates memory for a ring, or returns `None`. `align` is a power of two and at least the
+    /// page size; `len` is a multiple of the page size.
     fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>>;
 
-    /// Takes memory back that no queue uses any more.
+    /// Takes back memory that no queue uses any more.
     ///
     /// # Safety
-    /// [`QueueAllocator::allocate`] answered it, asked for so many bytes, and it is given back once.
+    /// `start` was returned by [`QueueAllocator::allocate`] for the same `len`, and is passed here
+    /// once.
     unsafe fn free(&self, start: NonNull<u8>, len: usize);
 }
 
-/// Memory that an allocator gave, and takes back.
+/// Memory from a [`QueueAllocator`], to which dropping it returns it.
 struct Allocated {
     allocator: Arc<dyn QueueAllocator>,
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: an address, which the allocator takes back on whichever thread.
+// SAFETY: `start` is only passed back to the allocator, which is Send and Sync and so may be called
+// on any thread.
 unsafe impl Send for Allocated {}
-// SAFETY: as above; nothing is done through a shared reference.
+// SAFETY: a shared reference gives access to nothing.
 unsafe impl Sync for Allocated {}
 
 impl Drop for Allocated {
     fn drop(&mut self) {
-        // SAFETY: it was allocated so, and this is dropped once.
+        // SAFETY: `allocate` of this allocator returned `start` for `len`, and `drop` runs once.
         unsafe { self.allocator.free(self.start, self.len) };
     }
 }
 
-/// Asks an allocator for `len` bytes of memory, which are zero then.
+/// Allocates `len` bytes, rounded up to whole pages, from `allocator` and zeroes them.
 fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapping, Errno> {
     let align = page_size();
     let len = len.next_multiple_of(align);
@@ -59,7 +62,8 @@ fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapp
     if !start.addr().get().is_multiple_of(align) {
         return Err(Errno::EPROTO);
     }
-    // SAFETY: the allocator answers for the bytes, which are the owner's.
+    // SAFETY: by the contract of [`QueueAllocator`] the `len` bytes are writable, and stay mapped
+    // and used by nobody else until they are freed, which dropping `owner` does.
     unsafe {
         start.write_bytes(0, len);
         Ok(Mapping::new(start, len, owner))
@@ -70,21 +74,22 @@ fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapp
 /// it either made the device forget it, or keeps it.
 pub(crate) struct QueueBuffer {
     context: Arc<Inner>,
-    /// There until the value is dropped.
+    /// `Some` until the value is dropped.
     mapping: Option<Mapping>,
     /// Whether an allocator gave it, who would use it again.
     borrowed: bool,
     start: NonNull<u8>,
 }
 
-// SAFETY: `start` is an address in `mapping`, which is Send; whoever uses it answers for it.
+// SAFETY: `start` is an address inside `mapping`, which is Send. Nothing here dereferences it;
+// whoever does upholds the safety of that access.
 unsafe impl Send for QueueBuffer {}
 // SAFETY: as above.
 unsafe impl Sync for QueueBuffer {}
 
 impl QueueBuffer {
-    /// `len` bytes, which `allocator` gives, if there is one; none becomes one page, so that there is
-    /// always an address.
+    /// Allocates `len` bytes from `allocator`, or from the kernel without one. A length of zero
+    /// counts as one, so that there is always an address.
     pub(crate) fn new(
         context: &Arc<Inner>,
         len: usize,
@@ -103,12 +108,12 @@ impl QueueBuffer {
         Ok(Self { context: Arc::clone(context), mapping: Some(mapping), borrowed, start })
     }
 
-    /// The first byte.
+    /// Returns the first byte.
     pub(crate) fn as_non_null(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The first byte's address, as the kernel is told.
+    /// Returns the address of the first byte, for the kernel.
     pub(crate) fn addr(&self) -> u64 {
         self.start.expose_provenance().get() as u64
     }
@@ -126,7 +131,7 @@ impl QueueBuffer {
 
 impl Drop for QueueBuffer {
     fn drop(&mut self) {
-        // In a child the range may not be mapped, or by now be someone else's.
+        // In a child the range may not be mapped, or may hold another mapping: do not unmap it.
         if let Some(mapping) = self.mapping.take()
             && self.context.forked()
         {
@@ -144,7 +149,7 @@ mod tests {
     #[repr(align(65536))]
     struct Block([u8; 1 << 16]);
 
-    /// Gives less than it is asked for, or at another place.
+    /// Returns mappings that are too short or misaligned.
     struct Stingy {
         skip: usize,
         len: usize,
@@ -162,7 +167,7 @@ mod tests {
         fn allocate(&self, _: &MemoryRequest) -> Result<Mapping, Errno> {
             let mut block = Box::new(Block([0; 1 << 16]));
             let ptr = NonNull::from(&mut block.0[self.skip]);
-            // SAFETY: the block lives until the mapping is dropped, which nobody looks into.
+            // SAFETY: the block lives until the mapping is dropped, and nobody accesses its bytes.
             Ok(unsafe { Mapping::new(ptr, self.len, block) })
         }
 

@@ -1,4 +1,4 @@
-//! Completion channels: where completion queues that were armed announce completions.
+//! Completion channels: events of armed completion queues.
 
 use crate::{
     context::{Context, Inner},
@@ -14,12 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A completion channel (`struct ibv_comp_channel`). Clones are the same channel; completion queues
-/// that announce on it keep it open.
+/// A completion channel (`struct ibv_comp_channel`). Clones share the channel; completion queues
+/// that use it keep it open.
 ///
-/// The descriptor behind [`AsFd`] is readable when an event waits. Nothing need be acknowledged. When
-/// the device fails but stays, the kernel tells so on [`Context::async_events`] only:
-/// [`CompletionChannel::wait`] looks there too, and who sleeps on the descriptor has to.
+/// The descriptor behind [`AsFd`] is readable while an event is pending. Events need no
+/// acknowledgement. When the device fails without being removed, the kernel reports it on
+/// [`Context::async_events`] only: [`CompletionChannel::wait`] watches that file too, and a program
+/// that sleeps on the descriptor itself must do the same.
 #[derive(Clone)]
 pub struct CompletionChannel {
     inner: Arc<Channel>,
@@ -28,23 +29,23 @@ pub struct CompletionChannel {
 struct Channel {
     events: Box<dyn EventFile>,
     queues: Mutex<Queues>,
-    /// Events were read, or nobody sleeps on the file any more.
+    /// Signaled when events were read, or when no thread sleeps on the file any more.
     read: Condvar,
     context: Arc<Inner>,
 }
 
-/// The completion queues that announce on a channel.
+/// The completion queues of a channel.
 #[derive(Default)]
 struct Queues {
     by_handle: HashMap<u64, Announcer>,
-    /// Somebody sleeps on the file, and will tell the others.
+    /// A thread sleeps on the file and will wake the others.
     has_reader: bool,
 }
 
 #[derive(Default)]
 struct Announcer {
     events: Arc<EventCounter>,
-    /// An event of it was read by somebody who waited for another.
+    /// An event of this queue was read by a thread that waited for another queue.
     unclaimed: bool,
 }
 
@@ -53,13 +54,13 @@ impl Channel {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads an event, if one waits; counts it for its queue.
+    /// Reads one event, if one is pending, and counts it for its queue.
     fn read_event(&self) -> Result<Option<u64>, Error> {
         let context = &self.context;
         loop {
             match event::next_completion(&*self.events) {
                 Ok(Some(event)) => {
-                    // One that was destroyed since is not worth waking anyone for.
+                    // Skip events of completion queues that were destroyed meanwhile.
                     if let Some(queue) = self.queues().by_handle.get(&event.cq_handle) {
                         queue.events.count();
                         self.read.notify_all();
@@ -67,7 +68,7 @@ impl Channel {
                     }
                 }
                 Ok(None) => {
-                    // A device that is known to be gone announces nothing more.
+                    // A device that is gone reports no more events.
                     context.check(VERB)?;
                     return Ok(None);
                 }
@@ -76,7 +77,7 @@ impl Channel {
         }
     }
 
-    /// Reads all events that wait; those of other queues than `of` are left to be claimed.
+    /// Reads all pending events. Marks those of queues other than `of` as unclaimed.
     fn read_for(&self, of: u64) -> Result<(), Error> {
         while let Some(handle) = self.read_event()? {
             if handle != of
@@ -92,7 +93,7 @@ impl Channel {
 const VERB: &str = "get_cq_event";
 
 impl Context {
-    /// Makes a completion channel (`ibv_create_comp_channel`).
+    /// Creates a completion channel (`ibv_create_comp_channel`).
     pub fn create_comp_channel(&self) -> Result<CompletionChannel, Error> {
         let context = Arc::clone(&self.inner);
         let events = context.run("create_comp_channel", event::create_comp_channel)?;
@@ -102,30 +103,30 @@ impl Context {
 }
 
 impl CompletionChannel {
-    /// The descriptor, as CREATE_CQ is told it.
+    /// Returns the descriptor, for CREATE_CQ.
     pub(crate) fn as_kernel_fd(&self) -> BorrowedFd<'_> {
         self.inner.events.as_fd()
     }
 
-    /// Whether the channel is of this context.
+    /// Whether the channel belongs to this context.
     pub(crate) fn belongs_to(&self, context: &Arc<Inner>) -> bool {
         Arc::ptr_eq(&self.inner.context, context)
     }
 
-    /// A completion queue, by its user handle, announces here from now on.
+    /// Adds the completion queue with user handle `handle`.
     pub(crate) fn register(&self, handle: u64) -> Arc<EventCounter> {
         Arc::clone(&self.inner.queues().by_handle.entry(handle).or_default().events)
     }
 
-    /// The completion queue is gone; the kernel throws away what it announced.
+    /// Removes a destroyed completion queue; the kernel discards its pending events.
     pub(crate) fn unregister(&self, handle: u64) {
-        // In a child the lock may be held by a thread that is not there.
+        // After a fork, a thread that does not exist in the child may hold the lock.
         if !self.inner.context.forked() {
             self.inner.queues().by_handle.remove(&handle);
         }
     }
 
-    /// The next completion queue that announced a completion, if one did (`ibv_get_cq_event`).
+    /// Returns the completion queue of the next event, if one is pending (`ibv_get_cq_event`).
     pub fn get_event(&self) -> Result<Option<CqId>, Error> {
         self.inner.context.check_process(VERB)?;
         let mut queues = self.inner.queues();
@@ -138,26 +139,26 @@ impl CompletionChannel {
         Ok(self.inner.read_event()?.map(CqId))
     }
 
-    /// The same, waited for: for so long, or without end. `None` if none came in time.
+    /// Waits for the next event, without limit if `timeout` is `None`. Returns `None` on timeout.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<CqId>, Error> {
         let deadline = deadline_in(timeout);
         loop {
             if let Some(event) = self.get_event()? {
                 return Ok(Some(event));
             }
-            // Another thread may be faster to take what woke this one.
+            // Another thread may have read the event that woke this one: then wait again.
             if !sleep_on(&self.inner.context, VERB, self.as_kernel_fd(), deadline, || false)? {
                 return self.get_event();
             }
         }
     }
 
-    /// Sleeps until one more event of the completion queue `handle` was read than the `seen` ones,
-    /// by whomever, or the queue is `in_trouble`; `false` if the time is over before. `look` finds out
-    /// whether it is.
+    /// Sleeps until an event of completion queue `handle` was read, by any thread, since the count
+    /// was `seen`, or until `in_trouble` holds. Returns `false` on timeout. `look` checks for
+    /// trouble.
     ///
-    /// One of those who wait sleeps on the file and reads for all; the others wait for it to tell
-    /// them, or to leave its place.
+    /// One waiting thread sleeps on the file and reads for all. The others sleep until it wakes
+    /// them or stops waiting.
     pub(crate) fn wait_for(
         &self,
         handle: u64,
@@ -187,7 +188,7 @@ impl CompletionChannel {
                 return Ok(queue.is_some_and(|queue| queue.events.read() != seen));
             }
             if queues.has_reader {
-                // What it answers is looked at above.
+                // The loop evaluates the reason for the wake-up.
                 match left {
                     Some(left) => drop(channel.read.wait_timeout(queues, left)),
                     None => drop(channel.read.wait(queues)),
@@ -198,7 +199,7 @@ impl CompletionChannel {
             drop(queues);
             let _reader = Reader(channel);
             sleep_on(&channel.context, VERB, self.as_kernel_fd(), deadline, || {
-                // The trouble may be that of those who wait to be told.
+                // The trouble may concern a queue that another thread waits for.
                 channel.read.notify_all();
                 look();
                 in_trouble()
@@ -208,7 +209,7 @@ impl CompletionChannel {
     }
 }
 
-/// Who sleeps on a channel's file. When it leaves, another takes its place.
+/// The thread that sleeps on a channel's file. Dropping it lets another thread take over.
 struct Reader<'a>(&'a Channel);
 
 impl Drop for Reader<'_> {

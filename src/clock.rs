@@ -1,4 +1,4 @@
-//! Which time of day a timestamp of the device is.
+//! Conversion of device timestamps to the time of day.
 
 use crate::context::{Context, Inner};
 use crate::error::{Error, ErrorKind};
@@ -14,25 +14,26 @@ use std::sync::atomic::{
 };
 
 const VERB: &str = "get_clock_info";
-/// Bit of `clock_info_versions`: there is the page that this driver knows
+/// Bit of `clock_info_versions`: the kernel has the clock page in the layout of this driver
 /// (`MLX5_IB_CLOCK_INFO_V1`).
 const VERSION_1: u8 = 1 << 0;
-/// Bit of the page's sequence number: it is being rewritten
+/// Bit of the page's sequence number: the kernel is updating the page
 /// (`MLX5_IB_CLOCK_INFO_KERNEL_UPDATING`).
 const UPDATING: u32 = 1;
-/// Looks at a page that is being rewritten before giving up: a kernel is done in a few.
+/// Attempts to read a consistent page; a kernel finishes an update within a few.
 const LOOKS: u32 = 1 << 20;
 
-/// The page in which the kernel keeps telling how the device's clock and the time of day belong
-/// together. See [`Context::clock`].
+/// The page in which the kernel relates the device's clock to the time of day. See
+/// [`Context::clock`].
 pub struct Clock {
-    /// There until the value is dropped.
+    /// `Some` until the value is dropped.
     page: Option<Mapping>,
     start: NonNull<u8>,
     context: Arc<Inner>,
 }
 
-// SAFETY: `start` is an address in the page, which is Send, and is only read, atomically.
+// SAFETY: `start` is an address inside the page, whose mapping is Send; the page is only read, with
+// atomic loads.
 unsafe impl Send for Clock {}
 // SAFETY: as above.
 unsafe impl Sync for Clock {}
@@ -61,7 +62,7 @@ impl Context {
         let length = page_size();
         let offset = MmapCommand::ClockInfo.offset(0, length);
         let page = context.run(VERB, |file| file.map(offset, length, Access::Read))?;
-        // Whoever implements the seam does so in safe code: an answer proves nothing.
+        // `DeviceFile` can be implemented in safe code, so check what it returned.
         if page.len() < size_of::<ClockInfo>()
             || !page.as_ptr().addr().is_multiple_of(align_of::<AtomicU64>())
         {
@@ -73,21 +74,26 @@ impl Context {
 }
 
 impl Clock {
-    /// How the clocks belong together now. The device's clock moves on at a rate that is not quite
-    /// even: for timestamps much later than [`ClockRelation::valid_for`], it is to be asked anew.
+    /// Reads the current relation of the clocks. The rate of the device's clock drifts: read again
+    /// for timestamps much later than [`ClockRelation::valid_for`] allows.
     pub fn now(&self) -> Result<ClockRelation, Error> {
-        // A child does not have the page.
+        // The page is not mapped in a child.
         self.context.check_process(VERB)?;
         let start = self.start;
         let word = |offset: usize| {
-            // SAFETY: an aligned word of the page, which is mapped as long as `self` lives.
+            // SAFETY: `offset` is that of an aligned `u64` of [`ClockInfo`]. `clock` checked the
+            // page's length and alignment; the page is mapped as long as `self` lives.
             unsafe { start.byte_add(offset).cast::<AtomicU64>().as_ref() }.load(Relaxed)
         };
         let half = |offset: usize| {
-            // SAFETY: as above.
+            // SAFETY: as above, for an aligned `u32`.
             unsafe { start.byte_add(offset).cast::<AtomicU32>().as_ref() }
         };
         for _ in 0..LOOKS {
+            // The page is a sequence lock. On every architecture, the Acquire load orders the read
+            // of `sign` before the reads of the fields; the Acquire fence orders these before the
+            // second read of `sign`. They pair with the kernel's ordered stores to `sign` around
+            // its update.
             let before = half(offset_of!(ClockInfo, sign)).load(Acquire);
             if before & UPDATING != 0 {
                 std::hint::spin_loop();
@@ -113,7 +119,7 @@ impl Clock {
 
 impl Drop for Clock {
     fn drop(&mut self) {
-        // In a child the range is not mapped, or by now someone else's.
+        // In a child the range is not mapped, or holds another mapping: do not unmap it.
         if let Some(page) = self.page.take()
             && self.context.forked()
         {
@@ -122,7 +128,7 @@ impl Drop for Clock {
     }
 }
 
-/// How the device's clock and the time of day belong together.
+/// The relation between the device's clock and the time of day, as of one update of the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockRelation {
     nanoseconds: u64,
@@ -135,8 +141,8 @@ pub struct ClockRelation {
 }
 
 impl ClockRelation {
-    /// The time of day, in nanoseconds since 1970, of a timestamp in cycles: of half the clock's
-    /// range before the last update of the page, or half after it.
+    /// Converts a timestamp in cycles to nanoseconds since 1970. Correct for timestamps up to half
+    /// the range of the clock before or after the last update of the page.
     pub fn nanoseconds(&self, timestamp: u64) -> u64 {
         let scale = |cycles: u64| u128::from(cycles) * u128::from(self.multiplier);
         let fraction = u128::from(self.fraction);
@@ -150,16 +156,18 @@ impl ClockRelation {
         }
     }
 
-    /// How many nanoseconds after the last update of the page it is good for: the kernel updates it
-    /// more often.
+    /// Returns the page's `overflow_period`: the kernel updates the page at least that often.
+    ///
+    /// Unit: the simulated device's is nanoseconds. Linux' mlx5_core writes jiffies
+    /// (`mlx5_init_overflow_period` in `lib/clock.c` divides by `NSEC_PER_SEC / HZ`).
     pub fn valid_for(&self) -> u64 {
         self.valid_for
     }
 }
 
-/// Nanoseconds since 1970 of a timestamp of a queue made with
-/// [`Timestamps::RealTime`](crate::Timestamps::RealTime): the device counts seconds in the high half,
-/// and nanoseconds in the low one.
+/// Converts a timestamp of a queue with [`Timestamps::RealTime`](crate::Timestamps::RealTime) to
+/// nanoseconds since 1970. Such a timestamp has seconds in the high 32 bits and nanoseconds in the
+/// low 32 bits.
 pub const fn real_time_ns(timestamp: u64) -> u64 {
     (timestamp >> 32).wrapping_mul(1_000_000_000).wrapping_add(timestamp & 0xffff_ffff)
 }
@@ -168,7 +176,7 @@ pub const fn real_time_ns(timestamp: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A clock of 1 GHz that stood at 5000 when it was 1,000,000 ns.
+    /// A 1 GHz clock that read 5000 cycles at 1,000,000 ns.
     const RELATION: ClockRelation = ClockRelation {
         nanoseconds: 1_000_000,
         cycles: 5000,

@@ -1,4 +1,4 @@
-//! An open device, and what all its objects share.
+//! An open device, and the state that its objects share.
 
 use crate::{
     device::OpenOptions,
@@ -37,47 +37,48 @@ use std::{
     time::Duration,
 };
 
-/// An open device (`struct ibv_context`). Everything made from it keeps it open; clones are the
-/// same context.
+/// An open device (`struct ibv_context`). Clones share the context; every object created from it
+/// keeps it open.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// How a device may use DEVX, the way to the firmware that cancelling needs.
+/// Whether a context uses DEVX, the kernel's interface to firmware commands. Cancelling, mkeys and
+/// signature pipelining need it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Devx {
-    /// If the kernel grants it.
+    /// Uses DEVX if the kernel grants it.
     #[default]
     Auto,
-    /// Opening fails without it.
+    /// Requires DEVX: opening fails without it.
     Require,
-    /// Not even asked for.
+    /// Does not request DEVX.
     Off,
 }
 
-/// What the device can do, as asked when it was opened.
+/// Capabilities, queried when the device was opened.
 pub(crate) struct Caps {
-    /// The core's answer to QUERY_DEVICE.
+    /// The answer of ib_core to QUERY_DEVICE.
     pub(crate) device: ExQueryDeviceResp,
-    /// The driver's.
+    /// The answer of mlx5_ib to QUERY_DEVICE.
     pub(crate) driver: mlx5::QueryDeviceResp,
-    /// Completion vectors.
+    /// Number of completion vectors.
     pub(crate) num_comp_vectors: u32,
-    /// What the kernel's core supports.
+    /// Optional features that ib_core supports.
     pub(crate) core_support: CoreSupport,
-    /// What a port is, by its number less one; this does not change.
+    /// The ports, in order. Their properties do not change.
     ports: Vec<Link>,
 }
 
-/// What stays the same of a port while a device is open.
+/// The constant properties of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link {
-    /// Ethernet, and so RoCE; else InfiniBand.
+    /// Ethernet, that is RoCE; otherwise InfiniBand.
     pub(crate) ethernet: bool,
-    /// Every path needs a global route.
+    /// Every path needs a GRH.
     pub(crate) grh_required: bool,
-    /// The longest message.
+    /// Maximum message size in bytes.
     pub(crate) max_msg_sz: u32,
 }
 
@@ -91,11 +92,11 @@ impl Link {
     }
 }
 
-/// What is to be told when the device goes away.
+/// A queue to be notified when the device goes away.
 pub(crate) enum Watched {
-    /// A queue that is posted to.
+    /// A queue that requests are posted to.
     Queue(Gate),
-    /// A queue that is polled.
+    /// A completion queue.
     Completions(Attention, CqId),
 }
 
@@ -108,11 +109,11 @@ impl Watched {
     }
 }
 
-/// Names a [`Watched`].
+/// Identifies a [`Watched`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct WatchId(u64);
 
-/// What all objects of a context keep.
+/// The shared state of a context, which all its objects keep alive.
 pub(crate) struct Inner {
     pub(crate) kernel: Arc<dyn Kernel>,
     pub(crate) info: DeviceInfo,
@@ -125,10 +126,10 @@ pub(crate) struct Inner {
     /// The process that opened the device.
     process: Origin,
     gone: AtomicBool,
-    /// A byte in it says that the device is gone, to whoever sleeps.
+    /// A pipe with one byte in it once the device is gone: wakes sleeping threads.
     gone_note: (PipeReader, PipeWriter),
-    /// Whether a completion queue was told to take nothing more, and a byte that says so to whoever
-    /// sleeps.
+    /// Whether any completion queue was marked as overrun, and the pipe that then wakes sleeping
+    /// threads.
     overrun: AtomicBool,
     overrun_note: (PipeReader, PipeWriter),
     watched: Mutex<HashMap<WatchId, Watched>>,
@@ -143,11 +144,11 @@ pub(crate) struct Inner {
 
 const OPEN: &str = "open_device";
 
-/// Bytes of the longest send request: its own head counts its units in six bits.
+/// Maximum size of a send WQE in bytes: the control segment counts units in six bits.
 const LONGEST_REQUEST: u16 = (mlx5_prm::wqe::MAX_UNITS * mlx5_prm::wqe::UNIT) as u16;
 
 impl Inner {
-    /// Opens a device. Whatever fails, closing the file undoes what was done before.
+    /// Opens a device. On failure, closing the file undoes the earlier steps.
     pub(crate) fn open(
         kernel: Arc<dyn Kernel>,
         info: &DeviceInfo,
@@ -173,7 +174,7 @@ impl Inner {
             kernel,
             info: info.clone(),
             limits: AllocUcontextResp {
-                // The device may have room for more than a request can say that it has.
+                // The device may allow more than a control segment can count.
                 max_sq_desc_sz: context.driver.max_sq_desc_sz.min(LONGEST_REQUEST),
                 ..context.driver
             },
@@ -196,23 +197,23 @@ impl Inner {
         }))
     }
 
-    /// Whether this process is a child of the one that opened the device.
+    /// Whether this process is a forked child of the one that opened the device.
     pub(crate) fn forked(&self) -> bool {
         self.process.left()
     }
 
-    /// Refuses where nothing may be done: in a child process, or when the device is gone.
+    /// Fails in a child process, and when the device is gone.
     pub(crate) fn check(&self, operation: &'static str) -> Result<(), Error> {
         self.check_process(operation)?;
         if self.is_gone() { Err(Error::device_gone(operation)) } else { Ok(()) }
     }
 
-    /// Refuses in a child process, where a call would act on the parent's objects.
+    /// Fails in a child process: a call there would act on the parent's objects.
     pub(crate) fn check_process(&self, operation: &'static str) -> Result<(), Error> {
         if self.forked() { Err(Error::forked(operation)) } else { Ok(()) }
     }
 
-    /// Makes a call, if it may be made.
+    /// Makes a call, after [`Inner::check`].
     pub(crate) fn run<T>(
         &self,
         operation: &'static str,
@@ -222,8 +223,8 @@ impl Inner {
         call(&*self.file).map_err(|errno| self.fail(operation, errno))
     }
 
-    /// Makes a call that destroys something: it is made on a lost device, too, for the kernel may
-    /// still have the object.
+    /// Makes a call that destroys an object. It is made even if the device is gone, because the
+    /// kernel may still have the object.
     pub(crate) fn run_destroy<T>(
         &self,
         operation: &'static str,
@@ -233,8 +234,8 @@ impl Inner {
         call(&*self.file).map_err(|errno| self.fail(operation, errno))
     }
 
-    /// The error for a call that failed. `EIO` has many reasons; whether the device is gone is asked
-    /// with another call.
+    /// Returns the error for a failed call. `EIO` has many causes: a second call finds out whether
+    /// the device is gone.
     pub(crate) fn fail(&self, operation: &'static str, errno: Errno) -> Error {
         match errno {
             Errno::EIO => self.ask_whether_gone(),
@@ -248,7 +249,7 @@ impl Inner {
         }
     }
 
-    /// The error for a DEVX command that failed and left `answer`.
+    /// Returns the error for a failed DEVX command with output `answer`.
     pub(crate) fn fail_devx(&self, operation: &'static str, errno: Errno, answer: &[u8]) -> Error {
         let error = Error::devx(operation, errno, answer);
         if error.kind() == ErrorKind::Firmware { error } else { self.fail(operation, errno) }
@@ -263,22 +264,22 @@ impl Inner {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets nothing more be posted, polled or called.
+    /// Marks the device as gone: all later posts, polls and calls fail.
     pub(crate) fn mark_gone(&self) {
         let watched = self.watched();
         if !self.gone.swap(true, Relaxed) {
-            // There is room for one byte, and nobody takes it out.
+            // Written once and never read: the pipe has room.
             let _ = (&self.gone_note.1).write(&[1]);
         }
         watched.values().for_each(Watched::set_gone);
     }
 
-    /// Can be read once the device is known to be gone.
+    /// Readable once the device is known to be gone.
     pub(crate) fn gone_fd(&self) -> BorrowedFd<'_> {
         self.gone_note.0.as_fd()
     }
 
-    /// A completion queue takes nothing more.
+    /// Marks a completion queue as overrun: once it is empty, polls fail.
     pub(crate) fn mark_overrun(&self, cq: CqId) {
         for watched in self.watched().values() {
             if let Watched::Completions(attention, id) = watched
@@ -287,19 +288,19 @@ impl Inner {
                 attention.set_overrun();
             }
         }
-        // Afterwards, so that who is woken finds it.
+        // After the marking above, so that a thread woken by the byte sees it.
         if !self.overrun.swap(true, Relaxed) {
-            // There is room for one byte, and nobody takes it out.
+            // Written once and never read: the pipe has room.
             let _ = (&self.overrun_note.1).write(&[1]);
         }
     }
 
-    /// Can be read once any completion queue was told to take nothing more.
+    /// Readable once any completion queue was marked as overrun.
     pub(crate) fn overrun_fd(&self) -> BorrowedFd<'_> {
         self.overrun_note.0.as_fd()
     }
 
-    /// Tells `what` when the device goes away, or now if it has gone.
+    /// Registers `what` for notification when the device goes away; notifies it now if it is gone.
     pub(crate) fn watch(&self, what: Watched) -> WatchId {
         let id = WatchId(self.next_handle_id());
         let mut watched = self.watched();
@@ -310,15 +311,15 @@ impl Inner {
         id
     }
 
-    /// Forgets what was watched, whose memory may go away then.
+    /// Removes a registration. The memory of the queue's words may be freed afterwards.
     pub(crate) fn unwatch(&self, id: WatchId) {
-        // In a child the lock may be held by a thread that is not there.
+        // After a fork, a thread that does not exist in the child may hold the lock.
         if !self.forked() {
             self.watched().remove(&id);
         }
     }
 
-    /// Finds out whether the device is still there. A lost one makes its event file readable.
+    /// Checks whether the device is still there. The event file of a removed device is readable.
     #[cold]
     pub(crate) fn check_alive(&self) {
         if self.is_gone() || self.forked() {
@@ -356,20 +357,20 @@ impl Inner {
         if self.forked() { std::mem::forget(index) } else { self.kept.index(index) }
     }
 
-    /// A number that no other object of the context has.
+    /// Returns a number that is unique in the context.
     pub(crate) fn next_handle_id(&self) -> u64 {
         self.ids.fetch_add(1, Relaxed)
     }
 
-    /// Whether DEVX commands may be used.
+    /// Whether DEVX commands are available.
     pub(crate) fn has_devx(&self) -> bool {
         self.devx
     }
 
-    /// Has the firmware make an object; the kernel's handle.
+    /// Runs a firmware command that creates an object. Returns the kernel's handle.
     ///
     /// # Safety
-    /// The command may name memory and objects: it must do no harm to any that others rely on.
+    /// The command may name memory and objects. It must not harm any that others rely on.
     pub(crate) unsafe fn devx_create(
         &self,
         operation: &'static str,
@@ -380,12 +381,12 @@ impl Inner {
         if !self.devx {
             return Err(Error::no_devx(operation));
         }
-        // SAFETY: handed down.
+        // SAFETY: the caller guarantees that the command does no harm.
         unsafe { devx::obj_create(&*self.file, input, output) }
             .map_err(|errno| self.fail_devx(operation, errno, output))
     }
 
-    /// Has the firmware change the object behind a kernel's handle.
+    /// Runs a firmware command that modifies the object with the kernel's `handle`.
     ///
     /// # Safety
     /// As for [`Inner::devx_create`].
@@ -400,22 +401,22 @@ impl Inner {
         if !self.devx {
             return Err(Error::no_devx(operation));
         }
-        // SAFETY: handed down.
+        // SAFETY: the caller guarantees that the command does no harm.
         unsafe { devx::obj_modify(&*self.file, handle, input, output) }
             .map_err(|errno| self.fail_devx(operation, errno, output))
     }
 
-    /// Has the firmware destroy an object that [`Inner::devx_create`] made.
+    /// Destroys an object made by [`Inner::devx_create`].
     pub(crate) fn devx_destroy(&self, operation: &'static str, handle: u32) -> Result<(), Error> {
         self.run_destroy(operation, |file| devx::obj_destroy(file, handle))
     }
 
-    /// Whether the driver in the kernel said, when the device was opened, that it can do this.
+    /// Whether mlx5_ib reported this feature when the device was opened.
     pub(crate) fn kernel_can(&self, what: UcontextRespMask) -> bool {
         UcontextRespMask::from_bits_retain(self.limits.comp_mask).contains(what)
     }
 
-    /// What the device can, as the firmware says, for an operation that has to know.
+    /// Queries the current general HCA capabilities (QUERY_HCA_CAP), on behalf of `operation`.
     pub(crate) fn hca_cap(&self, operation: &'static str) -> Result<HcaCap, Error> {
         self.check(operation)?;
         if !self.devx {
@@ -424,13 +425,13 @@ impl Inner {
         let mut request = QueryHcaCapIn::request();
         request.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
         let mut answer = Box::new(QueryHcaCapOut::default());
-        // SAFETY: a question.
+        // SAFETY: QUERY_HCA_CAP names no memory or object and changes nothing.
         unsafe { devx::general_cmd(&*self.file, request.as_bytes(), answer.as_bytes_mut()) }
             .map_err(|errno| self.fail_devx(operation, errno, answer.as_bytes()))?;
         Ok(*answer.hca_cap())
     }
 
-    /// Asks the firmware about the object behind a kernel's handle.
+    /// Runs a firmware command that queries the object with the kernel's `handle`.
     pub(crate) fn devx_query(
         &self,
         operation: &'static str,
@@ -446,28 +447,28 @@ impl Inner {
             .map_err(|errno| self.fail_devx(operation, errno, output))
     }
 
-    /// The descriptor to which the kernel sends what happens to objects.
+    /// The file of asynchronous events.
     pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
         self.async_file.as_fd()
     }
 
-    /// Completion vectors.
+    /// Number of completion vectors.
     pub(crate) fn num_comp_vectors(&self) -> u32 {
         self.caps.num_comp_vectors
     }
 
-    /// The most entries of a completion queue.
+    /// Maximum number of CQEs of a completion queue.
     pub(crate) fn max_cqe(&self) -> u32 {
         self.caps.device.base.max_cqe
     }
 
-    /// Whether the device has atomics.
+    /// Whether the device supports atomics.
     pub(crate) fn has_atomics(&self) -> bool {
         AtomicCap::from_raw(self.caps.device.base.atomic_cap)
             .is_some_and(|cap| cap != AtomicCap::None)
     }
 
-    /// The longest message that every port takes.
+    /// Maximum message size that all ports support, in bytes.
     pub(crate) fn max_message(&self) -> u32 {
         self.caps.ports.iter().map(|link| link.max_msg_sz).min().unwrap_or(0)
     }
@@ -477,7 +478,7 @@ impl Inner {
         self.caps.ports.len()
     }
 
-    /// What a port is. Ports count from one.
+    /// Returns the properties of a port, counted from 1.
     pub(crate) fn link(&self, operation: &'static str, port_num: u8) -> Result<Link, Error> {
         let link = usize::from(port_num).checked_sub(1).and_then(|i| self.caps.ports.get(i));
         link.copied().ok_or_else(|| {
@@ -523,11 +524,12 @@ impl Caps {
     }
 }
 
-/// GET_CONTEXT, as the options want it.
+/// Issues GET_CONTEXT.
 fn get_context(file: &dyn DeviceFile, wish: Devx) -> Result<command::GetContext, Error> {
     let flags = if wish == Devx::Off { UcontextFlags::empty() } else { UcontextFlags::DEVX };
     let request = AllocUcontextReqV2 {
-        // Looked at by kernels without dynamic UARs, which are too old; but zero is refused.
+        // Only kernels without dynamic UARs, which are too old, use these two counts; but all
+        // kernels refuse a total of zero.
         total_num_bfregs: 2,
         num_low_latency_bfregs: 1,
         flags: flags.bits(),
@@ -551,27 +553,27 @@ fn get_context(file: &dyn DeviceFile, wish: Devx) -> Result<command::GetContext,
 }
 
 impl Context {
-    /// The device's name: `mlx5_0`.
+    /// The device's name, such as `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.inner.info.name
     }
 
-    /// Completion vectors, by which completion queues spread their interrupts.
+    /// Number of completion vectors, over which completion queues spread their interrupts.
     pub fn num_comp_vectors(&self) -> u32 {
         self.inner.num_comp_vectors()
     }
 
-    /// Number of ports; they count from one.
+    /// Number of ports, which are counted from 1.
     pub fn num_ports(&self) -> u32 {
         self.inner.num_ports() as u32
     }
 
-    /// Whether DEVX was granted. Without it nothing can be cancelled.
+    /// Whether DEVX was granted. Cancelling, mkeys and signature pipelining need it.
     pub fn has_devx(&self) -> bool {
         self.inner.has_devx()
     }
 
-    /// Whether the device is known to be gone. Then all calls, posts and polls say so.
+    /// Whether the device is known to be gone. Then all calls, posts and polls fail.
     pub fn is_gone(&self) -> bool {
         self.inner.is_gone()
     }

@@ -10,7 +10,7 @@ use mlx5_uapi::{
 };
 use std::{fmt, sync::Arc};
 
-/// An EUI-64, the name of a device or of a system.
+/// An EUI-64: the identifier of a device or of a system.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Guid(pub u64);
 
@@ -33,7 +33,7 @@ impl From<[u8; 8]> for Guid {
     }
 }
 
-/// The devices that this driver can drive (`ibv_get_device_list`).
+/// Lists the mlx5 devices (`ibv_get_device_list`).
 ///
 /// ```no_run
 /// for device in mlx5::devices()? {
@@ -45,21 +45,21 @@ pub fn devices() -> Result<Vec<Device>, Error> {
     devices_on(Arc::new(LinuxKernel::new()))
 }
 
-/// The devices of another kernel than the running one: a simulated one, say.
+/// Lists the mlx5 devices of `kernel`, for example a simulated one.
 ///
-/// A node in sysfs that makes no sense hides no other; [`skipped_devices_on`] tells which it is.
+/// An invalid node in sysfs does not hide the others; [`skipped_devices_on`] reports it.
 pub fn devices_on(kernel: Arc<dyn Kernel>) -> Result<Vec<Device>, Error> {
     let found = scan(&*kernel)?.devices.into_iter().filter(|info| info.is_mlx5);
     Ok(found.map(|info| Device { kernel: Arc::clone(&kernel), info }).collect())
 }
 
-/// The nodes in sysfs that [`devices`] passed over, and why: an attribute cannot be read, or says what
-/// it cannot say. They may be of any driver.
+/// Lists the nodes in sysfs that [`devices`] skipped, with the reason: an attribute that cannot be
+/// read or is invalid. They may belong to any driver.
 pub fn skipped_devices() -> Result<Vec<Skipped>, Error> {
     skipped_devices_on(&LinuxKernel::new())
 }
 
-/// The same of another kernel than the running one.
+/// Lists the nodes in sysfs of `kernel` that [`devices_on`] skipped.
 pub fn skipped_devices_on(kernel: &dyn Kernel) -> Result<Vec<Skipped>, Error> {
     Ok(scan(kernel)?.skipped)
 }
@@ -68,7 +68,7 @@ fn scan(kernel: &dyn Kernel) -> Result<sysfs::Scan, Error> {
     sysfs::scan(kernel).map_err(|errno| Error::kernel("get_device_list", errno))
 }
 
-/// Opens the device of this name; without a name the first there is.
+/// Opens the device with this name, or the first device without one.
 pub fn open(name: Option<&str>) -> Result<Context, Error> {
     let kernel = Arc::new(LinuxKernel::new());
     let devices = devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>)?;
@@ -98,17 +98,17 @@ pub struct Device {
 }
 
 impl Device {
-    /// Its name: `mlx5_0`.
+    /// Its name, such as `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.info.name
     }
 
-    /// Name of its node in `/dev/infiniband`: `uverbs0`.
+    /// Name of its node in `/dev/infiniband`, such as `uverbs0`.
     pub fn uverbs(&self) -> &str {
         &self.info.uverbs
     }
 
-    /// Its GUID.
+    /// Its node GUID.
     pub fn guid(&self) -> Guid {
         Guid(self.info.node_guid)
     }
@@ -118,42 +118,42 @@ impl Device {
         Guid(self.info.sys_image_guid)
     }
 
-    /// What it is on its network.
+    /// Its node type.
     pub fn node_type(&self) -> NodeType {
         self.info.node_type
     }
 
-    /// Its PCI function; that of the parent for a subfunction.
+    /// Its PCI function; for a subfunction that of its parent.
     pub fn pci(&self) -> Option<&PciFunction> {
         self.info.pci.as_ref()
     }
 
-    /// The part's name: `ConnectX-7`.
+    /// The name of the part, such as `ConnectX-7`.
     pub fn part(&self) -> Option<&'static str> {
         self.info.pci.as_ref().and_then(PciFunction::mlx5_part)
     }
 
-    /// The NUMA node that it is near to.
+    /// The NUMA node to which it is local.
     pub fn numa_node(&self) -> Option<u32> {
         self.info.numa_node
     }
 
-    /// Version of its firmware; empty if not told.
+    /// Its firmware version; empty if unknown.
     pub fn fw_version(&self) -> &str {
         &self.info.fw_version
     }
 
-    /// Its board id (PSID); empty if not told.
+    /// Its board ID (PSID); empty if unknown.
     pub fn board_id(&self) -> &str {
         &self.info.board_id
     }
 
-    /// Opens it, with the options' defaults (`ibv_open_device`).
+    /// Opens the device with default options (`ibv_open_device`).
     pub fn open(&self) -> Result<Context, Error> {
         self.open_with(&OpenOptions::new())
     }
 
-    /// Opens it.
+    /// Opens the device with `options`.
     pub fn open_with(&self, options: &OpenOptions) -> Result<Context, Error> {
         let inner = Inner::open(Arc::clone(&self.kernel), &self.info, options)?;
         Ok(Context { inner })
@@ -166,7 +166,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// How to open a device. No environment variable is read, here or elsewhere.
+/// Options for opening a device. The crate reads no environment variables, here or elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct OpenOptions {
@@ -176,23 +176,27 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// DEVX if granted, BlueFlame if there, up to 256 BlueFlame pages.
+    /// Returns the defaults: DEVX if granted, BlueFlame if supported, at most 256 BlueFlame pages.
     pub const fn new() -> Self {
         Self { devx: Devx::Auto, blueflame: true, max_blueflame_pages: 256 }
     }
 
-    /// Whether to use DEVX.
+    /// Whether to use DEVX. Default: [`Devx::Auto`].
     pub const fn devx(self, devx: Devx) -> Self {
         Self { devx, ..self }
     }
 
-    /// Whether to use BlueFlame. Without, all queues ring plain doorbells.
+    /// Whether to use BlueFlame. Default: `true`. With `false`, all queues ring plain doorbells.
     pub const fn blueflame(self, blueflame: bool) -> Self {
         Self { blueflame, ..self }
     }
 
-    /// The most BlueFlame pages to ask for; each has registers for two queues, but one register is
-    /// shared by all queues that come too late for one of their own.
+    /// Maximum number of BlueFlame pages to allocate. Default: 256. With 0, all queues ring plain
+    /// doorbells.
+    ///
+    /// A page has two registers. The second register of the first page is set apart for sharing.
+    /// When no register is left, the next 16 queues share that one, and later queues ring plain
+    /// doorbells; see [`DoorbellChoice`](crate::DoorbellChoice) to choose otherwise.
     pub const fn max_blueflame_pages(self, pages: u32) -> Self {
         Self { max_blueflame_pages: pages, ..self }
     }

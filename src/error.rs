@@ -1,36 +1,36 @@
-//! What went wrong, while doing what, and what to do about it.
+//! Errors: the operation, the reason, and the usual cause.
 
 use mlx5_prm::cmd::{CommandOutHead, CommandStatus};
 use mlx5_uapi::{Errno, OLDEST_KERNEL, ProbeError};
 use std::{borrow::Cow, fmt};
 
-/// What kind of thing went wrong: what a program can act on.
+/// The category of an error, for programs to match on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An argument is wrong, alone or together with others; nothing was done.
+    /// An argument is invalid, alone or together with others. Nothing was done.
     InvalidArgument,
     /// The device is gone: unplugged, reset, or its driver unloaded.
     DeviceGone,
-    /// The object belongs to the process that this one was forked from.
+    /// The object belongs to the process from which this one was forked.
     Forked,
     /// The kernel is older than [`mlx5_uapi::OLDEST_KERNEL`].
     KernelTooOld,
-    /// The context has no DEVX, which the operation needs.
+    /// The operation needs DEVX, which the context does not have.
     NoDevx,
-    /// The process may not do this.
+    /// The process lacks a permission.
     PermissionDenied,
     /// Memory is short, or may not be pinned.
     OutOfMemory,
-    /// The device, or a limit set by the administrator, has no more of what was asked for.
+    /// A limit of the device, or one set by the administrator, is reached.
     ResourceLimit,
-    /// Others still use the object.
+    /// The object is still in use.
     Busy,
-    /// The device has the queue pair in another state; the text says in which, and what to do.
+    /// The queue pair is in another state on the device. The text names the state and what to do.
     WrongState,
     /// There is no such device, port or entry.
     NotFound,
-    /// The device or the kernel cannot do this; the text says which, where that is known.
+    /// The device or the kernel does not support this. The text names which, where that is known.
     NotSupported,
     /// The firmware refused the command; see [`Error::firmware`].
     Firmware,
@@ -38,12 +38,12 @@ pub enum ErrorKind {
     Kernel,
 }
 
-/// How the firmware refused a command.
+/// Status of a command that the firmware refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FirmwareStatus {
-    /// The kind of refusal.
+    /// The command status.
     pub status: CommandStatus,
-    /// The firmware's own number for the exact reason: what its vendor's support asks for.
+    /// The firmware's number for the exact reason; the vendor's support asks for it.
     pub syndrome: u32,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for FirmwareStatus {
     }
 }
 
-/// A failure: the operation, the kind, the numbers, and in words the usual cause.
+/// An error: the operation, the kind, the numbers, and the usual cause as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Error {
@@ -65,22 +65,22 @@ pub struct Error {
 }
 
 impl Error {
-    /// What kind of thing went wrong.
+    /// Returns the category.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The verb that failed, without its `ibv_`.
+    /// Returns the verb that failed, without the prefix `ibv_`.
     pub const fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// The kernel's answer, if it was the kernel that refused.
+    /// Returns the errno, if the kernel refused.
     pub const fn errno(&self) -> Option<Errno> {
         self.errno
     }
 
-    /// The firmware's answer, if it was the firmware that refused and the kernel told.
+    /// Returns the firmware status, if the firmware refused and the kernel passed the status on.
     pub const fn firmware(&self) -> Option<FirmwareStatus> {
         self.firmware
     }
@@ -104,12 +104,12 @@ impl Error {
         Self { operation, kind, errno: None, firmware: None, cause: cause.into() }
     }
 
-    /// An argument is wrong.
+    /// An argument is invalid.
     pub(crate) fn invalid(operation: &'static str, what: String) -> Self {
         Self::new(operation, ErrorKind::InvalidArgument, what)
     }
 
-    /// Others still use the object.
+    /// The object is still in use.
     pub(crate) fn busy(operation: &'static str, what: &'static str) -> Self {
         Self::new(operation, ErrorKind::Busy, what)
     }
@@ -124,7 +124,7 @@ impl Error {
         Self::new(operation, ErrorKind::Forked, cause)
     }
 
-    /// The device or the kernel cannot do this.
+    /// The device or the kernel does not support this.
     pub(crate) fn not_supported(operation: &'static str, what: &'static str) -> Self {
         Self::new(operation, ErrorKind::NotSupported, what)
     }
@@ -140,23 +140,23 @@ impl Error {
         Self::new(operation, ErrorKind::KernelTooOld, cause)
     }
 
-    /// The same failure, of which it is known that the state of the object is the cause.
+    /// Turns the error into one whose cause is the state of the object.
     pub(crate) fn in_wrong_state(self, what: String) -> Self {
         Self { kind: ErrorKind::WrongState, cause: what.into(), ..self }
     }
 
-    /// The same, known from this answer of the kernel's.
+    /// Adds the errno.
     pub(crate) fn with_errno(self, errno: Errno) -> Self {
         Self { errno: Some(errno), ..self }
     }
 
-    /// The kernel refused.
+    /// The kernel refused with `errno`.
     pub(crate) fn kernel(operation: &'static str, errno: Errno) -> Self {
         let (kind, cause) = usual_cause(operation, errno);
         Self { errno: Some(errno), ..Self::new(operation, kind, cause) }
     }
 
-    /// A DEVX command failed, and left `answer`. Where the firmware refused, the status is in it.
+    /// A DEVX command failed with output `answer`, which has the status if the firmware refused.
     pub(crate) fn devx(operation: &'static str, errno: Errno, answer: &[u8]) -> Self {
         let head = CommandOutHead::from_short(answer);
         let status = CommandStatus(head.status());

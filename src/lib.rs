@@ -1,13 +1,14 @@
-//! A userspace driver for NVIDIA/Mellanox ConnectX NICs, in Rust alone.
+//! A userspace driver for NVIDIA/Mellanox ConnectX NICs in pure Rust.
 //!
-//! It opens `/dev/infiniband/uverbsN`, speaks the kernel's uverbs and mlx5 calls, owns the memory of
-//! its queues, writes work requests and reads completions. Names are those of the verbs, in Rust's
-//! manner: [`Context`], [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`].
+//! The driver opens `/dev/infiniband/uverbsN` and issues the kernel's uverbs and mlx5 ioctls. It
+//! owns the memory of its queues, writes WQEs and reads CQEs without the kernel. Types carry the
+//! names of the verbs: [`Context`], [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`],
+//! [`QueuePair`].
 //!
 //! # A first program
-//! Two queue pairs of one process, and eight bytes that go from one's memory to the other's. Here
-//! the device is simulated (the crate `mlx5-sim`, which a program needs for its tests alone);
-//! [`open`] takes the first one of this machine.
+//! The example connects two queue pairs of one process and writes eight bytes from one to the
+//! other. The device is simulated (crate `mlx5-sim`, which programs need for tests only); [`open`]
+//! opens a real one.
 //!
 //! ```
 //! use mlx5::{Access, ConnectOptions, Psn, SendFlags, transport::Rc};
@@ -51,14 +52,13 @@
 //! [`ErrorKind::Forked`].
 //!
 //! # Safety
-//! Registering memory signs the contract, and posting is safe code: see [`MemoryRegion`]. Memory of
-//! the region's own is reached by copies; whoever registers foreign memory answers for it, in
-//! `unsafe`.
+//! Posting is safe code, because registering memory already grants the device access to it: see
+//! [`MemoryRegion`]. A program copies to and from the memory that a region owns. Registering
+//! foreign memory is `unsafe`: the caller guarantees what the device's accesses require.
 //!
 //! # Errors
-//! [`Error`] names the operation, the kernel's or the firmware's answer, and the usual cause. What a
-//! program can act on is its [`Error::kind`]. Once a device is gone, every call, post and poll says
-//! so.
+//! [`Error`] has the operation, the errno or the firmware status, and the usual cause. Match on
+//! [`Error::kind`]. Once the device is gone, every call, post and poll returns that error.
 
 mod address;
 mod ah;
@@ -87,7 +87,7 @@ mod shared;
 mod srq;
 mod user_index;
 
-/// The README's programs compile.
+/// Compiles the programs of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -59,7 +59,7 @@ fn speeds_are_the_devices_numbers() {
     assert_eq!([0, 2, 3, 5, 10, 18, 200].map(rate_of), [0, 7, 8, 10, 15, 0, 0]);
 }
 
-/// A header as it stands in a receive buffer: an IPv6 one or a GRH.
+/// A GRH or an IPv6 header, as it stands in a receive buffer.
 fn ipv6(next_header: u8, destination: &str) -> [u8; 40] {
     let mut bytes = [0; 40];
     bytes[..4].copy_from_slice(&(6_u32 << 28 | 0x20 << 20 | 0xabcde).to_be_bytes());
@@ -70,7 +70,7 @@ fn ipv6(next_header: u8, destination: &str) -> [u8; 40] {
     bytes
 }
 
-/// The same, an IPv4 one behind 20 bytes that mean nothing.
+/// An IPv4 header behind 20 bytes of `junk`.
 fn ipv4(junk: u8) -> [u8; 40] {
     let mut bytes = [junk; 40];
     bytes[20..].copy_from_slice(&[
