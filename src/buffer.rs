@@ -16,10 +16,10 @@ pub(crate) fn allocate(file: &dyn DeviceFile, request: &MemoryRequest) -> Result
 /// Provides the memory of rings: of queue pairs, completion queues and shared receive queues.
 ///
 /// # Safety
-/// [`QueueAllocator::allocate`] answers `len` writable bytes, aligned to `align`, which nobody reads
-/// or writes but the queue and the device until they are given to [`QueueAllocator::free`], and which
-/// stay mapped for ever if they never are: memory of a queue that the kernel would not destroy is not
-/// given back, see [`leaked`](crate::leaked). A child process after a fork does not use them.
+/// [`QueueAllocator::allocate`] returns `len` writable bytes, aligned to `align`. Only the queue
+/// and the device read or write them until they are passed to [`QueueAllocator::free`]. If they are
+/// never passed there, they stay mapped forever: memory of a queue that the kernel did not destroy
+/// is never freed, see [`leaked`](crate::leaked). A child process does not use them after a fork.
 pub unsafe trait QueueAllocator: Send + Sync {
     /// Allocates memory for a ring, or returns `None`. `align` is a power of two and at least the
     /// page size; `len` is a multiple of the page size.
@@ -70,13 +70,13 @@ fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapp
     }
 }
 
-/// Page-aligned, zeroed memory for rings. It is unmapped when dropped: whoever told the device of
-/// it either made the device forget it, or keeps it.
+/// Page-aligned, zeroed memory for a ring. Dropping it unmaps it: whoever passed it to the device
+/// must either have destroyed the device's object or call [`QueueBuffer::keep`].
 pub(crate) struct QueueBuffer {
     context: Arc<Inner>,
     /// `Some` until the value is dropped.
     mapping: Option<Mapping>,
-    /// Whether an allocator gave it, who would use it again.
+    /// Whether the memory is a [`QueueAllocator`]'s, which would use it again.
     borrowed: bool,
     start: NonNull<u8>,
 }
@@ -118,8 +118,8 @@ impl QueueBuffer {
         self.start.expose_provenance().get() as u64
     }
 
-    /// Keeps the memory, for the device may still use it, and counts it: until the context closes if
-    /// it is ours, and for good if an allocator gave it.
+    /// Keeps the memory, because the device may still use it, and counts it. Memory of ours is kept
+    /// until the context closes, memory of an allocator until the process ends.
     pub(crate) fn keep(mut self) {
         match self.mapping.take() {
             Some(mapping) if self.borrowed => self.context.keep_for_good(mapping),

@@ -29,7 +29,7 @@ pub struct CompletionChannel {
 struct Channel {
     events: Box<dyn EventFile>,
     queues: Mutex<Queues>,
-    /// Signaled when events were read, or when no thread sleeps on the file any more.
+    /// Notified when events were read, or when no thread sleeps on the file any more.
     read: Condvar,
     context: Arc<Inner>,
 }

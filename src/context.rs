@@ -134,8 +134,8 @@ pub(crate) struct Inner {
     overrun_note: (PipeReader, PipeWriter),
     watched: Mutex<HashMap<WatchId, Watched>>,
     ids: AtomicU64,
-    // In this order: the device's pages are unmapped (see `Drop`), the file is closed, which ends
-    // every object, and then memory goes that objects had which the kernel would not destroy.
+    // Drop order: device pages are unmapped (see `Drop`); the files close, which destroys every
+    // object; then the memory of objects that the kernel did not destroy is freed.
     pub(crate) async_file: Box<dyn EventFile>,
     pub(crate) file: Arc<dyn DeviceFile>,
     pub(crate) records: Records,
@@ -264,7 +264,7 @@ impl Inner {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the device as gone: all later posts, polls and calls fail.
+    /// Marks the device as gone: later calls and posts fail, and polls fail when no CQE is left.
     pub(crate) fn mark_gone(&self) {
         let watched = self.watched();
         if !self.gone.swap(true, Relaxed) {
@@ -337,22 +337,24 @@ impl Inner {
         }
     }
 
-    /// Keeps memory of an object that could not be destroyed until the context closes.
+    /// Keeps memory of an object that was not destroyed until the context closes.
     pub(crate) fn keep(&self, memory: Mapping) {
         if self.forked() {
-            // The range may be someone else's, and the lock be held by a thread that is not there.
+            // The range may hold another mapping, and a thread that does not exist here may hold
+            // the lock.
             memory.leak();
         } else {
             self.kept.memory(memory);
         }
     }
 
-    /// Keeps such memory until the process ends, for it would be used again once it is freed.
+    /// Keeps such memory until the process ends, because freeing it would let its owner use it
+    /// again.
     pub(crate) fn keep_for_good(&self, memory: Mapping) {
         if self.forked() { memory.leak() } else { self.kept.for_good(memory) }
     }
 
-    /// Keeps a queue that could not be destroyed where completions find it.
+    /// Keeps the records of a queue that was not destroyed: CQEs may still name it.
     pub(crate) fn keep_index(&self, index: Arc<UserIndex>) {
         if self.forked() { std::mem::forget(index) } else { self.kept.index(index) }
     }
@@ -498,7 +500,8 @@ impl Drop for Inner {
             return;
         }
         self.uars.close(&*self.file);
-        // Whoever made the file may have kept it: then it is not closed here.
+        // The [`Kernel`] may hold another reference to the file: then dropping ours does not close
+        // it.
         if Arc::get_mut(&mut self.file).is_none() {
             self.records.never_free();
             self.kept.never_free();
@@ -573,17 +576,19 @@ impl Context {
         self.inner.has_devx()
     }
 
-    /// Whether the device is known to be gone. Then all calls, posts and polls fail.
+    /// Whether the device is known to be gone. Then calls and posts fail, and polls fail when no
+    /// CQE is left.
     pub fn is_gone(&self) -> bool {
         self.inner.is_gone()
     }
 
-    /// How many pieces of memory are kept because the kernel would not destroy what the device uses
-    /// them for, or failed to make it in a way that leaves that open ([`Error::in_doubt`]).
+    /// Number of memory areas that are kept because the kernel did not destroy the object for which
+    /// the device uses them, or because creating the object failed with [`Error::in_doubt`].
     ///
-    /// They are freed when the context closes, after its last handle is gone: the kernel ends every
-    /// object then. Only memory of a [`QueueAllocator`](crate::QueueAllocator) stays until the process
-    /// ends, which [`leaked`](crate::leaked) counts.
+    /// They are freed when the context closes, after its last handle is gone: closing the file
+    /// destroys every object. Two kinds stay until the process ends, and [`leaked`](crate::leaked)
+    /// counts them: memory of a [`QueueAllocator`](crate::QueueAllocator), and all of it if a
+    /// [`Kernel`] implementation keeps the file open.
     pub fn leaked(&self) -> usize {
         self.inner.kept.pieces()
     }

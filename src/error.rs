@@ -85,13 +85,13 @@ impl Error {
         self.firmware
     }
 
-    /// Whether the kernel may have done what was asked, all the same. A refusal says that nothing was
-    /// done; what fails when the answer is handed out (`EFAULT`), or without an answer from the firmware
-    /// (`EIO`, `ETIMEDOUT`), does not.
+    /// Whether the kernel may have carried out the operation although it failed. A refusal means
+    /// that nothing was done. A failure to return the answer (`EFAULT`), or firmware that does not
+    /// answer (`EIO`, `ETIMEDOUT`), leaves it open.
     ///
-    /// Memory that a failed call named is kept then until the context closes, and counted by
-    /// [`Context::leaked`](crate::Context::leaked); foreign memory counts as registered. `EINTR` is the
-    /// kernel's word that nothing was done, and a call is made again upon it.
+    /// Memory that such a call named is kept until the context closes, and
+    /// [`Context::leaked`](crate::Context::leaked) counts it; foreign memory counts as registered.
+    /// `EINTR` means that nothing was done; the call is then repeated.
     pub fn in_doubt(&self) -> bool {
         self.errno.is_some_and(|errno| !REFUSALS.contains(&errno))
     }
@@ -176,7 +176,7 @@ impl Error {
     }
 }
 
-/// What the kernel answers before it does anything, or after it took back what it had done.
+/// Errnos that the kernel returns before it does anything, or after it undid everything.
 const REFUSALS: &[Errno] = &[
     Errno::E2BIG,
     Errno::EACCES,
@@ -199,11 +199,11 @@ const REFUSALS: &[Errno] = &[
     Errno::EPERM,
     Errno::EPROTONOSUPPORT,
     Errno::ERANGE,
-    // The firmware refused, and says so.
+    // The firmware refused and returned a status.
     Errno::EREMOTEIO,
 ];
 
-/// What an errno usually means, for all operations or for one.
+/// Returns the usual meaning of an errno, in general or for `operation`.
 fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
     let opening = operation == "open_device";

@@ -1,4 +1,4 @@
-//! What happens to objects, ports and the device: asynchronous events.
+//! Asynchronous events of objects, ports and the device.
 
 use crate::{
     context::{Context, Inner},
@@ -19,49 +19,49 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Names a completion queue in events; no two of a context have the same.
+/// Identifies a completion queue in events. Unique in its context.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub(crate) u64);
 
-/// Names a queue pair in events; no two of a context have the same.
+/// Identifies a queue pair in events. Unique in its context.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct QpId(pub(crate) u64);
 
-/// Names a shared receive queue in events; no two of a context have the same.
+/// Identifies a shared receive queue in events. Unique in its context.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SrqId(pub(crate) u64);
 
-/// How many events of a queue were taken from its channel.
+/// The number of events of a queue that were read from its channel.
 #[derive(Default, Debug)]
 pub(crate) struct EventCounter(AtomicU32);
 
 impl EventCounter {
-    /// How many.
+    /// Returns the number.
     pub(crate) fn read(&self) -> u32 {
         self.0.load(Relaxed)
     }
 
-    /// One more.
+    /// Adds one.
     pub(crate) fn count(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 }
 
-/// One event a line: the kernel's name, ours, what names the object.
+/// One event per line: the kernel's name, the variant, the identifier of the object.
 macro_rules! events {
     ($($(#[$doc:meta])* $kernel:ident => $name:ident($id:ident);)*) => {
-        /// Something that happened (`struct ibv_async_event`).
+        /// An asynchronous event (`struct ibv_async_event`).
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum AsyncEvent {
             $($(#[$doc])* $name(events!(@type $id)),)*
-            /// The device failed, or was taken away. Nothing works on it any more.
+            /// The device failed or was removed. No operation on it succeeds any more.
             DeviceFatal,
-            /// Something that this driver does not know.
+            /// An event type that this driver does not know.
             Unknown {
-                /// The kernel's number for it (`enum ib_event_type`).
+                /// The kernel's number (`enum ib_event_type`).
                 event_type: u32,
-                /// What it happened to: a queue's id, or a port.
+                /// The object: the id of a queue, or a port.
                 element: u64,
             },
         }
@@ -84,30 +84,31 @@ macro_rules! events {
 }
 
 events! {
-    /// A completion queue overran, or the device could not write to it. It takes nothing more.
+    /// A completion queue overran, or the device could not write to it. It gets no more CQEs.
     CqError => CqError(CqId);
-    /// A queue pair failed and went to the error state.
+    /// A queue pair failed and moved to the error state.
     QpFatal => QpFatal(QpId);
-    /// The other side made a request that it may not make; the queue pair went to the error state.
+    /// The remote side sent an invalid request; the queue pair moved to the error state.
     QpRequestError => QpRequestError(QpId);
-    /// The other side wanted memory that it has no right to; the queue pair went to the error
+    /// The remote side accessed memory without the right to; the queue pair moved to the error
     /// state.
     QpAccessError => QpAccessError(QpId);
-    /// The first message came in before the queue pair was moved to RTS.
+    /// The first message arrived before the queue pair was moved to RTS.
     CommunicationEstablished => CommunicationEstablished(QpId);
-    /// The send queue has drained: all that was sent is done.
+    /// The send queue has drained: everything that it began is complete.
     SqDrained => SqDrained(QpId);
-    /// A queue pair now uses its alternate path.
+    /// A queue pair moved to its alternate path.
     PathMigrated => PathMigrated(QpId);
-    /// A queue pair could not be moved to its alternate path.
+    /// A queue pair could not move to its alternate path.
     PathMigrationError => PathMigrationError(QpId);
-    /// A queue pair in error took its last request from its shared receive queue.
+    /// A queue pair in the error state took its last WQE from its shared receive queue.
     QpLastWqeReached => QpLastWqeReached(QpId);
     /// A shared receive queue failed.
     SrqError => SrqError(SrqId);
-    /// A shared receive queue has fewer requests left than its limit. The limit is then disarmed.
+    /// A shared receive queue has fewer WQEs left than its limit. The limit is disarmed by the
+    /// event.
     SrqLimitReached => SrqLimitReached(SrqId);
-    /// A port came up.
+    /// A port became active.
     PortActive => PortActive(port);
     /// A port went down.
     PortError => PortError(port);
@@ -119,21 +120,21 @@ events! {
     SmChange => SmChange(port);
     /// A port's GID table changed.
     GidChange => GidChange(port);
-    /// The subnet manager wants subscriptions made anew.
+    /// The subnet manager asks for subscriptions to be registered again.
     ClientReregister => ClientReregister(port);
 }
 
 impl Context {
-    /// The context's asynchronous events. All handles made here take from the same file: each
+    /// Returns a handle to the context's asynchronous events. All handles read from one file: each
     /// event goes to one of them.
     pub fn async_events(&self) -> AsyncEvents {
         AsyncEvents { context: Arc::clone(&self.inner) }
     }
 }
 
-/// Where asynchronous events are taken from (`ibv_get_async_event`). Nothing need be acknowledged.
+/// The source of asynchronous events (`ibv_get_async_event`). Events need no acknowledgement.
 ///
-/// The descriptor behind [`AsFd`] is readable when an event waits.
+/// The descriptor behind [`AsFd`] is readable while an event is pending.
 ///
 /// ```no_run
 /// # fn f(context: &mlx5::Context) -> Result<(), mlx5::Error> {
@@ -155,7 +156,7 @@ pub struct AsyncEvents {
 }
 
 impl AsyncEvents {
-    /// The next event, if one waits.
+    /// Returns the next event, if one is pending.
     pub fn next(&self) -> Result<Option<AsyncEvent>, Error> {
         const VERB: &str = "get_async_event";
         let context = &self.context;
@@ -171,7 +172,7 @@ impl AsyncEvents {
                 Ok(Some(event))
             }
             Ok(None) => {
-                // A device that is known to be gone has told all.
+                // A device that is gone reports no more events.
                 context.check(VERB)?;
                 Ok(None)
             }
@@ -179,7 +180,7 @@ impl AsyncEvents {
         }
     }
 
-    /// The next event, waited for: for so long, or without end. `None` if none came in time.
+    /// Waits for the next event, without limit if `timeout` is `None`. Returns `None` on timeout.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>, Error> {
         const VERB: &str = "get_async_event";
         wait_for(&self.context, VERB, self.as_fd(), timeout, || self.next())
@@ -192,8 +193,8 @@ impl AsFd for AsyncEvents {
     }
 }
 
-/// The error for an event file that answers with one: `EIO` here means that the device was taken
-/// away and all events were read.
+/// Returns the error for a failed read of an event file. `EIO` here means that the device was
+/// removed and all events were read.
 pub(crate) fn closed(context: &Inner, operation: &'static str, errno: Errno) -> Error {
     if errno == Errno::EIO {
         context.mark_gone();
@@ -201,18 +202,18 @@ pub(crate) fn closed(context: &Inner, operation: &'static str, errno: Errno) -> 
     context.fail(operation, errno)
 }
 
-/// When a time from now is over; never, if it is without end.
+/// Returns the end of a timeout that starts now, or `None` for none.
 pub(crate) fn deadline_in(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// How often somebody who sleeps looks whether the device is still there, while asynchronous events
-/// wait that nobody reads.
+/// How often a sleeping thread checks the device while asynchronous events are pending that nobody
+/// reads.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Sleeps until `fd` can be read, the device is gone, or `give_up` says so, none of which but the
-/// first a channel need tell of; `false` if the time is over before. `give_up` is asked when events
-/// are told of, and while some are that nobody reads.
+/// Sleeps until `fd` is readable, the device is gone, or `give_up` returns `true`; a channel's file
+/// reports only the first of these. Returns `false` on timeout. Calls `give_up` when asynchronous
+/// events or overruns are reported, and every [`LOOK_EVERY`] while such events stay unread.
 pub(crate) fn sleep_on(
     context: &Inner,
     operation: &'static str,
@@ -231,7 +232,7 @@ pub(crate) fn sleep_on(
         match wait_any_readable([fd, gone, others[0], others[1]], nap) {
             Ok([true, ..] | [_, true, ..]) => return Ok(true),
             Ok([.., event, overrun]) => {
-                // It may be the event that tells of it, or any other.
+                // It may concern the caller or not: check.
                 unread |= event || overrun;
                 if unread {
                     context.check_alive();
@@ -251,8 +252,8 @@ pub(crate) fn sleep_on(
     }
 }
 
-/// Sleeps on `fd` until `next` has something or the time is over. Another thread may be faster to
-/// take what woke this one.
+/// Sleeps on `fd` until `next` returns something, or until the timeout. Another thread may read
+/// what woke this one: then it sleeps again.
 pub(crate) fn wait_for<T>(
     context: &Inner,
     operation: &'static str,

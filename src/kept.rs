@@ -1,17 +1,18 @@
-//! What is kept when the kernel would not destroy an object, until closing the file ends it.
+//! Memory kept for objects that the kernel did not destroy, until closing the file destroys them.
 //!
-//! The last close of the file destroys every object that was made through it, whatever the kernel
-//! answered before, and gives back their pages; one that is under way because the device went is
-//! waited for. So memory of ours is unmapped once the file is closed, and not before:
+//! The last close of the file destroys every object created through it, whatever the kernel
+//! answered before, and releases their pages. If the removal of the device is already destroying
+//! the objects, the close waits for it. So our memory is unmapped after the file is closed, not
+//! before:
 //!
-//! * Pages of the device that this process has mapped keep the file open: they are unmapped first.
-//! * A child of a fork may have the file open, too. Then the objects go on, and the device may go on
-//!   writing. But the kernel holds every page that the device was told of by a reference of its own:
-//!   to unmap the memory gives back its addresses only, and the pages follow when the objects end. For
-//!   ordinary anonymous memory, which is what [`mlx5_uapi::DeviceFile::allocate`] gives, that is as
-//!   good as the other case.
-//! * Memory of a [`QueueAllocator`](crate::QueueAllocator) is not unmapped but used again, with the same
-//!   pages. It is never given back.
+//! * Mapped device pages keep the file open: they are unmapped first.
+//! * A forked child may have the file open too. Then the objects live on, and the device may go on
+//!   writing. But the kernel holds its own reference to every page that was registered with the
+//!   device: unmapping the memory frees its addresses only, and the pages are freed when the
+//!   objects are destroyed. For ordinary anonymous memory, which
+//!   [`mlx5_uapi::DeviceFile::allocate`] returns, that is as good as the first case.
+//! * The memory of a [`QueueAllocator`](crate::QueueAllocator) is not unmapped but used again, with
+//!   the same pages. It is never freed.
 
 use crate::user_index::UserIndex;
 use mlx5_uapi::Mapping;
@@ -23,43 +24,44 @@ use std::{
     },
 };
 
-/// Pieces of memory that stay until the process ends.
+/// Memory areas that stay until the process ends.
 static FOR_GOOD: AtomicUsize = AtomicUsize::new(0);
 
-/// How many pieces of memory this process keeps until it ends, of whichever device: the kernel would
-/// not destroy what the device uses them for, and closing the file is no proof for them. That is
-/// memory of a [`QueueAllocator`](crate::QueueAllocator).
+/// Returns the number of memory areas that this process keeps until it ends, for all devices. The
+/// kernel did not destroy the object for which the device uses them, and closing the file does not
+/// prove that their pages are unused: they belong to a [`QueueAllocator`](crate::QueueAllocator),
+/// or the file stays open elsewhere.
 pub fn leaked() -> usize {
     FOR_GOOD.load(Relaxed)
 }
 
-/// Counts pieces that stay until the process ends.
+/// Counts memory areas that stay until the process ends.
 pub(crate) fn count_for_good(pieces: usize) {
     FOR_GOOD.fetch_add(pieces, Relaxed);
 }
 
-/// What a context keeps. Dropping it frees all that, and is for after the file was closed.
+/// What a context keeps. Dropping it frees everything; the file must be closed before.
 #[derive(Default)]
 pub(crate) struct Kept {
     memory: Mutex<Vec<Mapping>>,
-    /// Queues that pollers may still be led to.
+    /// Queues that CQEs may still name.
     indexes: Mutex<Vec<Arc<UserIndex>>>,
     pieces: AtomicUsize,
 }
 
 impl Kept {
-    /// Keeps memory that the device may use.
+    /// Keeps memory that the device may still use.
     pub(crate) fn memory(&self, memory: Mapping) {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
         self.count();
     }
 
-    /// Keeps what completions may name.
+    /// Keeps the records of a queue that CQEs may still name.
     pub(crate) fn index(&self, index: Arc<UserIndex>) {
         self.indexes.lock().unwrap_or_else(PoisonError::into_inner).push(index);
     }
 
-    /// Keeps memory until the process ends: to close the file is no proof for it.
+    /// Keeps memory until the process ends: closing the file does not prove that it is unused.
     pub(crate) fn for_good(&self, memory: Mapping) {
         memory.leak();
         self.count();
@@ -70,17 +72,18 @@ impl Kept {
         self.pieces.fetch_add(1, Relaxed);
     }
 
-    /// How many pieces of memory are kept.
+    /// Returns the number of memory areas kept.
     pub(crate) fn pieces(&self) -> usize {
         self.pieces.load(Relaxed)
     }
 
-    /// The file stays open elsewhere: keeps everything until the process ends.
+    /// Keeps everything until the process ends, because the file stays open elsewhere.
     pub(crate) fn never_free(&mut self) {
         count_for_good(self.abandon());
     }
 
-    /// Frees nothing, in a child process: the addresses may be others'. How much memory that is.
+    /// Unmaps nothing, in a child process, where the ranges may hold other mappings. Returns the
+    /// number of memory areas.
     pub(crate) fn abandon(&mut self) -> usize {
         let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
         let indexes = self.indexes.get_mut().unwrap_or_else(PoisonError::into_inner);

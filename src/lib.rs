@@ -45,11 +45,11 @@
 //! ```
 //!
 //! # Handles
-//! A handle keeps what it belongs to: they may be dropped in any order and kept in one struct.
-//! Where destroying can fail there is a method that says so and gives the handle back; dropping a
-//! handle tries, and never panics. Memory that the device may still use is not freed then but
-//! counted, and kept until the context closes, see [`Context::leaked`]. In a child process, after a fork, handles do nothing and say
-//! [`ErrorKind::Forked`].
+//! Every handle keeps the objects it belongs to alive: handles may be dropped in any order and kept
+//! in one struct. Where destruction can fail, a method returns the error together with the handle.
+//! `drop` destroys the object too and never panics. If the kernel does not destroy the object, the
+//! memory that the device may still use is kept until the context closes, and [`Context::leaked`]
+//! counts it. In a child process after `fork`, handles do nothing and return [`ErrorKind::Forked`].
 //!
 //! # Safety
 //! Posting is safe code, because registering memory already grants the device access to it: see
@@ -58,7 +58,8 @@
 //!
 //! # Errors
 //! [`Error`] has the operation, the errno or the firmware status, and the usual cause. Match on
-//! [`Error::kind`]. Once the device is gone, every call, post and poll returns that error.
+//! [`Error::kind`]. Once the device is known to be gone, calls and posts fail, and polls fail when
+//! no CQE is left.
 
 mod address;
 mod ah;

@@ -1,10 +1,10 @@
 //! Memory regions.
 //!
-//! Registering signs the contract that lets posting be safe code: every registered byte counts as
-//! writable, by any queue of the domain and by whoever holds the remote key, until deregistering
-//! *succeeds*. So owned memory is reached by copies only, or by shared slices of what the device may
-//! not write; and it is freed only once the kernel has taken the region back, by its own account or
-//! because the file was closed.
+//! Registering memory is what makes posting safe code. From then on, until deregistration
+//! *succeeds*, every registered byte may be written by any queue of the protection domain and by
+//! any peer that has the rkey. So a program accesses owned memory by copies, or by shared slices
+//! where the device may not write. Owned memory is freed only once the region is gone from the
+//! kernel: deregistered, or destroyed when the file was closed.
 
 mod copy;
 mod rereg;
@@ -23,13 +23,13 @@ use std::{
     os::fd::BorrowedFd,
 };
 
-/// Rights by which the device writes.
+/// Access flags that let the device write.
 const WRITES: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC)
     .union(Access::MW_BIND);
 
-/// Refuses rights that do not go together, or not with the memory.
+/// Checks that the flags are valid together and for this kind of memory.
 fn check_access(access: Access, owned: bool) -> Result<(), Error> {
     let wrong = |what: &str| Err(Error::invalid(VERB, what.to_owned()));
     if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
@@ -49,7 +49,7 @@ fn check_access(access: Access, owned: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The rights as this kernel is told them: one that does not know optional rights would refuse them.
+/// Returns the flags for this kernel: one without optional flags would refuse `RELAXED_ORDERING`.
 fn for_kernel(access: Access, context: &Inner) -> Access {
     if context.caps.core_support.contains(CoreSupport::OPTIONAL_MR_ACCESS) {
         access
@@ -61,7 +61,7 @@ fn for_kernel(access: Access, context: &Inner) -> Access {
 const VERB: &str = "reg_mr";
 const DEREG: &str = "dereg_mr";
 
-/// How owned memory is to be made. See [`ProtectionDomain::memory`].
+/// Options for a region with memory of its own. See [`ProtectionDomain::memory`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes nothing until `register` is called"]
 pub struct MemoryBuilder<'a> {
@@ -73,25 +73,31 @@ pub struct MemoryBuilder<'a> {
 }
 
 impl MemoryBuilder<'_> {
-    /// Who may do what; [`Access::LOCAL_WRITE`] if not told.
+    /// Access rights of local and remote requests. Default: [`Access::LOCAL_WRITE`].
+    ///
+    /// `REMOTE_WRITE` and `REMOTE_ATOMIC` need `LOCAL_WRITE`. `ON_DEMAND` and `HUGETLB` are
+    /// refused: they are for foreign memory. `ZERO_BASED` is refused: see
+    /// [`ProtectionDomain::reg_mr_iova`]. On a kernel without optional access flags
+    /// `RELAXED_ORDERING` has no effect.
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// Of which pages; ordinary ones if not told.
+    /// Page size of the memory. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self
     }
 
-    /// The first byte's alignment, a power of two; a page is given in any case.
+    /// Alignment of the first byte in bytes, a power of two. Default: 1. The memory is at least
+    /// page-aligned.
     pub fn align(mut self, align: usize) -> Self {
         self.align = align;
         self
     }
 
-    /// Makes the memory, all zeros, and registers it.
+    /// Allocates zeroed memory and registers it. The length must not be zero.
     pub fn register(self) -> Result<MemoryRegion, Error> {
         let context = &self.pd.context;
         context.check(VERB)?;
@@ -108,8 +114,9 @@ impl MemoryBuilder<'_> {
             .map_err(|errno| context.fail("allocate memory", errno))?;
         let start = mapping.as_ptr().expose_provenance() as u64;
         let what = Place { start, len: self.len, iova: start };
-        // SAFETY: the mapping is kept until the region is deregistered, or for ever; nobody has a
-        // reference into it while the device may write.
+        // SAFETY: `region` keeps the mapping until the region is deregistered, and the context
+        // keeps it after that until the file is closed, or forever. If registering fails in doubt,
+        // the context keeps it likewise. Nobody has a reference into it while the device may write.
         match unsafe { MemoryRegion::register(self.pd, what, self.access) } {
             Ok(mut region) => {
                 region.memory = Some(mapping);
@@ -126,7 +133,7 @@ impl MemoryBuilder<'_> {
 }
 
 impl ProtectionDomain {
-    /// Starts to make a region of `len` bytes of its own memory.
+    /// Starts building a region of `len` bytes that it owns. `len` must not be zero.
     ///
     /// ```no_run
     /// # fn f(pd: &mlx5::ProtectionDomain) -> Result<(), mlx5::Error> {
@@ -145,31 +152,38 @@ impl ProtectionDomain {
         }
     }
 
-    /// Makes a region of `len` bytes of its own memory, for local reading and writing.
+    /// Creates a region of `len` bytes that it owns, for local reads and writes.
     pub fn allocate(&self, len: usize) -> Result<MemoryRegion, Error> {
         self.memory(len).register()
     }
 
     /// Registers foreign memory (`ibv_reg_mr`).
     ///
+    /// `len` must not be zero. In `access`, `REMOTE_WRITE` and `REMOTE_ATOMIC` need `LOCAL_WRITE`,
+    /// and `HUGETLB` needs `ON_DEMAND`. `ZERO_BASED` is refused: for addresses that start at zero
+    /// use [`ProtectionDomain::reg_mr_iova`]. On a kernel without optional access flags
+    /// `RELAXED_ORDERING` has no effect.
+    ///
     /// # Safety
-    /// Until the region is deregistered *with success* (if dropping it fails, for ever) the `len`
-    /// bytes at `start` stay mapped, whatever the process does with them; and if `access` has any
-    /// right to write, no Rust reference to them is used, for they may change at any time. With
-    /// [`Access::ON_DEMAND`] all that holds of whatever is mapped there later, too. It holds for ever if
-    /// registering fails and leaves open whether it was done ([`Error::in_doubt`]).
+    /// The following holds until the region is deregistered *successfully*; forever, if dropping
+    /// it fails or if this function fails with [`Error::in_doubt`].
+    ///
+    /// The `len` bytes at `start` stay mapped, whatever the process does with them. If `access` has
+    /// any right to write, no Rust reference to them is used, because they may change at any time.
+    /// With [`Access::ON_DEMAND`] all this also holds for whatever is mapped there later.
     pub unsafe fn reg_mr(
         &self,
         start: *mut u8,
         len: usize,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        // SAFETY: handed down.
+        // SAFETY: the caller upholds the contract of `reg_mr`.
         unsafe { self.reg_mr_iova(start, len, start.expose_provenance() as u64, access) }
     }
 
-    /// Registers foreign memory which the device calls by other addresses, from `iova` on
-    /// (`ibv_reg_mr_iova`). Both first addresses have the same offset in a page.
+    /// Registers foreign memory at device addresses that start at `iova` (`ibv_reg_mr_iova`).
+    /// `start` and `iova` must have the same offset in a page. Limits as for
+    /// [`ProtectionDomain::reg_mr`].
     ///
     /// # Safety
     /// As for [`ProtectionDomain::reg_mr`].
@@ -185,17 +199,18 @@ impl ProtectionDomain {
         let start = start.expose_provenance() as u64;
         check_extent(start, len)?;
         check_extent(iova, len)?;
-        // SAFETY: handed down.
+        // SAFETY: the caller upholds the contract of `reg_mr`.
         unsafe { MemoryRegion::register(self, Place { start, len, iova }, access) }
     }
 
-    /// Registers `len` bytes of a dma-buf, a device's memory say, from `offset` on
-    /// (`ibv_reg_dmabuf_mr`). The device calls them by addresses from `iova` on. Linux 5.12.
+    /// Registers `len` bytes of a dma-buf, for example device memory, from `offset`
+    /// (`ibv_reg_dmabuf_mr`). Their device addresses start at `iova`. Needs Linux 5.12. Limits of
+    /// `len` and `access` as for [`ProtectionDomain::reg_mr`].
     ///
     /// # Safety
-    /// Until the region is deregistered *with success* the bytes may be read, and if `access` has a
-    /// right to write be written, at any time: whoever else uses them is prepared for it. That holds for
-    /// ever if registering fails and leaves open whether it was done ([`Error::in_doubt`]).
+    /// The device may read the bytes at any time, and write them if `access` has a right to write,
+    /// until the region is deregistered *successfully*; forever, if this function fails with
+    /// [`Error::in_doubt`]. Every other user of the bytes must tolerate that.
     pub unsafe fn reg_dmabuf_mr(
         &self,
         dmabuf: BorrowedFd<'_>,
@@ -229,29 +244,34 @@ fn check_extent(start: u64, len: usize) -> Result<(), Error> {
     }
 }
 
-/// What to register.
+/// The memory to register.
 struct Place {
     start: u64,
     len: usize,
     iova: u64,
 }
 
-/// A memory region (`struct ibv_mr`), and the memory if it is the region's own.
+/// A memory region (`struct ibv_mr`), with the memory if the region owns it.
 ///
-/// Dropping it deregisters it. Should that fail, owned memory is kept until the context closes, which
-/// [`crate::Context::leaked`] counts.
+/// From registration until deregistration *succeeds*, every queue of the protection domain and
+/// every peer with the rkey may access all its bytes, as far as the access flags allow. Posting
+/// needs no further permission. Owned memory is therefore accessed by copies, or by a slice where
+/// the device may not write.
+///
+/// Dropping it deregisters it. If that fails, owned memory is kept until the context closes, and
+/// [`crate::Context::leaked`] counts it.
 pub struct MemoryRegion {
     pd: ProtectionDomain,
     mr: command::Mr,
-    /// Whether the kernel has it.
+    /// Whether the kernel has the region.
     live: bool,
     addr: u64,
     len: usize,
     access: Access,
-    /// All rights that it ever had.
+    /// All access flags that the region ever had.
     rights: Access,
     memory: Option<Mapping>,
-    /// Memory that it had before it was registered anew.
+    /// Memory from before reregistrations.
     former: Vec<Mapping>,
 }
 
@@ -270,7 +290,7 @@ impl MemoryRegion {
             hca_va: iova,
             access: for_kernel(access, &pd.context),
         };
-        // SAFETY: handed down.
+        // SAFETY: the caller upholds the contract of `reg_mr`.
         let mr = pd.context.run(VERB, |file| unsafe { command::reg(file, &what) })?;
         Ok(Self::new(pd, mr, iova, len, access))
     }
@@ -289,38 +309,38 @@ impl MemoryRegion {
         }
     }
 
-    /// The first byte's address, as the device calls it.
+    /// Returns the device address of the first byte.
     pub fn addr(&self) -> u64 {
         self.addr
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no region is empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The key for requests of this process.
+    /// Returns the key for local requests.
     pub fn lkey(&self) -> u32 {
         self.mr.lkey
     }
 
-    /// The key for peers.
+    /// Returns the key for peers.
     pub fn rkey(&self) -> u32 {
         self.mr.rkey
     }
 
-    /// Who may do what.
+    /// Returns the access flags.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// The domain that it belongs to.
+    /// Returns the protection domain.
     pub fn pd(&self) -> &ProtectionDomain {
         &self.pd
     }
 
-    /// The first byte and the length of a range of the region.
+    /// Returns the offset and the length of a range, if it lies inside the region.
     pub(crate) fn extent(
         &self,
         operation: &'static str,
@@ -349,7 +369,8 @@ impl MemoryRegion {
         Error::invalid(operation, what)
     }
 
-    /// Part of the region, to send from or to receive into: `region.sge(0..64)`.
+    /// Returns a scatter/gather entry for a range of the region: `region.sge(0..64)`. At most
+    /// 2^31 - 1 bytes.
     #[inline]
     pub fn sge(&self, range: impl RangeBounds<usize>) -> Result<Sge, Error> {
         const WHAT: &str = "sge";
@@ -361,20 +382,20 @@ impl MemoryRegion {
         Ok(Sge { addr: self.addr + start as u64, length: len as u32, lkey: self.mr.lkey })
     }
 
-    /// All of the region, as [`MemoryRegion::sge`].
+    /// Returns a scatter/gather entry for the whole region, as [`MemoryRegion::sge`].
     #[inline]
     pub fn whole(&self) -> Result<Sge, Error> {
         self.sge(..)
     }
 
-    /// Where a part of the region begins, as a peer names it.
+    /// Returns the remote address of the start of a range, for a peer.
     #[inline]
     pub fn remote(&self, range: impl RangeBounds<usize>) -> Result<RemoteAddress, Error> {
         let (start, _) = self.extent("remote address", &range)?;
         Ok(RemoteAddress { addr: self.addr + start as u64, rkey: self.mr.rkey })
     }
 
-    /// The region's own memory, and the part of it that is meant.
+    /// Returns the owned memory, after checking the range.
     fn own(
         &self,
         operation: &'static str,
@@ -391,28 +412,31 @@ impl MemoryRegion {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(self.outside(operation, &(offset..offset.saturating_add(len))));
         }
-        // SAFETY: the mapping is page aligned and in whole pages, lives as long as `self`, and is
-        // touched by others only through the same type, or by the device.
+        // SAFETY: the mapping is page-aligned, a whole number of pages, and lives as long as
+        // `self`. Meanwhile this process accesses it only through `Words`: `as_slice` borrows
+        // `self` exclusively, and accesses through `as_ptr` are the caller's responsibility.
+        // Otherwise only the device accesses it.
         Ok(unsafe { copy::Words::new(mapping.as_non_null(), mapping.len()) })
     }
 
-    /// Copies bytes out of the region's own memory. The device may write meanwhile: then some are
-    /// from before and some from after.
+    /// Copies bytes from the owned memory. If the device writes meanwhile, some bytes may be from
+    /// before the write and some from after it.
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), Error> {
         self.own("read_at", offset, to.len())?.read(offset, to);
         Ok(())
     }
 
-    /// Copies bytes into the region's own memory.
+    /// Copies bytes into the owned memory.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), Error> {
         self.own("write_at", offset, from.len())?.write(offset, from);
         Ok(())
     }
 
-    /// The region's own memory, if the device may not write it: there is no right to write, local
-    /// or remote, nor to bind windows. It is borrowed for long enough that
-    /// [`MemoryRegion::write_at`] cannot change it. A [key](crate::mkey::Mkey) laid over the region may
-    /// have more rights: that the device still looks at the region's is not shown on silicon yet.
+    /// Returns the owned memory as a slice. Refused if the region has, or ever had, a right to
+    /// write, local or remote, or to bind windows. The borrow excludes [`MemoryRegion::write_at`].
+    ///
+    /// A [key](crate::mkey::Mkey) over the region may have more rights. That the device still
+    /// applies the region's rights then is not proven on silicon yet.
     pub fn as_slice(&mut self) -> Result<&[u8], Error> {
         const WHAT: &str = "as_slice";
         if self.rights.intersects(WRITES) {
@@ -421,13 +445,14 @@ impl MemoryRegion {
         }
         self.own(WHAT, 0, self.len)?;
         let start = self.memory.as_ref().map_or(std::ptr::dangling(), |memory| memory.as_ptr());
-        // SAFETY: `own` found that there are so many bytes, in this process; the device may only
-        // read them, and the process writes them through `self` alone, which is borrowed.
+        // SAFETY: `own` checked that the memory has `len` bytes and that this is the process that
+        // owns it. The device may only read them. The process writes them only through `self`,
+        // which is borrowed.
         Ok(unsafe { std::slice::from_raw_parts(start, self.len) })
     }
 
-    /// The first byte of the region's own memory. What is done with it is the caller's to answer
-    /// for: the device reads and writes as the rights say.
+    /// Returns the first byte of the owned memory. Dereferencing it is the caller's responsibility:
+    /// the device reads and writes the memory as the access flags allow.
     pub fn as_ptr(&self) -> Option<*mut u8> {
         self.memory.as_ref().map(Mapping::as_ptr)
     }
@@ -441,8 +466,8 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Deregisters the region and frees its own memory (`ibv_dereg_mr`). Gives it back when the
-    /// kernel refuses, as it does while memory windows are bound.
+    /// Deregisters the region and frees its memory (`ibv_dereg_mr`). Returns the region with the
+    /// error if the kernel refuses, for example while memory windows are bound to it.
     #[expect(clippy::result_large_err, reason = "the region comes back")]
     pub fn deregister(mut self) -> Result<(), (Self, Error)> {
         self.destroy().map_err(|error| (self, error))

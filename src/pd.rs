@@ -7,8 +7,8 @@ use crate::{
 use mlx5_uapi::cmd::pd as command;
 use std::{fmt, sync::Arc};
 
-/// A protection domain (`struct ibv_pd`): queues reach only memory of their own domain. Clones are
-/// the same domain; everything made in it keeps it.
+/// A protection domain (`struct ibv_pd`). Queues access only memory of their own domain. Clones
+/// share the domain; every object created in it keeps it alive.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     domain: Arc<Domain>,
@@ -35,13 +35,14 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // It has no memory; the kernel takes it back when the device is closed.
+        // On failure no memory is at stake, and the kernel destroys the object when the file is
+        // closed.
         let _ = self.destroy();
     }
 }
 
 impl Context {
-    /// Makes a protection domain (`ibv_alloc_pd`).
+    /// Allocates a protection domain (`ibv_alloc_pd`).
     pub fn alloc_pd(&self) -> Result<ProtectionDomain, Error> {
         let context = Arc::clone(&self.inner);
         let pd = context.run("alloc_pd", command::alloc)?;
@@ -51,23 +52,23 @@ impl Context {
 }
 
 impl ProtectionDomain {
-    /// The kernel's handle.
+    /// Returns the kernel's handle.
     pub(crate) fn handle(&self) -> u32 {
         self.domain.pd.handle
     }
 
-    /// The context that it belongs to.
+    /// Returns the context that it belongs to.
     pub fn context(&self) -> Context {
         Context { inner: Arc::clone(&self.context) }
     }
 
-    /// The device's number for it.
+    /// Returns the device's number for it.
     pub fn pdn(&self) -> u32 {
         self.domain.pd.pdn
     }
 
-    /// Destroys it (`ibv_dealloc_pd`). Fails, and gives it back, while something belongs to it or
-    /// when the kernel refuses.
+    /// Destroys it (`ibv_dealloc_pd`). Returns it with the error if an object still belongs to it
+    /// or the kernel refuses.
     pub fn destroy(self) -> Result<(), (Self, Error)> {
         let Self { domain, context } = self;
         match Arc::try_unwrap(domain) {

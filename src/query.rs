@@ -1,4 +1,4 @@
-//! What a device, its ports and their address tables say of themselves.
+//! Properties of the device, its ports, and their GID and P_Key tables.
 
 mod device;
 mod port;
@@ -18,7 +18,7 @@ use mlx5_uapi::{
     verbs::{self, GidType},
 };
 
-/// A place in a port's GID table (`struct ibv_gid_entry`).
+/// An entry of a port's GID table (`struct ibv_gid_entry`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GidEntry {
     /// The GID.
@@ -27,14 +27,14 @@ pub struct GidEntry {
     pub gid_index: u32,
     /// Its port.
     pub port_num: u32,
-    /// Which packets it stands in.
+    /// Its type, which determines the packet format: InfiniBand, RoCE v1 or RoCE v2.
     pub gid_type: GidType,
-    /// The network interface that it comes from, on Ethernet.
+    /// The network interface that it belongs to, on Ethernet.
     pub netdev_ifindex: Option<u32>,
 }
 
 impl GidEntry {
-    /// None for a type of GID that is not known yet.
+    /// Converts the kernel's entry. Returns `None` if the GID type is unknown.
     fn from_kernel(entry: &verbs::GidEntry) -> Option<Self> {
         Some(Self {
             gid: Gid::from_bytes(entry.gid),
@@ -47,7 +47,7 @@ impl GidEntry {
 }
 
 impl Inner {
-    /// QUERY_PORT.
+    /// Issues QUERY_PORT.
     pub(crate) fn query_port(&self, port_num: u8) -> Result<PortAttr, Error> {
         const VERB: &str = "query_port";
         self.link(VERB, port_num)?;
@@ -55,7 +55,7 @@ impl Inner {
         Ok(PortAttr::from_kernel(&answer))
     }
 
-    /// QUERY_GID_ENTRY.
+    /// Issues QUERY_GID_ENTRY.
     pub(crate) fn query_gid(&self, port_num: u8, gid_index: u32) -> Result<GidEntry, Error> {
         const VERB: &str = "query_gid";
         self.link(VERB, port_num)?;
@@ -64,7 +64,7 @@ impl Inner {
         GidEntry::from_kernel(&entry).ok_or_else(|| Error::kernel(VERB, Errno::EPROTO))
     }
 
-    /// QUERY_GID_TABLE.
+    /// Issues QUERY_GID_TABLE.
     pub(crate) fn gid_table(&self) -> Result<Vec<GidEntry>, Error> {
         const VERB: &str = "query_gid_table";
         let mut room = 0_usize;
@@ -75,7 +75,7 @@ impl Inner {
         Ok(entries.iter().filter_map(GidEntry::from_kernel).collect())
     }
 
-    /// The index of a GID in a port's table.
+    /// Returns the index of a GID in a port's GID table.
     pub(crate) fn find_gid(
         &self,
         operation: &'static str,
@@ -94,33 +94,33 @@ impl Inner {
 }
 
 impl Context {
-    /// What the device can do (`ibv_query_device_ex`), as it said when it was opened.
+    /// Returns the properties of the device (`ibv_query_device_ex`), as queried when it was opened.
     pub fn query_device(&self) -> DeviceAttr {
         DeviceAttr::new(&self.inner)
     }
 
-    /// The state of a port (`ibv_query_port`). Ports count from one.
+    /// Queries a port (`ibv_query_port`), counted from 1.
     pub fn query_port(&self, port_num: u8) -> Result<PortAttr, Error> {
         self.inner.query_port(port_num)
     }
 
-    /// A place in a port's GID table (`ibv_query_gid_ex`).
+    /// Queries an entry of a port's GID table (`ibv_query_gid_ex`).
     pub fn query_gid(&self, port_num: u8, gid_index: u32) -> Result<GidEntry, Error> {
         self.inner.query_gid(port_num, gid_index)
     }
 
-    /// The GIDs of all ports, without the empty places (`ibv_query_gid_table`).
+    /// Queries the GIDs of all ports, without empty entries (`ibv_query_gid_table`).
     pub fn gid_table(&self) -> Result<Vec<GidEntry>, Error> {
         self.inner.gid_table()
     }
 
-    /// The index of a GID in a port's table.
+    /// Returns the index of a GID in a port's GID table.
     pub fn find_gid(&self, port_num: u8, gid: Gid, gid_type: GidType) -> Result<u32, Error> {
         self.inner.link("find_gid", port_num)?;
         self.inner.find_gid("find_gid", port_num, gid, gid_type)
     }
 
-    /// A place in a port's P_Key table (`ibv_query_pkey`).
+    /// Queries an entry of a port's P_Key table (`ibv_query_pkey`).
     pub fn query_pkey(&self, port_num: u8, index: u32) -> Result<u16, Error> {
         const VERB: &str = "query_pkey";
         let inner = &self.inner;

@@ -1,4 +1,5 @@
-//! Doorbell records, and the words that shut queues: 64-byte slots of pages that a fork wipes.
+//! Doorbell records, and the words that stop posting and polling, in 64-byte slots of pages that
+//! the kernel zeroes in a forked child (`MADV_WIPEONFORK`).
 
 use crate::{buffer::allocate, context::Inner, error::Error, kept::count_for_good};
 use mlx5_uapi::{DeviceFile, Errno, Mapping, MemoryRequest, page_size};
@@ -11,18 +12,18 @@ use std::{
     },
 };
 
-/// Bytes of a slot: a cache line, so that no two queues share one.
+/// Bytes of a slot: one cache line, so that no two queues share one.
 const SLOT: usize = 64;
-/// Where the word is in its slot, behind the doorbell record.
+/// Offset of the word in its slot, behind the doorbell record.
 const WORD: usize = 8;
 const SECOND_WORD: usize = 12;
 
 /// A page of slots.
 struct Page {
     mapping: Mapping,
-    /// A bit for each slot, set where it is free.
+    /// One bit per slot, set if it is free.
     free: Vec<u64>,
-    /// Whether a slot is never to be used again: the device may still read it.
+    /// Whether some slot must not be used again, because the device may still read it.
     kept: bool,
 }
 
@@ -51,7 +52,7 @@ impl Page {
     }
 }
 
-/// A slot that was taken.
+/// A slot in use.
 #[derive(Clone, Copy)]
 struct Place {
     page: usize,
@@ -62,34 +63,35 @@ struct Place {
 /// The slots of a context.
 pub(crate) struct Records {
     pages: Mutex<Vec<Page>>,
-    /// A word that is not zero in the process that opened the device, and wiped in its children.
+    /// A word that is nonzero in the process that opened the device and zero in its children.
     alive: NonNull<AtomicU32>,
 }
 
-// SAFETY: `alive` is an address in a page that the value owns, accessed atomically only.
+// SAFETY: `alive` is the address of a word in a page that the value owns; it is only accessed
+// atomically.
 unsafe impl Send for Records {}
-// SAFETY: as above; the pages are behind a lock.
+// SAFETY: as above; a mutex protects the pages.
 unsafe impl Sync for Records {}
 
 impl Records {
     pub(crate) fn new(file: &dyn DeviceFile) -> Result<Self, Errno> {
         let pages = Mutex::new(Vec::new());
         let alive = take(&mut lock(&pages), file)?.start.cast();
-        // SAFETY: an aligned word of a slot that is never given back.
+        // SAFETY: `alive` is an aligned word of a slot that is never freed.
         let word: &AtomicU32 = unsafe { alive.as_ref() };
         word.store(1, Relaxed);
         Ok(Self { pages, alive })
     }
 
-    /// Whether a fork wiped the pages.
+    /// Whether this is a forked child, in which the pages are zeroed.
     #[inline]
     pub(crate) fn wiped(&self) -> bool {
-        // SAFETY: the slot is never given back, and the page is mapped as long as `self` lives.
+        // SAFETY: the slot is never freed, and the page is mapped as long as `self` lives.
         unsafe { self.alive.as_ref() }.load(Relaxed) == 0
     }
 
-    /// The file stays open elsewhere: keeps what the device may still read until the process ends.
-    /// Dropping the rest is for after the file was closed.
+    /// Keeps pages that the device may still read until the process ends, because the file stays
+    /// open elsewhere. The other pages are freed on drop, after the file was closed.
     pub(crate) fn never_free(&mut self) {
         let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
         for page in pages.extract_if(.., |page| page.kept) {
@@ -98,7 +100,8 @@ impl Records {
         }
     }
 
-    /// Gives the pages up without unmapping any, in a child process: their addresses may be others'.
+    /// Drops the pages without unmapping them, in a child process, where the ranges may hold other
+    /// mappings.
     pub(crate) fn abandon(&mut self) {
         let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
         pages.drain(..).for_each(|page| page.mapping.leak());
@@ -109,7 +112,7 @@ fn lock(pages: &Mutex<Vec<Page>>) -> MutexGuard<'_, Vec<Page>> {
     pages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a slot, zeroed, from a page that has one or from a new page.
+/// Takes a zeroed slot, from a new page if no page has a free one.
 fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, Errno> {
     let found = pages.iter_mut().enumerate().find_map(|(i, page)| Some((i, page.take()?)));
     let (page, slot) = match found {
@@ -124,58 +127,60 @@ fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, Errno> {
     // SAFETY: the slot lies inside its page.
     let start = unsafe { pages[page].mapping.as_non_null().byte_add(slot * SLOT) };
     for word in 0..SLOT / 4 {
-        // SAFETY: inside the slot, which nobody else uses; atomic, for a late reader of the slot's
-        // last owner does no harm then.
+        // SAFETY: the word lies inside the slot, which nobody else uses. The stores are atomic, so
+        // that a late reader of the slot's previous owner does no harm.
         unsafe { start.cast::<AtomicU32>().add(word).as_ref() }.store(0, Relaxed);
     }
     Ok(Place { page, slot, start })
 }
 
-/// A doorbell record and a word beside it. Dropping it gives it to the next queue.
+/// A doorbell record and the words beside it. Dropping it frees the slot for the next queue.
 pub(crate) struct RecordSlot {
     context: Arc<Inner>,
     place: Place,
 }
 
-// SAFETY: addresses in pages of the context; whoever uses them answers for it.
+// SAFETY: the slot's address lies in a page of the context, which is Send and Sync. Nothing here
+// dereferences it; whoever does upholds the safety of that access.
 unsafe impl Send for RecordSlot {}
 // SAFETY: as above.
 unsafe impl Sync for RecordSlot {}
 
 impl RecordSlot {
-    /// Takes a slot, zeroed.
+    /// Takes a zeroed slot.
     pub(crate) fn new(context: &Arc<Inner>) -> Result<Self, Error> {
         let place = take(&mut lock(&context.records.pages), &*context.file)
             .map_err(|errno| context.fail("allocate a doorbell record", errno))?;
         Ok(Self { context: Arc::clone(context), place })
     }
 
-    /// The doorbell record, eight bytes.
+    /// Returns the doorbell record, eight bytes.
     pub(crate) fn record(&self) -> NonNull<u8> {
         self.place.start
     }
 
-    /// The word, zero in a child process.
+    /// Returns the first word, which is zero in a child process.
     pub(crate) fn word(&self) -> NonNull<u32> {
-        // SAFETY: inside the slot.
+        // SAFETY: the offset is inside the slot.
         unsafe { self.place.start.byte_add(WORD) }.cast()
     }
 
-    /// Another such word.
+    /// Returns the second word, which is zero in a child process.
     pub(crate) fn second_word(&self) -> NonNull<u32> {
-        // SAFETY: inside the slot.
+        // SAFETY: the offset is inside the slot.
         unsafe { self.place.start.byte_add(SECOND_WORD) }.cast()
     }
 
-    /// The record's address, as the kernel is told.
+    /// Returns the address of the doorbell record, for the kernel.
     pub(crate) fn addr(&self) -> u64 {
         self.place.start.expose_provenance().get() as u64
     }
 
-    /// Never uses the slot again: the device may still read it.
+    /// Takes the slot out of use forever: the device may still read it.
     pub(crate) fn keep(self) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not used again, and is not dropped.
+        // SAFETY: `this.context` is not used again and `this` is never dropped, so this moves the
+        // `Arc`.
         let context = unsafe { std::ptr::read(&this.context) };
         if !context.forked() {
             lock(&context.records.pages)[this.place.page].kept = true;
@@ -185,7 +190,7 @@ impl RecordSlot {
 
 impl Drop for RecordSlot {
     fn drop(&mut self) {
-        // In a child the lock may be held by a thread that is not there.
+        // After a fork, a thread that does not exist in the child may hold the lock.
         if !self.context.forked() {
             lock(&self.context.records.pages)[self.place.page].give_back(self.place.slot);
         }
@@ -211,7 +216,7 @@ mod tests {
         assert!(starts.iter().all(|start| start % SLOT == 0));
 
         let used = taken[3];
-        // SAFETY: a slot of a page that `pages` keeps.
+        // SAFETY: the slot lies in a page that `pages` keeps mapped.
         unsafe { used.start.write_bytes(0xff, SLOT) };
         pages[used.page].give_back(used.slot);
         let again = take(&mut pages, &file).unwrap();
@@ -228,7 +233,7 @@ mod tests {
         assert!(!records.wiped());
         let other = take(&mut lock(&records.pages), &file).unwrap();
         assert_ne!(other.start, records.alive.cast());
-        // SAFETY: what a fork does to the word.
+        // SAFETY: an aligned word of a mapped page. The store does what a fork does in the child.
         unsafe { records.alive.as_ref() }.store(0, Relaxed);
         assert!(records.wiped());
     }

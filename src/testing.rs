@@ -1,4 +1,4 @@
-//! A device file that has memory and UAR pages, and nothing else; and a kernel that is not as another.
+//! A device file with memory and UAR pages only, and a kernel that alters the calls of another.
 
 use mlx5_uapi::{
     Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-/// Gives memory and UAR pages, unless told not to, and counts them.
+/// Allocates and counts memory and UAR pages; can be set to refuse.
 #[derive(Default)]
 pub(crate) struct Memory {
     live: Arc<AtomicUsize>,
@@ -26,12 +26,12 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Mappings that were not dropped.
+    /// Number of mappings that were not dropped.
     pub(crate) fn live(&self) -> usize {
         self.live.load(Relaxed)
     }
 
-    /// UAR pages that were not given back.
+    /// Number of UAR pages that were not freed.
     pub(crate) fn uars(&self) -> usize {
         self.uars.load(Relaxed)
     }
@@ -40,7 +40,7 @@ impl Memory {
         self.refuse.store(refuse, Relaxed);
     }
 
-    /// How many BlueFlame pages it still has.
+    /// Sets the number of BlueFlame pages left.
     pub(crate) fn set_blueflame_pages(&self, pages: usize) {
         self.blueflame_left.store(pages, Relaxed);
     }
@@ -69,7 +69,7 @@ fn answer(attrs: &mut [IoctlAttr], id: AttrId, bytes: &[u8]) {
     let attr = find(attrs, id);
     assert_eq!(usize::from(attr.len), bytes.len());
     let to = std::ptr::with_exposed_provenance_mut(attr.data as usize);
-    // SAFETY: an output is an address that is writable for its length.
+    // SAFETY: the caller of `ioctl` guarantees that an output address is writable for its length.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
 
@@ -79,7 +79,7 @@ struct Block {
     live: Arc<AtomicUsize>,
 }
 
-// SAFETY: owns its memory, and touches it only to free it.
+// SAFETY: a block owns its memory and accesses it only to free it.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -87,14 +87,15 @@ unsafe impl Sync for Block {}
 impl Drop for Block {
     fn drop(&mut self) {
         self.live.fetch_sub(1, Relaxed);
-        // SAFETY: allocated with this layout, and freed once.
+        // SAFETY: the memory was allocated with this layout and is freed once.
         unsafe { dealloc(self.ptr.as_ptr(), self.layout) };
     }
 }
 
 impl DeviceFile for Memory {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the caller's contract is that of `attributes`, and nobody else has the frame.
+        // SAFETY: the contract of `ioctl` is that of `attributes`, and nobody else accesses the
+        // frame.
         let (head, attrs) = unsafe { (*header, &mut *IoctlHeader::attributes(header)) };
         match Method::of(&head) {
             method::UAR_ALLOC => self.alloc_uar(attrs),
@@ -117,11 +118,11 @@ impl DeviceFile for Memory {
         let page = page_size();
         let len = request.len.next_multiple_of(page);
         let layout = Layout::from_size_align(len, request.align.max(page)).unwrap();
-        // SAFETY: the length is not zero.
+        // SAFETY: the size of the layout is not zero.
         let ptr = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(Errno::ENOMEM)?;
         self.live.fetch_add(1, Relaxed);
         let owner = Box::new(Block { ptr, layout, live: Arc::clone(&self.live) });
-        // SAFETY: the block is nobody else's, and lives until `owner` is dropped.
+        // SAFETY: the block owns the bytes, and lives until `owner` is dropped.
         Ok(unsafe { Mapping::new(ptr, len, owner) })
     }
 
@@ -130,7 +131,7 @@ impl DeviceFile for Memory {
     }
 }
 
-/// What a kernel makes of a call: it may refuse it, pass it on, and change what comes back.
+/// Handles a call: may refuse it, pass it on, and change the answer.
 type Alter = dyn Fn(&mut AlteredCall<'_>) -> Result<(), Errno> + Send + Sync;
 
 /// A call on its way to another kernel.
@@ -141,36 +142,38 @@ pub(crate) struct AlteredCall<'a> {
 }
 
 impl AlteredCall<'_> {
-    /// Lets the other kernel answer it.
+    /// Passes the call on to the other kernel.
     pub(crate) fn pass(&mut self) -> Result<(), Errno> {
-        // SAFETY: the header is that of a call under way, as `DeviceFile::ioctl` was given it.
+        // SAFETY: `header` is that of the current call, valid by the contract of
+        // `DeviceFile::ioctl`.
         unsafe { self.file.ioctl(self.header) }
     }
 
-    /// An attribute's input, if it is longer than eight bytes.
+    /// Returns the input of an attribute, which must be longer than eight bytes.
     pub(crate) fn input(&mut self, id: AttrId) -> &[u8] {
         let (start, len) = self.memory_of(id);
         assert!(len > size_of::<u64>(), "a shorter one stands in the attribute itself");
-        // SAFETY: an input is an address that is readable for its length, for as long as the call.
+        // SAFETY: an input address is readable for its length during the call.
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// An attribute's output.
+    /// Returns the output of an attribute.
     pub(crate) fn output(&mut self, id: AttrId) -> &mut [u8] {
         let (start, len) = self.memory_of(id);
-        // SAFETY: an output is an address that is writable for its length, for as long as the call.
+        // SAFETY: an output address is writable for its length during the call.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
     fn memory_of(&mut self, id: AttrId) -> (*mut u8, usize) {
-        // SAFETY: the contract of `DeviceFile::ioctl`, and nobody else has the frame.
+        // SAFETY: `header` is valid by the contract of `DeviceFile::ioctl`, and nobody else
+        // accesses the frame.
         let attrs = unsafe { &mut *IoctlHeader::attributes(self.header) };
         let attr = find(attrs, id);
         (std::ptr::with_exposed_provenance_mut(attr.data as usize), attr.len.into())
     }
 }
 
-/// Another kernel, but for what it makes of calls. It knows how much memory it gave.
+/// Another kernel with altered calls. Counts the memory that it allocates.
 pub(crate) struct Altered {
     kernel: Arc<dyn Kernel>,
     alter: Arc<Alter>,
@@ -193,18 +196,18 @@ impl Altered {
         })
     }
 
-    /// Bytes of memory that are not given back.
+    /// Returns the number of allocated bytes that were not freed.
     pub(crate) fn allocated(&self) -> usize {
         self.allocated.load(Relaxed)
     }
 
-    /// Keeps files that are opened from now on open.
+    /// Whether to keep files that are opened from now on open.
     pub(crate) fn keep_files(&self, keep: bool) {
         self.keep_files.store(keep, Relaxed);
     }
 }
 
-/// Memory, and where it is counted.
+/// A mapping that is counted.
 struct Counted {
     mapping: Mapping,
     allocated: Arc<AtomicUsize>,
@@ -251,7 +254,7 @@ struct AlteredFile {
 
 impl DeviceFile for AlteredFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
+        // SAFETY: `header` is valid by the contract of `ioctl`.
         let method = Method::of(unsafe { &*header });
         (self.alter)(&mut AlteredCall { method, header, file: &*self.file })
     }

@@ -1,4 +1,4 @@
-//! What the provider promises of everything but queues, on the simulated device.
+//! Tests of everything but queues, on the simulated device.
 
 mod events;
 mod faults;
@@ -29,7 +29,7 @@ fn open(simulator: &Simulator) -> Context {
     device(simulator).open().expect("a context")
 }
 
-/// Nothing is left on the device, and nothing was done that must not be.
+/// Asserts that no object is left on the device and that there was no violation.
 fn assert_clean(simulator: &Simulator) {
     let empty = Simulator::new(simulator.config().clone()).object_counts(0);
     assert_eq!(simulator.object_counts(0), empty);

@@ -1,9 +1,9 @@
-//! UAR pages, and who rings which register in them.
+//! UAR pages and the allocation of their registers.
 //!
 //! Each send queue gets a BlueFlame register of its own while there are any. When the kernel or the
-//! device refuses more pages, or the context's limit is reached, queues share one BlueFlame register
-//! under a lock; and where there is none, they ring plain doorbells on a page that is not
-//! write-combining, which need no lock. Completion queues are armed on that same page.
+//! device refuses more pages, or the context's limit is reached, the next [`MAX_SHARERS`] queues
+//! share one BlueFlame register under a lock. All others ring plain doorbells, which need no lock,
+//! on a page that is not write-combining. Completion queues are armed on that same page.
 
 mod send;
 
@@ -22,31 +22,31 @@ use std::{
 /// How a send queue rings its doorbell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DoorbellMode {
-    /// By BlueFlame, on a register of its own: a small request goes to the device with the
-    /// doorbell.
+    /// BlueFlame on a register of its own: the doorbell carries a small WQE to the device.
     BlueFlame,
-    /// By BlueFlame, on a register that it shares with other queues, under a lock.
+    /// BlueFlame on a register that other queues share, under a lock.
     SharedBlueFlame,
-    /// By plain doorbells of eight bytes, without a lock; the device fetches each request.
+    /// A plain eight-byte doorbell, without a lock; the device fetches each WQE.
     Doorbell,
 }
 
-/// How a send queue is to ring its doorbell.
+/// Which [`DoorbellMode`] a send queue gets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum DoorbellChoice {
-    /// The best that there is: the modes of [`DoorbellMode`], in their order.
+    /// The first of the modes of [`DoorbellMode`], in their order, that is available. At most 16
+    /// queues share a register this way.
     #[default]
     Auto,
-    /// [`DoorbellMode::BlueFlame`] or failure.
+    /// [`DoorbellMode::BlueFlame`]; creation fails if no register is left.
     BlueFlame,
-    /// [`DoorbellMode::SharedBlueFlame`] or failure.
+    /// [`DoorbellMode::SharedBlueFlame`]; creation fails without BlueFlame.
     SharedBlueFlame,
     /// [`DoorbellMode::Doorbell`].
     Doorbell,
 }
 
-/// The most queues that share a register unless they ask to: beyond that a doorbell without a lock
-/// costs less than the copy of a request saves.
+/// Maximum number of queues that share a register with [`DoorbellChoice::Auto`]. With more, a
+/// doorbell without a lock costs less than BlueFlame saves.
 const MAX_SHARERS: usize = 16;
 
 /// A mapped UAR page.
@@ -69,22 +69,22 @@ impl Page {
             }
             refused => {
                 let errno = refused.err().unwrap_or(Errno::EPROTO);
-                // What the kernel does not take back now, it takes when the file is closed.
+                // If this fails, the kernel frees the page when the file is closed.
                 let _ = uar::destroy(file, uar.handle);
                 Err(errno)
             }
         }
     }
 
-    /// The register at `offset`, which is inside the length asked for.
+    /// Returns the register at `offset`, which must be less than the `len` of [`Page::new`].
     fn register(&self, offset: usize) -> NonNull<u8> {
         debug_assert!(offset < self.mapping.len());
-        // SAFETY: inside the mapping.
+        // SAFETY: `offset` is inside the mapping, which has at least `len` bytes.
         unsafe { self.mapping.as_non_null().byte_add(offset) }
     }
 }
 
-/// Whether registers in the mapping are aligned as the device has them.
+/// Whether the mapping is aligned as the registers require.
 fn is_aligned(mapping: &Mapping) -> bool {
     mapping.as_ptr().addr().is_multiple_of(BLUEFLAME)
 }
@@ -98,11 +98,11 @@ struct BlueFlame {
 
 /// The UAR pages of a context.
 pub(crate) struct Uars {
-    /// The page that is not write-combining.
+    /// The page that is not write-combining; `Some` until the context closes.
     plain: Option<Page>,
-    /// Bytes of a BlueFlame register; zero if there is no BlueFlame, or none wanted.
+    /// Bytes of a BlueFlame register; zero if BlueFlame is unsupported or turned off.
     blueflame_size: usize,
-    /// The most BlueFlame pages to be asked for.
+    /// Maximum number of BlueFlame pages.
     max_pages: usize,
     state: Mutex<State>,
 }
@@ -112,18 +112,18 @@ struct State {
     pages: Vec<Page>,
     /// Registers that no queue has.
     free: Vec<BlueFlame>,
-    /// The register that queues share; it is set apart when the first page comes.
+    /// The shared register, set apart when the first page is allocated.
     shared: Option<(BlueFlame, Box<SharedBlueFlame>)>,
-    /// Queues that have it.
+    /// Number of queues that share it.
     sharers: usize,
     /// The kernel refused a page: it is not asked again until the context closes.
     exhausted: bool,
-    /// A queue that could not be destroyed still names a page.
+    /// A queue that was not destroyed still names a page.
     leaked: bool,
 }
 
 impl Uars {
-    /// Sets up the plain page. `blueflame_size` is what the device says.
+    /// Allocates the plain page. `blueflame_size` is the register size that the device reports.
     pub(crate) fn new(
         file: &dyn DeviceFile,
         blueflame_size: u32,
@@ -131,7 +131,8 @@ impl Uars {
     ) -> Result<Self, Errno> {
         let plain = Page::new(file, UarType::NonCached, BLUEFLAME + size_of::<u64>())?;
         let size = blueflame_size as usize;
-        // Both halves hold whole units, registers follow each other and are aligned to their size.
+        // Each half holds whole basic blocks; registers are adjacent and aligned to their size. Any
+        // other size turns BlueFlame off.
         let sound = size.is_power_of_two() && (2 * BLUEFLAME_UNIT..=BLUEFLAME / 2).contains(&size);
         Ok(Self {
             plain: Some(plain),
@@ -149,10 +150,10 @@ impl Uars {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The page and the register where completion queues are armed.
+    /// Returns the page and the register for arming completion queues.
     pub(crate) fn cq(&self) -> CqUar {
         let plain = self.plain();
-        // SAFETY: the page is mapped until the context closes, and queues keep the context.
+        // SAFETY: the page is mapped until the context closes, and queues keep the context alive.
         let register = unsafe { CompletionQueueRegister::new(plain.register(CQ_DOORBELL)) };
         CqUar { page_id: plain.uar.page_id, register }
     }
@@ -162,7 +163,8 @@ impl Uars {
         (page.uar.page_id, page.register(BLUEFLAME + which.index * self.blueflame_size))
     }
 
-    /// Asks for one more BlueFlame page. The first page's last register is set apart for sharing.
+    /// Allocates one more BlueFlame page. Sets the last register of the first page apart for
+    /// sharing.
     fn grow(&self, state: &mut State, file: &dyn DeviceFile) -> Result<(), Errno> {
         if self.blueflame_size == 0 || state.exhausted || state.pages.len() >= self.max_pages {
             return Err(Errno::ENOSPC);
@@ -185,7 +187,7 @@ impl Uars {
         Ok(())
     }
 
-    /// A BlueFlame register of one's own.
+    /// Takes an exclusive BlueFlame register.
     fn own(&self, state: &mut State, file: &dyn DeviceFile) -> Result<Place, Errno> {
         if state.free.is_empty() {
             self.grow(state, file)?;
@@ -193,7 +195,7 @@ impl Uars {
         state.free.pop().map(Place::Own).ok_or(Errno::ENOSPC)
     }
 
-    /// The BlueFlame register for all.
+    /// Takes a share of the shared BlueFlame register.
     fn shared(&self, state: &mut State, file: &dyn DeviceFile) -> Result<Place, Errno> {
         if state.shared.is_none() {
             self.grow(state, file)?;
@@ -236,55 +238,57 @@ impl Uars {
         match (place, &state.shared) {
             (Place::Own(which), _) => {
                 let (_, register) = self.blueflame_register(&state, which);
-                // SAFETY: the page is mapped until the context closes, which `SendUar` keeps; the
-                // register is taken out of `free` while it lives.
+                // SAFETY: the page is mapped until the context closes, and `SendUar` keeps the
+                // context. The register is not in `free` while that value lives, so nobody else
+                // writes to it.
                 unsafe { SendRegister::blueflame(register, self.blueflame_size) }
             }
             (Place::Shared, Some((_, shared))) => {
-                // SAFETY: the register was set apart, and only `shared` reaches it, which stays
-                // where it is until the context closes.
+                // SAFETY: the register was set apart, so only `shared` accesses it. `shared` is
+                // boxed: it stays at its address until the context closes.
                 unsafe { SendRegister::shared_blueflame((&**shared).into(), self.blueflame_size) }
             }
-            // SAFETY: the page is mapped until the context closes.
+            // SAFETY: the page is mapped until the context closes, and `SendUar` keeps the context.
             _ => unsafe { SendRegister::doorbell(self.plain().register(BLUEFLAME)) },
         }
     }
 
-    /// Gives the pages back, before the file is closed.
+    /// Unmaps and frees the pages, before the file is closed.
     pub(crate) fn close(&mut self, file: &dyn DeviceFile) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         for page in state.pages.drain(..).chain(self.plain.take()) {
             drop(page.mapping);
-            // A queue that could not be destroyed may still name the page; then, as when it fails,
-            // the kernel does it in the right order when the file is closed.
+            // A queue that was not destroyed may still name the page. Then, and when this call
+            // fails, the kernel frees both in the right order when the file is closed.
             if !state.leaked {
                 let _ = uar::destroy(file, page.uar.handle);
             }
         }
     }
 
-    /// Gives the pages up without unmapping any, in a child process: their addresses may be others'.
+    /// Drops the pages without unmapping them, in a child process, where the ranges may hold other
+    /// mappings.
     pub(crate) fn abandon(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.pages.drain(..).chain(self.plain.take()).for_each(|page| page.mapping.leak());
     }
 }
 
-/// Where a completion queue is armed.
+/// The register for arming a completion queue.
 pub(crate) struct CqUar {
     /// The device's number of the page.
     pub(crate) page_id: u32,
-    /// The register, good as long as the context.
+    /// The register, valid as long as the context.
     pub(crate) register: CompletionQueueRegister,
 }
 
 impl Inner {
-    /// The page and the register where completion queues are armed.
+    /// Returns the page and the register for arming completion queues.
     pub(crate) fn cq_uar(&self) -> CqUar {
         self.uars.cq()
     }
 
-    /// A completion queue could not be destroyed, and still names its page.
+    /// Keeps the pages allocated: a completion queue that was not destroyed still names its page.
     pub(crate) fn keep_cq_uar(&self) {
         if !self.forked() {
             self.uars.state().leaked = true;
@@ -292,7 +296,7 @@ impl Inner {
     }
 }
 
-/// What a send queue was given.
+/// What a send queue was assigned.
 #[derive(Clone, Copy)]
 enum Place {
     Own(BlueFlame),
@@ -313,7 +317,7 @@ mod tests {
         file
     }
 
-    /// What the next queues get, in words.
+    /// Returns what the next `count` queues get.
     fn modes(uars: &Uars, file: &Memory, count: usize) -> Vec<&'static str> {
         let mode = |_| match uars.acquire(file, DoorbellChoice::Auto).unwrap() {
             Place::Own(_) => "own",

@@ -1,4 +1,4 @@
-//! User indexes: the names by which completions call queues.
+//! User indexes: the numbers by which CQEs name queues.
 
 use mlx5_cq::{Queue, RingId, Sent, SentRequest, Tagged, TaggedOutcome, UserIndexTable};
 use mlx5_wqe::tag_matching::{TagCompletion, TagRecords};
@@ -6,19 +6,19 @@ use mlx5_wqe::{Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRec
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What completions of a queue pair need to know of it.
+/// The records that completions of a queue pair need.
 pub(crate) struct QueuePairRecords {
     pub(crate) send: SendRecords,
     pub(crate) receive: ReceiveSide,
-    /// The list of tags that it has to do with.
+    /// The tag list of the queue, if it has one.
     pub(crate) tags: Option<Arc<TagRecords>>,
 }
 
-/// Where a queue pair's receive requests come from.
+/// The source of a queue pair's receive WQEs.
 pub(crate) enum ReceiveSide {
-    /// A queue of its own.
+    /// Its own receive queue.
     Own(Arc<ReceiveRecords>),
-    /// A shared one.
+    /// A shared receive queue.
     Shared(Arc<SharedReceiveRecords>),
 }
 
@@ -78,7 +78,7 @@ impl Queue for QueuePairRecords {
     }
 }
 
-/// The user indexes of a context, and the queues they lead to.
+/// The user indexes of a context and their queues.
 #[derive(Default)]
 pub(crate) struct UserIndexes {
     pub(crate) table: Arc<UserIndexTable<QueuePairRecords>>,
@@ -87,9 +87,9 @@ pub(crate) struct UserIndexes {
 
 #[derive(Default)]
 struct Free {
-    /// Indexes that were given back.
+    /// Indexes that were freed.
     returned: Vec<u32>,
-    /// The lowest that was never given out.
+    /// The lowest index that was never used.
     next: u32,
 }
 
@@ -98,8 +98,8 @@ impl UserIndexes {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives `queue`, which completes on `rings`, an index of its own; `None` if all are in use.
-    /// Nobody polls those meanwhile.
+    /// Assigns a user index to `queue`, which completes on `rings`. Returns `None` if all are in
+    /// use. Neither ring may be polled during the call.
     pub(crate) fn register(
         self: &Arc<Self>,
         queue: Arc<QueuePairRecords>,
@@ -117,14 +117,15 @@ impl UserIndexes {
             }
         };
         let pointer = NonNull::from(&*queue);
-        // SAFETY: `UserIndex` keeps the queue, and itself is kept, after its queue pair is gone,
-        // until every poller that may have looked it up has attended to its departure.
+        // SAFETY: `UserIndex` keeps the queue's records alive. Deferred destruction keeps the
+        // `UserIndex` itself after its queue pair is gone, until every poller that may have looked
+        // it up has processed the removal.
         unsafe { self.table.set(index, pointer, rings) };
         Some(UserIndex { index, indexes: Arc::clone(self), queue })
     }
 }
 
-/// A user index in use, and its queue. Dropping it gives the index back.
+/// A user index in use, and its queue's records. Dropping it frees the index.
 pub(crate) struct UserIndex {
     index: u32,
     indexes: Arc<UserIndexes>,
@@ -136,17 +137,17 @@ impl UserIndex {
         self.index
     }
 
-    /// The records of the queue's send side; they live as long as this.
+    /// Returns the records of the send queue, which live as long as `self`.
     pub(crate) fn send_records(&self) -> NonNull<SendRecords> {
         NonNull::from(&self.queue.send)
     }
 
-    /// The queue, as pollers know it.
+    /// Returns the queue's records, as the table has them.
     pub(crate) fn as_non_null(&self) -> NonNull<QueuePairRecords> {
         NonNull::from(&*self.queue)
     }
 
-    /// A receive of the queue, which is gone, completed.
+    /// Retires a receive WQE of a destroyed queue that completed.
     pub(crate) fn discard_receive(&self, counter: u16) {
         if let Some(tags) = &self.queue.tags {
             tags.retire_receive(counter);
@@ -155,7 +156,7 @@ impl UserIndex {
         }
     }
 
-    /// No completion is to be led to the queue any more.
+    /// Makes completions ignore the queue from now on.
     pub(crate) fn depart(&self) {
         self.indexes.table.depart(self.index);
     }

@@ -22,21 +22,21 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// How a memory window is bound.
+/// The type of a memory window.
 pub trait WindowKind: sealed::Sealed + Send + Sync + 'static {
-    /// The kernel's name for it.
+    /// The kernel's number.
     #[doc(hidden)]
     const KERNEL: MwType;
-    /// The requests' name for it.
+    /// The type in bind requests.
     #[doc(hidden)]
     const TYPE: WindowType;
 }
 
-/// Type 1: bound by a call, for every queue pair of the domain.
+/// Type 1: bound by a call, valid forevery queue pair of the protection domain.
 pub enum TypeOne {}
 
-/// Type 2: bound by a request of a batch, for one queue pair, which can invalidate it, as can the
-/// other side of its connection.
+/// Type 2: bound by a request of a batch, valid for one queue pair. That queue pair, or the remote
+/// side of its connection, can invalidate it.
 pub enum TypeTwo {}
 
 impl sealed::Sealed for TypeOne {}
@@ -50,10 +50,10 @@ impl WindowKind for TypeTwo {
     const TYPE: WindowType = WindowType::Two;
 }
 
-/// A memory window (`struct ibv_mw`): a remote key of its own to a part of a region, with rights of
-/// its own, that comes and goes without the kernel.
+/// A memory window (`struct ibv_mw`): a part of a region with an rkey and access rights of its own.
+/// Binding and invalidating it needs no system call.
 ///
-/// Through a window of the second type, of which a batch holds the requests:
+/// A window of type 2 is bound by a request in a batch:
 ///
 /// ```no_run
 /// # use mlx5::{Access, MemoryRegion, ProtectionDomain, QueuePair, SendFlags, transport::Rc, window::TypeTwo};
@@ -76,12 +76,12 @@ pub struct MemoryWindow<K: WindowKind> {
     kind: PhantomData<K>,
 }
 
-/// The keys of a window: the one it has, and those that requests will give it.
+/// The rkeys of a window: the current one, and those of outstanding bind requests.
 struct Keys(Mutex<KeyState>);
 
 struct KeyState {
     bound: u32,
-    /// By the number of the change, in order.
+    /// Change numbers and keys, in order.
     asked: VecDeque<(u64, u32)>,
     next: u64,
 }
@@ -95,13 +95,13 @@ impl Keys {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The key as of the last request.
+    /// Returns the key of the latest request.
     fn latest(&self) -> u32 {
         let state = self.lock();
         state.asked.back().map_or(state.bound, |(_, key)| *key)
     }
 
-    /// A request gives it this key; the number of the change.
+    /// Adds an outstanding bind to `key`. Returns the number of the change.
     fn ask(&self, key: u32) -> u64 {
         let mut state = self.lock();
         let number = state.next;
@@ -123,14 +123,15 @@ impl Changed for Keys {
         }
     }
 
-    /// The caller learns from the completions, or binds it anew.
+    /// Whether the request was executed is unknown. Assume that it was: the caller learns it from
+    /// the completions, or binds again.
     fn lose(&self, change: u64) {
         self.settle(change);
     }
 }
 
 impl ProtectionDomain {
-    /// Makes a memory window (`ibv_alloc_mw`). Nothing is bound to it yet.
+    /// Allocates a memory window (`ibv_alloc_mw`), which is not bound yet.
     pub fn alloc_mw<K: WindowKind>(&self) -> Result<MemoryWindow<K>, Error> {
         let mw =
             self.context.run("alloc_mw", |file| command::alloc(file, self.handle(), K::KERNEL))?;
@@ -139,12 +140,12 @@ impl ProtectionDomain {
     }
 }
 
-/// The key after this one: the low byte counts.
+/// Returns the key with the next variant.
 const fn next(rkey: u32) -> u32 {
     rkey & !0xff | rkey.wrapping_add(1) & 0xff
 }
 
-/// The rights that a window can give, as the device has them.
+/// Converts access flags to those of an mkey.
 fn rights(access: Access) -> u8 {
     [
         (Access::LOCAL_WRITE, mkey_access::LOCAL_WRITE),
@@ -158,23 +159,24 @@ fn rights(access: Access) -> u8 {
 }
 
 impl<K: WindowKind> MemoryWindow<K> {
-    /// The key for peers, as of the last binding that was asked for. One of a window of type 1 that is
-    /// cancelled was not: the key is the one before.
+    /// Returns the rkey of the latest binding. If a bind of a type 1 window is aborted or
+    /// cancelled, this is the previous key again. The key of a type 2 window changes with
+    /// [`binding`](MemoryWindow::binding), posted or not.
     pub fn rkey(&self) -> u32 {
         self.keys.latest()
     }
 
-    /// A place, by the key of this window.
+    /// Returns a remote address with the key of this window.
     pub fn remote(&self, addr: u64) -> RemoteAddress {
         RemoteAddress { addr, rkey: self.rkey() }
     }
 
-    /// The domain that it belongs to.
+    /// Returns the protection domain.
     pub fn pd(&self) -> &ProtectionDomain {
         &self.pd
     }
 
-    /// What binds it to a part of `mr`.
+    /// Checks a binding to a part of `mr` and returns its fields.
     fn parts(
         &self,
         mr: &MemoryRegion,
@@ -226,16 +228,22 @@ impl<K: WindowKind> MemoryWindow<K> {
         Ok(())
     }
 
-    /// Gives the window back, bound or not (`ibv_dealloc_mw`).
+    /// Deallocates the window, bound or not (`ibv_dealloc_mw`). Returns it with the error on
+    /// failure.
     pub fn dealloc(mut self) -> Result<(), (Self, Error)> {
         self.destroy().map_err(|error| (self, error))
     }
 }
 
 impl MemoryWindow<TypeTwo> {
-    /// What binds the window to a part of `mr`, with a new key, for
-    /// [`bind_mw`](mlx5_wqe::Wr::bind_mw). It must not be bound then: invalidate it first, with
-    /// [`local_inv`](mlx5_wqe::Wr::local_inv) or from the other side, if it was.
+    /// Returns a binding to a part of `mr` with a new key, for [`bind_mw`](mlx5_wqe::Wr::bind_mw).
+    /// The window must not be bound when the request executes: invalidate it first, with
+    /// [`local_inv`](mlx5_wqe::Wr::local_inv) or from the remote side.
+    ///
+    /// The protection domains of window and region must be the same. The region needs `MW_BIND`,
+    /// and `LOCAL_WRITE` if `access` has a right to write. `access` is any of `LOCAL_WRITE`,
+    /// `REMOTE_READ`, `REMOTE_WRITE`, `REMOTE_ATOMIC` and `ZERO_BASED`. The range must not be
+    /// empty.
     pub fn binding(
         &mut self,
         mr: &MemoryRegion,
@@ -244,7 +252,8 @@ impl MemoryWindow<TypeTwo> {
     ) -> Result<Binding, Error> {
         let parts = self.parts(mr, range, access)?;
         self.keys.lock().bound = parts.rkey;
-        // SAFETY: `parts` looked at all that.
+        // SAFETY: `Self::parts` checked that the window is of this type and of the region's domain,
+        // and that the region has the bytes and allows the rights.
         Ok(unsafe { Binding::new(parts) })
     }
 }
@@ -252,7 +261,7 @@ impl MemoryWindow<TypeTwo> {
 /// Why a window was not bound.
 #[derive(Debug)]
 pub enum BindError {
-    /// It cannot be bound like this.
+    /// The arguments are invalid.
     Invalid(Error),
     /// The request was not posted.
     Post(BatchError),
@@ -281,9 +290,9 @@ impl From<BatchError> for BindError {
     }
 }
 
-/// Whoever posts send requests.
+/// A handle that posts send requests.
 pub trait Poster<T: QueuePairTransport> {
-    /// The half that does.
+    /// Returns its send half.
     #[doc(hidden)]
     fn send_half(&mut self) -> &mut SendHalf<T>;
 }
@@ -301,8 +310,9 @@ impl<T: QueuePairTransport> Poster<T> for SendHalf<T> {
 }
 
 impl MemoryWindow<TypeOne> {
-    /// Binds the window to a part of `mr`, by a request on `qp` (`ibv_bind_mw`); the key is the new
-    /// one once that is posted. What it was bound to before, it is not any more.
+    /// Binds the window to a part of `mr` with a request on `qp` (`ibv_bind_mw`). The previous
+    /// binding ends. [`MemoryWindow::rkey`] returns the new key once the request is posted. Limits
+    /// as for [`MemoryWindow::binding`].
     pub fn bind<T: QueuePairTransport + Supports<BindWindow>>(
         &mut self,
         qp: &mut impl Poster<T>,
@@ -316,7 +326,7 @@ impl MemoryWindow<TypeOne> {
         self.post(qp, wr_id, flags, parts)
     }
 
-    /// Binds the window to nothing (`ibv_bind_mw` with no length).
+    /// Unbinds the window (`ibv_bind_mw` with length zero).
     pub fn unbind<T: QueuePairTransport + Supports<BindWindow>>(
         &mut self,
         qp: &mut impl Poster<T>,
@@ -350,7 +360,9 @@ impl MemoryWindow<TypeOne> {
         }
         let mut batch = half.wr_start();
         let change = Change::new(self.keys.clone(), self.keys.ask(parts.rkey));
-        // SAFETY: `parts` looked at all that.
+        // SAFETY: the window is of this type, and `half` is of its domain. For `bind`,
+        // `Self::parts` checked that the region is of that domain, has the bytes and allows the
+        // rights. `unbind` names no region and grants nothing.
         batch.wr(wr_id, flags).bind_mw_with(unsafe { Binding::new(parts) }, change);
         Ok(batch.complete()?)
     }
@@ -358,7 +370,8 @@ impl MemoryWindow<TypeOne> {
 
 impl<K: WindowKind> Drop for MemoryWindow<K> {
     fn drop(&mut self) {
-        // It has no memory; the kernel takes it back when the device is closed.
+        // On failure no memory is at stake, and the kernel destroys the object when the file is
+        // closed.
         let _ = self.destroy();
     }
 }

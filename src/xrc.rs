@@ -1,4 +1,4 @@
-//! Domains of extended connections.
+//! XRC domains.
 
 use crate::{
     context::{Context, Inner},
@@ -8,8 +8,8 @@ use mlx5_uapi::cmd::xrcd as command;
 use mlx5_uapi::verbs::XrcdFlags as OpenFlags;
 use std::{fmt, os::fd::BorrowedFd, sync::Arc};
 
-/// An XRC domain (`struct ibv_xrcd`): what joins target queue pairs and shared receive queues.
-/// Clones are the same domain; everything made in it keeps it.
+/// An XRC domain (`struct ibv_xrcd`), which connects target queue pairs with shared receive queues.
+/// Clones share the domain; every object created in it keeps it alive.
 #[derive(Clone)]
 pub struct XrcDomain {
     pub(crate) domain: Arc<Domain>,
@@ -35,19 +35,20 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // It has no memory; the kernel takes it back when the device is closed.
+        // On failure no memory is at stake, and the kernel destroys the object when the file is
+        // closed.
         let _ = self.destroy();
     }
 }
 
-/// Whether a domain is to be there already. See [`Context::open_xrcd_shared`].
+/// Whether to open an existing domain or create one. See [`Context::open_xrcd_shared`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum XrcOpen {
-    /// It must be.
+    /// Opens an existing domain; fails if there is none.
     Existing,
-    /// It is made if it is not.
+    /// Opens an existing domain, or creates one.
     Create,
-    /// It must not be: it is made.
+    /// Creates a domain; fails if there is one.
     CreateNew,
 }
 
@@ -62,13 +63,13 @@ impl XrcOpen {
 }
 
 impl Context {
-    /// Makes an XRC domain of this process alone (`ibv_open_xrcd` without a descriptor).
+    /// Creates an XRC domain of this process alone (`ibv_open_xrcd` without a descriptor).
     pub fn open_xrcd(&self) -> Result<XrcDomain, Error> {
         self.open(None, XrcOpen::Create)
     }
 
-    /// Opens the XRC domain that all processes share which have the file behind `share` open
-    /// (`ibv_open_xrcd`).
+    /// Opens the XRC domain of the file behind `share` (`ibv_open_xrcd`). All processes that have
+    /// that file open share the domain.
     pub fn open_xrcd_shared(
         &self,
         share: BorrowedFd<'_>,
@@ -86,7 +87,7 @@ impl Context {
 }
 
 impl XrcDomain {
-    /// The context that it belongs to.
+    /// Returns the context that it belongs to.
     pub fn context(&self) -> Context {
         Context { inner: Arc::clone(&self.domain.context) }
     }
@@ -95,8 +96,8 @@ impl XrcDomain {
         Arc::ptr_eq(&self.domain.context, context)
     }
 
-    /// Closes it (`ibv_close_xrcd`). Fails, and gives it back, while something of this process
-    /// belongs to it or when the kernel refuses.
+    /// Closes it (`ibv_close_xrcd`). Returns it with the error if an object of this process still
+    /// belongs to it or the kernel refuses.
     pub fn close(self) -> Result<(), (Self, Error)> {
         match Arc::try_unwrap(self.domain) {
             Ok(mut alone) => {

@@ -1,4 +1,4 @@
-//! Copies to and from memory that a device, and other threads, read and write meanwhile.
+//! Copies to and from memory that the device and other threads access concurrently.
 
 use std::{
     marker::PhantomData,
@@ -8,8 +8,8 @@ use std::{
 
 const WORD: usize = size_of::<u64>();
 
-/// Memory as words that are always read and written whole: so threads that copy at a time do not
-/// race in Rust's sense, whatever their ranges are.
+/// Memory that is only accessed by atomic loads and stores of whole words. Concurrent copies are
+/// therefore no data races, whatever their ranges are.
 pub(super) struct Words<'a> {
     start: NonNull<AtomicU64>,
     words: usize,
@@ -18,19 +18,20 @@ pub(super) struct Words<'a> {
 
 impl Words<'_> {
     /// # Safety
-    /// `len` bytes at `start`, aligned to eight both of them, are mapped as long as `'a`, and
-    /// accessed by this process through this type only.
+    /// `start` and `len` are multiples of 8. The `len` bytes are mapped for `'a`, and this process
+    /// accesses them only through this type during that time.
     pub(super) unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
         Self { start: start.cast(), words: len / WORD, memory: PhantomData }
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.words, "outside the memory");
-        // SAFETY: inside the memory, which is aligned and mapped by the contract of `new`.
+        // SAFETY: the index is checked above; by the contract of `new` the memory is aligned and
+        // mapped.
         unsafe { self.start.add(index).as_ref() }
     }
 
-    /// Copies the bytes from `offset` on.
+    /// Copies bytes out, from `offset` on.
     pub(super) fn read(&self, offset: usize, to: &mut [u8]) {
         let (head, body) = to.split_at_mut(head_len(offset, to.len()));
         let mut index = offset / WORD;
@@ -52,7 +53,7 @@ impl Words<'_> {
         }
     }
 
-    /// Overwrites the bytes from `offset` on. The other bytes of the first and last words keep what
+    /// Copies bytes in, from `offset` on. The other bytes of the first and the last word keep what
     /// the device or other threads write to them meanwhile.
     pub(super) fn write(&self, offset: usize, from: &[u8]) {
         let (head, body) = from.split_at(head_len(offset, from.len()));
@@ -84,7 +85,7 @@ impl Words<'_> {
     }
 }
 
-/// How many of `len` bytes from `offset` on are in a word that begins before them.
+/// Returns how many of the `len` bytes at `offset` lie in a word that begins before `offset`.
 fn head_len(offset: usize, len: usize) -> usize {
     match offset % WORD {
         0 => 0,
@@ -99,7 +100,7 @@ mod tests {
     fn words(memory: &mut [u64]) -> Words<'_> {
         let len = size_of_val(memory);
         let start = NonNull::from(memory).cast();
-        // SAFETY: borrowed for as long as the words are used.
+        // SAFETY: the slice is aligned, and borrowed for as long as the words are used.
         unsafe { Words::new(start, len) }
     }
 

@@ -1,4 +1,4 @@
-//! Registering a region anew (`ibv_rereg_mr`).
+//! Reregistration of memory regions (`ibv_rereg_mr`).
 
 use super::{Access, MemoryRegion, Place, check_access, check_extent, for_kernel};
 use crate::{buffer::allocate, error::Error, pd::ProtectionDomain};
@@ -6,7 +6,7 @@ use mlx5_uapi::{MemoryRequest, cmd::mr as command, verbs::ReregFlags};
 
 const REREG: &str = "rereg_mr";
 
-/// What is to change of a region. See [`MemoryRegion::reregister`].
+/// Changes to a region. See [`MemoryRegion::reregister`].
 #[must_use = "nothing changes until `apply` is called"]
 pub struct Reregistration {
     region: MemoryRegion,
@@ -17,11 +17,10 @@ pub struct Reregistration {
 }
 
 impl MemoryRegion {
-    /// Starts to change the region's domain, rights or memory, under the same handle. Its keys may
-    /// change with that.
+    /// Starts changing the region's protection domain, access flags or memory. Its keys may change.
     ///
-    /// Whatever becomes of it, the memory that it had stays until it is deregistered: requests that
-    /// are on their way may still go there.
+    /// Whatever the outcome, the old memory is kept until the region is deregistered: outstanding
+    /// requests may still access it.
     ///
     /// ```no_run
     /// # use mlx5::{Access, Error, MemoryRegion};
@@ -37,38 +36,44 @@ impl MemoryRegion {
 }
 
 impl Reregistration {
-    /// Another domain (`IBV_REREG_MR_CHANGE_PD`).
+    /// Changes the protection domain (`IBV_REREG_MR_CHANGE_PD`). Default: unchanged. It must belong
+    /// to the region's context.
     pub fn pd(mut self, pd: &ProtectionDomain) -> Self {
         self.pd = Some(pd.clone());
         self
     }
 
-    /// Other rights (`IBV_REREG_MR_CHANGE_ACCESS`).
+    /// Changes the access flags (`IBV_REREG_MR_CHANGE_ACCESS`). Default: unchanged. Limits as for
+    /// [`MemoryBuilder::access`](super::MemoryBuilder::access); foreign memory may have
+    /// `ON_DEMAND`, and `HUGETLB` together with it.
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
         self
     }
 
-    /// `len` bytes of memory of its own, new and all zeros (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    /// Replaces the memory by `len` new, zeroed bytes that the region owns
+    /// (`IBV_REREG_MR_CHANGE_TRANSLATION`). Default: unchanged. `len` must not be zero. Overrides
+    /// an earlier [`Reregistration::foreign`].
     pub fn memory(mut self, len: usize) -> Self {
         (self.own, self.foreign) = (Some(len), None);
         self
     }
 
-    /// Foreign memory (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    /// Replaces the memory by foreign memory (`IBV_REREG_MR_CHANGE_TRANSLATION`). Default:
+    /// unchanged. `len` must not be zero. Overrides an earlier [`Reregistration::memory`].
     ///
     /// # Safety
-    /// As for [`ProtectionDomain::reg_mr`]; and what the region had before is bound by that until it
-    /// is deregistered, too.
+    /// As for [`ProtectionDomain::reg_mr`]. The contract of the previous memory also holds on,
+    /// until the region is deregistered.
     pub unsafe fn foreign(mut self, start: *mut u8, len: usize) -> Self {
         let start = start.expose_provenance() as u64;
         (self.own, self.foreign) = (None, Some(Place { start, len, iova: start }));
         self
     }
 
-    /// Changes it. If the kernel refuses, the region is given back: unless the error is that an
-    /// argument was wrong, nothing is known of it then but that it can be deregistered, as
-    /// `ibv_rereg_mr` has it.
+    /// Applies the changes, of which there must be one. Returns the region with the error on
+    /// failure. An error without an [`Error::errno`] leaves the region unchanged. After any other
+    /// error its state is unknown, as with `ibv_rereg_mr`: it can only be deregistered.
     #[expect(clippy::result_large_err, reason = "the region comes back")]
     pub fn apply(mut self) -> Result<MemoryRegion, (MemoryRegion, Error)> {
         match self.change() {
@@ -125,11 +130,12 @@ impl Reregistration {
             access: for_kernel(access, context),
         };
         let handle = region.mr.handle;
-        // SAFETY: memory of the region's own is kept, the old and the new, until the region is
-        // deregistered, or for ever; for foreign memory the caller answers.
+        // SAFETY: owned memory, old and new, is kept until the region is deregistered or the file
+        // is closed, or forever. For foreign memory the caller of `foreign` upholds the contract
+        // of `reg_mr`.
         let result =
             context.run(REREG, |file| unsafe { command::rereg(file, handle, flags, &what) });
-        // The device may have the new memory even if that failed, and the rights.
+        // After a failure the device may have the new memory and the new rights.
         region.rights |= access;
         match result {
             Ok((lkey, rkey)) => {

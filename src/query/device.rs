@@ -1,4 +1,4 @@
-//! The device.
+//! Device properties.
 
 use crate::{context::Inner, device::Guid};
 use mlx5_uapi::{
@@ -8,35 +8,35 @@ use mlx5_uapi::{
 };
 use mlx5_wqe::tag_matching::TagRecords;
 
-/// Fields that are handed on as the kernel calls them: name, type, meaning.
+/// Fields that are copied from the kernel's answer: name, type, meaning.
 macro_rules! device_attr {
     ($($name:ident: $type:ty => $doc:literal;)*) => {
-        /// What a device can do (`struct ibv_device_attr_ex`, `struct mlx5dv_context`).
+        /// Properties of a device (`struct ibv_device_attr_ex`, `struct mlx5dv_context`).
         #[derive(Clone, PartialEq, Eq, Debug)]
         #[non_exhaustive]
         pub struct DeviceAttr {
-            /// Version of the firmware, in words.
+            /// Firmware version, as text.
             pub fw_ver: String,
-            /// GUID of the device.
+            /// Node GUID.
             pub node_guid: Guid,
-            /// GUID of the system that it is part of.
+            /// GUID of the system that the device is part of.
             pub sys_image_guid: Guid,
-            /// What it can do, in bits.
+            /// Capability flags.
             pub device_cap_flags: DeviceCapFlags,
-            /// How far its atomics are atomic.
+            /// What atomics are atomic to.
             pub atomic_cap: AtomicCap,
             $(#[doc = $doc] pub $name: $type,)*
-            /// Bits of a time stamp that count.
+            /// Mask of the valid bits of a timestamp.
             pub timestamp_mask: u64,
-            /// Clock of time stamps, in kHz.
+            /// Frequency of the timestamp clock in kHz.
             pub hca_core_clock: u64,
-            /// The largest piece of device memory.
+            /// Maximum size of a device memory allocation in bytes.
             pub max_dm_size: u64,
             /// On-demand paging.
             pub odp: OnDemandCaps,
-            /// How far the limits of queues go.
+            /// Limits of queues.
             pub queues: QueueLimits,
-            /// Completions.
+            /// Properties of completion queues.
             pub completions: CompletionCaps,
             /// Tag matching.
             pub tag_matching: TagMatchingCaps,
@@ -104,13 +104,13 @@ device_attr! {
 }
 
 impl DeviceAttr {
-    /// Whether atomics are atomic to other atomics of the same device at least.
+    /// Whether atomics are atomic at least to other atomics of the same device.
     pub fn has_atomics(&self) -> bool {
         self.atomic_cap != AtomicCap::None
     }
 }
 
-/// `major.minor.patch`, out of one number.
+/// Formats the kernel's packed number as `major.minor.patch`.
 fn firmware_version(raw: u64) -> String {
     format!("{}.{}.{:04}", raw >> 32, raw >> 16 & 0xffff, raw & 0xffff)
 }
@@ -119,15 +119,15 @@ fn firmware_version(raw: u64) -> String {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct OnDemandCaps {
-    /// Whether there is any.
+    /// Whether on-demand paging is supported.
     pub supported: bool,
-    /// Whether the whole address space can be one region.
+    /// Whether one region can cover the whole address space.
     pub implicit: bool,
-    /// Operations on RC: send 1, receive 2, write 4, read 8, atomic 16, shared receive 32.
+    /// Operations on RC, as bits: send 1, receive 2, write 4, read 8, atomic 16, SRQ receive 32.
     pub rc: u32,
-    /// The same on UC.
+    /// Operations on UC, in the same bits.
     pub uc: u32,
-    /// The same on UD.
+    /// Operations on UD, in the same bits.
     pub ud: u32,
 }
 
@@ -148,21 +148,19 @@ impl OnDemandCaps {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TagMatchingCaps {
-    /// Most tags of a list; zero without tag matching.
+    /// Maximum number of tags in a list; zero without tag matching.
     pub max_num_tags: u32,
-    /// Operations on a list that can be outstanding.
+    /// Maximum number of outstanding list operations.
     pub max_ops: u32,
-    /// Scatter entries of a tag.
+    /// Maximum number of scatter entries of a tag.
     pub max_sge: u32,
-    /// Whether the data of rendezvous that arrive on a reliable connection is fetched
-    /// (`IBV_TM_CAP_RC`).
+    /// Whether the device fetches the data of a rendezvous that arrives on RC (`IBV_TM_CAP_RC`).
     pub rc: bool,
-    /// The longest request for a rendezvous, its headers included.
+    /// Maximum size of a rendezvous request in bytes, headers included.
     pub max_rndv_hdr_size: u32,
 }
 
 impl TagMatchingCaps {
-    /// `IBV_TM_CAP_RC`.
     const RC: u32 = 1 << 0;
 
     pub(crate) fn new(context: &Inner) -> Self {
@@ -171,7 +169,7 @@ impl TagMatchingCaps {
 
     fn of(caps: &TmCaps) -> Self {
         Self {
-            // A device may have room for more than a list can count.
+            // The device may have more tags than a list can count.
             max_num_tags: caps.max_num_tags.min(TagRecords::MAX_TAGS),
             max_ops: caps.max_ops,
             max_sge: caps.max_sge,
@@ -181,23 +179,23 @@ impl TagMatchingCaps {
     }
 }
 
-/// Limits of queues and registers.
+/// Limits of queues and UAR registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct QueueLimits {
-    /// Blocks of 64 bytes in a send queue.
+    /// Maximum number of basic blocks in a send queue.
     pub max_send_wqebb: u32,
-    /// Bytes of a send request.
+    /// Maximum size of a send WQE in bytes.
     pub max_sq_desc_sz: u16,
-    /// Requests of a receive queue.
+    /// Maximum number of WQEs in a receive queue.
     pub max_recv_wr: u32,
-    /// Requests of a shared receive queue.
+    /// Maximum number of WQEs in a shared receive queue.
     pub max_srq_recv_wr: u32,
-    /// Bytes of a receive request.
+    /// Maximum size of a receive WQE in bytes.
     pub max_rq_desc_sz: u16,
-    /// Bytes of a BlueFlame register, both halves; zero without BlueFlame.
+    /// Size of a BlueFlame register in bytes, both halves; zero without BlueFlame.
     pub bf_reg_size: u32,
-    /// BlueFlame registers that the kernel hands out.
+    /// Number of BlueFlame registers that the kernel allocates dynamically.
     pub num_dyn_bfregs: u32,
 }
 
@@ -216,23 +214,23 @@ impl QueueLimits {
     }
 }
 
-/// What completions can be.
+/// Properties of completion queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CompletionCaps {
-    /// Version of the completion's layout.
+    /// CQE version.
     pub cqe_version: u8,
-    /// Most completions in one compressed run; zero without compression.
+    /// Maximum number of completions in one compressed run; zero without compression.
     pub max_compressed: u32,
-    /// How they can be compressed.
+    /// Supported formats of mini CQEs.
     pub compression_formats: CqeCompFormat,
-    /// Whether completions of 128 bytes can be compressed.
+    /// Whether 128-byte CQEs can be compressed.
     pub compressed_128: bool,
-    /// Whether short writes can be padded to 128 bytes.
+    /// Whether the device can pad short CQE writes to 128 bytes.
     pub padded_128: bool,
-    /// Most completions that moderation joins in one event; zero without moderation.
+    /// Maximum number of completions that moderation joins in one event; zero without moderation.
     pub max_moderation_count: u16,
-    /// Most microseconds that moderation waits.
+    /// Maximum moderation period in microseconds.
     pub max_moderation_period: u16,
 }
 
@@ -266,7 +264,7 @@ mod tests {
         assert_eq!(firmware_version(16 << 32 | 35 << 16 | 52), "16.35.0052");
     }
 
-    /// What is offered can be made, whatever the kernel says that the device has.
+    /// Every number of tags that is reported can also be requested, whatever the kernel reports.
     #[test]
     fn no_list_is_offered_that_has_more_tags_than_can_be_counted() {
         for (told, offered) in [(0, 0), (127, 127), (0xffff, 0x7fff), (u32::MAX, 0x7fff)] {

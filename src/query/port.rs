@@ -1,14 +1,14 @@
-//! Ports.
+//! Port properties.
 
 use mlx5_uapi::verbs::{LinkLayer, Mtu, PortState, QueryPortRespEx};
 use std::fmt;
 
-/// Bytes of a packet's payload at this MTU.
+/// Returns the payload size in bytes of a packet at this MTU.
 pub const fn mtu_bytes(mtu: Mtu) -> u32 {
     128 << mtu.raw()
 }
 
-/// One speed a line: the kernel's bit, name, Mbit/s of a lane.
+/// One speed per line: the kernel's bit, name, Mbit/s per lane.
 macro_rules! speeds {
     ($($name:ident = $bit:literal, $text:literal, $mbps:literal;)*) => {
         /// Speed of one lane of a link (`IB_SPEED_*`).
@@ -20,7 +20,7 @@ macro_rules! speeds {
                 match raw { $($bit => Some(Self::$name),)* _ => None }
             }
 
-            /// Mbit/s of a lane.
+            /// Returns the speed of a lane in Mbit/s.
             pub const fn lane_mbps(self) -> u32 {
                 match self { $(Self::$name => $mbps,)* }
             }
@@ -46,14 +46,14 @@ speeds! {
     Xdr = 256, "XDR", 200_000;
 }
 
-/// One physical state a line: number, name, text.
+/// One physical state per line: number, name, text.
 macro_rules! physical_states {
     ($($name:ident = $raw:literal, $text:literal;)*) => {
-        /// What a port's transceiver does (`IB_PORT_PHYS_STATE_*`).
+        /// Physical state of a port (`IB_PORT_PHYS_STATE_*`).
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum PhysicalState {
             $(#[doc = $text] $name,)*
-            /// Not told.
+            /// Unknown.
             Unknown,
         }
 
@@ -81,7 +81,7 @@ physical_states! {
     PhyTest = 7, "phy test";
 }
 
-/// The state of a port (`struct ibv_port_attr`).
+/// Properties of a port (`struct ibv_port_attr`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PortAttr {
@@ -89,50 +89,50 @@ pub struct PortAttr {
     pub state: PortState,
     /// Physical state.
     pub phys_state: PhysicalState,
-    /// Kind of link. Ethernet means RoCE.
+    /// Link layer. Ethernet means RoCE.
     pub link_layer: LinkLayer,
-    /// The largest MTU that the port can do, if told.
+    /// Maximum MTU of the port, if known.
     pub max_mtu: Option<Mtu>,
-    /// The MTU in force, if told.
+    /// Active MTU, if known.
     pub active_mtu: Option<Mtu>,
-    /// Local id, on InfiniBand.
+    /// LID, on InfiniBand.
     pub lid: u16,
-    /// Low bits of the LID that are the port's own to choose.
+    /// LMC: the number of low LID bits that the port may choose itself.
     pub lmc: u8,
-    /// The subnet manager's LID.
+    /// LID of the subnet manager.
     pub sm_lid: u16,
     /// Service level to the subnet manager.
     pub sm_sl: u8,
-    /// The longest message.
+    /// Maximum message size in bytes.
     pub max_msg_sz: u32,
-    /// Places in the GID table.
+    /// Number of entries of the GID table.
     pub gid_tbl_len: u32,
-    /// Places in the P_Key table.
+    /// Number of entries of the P_Key table.
     pub pkey_tbl_len: u16,
-    /// Every path needs a global route (`IBV_QPF_GRH_REQUIRED`).
+    /// Whether every path needs a GRH (`IBV_QPF_GRH_REQUIRED`).
     pub grh_required: bool,
-    /// Lanes of the link, if told.
+    /// Number of lanes of the link, if known.
     pub active_width: Option<u32>,
-    /// Speed of a lane, if told.
+    /// Speed of a lane, if known.
     pub active_speed: Option<LinkSpeed>,
     /// Capability bits (`IBV_PORT_*`).
     pub port_cap_flags: u32,
     /// More capability bits.
     pub port_cap_flags2: u16,
-    /// Virtual lanes, as the kernel encodes them.
+    /// Number of virtual lanes, in the kernel's encoding.
     pub max_vl_num: u8,
-    /// Propagation delay of the subnet, as the kernel encodes it.
+    /// Subnet timeout (maximum propagation delay), in the kernel's encoding.
     pub subnet_timeout: u8,
-    /// Kind of initialization that was done.
+    /// Type of initialization performed.
     pub init_type_reply: u8,
-    /// Packets with a bad P_Key.
+    /// Number of packets with a bad P_Key.
     pub bad_pkey_cntr: u32,
-    /// Packets with a bad Q_Key.
+    /// Number of packets with a bad Q_Key.
     pub qkey_viol_cntr: u32,
 }
 
 impl PortAttr {
-    /// Numbers that are not known count as not told.
+    /// Converts the kernel's answer. Unknown numbers become `None` or a default.
     pub(crate) fn from_kernel(answer: &QueryPortRespEx) -> Self {
         const GRH_REQUIRED: u8 = 1 << 0;
         let port = &answer.legacy_resp;
@@ -181,7 +181,7 @@ impl PortAttr {
         matches!(self.state, PortState::Active | PortState::ActiveDefer)
     }
 
-    /// Speed of the whole link in Mbit/s, if told.
+    /// Returns the speed of the whole link in Mbit/s, if known.
     pub fn mbps(&self) -> Option<u32> {
         Some(self.active_width? * self.active_speed?.lane_mbps())
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// All that is not a queue, made and taken back in good order.
+/// Creates and destroys one object of every kind but queues.
 fn session(simulator: &Simulator) -> Result<usize, Error> {
     let device = devices_on(simulator.kernel())?.remove(0);
     let context = device.open()?;

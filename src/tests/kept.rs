@@ -1,4 +1,4 @@
-//! Memory that outlives its objects, and when it goes.
+//! Memory that outlives its object, and when it is freed.
 
 use super::*;
 use crate::testing::Altered;
@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Makes one of everything that has memory; all of it goes with the value.
+/// Creates one object of every kind that has memory. Dropping the value drops them all.
 fn everything(context: &Context) -> Result<impl Sized + use<>, Error> {
     let pd = context.alloc_pd()?;
     let region = pd.memory(1 << 20).access(Access::LOCAL_WRITE).register()?;
@@ -37,7 +37,8 @@ fn a_device_that_is_pulled_out_again_and_again_leaves_no_memory() {
     assert_eq!(simulator.violations(), []);
 }
 
-/// Whatever the kernel answers, it ends every object when the file is closed, and not before.
+/// Closing the file destroys every object, whatever the kernel answered before; nothing earlier
+/// does.
 #[test]
 fn what_the_kernel_would_not_destroy_goes_when_the_context_closes() {
     let simulator = Simulator::new(infiniband());
@@ -48,7 +49,7 @@ fn what_the_kernel_would_not_destroy_goes_when_the_context_closes() {
     let context = devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap()[0].open().unwrap();
     let before = kernel.allocated();
     drop(everything(&context).unwrap());
-    // Two regions' memory, the rings of two queue pairs, a shared and a completion queue.
+    // The memory of two regions; the rings of two queue pairs, an SRQ and a CQ.
     assert_eq!(context.leaked(), 6);
     assert!(kernel.allocated() >= before + (3 << 20));
     drop(context);
@@ -56,7 +57,7 @@ fn what_the_kernel_would_not_destroy_goes_when_the_context_closes() {
     assert_clean(&simulator);
 }
 
-/// A kernel that is not ours may keep the file for itself: then nothing has ended.
+/// Another implementation of [`Kernel`] may keep the file open: then nothing is destroyed.
 #[test]
 fn memory_of_a_file_that_stays_open_stays_and_is_counted() {
     let simulator = Simulator::new(infiniband());
@@ -74,15 +75,16 @@ fn memory_of_a_file_that_stays_open_stays_and_is_counted() {
     assert_eq!(simulator.violations(), []);
 }
 
-/// Pages that are never unmapped, and how many of them are not given back.
+/// Pages that are never unmapped, and the number of those not freed.
 struct Pages(AtomicUsize);
 
-// SAFETY: the pages are fresh ones, nobody else's, and stay for ever.
+// SAFETY: every call returns newly allocated bytes, which nobody else uses and which are never
+// deallocated.
 unsafe impl QueueAllocator for Pages {
     fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>> {
         self.0.fetch_add(1, Relaxed);
         let layout = std::alloc::Layout::from_size_align(len, align).ok()?;
-        // SAFETY: a queue has bytes.
+        // SAFETY: the layout's size is not zero: a ring has at least one page.
         NonNull::new(unsafe { std::alloc::alloc(layout) })
     }
 
@@ -108,7 +110,7 @@ fn memory_that_an_allocator_would_use_again_is_never_given_back() {
     assert_clean(&simulator);
 }
 
-/// A call that failed may have been done: what it named is kept, and what it took is not used again.
+/// A failed call may have been carried out: the memory that it named is kept and not used again.
 #[test]
 fn memory_that_a_failed_call_may_have_told_the_device_of_is_kept() {
     for errno in [Errno::EFAULT, Errno::EIO, Errno::ETIMEDOUT] {
@@ -117,7 +119,7 @@ fn memory_that_a_failed_call_may_have_told_the_device_of_is_kept() {
         let context =
             devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap()[0].open().unwrap();
         let pd = context.alloc_pd().unwrap();
-        // The first call gives memory, the second registers it.
+        // The first call allocates memory, the second registers it.
         simulator.fail_call_late(2, errno);
         let error = pd.allocate(4096).unwrap_err();
         assert!(error.in_doubt(), "{error}");
@@ -132,7 +134,7 @@ fn memory_that_a_failed_call_may_have_told_the_device_of_is_kept() {
     }
 }
 
-/// A queue is told by the device itself whether it has moved.
+/// After a failed resize, the CQ itself shows whether the device moved to the new buffer.
 #[test]
 fn a_completion_queue_that_was_resized_though_the_call_failed_goes_on_where_the_device_writes() {
     let simulator = Simulator::new(infiniband());

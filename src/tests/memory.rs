@@ -57,7 +57,7 @@ fn parts_are_named_with_address_length_and_key() {
 fn an_entry_longer_than_the_device_takes_is_refused() {
     let (_simulator, pd) = domain();
     let mut page = vec![0_u8; 4096];
-    // SAFETY: the vector outlives the region, and is not touched while it is registered.
+    // SAFETY: the vector outlives the region and is not accessed while it is registered.
     let region = unsafe { pd.reg_mr(page.as_mut_ptr(), 4096, Access::LOCAL_WRITE) }.unwrap();
     assert_eq!(region.sge(..).unwrap().length, 4096);
     region.deregister().unwrap();
@@ -103,7 +103,7 @@ fn sizes_and_alignments_that_cannot_be_are_refused() {
     let odd = pd.memory(10).align(3).register().unwrap_err();
     assert!(odd.to_string().contains("power of two"), "{odd}");
     let mut byte = 0_u8;
-    // SAFETY: refused before anything is done.
+    // SAFETY: the call is refused before anything is registered.
     let error = unsafe { pd.reg_mr(&raw mut byte, usize::MAX, Access::empty()) }.unwrap_err();
     assert!(error.to_string().contains("past the end"), "{error}");
 }
@@ -114,7 +114,7 @@ fn foreign_memory_is_its_owners_to_reach() {
     let mut page = vec![0_u8; 8192];
     let start = page.as_mut_ptr();
     let iova = 0x10_0000 + (start.addr() as u64 & 0xfff);
-    // SAFETY: the vector outlives the region, and is not touched while it is registered.
+    // SAFETY: the vector outlives the region and is not accessed while it is registered.
     let mut region = unsafe { pd.reg_mr_iova(start, 8192, iova, Access::empty()) }.unwrap();
     assert_eq!(region.addr(), iova);
     assert_eq!(region.sge(8..16).unwrap().addr, iova + 8);

@@ -156,8 +156,8 @@ fn without_blueflame_queues_ring_plain_doorbells() {
     }
 }
 
-/// Before 5.10 there is no QUERY_GID_ENTRY: such a kernel would open a device and fail on the first
-/// RoCE path.
+/// Kernels before 5.10 lack QUERY_GID_ENTRY: a device would open, and the first RoCE path would
+/// fail.
 #[test]
 fn a_kernel_that_is_too_old_is_refused_when_a_device_is_opened() {
     let simulator = Simulator::new(roce());
@@ -171,7 +171,7 @@ fn a_kernel_that_is_too_old_is_refused_when_a_device_is_opened() {
     assert_clean(&simulator);
 }
 
-/// A context on a kernel whose driver does not say that it can do `what`.
+/// Opens a context on a kernel whose driver does not report `what`.
 fn without(simulator: &Simulator, what: UcontextRespMask) -> Context {
     let kernel = Altered::new(simulator.kernel(), move |call| {
         call.pass()?;

@@ -1,10 +1,10 @@
-//! Queues, where it takes a look inside to see what is promised.
+//! Tests of queues that need access to internals.
 
 use super::*;
 use crate::transport::Rc;
 use mlx5_cq::{Lookup, Side};
 
-/// Nobody has to poll a completion queue only for queue pairs that are gone to be freed.
+/// Destroyed queue pairs are freed even if nobody polls their completion queue.
 #[test]
 fn queue_pairs_of_a_queue_that_is_never_polled_do_not_pile_up() {
     let simulator = Simulator::new(infiniband());
@@ -22,7 +22,7 @@ fn queue_pairs_of_a_queue_that_is_never_polled_do_not_pile_up() {
     assert!(is_used(0) && !is_used(1), "one index does for all");
 }
 
-/// The device's limits are the kernel's word, which may be nonsense.
+/// The kernel's limits may be nonsense.
 #[test]
 fn a_completion_queue_is_no_longer_than_its_counter_can_tell() {
     let simulator = Simulator::new(infiniband());

@@ -1,4 +1,4 @@
-//! Where send queues ring, and domains of threads that share a register.
+//! Doorbell registers of send queues, and thread domains.
 
 use super::{DoorbellChoice, DoorbellMode, Place};
 use crate::context::{Context, Inner};
@@ -9,21 +9,23 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Where a send queue rings. Dropping it makes a register of its own free for the next queue.
+/// The doorbell register of a send queue. Dropping it frees an exclusive register for the next
+/// queue.
 pub(crate) struct SendUar {
     context: Arc<Inner>,
     place: Place,
     page_id: u32,
     given: AtomicBool,
-    /// No other queue may have it until the context closes.
+    /// Whether no other queue may have the register until the context closes.
     kept: AtomicBool,
-    /// Whose register it is, if it is not its own.
+    /// The thread domain whose register this is, if it is one's.
     domain: Option<ThreadDomain>,
 }
 
-/// A BlueFlame register for the send queues of one thread (`struct ibv_td`). However many they are,
-/// they take no more than this one, and no queue outside the domain rings there: the lock that keeps
-/// it safe to move a queue to another thread is never found taken. Clones are the same domain.
+/// A BlueFlame register for the send queues of one thread (`struct ibv_td`). All of them share this
+/// one register, and no queue outside the domain rings it. A lock keeps it safe to move a queue to
+/// another thread; while one thread uses the domain, the lock is never contended. Clones share the
+/// domain.
 #[derive(Clone)]
 pub struct ThreadDomain(Arc<DomainRegister>);
 
@@ -34,8 +36,8 @@ struct DomainRegister {
 
 impl Context {
     /// Sets a BlueFlame register apart for the queues of one thread (`ibv_alloc_td`), for
-    /// [`thread_domain`](crate::QueuePairBuilder::thread_domain). It is free again once the domain and
-    /// its queue pairs are gone.
+    /// [`thread_domain`](crate::QueuePairBuilder::thread_domain). The register is freed once the
+    /// domain and its queue pairs are gone. Fails if no register is left.
     ///
     /// ```no_run
     /// # use mlx5::{CompletionQueue, Error, ProtectionDomain, transport::Rc};
@@ -55,7 +57,7 @@ impl Context {
 }
 
 impl ThreadDomain {
-    /// A place to ring for a send queue of `context`.
+    /// Returns the register for a send queue of `context`.
     pub(crate) fn send_uar(&self, context: &Arc<Inner>) -> Result<SendUar, Error> {
         let uar = &self.0.uar;
         if !Arc::ptr_eq(&uar.context, context) {
@@ -80,12 +82,12 @@ impl fmt::Debug for ThreadDomain {
 }
 
 impl SendUar {
-    /// The device's number of the page, which CREATE_QP is told.
+    /// Returns the device's number of the page, for CREATE_QP.
     pub(crate) fn page_id(&self) -> u32 {
         self.page_id
     }
 
-    /// Which kind it is.
+    /// Returns the mode.
     pub(crate) fn mode(&self) -> DoorbellMode {
         match self.place {
             Place::Own(_) => DoorbellMode::BlueFlame,
@@ -94,19 +96,19 @@ impl SendUar {
         }
     }
 
-    /// The register. To be asked for once, and used no longer than `self` lives.
+    /// Returns the register. Call it once; the result must not outlive `self`.
     pub(crate) fn register(&self) -> SendRegister {
         assert!(!self.given.swap(true, Relaxed), "the register was given out before");
         if let Some(domain) = &self.domain {
             let size = self.context.uars.blueflame_size;
-            // SAFETY: the register is the domain's, and only `shared` reaches it, which stays where
-            // it is as long as the domain, which `self` keeps.
+            // SAFETY: only `shared` accesses the domain's register. `shared` is in an `Arc`: it
+            // stays at its address as long as the domain, which `self` keeps.
             return unsafe { SendRegister::shared_blueflame((&domain.0.shared).into(), size) };
         }
         self.context.uars.send_register(self.place)
     }
 
-    /// The first byte of a register of its own.
+    /// Returns the first byte of an exclusive register.
     fn address(&self) -> NonNull<u8> {
         let uars = &self.context.uars;
         match self.place {
@@ -115,7 +117,7 @@ impl SendUar {
         }
     }
 
-    /// Never gives the register to another queue: this one could not be destroyed.
+    /// Takes the register out of use until the context closes: the queue was not destroyed.
     pub(crate) fn keep(self) {
         if !self.context.forked() {
             self.context.uars.state().leaked = true;
@@ -127,7 +129,7 @@ impl SendUar {
 
 impl Drop for SendUar {
     fn drop(&mut self) {
-        // In a child the lock may be held by a thread that is not there.
+        // After a fork, a thread that does not exist in the child may hold the lock.
         if *self.kept.get_mut() || self.context.forked() {
             return;
         }
@@ -140,7 +142,7 @@ impl Drop for SendUar {
 }
 
 impl Inner {
-    /// A place to ring for a send queue.
+    /// Assigns a register to a send queue.
     pub(crate) fn acquire_send_uar(
         self: &Arc<Self>,
         choice: DoorbellChoice,
