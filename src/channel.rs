@@ -188,7 +188,7 @@ impl CompletionChannel {
                 return Ok(queue.is_some_and(|queue| queue.events.read() != seen));
             }
             if queues.has_reader {
-                // The loop evaluates the reason for the wake-up.
+                // Whether this ended by notification or timeout, the loop checks everything again.
                 match left {
                     Some(left) => drop(channel.read.wait_timeout(queues, left)),
                     None => drop(channel.read.wait(queues)),

@@ -8,7 +8,8 @@ use std::{borrow::Cow, fmt};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An argument is invalid, alone or together with others. Nothing was done.
+    /// An argument is invalid, alone or together with others. Nothing was done, unless
+    /// [`Error::in_doubt`] holds (`EFAULT`).
     InvalidArgument,
     /// The device is gone: unplugged, reset, or its driver unloaded.
     DeviceGone,
@@ -75,7 +76,7 @@ impl Error {
         self.operation
     }
 
-    /// Returns the errno, if the kernel refused.
+    /// Returns the errno, if the kernel returned one.
     pub const fn errno(&self) -> Option<Errno> {
         self.errno
     }
