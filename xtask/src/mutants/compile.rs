@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -14,6 +14,9 @@ const TESTED: [&str; 4] = ["mlx5-wqe", "mlx5-cq", "mlx5", "mlx5-conformance"];
 
 /// Tests of those packages that do not run what bugs are planted in, by a part of their path.
 const LEFT_OUT: [&str; 2] = ["/tests/documents/", "/tests/loom/"];
+
+/// How `timeout` ends when it ended a program.
+const TIMED_OUT: i32 = 124;
 
 /// A program with tests.
 #[derive(Clone, Debug)]
@@ -43,17 +46,20 @@ pub(super) enum Built {
     Late,
 }
 
-/// Builds the tests of the tree: those of the names, or all.
+/// Builds the tests of the tree: those of the names, or all. A bug may have the compiler count for
+/// ever, so that one that takes longer than `longest` does not compile.
 pub(super) fn tests(
     tree: &Tree,
     targets: Option<&[&str]>,
     deadline: Option<Instant>,
+    longest: Option<Duration>,
 ) -> Result<Built, Failure> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new("timeout");
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let limit = left.into_iter().chain(longest).min();
     // Zero would be no limit.
-    command.arg(left.map_or(0, |left| left.as_secs().max(1)).to_string()).arg(&cargo);
+    command.arg(limit.map_or(0, |limit| limit.as_secs().max(1)).to_string()).arg(&cargo);
     command.args(["test", "--no-run", "--quiet", "--message-format=json"]);
     match targets {
         Some(names) => command.args(names.iter().flat_map(|name| ["--test", name])),
@@ -82,6 +88,10 @@ pub(super) fn tests(
     }
     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
         return Ok(Built::Late);
+    }
+    if longest.is_some() && output.status.code() == Some(TIMED_OUT) {
+        let what = "the compiler does not end".to_owned();
+        return Ok(Built::Not(vec![Complaint { lines: Vec::new(), what, text: String::new() }]));
     }
     let complaints: Vec<Complaint> = messages.iter().filter_map(complaint).collect();
     if complaints.is_empty() {

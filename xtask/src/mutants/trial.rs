@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::compile::{self, Built};
 use super::list::Mutant;
@@ -13,6 +13,9 @@ use super::plant::{Field, Planted};
 use super::suite::{self, Ended, Test};
 use super::tree::{Sources, Tree};
 use crate::failure::Failure;
+
+/// How long building with one bug may take.
+const LONGEST_BUILD: Duration = Duration::from_secs(240);
 
 /// Finds what tests say of those mutants of which nothing is known, until the deadline.
 pub(super) fn run(
@@ -82,7 +85,7 @@ impl Trial<'_> {
             for (name, text) in self.field.planted_files(|at| fits[at]) {
                 self.tree.write(name, &text)?;
             }
-            let complaints = match compile::tests(&self.tree, None, self.deadline)? {
+            let complaints = match compile::tests(&self.tree, None, self.deadline, None)? {
                 Built::Programs(programs) => break programs,
                 Built::Late => return Ok(false),
                 Built::Not(complaints) => complaints,
@@ -196,7 +199,7 @@ impl Trial<'_> {
         targets: Option<&[&str]>,
         order: &[usize],
     ) -> Result<Option<Outcome>, Failure> {
-        match compile::tests(&self.tree, targets, self.deadline)? {
+        match compile::tests(&self.tree, targets, self.deadline, Some(LONGEST_BUILD))? {
             Built::Late => Ok(None),
             Built::Not(complaints) => {
                 let first = complaints.into_iter().next().map(|complaint| complaint.what);
