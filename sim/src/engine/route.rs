@@ -51,13 +51,15 @@ impl Engine {
         })
     }
 
-    /// The MAC address that packets to a GID need; what address resolution finds.
+    /// The MAC address that packets to a GID need; what address resolution finds. The hosts'
+    /// network stacks resolve addresses, so a device that is stalled does not hinder it.
     #[must_use]
     pub fn resolve_mac(&self, gid: &Gid) -> Option<Mac> {
         if is_multicast(gid) {
             return Some(multicast_mac(gid));
         }
-        self.ports().find_map(|(_, _, port)| {
+        let there = self.devices.iter().filter(|device| !device.is_fatal());
+        there.flat_map(|device| &device.ports).find_map(|port| {
             let here = port.link_layer == LinkLayer::Ethernet
                 && port.gids.iter().flatten().any(|entry| entry.gid == *gid);
             here.then_some(port.mac)

@@ -18,7 +18,7 @@ mod pages;
 mod port;
 mod qp;
 mod qp_modify;
-mod register;
+pub(crate) mod register;
 mod srq;
 pub mod syndrome;
 mod umem;

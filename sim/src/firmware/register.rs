@@ -11,7 +11,7 @@ use crate::firmware::{Answer, Failure, Firmware, syndrome};
 type Field = (usize, usize);
 
 /// `local_port` of every port register.
-const LOCAL_PORT: Field = (0x8, 8);
+pub(crate) const LOCAL_PORT: Field = (0x8, 8);
 
 /// `mlx5_ifc_pmtu_reg_bits`.
 mod pmtu {
@@ -23,17 +23,17 @@ mod pmtu {
 }
 
 /// `mlx5_ifc_ptys_reg_bits`.
-mod ptys {
+pub(crate) mod ptys {
     use super::Field;
-    pub(super) const BYTES: usize = 0x200 / 8;
-    pub(super) const PROTO_MASK: Field = (0x1d, 3);
+    pub(crate) const BYTES: usize = 0x200 / 8;
+    pub(crate) const PROTO_MASK: Field = (0x1d, 3);
     /// Capability, administrator's choice, and what is in operation.
     pub(super) const ETHERNET: [Field; 3] = [(0x60, 32), (0xc0, 32), (0x120, 32)];
     pub(super) const IB_WIDTH: [Field; 3] = [(0x80, 16), (0xe0, 16), (0x140, 16)];
     pub(super) const IB_PROTO: [Field; 3] = [(0x90, 16), (0xf0, 16), (0x150, 16)];
     /// `MLX5_PTYS_IB`, `MLX5_PTYS_EN`.
     pub(super) const IB: u64 = 1;
-    pub(super) const EN: u64 = 4;
+    pub(crate) const EN: u64 = 4;
     /// Width 4x, `MLX5_PTYS_WIDTH_4X`.
     pub(super) const WIDTH_4X: u64 = 4;
     /// EDR, `MLX5_PTYS_RATE_EDR`.

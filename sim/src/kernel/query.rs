@@ -2,9 +2,10 @@
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::port::{
-    HcaVportContext, QueryHcaVportContextIn, QueryHcaVportGidIn, QueryHcaVportGidOut,
-    QueryRoceAddressIn, RoceVersion,
+    AccessRegIn, AccessRegMode, AccessRegOut, HcaVportContext, QueryHcaVportContextIn,
+    QueryHcaVportGidIn, QueryHcaVportGidOut, QueryRoceAddressIn, RegisterId, RoceVersion,
 };
+use mlx5_prm::fields::set_bits;
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, attr};
 use mlx5_uapi::mlx5;
@@ -16,6 +17,7 @@ use mlx5_uapi::write_cmd::{ExQueryDevice, ExQueryDeviceResp, QueryDeviceResp, Tm
 use zerocopy::IntoBytes;
 
 use crate::config::LinkLayer;
+use crate::firmware::register::{LOCAL_PORT, ptys};
 use crate::kernel::cq::LONGEST_PERIOD;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
@@ -71,7 +73,10 @@ impl Hca {
                 input.set_port_num(port.into());
                 *self.command(&input)?.hca_vport_context()
             }
-            LinkLayer::Ethernet => HcaVportContext::default(),
+            LinkLayer::Ethernet => {
+                self.query_link(port)?;
+                HcaVportContext::default()
+            }
         };
         // The MTU and a RoCE port's link are the network interface's, not the firmware's.
         let engine = self.fabric.lock();
@@ -90,6 +95,18 @@ impl Hca {
             pkeys,
             gids: device.gids.len(),
         })
+    }
+
+    /// Reads the protocol of a RoCE port's link (PTYS), the command with which mlx5_ib begins a query
+    /// of such a port: a device that failed does not answer it.
+    fn query_link(&self, port: u8) -> Result<(), Errno> {
+        const ANSWER: usize = AccessRegOut::BYTES + ptys::BYTES;
+        let mut head = AccessRegIn::request();
+        head.set_op_mod(AccessRegMode::READ.0).set_register_id(RegisterId::PTYS.0);
+        let mut register = [0; ptys::BYTES];
+        set_bits(&mut register, LOCAL_PORT.0, LOCAL_PORT.1, port.into());
+        set_bits(&mut register, ptys::PROTO_MASK.0, ptys::PROTO_MASK.1, ptys::EN);
+        self.command_raw::<ANSWER>(&[head.as_bytes(), &register[..]].concat()).map(drop)
     }
 
     /// The GID table of a port, without the empty places.

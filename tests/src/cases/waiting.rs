@@ -11,7 +11,7 @@ pub(crate) const CASES: &[Case] = cases![
     threads_on_one_channel_each_hear_of_their_own_queue,
     what_one_reads_for_another_is_not_lost_to_events,
     a_time_ends_a_wait,
-    a_device_that_fails_wakes_who_waits_without_end: SIMULATOR | DIRTY | INFINIBAND,
+    a_device_that_fails_wakes_who_waits_without_end: EVERY_MODEL | SIMULATOR | DIRTY,
     a_queue_without_a_channel_cannot_be_waited_for,
     an_overrun_ends_a_wait_whether_its_event_is_read_or_not: SIMULATOR | DEVX,
 ];

@@ -5,7 +5,7 @@ use mlx5_uapi::verbs::{GidType, LinkLayer, Mtu, PortState};
 use mlx5_uapi::{Errno, sysfs};
 
 use super::rig::{Session, open};
-use crate::{Model, PortConfig, SimConfig, Simulator};
+use crate::{Fault, Model, PortConfig, SimConfig, Simulator};
 
 #[test]
 fn devices_are_found_through_sysfs() {
@@ -65,6 +65,16 @@ fn a_roce_port_has_gids_of_both_versions() {
     let entry = query::gid_entry(&*session.file, 1, 3).expect("a GID");
     assert_eq!((entry.gid, entry.gid_type), (gids[3].gid, GidType::RoceV2.raw()));
     assert_eq!(query::gid_table(&*session.file, 3).map(drop), Err(Errno::EINVAL));
+}
+
+#[test]
+fn a_port_of_a_failed_device_does_not_answer() {
+    for port in [PortConfig::INFINIBAND, PortConfig::ROCE] {
+        let session = Session::with(SimConfig::new().ports([port]));
+        query::port(&*session.file, 1).expect("a port");
+        session.sim.inject(0, Fault::Fatal);
+        assert_eq!(query::port(&*session.file, 1).map(drop), Err(Errno::EIO), "{port:?}");
+    }
 }
 
 #[test]

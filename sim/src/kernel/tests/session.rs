@@ -10,7 +10,7 @@ use mlx5_uapi::{Errno, cmd};
 use zerocopy::IntoBytes;
 
 use super::rig::{Session, TestCqOptions, data, init, remote, rtr, rts, to};
-use crate::{PortConfig, SimConfig, Simulator};
+use crate::{Fault, PortConfig, SimConfig, Simulator};
 
 #[test]
 fn a_send_goes_from_one_connected_queue_pair_to_another() {
@@ -156,6 +156,9 @@ fn a_path_mtu_beyond_the_port_s_is_refused_by_the_device() {
     request = rtr(&qp, 0x48, session.path());
     request.dest.dgid[15] ^= 0x55;
     assert_eq!(session.modify(&request), Err(Errno::EHOSTUNREACH));
+    // A device that does nothing at the moment keeps its address.
+    session.sim.inject(0, Fault::Stall);
+    session.modify(&rtr(&qp, 0x48, session.path())).expect("RTR");
 }
 
 #[test]
