@@ -171,6 +171,7 @@ impl ControlHalf {
 impl<T: QueuePairTransport> SendHalf<T> {
     /// Does `work` with the queue at the place where the proof says that it stands. Until that is done,
     /// whoever wants the queue pair to go on waits.
+    #[inline]
     fn held<R>(
         &mut self,
         drained: &Drained,

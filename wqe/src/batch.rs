@@ -53,7 +53,11 @@ impl<'q, T: Transport> Batch<'q, T> {
 
     /// How many requests the batch holds.
     pub fn len(&self) -> usize {
-        self.cursor.since(self.start).1.saturating_sub(self.queue.more_wqes) as usize
+        let (_, added) = self.cursor.since(self.start);
+        if added == 0 {
+            return 0;
+        }
+        added as usize - self.queue.more_wqes as usize - usize::from(self.queue.error.is_some())
     }
 
     /// Names the request that is added next: it can be cancelled by that. If it is not posted, because
@@ -69,7 +73,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     fn give_name(&mut self, sequence: u32) {
         if self.name != 0 {
-            if self.cursor.sequence != sequence {
+            if self.cursor.sequence != sequence && self.error().is_none() {
                 self.queue.name(sequence, self.name);
             }
             self.name = 0;
@@ -108,10 +112,10 @@ impl<'q, T: Transport> Batch<'q, T> {
         self.queue.error()
     }
 
-    /// Posts what was built before the first error.
+    /// Posts what was built before the request that was just refused, the first.
     pub(crate) fn complete_good(self) -> Result<(), BatchError> {
         let (queue, _, cursor) = self.into_parts();
-        queue.complete_good(cursor)
+        queue.complete_good(Cursor { sequence: cursor.sequence.wrapping_sub(1), ..cursor })
     }
 
     /// Adds a request that is built by `push`, which never happens in a place without a closer look.
@@ -135,7 +139,7 @@ impl<'q, T: Transport> Batch<'q, T> {
 
     /// Refuses the request that is under construction, and so the batch.
     pub(crate) fn refuse(&mut self, error: PostError) {
-        self.queue.refuse(self.cursor, error);
+        self.cursor = self.queue.refuse(self.cursor, error);
     }
 }
 

@@ -22,7 +22,7 @@ use mlx5_prm::wqe::{BLOCK, ControlSegment, MAX_BLOCKS, Opcode, UNIT, control_fla
 pub(crate) struct Cursor {
     /// Blocks.
     pub(crate) head: u32,
-    /// Requests.
+    /// Requests. The first that is refused counts, though it takes no blocks.
     pub(crate) sequence: u32,
 }
 
@@ -151,8 +151,8 @@ impl<T: Transport> SendQueue<T> {
         data: D,
     ) -> Cursor {
         let refused = flags.intersection(SendFlags::all()).difference(T::FLAGS & O::FLAGS);
-        if !self.takes(cursor, refused) {
-            return cursor;
+        if let Err(refused) = self.takes(cursor, refused) {
+            return refused;
         }
         let (slot, in_ring) = self.slow_slot(cursor, const { most_blocks::<O, A>() });
         let units = 1 + A::UNITS + O::Remote::UNITS;
@@ -164,10 +164,7 @@ impl<T: Transport> SendQueue<T> {
         };
         let units = match written {
             Ok(more) => units + more,
-            Err(error) => {
-                self.refuse(cursor, error);
-                return cursor;
-            }
+            Err(error) => return self.refuse(cursor, error),
         };
         let parts = Parts { wr_id, flags, immediate, address, remote };
         let blocks = blocks_of(units);
@@ -188,8 +185,8 @@ impl<T: Transport> SendQueue<T> {
         wqe: RawWqe<'_>,
     ) -> Cursor {
         let refused = flags.intersection(SendFlags::all()).difference(T::FLAGS);
-        if !self.takes(cursor, refused) {
-            return cursor;
+        if let Err(refused) = self.takes(cursor, refused) {
+            return refused;
         }
         let units = wqe.bytes().len() / UNIT;
         let blocks = blocks_of(units);
@@ -213,21 +210,21 @@ impl<T: Transport> SendQueue<T> {
         self.settle(cursor, wr_id, RequestInfo::new(place, control, blocks), in_ring)
     }
 
-    /// Whether a request can be built at all; refuses it if not. `refused` are flags of it that mean
-    /// nothing here.
-    fn takes(&mut self, cursor: Cursor, refused: SendFlags) -> bool {
+    /// Whether a request can be built at all; refuses it if not, and says where the batch is then.
+    /// `refused` are flags of it that mean nothing here.
+    fn takes(&mut self, cursor: Cursor, refused: SendFlags) -> Result<(), Cursor> {
+        self.forget_leaked(cursor);
         if self.error.is_some() {
-            return false;
+            return Err(cursor);
         }
         let error = if !self.gate.may_send() {
             self.refusal()
         } else if !refused.is_empty() {
             PostError::Flags { refused }
         } else {
-            return true;
+            return Ok(());
         };
-        self.refuse(cursor, error);
-        false
+        Err(self.refuse(cursor, error))
     }
 
     /// The small fence that a request needs which has `control` in its `fm_ce_se` byte: none, if the
@@ -237,9 +234,10 @@ impl<T: Transport> SendQueue<T> {
         if needed { control_flags::SMALL_FENCE } else { 0 }
     }
 
-    /// The request that was just built rewrites a key: the next one waits for it.
-    pub(crate) fn let_next_wait(&mut self) {
+    /// The request `sequence`, which was just built, rewrites a key: the next one waits for it.
+    pub(crate) fn let_next_wait(&mut self, sequence: u32) {
         self.fence_next = true;
+        self.noted = sequence;
         // So that all that follows goes the slow way, and the batch with it.
         self.stop = self.head.wrapping_sub(1);
         self.blueflame_now = 0;
@@ -248,8 +246,7 @@ impl<T: Transport> SendQueue<T> {
     /// Brings a request to its place, if it was built aside, and writes its record.
     fn settle(&mut self, cursor: Cursor, wr_id: u64, info: RequestInfo, in_ring: bool) -> Cursor {
         if !in_ring && let Err(error) = self.copy_into_ring(cursor, info) {
-            self.refuse(cursor, error);
-            return cursor;
+            return self.refuse(cursor, error);
         }
         if self.signed {
             self.sign(cursor.head);
@@ -258,7 +255,7 @@ impl<T: Transport> SendQueue<T> {
         unsafe { self.slots.stage(self.mask, cursor.sequence, wr_id, info) };
         self.fence_next = false;
         if rewrites_key(info.opcode_bits()) {
-            self.let_next_wait();
+            self.let_next_wait(cursor.sequence);
         }
         cursor.after(u32::from(info.blocks()))
     }

@@ -243,8 +243,7 @@ impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
     #[cold]
     #[inline(never)]
     pub fn refuse(self, error: PostError) -> Finished<'q> {
-        self.queue.refuse(self.cursor, error);
-        Finished(self.cursor, PhantomData)
+        Finished(self.queue.refuse(self.cursor, error), PhantomData)
     }
 }
 
@@ -345,6 +344,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         flags: SendFlags,
         key: &impl ConfigureMkey,
     ) -> Cursor {
+        self.forget_leaked(cursor);
         // An earlier request was refused, and so is all.
         if self.error.is_some() {
             return cursor;
@@ -415,7 +415,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         };
         let whole = in_ring && psvs == 0;
         let blueflame_now = if whole { self.blueflame_now } else { 0 };
-        self.let_next_wait();
+        self.let_next_wait(cursor.sequence);
         // One alone can go to a register at once: what the next one then has to know stands in
         // `fence_at`, of which that may have known which was before.
         self.note_fence();

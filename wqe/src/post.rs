@@ -12,12 +12,18 @@ use core::ptr::NonNull;
 use mlx5_prm::wqe::ControlSegment;
 
 impl<T: Transport> SendQueue<T> {
-    /// Refuses the request at `cursor`, and so the batch, unless an earlier one was refused.
+    /// Refuses the request at `cursor`, and so the batch, unless an earlier one was refused. Returns
+    /// where the batch is then: past the request, so that it is not taken for one that is empty.
     #[cold]
-    pub(crate) fn refuse(&mut self, cursor: Cursor, error: PostError) {
+    pub(crate) fn refuse(&mut self, cursor: Cursor, error: PostError) -> Cursor {
+        self.forget_leaked(cursor);
         let index = cursor.since(self.here()).1.saturating_sub(self.more_wqes);
         self.error.get_or_insert(BatchError { index, error });
+        self.noted = cursor.sequence;
+        // So that all that follows goes the slow way, in the next batch too if this one is leaked.
+        self.stop = self.head.wrapping_sub(1);
         self.blueflame_now = 0;
+        cursor.after(0)
     }
 
     /// The first refusal of the batch under construction.
@@ -73,6 +79,7 @@ impl<T: Transport> SendQueue<T> {
     /// much room there is, or a single request needs more than its copy in a register.
     #[inline(never)]
     fn complete_unusual(&mut self, cursor: Cursor) -> Result<(), BatchError> {
+        self.forget_leaked(cursor);
         if self.error.is_some() {
             return self.complete_refused();
         }
@@ -128,6 +135,16 @@ impl<T: Transport> SendQueue<T> {
         self.forget_batch();
     }
 
+    /// The batch is at `cursor`. If it has no request yet, what is noted here was left by one that was
+    /// leaked, so neither posted nor dropped, and is not this one's.
+    #[inline(always)]
+    pub(crate) fn forget_leaked(&mut self, cursor: Cursor) {
+        if cursor.sequence == self.sequence && self.noted.wrapping_sub(self.sequence) as i32 >= 0 {
+            core::hint::cold_path();
+            self.abort_dropped();
+        }
+    }
+
     /// [`SendQueue::abort`] for a batch that is dropped.
     #[inline(never)]
     pub(crate) fn abort_dropped(&mut self) {
@@ -150,6 +167,7 @@ impl<T: Transport> SendQueue<T> {
 
     /// Nothing that a batch found out matters any more.
     fn forget_batch(&mut self) {
+        self.noted = self.sequence.wrapping_sub(1);
         self.error = None;
         self.more_wqes = 0;
         self.note_fence();

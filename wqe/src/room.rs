@@ -24,8 +24,9 @@ impl<T: Transport> SendQueue<T> {
             return (self.at(head), true);
         }
         // The batch has passed the stop. It stays where it is, for the batch may be aborted; what
-        // completes the batch finds the next one.
-        self.blueflame_now = 0;
+        // completes the batch finds the next one. The fence that the first request of a batch may need
+        // is noted to be met: if the batch is leaked, the next one needs it still.
+        (self.blueflame_now, self.noted) = (0, cursor.sequence);
         if self.span(cursor) >= self.worst_blocks.max(blocks) {
             return (self.at(head), true);
         }

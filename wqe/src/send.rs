@@ -133,6 +133,9 @@ pub struct SendQueue<T> {
     /// The longest WQE that goes to a BlueFlame register at once: zero for queues with none of their
     /// own, and while the batch under construction needs a closer look when it is completed.
     pub(crate) blueflame_now: u32,
+    /// The last request, of any batch, that left something here beside its WQE and its record. As
+    /// long as the queue has not come past it, that is of a batch that is not posted.
+    pub(crate) noted: u32,
     /// Why the batch under construction is refused, if it is.
     pub(crate) error: Option<BatchError>,
     /// Whether the last request that was committed rewrites a memory key: the next one waits for it.
@@ -244,6 +247,7 @@ impl<T: Transport> SendQueue<T> {
             // SAFETY: it lives as long as the value.
             slots: unsafe { records.as_ref() }.slots(),
             blueflame_now,
+            noted: u32::MAX,
             error: None,
             fence: false,
             fence_at: u32::MAX,
@@ -306,6 +310,7 @@ impl<T: Transport> SendQueue<T> {
     /// Starts over with empty counters: the queue pair was reset, and no completion from before can
     /// be met any more.
     pub fn reset(&mut self) {
+        self.abort();
         self.head = 0;
         self.sequence = 0;
         self.stop = first_stop(self.mask + 1, self.worst_blocks);
@@ -314,6 +319,7 @@ impl<T: Transport> SendQueue<T> {
         self.fence = false;
         self.fence_at = u32::MAX;
         self.fence_next = false;
+        self.noted = u32::MAX;
         self.records().reset();
         self.record.set_send(0);
     }

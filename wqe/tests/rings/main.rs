@@ -12,6 +12,7 @@ mod extras;
 mod handles;
 mod keys;
 mod layout;
+mod leaked;
 mod own_size;
 mod receive;
 mod records;
