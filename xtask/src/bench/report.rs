@@ -90,14 +90,14 @@ pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
     let _ = write!(text, "{}", INTRODUCTION);
     machine(&mut text, measured);
     bars(&mut text, measured, verdicts);
-    text.push_str("\n## Instructions of an operation\n\n");
+    text.push_str("\n## Instructions per operation\n\n");
     table(&mut text, measured, |row| format!("{:.1}", row.instructions));
-    text.push_str("\n## Nanoseconds of an operation\n\n");
+    text.push_str("\n## Nanoseconds per operation\n\n");
     table(&mut text, measured, |row| format!("{:.1}", row.nanoseconds.unwrap_or(f64::NAN)));
-    text.push_str("\n## Misses of a first-level data cache, of an operation\n\n");
+    text.push_str("\n## First-level data cache misses per operation\n\n");
     table(&mut text, measured, |row| format!("{:.2}", row.misses));
     holdings(&mut text, measured);
-    text.push_str("\n![The same as bars](benchmarks.svg)\n");
+    text.push_str("\n![Instructions and nanoseconds as bars](benchmarks.svg)\n");
     places(&mut text, measured, verdicts);
     text.push_str(END);
     text
@@ -106,63 +106,63 @@ pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
 const INTRODUCTION: &str = "\
 # Benchmarks
 
-What posting and polling cost here, what they cost with rdma-core's C provider, and what they cost at
-the least. `cargo xtask bench` measures, and writes this page, `benchmarks.json` and `benchmarks.svg`;
-it needs a C compiler, valgrind, and libibverbs with its mlx5 provider.
+The cost of posting and polling with this driver, with rdma-core's C provider, and the minimum
+possible cost (the floor). `cargo xtask bench` measures, and writes this page, `benchmarks.json`
+and `benchmarks.svg`. It needs a C compiler, valgrind, and libibverbs with its mlx5 provider.
 
 ";
 
 const END: &str = "
-## How it is measured
+## Method
 
-* One process holds all: our provider, rdma-core's (`benches/peer`, by libibverbs and libmlx5), and the
-  floor. Both providers find the same simulated device where they look for a real one. It stands still
-  while anything is measured, and does its work in between.
-* The operations are what a program writes, each in a function of its own that is not inlined, given
-  arguments that differ from call to call. A completion's status, identifier, operation and length are
-  read. `round` is a request posted and its completion polled, the sum of both.
-* Instructions are callgrind's, from the first of that function to its return, the mean of 12 rounds,
-  of 64 operations mostly; they repeat exactly. They count what a retired instruction costs as one,
-  whatever it does. Misses are those of the first-level data cache that callgrind simulates, of this
-  machine's size.
-* Where an operation calls the kernel, what is below the call is left out, of instructions, misses and
-  nanoseconds alike: a simulated kernel says nothing about a real one, and both providers call the
-  same. callgrind's sums are those of everything but the calls into the simulator's library, with all
-  that they call in turn; of nanoseconds the preloaded library keeps the sum of what it took, which
-  leaves both sides the same half of reading a clock. What each does around the call, encoding and
-  decoding, is in.
-* A cancel asks the device where the queue stands (QUERY_QP over DEVX), and scans: `drained` and
-  `cancel` here, one call there, whose first half is that question. `cancel_1_of_1000` cancels one
-  identifier after the other, sixteen of them, while 1,000 requests are pending; `cancel_64_of_4096`
-  a set of 64, for which rdma-core is called 64 times, and asks as often. Real firmware takes
-  microseconds to answer: with `cancel_1_of_1000` that comes on top of either side's time, unmeasured.
-* `on_10000` posts and polls on so many queue pairs in turn; most of them have no BlueFlame register
-  of their own. `create_destroy_qp` is a queue pair's life without a connection. `mkey_configure` gives
-  a key rights and a list of four pieces. Compressed polls are of runs of 64; rdma-core *cannot*: its
-  provider has no decoder for them.
-* Nanoseconds are of rounds of 64 operations that follow each other, the clock read once for them; the
-  numbers are medians over rounds, in which everybody has his turn. Ratios are medians of the ratios of
-  each turn. On a machine that has other things to do they vary by some ten percent.
-* Memory is the growth of malloc's count of bytes in use, and of the mappings that are of no file,
-  while 256 queues are made behind 16 others, divided by 256. What the simulated kernel takes within
-  its calls, and doorbell pages, are no part of it.
-* *mlx5* is a queue with one owner, *mlx5, lock* one that was made `into_shared`. *C* is
-  `ibv_post_send`, `ibv_post_recv` and `ibv_poll_cq`, *extended* is `ibv_wr_*` and `ibv_start_poll`;
-  *one thread* has `MLX5_SINGLE_THREADED=1`, and completion queues made for one thread. A batch by
-  `ibv_post_send` is a list that is filled in first; `list16` finds the list filled in.
-* The *floor* (`benches/peer/floor.c`) is the bare stores, loads and fences on plain memory: header
-  words built beforehand, one look for room, one record for each request, the doorbell record, the
-  register with the fences around it. Nothing is checked, chosen or locked.
-* Ours is the release profile for plain x86-64, without link-time optimisation; the C is `-O2`, and
-  Debian's libraries as they come. One request alone is copied to a BlueFlame register: ours and the
-  floor with four 16-byte stores, rdma-core with eight of 8 bytes. A batch rings an 8-byte doorbell.
+* One process contains this driver, rdma-core's (`benches/peer`, through libibverbs and libmlx5),
+  and the floor. Both drivers open the same simulated device. It runs only between measurements.
+* The operations are what a program would write. Each is a function that is not inlined, with
+  arguments that differ from call to call. Status, `wr_id`, opcode and length of each completion
+  are read. `round` is a posted request and its polled completion: the sum of both.
+* Instructions are counted by callgrind from entry to return of that function: the mean of 12
+  rounds of, mostly, 64 operations. They repeat exactly. Each retired instruction counts as one.
+  Misses are those of a simulated first-level data cache of this machine's size.
+* Kernel calls are excluded from instructions, misses and nanoseconds, because a simulated kernel
+  says nothing about a real one, and both drivers make the same calls. Callgrind excludes
+  everything inside the simulator's library; for nanoseconds, that library measures its own time,
+  so half a clock read per call remains on both sides. The encoding and decoding around a call is
+  included.
+* A cancel queries the position of the queue from the device (QUERY_QP through DEVX), and scans:
+  `drained` and `cancel` here, one call that does both in rdma-core. `cancel_1_of_1000` cancels
+  sixteen `wr_id`s, one per call, with 1,000 requests pending. `cancel_64_of_4096` cancels a set
+  of 64 with 4,096 pending; rdma-core needs 64 calls with 64 queries. Real firmware takes
+  microseconds to answer, which is not measured and adds to both sides.
+* `on_1`, `on_100` and `on_10000` post to and poll from that many queue pairs in turn; most of
+  10,000 have no BlueFlame register of their own. `create_destroy_qp` creates and destroys an
+  unconnected queue pair. `mkey_configure` gives a key access rights and a list of four SGEs.
+  Compressed polls use runs of 64; rdma-core *cannot*, because its provider has no decoder.
+* Nanoseconds are measured over rounds of 64 consecutive operations with one pair of clock reads,
+  alternating between all competitors. The numbers are medians over rounds; the ratios are medians
+  of the ratios of each alternation. On a busy machine they vary by about ten percent.
+* Memory is the growth of malloc's bytes in use and of anonymous mappings when 256 queues are
+  created after 16 others, divided by 256. Memory that the simulated kernel allocates, and
+  doorbell pages, are excluded.
+* *mlx5* is a queue with one owner; *mlx5, lock* is one after `into_shared`. *C* is
+  `ibv_post_send`, `ibv_post_recv` and `ibv_poll_cq`; *extended* is `ibv_wr_*` and
+  `ibv_start_poll`; *one thread* has `MLX5_SINGLE_THREADED=1` and single-threaded completion
+  queues. A batch of `ibv_post_send` includes filling the list; `list16` does not.
+* The *floor* (`benches/peer/floor.c`) is the bare stores, loads and fences on plain memory:
+  prebuilt header words, one check for room, one record per request, the doorbell record, the
+  register with its fences. It checks nothing else, selects nothing and takes no lock.
+* This driver is compiled in the release profile for baseline x86-64, without LTO; the C code with
+  `-O2`, and Debian's libraries as shipped. A single request is copied to a BlueFlame register:
+  with four 16-byte stores here and in the floor, with eight 8-byte stores in rdma-core. A batch
+  rings an 8-byte doorbell.
 
-## What this cannot show
+## Not measured
 
-The doorbell register of a simulated device is ordinary memory. What only silicon can show is
-unmeasured: stores to write-combining memory and the fences behind them, whether BlueFlame saves the
-device a read, how the device's writes to queue memory meet the CPU's caches, latency and message rate
-on a wire. The benchmark runs on a real ConnectX as it is (`mlx5-bench beside LIBRARY time 1000`).
+The doorbell register of a simulated device is ordinary memory. Only silicon can show the cost of
+stores to write-combining memory and of the fences after them, whether BlueFlame saves the device
+a read, how the device's writes to queue memory interact with CPU caches, and latency and message
+rate on a wire. The benchmark runs unchanged on a real ConnectX
+(`mlx5-bench beside LIBRARY time 1000`), except for the cancel cases: no program can drain a real
+device's queue on command.
 ";
 
 /// What it was measured with.
@@ -173,7 +173,7 @@ fn machine(text: &mut String, measured: &Measured) {
     let rdma_core = says("pkg-config", &["--modversion", "libibverbs"]);
     let _ = writeln!(
         text,
-        "Here: {model}, {}; libibverbs {rdma_core}; {}; {}; {}. Times are of {} rounds.",
+        "Measured on: {model}, {}; libibverbs {rdma_core}; {}; {}; {}. Times are of {} rounds.",
         std::env::consts::ARCH,
         says("rustc", &["--version"]),
         says("cc", &["--version"]),
@@ -192,9 +192,9 @@ fn says(program: &str, arguments: &[&str]) -> String {
 
 fn bars(text: &mut String, measured: &Measured, verdicts: &[Verdict]) {
     text.push_str(
-        "\n## Against the better of C's two ways\n\n\
-         Instructions against C as it is by default, nanoseconds against C told that there is one \
-         thread.\n\n\
+        "\n## Compared with the better of C's two interfaces\n\n\
+         Instructions are compared with C in its default mode, nanoseconds with C in its \
+         single-threaded mode.\n\n\
          | case | mode | instructions: ours | C | ratio | at most | ns: ours | C | ratio | at most |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
@@ -268,10 +268,10 @@ fn cannot(case: &str, column: &Column) -> bool {
 fn holdings(text: &mut String, measured: &Measured) {
     let _ = write!(
         text,
-        "\n## Memory of a queue\n\n\
-         Bytes that one more queue takes: `memory_qp`, a reliable connection for 256 requests either way, \
-         of one piece and 28 bytes inline; `memory_cq`, 1,024 entries asked for.\n\n\
-         | case | who | mapped | on the heap | together |\n|---|---|--:|--:|--:|\n"
+        "\n## Memory per queue\n\n\
+         Bytes per additional queue. `memory_qp` is a reliable connection for 256 send and 256 receive \
+         requests, with one SGE and 28 bytes of inline data; `memory_cq` is created for 1,024 CQEs.\n\n\
+         | case | who | mapped | heap | total |\n|---|---|--:|--:|--:|\n"
     );
     for holding in &measured.holdings {
         let who = if holding.who == "mlx5" { "mlx5" } else { "C" };
@@ -292,7 +292,9 @@ fn places(text: &mut String, measured: &Measured, verdicts: &[Verdict]) {
     if over.is_empty() {
         return;
     }
-    text.push_str("\n## Where the instructions are that are too many\n\n| case | mode | source |\n|---|---|---|\n");
+    text.push_str(
+        "\n## Excess instructions by source file\n\n| case | mode | source |\n|---|---|---|\n",
+    );
     for verdict in over {
         let Some(row) = measured.row(verdict.case, "mlx5", verdict.mode) else { continue };
         let mut named: Vec<(String, f64)> = Vec::new();
