@@ -42,8 +42,6 @@ pub(crate) struct Cq {
     pub(crate) real_time: bool,
     completions: Option<Subscription>,
     asynchronous: Option<Subscription>,
-    /// Events reported, once the queue is gone.
-    reported: CqEvents,
 }
 
 fn cqe_size_code(bytes: u32, padded: bool) -> CqeSize {
@@ -161,7 +159,6 @@ pub(crate) fn create(
         real_time: driver_flags.contains(CreateCqFlags::REAL_TIME_TS),
         completions: Subscription::new(channel, user_handle),
         asynchronous: Subscription::new(async_events, user_handle),
-        reported: CqEvents::default(),
     };
     {
         let mut routes = lock(&hca.hub.routes);
@@ -181,7 +178,7 @@ pub(crate) fn create(
 }
 
 /// Ends the queue. Its events count up to now.
-pub(crate) fn destroy(hca: &Hca, cq: &mut Cq) -> Result<u32, Errno> {
+pub(crate) fn destroy(hca: &Hca, cq: &Cq) -> Result<CqEvents, Errno> {
     let mut input = DestroyCqIn::request();
     input.set_cqn(cq.cqn);
     hca.command(&input)?;
@@ -190,28 +187,10 @@ pub(crate) fn destroy(hca: &Hca, cq: &mut Cq) -> Result<u32, Errno> {
         routes.completions.remove(&cq.cqn);
         routes.cqs.remove(&cq.cqn);
     }
-    cq.reported = CqEvents {
+    Ok(CqEvents {
         comp_events_reported: cq.completions.as_ref().map_or(0, Subscription::end),
         async_events_reported: cq.asynchronous.as_ref().map_or(0, Subscription::end),
-    };
-    Ok(0)
-}
-
-pub(crate) fn destroy_method(
-    file: &OpenFile,
-    state: &mut State,
-    request: &mut Request<'_>,
-) -> Result<(), Errno> {
-    use attr::destroy_cq as id;
-    let handle = request.handle(id::HANDLE)?;
-    if !state.objects.is_free(handle) {
-        return Err(Errno::EBUSY);
-    }
-    let cq = state.objects.cq_mut(handle)?;
-    destroy(&file.hca, cq)?;
-    let reported = cq.reported;
-    state.objects.remove(handle);
-    request.answer(id::RESP, &reported)
+    })
 }
 
 pub(crate) fn resize(

@@ -8,6 +8,7 @@ use mlx5_prm::cmd::alloc::DeallocTransportDomainIn;
 use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader, object};
 use mlx5_uapi::mlx5::MmapCommand;
 use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest, page_size};
+use zerocopy::IntoBytes;
 
 use crate::kernel::calls::Calls;
 use crate::kernel::current::Current;
@@ -36,10 +37,23 @@ pub(crate) enum Channel {
     Asynchronous,
 }
 
+/// What the destruction of an object reports of its events that were read: nothing, or as the
+/// method has it.
+pub(crate) type Report = Vec<u8>;
+
+/// An object that ended before it was destroyed.
+#[derive(Debug)]
+struct Ended {
+    kind: u16,
+    report: Report,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) context: Option<Context>,
     pub(crate) objects: Objects,
+    /// Objects that ended because the device went, until their handles are given back.
+    ended: BTreeMap<u32, Ended>,
     channels: BTreeMap<RawFd, (Channel, Arc<EventQueue>)>,
     default_async: Option<Arc<EventQueue>>,
 }
@@ -48,6 +62,15 @@ impl State {
     /// The context; without one nothing can be made.
     pub(crate) fn context(&self) -> Result<Context, Errno> {
         self.context.ok_or(Errno::EINVAL)
+    }
+
+    /// Gives back the handle of an object that ended because the device went; `None` if it did not
+    /// end so.
+    pub(crate) fn give_back(&mut self, handle: u32, kind: u16) -> Result<Option<Report>, Errno> {
+        match self.ended.get(&handle) {
+            Some(ended) if ended.kind != kind => Err(Errno::EINVAL),
+            _ => Ok(self.ended.remove(&handle).map(|ended| ended.report)),
+        }
     }
 
     /// Adds an event file, and answers its descriptor.
@@ -98,43 +121,36 @@ impl OpenFile {
         file
     }
 
-    fn enter(&self) -> Result<(), Errno> {
-        self.calls.enter()?;
-        self.enter_device()
+    /// Fails if the device is gone.
+    pub(crate) fn check_device(&self) -> Result<(), Errno> {
+        if self.hca.is_removed() { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    fn enter_device(&self) -> Result<(), Errno> {
-        if self.hca.is_removed() {
-            return Err(Errno::EIO);
-        }
-        self.hca.clocks.tick();
-        Ok(())
-    }
-
-    /// Ends one object; what the method reports about it stays in the body.
-    pub(crate) fn destroy(&self, state: &mut State, handle: u32) -> Result<u32, Errno> {
+    /// Ends one object.
+    pub(crate) fn destroy(&self, state: &mut State, handle: u32) -> Result<Report, Errno> {
         if !state.objects.is_free(handle) {
             return Err(Errno::EBUSY);
         }
         let hca = &self.hca;
-        let reported = match state.objects.get_mut(handle)? {
-            Body::Pd { pdn } => simple::dealloc_pd(hca, *pdn).map(|()| 0),
-            Body::Xrcd(body) => xrcd::close(hca, *body).map(|()| 0),
+        let mut reported = Report::new();
+        match state.objects.get_mut(handle)? {
+            Body::Pd { pdn } => simple::dealloc_pd(hca, *pdn)?,
+            Body::Xrcd(body) => xrcd::close(hca, *body)?,
             // Pages go when nobody maps them any more.
-            Body::Ah | Body::Uar(_) | Body::Dm(_) => Ok(0),
-            Body::Mr(body) => mr::destroy(hca, body).map(|()| 0),
-            Body::Mw(body) => mr::destroy_window(hca, body).map(|()| 0),
-            Body::Cq(body) => cq::destroy(hca, body),
-            Body::Qp(body) => qp::destroy(hca, body),
-            Body::Srq(body) => srq::destroy(hca, body),
-            Body::Devx(body) => devx::destroy(hca, body).map(|()| 0),
-            Body::Umem(body) => devx::destroy_umem(hca, body).map(|()| 0),
-        }?;
+            Body::Ah | Body::Uar(_) | Body::Dm(_) => {}
+            Body::Mr(body) => mr::destroy(hca, body)?,
+            Body::Mw(body) => mr::destroy_window(hca, body)?,
+            Body::Cq(body) => reported.extend(cq::destroy(hca, body)?.as_bytes()),
+            Body::Qp(body) => reported.extend(qp::destroy(hca, body)?.as_bytes()),
+            Body::Srq(body) => reported.extend(srq::destroy(hca, body)?.as_bytes()),
+            Body::Devx(body) => devx::destroy(hca, body)?,
+            Body::Umem(body) => devx::destroy_umem(hca, body)?,
+        }
         state.objects.remove(handle);
         Ok(reported)
     }
 
-    /// Ends everything that was made through the file.
+    /// Ends everything that was made through the file. The handles are left, to be given back.
     fn clean_up(&self, state: &mut State) {
         // A queue pair leaves its groups before it ends, as it does when the kernel cleans up.
         for handle in state.objects.of_kind(object::QP) {
@@ -147,8 +163,11 @@ impl OpenFile {
             let handles = state.objects.newest_first();
             let before = handles.len();
             for handle in handles {
+                let Ok(kind) = state.objects.get(handle).map(Body::kind) else { continue };
                 // A refusal shows in the handles that are left.
-                let _ = self.destroy(state, handle);
+                if let Ok(report) = self.destroy(state, handle) {
+                    state.ended.insert(handle, Ended { kind, report });
+                }
             }
             if state.objects.newest_first().len() == before {
                 break;
@@ -203,7 +222,9 @@ impl OpenFile {
     /// As for [`DeviceFile::ioctl`]; addresses in the attributes are those of the current process.
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
         let late = self.calls.enter_work()?;
-        self.enter_device()?;
+        if !self.hca.is_removed() {
+            self.hca.clocks.tick();
+        }
         // SAFETY: the caller's contract; the attributes and what they point to are the call's
         // until it returns.
         let (method, request) = unsafe { decode::open(header) }?;
@@ -273,7 +294,9 @@ impl DeviceFile for SimFile {
     }
 
     fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
-        self.0.enter()?;
+        self.0.calls.enter()?;
+        self.0.check_device()?;
+        self.0.hca.clocks.tick();
         if offset == MmapCommand::ClockInfo.offset(0, page_size()) {
             return clock::map_info(&self.0, len, access);
         }

@@ -1,7 +1,7 @@
 //! The methods of the device file: which there are, what they take, who does them.
 
 use mlx5_uapi::Errno;
-use mlx5_uapi::ioctl::{AttrId, Method, attr, method, object};
+use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, Method, attr, method, object};
 
 use crate::kernel::decode::{ANY_LENGTH, DRIVER, Request, Shape, Spec};
 use crate::kernel::file::{OpenFile, State};
@@ -9,20 +9,41 @@ use crate::kernel::{context, cq, devx, dm, mr, qp, query, simple, srq, uar, writ
 
 type Handler = fn(&OpenFile, &mut State, &mut Request<'_>) -> Result<(), Errno>;
 
+/// What a method does.
+enum Work {
+    /// What its handler does.
+    Call(Handler),
+    /// It ends the object of the first attribute. The second, if there is one, takes the events of
+    /// the object that were read.
+    Destroy,
+}
+
 struct Entry {
     method: Method,
     specs: &'static [Spec],
     /// Takes the driver's request and response.
     driver: bool,
-    handler: Handler,
+    work: Work,
 }
 
 const fn entry(method: Method, specs: &'static [Spec], handler: Handler) -> Entry {
-    Entry { method, specs, driver: false, handler }
+    Entry { method, specs, driver: false, work: Work::Call(handler) }
 }
 
 const fn with_driver(method: Method, specs: &'static [Spec], handler: Handler) -> Entry {
-    Entry { method, specs, driver: true, handler }
+    Entry { method, specs, driver: true, work: Work::Call(handler) }
+}
+
+const fn destructor(method: Method, specs: &'static [Spec]) -> Entry {
+    Entry { method, specs, driver: false, work: Work::Destroy }
+}
+
+impl Entry {
+    /// Whether the core does it without the driver, and without a device: where that is gone, its
+    /// objects have ended, and their handles are given back.
+    fn outlives_the_device(&self) -> bool {
+        matches!(self.work, Work::Destroy) && self.method.id < DRIVER_NAMESPACE
+    }
 }
 
 const fn must(id: AttrId, shape: Shape) -> Spec {
@@ -84,25 +105,25 @@ static METHODS: &[Entry] = &[
         must(attr::async_event_alloc::FD_HANDLE, Shape::NewFd),
     ], context::async_event_alloc),
 
-    entry(method::PD_DESTROY, &[
+    destructor(method::PD_DESTROY, &[
         must(attr::destroy_pd::HANDLE, Shape::Handle(object::PD)),
-    ], simple::destroy::<{ attr::destroy_pd::HANDLE.0 }>),
+    ]),
     entry(simple::PD_QUERY, &[
         must(simple::PD_QUERY_HANDLE, Shape::Handle(object::PD)),
         must(simple::PD_QUERY_RESP_PDN, U32_OUT),
     ], simple::query_pd),
-    entry(method::XRCD_DESTROY, &[
+    destructor(method::XRCD_DESTROY, &[
         must(attr::destroy_xrcd::HANDLE, Shape::Handle(object::XRCD)),
-    ], simple::destroy::<{ attr::destroy_xrcd::HANDLE.0 }>),
-    entry(method::AH_DESTROY, &[
+    ]),
+    destructor(method::AH_DESTROY, &[
         must(attr::destroy_ah::HANDLE, Shape::Handle(object::AH)),
-    ], simple::destroy::<{ attr::destroy_ah::HANDLE.0 }>),
-    entry(method::MW_DESTROY, &[
+    ]),
+    destructor(method::MW_DESTROY, &[
         must(attr::destroy_mw::HANDLE, Shape::Handle(object::MW)),
-    ], simple::destroy::<{ attr::destroy_mw::HANDLE.0 }>),
-    entry(method::MR_DESTROY, &[
+    ]),
+    destructor(method::MR_DESTROY, &[
         must(attr::destroy_mr::HANDLE, Shape::Handle(object::MR)),
-    ], simple::destroy::<{ attr::destroy_mr::HANDLE.0 }>),
+    ]),
     entry(method::QUERY_MR, &[
         must(attr::query_mr::HANDLE, Shape::Handle(object::MR)),
         must(attr::query_mr::RESP_LKEY, U32_OUT),
@@ -140,9 +161,9 @@ static METHODS: &[Entry] = &[
         must(dm::QUERY_RESP_PAGE_INDEX, U16),
         must(dm::QUERY_RESP_LENGTH, U64_OUT),
     ], dm::query),
-    entry(method::DM_FREE, &[
+    destructor(method::DM_FREE, &[
         must(attr::free_dm::HANDLE, Shape::Handle(object::DM)),
-    ], simple::destroy::<{ attr::free_dm::HANDLE.0 }>),
+    ]),
     entry(method::REG_DMABUF_MR, &[
         must(attr::reg_dmabuf_mr::HANDLE, Shape::NewHandle),
         must(attr::reg_dmabuf_mr::PD_HANDLE, Shape::Handle(object::PD)),
@@ -166,10 +187,10 @@ static METHODS: &[Entry] = &[
         may(attr::create_cq::EVENT_FD, Shape::Fd),
         may(attr::mlx5_create_cq::UAR_INDEX, U32_IN),
     ], cq::create),
-    entry(method::CQ_DESTROY, &[
+    destructor(method::CQ_DESTROY, &[
         must(attr::destroy_cq::HANDLE, Shape::Handle(object::CQ)),
         must(attr::destroy_cq::RESP, U64_OUT),
-    ], cq::destroy_method),
+    ]),
     with_driver(method::QP_CREATE, &[
         must(attr::create_qp::HANDLE, Shape::NewHandle),
         may(attr::create_qp::XRCD_HANDLE, Shape::Handle(object::XRCD)),
@@ -187,10 +208,10 @@ static METHODS: &[Entry] = &[
         must(attr::create_qp::RESP_CAP, Shape::Out(20, 20)),
         must(attr::create_qp::RESP_QP_NUM, U32_OUT),
     ], qp::create),
-    entry(method::QP_DESTROY, &[
+    destructor(method::QP_DESTROY, &[
         must(attr::destroy_qp::HANDLE, Shape::Handle(object::QP)),
         must(attr::destroy_qp::RESP, U32_OUT),
-    ], qp::destroy_method),
+    ]),
     with_driver(method::SRQ_CREATE, &[
         must(attr::create_srq::HANDLE, Shape::NewHandle),
         must(attr::create_srq::PD_HANDLE, Shape::Handle(object::PD)),
@@ -207,10 +228,10 @@ static METHODS: &[Entry] = &[
         must(attr::create_srq::RESP_MAX_SGE, U32_OUT),
         may(attr::create_srq::RESP_SRQ_NUM, U32_OUT),
     ], srq::create),
-    entry(method::SRQ_DESTROY, &[
+    destructor(method::SRQ_DESTROY, &[
         must(attr::destroy_srq::HANDLE, Shape::Handle(object::SRQ)),
         must(attr::destroy_srq::RESP, U32_OUT),
-    ], srq::destroy_method),
+    ]),
 
     entry(method::UAR_ALLOC, &[
         must(attr::uar_alloc::HANDLE, Shape::NewHandle),
@@ -219,9 +240,9 @@ static METHODS: &[Entry] = &[
         must(attr::uar_alloc::MMAP_LENGTH, U32_OUT),
         must(attr::uar_alloc::PAGE_ID, U32_OUT),
     ], uar::alloc),
-    entry(method::UAR_DESTROY, &[
+    destructor(method::UAR_DESTROY, &[
         must(attr::uar_destroy::HANDLE, Shape::Handle(object::UAR)),
-    ], simple::destroy::<{ attr::uar_destroy::HANDLE.0 }>),
+    ]),
 
     entry(method::DEVX_OTHER, &[
         must(attr::devx_other::CMD_IN, COMMAND_IN),
@@ -250,9 +271,9 @@ static METHODS: &[Entry] = &[
         must(attr::devx_obj_query::CMD_IN, COMMAND_IN),
         must(attr::devx_obj_query::CMD_OUT, COMMAND_OUT),
     ], devx::obj_query),
-    entry(method::DEVX_OBJ_DESTROY, &[
+    destructor(method::DEVX_OBJ_DESTROY, &[
         must(attr::devx_obj_destroy::HANDLE, Shape::Handle(object::DEVX_OBJ)),
-    ], simple::destroy::<{ attr::devx_obj_destroy::HANDLE.0 }>),
+    ]),
     entry(method::DEVX_UMEM_REG, &[
         must(attr::devx_umem_reg::HANDLE, Shape::NewHandle),
         must(attr::devx_umem_reg::ADDR, U64_IN),
@@ -261,9 +282,9 @@ static METHODS: &[Entry] = &[
         may(attr::devx_umem_reg::PGSZ_BITMAP, U64_IN),
         must(attr::devx_umem_reg::OUT_ID, U32_OUT),
     ], devx::umem_reg),
-    entry(method::DEVX_UMEM_DEREG, &[
+    destructor(method::DEVX_UMEM_DEREG, &[
         must(attr::devx_umem_dereg::HANDLE, Shape::Handle(object::DEVX_UMEM)),
-    ], simple::destroy::<{ attr::devx_umem_dereg::HANDLE.0 }>),
+    ]),
 ];
 
 /// Does a method of an open file.
@@ -275,8 +296,15 @@ pub(crate) fn run(
 ) -> Result<(), Errno> {
     let entry = METHODS.iter().find(|entry| entry.method == method);
     let entry = entry.ok_or(Errno::EPROTONOSUPPORT)?;
+    if !entry.outlives_the_device() {
+        file.check_device()?;
+    }
     let driver: &[Spec] = if entry.driver { &DRIVER } else { &[] };
     request.check(entry.specs.iter().chain(driver))?;
+    let handler = match entry.work {
+        Work::Call(handler) => handler,
+        Work::Destroy => return destroy(file, state, entry.specs, &mut request),
+    };
     for spec in entry.specs {
         match spec.shape {
             Shape::Handle(kind) if request.has(spec.id) => {
@@ -288,9 +316,33 @@ pub(crate) fn run(
             _ => {}
         }
     }
-    match (entry.handler)(file, state, &mut request) {
+    match handler(file, state, &mut request) {
         // This one says that the call is not known, which it was.
         Err(Errno::EPROTONOSUPPORT) => Err(Errno::EINVAL),
         result => result,
+    }
+}
+
+/// Ends an object.
+fn destroy(
+    file: &OpenFile,
+    state: &mut State,
+    specs: &[Spec],
+    request: &mut Request<'_>,
+) -> Result<(), Errno> {
+    let [Spec { id, shape: Shape::Handle(kind), .. }, report @ ..] = specs else {
+        unreachable!("a destructor's first attribute is a handle");
+    };
+    let handle = request.handle(*id)?;
+    let reported = match state.give_back(handle, *kind)? {
+        Some(reported) => reported,
+        None => {
+            state.objects.expect(handle, *kind)?;
+            file.destroy(state, handle)?
+        }
+    };
+    match report {
+        [report] => request.answer_bytes(report.id, &reported),
+        _ => Ok(()),
     }
 }

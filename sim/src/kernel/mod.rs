@@ -212,8 +212,9 @@ impl Simulator {
     }
 
     /// Pulls a device out. Files that are open on it lose their objects, get DEVICE_FATAL on their
-    /// asynchronous file, and answer EIO from then on, as event files do once they are empty. UAR
-    /// pages stay mapped, and do nothing.
+    /// asynchronous file, and answer EIO from then on, as event files do once they are empty; only
+    /// the core's destructors go on, which give back the handles of what has ended. UAR pages stay
+    /// mapped, and do nothing.
     pub fn remove_device(&self, device: DeviceId) {
         self.shared.fabric.lock().device_mut(device).inject(Fault::Remove);
         self.hca(device).disassociate();

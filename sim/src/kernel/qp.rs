@@ -359,16 +359,6 @@ pub(crate) fn destroy(hca: &Hca, qp: &mut Qp) -> Result<u32, Errno> {
     Ok(qp.events.as_ref().map_or(0, Subscription::end))
 }
 
-pub(crate) fn destroy_method(
-    file: &OpenFile,
-    state: &mut State,
-    request: &mut Request<'_>,
-) -> Result<(), Errno> {
-    use attr::destroy_qp as id;
-    let reported = file.destroy(state, request.handle(id::HANDLE)?)?;
-    request.answer(id::RESP, &reported)
-}
-
 fn verbs_state(state: DeviceState) -> QpState {
     match state {
         DeviceState::INIT => QpState::Init,

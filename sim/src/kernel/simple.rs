@@ -24,15 +24,6 @@ pub(crate) const PD_QUERY_HANDLE: AttrId = AttrId(DRIVER_NAMESPACE);
 /// `MLX5_IB_ATTR_QUERY_PD_RESP_PDN`.
 pub(crate) const PD_QUERY_RESP_PDN: AttrId = AttrId(DRIVER_NAMESPACE + 1);
 
-/// A method that only ends the object in the attribute `HANDLE`.
-pub(crate) fn destroy<const HANDLE: u16>(
-    file: &OpenFile,
-    state: &mut State,
-    request: &mut Request<'_>,
-) -> Result<(), Errno> {
-    file.destroy(state, request.handle(AttrId(HANDLE))?).map(drop)
-}
-
 pub(crate) fn alloc_pd(
     file: &OpenFile,
     state: &mut State,

@@ -189,16 +189,6 @@ pub(crate) fn destroy(hca: &Hca, srq: &mut Srq) -> Result<u32, Errno> {
     Ok(srq.events.as_ref().map_or(0, Subscription::end))
 }
 
-pub(crate) fn destroy_method(
-    file: &OpenFile,
-    state: &mut State,
-    request: &mut Request<'_>,
-) -> Result<(), Errno> {
-    use attr::destroy_srq as id;
-    let reported = file.destroy(state, request.handle(id::HANDLE)?)?;
-    request.answer(id::RESP, &reported)
-}
-
 pub(crate) fn modify(
     file: &OpenFile,
     state: &mut State,

@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 use mlx5_prm::wqe::Opcode;
 use mlx5_uapi::Errno;
 use mlx5_uapi::cmd::event::{alloc_async, create_comp_channel, next_async, next_completion};
-use mlx5_uapi::cmd::{cq, qp, srq};
+use mlx5_uapi::cmd::{self, cq, qp, srq};
+use mlx5_uapi::mlx5::UarType;
 use mlx5_uapi::verbs::{EventType, QpState, QpType, SrqAttrMask};
 use mlx5_uapi::wait::wait_readable;
 
@@ -85,8 +86,21 @@ fn a_removed_device_says_so_and_answers_nothing_more() {
     let events = alloc_async(&*session.file).expect("a file");
     let quiet = alloc_async(&*bystander.file).expect("a file");
     let channel = create_comp_channel(&*session.file).expect("a channel");
-    let cq = session.cq();
-    let qp = session.qp(QpType::Rc, &cq);
+    let options = TestCqOptions { channel: Some(channel.as_fd()), ..Default::default() };
+    let mut cq = session.try_cq(&options).expect("a CQ");
+    let mut qp = session.qp(QpType::Rc, &cq);
+    session.connect(&qp, &qp);
+    // One event that is read, and one that goes with the queue.
+    for sequence in 0..2 {
+        session.arm(&cq, sequence);
+        let wqe = qp.wqe(Opcode::Nop, &[]);
+        session.post(&mut qp, &wqe);
+        cq.expect();
+        if sequence == 0 {
+            next_completion(&*channel).expect("open").expect("an event");
+        }
+    }
+    let uar = cmd::uar::alloc(&*session.file, UarType::NonCached).expect("a UAR");
     sim.remove_device(0);
 
     let event = next_async(&*events).expect("an event first").expect("an event first");
@@ -94,8 +108,16 @@ fn a_removed_device_says_so_and_answers_nothing_more() {
     assert_eq!(next_async(&*events).map(drop), Err(Errno::EIO));
     assert_eq!(next_completion(&*channel).map(drop), Err(Errno::EIO));
     assert!(wait_readable(channel.as_fd(), Some(std::time::Duration::ZERO)).expect("poll"));
-    assert_eq!(qp::destroy(&*session.file, qp.qp.handle), Err(Errno::EIO));
     assert_eq!(session.modify(&init(&qp)), Err(Errno::EIO));
+    // What the core made has ended, in whatever order its handles are given back, and once.
+    assert_eq!(cq::destroy(&*session.file, qp.qp.handle).map(drop), Err(Errno::EINVAL));
+    let counts = cq::destroy(&*session.file, cq.cq.handle).expect("a CQ");
+    assert_eq!((counts.comp_events_reported, counts.async_events_reported), (1, 0));
+    assert_eq!(cmd::pd::dealloc(&*session.file, session.pd.handle), Ok(()));
+    assert_eq!(qp::destroy(&*session.file, qp.qp.handle), Ok(0));
+    assert_eq!(qp::destroy(&*session.file, qp.qp.handle), Err(Errno::ENOENT));
+    // The driver's methods are gone with it.
+    assert_eq!(cmd::uar::destroy(&*session.file, uar.handle), Err(Errno::EIO));
     assert_eq!(sim.object_counts(0).qps, 0);
     // A doorbell on the dead page harms nobody, and the other device goes on.
     session.ring(0x800, [0xff; 8]);
