@@ -235,4 +235,35 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| errors.take()).count(), KEPT);
         assert_eq!(errors.waiting(), 3, "those of which nothing but their number is known");
     }
+
+    #[test]
+    fn an_error_is_told_with_what_where_and_both_values() {
+        let error =
+            |kind, side| SignatureError { kind, side, expected: 0xab, actual: 0, offset: 512 };
+        let cases = [
+            (
+                error(SignatureErrorKind::Guard, Side::Wire),
+                "bad guard in the wire domain at byte 512: 0xab is there, but the data has 0x0",
+            ),
+            (
+                error(SignatureErrorKind::ReferenceTag, Side::Memory),
+                "bad reference tag in the memory domain at byte 512: 0xab is there, but the data has 0x0",
+            ),
+            (
+                error(SignatureErrorKind::ApplicationTag, Side::Memory),
+                "bad application tag in the memory domain at byte 512: 0xab is there, but the data \
+                 has 0x0",
+            ),
+            (
+                error(SignatureErrorKind::Other(0x2000), Side::Wire),
+                "bad signature in the wire domain at byte 512: 0xab is there, but the data has 0x0 \
+                 (device's code 0x2000)",
+            ),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+        let text = SignatureError::UNCHECKED.to_string();
+        assert!(text.contains("not checked") && text.contains("repeat the transfer"), "{text}");
+    }
 }

@@ -20,6 +20,7 @@ pub(crate) const CASES: &[Case] = cases![
     pending_requests_are_flushed_when_a_drained_queue_pair_fails: STEP,
     a_queue_that_is_still_draining_is_not_drained: STEP,
     going_on_from_another_state_says_in_which_it_is: SIMULATOR,
+    going_on_says_what_to_do_in_states_that_the_device_brings_about: SIMULATOR,
     a_queue_that_drained_by_itself_is_not_told_to_go_to_rts_but_to_resume: STEP,
     a_place_inside_a_request_is_refused: STEP,
     a_place_beyond_what_was_posted_is_refused: STEP,
@@ -238,6 +239,26 @@ fn going_on_from_another_state_says_in_which_it_is(bed: &Bed) -> Outcome {
     end.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
     in_wrong_state(end.qp.resume(), "ERR", "transitions");
     assert_eq!(end.qp.state(), QueueState::Error);
+    Ok(())
+}
+
+/// States that a queue pair comes to without being told to.
+fn going_on_says_what_to_do_in_states_that_the_device_brings_about(bed: &Bed) -> Outcome {
+    let state = Arc::new(AtomicU32::new(0));
+    let lie = Arc::clone(&state);
+    let context = lying(bed, move |answer| {
+        answer.qpc_mut().set_state(lie.load(Ordering::SeqCst));
+    })?;
+    let mut end = bed.end_in::<Rc>(&context, &PairOptions::default())?;
+    let states = [(QpState::SQ_DRAINING, "SqDrained"), (QpState::SQER, "`cur_qp_state`")];
+    for (found, advice) in states {
+        state.store(found.0, Ordering::SeqCst);
+        in_wrong_state(end.qp.resume(), &format!("{found:?}"), advice);
+    }
+    // Where the device has it in the state from which it was to go on, that is not what is wrong.
+    state.store(QpState::SQD.0, Ordering::SeqCst);
+    let error = end.qp.resume().expect_err("the kernel has it in reset");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     Ok(())
 }
 

@@ -636,6 +636,7 @@ fn signatures_that_cannot_be_are_refused_and_named(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     let plain = rig.pair.a.pd.create_mkey(4).build()?;
     let huge = [Sge { addr: 0, length: 0x7fff_ffff, lkey: 0 }; 3];
+    let longest = [0x7fff_ffff, 0x7fff_ffff, 1].map(|length| Sge { addr: 0, length, lkey: 0 });
     let both = SignatureBlock::new().memory(t10(DIF)).wire(of(Crc::Crc32(Seed::Ones)));
     let copied = both.copy(SignatureBytes::ALL);
     let cases = [
@@ -649,6 +650,11 @@ fn signatures_that_cannot_be_are_refused_and_named(bed: &Bed) -> Outcome {
         batch.wr(1, SendFlags::empty()).mkey_configure(configure);
         assert_eq!(batch.complete().expect_err("refused").error, PostError::Mkey(refusal));
     }
+    let mut batch = rig.pair.a.qp.wr_start();
+    let configure = rig.key.configure().layout_list(&longest).signature(&both);
+    batch.wr(1, SendFlags::empty()).mkey_configure(configure);
+    assert_eq!(batch.len(), 1, "as much as a signature reaches");
+    batch.abort();
     assert_eq!((rig.key.signature(), rig.key.length()), (None, None));
     let error = plain.check().expect_err("no signatures");
     assert!(error.to_string().contains("block_signature"), "{error}");

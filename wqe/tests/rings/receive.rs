@@ -196,6 +196,8 @@ fn room_comes_back_with_the_oldest_request() {
     assert_eq!(bed.records.retire_next(3), None, "not the quick way while others wait");
     assert_eq!(bed.records.retire(3), Some(3));
     assert_eq!(bed.queue.free(), 4);
+    bed.post(7, &[]).unwrap();
+    assert_eq!(bed.records.retire_next(7), Some(7), "the quick way, now that none waits");
 }
 
 /// What the quick way takes is the oldest request, by all 16 bits.

@@ -141,21 +141,21 @@ impl<'a> Report<'a> {
         fs::write(path, text).map_err(|error| Failure::File { path: path.to_owned(), error })
     }
 
-    /// Fails if fewer than `bar` in a hundred were noticed, or if one that was not has no reason.
-    pub(super) fn verdict(&self, bar: usize) -> Result<(), Failure> {
+    /// Fails if fewer than `bar` in a hundred were noticed.
+    pub(super) fn share(&self, bar: usize) -> Result<(), Failure> {
         let tally = self.tally();
-        let unexplained = self
-            .rows
-            .iter()
-            .filter(|row| row.outcome == Some(&Outcome::Missed) && row.reason.is_none());
-        let unexplained: Vec<String> = unexplained.map(|row| row.mutant.to_string()).collect();
-        if !unexplained.is_empty() {
-            return Err(Failure::Unexplained(unexplained));
-        }
         if tally.caught * 100 < tally.viable() * bar {
             return Err(Failure::Survived { caught: tally.caught, viable: tally.viable(), bar });
         }
         Ok(())
+    }
+
+    /// Fails if one that was not noticed has no reason.
+    pub(super) fn explained(&self) -> Result<(), Failure> {
+        let missed = self.rows.iter().filter(|row| row.outcome == Some(&Outcome::Missed));
+        let unexplained = missed.filter(|row| row.reason.is_none());
+        let unexplained: Vec<String> = unexplained.map(|row| row.mutant.to_string()).collect();
+        if unexplained.is_empty() { Ok(()) } else { Err(Failure::Unexplained(unexplained)) }
     }
 }
 
