@@ -12,6 +12,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed},
     fence,
 };
+use std::time::Duration;
 
 const VERB: &str = "get_clock_info";
 /// Bit of `clock_info_versions`: the kernel has the clock page in the layout of this driver
@@ -106,7 +107,6 @@ impl Clock {
                 multiplier: half(offset_of!(ClockInfo, mult)).load(Relaxed),
                 shift: half(offset_of!(ClockInfo, shift)).load(Relaxed),
                 mask: word(offset_of!(ClockInfo, mask)),
-                valid_for: word(offset_of!(ClockInfo, overflow_period)),
             };
             fence(Acquire);
             if half(offset_of!(ClockInfo, sign)).load(Relaxed) == before {
@@ -137,7 +137,6 @@ pub struct ClockRelation {
     multiplier: u32,
     shift: u32,
     mask: u64,
-    valid_for: u64,
 }
 
 impl ClockRelation {
@@ -156,12 +155,16 @@ impl ClockRelation {
         }
     }
 
-    /// Returns the page's `overflow_period`: the kernel updates the page at least that often.
+    /// Returns for how long after [`Clock::now`] the timestamps of new completions are converted
+    /// correctly: a sixth of the range of the device's clock, six minutes for 41 bits at 1 GHz.
     ///
-    /// Unit: the simulated device's is nanoseconds. Linux' mlx5_core writes jiffies
-    /// (`mlx5_init_overflow_period` in `lib/clock.c` divides by `NSEC_PER_SEC / HZ`).
-    pub fn valid_for(&self) -> u64 {
-        self.valid_for
+    /// The conversion is correct up to half the range after the last update of the page, and the
+    /// kernel updates the page at least every third of the range. The page's own
+    /// `overflow_period` tells that in jiffies, whose length the kernel does not tell.
+    pub fn valid_for(&self) -> Duration {
+        let cycles = u128::from(self.mask / 6);
+        let nanoseconds = (cycles * u128::from(self.multiplier)) >> (self.shift & 0x7f);
+        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 }
 
@@ -184,7 +187,6 @@ mod tests {
         multiplier: 1 << 23,
         shift: 23,
         mask: (1 << 41) - 1,
-        valid_for: 1,
     };
 
     #[test]
@@ -200,6 +202,23 @@ mod tests {
         assert_eq!(half.nanoseconds(4999), 1_000_000);
         let far = 1 << 39;
         assert_eq!(RELATION.nanoseconds(5000 + far), 1_000_000 + far, "no overflow");
+    }
+
+    #[test]
+    fn a_relation_is_valid_for_a_sixth_of_the_range() {
+        assert_eq!(RELATION.valid_for(), Duration::from_nanos((1 << 41) / 6));
+        // 156.25 MHz: 6.4 ns for each cycle.
+        let slow = ClockRelation { multiplier: (64 << 23) / 10, ..RELATION };
+        assert_eq!(slow.valid_for().as_secs(), 2345);
+        // A page read just before its update, and a timestamp at the end of that time.
+        let last = RELATION.cycles + RELATION.mask / 3 + RELATION.mask / 6;
+        let right = |time| 1_000_000 + (time - RELATION.cycles);
+        assert_eq!(RELATION.nanoseconds(last), right(last));
+        assert_ne!(RELATION.nanoseconds(last + 4), right(last + 4), "taken for an earlier one");
+        let zero = ClockRelation { multiplier: 0, shift: 0, ..RELATION };
+        assert_eq!(zero.valid_for(), Duration::ZERO);
+        let odd = ClockRelation { multiplier: u32::MAX, shift: 0, mask: u64::MAX, ..RELATION };
+        assert_eq!(odd.valid_for(), Duration::from_nanos(u64::MAX));
     }
 
     #[test]

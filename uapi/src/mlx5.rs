@@ -237,7 +237,7 @@ layout! {
         32 mult: u32 => "Multiplier.",
         36 shift: u32 => "Shift.",
         40 mask: u64 => "Bits of the device clock that count.",
-        48 overflow_period: u64 => "Nanoseconds between updates.",
+        48 overflow_period: u64 => "Jiffies between updates, of a length that user space is not told.",
     }
 
     /// `struct mlx5_ib_uapi_devx_async_event_hdr`: the header of each DEVX event.

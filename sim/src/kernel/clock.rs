@@ -22,6 +22,9 @@ const UPDATING: u32 = 1;
 const MASK: u64 = (1 << 41) - 1;
 /// `MLX5_CYCLES_SHIFT`.
 const SHIFT: u32 = 23;
+/// Jiffies of a second (`CONFIG_HZ`), as Debian's kernels have them.
+const HZ: u64 = 250;
+const NS_PER_JIFFY: u64 = 1_000_000_000 / HZ;
 /// The device's clock in its page.
 const TIMER: usize = init_seg::offset::INTERNAL_TIMER_H % PAGE;
 
@@ -64,7 +67,7 @@ impl Clocks {
             mult: mult as u32,
             shift: SHIFT,
             mask: MASK,
-            overflow_period: (overflow_cycles * mult) >> SHIFT,
+            overflow_period: ((overflow_cycles * mult) >> SHIFT) / NS_PER_JIFFY,
             ..ClockInfo::default()
         };
         let start = self.info.as_non_null();
@@ -89,7 +92,7 @@ impl Clocks {
             // SAFETY: an aligned word of the page.
             unsafe { start.add(place).as_ref() }.load(Ordering::Relaxed)
         };
-        let (nsec, period) = (word(1), word(6));
+        let (nsec, period) = (word(1), word(6) * NS_PER_JIFFY);
         self.fabric.lock().device_mut(self.device).clocks().0 - nsec >= period
     }
 

@@ -1,8 +1,9 @@
 //! Discovery, and what the device says of itself.
 
 use mlx5_uapi::cmd::query;
+use mlx5_uapi::mlx5::{ClockInfo, MmapCommand};
 use mlx5_uapi::verbs::{GidType, LinkLayer, Mtu, PortState};
-use mlx5_uapi::{Errno, sysfs};
+use mlx5_uapi::{Access, Errno, page_size, sysfs};
 
 use super::rig::{Session, open};
 use crate::{Fault, Model, PortConfig, SimConfig, Simulator};
@@ -65,6 +66,19 @@ fn a_roce_port_has_gids_of_both_versions() {
     let entry = query::gid_entry(&*session.file, 1, 3).expect("a GID");
     assert_eq!((entry.gid, entry.gid_type), (gids[3].gid, GidType::RoceV2.raw()));
     assert_eq!(query::gid_table(&*session.file, 3).map(drop), Err(Errno::EINVAL));
+}
+
+#[test]
+fn the_clock_page_tells_its_period_in_jiffies() {
+    let session = Session::new();
+    let offset = MmapCommand::ClockInfo.offset(0, page_size());
+    let page = session.file.map(offset, page_size(), Access::Read).expect("a page");
+    // SAFETY: the page is longer than that, aligned, and updated by this thread alone.
+    let info = unsafe { page.as_ptr().cast::<ClockInfo>().read_volatile() };
+    assert_eq!(info.sign & 1, 0);
+    let nanoseconds = ((info.mask / 3) * u64::from(info.mult)) >> info.shift;
+    // 250 a second, of which user space is told nothing.
+    assert_eq!(info.overflow_period, nanoseconds / 4_000_000);
 }
 
 #[test]
