@@ -171,7 +171,7 @@ mod tests {
             Ok(unsafe { Mapping::new(ptr, self.len, block) })
         }
 
-        fn event_file(&self, _: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        unsafe fn event_file(&self, _: RawFd) -> Result<Box<dyn EventFile>, Errno> {
             Err(Errno::ENOTTY)
         }
     }

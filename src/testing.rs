@@ -126,7 +126,7 @@ impl DeviceFile for Memory {
         Ok(unsafe { Mapping::new(ptr, len, owner) })
     }
 
-    fn event_file(&self, _: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+    unsafe fn event_file(&self, _: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         Err(Errno::ENOTTY)
     }
 }
@@ -272,7 +272,8 @@ impl DeviceFile for AlteredFile {
         Ok(unsafe { Mapping::new(start, len, owner) })
     }
 
-    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        self.file.event_file(fd)
+    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        // SAFETY: the caller's contract; calls are passed on to that file.
+        unsafe { self.file.event_file(fd) }
     }
 }

@@ -68,7 +68,7 @@ impl DeviceFile for Script {
         Err(Errno::ENOMEM)
     }
 
-    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         Ok(Box::new(Numbered { fd }))
     }
 }

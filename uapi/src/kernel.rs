@@ -42,9 +42,13 @@ pub trait DeviceFile: Send + Sync + 'static {
     /// of the process.
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno>;
 
-    /// Takes ownership of a file descriptor that an ioctl returned: a completion channel or an
+    /// Takes ownership of a file descriptor that an ioctl created: a completion channel or an
     /// asynchronous event file.
-    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno>;
+    ///
+    /// # Safety
+    /// An ioctl of this file returned `fd` as a descriptor that it created, and nothing has taken
+    /// ownership of it since.
+    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno>;
 }
 
 /// An event file. Its descriptor is readable while an event is pending.

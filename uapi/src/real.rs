@@ -137,12 +137,12 @@ impl DeviceFile for UverbsFile {
         allocate(request)
     }
 
-    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         if fd < 0 {
             return Err(Errno::EBADF);
         }
-        // SAFETY: the caller passes a descriptor that an ioctl of this file has just returned, and
-        // gives up its ownership.
+        // SAFETY: by the contract, the kernel created the descriptor for this process in an ioctl
+        // of this file, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
         fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;

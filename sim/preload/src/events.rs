@@ -20,8 +20,16 @@ pub(crate) struct Events {
 }
 
 /// Takes over an event file of the simulated kernel's, and answers the program's descriptor.
-pub(crate) fn adopt(door: &Door, device: &dyn DeviceFile, number: RawFd) -> Result<RawFd, Errno> {
-    let file = device.event_file(number)?;
+///
+/// # Safety
+/// As for [`DeviceFile::event_file`].
+pub(crate) unsafe fn adopt(
+    door: &Door,
+    device: &dyn DeviceFile,
+    number: RawFd,
+) -> Result<RawFd, Errno> {
+    // SAFETY: the caller's contract.
+    let file = unsafe { device.event_file(number) }?;
     // SAFETY: a call without pointers.
     let watch = Errno::result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
     // SAFETY: the descriptor was just made, and belongs to nobody else.

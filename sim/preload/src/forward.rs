@@ -158,7 +158,8 @@ unsafe fn hand_out(
 ) -> Result<(), Errno> {
     if call.method() == method::ASYNC_EVENT_ALLOC {
         if let Some(attribute) = call.find(attr::async_event_alloc::FD_HANDLE) {
-            let fd = events::adopt(door, &*device.file, attribute.data as RawFd)?;
+            // SAFETY: the call has just made the descriptor.
+            let fd = unsafe { events::adopt(door, &*device.file, attribute.data as RawFd) }?;
             attribute.data = fd as u64;
         }
     } else if command == Some(WriteCommand::CREATE_COMP_CHANNEL.0)
@@ -167,8 +168,9 @@ unsafe fn hand_out(
         let place = attribute.data as usize as *mut RawFd;
         // SAFETY: the response begins with the descriptor.
         let number = unsafe { place.read_unaligned() };
-        let fd = events::adopt(door, &*device.file, number)?;
-        // SAFETY: as above.
+        // SAFETY: the call has just made the descriptor.
+        let fd = unsafe { events::adopt(door, &*device.file, number) }?;
+        // SAFETY: as for the read.
         unsafe { place.write_unaligned(fd) };
     }
     Ok(())

@@ -280,9 +280,19 @@ impl ProcessFile {
         self.file.map(offset, length, access)
     }
 
-    /// Takes over an event file, as [`DeviceFile::event_file`].
+    /// Takes over the event file with this number, as [`DeviceFile::event_file`].
     pub fn event_file(&self, number: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        self.file.event_file(number)
+        self.file.events(number)
+    }
+}
+
+impl SimFile {
+    /// The event file with this number.
+    fn events(&self, number: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        self.0.calls.enter()?;
+        let state = lock(&self.0.state);
+        let (_, queue) = state.channels.get(&number).ok_or(Errno::EBADF)?;
+        Ok(Box::new(SimEvents { queue: Arc::clone(queue), file: Arc::downgrade(&self.0) }))
     }
 }
 
@@ -318,11 +328,9 @@ impl DeviceFile for SimFile {
         memory::allocate(&self.0.hca.fabric, request)
     }
 
-    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        self.0.calls.enter()?;
-        let state = lock(&self.0.state);
-        let (_, queue) = state.channels.get(&fd).ok_or(Errno::EBADF)?;
-        Ok(Box::new(SimEvents { queue: Arc::clone(queue), file: Arc::downgrade(&self.0) }))
+    /// Any number will do: it is looked up.
+    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        self.events(fd)
     }
 }
 

@@ -326,7 +326,8 @@ impl DeviceFile for WireFile {
         real::allocate(request)
     }
 
-    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+    /// Any number will do: the host looks it up.
+    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         let numbers = [self.number, i64::from(fd) as u64];
         let answer = self.wire.line.ask_well(Ask::Events, &numbers, &[])?;
         let signal = answer.file.ok_or(Errno::EPROTO)?;

@@ -228,7 +228,8 @@ impl DeviceFile for WatchedFile {
         self.file.allocate(request)
     }
 
-    fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        self.file.event_file(fd)
+    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        // SAFETY: the caller's contract; calls are passed on to that file.
+        unsafe { self.file.event_file(fd) }
     }
 }

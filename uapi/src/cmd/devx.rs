@@ -164,7 +164,8 @@ pub fn alloc_event_file(
         .new_fd(id::HANDLE)
         .input_u32(id::FLAGS, u32::from(omit_data))
         .make(file)?;
-    file.event_file(reply.fd(id::HANDLE))
+    // SAFETY: this file's ioctl has just created the descriptor; only this function knows it.
+    unsafe { file.event_file(reply.fd(id::HANDLE)) }
 }
 
 /// Subscribes to DEVX events (DEVX_SUBSCRIBE_EVENT): events of these types, of `object` or, with

@@ -15,14 +15,16 @@ use crate::{
 pub fn create_comp_channel(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, Errno> {
     let answer: CreateCompChannelResp =
         exchange(file, WriteCommand::CREATE_COMP_CHANNEL, &EmptyRequest::default())?;
-    file.event_file(answer.fd as i32)
+    // SAFETY: this file's ioctl has just created the descriptor; only this function knows it.
+    unsafe { file.event_file(answer.fd as i32) }
 }
 
 /// Creates an asynchronous event file (ASYNC_EVENT_ALLOC): a file of [`AsyncEventDesc`]s.
 pub fn alloc_async(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, Errno> {
     use attr::async_event_alloc as id;
     let reply = Call::new(method::ASYNC_EVENT_ALLOC).new_fd(id::FD_HANDLE).make(file)?;
-    file.event_file(reply.fd(id::FD_HANDLE))
+    // SAFETY: as above.
+    unsafe { file.event_file(reply.fd(id::FD_HANDLE)) }
 }
 
 /// Reads the next completion event; `None` if no event is pending. `EIO` after the device is gone.

@@ -339,12 +339,14 @@ fn a_leaked_mapping_stays_and_a_dropped_one_ends() {
 fn an_event_file_never_blocks_and_can_be_waited_for() {
     let null = open_dev("/dev/null", (1, 3));
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let events = null.event_file(reader.into_raw_fd()).unwrap();
+    // SAFETY: the descriptor is open and owned by nothing else, as one that an ioctl created.
+    let events = unsafe { null.event_file(reader.into_raw_fd()) }.unwrap();
     let mut buf = [0; 8];
     assert_eq!(events.read(&mut buf), Err(Errno::EAGAIN));
     writer.write_all(&[1, 2, 3]).unwrap();
     assert_eq!(crate::wait::wait_readable(events.as_fd(), None), Ok(true));
     assert_eq!(events.read(&mut buf), Ok(3));
     assert_eq!(buf[..3], [1, 2, 3]);
-    assert_eq!(null.event_file(-1).err(), Some(Errno::EBADF));
+    // SAFETY: there is no such descriptor, so nothing else owns it.
+    assert_eq!(unsafe { null.event_file(-1) }.err(), Some(Errno::EBADF));
 }
