@@ -36,31 +36,36 @@ impl Apt {
             return Err(Failure::Missing("apt-get install debian-archive-keyring".into()));
         }
         let archives = Archives::of_this_machine()?;
-        for part in ["lists/partial", "cache/archives/partial"] {
-            make(&folder.join(part))?;
-        }
         let mut lines = String::new();
         for suite in suites {
             let archive = archives.of(suite)?;
             lines.push_str(&format!("deb [signed-by={KEYRING}] {archive} {suite} main\n"));
         }
-        for (name, text) in [("sources.list", lines.as_str()), ("status", "")] {
+        Self::with_sources(folder, &lines, [&["amd64"], others].concat().join(","))
+    }
+
+    /// Fetches the lists that these lines of a `sources.list` name.
+    fn with_sources(folder: &Path, lines: &str, architectures: String) -> Result<Self, Failure> {
+        for part in ["lists/partial", "cache/archives/partial"] {
+            make(&folder.join(part))?;
+        }
+        for (name, text) in [("sources.list", lines), ("status", "")] {
             let path = folder.join(name);
             fs::write(&path, text).map_err(in_file(&path))?;
         }
-        let architectures = [&["amd64"], others].concat().join(",");
         let apt = Self { folder: folder.to_owned(), architectures };
-        apt.run("apt-get", ["update", "--quiet=2", "--error-on=any"])?;
+        fetch(apt.command("apt-get").args(["update", "--quiet=2", "--error-on=any"]))?;
         Ok(apt)
     }
 
     /// What a package depends on, by name.
     pub(crate) fn depends(&self, package: &str) -> Result<Vec<String>, Failure> {
-        let record = self.run("apt-cache", ["show", "--no-all-versions", package])?;
+        let record = run(self.command("apt-cache").args(["show", "--no-all-versions", package]))?;
         Ok(depends(&record))
     }
 
-    /// Fetches a package alone, and unpacks it into `root`.
+    /// Fetches a package alone, and unpacks it into `root`. A package that the lists do not have is
+    /// another failure than one that cannot be fetched.
     pub(crate) fn unpack_one(
         &self,
         release: Option<&str>,
@@ -69,34 +74,34 @@ impl Apt {
     ) -> Result<(), Failure> {
         let folder = self.folder.join("alone").join(package);
         make(&folder)?;
-        let mut command = self.command("apt-get");
-        command.args(release.map(|release| format!("--target-release={release}")));
-        fetch(command.args(["download", "--quiet=2", package]).current_dir(&folder))?;
+        let download = || {
+            let mut command = self.command("apt-get");
+            command.args(release.map(|release| format!("--target-release={release}")));
+            command.args(["download", "--quiet=2", package]).current_dir(&folder);
+            command
+        };
+        run(download().arg("--print-uris"))?;
+        fetch(&mut download())?;
         unpack(&folder, root)
     }
 
-    /// Fetches packages with all that they depend on, and unpacks them into `root`.
+    /// Fetches packages with all that they depend on, and unpacks them into `root`. What the lists
+    /// do not have, or contradict, is another failure than what cannot be fetched.
     pub(crate) fn unpack(
         &self,
         release: Option<&str>,
         packages: &[&str],
         root: &Path,
     ) -> Result<(), Failure> {
-        let mut command = self.command("apt-get");
-        command.args(["--quiet=2", "--yes", "--no-install-recommends", "--download-only"]);
-        if let Some(release) = release {
-            command.args(["--target-release", release]);
-        }
-        fetch(command.arg("install").args(packages))?;
+        let install = || {
+            let mut command = self.command("apt-get");
+            command.args(release.map(|release| format!("--target-release={release}")));
+            command.args(["--yes", "--no-install-recommends", "install"]).args(packages);
+            command
+        };
+        run(install().args(["--quiet", "--simulate"]))?;
+        fetch(install().args(["--quiet=2", "--download-only"]))?;
         unpack(&self.folder.join("cache/archives"), root)
-    }
-
-    fn run<'a>(
-        &self,
-        program: &str,
-        arguments: impl IntoIterator<Item = &'a str>,
-    ) -> Result<String, Failure> {
-        fetch(self.command(program).args(arguments))
     }
 
     /// A program of apt that looks into our folder alone.
@@ -192,7 +197,7 @@ fn archive_of<'a>(targets: &'a str, codename: &str) -> Option<&'a str> {
     })
 }
 
-/// Runs a program of apt that fetches, or that looks into what was fetched.
+/// Runs a program of apt that can fail only because it does not get at the archive.
 fn fetch(command: &mut Command) -> Result<String, Failure> {
     run(command).map_err(|failure| match failure {
         Failure::Packages(what) => Failure::Unfetched(what),
@@ -208,13 +213,16 @@ fn run(command: &mut Command) -> Result<String, Failure> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::Packages(format!("{program} ended with {}:\n{}", output.status, said.trim_end())))
+    // apt names unmet dependencies on its standard output.
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    Err(Failure::Packages(format!("{program} ended with {}:\n{}", output.status, said.trim())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::ErrorKind;
 
     const TARGETS: &str = "http://a/security/ one-security main\nhttp://b/ one contrib\n\
                            http://c/debian/ one main\nhttp://d/ two main\n";
@@ -240,6 +248,58 @@ mod tests {
         let record = "Package: a\nDepends: b (= 1), c | d (>= 2), e\n";
         assert_eq!(depends(record), ["b", "c", "e"]);
         assert_eq!(depends("Package: a\n"), [""; 0]);
+    }
+
+    /// An archive in a folder, whose packages have a record and no file.
+    fn archive(folder: &Path) -> Result<Apt, Failure> {
+        let record = |name: &str, more: &str| {
+            let sum = "0".repeat(64);
+            format!(
+                "Package: {name}\nVersion: 1\nArchitecture: amd64\nMaintainer: nobody\n{more}\
+                 Filename: ./{name}.deb\nSize: 1\nSHA256: {sum}\n\n"
+            )
+        };
+        let records = record("whole", "") + &record("broken", "Depends: nowhere (>= 2)\n");
+        fs::write(folder.join("Packages"), records).expect("a file");
+        let line = format!("deb [trusted=yes] file:{} ./\n", folder.display());
+        Apt::with_sources(&folder.join("apt"), &line, "amd64".into())
+    }
+
+    #[test]
+    fn what_the_lists_do_not_have_is_a_failure_of_its_own_and_no_want_of_an_archive() {
+        let folder = std::env::temp_dir().join(format!("mlx5-apt-{}", std::process::id()));
+        make(&folder).expect("a folder");
+        let apt = match archive(&folder) {
+            // No Debian.
+            Err(Failure::Run { error, .. }) if error.kind() == ErrorKind::NotFound => return,
+            apt => apt.expect("lists"),
+        };
+        let root = folder.join("root");
+        for (package, says) in [("broken", "nowhere"), ("unknown", "unknown")] {
+            let answer = apt.unpack(None, &["whole", package], &root);
+            assert!(
+                matches!(&answer, Err(Failure::Packages(what)) if what.contains(says)),
+                "{answer:?}"
+            );
+        }
+        for answer in [apt.unpack_one(None, "unknown", &root), apt.depends("unknown").map(drop)] {
+            assert!(matches!(answer, Err(Failure::Packages(_))), "{answer:?}");
+        }
+        let one = apt.unpack_one(None, "whole", &root);
+        for answer in [apt.unpack(None, &["whole"], &root), one] {
+            assert!(
+                matches!(&answer, Err(Failure::Unfetched(what)) if what.contains("whole.deb")),
+                "{answer:?}"
+            );
+        }
+        fs::remove_file(folder.join("Packages")).expect("a file");
+        let gone = Apt::with_sources(
+            &folder.join("other"),
+            &format!("deb [trusted=yes] file:{} ./\n", folder.display()),
+            "amd64".into(),
+        );
+        assert!(matches!(gone, Err(Failure::Unfetched(_))), "{gone:?}");
+        fs::remove_dir_all(&folder).expect("a folder");
     }
 
     #[test]
