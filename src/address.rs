@@ -1,6 +1,6 @@
 //! Addresses: GIDs and paths.
 
-use crate::{context::Link, error::Error};
+use crate::{error::Error, link::PortCaps};
 use mlx5_uapi::verbs;
 use std::{
     fmt,
@@ -157,9 +157,9 @@ impl AhAttr {
     }
 
     /// Checks the path against the limits of the port; the error names the field.
-    pub(crate) fn check(&self, operation: &'static str, link: &Link) -> Result<(), Error> {
+    pub(crate) fn check(&self, operation: &'static str, caps: &PortCaps) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::invalid(operation, what));
-        let max_sl = if link.ethernet { 7 } else { 15 };
+        let max_sl = if caps.ethernet { 7 } else { 15 };
         if self.sl > max_sl {
             return wrong(format!("service level {} is above {max_sl}", self.sl));
         }
@@ -167,10 +167,10 @@ impl AhAttr {
             return wrong(format!("source path bits {:#x} are more than 7", self.src_path_bits));
         }
         match &self.grh {
-            None if link.ethernet => {
+            None if caps.ethernet => {
                 wrong("the port is Ethernet: the path needs a global route (a GID)".into())
             }
-            None if link.grh_required => {
+            None if caps.grh_required => {
                 wrong("the port demands a global route (a GID) of every path".into())
             }
             Some(grh) if grh.flow_label > FLOW_LABEL_MASK => {
@@ -212,8 +212,9 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    const INFINIBAND: Link = Link { ethernet: false, grh_required: false, max_msg_sz: 1 << 30 };
-    const ETHERNET: Link = Link { ethernet: true, ..INFINIBAND };
+    const INFINIBAND: PortCaps =
+        PortCaps { ethernet: false, grh_required: false, max_msg_sz: 1 << 30 };
+    const ETHERNET: PortCaps = PortCaps { ethernet: true, ..INFINIBAND };
 
     #[test]
     fn a_gid_reads_and_writes_as_an_ipv6_address() {
@@ -237,8 +238,8 @@ mod tests {
 
     #[test]
     fn what_a_port_cannot_be_told_is_named() {
-        let refused = |path: AhAttr, link: &Link| {
-            let error = path.check("create_ah", link).expect_err("refused");
+        let refused = |path: AhAttr, caps: &PortCaps| {
+            let error = path.check("create_ah", caps).expect_err("refused");
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             error.to_string()
         };
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(lid.check("create_ah", &INFINIBAND), Ok(()));
         assert_eq!(gid.check("create_ah", &ETHERNET), Ok(()));
         assert!(refused(lid, &ETHERNET).contains("Ethernet"));
-        assert!(refused(lid, &Link { grh_required: true, ..INFINIBAND }).contains("demands"));
+        assert!(refused(lid, &PortCaps { grh_required: true, ..INFINIBAND }).contains("demands"));
         assert!(refused(AhAttr { dlid: 0, ..lid }, &INFINIBAND).contains("neither"));
         assert!(refused(AhAttr { sl: 16, ..lid }, &INFINIBAND).contains("service level"));
         assert!(refused(AhAttr { sl: 8, ..gid }, &ETHERNET).contains("above 7"));

@@ -2,8 +2,9 @@
 
 use crate::{
     address::{AhAttr, Gid, GlobalRoute},
-    context::{Inner, Link},
+    context::Inner,
     error::{Error, ErrorKind},
+    link::PortCaps,
     pd::ProtectionDomain,
 };
 use mlx5_prm::wqe::AddressVector;
@@ -138,10 +139,10 @@ impl ProtectionDomain {
     pub fn create_ah(&self, path: &AhAttr) -> Result<AddressHandle, Error> {
         let context = &self.context;
         context.check(VERB)?;
-        let link = context.link(VERB, path.port_num)?;
-        path.check(VERB, &link)?;
+        let caps = context.port(VERB, path.port_num)?;
+        path.check(VERB, &caps)?;
         let (vector, handle) = match &path.grh {
-            Some(grh) if link.ethernet => {
+            Some(grh) if caps.ethernet => {
                 let (vector, handle) = self.resolve(path, grh)?;
                 (vector, Some(handle))
             }
@@ -178,8 +179,8 @@ impl ProtectionDomain {
         received: &Received<'_>,
     ) -> Result<AddressHandle, Error> {
         let context = &self.context;
-        let link = context.link(VERB, port_num)?;
-        let path = AhAttr::from_received(context, port_num, &link, received)?;
+        let caps = context.port(VERB, port_num)?;
+        let path = AhAttr::from_received(context, port_num, &caps, received)?;
         self.create_ah(&path)
     }
 }
@@ -312,7 +313,7 @@ impl AhAttr {
     fn from_received(
         context: &Inner,
         port_num: u8,
-        link: &Link,
+        caps: &PortCaps,
         received: &Received<'_>,
     ) -> Result<Self, Error> {
         let path = Self {
@@ -321,7 +322,7 @@ impl AhAttr {
             ..Self::infiniband(port_num, received.slid)
         };
         let Some(bytes) = received.grh else { return Ok(path) };
-        let Some(header) = Header::parse(bytes, link.ethernet) else {
+        let Some(header) = Header::parse(bytes, caps.ethernet) else {
             let what = "the 40 bytes before the datagram are neither a GRH nor an IP header";
             return Err(Error::invalid(VERB, what.into()));
         };

@@ -3,14 +3,17 @@
 use crate::{
     context::{Context, Inner},
     error::Error,
-    event::{CqId, EventCounter, closed, deadline_in, sleep_on},
+    link::{CqId, closed, deadline_in, sleep_on},
 };
 use mlx5_uapi::{EventFile, cmd::event};
 use std::{
     collections::HashMap,
     fmt,
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -32,6 +35,22 @@ struct Channel {
     /// Notified when events were read, or when no thread sleeps on the file any more.
     read: Condvar,
     context: Arc<Inner>,
+}
+
+/// The number of events of a queue that were read from its channel.
+#[derive(Default, Debug)]
+pub(crate) struct EventCounter(AtomicU32);
+
+impl EventCounter {
+    /// Returns the number.
+    pub(crate) fn read(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    /// Adds one.
+    pub(crate) fn count(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
 }
 
 /// The completion queues of a channel.

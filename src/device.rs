@@ -1,8 +1,9 @@
 //! Finding and opening devices.
 
 use crate::{
-    context::{Context, Devx, Inner},
+    context::{Context, Inner},
     error::{Error, ErrorKind},
+    link::Devx,
 };
 use mlx5_uapi::{
     Kernel, LinuxKernel,

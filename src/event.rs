@@ -3,49 +3,17 @@
 use crate::{
     context::{Context, Inner},
     error::Error,
+    link::{CqId, QpId, SrqId, closed, wait_for},
 };
 use mlx5_uapi::{
-    Errno,
     cmd::event,
     verbs::{AsyncEventDesc, EventType},
-    wait::{wait_any_readable, wait_readable},
 };
 use std::{
     os::fd::{AsFd, BorrowedFd},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
+    sync::Arc,
+    time::Duration,
 };
-
-/// Identifies a completion queue in events. Unique in its context.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CqId(pub(crate) u64);
-
-/// Identifies a queue pair in events. Unique in its context.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct QpId(pub(crate) u64);
-
-/// Identifies a shared receive queue in events. Unique in its context.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SrqId(pub(crate) u64);
-
-/// The number of events of a queue that were read from its channel.
-#[derive(Default, Debug)]
-pub(crate) struct EventCounter(AtomicU32);
-
-impl EventCounter {
-    /// Returns the number.
-    pub(crate) fn read(&self) -> u32 {
-        self.0.load(Relaxed)
-    }
-
-    /// Adds one.
-    pub(crate) fn count(&self) {
-        self.0.fetch_add(1, Relaxed);
-    }
-}
 
 /// One event per line: the kernel's name, the variant, the identifier of the object.
 macro_rules! events {
@@ -190,88 +158,6 @@ impl AsyncEvents {
 impl AsFd for AsyncEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.context.async_fd()
-    }
-}
-
-/// Returns the error for a failed read of an event file. `EIO` here means that the device was
-/// removed and all events were read.
-pub(crate) fn closed(context: &Inner, operation: &'static str, errno: Errno) -> Error {
-    if errno == Errno::EIO {
-        context.mark_gone();
-    }
-    context.fail(operation, errno)
-}
-
-/// Returns the end of a timeout that starts now, or `None` for none.
-pub(crate) fn deadline_in(timeout: Option<Duration>) -> Option<Instant> {
-    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
-}
-
-/// How often a sleeping thread checks the device while asynchronous events are pending that nobody
-/// reads.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Sleeps until `fd` is readable, the device is gone, or `give_up` returns `true`; a channel's file
-/// reports only the first of these. Returns `false` on timeout. Calls `give_up` when asynchronous
-/// events or overruns are reported, and every [`LOOK_EVERY`] while such events stay unread.
-pub(crate) fn sleep_on(
-    context: &Inner,
-    operation: &'static str,
-    fd: BorrowedFd<'_>,
-    deadline: Option<Instant>,
-    give_up: impl Fn() -> bool,
-) -> Result<bool, Error> {
-    let gone = context.gone_fd();
-    let mut unread = false;
-    loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let (others, nap) = match unread {
-            false => ([context.async_fd(), context.overrun_fd()], left),
-            true => ([gone; 2], Some(left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY)))),
-        };
-        match wait_any_readable([fd, gone, others[0], others[1]], nap) {
-            Ok([true, ..] | [_, true, ..]) => return Ok(true),
-            Ok([.., event, overrun]) => {
-                // It may concern the caller or not: check.
-                unread |= event || overrun;
-                if unread {
-                    context.check_alive();
-                    if give_up() {
-                        return Ok(true);
-                    }
-                }
-                if context.is_gone() {
-                    return Ok(true);
-                }
-                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return Ok(false);
-                }
-            }
-            Err(errno) => return Err(context.fail(operation, errno)),
-        }
-    }
-}
-
-/// Sleeps on `fd` until `next` returns something, or until the timeout. Another thread may read
-/// what woke this one: then it sleeps again.
-pub(crate) fn wait_for<T>(
-    context: &Inner,
-    operation: &'static str,
-    fd: BorrowedFd<'_>,
-    timeout: Option<Duration>,
-    next: impl Fn() -> Result<Option<T>, Error>,
-) -> Result<Option<T>, Error> {
-    let deadline = deadline_in(timeout);
-    loop {
-        if let Some(event) = next()? {
-            return Ok(Some(event));
-        }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match wait_readable(fd, left) {
-            Ok(true) => {}
-            Ok(false) => return next(),
-            Err(errno) => return Err(context.fail(operation, errno)),
-        }
     }
 }
 

@@ -63,19 +63,17 @@
 
 mod address;
 mod ah;
-mod buffer;
 mod channel;
 mod context;
 mod device;
 mod error;
 mod event;
-mod kept;
+mod link;
 pub mod mkey;
 mod mr;
 mod pd;
+mod pools;
 mod query;
-mod records;
-mod uar;
 pub mod window;
 mod xrc;
 
@@ -86,7 +84,6 @@ mod cq;
 mod qp;
 mod shared;
 mod srq;
-mod user_index;
 
 /// Compiles the programs of the README.
 #[cfg(doctest)]
@@ -100,22 +97,21 @@ mod tests;
 
 pub use address::{AhAttr, Gid, GlobalRoute};
 pub use ah::{AddressHandle, Received};
-pub use buffer::QueueAllocator;
 pub use channel::CompletionChannel;
-pub use context::{Context, Devx};
+pub use context::Context;
 pub use device::{
     Device, Guid, OpenOptions, devices, devices_on, open, skipped_devices, skipped_devices_on,
 };
 pub use error::{Error, ErrorKind, FirmwareStatus};
-pub use event::{AsyncEvent, AsyncEvents, CqId, QpId, SrqId};
-pub use kept::leaked;
+pub use event::{AsyncEvent, AsyncEvents};
+pub use link::{CqId, Devx, QpId, SrqId, leaked};
 pub use mr::{Access, MemoryBuilder, MemoryRegion, Reregistration};
 pub use pd::ProtectionDomain;
+pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, ThreadDomain};
 pub use query::{
     CompletionCaps, DeviceAttr, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState, PortAttr,
     QueueLimits, TagMatchingCaps, mtu_bytes,
 };
-pub use uar::{DoorbellChoice, DoorbellMode, ThreadDomain};
 pub use window::{BindError, MemoryWindow};
 pub use xrc::{XrcDomain, XrcOpen};
 

@@ -50,7 +50,7 @@ impl Inner {
     /// Issues QUERY_PORT.
     pub(crate) fn query_port(&self, port_num: u8) -> Result<PortAttr, Error> {
         const VERB: &str = "query_port";
-        self.link(VERB, port_num)?;
+        self.port(VERB, port_num)?;
         let answer = self.run(VERB, |file| query::port(file, port_num))?;
         Ok(PortAttr::from_kernel(&answer))
     }
@@ -58,7 +58,7 @@ impl Inner {
     /// Issues QUERY_GID_ENTRY.
     pub(crate) fn query_gid(&self, port_num: u8, gid_index: u32) -> Result<GidEntry, Error> {
         const VERB: &str = "query_gid";
-        self.link(VERB, port_num)?;
+        self.port(VERB, port_num)?;
         let entry =
             self.run(VERB, |file| query::gid_entry(file, u32::from(port_num), gid_index))?;
         GidEntry::from_kernel(&entry).ok_or_else(|| Error::kernel(VERB, Errno::EPROTO))
@@ -116,7 +116,7 @@ impl Context {
 
     /// Returns the index of a GID in a port's GID table.
     pub fn find_gid(&self, port_num: u8, gid: Gid, gid_type: GidType) -> Result<u32, Error> {
-        self.inner.link("find_gid", port_num)?;
+        self.inner.port("find_gid", port_num)?;
         self.inner.find_gid("find_gid", port_num, gid, gid_type)
     }
 
@@ -124,7 +124,7 @@ impl Context {
     pub fn query_pkey(&self, port_num: u8, index: u32) -> Result<u16, Error> {
         const VERB: &str = "query_pkey";
         let inner = &self.inner;
-        inner.link(VERB, port_num)?;
+        inner.port(VERB, port_num)?;
         inner.check(VERB)?;
         match sysfs::pkey(&*inner.kernel, &inner.info.name, u32::from(port_num), index) {
             Err(Errno::ENOENT | Errno::EINVAL) => {

@@ -2,7 +2,7 @@
 
 use crate::cq::{CompletionQueue, PollError};
 use crate::error::Error;
-use crate::event::{CqId, QpId};
+use crate::link::{CqId, QpId};
 use crate::qp::{
     ControlHalf, QpAttributes, QpInfo, QueuePair, QueuePairTransport, ReceiveHalf, SendHalf,
 };

@@ -1,13 +1,11 @@
 //! How a completion queue is made.
 
 use super::{CompletionQueue, CqInner, PollError};
-use crate::buffer::{QueueAllocator, QueueBuffer};
 use crate::channel::CompletionChannel;
-use crate::context::{Context, Watched};
+use crate::context::Context;
 use crate::error::Error;
-use crate::event::CqId;
-use crate::records::RecordSlot;
-use crate::user_index::UserIndex;
+use crate::link::{CqId, Watched};
+use crate::pools::{QueueAllocator, QueueBuffer, RecordSlot, UserIndex};
 use mlx5_cq::{Attention, DepartedReceive, Departures, Places, Ring, RingId, RingParts, RingState};
 use mlx5_doorbell::CompletionQueueRecord;
 use mlx5_prm::cqe::MiniFormat;
@@ -233,13 +231,13 @@ impl<'a> CompletionQueueBuilder<'a> {
         let log_size = entries.trailing_zeros();
         let stride = self.cqe_size.bytes();
         let buffer = QueueBuffer::new(
-            context,
+            &context.link,
             stride << log_size,
             self.huge_pages,
             self.allocator.as_ref(),
         )?;
-        let slot = RecordSlot::new(context)?;
-        let uar = context.cq_uar();
+        let slot = RecordSlot::new(&context.records)?;
+        let uar = context.uars.cq();
         // SAFETY: the slot is kept as long as the queue; nothing else uses the record. The buffer is
         // so large, and is kept as long as the ring's state is used.
         let (record, state) = unsafe {
@@ -276,7 +274,7 @@ impl<'a> CompletionQueueBuilder<'a> {
                 if error.in_doubt() {
                     buffer.keep();
                     slot.keep();
-                    context.keep_cq_uar();
+                    context.uars.keep();
                 }
                 return Err(error);
             }

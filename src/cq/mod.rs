@@ -9,14 +9,11 @@ pub use builder::{CompletionQueueBuilder, CqeSize, Timestamps};
 pub(crate) use builder::{entries_for, ring_id};
 pub use error::PollError;
 
-use crate::buffer::{QueueAllocator, QueueBuffer};
-use crate::channel::CompletionChannel;
-use crate::context::{Context, Inner, WatchId};
+use crate::channel::{CompletionChannel, EventCounter};
+use crate::context::{Context, Inner};
 use crate::error::Error;
-use crate::event::{CqId, EventCounter};
-use crate::records::RecordSlot;
-use crate::uar::CqUar;
-use crate::user_index::{QueuePairRecords, UserIndex};
+use crate::link::{CqId, WatchId};
+use crate::pools::{CqUar, QueueAllocator, QueueBuffer, QueuePairRecords, RecordSlot, UserIndex};
 use mlx5_cq::{
     Attention, Departures, Next, OwnedCompletion, Ring, RingId, RingState, WorkCompletion,
 };
@@ -124,7 +121,7 @@ impl Drop for CqInner {
             if let Some(slot) = self.slot.take() {
                 slot.keep();
             }
-            self.context.keep_cq_uar();
+            self.context.uars.keep();
         }
     }
 }

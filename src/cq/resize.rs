@@ -1,8 +1,8 @@
 //! Changing how many completions can wait.
 
 use super::{CompletionQueue, abi, entries_for};
-use crate::buffer::QueueBuffer;
 use crate::error::{Error, ErrorKind};
+use crate::pools::QueueBuffer;
 use mlx5_cq::Places;
 use mlx5_uapi::cmd::cq as command;
 
@@ -34,7 +34,7 @@ impl CompletionQueue {
         let stride = inner.state.places().stride;
         let log_size = wanted.trailing_zeros();
         let buffer = QueueBuffer::new(
-            context,
+            &context.link,
             stride << log_size,
             inner.huge_pages,
             inner.allocator.as_ref(),

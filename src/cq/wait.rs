@@ -2,7 +2,7 @@
 
 use super::CompletionQueue;
 use crate::error::Error;
-use crate::event::deadline_in;
+use crate::link::deadline_in;
 use std::time::Duration;
 
 impl CompletionQueue {

@@ -17,13 +17,11 @@ pub use signature::{
     BlockSize, Crc, Domain, Escape, Guard, Seed, Signature, SignatureBlock, SignatureBytes, T10Dif,
 };
 
-pub(crate) use errors::SignedKeys;
-
 use crate::context::{Context, Inner as ContextInner};
 use crate::error::Error;
 use crate::pd::ProtectionDomain;
+use crate::pools::Signed;
 use configure::SignedParts;
-use errors::Signed;
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::mkey::{CreateMkeyIn, CreateMkeyOut, CreatePsvIn, CreatePsvOut, MkeyAccessMode};
 use mlx5_prm::signature::{Bsf, SignatureErrorCqe};

@@ -4,8 +4,8 @@ use super::{ControlHalf, QpAttributes, QpInfo, QueuePair, QueuePairCaps, Receive
 use crate::cancel::{CancelError, Drained};
 use crate::context::Context;
 use crate::error::Error;
-use crate::event::QpId;
-use crate::uar::DoorbellMode;
+use crate::link::QpId;
+use crate::pools::DoorbellMode;
 use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5_wqe::{
     Cancelled, ListError, Mode, PendingRequest, QueueState, ReceiveWr, RequestHandle, SendWr,

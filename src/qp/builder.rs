@@ -2,11 +2,10 @@
 
 mod make;
 
-use crate::buffer::QueueAllocator;
 use crate::cq::CompletionQueue;
 use crate::pd::ProtectionDomain;
+use crate::pools::{DoorbellChoice, QueueAllocator, ThreadDomain};
 use crate::srq::{SharedReceiveQueue, SrqInner, TagMatchingQueue};
-use crate::uar::{DoorbellChoice, ThreadDomain};
 use mlx5_uapi::HugePages;
 use mlx5_uapi::verbs::{QpCreateFlags, QpType};
 use mlx5_wqe::SendOps;

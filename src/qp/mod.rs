@@ -24,17 +24,14 @@ pub(crate) use inspect::DeviceState;
 pub use target::XrcTarget;
 pub use transitions::{TransitionError, TransitionFault};
 
-use crate::buffer::QueueBuffer;
 use crate::cancel::Drains;
-use crate::context::{Context, Inner, WatchId};
+use crate::context::{Context, Inner};
 use crate::cq::CqInner;
 use crate::error::{Error, ErrorKind};
-use crate::event::QpId;
+use crate::link::{QpId, WatchId};
 use crate::pd::ProtectionDomain;
-use crate::records::RecordSlot;
+use crate::pools::{DoorbellMode, QueueBuffer, RecordSlot, SendUar, UserIndex};
 use crate::srq::SrqInner;
-use crate::uar::{DoorbellMode, SendUar};
-use crate::user_index::UserIndex;
 use inspect::state_at_device;
 use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::cmd::qp as command;
@@ -127,7 +124,8 @@ impl Drop for QpInner {
                 slot.keep();
                 uar.keep();
             }
-            self.context.keep_index(Arc::clone(&self.index));
+            let index = Arc::clone(&self.index);
+            self.context.keep_records(index);
         }
     }
 }
@@ -230,8 +228,8 @@ impl ControlHalf {
             .map_err(|error| Error::invalid("modify_qp", error.to_string()))?;
         let alternate = attributes.alt_path.map(|path| path.ah_attr);
         for path in [attributes.ah_attr, alternate].into_iter().flatten() {
-            let link = self.inner.context.link("modify_qp", path.port_num)?;
-            path.check("modify_qp", &link)?;
+            let caps = self.inner.context.port("modify_qp", path.port_num)?;
+            path.check("modify_qp", &caps)?;
         }
         Ok((from, to))
     }

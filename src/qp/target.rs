@@ -5,7 +5,7 @@ use super::endpoint::{ConnectOptions, Endpoint, LocalPort, to_init, to_rtr, to_r
 use super::{Psn, QpNumber, transitions};
 use crate::context::{Context, Inner};
 use crate::error::{Error, ErrorKind};
-use crate::event::QpId;
+use crate::link::QpId;
 use crate::xrc::XrcDomain;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{CreateQp, ModifyQp};

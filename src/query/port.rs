@@ -1,5 +1,6 @@
 //! Port properties.
 
+use crate::link::PortCaps;
 use mlx5_uapi::verbs::{LinkLayer, Mtu, PortState, QueryPortRespEx};
 use std::fmt;
 
@@ -134,8 +135,7 @@ pub struct PortAttr {
 impl PortAttr {
     /// Converts the kernel's answer. Unknown numbers become `None` or a default.
     pub(crate) fn from_kernel(answer: &QueryPortRespEx) -> Self {
-        const GRH_REQUIRED: u8 = 1 << 0;
-        let port = &answer.legacy_resp;
+        let (caps, port) = (PortCaps::of(answer), &answer.legacy_resp);
         let speed = match answer.active_speed_ex {
             0 => u32::from(port.active_speed),
             extended => extended,
@@ -143,9 +143,9 @@ impl PortAttr {
         Self {
             state: PortState::from_raw(port.state).unwrap_or(PortState::Nop),
             phys_state: PhysicalState::from_raw(port.phys_state),
-            link_layer: match LinkLayer::from_raw(port.link_layer) {
-                Some(LinkLayer::Ethernet) => LinkLayer::Ethernet,
-                _ => LinkLayer::InfiniBand,
+            link_layer: match caps.ethernet {
+                true => LinkLayer::Ethernet,
+                false => LinkLayer::InfiniBand,
             },
             max_mtu: Mtu::from_raw(port.max_mtu),
             active_mtu: Mtu::from_raw(port.active_mtu),
@@ -153,10 +153,10 @@ impl PortAttr {
             lmc: port.lmc,
             sm_lid: port.sm_lid,
             sm_sl: port.sm_sl,
-            max_msg_sz: port.max_msg_sz,
+            max_msg_sz: caps.max_msg_sz,
             gid_tbl_len: port.gid_tbl_len,
             pkey_tbl_len: port.pkey_tbl_len,
-            grh_required: port.flags & GRH_REQUIRED != 0,
+            grh_required: caps.grh_required,
             active_width: match port.active_width {
                 1 => Some(1),
                 2 => Some(4),

@@ -2,13 +2,13 @@
 
 use super::SharedReceiveQueue;
 use super::inner::SrqInner;
-use crate::buffer::{QueueAllocator, QueueBuffer};
-use crate::context::Watched;
 use crate::cq::{CompletionQueue, CqInner};
 use crate::error::Error;
+use crate::link::Watched;
 use crate::pd::ProtectionDomain;
-use crate::records::RecordSlot;
-use crate::user_index::{QueuePairRecords, ReceiveSide, UserIndex};
+use crate::pools::{
+    QueueAllocator, QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot, UserIndex,
+};
 use crate::xrc::XrcDomain;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::HugePages;
@@ -179,8 +179,8 @@ pub(super) fn make(
     if limit > layout.requests - 1 {
         return Err(Error::invalid(verb, "the limit is larger than the queue".into()));
     }
-    let buffer = QueueBuffer::new(context, layout.bytes(), huge_pages, allocator.as_ref())?;
-    let slot = RecordSlot::new(context)?;
+    let buffer = QueueBuffer::new(&context.link, layout.bytes(), huge_pages, allocator.as_ref())?;
+    let slot = RecordSlot::new(&context.records)?;
     let id = context.next_handle_id();
     // The ring is linked before the device is told of it.
     // SAFETY: the slot is kept as long as the queue; nothing else uses record and word.

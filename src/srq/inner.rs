@@ -1,12 +1,11 @@
 //! What of a shared receive queue outlives its handle.
 
-use crate::buffer::QueueBuffer;
-use crate::context::{Inner, WatchId};
+use crate::context::Inner;
 use crate::cq::CqInner;
 use crate::error::Error;
+use crate::link::WatchId;
 use crate::pd::ProtectionDomain;
-use crate::records::RecordSlot;
-use crate::user_index::UserIndex;
+use crate::pools::{QueueBuffer, RecordSlot, UserIndex};
 use crate::xrc::XrcDomain;
 use mlx5_uapi::cmd::srq as command;
 use mlx5_wqe::{Gate, QueueState, SharedReceiveRecords};
@@ -69,7 +68,8 @@ impl Drop for SrqInner {
             buffer.keep();
             slot.keep();
             if let Some((_, index)) = &self.completes {
-                self.context.keep_index(Arc::clone(index));
+                let index = Arc::clone(index);
+                self.context.keep_records(index);
             }
         }
     }

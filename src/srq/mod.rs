@@ -90,8 +90,8 @@ impl SharedReceiveQueue {
     }
 
     /// What events call this queue.
-    pub fn id(&self) -> crate::event::SrqId {
-        crate::event::SrqId(self.inner.id)
+    pub fn id(&self) -> crate::link::SrqId {
+        crate::link::SrqId(self.inner.id)
     }
 
     /// Asks for one [`crate::AsyncEvent`] when fewer than `limit` requests are left

@@ -9,7 +9,7 @@ pub use message::{RendezvousData, TmMessage};
 
 use super::{SharedReceiveQueue, SrqInfo};
 use crate::error::Error;
-use crate::event::{QpId, SrqId};
+use crate::link::{QpId, SrqId};
 use crate::qp::{QpInner, Tags};
 use mlx5_wqe::tag_matching::{OpsWr, TagAdd, TagHandle, TagList};
 use mlx5_wqe::{ListError, PostError, ReceiveWr};

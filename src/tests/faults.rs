@@ -12,7 +12,7 @@ fn session(simulator: &Simulator) -> Result<usize, Error> {
     let ah = pd.create_ah(&AhAttr::roce(1, gid, 0))?;
     context.gid_table()?;
     let uars = [DoorbellChoice::Auto, DoorbellChoice::Auto, DoorbellChoice::Auto]
-        .map(|choice| context.inner.acquire_send_uar(choice));
+        .map(|choice| context.inner.uars.acquire(choice));
     for uar in uars {
         drop(uar?);
     }

@@ -79,6 +79,28 @@ fn memory_of_a_file_that_stays_open_stays_and_is_counted() {
     assert_eq!(simulator.violations(), []);
 }
 
+/// A page of doorbell records stays as long as the ring of a queue that the kernel did not destroy.
+#[test]
+fn doorbell_records_stay_as_long_as_rings_do() {
+    for open in [false, true] {
+        let simulator = Simulator::new(infiniband());
+        let kernel = Altered::new(simulator.kernel(), |call| match call.method {
+            method::SRQ_DESTROY => Err(Errno::EBUSY),
+            _ => call.pass(),
+        });
+        kernel.keep_files(open);
+        let context =
+            devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap()[0].open().unwrap();
+        let pd = context.alloc_pd().unwrap();
+        drop(pd.create_srq(64).build().unwrap());
+        assert_eq!(context.leaked(), 1, "the ring; pages of records are not counted");
+        let held = kernel.allocated();
+        drop((pd, context));
+        assert_eq!(kernel.allocated(), if open { held } else { 0 });
+        assert_eq!(simulator.violations(), []);
+    }
+}
+
 /// Pages that are never unmapped, and the number of those not freed.
 struct Pages(AtomicUsize);
 

@@ -127,11 +127,11 @@ fn a_register_that_was_given_back_is_used_again() {
     let simulator = Simulator::new(infiniband());
     let options = OpenOptions::new().max_blueflame_pages(1);
     let context = device(&simulator).open_with(&options).unwrap();
-    let acquire = |choice| context.inner.acquire_send_uar(choice).unwrap();
+    let acquire = |choice| context.inner.uars.acquire(choice).unwrap();
     let own = acquire(DoorbellChoice::Auto);
     assert_eq!(own.mode(), DoorbellMode::BlueFlame);
     assert_eq!(acquire(DoorbellChoice::Auto).mode(), DoorbellMode::SharedBlueFlame);
-    let error = context.inner.acquire_send_uar(DoorbellChoice::BlueFlame).map(drop).unwrap_err();
+    let error = context.inner.uars.acquire(DoorbellChoice::BlueFlame).map(drop).unwrap_err();
     assert_eq!((error.operation(), error.kind()), ("alloc_uar", ErrorKind::ResourceLimit));
     assert!(own.register().blueflame_blocks() > 0);
     let page = own.page_id();
@@ -141,7 +141,7 @@ fn a_register_that_was_given_back_is_used_again() {
     let plain = acquire(DoorbellChoice::Doorbell);
     assert_eq!(plain.mode(), DoorbellMode::Doorbell);
     assert_eq!(plain.register().blueflame_blocks(), 0);
-    assert_eq!(plain.page_id(), context.inner.cq_uar().page_id);
+    assert_eq!(plain.page_id(), context.inner.uars.cq().page_id);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn without_blueflame_queues_ring_plain_doorbells() {
     let contexts =
         [open(&without), device(&with).open_with(&OpenOptions::new().blueflame(false)).unwrap()];
     for context in contexts {
-        let uar = context.inner.acquire_send_uar(DoorbellChoice::Auto).unwrap();
+        let uar = context.inner.uars.acquire(DoorbellChoice::Auto).unwrap();
         assert_eq!(uar.mode(), DoorbellMode::Doorbell);
     }
 }

@@ -1,13 +1,11 @@
 //! Making a queue pair of what was asked for.
 
 use super::{QueuePairBuilder, QueuePairCaps, QueuePairTransport, Tags};
-use crate::buffer::QueueBuffer;
-use crate::context::Watched;
 use crate::error::{Error, ErrorKind};
+use crate::link::Watched;
+use crate::pools::{QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot};
 use crate::qp::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf, pipelining};
-use crate::records::RecordSlot;
 use crate::srq::SharedReceiveQueue;
-use crate::user_index::{QueuePairRecords, ReceiveSide};
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{CreateQp, QpFlags};
@@ -128,15 +126,15 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             !self.keep_send_queue && self.tags.as_ref().is_some_and(|tags| tags.device_sends);
         let (send_layout, receive_layout) = self.layouts()?;
         let buffer = QueueBuffer::new(
-            context,
+            &context.link,
             receive_layout.bytes() + send_layout.bytes(),
             self.huge_pages,
             self.allocator.as_ref(),
         )?;
-        let slot = RecordSlot::new(context)?;
+        let slot = RecordSlot::new(&context.records)?;
         let uar = match &self.domain {
-            Some(domain) => domain.send_uar(context)?,
-            None => context.acquire_send_uar(self.doorbell)?,
+            Some(domain) => domain.send_uar(&context.uars)?,
+            None => context.uars.acquire(self.doorbell)?,
         };
 
         let receive_records = Arc::new(ReceiveRecords::new(receive_layout.requests));

@@ -4,11 +4,13 @@ use super::{TagMatchingQueue, command};
 use crate::cq::CompletionQueue;
 use crate::error::{Error, ErrorKind};
 use crate::pd::ProtectionDomain;
+use crate::pools::{QueuePairRecords, ReceiveSide};
 use crate::qp::Tags;
 use crate::query::TagMatchingCaps;
-use crate::srq::builder::{Kind, Sizes, make};
-use crate::srq::{SharedReceiveQueue, SrqInner};
-use crate::user_index::{QueuePairRecords, ReceiveSide};
+use crate::srq::{
+    SharedReceiveQueue, SrqInner,
+    builder::{Kind, Sizes, make},
+};
 use mlx5_uapi::HugePages;
 use mlx5_uapi::verbs::SrqType;
 use mlx5_wqe::tag_matching::{TagList, TagListParts, TagRecords};

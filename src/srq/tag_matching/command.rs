@@ -26,10 +26,10 @@ pub(super) fn path_to_itself(context: &Inner, port_num: Option<u8>) -> Result<Ah
         if !port.is_active() {
             continue;
         }
-        let link = context.link(VERB, port_num)?;
+        let caps = context.port(VERB, port_num)?;
         let mut path =
             AhAttr { port_num, dlid: port.lid, sl: 0, src_path_bits: 0, static_rate: 0, grh: None };
-        if port.link_layer == LinkLayer::Ethernet || link.grh_required {
+        if port.link_layer == LinkLayer::Ethernet || caps.grh_required {
             let mut own = context.gid_table()?;
             own.retain(|entry| entry.port_num == u32::from(port_num) && !entry.gid.is_zero());
             // Any will do; the routable ones first.

@@ -1,7 +1,9 @@
 use super::*;
 use crate::address::AhAttr;
-use crate::qp::attributes::{AckTimeout, QpAttributes, RetryCount, RnrTimer};
-use crate::qp::transitions::check_attributes;
+use crate::qp::{
+    attributes::{AckTimeout, QpAttributes, RetryCount, RnrTimer},
+    transitions::check_attributes,
+};
 use mlx5_uapi::verbs::AccessFlags;
 use mlx5_wqe::QueueState;
 

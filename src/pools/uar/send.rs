@@ -1,7 +1,6 @@
 //! Doorbell registers of send queues, and thread domains.
 
-use super::{DoorbellChoice, DoorbellMode, Place};
-use crate::context::{Context, Inner};
+use super::{DoorbellChoice, DoorbellMode, Place, Uars};
 use crate::error::Error;
 use mlx5_doorbell::{SendRegister, SharedBlueFlame};
 use std::fmt;
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// The doorbell register of a send queue. Dropping it frees an exclusive register for the next
 /// queue.
 pub(crate) struct SendUar {
-    context: Arc<Inner>,
+    uars: Arc<Uars>,
     place: Place,
     page_id: u32,
     given: AtomicBool,
@@ -34,44 +33,22 @@ struct DomainRegister {
     uar: SendUar,
 }
 
-impl Context {
-    /// Sets a BlueFlame register apart for the queues of one thread (`ibv_alloc_td`), for
-    /// [`thread_domain`](crate::QueuePairBuilder::thread_domain). The register is freed once the
-    /// domain and its queue pairs are gone. Fails if no register is left.
-    ///
-    /// ```no_run
-    /// # use mlx5::{CompletionQueue, Error, ProtectionDomain, transport::Rc};
-    /// # fn f(pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<(), Error> {
-    /// let mine = pd.context().alloc_td()?;
-    /// let first = pd.create_qp::<Rc>(cq, cq).thread_domain(&mine).build()?;
-    /// let second = pd.create_qp::<Rc>(cq, cq).thread_domain(&mine).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn alloc_td(&self) -> Result<ThreadDomain, Error> {
-        self.inner.check("alloc_td")?;
-        let uar = self.inner.acquire_send_uar(DoorbellChoice::BlueFlame)?;
-        let shared = SharedBlueFlame::new(uar.address());
-        Ok(ThreadDomain(Arc::new(DomainRegister { shared, uar })))
-    }
-}
-
 impl ThreadDomain {
-    /// Returns the register for a send queue of `context`.
-    pub(crate) fn send_uar(&self, context: &Arc<Inner>) -> Result<SendUar, Error> {
+    /// Sets a register of `uars` apart.
+    pub(crate) fn new(uars: &Arc<Uars>) -> Result<Self, Error> {
+        let uar = uars.acquire(DoorbellChoice::BlueFlame)?;
+        let shared = SharedBlueFlame::new(uar.address());
+        Ok(Self(Arc::new(DomainRegister { shared, uar })))
+    }
+
+    /// Returns the register for a send queue of a context with these `uars`.
+    pub(crate) fn send_uar(&self, uars: &Arc<Uars>) -> Result<SendUar, Error> {
         let uar = &self.0.uar;
-        if !Arc::ptr_eq(&uar.context, context) {
+        if !Arc::ptr_eq(&uar.uars, uars) {
             let what = "thread domain and protection domain belong to different contexts";
             return Err(Error::invalid("create_qp", what.into()));
         }
-        Ok(SendUar {
-            context: Arc::clone(context),
-            place: Place::Shared,
-            page_id: uar.page_id,
-            given: AtomicBool::new(false),
-            kept: AtomicBool::new(false),
-            domain: Some(self.clone()),
-        })
+        Ok(SendUar::new(uars, Place::Shared, uar.page_id, Some(self.clone())))
     }
 }
 
@@ -82,6 +59,22 @@ impl fmt::Debug for ThreadDomain {
 }
 
 impl SendUar {
+    pub(super) fn new(
+        uars: &Arc<Uars>,
+        place: Place,
+        page_id: u32,
+        domain: Option<ThreadDomain>,
+    ) -> Self {
+        Self {
+            uars: Arc::clone(uars),
+            place,
+            page_id,
+            given: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
+            domain,
+        }
+    }
+
     /// Returns the device's number of the page, for CREATE_QP.
     pub(crate) fn page_id(&self) -> u32 {
         self.page_id
@@ -100,28 +93,26 @@ impl SendUar {
     pub(crate) fn register(&self) -> SendRegister {
         assert!(!self.given.swap(true, Relaxed), "the register was given out before");
         if let Some(domain) = &self.domain {
-            let size = self.context.uars.blueflame_size;
+            let size = self.uars.registers.blueflame_size;
             // SAFETY: only `shared` accesses the domain's register. `shared` is in an `Arc`: it
             // stays at its address as long as the domain, which `self` keeps.
             return unsafe { SendRegister::shared_blueflame((&domain.0.shared).into(), size) };
         }
-        self.context.uars.send_register(self.place)
+        self.uars.registers.send_register(self.place)
     }
 
     /// Returns the first byte of an exclusive register.
     fn address(&self) -> NonNull<u8> {
-        let uars = &self.context.uars;
+        let registers = &self.uars.registers;
         match self.place {
-            Place::Own(which) => uars.blueflame_register(&uars.state(), which).1,
+            Place::Own(which) => registers.blueflame_register(&registers.state(), which).1,
             _ => unreachable!("a register of its own was asked for"),
         }
     }
 
     /// Takes the register out of use until the context closes: the queue was not destroyed.
     pub(crate) fn keep(self) {
-        if !self.context.forked() {
-            self.context.uars.state().leaked = true;
-        }
+        self.uars.keep();
         let register = self.domain.as_ref().map_or(&self, |domain| &domain.0.uar);
         register.kept.store(true, Relaxed);
     }
@@ -130,36 +121,13 @@ impl SendUar {
 impl Drop for SendUar {
     fn drop(&mut self) {
         // After a fork, a thread that does not exist in the child may hold the lock.
-        if *self.kept.get_mut() || self.context.forked() {
+        if *self.kept.get_mut() || self.uars.link.forked() {
             return;
         }
         match self.place {
-            Place::Own(which) => self.context.uars.state().free.push(which),
-            Place::Shared if self.domain.is_none() => self.context.uars.state().sharers -= 1,
+            Place::Own(which) => self.uars.registers.state().free.push(which),
+            Place::Shared if self.domain.is_none() => self.uars.registers.state().sharers -= 1,
             _ => {}
         }
-    }
-}
-
-impl Inner {
-    /// Assigns a register to a send queue.
-    pub(crate) fn acquire_send_uar(
-        self: &Arc<Self>,
-        choice: DoorbellChoice,
-    ) -> Result<SendUar, Error> {
-        let place = self
-            .uars
-            .acquire(&*self.file, choice)
-            .map_err(|errno| self.fail("alloc_uar", errno))?;
-        let page_id = self.uars.page_id(place);
-        let context = Arc::clone(self);
-        Ok(SendUar {
-            context,
-            place,
-            page_id,
-            given: AtomicBool::new(false),
-            kept: AtomicBool::new(false),
-            domain: None,
-        })
     }
 }

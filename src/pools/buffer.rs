@@ -1,6 +1,6 @@
 //! Memory of queues.
 
-use crate::{context::Inner, error::Error};
+use crate::{error::Error, link::Link};
 use mlx5_uapi::{DeviceFile, Errno, HugePages, Mapping, MemoryRequest, page_size};
 use std::{ptr::NonNull, sync::Arc};
 
@@ -73,7 +73,7 @@ fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapp
 /// Page-aligned, zeroed memory for a ring. Dropping it unmaps it: whoever passed it to the device
 /// must either have destroyed the device's object or call [`QueueBuffer::keep`].
 pub(crate) struct QueueBuffer {
-    context: Arc<Inner>,
+    link: Arc<Link>,
     /// `Some` until the value is dropped.
     mapping: Option<Mapping>,
     /// Whether the memory is a [`QueueAllocator`]'s, which would use it again.
@@ -91,7 +91,7 @@ impl QueueBuffer {
     /// Allocates `len` bytes from `allocator`, or from the kernel without one. A length of zero
     /// counts as one, so that there is always an address.
     pub(crate) fn new(
-        context: &Arc<Inner>,
+        link: &Arc<Link>,
         len: usize,
         huge_pages: HugePages,
         allocator: Option<&Arc<dyn QueueAllocator>>,
@@ -100,12 +100,12 @@ impl QueueBuffer {
         let request = MemoryRequest::new(len).align(page_size()).huge(huge_pages);
         let mapping = match allocator {
             Some(allocator) => allocate_from(allocator, len),
-            None => allocate(&*context.file, &request),
+            None => allocate(&*link.file, &request),
         };
-        let mapping = mapping.map_err(|errno| context.fail("allocate queue memory", errno))?;
+        let mapping = mapping.map_err(|errno| link.fail("allocate queue memory", errno))?;
         let start = mapping.as_non_null();
         let borrowed = allocator.is_some();
-        Ok(Self { context: Arc::clone(context), mapping: Some(mapping), borrowed, start })
+        Ok(Self { link: Arc::clone(link), mapping: Some(mapping), borrowed, start })
     }
 
     /// Returns the first byte.
@@ -122,8 +122,8 @@ impl QueueBuffer {
     /// until the context closes, memory of an allocator until the process ends.
     pub(crate) fn keep(mut self) {
         match self.mapping.take() {
-            Some(mapping) if self.borrowed => self.context.keep_for_good(mapping),
-            Some(mapping) => self.context.keep(mapping),
+            Some(mapping) if self.borrowed => self.link.keep_for_good(mapping),
+            Some(mapping) => self.link.keep(mapping),
             None => {}
         }
     }
@@ -133,7 +133,7 @@ impl Drop for QueueBuffer {
     fn drop(&mut self) {
         // In a child the range may not be mapped, or may hold another mapping: do not unmap it.
         if let Some(mapping) = self.mapping.take()
-            && self.context.forked()
+            && self.link.forked()
         {
             mapping.leak();
         }

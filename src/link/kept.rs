@@ -14,7 +14,6 @@
 //! * The memory of a [`QueueAllocator`](crate::QueueAllocator) is not unmapped but used again, with
 //!   the same pages. It is never freed.
 
-use crate::user_index::UserIndex;
 use mlx5_uapi::Mapping;
 use std::{
     fmt,
@@ -36,33 +35,38 @@ pub fn leaked() -> usize {
 }
 
 /// Counts memory areas that stay until the process ends.
-pub(crate) fn count_for_good(pieces: usize) {
+fn count_for_good(pieces: usize) {
     FOR_GOOD.fetch_add(pieces, Relaxed);
 }
 
-/// What a context keeps. Dropping it frees everything; the file must be closed before.
+/// What a link keeps. Dropping it frees everything; the file must be closed before.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(super) struct Kept {
     memory: Mutex<Vec<Mapping>>,
-    /// Queues that CQEs may still name.
-    indexes: Mutex<Vec<Arc<UserIndex>>>,
+    /// Records of queues that CQEs may still name.
+    records: Mutex<Vec<Arc<dyn Send + Sync>>>,
     pieces: AtomicUsize,
 }
 
 impl Kept {
     /// Keeps memory that the device may still use.
-    pub(crate) fn memory(&self, memory: Mapping) {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    pub(super) fn memory(&self, memory: Mapping) {
+        self.page(memory);
         self.count();
     }
 
+    /// Keeps a page of which the device may still use a part. Does not count it.
+    pub(super) fn page(&self, page: Mapping) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(page);
+    }
+
     /// Keeps the records of a queue that CQEs may still name.
-    pub(crate) fn index(&self, index: Arc<UserIndex>) {
-        self.indexes.lock().unwrap_or_else(PoisonError::into_inner).push(index);
+    pub(super) fn records(&self, records: Arc<dyn Send + Sync>) {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).push(records);
     }
 
     /// Keeps memory until the process ends: closing the file does not prove that it is unused.
-    pub(crate) fn for_good(&self, memory: Mapping) {
+    pub(super) fn for_good(&self, memory: Mapping) {
         memory.leak();
         self.count();
         count_for_good(1);
@@ -73,23 +77,23 @@ impl Kept {
     }
 
     /// Returns the number of memory areas kept.
-    pub(crate) fn pieces(&self) -> usize {
+    pub(super) fn pieces(&self) -> usize {
         self.pieces.load(Relaxed)
     }
 
     /// Keeps everything until the process ends, because the file stays open elsewhere.
-    pub(crate) fn never_free(&mut self) {
+    pub(super) fn never_free(&mut self) {
         count_for_good(self.abandon());
     }
 
     /// Unmaps nothing, in a child process, where the ranges may hold other mappings. Returns the
     /// number of memory areas.
-    pub(crate) fn abandon(&mut self) -> usize {
+    pub(super) fn abandon(&mut self) -> usize {
         let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let indexes = self.indexes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let records = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
         let pieces = memory.len();
         memory.drain(..).for_each(Mapping::leak);
-        indexes.drain(..).for_each(std::mem::forget);
+        records.drain(..).for_each(std::mem::forget);
         pieces
     }
 }

@@ -1,7 +1,8 @@
 //! Doorbell records, and the words that stop posting and polling, in 64-byte slots of pages that
 //! the kernel zeroes in a forked child (`MADV_WIPEONFORK`).
 
-use crate::{buffer::allocate, context::Inner, error::Error, kept::count_for_good};
+use super::buffer::allocate;
+use crate::{error::Error, link::Link};
 use mlx5_uapi::{DeviceFile, Errno, Mapping, MemoryRequest, page_size};
 use std::{
     mem::ManuallyDrop,
@@ -60,8 +61,8 @@ struct Place {
     start: NonNull<u8>,
 }
 
-/// The slots of a context.
-pub(crate) struct Records {
+/// Pages of slots.
+struct Slots {
     pages: Mutex<Vec<Page>>,
     /// A word that is nonzero in the process that opened the device and zero in its children.
     alive: NonNull<AtomicU32>,
@@ -69,12 +70,12 @@ pub(crate) struct Records {
 
 // SAFETY: `alive` is the address of a word in a page that the value owns; it is only accessed
 // atomically.
-unsafe impl Send for Records {}
+unsafe impl Send for Slots {}
 // SAFETY: as above; a mutex protects the pages.
-unsafe impl Sync for Records {}
+unsafe impl Sync for Slots {}
 
-impl Records {
-    pub(crate) fn new(file: &dyn DeviceFile) -> Result<Self, Errno> {
+impl Slots {
+    fn new(file: &dyn DeviceFile) -> Result<Self, Errno> {
         let pages = Mutex::new(Vec::new());
         let alive = take(&mut lock(&pages), file)?.start.cast();
         // SAFETY: `alive` is an aligned word of a slot that is never freed.
@@ -85,26 +86,56 @@ impl Records {
 
     /// Whether this is a forked child, in which the pages are zeroed.
     #[inline]
-    pub(crate) fn wiped(&self) -> bool {
+    fn wiped(&self) -> bool {
         // SAFETY: the slot is never freed, and the page is mapped as long as `self` lives.
         unsafe { self.alive.as_ref() }.load(Relaxed) == 0
     }
 
-    /// Keeps pages that the device may still read until the process ends, because the file stays
-    /// open elsewhere. The other pages are freed on drop, after the file was closed.
-    pub(crate) fn never_free(&mut self) {
+    /// Takes the pages that the device may still read. The others are freed on drop.
+    fn take_kept(&mut self) -> Vec<Mapping> {
         let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for page in pages.extract_if(.., |page| page.kept) {
-            page.mapping.leak();
-            count_for_good(1);
-        }
+        pages.extract_if(.., |page| page.kept).map(|page| page.mapping).collect()
     }
 
     /// Drops the pages without unmapping them, in a child process, where the ranges may hold other
     /// mappings.
-    pub(crate) fn abandon(&mut self) {
+    fn abandon(&mut self) {
         let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
         pages.drain(..).for_each(|page| page.mapping.leak());
+    }
+}
+
+/// The slots of a context.
+pub(crate) struct Records {
+    slots: Slots,
+    link: Arc<Link>,
+}
+
+impl Records {
+    /// Allocates the first page.
+    pub(crate) fn new(link: &Arc<Link>) -> Result<Arc<Self>, Errno> {
+        let slots = Slots::new(&*link.file)?;
+        Ok(Arc::new(Self { slots, link: Arc::clone(link) }))
+    }
+
+    /// Whether this is a forked child, in which the pages are zeroed.
+    #[inline]
+    pub(crate) fn wiped(&self) -> bool {
+        self.slots.wiped()
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Vec<Page>> {
+        lock(&self.slots.pages)
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        if self.link.forked() {
+            self.slots.abandon();
+        } else {
+            self.slots.take_kept().into_iter().for_each(|page| self.link.keep_page(page));
+        }
     }
 }
 
@@ -136,11 +167,11 @@ fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, Errno> {
 
 /// A doorbell record and the words beside it. Dropping it frees the slot for the next queue.
 pub(crate) struct RecordSlot {
-    context: Arc<Inner>,
+    records: Arc<Records>,
     place: Place,
 }
 
-// SAFETY: the slot's address lies in a page of the context, which is Send and Sync. Nothing here
+// SAFETY: the slot's address lies in a page of `records`, which is Send and Sync. Nothing here
 // dereferences it; whoever does upholds the safety of that access.
 unsafe impl Send for RecordSlot {}
 // SAFETY: as above.
@@ -148,10 +179,11 @@ unsafe impl Sync for RecordSlot {}
 
 impl RecordSlot {
     /// Takes a zeroed slot.
-    pub(crate) fn new(context: &Arc<Inner>) -> Result<Self, Error> {
-        let place = take(&mut lock(&context.records.pages), &*context.file)
-            .map_err(|errno| context.fail("allocate a doorbell record", errno))?;
-        Ok(Self { context: Arc::clone(context), place })
+    pub(crate) fn new(records: &Arc<Records>) -> Result<Self, Error> {
+        let link = &records.link;
+        let place = take(&mut records.pages(), &*link.file)
+            .map_err(|errno| link.fail("allocate a doorbell record", errno))?;
+        Ok(Self { records: Arc::clone(records), place })
     }
 
     /// Returns the doorbell record, eight bytes.
@@ -179,11 +211,11 @@ impl RecordSlot {
     /// Takes the slot out of use forever: the device may still read it.
     pub(crate) fn keep(self) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `this.context` is not used again and `this` is never dropped, so this moves the
+        // SAFETY: `this.records` is not used again and `this` is never dropped, so this moves the
         // `Arc`.
-        let context = unsafe { std::ptr::read(&this.context) };
-        if !context.forked() {
-            lock(&context.records.pages)[this.place.page].kept = true;
+        let records = unsafe { std::ptr::read(&this.records) };
+        if !records.link.forked() {
+            records.pages()[this.place.page].kept = true;
         }
     }
 }
@@ -191,8 +223,8 @@ impl RecordSlot {
 impl Drop for RecordSlot {
     fn drop(&mut self) {
         // After a fork, a thread that does not exist in the child may hold the lock.
-        if !self.context.forked() {
-            lock(&self.context.records.pages)[self.place.page].give_back(self.place.slot);
+        if !self.records.link.forked() {
+            self.records.pages()[self.place.page].give_back(self.place.slot);
         }
     }
 }
@@ -229,7 +261,7 @@ mod tests {
     #[test]
     fn the_word_that_tells_of_a_fork_is_kept_apart() {
         let file = Memory::default();
-        let records = Records::new(&file).unwrap();
+        let records = Slots::new(&file).unwrap();
         assert!(!records.wiped());
         let other = take(&mut lock(&records.pages), &file).unwrap();
         assert_ne!(other.start, records.alive.cast());
@@ -249,19 +281,17 @@ mod tests {
     }
 
     #[test]
-    fn pages_go_with_the_context_but_for_what_an_open_file_still_needs() {
+    fn pages_go_with_the_pool_but_for_those_that_the_device_may_still_read() {
         let file = Memory::default();
-        for (kept, open, live) in
-            [(false, false, 0), (true, false, 0), (false, true, 0), (true, true, 1)]
-        {
-            let mut records = Records::new(&file).unwrap();
+        for kept in [false, true] {
+            let mut records = Slots::new(&file).unwrap();
             lock(&records.pages)[0].kept = kept;
             assert_eq!(file.live(), 1);
-            if open {
-                records.never_free();
-            }
+            let outlive = records.take_kept();
             drop(records);
-            assert_eq!(file.live(), live, "{kept} {open}");
+            assert_eq!(file.live(), usize::from(kept));
+            drop(outlive);
+            assert_eq!(file.live(), 0);
         }
     }
 }

@@ -10,13 +10,13 @@ mod send;
 pub(crate) use send::SendUar;
 pub use send::ThreadDomain;
 
-use crate::context::Inner;
+use crate::{error::Error, link::Link};
 use mlx5_doorbell::{CompletionQueueRegister, SendRegister, SharedBlueFlame};
 use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_REGISTERS, BLUEFLAME_UNIT, CQ_DOORBELL};
 use mlx5_uapi::{Access, DeviceFile, Errno, Mapping, cmd::uar, mlx5::UarType};
 use std::{
     ptr::NonNull,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// How a send queue rings its doorbell.
@@ -89,15 +89,15 @@ fn is_aligned(mapping: &Mapping) -> bool {
     mapping.as_ptr().addr().is_multiple_of(BLUEFLAME)
 }
 
-/// A BlueFlame register of a page in [`Uars`].
+/// A BlueFlame register of a page in [`Registers`].
 #[derive(Clone, Copy)]
 struct BlueFlame {
     page: usize,
     index: usize,
 }
 
-/// The UAR pages of a context.
-pub(crate) struct Uars {
+/// UAR pages and their registers.
+struct Registers {
     /// The page that is not write-combining; `Some` until the context closes.
     plain: Option<Page>,
     /// Bytes of a BlueFlame register; zero if BlueFlame is unsupported or turned off.
@@ -122,13 +122,9 @@ struct State {
     leaked: bool,
 }
 
-impl Uars {
+impl Registers {
     /// Allocates the plain page. `blueflame_size` is the register size that the device reports.
-    pub(crate) fn new(
-        file: &dyn DeviceFile,
-        blueflame_size: u32,
-        max_pages: usize,
-    ) -> Result<Self, Errno> {
+    fn new(file: &dyn DeviceFile, blueflame_size: u32, max_pages: usize) -> Result<Self, Errno> {
         let plain = Page::new(file, UarType::NonCached, BLUEFLAME + size_of::<u64>())?;
         let size = blueflame_size as usize;
         // Each half holds whole basic blocks; registers are adjacent and aligned to their size. Any
@@ -151,9 +147,9 @@ impl Uars {
     }
 
     /// Returns the page and the register for arming completion queues.
-    pub(crate) fn cq(&self) -> CqUar {
+    fn cq(&self) -> CqUar {
         let plain = self.plain();
-        // SAFETY: the page is mapped until the context closes, and queues keep the context alive.
+        // SAFETY: the page is mapped as long as the pool, which queues keep alive by their context.
         let register = unsafe { CompletionQueueRegister::new(plain.register(CQ_DOORBELL)) };
         CqUar { page_id: plain.uar.page_id, register }
     }
@@ -238,23 +234,22 @@ impl Uars {
         match (place, &state.shared) {
             (Place::Own(which), _) => {
                 let (_, register) = self.blueflame_register(&state, which);
-                // SAFETY: the page is mapped until the context closes, and `SendUar` keeps the
-                // context. The register is not in `free` while that value lives, so nobody else
-                // writes to it.
+                // SAFETY: the page is mapped as long as the pool, which `SendUar` keeps. The
+                // register is not in `free` while that value lives, so nobody else writes to it.
                 unsafe { SendRegister::blueflame(register, self.blueflame_size) }
             }
             (Place::Shared, Some((_, shared))) => {
                 // SAFETY: the register was set apart, so only `shared` accesses it. `shared` is
-                // boxed: it stays at its address until the context closes.
+                // boxed: it stays at its address as long as the pool, which `SendUar` keeps.
                 unsafe { SendRegister::shared_blueflame((&**shared).into(), self.blueflame_size) }
             }
-            // SAFETY: the page is mapped until the context closes, and `SendUar` keeps the context.
+            // SAFETY: the page is mapped as long as the pool, which `SendUar` keeps.
             _ => unsafe { SendRegister::doorbell(self.plain().register(BLUEFLAME)) },
         }
     }
 
     /// Unmaps and frees the pages, before the file is closed.
-    pub(crate) fn close(&mut self, file: &dyn DeviceFile) {
+    fn close(&mut self, file: &dyn DeviceFile) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         for page in state.pages.drain(..).chain(self.plain.take()) {
             drop(page.mapping);
@@ -268,7 +263,7 @@ impl Uars {
 
     /// Drops the pages without unmapping them, in a child process, where the ranges may hold other
     /// mappings.
-    pub(crate) fn abandon(&mut self) {
+    fn abandon(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.pages.drain(..).chain(self.plain.take()).for_each(|page| page.mapping.leak());
     }
@@ -278,20 +273,57 @@ impl Uars {
 pub(crate) struct CqUar {
     /// The device's number of the page.
     pub(crate) page_id: u32,
-    /// The register, valid as long as the context.
+    /// The register, valid as long as the pool.
     pub(crate) register: CompletionQueueRegister,
 }
 
-impl Inner {
-    /// Returns the page and the register for arming completion queues.
-    pub(crate) fn cq_uar(&self) -> CqUar {
-        self.uars.cq()
+/// The UAR pages of a context. Dropping it unmaps and frees them.
+pub(crate) struct Uars {
+    registers: Registers,
+    link: Arc<Link>,
+}
+
+impl Uars {
+    /// Allocates the page for plain doorbells. `blueflame_size` is the register size that the device
+    /// reports.
+    pub(crate) fn new(
+        link: &Arc<Link>,
+        blueflame_size: u32,
+        max_pages: usize,
+    ) -> Result<Arc<Self>, Errno> {
+        let registers = Registers::new(&*link.file, blueflame_size, max_pages)?;
+        Ok(Arc::new(Self { registers, link: Arc::clone(link) }))
     }
 
-    /// Keeps the pages allocated: a completion queue that was not destroyed still names its page.
-    pub(crate) fn keep_cq_uar(&self) {
-        if !self.forked() {
-            self.uars.state().leaked = true;
+    /// Returns the page and the register for arming completion queues.
+    pub(crate) fn cq(&self) -> CqUar {
+        self.registers.cq()
+    }
+
+    /// Keeps the pages allocated: a queue that was not destroyed still names one.
+    pub(crate) fn keep(&self) {
+        if !self.link.forked() {
+            self.registers.state().leaked = true;
+        }
+    }
+
+    /// Assigns a register to a send queue.
+    pub(crate) fn acquire(self: &Arc<Self>, choice: DoorbellChoice) -> Result<SendUar, Error> {
+        let link = &self.link;
+        let place = self
+            .registers
+            .acquire(&*link.file, choice)
+            .map_err(|errno| link.fail("alloc_uar", errno))?;
+        Ok(SendUar::new(self, place, self.registers.page_id(place), None))
+    }
+}
+
+impl Drop for Uars {
+    fn drop(&mut self) {
+        if self.link.forked() {
+            self.registers.abandon();
+        } else {
+            self.registers.close(&*self.link.file);
         }
     }
 }
@@ -318,7 +350,7 @@ mod tests {
     }
 
     /// Returns what the next `count` queues get.
-    fn modes(uars: &Uars, file: &Memory, count: usize) -> Vec<&'static str> {
+    fn modes(uars: &Registers, file: &Memory, count: usize) -> Vec<&'static str> {
         let mode = |_| match uars.acquire(file, DoorbellChoice::Auto).unwrap() {
             Place::Own(_) => "own",
             Place::Shared => "shared",
@@ -327,14 +359,14 @@ mod tests {
         (0..count).map(mode).collect()
     }
 
-    fn address(uars: &Uars, which: BlueFlame) -> usize {
+    fn address(uars: &Registers, which: BlueFlame) -> usize {
         uars.blueflame_register(&uars.state(), which).1.addr().get()
     }
 
     #[test]
     fn queues_get_their_own_registers_until_the_kernel_refuses_then_share_one() {
         let file = device(2);
-        let uars = Uars::new(&file, SIZE, 256).unwrap();
+        let uars = Registers::new(&file, SIZE, 256).unwrap();
         assert_eq!(modes(&uars, &file, 5), ["own", "own", "own", "shared", "shared"]);
         file.set_blueflame_pages(1);
         assert_eq!(modes(&uars, &file, 1), ["shared"], "the kernel is not asked again");
@@ -343,7 +375,7 @@ mod tests {
     #[test]
     fn not_too_many_share_a_register_unless_they_ask_to() {
         let file = device(1);
-        let uars = Uars::new(&file, SIZE, 256).unwrap();
+        let uars = Registers::new(&file, SIZE, 256).unwrap();
         let found = modes(&uars, &file, 1 + MAX_SHARERS + 2);
         assert_eq!(found[1..=MAX_SHARERS], ["shared"; MAX_SHARERS]);
         assert_eq!(found[MAX_SHARERS + 1..], ["plain"; 2]);
@@ -354,7 +386,7 @@ mod tests {
     #[test]
     fn the_limit_of_pages_is_kept() {
         let file = device(9);
-        let uars = Uars::new(&file, SIZE, 1).unwrap();
+        let uars = Registers::new(&file, SIZE, 1).unwrap();
         assert_eq!(modes(&uars, &file, 3), ["own", "shared", "shared"]);
         assert_eq!(file.uars(), 2, "one of each kind");
     }
@@ -363,7 +395,7 @@ mod tests {
     fn without_blueflame_all_ring_plain_doorbells() {
         for (size, device_pages, max_pages) in [(0, 9, 9), (SIZE, 0, 9), (SIZE, 9, 0)] {
             let file = device(device_pages);
-            let uars = Uars::new(&file, size, max_pages).unwrap();
+            let uars = Registers::new(&file, size, max_pages).unwrap();
             assert_eq!(modes(&uars, &file, 2), ["plain", "plain"]);
             assert_eq!(uars.acquire(&file, DoorbellChoice::BlueFlame).err(), Some(Errno::ENOSPC));
         }
@@ -372,14 +404,14 @@ mod tests {
     #[test]
     fn a_register_size_that_makes_no_sense_counts_as_none() {
         for size in [1, 64, 384, 4096, u32::MAX] {
-            assert_eq!(Uars::new(&device(9), size, 9).unwrap().blueflame_size, 0, "{size}");
+            assert_eq!(Registers::new(&device(9), size, 9).unwrap().blueflame_size, 0, "{size}");
         }
     }
 
     #[test]
     fn no_two_queues_have_the_same_register_and_none_has_the_shared_one() {
         let file = device(3);
-        let uars = Uars::new(&file, SIZE, 256).unwrap();
+        let uars = Registers::new(&file, SIZE, 256).unwrap();
         let mut registers: Vec<usize> = (0..5)
             .map(|_| match uars.acquire(&file, DoorbellChoice::BlueFlame).unwrap() {
                 Place::Own(which) => address(&uars, which),
@@ -399,7 +431,7 @@ mod tests {
     fn pages_are_given_back_on_closing_unless_a_lost_queue_names_one() {
         for leaked in [false, true] {
             let file = device(1);
-            let mut uars = Uars::new(&file, SIZE, 256).unwrap();
+            let mut uars = Registers::new(&file, SIZE, 256).unwrap();
             modes(&uars, &file, 2);
             uars.state().leaked = leaked;
             uars.close(&file);

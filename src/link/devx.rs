@@ -1,0 +1,95 @@
+//! Firmware commands (DEVX).
+
+use super::Link;
+use crate::error::{Error, ErrorKind};
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::caps::{CapGroup, CapMode, HcaCap, QueryHcaCapIn, QueryHcaCapOut};
+use mlx5_uapi::{Errno, cmd::devx};
+
+impl Link {
+    /// Whether DEVX commands are available.
+    pub(crate) fn has_devx(&self) -> bool {
+        self.devx
+    }
+
+    /// Runs a firmware command that creates an object. Returns the kernel's handle.
+    ///
+    /// # Safety
+    /// The command may name memory and objects. It must not harm any that others rely on.
+    pub(crate) unsafe fn devx_create(
+        &self,
+        operation: &'static str,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<u32, Error> {
+        self.check(operation)?;
+        if !self.devx {
+            return Err(Error::no_devx(operation));
+        }
+        // SAFETY: the caller guarantees that the command does no harm.
+        unsafe { devx::obj_create(&*self.file, input, output) }
+            .map_err(|errno| self.fail_devx(operation, errno, output))
+    }
+
+    /// Runs a firmware command that modifies the object with the kernel's `handle`.
+    ///
+    /// # Safety
+    /// As for [`Link::devx_create`].
+    pub(crate) unsafe fn devx_modify(
+        &self,
+        operation: &'static str,
+        handle: u32,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), Error> {
+        self.check(operation)?;
+        if !self.devx {
+            return Err(Error::no_devx(operation));
+        }
+        // SAFETY: the caller guarantees that the command does no harm.
+        unsafe { devx::obj_modify(&*self.file, handle, input, output) }
+            .map_err(|errno| self.fail_devx(operation, errno, output))
+    }
+
+    /// Destroys an object made by [`Link::devx_create`].
+    pub(crate) fn devx_destroy(&self, operation: &'static str, handle: u32) -> Result<(), Error> {
+        self.run_destroy(operation, |file| devx::obj_destroy(file, handle))
+    }
+
+    /// Returns the error for a failed DEVX command with output `answer`.
+    fn fail_devx(&self, operation: &'static str, errno: Errno, answer: &[u8]) -> Error {
+        let error = Error::devx(operation, errno, answer);
+        if error.kind() == ErrorKind::Firmware { error } else { self.fail(operation, errno) }
+    }
+
+    /// Queries the current general HCA capabilities (QUERY_HCA_CAP), on behalf of `operation`.
+    pub(crate) fn hca_cap(&self, operation: &'static str) -> Result<HcaCap, Error> {
+        self.check(operation)?;
+        if !self.devx {
+            return Err(Error::no_devx(operation));
+        }
+        let mut request = QueryHcaCapIn::request();
+        request.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
+        let mut answer = Box::new(QueryHcaCapOut::default());
+        // SAFETY: QUERY_HCA_CAP names no memory or object and changes nothing.
+        unsafe { devx::general_cmd(&*self.file, request.as_bytes(), answer.as_bytes_mut()) }
+            .map_err(|errno| self.fail_devx(operation, errno, answer.as_bytes()))?;
+        Ok(*answer.hca_cap())
+    }
+
+    /// Runs a firmware command that queries the object with the kernel's `handle`.
+    pub(crate) fn devx_query(
+        &self,
+        operation: &'static str,
+        handle: u32,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), Error> {
+        self.check(operation)?;
+        if !self.devx {
+            return Err(Error::no_devx(operation));
+        }
+        devx::obj_query(&*self.file, handle, input, output)
+            .map_err(|errno| self.fail_devx(operation, errno, output))
+    }
+}

@@ -1,0 +1,16 @@
+//! What queues are made from: memory of rings, doorbell records, doorbell registers, user indexes; and
+//! the keys that pollers look up.
+
+mod buffer;
+mod records;
+mod signed_keys;
+mod uar;
+mod user_index;
+
+pub use buffer::QueueAllocator;
+pub(crate) use buffer::{QueueBuffer, allocate};
+pub(crate) use records::{RecordSlot, Records};
+pub(crate) use signed_keys::{Signed, SignedKeys};
+pub(crate) use uar::{CqUar, SendUar, Uars};
+pub use uar::{DoorbellChoice, DoorbellMode, ThreadDomain};
+pub(crate) use user_index::{QueuePairRecords, ReceiveSide, UserIndex, UserIndexes};
