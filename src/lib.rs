@@ -61,29 +61,28 @@
 //! [`Error::kind`]. Once the device is known to be gone, calls and posts fail, and polls fail when
 //! no CQE is left.
 
+// Each module imports only from those that stand before it here (`cargo xtask imports .`):
+//
+// error         errors of calls
+// link          the files of an open device: calls, capabilities, gone, forked, kept memory
+// pools         what queues are made from: rings, doorbell records, UAR pages, user indexes
+// context       devices and contexts: properties, ports, events, clock
+// memory        protection domains, regions, windows, keys
+// address       paths and address handles
+// cq            completion queues and channels
+// srq           shared receive queues, XRC domains
+// qp            queue pairs: attributes, connecting, posting, cancelling
+// tag_matching  shared receive queues with tags, which post by a queue pair
 mod address;
-mod ah;
-mod channel;
 mod context;
-mod device;
-mod error;
-mod event;
-mod link;
-pub mod mkey;
-mod mr;
-mod pd;
-mod pools;
-mod query;
-pub mod window;
-mod xrc;
-
-// Queues.
-mod cancel;
-mod clock;
 mod cq;
+mod error;
+mod link;
+mod memory;
+mod pools;
 mod qp;
-mod shared;
 mod srq;
+mod tag_matching;
 
 /// Compiles the programs of the README.
 #[cfg(doctest)]
@@ -95,38 +94,27 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use address::{AhAttr, Gid, GlobalRoute};
-pub use ah::{AddressHandle, Received};
-pub use channel::CompletionChannel;
-pub use context::Context;
-pub use device::{
-    Device, Guid, OpenOptions, devices, devices_on, open, skipped_devices, skipped_devices_on,
+pub use address::{AddressHandle, AhAttr, GlobalRoute, Received};
+pub use context::{
+    AsyncEvent, AsyncEvents, Clock, ClockRelation, CompletionCaps, Context, Device, DeviceAttr,
+    Gid, GidEntry, Guid, LinkSpeed, OnDemandCaps, OpenOptions, PhysicalState, PortAttr,
+    QueueLimits, TagMatchingCaps, devices, devices_on, mtu_bytes, open, real_time_ns,
+    skipped_devices, skipped_devices_on,
+};
+pub use cq::{
+    CompletionChannel, CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError,
+    SharedCompletionQueue, Timestamps,
 };
 pub use error::{Error, ErrorKind, FirmwareStatus};
-pub use event::{AsyncEvent, AsyncEvents};
 pub use link::{CqId, Devx, QpId, SrqId, leaked};
-pub use mr::{Access, MemoryBuilder, MemoryRegion, Reregistration};
-pub use pd::ProtectionDomain;
+pub use memory::{
+    Access, MemoryBuilder, MemoryRegion, ProtectionDomain, Reregistration, mkey,
+    window::{self, BindError, MemoryWindow},
+};
 pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, ThreadDomain};
-pub use query::{
-    CompletionCaps, DeviceAttr, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState, PortAttr,
-    QueueLimits, TagMatchingCaps, mtu_bytes,
-};
-pub use window::{BindError, MemoryWindow};
-pub use xrc::{XrcDomain, XrcOpen};
-
-// Queues.
-pub use cancel::{CancelError, Drained};
-pub use clock::{Clock, ClockRelation, real_time_ns};
-pub use cq::{
-    CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError, Timestamps,
-};
 pub use qp::*;
-pub use shared::{SharedCompletionQueue, SharedQueuePair};
-pub use srq::{
-    RendezvousData, SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, TagMatchingQueue,
-    TagMatchingQueueBuilder, TmMessage,
-};
+pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, XrcDomain, XrcOpen};
+pub use tag_matching::{RendezvousData, TagMatchingQueue, TagMatchingQueueBuilder, TmMessage};
 
 pub use mlx5_cq::{
     CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind, InlineData,

@@ -1,8 +1,8 @@
 //! How a completion queue is made.
 
 use super::{CompletionQueue, CqInner, PollError};
-use crate::channel::CompletionChannel;
 use crate::context::Context;
+use crate::cq::CompletionChannel;
 use crate::error::Error;
 use crate::link::{CqId, Watched};
 use crate::pools::{QueueAllocator, QueueBuffer, RecordSlot, UserIndex};

@@ -1,19 +1,23 @@
 //! Completion queues.
 
 mod builder;
+mod channel;
 mod error;
 mod resize;
+mod shared;
 mod wait;
 
 pub use builder::{CompletionQueueBuilder, CqeSize, Timestamps};
 pub(crate) use builder::{entries_for, ring_id};
+pub use channel::CompletionChannel;
 pub use error::PollError;
+pub use shared::SharedCompletionQueue;
 
-use crate::channel::{CompletionChannel, EventCounter};
 use crate::context::{Context, Inner};
 use crate::error::Error;
 use crate::link::{CqId, WatchId};
 use crate::pools::{CqUar, QueueAllocator, QueueBuffer, QueuePairRecords, RecordSlot, UserIndex};
+use channel::EventCounter;
 use mlx5_cq::{
     Attention, Departures, Next, OwnedCompletion, Ring, RingId, RingState, WorkCompletion,
 };

@@ -1,7 +1,7 @@
 //! Queue pairs of any transport, for mixed collections.
 
+use super::cancel::{CancelError, Drained};
 use super::{ControlHalf, QpAttributes, QpInfo, QueuePair, QueuePairCaps, ReceiveHalf, SendHalf};
-use crate::cancel::{CancelError, Drained};
 use crate::context::Context;
 use crate::error::Error;
 use crate::link::QpId;

@@ -10,7 +10,8 @@ pub use limits::{AckTimeout, OutOfRange, Psn, QpNumber, RetryCount, RnrTimer};
 
 #[cfg(doc)]
 use super::QueuePair;
-use crate::address::{AhAttr, Gid, GlobalRoute};
+use crate::address::{AhAttr, GlobalRoute};
+use crate::context::Gid;
 use mlx5_uapi::verbs::{AccessFlags, MigState, Mtu, QpAttrMask, QpDest, QpState};
 use mlx5_uapi::write_cmd::{ExModifyQp, ModifyQp};
 use mlx5_wqe::QueueState;

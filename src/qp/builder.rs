@@ -1,11 +1,12 @@
 //! Making queue pairs.
 
 mod make;
+mod pipelining;
 
 use crate::cq::CompletionQueue;
-use crate::pd::ProtectionDomain;
+use crate::memory::ProtectionDomain;
 use crate::pools::{DoorbellChoice, QueueAllocator, ThreadDomain};
-use crate::srq::{SharedReceiveQueue, SrqInner, TagMatchingQueue};
+use crate::srq::{SharedReceiveQueue, SrqInner};
 use mlx5_uapi::HugePages;
 use mlx5_uapi::verbs::{QpCreateFlags, QpType};
 use mlx5_wqe::SendOps;
@@ -144,17 +145,7 @@ pub(crate) struct Tags {
     pub(crate) device_sends: bool,
 }
 
-impl<'a> QueuePairBuilder<'a, Rc> {
-    /// Takes messages for `queue`, which matches them with its tags. They complete on its completion
-    /// queue, which has to be the one for receives here.
-    ///
-    /// The queue pair has no send queue: the device itself sends, to fetch the data of rendezvous.
-    /// With [`QueuePairBuilder::keep_send_queue`] it has one, and rendezvous are left to software.
-    pub fn tm_srq(mut self, queue: &'a TagMatchingQueue) -> Self {
-        self.tags = Some(queue.attach());
-        self
-    }
-
+impl QueuePairBuilder<'_, Rc> {
     /// Keeps the send queue of a queue pair that takes messages for a
     /// [tag-matching queue](QueuePairBuilder::tm_srq).
     pub fn keep_send_queue(mut self) -> Self {

@@ -5,10 +5,10 @@ use super::endpoint::{
     path_to, to_init, to_rtr, to_rts,
 };
 use super::{Psn, QpNumber, QueuePair, QueuePairTransport};
-use crate::ah::AddressHandle;
+use crate::address::AddressHandle;
 use crate::context::Context;
 use crate::error::Error;
-use crate::pd::ProtectionDomain;
+use crate::memory::ProtectionDomain;
 use mlx5_uapi::verbs::{AccessFlags, LinkLayer};
 use mlx5_wqe::QueueState;
 use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};

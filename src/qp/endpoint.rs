@@ -15,7 +15,7 @@ pub(crate) use connect::{
 pub use error::{ConnectError, EndpointError};
 
 use super::attributes::{Psn, QpNumber};
-use crate::address::Gid;
+use crate::context::Gid;
 use mlx5_uapi::verbs::{GidType, LinkLayer, Mtu, QpType};
 
 /// One side of a connection, or where datagrams reach a queue pair.

@@ -2,12 +2,14 @@
 
 mod any;
 mod attributes;
+mod bind;
 mod builder;
+mod cancel;
 mod connect;
 mod endpoint;
 mod inspect;
 mod multicast;
-mod pipelining;
+mod shared;
 mod target;
 mod transitions;
 
@@ -18,20 +20,22 @@ pub use attributes::{
 };
 pub(crate) use builder::Tags;
 pub use builder::{QueuePairBuilder, QueuePairCaps, QueuePairTransport};
+pub use cancel::{CancelError, Drained};
 pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
 pub(crate) use inspect::DeviceState;
+pub use shared::SharedQueuePair;
 pub use target::XrcTarget;
 pub use transitions::{TransitionError, TransitionFault};
 
-use crate::cancel::Drains;
 use crate::context::{Context, Inner};
 use crate::cq::CqInner;
 use crate::error::{Error, ErrorKind};
 use crate::link::{QpId, WatchId};
-use crate::pd::ProtectionDomain;
+use crate::memory::ProtectionDomain;
 use crate::pools::{DoorbellMode, QueueBuffer, RecordSlot, SendUar, UserIndex};
 use crate::srq::SrqInner;
+use cancel::Drains;
 use inspect::state_at_device;
 use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::cmd::qp as command;

@@ -1,7 +1,7 @@
 //! Multicast groups.
 
 use super::QueuePair;
-use crate::address::Gid;
+use crate::context::Gid;
 use crate::error::Error;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::{DeviceFile, Errno};

@@ -6,7 +6,7 @@ use super::{Psn, QpNumber, transitions};
 use crate::context::{Context, Inner};
 use crate::error::{Error, ErrorKind};
 use crate::link::QpId;
-use crate::xrc::XrcDomain;
+use crate::srq::XrcDomain;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{CreateQp, ModifyQp};
 use mlx5_uapi::verbs::{QpAttrMask, QpCap, QpCreateFlags, QpType};

@@ -5,11 +5,11 @@ use super::inner::SrqInner;
 use crate::cq::{CompletionQueue, CqInner};
 use crate::error::Error;
 use crate::link::Watched;
-use crate::pd::ProtectionDomain;
+use crate::memory::ProtectionDomain;
 use crate::pools::{
     QueueAllocator, QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot, UserIndex,
 };
-use crate::xrc::XrcDomain;
+use crate::srq::XrcDomain;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::HugePages;
 use mlx5_uapi::cmd::srq as command;
@@ -126,22 +126,22 @@ fn extended(
 
 /// What is asked of a shared receive queue of whatever kind.
 #[derive(Clone)]
-pub(super) struct Sizes {
-    pub(super) max_wr: u32,
-    pub(super) max_sge: u32,
-    pub(super) limit: u32,
-    pub(super) huge_pages: HugePages,
-    pub(super) allocator: Option<Arc<dyn QueueAllocator>>,
+pub(crate) struct Sizes {
+    pub(crate) max_wr: u32,
+    pub(crate) max_sge: u32,
+    pub(crate) limit: u32,
+    pub(crate) huge_pages: HugePages,
+    pub(crate) allocator: Option<Arc<dyn QueueAllocator>>,
 }
 
 /// What the kinds of shared receive queues differ in.
-pub(super) struct Kind {
-    pub(super) srq_type: SrqType,
-    pub(super) max_num_tags: u32,
+pub(crate) struct Kind {
+    pub(crate) srq_type: SrqType,
+    pub(crate) max_num_tags: u32,
     /// Where it completes, if it does so by itself, and under which user index.
-    pub(super) completes: Option<(Arc<CqInner>, Arc<UserIndex>)>,
+    pub(crate) completes: Option<(Arc<CqInner>, Arc<UserIndex>)>,
     /// The domain of an extended one.
-    pub(super) domain: Option<XrcDomain>,
+    pub(crate) domain: Option<XrcDomain>,
 }
 
 impl Kind {
@@ -150,7 +150,7 @@ impl Kind {
 }
 
 /// Makes a shared receive queue, of the kind that `kind` tells when it is given the queue's records.
-pub(super) fn make(
+pub(crate) fn make(
     pd: &ProtectionDomain,
     verb: &'static str,
     sizes: Sizes,

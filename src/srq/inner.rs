@@ -4,9 +4,9 @@ use crate::context::Inner;
 use crate::cq::CqInner;
 use crate::error::Error;
 use crate::link::WatchId;
-use crate::pd::ProtectionDomain;
+use crate::memory::ProtectionDomain;
 use crate::pools::{QueueBuffer, RecordSlot, UserIndex};
-use crate::xrc::XrcDomain;
+use crate::srq::XrcDomain;
 use mlx5_uapi::cmd::srq as command;
 use mlx5_wqe::{Gate, QueueState, SharedReceiveRecords};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +32,7 @@ impl SrqInner {
         *self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn destroy(&self) -> Result<(), Error> {
+    pub(crate) fn destroy(&self) -> Result<(), Error> {
         const VERB: &str = "destroy_srq";
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(live) = *handle else { return Ok(()) };

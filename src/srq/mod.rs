@@ -2,7 +2,7 @@
 
 mod builder;
 mod inner;
-mod tag_matching;
+mod xrc;
 
 use crate::context::Inner;
 use crate::error::Error;
@@ -12,8 +12,9 @@ use mlx5_wqe::{ListError, ReceiveWr, SharedReceiveQueue as Ring, SharedReceiveRe
 use std::sync::Arc;
 
 pub use builder::SharedReceiveQueueBuilder;
+pub(crate) use builder::{Kind, Sizes, make};
 pub(crate) use inner::SrqInner;
-pub use tag_matching::{RendezvousData, TagMatchingQueue, TagMatchingQueueBuilder, TmMessage};
+pub use xrc::{XrcDomain, XrcOpen};
 
 /// What a shared receive queue is, as the kernel tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,8 +47,8 @@ pub struct SrqInfo {
 /// # }
 /// ```
 pub struct SharedReceiveQueue {
-    ring: Ring,
-    inner: Arc<SrqInner>,
+    pub(crate) ring: Ring,
+    pub(crate) inner: Arc<SrqInner>,
 }
 
 impl SharedReceiveQueue {

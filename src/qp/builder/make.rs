@@ -1,10 +1,10 @@
 //! Making a queue pair of what was asked for.
 
-use super::{QueuePairBuilder, QueuePairCaps, QueuePairTransport, Tags};
+use super::{QueuePairBuilder, QueuePairCaps, QueuePairTransport, Tags, pipelining};
 use crate::error::{Error, ErrorKind};
 use crate::link::Watched;
 use crate::pools::{QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot};
-use crate::qp::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf, pipelining};
+use crate::qp::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf};
 use crate::srq::SharedReceiveQueue;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::cmd::qp as command;

@@ -1,7 +1,8 @@
 //! The attributes that connect a queue pair, from the facts about both sides.
 
 use super::{ConnectError, Endpoint};
-use crate::address::{AhAttr, Gid, GlobalRoute};
+use crate::address::{AhAttr, GlobalRoute};
+use crate::context::Gid;
 use crate::qp::attributes::{AckTimeout, Psn, QpAttributes, QpNumber, RetryCount, RnrTimer};
 use mlx5_uapi::verbs::{AccessFlags, GidType, LinkLayer, Mtu, QpType};
 use mlx5_wqe::QueueState;

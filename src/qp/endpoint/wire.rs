@@ -1,7 +1,7 @@
 //! The binary form of an endpoint.
 
 use super::{Endpoint, EndpointError, TRANSPORTS};
-use crate::address::Gid;
+use crate::context::Gid;
 use crate::qp::attributes::{Psn, QpNumber};
 use mlx5_uapi::verbs::{GidType, Mtu, QpType};
 use std::mem::offset_of;

@@ -15,8 +15,14 @@ use crate::failure::Failure;
 const VERSION: &str = "27.1.0";
 
 /// Where mutants are planted.
-const PLANTED: [&str; 6] =
-    ["wqe/src/**", "cq/src/**", "src/cancel.rs", "src/mkey/**", "src/qp/**", "src/srq/**"];
+const PLANTED: [&str; 6] = [
+    "wqe/src/**",
+    "cq/src/**",
+    "src/memory/mkey/**",
+    "src/qp/**",
+    "src/srq/**",
+    "src/tag_matching/**",
+];
 
 /// What is a test among that.
 const TESTS: [&str; 2] = ["**/tests.rs", "**/tests/**"];

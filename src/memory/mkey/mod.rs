@@ -19,7 +19,7 @@ pub use signature::{
 
 use crate::context::{Context, Inner as ContextInner};
 use crate::error::Error;
-use crate::pd::ProtectionDomain;
+use crate::memory::ProtectionDomain;
 use crate::pools::Signed;
 use configure::SignedParts;
 use mlx5_prm::cmd::CommandInput;

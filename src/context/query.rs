@@ -1,13 +1,14 @@
 //! Properties of the device, its ports, and their GID and P_Key tables.
 
 mod device;
+mod gid;
 mod port;
 
 pub use device::{CompletionCaps, DeviceAttr, OnDemandCaps, QueueLimits, TagMatchingCaps};
+pub use gid::Gid;
 pub use port::{LinkSpeed, PhysicalState, PortAttr, mtu_bytes};
 
 use crate::{
-    address::Gid,
     context::{Context, Inner},
     error::{Error, ErrorKind},
 };

@@ -13,7 +13,8 @@ pub use rereg::Reregistration;
 
 pub use mlx5_uapi::verbs::AccessFlags as Access;
 
-use crate::{context::Inner, error::Error, pd::ProtectionDomain, pools::allocate};
+use super::ProtectionDomain;
+use crate::{context::Inner, error::Error, pools::allocate};
 use mlx5_prm::wqe::MAX_SGE_LENGTH;
 use mlx5_uapi::{HugePages, Mapping, MemoryRequest, cmd::mr as command, verbs::CoreSupport};
 use mlx5_wqe::{RemoteAddress, Sge};

@@ -1,9 +1,10 @@
 //! Signature pipelining: a send queue that drains by itself when a signature does not match, so that
 //! what waits behind the transfer can be cancelled (`MLX5DV_QP_CREATE_SIG_PIPELINING`).
 
-use super::{ControlHalf, QueuePairBuilder};
+use super::QueuePairBuilder;
 use crate::context::Inner;
 use crate::error::Error;
+use crate::qp::ControlHalf;
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::qp::{Init2InitQpIn, Init2InitQpOut};
 use mlx5_uapi::mlx5::UcontextRespMask;
@@ -77,7 +78,7 @@ pub(super) fn check(context: &Inner) -> Result<(), Error> {
 
 impl ControlHalf {
     /// Has the device drain the send queue on signature errors; the queue pair is in INIT.
-    pub(super) fn drain_on_signature_error(&self) -> Result<(), Error> {
+    pub(in crate::qp) fn drain_on_signature_error(&self) -> Result<(), Error> {
         let inner = &self.inner;
         let mut request = Init2InitQpIn::request();
         request.set_qpn(inner.qp_num).set_opt_param_mask(DRAIN_SIGERR);

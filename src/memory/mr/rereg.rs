@@ -1,7 +1,7 @@
 //! Reregistration of memory regions (`ibv_rereg_mr`).
 
 use super::{Access, MemoryRegion, Place, check_access, check_extent, for_kernel};
-use crate::{error::Error, pd::ProtectionDomain, pools::allocate};
+use crate::{error::Error, memory::ProtectionDomain, pools::allocate};
 use mlx5_uapi::{MemoryRequest, cmd::mr as command, verbs::ReregFlags};
 
 const REREG: &str = "rereg_mr";

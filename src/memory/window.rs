@@ -2,15 +2,14 @@
 
 use crate::{
     error::Error,
-    mr::{Access, MemoryRegion},
-    pd::ProtectionDomain,
-    qp::{QueuePair, QueuePairTransport, SendHalf},
+    memory::{Access, MemoryRegion, ProtectionDomain},
 };
 use mlx5_prm::umr::mkey_access;
 use mlx5_uapi::{cmd::mw as command, verbs::MwType};
 use mlx5_wqe::operation::{BindWindow, Supports};
+use mlx5_wqe::transport::Transport;
 use mlx5_wqe::{
-    BatchError, BindParts, Binding, Change, Changed, RemoteAddress, SendFlags, WindowType,
+    Batch, BatchError, BindParts, Binding, Change, Changed, RemoteAddress, SendFlags, WindowType,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -291,29 +290,20 @@ impl From<BatchError> for BindError {
 }
 
 /// A handle that posts send requests.
-pub trait Poster<T: QueuePairTransport> {
-    /// Returns its send half.
+pub trait Poster<T: Transport> {
+    /// Returns the domain of its queue pair.
     #[doc(hidden)]
-    fn send_half(&mut self) -> &mut SendHalf<T>;
-}
-
-impl<T: QueuePairTransport> Poster<T> for QueuePair<T> {
-    fn send_half(&mut self) -> &mut SendHalf<T> {
-        &mut self.send
-    }
-}
-
-impl<T: QueuePairTransport> Poster<T> for SendHalf<T> {
-    fn send_half(&mut self) -> &mut SendHalf<T> {
-        self
-    }
+    fn pd(&self) -> &ProtectionDomain;
+    /// Starts a batch.
+    #[doc(hidden)]
+    fn start(&mut self) -> Batch<'_, T>;
 }
 
 impl MemoryWindow<TypeOne> {
     /// Binds the window to a part of `mr` with a request on `qp` (`ibv_bind_mw`). The previous
     /// binding ends. [`MemoryWindow::rkey`] returns the new key once the request is posted. Limits
     /// as for [`MemoryWindow::binding`].
-    pub fn bind<T: QueuePairTransport + Supports<BindWindow>>(
+    pub fn bind<T: Transport + Supports<BindWindow>>(
         &mut self,
         qp: &mut impl Poster<T>,
         wr_id: u64,
@@ -327,7 +317,7 @@ impl MemoryWindow<TypeOne> {
     }
 
     /// Unbinds the window (`ibv_bind_mw` with length zero).
-    pub fn unbind<T: QueuePairTransport + Supports<BindWindow>>(
+    pub fn unbind<T: Transport + Supports<BindWindow>>(
         &mut self,
         qp: &mut impl Poster<T>,
         wr_id: u64,
@@ -346,21 +336,20 @@ impl MemoryWindow<TypeOne> {
         self.post(qp, wr_id, flags, parts)
     }
 
-    fn post<T: QueuePairTransport + Supports<BindWindow>>(
+    fn post<T: Transport + Supports<BindWindow>>(
         &mut self,
         qp: &mut impl Poster<T>,
         wr_id: u64,
         flags: SendFlags,
         parts: BindParts,
     ) -> Result<(), BindError> {
-        let half = qp.send_half();
-        if half.inner.pd() != &self.pd {
+        if qp.pd() != &self.pd {
             let what = "window and queue pair belong to different domains";
             return Err(Error::invalid(BIND, what.into()).into());
         }
-        let mut batch = half.wr_start();
+        let mut batch = qp.start();
         let change = Change::new(self.keys.clone(), self.keys.ask(parts.rkey));
-        // SAFETY: the window is of this type, and `half` is of its domain. For `bind`,
+        // SAFETY: the window is of this type, and `qp` is of its domain. For `bind`,
         // `Self::parts` checked that the region is of that domain, has the bytes and allows the
         // rights. `unbind` names no region and grants nothing.
         batch.wr(wr_id, flags).bind_mw_with(unsafe { Binding::new(parts) }, change);

@@ -4,10 +4,10 @@
 //! where, and only its answer lets requests be cancelled: those that were committed and not executed
 //! become NOPs of the same size. [`QueuePair::resume`] lets the queue go on.
 
-use crate::error::Error;
-use crate::qp::{
+use super::{
     ControlHalf, DeviceState, QpAttributes, QpInner, QueuePair, QueuePairTransport, SendHalf,
 };
+use crate::error::Error;
 use mlx5_prm::cmd::qp::QpState;
 use mlx5_wqe::{
     Cancelled, DrainPoint, Mode, NotPending, PendingRequest, QueueState, RequestHandle, SendQueue,

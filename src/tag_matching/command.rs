@@ -4,7 +4,7 @@ use crate::address::{AhAttr, GlobalRoute};
 use crate::context::Inner;
 use crate::cq::CompletionQueue;
 use crate::error::{Error, ErrorKind};
-use crate::pd::ProtectionDomain;
+use crate::memory::ProtectionDomain;
 use crate::qp::{
     AckTimeout, Psn, QpAttributes, QpInner, QpNumber, RetryCount, RnrTimer, SendHalf, Tags,
 };

@@ -1,7 +1,23 @@
-//! An open device: a link to it, and the pools that its queues are made from.
+//! Devices: finding and opening them, asking for their properties, their events and clock.
+//!
+//! A context is an open device: a link to it, and the pools that its queues are made from.
+
+mod clock;
+mod device;
+mod event;
+mod query;
+
+pub use clock::{Clock, ClockRelation, real_time_ns};
+pub use device::{
+    Device, Guid, OpenOptions, devices, devices_on, open, skipped_devices, skipped_devices_on,
+};
+pub use event::{AsyncEvent, AsyncEvents};
+pub use query::{
+    CompletionCaps, DeviceAttr, Gid, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState, PortAttr,
+    QueueLimits, TagMatchingCaps, mtu_bytes,
+};
 
 use crate::{
-    device::OpenOptions,
     error::Error,
     link::{Link, OPEN},
     pools::{Records, SignedKeys, ThreadDomain, Uars, UserIndexes},

@@ -1,16 +1,13 @@
 //! How tag-matching queues are made.
 
 use super::{TagMatchingQueue, command};
+use crate::context::TagMatchingCaps;
 use crate::cq::CompletionQueue;
 use crate::error::{Error, ErrorKind};
-use crate::pd::ProtectionDomain;
+use crate::memory::ProtectionDomain;
 use crate::pools::{QueuePairRecords, ReceiveSide};
 use crate::qp::Tags;
-use crate::query::TagMatchingCaps;
-use crate::srq::{
-    SharedReceiveQueue, SrqInner,
-    builder::{Kind, Sizes, make},
-};
+use crate::srq::{Kind, SharedReceiveQueue, Sizes, SrqInner, make};
 use mlx5_uapi::HugePages;
 use mlx5_uapi::verbs::SrqType;
 use mlx5_wqe::tag_matching::{TagList, TagListParts, TagRecords};

@@ -1,6 +1,6 @@
 //! Device properties.
 
-use crate::{context::Inner, device::Guid};
+use crate::context::{Guid, Inner};
 use mlx5_uapi::{
     mlx5::{CqeCompFormat, QueryDeviceFlags},
     verbs::{AtomicCap, DeviceCapFlags},

@@ -1,11 +1,11 @@
 //! Address handles: destinations of datagrams.
 
+use super::{AhAttr, GlobalRoute};
 use crate::{
-    address::{AhAttr, Gid, GlobalRoute},
-    context::Inner,
+    context::{Gid, Inner},
     error::{Error, ErrorKind},
     link::PortCaps,
-    pd::ProtectionDomain,
+    memory::ProtectionDomain,
 };
 use mlx5_prm::wqe::AddressVector;
 use mlx5_uapi::{cmd::ah as command, mlx5::CmdsSuppUhw, verbs::GidType};

@@ -1,12 +1,10 @@
-//! Queues that several threads use at once: a critical section per batch, list or poll.
+//! Queue pairs that several threads use at once: a critical section per batch or list.
 
-use crate::cq::{CompletionQueue, PollError};
-use crate::error::Error;
-use crate::link::{CqId, QpId};
-use crate::qp::{
+use super::{
     ControlHalf, QpAttributes, QpInfo, QueuePair, QueuePairTransport, ReceiveHalf, SendHalf,
 };
-use mlx5_cq::{OwnedCompletion, WorkCompletion};
+use crate::error::Error;
+use crate::link::QpId;
 use mlx5_doorbell::{Lock, Locked};
 use mlx5_wqe::{
     Batch, BatchError, ListError, ListTransport, PostError, QueueState, ReceiveWr, SendWr,
@@ -146,71 +144,5 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
             self.receive.map(Lock::into_inner),
             self.control.into_inner(),
         )
-    }
-}
-
-/// A completion queue that several threads poll.
-///
-/// ```no_run
-/// # fn f(cq: mlx5::CompletionQueue) -> Result<(), mlx5::PollError> {
-/// let cq = cq.into_shared();
-/// std::thread::scope(|scope| {
-///     for _ in 0..4 {
-///         scope.spawn(|| cq.poll(16, |wc| println!("{wc:?}")));
-///     }
-/// });
-/// # Ok(())
-/// # }
-/// ```
-#[repr(transparent)]
-pub struct SharedCompletionQueue(Lock<CompletionQueue>);
-
-impl CompletionQueue {
-    /// Makes the queue one that several threads use.
-    pub fn into_shared(self) -> SharedCompletionQueue {
-        SharedCompletionQueue(Lock::new(self))
-    }
-}
-
-impl SharedCompletionQueue {
-    /// Hands up to `max` completions to `each` (`ibv_poll_cq`). See [`CompletionQueue::poll`].
-    ///
-    /// `each` is called with the queue locked, and must not use it otherwise. What takes long is
-    /// better done afterwards: see [`SharedCompletionQueue::poll_into`].
-    #[inline]
-    pub fn poll(
-        &self,
-        max: usize,
-        each: impl FnMut(WorkCompletion<'_>),
-    ) -> Result<usize, PollError> {
-        self.0.lock().poll(max, each)
-    }
-
-    /// Copies completions into `out`; returns how many.
-    #[inline]
-    pub fn poll_into(&self, out: &mut [OwnedCompletion]) -> Result<usize, PollError> {
-        self.0.lock().poll_into(out)
-    }
-
-    /// Asks for one event on the channel (`ibv_req_notify_cq`). See [`CompletionQueue::arm`].
-    pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
-        self.0.lock().arm(solicited_only)
-    }
-
-    /// What events call this queue.
-    pub fn id(&self) -> CqId {
-        self.0.lock().id()
-    }
-
-    /// The queue, for which others wait until this is dropped: to make queue pairs that complete
-    /// here, for example.
-    #[inline]
-    pub fn lock(&self) -> Locked<'_, CompletionQueue> {
-        self.0.lock()
-    }
-
-    /// The queue, when it is not shared any more.
-    pub fn into_inner(self) -> CompletionQueue {
-        self.0.into_inner()
     }
 }

@@ -7,11 +7,12 @@ mod message;
 pub use builder::TagMatchingQueueBuilder;
 pub use message::{RendezvousData, TmMessage};
 
-use super::{SharedReceiveQueue, SrqInfo};
 use crate::error::Error;
 use crate::link::{QpId, SrqId};
-use crate::qp::{QpInner, Tags};
+use crate::qp::{QpInner, QueuePairBuilder, Tags};
+use crate::srq::{SharedReceiveQueue, SrqInfo};
 use mlx5_wqe::tag_matching::{OpsWr, TagAdd, TagHandle, TagList};
+use mlx5_wqe::transport::Rc;
 use mlx5_wqe::{ListError, PostError, ReceiveWr};
 use std::sync::Arc;
 
@@ -145,7 +146,7 @@ impl TagMatchingQueue {
     }
 
     /// What a queue pair needs to belong here.
-    pub(crate) fn attach(&self) -> Tags {
+    fn attach(&self) -> Tags {
         Tags { srq: self.srq.inner(), records: Arc::clone(self.tags.records()), device_sends: true }
     }
 
@@ -165,5 +166,16 @@ impl TagMatchingQueue {
             Ok(()) => Ok(()),
             Err(error) => Err((self, error)),
         }
+    }
+}
+
+impl<'a> QueuePairBuilder<'a, Rc> {
+    /// Takes messages for `queue`, which matches them with its tags. They complete on its completion
+    /// queue, which has to be the one for receives here.
+    ///
+    /// The queue pair has no send queue: the device itself sends, to fetch the data of rendezvous.
+    /// With [`QueuePairBuilder::keep_send_queue`] it has one, and rendezvous are left to software.
+    pub fn tm_srq(self, queue: &'a TagMatchingQueue) -> Self {
+        self.tags(queue.attach())
     }
 }

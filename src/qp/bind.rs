@@ -1,0 +1,25 @@
+//! Queue pairs as memory windows use them: to post a bind request.
+
+use super::{QueuePair, QueuePairTransport, SendHalf};
+use crate::memory::{ProtectionDomain, window::Poster};
+use mlx5_wqe::Batch;
+
+impl<T: QueuePairTransport> Poster<T> for QueuePair<T> {
+    fn pd(&self) -> &ProtectionDomain {
+        self.send.inner.pd()
+    }
+
+    fn start(&mut self) -> Batch<'_, T> {
+        self.wr_start()
+    }
+}
+
+impl<T: QueuePairTransport> Poster<T> for SendHalf<T> {
+    fn pd(&self) -> &ProtectionDomain {
+        self.inner.pd()
+    }
+
+    fn start(&mut self) -> Batch<'_, T> {
+        self.wr_start()
+    }
+}
