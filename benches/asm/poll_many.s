@@ -5,13 +5,13 @@
     push r12
     push rbx
     push rax
-    mov rcx,rdx
-    mov rax,rsi
+    mov rax,rdx
+    mov rcx,rsi
     mov rdx,QWORD PTR [rdi+0x90]
     mov edx,DWORD PTR [rdx]
     cmp edx,0x1
     jne 12
-    test rax,rax
+    test rcx,rcx
     je 16
     mov r8,QWORD PTR [rdi+0x78]
     xor edx,edx
@@ -26,10 +26,10 @@
     sete r14b
     add r11,r8
     add r11,r14
-    add QWORD PTR [rcx],r11
+    add QWORD PTR [rax],r11
     inc rdx
     mov r8,rbx
-    cmp rax,rdx
+    cmp rcx,rdx
     je 18
 2:
     mov r9,QWORD PTR [r8+0x38]
@@ -191,12 +191,12 @@
     xor r8d,r8d
     jmp 1
 12:
-    xor esi,esi
+    mov rsi,rax
+    xor edx,edx
     jmp 14
 13:
-    mov rsi,rdx
+    mov rsi,rax
 14:
-    mov rdx,rax
     call _ZN4mlx52cq15CompletionQueue9poll_rest
     and eax,0x1
     jmp 20
@@ -213,7 +213,7 @@
     xor edx,edx
     jmp 20
 18:
-    mov rdx,rax
+    mov rdx,rcx
 19:
     mov rax,QWORD PTR [rdi+0xa0]
     mov DWORD PTR [rax+0x2c],r10d

@@ -165,7 +165,7 @@ impl CompletionQueue {
         mut each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<usize, PollError> {
         if self.ring.needs_attention() {
-            return self.poll_rest(0, max, each).ok_or(self.trouble);
+            return self.poll_rest(each, 0, max).ok_or(self.trouble);
         }
         let mut count = 0;
         let unwinding = PublishOnUnwind(&mut self.ring);
@@ -174,7 +174,7 @@ impl CompletionQueue {
                 Next::Ordinary(completion) => each(completion),
                 Next::Other => {
                     std::mem::forget(unwinding);
-                    return self.poll_rest(count, max, each).ok_or(self.trouble);
+                    return self.poll_rest(each, count, max).ok_or(self.trouble);
                 }
                 Next::None => break,
             }
@@ -191,13 +191,14 @@ impl CompletionQueue {
 
     /// Goes on with a poll that met what is not ordinary, after `count` completions. Apart, so that
     /// the ordinary is compiled for what is known of it, and keeps nothing for afterwards. `None` if
-    /// there is trouble: an answer in two registers.
+    /// there is trouble: an answer in two registers. `each` comes first, in the register in which `poll` is
+    /// mostly given it; what is moved for the call is moved off the fast path.
     #[inline(never)]
     fn poll_rest(
         &mut self,
+        mut each: impl FnMut(WorkCompletion<'_>),
         mut count: usize,
         max: usize,
-        mut each: impl FnMut(WorkCompletion<'_>),
     ) -> Option<usize> {
         if count == 0 && self.ring.needs_attention() {
             self.attend_or_note()?;
