@@ -57,8 +57,9 @@ pub(super) fn all(root: &Path) -> Result<Vec<Mutant>, Failure> {
 /// What changed since a commit where mutants are planted, as git tells it; none if nothing.
 pub(super) fn diff(root: &Path, base: &str) -> Result<Option<PathBuf>, Failure> {
     let mut command = Command::new("git");
-    command.arg("-C").arg(root).args(["diff", "--no-ext-diff", "--no-color", base, "--"]);
-    command.args(PLANTED.map(|pattern| pattern.trim_end_matches("/**")));
+    command.arg("-C").arg(root).args(["diff", "--no-ext-diff", "--no-color", "--find-renames"]);
+    // Whole crates: a file that was moved from elsewhere has only the lines that changed.
+    command.args([base, "--", "src", "wqe/src", "cq/src"]);
     let diff = output(command)?;
     if diff.is_empty() {
         return Ok(None);
