@@ -14,48 +14,34 @@
 
 extern crate alloc;
 
-mod batch;
-mod build;
-mod cancel;
-mod change;
-mod data;
-mod error;
 mod gate;
-mod list;
-mod mkey;
-pub mod operation;
-mod post;
-mod raw;
+mod keys;
 mod receive;
-mod records;
-mod room;
-mod segment;
+mod request;
 mod send;
-mod sge;
-mod shared_receive;
-mod sign;
 mod sync;
 pub mod tag_matching;
-pub mod transport;
-mod window;
 
-pub use batch::{Addressed, Batch, NeedsAddress, NeedsData, NeedsSrqn, Request, Wr};
-pub use cancel::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, RequestHandle};
-pub use change::{Change, Changed};
-pub use error::{BatchError, ListError, MkeyRefusal, PostError, Unprovided};
 pub use gate::{Gate, QueueState};
-pub use list::{Data, ListTransport, Operation, SendWr};
-pub use mkey::{
+pub use keys::configure::{
     BsfUpdate, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, MAX_MKEY_ENTRIES, MkeyAccess,
     MkeyLayout, MkeyRequest, MkeyUpdate, PsvUpdate, SigningUpdate, SizedLayout, mkey_update_blocks,
 };
-pub use operation::{SendFlags, SendOps};
-pub use raw::{RawWqe, RawWqeError};
-pub use receive::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
-pub use records::{Completed, RequestInfo, Retired, SendRecords};
-pub use segment::{Datagram as UdAddress, MaskedOperands, RemoteSrq, Segment};
-pub use send::{SendLayout, SendParts, SendQueue};
-pub use sge::{RemoteAddress, Sge};
-pub use shared_receive::{SharedReceiveQueue, SharedReceiveRecords};
-pub use transport::{Rc, Transport, Uc, Ud, XrcSend};
-pub use window::{BindParts, Binding, WindowType};
+pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
+pub use receive::shared::{SharedReceiveQueue, SharedReceiveRecords};
+pub use request::error::{BatchError, ListError, MkeyRefusal, PostError, Unprovided};
+pub use request::flags::SendFlags;
+pub use request::operation::SendOps;
+pub use request::raw::{RawWqe, RawWqeError};
+pub use request::segment::{Datagram as UdAddress, MaskedOperands, RemoteSrq, Segment};
+pub use request::sge::{RemoteAddress, Sge};
+pub use request::transport::{NeedsAddress, NeedsData, NeedsSrqn, Rc, Transport, Uc, Ud, XrcSend};
+pub use request::window::{BindParts, Binding, WindowType};
+pub use request::{operation, transport};
+pub use send::batch::{Addressed, Batch, Request, Wr};
+pub use send::cancel::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, RequestHandle};
+pub use send::journal::{Change, Changed};
+pub use send::layout::SendLayout;
+pub use send::list::{Data, ListTransport, Operation, SendWr};
+pub use send::queue::{SendParts, SendQueue};
+pub use send::records::{Completed, RequestInfo, Retired, SendRecords};

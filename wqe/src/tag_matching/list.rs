@@ -1,11 +1,11 @@
 //! The owner half of a list of tags.
 
-use super::records::{Posted, TagRecords};
-use super::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
-use crate::error::{ListError, PostError};
-use crate::send::SendQueue;
-use crate::sge::Sge;
-use crate::transport::Rc;
+use crate::request::error::{ListError, PostError};
+use crate::request::sge::Sge;
+use crate::request::transport::Rc;
+use crate::send::queue::SendQueue;
+use crate::tag_matching::operation::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
+use crate::tag_matching::records::{Posted, TagRecords};
 use alloc::sync::Arc;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{

@@ -1,6 +1,6 @@
 //! What poller and owner of a list of tags share.
 
-use crate::shared_receive::SharedReceiveRecords;
+use crate::receive::shared::SharedReceiveRecords;
 use crate::sync::{
     AtomicU16, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},

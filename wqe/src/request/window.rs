@@ -1,10 +1,8 @@
 //! Requests that rewrite a memory key: binding and invalidating memory windows.
 
-use crate::data::Data;
-use crate::error::PostError;
-use crate::operation::DataKind;
-use crate::segment::Segment;
-use crate::send::Limits;
+use crate::request::data::{Data, DataKind, Limits};
+use crate::request::error::PostError;
+use crate::request::segment::Segment;
 use core::ptr::NonNull;
 use mlx5_prm::umr::{Klm, MkeyContextSegment, UmrControlSegment, mkey_mask, umr_flags};
 use mlx5_prm::wqe::UNIT;

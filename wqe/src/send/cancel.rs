@@ -1,9 +1,9 @@
 //! Cancelling requests of a drained send queue: a scan over the records of what is pending, and a
 //! rewrite of the matching WQEs into NOPs.
 
-use crate::records::{Completed, RequestInfo};
-use crate::send::{SendQueue, next_life};
-use crate::transport::Transport;
+use crate::request::transport::Transport;
+use crate::send::queue::{SendQueue, next_life};
+use crate::send::records::{Completed, RequestInfo};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ptr::NonNull;

@@ -1,12 +1,39 @@
 //! The data of a request: what it takes, and how it is written.
 
-use crate::error::PostError;
-use crate::operation::DataKind;
-use crate::send::Limits;
-use crate::sge::Sge;
+use crate::request::error::PostError;
+use crate::request::sge::Sge;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{DataSegment, INLINE, MAX_SGE_LENGTH, UNIT};
 use mlx5_prm::{U32, U64};
+
+/// What data an operation carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DataKind {
+    /// Pieces of memory, as many as the queue takes.
+    Message,
+    /// One piece of eight bytes, for what was there before.
+    Result,
+    /// None: so many 16-byte units, at most, follow what is counted as its remote side.
+    Own(usize),
+}
+
+impl DataKind {
+    /// Whether the data is what an atomic returns.
+    pub(crate) const fn is_result(self) -> bool {
+        matches!(self, Self::Result)
+    }
+}
+
+/// What the data of a request may be.
+pub(crate) struct Limits {
+    pub(crate) max_sge: u32,
+    pub(crate) max_inline: usize,
+    pub(crate) max_message: u32,
+    /// The longest entry that a request with one entry may have; zero where none may.
+    pub(crate) max_single_sge: u32,
+    /// Bytes that an atomic returns; no length of an entry, on a device without.
+    pub(crate) atomic_result: u64,
+}
 
 /// Data in one of the forms that a request takes.
 ///

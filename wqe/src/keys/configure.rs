@@ -1,15 +1,15 @@
 //! Configuring memory keys from the send queue (`mlx5dv_wr_mkey_configure`): a UMR, and behind it a
 //! SET_PSV for each domain that is signed. Together they are one request.
 
-use crate::batch::Wr;
-use crate::build::{Cursor, blocks_of};
-use crate::change::Change;
-use crate::error::PostError;
-use crate::operation::SendFlags;
-use crate::records::RequestInfo;
-use crate::send::SendQueue;
-use crate::sge::Sge;
-use crate::transport::{Rc, Transport};
+use crate::request::error::PostError;
+use crate::request::flags::SendFlags;
+use crate::request::sge::Sge;
+use crate::request::transport::{Rc, Transport};
+use crate::send::batch::Wr;
+use crate::send::build::{Cursor, blocks_of};
+use crate::send::journal::Change;
+use crate::send::queue::SendQueue;
+use crate::send::records::RequestInfo;
 use core::marker::PhantomData;
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;

@@ -1,9 +1,9 @@
 //! A queue pair's own receive queue.
 
-use crate::data::{write_sge, write_sges};
-use crate::error::{ListError, PostError};
 use crate::gate::Gate;
-use crate::sge::Sge;
+use crate::request::data::{write_sge, write_sges};
+use crate::request::error::{ListError, PostError};
+use crate::request::sge::Sge;
 use crate::sync::{
     AtomicU16, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},

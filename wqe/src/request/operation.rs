@@ -1,32 +1,13 @@
 //! Operations: one declaration each, from which the typed builder, the list form and the sizing of
 //! queues follow.
 
-use crate::segment::{Atomic, MaskedAtomic, Segment};
-use crate::sge::RemoteAddress;
-use crate::transport::{Rc, Transport, Uc, Ud, XrcSend};
-use crate::window::{UMR_UNITS, UmrHead};
-use mlx5_prm::wqe::{MASKED_ATOMIC_8, Opcode, control_flags};
-
-bitflags::bitflags! {
-    /// Flags of a send request. The bits are those of the control segment, where it has them.
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-    pub struct SendFlags: u8 {
-        /// Ask for a completion.
-        const SIGNALED = control_flags::COMPLETION;
-        /// Cause an event at the receiver's completion queue, if it is armed for these.
-        const SOLICITED = control_flags::SOLICITED;
-        /// Start only when all earlier reads and atomics of this queue are done.
-        const FENCE = control_flags::FENCE;
-        /// Let the device fill in the checksums of IPv4, TCP and UDP. Only a queue of raw packets
-        /// can; no transport here has it.
-        const IP_CSUM = 1 << 4;
-    }
-}
-
-impl SendFlags {
-    /// Those that stand in the control segment.
-    pub(crate) const CONTROL: Self = Self::SIGNALED.union(Self::SOLICITED).union(Self::FENCE);
-}
+use crate::request::data::DataKind;
+use crate::request::flags::SendFlags;
+use crate::request::segment::{Atomic, MaskedAtomic, Segment};
+use crate::request::sge::RemoteAddress;
+use crate::request::transport::{Rc, Transport, Uc, Ud, XrcSend};
+use crate::request::window::{UMR_UNITS, UmrHead};
+use mlx5_prm::wqe::{MASKED_ATOMIC_8, Opcode};
 
 /// An operation of a send queue.
 pub trait SendOperation {
@@ -44,24 +25,6 @@ pub trait SendOperation {
     const DATA: DataKind;
     /// The set of it alone.
     const BIT: SendOps;
-}
-
-/// What data an operation carries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DataKind {
-    /// Pieces of memory, as many as the queue takes.
-    Message,
-    /// One piece of eight bytes, for what was there before.
-    Result,
-    /// None: so many 16-byte units, at most, follow what is counted as its remote side.
-    Own(usize),
-}
-
-impl DataKind {
-    /// Whether the data is what an atomic returns.
-    pub(crate) const fn is_result(self) -> bool {
-        matches!(self, Self::Result)
-    }
 }
 
 /// An operation that can carry its data in the request.

@@ -1,7 +1,7 @@
 //! Why a request was refused.
 
 use crate::gate::{QueueState, Shut};
-use crate::operation::SendFlags;
+use crate::request::flags::SendFlags;
 use core::fmt;
 
 /// Why a request was refused. Nothing of it reached the device.

@@ -1,8 +1,8 @@
 //! Signatures of requests (`MLX5_QP_FLAG_SIGNATURE`): with its signature byte, the exclusive-or of all
 //! bytes of a request is 0xff. Not to be taken for signatures of data.
 
-use crate::send::SendQueue;
-use crate::transport::Transport;
+use crate::request::transport::Transport;
+use crate::send::queue::SendQueue;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{BLOCK, ControlSegment, UNIT};

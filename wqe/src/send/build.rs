@@ -4,14 +4,16 @@
 //! All else leaves it at one point, with everything it needs as arguments, so that the ordinary
 //! case keeps nothing alive for it.
 
-use crate::data::Data;
-use crate::error::PostError;
-use crate::operation::{DataKind, SendFlags, SendOperation};
-use crate::raw::RawWqe;
-use crate::records::RequestInfo;
-use crate::segment::Segment;
-use crate::send::SendQueue;
-use crate::transport::Transport;
+use crate::request::data::Data;
+use crate::request::data::DataKind;
+use crate::request::error::PostError;
+use crate::request::flags::SendFlags;
+use crate::request::operation::SendOperation;
+use crate::request::raw::RawWqe;
+use crate::request::segment::Segment;
+use crate::request::transport::Transport;
+use crate::send::queue::SendQueue;
+use crate::send::records::RequestInfo;
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 use mlx5_prm::U32;

@@ -3,10 +3,10 @@
 //! A single request that was built without a closer look goes to a register of the queue's own
 //! without a call; all else leaves the caller at one point.
 
-use crate::build::Cursor;
-use crate::error::{BatchError, PostError};
-use crate::send::SendQueue;
-use crate::transport::Transport;
+use crate::request::error::{BatchError, PostError};
+use crate::request::transport::Transport;
+use crate::send::build::Cursor;
+use crate::send::queue::SendQueue;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::ControlSegment;

@@ -1,10 +1,10 @@
 //! Room in the ring: whether a request has any, and where it is built.
 
-use crate::build::Cursor;
-use crate::error::PostError;
-use crate::records::RequestInfo;
-use crate::send::SendQueue;
-use crate::transport::Transport;
+use crate::request::error::PostError;
+use crate::request::transport::Transport;
+use crate::send::build::Cursor;
+use crate::send::queue::SendQueue;
+use crate::send::records::RequestInfo;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::BLOCK;
 

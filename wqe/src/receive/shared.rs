@@ -1,8 +1,8 @@
 //! A shared receive queue: a list of requests that several queue pairs take from.
 
-use crate::error::{ListError, PostError};
 use crate::gate::Gate;
-use crate::receive::{ReceiveLayout, ReceiveWr, longest_sge, write_scatter};
+use crate::receive::queue::{ReceiveLayout, ReceiveWr, longest_sge, write_scatter};
+use crate::request::error::{ListError, PostError};
 use crate::sync::{
     AtomicBool, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},

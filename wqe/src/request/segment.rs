@@ -1,6 +1,6 @@
 //! What stands between a request's control segment and its data.
 
-use crate::sge::RemoteAddress;
+use crate::request::sge::RemoteAddress;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{

@@ -1,16 +1,17 @@
 //! The list form (`ibv_post_send`): operations chosen at run time.
 
-use crate::batch::Batch;
-use crate::build::Parts;
-use crate::data::{Inline as InlineBytes, InlineList};
-use crate::error::{BatchError, ListError, PostError, Unprovided};
-use crate::operation::{self, Inline, SendFlags, SendOperation, SendOps};
-use crate::raw::RawWqe;
-use crate::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
-use crate::send::SendQueue;
-use crate::sge::{RemoteAddress, Sge};
-use crate::transport::{Rc, Transport, Uc, Ud, XrcSend};
-use crate::window::Binding;
+use crate::request::data::{Inline as InlineBytes, InlineList};
+use crate::request::error::{BatchError, ListError, PostError, Unprovided};
+use crate::request::flags::SendFlags;
+use crate::request::operation::{self, Inline, SendOperation, SendOps};
+use crate::request::raw::RawWqe;
+use crate::request::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
+use crate::request::sge::{RemoteAddress, Sge};
+use crate::request::transport::{Rc, Transport, Uc, Ud, XrcSend};
+use crate::request::window::Binding;
+use crate::send::batch::Batch;
+use crate::send::build::Parts;
+use crate::send::queue::SendQueue;
 use mlx5_prm::U32;
 
 /// What a request of the list form does.

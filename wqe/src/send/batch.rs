@@ -1,17 +1,18 @@
 //! The typed builder (`ibv_wr_*`): a batch of requests, each finished by its data setter.
 
-use crate::build::{Cursor, Parts};
-use crate::cancel::RequestHandle;
-use crate::change::Change;
-use crate::data::{Data, Inline as InlineBytes, InlineList};
-use crate::error::{BatchError, PostError};
-use crate::operation::{self, Inline, SendFlags, SendOperation, Supports};
-use crate::raw::RawWqe;
-use crate::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
-use crate::send::SendQueue;
-use crate::sge::{RemoteAddress, Sge};
-use crate::transport::Transport;
-use crate::window::{Binding, UmrHead};
+use crate::request::data::{Data, Inline as InlineBytes, InlineList};
+use crate::request::error::{BatchError, PostError};
+use crate::request::flags::SendFlags;
+use crate::request::operation::{self, Inline, SendOperation, Supports};
+use crate::request::raw::RawWqe;
+use crate::request::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
+use crate::request::sge::{RemoteAddress, Sge};
+use crate::request::transport::{NeedsAddress, NeedsData, NeedsSrqn, Transport};
+use crate::request::window::{Binding, UmrHead};
+use crate::send::build::{Cursor, Parts};
+use crate::send::cancel::RequestHandle;
+use crate::send::journal::Change;
+use crate::send::queue::SendQueue;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -148,6 +149,15 @@ impl<T: Transport> Drop for Batch<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         self.queue.abort_dropped();
+    }
+}
+
+impl<T: Transport> SendQueue<T> {
+    /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
+    /// [`Batch::complete`]; dropping the batch aborts it.
+    #[inline(always)]
+    pub fn wr_start(&mut self) -> Batch<'_, T> {
+        Batch::new(self)
     }
 }
 
@@ -307,15 +317,6 @@ impl<T: Transport> Batch<'_, T> {
         self.push_aside(|queue, cursor| queue.push_raw(cursor, wr_id, flags, wqe));
     }
 }
-
-/// State of a request that is to be given the receiver's address.
-pub enum NeedsAddress {}
-
-/// State of a request that is to be given the shared receive queue at the other side.
-pub enum NeedsSrqn {}
-
-/// State of a request that is to be given its data.
-pub enum NeedsData {}
 
 /// A request that has its operation.
 #[must_use = "a request is part of the batch once its data is set"]

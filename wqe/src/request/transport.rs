@@ -1,6 +1,6 @@
 //! Transports as types: an operation that a transport lacks does not compile.
 
-use crate::operation::SendFlags;
+use crate::request::flags::SendFlags;
 
 mod sealed {
     pub trait Sealed {}
@@ -18,6 +18,15 @@ pub trait Transport: sealed::Sealed + Send + Sync + 'static {
     const NAME: &'static str;
 }
 
+/// State of a request that is to be given the receiver's address.
+pub enum NeedsAddress {}
+
+/// State of a request that is to be given the shared receive queue at the other side.
+pub enum NeedsSrqn {}
+
+/// State of a request that is to be given its data.
+pub enum NeedsData {}
+
 /// One transport a line.
 macro_rules! transports {
     ($($(#[$doc:meta])* $name:ident: start $start:ident, address $units:literal units, flags $flags:expr;)*) => {
@@ -27,7 +36,7 @@ macro_rules! transports {
             pub enum $name {}
             impl sealed::Sealed for $name {}
             impl Transport for $name {
-                type Start = crate::batch::$start;
+                type Start = $start;
                 const ADDRESS_UNITS: usize = $units;
                 const FLAGS: SendFlags = $flags;
                 const NAME: &'static str = stringify!($name);

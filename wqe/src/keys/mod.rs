@@ -1,0 +1,3 @@
+//! Requests that configure memory keys.
+
+pub(crate) mod configure;

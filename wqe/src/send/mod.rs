@@ -1,0 +1,13 @@
+//! The send queue: its rings and records, building requests, posting and cancelling them.
+
+pub(crate) mod batch;
+pub(crate) mod build;
+pub(crate) mod cancel;
+pub(crate) mod journal;
+pub(crate) mod layout;
+pub(crate) mod list;
+mod post;
+pub(crate) mod queue;
+pub(crate) mod records;
+mod room;
+mod sign;
