@@ -15,7 +15,7 @@
     je 16
     mov r8,QWORD PTR [rdi+0x78]
     xor edx,edx
-    mov rsi,QWORD PTR [_ZN7mlx5_cq10completion5FACTS]
+    mov rsi,QWORD PTR [_ZN7mlx5_cq4what5FACTS]
     jmp 2
 0:
     mov r8d,DWORD PTR [r8+0x2c]

@@ -171,7 +171,7 @@
 10:
     mov QWORD PTR [rdi+0x78],r9
     movzx r9d,cl
-    mov r10,QWORD PTR [_ZN7mlx5_cq10completion5FACTS]
+    mov r10,QWORD PTR [_ZN7mlx5_cq4what5FACTS]
     movzx ecx,BYTE PTR [r10+r9*4+0x1]
     cmp BYTE PTR [r10+r9*4],0x1
     jne 12

@@ -174,7 +174,7 @@
 11:
     mov QWORD PTR [rbx+0x78],r8
     movzx r8d,cl
-    mov r9,QWORD PTR [_ZN7mlx5_cq10completion5FACTS]
+    mov r9,QWORD PTR [_ZN7mlx5_cq4what5FACTS]
     movzx ecx,BYTE PTR [r9+r8*4+0x1]
     cmp BYTE PTR [r9+r8*4],0x1
     jne 13

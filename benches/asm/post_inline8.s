@@ -1,12 +1,10 @@
-    push rbp
     push r15
     push r14
     push rbx
-    push rax
     mov r10,r8
     mov r14d,ecx
     mov rbx,rdi
-    mov r8,QWORD PTR [rsp+0x30]
+    mov r8,QWORD PTR [rsp+0x20]
     mov r11d,DWORD PTR [rsi+0xd8]
     mov ecx,DWORD PTR [rsi+0xdc]
     mov rax,QWORD PTR [rsi+0x40]
@@ -18,8 +16,7 @@
     je 6
     cmp DWORD PTR [rsi+0xe0],r11d
     js 6
-    mov edi,DWORD PTR [rsi+0xd0]
-    mov eax,edi
+    mov eax,DWORD PTR [rsi+0xd0]
     and eax,r11d
     shl rax,0x6
     add rax,QWORD PTR [rsi+0x38]
@@ -38,11 +35,11 @@
     cmp r9,0x8
     je 3
     mov edx,0x8
-    xor r14d,r14d
+    xor edi,edi
 0:
-    mov r15,QWORD PTR [r10+r14*1]
-    mov QWORD PTR [rax+r14*1+0x24],r15
-    mov r14,rdx
+    mov r14,QWORD PTR [r10+rdi*1]
+    mov QWORD PTR [rax+rdi*1+0x24],r14
+    mov rdi,rdx
     add rdx,0x8
     cmp rdx,r9
     jb 0
@@ -60,8 +57,8 @@
     mov BYTE PTR [rax+0x24],dl
     mov rdx,r9
     shr rdx,1
-    movzx ebp,BYTE PTR [r10+rdx*1]
-    mov BYTE PTR [rax+rdx*1+0x24],bpl
+    movzx edi,BYTE PTR [r10+rdx*1]
+    mov BYTE PTR [rax+rdx*1+0x24],dil
     movzx edx,BYTE PTR [r10+r9*1-0x1]
     mov BYTE PTR [rax+r9*1+0x23],dl
 3:
@@ -70,24 +67,25 @@
     add r9,0x2
     lea edx,[r9+0x3]
     shr edx,0x2
-    movzx r10d,r11w
-    shl r10,0x28
-    movabs r14,0x800000000
-    or r14,r10
-    mov r10d,DWORD PTR [rsi+0xe4]
-    or r10,0x8000000
+    movzx edi,r11w
+    shl rdi,0x28
+    movabs r10,0x800000000
+    or r10,rdi
     or r9,QWORD PTR [rsi+0xa0]
-    or r9,r14
+    mov edi,DWORD PTR [rsi+0xe4]
+    or r9,r10
     bswap r9
+    or rdi,0x8000000
     mov QWORD PTR [rax],r9
-    mov QWORD PTR [rax+0x8],r10
-    or r10d,edx
-    or r10,r14
+    mov QWORD PTR [rax+0x8],rdi
+    or edi,edx
+    or rdi,r10
     mov r9,QWORD PTR [rsi+0x80]
-    and edi,ecx
-    shl rdi,0x4
-    mov QWORD PTR [r9+rdi*1],r8
-    mov QWORD PTR [r9+rdi*1+0x8],r10
+    mov r10d,DWORD PTR [rsi+0xd0]
+    and r10d,ecx
+    shl r10,0x4
+    mov QWORD PTR [r9+r10*1],r8
+    mov QWORD PTR [r9+r10*1+0x8],rdi
     lea r8d,[r11+rdx*1]
     inc ecx
     lea edi,[rdx-0x1]
@@ -143,7 +141,7 @@
     push r10
     push r14
     push rax
-    call QWORD PTR [_ZN8mlx5_wqe5build52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$9push_slow]
+    call QWORD PTR [_ZN8mlx5_wqe4send5build59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$9push_slow]
     add rsp,0x20
     mov r8d,eax
     mov ecx,edx
@@ -151,18 +149,16 @@
 7:
     mov rdi,rbx
     mov edx,r8d
-    call QWORD PTR [_ZN8mlx5_wqe4post52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$13complete_slow]
+    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
 8:
     mov rax,rbx
-    add rsp,0x8
     pop rbx
     pop r14
     pop r15
-    pop rbp
     ret
     mov rbx,rax
     mov rdi,r15
-    call QWORD PTR [_ZN8mlx5_wqe4post52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$13abort_dropped]
+    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]
     mov rdi,rbx
     call _Unwind_Resume@plt
     call QWORD PTR [_RNvNtCsgEmfK2I1SDS_4core9panicking16panic_in_cleanup]

@@ -147,14 +147,14 @@
     push r15
     push r12
     push rax
-    call QWORD PTR [_ZN8mlx5_wqe5build52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$9push_slow]
+    call QWORD PTR [_ZN8mlx5_wqe4send5build59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$9push_slow]
     add rsp,0x20
     mov ecx,edx
 8:
     mov rdi,r14
     mov rsi,rbx
     mov edx,eax
-    call QWORD PTR [_ZN8mlx5_wqe4post52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$13complete_slow]
+    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
 9:
     mov BYTE PTR [rbx+0x108],0x0
     mov rax,r14
@@ -176,7 +176,7 @@
     jmp 0
     mov r14,rax
     mov rdi,rbx
-    call QWORD PTR [_ZN8mlx5_wqe4post52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$13abort_dropped]
+    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]
     jmp 11
     call QWORD PTR [_RNvNtCsgEmfK2I1SDS_4core9panicking16panic_in_cleanup]
     mov r14,rax

@@ -1,22 +1,22 @@
+    push rbp
     push r14
     push rbx
-    sub rsp,0x18
+    sub rsp,0x10
     mov r10d,ecx
     mov rbx,rdi
     mov eax,DWORD PTR [rsi+0xd8]
     mov ecx,DWORD PTR [rsi+0xdc]
     mov rdi,QWORD PTR [rsi+0x40]
     mov edi,DWORD PTR [rdi]
-    mov r14d,DWORD PTR [r8+0x8]
-    lea r11d,[r14-0x1]
-    cmp r11d,DWORD PTR [rsi+0xc0]
+    mov r11d,DWORD PTR [r8+0x8]
+    lea ebp,[r11-0x1]
+    cmp ebp,DWORD PTR [rsi+0xc0]
     jae 0
     test dil,0x1
     je 0
     cmp DWORD PTR [rsi+0xe0],eax
     js 0
-    mov r11d,DWORD PTR [rsi+0xd0]
-    mov edi,r11d
+    mov edi,DWORD PTR [rsi+0xd0]
     and edi,eax
     shl rdi,0x6
     add rdi,QWORD PTR [rsi+0x38]
@@ -26,32 +26,33 @@
     mov QWORD PTR [rdi+0x18],r10
     mov rdx,QWORD PTR [r8]
     mov r8d,DWORD PTR [r8+0xc]
-    bswap r14d
+    bswap r11d
     bswap r8d
     bswap rdx
-    mov DWORD PTR [rdi+0x20],r14d
+    mov DWORD PTR [rdi+0x20],r11d
     mov DWORD PTR [rdi+0x24],r8d
     mov QWORD PTR [rdi+0x28],rdx
     movzx edx,ax
     shl rdx,0x28
     mov r8d,DWORD PTR [rsi+0xe4]
     mov r10,r8
-    or r10,0x8000000
     or r8,rdx
     or rdx,QWORD PTR [rsi+0xa0]
-    movabs r14,0x800000000
-    or rdx,r14
+    or r10,0x8000000
+    movabs r11,0x800000000
+    or rdx,r11
     or rdx,0x3
     bswap rdx
     mov QWORD PTR [rdi],rdx
     mov QWORD PTR [rdi+0x8],r10
     or r8,0x8000001
-    or r8,r14
+    or r8,r11
     mov rdx,QWORD PTR [rsi+0x80]
-    and r11d,ecx
-    shl r11,0x4
-    mov QWORD PTR [rdx+r11*1],r9
-    mov QWORD PTR [rdx+r11*1+0x8],r8
+    mov r10d,DWORD PTR [rsi+0xd0]
+    and r10d,ecx
+    shl r10,0x4
+    mov QWORD PTR [rdx+r10*1],r9
+    mov QWORD PTR [rdx+r10*1+0x8],r8
     inc eax
     inc ecx
     cmp DWORD PTR [rsi+0xe8],0x0
@@ -99,23 +100,24 @@
     push r11
     push r10
     push rax
-    call QWORD PTR [_ZN8mlx5_wqe5build52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$9push_slow]
+    call QWORD PTR [_ZN8mlx5_wqe4send5build59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$9push_slow]
     add rsp,0x20
     mov ecx,edx
     mov rsi,r14
 1:
     mov rdi,rbx
     mov edx,eax
-    call QWORD PTR [_ZN8mlx5_wqe4post52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$13complete_slow]
+    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
 2:
     mov rax,rbx
-    add rsp,0x18
+    add rsp,0x10
     pop rbx
     pop r14
+    pop rbp
     ret
     mov rbx,rax
     mov rdi,r14
-    call QWORD PTR [_ZN8mlx5_wqe4post52_$LT$impl$u20$mlx5_wqe..send..SendQueue$LT$T$GT$$GT$13abort_dropped]
+    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]
     mov rdi,rbx
     call _Unwind_Resume@plt
     call QWORD PTR [_RNvNtCsgEmfK2I1SDS_4core9panicking16panic_in_cleanup]

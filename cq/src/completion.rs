@@ -1,53 +1,15 @@
 //! A work completion, read from its entry as it is asked.
 
-use crate::queue::SentRequest;
+use crate::what::{CompletionOpcode, What};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_prm::cqe::{
-    Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, Format, INLINE_32, INLINE_64, MiniFormat, SOLICITED,
-    Syndrome, TagEvent, hds_ip_ext, l4_l3_hdr_type,
+    Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, Format, INLINE_32, INLINE_64, SOLICITED, Syndrome,
+    TagEvent, hds_ip_ext, l4_l3_hdr_type,
 };
 use mlx5_prm::wqe::Opcode;
-
-/// What completed (`enum ibv_wc_opcode`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum CompletionOpcode {
-    /// A send, with or without immediate data or invalidation.
-    Send,
-    /// An RDMA write, with or without immediate data.
-    RdmaWrite,
-    /// An RDMA read.
-    RdmaRead,
-    /// An atomic compare and swap, masked or not.
-    CompareSwap,
-    /// An atomic fetch and add, masked or not.
-    FetchAdd,
-    /// The binding of a memory window.
-    BindWindow,
-    /// The invalidation of a memory window.
-    LocalInvalidate,
-    /// Another request of this opcode.
-    Other(Opcode),
-    /// A raw request of an opcode that has no name here.
-    Unnamed(u8),
-    /// A send arrived, with or without immediate data or invalidation.
-    Receive,
-    /// An RDMA write with immediate data arrived.
-    ReceiveRdmaWithImm,
-    /// A tag was added to a list (`IBV_WC_TM_ADD`).
-    TmAdd,
-    /// A tag was removed from a list (`IBV_WC_TM_DEL`).
-    TmDel,
-    /// A list was synchronised (`IBV_WC_TM_SYNC`).
-    TmSync,
-    /// A message with a tag arrived, whether it matched or not (`IBV_WC_TM_RECV`).
-    TmReceive,
-    /// A message without a tag arrived at a queue with a list of tags (`IBV_WC_TM_NO_TAG`).
-    TmNoTag,
-}
 
 /// Why a request failed (`enum ibv_wc_status`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -98,169 +60,6 @@ impl fmt::Display for CompletionError {
 }
 
 impl core::error::Error for CompletionError {}
-
-/// What a completion is about, in a few bits that index tables: the opcode of a send request
-/// (6 bits) with the mark of a cancelled one, or that of the entry of a receive; and whether it
-/// failed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct What(pub(crate) u16);
-
-impl What {
-    pub(crate) const RECEIVED: u16 = 0x80;
-    pub(crate) const ERROR: u16 = 0x100;
-    const COUNT: usize = 0x200;
-    /// Bits that no table is indexed with: the entry was compressed, and kept its hash or its
-    /// checksum.
-    const KEPT_HASH: u16 = 0x200;
-    const KEPT_CHECKSUM: u16 = 0x400;
-    /// The entry has a message in it, or before it. Kept, for a device that is not honest may write
-    /// another format there at any time.
-    const IN_DESCRIPTOR: u16 = 0x800;
-    const BEFORE_DESCRIPTOR: u16 = 0x4000;
-
-    /// The mark of a compressed entry.
-    pub(crate) const fn compressed(format: MiniFormat) -> Self {
-        Self(match format {
-            MiniFormat::Hash => Self::KEPT_HASH,
-            MiniFormat::Checksum | MiniFormat::ChecksumStride => Self::KEPT_CHECKSUM,
-        })
-    }
-
-    /// The mark of an entry of this format, which has been looked at.
-    pub(crate) const fn formatted(format: Format) -> Self {
-        Self(match format {
-            Format::Plain | Format::Compressed => 0,
-            Format::Inline32 => Self::IN_DESCRIPTOR,
-            Format::Inline64 => Self::BEFORE_DESCRIPTOR,
-        })
-    }
-
-    /// The same with a mark.
-    pub(crate) const fn with(self, mark: Self) -> Self {
-        Self(self.0 | mark.0)
-    }
-
-    #[inline(always)]
-    const fn is_compressed(self) -> bool {
-        self.0 & (Self::KEPT_HASH | Self::KEPT_CHECKSUM) != 0
-    }
-
-    #[inline(always)]
-    pub(crate) const fn sent(opcode: u8) -> Self {
-        Self(opcode as u16)
-    }
-
-    pub(crate) const fn sent_error(opcode: u8) -> Self {
-        Self(Self::sent(opcode).0 | Self::ERROR)
-    }
-
-    #[inline(always)]
-    pub(crate) const fn received(opcode: u8) -> Self {
-        Self(opcode as u16 | Self::RECEIVED)
-    }
-
-    pub(crate) const fn received_error() -> Self {
-        Self(Self::RECEIVED | Self::ERROR)
-    }
-
-    #[inline(always)]
-    const fn is(self, opcode: CqeOpcode) -> bool {
-        self.0 & (Self::COUNT as u16 - 1) == Self::received(opcode as u8).0
-    }
-
-    #[inline(always)]
-    const fn is_received(self) -> bool {
-        self.0 & (Self::OPERATION | Self::ERROR) == Self::RECEIVED
-    }
-
-    #[inline(always)]
-    const fn is_error(self) -> bool {
-        self.0 & Self::ERROR != 0
-    }
-
-    #[inline(always)]
-    const fn is_cancelled(self) -> bool {
-        self.0 & (Self::RECEIVED | SentRequest::CANCELLED as u16) == SentRequest::CANCELLED as u16
-    }
-
-    const fn completion_opcode(self) -> CompletionOpcode {
-        if let Some(event) = self.tag_event() {
-            return match event {
-                TagEvent::Append => CompletionOpcode::TmAdd,
-                TagEvent::Remove => CompletionOpcode::TmDel,
-                TagEvent::Noop => CompletionOpcode::TmSync,
-                TagEvent::NoTag => CompletionOpcode::TmNoTag,
-                _ => CompletionOpcode::TmReceive,
-            };
-        }
-        if self.0 & Self::RECEIVED != 0 {
-            return if self.is(CqeOpcode::ResponderWriteImm) {
-                CompletionOpcode::ReceiveRdmaWithImm
-            } else {
-                CompletionOpcode::Receive
-            };
-        }
-        let number = self.0 as u8 & 0x3f;
-        let Some(opcode) = Opcode::from_bits(number) else {
-            return CompletionOpcode::Unnamed(number);
-        };
-        match opcode {
-            Opcode::Send | Opcode::SendImm | Opcode::SendInvalidate => CompletionOpcode::Send,
-            Opcode::RdmaWrite | Opcode::RdmaWriteImm => CompletionOpcode::RdmaWrite,
-            Opcode::RdmaRead => CompletionOpcode::RdmaRead,
-            Opcode::AtomicCs | Opcode::AtomicMaskedCs => CompletionOpcode::CompareSwap,
-            Opcode::AtomicFa | Opcode::AtomicMaskedFa => CompletionOpcode::FetchAdd,
-            Opcode::Fmr => CompletionOpcode::BindWindow,
-            Opcode::LocalInvalidate => CompletionOpcode::LocalInvalidate,
-            other => CompletionOpcode::Other(other),
-        }
-    }
-
-    const fn has_length(self) -> bool {
-        if let Some(event) = self.tag_event() {
-            return matches!(
-                event,
-                TagEvent::Expected
-                    | TagEvent::Unexpected
-                    | TagEvent::NoTag
-                    | TagEvent::ConsumedMessage
-                    | TagEvent::ConsumedMessageSwRendezvous
-            );
-        }
-        let returns = matches!(
-            self.completion_opcode(),
-            CompletionOpcode::RdmaRead | CompletionOpcode::CompareSwap | CompletionOpcode::FetchAdd
-        );
-        self.is_received() || returns && !self.is_cancelled() && !self.is_error()
-    }
-
-    /// Looks up what follows from it.
-    #[inline(always)]
-    fn facts(self) -> &'static Facts {
-        &FACTS[usize::from(self.0) % Self::COUNT]
-    }
-}
-
-/// What follows from [`What`] a completion is about. Four bytes, so that the table is indexed by the
-/// addressing mode alone.
-#[repr(align(4))]
-struct Facts {
-    opcode: CompletionOpcode,
-    has_length: bool,
-}
-
-/// A table made at compile time, so that nothing is worked out when a completion is read.
-static FACTS: [Facts; What::COUNT] = {
-    let mut table =
-        [const { Facts { opcode: CompletionOpcode::Send, has_length: false } }; What::COUNT];
-    let mut what = 0;
-    while what < What::COUNT {
-        let of = What(what as u16);
-        table[what] = Facts { opcode: of.completion_opcode(), has_length: of.has_length() };
-        what += 1;
-    }
-    table
-};
 
 /// A work completion (`struct ibv_wc`). Its fields are read from the completion queue when they are
 /// asked for; those that have no meaning for it are `None`. It cannot outlive the next poll.

@@ -24,15 +24,15 @@ mod state;
 mod sync;
 mod table;
 mod tag_matching;
+mod what;
 
 pub use attention::Attention;
-pub use completion::{
-    CompletionError, CompletionOpcode, ErrorKind, InlineData, OwnedCompletion, WorkCompletion,
-};
+pub use completion::{CompletionError, ErrorKind, InlineData, OwnedCompletion, WorkCompletion};
 pub use corruption::Corruption;
 pub use departures::Departures;
-pub use queue::{Queue, Sent, SentRequest};
+pub use queue::{Queue, Sent, SentRequest, Tagged, TaggedOutcome};
 pub use ring::{DepartedReceive, Next, Ring, RingParts, SignatureErrorHook};
 pub use state::{Places, RingState};
 pub use table::{Lookup, RingId, Side, UserIndexTable};
-pub use tag_matching::{Tagged, TaggedOutcome, TmInfo};
+pub use tag_matching::TmInfo;
+pub use what::CompletionOpcode;

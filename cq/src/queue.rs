@@ -1,7 +1,8 @@
 //! What a completion queue knows of the queues whose requests complete there.
 
-use crate::completion::What;
-use crate::tag_matching::{Tagged, TaggedOutcome};
+use crate::what::What;
+use mlx5_prm::cqe::TagEvent;
+use mlx5_prm::wqe::TagOperation;
 
 /// What a queue answers when a completion names one of its requests.
 pub trait Queue {
@@ -22,6 +23,49 @@ pub trait Queue {
         let _ = entry;
         None
     }
+}
+
+/// What an entry tells a queue that has a list of tags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tagged {
+    /// Something of tag matching.
+    Event {
+        /// What happened.
+        event: TagEvent,
+        /// The place on the list that it happened to.
+        place: u16,
+        /// The receive request, of a message that matched nothing.
+        counter: u16,
+        /// The operation succeeded.
+        success: bool,
+        /// Unexpected messages that the device counted, as of the operation.
+        phase: u16,
+    },
+    /// This receive request completed otherwise, or failed.
+    Receive(u16),
+    /// The operation at this block failed.
+    OperationError(u16),
+}
+
+/// What such a queue makes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TaggedOutcome {
+    /// A completion of what the entry tells of.
+    Completion {
+        /// The user's identifier.
+        wr_id: u64,
+        /// The device needs to be told how many unexpected messages were handled.
+        needs_sync: bool,
+    },
+    /// The failure of an operation.
+    OperationError {
+        /// The user's identifier.
+        wr_id: u64,
+        /// What it was.
+        operation: TagOperation,
+    },
+    /// Nobody asked for it.
+    Unasked,
 }
 
 /// What the completion of a send was about.
@@ -45,7 +89,7 @@ pub struct SentRequest {
 
 impl SentRequest {
     /// Marks the opcode of a cancelled request.
-    pub const CANCELLED: u8 = 0x40;
+    pub const CANCELLED: u8 = What::CANCELLED as u8;
 }
 
 /// What an entry was found to be.

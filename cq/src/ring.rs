@@ -3,12 +3,13 @@
 mod closer;
 
 use crate::attention::Attention;
-use crate::completion::{What, WorkCompletion};
+use crate::completion::WorkCompletion;
 use crate::corruption::Corruption;
 use crate::queue::Queue;
 use crate::run::Run;
 use crate::state::{Places, RingState, USER_INDEX};
 use crate::table::{RingId, Side, UserIndexTable};
+use crate::what::What;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::mem::offset_of;

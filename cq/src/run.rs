@@ -7,7 +7,6 @@
 
 use crate::state::RingState;
 use alloc::boxed::Box;
-use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
 use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, MINI_CQES, MiniCqe, MiniFormat, OPCODE_SHIFT};
@@ -124,6 +123,3 @@ impl Drop for Run {
         drop(unsafe { Box::from_raw(self.entry.as_ptr()) });
     }
 }
-
-/// Where a title says how many entries it stands for.
-pub(crate) const COUNT: usize = offset_of!(Cqe, byte_count);

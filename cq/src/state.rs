@@ -1,6 +1,5 @@
 //! What others than the poller may know of a completion queue.
 
-use crate::run::COUNT;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::sync::atomic::{
@@ -12,6 +11,8 @@ use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, Format, MiniFormat, OP_OWN_INITIAL, OPCODE_SHIFT, OWNER,
 };
 
+/// Where the title of a run says how many entries it stands for.
+pub(crate) const COUNT: usize = offset_of!(Cqe, byte_count);
 /// Where the user index stands in a descriptor.
 pub(crate) const USER_INDEX: usize = offset_of!(Cqe, srqn_uidx);
 /// Its bits.

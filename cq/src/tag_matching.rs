@@ -1,55 +1,13 @@
 //! Entries about tag matching: operations on a list of tags, and messages to its queue.
 
-use crate::completion::{What, WorkCompletion};
-use crate::queue::{Found, Queue};
+use crate::completion::WorkCompletion;
+use crate::queue::{Found, Queue, Tagged, TaggedOutcome};
+use crate::what::What;
 use core::ptr::NonNull;
 use mlx5_prm::cqe::{
     APP_TAG_MATCHING, Cqe, CqeOpcode, DESCRIPTOR, Format, OPCODE_SHIFT, TagEvent, TagListCqe,
 };
-use mlx5_prm::wqe::{TagMatchingHeader, TagOperation};
-
-/// What an entry tells a queue that has a list of tags.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tagged {
-    /// Something of tag matching.
-    Event {
-        /// What happened.
-        event: TagEvent,
-        /// The place on the list that it happened to.
-        place: u16,
-        /// The receive request, of a message that matched nothing.
-        counter: u16,
-        /// The operation succeeded.
-        success: bool,
-        /// Unexpected messages that the device counted, as of the operation.
-        phase: u16,
-    },
-    /// This receive request completed otherwise, or failed.
-    Receive(u16),
-    /// The operation at this block failed.
-    OperationError(u16),
-}
-
-/// What such a queue makes of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TaggedOutcome {
-    /// A completion of what the entry tells of.
-    Completion {
-        /// The user's identifier.
-        wr_id: u64,
-        /// The device needs to be told how many unexpected messages were handled.
-        needs_sync: bool,
-    },
-    /// The failure of an operation.
-    OperationError {
-        /// The user's identifier.
-        wr_id: u64,
-        /// What it was.
-        operation: TagOperation,
-    },
-    /// Nobody asked for it.
-    Unasked,
-}
+use mlx5_prm::wqe::TagMatchingHeader;
 
 /// What came of a match, as a message's header tells (`struct ibv_wc_tm_info`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -58,71 +16,6 @@ pub struct TmInfo {
     pub tag: u64,
     /// The sender's own word (`priv`).
     pub app_ctx: u32,
-}
-
-impl What {
-    /// Of a message to a queue with a list of tags: the event is in the low four bits.
-    const TAGGED: u16 = Self::RECEIVED | 0x40;
-    /// Of an operation on the list, in the same way. A request of a send queue may have any opcode, so
-    /// that these are among receives, which have four bits.
-    pub(crate) const OPERATION: u16 = Self::RECEIVED | 0x20;
-    const EVENT: u16 = 0xf;
-    /// Bits that no table is indexed with: the entry is one of a failure,
-    const ERROR_ENTRY: u16 = 0x1000;
-    /// or the device needs to be told how many unexpected messages were handled.
-    const NEEDS_SYNC: u16 = 0x2000;
-
-    fn tagged(event: TagEvent, success: bool, needs_sync: bool) -> Self {
-        use TagEvent::*;
-        let failed = match event {
-            Remove => !success,
-            ConsumedSwRendezvous | ConsumedMessageSwRendezvous | MessageCompletionCanceled => true,
-            _ => false,
-        };
-        let mut what = event as u16;
-        what |= if is_operation(event) { Self::OPERATION } else { Self::TAGGED };
-        what |= if failed { Self::ERROR } else { 0 };
-        what |= if needs_sync { Self::NEEDS_SYNC } else { 0 };
-        Self(what)
-    }
-
-    fn tag_operation_error(operation: TagOperation) -> Self {
-        let event = match operation {
-            TagOperation::Nop => TagEvent::Noop,
-            TagOperation::Append => TagEvent::Append,
-            TagOperation::Remove => TagEvent::Remove,
-        };
-        Self(Self::OPERATION | event as u16 | Self::ERROR | Self::ERROR_ENTRY)
-    }
-
-    /// Whether it is a message to a queue with a list of tags.
-    pub(crate) const fn is_tagged(self) -> bool {
-        self.0 & Self::TAGGED == Self::TAGGED
-    }
-
-    /// What of tag matching it is.
-    pub(crate) const fn tag_event(self) -> Option<TagEvent> {
-        let event = TagEvent::from_bits((self.0 & Self::EVENT) as u8);
-        let marks = self.0 & 0xff & !Self::EVENT;
-        match event {
-            Some(event) if is_operation(event) && marks == Self::OPERATION => Some(event),
-            Some(event) if !is_operation(event) && marks == Self::TAGGED => Some(event),
-            _ => None,
-        }
-    }
-
-    /// What of tag matching failed, without an entry of its own that tells why.
-    pub(crate) const fn tag_failure(self) -> Option<TagEvent> {
-        if self.0 & Self::ERROR_ENTRY != 0 { None } else { self.tag_event() }
-    }
-
-    pub(crate) const fn needs_sync(self) -> bool {
-        self.0 & Self::NEEDS_SYNC != 0
-    }
-}
-
-const fn is_operation(event: TagEvent) -> bool {
-    matches!(event, TagEvent::Append | TagEvent::Remove | TagEvent::Noop)
 }
 
 /// What tag matching adds to a completion.

@@ -65,7 +65,7 @@ fn check(reference: &str) -> Result<(), String> {
 
 /// The variants of an enum in the errors of requests.
 fn variants(name: &str) -> Result<BTreeSet<String>, String> {
-    let text = read("wqe/src/error.rs")?;
+    let text = read("wqe/src/request/error.rs")?;
     let start = text.find(&format!("pub enum {name} {{")).ok_or("no such enum")?;
     let body = &text[start..];
     let body = &body[..body.find("\n}").ok_or("the enum has no end")?];
@@ -79,7 +79,7 @@ fn variants(name: &str) -> Result<BTreeSet<String>, String> {
 
 /// The operations of the one table that declares them.
 fn operations() -> Result<BTreeSet<String>, String> {
-    let text = read("wqe/src/operation.rs")?;
+    let text = read("wqe/src/request/operation.rs")?;
     let table = text.rfind("operations! {").ok_or("there is no table of operations")?;
     let name = |line: &str| {
         let (name, rest) = line.trim().split_once(", ")?;

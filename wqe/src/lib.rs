@@ -23,9 +23,11 @@ mod sync;
 pub mod tag_matching;
 
 pub use gate::{Gate, QueueState};
-pub use keys::configure::{
-    BsfUpdate, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, MAX_MKEY_ENTRIES, MkeyAccess,
-    MkeyLayout, MkeyRequest, MkeyUpdate, PsvUpdate, SigningUpdate, SizedLayout, mkey_update_blocks,
+pub use keys::configure::{ConfigureMkey, ConfiguresMkeys, Finished, MkeyRequest};
+pub use keys::umr::{MAX_MKEY_ENTRIES, mkey_update_blocks};
+pub use keys::update::{
+    BsfUpdate, Interleaved, MkeyAccess, MkeyLayout, MkeyUpdate, PsvUpdate, SigningUpdate,
+    SizedLayout,
 };
 pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
 pub use receive::shared::{SharedReceiveQueue, SharedReceiveRecords};

@@ -2,13 +2,13 @@
 //! messages in entries, what is out of order, what is no completion, and what no honest device writes.
 
 use super::{Ring, TAIL};
-use crate::completion::What;
 use crate::corruption::Corruption;
 use crate::queue::{Found, Queue, Sent};
-use crate::run::COUNT as BYTE_COUNT;
+use crate::state::COUNT as BYTE_COUNT;
 use crate::state::{USER_INDEX, USER_INDEX_MASK, is_title};
 use crate::table::{Lookup, Side};
 use crate::tag_matching;
+use crate::what::What;
 use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
 use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, Format, INLINE_32, INLINE_64, OPCODE_SHIFT};

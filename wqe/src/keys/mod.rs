@@ -1,3 +1,5 @@
 //! Requests that configure memory keys.
 
 pub(crate) mod configure;
+pub(crate) mod umr;
+pub(crate) mod update;

@@ -1,0 +1,272 @@
+//! What a completion is about.
+
+use mlx5_prm::cqe::{CqeOpcode, Format, MiniFormat, TagEvent};
+use mlx5_prm::wqe::{Opcode, TagOperation};
+
+/// What completed (`enum ibv_wc_opcode`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum CompletionOpcode {
+    /// A send, with or without immediate data or invalidation.
+    Send,
+    /// An RDMA write, with or without immediate data.
+    RdmaWrite,
+    /// An RDMA read.
+    RdmaRead,
+    /// An atomic compare and swap, masked or not.
+    CompareSwap,
+    /// An atomic fetch and add, masked or not.
+    FetchAdd,
+    /// The binding of a memory window.
+    BindWindow,
+    /// The invalidation of a memory window.
+    LocalInvalidate,
+    /// Another request of this opcode.
+    Other(Opcode),
+    /// A raw request of an opcode that has no name here.
+    Unnamed(u8),
+    /// A send arrived, with or without immediate data or invalidation.
+    Receive,
+    /// An RDMA write with immediate data arrived.
+    ReceiveRdmaWithImm,
+    /// A tag was added to a list (`IBV_WC_TM_ADD`).
+    TmAdd,
+    /// A tag was removed from a list (`IBV_WC_TM_DEL`).
+    TmDel,
+    /// A list was synchronised (`IBV_WC_TM_SYNC`).
+    TmSync,
+    /// A message with a tag arrived, whether it matched or not (`IBV_WC_TM_RECV`).
+    TmReceive,
+    /// A message without a tag arrived at a queue with a list of tags (`IBV_WC_TM_NO_TAG`).
+    TmNoTag,
+}
+
+/// What a completion is about, in a few bits that index tables: the opcode of a send request
+/// (6 bits) with the mark of a cancelled one, or that of the entry of a receive; and whether it
+/// failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct What(pub(crate) u16);
+
+impl What {
+    pub(crate) const RECEIVED: u16 = 0x80;
+    pub(crate) const ERROR: u16 = 0x100;
+    /// Marks the opcode of a cancelled request.
+    pub(crate) const CANCELLED: u16 = 0x40;
+    const COUNT: usize = 0x200;
+    /// Bits that no table is indexed with: the entry was compressed, and kept its hash or its
+    /// checksum.
+    pub(crate) const KEPT_HASH: u16 = 0x200;
+    pub(crate) const KEPT_CHECKSUM: u16 = 0x400;
+    /// The entry has a message in it, or before it. Kept, for a device that is not honest may write
+    /// another format there at any time.
+    pub(crate) const IN_DESCRIPTOR: u16 = 0x800;
+    pub(crate) const BEFORE_DESCRIPTOR: u16 = 0x4000;
+
+    /// The mark of a compressed entry.
+    pub(crate) const fn compressed(format: MiniFormat) -> Self {
+        Self(match format {
+            MiniFormat::Hash => Self::KEPT_HASH,
+            MiniFormat::Checksum | MiniFormat::ChecksumStride => Self::KEPT_CHECKSUM,
+        })
+    }
+
+    /// The mark of an entry of this format, which has been looked at.
+    pub(crate) const fn formatted(format: Format) -> Self {
+        Self(match format {
+            Format::Plain | Format::Compressed => 0,
+            Format::Inline32 => Self::IN_DESCRIPTOR,
+            Format::Inline64 => Self::BEFORE_DESCRIPTOR,
+        })
+    }
+
+    /// The same with a mark.
+    pub(crate) const fn with(self, mark: Self) -> Self {
+        Self(self.0 | mark.0)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_compressed(self) -> bool {
+        self.0 & (Self::KEPT_HASH | Self::KEPT_CHECKSUM) != 0
+    }
+
+    #[inline(always)]
+    pub(crate) const fn sent(opcode: u8) -> Self {
+        Self(opcode as u16)
+    }
+
+    pub(crate) const fn sent_error(opcode: u8) -> Self {
+        Self(Self::sent(opcode).0 | Self::ERROR)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn received(opcode: u8) -> Self {
+        Self(opcode as u16 | Self::RECEIVED)
+    }
+
+    pub(crate) const fn received_error() -> Self {
+        Self(Self::RECEIVED | Self::ERROR)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is(self, opcode: CqeOpcode) -> bool {
+        self.0 & (Self::COUNT as u16 - 1) == Self::received(opcode as u8).0
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_received(self) -> bool {
+        self.0 & (Self::OPERATION | Self::ERROR) == Self::RECEIVED
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_error(self) -> bool {
+        self.0 & Self::ERROR != 0
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_cancelled(self) -> bool {
+        self.0 & (Self::RECEIVED | Self::CANCELLED) == Self::CANCELLED
+    }
+
+    const fn completion_opcode(self) -> CompletionOpcode {
+        if let Some(event) = self.tag_event() {
+            return match event {
+                TagEvent::Append => CompletionOpcode::TmAdd,
+                TagEvent::Remove => CompletionOpcode::TmDel,
+                TagEvent::Noop => CompletionOpcode::TmSync,
+                TagEvent::NoTag => CompletionOpcode::TmNoTag,
+                _ => CompletionOpcode::TmReceive,
+            };
+        }
+        if self.0 & Self::RECEIVED != 0 {
+            return if self.is(CqeOpcode::ResponderWriteImm) {
+                CompletionOpcode::ReceiveRdmaWithImm
+            } else {
+                CompletionOpcode::Receive
+            };
+        }
+        let number = self.0 as u8 & 0x3f;
+        let Some(opcode) = Opcode::from_bits(number) else {
+            return CompletionOpcode::Unnamed(number);
+        };
+        match opcode {
+            Opcode::Send | Opcode::SendImm | Opcode::SendInvalidate => CompletionOpcode::Send,
+            Opcode::RdmaWrite | Opcode::RdmaWriteImm => CompletionOpcode::RdmaWrite,
+            Opcode::RdmaRead => CompletionOpcode::RdmaRead,
+            Opcode::AtomicCs | Opcode::AtomicMaskedCs => CompletionOpcode::CompareSwap,
+            Opcode::AtomicFa | Opcode::AtomicMaskedFa => CompletionOpcode::FetchAdd,
+            Opcode::Fmr => CompletionOpcode::BindWindow,
+            Opcode::LocalInvalidate => CompletionOpcode::LocalInvalidate,
+            other => CompletionOpcode::Other(other),
+        }
+    }
+
+    const fn has_length(self) -> bool {
+        if let Some(event) = self.tag_event() {
+            return matches!(
+                event,
+                TagEvent::Expected
+                    | TagEvent::Unexpected
+                    | TagEvent::NoTag
+                    | TagEvent::ConsumedMessage
+                    | TagEvent::ConsumedMessageSwRendezvous
+            );
+        }
+        let returns = matches!(
+            self.completion_opcode(),
+            CompletionOpcode::RdmaRead | CompletionOpcode::CompareSwap | CompletionOpcode::FetchAdd
+        );
+        self.is_received() || returns && !self.is_cancelled() && !self.is_error()
+    }
+
+    /// Looks up what follows from it.
+    #[inline(always)]
+    pub(crate) fn facts(self) -> &'static Facts {
+        &FACTS[usize::from(self.0) % Self::COUNT]
+    }
+}
+
+/// What follows from [`What`] a completion is about. Four bytes, so that the table is indexed by the
+/// addressing mode alone.
+#[repr(align(4))]
+pub(crate) struct Facts {
+    pub(crate) opcode: CompletionOpcode,
+    pub(crate) has_length: bool,
+}
+
+/// A table made at compile time, so that nothing is worked out when a completion is read.
+static FACTS: [Facts; What::COUNT] = {
+    let mut table =
+        [const { Facts { opcode: CompletionOpcode::Send, has_length: false } }; What::COUNT];
+    let mut what = 0;
+    while what < What::COUNT {
+        let of = What(what as u16);
+        table[what] = Facts { opcode: of.completion_opcode(), has_length: of.has_length() };
+        what += 1;
+    }
+    table
+};
+
+impl What {
+    /// Of a message to a queue with a list of tags: the event is in the low four bits.
+    const TAGGED: u16 = Self::RECEIVED | 0x40;
+    /// Of an operation on the list, in the same way. A request of a send queue may have any opcode, so
+    /// that these are among receives, which have four bits.
+    pub(crate) const OPERATION: u16 = Self::RECEIVED | 0x20;
+    const EVENT: u16 = 0xf;
+    /// Bits that no table is indexed with: the entry is one of a failure,
+    const ERROR_ENTRY: u16 = 0x1000;
+    /// or the device needs to be told how many unexpected messages were handled.
+    const NEEDS_SYNC: u16 = 0x2000;
+
+    pub(crate) fn tagged(event: TagEvent, success: bool, needs_sync: bool) -> Self {
+        use TagEvent::*;
+        let failed = match event {
+            Remove => !success,
+            ConsumedSwRendezvous | ConsumedMessageSwRendezvous | MessageCompletionCanceled => true,
+            _ => false,
+        };
+        let mut what = event as u16;
+        what |= if is_operation(event) { Self::OPERATION } else { Self::TAGGED };
+        what |= if failed { Self::ERROR } else { 0 };
+        what |= if needs_sync { Self::NEEDS_SYNC } else { 0 };
+        Self(what)
+    }
+
+    pub(crate) fn tag_operation_error(operation: TagOperation) -> Self {
+        let event = match operation {
+            TagOperation::Nop => TagEvent::Noop,
+            TagOperation::Append => TagEvent::Append,
+            TagOperation::Remove => TagEvent::Remove,
+        };
+        Self(Self::OPERATION | event as u16 | Self::ERROR | Self::ERROR_ENTRY)
+    }
+
+    /// Whether it is a message to a queue with a list of tags.
+    pub(crate) const fn is_tagged(self) -> bool {
+        self.0 & Self::TAGGED == Self::TAGGED
+    }
+
+    /// What of tag matching it is.
+    pub(crate) const fn tag_event(self) -> Option<TagEvent> {
+        let event = TagEvent::from_bits((self.0 & Self::EVENT) as u8);
+        let marks = self.0 & 0xff & !Self::EVENT;
+        match event {
+            Some(event) if is_operation(event) && marks == Self::OPERATION => Some(event),
+            Some(event) if !is_operation(event) && marks == Self::TAGGED => Some(event),
+            _ => None,
+        }
+    }
+
+    /// What of tag matching failed, without an entry of its own that tells why.
+    pub(crate) const fn tag_failure(self) -> Option<TagEvent> {
+        if self.0 & Self::ERROR_ENTRY != 0 { None } else { self.tag_event() }
+    }
+
+    pub(crate) const fn needs_sync(self) -> bool {
+        self.0 & Self::NEEDS_SYNC != 0
+    }
+}
+
+const fn is_operation(event: TagEvent) -> bool {
+    matches!(event, TagEvent::Append | TagEvent::Remove | TagEvent::Noop)
+}

@@ -1,0 +1,177 @@
+//! The bytes of a UMR and of a SET_PSV.
+
+use crate::keys::update::{
+    BsfUpdate, ENTRIES_ALIGN, Interleaved, MkeyLayout, MkeyUpdate, SizedLayout, in_fours,
+};
+use crate::request::sge::Sge;
+use crate::send::build::blocks_of;
+use core::mem::{offset_of, size_of};
+use core::ptr::NonNull;
+use mlx5_prm::signature::{Bsf, SetPsvSegment};
+use mlx5_prm::umr::{
+    Klm, MkeyContextSegment, RepeatBlock, RepeatEntry, UmrControlSegment, mkey_mask, umr_flags,
+};
+use mlx5_prm::wqe::{ControlSegment, MAX_UNITS, UNIT};
+use mlx5_prm::zerocopy::{IntoBytes, Unaligned};
+use mlx5_prm::{U16, U32, U64};
+
+/// 16-byte units of a UMR before its translation entries.
+pub(super) const HEAD_UNITS: usize = (size_of::<ControlSegment>()
+    + size_of::<UmrControlSegment>()
+    + size_of::<MkeyContextSegment>())
+    / UNIT;
+pub(super) const BSF_UNITS: usize = size_of::<Bsf>() / UNIT;
+pub(super) const PSV_UNITS: usize = 1 + size_of::<SetPsvSegment>() / UNIT;
+// It is always in one piece.
+const _: () = assert!(blocks_of(PSV_UNITS) == 1);
+/// The most translation entries that a request can carry, beside a signature.
+pub const MAX_MKEY_ENTRIES: usize =
+    (MAX_UNITS - HEAD_UNITS - BSF_UNITS) / ENTRIES_ALIGN * ENTRIES_ALIGN;
+
+/// Blocks that a request takes which gives a key `entries` translation entries and signs it.
+pub const fn mkey_update_blocks(entries: usize, signed: bool) -> u32 {
+    let entries = entries.next_multiple_of(ENTRIES_ALIGN);
+    let umr = HEAD_UNITS + entries + if signed { BSF_UNITS } else { 0 };
+    blocks_of(umr) + if signed { 2 * blocks_of(PSV_UNITS) } else { 0 }
+}
+
+/// Writes the parts of a WQE one behind the other.
+pub(super) struct Writer {
+    pub(super) to: NonNull<u8>,
+}
+
+impl Writer {
+    /// # Safety
+    /// There is room for it.
+    #[inline(always)]
+    pub(super) unsafe fn put<P: IntoBytes + Unaligned>(&mut self, part: P) {
+        // SAFETY: by the contract; it needs no alignment.
+        unsafe {
+            self.to.cast::<P>().write(part);
+            self.to = self.to.byte_add(size_of::<P>());
+        }
+    }
+
+    /// # Safety
+    /// There is room for them.
+    #[inline(always)]
+    pub(super) unsafe fn put_zeros(&mut self, units: usize) {
+        for _ in 0..units {
+            // SAFETY: by the contract.
+            unsafe { self.put([0_u8; UNIT]) };
+        }
+    }
+}
+
+/// Writes a UMR behind its control segment, with so many translation entries.
+///
+/// # Safety
+/// There is room for it.
+#[inline(always)]
+pub(super) unsafe fn write_umr(
+    to: &mut Writer,
+    key: u32,
+    update: &MkeyUpdate<'_>,
+    entries: usize,
+    bsf: Option<&Bsf>,
+) {
+    let mut mask = mkey_mask::FREE | mkey_mask::MKEY;
+    let mut flags_pd = 0;
+    let mut bsf_octowords = 0;
+    if let Some(signing) = update.signing {
+        match signing.bsf {
+            BsfUpdate::Keep => {}
+            BsfUpdate::Disable => mask |= mkey_mask::BSF_ENABLE,
+            BsfUpdate::Set(_) => {
+                mask |= mkey_mask::BSF_ENABLE;
+                flags_pd |= MkeyContextSegment::BSF_ENABLE;
+                bsf_octowords = BSF_UNITS;
+            }
+        }
+        if let Some(count) = signing.error_count {
+            mask |= mkey_mask::SIGNATURE_ERROR_COUNT;
+            flags_pd |= (count & 1) << MkeyContextSegment::SIGNATURE_ERROR_COUNT_SHIFT;
+        }
+    }
+    if update.access.is_some() {
+        mask |= mkey_mask::ACCESS;
+    }
+    if update.layout.is_some() {
+        mask |= mkey_mask::LENGTH;
+    }
+    let aligned = entries.next_multiple_of(ENTRIES_ALIGN);
+    // SAFETY: of the room, these are the first.
+    unsafe {
+        to.put(UmrControlSegment {
+            flags: umr_flags::INLINE,
+            klm_octowords: U16::new(aligned as u16),
+            offset_or_bsf_octowords: U16::new(bsf_octowords as u16),
+            mkey_mask: U64::new(mask),
+            ..UmrControlSegment::default()
+        });
+        to.put(MkeyContextSegment {
+            access_flags: update.access.map_or(0, |access| access.bits()),
+            qpn_mkey: U32::new(MkeyContextSegment::ANY_QPN | key & 0xff),
+            flags_pd: U32::new(flags_pd),
+            length: U64::new(update.layout.map_or(0, |sized| sized.length)),
+            ..MkeyContextSegment::default()
+        });
+    }
+    match update.layout {
+        None => {}
+        Some(SizedLayout { layout: MkeyLayout::List(sges), .. }) => {
+            in_fours(sges, |sge| {
+                // SAFETY: there is room for `entries`.
+                unsafe {
+                    to.put(klm(sge));
+                }
+            });
+        }
+        Some(SizedLayout { layout: MkeyLayout::Interleaved { repeat, entries }, .. }) => {
+            // SAFETY: as above.
+            unsafe { write_interleaved(to, repeat, entries) };
+        }
+    }
+    // SAFETY: as above; a signature follows where there is one.
+    unsafe {
+        to.put_zeros(aligned - entries);
+        if let Some(bsf) = bsf {
+            to.put(*bsf);
+        }
+    }
+}
+
+/// A [`Klm`] as two words. Length and key are one load, as they stand in an entry.
+#[inline(always)]
+fn klm(sge: &Sge) -> [[u8; 8]; 2] {
+    const {
+        assert!(offset_of!(Klm, mkey) == 4 && offset_of!(Klm, address) == 8);
+    }
+    let both = u64::from(sge.length) | u64::from(sge.lkey) << 32;
+    [both.rotate_left(32).to_be_bytes(), sge.addr.to_be_bytes()]
+}
+
+/// # Safety
+/// There is room for one translation entry more than `entries`.
+#[inline(never)]
+unsafe fn write_interleaved(to: &mut Writer, repeat: u32, entries: &[Interleaved]) {
+    let round: u32 = entries.iter().map(|entry| entry.bytes).sum();
+    // SAFETY: by the contract.
+    unsafe {
+        to.put(RepeatBlock {
+            byte_count: U32::new(round),
+            op: U32::new(RepeatBlock::OP),
+            repeat_count: U32::new(repeat),
+            reserved: U16::ZERO,
+            num_entries: U16::new(entries.len() as u16),
+        });
+        for entry in entries {
+            to.put(RepeatEntry {
+                stride: U16::new((entry.bytes + entry.skip) as u16),
+                byte_count: U16::new(entry.bytes as u16),
+                mkey: U32::new(entry.lkey),
+                address: U64::new(entry.addr),
+            });
+        }
+    }
+}
