@@ -93,3 +93,37 @@ pub(super) fn create(
     let (SendHalf { queue, inner }, ..) = qp.split();
     Ok((queue, inner))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::devices_on;
+    use crate::testing::Altered;
+    use mlx5_sim::{PortConfig, SimConfig, Simulator};
+    use mlx5_uapi::Kernel;
+    use mlx5_uapi::ioctl::{attr, method};
+
+    #[test]
+    fn a_path_to_itself_has_a_grh_where_the_port_needs_one() {
+        // Port, whether the kernel says that every path needs a GRH, whether the path has one.
+        for (port, required, has) in [
+            (PortConfig::INFINIBAND, false, false),
+            (PortConfig::INFINIBAND, true, true),
+            (PortConfig::ROCE, true, true),
+        ] {
+            let simulator = Simulator::new(SimConfig::new().ports([port]));
+            let kernel = Altered::new(simulator.kernel(), move |call| {
+                call.pass()?;
+                if call.method == method::QUERY_PORT {
+                    // `ib_uverbs_query_port_resp::flags`.
+                    call.output(attr::query_port::RESP)[38] = required.into();
+                }
+                Ok(())
+            });
+            let device = devices_on(kernel as Arc<dyn Kernel>).unwrap().remove(0);
+            let context = device.open().unwrap();
+            let path = path_to_itself(&context.inner, None).unwrap();
+            assert_eq!(path.grh.is_some(), has, "{port:?} {required}");
+        }
+    }
+}
