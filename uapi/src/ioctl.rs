@@ -87,6 +87,14 @@ macro_rules! objects {
         /// `enum uverbs_default_objects` and `enum mlx5_ib_objects`.
         pub mod object {
             $( #[doc = concat!("`", $kernel, "`.")] pub const $name: u16 = $id; )*
+
+            /// Returns the kernel's name of an object, `None` for an ID that is not in the table.
+            pub const fn name(id: u16) -> Option<&'static str> {
+                match id {
+                    $( $id => Some($kernel), )*
+                    _ => None,
+                }
+            }
         }
     };
 }
@@ -131,6 +139,16 @@ macro_rules! methods {
                 pub const $name: Method = Method { object: object::$object, id: $id };
             )*
         }
+
+        impl Method {
+            /// Returns the kernel's name, `None` for a method that is not in the table.
+            pub const fn name(self) -> Option<&'static str> {
+                match self {
+                    $( method::$name => Some($kernel), )*
+                    _ => None,
+                }
+            }
+        }
     };
 }
 
@@ -144,6 +162,7 @@ methods! {
     QUERY_GID_ENTRY = DEVICE / 6 => "UVERBS_METHOD_QUERY_GID_ENTRY",
     MLX5_QUERY_PORT = DEVICE / 0x1000 => "MLX5_IB_METHOD_QUERY_PORT",
     PD_DESTROY = PD / 0 => "UVERBS_METHOD_PD_DESTROY",
+    PD_QUERY = PD / 0x1000 => "MLX5_IB_METHOD_PD_QUERY",
     CQ_CREATE = CQ / 0 => "UVERBS_METHOD_CQ_CREATE",
     CQ_DESTROY = CQ / 1 => "UVERBS_METHOD_CQ_DESTROY",
     QP_CREATE = QP / 0 => "UVERBS_METHOD_QP_CREATE",
@@ -157,9 +176,27 @@ methods! {
     QUERY_MR = MR / 3 => "UVERBS_METHOD_QUERY_MR",
     REG_DMABUF_MR = MR / 4 => "UVERBS_METHOD_REG_DMABUF_MR",
     MW_DESTROY = MW / 0 => "UVERBS_METHOD_MW_DESTROY",
+    FLOW_DESTROY = FLOW / 0 => "UVERBS_METHOD_FLOW_DESTROY",
+    MLX5_CREATE_FLOW = FLOW / 0x1000 => "MLX5_IB_METHOD_CREATE_FLOW",
+    MLX5_DESTROY_FLOW = FLOW / 0x1001 => "MLX5_IB_METHOD_DESTROY_FLOW",
     XRCD_DESTROY = XRCD / 0 => "UVERBS_METHOD_XRCD_DESTROY",
+    RWQ_IND_TBL_DESTROY = RWQ_IND_TBL / 0 => "UVERBS_METHOD_RWQ_IND_TBL_DESTROY",
+    WQ_CREATE = WQ / 0 => "UVERBS_METHOD_WQ_CREATE",
+    WQ_DESTROY = WQ / 1 => "UVERBS_METHOD_WQ_DESTROY",
+    FLOW_ACTION_ESP_CREATE = FLOW_ACTION / 0 => "UVERBS_METHOD_FLOW_ACTION_ESP_CREATE",
+    FLOW_ACTION_DESTROY = FLOW_ACTION / 1 => "UVERBS_METHOD_FLOW_ACTION_DESTROY",
+    FLOW_ACTION_ESP_MODIFY = FLOW_ACTION / 2 => "UVERBS_METHOD_FLOW_ACTION_ESP_MODIFY",
+    FLOW_ACTION_CREATE_MODIFY_HEADER = FLOW_ACTION / 0x1000
+        => "MLX5_IB_METHOD_FLOW_ACTION_CREATE_MODIFY_HEADER",
+    FLOW_ACTION_CREATE_PACKET_REFORMAT = FLOW_ACTION / 0x1001
+        => "MLX5_IB_METHOD_FLOW_ACTION_CREATE_PACKET_REFORMAT",
     DM_ALLOC = DM / 0 => "UVERBS_METHOD_DM_ALLOC",
     DM_FREE = DM / 1 => "UVERBS_METHOD_DM_FREE",
+    DM_MAP_OP_ADDR = DM / 0x1000 => "MLX5_IB_METHOD_DM_MAP_OP_ADDR",
+    DM_QUERY = DM / 0x1001 => "MLX5_IB_METHOD_DM_QUERY",
+    COUNTERS_CREATE = COUNTERS / 0 => "UVERBS_METHOD_COUNTERS_CREATE",
+    COUNTERS_DESTROY = COUNTERS / 1 => "UVERBS_METHOD_COUNTERS_DESTROY",
+    COUNTERS_READ = COUNTERS / 2 => "UVERBS_METHOD_COUNTERS_READ",
     ASYNC_EVENT_ALLOC = ASYNC_EVENT / 0 => "UVERBS_METHOD_ASYNC_EVENT_ALLOC",
     DEVX_OTHER = DEVX / 0x1000 => "MLX5_IB_METHOD_DEVX_OTHER",
     DEVX_QUERY_UAR = DEVX / 0x1001 => "MLX5_IB_METHOD_DEVX_QUERY_UAR",
@@ -172,21 +209,30 @@ methods! {
     DEVX_OBJ_ASYNC_QUERY = DEVX_OBJ / 0x1004 => "MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY",
     DEVX_UMEM_REG = DEVX_UMEM / 0x1000 => "MLX5_IB_METHOD_DEVX_UMEM_REG",
     DEVX_UMEM_DEREG = DEVX_UMEM / 0x1001 => "MLX5_IB_METHOD_DEVX_UMEM_DEREG",
+    FLOW_MATCHER_CREATE = FLOW_MATCHER / 0x1000 => "MLX5_IB_METHOD_FLOW_MATCHER_CREATE",
+    FLOW_MATCHER_DESTROY = FLOW_MATCHER / 0x1001 => "MLX5_IB_METHOD_FLOW_MATCHER_DESTROY",
+    DEVX_ASYNC_CMD_FD_ALLOC = DEVX_ASYNC_CMD_FD / 0x1000
+        => "MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC",
     DEVX_ASYNC_EVENT_FD_ALLOC = DEVX_ASYNC_EVENT_FD / 0x1000
         => "MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC",
+    VAR_ALLOC = VAR / 0x1000 => "MLX5_IB_METHOD_VAR_OBJ_ALLOC",
+    VAR_DESTROY = VAR / 0x1001 => "MLX5_IB_METHOD_VAR_OBJ_DESTROY",
+    PP_ALLOC = PP / 0x1000 => "MLX5_IB_METHOD_PP_OBJ_ALLOC",
+    PP_DESTROY = PP / 0x1001 => "MLX5_IB_METHOD_PP_OBJ_DESTROY",
     UAR_ALLOC = UAR / 0x1000 => "MLX5_IB_METHOD_UAR_OBJ_ALLOC",
     UAR_DESTROY = UAR / 0x1001 => "MLX5_IB_METHOD_UAR_OBJ_DESTROY",
+    STEERING_ANCHOR_CREATE = STEERING_ANCHOR / 0x1000 => "MLX5_IB_METHOD_STEERING_ANCHOR_CREATE",
+    STEERING_ANCHOR_DESTROY = STEERING_ANCHOR / 0x1001 => "MLX5_IB_METHOD_STEERING_ANCHOR_DESTROY",
 }
 
 macro_rules! attributes {
     ($(
-        $(#[$meta:meta])*
-        mod $module:ident = $prefix:literal { $($name:ident = $id:literal),* $(,)? }
+        mod $module:ident $(of $method:ident)? = $prefix:literal { $($name:ident = $id:literal),* $(,)? }
     )*) => {
-        /// The attribute IDs, one module per method.
+        /// The attribute IDs, one module per method and namespace.
         pub mod attr {
             $(
-                $(#[$meta])*
+                #[doc = attributes!(@doc $($method)?)]
                 pub mod $module {
                     use crate::ioctl::AttrId;
                     $(
@@ -196,134 +242,123 @@ macro_rules! attributes {
                 }
             )*
         }
+
+        impl AttrId {
+            /// Returns the kernel's name of an attribute of `method`, `None` if it is not in the
+            /// table.
+            pub const fn name(self, method: Method) -> Option<&'static str> {
+                $(
+                    if attributes!(@takes method $($method)?) {
+                        match self {
+                            $( attr::$module::$name => {
+                                return Some(concat!($prefix, stringify!($name)));
+                            } )*
+                            _ => {}
+                        }
+                    }
+                )*
+                None
+            }
+        }
     };
+    (@doc $method:ident) => { concat!(stringify!($method), ".") };
+    (@doc) => { "The driver's request and response, of every method that has them." };
+    (@takes $called:ident $method:ident) => { matches!($called, method::$method) };
+    // Behind those of the core's methods that have attributes of the driver's instead.
+    (@takes $called:ident) => { $called.id < DRIVER_NAMESPACE };
 }
 
 attributes! {
-    /// The driver's request and response, of every method that has them.
-    mod uhw = "UVERBS_ATTR_UHW_" { IN = 0x1000, OUT = 0x1001 }
-    /// INVOKE_WRITE.
-    mod invoke_write = "UVERBS_ATTR_" { CORE_IN = 0, CORE_OUT = 1, WRITE_CMD = 2 }
-    /// INFO_HANDLES.
-    mod info_handles = "UVERBS_ATTR_INFO_" { OBJECT_ID = 0, TOTAL_HANDLES = 1, HANDLES_LIST = 2 }
-    /// QUERY_PORT.
-    mod query_port = "UVERBS_ATTR_QUERY_PORT_" { PORT_NUM = 0, RESP = 1 }
-    /// GET_CONTEXT.
-    mod get_context = "UVERBS_ATTR_GET_CONTEXT_" { NUM_COMP_VECTORS = 0, CORE_SUPPORT = 1 }
-    /// QUERY_CONTEXT.
-    mod query_context = "UVERBS_ATTR_QUERY_CONTEXT_" { NUM_COMP_VECTORS = 0, CORE_SUPPORT = 1 }
-    /// QUERY_CONTEXT, mlx5 namespace.
-    mod mlx5_query_context = "MLX5_IB_ATTR_QUERY_CONTEXT_" { RESP_UCTX = 0x1000 }
-    /// QUERY_GID_TABLE.
-    mod query_gid_table = "UVERBS_ATTR_QUERY_GID_TABLE_" {
+    mod invoke_write of INVOKE_WRITE = "UVERBS_ATTR_" { CORE_IN = 0, CORE_OUT = 1, WRITE_CMD = 2 }
+    mod info_handles of INFO_HANDLES = "UVERBS_ATTR_INFO_" { OBJECT_ID = 0, TOTAL_HANDLES = 1, HANDLES_LIST = 2 }
+    mod query_port of QUERY_PORT = "UVERBS_ATTR_QUERY_PORT_" { PORT_NUM = 0, RESP = 1 }
+    mod get_context of GET_CONTEXT = "UVERBS_ATTR_GET_CONTEXT_" { NUM_COMP_VECTORS = 0, CORE_SUPPORT = 1 }
+    mod query_context of QUERY_CONTEXT = "UVERBS_ATTR_QUERY_CONTEXT_" { NUM_COMP_VECTORS = 0, CORE_SUPPORT = 1 }
+    mod mlx5_query_context of QUERY_CONTEXT = "MLX5_IB_ATTR_QUERY_CONTEXT_" { RESP_UCTX = 0x1000 }
+    mod mlx5_query_port of MLX5_QUERY_PORT = "MLX5_IB_ATTR_" {
+        QUERY_PORT_PORT_NUM = 0x1000, QUERY_PORT = 0x1001,
+    }
+    mod query_gid_table of QUERY_GID_TABLE = "UVERBS_ATTR_QUERY_GID_TABLE_" {
         ENTRY_SIZE = 0, FLAGS = 1, RESP_ENTRIES = 2, RESP_NUM_ENTRIES = 3,
     }
-    /// QUERY_GID_ENTRY.
-    mod query_gid_entry = "UVERBS_ATTR_QUERY_GID_ENTRY_" {
+    mod query_gid_entry of QUERY_GID_ENTRY = "UVERBS_ATTR_QUERY_GID_ENTRY_" {
         PORT = 0, GID_INDEX = 1, FLAGS = 2, RESP_ENTRY = 3,
     }
-    /// ASYNC_EVENT_ALLOC.
-    mod async_event_alloc = "UVERBS_ATTR_ASYNC_EVENT_ALLOC_" { FD_HANDLE = 0 }
-    /// PD_DESTROY.
-    mod destroy_pd = "UVERBS_ATTR_DESTROY_PD_" { HANDLE = 0 }
-    /// AH_DESTROY.
-    mod destroy_ah = "UVERBS_ATTR_DESTROY_AH_" { HANDLE = 0 }
-    /// MW_DESTROY.
-    mod destroy_mw = "UVERBS_ATTR_DESTROY_MW_" { HANDLE = 0 }
-    /// XRCD_DESTROY.
-    mod destroy_xrcd = "UVERBS_ATTR_DESTROY_XRCD_" { HANDLE = 0 }
-    /// CQ_CREATE.
-    mod create_cq = "UVERBS_ATTR_CREATE_CQ_" {
+    mod async_event_alloc of ASYNC_EVENT_ALLOC = "UVERBS_ATTR_ASYNC_EVENT_ALLOC_" { FD_HANDLE = 0 }
+    mod destroy_pd of PD_DESTROY = "UVERBS_ATTR_DESTROY_PD_" { HANDLE = 0 }
+    mod query_pd of PD_QUERY = "MLX5_IB_ATTR_QUERY_PD_" { HANDLE = 0x1000, RESP_PDN = 0x1001 }
+    mod destroy_ah of AH_DESTROY = "UVERBS_ATTR_DESTROY_AH_" { HANDLE = 0 }
+    mod destroy_mw of MW_DESTROY = "UVERBS_ATTR_DESTROY_MW_" { HANDLE = 0 }
+    mod destroy_xrcd of XRCD_DESTROY = "UVERBS_ATTR_DESTROY_XRCD_" { HANDLE = 0 }
+    mod create_cq of CQ_CREATE = "UVERBS_ATTR_CREATE_CQ_" {
         HANDLE = 0, CQE = 1, USER_HANDLE = 2, COMP_CHANNEL = 3, COMP_VECTOR = 4, FLAGS = 5,
         RESP_CQE = 6, EVENT_FD = 7,
     }
-    /// CQ_CREATE, mlx5 namespace.
-    mod mlx5_create_cq = "MLX5_IB_ATTR_CREATE_CQ_" { UAR_INDEX = 0x1002 }
-    /// CQ_DESTROY.
-    mod destroy_cq = "UVERBS_ATTR_DESTROY_CQ_" { HANDLE = 0, RESP = 1 }
-    /// QP_CREATE.
-    mod create_qp = "UVERBS_ATTR_CREATE_QP_" {
+    mod mlx5_create_cq of CQ_CREATE = "MLX5_IB_ATTR_CREATE_CQ_" { UAR_INDEX = 0x1002 }
+    mod destroy_cq of CQ_DESTROY = "UVERBS_ATTR_DESTROY_CQ_" { HANDLE = 0, RESP = 1 }
+    mod create_qp of QP_CREATE = "UVERBS_ATTR_CREATE_QP_" {
         HANDLE = 0, XRCD_HANDLE = 1, PD_HANDLE = 2, SRQ_HANDLE = 3, SEND_CQ_HANDLE = 4,
         RECV_CQ_HANDLE = 5, IND_TABLE_HANDLE = 6, USER_HANDLE = 7, CAP = 8, TYPE = 9, FLAGS = 10,
         SOURCE_QPN = 11, EVENT_FD = 12, RESP_CAP = 13, RESP_QP_NUM = 14,
     }
-    /// QP_DESTROY.
-    mod destroy_qp = "UVERBS_ATTR_DESTROY_QP_" { HANDLE = 0, RESP = 1 }
-    /// SRQ_CREATE.
-    mod create_srq = "UVERBS_ATTR_CREATE_SRQ_" {
+    mod destroy_qp of QP_DESTROY = "UVERBS_ATTR_DESTROY_QP_" { HANDLE = 0, RESP = 1 }
+    mod create_srq of SRQ_CREATE = "UVERBS_ATTR_CREATE_SRQ_" {
         HANDLE = 0, PD_HANDLE = 1, XRCD_HANDLE = 2, CQ_HANDLE = 3, USER_HANDLE = 4, MAX_WR = 5,
         MAX_SGE = 6, LIMIT = 7, MAX_NUM_TAGS = 8, TYPE = 9, EVENT_FD = 10, RESP_MAX_WR = 11,
         RESP_MAX_SGE = 12, RESP_SRQ_NUM = 13,
     }
-    /// SRQ_DESTROY.
-    mod destroy_srq = "UVERBS_ATTR_DESTROY_SRQ_" { HANDLE = 0, RESP = 1 }
-    /// MR_DESTROY.
-    mod destroy_mr = "UVERBS_ATTR_DESTROY_MR_" { HANDLE = 0 }
-    /// ADVISE_MR.
-    mod advise_mr = "UVERBS_ATTR_ADVISE_MR_" { PD_HANDLE = 0, ADVICE = 1, FLAGS = 2, SGE_LIST = 3 }
-    /// QUERY_MR.
-    mod query_mr = "UVERBS_ATTR_QUERY_MR_" {
+    mod destroy_srq of SRQ_DESTROY = "UVERBS_ATTR_DESTROY_SRQ_" { HANDLE = 0, RESP = 1 }
+    mod destroy_mr of MR_DESTROY = "UVERBS_ATTR_DESTROY_MR_" { HANDLE = 0 }
+    mod advise_mr of ADVISE_MR = "UVERBS_ATTR_ADVISE_MR_" { PD_HANDLE = 0, ADVICE = 1, FLAGS = 2, SGE_LIST = 3 }
+    mod query_mr of QUERY_MR = "UVERBS_ATTR_QUERY_MR_" {
         HANDLE = 0, RESP_LKEY = 1, RESP_RKEY = 2, RESP_LENGTH = 3, RESP_IOVA = 4,
     }
-    /// REG_DMABUF_MR.
-    mod reg_dmabuf_mr = "UVERBS_ATTR_REG_DMABUF_MR_" {
+    mod reg_dmabuf_mr of REG_DMABUF_MR = "UVERBS_ATTR_REG_DMABUF_MR_" {
         HANDLE = 0, PD_HANDLE = 1, OFFSET = 2, LENGTH = 3, IOVA = 4, FD = 5, ACCESS_FLAGS = 6,
         RESP_LKEY = 7, RESP_RKEY = 8,
     }
-    /// DM_MR_REG.
-    mod reg_dm_mr = "UVERBS_ATTR_REG_DM_MR_" {
+    mod reg_dm_mr of DM_MR_REG = "UVERBS_ATTR_REG_DM_MR_" {
         HANDLE = 0, OFFSET = 1, LENGTH = 2, PD_HANDLE = 3, ACCESS_FLAGS = 4, DM_HANDLE = 5,
         RESP_LKEY = 6, RESP_RKEY = 7,
     }
-    /// DM_ALLOC.
-    mod alloc_dm = "UVERBS_ATTR_ALLOC_DM_" { HANDLE = 0, LENGTH = 1, ALIGNMENT = 2 }
-    /// DM_ALLOC, mlx5 namespace.
-    mod mlx5_alloc_dm = "MLX5_IB_ATTR_ALLOC_DM_" {
+    mod alloc_dm of DM_ALLOC = "UVERBS_ATTR_ALLOC_DM_" { HANDLE = 0, LENGTH = 1, ALIGNMENT = 2 }
+    mod mlx5_alloc_dm of DM_ALLOC = "MLX5_IB_ATTR_ALLOC_DM_" {
         RESP_START_OFFSET = 0x1000, RESP_PAGE_INDEX = 0x1001, REQ_TYPE = 0x1002,
     }
-    /// DM_FREE.
-    mod free_dm = "UVERBS_ATTR_FREE_DM_" { HANDLE = 0 }
-    /// DEVX_OTHER.
-    mod devx_other = "MLX5_IB_ATTR_DEVX_OTHER_" { CMD_IN = 0x1000, CMD_OUT = 0x1001 }
-    /// DEVX_QUERY_UAR.
-    mod devx_query_uar = "MLX5_IB_ATTR_DEVX_QUERY_UAR_" { USER_IDX = 0x1000, DEV_IDX = 0x1001 }
-    /// DEVX_QUERY_EQN.
-    mod devx_query_eqn = "MLX5_IB_ATTR_DEVX_QUERY_EQN_" { USER_VEC = 0x1000, DEV_EQN = 0x1001 }
-    /// DEVX_SUBSCRIBE_EVENT.
-    mod devx_subscribe_event = "MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_" {
+    mod query_dm of DM_QUERY = "MLX5_IB_ATTR_QUERY_DM_" {
+        REQ_HANDLE = 0x1000, RESP_START_OFFSET = 0x1001, RESP_PAGE_INDEX = 0x1002,
+        RESP_LENGTH = 0x1003,
+    }
+    mod free_dm of DM_FREE = "UVERBS_ATTR_FREE_DM_" { HANDLE = 0 }
+    mod devx_other of DEVX_OTHER = "MLX5_IB_ATTR_DEVX_OTHER_" { CMD_IN = 0x1000, CMD_OUT = 0x1001 }
+    mod devx_query_uar of DEVX_QUERY_UAR = "MLX5_IB_ATTR_DEVX_QUERY_UAR_" { USER_IDX = 0x1000, DEV_IDX = 0x1001 }
+    mod devx_query_eqn of DEVX_QUERY_EQN = "MLX5_IB_ATTR_DEVX_QUERY_EQN_" { USER_VEC = 0x1000, DEV_EQN = 0x1001 }
+    mod devx_subscribe_event of DEVX_SUBSCRIBE_EVENT = "MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_" {
         FD_HANDLE = 0x1000, OBJ_HANDLE = 0x1001, TYPE_NUM_LIST = 0x1002, FD_NUM = 0x1003,
         COOKIE = 0x1004,
     }
-    /// DEVX_OBJ_CREATE.
-    mod devx_obj_create = "MLX5_IB_ATTR_DEVX_OBJ_CREATE_" {
+    mod devx_obj_create of DEVX_OBJ_CREATE = "MLX5_IB_ATTR_DEVX_OBJ_CREATE_" {
         HANDLE = 0x1000, CMD_IN = 0x1001, CMD_OUT = 0x1002,
     }
-    /// DEVX_OBJ_DESTROY.
-    mod devx_obj_destroy = "MLX5_IB_ATTR_DEVX_OBJ_DESTROY_" { HANDLE = 0x1000 }
-    /// DEVX_OBJ_MODIFY.
-    mod devx_obj_modify = "MLX5_IB_ATTR_DEVX_OBJ_MODIFY_" {
+    mod devx_obj_destroy of DEVX_OBJ_DESTROY = "MLX5_IB_ATTR_DEVX_OBJ_DESTROY_" { HANDLE = 0x1000 }
+    mod devx_obj_modify of DEVX_OBJ_MODIFY = "MLX5_IB_ATTR_DEVX_OBJ_MODIFY_" {
         HANDLE = 0x1000, CMD_IN = 0x1001, CMD_OUT = 0x1002,
     }
-    /// DEVX_OBJ_QUERY.
-    mod devx_obj_query = "MLX5_IB_ATTR_DEVX_OBJ_QUERY_" {
+    mod devx_obj_query of DEVX_OBJ_QUERY = "MLX5_IB_ATTR_DEVX_OBJ_QUERY_" {
         HANDLE = 0x1000, CMD_IN = 0x1001, CMD_OUT = 0x1002,
     }
-    /// DEVX_UMEM_REG.
-    mod devx_umem_reg = "MLX5_IB_ATTR_DEVX_UMEM_REG_" {
+    mod devx_umem_reg of DEVX_UMEM_REG = "MLX5_IB_ATTR_DEVX_UMEM_REG_" {
         HANDLE = 0x1000, ADDR = 0x1001, LEN = 0x1002, ACCESS = 0x1003, OUT_ID = 0x1004,
         PGSZ_BITMAP = 0x1005, DMABUF_FD = 0x1006,
     }
-    /// DEVX_UMEM_DEREG.
-    mod devx_umem_dereg = "MLX5_IB_ATTR_DEVX_UMEM_DEREG_" { HANDLE = 0x1000 }
-    /// DEVX_ASYNC_EVENT_FD_ALLOC.
-    mod devx_async_event_fd_alloc = "MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_" {
+    mod devx_umem_dereg of DEVX_UMEM_DEREG = "MLX5_IB_ATTR_DEVX_UMEM_DEREG_" { HANDLE = 0x1000 }
+    mod devx_async_event_fd_alloc of DEVX_ASYNC_EVENT_FD_ALLOC = "MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_" {
         HANDLE = 0x1000, FLAGS = 0x1001,
     }
-    /// UAR_ALLOC.
-    mod uar_alloc = "MLX5_IB_ATTR_UAR_OBJ_ALLOC_" {
+    mod uar_alloc of UAR_ALLOC = "MLX5_IB_ATTR_UAR_OBJ_ALLOC_" {
         HANDLE = 0x1000, TYPE = 0x1001, MMAP_OFFSET = 0x1002, MMAP_LENGTH = 0x1003,
         PAGE_ID = 0x1004,
     }
-    /// UAR_DESTROY.
-    mod uar_destroy = "MLX5_IB_ATTR_UAR_OBJ_DESTROY_" { HANDLE = 0x1000 }
+    mod uar_destroy of UAR_DESTROY = "MLX5_IB_ATTR_UAR_OBJ_DESTROY_" { HANDLE = 0x1000 }
+    mod uhw = "UVERBS_ATTR_UHW_" { IN = 0x1000, OUT = 0x1001 }
 }

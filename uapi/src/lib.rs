@@ -7,6 +7,7 @@
 //!   numbers and layouts, with sizes and offsets asserted at compile time.
 //! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the provider
 //!   makes.
+//! * [`names`] displays a call by the kernel's names.
 //! * [`sysfs`] finds the devices; [`wait`] waits for event files; [`process`] detects a fork.
 //!
 //! The provider makes system calls and maps memory only through this crate. The simulated device
@@ -20,6 +21,7 @@ pub mod error;
 pub mod ioctl;
 pub mod kernel;
 pub mod mlx5;
+pub mod names;
 pub mod process;
 pub mod real;
 pub mod sysfs;

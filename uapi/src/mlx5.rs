@@ -417,6 +417,11 @@ impl MmapCommand {
         let page = (index >> 8) << 16 | (self as u64) << 8 | index & 0xff;
         page * page_size as u64
     }
+
+    /// Returns the kind of page at an mmap offset, `None` for a kind that is not in the table.
+    pub const fn of(offset: u64, page_size: usize) -> Option<Self> {
+        Self::from_raw(((offset / page_size as u64) >> 8) as u8)
+    }
 }
 
 #[cfg(test)]
@@ -428,5 +433,7 @@ mod tests {
         assert_eq!(MmapCommand::ClockInfo.offset(0, 4096), 0x700 * 4096);
         assert_eq!(MmapCommand::DeviceMem.offset(0x12, 4096), 0x812 * 4096);
         assert_eq!(MmapCommand::AllocWc.offset(0x345, 65536), 0x3_0645 * 65536);
+        assert_eq!(MmapCommand::of(0x3_0645 * 65536, 65536), Some(MmapCommand::AllocWc));
+        assert_eq!(MmapCommand::of(0x400 * 4096, 4096), None);
     }
 }

@@ -173,9 +173,10 @@ impl Function {
             self.log.problem(format_args!("hca {}: no such command: {opcode:?}", self.id));
         } else if status != CommandStatus::OK {
             self.log.note(format_args!(
-                "hca {}: {opcode:?} mod {:#x} refused: {status:?}, syndrome {told:#x}",
+                "hca {}: {opcode:?} mod {:#x} refused: {status:?}, syndrome {told:#x} ({})",
                 self.id,
                 head.op_mod(),
+                syndrome::name(told).unwrap_or("unknown"),
             ));
         }
     }

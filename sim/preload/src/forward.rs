@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use mlx5_sim_wire::DESCRIPTORS;
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL, attr, method};
+use mlx5_uapi::names::NamedCall;
 use mlx5_uapi::write_cmd::WriteCommand;
 
 use crate::account::Call;
@@ -88,6 +89,10 @@ impl Copied {
         Method::of(unsafe { &*self.header() })
     }
 
+    fn named(&self) -> Option<NamedCall> {
+        NamedCall::read(&self.words)
+    }
+
     fn attrs(&mut self) -> &mut [IoctlAttr] {
         // SAFETY: so many attributes follow the header, as was checked.
         unsafe { &mut *IoctlHeader::attributes(self.header()) }
@@ -107,9 +112,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
     // SAFETY: the caller's contract.
     let Some(mut call) = (unsafe { Copied::new(header) }) else { return Err(Errno::EINVAL) };
     let method = call.method();
-    let command = (method == method::INVOKE_WRITE)
-        .then(|| call.find(attr::invoke_write::WRITE_CMD).map(|found| found.data as u32))
-        .flatten();
+    let command = call.named().and_then(|call| call.command());
     let mut replaced = Vec::new();
     for (_, id) in DESCRIPTORS.iter().filter(|(of, _)| *of == method) {
         if let Some(attribute) = call.find(*id)
@@ -137,7 +140,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
         let length = size_of_val(call.words.as_slice());
         std::ptr::copy_nonoverlapping(from, header.cast::<u8>(), length);
     }
-    tell(door, device, method, command, answer);
+    tell(door, device, &call, answer);
     answer
 }
 
@@ -154,7 +157,7 @@ unsafe fn hand_out(
     door: &Door,
     device: &Device,
     call: &mut Copied,
-    command: Option<u32>,
+    command: Option<WriteCommand>,
 ) -> Result<(), Errno> {
     if call.method() == method::ASYNC_EVENT_ALLOC {
         if let Some(attribute) = call.find(attr::async_event_alloc::FD_HANDLE) {
@@ -162,7 +165,7 @@ unsafe fn hand_out(
             let fd = unsafe { events::adopt(door, &*device.file, attribute.data as RawFd) }?;
             attribute.data = fd as u64;
         }
-    } else if command == Some(WriteCommand::CREATE_COMP_CHANNEL.0)
+    } else if command == Some(WriteCommand::CREATE_COMP_CHANNEL)
         && let Some(attribute) = call.find(attr::invoke_write::CORE_OUT)
     {
         let place = attribute.data as usize as *mut RawFd;
@@ -177,27 +180,17 @@ unsafe fn hand_out(
 }
 
 /// Says what became of a call: every one if that is wanted, else what is not known here.
-fn tell(
-    door: &Door,
-    device: &Device,
-    method: Method,
-    command: Option<u32>,
-    answer: Result<(), Errno>,
-) {
-    static TOLD: Mutex<BTreeSet<(u16, u16, Option<u32>)>> = Mutex::new(BTreeSet::new());
+fn tell(door: &Door, device: &Device, call: &Copied, answer: Result<(), Errno>) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let Some(call) = call.named() else { return };
     let unknown = matches!(answer, Err(Errno::EPROTONOSUPPORT | Errno::ENOTTY))
-        || command.is_some() && answer == Err(Errno::EOPNOTSUPP);
-    let first = || {
-        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert((method.object, method.id, command))
-    };
+        || call.command().is_some() && answer == Err(Errno::EOPNOTSUPP);
+    let first = || TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(call.to_string());
     if door.trace || unknown && first() {
         let Device { name, .. } = device;
-        let Method { object, id } = method;
-        let command = command.map(|command| format!(" command {command:#x}")).unwrap_or_default();
         match answer {
-            Ok(()) => say!("{name}: method {object:#x}/{id:#x}{command}"),
-            Err(errno) => say!("{name}: method {object:#x}/{id:#x}{command}: {errno}"),
+            Ok(()) => say!("{name}: {call}"),
+            Err(errno) => say!("{name}: {call:#}: {errno}"),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use mlx5_uapi::{Access, Errno, Mapping};
+use mlx5_uapi::mlx5::MmapCommand;
+use mlx5_uapi::{Access, Errno, Mapping, page_size};
 
 use crate::descriptors::{Entry, failed, find};
 use crate::door::{Door, Inside};
@@ -61,8 +62,11 @@ pub(crate) fn map(length: usize, rights: c_int, fd: c_int, offset: i64) -> Optio
                 .map_err(|_| Errno::EINVAL)
                 .and_then(|offset| device.file.map(offset, length, access));
             if door.trace || answer.is_err() {
-                let result = answer.as_ref().err().copied();
-                say!("{}: mmap of {length} bytes at {offset:#x}: {result:?}", device.name);
+                let what = page_name(offset);
+                match answer.as_ref().err() {
+                    None => say!("{}: mmap of {length} bytes, {what}", device.name),
+                    Some(errno) => say!("{}: mmap of {length} bytes, {what}: {errno}", device.name),
+                }
             }
             answer
         }
@@ -74,6 +78,15 @@ pub(crate) fn map(length: usize, rights: c_int, fd: c_int, offset: i64) -> Optio
             libc::MAP_FAILED
         }
     })
+}
+
+/// What an offset is of, for messages.
+fn page_name(offset: i64) -> String {
+    let kind = u64::try_from(offset).ok().and_then(|offset| MmapCommand::of(offset, page_size()));
+    match kind {
+        Some(kind) => format!("{kind:?} at {offset:#x}"),
+        None => format!("at {offset:#x}"),
+    }
 }
 
 /// Ends the mapping of a page.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::mkey::{AllocMemicIn, DeallocMemicIn};
-use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, Method, attr, object};
+use mlx5_uapi::ioctl::{attr, object};
 use mlx5_uapi::mlx5::{DmType, MmapCommand};
 use mlx5_uapi::{Errno, Mapping, page_size};
 
@@ -121,28 +121,19 @@ pub(crate) fn alloc(
     request.answer(mlx5_id::RESP_PAGE_INDEX, &(index as u16))
 }
 
-/// `MLX5_IB_METHOD_DM_QUERY`, for whoever got the handle of a piece from another program.
-pub(crate) const QUERY: Method = Method { object: object::DM, id: DRIVER_NAMESPACE + 1 };
-/// `MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE`.
-pub(crate) const QUERY_HANDLE: AttrId = AttrId(DRIVER_NAMESPACE);
-/// `MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET`.
-pub(crate) const QUERY_RESP_START_OFFSET: AttrId = AttrId(DRIVER_NAMESPACE + 1);
-/// `MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX`.
-pub(crate) const QUERY_RESP_PAGE_INDEX: AttrId = AttrId(DRIVER_NAMESPACE + 2);
-/// `MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH`.
-pub(crate) const QUERY_RESP_LENGTH: AttrId = AttrId(DRIVER_NAMESPACE + 3);
-
-/// Tells where a piece is mapped, and how long it is.
+/// Tells where a piece is mapped, and how long it is, for whoever got its handle from another
+/// program.
 pub(crate) fn query(
     _file: &OpenFile,
     state: &mut State,
     request: &mut Request<'_>,
 ) -> Result<(), Errno> {
-    let dm = state.objects.dm(request.handle(QUERY_HANDLE)?)?;
+    use attr::query_dm as id;
+    let dm = state.objects.dm(request.handle(id::REQ_HANDLE)?)?;
     let (index, length) = (dm.index as u16, dm.length);
-    request.answer(QUERY_RESP_START_OFFSET, &0u64)?;
-    request.answer(QUERY_RESP_PAGE_INDEX, &index)?;
-    request.answer(QUERY_RESP_LENGTH, &length)
+    request.answer(id::RESP_START_OFFSET, &0u64)?;
+    request.answer(id::RESP_PAGE_INDEX, &index)?;
+    request.answer(id::RESP_LENGTH, &length)
 }
 
 /// What a mapped piece keeps: the piece, and the file, as a mapping does.

@@ -86,8 +86,8 @@ static METHODS: &[Entry] = &[
         must(attr::query_port::RESP, Shape::Out(44, ANY_LENGTH)),
     ], query::port),
     entry(method::MLX5_QUERY_PORT, &[
-        must(query::VPORT_NUM, U32_IN),
-        must(query::VPORT, Shape::Out(query::VPORT_BYTES, ANY_LENGTH)),
+        must(attr::mlx5_query_port::QUERY_PORT_PORT_NUM, U32_IN),
+        must(attr::mlx5_query_port::QUERY_PORT, Shape::Out(query::VPORT_BYTES, ANY_LENGTH)),
     ], query::vport),
     entry(method::QUERY_GID_TABLE, &[
         must(attr::query_gid_table::ENTRY_SIZE, U64_IN),
@@ -108,9 +108,9 @@ static METHODS: &[Entry] = &[
     destructor(method::PD_DESTROY, &[
         must(attr::destroy_pd::HANDLE, Shape::Handle(object::PD)),
     ]),
-    entry(simple::PD_QUERY, &[
-        must(simple::PD_QUERY_HANDLE, Shape::Handle(object::PD)),
-        must(simple::PD_QUERY_RESP_PDN, U32_OUT),
+    entry(method::PD_QUERY, &[
+        must(attr::query_pd::HANDLE, Shape::Handle(object::PD)),
+        must(attr::query_pd::RESP_PDN, U32_OUT),
     ], simple::query_pd),
     destructor(method::XRCD_DESTROY, &[
         must(attr::destroy_xrcd::HANDLE, Shape::Handle(object::XRCD)),
@@ -155,11 +155,11 @@ static METHODS: &[Entry] = &[
         must(attr::mlx5_alloc_dm::RESP_PAGE_INDEX, U16),
         may(attr::mlx5_alloc_dm::REQ_TYPE, U64_IN),
     ], dm::alloc),
-    entry(dm::QUERY, &[
-        must(dm::QUERY_HANDLE, Shape::Handle(object::DM)),
-        must(dm::QUERY_RESP_START_OFFSET, U64_OUT),
-        must(dm::QUERY_RESP_PAGE_INDEX, U16),
-        must(dm::QUERY_RESP_LENGTH, U64_OUT),
+    entry(method::DM_QUERY, &[
+        must(attr::query_dm::REQ_HANDLE, Shape::Handle(object::DM)),
+        must(attr::query_dm::RESP_START_OFFSET, U64_OUT),
+        must(attr::query_dm::RESP_PAGE_INDEX, U16),
+        must(attr::query_dm::RESP_LENGTH, U64_OUT),
     ], dm::query),
     destructor(method::DM_FREE, &[
         must(attr::free_dm::HANDLE, Shape::Handle(object::DM)),

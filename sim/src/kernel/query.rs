@@ -7,7 +7,7 @@ use mlx5_prm::cmd::port::{
 };
 use mlx5_prm::fields::set_bits;
 use mlx5_uapi::Errno;
-use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, attr};
+use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5;
 use mlx5_uapi::verbs::{
     AtomicCap, DeviceCapFlags, GidEntry, GidType, LinkLayer as VerbsLinkLayer, Mtu, PortState,
@@ -165,10 +165,6 @@ fn port_number(number: u64, hca: &Hca) -> Result<u8, Errno> {
     if port == 0 || port > hca.ports() { Err(Errno::EINVAL) } else { Ok(port) }
 }
 
-/// `MLX5_IB_ATTR_QUERY_PORT_PORT_NUM`.
-pub(crate) const VPORT_NUM: AttrId = AttrId(DRIVER_NAMESPACE);
-/// `MLX5_IB_ATTR_QUERY_PORT`.
-pub(crate) const VPORT: AttrId = AttrId(DRIVER_NAMESPACE + 1);
 /// `struct mlx5_ib_uapi_query_port`.
 pub(crate) const VPORT_BYTES: usize = 40;
 
@@ -179,8 +175,8 @@ pub(crate) fn vport(
     request: &mut Request<'_>,
 ) -> Result<(), Errno> {
     state.context()?;
-    port_number(request.number(VPORT_NUM)?, &file.hca)?;
-    request.answer(VPORT, &[0_u8; VPORT_BYTES])
+    port_number(request.number(attr::mlx5_query_port::QUERY_PORT_PORT_NUM)?, &file.hca)?;
+    request.answer(attr::mlx5_query_port::QUERY_PORT, &[0_u8; VPORT_BYTES])
 }
 
 pub(crate) fn port(

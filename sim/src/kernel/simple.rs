@@ -3,7 +3,7 @@
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::{AllocPdIn, DeallocPdIn};
 use mlx5_uapi::Errno;
-use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, Method, object};
+use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5;
 use mlx5_uapi::write_cmd::{AllocPdResp, CreateAh, CreateAhResp};
 
@@ -16,13 +16,6 @@ use crate::kernel::write::WriteCall;
 
 /// The bytes of CREATE_AH's driver response that count: up to the MAC address.
 const AH_RESPONSE: u32 = 10;
-
-/// `MLX5_IB_METHOD_PD_QUERY`, for whoever got the handle of a domain from another program.
-pub(crate) const PD_QUERY: Method = Method { object: object::PD, id: DRIVER_NAMESPACE };
-/// `MLX5_IB_ATTR_QUERY_PD_HANDLE`.
-pub(crate) const PD_QUERY_HANDLE: AttrId = AttrId(DRIVER_NAMESPACE);
-/// `MLX5_IB_ATTR_QUERY_PD_RESP_PDN`.
-pub(crate) const PD_QUERY_RESP_PDN: AttrId = AttrId(DRIVER_NAMESPACE + 1);
 
 pub(crate) fn alloc_pd(
     file: &OpenFile,
@@ -44,8 +37,8 @@ pub(crate) fn query_pd(
     state: &mut State,
     request: &mut Request<'_>,
 ) -> Result<(), Errno> {
-    let pdn = state.objects.pdn(request.handle(PD_QUERY_HANDLE)?)?;
-    request.answer(PD_QUERY_RESP_PDN, &pdn)
+    let pdn = state.objects.pdn(request.handle(attr::query_pd::HANDLE)?)?;
+    request.answer(attr::query_pd::RESP_PDN, &pdn)
 }
 
 pub(crate) fn dealloc_pd(hca: &Hca, pdn: u32) -> Result<(), Errno> {

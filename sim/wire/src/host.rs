@@ -14,6 +14,7 @@ use mlx5_sim::Simulator;
 use mlx5_sim::kernel::{ProcessFile, SysfsEntry};
 use mlx5_sim::processes::Process;
 use mlx5_sim::settings::Settings;
+use mlx5_uapi::names::NamedCall;
 use mlx5_uapi::{Access, Errno, EventFile, Mapping};
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -272,11 +273,15 @@ impl<'a> Connection<'a> {
                 Some(Ask::Events) => self.event_file(socket, &question.numbers),
                 Some(Ask::Hello) => self.hello(socket, &question.numbers),
                 Some(ask) => {
+                    let asked = self.shared.trace.then(|| described(ask, &question));
                     let answer = self.answer(ask, question);
                     let answer = answer.unwrap_or_else(Message::failure);
-                    if self.shared.trace {
+                    if let Some(asked) = asked {
                         let pid = self.client.process.pid();
-                        say!("process {pid}: {ask:?}: {:?}", Errno::from_raw(answer.head as i32));
+                        match answer.head as i32 {
+                            0 => say!("process {pid}: {asked}"),
+                            errno => say!("process {pid}: {asked}: {}", Errno::from_raw(errno)),
+                        }
                     }
                     message::send(socket, &answer, None)
                 }
@@ -396,6 +401,14 @@ impl<'a> Connection<'a> {
     }
 }
 
+/// What is asked for, in words.
+fn described(ask: Ask, question: &Message) -> String {
+    match NamedCall::read(&to_words(&question.bytes)).filter(|_| ask == Ask::Call) {
+        Some(call) => format!("{call:#}"),
+        None => format!("{ask:?}"),
+    }
+}
+
 /// As many entries of the tree as fit in a message.
 fn some_of(entries: &[(String, SysfsEntry)]) -> (u64, String) {
     let (mut count, mut text) = (0, String::new());
@@ -412,4 +425,21 @@ fn some_of(entries: &[(String, SysfsEntry)]) -> (u64, String) {
         count += 1;
     }
     (count, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlx5_uapi::ioctl::method;
+
+    #[test]
+    fn a_call_is_said_by_its_name_and_anything_else_by_what_it_asks_for() {
+        let asked = |bytes: Vec<u8>| Message::numbers(&[1]).with(bytes);
+        let mut header = [0_u64; 3];
+        header[0] = u64::from(method::CQ_CREATE.object) << 16 | 24;
+        let call = asked(to_bytes(&header));
+        assert_eq!(described(Ask::Call, &call), "UVERBS_METHOD_CQ_CREATE");
+        assert_eq!(described(Ask::Open, &call), "Open");
+        assert_eq!(described(Ask::Call, &asked(Vec::new())), "Call");
+    }
 }

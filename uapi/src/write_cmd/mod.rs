@@ -31,6 +31,14 @@ macro_rules! commands {
                 #[doc = concat!("`IB_USER_VERBS_", $kernel, "`.")]
                 pub const $name: Self = Self(commands!(@ $kernel, $number));
             )*
+
+            /// Returns the kernel's name, `None` for a number that is not in the table.
+            pub const fn name(self) -> Option<&'static str> {
+                match self {
+                    $( Self::$name => Some(concat!("IB_USER_VERBS_", $kernel)), )*
+                    _ => None,
+                }
+            }
         }
     };
     (@ $kernel:literal, $number:literal) => {
@@ -43,24 +51,58 @@ const fn is_extended(kernel: &str) -> bool {
 }
 
 commands! {
+    GET_CONTEXT = 0 => "CMD_GET_CONTEXT",
     QUERY_DEVICE = 1 => "CMD_QUERY_DEVICE",
+    QUERY_PORT = 2 => "CMD_QUERY_PORT",
     ALLOC_PD = 3 => "CMD_ALLOC_PD",
+    DEALLOC_PD = 4 => "CMD_DEALLOC_PD",
     CREATE_AH = 5 => "CMD_CREATE_AH",
+    MODIFY_AH = 6 => "CMD_MODIFY_AH",
+    QUERY_AH = 7 => "CMD_QUERY_AH",
+    DESTROY_AH = 8 => "CMD_DESTROY_AH",
     REG_MR = 9 => "CMD_REG_MR",
+    REG_SMR = 10 => "CMD_REG_SMR",
     REREG_MR = 11 => "CMD_REREG_MR",
+    QUERY_MR = 12 => "CMD_QUERY_MR",
+    DEREG_MR = 13 => "CMD_DEREG_MR",
     ALLOC_MW = 14 => "CMD_ALLOC_MW",
+    BIND_MW = 15 => "CMD_BIND_MW",
+    DEALLOC_MW = 16 => "CMD_DEALLOC_MW",
     CREATE_COMP_CHANNEL = 17 => "CMD_CREATE_COMP_CHANNEL",
+    CREATE_CQ = 18 => "CMD_CREATE_CQ",
     RESIZE_CQ = 19 => "CMD_RESIZE_CQ",
+    DESTROY_CQ = 20 => "CMD_DESTROY_CQ",
+    POLL_CQ = 21 => "CMD_POLL_CQ",
+    PEEK_CQ = 22 => "CMD_PEEK_CQ",
+    REQ_NOTIFY_CQ = 23 => "CMD_REQ_NOTIFY_CQ",
+    CREATE_QP = 24 => "CMD_CREATE_QP",
     QUERY_QP = 25 => "CMD_QUERY_QP",
     MODIFY_QP = 26 => "CMD_MODIFY_QP",
+    DESTROY_QP = 27 => "CMD_DESTROY_QP",
+    POST_SEND = 28 => "CMD_POST_SEND",
+    POST_RECV = 29 => "CMD_POST_RECV",
     ATTACH_MCAST = 30 => "CMD_ATTACH_MCAST",
     DETACH_MCAST = 31 => "CMD_DETACH_MCAST",
+    CREATE_SRQ = 32 => "CMD_CREATE_SRQ",
     MODIFY_SRQ = 33 => "CMD_MODIFY_SRQ",
     QUERY_SRQ = 34 => "CMD_QUERY_SRQ",
+    DESTROY_SRQ = 35 => "CMD_DESTROY_SRQ",
+    POST_SRQ_RECV = 36 => "CMD_POST_SRQ_RECV",
     OPEN_XRCD = 37 => "CMD_OPEN_XRCD",
+    CLOSE_XRCD = 38 => "CMD_CLOSE_XRCD",
+    CREATE_XSRQ = 39 => "CMD_CREATE_XSRQ",
     OPEN_QP = 40 => "CMD_OPEN_QP",
     QUERY_DEVICE_EX = 1 => "EX_CMD_QUERY_DEVICE",
+    CREATE_CQ_EX = 18 => "EX_CMD_CREATE_CQ",
+    CREATE_QP_EX = 24 => "EX_CMD_CREATE_QP",
     MODIFY_QP_EX = 26 => "EX_CMD_MODIFY_QP",
+    CREATE_FLOW_EX = 50 => "EX_CMD_CREATE_FLOW",
+    DESTROY_FLOW_EX = 51 => "EX_CMD_DESTROY_FLOW",
+    CREATE_WQ_EX = 52 => "EX_CMD_CREATE_WQ",
+    MODIFY_WQ_EX = 53 => "EX_CMD_MODIFY_WQ",
+    DESTROY_WQ_EX = 54 => "EX_CMD_DESTROY_WQ",
+    CREATE_RWQ_IND_TBL_EX = 55 => "EX_CMD_CREATE_RWQ_IND_TBL",
+    DESTROY_RWQ_IND_TBL_EX = 56 => "EX_CMD_DESTROY_RWQ_IND_TBL",
     MODIFY_CQ_EX = 57 => "EX_CMD_MODIFY_CQ",
 }
 

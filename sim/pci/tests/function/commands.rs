@@ -65,6 +65,16 @@ fn a_command_that_nobody_knows_is_refused_and_reported() {
 }
 
 #[test]
+fn a_command_that_is_refused_is_told_by_names() {
+    let mut machine = machine();
+    let mut input = ManagePagesIn::request();
+    input.set_op_mod(0x77);
+    machine.raw(input.as_bytes(), 16);
+    let line = "MANAGE_PAGES mod 0x77 refused: BAD_PARAM_ERR, syndrome 0x10004 (UNKNOWN_MODIFIER)";
+    assert!(machine.said.contains(line));
+}
+
+#[test]
 fn what_is_wrong_with_an_entry_stands_in_its_status() {
     let mut machine = machine();
     let mut input = SetHcaCapIn::request();

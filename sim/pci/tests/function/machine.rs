@@ -1,9 +1,10 @@
 //! A machine with one function: its side of the socket, and its memory.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -31,10 +32,31 @@ const PAGE: u64 = 4096;
 /// Bytes from one mailbox to the next.
 const MAILBOX: u64 = 1024;
 
+/// What the function has said.
+#[derive(Clone, Default)]
+pub(crate) struct Said(Arc<Mutex<Vec<u8>>>);
+
+impl Said {
+    pub(crate) fn contains(&self, words: &str) -> bool {
+        String::from_utf8_lossy(&self.0.lock().expect("no panic")).contains(words)
+    }
+}
+
+impl Write for Said {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").write(line)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 pub(crate) struct Machine {
     pub(crate) client: Client,
     pub(crate) file: File,
     pub(crate) log: Log,
+    pub(crate) said: Said,
     /// The same memory as the function's, seen from here.
     pub(crate) memory: GuestMemory,
     queue: u64,
@@ -66,7 +88,8 @@ impl Machine {
         let name = std::thread::current().name().unwrap_or_default().replace("::", "-");
         let socket =
             std::env::temp_dir().join(format!("mlx5-sim-pci-{}-{name}.sock", std::process::id()));
-        let log = Log::new(std::io::sink(), false);
+        let said = Said::default();
+        let log = Log::new(said.clone(), false);
         let bus = Bus::listen(config, std::slice::from_ref(&socket), &log).expect("a socket");
         let told = log.clone();
         let function = std::thread::spawn(move || bus.run(&told));
@@ -80,6 +103,7 @@ impl Machine {
             client,
             file,
             log,
+            said,
             memory,
             queue: 0,
             next_page: MEMORY,

@@ -14,6 +14,11 @@ use mlx5::{
     Psn, QueuePair, ReceiveWr, SendFlags,
 };
 
+use mlx5_uapi::cmd::{self, qp::CreateQp};
+use mlx5_uapi::mlx5::{AllocUcontextReqV2, LibCaps, UcontextFlags};
+use mlx5_uapi::verbs::{QpCap, QpCreateFlags, QpType};
+use mlx5_uapi::{Errno, Kernel, LinuxKernel, sysfs};
+
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// What a case does.
 type Body = fn() -> Outcome;
@@ -47,6 +52,7 @@ cases! {
     a_read_that_must_not_wait_does_not, "";
     a_copied_descriptor_is_the_same_device, "";
     a_call_that_is_none_of_the_device_s_is_refused, "";
+    calls_that_the_device_does_not_know_are_refused, "";
     a_device_cannot_be_read_or_written, "";
     a_child_has_a_machine_of_its_own, "";
     a_call_by_its_number_is_the_device_s, "";
@@ -318,6 +324,42 @@ fn a_call_that_is_none_of_the_device_s_is_refused() -> Outcome {
     assert_eq!(answer, -1);
     assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOTTY));
     Ok(())
+}
+
+fn calls_that_the_device_does_not_know_are_refused() -> Outcome {
+    let kernel = LinuxKernel::new();
+    let info = sysfs::devices(&kernel)?.into_iter().next().ok_or("no device")?;
+    let file = kernel.open(&info.uverbs, info.dev)?;
+    let request = AllocUcontextReqV2 {
+        total_num_bfregs: 2,
+        flags: UcontextFlags::DEVX.bits(),
+        lib_caps: LibCaps::DYN_UAR.bits(),
+        ..AllocUcontextReqV2::default()
+    };
+    cmd::context::get_context(&*file, &request)?;
+    let events = cmd::devx::alloc_event_file(&*file, true);
+    assert_eq!(events.err(), Some(Errno::EPROTONOSUPPORT));
+    let (pd, cap) = (cmd::pd::alloc(&*file)?, QpCap { max_send_wr: 1, ..QpCap::default() });
+    for qp_type in [QpType::RawPacket, QpType::Driver] {
+        let what = CreateQp {
+            qp_type,
+            pd: Some(pd.handle),
+            xrcd: None,
+            send_cq: None,
+            recv_cq: None,
+            srq: None,
+            user_handle: 0,
+            cap,
+            flags: QpCreateFlags::empty(),
+            source_qpn: None,
+            async_events: None,
+            driver: mlx5_uapi::mlx5::CreateQp::default(),
+        };
+        // SAFETY: there are no rings, and such a queue pair is refused.
+        let refused = unsafe { cmd::qp::create(&*file, &what) };
+        assert_eq!(refused.err(), Some(Errno::EOPNOTSUPP));
+    }
+    Ok(cmd::pd::dealloc(&*file, pd.handle)?)
 }
 
 fn a_device_cannot_be_read_or_written() -> Outcome {

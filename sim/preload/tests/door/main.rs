@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     trials.push(Trial::test("a_machine_that_nobody_serves_ends_the_program", nobody_serves));
     trials.push(Trial::test("an_unknown_call_is_said_once", unknown_call));
     trials.push(Trial::test("every_call_is_said_if_that_is_wanted", traced));
+    trials.push(Trial::test("what_is_refused_is_said_by_name", refused));
     trials.push(Trial::test("nothing_stays_on_the_disk", nothing_left));
     trials.extend(shared::trials());
     trials.extend(violations::trials());
@@ -92,8 +93,34 @@ fn unknown_call() -> Result<(), Failed> {
 fn traced() -> Result<(), Failed> {
     let output = output(&mut command("messages_go_from_one_queue_pair_to_another", "trace"));
     let said = said(&output);
-    let heard = ["mmap of 4096 bytes", "method 0x4/0x0", "method 0x0/0x0 command 0x9"];
+    let heard = [
+        ": mmap of 4096 bytes, ",
+        ": UVERBS_METHOD_QP_CREATE of type Rc\n",
+        ": IB_USER_VERBS_CMD_REG_MR\n",
+    ];
     check(output.status.success() && heard.iter().all(|call| said.contains(call)), &output)
+}
+
+/// The types of queue pairs only where every call is said: programs try what there is.
+fn refused() -> Result<(), Failed> {
+    const UNKNOWN: &str = "uverbs0: MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC (attributes: \
+                           MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE, \
+                           MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS): EPROTONOSUPPORT";
+    const TYPES: [&str; 2] = [
+        "uverbs0: UVERBS_METHOD_QP_CREATE of type RawPacket (attributes: ",
+        "uverbs0: UVERBS_METHOD_QP_CREATE of type Driver (attributes: ",
+    ];
+    let run = |settings| {
+        output(&mut command("calls_that_the_device_does_not_know_are_refused", settings))
+    };
+    let quiet = run("");
+    let told = said(&quiet).lines().filter(|line| line.starts_with("mlx5-sim: ")).count();
+    check(quiet.status.success() && told == 1 && said(&quiet).contains(UNKNOWN), &quiet)?;
+    let traced = run("trace");
+    let heard = |line: &&str| said(&traced).contains(*line);
+    check(traced.status.success() && TYPES.iter().all(heard), &traced)?;
+    let refused = said(&traced).lines().filter(|line| line.contains("): EOPNOTSUPP: ")).count();
+    check(refused == 2 && said(&traced).contains(UNKNOWN), &traced)
 }
 
 fn entries(directory: &Path) -> Vec<String> {
