@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take before it counts as lost.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// How long a real device is watched when nothing more shall come.
+/// How long a real device is given to finish, where no completion or event would say that it has.
 const QUIET: Duration = Duration::from_millis(20);
 
 /// A port of a device.
@@ -172,7 +172,9 @@ impl Bed {
         }
     }
 
-    /// Waits until everything that is under way is done.
+    /// Waits until everything that is under way is done. Only a simulated device says when that is;
+    /// a real one gets 20 ms. So what must have come is waited for with [`Bed::until`] or
+    /// [`Bed::poll`] as well, and a case that relies on this alone is for what must not come.
     pub(crate) fn settle(&self) {
         match &self.simulator {
             Some(simulator) => {
