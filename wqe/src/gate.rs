@@ -1,4 +1,4 @@
-//! The word that says whether a queue may be used.
+//! The word that says whether a queue may be posted to.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{
@@ -6,13 +6,13 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// State of a queue pair as far as its owner halves must know it (`enum ib_qp_state`).
+/// State of a queue pair, as seen by its owner halves (`enum ib_qp_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum QueueState {
     /// Reset.
     Reset = 0,
-    /// Initialised: receives may be posted.
+    /// Initialised: receives can be posted.
     Init = 1,
     /// Ready to receive.
     ReadyToReceive = 2,
@@ -22,12 +22,12 @@ pub enum QueueState {
     SendQueueDrained = 4,
     /// The send queue is in error.
     SendQueueError = 5,
-    /// In error: what is posted is flushed.
+    /// In error: the device flushes all posted requests.
     Error = 6,
 }
 
 impl QueueState {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 7] = [
         Self::Reset,
         Self::Init,
@@ -38,12 +38,12 @@ impl QueueState {
         Self::Error,
     ];
 
-    /// The state with this number.
+    /// Returns the state with this number.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         if (bits as usize) < Self::ALL.len() { Some(Self::ALL[bits as usize]) } else { None }
     }
 
-    /// The state's usual short name.
+    /// Returns the usual short name of the state.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reset => "RESET",
@@ -57,25 +57,25 @@ impl QueueState {
     }
 }
 
-/// Why a gate is shut.
+/// Why a gate refuses posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shut {
-    /// The process was forked: the memory of the gate was wiped in the child.
+    /// The process was forked: the child sees the gate's memory zeroed.
     Forked,
     /// The device is gone.
     DeviceGone,
-    /// There is no queue, but one of the device's own.
+    /// This queue does not exist, or the device itself uses it.
     Absent,
     /// The queue's state does not allow it.
     State(QueueState),
 }
 
-/// A word in memory that a fork wipes. One load tells the owner whether it may post: in the right
-/// state, on a device that is still there, in the process that made the queue.
+/// A word in memory that is zeroed in a forked child. One load tells the owner whether it may post:
+/// the state allows it, the device is not gone, and this process created the queue.
 #[derive(Clone, Copy)]
 pub struct Gate(NonNull<AtomicU32>);
 
-// SAFETY: an address; all access through it is atomic.
+// SAFETY: it is an address, and all access through it is atomic.
 unsafe impl Send for Gate {}
 // SAFETY: as above.
 unsafe impl Sync for Gate {}
@@ -84,23 +84,25 @@ impl Gate {
     const SEND: u32 = 1;
     const RECEIVE: u32 = 2;
     const GONE: u32 = 4;
-    /// Set where there is no queue, but one of the device's own.
+    /// Set if the queue does not exist, or the device itself uses it.
     const ABSENT: u32 = 16;
-    /// Set in every live gate, so that a live one is never zero, as a wiped one is.
+    /// Set in every live gate, so that a live gate is never zero as a zeroed one is.
     const LIVE: u32 = 8;
     const STATE_SHIFT: u32 = 8;
 
-    /// Takes the word at `word`, and shuts it.
+    /// Makes the word at `word` a gate that refuses posting.
     ///
     /// # Safety
-    /// `word` is valid, aligned and used for nothing else as long as the value or a copy of it is.
+    /// `word` is valid and aligned, and used for nothing else, for as long as the value or a copy
+    /// of it exists.
     pub unsafe fn new(word: NonNull<u32>) -> Self {
         let gate = Self(word.cast());
         gate.word().store(Self::LIVE, Release);
         gate
     }
 
-    /// Takes the word at `word`, and shuts it for good: the device has the queue.
+    /// Makes the word at `word` a gate that always refuses posting: the device itself uses the
+    /// queue.
     ///
     /// # Safety
     /// As for [`Gate::new`].
@@ -116,7 +118,7 @@ impl Gate {
         unsafe { self.0.as_ref() }
     }
 
-    /// Lets pass what `state` allows, unless the device is gone or the process was forked.
+    /// Allows what `state` allows. Has no effect if the device is gone or the process was forked.
     pub fn set_state(self, state: QueueState) {
         use QueueState::*;
         let may = match state {
@@ -130,14 +132,14 @@ impl Gate {
         });
     }
 
-    /// Shuts the gate for good: the device is gone.
+    /// Refuses posting from now on: the device is gone.
     pub fn set_gone(self) {
         let _ = self
             .word()
             .fetch_update(Release, Relaxed, |old| (old != 0).then_some(Self::LIVE | Self::GONE));
     }
 
-    /// The state that was set last, where it still means anything.
+    /// Returns the state that was set last. `None` if the process was forked or the device is gone.
     pub fn state(self) -> Option<QueueState> {
         let word = self.word().load(Acquire);
         if word == 0 || word & Self::GONE != 0 {

@@ -1,15 +1,15 @@
-//! Send and receive rings, typed builders, per-request records and the NOP scan.
+//! Send and receive rings, typed request builders, request records and cancelling by NOP.
 //!
-//! A queue is in two halves. The *owner* ([`SendQueue`], [`ReceiveQueue`], [`SharedReceiveQueue`])
-//! writes WQEs and doorbells, through `&mut`. The *shared* half ([`SendRecords`],
-//! [`ReceiveRecords`], [`SharedReceiveRecords`]) remembers what was posted, and is where whoever
-//! polls the completion queue, maybe on another thread, learns which request a completion is about.
-//! Two counters stand between them, as in a single-producer single-consumer queue: the owner
-//! publishes `committed` before it rings the doorbell, the poller publishes `retired` once it has
-//! read a record.
+//! Each queue has two halves. The *owner half* ([`SendQueue`], [`ReceiveQueue`],
+//! [`SharedReceiveQueue`]) writes WQEs and rings doorbells, through `&mut`. The *shared half*
+//! ([`SendRecords`], [`ReceiveRecords`], [`SharedReceiveRecords`]) keeps the records of posted
+//! requests. The poller of the completion queue, possibly on another thread, looks up there which
+//! request a completion is for. The halves share two counters, as in a single-producer
+//! single-consumer queue: the owner publishes `committed` before it rings the doorbell, and the
+//! poller publishes `retired` after it has read a record.
 //!
-//! The crate works on memory that it is given, makes no system call and allocates nothing after a
-//! queue is made.
+//! The crate works on memory that it is given, makes no system call, and allocates nothing after a
+//! queue is created.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! The atomics of the protocol between owner and poller, replaced by loom's when it is checked.
+//! The atomics that owner and poller share. Under loom they are loom's.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Configuring memory keys from the send queue (`mlx5dv_wr_mkey_configure`): a UMR, and behind it a
-//! SET_PSV for each domain that is signed. Together they are one request.
+//! Configuring memory keys from the send queue (`mlx5dv_wr_mkey_configure`): a UMR, followed by a
+//! SET_PSV for each signed domain. Together they are one request.
 
 use crate::keys::umr::{BSF_UNITS, HEAD_UNITS, MAX_MKEY_ENTRIES, PSV_UNITS, Writer, write_umr};
 use crate::keys::update::{ENTRIES_ALIGN, MkeyUpdate, SigningUpdate};
@@ -17,17 +17,17 @@ use mlx5_prm::signature::SetPsvSegment;
 use mlx5_prm::wqe::{BLOCK, ControlSegment, Opcode, UNIT, control_flags};
 use mlx5_prm::{U32, U64};
 
-/// A transport whose queues configure memory keys.
+/// A transport whose queues can configure memory keys.
 pub trait ConfiguresMkeys: Transport {}
 impl ConfiguresMkeys for Rc {}
 
-/// What is to be made of a key. Whoever owns the key knows what a request then does.
+/// A configuration of a key. The implementor owns the key and chooses what the request does.
 pub trait ConfigureMkey {
     /// Builds `request`, or refuses it.
     fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q>;
 }
 
-/// A request that is to configure a key.
+/// A request that configures a key.
 #[must_use = "it is to be built or refused"]
 pub struct MkeyRequest<'q, T> {
     queue: &'q mut SendQueue<T>,
@@ -36,17 +36,17 @@ pub struct MkeyRequest<'q, T> {
     flags: SendFlags,
 }
 
-/// Says that the request of `'q` was built, or refused: that one and no other, for the lifetime can
-/// stand for no other.
+/// Proof that the request of `'q` was built or refused. The invariant lifetime ties it to that
+/// request.
 #[must_use = "whoever asks for it wants it back"]
 pub struct Finished<'q>(Cursor, PhantomData<fn(&'q ()) -> &'q ()>);
 
 impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
-    /// Builds it. `change` is asked once it is certain that it is built: what is the key, variant byte
-    /// included, and what does its owner take it to be then?
+    /// Builds the request. `change` is called once nothing can refuse it any more. It returns the
+    /// key, variant included, and the change of the owner's view of the key.
     ///
-    /// Each call of this is a copy of all that builds a request; what is usual can have one that does
-    /// nothing else.
+    /// Each call of this function inlines the code that builds a request, so that callers can have
+    /// a separate copy for the common case.
     #[inline(always)]
     pub fn build(
         self,
@@ -60,7 +60,7 @@ impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
         }
     }
 
-    /// Refuses it, and with it the batch.
+    /// Refuses the request, and so the batch.
     #[cold]
     #[inline(never)]
     pub fn refuse(self, error: PostError) -> Finished<'q> {
@@ -68,23 +68,23 @@ impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
     }
 }
 
-/// The place of a WQE among those of its request.
+/// One WQE of a request.
 #[derive(Clone, Copy)]
 struct Part {
     opcode: Opcode,
-    /// Immediate word of its control segment.
+    /// The immediate word of its control segment.
     key: u32,
     units: usize,
-    /// Fence and completion bits.
+    /// Fence and completion flags.
     control: u8,
-    /// [`RequestInfo::MORE`], [`RequestInfo::CONTINUES`].
+    /// Place among the WQEs of the request: [`RequestInfo::MORE`], [`RequestInfo::CONTINUES`].
     place: u32,
 }
 
 impl<T: ConfiguresMkeys> Wr<'_, '_, T> {
-    /// Configures a memory key (`mlx5dv_wr_mkey_configure`), and finishes the request. Requests that
-    /// follow on this queue find the key configured. With [`SendFlags::SIGNALED`] one completion
-    /// comes, once all of it is done.
+    /// Configures a memory key (`mlx5dv_wr_mkey_configure`), and finishes the request. Later
+    /// requests on this queue see the new configuration. With [`SendFlags::SIGNALED`] one
+    /// completion is reported, when all WQEs of the request are done.
     #[inline]
     pub fn mkey_configure(self, key: impl ConfigureMkey) {
         let Self { batch, wr_id, flags } = self;
@@ -102,11 +102,11 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         key: &impl ConfigureMkey,
     ) -> Cursor {
         self.forget_leaked(cursor);
-        // An earlier request was refused, and so is all.
+        // An earlier request was refused.
         if self.error.is_some() {
             return cursor;
         }
-        // So that the key's owner knows as much as can be known.
+        // Brings the owner's view of its keys up to date.
         self.settle_changes();
         key.configure(MkeyRequest { queue: self, cursor, wr_id, flags }).0
     }
@@ -157,7 +157,8 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             place: if psvs == 0 { 0 } else { RequestInfo::MORE },
         };
         let in_ring = self.in_one_piece(cursor.head, blocks_of(units));
-        // SAFETY: there is room for the whole request, and the writer writes no more than `units`.
+        // SAFETY: `check_room` found room for the whole request, and the writer writes no more than
+        // `units`.
         let next = unsafe {
             self.put_part(cursor, wr_id, part, in_ring, |to| {
                 write_umr(to, key, &update, entries, bsf)
@@ -173,18 +174,18 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         let whole = in_ring && psvs == 0;
         let blueflame_now = if whole { self.blueflame_now } else { 0 };
         self.let_next_wait(cursor.sequence);
-        // One alone can go to a register at once: what the next one then has to know stands in
-        // `fence_at`, of which that may have known which was before.
+        // The next request needs a fence. If this one is posted alone by the fast path, `fence_at`
+        // is all that says so; the previous value of `fence_at` is folded into `fence` here.
         self.note_fence();
         (self.blueflame_now, self.fence_at) = (blueflame_now, next.head);
         self.more_wqes += psvs as u32;
         Ok(next)
     }
 
-    /// Adds what sets the variables of a signature, behind the UMR of the same request.
+    /// Adds the SET_PSVs behind the UMR of the same request.
     ///
     /// # Safety
-    /// There is room for it.
+    /// There is room for them.
     #[inline(never)]
     unsafe fn put_psvs(
         &mut self,
@@ -214,16 +215,19 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
                 transient_signature: U64::new(psv.transient_signature),
                 ..SetPsvSegment::default()
             };
-            // SAFETY: by the contract; the segment is all that such a WQE has.
+            // SAFETY: by the caller's contract; the segment is all that such a WQE has behind its
+            // control segment.
             next = unsafe { self.put_part(next, wr_id, part, true, |to| to.put(segment)) };
         }
         next
     }
 
-    /// Builds one WQE of a request in its place, or, where that is at both ends of the ring, aside.
+    /// Builds one WQE of a request in the ring, or in the scratch buffer if it would wrap around
+    /// the end of the ring.
     ///
     /// # Safety
-    /// There is room for its units at `cursor`, in one piece if `in_ring`, and `write` writes those behind the control segment.
+    /// There is room for its units at `cursor`, in one piece if `in_ring`. `write` writes exactly
+    /// the units behind the control segment.
     #[inline(always)]
     unsafe fn put_part(
         &mut self,
@@ -237,7 +241,8 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         let slot =
             if in_ring { self.at(cursor.head) } else { NonNull::from(&mut self.scratch.0).cast() };
         let mut to = Writer { to: slot };
-        // SAFETY: the slot has room for `blocks` blocks, all that the request has there.
+        // SAFETY: the slot has room for `blocks` blocks; control segment, what `write` writes and
+        // the padding are that many.
         unsafe {
             to.put(ControlSegment {
                 opmod_index_opcode: U32::new((cursor.head & 0xffff) << 8 | part.opcode as u32),
@@ -250,18 +255,18 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             to.put_zeros(blocks as usize * (BLOCK / UNIT) - part.units);
         }
         if !in_ring {
-            // SAFETY: there is room for it.
+            // SAFETY: by the caller's contract, `blocks` blocks at `cursor` are free.
             unsafe { self.copy_aside(cursor, blocks) };
         }
         if self.signed {
             self.sign(cursor.head);
         }
-        // To the user the request is the configuration of the key, whichever WQE completes.
+        // The user's completion is that of configuring the key, whichever WQE reports it.
         let place = u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
             | (Opcode::Umr as u64) << RequestInfo::OPCODE_SHIFT;
         let control = u32::from(part.control) << RequestInfo::CONTROL_SHIFT | part.place;
         let info = RequestInfo::new(place, control, blocks);
-        // SAFETY: the records are alive, and were made for this ring.
+        // SAFETY: the records are alive, and were created for this ring.
         unsafe { self.slots.stage(self.mask, cursor.sequence, wr_id, info) };
         cursor.after(blocks)
     }
@@ -272,7 +277,8 @@ const fn completion_if(signaled: bool) -> u8 {
 }
 
 impl<T: Transport> SendQueue<T> {
-    /// Notes the change that the request `sequence` makes, the latest, unless it was refused.
+    /// Adds the change of request `sequence`, the latest one, to the journal, unless the request
+    /// was refused.
     pub(crate) fn note_change(&mut self, sequence: u32, change: Change) {
         if self.error().is_none() {
             self.settle_changes();
@@ -280,7 +286,7 @@ impl<T: Transport> SendQueue<T> {
         }
     }
 
-    /// What completed requests made of keys is certain.
+    /// Settles the changes of retired requests.
     #[inline(always)]
     pub(crate) fn settle_changes(&mut self) {
         if self.journal.is_empty() {

@@ -1,4 +1,4 @@
-//! The bytes of a UMR and of a SET_PSV.
+//! The bytes of UMR and SET_PSV requests.
 
 use crate::keys::update::{
     BsfUpdate, ENTRIES_ALIGN, Interleaved, MkeyLayout, MkeyUpdate, SizedLayout, in_fours,
@@ -22,30 +22,31 @@ pub(super) const HEAD_UNITS: usize = (size_of::<ControlSegment>()
     / UNIT;
 pub(super) const BSF_UNITS: usize = size_of::<Bsf>() / UNIT;
 pub(super) const PSV_UNITS: usize = 1 + size_of::<SetPsvSegment>() / UNIT;
-// It is always in one piece.
+// A SET_PSV never wraps around the end of the ring.
 const _: () = assert!(blocks_of(PSV_UNITS) == 1);
-/// The most translation entries that a request can carry, beside a signature.
+/// The maximum number of translation entries of a request that also sets a signature.
 pub const MAX_MKEY_ENTRIES: usize =
     (MAX_UNITS - HEAD_UNITS - BSF_UNITS) / ENTRIES_ALIGN * ENTRIES_ALIGN;
 
-/// Blocks that a request takes which gives a key `entries` translation entries and signs it.
+/// Returns the blocks of a request that gives a key `entries` translation entries and, if `signed`,
+/// a signature.
 pub const fn mkey_update_blocks(entries: usize, signed: bool) -> u32 {
     let entries = entries.next_multiple_of(ENTRIES_ALIGN);
     let umr = HEAD_UNITS + entries + if signed { BSF_UNITS } else { 0 };
     blocks_of(umr) + if signed { 2 * blocks_of(PSV_UNITS) } else { 0 }
 }
 
-/// Writes the parts of a WQE one behind the other.
+/// Writes the parts of a WQE one after the other.
 pub(super) struct Writer {
     pub(super) to: NonNull<u8>,
 }
 
 impl Writer {
     /// # Safety
-    /// There is room for it.
+    /// There is room for `part`.
     #[inline(always)]
     pub(super) unsafe fn put<P: IntoBytes + Unaligned>(&mut self, part: P) {
-        // SAFETY: by the contract; it needs no alignment.
+        // SAFETY: by the caller's contract; `P` needs no alignment.
         unsafe {
             self.to.cast::<P>().write(part);
             self.to = self.to.byte_add(size_of::<P>());
@@ -53,17 +54,17 @@ impl Writer {
     }
 
     /// # Safety
-    /// There is room for them.
+    /// There is room for `units` units.
     #[inline(always)]
     pub(super) unsafe fn put_zeros(&mut self, units: usize) {
         for _ in 0..units {
-            // SAFETY: by the contract.
+            // SAFETY: by the caller's contract.
             unsafe { self.put([0_u8; UNIT]) };
         }
     }
 }
 
-/// Writes a UMR behind its control segment, with so many translation entries.
+/// Writes the part of a UMR behind its control segment, with `entries` translation entries.
 ///
 /// # Safety
 /// There is room for it.
@@ -100,7 +101,7 @@ pub(super) unsafe fn write_umr(
         mask |= mkey_mask::LENGTH;
     }
     let aligned = entries.next_multiple_of(ENTRIES_ALIGN);
-    // SAFETY: of the room, these are the first.
+    // SAFETY: these parts come first in the room that the caller provides.
     unsafe {
         to.put(UmrControlSegment {
             flags: umr_flags::INLINE,
@@ -121,18 +122,18 @@ pub(super) unsafe fn write_umr(
         None => {}
         Some(SizedLayout { layout: MkeyLayout::List(sges), .. }) => {
             in_fours(sges, |sge| {
-                // SAFETY: there is room for `entries`.
+                // SAFETY: there is room for `entries` entries.
                 unsafe {
                     to.put(klm(sge));
                 }
             });
         }
         Some(SizedLayout { layout: MkeyLayout::Interleaved { repeat, entries }, .. }) => {
-            // SAFETY: as above.
+            // SAFETY: there is room for `entries` entries, which include the repeat block.
             unsafe { write_interleaved(to, repeat, entries) };
         }
     }
-    // SAFETY: as above; a signature follows where there is one.
+    // SAFETY: there is room for the padded entries, and for the BSF if there is one.
     unsafe {
         to.put_zeros(aligned - entries);
         if let Some(bsf) = bsf {
@@ -141,7 +142,7 @@ pub(super) unsafe fn write_umr(
     }
 }
 
-/// A [`Klm`] as two words. Length and key are one load, as they stand in an entry.
+/// Returns a [`Klm`] as two words. Length and key are adjacent in an SGE, so they are one load.
 #[inline(always)]
 fn klm(sge: &Sge) -> [[u8; 8]; 2] {
     const {
@@ -152,11 +153,11 @@ fn klm(sge: &Sge) -> [[u8; 8]; 2] {
 }
 
 /// # Safety
-/// There is room for one translation entry more than `entries`.
+/// There is room for one translation entry more than `entries` has.
 #[inline(never)]
 unsafe fn write_interleaved(to: &mut Writer, repeat: u32, entries: &[Interleaved]) {
     let round: u32 = entries.iter().map(|entry| entry.bytes).sum();
-    // SAFETY: by the contract.
+    // SAFETY: by the caller's contract.
     unsafe {
         to.put(RepeatBlock {
             byte_count: U32::new(round),

@@ -1,4 +1,4 @@
-//! What a request does with a memory key.
+//! The changes that a request makes to a memory key.
 
 use crate::request::error::PostError;
 use crate::request::sge::Sge;
@@ -6,61 +6,61 @@ use mlx5_prm::signature::Bsf;
 use mlx5_prm::umr::mkey_access;
 use mlx5_prm::wqe::{BLOCK, MAX_SGE_LENGTH, UNIT};
 
-/// Translation entries come in fours.
+/// Translation entries come in groups of four.
 pub(crate) const ENTRIES_ALIGN: usize = BLOCK / UNIT;
 
 bitflags::bitflags! {
-    /// What may be done with memory by a configured key (the rights that a UMR can give).
+    /// Access rights of a configured key (those that a UMR can set).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
     pub struct MkeyAccess: u8 {
-        /// The device may write there for local requests.
+        /// Local requests may write.
         const LOCAL_WRITE = mkey_access::LOCAL_WRITE;
-        /// Whoever has the remote key may read.
+        /// Peers with the remote key may read.
         const REMOTE_READ = mkey_access::REMOTE_READ;
-        /// Whoever has the remote key may write.
+        /// Peers with the remote key may write.
         const REMOTE_WRITE = mkey_access::REMOTE_WRITE;
-        /// Whoever has the remote key may do atomic operations.
+        /// Peers with the remote key may do atomics.
         const REMOTE_ATOMIC = mkey_access::ATOMIC;
     }
 }
 
-/// One of the pieces that an interleaved layout takes in turn.
+/// One entry of an interleaved layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interleaved {
-    /// Where the first piece starts.
+    /// Address of the first piece.
     pub addr: u64,
-    /// Bytes taken in each round.
+    /// Bytes taken in each repetition.
     pub bytes: u32,
-    /// Bytes passed over after each.
+    /// Bytes skipped after each piece.
     pub skip: u32,
-    /// The key of that memory.
+    /// Local key of the memory.
     pub lkey: u32,
 }
 
-/// What memory a key leads to.
+/// The memory that a key covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MkeyLayout<'a> {
     /// Pieces of memory, one after the other.
     List(&'a [Sge]),
-    /// A piece from each of several places, and again, in rounds.
+    /// A piece of each entry in turn, repeated.
     Interleaved {
-        /// Rounds.
+        /// Number of repetitions.
         repeat: u32,
-        /// The places.
+        /// The entries.
         entries: &'a [Interleaved],
     },
 }
 
 impl<'a> MkeyLayout<'a> {
-    /// The same, once it is known that the device can have it, and how long it is.
+    /// Checks the layout and computes its length.
     #[inline]
     pub fn sized(self) -> Result<SizedLayout<'a>, PostError> {
         let length = self.length()?;
         Ok(SizedLayout { layout: self, length })
     }
 
-    /// Translation entries that it takes.
+    /// The number of translation entries.
     #[inline]
     pub const fn entries(&self) -> usize {
         match self {
@@ -69,7 +69,7 @@ impl<'a> MkeyLayout<'a> {
         }
     }
 
-    /// The bytes that the key then has, or what is wrong with it.
+    /// Computes the length of the key in bytes, or returns what is wrong with the layout.
     #[inline]
     pub fn length(&self) -> Result<u64, PostError> {
         match *self {
@@ -86,7 +86,7 @@ impl<'a> MkeyLayout<'a> {
     }
 }
 
-/// Does `each` with all of `sges`, with little besides where they come in fours.
+/// Calls `each` for each SGE. Unrolled by four.
 #[inline(always)]
 pub(crate) fn in_fours(mut sges: &[Sge], mut each: impl FnMut(&Sge)) {
     while let Some((four, rest)) = sges.split_first_chunk::<ENTRIES_ALIGN>() {
@@ -96,11 +96,11 @@ pub(crate) fn in_fours(mut sges: &[Sge], mut each: impl FnMut(&Sge)) {
     sges.iter().for_each(each);
 }
 
-/// No length within the limit has a bit that the limit has not: all of them together tell whether
-/// one is beyond it.
+/// If no length exceeds the limit, neither does their bitwise or: one comparison checks all
+/// lengths.
 const _: () = assert!((MAX_SGE_LENGTH + 1).is_power_of_two());
 
-/// Which of `sges` is too long; one is.
+/// Returns the error for the first SGE that is too long.
 #[cold]
 #[inline(never)]
 fn too_long(sges: &[Sge]) -> PostError {
@@ -113,7 +113,7 @@ fn interleaved_length(repeat: u32, entries: &[Interleaved]) -> Result<u64, PostE
     let mut length: u64 = 0;
     for (index, entry) in entries.iter().enumerate() {
         let stride = u64::from(entry.bytes) + u64::from(entry.skip);
-        // Both stand in 16 bits.
+        // The stride and the byte count have 16 bits each.
         if stride > u16::MAX.into() {
             return Err(PostError::StrideTooLong {
                 index: index as u32,
@@ -122,11 +122,11 @@ fn interleaved_length(repeat: u32, entries: &[Interleaved]) -> Result<u64, PostE
         }
         length += u64::from(entry.bytes);
     }
-    // So many entries that this overflows are refused for their number.
+    // A layout with enough entries to overflow is refused for their number.
     Ok(length.saturating_mul(repeat.into()))
 }
 
-/// A layout that the device can have. See [`MkeyLayout::sized`].
+/// A layout that was checked. See [`MkeyLayout::sized`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SizedLayout<'a> {
     pub(super) layout: MkeyLayout<'a>,
@@ -134,41 +134,41 @@ pub struct SizedLayout<'a> {
 }
 
 impl SizedLayout<'_> {
-    /// The bytes that the key then has.
+    /// The length of the key in bytes.
     #[inline]
     pub const fn length(&self) -> u64 {
         self.length
     }
 }
 
-/// What a request does with the signature of a key.
+/// A change of a key's signature.
 #[derive(Clone, Copy, Debug)]
 pub enum BsfUpdate {
-    /// The key keeps it.
+    /// The signature stays.
     Keep,
-    /// The key is not signed.
+    /// The key is no longer signed.
     Disable,
-    /// The key is signed like this.
+    /// The key gets this signature.
     Set(Bsf),
 }
 
-/// A protection signature variable that is set to start over.
+/// A protection signature variable (PSV) to reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PsvUpdate {
     /// Its number.
     pub index: u32,
-    /// The signature that it starts from.
+    /// The initial signature.
     pub transient_signature: u64,
 }
 
-/// What a request does with a key that is made for signatures.
+/// Changes of a key that was created for signatures.
 #[derive(Clone, Copy, Debug)]
 pub struct SigningUpdate {
-    /// What becomes of its signature.
+    /// The change of its signature.
     pub bsf: BsfUpdate,
-    /// The counter of signature errors that the device is to take as seen, if it is to be told.
+    /// The error count that the device takes as seen, to re-arm its error reports.
     pub error_count: Option<u32>,
-    /// The variables that start over: the memory's, the wire's.
+    /// The PSVs to reset: memory domain, wire domain.
     pub psvs: [Option<PsvUpdate>; 2],
 }
 
@@ -181,15 +181,15 @@ impl SigningUpdate {
     }
 }
 
-/// What a request does with a key. See [`ConfigureMkey`].
+/// The changes that a request makes to a key. See [`ConfigureMkey`].
 #[derive(Clone, Copy, Debug)]
 pub struct MkeyUpdate<'a> {
-    /// Translation entries that the key was made for.
+    /// Translation entries that the key was created for.
     pub capacity: u32,
-    /// New rights, if any.
+    /// New access rights, if any.
     pub access: Option<MkeyAccess>,
     /// New layout, if any.
     pub layout: Option<SizedLayout<'a>>,
-    /// What becomes of its signature; of a key that is not made for any, nothing.
+    /// Changes of its signature. `None` for a key that was not created for signatures.
     pub signing: Option<&'a SigningUpdate>,
 }

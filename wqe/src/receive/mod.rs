@@ -1,4 +1,4 @@
-//! Receive queues: a queue pair's own, and shared ones.
+//! Receive queues: of a queue pair, and shared ones.
 
 pub(crate) mod queue;
 pub(crate) mod shared;

@@ -1,4 +1,4 @@
-//! A queue pair's own receive queue.
+//! The receive queue of a queue pair.
 
 use crate::gate::Gate;
 use crate::request::data::{write_sge, write_sges};
@@ -18,30 +18,30 @@ use mlx5_prm::wqe::{BLOCK, DataSegment, MAX_RING_BLOCKS, MAX_SGE_LENGTH, UNIT};
 /// A receive request (`struct ibv_recv_wr`).
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveWr<'a> {
-    /// Comes back with the completion.
+    /// Returned with the completion.
     pub wr_id: u64,
-    /// Where the message goes, one piece after the other.
+    /// The buffers for the message, filled in order.
     pub sges: &'a [Sge],
 }
 
-/// The largest request that a receive queue is made of, in bytes.
+/// The maximum size of a receive WQE in bytes.
 const MAX_STRIDE: u32 = 1 << 12;
 
 /// Sizes of a receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiveLayout {
-    /// Requests in the ring, a power of two, or zero.
+    /// Requests in the ring: a power of two, or zero.
     pub requests: u32,
-    /// Scatter entries in a request.
+    /// Maximum number of SGEs in a request.
     pub max_sge: u32,
-    /// Bytes of a request, a power of two.
+    /// Size of a WQE in bytes, a power of two.
     pub stride: u32,
 }
 
 impl ReceiveLayout {
-    /// Sizes a queue for `requests` requests with `sges` entries each, rounded up to what the ring
-    /// has room for; `head` bytes come before the entries of a request. `None` if the ring were
-    /// larger than a ring can be.
+    /// Sizes a queue for `requests` requests of `sges` SGEs each, rounded up to what the ring has
+    /// room for. A WQE has `head` bytes before its SGEs. `None` if the ring would exceed its
+    /// maximum size.
     pub fn new(requests: u32, sges: u32, head: u32) -> Option<Self> {
         if requests == 0 {
             return Some(Self { requests: 0, max_sge: 0, stride: UNIT as u32 });
@@ -49,7 +49,7 @@ impl ReceiveLayout {
         let requests = requests.checked_next_power_of_two()?;
         let bytes = sges.max(1).checked_mul(UNIT as u32)?.checked_add(head)?;
         let stride = bytes.checked_next_power_of_two()?;
-        // A send queue follows in the same buffer, and starts on a block.
+        // The send queue follows in the same buffer, aligned to a block.
         let requests = requests.max(BLOCK as u32 / stride);
         if requests as usize > MAX_RING_BLOCKS || stride > MAX_STRIDE {
             return None;
@@ -57,7 +57,7 @@ impl ReceiveLayout {
         Some(Self { requests, max_sge: (stride - head) / UNIT as u32, stride })
     }
 
-    /// Bytes of the ring.
+    /// The size of the ring in bytes.
     pub const fn bytes(&self) -> usize {
         self.requests as usize * self.stride as usize
     }
@@ -65,28 +65,28 @@ impl ReceiveLayout {
 
 /// The shared half of a receive queue.
 ///
-/// Requests may complete in any order, for a device that places data out of order takes them so. The
-/// slots that the device holds are those from the oldest request without a completion up to the last
-/// that was posted, less those that are marked in `ahead`. Room comes back with the oldest one only:
-/// the ring has no free slots in its midst.
+/// Requests may complete in any order: a device that places data out of order consumes them so. The
+/// device holds the requests from the oldest one without completion up to the last posted one,
+/// except those marked in `ahead`. Room becomes free only with the oldest one, because the ring has
+/// no free slots in the middle.
 pub struct ReceiveRecords {
     wr_ids: Box<[AtomicU64]>,
     posted: CachePadded<AtomicU16>,
-    /// The oldest request that has not completed, in 16 bits. Above them stands something where
-    /// [`ReceiveRecords::retire_next`] must not take it: slots are marked in `ahead`, or the 16 bits
-    /// just came round.
+    /// The low 16 bits are the number of the oldest request without completion. The upper bits are
+    /// nonzero where [`ReceiveRecords::retire_next`] must not retire it: requests are marked in
+    /// `ahead`, or the 16 bits have just wrapped.
     oldest: CachePadded<AtomicU32>,
-    /// Poller: how many slots are marked in `ahead`.
+    /// Poller: the number of slots marked in `ahead`.
     waiting: AtomicU16,
-    /// Poller: a bit for each slot of the ring, set where a request completed before an older one.
+    /// Poller: one bit per slot of the ring, set if its request completed before an older one.
     ahead: Box<[AtomicU64]>,
 }
 
-/// Above the counter in [`ReceiveRecords::oldest`].
+/// A bit above the counter in [`ReceiveRecords::oldest`].
 const OUT_OF_ORDER: u32 = 1 << 16;
 
 impl ReceiveRecords {
-    /// Records for a ring of `requests` requests: a power of two up to 2¹⁵, or zero.
+    /// Creates the records of a ring of `requests` requests: a power of two up to 2¹⁵, or zero.
     ///
     /// # Panics
     /// If `requests` is not such a number.
@@ -102,7 +102,7 @@ impl ReceiveRecords {
         }
     }
 
-    /// The slot of request `counter`, where the ring has any.
+    /// Returns the slot of request `counter`. Meaningless for a ring of zero requests.
     #[inline(always)]
     fn slot(&self, counter: u16) -> usize {
         usize::from(counter) & self.wr_ids.len().wrapping_sub(1)
@@ -110,19 +110,21 @@ impl ReceiveRecords {
 
     #[inline(always)]
     fn wr_id(&self, counter: u16) -> &AtomicU64 {
-        // SAFETY: the length is a power of two, and not zero where something was posted.
+        // SAFETY: the slot is masked by the length, which is a power of two: not zero, because a
+        // request was posted.
         unsafe { self.wr_ids.get_unchecked(self.slot(counter)) }
     }
 
-    /// The oldest request that has not completed, counted freely.
+    /// The oldest request without completion, free-running.
     #[inline(always)]
     fn oldest(&self) -> u16 {
-        // The acquire pairs with the poller's release: it has read what it needed of those before.
+        // The acquire pairs with the poller's release: the poller has read the earlier records.
         self.oldest.load(Acquire) as u16
     }
 
-    /// Poller: [`ReceiveRecords::retire`], but `None` unless `counter` is the oldest request that has
-    /// not completed, none completed before an older one, and now and then for no reason.
+    /// Poller: [`ReceiveRecords::retire`], but `None` unless `counter` is the oldest request
+    /// without completion and no request completed before an older one. Also `None` once each time
+    /// the counter wraps.
     #[inline(always)]
     pub fn retire_next(&self, counter: u16) -> Option<u64> {
         let oldest = self.oldest.load(Relaxed);
@@ -135,9 +137,9 @@ impl ReceiveRecords {
         Some(wr_id)
     }
 
-    /// Poller: a completion names the receive request in the slot that `counter` leads to. `None` if
-    /// the device does not hold that, which no honest device says: it is free, or it completed and an
-    /// older one has not.
+    /// Poller: retires the request in the slot of `counter`, which a completion names. `None` if
+    /// the device does not hold it, which a correct device never reports: the slot is free, or its
+    /// request has completed before an older one.
     pub fn retire(&self, counter: u16) -> Option<u64> {
         let oldest = self.oldest.load(Relaxed) as u16;
         let outstanding = self.posted.load(Acquire).wrapping_sub(oldest);
@@ -156,7 +158,8 @@ impl ReceiveRecords {
         Some(wr_id)
     }
 
-    /// Poller: all before `oldest` have completed; it may have, too, and those behind it.
+    /// Poller: advances the oldest request to `oldest`, or past requests from there on that have
+    /// completed.
     fn pass_completed(&self, mut oldest: u16) {
         let mut waiting = self.waiting.load(Relaxed);
         while waiting != 0 && self.is_ahead(oldest) {
@@ -169,10 +172,11 @@ impl ReceiveRecords {
         self.oldest.store(u32::from(oldest) | above, Release);
     }
 
-    /// The word of `ahead` that has the bit of request `counter`, and that bit.
+    /// Returns the word of `ahead` with the bit of request `counter`, and the bit.
     fn bit(&self, counter: u16) -> (&AtomicU64, u64) {
         let slot = self.slot(counter);
-        // SAFETY: where something was posted, the slot is one of the ring, and there is a bit for each.
+        // SAFETY: a request was posted, so the slot is in the ring, and there is a bit for each
+        // slot.
         let word = unsafe { self.ahead.get_unchecked(slot / u64::BITS as usize) };
         (word, 1 << (slot % u64::BITS as usize))
     }
@@ -215,12 +219,12 @@ pub struct ReceiveQueue {
 unsafe impl Send for ReceiveQueue {}
 
 impl ReceiveQueue {
-    /// Puts a receive queue together.
+    /// Creates a receive queue.
     ///
     /// # Safety
-    /// `ring` points to `layout.bytes()` bytes, aligned to 16, that are valid as long as the value
-    /// lives and that nobody but the device reads or writes otherwise; `records` was made for this
-    /// many requests and belongs to this queue alone.
+    /// `ring` points to `layout.bytes()` bytes, aligned to 16. They are valid for as long as the
+    /// value lives, and nothing but the device and this value reads or writes them. `records` was
+    /// created for this many requests and belongs to this queue alone.
     pub unsafe fn new(
         ring: NonNull<u8>,
         layout: ReceiveLayout,
@@ -233,8 +237,8 @@ impl ReceiveQueue {
         Self { ring, layout, longest, head: 0, gate, record, records }
     }
 
-    /// Posts a list of receive requests (`ibv_post_recv`). What comes before the first bad one is
-    /// posted; the error says which one that is, and what is wrong with it.
+    /// Posts a list of receive requests (`ibv_post_recv`). Requests before the first bad one are
+    /// posted. The error has the index of the bad request and what is wrong with it.
     #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         if !self.gate.may_receive() {
@@ -258,15 +262,15 @@ impl ReceiveQueue {
             return Err(PostError::QueueFull { free: 0, needed: 1 });
         }
         let index = usize::from(head) & (self.layout.requests as usize - 1);
-        // SAFETY: masked, so inside the ring.
+        // SAFETY: the index is masked, so it is inside the ring.
         let slot = unsafe { self.ring.byte_add(index * self.layout.stride as usize) };
-        // SAFETY: a request of the ring has room for `max_sge` entries, and this one is free.
+        // SAFETY: a WQE of the ring has room for `max_sge` SGEs, and this one is free.
         unsafe { write_scatter(slot, wr.sges, self.layout.max_sge, self.longest)? };
         self.records.wr_id(head).store(wr.wr_id, Relaxed);
         Ok(())
     }
 
-    /// Tells poller and device of the requests before `head`.
+    /// Publishes the requests before `head` to the poller, then to the device.
     #[inline(always)]
     fn publish(&mut self, head: u16) {
         if head != self.head {
@@ -277,7 +281,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// What comes before the bad request is posted.
+    /// Posts the requests before the bad one.
     #[cold]
     #[inline(never)]
     fn stop(&mut self, head: u16, error: PostError) -> ListError {
@@ -286,19 +290,19 @@ impl ReceiveQueue {
         ListError { index, error }
     }
 
-    /// The requests that can be posted now.
+    /// Returns how many requests can be posted now.
     pub fn free(&self) -> u32 {
         let used = self.head.wrapping_sub(self.records.oldest());
         self.layout.requests.saturating_sub(u32::from(used))
     }
 
-    /// Sizes of the queue.
+    /// The sizes of the queue.
     pub const fn layout(&self) -> ReceiveLayout {
         self.layout
     }
 
-    /// Starts over with empty counters: the queue pair was reset, and no completion from before can
-    /// be met any more.
+    /// Resets all counters. The queue pair was reset, and no earlier completion can be polled any
+    /// more.
     pub fn reset(&mut self) {
         self.head = 0;
         self.records.reset();
@@ -306,16 +310,16 @@ impl ReceiveQueue {
     }
 }
 
-/// The longest scatter entry of a queue that is told at once to be good.
+/// The maximum length of a single SGE that needs no further check.
 pub(crate) fn longest_sge(max_message: u32) -> u32 {
     max_message.min(MAX_SGE_LENGTH)
 }
 
-/// Checks a scatter list and writes it, with an end mark if it is shorter than the request. `longest`
-/// is [`longest_sge`].
+/// Checks and writes a scatter list, with an end mark if it is shorter than the WQE. `longest` is
+/// [`longest_sge`].
 ///
 /// # Safety
-/// `at` has room for `max_sge` entries, of which there is one.
+/// `at` has room for `max_sge` SGEs, at least one.
 #[inline(always)]
 pub(crate) unsafe fn write_scatter(
     at: NonNull<u8>,
@@ -326,7 +330,7 @@ pub(crate) unsafe fn write_scatter(
     if let &[sge] = sges
         && sge.length.wrapping_sub(1) < longest
     {
-        // SAFETY: handed down; the mark is the second entry.
+        // SAFETY: by the caller's contract; the end mark takes the place of the second SGE.
         unsafe {
             write_sge(at, sge);
             if max_sge > 1 {
@@ -335,20 +339,20 @@ pub(crate) unsafe fn write_scatter(
         }
         return Ok(());
     }
-    // SAFETY: handed down.
+    // SAFETY: by the caller's contract.
     unsafe { write_scatter_list(at, sges, max_sge) }
 }
 
 /// # Safety
 /// As for [`write_scatter`].
-// Apart, so that the common case keeps to registers.
+// Out of line, so that the common case stays in registers.
 #[inline(never)]
 unsafe fn write_scatter_list(at: NonNull<u8>, sges: &[Sge], max_sge: u32) -> Result<(), PostError> {
-    // SAFETY: handed down. A scatter list may be longer than any message, so that only its entries
-    // are checked, not their sum.
+    // SAFETY: by the caller's contract. A scatter list may be longer than any message, so only the
+    // length of each SGE is checked.
     let units = if sges.is_empty() { 0 } else { unsafe { write_sges(at, sges, max_sge, None)? } };
     if units < max_sge as usize {
-        // SAFETY: fewer than `max_sge` entries were written, so that there is room for one more.
+        // SAFETY: fewer than `max_sge` SGEs were written, so there is room for one more.
         unsafe { at.byte_add(units * UNIT).cast().write(DataSegment::END) };
     }
     Ok(())

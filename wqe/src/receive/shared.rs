@@ -1,4 +1,4 @@
-//! A shared receive queue: a list of requests that several queue pairs take from.
+//! The shared receive queue: a list of requests that several queue pairs consume.
 
 use crate::gate::Gate;
 use crate::receive::queue::{ReceiveLayout, ReceiveWr, longest_sge, write_scatter};
@@ -16,16 +16,16 @@ use mlx5_prm::U16;
 use mlx5_prm::wqe::SrqNextSegment;
 
 /// The shared half of a shared receive queue: which requests the device holds. The queue pairs that
-/// take from it may complete on different queues, polled by different threads.
+/// consume them may complete on different completion queues, polled by different threads.
 pub struct SharedReceiveRecords {
     wr_ids: Box<[AtomicU64]>,
-    /// Of each request, whether the device holds it. A request is one side's at a time: the owner only
-    /// says that it is, and a poller only that it is not.
+    /// One flag per request: whether the device holds it. Only the owner sets a flag, and only a
+    /// poller clears it.
     held: Box<[AtomicBool]>,
 }
 
 impl SharedReceiveRecords {
-    /// Records for a ring of `requests` requests.
+    /// Creates the records of a ring of `requests` requests.
     pub fn new(requests: u32) -> Self {
         Self {
             wr_ids: (0..requests).map(|_| AtomicU64::new(0)).collect(),
@@ -33,38 +33,39 @@ impl SharedReceiveRecords {
         }
     }
 
-    /// Poller: a completion names request `index`. `None` if the device does not hold it, which no
-    /// honest device says.
+    /// Poller: retires request `index`, which a completion names. `None` if the device does not
+    /// hold it, which a correct device never reports.
     #[inline]
     pub fn retire(&self, index: u16) -> Option<u64> {
         let index = usize::from(index);
         let (wr_id, held) = (self.wr_ids.get(index)?, self.held.get(index)?);
-        // The acquire pairs with the owner's release when it posted: the identifier is there.
+        // The acquire pairs with the owner's release in `hold`: the identifier is written.
         if !held.load(Acquire) {
             return None;
         }
         let wr_id = wr_id.load(Relaxed);
-        // The release lets the owner reuse the request. Two pollers cannot both be told.
+        // The release lets the owner reuse the request. The swap makes sure that only one poller
+        // retires it.
         held.swap(false, AcqRel).then_some(wr_id)
     }
 
     /// Owner: whether the device holds a request.
     ///
     /// # Safety
-    /// There are records for more than `index` requests.
+    /// `index` is less than the number of records.
     #[inline(always)]
     unsafe fn is_held(&self, index: usize) -> bool {
-        // SAFETY: the caller's contract.
+        // SAFETY: by the caller's contract.
         unsafe { self.held.get_unchecked(index) }.load(Acquire)
     }
 
-    /// Owner: the device holds a request.
+    /// Owner: notes that the device holds a request.
     ///
     /// # Safety
     /// As for [`Self::is_held`].
     #[inline(always)]
     unsafe fn hold(&self, index: usize, wr_id: u64) {
-        // SAFETY: the caller's contract, and there are as many of both.
+        // SAFETY: by the caller's contract; both arrays have the same length.
         unsafe {
             self.wr_ids.get_unchecked(index).store(wr_id, Relaxed);
             self.held.get_unchecked(index).store(true, Release);
@@ -74,15 +75,15 @@ impl SharedReceiveRecords {
 
 /// The owner half of a shared receive queue.
 ///
-/// The device walks a list: each request names the next. The last one posted names a free one, the
-/// *tail*, which the next post fills; so one request of the ring is always free.
+/// The device walks a linked list: each WQE names the next. The last posted WQE names a free one,
+/// the *tail*, which the next post fills. So one WQE of the ring is always free.
 pub struct SharedReceiveQueue {
     ring: NonNull<u8>,
     layout: ReceiveLayout,
     longest: u32,
-    /// The free request that the last posted one names.
+    /// The free WQE that the last posted one names.
     tail: usize,
-    /// Requests ever posted; the device sees 16 bits of it.
+    /// Requests posted so far, free-running in the 16 bits that the device sees.
     posted: u16,
     gate: Gate,
     record: QueuePairRecord,
@@ -93,14 +94,14 @@ pub struct SharedReceiveQueue {
 unsafe impl Send for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {
-    /// Bytes before the scatter entries of a request.
+    /// Bytes before the SGEs of a WQE.
     pub const HEAD: u32 = size_of::<SrqNextSegment>() as u32;
 
-    /// Puts a shared receive queue together.
+    /// Creates a shared receive queue.
     ///
     /// # Safety
-    /// As for [`crate::ReceiveQueue::new`]; `layout` was made with [`Self::HEAD`] bytes of head, for
-    /// at least two requests.
+    /// As for [`crate::ReceiveQueue::new`]. `layout` was created with [`Self::HEAD`] bytes of head,
+    /// for at least two requests.
     pub unsafe fn new(
         ring: NonNull<u8>,
         layout: ReceiveLayout,
@@ -119,12 +120,12 @@ impl SharedReceiveQueue {
         queue
     }
 
-    /// Requests that can be outstanding at once.
+    /// The maximum number of outstanding requests.
     pub const fn capacity(&self) -> u32 {
         self.layout.requests - 1
     }
 
-    /// Sizes of the queue.
+    /// The sizes of the queue.
     pub const fn layout(&self) -> ReceiveLayout {
         self.layout
     }
@@ -132,7 +133,7 @@ impl SharedReceiveQueue {
     #[inline(always)]
     fn slot(&self, index: usize) -> NonNull<u8> {
         debug_assert!(index < self.layout.requests as usize);
-        // SAFETY: every caller's index is below the number of requests.
+        // SAFETY: every caller passes an index below the number of requests.
         unsafe { self.ring.byte_add(index * self.layout.stride as usize) }
     }
 
@@ -140,27 +141,27 @@ impl SharedReceiveQueue {
     fn link(&self, index: usize, next: usize) {
         let segment =
             SrqNextSegment { next_wqe_index: U16::new(next as u16), ..SrqNextSegment::default() };
-        // SAFETY: a request starts with this segment.
+        // SAFETY: a WQE starts with this segment.
         unsafe { self.slot(index).cast().write(segment) };
     }
 
-    /// The request that is `step` behind `tail`, if it is free.
+    /// Returns the WQE `step` places behind `tail`, if it is free.
     #[inline(always)]
     fn free_behind(&self, tail: usize, step: usize) -> Option<usize> {
         let index = (tail + step) & (self.layout.requests as usize - 1);
-        // SAFETY: masked, and there is a record for each request.
+        // SAFETY: the index is masked, and there is a record for each request.
         (!unsafe { self.records.is_held(index) }).then_some(index)
     }
 
-    /// A free request other than `tail`, looked for from the second behind it on.
+    /// Finds a free WQE other than `tail`, starting two places behind it.
     #[cold]
     #[inline(never)]
     fn find_free(&self, tail: usize) -> Option<usize> {
         (2..self.layout.requests as usize).find_map(|step| self.free_behind(tail, step))
     }
 
-    /// Posts a list of receive requests (`ibv_post_srq_recv`). What comes before the first bad one
-    /// is posted; the error says which one that is, and what is wrong with it.
+    /// Posts a list of receive requests (`ibv_post_srq_recv`). Requests before the first bad one
+    /// are posted. The error has the index of the bad request and what is wrong with it.
     #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         if !self.gate.may_receive() {
@@ -177,39 +178,39 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// Writes a request to the tail, and answers where the tail is then.
+    /// Writes a request to the tail and returns the next tail.
     #[inline(always)]
     fn write(&mut self, tail: usize, wr: &ReceiveWr<'_>) -> Result<usize, PostError> {
-        // Requests mostly come back in the order in which they were posted.
+        // Requests mostly complete in posting order.
         let next = match self.free_behind(tail, 1) {
             Some(next) => next,
             None => self.find_free(tail).ok_or(PostError::QueueFull { free: 0, needed: 1 })?,
         };
-        // SAFETY: the scatter entries follow the head; there is room for `max_sge`, and the request
-        // at the tail is free.
+        // SAFETY: the SGEs follow the head, there is room for `max_sge`, and the WQE at the tail is
+        // free.
         unsafe {
             let entries = self.slot(tail).byte_add(Self::HEAD as usize);
             write_scatter(entries, wr.sges, self.layout.max_sge, self.longest)?;
         }
         self.link(tail, next);
-        // SAFETY: the tail is a request of the ring, and there is a record for each.
+        // SAFETY: the tail is a WQE of the ring, and there is a record for each.
         unsafe { self.records.hold(tail, wr.wr_id) };
         Ok(next)
     }
 
-    /// Tells the device of what was posted.
+    /// Publishes the posted requests to the device.
     #[inline(always)]
     fn publish(&mut self, posted: Posted) {
         if posted.counter != self.posted {
             (self.tail, self.posted) = (posted.tail, posted.counter);
             mlx5_doorbell::barrier::to_device();
-            // A shared receive queue's record has its one counter where others have the receive
+            // The only counter of a shared receive queue's record is at the place of the receive
             // counter.
             self.record.set_receive(posted.counter);
         }
     }
 
-    /// What comes before the bad request is posted.
+    /// Posts the requests before the bad one.
     #[cold]
     #[inline(never)]
     fn stop(&mut self, posted: Posted, error: PostError) -> ListError {
@@ -219,7 +220,7 @@ impl SharedReceiveQueue {
     }
 }
 
-/// Where a queue stands while a list is posted.
+/// The position while a list is posted.
 #[derive(Clone, Copy)]
 struct Posted {
     tail: usize,

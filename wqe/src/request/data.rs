@@ -1,4 +1,4 @@
-//! The data of a request: what it takes, and how it is written.
+//! The data of a request: which forms it can have, and how they are written.
 
 use crate::request::error::PostError;
 use crate::request::sge::Sge;
@@ -6,54 +6,56 @@ use core::ptr::NonNull;
 use mlx5_prm::wqe::{DataSegment, INLINE, MAX_SGE_LENGTH, UNIT};
 use mlx5_prm::{U32, U64};
 
-/// What data an operation carries.
+/// The kind of data of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DataKind {
-    /// Pieces of memory, as many as the queue takes.
+    /// Pieces of memory, up to the limits of the queue.
     Message,
-    /// One piece of eight bytes, for what was there before.
+    /// One piece of eight bytes, which receives the previous value.
     Result,
-    /// None: so many 16-byte units, at most, follow what is counted as its remote side.
+    /// None, but up to so many 16-byte units of the operation's own follow what is counted as its
+    /// remote side.
     Own(usize),
 }
 
 impl DataKind {
-    /// Whether the data is what an atomic returns.
+    /// Whether the data is the result of an atomic.
     pub(crate) const fn is_result(self) -> bool {
         matches!(self, Self::Result)
     }
 }
 
-/// What the data of a request may be.
+/// Limits on the data of a request.
 pub(crate) struct Limits {
     pub(crate) max_sge: u32,
     pub(crate) max_inline: usize,
     pub(crate) max_message: u32,
-    /// The longest entry that a request with one entry may have; zero where none may.
+    /// The maximum length of the SGE of a request with a single one; zero if the queue takes no
+    /// SGEs.
     pub(crate) max_single_sge: u32,
-    /// Bytes that an atomic returns; no length of an entry, on a device without.
+    /// Bytes that an atomic returns; a value that no SGE's length has, if the device lacks atomics.
     pub(crate) atomic_result: u64,
 }
 
-/// Data in one of the forms that a request takes.
+/// One form of data.
 ///
 /// # Safety
-/// Neither way of writing touches more than a largest request of the queue has room for behind any
-/// head, or than [`DataKind::Own`] says of the operation that alone takes it.
+/// No method writes more than a request of the queue's largest size has room for behind any head,
+/// or, for data that only one operation takes, more than its [`DataKind::Own`] says.
 pub(crate) unsafe trait Data: Copy {
-    /// Whether the data is ordinary for `kind`, so that [`Data::write`] can write it.
+    /// Whether the data is simple for `kind`, so that [`Data::write`] can write it.
     fn is_ordinary(&self, kind: DataKind, limits: &Limits) -> bool;
 
-    /// Writes ordinary data; returns the 16-byte units that it takes.
+    /// Writes simple data and returns its 16-byte units.
     ///
     /// # Safety
-    /// `at` is where the data of a request of this queue goes.
+    /// `at` is the place of the data in a request of this queue.
     unsafe fn write(self, at: NonNull<u8>) -> usize;
 
-    /// Checks any data, and writes it; returns the units that it takes.
+    /// Checks and writes any data and returns its units.
     ///
     /// # Safety
-    /// `at` is where the data of a request of this queue goes.
+    /// `at` is the place of the data in a request of this queue.
     unsafe fn write_checked(
         self,
         at: NonNull<u8>,
@@ -62,20 +64,20 @@ pub(crate) unsafe trait Data: Copy {
     ) -> Result<usize, PostError>;
 }
 
-// SAFETY: one entry, where the queue has any; else as for a list.
+// SAFETY: one SGE is written, and only if the queue takes SGEs; otherwise as for a list.
 unsafe impl Data for Sge {
     #[inline(always)]
     fn is_ordinary(&self, kind: DataKind, limits: &Limits) -> bool {
         if kind.is_result() {
             return u64::from(self.length) == limits.atomic_result;
         }
-        // One comparison finds the length of zero, too.
+        // One comparison also rejects the length zero.
         self.length.wrapping_sub(1) < limits.max_single_sge
     }
 
     #[inline(always)]
     unsafe fn write(self, at: NonNull<u8>) -> usize {
-        // SAFETY: there is room for an entry.
+        // SAFETY: there is room for one SGE.
         unsafe { write_sge(at, self) };
         1
     }
@@ -86,12 +88,12 @@ unsafe impl Data for Sge {
         kind: DataKind,
         limits: &Limits,
     ) -> Result<usize, PostError> {
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract.
         unsafe { (&[self][..]).write_checked(at, kind, limits) }
     }
 }
 
-// SAFETY: at most `max_sge` entries are written.
+// SAFETY: at most `max_sge` SGEs are written.
 unsafe impl Data for &[Sge] {
     #[inline(always)]
     fn is_ordinary(&self, _: DataKind, _: &Limits) -> bool {
@@ -109,15 +111,15 @@ unsafe impl Data for &[Sge] {
         limits: &Limits,
     ) -> Result<usize, PostError> {
         if kind.is_result() {
-            // SAFETY: there is room for the result's entry.
+            // SAFETY: there is room for the SGE of the result.
             return unsafe { write_result(at, self, limits) };
         }
-        // SAFETY: there is room for `max_sge` entries.
+        // SAFETY: there is room for `max_sge` SGEs.
         unsafe { write_sges(at, self, limits.max_sge, Some(limits.max_message)) }
     }
 }
 
-/// Bytes to be copied into the request.
+/// Bytes to copy into the request.
 #[derive(Clone, Copy)]
 pub(crate) struct Inline<'a>(pub(crate) &'a [u8]);
 
@@ -125,7 +127,7 @@ pub(crate) struct Inline<'a>(pub(crate) &'a [u8]);
 unsafe impl Data for Inline<'_> {
     #[inline(always)]
     fn is_ordinary(&self, _: DataKind, limits: &Limits) -> bool {
-        // One comparison finds the length of zero, too.
+        // One comparison also rejects the length zero.
         self.0.len().wrapping_sub(1) < limits.max_inline
     }
 
@@ -133,7 +135,7 @@ unsafe impl Data for Inline<'_> {
     #[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
     unsafe fn write(self, at: NonNull<u8>) -> usize {
         let header = U32::new(self.0.len() as u32 | INLINE);
-        // SAFETY: there is room for the bytes, which are not none, behind their header.
+        // SAFETY: there is room for the header and the bytes, of which there is at least one.
         unsafe {
             at.cast().write(header);
             copy_inline(at.byte_add(INLINE_HEADER), self.0);
@@ -147,12 +149,12 @@ unsafe impl Data for Inline<'_> {
         kind: DataKind,
         limits: &Limits,
     ) -> Result<usize, PostError> {
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract.
         unsafe { InlineList(&[self.0]).write_checked(at, kind, limits) }
     }
 }
 
-/// Bytes from several places to be copied into the request.
+/// Bytes to copy into the request, from a list of slices.
 #[derive(Clone, Copy)]
 pub(crate) struct InlineList<'a>(pub(crate) &'a [&'a [u8]]);
 
@@ -182,7 +184,7 @@ unsafe impl Data for InlineList<'_> {
             return Ok(0);
         }
         let mut offset = INLINE_HEADER;
-        // SAFETY: there is room for `length` bytes behind their header.
+        // SAFETY: there is room for the header and `length` bytes.
         unsafe {
             at.cast().write(U32::new(length as u32 | INLINE));
             for piece in self.0 {
@@ -194,10 +196,10 @@ unsafe impl Data for InlineList<'_> {
     }
 }
 
-/// Writes the entry in which an atomic puts what was there before.
+/// Writes the SGE in which an atomic returns the previous value.
 ///
 /// # Safety
-/// `at` has room for an entry.
+/// `at` has room for an SGE.
 #[cold]
 unsafe fn write_result(at: NonNull<u8>, sges: &[Sge], limits: &Limits) -> Result<usize, PostError> {
     if limits.atomic_result != ATOMIC_RESULT {
@@ -205,7 +207,7 @@ unsafe fn write_result(at: NonNull<u8>, sges: &[Sge], limits: &Limits) -> Result
     }
     match *sges {
         [sge] if u64::from(sge.length) == ATOMIC_RESULT => {
-            // SAFETY: by the contract.
+            // SAFETY: by the caller's contract.
             unsafe { write_sge(at, sge) };
             Ok(1)
         }
@@ -240,7 +242,7 @@ unsafe impl Data for () {
     }
 }
 
-/// Bytes before inline data.
+/// Bytes of the header of inline data.
 pub(crate) const INLINE_HEADER: usize = 4;
 
 /// # Safety
@@ -252,15 +254,15 @@ pub(crate) unsafe fn write_sge(at: NonNull<u8>, sge: Sge) {
         lkey: U32::new(sge.lkey),
         address: U64::new(sge.addr),
     };
-    // SAFETY: by the contract; a segment needs no alignment.
+    // SAFETY: by the caller's contract; a segment needs no alignment.
     unsafe { at.cast().write(segment) };
 }
 
-/// Checks a list and writes those of its entries that are not empty; returns how many. Together
-/// they may be as long as `max_message`, if that is given.
+/// Checks a list, writes its SGEs that are not empty and returns their number. Their total length
+/// may be at most `max_message`, if that is given.
 ///
 /// # Safety
-/// `at` has room for `max_sge` entries.
+/// `at` has room for `max_sge` SGEs.
 pub(crate) unsafe fn write_sges(
     at: NonNull<u8>,
     sges: &[Sge],
@@ -294,14 +296,14 @@ pub(crate) unsafe fn write_sges(
     Ok(units)
 }
 
-/// Copies a few bytes without a call: by words that may overlap, never beyond either end.
+/// Copies a few bytes without a call, by words that may overlap but do not pass either end.
 ///
 /// # Safety
 /// `to` has room for `bytes`, which is not empty.
 #[inline(always)]
 unsafe fn copy_inline(to: NonNull<u8>, bytes: &[u8]) {
     let (to, from, length) = (to.as_ptr(), bytes.as_ptr(), bytes.len());
-    // SAFETY: a width is copied only at offsets that leave room for it before `length`.
+    // SAFETY: a word is copied only at offsets at which it ends at or before `length`.
     unsafe {
         if length >= 8 {
             copy_word::<u64>(to, from, length - 8);
@@ -322,24 +324,24 @@ unsafe fn copy_inline(to: NonNull<u8>, bytes: &[u8]) {
 }
 
 /// # Safety
-/// Both places have a `W` at `offset`.
+/// `to` and `from` each have a `W` at `offset`.
 #[inline(always)]
 unsafe fn copy_word<W>(to: *mut u8, from: *const u8, offset: usize) {
-    // SAFETY: by the contract; no alignment is needed.
+    // SAFETY: by the caller's contract; no alignment is needed.
     unsafe {
         let word = from.add(offset).cast::<W>().read_unaligned();
         to.add(offset).cast::<W>().write_unaligned(word);
     }
 }
 
-/// The same number, which the compiler does not know to be: of a loop that copies it would make a
-/// call.
+/// Returns the same number, hidden from the optimizer, which would otherwise replace the copying
+/// loop by a call.
 #[inline(always)]
 fn opaque(number: usize) -> usize {
     #[cfg(not(miri))]
     let number = {
         let mut number = number;
-        // SAFETY: no instruction.
+        // SAFETY: the assembly has no instruction.
         unsafe {
             core::arch::asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags));
         }

@@ -8,130 +8,129 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PostError {
-    /// There is no room: `free` blocks (requests, on a receive queue), `needed` asked for.
+    /// There is no room: `free` blocks (on a receive queue: requests) are free, `needed` are
+    /// required.
     QueueFull {
         /// What is free.
         free: u32,
-        /// What the request takes.
+        /// What the request needs.
         needed: u32,
     },
-    /// With this request, a run of requests without any completion would fill the queue, and
-    /// nothing could ever be retired: signal one.
+    /// With this request, the queue would be full of unsignaled requests, none of which could ever
+    /// be retired. Signal at least one.
     UnsignaledRun,
-    /// More scatter or gather entries than the queue was made for.
+    /// More SGEs than the queue was created for.
     TooManySges {
-        /// How many were given.
+        /// The number given.
         given: u32,
-        /// How many the queue takes.
+        /// The maximum.
         max: u32,
     },
-    /// An entry is longer than 2³¹ − 1 bytes.
+    /// An SGE is longer than 2³¹ − 1 bytes.
     SgeTooLong {
-        /// Which entry.
+        /// Index of the SGE.
         index: u32,
         /// Its length.
         length: u32,
     },
-    /// The entries together are longer than the port's largest message.
+    /// The SGEs together exceed the port's maximum message size.
     MessageTooLong {
-        /// Their length, or the largest number if it is beyond that.
+        /// Their total length; `u32::MAX` if it exceeds that.
         length: u32,
-        /// The largest message.
+        /// The maximum message size.
         max: u32,
     },
-    /// More inline data than the queue was made for.
+    /// More inline data than the queue was created for.
     InlineTooLong {
-        /// How much was given, or the largest number if it is beyond that.
+        /// The length given; `u32::MAX` if it exceeds that.
         length: u32,
-        /// How much the queue takes.
+        /// The maximum.
         max: u32,
     },
-    /// A flag that this operation or this transport does not have.
+    /// A flag that this operation or transport does not support.
     Flags {
-        /// The flags that are not allowed.
+        /// The unsupported flags.
         refused: SendFlags,
     },
-    /// An operation that this transport does not have.
+    /// An operation that this transport does not support.
     Unsupported,
     /// The operation takes no inline data.
     InlineNotAllowed,
-    /// The transport needs the address of the receiver with each request.
+    /// The transport requires the receiver's address with each request.
     AddressMissing,
-    /// More translation entries than the memory key was made for, or than a request can carry.
+    /// More translation entries than the memory key was created for, or than a request can carry.
     TooManyMkeyEntries {
-        /// How many were given.
+        /// The number given.
         given: u32,
-        /// How many there can be.
+        /// The maximum.
         max: u32,
     },
-    /// An entry of an interleaved layout takes and passes over more bytes than 16 bits can say.
+    /// An entry of an interleaved layout spans more bytes per repetition than 16 bits can express.
     StrideTooLong {
-        /// Which entry.
+        /// Index of the entry.
         index: u32,
-        /// Its bytes, those passed over included.
+        /// The bytes that it spans, including those that it skips.
         length: u32,
     },
-    /// The memory key cannot be configured like this.
+    /// The memory key cannot be configured as requested.
     Mkey(MkeyRefusal),
-    /// The transport needs the number of the receiving shared receive queue with each request.
+    /// The transport requires the number of the peer's shared receive queue with each request.
     SrqnMissing,
-    /// The operation has no data, or none of this kind.
+    /// The operation takes no data, or none of this kind.
     DataNotAllowed,
-    /// The operation needs the whole request for its data.
+    /// A raw operation needs a WQE instead of data.
     WqeMissing,
-    /// An atomic takes one entry, of eight bytes, for what was there before.
+    /// An atomic needs one SGE of eight bytes for the previous value.
     AtomicResult {
-        /// How many entries were given.
+        /// The number of SGEs given.
         entries: u32,
         /// The length of the first.
         length: u32,
     },
-    /// The device has no atomics.
+    /// The device does not support atomics.
     NoAtomics,
-    /// An operation that no ConnectX has, or not on this transport, though the verbs name it.
+    /// An operation of the verbs that no ConnectX supports, or not on this transport.
     NotProvided(Unprovided),
-    /// A window of more than 2 GiB, which one entry of its translation cannot hold.
+    /// A window of more than 2 GiB, the maximum of a translation entry.
     WindowTooLong {
-        /// Its length.
+        /// Its length in GiB.
         gib: u32,
     },
     /// The list of tags is full.
     TagListFull {
-        /// The tags that it takes.
+        /// The maximum number of tags.
         max: u32,
     },
-    /// The tag is not on the list any more, for all that is known, or is being removed already.
+    /// The tag was matched or removed, or is being removed already.
     StaleTag,
-    /// The tag is another list's.
+    /// The tag belongs to another list.
     ForeignTag,
-    /// The queue pair has no send queue: the device has its send side, for the data of rendezvous.
+    /// The queue pair has no send queue: the device uses it for rendezvous data.
     NoSendQueue,
-    /// The queue pair is in a state that does not allow it.
+    /// The state of the queue pair does not allow it.
     State(QueueState),
     /// The device is gone.
     DeviceGone,
-    /// The queue belongs to the process that this one was forked from.
+    /// The queue belongs to the process from which this one was forked.
     Forked,
 }
 
-/// Why a memory key cannot be configured as asked.
+/// Why a memory key cannot be configured as requested.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum MkeyRefusal {
-    /// It was not made for signatures.
+    /// The key was not created for signatures.
     NotForSignatures,
-    /// Signatures were asked for in neither domain.
+    /// Signatures are requested in neither domain.
     NoDomain,
-    /// Bytes can be copied only between domains with the same blocks and the same kind of
-    /// signature.
+    /// Bytes can be copied only between domains with the same block size and kind of signature.
     CopyMask,
-    /// It is longer than the 4 GiB that a signed key can be.
+    /// A signed key exceeds 4 GiB, its maximum.
     TooLong,
-    /// What it was last configured as is not known, for a queue was reset meanwhile: say how it is
-    /// signed.
+    /// The key's signature is unknown because a queue was reset. State how the key is signed.
     Unknown,
-    /// The kernel or the device cannot change a key's variant byte, and it is not zero.
+    /// The variant is not zero, but the kernel or the device cannot change it.
     Variant,
 }
 
@@ -154,7 +153,7 @@ impl MkeyRefusal {
     }
 }
 
-/// Operations that the verbs name, and that are refused whatever the transport.
+/// Operations of the verbs that are refused on every transport.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Unprovided {
@@ -273,15 +272,15 @@ impl fmt::Display for PostError {
 
 impl core::error::Error for PostError {}
 
-/// Errors are returned in two registers.
+/// A batch's result is returned in two registers.
 const _: () = assert!(size_of::<Result<(), BatchError>>() == 16);
 
-/// Why a batch was refused, whole.
+/// Why a batch was refused as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchError {
-    /// Which request of the batch, from zero, was at fault.
+    /// Index of the bad request in the batch.
     pub index: u32,
-    /// What was wrong with it.
+    /// What is wrong with it.
     pub error: PostError,
 }
 
@@ -293,12 +292,12 @@ impl fmt::Display for BatchError {
 
 impl core::error::Error for BatchError {}
 
-/// Why the rest of a list was refused; what comes before `index` was posted.
+/// Why the rest of a list was refused; the requests before `index` were posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListError {
     /// The first request that was not posted (`bad_wr`).
     pub index: u32,
-    /// What was wrong with it.
+    /// What is wrong with it.
     pub error: PostError,
 }
 

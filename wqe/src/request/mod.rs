@@ -1,4 +1,4 @@
-//! What a request is made of, whatever queue it is for.
+//! The parts of requests that all kinds of queues share.
 
 pub(crate) mod data;
 pub(crate) mod error;

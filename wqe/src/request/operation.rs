@@ -1,5 +1,5 @@
-//! Operations: one declaration each, from which the typed builder, the list form and the sizing of
-//! queues follow.
+//! Operations. One declaration each defines the typed builder, the list form and the sizing of
+//! queues.
 
 use crate::request::data::DataKind;
 use crate::request::flags::SendFlags;
@@ -11,26 +11,27 @@ use mlx5_prm::wqe::{MASKED_ATOMIC_8, Opcode};
 
 /// An operation of a send queue.
 pub trait SendOperation {
-    /// What the device is asked for.
+    /// The opcode in the WQE.
     const OPCODE: Opcode;
-    /// What the completion says it was: of what the device is asked by the same opcode, another.
+    /// The opcode in the record, from which the completion's opcode follows. It tells apart
+    /// operations that share a WQE opcode.
     const RECORD: Opcode;
     /// The opcode's modifier.
     const MODIFIER: u8;
-    /// What it has between addressing and data.
+    /// The segment between address and data.
     type Remote: Segment;
-    /// The flags that mean something with it.
+    /// The flags that the operation supports.
     const FLAGS: SendFlags;
-    /// Its data.
+    /// The kind of data.
     const DATA: DataKind;
-    /// The set of it alone.
+    /// The set of this operation alone.
     const BIT: SendOps;
 }
 
-/// An operation that can carry its data in the request.
+/// An operation that supports inline data.
 pub trait Inline: SendOperation {}
 
-/// A transport that has operation `O`.
+/// A transport that supports operation `O`.
 pub trait Supports<O: SendOperation>: Transport {}
 
 const ANY: SendFlags = SendFlags::CONTROL;
@@ -60,7 +61,7 @@ macro_rules! operations {
         )*
 
         bitflags::bitflags! {
-            /// A set of operations, as a queue pair is asked for (`send_ops_flags`). The low bits
+            /// A set of operations, as requested of a queue pair (`send_ops_flags`). The low bits
             /// are those of `enum ibv_qp_create_send_ops_flags`.
             #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
             pub struct SendOps: u64 {
@@ -68,17 +69,17 @@ macro_rules! operations {
                     $(#[doc = $doc])*
                     const $bit = $value;
                 )*
-                /// Segmentation offload, which no transport here has.
+                /// Segmentation offload. No transport here supports it.
                 const TSO = 1 << 10;
-                /// Flush, which ConnectX does not have.
+                /// Flush. ConnectX does not support it.
                 const FLUSH = 1 << 11;
-                /// Atomic write, which ConnectX does not have.
+                /// Atomic write. ConnectX does not support it.
                 const ATOMIC_WRITE = 1 << 12;
             }
         }
 
         impl SendOps {
-            /// What transport `T` has.
+            /// Returns the operations that transport `T` supports.
             pub const fn of<T: Transport>() -> Self {
                 let mut has = Self::empty();
                 $(if operations!(@has T, $($transport)+) {
@@ -87,7 +88,7 @@ macro_rules! operations {
                 has
             }
 
-            /// Those that need a device with atomics.
+            /// The operations that require a device with atomics.
             pub const ATOMICS: Self = {
                 let mut atomics = Self::empty();
                 $(if $data.is_result() {
@@ -96,7 +97,8 @@ macro_rules! operations {
                 atomics
             };
 
-            /// The most 16-byte units that one of these takes whose size does not depend on data.
+            /// The maximum number of 16-byte units of an operation in the set whose size does not
+            /// depend on data.
             pub(crate) const fn fixed_units<T: Transport>(self) -> usize {
                 let mut most = 0;
                 $(if self.contains(Self::$bit) && operations!(@has T, $($transport)+) {
@@ -109,8 +111,8 @@ macro_rules! operations {
             }
         }
 
-        /// The most 16-byte units that an operation of a transport has before a message,
-        /// addressing and control segment included.
+        /// The maximum number of 16-byte units before the message of an operation of the transport,
+        /// control and address segments included.
         pub const fn head_units<T: Transport>() -> usize {
             let mut most = 0;
             $(if matches!($data, DataKind::Message)
@@ -131,7 +133,7 @@ macro_rules! operations {
     };
 }
 
-/// 16-byte units of an operation whose size is its own; zero if that depends on data.
+/// The 16-byte units of an operation of fixed size; zero if the size depends on data.
 const fn fixed_units<O: SendOperation>(address_units: usize) -> usize {
     match O::DATA {
         DataKind::Message => 0,
@@ -140,8 +142,8 @@ const fn fixed_units<O: SendOperation>(address_units: usize) -> usize {
     }
 }
 
-/// 16-byte units that a queue of transport `T` must take in one request whatever it is made for: the
-/// most of an operation that is built without a closer look.
+/// The 16-byte units that every queue of transport `T` must have room for in one request: the
+/// maximum of the operations that the fast path builds.
 pub(crate) const fn least_units<T: Transport>() -> usize {
     SendOps::COMPARE_SWAP.union(SendOps::FETCH_ADD).fixed_units::<T>()
 }
@@ -168,7 +170,7 @@ operations! {
     Send, SEND = 1 << 2, Send: remote (), flags ANY, data Message, inline yes, on Rc XrcSend Uc Ud;
     /// Send with immediate data.
     SendImm, SEND_IMM = 1 << 3, SendImm: remote (), flags ANY, data Message, inline yes, on Rc XrcSend Uc Ud;
-    /// Send, and invalidate a key at the other side.
+    /// Send, and invalidate a key at the peer.
     SendInvalidate, SEND_INV = 1 << 9, SendInvalidate: remote (), flags ANY, data Message, inline yes, on Rc XrcSend Uc;
     /// RDMA write.
     RdmaWrite, RDMA_WRITE = 1 << 0, RdmaWrite: remote RemoteAddress, flags UNSOLICITED, data Message, inline yes, on Rc XrcSend Uc;
@@ -180,16 +182,16 @@ operations! {
     CompareSwap, COMPARE_SWAP = 1 << 5, AtomicCs: remote Atomic, flags UNSOLICITED, data Returns, on Rc XrcSend;
     /// Atomic fetch and add.
     FetchAdd, FETCH_ADD = 1 << 6, AtomicFa: remote Atomic, flags UNSOLICITED, data Returns, on Rc XrcSend;
-    /// Binding a memory window.
+    /// Bind a memory window.
     BindWindow, BIND_MW = 1 << 8, Umr as Fmr: remote UmrHead, flags UNSOLICITED, data Own(UMR_UNITS), on Rc XrcSend Uc;
-    /// Invalidating a memory window.
+    /// Invalidate a memory window.
     LocalInvalidate, LOCAL_INV = 1 << 7, Umr as LocalInvalidate: remote UmrHead, flags UNSOLICITED, data Own(0), on Rc XrcSend Uc;
     /// No operation.
     Nop, NOP = 1 << 32, Nop: remote (), flags UNSOLICITED, data Own(0), on Rc;
-    /// Atomic compare and swap of some bits.
+    /// Atomic compare and swap of selected bits.
     MaskedCompareSwap, MASKED_COMPARE_SWAP = 1 << 33, AtomicMaskedCs / MASKED_ATOMIC_8: remote MaskedAtomic, flags UNSOLICITED, data Returns, on Rc;
     /// Atomic addition to several fields.
     MaskedFetchAdd, MASKED_FETCH_ADD = 1 << 34, AtomicMaskedFa / MASKED_ATOMIC_8: remote Atomic, flags UNSOLICITED, data Returns, on Rc;
-    /// A WQE as the caller has put it together.
+    /// A WQE that the caller has built.
     Raw, RAW = 1 << 35, Nop: remote (), flags ANY, data Own(0), on Rc;
 }

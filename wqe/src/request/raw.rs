@@ -1,32 +1,32 @@
-//! WQEs that the caller has put together.
+//! WQEs that the caller builds.
 
 use core::fmt;
 use core::mem::offset_of;
 use mlx5_prm::wqe::{ControlSegment, MAX_UNITS, UNIT};
 
-/// A WQE as the caller has put it together (`mlx5dv_wr_raw_wqe`): from the control segment on, as
-/// many 16-byte units as that says. Posting it fills in the block index and the queue pair's number,
-/// adds the request's flags to those that it has, and a small fence where one is due.
+/// A WQE built by the caller (`mlx5dv_wr_raw_wqe`): the control segment and what follows, as many
+/// 16-byte units as it says. Posting it fills in the block index and the queue pair number, adds
+/// the request's flags to its own, and adds a small fence where one is needed.
 #[derive(Clone, Copy, Debug)]
 pub struct RawWqe<'a>(&'a [u8]);
 
-/// Why bytes are no WQE.
+/// Why bytes are not a WQE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RawWqeError {
-    /// Not a whole number of units, none, or more than a WQE can have.
+    /// The length is not a whole number of units, is zero, or exceeds the largest WQE.
     Length {
-        /// How many bytes were given.
+        /// The length given.
         bytes: usize,
     },
-    /// The control segment says another length.
+    /// The control segment has another length.
     Units {
-        /// The units that it says.
+        /// The units in the control segment.
         said: usize,
-        /// The units that were given.
+        /// The units given.
         given: usize,
     },
-    /// An opcode that no device has.
+    /// An opcode of more than six bits, which no device has.
     Opcode(u8),
 }
 
@@ -47,12 +47,13 @@ impl fmt::Display for RawWqeError {
 impl core::error::Error for RawWqeError {}
 
 impl<'a> RawWqe<'a> {
-    /// Takes `bytes` for a WQE, if their length is what they say.
+    /// Checks the length of `bytes`, a WQE.
     ///
     /// # Safety
     /// Wherever the WQE is posted, it does nothing that a request of the safe operations could not
-    /// do: above all, it names no memory that is not registered for it, rewrites no memory key that
-    /// other memory is reached by, and its completion, if it asks for one, is one entry that names it.
+    /// do. In particular, it names no memory that is not registered for it, rewrites no memory key
+    /// through which other memory is accessed, and its completion, if it asks for one, is one CQE
+    /// that names it.
     pub unsafe fn new(bytes: &'a [u8]) -> Result<Self, RawWqeError> {
         let given = bytes.len() / UNIT;
         if !bytes.len().is_multiple_of(UNIT) || !(1..=MAX_UNITS).contains(&given) {
@@ -69,7 +70,7 @@ impl<'a> RawWqe<'a> {
         Ok(this)
     }
 
-    /// What it asks the device for.
+    /// The opcode.
     pub const fn opcode(self) -> u8 {
         self.0[offset_of!(ControlSegment, opmod_index_opcode) + 3]
     }
@@ -78,7 +79,7 @@ impl<'a> RawWqe<'a> {
         self.0[offset_of!(ControlSegment, opmod_index_opcode)]
     }
 
-    /// Its `fm_ce_se` byte.
+    /// The `fm_ce_se` byte.
     pub(crate) const fn control(self) -> u8 {
         self.0[offset_of!(ControlSegment, fm_ce_se)]
     }

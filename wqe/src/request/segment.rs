@@ -1,4 +1,4 @@
-//! What stands between a request's control segment and its data.
+//! The segments between control segment and data.
 
 use crate::request::sge::RemoteAddress;
 use core::mem::offset_of;
@@ -9,15 +9,15 @@ use mlx5_prm::wqe::{
 };
 use mlx5_prm::{U32, U64};
 
-/// A part of a request, of a size that is known.
+/// A part of a request, of constant size.
 ///
 /// # Safety
 /// [`Segment::write`] writes no more than [`Segment::UNITS`] units.
 pub unsafe trait Segment: Copy {
-    /// Its 16-byte units.
+    /// Its size in 16-byte units.
     const UNITS: usize;
 
-    /// Writes it.
+    /// Writes the segment.
     ///
     /// # Safety
     /// `at` has room for it.
@@ -38,20 +38,20 @@ unsafe impl Segment for RemoteAddress {
 
     #[inline(always)]
     unsafe fn write(self, at: NonNull<u8>) {
-        // Address; key and what is reserved, stored at once.
+        // The address; the key and the reserved word, in one store.
         let words = [self.addr.to_be_bytes(), u64::from(self.rkey.to_be()).to_le_bytes()];
         const _: () = assert!(offset_of!(RemoteAddressSegment, rkey) == 8);
-        // SAFETY: by the contract.
+        // SAFETY: by the caller's contract.
         unsafe { at.cast().write(words) };
     }
 }
 
-/// What an atomic is to do where.
+/// The operands of an atomic.
 #[derive(Clone, Copy)]
 pub struct Atomic {
     pub(crate) remote: RemoteAddress,
     pub(crate) swap_or_add: u64,
-    /// What to compare with; for masked additions, where the fields end.
+    /// The value to compare with; for masked additions, the boundaries of the fields.
     pub(crate) compare: u64,
 }
 
@@ -63,7 +63,7 @@ unsafe impl Segment for Atomic {
     unsafe fn write(self, at: NonNull<u8>) {
         let words = [self.swap_or_add.to_be_bytes(), self.compare.to_be_bytes()];
         const _: () = assert!(offset_of!(AtomicSegment, compare) == 8);
-        // SAFETY: by the contract.
+        // SAFETY: by the caller's contract.
         unsafe {
             self.remote.write(at);
             at.byte_add(RemoteAddress::UNITS * UNIT).cast().write(words);
@@ -71,20 +71,20 @@ unsafe impl Segment for Atomic {
     }
 }
 
-/// Operands of an atomic compare and swap of some bits.
+/// Operands of an atomic compare and swap of selected bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct MaskedOperands {
-    /// What to compare with.
+    /// The value to compare with.
     pub compare: u64,
-    /// Which bits of it.
+    /// The bits to compare.
     pub compare_mask: u64,
-    /// What to swap in.
+    /// The value to swap in.
     pub swap: u64,
-    /// Which bits of it.
+    /// The bits to swap.
     pub swap_mask: u64,
 }
 
-/// What a masked compare and swap is to do where.
+/// The operands of a masked compare and swap.
 #[derive(Clone, Copy)]
 pub struct MaskedAtomic {
     pub(crate) remote: RemoteAddress,
@@ -102,7 +102,7 @@ unsafe impl Segment for MaskedAtomic {
             swap_mask: U64::new(self.operands.swap_mask),
             compare_mask: U64::new(self.operands.compare_mask),
         };
-        // SAFETY: by the contract; a segment needs no alignment.
+        // SAFETY: by the caller's contract; a segment needs no alignment.
         unsafe {
             self.remote.write(at);
             at.byte_add(RemoteAddress::UNITS * UNIT).cast().write(segment);
@@ -110,7 +110,7 @@ unsafe impl Segment for MaskedAtomic {
     }
 }
 
-/// The shared receive queue that takes a message of an extended connection.
+/// The shared receive queue that receives a message of an extended connection.
 #[derive(Clone, Copy)]
 pub struct RemoteSrq(pub(crate) u32);
 
@@ -122,18 +122,18 @@ unsafe impl Segment for RemoteSrq {
     unsafe fn write(self, at: NonNull<u8>) {
         let words = [u64::from((self.0 & QPN_MASK).to_be()).to_le_bytes(), [0; 8]];
         const _: () = assert!(offset_of!(XrcSegment, srqn) == 0);
-        // SAFETY: by the contract.
+        // SAFETY: by the caller's contract.
         unsafe { at.cast().write(words) };
     }
 }
 
-/// Bits of the number of a queue pair or a shared receive queue.
+/// The bits of a queue pair number or shared receive queue number.
 const QPN_MASK: u32 = 0xff_ffff;
 
-/// Whom a datagram is for.
+/// The receiver of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// The way there.
+    /// The address vector.
     pub vector: &'a AddressVector,
     /// Number of the receiving queue pair.
     pub qp_num: u32,
@@ -152,7 +152,7 @@ unsafe impl Segment for Datagram<'_> {
             dqp_dct: U32::new(self.qp_num & QPN_MASK | EXTENDED_UD_AV),
             ..*self.vector
         };
-        // SAFETY: by the contract; a segment needs no alignment.
+        // SAFETY: by the caller's contract; a segment needs no alignment.
         unsafe { at.cast().write(segment) };
     }
 }

@@ -1,6 +1,6 @@
-//! Places in memory, as requests name them.
+//! Local and remote memory, as requests name it.
 
-/// A scatter or gather entry: local memory. An entry of length zero is dropped.
+/// A scatter/gather entry (SGE): local memory. An SGE of length zero is omitted from the WQE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Sge {
     /// Virtual address.
@@ -11,7 +11,7 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// Memory at the other side.
+/// Memory at the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct RemoteAddress {
     /// Virtual address.

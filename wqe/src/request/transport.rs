@@ -1,4 +1,4 @@
-//! Transports as types: an operation that a transport lacks does not compile.
+//! Transports as types: an operation that a transport does not support does not compile.
 
 use crate::request::flags::SendFlags;
 
@@ -6,28 +6,28 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A service of a queue pair.
+/// The transport service of a queue pair.
 pub trait Transport: sealed::Sealed + Send + Sync + 'static {
-    /// The setter that the first builder call leads to.
+    /// The state of a request once its operation is chosen: what it needs next.
     type Start;
     /// 16-byte units of addressing between control segment and operation.
     const ADDRESS_UNITS: usize;
-    /// The flags that mean something.
+    /// The supported flags.
     const FLAGS: SendFlags;
     /// The transport's usual name.
     const NAME: &'static str;
 }
 
-/// State of a request that is to be given the receiver's address.
+/// State of a request that needs the receiver's address.
 pub enum NeedsAddress {}
 
-/// State of a request that is to be given the shared receive queue at the other side.
+/// State of a request that needs the peer's shared receive queue.
 pub enum NeedsSrqn {}
 
-/// State of a request that is to be given its data.
+/// State of a request that needs its data.
 pub enum NeedsData {}
 
-/// One transport a line.
+/// One transport per line.
 macro_rules! transports {
     ($($(#[$doc:meta])* $name:ident: start $start:ident, address $units:literal units, flags $flags:expr;)*) => {
         $(
@@ -48,8 +48,8 @@ macro_rules! transports {
 transports! {
     /// Reliable connection.
     Rc: start NeedsData, address 0 units, flags SendFlags::CONTROL;
-    /// Extended reliable connection, the side that sends: each request names the shared receive
-    /// queue that is to take it.
+    /// Extended reliable connection, sending side: each request names the peer's shared receive
+    /// queue.
     XrcSend: start NeedsSrqn, address 1 units, flags SendFlags::CONTROL;
     /// Unreliable connection.
     Uc: start NeedsData, address 0 units, flags SendFlags::SIGNALED.union(SendFlags::SOLICITED);

@@ -8,13 +8,13 @@ use mlx5_prm::umr::{Klm, MkeyContextSegment, UmrControlSegment, mkey_mask, umr_f
 use mlx5_prm::wqe::UNIT;
 use mlx5_prm::{U16, U32, U64};
 
-/// Units of the translation that follows: it is padded to a block.
+/// Units of the translation behind the UMR's head, padded to a block.
 pub(crate) const UMR_UNITS: usize = 4;
 
-/// The longest window: one entry translates it.
+/// The maximum length of a window: it has one translation entry.
 const MAX_WINDOW: u64 = 1 << 31;
 
-/// How a memory window may be bound (`enum ibv_mw_type`).
+/// The type of a memory window (`enum ibv_mw_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowType {
     /// Type 1: bound by a call, for every queue pair of the domain.
@@ -23,42 +23,42 @@ pub enum WindowType {
     Two,
 }
 
-/// What a window is to be bound to.
+/// The parameters of a binding.
 #[derive(Clone, Copy, Debug)]
 pub struct BindParts {
-    /// Of which type the window is.
+    /// Type of the window.
     pub window_type: WindowType,
-    /// The window's key so far.
+    /// The current key of the window.
     pub window: u32,
-    /// Its key from now on: the same but for the low byte.
+    /// The new key: the same but for the low byte.
     pub rkey: u32,
     /// The region's local key.
     pub lkey: u32,
-    /// Where in the region it begins.
+    /// First address in the region.
     pub addr: u64,
-    /// Its length; zero unbinds it.
+    /// Length; zero unbinds the window.
     pub length: u64,
-    /// What may be done through it ([`mlx5_prm::umr::mkey_access`]).
+    /// The access rights granted ([`mlx5_prm::umr::mkey_access`]).
     pub access: u8,
-    /// Whether its addresses count from zero.
+    /// Whether addresses start at zero.
     pub zero_based: bool,
 }
 
-/// What a window is to be bound to, by somebody who answers for it.
+/// A binding whose parameters are known to be valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding(BindParts);
 
 impl Binding {
-    /// Answers for a binding.
+    /// Creates a binding.
     ///
     /// # Safety
-    /// The window is one, of this type, and of the region's domain; the region has the bytes, and
-    /// allows what is granted.
+    /// `window` is the key of a window, of this type, and of the region's domain. The region
+    /// contains the bytes and allows the rights that are granted.
     pub const unsafe fn new(parts: BindParts) -> Self {
         Self(parts)
     }
 
-    /// The key that the window has once this is done.
+    /// The key of the window after the binding.
     pub const fn rkey(&self) -> u32 {
         self.0.rkey
     }
@@ -118,7 +118,7 @@ impl Binding {
     }
 }
 
-/// Which parts of a key change, and to what.
+/// The UMR's control segment and key context: which parts of a key change, and to what.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct UmrHead {
@@ -127,8 +127,8 @@ pub struct UmrHead {
 }
 
 impl UmrHead {
-    /// Frees a key, which then has `variant` for its low byte. `of_queue` says that it must belong to
-    /// this queue pair.
+    /// Frees a key and sets its low byte to `variant`. With `of_queue` the key must belong to this
+    /// queue pair.
     pub(crate) fn free(variant: u8, of_queue: bool) -> Self {
         Self {
             control: UmrControlSegment {
@@ -154,16 +154,16 @@ unsafe impl Segment for UmrHead {
     const UNITS: usize = size_of::<Self>() / UNIT;
 
     unsafe fn write(self, at: NonNull<u8>) {
-        // SAFETY: by the contract; segments need no alignment.
+        // SAFETY: by the caller's contract; segments need no alignment.
         unsafe { at.cast().write(self) };
     }
 }
 
-/// The translation of a bound window; none, of one that is not.
+/// The translation of a bound window; `None` to unbind it.
 #[derive(Clone, Copy)]
 pub(crate) struct Translation(Option<Klm>);
 
-// SAFETY: `UMR_UNITS` are written at most, which is what `BindWindow` says.
+// SAFETY: at most `UMR_UNITS` units are written, as `BindWindow` declares.
 unsafe impl Data for Translation {
     #[inline(always)]
     fn is_ordinary(&self, _: DataKind, _: &Limits) -> bool {
@@ -181,7 +181,7 @@ unsafe impl Data for Translation {
         _: &Limits,
     ) -> Result<usize, PostError> {
         let Some(klm) = self.0 else { return Ok(0) };
-        // SAFETY: there is room for so many units.
+        // SAFETY: there is room for `UMR_UNITS` units.
         unsafe {
             at.write_bytes(0, UMR_UNITS * UNIT);
             at.cast().write(klm);

@@ -19,23 +19,22 @@ use core::ptr::NonNull;
 use mlx5_prm::U32;
 use mlx5_prm::wqe::AddressVector;
 
-/// A batch of requests under construction. It is posted whole by [`Batch::complete`], or, when one
-/// of its requests was refused or when it is dropped, not at all.
+/// A batch of requests under construction. [`Batch::complete`] posts all of it. Nothing is posted
+/// if a request was refused or the batch is dropped.
 #[must_use = "a batch that is dropped posts nothing"]
 pub struct Batch<'q, T: Transport> {
     queue: &'q mut SendQueue<T>,
     /// Whether posting is allowed.
     open: bool,
-    /// Where the queue stands.
+    /// The queue's position.
     start: Cursor,
-    /// How far the batch has come.
+    /// The position behind the last request built.
     cursor: Cursor,
-    /// Requests that were added to it, refused ones too. Of a batch of one, the compiler knows that.
+    /// Requests added, including refused ones. For a batch of one the compiler knows the value.
     added: u32,
-    /// Where the only one of them stands, if it was built there without a closer look. Means nothing
-    /// once there are two.
+    /// The address of the only request, if the fast path built it. Meaningless once there are two.
     only: Option<NonNull<u8>>,
-    /// The name of the request that is added next; zero, if it has none.
+    /// The handle number of the request that is added next; zero if it has no handle.
     name: u32,
 }
 
@@ -46,13 +45,13 @@ impl<'q, T: Transport> Batch<'q, T> {
         Self { queue, open, start, cursor: start, added: 0, only: None, name: 0 }
     }
 
-    /// Starts a request; what it does is said next.
+    /// Starts a request. Its operation follows.
     #[inline(always)]
     pub fn wr(&mut self, wr_id: u64, flags: SendFlags) -> Wr<'_, 'q, T> {
         Wr { batch: self, wr_id, flags }
     }
 
-    /// How many requests the batch holds.
+    /// Returns the number of requests in the batch.
     pub fn len(&self) -> usize {
         let (_, added) = self.cursor.since(self.start);
         if added == 0 {
@@ -61,8 +60,9 @@ impl<'q, T: Transport> Batch<'q, T> {
         added as usize - self.queue.more_wqes as usize - usize::from(self.queue.error.is_some())
     }
 
-    /// Names the request that is added next: it can be cancelled by that. If it is not posted, because
-    /// the batch is refused or aborted or because no other is added, the handle names nothing.
+    /// Returns a handle of the request that is added next, by which it can be cancelled. If that
+    /// request is not posted (the batch is refused or aborted, or no request follows), the handle
+    /// refers to nothing.
     pub fn handle(&mut self) -> RequestHandle {
         if self.name == 0 {
             self.name = self.queue.next_name();
@@ -70,7 +70,8 @@ impl<'q, T: Transport> Batch<'q, T> {
         RequestHandle { sequence: self.cursor.sequence, name: self.name, life: self.queue.life }
     }
 
-    /// The request at `sequence` was added, or refused: gives it the name that was asked for.
+    /// Gives the request at `sequence`, which was just added or refused, the handle number that was
+    /// asked for.
     #[inline(always)]
     fn give_name(&mut self, sequence: u32) {
         if self.name != 0 {
@@ -81,12 +82,12 @@ impl<'q, T: Transport> Batch<'q, T> {
         }
     }
 
-    /// Whether it holds none.
+    /// Whether the batch has no requests.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Posts the batch (`ibv_wr_complete`): all of it, or, if a request was refused, nothing.
+    /// Posts the batch (`ibv_wr_complete`): all of it, or nothing if a request was refused.
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
         let single = if self.added == 1 { self.only } else { None };
@@ -99,27 +100,27 @@ impl<'q, T: Transport> Batch<'q, T> {
         drop(self);
     }
 
-    /// Takes the batch apart, so that it is not dropped.
+    /// Takes the batch apart without dropping it.
     #[inline(always)]
     fn into_parts(self) -> (&'q mut SendQueue<T>, Cursor, Cursor) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: read once; what it is read from is never used again.
+        // SAFETY: the value is read once; the source is in a `ManuallyDrop` and never used again.
         (unsafe { core::ptr::read(&this.queue) }, this.start, this.cursor)
     }
 
-    /// The first error, if there is one.
+    /// Returns the first refusal.
     #[inline(always)]
     pub(crate) fn error(&self) -> Option<BatchError> {
         self.queue.error()
     }
 
-    /// Posts what was built before the request that was just refused, the first.
+    /// Posts the requests before the one that was just refused, the first refusal of the batch.
     pub(crate) fn complete_good(self) -> Result<(), BatchError> {
         let (queue, _, cursor) = self.into_parts();
         queue.complete_good(Cursor { sequence: cursor.sequence.wrapping_sub(1), ..cursor })
     }
 
-    /// Adds a request that is built by `push`, which never happens in a place without a closer look.
+    /// Adds a request by `push`, which is never on the fast path.
     pub(crate) fn push_aside(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
         self.added = self.added.wrapping_add(1);
         let sequence = self.cursor.sequence;
@@ -127,8 +128,8 @@ impl<'q, T: Transport> Batch<'q, T> {
         self.give_name(sequence);
     }
 
-    /// [`Batch::push_aside`], for one that leaves [`SendQueue::blueflame_now`] only if it stands in the
-    /// ring as one WQE in one piece.
+    /// As [`Batch::push_aside`], but `push` leaves [`SendQueue::blueflame_now`] nonzero only if the
+    /// request is one WQE in one piece in the ring.
     #[inline(always)]
     pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
         self.added = self.added.wrapping_add(1);
@@ -138,14 +139,14 @@ impl<'q, T: Transport> Batch<'q, T> {
         self.give_name(sequence);
     }
 
-    /// Refuses the request that is under construction, and so the batch.
+    /// Refuses the request under construction, and so the batch.
     pub(crate) fn refuse(&mut self, error: PostError) {
         self.cursor = self.queue.refuse(self.cursor, error);
     }
 }
 
 impl<T: Transport> Drop for Batch<'_, T> {
-    // So that the batch itself need not be in memory for the path of a panic.
+    // Out of line, so that the batch itself need not be in memory for the unwinding path.
     #[inline(always)]
     fn drop(&mut self) {
         self.queue.abort_dropped();
@@ -154,14 +155,14 @@ impl<T: Transport> Drop for Batch<'_, T> {
 
 impl<T: Transport> SendQueue<T> {
     /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
-    /// [`Batch::complete`]; dropping the batch aborts it.
+    /// [`Batch::complete`]. Dropping the batch aborts it.
     #[inline(always)]
     pub fn wr_start(&mut self) -> Batch<'_, T> {
         Batch::new(self)
     }
 }
 
-/// A request that has its identifier and flags; an operation comes next.
+/// A request with identifier and flags. Its operation follows.
 #[must_use = "a request is part of the batch once its data is set"]
 pub struct Wr<'b, 'q, T: Transport> {
     pub(crate) batch: &'b mut Batch<'q, T>,
@@ -169,7 +170,7 @@ pub struct Wr<'b, 'q, T: Transport> {
     pub(crate) flags: SendFlags,
 }
 
-/// One operation a line: its name, what it is given, its remote side, its immediate data.
+/// One operation per line: name, arguments, remote side, immediate data.
 macro_rules! builders {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) = $operation:ident, $remote:expr, $immediate:expr;)*) => {
         impl<'b, 'q, T: Transport> Wr<'b, 'q, T> {
@@ -203,29 +204,29 @@ builders! {
     rdma_write_imm(remote: RemoteAddress, immediate: [u8; 4]) = RdmaWriteImm, remote, immediate;
     /// RDMA read (`ibv_wr_rdma_read`).
     rdma_read(remote: RemoteAddress) = RdmaRead, remote, [0; 4];
-    /// Send, and invalidate `rkey` at the other side before it learns of the message
+    /// Send, and invalidate `rkey` at the peer before its completion is reported there
     /// (`ibv_wr_send_inv`).
     send_inv(rkey: u32) = SendInvalidate, (), rkey.to_be_bytes();
     /// Atomic compare and swap of eight bytes (`ibv_wr_atomic_cmp_swp`): if they equal `compare`,
-    /// they become `swap`. The data, one entry of eight bytes, is where they are put as they were.
-    /// Atomic to other atomics of the same device, not to the CPU.
+    /// they become `swap`. The data, one SGE of eight bytes, receives the previous value. Atomic
+    /// with respect to other atomics of the same device, not to the CPU.
     atomic_cmp_swp(remote: RemoteAddress, compare: u64, swap: u64) =
         CompareSwap, Atomic { remote, swap_or_add: swap, compare }, [0; 4];
-    /// Atomic addition to eight bytes (`ibv_wr_atomic_fetch_add`); else as
+    /// Atomic addition to eight bytes (`ibv_wr_atomic_fetch_add`); otherwise as
     /// [`Wr::atomic_cmp_swp`].
     atomic_fetch_add(remote: RemoteAddress, add: u64) =
         FetchAdd, Atomic { remote, swap_or_add: add, compare: 0 }, [0; 4];
-    /// [`Wr::atomic_cmp_swp`] of some bits: those of `compare_mask` are compared; if they are equal,
-    /// those of `swap_mask` are swapped in.
+    /// [`Wr::atomic_cmp_swp`] of selected bits: the bits of `compare_mask` are compared; if they
+    /// are equal, the bits of `swap_mask` are swapped in.
     masked_cmp_swp(remote: RemoteAddress, operands: MaskedOperands) =
         MaskedCompareSwap, MaskedAtomic { remote, operands }, [0; 4];
-    /// [`Wr::atomic_fetch_add`] to several fields at once, which no carry leaves: `boundary` has the
-    /// highest bit of each but the last, which ends with the word.
+    /// [`Wr::atomic_fetch_add`] to several fields at once, with no carry between them. `boundary`
+    /// has the highest bit of each field set; the last field ends at the highest bit of the word.
     masked_fetch_add(remote: RemoteAddress, add: u64, boundary: u64) =
         MaskedFetchAdd, Atomic { remote, swap_or_add: add, compare: boundary }, [0; 4];
 }
 
-/// Operations without data, which are part of the batch at once.
+/// Operations without data. They are added to the batch at once.
 impl<T: Transport> Wr<'_, '_, T> {
     /// Binds a memory window (`ibv_wr_bind_mw`).
     pub fn bind_mw(self, binding: Binding)
@@ -235,7 +236,7 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_binding(self.wr_id, self.flags, binding);
     }
 
-    /// The same, with what somebody remembers because of it.
+    /// Binds a memory window, with a change of the driver's view of a key.
     pub fn bind_mw_with(self, binding: Binding, change: Change)
     where
         T: Supports<operation::BindWindow>,
@@ -245,8 +246,7 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.queue.note_change(sequence, change);
     }
 
-    /// Invalidates a memory window of type 2 that is bound to this queue pair
-    /// (`ibv_wr_local_inv`).
+    /// Invalidates a memory window of type 2 that is bound to this queue pair (`ibv_wr_local_inv`).
     pub fn local_inv(self, rkey: u32)
     where
         T: Supports<operation::LocalInvalidate>,
@@ -254,7 +254,7 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_invalidation(self.wr_id, self.flags, rkey);
     }
 
-    /// Does nothing, in its turn.
+    /// Does nothing. Completes in order.
     pub fn nop(self)
     where
         T: Supports<operation::Nop>,
@@ -262,7 +262,8 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_bare::<operation::Nop>(self.wr_id, self.flags, 0, (), ());
     }
 
-    /// Posts a WQE as it is (`mlx5dv_wr_raw_wqe`).
+    /// Posts a WQE unchanged but for queue pair number, block index and flags
+    /// (`mlx5dv_wr_raw_wqe`).
     pub fn raw_wqe(self, wqe: RawWqe<'_>)
     where
         T: Supports<operation::Raw>,
@@ -271,9 +272,9 @@ impl<T: Transport> Wr<'_, '_, T> {
     }
 }
 
-/// How requests get into the batch.
+/// Adding requests to the batch.
 impl<T: Transport> Batch<'_, T> {
-    /// Adds a request with data, which has no name.
+    /// Adds a request with data and without a handle.
     #[inline(always)]
     pub(crate) fn add<O: SendOperation, A: Segment, D: Data>(
         &mut self,
@@ -284,7 +285,7 @@ impl<T: Transport> Batch<'_, T> {
         (self.cursor, self.only) = self.queue.push::<O, _, _>(self.cursor, self.open, parts, data);
     }
 
-    /// Adds a request that has no address, and no data but what its operation makes of it.
+    /// Adds a request without address; its data, if any, belongs to the operation.
     pub(crate) fn add_bare<O: SendOperation>(
         &mut self,
         wr_id: u64,
@@ -318,7 +319,7 @@ impl<T: Transport> Batch<'_, T> {
     }
 }
 
-/// A request that has its operation.
+/// A request with its operation. Its address or its data follows.
 #[must_use = "a request is part of the batch once its data is set"]
 pub struct Request<'b, 'q, T: Transport, O: SendOperation, S> {
     batch: &'b mut Batch<'q, T>,
@@ -330,7 +331,7 @@ pub struct Request<'b, 'q, T: Transport, O: SendOperation, S> {
 }
 
 impl<'b, 'q, T: Transport, O: SendOperation> Request<'b, 'q, T, O, NeedsAddress> {
-    /// Says who is to receive it (`ibv_wr_set_ud_addr`).
+    /// Sets the receiver (`ibv_wr_set_ud_addr`).
     #[inline(always)]
     pub fn ud_addr<'a>(
         self,
@@ -343,7 +344,7 @@ impl<'b, 'q, T: Transport, O: SendOperation> Request<'b, 'q, T, O, NeedsAddress>
 }
 
 impl<'b, 'q, T: Transport, O: SendOperation> Request<'b, 'q, T, O, NeedsSrqn> {
-    /// Says which shared receive queue at the other side is to take it (`ibv_wr_set_xrc_srqn`).
+    /// Sets the peer's shared receive queue (`ibv_wr_set_xrc_srqn`).
     #[inline(always)]
     pub fn xrc_srqn(self, srqn: u32) -> Addressed<'b, 'q, T, O, RemoteSrq> {
         Addressed { request: self.of(), address: RemoteSrq(srqn) }
@@ -351,7 +352,7 @@ impl<'b, 'q, T: Transport, O: SendOperation> Request<'b, 'q, T, O, NeedsSrqn> {
 }
 
 impl<'b, 'q, T: Transport, O: SendOperation, S> Request<'b, 'q, T, O, S> {
-    /// The same, in the state that its address has been given.
+    /// Converts the request to the state in which it takes its data.
     #[inline(always)]
     fn of(self) -> Request<'b, 'q, T, O, NeedsData> {
         let Self { batch, wr_id, flags, immediate, remote, .. } = self;
@@ -359,14 +360,14 @@ impl<'b, 'q, T: Transport, O: SendOperation, S> Request<'b, 'q, T, O, S> {
     }
 }
 
-/// A request that has its operation and its receiver `A`.
+/// A request with its operation and its receiver `A`. Its data follows.
 #[must_use = "a request is part of the batch once its data is set"]
 pub struct Addressed<'b, 'q, T: Transport, O: SendOperation, A: Segment> {
     request: Request<'b, 'q, T, O, NeedsData>,
     address: A,
 }
 
-/// The setters of data, which finish a request; the same for requests with and without an address.
+/// The data setters, which finish a request; the same for requests with and without an address.
 macro_rules! data_setters {
     (($($generics:tt)*) $type:ty, |$this:ident| $request:expr, $address:expr) => {
         impl<$($generics)*> $type {
@@ -380,21 +381,21 @@ macro_rules! data_setters {
                 batch.give_name(sequence);
             }
 
-            /// The data is one piece of local memory (`ibv_wr_set_sge`).
+            /// Sets the data to one piece of local memory (`ibv_wr_set_sge`).
             #[inline(always)]
             pub fn sge(self, sge: Sge) {
                 self.finish(sge);
             }
 
-            /// The data is a list of pieces of local memory, one after the other
-            /// (`ibv_wr_set_sge_list`). An empty list sends nothing but the message.
+            /// Sets the data to a list of pieces of local memory (`ibv_wr_set_sge_list`). With an
+            /// empty list the message has no data.
             #[inline]
             pub fn sge_list(self, sges: &[Sge]) {
                 self.finish(sges);
             }
 
-            /// The data is copied into the request (`ibv_wr_set_inline_data`); its memory needs no
-            /// registration and is free again when this returns.
+            /// Copies the data into the request (`ibv_wr_set_inline_data`). Its memory needs no
+            /// registration and can be reused when this returns.
             #[inline(always)]
             pub fn inline_data(self, bytes: &[u8])
             where
@@ -403,7 +404,7 @@ macro_rules! data_setters {
                 self.finish(InlineBytes(bytes));
             }
 
-            /// The data is copied into the request from several places, one after the other
+            /// Copies the data into the request from a list of slices
             /// (`ibv_wr_set_inline_data_list`).
             #[inline]
             pub fn inline_data_list(self, pieces: &[&[u8]])

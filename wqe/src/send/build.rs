@@ -1,8 +1,8 @@
 //! Building requests in the ring.
 //!
-//! The ordinary case — room enough, ordinary data — is inlined into the caller and makes no call.
-//! All else leaves it at one point, with everything it needs as arguments, so that the ordinary
-//! case keeps nothing alive for it.
+//! The fast path (enough room, simple data) is inlined into the caller and makes no call. The slow
+//! path is one call that gets everything as arguments, so that the fast path keeps nothing alive
+//! for it.
 
 use crate::request::data::Data;
 use crate::request::data::DataKind;
@@ -19,16 +19,16 @@ use core::ptr::NonNull;
 use mlx5_prm::U32;
 use mlx5_prm::wqe::{BLOCK, ControlSegment, MAX_BLOCKS, Opcode, UNIT, control_flags};
 
-/// How far a batch has come.
+/// A position in the queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor {
-    /// Blocks.
+    /// Producer index in blocks.
     pub(crate) head: u32,
-    /// Requests. The first that is refused counts, though it takes no blocks.
+    /// Requests. The first refused request counts, though it has no blocks.
     pub(crate) sequence: u32,
 }
 
-/// What a request is made of, besides its data.
+/// The parts of a request other than its data.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<A, R> {
     pub(crate) wr_id: u64,
@@ -38,8 +38,8 @@ pub(crate) struct Parts<A, R> {
     pub(crate) remote: R,
 }
 
-/// The control segment is stored as two words: opcode modifier, block index, opcode, queue pair
-/// number and units; signature, stream, flags and immediate data.
+/// The control segment is stored as two words: first opcode modifier, block index, opcode, queue
+/// pair number and units; then signature, stream, flags and immediate data.
 const _: () = {
     assert!(size_of::<ControlSegment>() == 2 * size_of::<u64>());
     assert!(offset_of!(ControlSegment, fm_ce_se) == 8 + RequestInfo::CONTROL_SHIFT as usize / 8);
@@ -47,16 +47,16 @@ const _: () = {
 };
 
 impl<T: Transport> SendQueue<T> {
-    /// Where the queue stands.
+    /// Returns the queue's position.
     #[inline(always)]
     pub(crate) fn here(&self) -> Cursor {
         Cursor { head: self.head, sequence: self.sequence }
     }
 
-    /// Adds a request to a batch, and says where it stands if it was built in its place without a
-    /// closer look. A refusal is remembered; nothing of the batch is posted then.
-    /// `open` says that posting is allowed: before that is known, nothing is written to the ring,
-    /// which a forked process may not even have.
+    /// Adds a request to a batch. Returns also its address if the fast path built it in the ring. A
+    /// refusal is noted, and then nothing of the batch is posted. `open` says that posting is
+    /// allowed. The ring is not written before that is known: a forked child may not have it
+    /// mapped.
     #[inline(always)]
     pub(crate) fn push<O: SendOperation, A: Segment, D: Data>(
         &mut self,
@@ -73,7 +73,8 @@ impl<T: Transport> SendQueue<T> {
             && self.has_room(cursor.head)
         {
             let slot = opaque(self.at(cursor.head));
-            // SAFETY: the slot has room for a largest request, and is not the device's.
+            // SAFETY: there is room for a request of the largest size, in blocks that the device
+            // does not own.
             let units = unsafe {
                 Self::write_head::<O, A>(slot, parts.address, parts.remote);
                 let units = 1 + A::UNITS + O::Remote::UNITS;
@@ -83,7 +84,7 @@ impl<T: Transport> SendQueue<T> {
             // SAFETY: as above.
             let info =
                 unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks, 0) };
-            // SAFETY: the records are alive, and were made for this ring.
+            // SAFETY: the records are alive, and were created for this ring.
             unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
             return (cursor.after(blocks), Some(slot));
         }
@@ -93,25 +94,25 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// # Safety
-    /// `slot` has room for a largest request.
+    /// `slot` has room for a request of the largest size.
     #[inline(always)]
     unsafe fn write_head<O: SendOperation, A: Segment>(
         slot: NonNull<u8>,
         address: A,
         remote: O::Remote,
     ) {
-        // SAFETY: address and remote address follow the control segment.
+        // SAFETY: address and remote address follow the control segment, inside the request.
         unsafe {
             address.write(slot.byte_add(UNIT));
             remote.write(slot.byte_add((1 + A::UNITS) * UNIT));
         }
     }
 
-    /// Writes the control segment of the request at `cursor`, which takes `units`; `fence` is what
-    /// stands in its `fm_ce_se` byte besides.
+    /// Writes the control segment of the request at `cursor`, which has `units` units; `fence` is
+    /// added to its `fm_ce_se` byte.
     ///
     /// # Safety
-    /// `slot` has room for it.
+    /// `slot` has room for a control segment.
     #[inline(always)]
     unsafe fn write_control<O: SendOperation, A>(
         &self,
@@ -132,14 +133,14 @@ impl<T: Transport> SendQueue<T> {
             (place | self.qpn | units as u64).to_be_bytes(),
             (u64::from(control) | immediate).to_le_bytes(),
         ];
-        // SAFETY: by the contract.
+        // SAFETY: by the caller's contract.
         unsafe { slot.cast().write(words) };
         let other = (O::OPCODE as u64 ^ O::RECORD as u64) << RequestInfo::OPCODE_SHIFT;
         RequestInfo::new(place ^ other, control, blocks)
     }
 
-    /// [`SendQueue::push`] where something is out of the ordinary: little room, the end of the ring,
-    /// a list of data, or something to refuse.
+    /// The slow path of [`SendQueue::push`]: little room, the end of the ring, a list of data, or a
+    /// refusal.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "one by one, they stay in registers")]
     pub(crate) fn push_slow<O: SendOperation, A: Segment, D: Data>(
@@ -158,8 +159,8 @@ impl<T: Transport> SendQueue<T> {
         }
         let (slot, in_ring) = self.slow_slot(cursor, const { most_blocks::<O, A>() });
         let units = 1 + A::UNITS + O::Remote::UNITS;
-        // SAFETY: the slot has room for a largest request, or for this one, if that is larger; it is
-        // not the device's.
+        // SAFETY: there is room for a request of the largest size, or for this one if it is larger,
+        // in memory that the device does not own.
         let written = unsafe {
             Self::write_head::<O, A>(slot, address, remote);
             data.write_checked(slot.byte_add(units * UNIT), O::DATA, &self.limits)
@@ -177,7 +178,7 @@ impl<T: Transport> SendQueue<T> {
         self.settle(cursor, wr_id, info, in_ring)
     }
 
-    /// Adds a WQE that the caller has put together.
+    /// Adds a WQE that the caller has built.
     #[inline(never)]
     pub(crate) fn push_raw(
         &mut self,
@@ -202,7 +203,7 @@ impl<T: Transport> SendQueue<T> {
             | u64::from(wqe.opcode()) << RequestInfo::OPCODE_SHIFT;
         let word = (place | self.qpn | units as u64).to_be_bytes();
         let control_byte = (control >> RequestInfo::CONTROL_SHIFT) as u8;
-        // SAFETY: the slot has room for so many blocks, and is not the device's.
+        // SAFETY: there is room for `blocks` blocks, in memory that the device does not own.
         unsafe {
             let bytes = wqe.bytes();
             slot.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -212,8 +213,8 @@ impl<T: Transport> SendQueue<T> {
         self.settle(cursor, wr_id, RequestInfo::new(place, control, blocks), in_ring)
     }
 
-    /// Whether a request can be built at all; refuses it if not, and says where the batch is then.
-    /// `refused` are flags of it that mean nothing here.
+    /// Checks whether a request can be built; refuses it if not, and returns the cursor behind it.
+    /// `refused` are its flags that are not allowed.
     fn takes(&mut self, cursor: Cursor, refused: SendFlags) -> Result<(), Cursor> {
         self.forget_leaked(cursor);
         if self.error.is_some() {
@@ -229,23 +230,24 @@ impl<T: Transport> SendQueue<T> {
         Err(self.refuse(cursor, error))
     }
 
-    /// The small fence that a request needs which has `control` in its `fm_ce_se` byte: none, if the
-    /// one before it rewrites no key, or if it has a fence of its own.
+    /// Returns the small fence if a request with `control` in its `fm_ce_se` byte needs one: the
+    /// request before it rewrites a key, and it has no fence of its own.
     pub(crate) fn fence_for(&self, control: u8) -> u8 {
         let needed = self.fence_next && control & control_flags::FENCE_MASK == 0;
         if needed { control_flags::SMALL_FENCE } else { 0 }
     }
 
-    /// The request `sequence`, which was just built, rewrites a key: the next one waits for it.
+    /// Notes that request `sequence`, which was just built, rewrites a key: the next one needs a
+    /// small fence.
     pub(crate) fn let_next_wait(&mut self, sequence: u32) {
         self.fence_next = true;
         self.noted = sequence;
-        // So that all that follows goes the slow way, and the batch with it.
+        // All requests that follow take the slow path, and so does completing the batch.
         self.stop = self.head.wrapping_sub(1);
         self.blueflame_now = 0;
     }
 
-    /// Brings a request to its place, if it was built aside, and writes its record.
+    /// Moves a request into the ring if it was built in the scratch buffer, and writes its record.
     fn settle(&mut self, cursor: Cursor, wr_id: u64, info: RequestInfo, in_ring: bool) -> Cursor {
         if !in_ring && let Err(error) = self.copy_into_ring(cursor, info) {
             return self.refuse(cursor, error);
@@ -253,7 +255,7 @@ impl<T: Transport> SendQueue<T> {
         if self.signed {
             self.sign(cursor.head);
         }
-        // SAFETY: the records are alive, and were made for this ring.
+        // SAFETY: the records are alive, and were created for this ring.
         unsafe { self.slots.stage(self.mask, cursor.sequence, wr_id, info) };
         self.fence_next = false;
         if rewrites_key(info.opcode_bits()) {
@@ -263,7 +265,7 @@ impl<T: Transport> SendQueue<T> {
     }
 }
 
-/// Blocks that a request of `units` units takes.
+/// Returns the blocks of a request of `units` units.
 #[inline(always)]
 #[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
 pub(crate) const fn blocks_of(units: usize) -> u32 {
@@ -271,13 +273,14 @@ pub(crate) const fn blocks_of(units: usize) -> u32 {
     (units as u32 + UNITS_PER_BLOCK - 1) / UNITS_PER_BLOCK
 }
 
-/// Whether a request of an operation may be larger than what a queue is made for.
+/// Whether a request of this operation can exceed the largest size that the queue was created for.
 const fn is_large<O: SendOperation>() -> bool {
     matches!(O::DATA, DataKind::Own(_))
         || matches!(O::OPCODE, Opcode::AtomicMaskedCs | Opcode::AtomicMaskedFa)
 }
 
-/// The most blocks that a request takes whose size does not depend on its data; none, of others.
+/// Returns the maximum number of blocks of an operation whose size does not depend on data; zero
+/// for others.
 const fn most_blocks<O: SendOperation, A: Segment>() -> u32 {
     let blocks = match O::DATA {
         DataKind::Message => 0,
@@ -288,8 +291,8 @@ const fn most_blocks<O: SendOperation, A: Segment>() -> u32 {
     blocks
 }
 
-/// Whether a request of this opcode rewrites a memory key, or a signature that belongs to one: the
-/// next request must not overtake it.
+/// Whether a request of this opcode rewrites a memory key or a signature of one, so that the next
+/// request must not overtake it.
 const fn rewrites_key(opcode: u8) -> bool {
     const OPCODES: [Opcode; 4] =
         [Opcode::Umr, Opcode::SetPsv, Opcode::Fmr, Opcode::LocalInvalidate];
@@ -304,20 +307,21 @@ const fn rewrites_key(opcode: u8) -> bool {
 }
 
 impl Cursor {
-    /// Blocks and requests from `start` to here.
+    /// Returns the blocks and requests from `start` to this position.
     #[inline(always)]
     pub(crate) fn since(self, start: Self) -> (u32, u32) {
         (self.head.wrapping_sub(start.head), self.sequence.wrapping_sub(start.sequence))
     }
 
-    /// Behind a request of `blocks` blocks.
+    /// Returns the position behind a request of `blocks` blocks.
     #[inline(always)]
     pub(crate) fn after(self, blocks: u32) -> Self {
         Self { head: self.head.wrapping_add(blocks), sequence: self.sequence.wrapping_add(1) }
     }
 }
 
-/// The same address, which the compiler does not know to be: it would keep base and offset apart.
+/// Returns the same address, hidden from the optimizer, which would otherwise keep base and offset
+/// in two registers.
 #[inline(always)]
 #[cfg_attr(
     not(miri),
@@ -327,7 +331,7 @@ fn opaque(pointer: NonNull<u8>) -> NonNull<u8> {
     #[cfg(not(miri))]
     let pointer = {
         let mut address = pointer.as_ptr();
-        // SAFETY: no instruction; the pointer stays what it was, and so not null.
+        // SAFETY: the assembly has no instruction, so the pointer keeps its value and is not null.
         unsafe {
             core::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
             NonNull::new_unchecked(address)

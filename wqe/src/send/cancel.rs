@@ -1,5 +1,5 @@
-//! Cancelling requests of a drained send queue: a scan over the records of what is pending, and a
-//! rewrite of the matching WQEs into NOPs.
+//! Cancelling requests of a drained send queue: scans the records of pending requests and rewrites
+//! the matching WQEs into NOPs.
 
 use crate::request::transport::Transport;
 use crate::send::queue::{SendQueue, next_life};
@@ -10,61 +10,61 @@ use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
 use mlx5_prm::wqe::Opcode;
 
-/// Where a drained send queue stands: a request boundary among what is outstanding.
+/// Where a drained send queue stopped: a request boundary among the outstanding requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DrainPoint {
-    /// Sequence number of the first request that was not executed.
+    /// Sequence number of the first WQE that was not executed.
     sequence: u16,
-    /// Its block.
+    /// Its first block.
     block: u16,
 }
 
 impl DrainPoint {
-    /// The block, counted freely in 16 bits, at which the queue stands.
+    /// The block at which the queue stopped, free-running in 16 bits.
     pub const fn block(self) -> u16 {
         self.block
     }
 }
 
-/// A request that a cancel looks at: committed, and not executed.
+/// A request that a cancel considers: committed, but not executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PendingRequest {
     /// The user's identifier.
     pub wr_id: u64,
-    /// What was posted.
+    /// The posted request.
     pub info: RequestInfo,
 }
 
-/// Names one posted request of one queue, whatever identifier it has. See
+/// Names one posted request of one queue, independent of its `wr_id`. See
 /// [`Batch::handle`](crate::Batch::handle).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestHandle {
-    /// Of its first WQE.
+    /// Sequence number of its first WQE.
     pub(crate) sequence: u32,
-    /// What it was named: of requests that were built with this sequence number, all but the last were
-    /// never posted.
+    /// Number of the handle. Several requests may have been built with this sequence number, of
+    /// which all but the last were never posted.
     pub(crate) name: u32,
-    /// Which of the queue's lives it belongs to; no two queues of a process share one.
+    /// Generation of the queue; no two queues of a process share one.
     pub(crate) life: u64,
 }
 
-/// Whether a cancel that does not find all that it is asked for cancels the rest.
+/// Whether a cancel that does not find every given identifier cancels the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Mode {
-    /// Cancel what is there.
+    /// Cancel those that are pending.
     #[default]
     BestEffort,
-    /// If an identifier names nothing that is pending, cancel nothing.
+    /// Cancel nothing if an identifier matches no pending request.
     AllOrNothing,
 }
 
-/// What a cancel did.
+/// The result of a cancel.
 #[derive(Clone, Default, Debug)]
 pub struct Cancelled {
     requests: Requests,
 }
 
-/// Requests; one, which is the usual number, takes no memory elsewhere.
+/// A list of requests. A single one, the usual case, needs no allocation.
 #[derive(Clone, Default, Debug)]
 enum Requests {
     #[default]
@@ -74,12 +74,12 @@ enum Requests {
 }
 
 impl Cancelled {
-    /// How many requests were cancelled.
+    /// The number of cancelled requests.
     pub fn count(&self) -> usize {
         self.requests().len()
     }
 
-    /// The requests that were cancelled, in the order in which they were posted.
+    /// The cancelled requests, in posting order.
     pub fn requests(&self) -> &[PendingRequest] {
         match &self.requests {
             Requests::None => &[],
@@ -105,7 +105,8 @@ impl PartialEq for Cancelled {
 
 impl Eq for Cancelled {}
 
-/// Identifiers of which [`Mode::AllOrNothing`] found nothing pending; nothing was cancelled.
+/// The identifiers for which [`Mode::AllOrNothing`] found no pending request. Nothing was
+/// cancelled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotPending {
     /// The identifiers.
@@ -120,11 +121,11 @@ impl fmt::Display for NotPending {
 
 impl core::error::Error for NotPending {}
 
-/// A set of identifiers, made for one scan: a sparse table of `2^(64 - SHIFT)` places tells nearly all
-/// of those that are not in it apart by one look, the sorted list that it leads to knows for certain.
+/// A set of identifiers for one scan. A sparse hash table of `2^(64 - SHIFT)` slots rejects nearly
+/// all identifiers that are not in the set by one lookup; the sorted list decides the rest.
 struct IdSet<'a, const SHIFT: u32> {
-    /// One more than a place in `sorted`, by hash and then in the next free place; zero where there
-    /// is none.
+    /// Open addressing with linear probing: one more than an index of `sorted`; zero if the slot is
+    /// free.
     table: Vec<u32>,
     sorted: &'a [u64],
 }
@@ -132,7 +133,7 @@ struct IdSet<'a, const SHIFT: u32> {
 impl<'a, const SHIFT: u32> IdSet<'a, SHIFT> {
     const SIZE: usize = 1 << (u64::BITS - SHIFT);
 
-    /// `sorted` has fewer identifiers than the table has places.
+    /// `sorted` must have fewer identifiers than the table has slots.
     fn new(sorted: &'a [u64]) -> Self {
         let mut table = alloc::vec![0; Self::SIZE];
         for (place, id) in (1..).zip(sorted) {
@@ -151,14 +152,14 @@ impl<'a, const SHIFT: u32> IdSet<'a, SHIFT> {
         (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> SHIFT) as usize
     }
 
-    /// Whether any identifier with this one's hash is in it.
+    /// Whether the slot of this identifier's hash is used.
     #[inline(always)]
     fn may_have(&self, id: u64) -> bool {
-        // SAFETY: a hash has as many bits as index the table.
+        // SAFETY: a hash has as many bits as the index of the table.
         unsafe { *self.table.get_unchecked(Self::hash(id)) != 0 }
     }
 
-    /// Whether `id` is in it: where its hash leads or, as long as places are taken, behind.
+    /// Whether `id` is in the set.
     #[inline(never)]
     fn has(&self, id: u64) -> bool {
         let mut at = Self::hash(id);
@@ -173,8 +174,8 @@ impl<'a, const SHIFT: u32> IdSet<'a, SHIFT> {
 }
 
 impl<T: Transport> SendQueue<T> {
-    /// Finds the request boundary at which the device says it stopped; `None` if `counter` is not
-    /// one among what is outstanding.
+    /// Finds the request boundary at which the device reports that it stopped. `None` if `counter`
+    /// is not a boundary among the outstanding requests.
     pub fn drain_point(&self, counter: u16) -> Option<DrainPoint> {
         if counter == self.head as u16 {
             return Some(DrainPoint { sequence: self.sequence as u16, block: counter });
@@ -183,7 +184,8 @@ impl<T: Transport> SendQueue<T> {
         Some(DrainPoint { sequence, block: counter })
     }
 
-    /// The requests that were committed and not begun when the queue stood at `drained`.
+    /// Iterates over the requests that were committed and not begun when the queue stopped at
+    /// `drained`.
     pub fn pending(&self, drained: DrainPoint) -> impl Iterator<Item = PendingRequest> + '_ {
         let (mut at, end) = self.pending_range(drained);
         core::iter::from_fn(move || {
@@ -195,25 +197,27 @@ impl<T: Transport> SendQueue<T> {
         })
     }
 
-    /// Sequence numbers of the first request that was not begun, and behind the last.
+    /// Returns the sequence numbers of the first request that was not begun, and behind the last.
     fn pending_range(&self, drained: DrainPoint) -> (u16, u16) {
         let end = self.sequence as u16;
-        // Of a request with several WQEs the device may have executed some: it goes on.
+        // The device may have executed some WQEs of a request that has several; the rest of it will
+        // be executed.
         (self.records().next_request(drained.sequence, end), end)
     }
 
-    /// Cancels every pending request with identifier `wr_id`. Linear in the pending requests.
+    /// Cancels every pending request with identifier `wr_id`. Linear in the number of pending
+    /// requests.
     ///
     /// # Safety
     /// The send queue is drained at `drained`, and the device does not read its ring until the
-    /// queue pair goes on.
+    /// queue pair resumes.
     pub unsafe fn cancel(&mut self, drained: DrainPoint, wr_id: u64) -> Cancelled {
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract.
         unsafe { self.cancel_where_id(drained, |id| id == wr_id, |_, _| true) }
     }
 
     /// Cancels every pending request whose identifier is in `wr_ids`, in one pass. Requests that
-    /// are cancelled already count as found.
+    /// are already cancelled count as found.
     ///
     /// # Safety
     /// As for [`SendQueue::cancel`].
@@ -239,8 +243,9 @@ impl<T: Transport> SendQueue<T> {
                 return Err(NotPending { wr_ids });
             }
         }
-        // Sparse enough that one look in 64 is in vain at most, with the usual numbers.
-        // SAFETY: handed down.
+        // The tables are sparse: with the usual identifiers at most one lookup in 64 is a false
+        // match.
+        // SAFETY: by the caller's contract.
         Ok(unsafe {
             match sorted.len() {
                 0..=64 => self.cancel_in(drained, &IdSet::<52>::new(&sorted)),
@@ -261,11 +266,11 @@ impl<T: Transport> SendQueue<T> {
         drained: DrainPoint,
         set: &IdSet<'_, SHIFT>,
     ) -> Cancelled {
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract.
         unsafe { self.cancel_where_id(drained, |id| set.may_have(id), |id, _| set.has(id)) }
     }
 
-    /// Cancels every pending request for which `wanted` says so.
+    /// Cancels every pending request for which `wanted` returns true.
     ///
     /// # Safety
     /// As for [`SendQueue::cancel`].
@@ -275,14 +280,14 @@ impl<T: Transport> SendQueue<T> {
         mut wanted: impl FnMut(&PendingRequest) -> bool,
     ) -> Cancelled {
         let mut answer = false;
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract.
         unsafe {
             self.cancel_where_id(
                 drained,
                 |_| true,
                 |wr_id, info| {
                     let info = info();
-                    // Asked once of each request, not of each of its WQEs.
+                    // Called once per request, not per WQE.
                     if !info.continues() {
                         answer = wanted(&PendingRequest { wr_id, info });
                     }
@@ -292,7 +297,7 @@ impl<T: Transport> SendQueue<T> {
         }
     }
 
-    /// Cancels the request with this handle, if it is pending.
+    /// Cancels the request of this handle, if it is pending.
     ///
     /// # Safety
     /// As for [`SendQueue::cancel`].
@@ -309,7 +314,7 @@ impl<T: Transport> SendQueue<T> {
         }
         let first = handle.sequence as u16;
         let (_, next) = self.records().request(first);
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract; the request was found to be pending.
         unsafe { self.cancel_range(first, next, |_| true, |_, _| true) }
     }
 
@@ -323,7 +328,7 @@ impl<T: Transport> SendQueue<T> {
         wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
     ) -> Cancelled {
         let (from, end) = self.pending_range(drained);
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract; the range is that of pending requests.
         unsafe { self.cancel_range(from, end, maybe, wanted) }
     }
 
@@ -339,9 +344,9 @@ impl<T: Transport> SendQueue<T> {
     ) -> Cancelled {
         let mut all = Cancelled::default();
         self.records().cancel(from, end, maybe, wanted, |Completed { wr_id, info }| {
-            // At once: should `wanted` panic later, what is marked must be cancelled.
-            // SAFETY: the request is committed and not executed, so that its WQE stands in the
-            // ring and the device does not read it.
+            // At once: if `wanted` panics later, all requests that are marked must be NOPs.
+            // SAFETY: the request is committed and not executed, so its WQE is in the ring, and the
+            // device does not read it.
             unsafe { rewrite_as_nop(self.at(info.first().into())) };
             if self.signed {
                 self.sign(info.first().into());
@@ -350,58 +355,58 @@ impl<T: Transport> SendQueue<T> {
                 all.push(PendingRequest { wr_id, info });
             }
         });
-        // The NOPs are in the ring before the device can be told, by whatever way, to go on.
+        // Orders the NOPs before anything that lets the device resume.
         barrier::to_device();
         self.forget_cancelled();
         all
     }
 
-    /// A name for a request, that no other of the queue's life has.
+    /// Returns a handle number that no other request of this generation has.
     pub(crate) fn next_name(&mut self) -> u32 {
         self.last_name = self.last_name.wrapping_add(1);
         if self.last_name == 0 {
-            // So that no name comes again; handles that are as old as that name nothing any more.
+            // Numbers must not repeat, so a new generation starts. Older handles become invalid.
             (self.last_name, self.life) = (1, next_life());
         }
         self.last_name
     }
 
-    /// Gives the request that was just built as `sequence` its name. A request that is built there
-    /// later, for this one was not posted, has none but its own.
+    /// Gives request `sequence`, which was just built, its handle number. If it is not posted, a
+    /// request that is later built with the same sequence number has its own number, or none.
     #[inline(never)]
     pub(crate) fn name(&mut self, sequence: u32, name: u32) {
         self.names[(sequence & self.mask) as usize] = name;
-        // SAFETY: the records are alive, and were made for this ring.
+        // SAFETY: the records are alive, and were created for this ring.
         unsafe { self.slots.mark_named(self.mask, sequence) };
     }
 
-    /// Whether the posted request that stands where the handle says is the one that it names.
+    /// Whether the posted request with the handle's sequence number is the one that it names.
     fn has_name(&self, handle: RequestHandle) -> bool {
         self.records().info(handle.sequence as u16).named()
             && self.names[(handle.sequence & self.mask) as usize] == handle.name
     }
 
-    /// Keys are no longer taken for what cancelled requests would have made of them.
+    /// Undoes the changes of keys by cancelled requests.
     fn forget_cancelled(&mut self) {
         if !self.journal.is_empty() {
-            // The record of what completed may be that of a later request by now.
+            // The record of a retired request may already be reused.
             self.settle_changes();
-            // SAFETY: it lives as long as this value; beside it, only the journal is touched.
+            // SAFETY: the records live as long as this value. Only the journal is borrowed mutably.
             let records = unsafe { self.records.as_ref() };
             self.journal.undo_where(|sequence| records.info(sequence as u16).cancelled());
         }
     }
 }
 
-/// Turns a WQE into a NOP of the same size, with the same fence and completion bits: only the
-/// opcode and its modifier change.
+/// Turns a WQE into a NOP of the same size, fence and completion flags: only opcode and modifier
+/// change.
 ///
 /// # Safety
 /// `wqe` is a WQE in a ring, and the device does not read it meanwhile.
 unsafe fn rewrite_as_nop(wqe: NonNull<u8>) {
     const MODIFIER: usize = 0;
     const OPCODE: usize = 3;
-    // SAFETY: both bytes are of the control segment.
+    // SAFETY: both bytes are in the control segment.
     unsafe {
         wqe.byte_add(MODIFIER).write_volatile(0);
         wqe.byte_add(OPCODE).write_volatile(Opcode::Nop as u8);

@@ -1,21 +1,20 @@
-//! What software remembers of a memory key because of a request, until it is known whether the
-//! device executes that.
+//! The journal: what outstanding requests change in the driver's view of memory keys.
 //!
-//! A request that configures a key changes what its owner takes the key to be: how long it is, how it
-//! is signed. The change is made when the request is built. It must be unmade when the batch is
-//! aborted or refused, and when the request is cancelled; and it is only then certain when a
-//! completion has passed the request.
+//! A request that configures a key changes the driver's view of it: its length and its signature.
+//! The change is applied when the request is built. It is undone if the batch is aborted or
+//! refused, or if the request is cancelled. It is final once a completion has retired the request.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-/// Whoever remembers something because of requests.
+/// An object whose view requests change.
 pub trait Changed: Send + Sync {
     /// The request behind `change` will never be executed.
     fn undo(&self, change: u64);
-    /// It was executed.
+    /// The request was executed.
     fn settle(&self, change: u64);
-    /// Nobody will ever know: its queue was reset or destroyed with the request outstanding.
+    /// It will never be known whether the request was executed: its queue was reset or destroyed,
+    /// or the request failed.
     fn lose(&self, change: u64);
 }
 
@@ -27,17 +26,18 @@ pub struct Change {
 }
 
 impl Change {
-    /// The change of `whose` that it calls `number`.
+    /// Creates the change that `whose` knows as `number`.
     #[inline]
     pub fn new(whose: Arc<dyn Changed>, number: u64) -> Self {
         Self { whose, number }
     }
 
-    /// Takes it apart, so that it is not undone.
+    /// Takes the value apart without undoing the change.
     #[inline(always)]
     fn into_parts(self) -> (Arc<dyn Changed>, u64) {
         let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: read once; what it is read from is never used or dropped again.
+        // SAFETY: the value is read once; the source is in a `ManuallyDrop` and never used or
+        // dropped again.
         (unsafe { core::ptr::read(&this.whose) }, this.number)
     }
 
@@ -60,16 +60,16 @@ impl Drop for Change {
     }
 }
 
-/// The changes of a queue's requests that are built and not known to be executed, in order.
+/// The changes of a queue's requests that are not known to be executed, in posting order.
 #[derive(Default)]
 pub(crate) struct Journal {
     changes: VecDeque<(u32, Option<Change>)>,
-    /// The request of the first, if there is one.
+    /// Sequence number of the first change, if there is one.
     first: u32,
 }
 
 impl Journal {
-    /// Notes the change of request `sequence`, the latest.
+    /// Adds the change of request `sequence`, the latest one.
     #[inline(always)]
     pub(crate) fn push(&mut self, sequence: u32, change: Change) {
         if self.changes.is_empty() {
@@ -78,13 +78,14 @@ impl Journal {
         self.changes.push_back((sequence, Some(change)));
     }
 
-    /// Whether the first, if there is one, is before `sequence`.
+    /// Whether the first change, if there is one, belongs to a request before `sequence`.
     #[inline(always)]
     pub(crate) fn starts_before(&self, sequence: u32) -> bool {
         (self.first.wrapping_sub(sequence) as i32) < 0
     }
 
-    /// All before `retired` completed; if `failed`, some with an error.
+    /// Settles the changes of all requests before `retired`. If `failed`, some of them completed
+    /// with an error, so their changes are marked unknown.
     #[inline(never)]
     pub(crate) fn settle(&mut self, retired: u32, failed: bool) {
         while let Some((sequence, change)) = self.changes.front_mut() {
@@ -99,15 +100,15 @@ impl Journal {
         }
     }
 
-    /// All from `sequence` on were never posted.
+    /// Undoes the changes of all requests from `sequence` on, which were never posted.
     pub(crate) fn undo_from(&mut self, sequence: u32) {
-        // The latest first, so that each finds what it changed.
+        // Latest first, so that each change finds the state that it made.
         while self.changes.pop_back_if(|(at, _)| (at.wrapping_sub(sequence) as i32) >= 0).is_some()
         {
         }
     }
 
-    /// Those requests for which `cancelled` says so will not be executed.
+    /// Undoes the changes of the requests for which `cancelled` returns true.
     pub(crate) fn undo_where(&mut self, cancelled: impl Fn(u32) -> bool) {
         for (sequence, change) in self.changes.iter_mut().rev() {
             if change.is_some() && cancelled(*sequence) {
@@ -116,7 +117,7 @@ impl Journal {
         }
     }
 
-    /// Nobody will ever know of any that is left.
+    /// Marks all remaining changes unknown.
     pub(crate) fn lose(&mut self) {
         self.changes.drain(..).filter_map(|(_, change)| change).for_each(Change::lose);
     }

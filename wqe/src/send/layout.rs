@@ -5,31 +5,31 @@ use crate::request::operation::{SendOps, head_units, least_units};
 use crate::request::transport::Transport;
 use mlx5_prm::wqe::{BLOCK, MAX_RING_BLOCKS, MAX_UNITS, UNIT};
 
-/// What a send queue is asked to hold, and what comes of it.
+/// The sizes of a send queue, computed from what it must hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendLayout {
     /// Blocks in the ring, a power of two.
     pub blocks: u32,
-    /// Blocks that the largest request takes.
+    /// Blocks of the largest request.
     pub worst_blocks: u32,
-    /// Requests of the largest size that fit.
+    /// Number of requests of the largest size that fit.
     pub worst_requests: u32,
-    /// Scatter/gather entries in a request.
+    /// Maximum number of SGEs in a request.
     pub max_sge: u32,
-    /// Bytes of inline data in a request.
+    /// Maximum number of bytes of inline data in a request.
     pub max_inline: u32,
 }
 
 impl SendLayout {
-    /// Sizes a queue for `requests` requests, each of any operation of transport `T`, with `sges`
-    /// entries or `inline` bytes; everything is rounded up to what the ring then has room for.
-    /// `None` if such a request is larger than a WQE can be, or the ring than a ring can be.
+    /// Sizes a queue for `requests` requests of any operation of transport `T`, each with `sges`
+    /// SGEs or `inline` bytes. Everything is rounded up to what the ring has room for. `None` if
+    /// such a request exceeds the largest WQE, or the ring exceeds its maximum size.
     pub fn new<T: Transport>(requests: u32, sges: u32, inline: u32) -> Option<Self> {
         Self::with_ops::<T>(requests, sges, inline, SendOps::empty())
     }
 
-    /// [`SendLayout::new`] for a queue that has room for `requests` requests of each of `ops`, too,
-    /// those whose size does not depend on data included.
+    /// As [`SendLayout::new`], with room for `requests` requests of each of `ops`, including
+    /// operations whose size does not depend on data.
     pub fn with_ops<T: Transport>(
         requests: u32,
         sges: u32,
@@ -61,8 +61,8 @@ impl SendLayout {
         })
     }
 
-    /// The same, but with room for `requests` requests of `blocks` blocks each, at least. `None` if
-    /// the ring cannot be so large.
+    /// Enlarges the ring, if needed, to hold `requests` requests of `blocks` blocks each. `None` if
+    /// the ring would exceed its maximum size.
     pub fn holding(self, requests: u32, blocks: u32) -> Option<Self> {
         let wanted = (requests.max(1) as usize).checked_mul(blocks as usize)?;
         let blocks = wanted.checked_next_power_of_two()?.max(self.blocks as usize);
@@ -73,7 +73,7 @@ impl SendLayout {
         Some(Self { blocks, worst_requests: blocks / self.worst_blocks, ..self })
     }
 
-    /// Bytes of the ring.
+    /// The size of the ring in bytes.
     pub const fn bytes(&self) -> usize {
         self.blocks as usize * BLOCK
     }

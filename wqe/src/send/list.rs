@@ -23,7 +23,7 @@ pub enum Operation {
     Send,
     /// Send with immediate data.
     SendImm([u8; 4]),
-    /// Send, and invalidate this key at the other side.
+    /// Send, and invalidate this key at the peer.
     SendInvalidate(u32),
     /// RDMA write.
     RdmaWrite(RemoteAddress),
@@ -33,56 +33,56 @@ pub enum Operation {
     RdmaRead(RemoteAddress),
     /// Atomic compare and swap.
     CompareSwap {
-        /// Where.
+        /// The remote address.
         remote: RemoteAddress,
-        /// What to compare with.
+        /// The value to compare with.
         compare: u64,
-        /// What to swap in.
+        /// The value to swap in.
         swap: u64,
     },
     /// Atomic fetch and add.
     FetchAdd {
-        /// Where.
+        /// The remote address.
         remote: RemoteAddress,
-        /// What to add.
+        /// The value to add.
         add: u64,
     },
-    /// Atomic compare and swap of some bits.
+    /// Atomic compare and swap of selected bits.
     MaskedCompareSwap {
-        /// Where.
+        /// The remote address.
         remote: RemoteAddress,
-        /// What to compare and to swap.
+        /// The values and masks.
         operands: MaskedOperands,
     },
     /// Atomic addition to several fields.
     MaskedFetchAdd {
-        /// Where.
+        /// The remote address.
         remote: RemoteAddress,
-        /// What to add.
+        /// The value to add.
         add: u64,
-        /// The highest bits of the fields.
+        /// The highest bit of each field.
         boundary: u64,
     },
-    /// Binding a memory window; it has no data.
+    /// Bind a memory window; without data.
     BindWindow(Binding),
-    /// Invalidating a memory window by its key; it has no data.
+    /// Invalidate a memory window by its key; without data.
     LocalInvalidate(u32),
-    /// No operation; it has no data.
+    /// No operation; without data.
     Nop,
-    /// What the WQE asks for that is the data.
+    /// The request is the WQE given as data.
     Raw,
-    /// What is refused on every transport.
+    /// An operation that is refused on every transport.
     Unprovided(Unprovided),
 }
 
 /// The data of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Pieces of local memory, one after the other.
+    /// A list of pieces of local memory.
     Sges(&'a [Sge]),
-    /// Bytes that are copied into the request (`IBV_SEND_INLINE`), from several places.
+    /// Bytes that are copied into the request (`IBV_SEND_INLINE`), from a list of slices.
     Inline(&'a [&'a [u8]]),
-    /// The whole request, for [`Operation::Raw`].
+    /// The whole WQE, for [`Operation::Raw`].
     Wqe(RawWqe<'a>),
 }
 
@@ -95,33 +95,33 @@ impl Default for Data<'_> {
 /// A request of the list form (`struct ibv_send_wr`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendWr<'a> {
-    /// Comes back with the completion.
+    /// Returned with the completion.
     pub wr_id: u64,
     /// Flags.
     pub flags: SendFlags,
-    /// What is to be done.
+    /// What the request does.
     pub operation: Operation,
-    /// With what.
+    /// The data.
     pub data: Data<'a>,
-    /// For whom; needed on datagram queue pairs, not looked at on others.
+    /// The receiver. Required on datagram queue pairs, ignored on others.
     pub address: Option<Datagram<'a>>,
-    /// For which shared receive queue at the other side; needed on extended connections by what
-    /// goes there, not looked at elsewhere.
+    /// The peer's shared receive queue. Required on extended connections by operations that consume
+    /// a receive, ignored otherwise.
     pub xrc_srqn: Option<u32>,
 }
 
 /// A transport whose requests can be posted in the list form.
 pub trait ListTransport: Transport {
-    /// What says whom a request is for.
+    /// The segment that names the receiver.
     #[doc(hidden)]
     type Address<'a>: Segment;
 
-    /// Whom a request is for.
+    /// Returns the receiver of a request.
     #[doc(hidden)]
     fn address<'a>(wr: &SendWr<'a>) -> Result<Self::Address<'a>, PostError>;
 }
 
-/// One transport a line: its address, and where a request has it.
+/// One transport per line: its address segment, and where a request has it.
 macro_rules! addresses {
     ($($transport:ident: $address:ty, |$wr:pat_param| $found:expr;)+) => {$(
         impl ListTransport for $transport {
@@ -143,7 +143,7 @@ addresses! {
 }
 
 impl<T: ListTransport> Batch<'_, T> {
-    /// Adds `wr`; an error is latched.
+    /// Adds `wr`. The first error is kept in the queue.
     #[inline(always)]
     fn push(&mut self, wr: &SendWr<'_>) {
         match wr.operation {
@@ -203,7 +203,7 @@ impl<T: ListTransport> Batch<'_, T> {
                 _ => self.refuse(PostError::WqeMissing),
             },
             Operation::Unprovided(which) => self.refuse(PostError::NotProvided(which)),
-            // What `push` takes by itself.
+            // Handled by `push`.
             Operation::Send
             | Operation::SendImm(_)
             | Operation::RdmaWrite(_)
@@ -212,7 +212,7 @@ impl<T: ListTransport> Batch<'_, T> {
         }
     }
 
-    /// Whether the transport has an operation; refuses it if not.
+    /// Whether the transport has the operation; refuses the request if not.
     #[inline(always)]
     fn has<O: SendOperation>(&mut self) -> bool {
         let has = const { SendOps::of::<T>().contains(O::BIT) };
@@ -222,7 +222,7 @@ impl<T: ListTransport> Batch<'_, T> {
         has
     }
 
-    /// [`Batch::has`], of an operation that has no data, which is not to be given any.
+    /// [`Batch::has`] for an operation without data; refuses the request if it has data.
     fn is_bare<O: SendOperation>(&mut self, wr: &SendWr<'_>) -> bool {
         let has = self.has::<O>();
         let bare = matches!(wr.data, Data::Sges([]));
@@ -232,7 +232,7 @@ impl<T: ListTransport> Batch<'_, T> {
         has && bare
     }
 
-    /// Adds an operation that carries its data in entries or in the request.
+    /// Adds an operation whose data is SGEs or inline.
     #[inline(always)]
     fn message<O: Inline>(&mut self, wr: &SendWr<'_>, immediate: [u8; 4], remote: O::Remote) {
         let Some(parts) = self.parts::<O>(wr, immediate, remote) else { return };
@@ -245,7 +245,7 @@ impl<T: ListTransport> Batch<'_, T> {
         }
     }
 
-    /// Adds an operation that carries its data in entries.
+    /// Adds an operation whose data is SGEs only.
     #[inline(always)]
     fn entries<O: SendOperation>(&mut self, wr: &SendWr<'_>, remote: O::Remote) {
         let Some(parts) = self.parts::<O>(wr, [0; 4], remote) else { return };
@@ -257,7 +257,7 @@ impl<T: ListTransport> Batch<'_, T> {
         }
     }
 
-    /// What a request is made of, if the transport has it.
+    /// Returns the parts of a request. Refuses it if the transport lacks the operation.
     #[inline(always)]
     fn parts<'a, O: SendOperation>(
         &mut self,
@@ -282,11 +282,11 @@ impl<T: ListTransport> Batch<'_, T> {
 }
 
 impl<T: ListTransport> SendQueue<T> {
-    /// Posts a list of requests (`ibv_post_send`). What comes before the first bad one is posted,
-    /// with one doorbell; the error says which one that is, and what is wrong with it.
+    /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted,
+    /// with one doorbell. The error has the index of the bad request and what is wrong with it.
     #[inline]
     pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError> {
-        // What a batch that was leaked was refused for is not this list's fault.
+        // A refusal in a batch that was leaked does not concern this list.
         self.abort();
         let mut batch = self.wr_start();
         for wr in list {

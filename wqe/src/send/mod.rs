@@ -1,4 +1,4 @@
-//! The send queue: its rings and records, building requests, posting and cancelling them.
+//! The send queue: building, posting and cancelling requests, and their records.
 
 pub(crate) mod batch;
 pub(crate) mod build;

@@ -1,7 +1,7 @@
-//! Posting what was built, or forgetting it.
+//! Completing and aborting batches.
 //!
-//! A single request that was built without a closer look goes to a register of the queue's own
-//! without a call; all else leaves the caller at one point.
+//! A single request that the fast path built is copied to the queue's own BlueFlame register
+//! without a call. Everything else leaves the inlined code at one point.
 
 use crate::request::error::{BatchError, PostError};
 use crate::request::transport::Transport;
@@ -12,15 +12,16 @@ use core::ptr::NonNull;
 use mlx5_prm::wqe::ControlSegment;
 
 impl<T: Transport> SendQueue<T> {
-    /// Refuses the request at `cursor`, and so the batch, unless an earlier one was refused. Returns
-    /// where the batch is then: past the request, so that it is not taken for one that is empty.
+    /// Refuses the request at `cursor`, and so the batch, unless an earlier request was refused.
+    /// The returned cursor counts the refused request, so that the batch does not look empty.
     #[cold]
     pub(crate) fn refuse(&mut self, cursor: Cursor, error: PostError) -> Cursor {
         self.forget_leaked(cursor);
         let index = cursor.since(self.here()).1.saturating_sub(self.more_wqes);
         self.error.get_or_insert(BatchError { index, error });
         self.noted = cursor.sequence;
-        // So that all that follows goes the slow way, in the next batch too if this one is leaked.
+        // Everything that follows takes the slow path, also in the next batch if this one is
+        // leaked.
         self.stop = self.head.wrapping_sub(1);
         self.blueflame_now = 0;
         cursor.after(0)
@@ -32,9 +33,8 @@ impl<T: Transport> SendQueue<T> {
         self.error
     }
 
-    /// Posts what was built from `start`, where the queue stands, up to `cursor`, unless something
-    /// was refused. `single` is the request, if no more than one was added, and that one built in its
-    /// place without a closer look.
+    /// Posts the requests from `start`, the queue's position, up to `cursor`, unless one was
+    /// refused. `single` is the only request of the batch, if the fast path built it.
     #[inline(always)]
     pub(crate) fn complete(
         &mut self,
@@ -43,7 +43,7 @@ impl<T: Transport> SendQueue<T> {
         single: Option<NonNull<u8>>,
     ) -> Result<(), BatchError> {
         let (blocks, _) = cursor.since(start);
-        // Of a refused request there are no blocks, which is no room for one either.
+        // A refused request has no blocks: zero minus one exceeds every limit.
         let Some(wqe) =
             single.filter(|_| blocks.wrapping_sub(1) < self.blueflame_now && self.gate.may_send())
         else {
@@ -57,8 +57,8 @@ impl<T: Transport> SendQueue<T> {
         Ok(())
     }
 
-    /// [`SendQueue::complete`] for anything but a single request that goes to a BlueFlame register
-    /// of the queue's own and was built without a closer look.
+    /// [`SendQueue::complete`] for everything but a single request that the fast path built and
+    /// that goes to the queue's own BlueFlame register.
     #[inline(never)]
     fn complete_slow(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         let (_, requests) = cursor.since(self.here());
@@ -75,8 +75,8 @@ impl<T: Transport> SendQueue<T> {
         Ok(())
     }
 
-    /// [`SendQueue::complete`] when a request was refused, or the queue has to find out afresh how
-    /// much room there is, or a single request needs more than its copy in a register.
+    /// [`SendQueue::complete`] if a request was refused, the room must be computed again, or a
+    /// single request needs more than a BlueFlame copy.
     #[inline(never)]
     fn complete_unusual(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         self.forget_leaked(cursor);
@@ -86,21 +86,20 @@ impl<T: Transport> SendQueue<T> {
         self.complete_good(cursor)
     }
 
-    /// [`SendQueue::complete`] when a request was refused.
+    /// [`SendQueue::complete`] if a request was refused.
     #[cold]
     #[inline(never)]
     fn complete_refused(&mut self) -> Result<(), BatchError> {
         let error = self.error;
         self.abort();
-        // A queue that may not be posted to says that: a full one of a device that is gone is never
-        // going to have room.
+        // A closed gate takes precedence: a full queue of a device that is gone never gets room.
         match error {
             Some(error) if self.gate.may_send() => Err(error),
             _ => Err(BatchError { index: 0, error: self.refusal() }),
         }
     }
 
-    /// Posts what was built up to `cursor`.
+    /// Posts the requests built up to `cursor`.
     #[inline(always)]
     pub(crate) fn complete_good(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         let fence = self.fence_next;
@@ -118,7 +117,8 @@ impl<T: Transport> SendQueue<T> {
         if self.fence || self.signed {
             self.stop = self.head.wrapping_sub(1);
         } else if !self.has_room(self.head) {
-            // Without room the stop stays close behind, for half the counter later it would be ahead.
+            // Without room the limit stays just behind `head`: further back it would appear ahead
+            // after half the range of the counter.
             self.stop = match self.span(cursor).checked_sub(self.worst_blocks) {
                 Some(more) => self.head.wrapping_add(more),
                 None => self.head.wrapping_sub(1),
@@ -127,7 +127,7 @@ impl<T: Transport> SendQueue<T> {
         Ok(())
     }
 
-    /// Forgets what a batch left behind that is not posted.
+    /// Forgets the state of a batch that is not posted.
     pub(crate) fn abort(&mut self) {
         if !self.journal.is_empty() {
             self.undo_changes();
@@ -135,8 +135,8 @@ impl<T: Transport> SendQueue<T> {
         self.forget_batch();
     }
 
-    /// The batch is at `cursor`. If it has no request yet, what is noted here was left by one that was
-    /// leaked, so neither posted nor dropped, and is not this one's.
+    /// Aborts a leaked batch. If the batch at `cursor` has no request yet, the state noted here was
+    /// left by an earlier batch that was neither posted nor dropped.
     #[inline(always)]
     pub(crate) fn forget_leaked(&mut self, cursor: Cursor) {
         if cursor.sequence == self.sequence && self.noted.wrapping_sub(self.sequence) as i32 >= 0 {
@@ -145,27 +145,27 @@ impl<T: Transport> SendQueue<T> {
         }
     }
 
-    /// [`SendQueue::abort`] for a batch that is dropped.
+    /// [`SendQueue::abort`] for a dropped batch.
     #[inline(never)]
     pub(crate) fn abort_dropped(&mut self) {
         self.abort();
     }
 
-    /// Keys are no longer taken for what requests that are not posted would have made of them.
+    /// Undoes the changes of keys by requests that are not posted.
     #[cold]
     #[inline(never)]
     fn undo_changes(&mut self) {
         self.journal.undo_from(self.sequence);
     }
 
-    /// One request alone that configures a key may have been posted without more being noted than
-    /// where it ends.
+    /// A single request that configures a key may have been posted by the fast path, which notes
+    /// only where it ends.
     #[inline(always)]
     pub(crate) fn note_fence(&mut self) {
         self.fence |= self.head == self.fence_at;
     }
 
-    /// Nothing that a batch found out matters any more.
+    /// Clears the per-batch state.
     fn forget_batch(&mut self) {
         self.noted = self.sequence.wrapping_sub(1);
         self.error = None;
@@ -175,24 +175,26 @@ impl<T: Transport> SendQueue<T> {
         self.blueflame_now = self.register.own_blueflame_blocks();
     }
 
-    /// Makes what was built up to `cursor` part of the queue.
+    /// Commits the requests up to `cursor`.
     #[inline(always)]
     fn commit(&mut self, cursor: Cursor) {
         self.head = cursor.head;
         self.sequence = cursor.sequence;
-        // Before the doorbell: the completion may be polled, elsewhere, before that returns.
+        // Before the doorbell: another thread may poll the completion before the doorbell call
+        // returns.
         self.records().publish(cursor.sequence as u16);
     }
 
-    /// Rings for the `requests` requests from `first` on. One alone is copied to the register, if it
-    /// fits there and is more than a control segment, all of which is in a doorbell.
+    /// Rings the doorbell for the `requests` requests from `first` on. A single request is copied
+    /// to the BlueFlame register if it fits and is more than a control segment; a doorbell carries
+    /// a whole control segment anyway.
     #[inline(always)]
     fn ring_doorbell(&mut self, first: u32, requests: u32) {
         let (record, head) = (self.record, self.head as u16);
         let last = self.records().info(self.sequence.wrapping_sub(1) as u16);
         let blocks = u32::from(last.blocks());
         let wqe = self.at(last.first().into());
-        // SAFETY: a control segment in the ring.
+        // SAFETY: the WQE in the ring starts with a control segment.
         let units = || unsafe { units_of(wqe) };
         if requests > 1 || blocks > self.register.blueflame_blocks() || units() == 1 {
             // SAFETY: a WQE in the ring has at least one block.
@@ -200,23 +202,23 @@ impl<T: Transport> SendQueue<T> {
         }
         let before_end = self.mask + 1 - (first & self.mask);
         if blocks <= before_end {
-            // SAFETY: so many blocks follow before the end of the ring.
+            // SAFETY: `blocks` blocks follow before the end of the ring.
             return unsafe { self.register.ring(record, head, wqe, blocks) };
         }
-        // SAFETY: `before_end` blocks up to the end of the ring, less than `blocks`, and the rest at
-        // its start.
+        // SAFETY: `before_end` blocks, fewer than `blocks`, follow up to the end of the ring; the
+        // rest is at the start of the ring.
         unsafe { self.register.ring_wrapped(record, head, wqe, before_end, self.ring, blocks) };
     }
 }
 
-/// Units of the WQE at `wqe`.
+/// Returns the units of the WQE at `wqe`.
 ///
 /// # Safety
-/// A control segment stands there.
+/// A control segment is at `wqe`.
 #[inline(always)]
 unsafe fn units_of(wqe: NonNull<u8>) -> u8 {
-    /// The last byte of `qpn_ds`, of which six bits count units.
+    /// The last byte of `qpn_ds`; its low six bits are the number of units.
     const UNITS_AT: usize = offset_of!(ControlSegment, qpn_ds) + 3;
-    // SAFETY: handed down.
+    // SAFETY: by the caller's contract.
     unsafe { wqe.byte_add(UNITS_AT).read() & 0x3f }
 }

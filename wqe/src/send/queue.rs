@@ -14,61 +14,65 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
 use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_SGE_LENGTH, control_flags};
 
-/// Room for the largest WQE, where a request is built that does not fit in one piece.
+/// A buffer for the largest WQE. A request is built here if it might wrap around the end of the
+/// ring or if room is short.
 #[repr(C, align(64))]
 pub(crate) struct Scratch(pub(crate) [u8; MAX_BLOCKS * BLOCK]);
 
 /// The owner half of a send queue: writes requests into the ring and rings the doorbell.
 pub struct SendQueue<T> {
     pub(crate) ring: NonNull<u8>,
-    /// Blocks in the ring, less one.
+    /// Blocks in the ring, minus one.
     pub(crate) mask: u32,
     pub(crate) worst_blocks: u32,
-    /// Blocks ever committed, counted freely; the device sees 16 bits of it.
+    /// Producer index in blocks, free-running; the device sees 16 bits of it.
     pub(crate) head: u32,
-    /// Requests ever committed, counted freely; 16 bits of it are a record's sequence number.
+    /// Requests committed so far, free-running. Its low 16 bits are the sequence number of a
+    /// record.
     pub(crate) sequence: u32,
-    /// As long as `head` has not passed this, a largest request can be written there in one piece
-    /// and leaves room for another. Then a request goes the slow way, where all is looked at afresh.
+    /// The fast path is taken while `head` has not passed this block: a request of the largest size
+    /// can be built there in one piece, with room for another one behind it. After that, requests
+    /// take the slow path, which computes the room again.
     pub(crate) stop: u32,
-    /// Number of the queue pair, as it stands in a WQE's first word.
+    /// Number of the queue pair, shifted as in the first word of a WQE.
     pub(crate) qpn: u64,
     pub(crate) limits: Limits,
-    /// Flags that every request gets, as they stand in a WQE's second word: a completion, on a
-    /// queue that signals all.
+    /// Flags of every request, shifted as in the second word of a WQE: the completion flag, on a
+    /// queue that signals all requests.
     pub(crate) always: u32,
     pub(crate) gate: Gate,
     pub(crate) record: QueuePairRecord,
     pub(crate) register: SendRegister,
     pub(crate) records: NonNull<SendRecords>,
     pub(crate) slots: Slots,
-    /// The longest WQE that goes to a BlueFlame register at once: zero for queues with none of their
-    /// own, and while the batch under construction needs a closer look when it is completed.
+    /// Largest WQE, in blocks, that the fast path copies to a BlueFlame register. Zero if the queue
+    /// has no register of its own, and while the batch under construction must be completed by the
+    /// slow path.
     pub(crate) blueflame_now: u32,
-    /// The last request, of any batch, that left something here beside its WQE and its record. As
-    /// long as the queue has not come past it, that is of a batch that is not posted.
+    /// Sequence number of the last request, of any batch, that changed state here besides its WQE
+    /// and record. While `sequence` has not passed it, its batch is not posted.
     pub(crate) noted: u32,
-    /// Why the batch under construction is refused, if it is.
+    /// The first refusal in the batch under construction.
     pub(crate) error: Option<BatchError>,
-    /// Whether the last request that was committed rewrites a memory key: the next one waits for it.
-    /// It does, too, if the queue has come to `fence_at`.
+    /// Whether the last committed request rewrites a memory key, so that the next one needs a small
+    /// fence. The next one needs it also if `head` equals `fence_at`.
     pub(crate) fence: bool,
-    /// Behind the last request that configures a key.
+    /// The block behind the last request that configures a key.
     pub(crate) fence_at: u32,
-    /// The same of the last request that was built.
+    /// As `fence`, for the last request that was built.
     pub(crate) fence_next: bool,
     pub(crate) scratch: Box<Scratch>,
     /// Whether the device checks a signature of every request.
     pub(crate) signed: bool,
-    /// Changes of memory keys by requests that are not known to be executed.
+    /// Changes of memory keys by requests that have not yet completed.
     pub(crate) journal: Journal,
-    /// WQEs of the batch under construction beside the first of each request.
+    /// Further WQEs, after the first of each request, in the batch under construction.
     pub(crate) more_wqes: u32,
-    /// Differs for every queue of the process, and from one reset to the next.
+    /// Unique among all queues of the process, and changed by a reset.
     pub(crate) life: u64,
-    /// The name that was given last to a request of this life.
+    /// The last handle number that was given in this generation.
     pub(crate) last_name: u32,
-    /// The names of the requests that have one, by sequence.
+    /// The handle numbers of requests, by sequence number.
     pub(crate) names: Box<[u32]>,
     transport: PhantomData<T>,
 }
@@ -76,43 +80,43 @@ pub struct SendQueue<T> {
 // SAFETY: the ring is reached only through this value.
 unsafe impl<T> Send for SendQueue<T> {}
 
-/// What a send queue is made of.
+/// What a send queue consists of.
 pub struct SendParts {
     /// The ring.
     pub ring: NonNull<u8>,
-    /// Its sizes.
+    /// The ring's sizes.
     pub layout: SendLayout,
     /// Number of the queue pair.
     pub qpn: u32,
     /// The port's largest message.
     pub max_message: u32,
-    /// Whether every request is to be signaled.
+    /// Whether every request is signaled.
     pub signal_all: bool,
-    /// Whether the device has atomics.
+    /// Whether the device supports atomics.
     pub atomics: bool,
-    /// Says whether posting is allowed.
+    /// The gate for posting.
     pub gate: Gate,
     /// Doorbell record.
     pub record: QueuePairRecord,
     /// Doorbell register.
     pub register: SendRegister,
-    /// The shared half, made for `layout.blocks`.
+    /// The shared half, created for `layout.blocks` blocks.
     pub records: NonNull<SendRecords>,
 }
 
-/// A number that no queue's life had before.
+/// Returns a number that no queue and no earlier generation of a queue had.
 pub(crate) fn next_life() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Relaxed)
 }
 
 impl<T: Transport> SendQueue<T> {
-    /// Puts a send queue together.
+    /// Creates a send queue.
     ///
     /// # Safety
-    /// `ring` points to `layout.bytes()` bytes, aligned to 64, that are valid as long as the value
-    /// lives and that nobody but the device reads or writes otherwise; `records` was made for this
-    /// many blocks, belongs to this queue alone, and lives as long as the value.
+    /// `ring` points to `layout.bytes()` bytes, aligned to 64. They are valid for as long as the
+    /// value lives, and nothing but the device and this value reads or writes them. `records` was
+    /// created for this many blocks, belongs to this queue alone, and lives as long as the value.
     pub unsafe fn new(parts: SendParts) -> Self {
         let SendParts {
             ring,
@@ -134,7 +138,7 @@ impl<T: Transport> SendQueue<T> {
             head: 0,
             sequence: 0,
             stop: first_stop(layout.blocks, layout.worst_blocks),
-            // 24 bits, lest it reach the opcode beside it.
+            // 24 bits, so that it does not reach into the opcode.
             qpn: u64::from(qpn & 0xff_ffff) << 8,
             limits: Limits {
                 max_sge: layout.max_sge,
@@ -156,7 +160,7 @@ impl<T: Transport> SendQueue<T> {
             record,
             register,
             records,
-            // SAFETY: it lives as long as the value.
+            // SAFETY: the records live as long as the value, by the contract.
             slots: unsafe { records.as_ref() }.slots(),
             blueflame_now,
             noted: u32::MAX,
@@ -175,8 +179,8 @@ impl<T: Transport> SendQueue<T> {
         }
     }
 
-    /// Gives every request a signature, for a queue pair of which the device checks it
-    /// (`MLX5_QP_FLAG_SIGNATURE`). Every request goes the slow way then.
+    /// Signs every request, for a queue pair whose requests the device checks
+    /// (`MLX5_QP_FLAG_SIGNATURE`). Every request then takes the slow path.
     pub fn sign_requests(&mut self) {
         self.signed = true;
         self.stop = self.head.wrapping_sub(1);
@@ -184,11 +188,11 @@ impl<T: Transport> SendQueue<T> {
 
     #[inline(always)]
     pub(crate) fn records(&self) -> &SendRecords {
-        // SAFETY: it lives as long as this value, by the contract of `new`.
+        // SAFETY: the records live as long as this value, by the contract of `new`.
         unsafe { self.records.as_ref() }
     }
 
-    /// The blocks that are free.
+    /// Returns the number of free blocks.
     pub fn free_blocks(&self) -> u32 {
         self.free_at(self.head, self.sequence)
     }
@@ -199,21 +203,21 @@ impl<T: Transport> SendQueue<T> {
         (self.mask + 1).saturating_sub(u32::from(used))
     }
 
-    /// Where `head` stands in the ring.
+    /// Returns the address of block `head`.
     #[inline(always)]
     pub(crate) fn at(&self, head: u32) -> NonNull<u8> {
-        // SAFETY: masked, so inside the ring.
+        // SAFETY: the block is masked, so it is inside the ring.
         unsafe { self.ring.byte_add((head & self.mask) as usize * BLOCK) }
     }
 
-    /// Why the gate is shut.
+    /// Why posting is refused.
     #[cold]
     pub(crate) fn refusal(&self) -> PostError {
         self.gate.why().into()
     }
 
-    /// Starts over with empty counters: the queue pair was reset, and no completion from before can
-    /// be met any more.
+    /// Resets all counters. The queue pair was reset, and no earlier completion can be polled any
+    /// more.
     pub fn reset(&mut self) {
         self.abort();
         self.head = 0;
@@ -229,7 +233,7 @@ impl<T: Transport> SendQueue<T> {
         self.record.set_send(0);
     }
 
-    /// The 16-bit block counter that the device was last told.
+    /// The low 16 bits of the producer index, as last written to the doorbell record.
     pub const fn producer(&self) -> u16 {
         self.head as u16
     }
@@ -239,24 +243,24 @@ impl<T: Transport> SendQueue<T> {
         (self.qpn >> 8) as u32
     }
 
-    /// The most bytes of inline data in a request.
+    /// The maximum number of bytes of inline data in a request.
     pub const fn max_inline(&self) -> u32 {
         self.limits.max_inline as u32
     }
 
-    /// The most scatter/gather entries in a request.
+    /// The maximum number of SGEs in a request.
     pub const fn max_sge(&self) -> u32 {
         self.limits.max_sge
     }
 
-    /// The longest WQE, in blocks, that is copied to the doorbell register.
+    /// The largest WQE, in blocks, that is copied to the BlueFlame register.
     pub const fn blueflame_blocks(&self) -> u32 {
         self.register.blueflame_blocks()
     }
 }
 
-/// The last block at which a largest request can be built in an empty ring, another one having room
-/// behind it; none if there is none.
+/// The last block of an empty ring at which the fast path may build: a request of the largest size
+/// fits, and another one behind it. `u32::MAX` (before block 0) if there is no such block.
 fn first_stop(blocks: u32, worst_blocks: u32) -> u32 {
     blocks.checked_sub(2 * worst_blocks).unwrap_or(u32::MAX)
 }

@@ -1,13 +1,14 @@
-//! What is remembered of each posted request, shared by owner and poller.
+//! The records of posted requests, shared by owner and poller.
 //!
-//! Requests are numbered by a 16-bit sequence that runs freely; a ring of records is indexed by it,
-//! so that a scan over what is pending reads memory in order. What a CQE names is the block at which
-//! a request starts; blocks ascend with the sequence, so that a request is found by its block without
-//! a second ring. A request may consist of several WQEs (one that configures a signed key does): each
-//! has a record, and its place among them is noted there. Only the last can be signaled.
+//! Requests are numbered by a free-running 16-bit sequence number, which indexes a ring of records,
+//! so that a scan over pending requests reads memory in order. A CQE names the block at which a
+//! request starts. Blocks ascend with the sequence number, so a request is found by its block
+//! without a second ring. A request may consist of several WQEs (one that configures a signed key
+//! does): each has a record, which notes its place among them. Only the last of them can be
+//! signaled.
 //!
-//! The owner *stages* a record in the slot past `committed`, which nobody else looks at, and
-//! `publish` makes it part of the queue. An aborted batch publishes nothing and so leaves no trace.
+//! The owner *stages* a record in the slot at `committed`, which the poller does not read, and
+//! `publish` makes it visible. An aborted batch publishes nothing.
 
 use crate::sync::{
     AtomicBool, AtomicU16, AtomicU64,
@@ -19,14 +20,14 @@ use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use mlx5_prm::wqe::{MAX_RING_BLOCKS, Opcode, control_flags};
 
-/// What a record says of a request, in one word: blocks (8 bits), free (16), `fm_ce_se` byte (8),
-/// opcode with the mark of a cancelled one (8), first block (16), opcode modifier (8). The upper half stands as in the
-/// first word of the WQE itself.
+/// The description of a request, in one word: blocks (8 bits), place among several WQEs (16),
+/// `fm_ce_se` byte (8), opcode with the mark of a cancelled request (8), first block (16), opcode
+/// modifier (8). The upper half is laid out as the first word of a WQE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestInfo(u64);
 
 impl RequestInfo {
-    /// In the opcode's byte, whose numbers have six bits.
+    /// A bit of the opcode's byte; opcodes have six bits.
     const CANCELLED: u64 = (Self::CANCELLED_BIT as u64) << Self::OPCODE_SHIFT;
     const CANCELLED_BIT: u8 = 0x40;
     pub(crate) const CONTROL_SHIFT: u32 = 24;
@@ -36,49 +37,49 @@ impl RequestInfo {
     pub(crate) const MORE: u32 = 1 << 8;
     /// The request has WQEs before this one.
     pub(crate) const CONTINUES: u32 = 1 << 9;
-    /// The request was given a name, which the owner knows.
+    /// The request has a handle; the owner knows its number.
     const NAMED: u32 = 1 << 10;
     pub(crate) const MODIFIER_SHIFT: u32 = 56;
 
-    /// Puts together what stands in place: `place` has opcode and first block, `control` the
+    /// Combines fields that are already shifted: `place` has opcode and first block, `control` the
     /// `fm_ce_se` byte.
     #[inline(always)]
     pub(crate) const fn new(place: u64, control: u32, blocks: u32) -> Self {
         Self(place | (control | blocks) as u64)
     }
 
-    /// The 64-byte block at which the request starts, counted freely.
+    /// The 64-byte block at which the request starts, free-running.
     #[inline(always)]
     pub const fn first(self) -> u16 {
         (self.0 >> Self::FIRST_SHIFT) as u16
     }
 
-    /// How many blocks it takes.
+    /// The number of blocks of the request.
     #[inline(always)]
     pub const fn blocks(self) -> u16 {
         self.0 as u8 as u16
     }
 
-    /// The operation that was posted, cancelled or not. `None` if it has no name, which a raw WQE
-    /// need not have.
+    /// The operation that was posted, even if it was cancelled. `None` if the opcode has no name,
+    /// as is possible for a raw WQE.
     #[inline(always)]
     pub const fn opcode(self) -> Option<Opcode> {
         Opcode::from_bits(self.opcode_bits())
     }
 
-    /// The number of the operation that was posted.
+    /// The opcode that was posted.
     #[inline(always)]
     pub const fn opcode_bits(self) -> u8 {
         self.opcode_and_mark() & !Self::CANCELLED_BIT
     }
 
-    /// The number of the operation that was posted, with bit 6 set if it was cancelled.
+    /// The opcode that was posted, with bit 6 set if the request was cancelled.
     #[inline(always)]
     pub const fn opcode_and_mark(self) -> u8 {
         (self.0 >> Self::OPCODE_SHIFT) as u8
     }
 
-    /// Whether a completion was asked for.
+    /// Whether the request is signaled.
     #[inline(always)]
     pub const fn signaled(self) -> bool {
         self.0 & (control_flags::COMPLETION as u64) << Self::CONTROL_SHIFT != 0
@@ -90,22 +91,22 @@ impl RequestInfo {
         self.0 & Self::CANCELLED != 0
     }
 
-    /// Whether this is one of several WQEs of a request, and not the last.
+    /// Whether this is one of several WQEs of a request, but not the last.
     pub(crate) const fn has_more(self) -> bool {
         self.0 & Self::MORE as u64 != 0
     }
 
-    /// Whether this is one of several WQEs of a request, and not the first.
+    /// Whether this is one of several WQEs of a request, but not the first.
     pub(crate) const fn continues(self) -> bool {
         self.0 & Self::CONTINUES as u64 != 0
     }
 
-    /// Whether the request was given a name.
+    /// Whether the request has a handle.
     pub(crate) const fn named(self) -> bool {
         self.0 & Self::NAMED as u64 != 0
     }
 
-    /// The request whose first WQE this is and whose last one is `last`.
+    /// Returns the description of the request whose first WQE this is and whose last one is `last`.
     const fn through(self, last: Self) -> Self {
         let blocks = last.first().wrapping_add(last.blocks()).wrapping_sub(self.first());
         let control = last.0 & 0xff << Self::CONTROL_SHIFT;
@@ -114,25 +115,25 @@ impl RequestInfo {
     }
 }
 
-/// A request that a completion has named.
+/// A request that a completion names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completed {
     /// The user's identifier.
     pub wr_id: u64,
-    /// What was posted.
+    /// The posted request.
     pub info: RequestInfo,
 }
 
-/// What a completion was about.
+/// What a completion retired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retired {
     /// This request.
     Request(Completed),
-    /// A further WQE of a request of which was told already.
+    /// A further WQE of a request whose completion was already reported.
     Again,
 }
 
-/// A record; aligned so that it never crosses a cache line.
+/// A record. The alignment keeps it within a cache line.
 #[repr(align(16))]
 pub(crate) struct Record {
     wr_id: AtomicU64,
@@ -140,11 +141,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Owner: marks the request as cancelled and tells of it, if it is not yet and does anything.
-    // Apart, so that the scan keeps to registers.
+    /// Owner: marks the request as cancelled and passes it to `cancelled`, unless it is cancelled
+    /// already or is a NOP.
+    // Out of line, so that the scan stays in registers.
     #[inline(never)]
     fn cancel(&self, wr_id: u64, cancelled: &mut dyn FnMut(Completed)) {
-        // The queue is drained and the caller owns it: nobody else writes a record. The release
+        // The queue is drained and the caller owns it: nothing else writes a record. The release
         // pairs with the poller's acquire in `info`.
         let info = RequestInfo(self.info.load(Relaxed));
         if info.cancelled() || info.opcode_bits() == Opcode::Nop as u8 {
@@ -155,29 +157,29 @@ impl Record {
     }
 }
 
-/// The ring of records, as the owner reaches it.
+/// The ring of records, as the owner accesses it.
 pub(crate) struct Slots(NonNull<Record>);
 
 impl Slots {
     /// Owner: writes the record of request `sequence`, which is not published yet and whose blocks
-    /// are free. `mask` is that of the ring.
+    /// are free. `mask` is the ring's.
     ///
     /// # Safety
-    /// The records are alive, and were made for `mask + 1` blocks.
+    /// The records are alive, and were created for `mask + 1` blocks.
     #[inline(always)]
     pub(crate) unsafe fn stage(&self, mask: u32, sequence: u32, wr_id: u64, info: RequestInfo) {
-        // SAFETY: masked, so inside the ring.
+        // SAFETY: the index is masked, so it is inside the ring of records.
         let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
         record.wr_id.store(wr_id, Relaxed);
         record.info.store(info.0, Relaxed);
     }
 
-    /// Owner: notes that request `sequence`, which is not published yet, was given a name.
+    /// Owner: notes that request `sequence`, which is not published yet, has a handle.
     ///
     /// # Safety
     /// As for [`Slots::stage`].
     pub(crate) unsafe fn mark_named(&self, mask: u32, sequence: u32) {
-        // SAFETY: masked, so inside the ring.
+        // SAFETY: the index is masked, so it is inside the ring of records.
         let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
         let info = record.info.load(Relaxed);
         record.info.store(info | u64::from(RequestInfo::NAMED), Relaxed);
@@ -189,16 +191,16 @@ pub struct SendRecords {
     mask: u32,
     records: Box<[Record]>,
     committed: CachePadded<AtomicU16>,
-    /// Requests that the poller has finished with.
+    /// Requests that the poller has retired.
     retired: CachePadded<AtomicU16>,
-    /// Poller: an error was reported for a request of which WQEs are left.
+    /// Poller: an error was reported for a request of which further WQEs are outstanding.
     reported: AtomicBool,
-    /// The poller has met an error: what is retired need not have been executed.
+    /// The poller has met an error: a retired request is not necessarily executed.
     failed: AtomicBool,
 }
 
 impl SendRecords {
-    /// Records for a ring of `blocks` blocks: a power of two, at most 2¹⁵.
+    /// Creates the records of a ring of `blocks` blocks: a power of two, at most 2¹⁵.
     ///
     /// # Panics
     /// If `blocks` is not such a number.
@@ -218,7 +220,7 @@ impl SendRecords {
 
     #[inline(always)]
     fn record(&self, sequence: u16) -> &Record {
-        // SAFETY: there are `mask + 1` records.
+        // SAFETY: the index is masked, and there are `mask + 1` records.
         unsafe { self.records.get_unchecked((u32::from(sequence) & self.mask) as usize) }
     }
 
@@ -226,47 +228,48 @@ impl SendRecords {
         Slots(NonNull::from(&*self.records).cast())
     }
 
-    /// Owner: makes all requests before `sequence` part of the queue.
+    /// Owner: commits all requests before `sequence`. The release orders their records before the
+    /// counter, for the poller.
     #[inline(always)]
     pub(crate) fn publish(&self, sequence: u16) {
         self.committed.store(sequence, Release);
     }
 
-    /// Owner: blocks in use up to `head`, at which request `sequence` would start.
+    /// Owner: returns the blocks in use up to `head`, at which request `sequence` would start.
     #[inline]
     pub(crate) fn used_blocks(&self, head: u16, sequence: u16) -> u16 {
         let retired = self.retired.load(Acquire);
-        // The first request that is not retired starts where the last that is ends.
+        // The first outstanding request starts where the last retired one ends.
         if retired == sequence { 0 } else { head.wrapping_sub(self.info(retired).first()) }
     }
 
-    /// Whether a request failed since the last reset, before any that `outstanding` has told of as
-    /// retired.
+    /// Whether a request failed since the last reset. Covers all requests that an earlier call of
+    /// `outstanding` returned as retired.
     #[inline]
     pub(crate) fn failed(&self) -> bool {
         self.failed.load(Relaxed)
     }
 
-    /// The requests from the first that is not retired up to `committed`.
+    /// Returns `retired` and `committed`: the range of outstanding requests.
     #[inline]
     pub(crate) fn outstanding(&self) -> (u16, u16) {
         (self.retired.load(Acquire), self.committed.load(Acquire))
     }
 
-    /// What request `sequence` was posted as.
+    /// Returns the description of request `sequence`.
     #[inline(always)]
     pub(crate) fn info(&self, sequence: u16) -> RequestInfo {
         // The acquire pairs with the owner's release when it cancels.
         RequestInfo(self.record(sequence).info.load(Acquire))
     }
 
-    /// The record of request `sequence`.
+    /// Returns the record of request `sequence`.
     #[inline(always)]
     pub(crate) fn get(&self, sequence: u16) -> Completed {
         Completed { wr_id: self.record(sequence).wr_id.load(Relaxed), info: self.info(sequence) }
     }
 
-    /// The first WQE from `from` on that is not a later part of a request that starts before it.
+    /// Returns the first WQE from `from` on that starts a request.
     pub(crate) fn next_request(&self, mut from: u16, to: u16) -> u16 {
         while from != to && self.info(from).continues() {
             from = from.wrapping_add(1);
@@ -274,7 +277,7 @@ impl SendRecords {
         from
     }
 
-    /// The whole request whose first WQE is `sequence`, and where the next one starts.
+    /// Returns the whole request whose first WQE is `sequence`, and the sequence number behind it.
     pub(crate) fn request(&self, sequence: u16) -> (Completed, u16) {
         let Completed { wr_id, info } = self.get(sequence);
         let (mut last, mut at) = (info, sequence);
@@ -286,18 +289,18 @@ impl SendRecords {
         (Completed { wr_id, info }, at.wrapping_add(1))
     }
 
-    /// The request that starts at `block`, if an outstanding one does.
+    /// Returns the outstanding request that starts at `block`, if there is one.
     pub(crate) fn starting_at(&self, block: u16) -> Option<u16> {
         let (retired, committed) = self.outstanding();
         let count = committed.wrapping_sub(retired);
         if count == 0 {
             return None;
         }
-        // Blocks from the first that is outstanding; within the ring, so that they do not wrap.
+        // Blocks relative to the first outstanding one. They fit in the ring, so they do not wrap.
         let first = self.info(retired).first();
         let ahead = |of: u16| of.wrapping_sub(first);
-        // No request is further ahead than its block; where all before it take one block, it is
-        // just there.
+        // Each request has at least one block, so its index is at most its relative block; if all
+        // requests before it have one block, it is exactly that.
         let (mut low, mut high) = (0, count.min(ahead(block).saturating_add(1)));
         let mut middle = high - 1;
         while low < high {
@@ -313,7 +316,7 @@ impl SendRecords {
         None
     }
 
-    /// Records of consecutive requests, in at most two runs of memory.
+    /// Returns the records of consecutive requests, as at most two slices.
     fn runs(&self, from: u16, to: u16) -> [&[Record]; 2] {
         let count = usize::from(to.wrapping_sub(from));
         let start = (u32::from(from) & self.mask) as usize;
@@ -321,9 +324,9 @@ impl SendRecords {
         [&self.records[start..start + first], &self.records[..count - first]]
     }
 
-    /// Owner: marks every request in `from..to` for which `wanted` says so as cancelled, and hands
-    /// those that were not yet to `cancelled`. `maybe` is asked first, and may be wrong about an
-    /// identifier that is not wanted.
+    /// Owner: marks every request in `from..to` for which `wanted` returns true as cancelled, and
+    /// passes newly marked ones to `cancelled`. `maybe` is called first, as a filter that may
+    /// return true for an unwanted identifier.
     #[inline(always)]
     pub(crate) fn cancel(
         &self,
@@ -340,7 +343,8 @@ impl SendRecords {
             }
         };
         for run in self.runs(from, to) {
-            // Nearly all are left alone: by eight they cost little more than a comparison each.
+            // Few requests match. Testing eight at a time costs little more than one comparison
+            // each.
             let (eights, rest) = run.as_chunks::<8>();
             for eight in eights {
                 if eight.iter().any(|record| maybe(record.wr_id.load(Relaxed))) {
@@ -351,8 +355,8 @@ impl SendRecords {
         }
     }
 
-    /// Poller: a completion names the request that starts at `block`. Retires it and all before it;
-    /// `None` if no outstanding request starts there, which no honest device says.
+    /// Poller: retires the request that starts at `block`, which a completion names, and all before
+    /// it. `None` if no outstanding request starts there, which a correct device never reports.
     pub fn retire(&self, block: u16) -> Option<Completed> {
         let sequence = self.starting_at(block)?;
         let completed = self.get(sequence);
@@ -360,9 +364,9 @@ impl SendRecords {
         Some(completed)
     }
 
-    /// Poller: [`SendRecords::retire`], for any completion; `failed` if it is with an error. Of a
-    /// request with several WQEs the device may tell more than once then: only the first time is the
-    /// user's.
+    /// Poller: [`SendRecords::retire`] for any completion; `failed` if it has an error. The device
+    /// may then report several WQEs of one request: only the first report is returned as the user's
+    /// completion.
     pub fn retire_any(&self, block: u16, failed: bool) -> Option<Retired> {
         if failed {
             self.failed.store(true, Relaxed);
@@ -373,11 +377,11 @@ impl SendRecords {
         Some(if again { Retired::Again } else { Retired::Request(completed) })
     }
 
-    /// Poller: [`SendRecords::retire`], but `None` unless it is the next request.
+    /// Poller: [`SendRecords::retire`], but `None` unless it is the oldest outstanding request.
     #[inline(always)]
     pub fn retire_next(&self, block: u16) -> Option<Completed> {
         let sequence = self.retired.load(Relaxed);
-        // The acquire pairs with `publish`: whatever is below `committed` is written.
+        // The acquire pairs with `publish`: all records before `committed` are written.
         if sequence == self.committed.load(Acquire) {
             return None;
         }
@@ -395,7 +399,7 @@ impl SendRecords {
         self.retired.store(sequence.wrapping_add(1), Release);
     }
 
-    /// Forgets everything: the queue pair was reset.
+    /// Clears all counters: the queue pair was reset.
     pub(crate) fn reset(&self) {
         self.reported.store(false, Relaxed);
         self.failed.store(false, Relaxed);

@@ -1,4 +1,4 @@
-//! Room in the ring: whether a request has any, and where it is built.
+//! Room in the ring: whether a request fits, and where it is built.
 
 use crate::request::error::PostError;
 use crate::request::transport::Transport;
@@ -9,23 +9,26 @@ use core::ptr::NonNull;
 use mlx5_prm::wqe::BLOCK;
 
 impl<T: Transport> SendQueue<T> {
-    /// Whether a largest request can be built at `head`, in one piece, without a closer look.
+    /// Whether the fast path may build a request at `head`: one of the largest size fits in one
+    /// piece.
     #[inline(always)]
     pub(crate) fn has_room(&self, head: u32) -> bool {
         self.stop.wrapping_sub(head) as i32 >= 0
     }
 
-    /// Where the request at `head` can be built, which takes `blocks` at most if that is more than a
-    /// largest one: in the ring, if there is room for it in one piece and for a largest one after it;
-    /// else aside.
+    /// Returns where to build the request at `cursor`, and whether that is in the ring. `blocks` is
+    /// its maximum size if that can exceed the largest size of the queue. It is built in the ring
+    /// if it fits there in one piece with room for another one of the largest size behind it;
+    /// otherwise in the scratch buffer.
     pub(crate) fn slow_slot(&mut self, cursor: Cursor, blocks: u32) -> (NonNull<u8>, bool) {
         let head = cursor.head;
         if blocks <= self.worst_blocks && self.has_room(head) {
             return (self.at(head), true);
         }
-        // The batch has passed the stop. It stays where it is, for the batch may be aborted; what
-        // completes the batch finds the next one. The fence that the first request of a batch may need
-        // is noted to be met: if the batch is leaked, the next one needs it still.
+        // The batch has passed the limit of the fast path. The limit does not move, because the
+        // batch may be aborted; completing the batch computes the next one. `noted` also covers the
+        // fence that the first request of a batch may need: if the batch is leaked, the next one
+        // still needs it.
         (self.blueflame_now, self.noted) = (0, cursor.sequence);
         if self.span(cursor) >= self.worst_blocks.max(blocks) {
             return (self.at(head), true);
@@ -33,26 +36,28 @@ impl<T: Transport> SendQueue<T> {
         (NonNull::from(&mut self.scratch.0).cast(), false)
     }
 
-    /// Blocks at `cursor` that are free, lie in one piece, and leave room for another largest request:
-    /// as long as that is there, no run of unsignaled requests can have filled the queue.
+    /// Returns the blocks at the cursor that are free, in one piece, and leave room for another
+    /// request of the largest size. While there are any, a run of unsignaled requests cannot have
+    /// filled the queue.
     pub(crate) fn span(&self, Cursor { head, sequence }: Cursor) -> u32 {
         let to_end = self.mask + 1 - (head & self.mask);
         self.free_at(head, sequence).saturating_sub(self.worst_blocks).min(to_end)
     }
 
-    /// Copies a request that was built aside to its place in the ring, if there is room for it.
+    /// Copies a request from the scratch buffer to its place in the ring, if there is room for it.
     pub(crate) fn copy_into_ring(
         &mut self,
         cursor: Cursor,
         info: RequestInfo,
     ) -> Result<(), PostError> {
         self.check_room(cursor, info.blocks().into(), info.signaled())?;
-        // SAFETY: there is room for it.
+        // SAFETY: `check_room` found that many free blocks, and a record describes at most a
+        // largest WQE.
         unsafe { self.copy_aside(cursor, info.blocks().into()) };
         Ok(())
     }
 
-    /// Whether there is room for a request of so many blocks at `cursor`.
+    /// Checks whether a request of `blocks` blocks fits at the cursor.
     pub(crate) fn check_room(
         &self,
         Cursor { head, sequence }: Cursor,
@@ -73,32 +78,33 @@ impl<T: Transport> SendQueue<T> {
         Ok(())
     }
 
-    /// Whether so many blocks from `head` on are not at both ends of the ring.
+    /// Whether `blocks` blocks from `head` on do not wrap around the end of the ring.
     #[inline(always)]
     pub(crate) fn in_one_piece(&self, head: u32, blocks: u32) -> bool {
         blocks <= self.mask + 1 - (head & self.mask)
     }
 
-    /// Copies what was built aside to its place in the ring.
+    /// Copies a request from the scratch buffer to its place in the ring.
     ///
     /// # Safety
-    /// `blocks` blocks at `cursor` are free, and no more than a largest WQE has.
+    /// `blocks` blocks at `cursor` are free. `blocks` is at most the size of the largest WQE.
     pub(crate) unsafe fn copy_aside(&mut self, cursor: Cursor, blocks: u32) {
         let head = cursor.head;
         let to_end = self.mask + 1 - (head & self.mask);
         let first = blocks.min(to_end) as usize * BLOCK;
         let rest = blocks as usize * BLOCK - first;
         let (slot, scratch) = (self.at(head), self.scratch.0.as_ptr());
-        // SAFETY: `blocks` free blocks start at `head`: `first` bytes up to the end of the ring, the
-        // rest at its start. The scratch holds a largest WQE and is not part of the ring.
+        // SAFETY: `blocks` free blocks start at `head`: `first` bytes up to the end of the ring,
+        // the rest at its start. The scratch buffer holds a largest WQE and is not part of the
+        // ring.
         unsafe {
             slot.as_ptr().copy_from_nonoverlapping(scratch, first);
             self.ring.as_ptr().copy_from_nonoverlapping(scratch.add(first), rest);
         }
     }
 
-    /// Blocks of the outstanding requests before `sequence`, those of the batch under construction
-    /// included, that follow the last one that will complete: what stays once that has.
+    /// Returns the blocks of the outstanding requests before `sequence`, including the batch under
+    /// construction, that follow the last signaled one. They stay in use after its completion.
     fn unsignaled_run(&self, mut sequence: u16) -> u32 {
         let (retired, _) = self.records().outstanding();
         let mut run = 0;
@@ -125,8 +131,8 @@ mod tests {
     #[repr(align(64))]
     struct Aligned([u8; 8 * 64]);
 
-    /// What tells that there is room is a comparison with a counter of 32 bits, which comes round. A
-    /// queue that is full all the time must find itself full through all of it.
+    /// Whether there is room is a comparison with a 32-bit counter that wraps. A queue that is
+    /// always full must be reported full over the whole range of the counter.
     #[test]
     fn a_queue_that_is_always_full_stays_so_when_its_counter_wraps() {
         let layout = SendLayout::new::<Rc>(8, 1, 0).unwrap();
@@ -135,7 +141,7 @@ mod tests {
         let mut memory = [Aligned([0; 512]), Aligned([0; 512]), Aligned([0; 512])];
         let [ring, uar, words] =
             memory.each_mut().map(|part| NonNull::from(&mut part.0).cast::<u8>());
-        // SAFETY: each has a part of the memory to itself, aligned, as long as the queue lives.
+        // SAFETY: each pointer is to its own aligned part of the memory, which outlives the queue.
         let mut queue = unsafe {
             let gate = Gate::new(words.byte_add(64).cast());
             gate.set_state(QueueState::ReadyToSend);
@@ -168,8 +174,7 @@ mod tests {
                 records.retire(oldest).unwrap();
                 assert_eq!(post(&mut queue), Ok(()));
             }
-            // As many requests later; the counters that the device and the records have are of 16
-            // bits, and the same then.
+            // Skip ahead. The device's and the records' counters have 16 bits and do not change.
             queue.head = queue.head.wrapping_add(1 << 28);
         }
     }

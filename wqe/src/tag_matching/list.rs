@@ -1,4 +1,4 @@
-//! The owner half of a list of tags.
+//! The owner half of a tag list.
 
 use crate::request::error::{ListError, PostError};
 use crate::request::sge::Sge;
@@ -14,46 +14,46 @@ use mlx5_prm::wqe::{
 };
 use mlx5_prm::zerocopy::IntoBytes;
 
-/// What the owner half of a list of tags is made of.
+/// The parts of a tag list's owner half.
 pub struct TagListParts {
     /// The send queue of the command queue pair, on which nothing was posted.
     pub queue: SendQueue<Rc>,
-    /// The shared half, made for as many operations as the send queue has blocks.
+    /// The shared half, created for as many operations as the send queue has blocks.
     pub records: Arc<TagRecords>,
-    /// What tells the list from every other one.
+    /// A number that no other list has.
     pub id: u64,
-    /// The most scatter entries of a tag, as the device has it.
+    /// The device's maximum number of SGEs of a tag.
     pub max_sge: u32,
 }
 
-/// The owner half of a list of tags: posts operations on it.
+/// The owner half of a tag list: posts operations on it.
 pub struct TagList {
     queue: SendQueue<Rc>,
     records: Arc<TagRecords>,
     id: u64,
     max_sge: u32,
-    /// Operations ever posted, one block each.
+    /// Operations posted so far, one block each; free-running.
     posted: u16,
-    /// Tags ever added.
+    /// Tags added so far; free-running.
     taken: u16,
-    /// Unexpected messages that the device was last told were handled.
+    /// The number of handled unexpected messages that the device was last told.
     phase: u16,
-    /// Operations since the last one that completes.
+    /// Operations since the last one that asks for a completion.
     run: u32,
 }
 
-/// A request with a scatter entry, and without one, in units.
+/// Units of a request with an SGE, and without one.
 const ADD_UNITS: u32 =
     ((size_of::<ControlSegment>() + size_of::<TagMatchingSegment>() + size_of::<DataSegment>())
         / UNIT) as u32;
 const OTHER_UNITS: u32 = ADD_UNITS - 1;
 const _: () = assert!(ADD_UNITS as usize * UNIT == BLOCK);
 
-/// Scatter entries that a request has room for.
+/// SGEs that a request has room for.
 const MAX_SGE: u32 = 1;
 
 impl TagList {
-    /// Puts a list of tags together.
+    /// Creates the owner half of a tag list.
     pub fn new(TagListParts { queue, records, id, max_sge }: TagListParts) -> Self {
         Self {
             queue,
@@ -67,17 +67,17 @@ impl TagList {
         }
     }
 
-    /// Operations that can be outstanding.
+    /// The maximum number of outstanding operations.
     pub fn max_ops(&self) -> u32 {
         self.queue.mask + 1
     }
 
-    /// Tags that fit on the list.
+    /// The maximum number of tags on the list.
     pub fn max_num_tags(&self) -> u32 {
         self.records.max_tags()
     }
 
-    /// Scatter entries of a tag.
+    /// The maximum number of SGEs of a tag.
     pub const fn max_sge(&self) -> u32 {
         self.max_sge
     }
@@ -87,8 +87,9 @@ impl TagList {
         &self.records
     }
 
-    /// Posts a list of operations (`ibv_post_srq_ops`). What comes before the first bad one is
-    /// posted, with one doorbell; the error says which one that is, and what is wrong with it.
+    /// Posts a list of operations (`ibv_post_srq_ops`). Operations before the first bad one are
+    /// posted, with one doorbell. The error has the index of the bad operation and what is wrong
+    /// with it.
     pub fn post(&mut self, list: &mut [OpsWr<'_>]) -> Result<(), ListError> {
         if !self.queue.gate.may_send() {
             return Err(ListError { index: 0, error: self.queue.gate.why().into() });
@@ -110,21 +111,22 @@ impl TagList {
 
     fn at(&self, sequence: u16) -> NonNull<u8> {
         let block = usize::from(sequence) & self.queue.mask as usize;
-        // SAFETY: masked, so inside the ring.
+        // SAFETY: the block is masked, so it is inside the ring.
         unsafe { self.queue.ring.byte_add(block * BLOCK) }
     }
 
-    /// Tells the poller, and the device, of the last `requests` operations.
+    /// Publishes the last `requests` operations to the poller, then rings the doorbell.
     fn ring(&mut self, requests: u16) {
         self.records.publish(self.posted, self.phase);
         self.queue.head = self.queue.head.wrapping_add(requests.into());
         let wqe = self.at(self.posted.wrapping_sub(1));
         let copy = u32::from(requests == 1).min(self.queue.register.blueflame_blocks());
-        // SAFETY: the last request, of one block, in the ring that the record counts.
+        // SAFETY: `wqe` is the last request, of one block, in the ring whose producer index the
+        // record has.
         unsafe { self.queue.register.ring(self.queue.record, self.posted, wqe, copy) };
     }
 
-    /// Writes an operation, if nothing is wrong with it.
+    /// Writes an operation, or returns what is wrong with it.
     fn write(&mut self, wr: &mut OpsWr<'_>) -> Result<(), PostError> {
         if self.records.room(self.posted) == 0 {
             return Err(PostError::QueueFull { free: 0, needed: 1 });
@@ -160,8 +162,8 @@ impl TagList {
             TagOperation::Sync => (Operation::Nop, 0, None),
         };
         let signaled = wr.flags.contains(OpsFlags::SIGNALED);
-        // Only the completion of a removal tells whether the place is free; and a run of
-        // operations without any completion would fill the queue for ever.
+        // A place is free only after the completion of its removal. And a queue full of operations
+        // without completion would never get room.
         let completes = signaled
             || operation == Operation::Remove
             || self.run + 1 >= (self.max_ops() / 2).max(1);
@@ -179,7 +181,7 @@ impl TagList {
         Ok(())
     }
 
-    /// The scatter entry of a tag.
+    /// Returns the SGE of a tag.
     fn entry(&self, sges: &[Sge]) -> Result<DataSegment, PostError> {
         if sges.len() > self.max_sge as usize {
             let given = u32::try_from(sges.len()).unwrap_or(u32::MAX);
@@ -189,7 +191,7 @@ impl TagList {
             [sge, ..] if sge.length > MAX_SGE_LENGTH => {
                 Err(PostError::SgeTooLong { index: 0, length: sge.length })
             }
-            // Zero would be 2 GiB.
+            // The device reads a length of zero as 2 GiB.
             [sge, ..] if sge.length > 0 => Ok(DataSegment {
                 byte_count: sge.length.into(),
                 lkey: sge.lkey.into(),
@@ -222,7 +224,8 @@ impl TagList {
         if let Some(entry) = entry {
             last.copy_from_slice(entry.as_bytes());
         }
-        // SAFETY: a block of the ring, aligned to its size, that the device is done with.
+        // SAFETY: the block is in the ring, aligned to its size, and the device has executed what
+        // it held.
         unsafe { self.at(self.posted).cast::<[u8; BLOCK]>().write(block) };
     }
 }

@@ -1,8 +1,8 @@
-//! Tag matching: the list of tags of a shared receive queue, and the operations on it.
+//! Tag matching: the tag list of a shared receive queue, and the operations on it.
 //!
-//! The device holds a list of tags, and matches messages with them. [`TagList`] is the owner half:
-//! it writes the operations to the send queue of a command queue pair. [`TagRecords`] is the shared
-//! half, where whoever polls the completion queue learns what an entry is about, and gives back the
+//! The device keeps a list of tags and matches messages with them. [`TagList`] is the owner half:
+//! it posts operations to the send queue of a command queue pair. [`TagRecords`] is the shared
+//! half: the poller of the completion queue looks up there what a CQE is for, and returns the
 //! places of tags that are done.
 
 mod list;

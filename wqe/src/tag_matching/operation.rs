@@ -1,4 +1,4 @@
-//! Operations on the list of tags.
+//! Operations on the tag list.
 
 use crate::request::sge::Sge;
 use core::fmt;
@@ -8,15 +8,15 @@ bitflags::bitflags! {
     /// Flags of an operation (`enum ibv_ops_flags`).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
     pub struct OpsFlags: u32 {
-        /// Completes, with the operation's `wr_id`.
+        /// Report a completion with the operation's `wr_id`.
         const SIGNALED = 1 << 0;
-        /// Tells the device how many unexpected messages were handled.
+        /// Tell the device how many unexpected messages were handled.
         const TM_SYNC = 1 << 1;
     }
 }
 
-/// A tag on the list, as [`TagList::post`] names it. It means nothing any more once a message
-/// matched it, or it was removed: a place that is used again has another name.
+/// The name of a tag on the list, set by [`TagList::post`]. It is stale once a message has matched
+/// the tag or the tag was removed: a reused place has a new generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TagHandle {
     pub(crate) list: u64,
@@ -25,7 +25,7 @@ pub struct TagHandle {
 }
 
 impl TagHandle {
-    /// The place on the list, as the device numbers it.
+    /// The place on the list, which is the device's index.
     pub const fn place(self) -> u16 {
         self.place
     }
@@ -41,40 +41,40 @@ impl fmt::Debug for TagHandle {
 /// A tag to add (`struct ibv_ops_wr`, member `tm.add`).
 #[derive(Clone, Copy, Debug)]
 pub struct TagAdd<'a> {
-    /// Comes back with the completion of the message.
+    /// Returned with the completion of the message.
     pub recv_wr_id: u64,
-    /// Where the message goes.
+    /// The buffer for the message.
     pub sges: &'a [Sge],
-    /// A message matches if its tag, as far as the mask goes, is this.
+    /// A message matches if its tag equals this in the bits of the mask.
     pub tag: u64,
-    /// The bits of the message's tag that are compared.
+    /// The bits of the tag that are compared.
     pub mask: u64,
 }
 
 /// What an operation does (`enum ibv_ops_wr_opcode`).
 #[derive(Clone, Copy, Debug)]
 pub enum TagOperation<'a> {
-    /// Adds a tag behind those on the list.
+    /// Appends a tag to the list.
     Add(TagAdd<'a>),
     /// Removes a tag.
     Del(TagHandle),
-    /// Does nothing but what its flags say.
+    /// Does only what its flags say.
     Sync,
 }
 
-/// An operation on a list of tags (`struct ibv_ops_wr`).
+/// An operation on a tag list (`struct ibv_ops_wr`).
 #[derive(Clone, Copy, Debug)]
 pub struct OpsWr<'a> {
-    /// Comes back with the operation's own completion.
+    /// Returned with the operation's own completion.
     pub wr_id: u64,
     /// Flags.
     pub flags: OpsFlags,
-    /// How many unexpected messages were handled, with [`OpsFlags::TM_SYNC`]; the device counts 16
+    /// The number of handled unexpected messages, for [`OpsFlags::TM_SYNC`]; the device uses 16
     /// bits.
     pub unexpected_cnt: u32,
-    /// What it does.
+    /// The operation.
     pub operation: TagOperation<'a>,
-    /// The tag that was added: set when an operation that adds one is posted.
+    /// The tag that was added. Set when an operation that adds a tag is posted.
     pub handle: Option<TagHandle>,
 }
 
@@ -83,35 +83,36 @@ impl<'a> OpsWr<'a> {
         Self { wr_id, flags: OpsFlags::empty(), unexpected_cnt: 0, operation, handle: None }
     }
 
-    /// Adds a tag.
+    /// Creates an operation that adds a tag.
     pub const fn add(wr_id: u64, add: TagAdd<'a>) -> Self {
         Self::new(wr_id, TagOperation::Add(add))
     }
 
-    /// Removes a tag.
+    /// Creates an operation that removes a tag.
     pub const fn del(wr_id: u64, handle: TagHandle) -> Self {
         Self::new(wr_id, TagOperation::Del(handle))
     }
 
-    /// Tells the device that `unexpected_cnt` unexpected messages were handled.
+    /// Creates an operation that tells the device that `unexpected_cnt` unexpected messages were
+    /// handled.
     pub const fn sync(wr_id: u64, unexpected_cnt: u32) -> Self {
         Self::new(wr_id, TagOperation::Sync).synchronised(unexpected_cnt)
     }
 
-    /// The same, to complete.
+    /// Requests a completion.
     pub const fn signaled(mut self) -> Self {
         self.flags = self.flags.union(OpsFlags::SIGNALED);
         self
     }
 
-    /// The same, and tells the device that `unexpected_cnt` unexpected messages were handled.
+    /// Also tells the device that `unexpected_cnt` unexpected messages were handled.
     pub const fn synchronised(mut self, unexpected_cnt: u32) -> Self {
         self.flags = self.flags.union(OpsFlags::TM_SYNC);
         self.unexpected_cnt = unexpected_cnt;
         self
     }
 
-    /// The flags byte of its segment, which asks for a completion if `completes`.
+    /// Returns the flags byte of the tag matching segment. It asks for a completion if `completes`.
     pub(crate) fn segment_flags(&self, completes: bool) -> u8 {
         let mut flags = 0;
         if completes {

@@ -1,4 +1,4 @@
-//! What poller and owner of a list of tags share.
+//! The state of a tag list that poller and owner share.
 
 use crate::receive::shared::SharedReceiveRecords;
 use crate::sync::{
@@ -11,24 +11,24 @@ use crossbeam_utils::CachePadded;
 use mlx5_prm::cqe::TagEvent;
 use mlx5_prm::wqe::TagOperation as Operation;
 
-/// So many unexpected messages that the device was not told of make it need to be
-/// (`MLX5_TM_MAX_SYNC_DIFF`).
+/// When so many unexpected messages were polled that the device was not told of, the user must tell
+/// it (`MLX5_TM_MAX_SYNC_DIFF`).
 const MAX_SYNC_DIFF: u16 = 0x3fff;
 
-/// What a place of the list is used for, in one word that owner and poller change.
+/// The state of a place on the list, in one word that owner and poller change.
 ///
-/// The generation counts how often the place was used, and is part of a tag's name. A place is free
-/// again once neither the message nor a removal can tell of it any more; only the poller finds that
-/// out, so that a place is given back once.
+/// The generation counts the uses of the place and is part of a tag's handle. A place becomes free
+/// when no completion of the message or of a removal is outstanding. Only the poller finds that
+/// out, so a place is returned once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Use(u64);
 
 impl Use {
-    /// The last completion of the tag's message is to come.
+    /// The last completion of the tag's message is outstanding.
     const LISTED: u64 = 1 << 0;
-    /// The first of two completions of its message came.
+    /// The first of two completions of the message was polled.
     const MATCHED: u64 = 1 << 1;
-    /// The completion of a removal is to come.
+    /// The completion of a removal is outstanding.
     const DELETING: u64 = 1 << 2;
     const GENERATION_SHIFT: u32 = 32;
 
@@ -40,7 +40,7 @@ impl Use {
         (self.0 >> Self::GENERATION_SHIFT) as u32
     }
 
-    /// The first use of a free place.
+    /// The state when a free place is taken.
     const fn listed(generation: u32) -> Self {
         Self((generation as u64) << Self::GENERATION_SHIFT | Self::LISTED)
     }
@@ -49,7 +49,7 @@ impl Use {
         Self(self.0 | flags)
     }
 
-    /// Without `flags`; a place for which nothing is left is free, and of the next generation.
+    /// Clears `flags`. A place with nothing outstanding becomes free, with the next generation.
     const fn without(self, flags: u64) -> Self {
         let left = self.0 & !flags;
         if left & (Self::LISTED | Self::DELETING) != 0 {
@@ -69,18 +69,18 @@ struct Place {
     recv_wr_id: AtomicU64,
 }
 
-/// An operation that was posted.
+/// A posted operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Posted {
     pub(super) wr_id: u64,
     pub(super) operation: Operation,
-    /// Its place, if it has one.
+    /// Its place; zero if it has none.
     pub(super) place: u16,
-    /// How many unexpected messages the device was told were handled, this operation included.
+    /// The number of handled unexpected messages that the device was told, up to this operation.
     pub(super) phase: u16,
-    /// The device was asked for a completion,
+    /// The device was asked for a completion.
     pub(super) completes: bool,
-    /// and the user is to see it.
+    /// The user asked for a completion.
     pub(super) signaled: bool,
 }
 
@@ -119,53 +119,56 @@ struct OperationRecord {
     info: AtomicU64,
 }
 
-/// What an entry about a list of tags is to whoever polls.
+/// What a CQE about a tag list means for the poller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TagCompletion {
-    /// A completion.
+    /// A completion for the user.
     Completion {
-        /// Of the operation, the tag, or the receive request.
+        /// Identifier of the operation, the tag, or the receive request.
         wr_id: u64,
-        /// The device needs to be told how many unexpected messages were handled.
+        /// The user must tell the device how many unexpected messages were handled.
         needs_sync: bool,
     },
-    /// The completion of an operation that nobody asked for.
+    /// The completion of an operation for which the user asked for none.
     Unasked,
 }
 
-/// The shared half of a list of tags: what the device holds of it, and which operations are
-/// outstanding. One thread at a time polls the completion queue that all of it completes on.
+/// The shared half of a tag list: the places and the outstanding operations. One thread at a time
+/// polls the completion queue on which all of it completes.
 pub struct TagRecords {
     places: Box<[Place]>,
-    /// Free places, in the order in which they were given back.
+    /// Free places, in the order in which they were returned.
     free: Box<[AtomicU16]>,
-    /// How many places were ever given back, those free at first included.
+    /// Number of places returned so far, including those free at the start; free-running.
     given_back: CachePadded<AtomicU16>,
     operations: Box<[OperationRecord]>,
-    /// Operations that were posted.
+    /// Operations posted so far; free-running.
     committed: CachePadded<AtomicU16>,
-    /// Operations whose completion, or that of a later one, was seen.
+    /// Operations for which a completion, their own or a later one, was polled; free-running.
     retired: CachePadded<AtomicU16>,
-    /// Unexpected messages that were polled.
+    /// Unexpected messages polled so far; free-running.
     unexpected: AtomicU16,
-    /// Unexpected messages that the device was last told were handled.
+    /// The number of handled unexpected messages that the device was last told.
     synchronised: AtomicU16,
     receives: Arc<SharedReceiveRecords>,
 }
 
 impl TagRecords {
-    /// Most tags of a list: its counters have 16 bits, and full must differ from empty.
+    /// The maximum number of tags: the counters have 16 bits, and a full list must differ from an
+    /// empty one.
     pub const MAX_TAGS: u32 = (1 << 15) - 1;
 
-    /// Records for a list of `tags` tags, a ring of `operations` operations, and the receive
-    /// requests that messages go to which match none.
+    /// Creates the records of a list of `tags` tags and a ring of `operations` operations.
+    /// `receives` has the receive requests for messages that match no tag.
     ///
     /// # Panics
-    /// If there are more tags than a list can have, or `operations` is no power of two up to 2¹⁵.
+    /// If `tags` is zero or exceeds [`TagRecords::MAX_TAGS`], or `operations` is not a power of two
+    /// up to 2¹⁵.
     pub fn new(tags: u32, operations: u32, receives: Arc<SharedReceiveRecords>) -> Self {
         assert!((1..=Self::MAX_TAGS).contains(&tags));
         assert!(operations.is_power_of_two() && operations <= 1 << 15);
-        // An operation that adds a tag names the place of the next one: one place is always free.
+        // An operation that adds a tag names the place of the next one, so one place is always
+        // free.
         let places = tags + 1;
         let free = places.next_power_of_two();
         Self {
@@ -185,16 +188,17 @@ impl TagRecords {
         }
     }
 
-    /// Tags that fit on the list.
+    /// The maximum number of tags on the list.
     pub fn max_tags(&self) -> u32 {
         self.places.len() as u32 - 1
     }
 
-    // The owner's side.
+    // Owner side.
 
-    /// The place that is free for the tag that is the `taken`th, and the one for the tag after it.
+    /// Returns the place of the tag with number `taken` and of the one after it. `None` if the list
+    /// is full.
     pub(super) fn free_places(&self, taken: u16) -> Option<(u16, u16)> {
-        // The acquire pairs with the release of whoever gave them back.
+        // The acquire pairs with the release in `release`.
         let free = self.given_back.load(Acquire).wrapping_sub(taken);
         (free >= 2).then(|| (self.free_place(taken), self.free_place(taken.wrapping_add(1))))
     }
@@ -207,7 +211,7 @@ impl TagRecords {
         self.free_slot(count).load(Relaxed)
     }
 
-    /// Takes a free place for a tag; its generation.
+    /// Takes a free place for a tag and returns its generation.
     pub(super) fn list(&self, place: u16, recv_wr_id: u64) -> u32 {
         let place = &self.places[usize::from(place)];
         let generation = Use(place.state.load(Relaxed)).generation();
@@ -216,8 +220,8 @@ impl TagRecords {
         generation
     }
 
-    /// Marks a tag as being removed; `false` if it is not on the list any more, for all that is
-    /// known, or is being removed already.
+    /// Marks a tag as being removed. Returns false if a completion has already shown that it is
+    /// matched or removed, or if it is being removed already.
     pub(super) fn begin_removal(&self, place: u16, generation: u32) -> bool {
         let Some(place) = self.places.get(usize::from(place)) else { return false };
         place
@@ -232,7 +236,7 @@ impl TagRecords {
             .is_ok()
     }
 
-    /// Operations that fit beside the outstanding ones, if `posted` were ever posted.
+    /// Returns how many more operations fit, if `posted` operations were posted so far.
     pub(super) fn room(&self, posted: u16) -> u32 {
         let outstanding = posted.wrapping_sub(self.retired.load(Acquire));
         (self.operations.len() as u32).saturating_sub(outstanding.into())
@@ -242,23 +246,23 @@ impl TagRecords {
         &self.operations[usize::from(sequence) & (self.operations.len() - 1)]
     }
 
-    /// Writes the record of operation `sequence`, which is past the committed ones.
+    /// Writes the record of operation `sequence`, which is not committed yet.
     pub(super) fn stage(&self, sequence: u16, posted: Posted) {
         let record = self.operation(sequence);
         record.wr_id.store(posted.wr_id, Relaxed);
         record.info.store(posted.info(), Relaxed);
     }
 
-    /// Makes the operations before `sequence` known to whoever polls, before the device is told.
+    /// Makes the operations before `sequence` visible to the poller. Must precede the doorbell.
     pub(super) fn publish(&self, sequence: u16, synchronised: u16) {
         self.synchronised.store(synchronised, Relaxed);
         self.committed.store(sequence, Release);
     }
 
-    // The poller's side.
+    // Poller side.
 
-    /// Poller: an entry told of `event` at `place`. `success` and `phase` are what it told of an
-    /// operation. `None` is what no honest device says.
+    /// Poller: handles a CQE about `event` at `place`. `success` and `phase` are its fields about
+    /// an operation. `None` if no correct device reports it.
     pub fn complete(
         &self,
         event: TagEvent,
@@ -290,26 +294,27 @@ impl TagRecords {
         }
     }
 
-    /// Poller: a receive request completed that has nothing to do with tags, or failed.
+    /// Poller: retires a receive request whose completion is not about tags, or is an error.
     pub fn retire_receive(&self, counter: u16) -> Option<u64> {
         self.receives.retire(counter)
     }
 
-    /// Poller: the operation at block `counter` failed; its identifier, and what it was.
+    /// Poller: handles the failure of the operation at block `counter`. Returns its identifier and
+    /// what it was.
     pub fn fail(&self, counter: u16) -> Option<(u64, Operation)> {
         let retired = self.retired.load(Relaxed);
         let ahead = counter.wrapping_sub(retired);
         if ahead >= self.committed.load(Acquire).wrapping_sub(retired) {
             return None;
         }
-        // Those before it that were to complete have, if it fails.
+        // If an operation fails, all before it that report a completion have reported it.
         let before = (0..ahead).map(|step| self.read(retired.wrapping_add(step)));
         if before.clone().any(|posted| posted.completes) {
             return None;
         }
         let failed = self.read(counter);
         match failed.operation {
-            // It never came to the list.
+            // The tag was never on the list.
             Operation::Append => self.release(failed.place, Use::LISTED),
             Operation::Remove => self.release(failed.place, Use::DELETING),
             Operation::Nop => {}
@@ -323,8 +328,8 @@ impl TagRecords {
         Posted::unpack(record.wr_id.load(Relaxed), record.info.load(Relaxed))
     }
 
-    /// The next operation that completes did. Completions come in the order of operations, and
-    /// name none.
+    /// Handles the completion of the next operation that reports one. Completions come in posting
+    /// order and name no operation.
     fn operated(&self, operation: Operation, success: bool, phase: u16) -> Option<TagCompletion> {
         let mut sequence = self.retired.load(Relaxed);
         let committed = self.committed.load(Acquire);
@@ -344,7 +349,7 @@ impl TagRecords {
         if operation == Operation::Remove {
             let place = self.places.get(usize::from(posted.place))?;
             let state = Use(place.state.load(Acquire));
-            // A tag that is removed was not matched before.
+            // A successful removal of a tag that was matched before.
             if success && (!state.is(Use::LISTED) || state.is(Use::MATCHED)) {
                 return None;
             }
@@ -360,7 +365,7 @@ impl TagRecords {
         })
     }
 
-    /// The first of two completions of a tag's message.
+    /// Handles the first of two completions of a tag's message.
     fn matched(&self, place: u16) -> Option<u64> {
         let place = self.places.get(usize::from(place))?;
         let listed = place.state.fetch_update(AcqRel, Acquire, |state| {
@@ -370,7 +375,8 @@ impl TagRecords {
         listed.ok().map(|_| place.recv_wr_id.load(Relaxed))
     }
 
-    /// The last completion of a tag's message, the second one or not, if that is known.
+    /// Handles the last completion of a tag's message. `second` says whether it is the second one,
+    /// if known.
     fn finished(&self, place: u16, second: Option<bool>) -> Option<u64> {
         let entry = self.places.get(usize::from(place))?;
         let state = Use(entry.state.load(Acquire));
@@ -382,7 +388,7 @@ impl TagRecords {
         Some(recv_wr_id)
     }
 
-    /// Something is over that a place was used for; it is given back if nothing is left.
+    /// Clears flags of a place, and returns the place if nothing is outstanding.
     fn release(&self, place: u16, over: u64) {
         let Some(entry) = self.places.get(usize::from(place)) else { return };
         let before = entry.state.fetch_update(AcqRel, Acquire, |state| {
@@ -391,7 +397,7 @@ impl TagRecords {
         if before.is_ok_and(|state| Use(state).without(over).is_free()) {
             let given_back = self.given_back.load(Relaxed);
             self.free_slot(given_back).store(place, Relaxed);
-            // The owner reads the place, and may use it, after it sees this.
+            // The release orders the poller's accesses to the place before the owner's reuse of it.
             self.given_back.store(given_back.wrapping_add(1), Release);
         }
     }
