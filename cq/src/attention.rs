@@ -1,4 +1,4 @@
-//! The word that a poller looks at once per poll.
+//! The word that a poll checks first.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{
@@ -6,27 +6,29 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// The word that tells a poller of anything out of the ordinary; in memory that a fork wipes.
+/// The word that tells a poller of events off the fast path. It is in memory that is zeroed in a
+/// forked child.
 #[derive(Clone, Copy)]
 pub struct Attention(NonNull<AtomicU32>);
 
-// SAFETY: an address; all access through it is atomic.
+// SAFETY: it is an address, and all access through it is atomic.
 unsafe impl Send for Attention {}
 // SAFETY: as above.
 unsafe impl Sync for Attention {}
 
 impl Attention {
-    /// Nothing to attend to. Not zero, which a child process finds after a fork.
+    /// Set in every live word, so that it is never zero, as it is in a forked child.
     const LIVE: u32 = 1;
     const DEPARTURES: u32 = 2;
     const GONE: u32 = 4;
     const CORRUPT: u32 = 8;
     const OVERRUN: u32 = 16;
 
-    /// Takes the word at `word`.
+    /// Makes the word at `word` an attention word.
     ///
     /// # Safety
-    /// `word` is valid, aligned and used for nothing else as long as the value or a copy of it is.
+    /// `word` is valid and aligned, and used for nothing else, for as long as the value or a copy
+    /// of it exists.
     pub unsafe fn new(word: NonNull<u32>) -> Self {
         let attention = Self(word.cast());
         attention.word().store(Self::LIVE, Release);
@@ -35,7 +37,7 @@ impl Attention {
 
     #[inline(always)]
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: valid and aligned by the contract of `new`.
+        // SAFETY: it is valid and aligned by the contract of `new`.
         unsafe { self.0.as_ref() }
     }
 
@@ -43,28 +45,28 @@ impl Attention {
         let _ = self.word().fetch_update(AcqRel, Acquire, |word| (word != 0).then_some(word | bit));
     }
 
-    /// There are departures to attend to.
+    /// Notes that destroyed queues wait to be freed.
     pub fn set_departures(self) {
         self.set(Self::DEPARTURES);
     }
 
-    /// Takes the note that there are departures.
+    /// Clears that note, and returns whether it was set.
     pub fn take_departures(self) -> bool {
         let word = self.word().fetch_and(!Self::DEPARTURES, AcqRel);
         word & Self::DEPARTURES != 0
     }
 
-    /// The device is gone.
+    /// Notes that the device is gone.
     pub fn set_gone(self) {
         self.set(Self::GONE);
     }
 
-    /// The queue holds something that no honest device writes.
+    /// Notes that the queue is corrupt.
     pub(crate) fn set_corrupt(self) {
         self.set(Self::CORRUPT);
     }
 
-    /// The queue overran, and takes nothing more.
+    /// Notes that the queue overran: the device writes no more CQEs.
     pub fn set_overrun(self) {
         self.set(Self::OVERRUN);
     }
@@ -74,7 +76,8 @@ impl Attention {
         self.word().load(Acquire) & Self::OVERRUN != 0
     }
 
-    /// Whether there is anything that a poll will not end by attending to it.
+    /// Whether polling fails from now on: the device is gone, the queue is corrupt or overran, or
+    /// the process was forked.
     pub fn is_in_trouble(self) -> bool {
         let word = self.word().load(Acquire);
         word == 0 || word & (Self::GONE | Self::CORRUPT | Self::OVERRUN) != 0
@@ -85,12 +88,12 @@ impl Attention {
         self.word().load(Acquire) & Self::GONE != 0
     }
 
-    /// Whether this process is a child of the one that made the queue.
+    /// Whether this process is a forked child of the one that created the queue.
     pub fn is_forked(self) -> bool {
         self.word().load(Acquire) == 0
     }
 
-    /// Whether there is anything to attend to.
+    /// Whether there is anything to handle.
     #[inline(always)]
     pub fn needed(&self) -> bool {
         self.word().load(Acquire) != Self::LIVE

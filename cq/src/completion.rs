@@ -1,4 +1,4 @@
-//! A work completion, read from its entry as it is asked.
+//! Work completions. Fields are read from the CQE on demand.
 
 use crate::what::{CompletionOpcode, What};
 use core::fmt;
@@ -14,31 +14,31 @@ use mlx5_prm::wqe::Opcode;
 /// Why a request failed (`enum ibv_wc_status`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorKind {
-    /// A code of the PRM.
+    /// An error of the PRM.
     Known(Syndrome),
-    /// Another code.
+    /// An error code that has no name here.
     Unknown(u8),
-    /// The tag to remove was not on the list any more: a message had matched it
-    /// (`IBV_WC_TM_ERR`).
+    /// The tag to remove was no longer on the list: a message had matched it (`IBV_WC_TM_ERR`).
     TagConsumed,
-    /// A rendezvous matched whose data the device does not fetch: the tag's buffer, which is too
-    /// small, or was left to software, has the request (`IBV_WC_TM_RNDV_INCOMPLETE`).
+    /// A rendezvous request matched, but the device does not fetch its data: the tag's buffer is
+    /// too small or rendezvous is left to software. The buffer holds the request
+    /// (`IBV_WC_TM_RNDV_INCOMPLETE`).
     RendezvousIncomplete,
-    /// A message matched, but its data will not come (`IBV_WC_TM_RNDV_INCOMPLETE`).
+    /// A message matched, but its data will not arrive (`IBV_WC_TM_RNDV_INCOMPLETE`).
     MessageCanceled,
 }
 
-/// The failure of a request.
+/// Why and how a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CompletionError {
-    /// Why.
+    /// The error.
     pub kind: ErrorKind,
-    /// The vendor's own code.
+    /// The vendor's error code.
     pub vendor: u8,
 }
 
 impl CompletionError {
-    /// Whether the request was flushed: the queue pair was in error already.
+    /// Whether the request was flushed because the queue pair was in the error state.
     pub const fn is_flushed(self) -> bool {
         matches!(self.kind, ErrorKind::Known(Syndrome::WorkRequestFlushed))
     }
@@ -61,8 +61,8 @@ impl fmt::Display for CompletionError {
 
 impl core::error::Error for CompletionError {}
 
-/// A work completion (`struct ibv_wc`). Its fields are read from the completion queue when they are
-/// asked for; those that have no meaning for it are `None`. It cannot outlive the next poll.
+/// A work completion (`struct ibv_wc`). Its fields are read from the CQE on demand; fields without
+/// meaning for it are `None`. It cannot outlive the next poll.
 #[derive(Clone, Copy)]
 pub struct WorkCompletion<'poll> {
     descriptor: NonNull<u8>,
@@ -71,21 +71,21 @@ pub struct WorkCompletion<'poll> {
     poll: PhantomData<&'poll ()>,
 }
 
-/// Reads a field of an entry that the device is done with.
+/// Reads a field of a consumed CQE.
 macro_rules! field {
     ($self:ident, $layout:ident . $field:ident as $int:ty) => {
         field!(at $self.descriptor, $layout . $field as $int)
     };
     (at $descriptor:expr, $layout:ident . $field:ident as $int:ty) => {{
-        // SAFETY: a field of the descriptor, aligned in it as the type asks; the device does not
-        // write the entry before the poller has published that it passed it.
+        // SAFETY: a field of the descriptor, aligned as its type requires. The device does not
+        // write the CQE before the poller has published that it passed it.
         <$int>::from_be(unsafe {
             $descriptor.byte_add(offset_of!($layout, $field)).cast::<$int>().read_volatile()
         })
     }};
 }
 
-/// Why the request failed of which the entry at `descriptor` tells.
+/// Returns why the request of the CQE at `descriptor` failed.
 #[cold]
 fn error_in(descriptor: NonNull<u8>, what: What) -> CompletionError {
     if let Some(event) = what.tag_failure() {
@@ -109,8 +109,8 @@ impl WorkCompletion<'_> {
         Self { descriptor, wr_id, what, poll: PhantomData }
     }
 
-    /// The same, of a lifetime that the caller bounds again: the borrow checker refuses to return
-    /// what it lends on one path only.
+    /// Returns the value with a lifetime that the caller must bound again. The borrow checker does
+    /// not accept returning a borrowed value on one path only.
     #[inline(always)]
     pub(crate) fn detach<'other>(self) -> WorkCompletion<'other> {
         WorkCompletion::new(self.descriptor, self.wr_id, self.what)
@@ -132,8 +132,8 @@ impl WorkCompletion<'_> {
         self.wr_id
     }
 
-    /// Whether the request succeeded, or why not. A request that was cancelled and passed over
-    /// counts as succeeded; [`WorkCompletion::cancelled`] tells it apart.
+    /// Whether the request succeeded, or why it failed. A cancelled request counts as succeeded;
+    /// [`WorkCompletion::cancelled`] tells it apart.
     #[inline(always)]
     pub fn status(&self) -> Result<(), CompletionError> {
         if self.what.is_error() { Err(error_in(self.descriptor, self.what)) } else { Ok(()) }
@@ -145,26 +145,26 @@ impl WorkCompletion<'_> {
         !self.what.is_error()
     }
 
-    /// What completed. Known for a failed request too; of a failed receive it is not known how the
-    /// message came, and it counts as [`CompletionOpcode::Receive`].
+    /// The operation that completed. Known for failed sends too; a failed receive is always
+    /// [`CompletionOpcode::Receive`], because its CQE does not tell how the message was sent.
     #[inline(always)]
     pub fn opcode(&self) -> CompletionOpcode {
         self.what.facts().opcode
     }
 
-    /// Whether the request was cancelled before the device came to it.
+    /// Whether the request was cancelled before the device executed it.
     #[inline(always)]
     pub const fn cancelled(&self) -> bool {
         self.what.is_cancelled()
     }
 
-    /// Bytes received, read or returned; `None` where nothing was.
+    /// Number of bytes received, read or returned by an atomic; `None` for other completions.
     #[inline(always)]
     pub fn byte_len(&self) -> Option<u32> {
         self.what.facts().has_length.then(|| field!(self, Cqe.byte_count as u32))
     }
 
-    /// Immediate data that came with the message: the same four bytes that the sender gave.
+    /// Immediate data of the message: the four bytes that the sender passed.
     #[inline]
     pub fn imm_data(&self) -> Option<[u8; 4]> {
         let has = self.what.is(CqeOpcode::ResponderWriteImm)
@@ -173,7 +173,7 @@ impl WorkCompletion<'_> {
         has.then(|| field!(self, Cqe.imm_inval_pkey as u32).to_be_bytes())
     }
 
-    /// The key that the sender had invalidated.
+    /// The key that the message invalidated.
     #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {
         self.what
@@ -181,8 +181,8 @@ impl WorkCompletion<'_> {
             .then(|| field!(self, Cqe.imm_inval_pkey as u32))
     }
 
-    /// The format of the entry as it was found; one that was compressed, or tells of an error, has no
-    /// message in it.
+    /// Returns the format that the CQE was found to have. Compressed CQEs and error CQEs have no
+    /// inline data.
     #[inline]
     fn format(&self) -> Format {
         match self.what.0 & (What::IN_DESCRIPTOR | What::BEFORE_DESCRIPTOR) {
@@ -193,21 +193,21 @@ impl WorkCompletion<'_> {
         }
     }
 
-    /// Whether it is of a receive, and the first half of the entry holds what it says and not a
-    /// message.
+    /// Whether it is a receive, and the first half of the descriptor has packet fields rather than
+    /// inline data.
     #[inline]
     fn has_packet_fields(&self) -> bool {
         self.what.is_received() && self.format() != Format::Inline32
     }
 
-    /// The message, or the answer to the request, if the device put it into the entry: it is then
-    /// not in the memory that the request named. See [`InlineData`].
+    /// The message, or the data returned by the request, if the device put it into the CQE. It is
+    /// not in the memory of the request then. See [`InlineData`].
     #[inline]
     pub fn inline_data(&self) -> Option<InlineData<'_>> {
         let (start, room) = match self.format() {
             Format::Inline32 => (self.descriptor, INLINE_32),
-            // SAFETY: entries that were found to be of this format have their message before the
-            // descriptor; the ring takes none where there is nothing before it.
+            // SAFETY: CQEs that were found to have this format have their data before the
+            // descriptor; the ring rejects the format for 64-byte CQEs, where nothing is before it.
             Format::Inline64 => (unsafe { self.descriptor.byte_sub(INLINE_64) }, INLINE_64),
             Format::Plain | Format::Compressed => return None,
         };
@@ -252,7 +252,7 @@ impl WorkCompletion<'_> {
         self.has_packet_fields().then(|| field!(self, Cqe.flags_rqpn as u32) >> 28 & 3 != 0)
     }
 
-    /// The VLAN tag that the device took off the packet.
+    /// The VLAN tag that the device stripped from the packet.
     #[inline]
     pub fn vlan(&self) -> Option<u16> {
         let has = self.has_packet_fields()
@@ -260,7 +260,7 @@ impl WorkCompletion<'_> {
         has.then(|| field!(self, Cqe.vlan_info as u16))
     }
 
-    /// Whether the device found the checksums of an IPv4 packet and of what it carries to be good
+    /// Whether the device verified the checksums of an IPv4 packet and of its payload
     /// (`IBV_WC_IP_CSUM_OK`).
     #[inline]
     pub fn checksum_ok(&self) -> Option<bool> {
@@ -271,28 +271,29 @@ impl WorkCompletion<'_> {
         })
     }
 
-    /// The checksum over the packet. Compressed entries have it where the queue was made so.
+    /// The checksum over the packet. Compressed CQEs have it only if the queue was created so.
     #[inline]
     pub fn checksum(&self) -> Option<u16> {
         let has = self.has_packet_fields() && self.what.0 & What::KEPT_HASH == 0;
         has.then(|| field!(self, Cqe.check_sum as u16))
     }
 
-    /// The hash over the packet's addresses. Compressed entries have it where the queue was made so.
+    /// The hash over the packet's addresses. Compressed CQEs have it only if the queue was created
+    /// so.
     #[inline]
     pub fn rss_hash(&self) -> Option<u32> {
         let has = self.has_packet_fields() && self.what.0 & What::KEPT_CHECKSUM == 0;
         has.then(|| field!(self, Cqe.rss_hash_result as u32))
     }
 
-    /// The tag of the flow that brought the packet, on queues that flows lead to: raw packet queue
-    /// pairs. On others there is the queue pair's number in its place.
+    /// The flow tag of the packet, on raw packet queue pairs. Other queue pairs have their number
+    /// in its place.
     #[inline]
     pub fn flow_tag(&self) -> Option<u32> {
         self.what.is_received().then(|| field!(self, Cqe.sop_drop_qpn as u32) & 0xff_ffff)
     }
 
-    /// Index of the message's partition key, of a datagram without immediate data.
+    /// Index of the message's partition key, for a datagram without immediate data.
     #[inline]
     pub fn pkey_index(&self) -> Option<u16> {
         self.what
@@ -300,34 +301,34 @@ impl WorkCompletion<'_> {
             .then(|| field!(self, Cqe.imm_inval_pkey as u32) as u16)
     }
 
-    /// Whether the sender asked for an event.
+    /// Whether the sender requested a solicited event.
     #[inline]
     pub fn solicited(&self) -> bool {
         field!(self, Cqe.op_own as u8) & SOLICITED != 0
     }
 
-    /// The device's time at which the message came or the request was done, in cycles of its clock
-    /// or as the time of day, as the queue was made. Compressed entries have none of their own.
+    /// The device's timestamp of the arrival or completion: cycles of its clock or real time, as
+    /// the queue was created. `None` for compressed CQEs, which have no timestamp of their own.
     #[inline]
     pub fn timestamp(&self) -> Option<u64> {
-        // What tag matching fails is told by an entry like any other.
+        // Failures of tag matching itself are reported in a CQE like any other.
         let failed = self.what.is_error() && self.what.tag_failure().is_none();
         (!failed && !self.what.is_compressed()).then(|| field!(self, Cqe.timestamp as u64))
     }
 
-    /// Whether the entry was one of a compressed run.
+    /// Whether the CQE was in a compressed run.
     #[inline]
     pub fn is_compressed(&self) -> bool {
         self.what.is_compressed()
     }
 
-    /// A copy that does not depend on the queue.
+    /// Returns a copy that does not borrow the queue.
     pub fn to_owned(&self) -> OwnedCompletion {
         let mut entry = [[0; 8]; 2];
-        // SAFETY: a descriptor of 64 bytes, aligned to it; as in `field!`.
+        // SAFETY: a descriptor of 64 bytes, aligned to 64; otherwise as in `field!`.
         entry[1] = unsafe { self.descriptor.cast::<[u64; 8]>().read_volatile() };
         if self.format() == Format::Inline64 {
-            // SAFETY: as in `inline_data`, aligned to 64 as all of the entry is.
+            // SAFETY: as in `inline_data`; aligned to 64 as the whole CQE is.
             let before = unsafe { self.descriptor.byte_sub(INLINE_64) };
             // SAFETY: as above.
             entry[0] = unsafe { before.cast::<[u64; 8]>().read_volatile() };
@@ -350,8 +351,7 @@ impl fmt::Debug for WorkCompletion<'_> {
     }
 }
 
-/// A message in a completion's entry. It is memory that a device wrote: it is copied out, and never
-/// lent.
+/// Inline data of a CQE. The device may write this memory, so it is copied out and never borrowed.
 #[derive(Clone, Copy)]
 pub struct InlineData<'entry> {
     start: NonNull<u8>,
@@ -360,37 +360,37 @@ pub struct InlineData<'entry> {
 }
 
 impl InlineData<'_> {
-    /// The longest that there can be.
+    /// The maximum length.
     pub const MAX: usize = INLINE_64;
 
-    /// How many bytes there are.
+    /// The number of bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The byte at `at`.
+    /// Returns the byte at `at`.
     #[inline]
     pub fn get(&self, at: usize) -> Option<u8> {
-        // SAFETY: inside the entry, as in `field!`.
+        // SAFETY: the byte is inside the CQE; otherwise as in `field!`.
         (at < self.length).then(|| unsafe { self.start.byte_add(at).read_volatile() })
     }
 
-    /// The bytes, one by one.
+    /// Iterates over the bytes.
     #[inline]
     pub fn bytes(&self) -> impl ExactSizeIterator<Item = u8> + '_ {
         // SAFETY: as in `get`.
         (0..self.length).map(|at| unsafe { self.start.byte_add(at).read_volatile() })
     }
 
-    /// Copies the bytes to the start of `to`, and answers how many; `None` if there is too little
-    /// room, and nothing is copied.
+    /// Copies the bytes to the start of `to` and returns their number. `None`, and nothing is
+    /// copied, if `to` is too short.
     pub fn copy_to(&self, to: &mut [u8]) -> Option<usize> {
         let to = to.get_mut(..self.length)?;
         to.iter_mut().zip(self.bytes()).for_each(|(to, byte)| *to = byte);
@@ -404,16 +404,16 @@ impl fmt::Debug for InlineData<'_> {
     }
 }
 
-/// A work completion with a copy of its entry.
+/// A work completion with a copy of its CQE.
 #[derive(Clone, Copy)]
 pub struct OwnedCompletion {
-    /// The message that lies before the descriptor, if there is one, and the descriptor.
+    /// The data before the descriptor, if any, and the descriptor.
     entry: [[u64; 8]; 2],
     wr_id: u64,
     what: What,
 }
 
-/// A completion of nothing: room for one to be polled into.
+/// A placeholder to poll into.
 impl Default for OwnedCompletion {
     fn default() -> Self {
         Self { entry: [[0; 8]; 2], wr_id: 0, what: What::sent(Opcode::Nop as u8) }
@@ -421,7 +421,7 @@ impl Default for OwnedCompletion {
 }
 
 impl OwnedCompletion {
-    /// The entry's descriptor, as the device wrote it.
+    /// Returns the descriptor as the device wrote it.
     pub fn descriptor(&self) -> [u8; DESCRIPTOR] {
         let mut bytes = [0; DESCRIPTOR];
         for (bytes, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(self.entry[1]) {
@@ -430,9 +430,9 @@ impl OwnedCompletion {
         bytes
     }
 
-    /// Reads it as a [`WorkCompletion`].
+    /// Returns it as a [`WorkCompletion`].
     pub fn as_completion(&self) -> WorkCompletion<'_> {
-        // SAFETY: the second half of the copy.
+        // SAFETY: it is the second half of the copy.
         let descriptor = unsafe { NonNull::from(&self.entry).cast::<u8>().byte_add(DESCRIPTOR) };
         WorkCompletion::new(descriptor, self.wr_id, self.what)
     }

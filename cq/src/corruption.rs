@@ -1,31 +1,31 @@
-//! What no honest device writes.
+//! CQEs that no correct device writes.
 
 use core::fmt;
 use mlx5_prm::cqe::Format;
 
-/// What a completion queue found that no honest device writes. It stays so: nothing after it can be
-/// trusted.
+/// Why a completion queue is corrupt: the device wrote a CQE that no correct device writes. The
+/// queue stays corrupt, because nothing after that CQE can be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Corruption {
-    /// An opcode that is not known, or not possible here.
+    /// An opcode that is unknown or not possible here.
     Opcode(u8),
-    /// A user index that no queue ever had which completes so here: sends, or receives.
+    /// A user index with which no queue ever had its sends (or receives) complete here.
     UserIndex(u32),
     /// A request that is not outstanding.
     Counter {
         /// User index of the queue.
         user_index: u32,
-        /// What should have been the place of a request.
+        /// The counter that should name a request.
         counter: u16,
     },
-    /// A format that the queue's entries cannot have.
+    /// A format that the queue's CQEs cannot have.
     Format(Format),
-    /// A message that does not fit into its entry; its length.
+    /// Inline data that does not fit into its CQE; its length.
     Inline(u32),
-    /// Compressed entries of a number that cannot be.
+    /// A compressed run with an impossible number of CQEs.
     Run(u32),
-    /// The entry that says that the queue was resized is not there.
+    /// The resize CQE is missing.
     Resize,
 }
 

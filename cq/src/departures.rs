@@ -1,4 +1,5 @@
-//! Queues that are gone, kept until the poller has passed everything that could name them.
+//! Deferred destruction: queues that are kept until the poller has passed every CQE that can name
+//! them.
 
 use crate::sync::{
     AtomicPtr,
@@ -13,8 +14,8 @@ struct Node<T> {
     next: *mut Node<T>,
 }
 
-/// Values that wait for a consumer counter to come to a certain point: pushed by anyone, released by
-/// the one poller.
+/// Values that wait for the consumer index to reach a point. Any thread pushes values; the poller
+/// frees them.
 pub struct Departures<T> {
     head: AtomicPtr<Node<T>>,
 }
@@ -31,7 +32,7 @@ unsafe impl<T: Send> Send for Departures<T> {}
 unsafe impl<T: Send> Sync for Departures<T> {}
 
 impl<T> Departures<T> {
-    /// Keeps `value` until the consumer counter reaches `end`.
+    /// Keeps `value` until the consumer index reaches `end`.
     pub fn push(&self, end: u32, value: T) {
         self.push_node(Box::into_raw(Box::new(Node { end, value, next: null_mut() })));
     }
@@ -39,7 +40,7 @@ impl<T> Departures<T> {
     fn push_node(&self, node: *mut Node<T>) {
         let mut head = self.head.load(Relaxed);
         loop {
-            // SAFETY: the node is this thread's until the exchange below.
+            // SAFETY: the node belongs to this thread until the exchange below succeeds.
             unsafe { (*node).next = head };
             match self.head.compare_exchange(head, node, Release, Relaxed) {
                 Ok(_) => return,
@@ -48,13 +49,13 @@ impl<T> Departures<T> {
         }
     }
 
-    /// The first value for which `wanted` says so.
+    /// Returns the first value for which `wanted` returns true.
     ///
     /// # Safety
-    /// Nothing is released meanwhile, nor as long as the answer is used.
+    /// No value is freed meanwhile, nor for as long as the result is used.
     pub unsafe fn find(&self, mut wanted: impl FnMut(&T) -> bool) -> Option<&T> {
         let mut node = self.head.load(Acquire);
-        // SAFETY: nodes of the list stay until they are released, and do not change before.
+        // SAFETY: nodes in the list are valid until they are freed, and do not change before.
         while let Some(Node { value, next, .. }) = unsafe { node.as_ref() } {
             if wanted(value) {
                 return Some(value);
@@ -64,23 +65,23 @@ impl<T> Departures<T> {
         None
     }
 
-    /// Releases all values whose end the counter has reached; returns whether any are left.
+    /// Frees all values whose end the consumer index has reached. Returns whether any are left.
     pub fn release(&self, consumer: u32) -> bool {
         self.release_but(consumer, |_| false)
     }
 
-    /// [`Departures::release`], but for values for which `keep` says so.
+    /// As [`Departures::release`], but keeps the values for which `keep` returns true.
     pub fn release_but(&self, consumer: u32, mut keep: impl FnMut(&T) -> bool) -> bool {
         let mut node = self.head.swap(null_mut(), AcqRel);
         let mut left = false;
         while !node.is_null() {
-            // SAFETY: taken off the list, the nodes are this thread's.
+            // SAFETY: the nodes were taken off the list, so they belong to this thread.
             let (end, next, keep) = unsafe { ((*node).end, (*node).next, keep(&(*node).value)) };
             if keep || (consumer.wrapping_sub(end) as i32) < 0 {
                 left = true;
                 self.push_node(node);
             } else {
-                // SAFETY: as above; it came from a box.
+                // SAFETY: as above; the node came from a box.
                 drop(unsafe { Box::from_raw(node) });
             }
             node = next;
@@ -93,7 +94,8 @@ impl<T> Drop for Departures<T> {
     fn drop(&mut self) {
         let mut node = self.head.load(Acquire);
         while !node.is_null() {
-            // SAFETY: nobody else has the list any more; nodes came from boxes.
+            // SAFETY: this thread is the only one left with access to the list; nodes came from
+            // boxes.
             let taken = unsafe { Box::from_raw(node) };
             node = taken.next;
         }
@@ -126,7 +128,7 @@ mod tests {
             departures.push(number, number);
         }
         let find = |wanted| {
-            // SAFETY: nothing is released before the answer is copied.
+            // SAFETY: no value is freed before the result is copied.
             unsafe { departures.find(|number| *number == wanted) }.copied()
         };
         assert_eq!([3, 4, 5, 7].map(find), [Some(3), None, Some(5), Some(7)]);

@@ -1,14 +1,14 @@
 //! Completion queue polling and arming.
 //!
-//! [`Ring`] is the owner half of a completion queue: it reads what the device wrote, finds the queue
-//! that an entry is about by its user index in a [`UserIndexTable`], asks that queue which request
-//! it was, and tells the device what was consumed. [`RingState`] is the half that others may look
-//! at: whoever destroys or resets a queue finds there how far the poller must come before nothing
-//! can name the queue any more, and leaves it in the [`Departures`] until then.
+//! [`Ring`] is the owner half of a completion queue. It reads the CQEs that the device writes,
+//! finds the queue of a CQE by its user index in a [`UserIndexTable`], asks that queue for the
+//! request, and tells the device what was consumed. [`RingState`] is the half that other threads
+//! may read. Code that destroys or resets a queue asks it how far the poller must come until no CQE
+//! can name the queue any more, and keeps the queue in [`Departures`] until then.
 //!
-//! The crate knows of queues only what [`Queue`] says. It works on memory that it is given, makes
-//! no system call, and does not trust what it reads: an entry that no honest device writes latches
-//! an error.
+//! The crate knows queues only by the trait [`Queue`]. It works on memory that it is given, makes
+//! no system call, and does not trust what it reads: a CQE that no correct device writes makes the
+//! ring corrupt, and it stays so.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

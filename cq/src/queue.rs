@@ -1,79 +1,79 @@
-//! What a completion queue knows of the queues whose requests complete there.
+//! The interface of the queues whose requests complete on a completion queue.
 
 use crate::what::What;
 use mlx5_prm::cqe::TagEvent;
 use mlx5_prm::wqe::TagOperation;
 
-/// What a queue answers when a completion names one of its requests.
+/// A queue, as the poller sees it.
 pub trait Queue {
-    /// The send request that starts at block `counter` completed, and with it all before it;
-    /// `failed` if with an error.
+    /// Retires the send request that starts at block `counter`, and all before it. `failed` says
+    /// that it completed with an error.
     fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent>;
-    /// The same, but `None` unless it is the next one.
+    /// As [`Queue::retire_send`], but `None` unless it is the next request.
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
-    /// The receive request `counter` completed; its identifier.
+    /// Retires the receive request `counter` and returns its identifier.
     fn retire_receive(&self, counter: u16) -> Option<u64>;
-    /// The same, but it may be `None` unless the request is the next one.
+    /// As [`Queue::retire_receive`], but may return `None` unless it is the next request.
     #[inline(always)]
     fn retire_next_receive(&self, counter: u16) -> Option<u64> {
         self.retire_receive(counter)
     }
-    /// Something that the others know nothing of came about, of a queue with a list of tags.
+    /// Handles a CQE of a queue with a tag list that the other functions do not handle.
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
         let _ = entry;
         None
     }
 }
 
-/// What an entry tells a queue that has a list of tags.
+/// What a CQE reports to a queue with a tag list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tagged {
-    /// Something of tag matching.
+    /// An event of tag matching.
     Event {
-        /// What happened.
+        /// The event.
         event: TagEvent,
-        /// The place on the list that it happened to.
+        /// The place on the list.
         place: u16,
-        /// The receive request, of a message that matched nothing.
+        /// The receive request, if the message matched no tag.
         counter: u16,
-        /// The operation succeeded.
+        /// Whether the operation succeeded.
         success: bool,
-        /// Unexpected messages that the device counted, as of the operation.
+        /// The device's count of unexpected messages at the time of the operation.
         phase: u16,
     },
-    /// This receive request completed otherwise, or failed.
+    /// This receive request completed without tag matching, or failed.
     Receive(u16),
     /// The operation at this block failed.
     OperationError(u16),
 }
 
-/// What such a queue makes of it.
+/// The result of [`Queue::retire_tagged`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TaggedOutcome {
-    /// A completion of what the entry tells of.
+    /// A completion for the user.
     Completion {
         /// The user's identifier.
         wr_id: u64,
-        /// The device needs to be told how many unexpected messages were handled.
+        /// Whether the user must tell the device how many unexpected messages were handled.
         needs_sync: bool,
     },
-    /// The failure of an operation.
+    /// An operation failed.
     OperationError {
         /// The user's identifier.
         wr_id: u64,
-        /// What it was.
+        /// The operation.
         operation: TagOperation,
     },
-    /// Nobody asked for it.
+    /// A completion that the user did not ask for.
     Unasked,
 }
 
-/// What the completion of a send was about.
+/// The result of [`Queue::retire_send`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
-    /// This request.
+    /// The request that completed.
     Request(SentRequest),
-    /// A further part of a request of which was told already.
+    /// A further WQE of a request whose completion was already reported.
     Again,
 }
 
@@ -82,8 +82,8 @@ pub enum Sent {
 pub struct SentRequest {
     /// The user's identifier.
     pub wr_id: u64,
-    /// Number of the operation that was posted, with [`SentRequest::CANCELLED`] set if the request
-    /// was cancelled before the device came to it.
+    /// The opcode that was posted, with [`SentRequest::CANCELLED`] set if the request was cancelled
+    /// before the device executed it.
     pub opcode: u8,
 }
 
@@ -92,10 +92,10 @@ impl SentRequest {
     pub const CANCELLED: u8 = What::CANCELLED as u8;
 }
 
-/// What an entry was found to be.
+/// What a CQE was found to be.
 pub(crate) enum Found {
     /// A completion: identifier and kind.
     Completion(u64, What),
-    /// More of one that was told already.
+    /// A CQE about a completion that was already reported, or that the user did not ask for.
     Again,
 }

@@ -21,25 +21,25 @@ use mlx5_prm::cqe::{
 };
 use mlx5_prm::signature::SignatureErrorCqe;
 
-/// Where the last eight bytes of a descriptor start: send opcode and queue pair number, counter,
-/// signature, and opcode with owner.
+/// Offset of the last eight bytes of a descriptor: send opcode and queue pair number, counter,
+/// signature, and opcode with ownership bit.
 const TAIL: usize = offset_of!(Cqe, sop_drop_qpn);
-/// The last byte of a descriptor without what may stand there of an ordinary one: an entry of
-/// another format than the plain one is not ordinary.
+/// The bits of a descriptor's last byte that a CQE of the fast path must have fixed. They include
+/// the format, so only plain CQEs take the fast path.
 const KIND: u8 = !(SOLICITED | OWNER);
-/// What is left of the entry of a request without error.
+/// These bits in the CQE of a successful send request.
 const REQUEST: u8 = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
-/// The last bytes of the entries of receives, if they are of the plain format.
+/// The last bytes of the CQEs of receives, if their format is plain.
 const RECEIVES: Range<u8> = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT
     ..(CqeOpcode::ResponderSendInvalidate as u8 + 1) << OPCODE_SHIFT;
 
-/// What [`Ring::next_ordinary`] finds.
+/// The result of [`Ring::next_ordinary`].
 pub enum Next<'poll> {
-    /// A completion, and took it.
+    /// A completion, which was consumed.
     Ordinary(WorkCompletion<'poll>),
-    /// An entry that it leaves to [`Ring::next_other`].
+    /// A CQE that [`Ring::next_other`] must handle.
     Other,
-    /// No entry.
+    /// No new CQE.
     None,
 }
 
@@ -47,22 +47,21 @@ pub enum Next<'poll> {
 pub struct Ring<Q> {
     /// The next descriptor.
     next: NonNull<u8>,
-    /// The first.
+    /// The first descriptor.
     first: NonNull<u8>,
-    /// Behind the last.
+    /// The end of the last descriptor.
     end: NonNull<u8>,
     stride: usize,
-    /// Entries ever consumed, counted freely.
+    /// Consumer index, free-running.
     consumer: u32,
-    /// What the owner bit of the next entry is once the device has written it, as wide as the word
-    /// in which it is looked at.
+    /// The ownership bit of the next CQE once the device has written it, in the width of the word
+    /// that it is compared with.
     owner: u64,
-    /// The word of an entry with the user index that was looked up last, and its queue: of sends,
-    /// and of receives. A queue whose sends complete here may have its receives elsewhere, where
-    /// another polls.
+    /// The user index word of the last CQE and its queue, separately for sends and receives: a
+    /// queue whose sends complete here may have its receives on another ring, with another poller.
     sent: (u64, NonNull<Q>),
     received: (u64, NonNull<Q>),
-    /// What one of the slower ways has found: entry, identifier and kind.
+    /// A completion found by the slow path: CQE, identifier and kind.
     found: (NonNull<u8>, u64, What),
     corruption: Option<Corruption>,
     attention: Attention,
@@ -73,39 +72,39 @@ pub struct Ring<Q> {
     departed: Option<DepartedReceive>,
     signature_error: Option<SignatureErrorHook>,
     run: Run,
-    /// Entries that say that the queue was resized and are still to come.
+    /// Resize CQEs that are still expected.
     resizes: u32,
 }
 
-/// Is told of each signature that did not match.
+/// Called for each signature error CQE.
 pub type SignatureErrorHook = Box<dyn FnMut(&SignatureErrorCqe) + Send>;
 
-/// Is told of each receive of a departed queue that is passed over: its user index, and which
-/// request it was.
+/// Called for each skipped receive of a destroyed queue, with its user index and the counter of the
+/// CQE.
 pub type DepartedReceive = Box<dyn FnMut(u32, u16) + Send>;
 
-// SAFETY: the buffer is reached only through this value and `RingState`, which reads; the cached
-// queue is shared.
+// SAFETY: the buffer is reached only through this value and `RingState`, which only reads; the
+// cached queues are used by shared reference.
 unsafe impl<Q: Sync> Send for Ring<Q> {}
 
-/// What a completion queue is made of.
+/// The parts of a completion queue.
 pub struct RingParts<Q> {
-    /// The queues that completions may be about.
+    /// The queues of the context.
     pub queues: Arc<UserIndexTable<Q>>,
-    /// The buffer, and what others may know.
+    /// The buffer and the consumer index.
     pub state: Arc<RingState>,
-    /// Says when there is anything out of the ordinary.
+    /// The word that a poll checks first.
     pub attention: Attention,
-    /// What the queues that complete here call the ring.
+    /// Identifies the ring in the table of queues.
     pub id: RingId,
 }
 
 impl<Q: Queue> Ring<Q> {
-    /// What no entry holds: the word has 32 bits.
+    /// A value that no CQE has: its word has 32 bits.
     const NOT_CACHED: u64 = 1 << 32;
     const NOTHING_CACHED: (u64, NonNull<Q>) = (Self::NOT_CACHED, NonNull::dangling());
 
-    /// Puts a completion queue together. Nothing else polls it.
+    /// Creates the owner half of a completion queue. Nothing else polls it.
     pub fn new(RingParts { queues, state, attention, id }: RingParts<Q>) -> Self {
         let (places, consumer) = (state.places(), state.consumed());
         let first = state.descriptor(0);
@@ -132,59 +131,58 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Has `hook` told of signatures that do not match; the user hears of them from the key.
+    /// Sets the function that is called for signature errors. The user learns of them from the key.
     pub fn on_signature_error(&mut self, hook: SignatureErrorHook) {
         self.signature_error = Some(hook);
     }
 
-    /// Has `departed` told of receives that are passed over, for their requests may be those of a
-    /// queue that is still there: a shared one.
+    /// Sets the function that is called for skipped receives. Their requests may belong to a shared
+    /// receive queue that still exists.
     pub fn on_departed_receive(&mut self, departed: DepartedReceive) {
         self.departed = Some(departed);
     }
 
-    /// Whether there is anything out of the ordinary, to be attended to before the next poll.
+    /// Whether there is anything to handle before the next poll.
     #[inline(always)]
     pub fn needs_attention(&self) -> bool {
         self.attention.needed()
     }
 
-    /// The word behind [`Ring::needs_attention`].
+    /// Returns the word behind [`Ring::needs_attention`].
     pub const fn attention(&self) -> Attention {
         self.attention
     }
 
-    /// Forgets the queues that were looked up last. Called before departures are released.
+    /// Clears the cached queues. Must be called before destroyed queues are freed.
     pub fn forget_queues(&mut self) {
         (self.sent, self.received) = (Self::NOTHING_CACHED, Self::NOTHING_CACHED);
     }
 
-    /// The queues that were looked up last, if they were not forgotten: the poller may use them
-    /// again without asking.
+    /// Returns the cached queues, which the poller may use again without another lookup.
     pub fn last_queues(&self) -> [Option<NonNull<Q>>; 2] {
         [self.sent, self.received]
             .map(|(index, queue)| (index != Self::NOT_CACHED).then_some(queue))
     }
 
-    /// What others may know.
+    /// Returns the part that other threads may read.
     pub const fn state(&self) -> &Arc<RingState> {
         &self.state
     }
 
-    /// Entries ever consumed.
+    /// Returns the consumer index.
     pub const fn consumer(&self) -> u32 {
         self.consumer
     }
 
-    /// What was found that no honest device writes.
+    /// Returns the corruption that was found, if any.
     pub const fn corruption(&self) -> Option<Corruption> {
         self.corruption
     }
 
-    /// Takes the next completion, if there is one. The device is not told before
-    /// [`Ring::publish`], so that the entry stays as it is until then.
+    /// Returns the next completion, if there is one. The device is not told before
+    /// [`Ring::publish`], so the CQE stays unchanged until then.
     ///
-    /// `None` means that there is none, or that [`Ring::corruption`] was found.
+    /// `None` means that there is none, or that [`Ring::corruption`] is set.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
@@ -195,30 +193,31 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// [`Ring::next`], but only looks at an entry unless it is that of a request without error, the
-    /// next one of its queue.
+    /// The fast path of [`Ring::next`]. Consumes a CQE only if it is plain, without error, and of
+    /// the next request of its queue.
     #[inline(always)]
     pub fn next_ordinary(&mut self) -> Next<'_> {
         let descriptor = self.next;
-        // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load takes the owner
-        // bit and all that goes with it.
+        // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load reads the
+        // ownership bit together with the opcode and the counter.
         let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
-        // Zero, if it is written, in the place of the owner bit.
+        // The ownership bit becomes zero if the CQE is new.
         let tail = u64::from_be(tail) ^ self.owner;
         if tail as u8 & OWNER != 0 {
             return Next::None;
         }
-        // The owner bit was read before the rest of the entry, and before the data it announces.
+        // Orders the read of the ownership bit before reads of the rest of the CQE and of the data
+        // that it announces.
         barrier::from_device();
-        // SAFETY: four bytes of a descriptor, aligned to four.
+        // SAFETY: the four bytes are inside a descriptor, and aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
         let counter = (tail >> 16) as u16;
         let (wr_id, what) = if tail as u8 & KIND == REQUEST {
             if u64::from(index) != self.sent.0 && !self.look_up(index, Side::Send) {
                 return Next::Other;
             }
-            // SAFETY: it stays valid until this poller attends to departures, and then it is
-            // forgotten before.
+            // SAFETY: the queue stays valid until this poller handles destroyed queues, and the
+            // cache is cleared before that.
             let queue = unsafe { self.sent.1.as_ref() };
             let Some(sent) = queue.retire_next_send(counter) else { return Next::Other };
             (sent.wr_id, What::sent(sent.opcode))
@@ -239,8 +238,8 @@ impl<Q: Queue> Ring<Q> {
         Next::Ordinary(WorkCompletion::new(descriptor, wr_id, what))
     }
 
-    /// Finds the queue that the word `index` of an entry names, if it is there and not departed, and
-    /// this side of it completes here.
+    /// Looks up the queue that the word `index` of a CQE names. Fails if it does not exist, was
+    /// destroyed, or this side of it does not complete here.
     #[inline(always)]
     fn look_up(&mut self, index: u32, side: Side) -> bool {
         let Some(queue) = self.queues.get_quickly(u32::from_be(index), self.id, side) else {
@@ -258,7 +257,7 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// [`Ring::next`] after [`Ring::next_ordinary`] found [`Next::Other`].
+    /// The slow path: [`Ring::next`] after [`Ring::next_ordinary`] returned [`Next::Other`].
     #[inline(always)]
     pub fn next_other(&mut self) -> Option<WorkCompletion<'_>> {
         let found = self.find();
@@ -266,7 +265,7 @@ impl<Q: Queue> Ring<Q> {
         found.then(|| WorkCompletion::new(descriptor, wr_id, what))
     }
 
-    /// Goes on to the entry behind `descriptor`, which is the next one.
+    /// Passes the CQE at `descriptor`, which is the next one.
     #[inline(always)]
     fn pass(&mut self, descriptor: NonNull<u8>) {
         self.consumer = self.consumer.wrapping_add(1);
@@ -275,20 +274,20 @@ impl<Q: Queue> Ring<Q> {
             self.next = self.first;
             self.owner ^= u64::from(OWNER);
         } else {
-            // SAFETY: inside the buffer.
+            // SAFETY: the address is inside the buffer.
             self.next = unsafe { NonNull::new_unchecked(next) };
         }
     }
 
-    /// Whether the next entry is written.
+    /// Whether the next CQE is written.
     #[inline(always)]
     fn is_written(&self) -> bool {
-        // SAFETY: the last byte of a descriptor.
+        // SAFETY: it is the last byte of a descriptor.
         let op_own = unsafe { self.next.byte_add(DESCRIPTOR - 1).read_volatile() };
         (op_own ^ self.owner as u8) & OWNER == 0
     }
 
-    /// Finds the place of the next entry.
+    /// Computes the position of the next CQE from the consumer index.
     fn find_place(&mut self) {
         let places = self.state.places();
         self.first = self.state.descriptor(0);
@@ -297,14 +296,14 @@ impl<Q: Queue> Ring<Q> {
         self.owner = places.owner(self.consumer).into();
     }
 
-    /// Moves to another buffer, after the device was told to: what waits is copied there. The old
-    /// buffer is not used afterwards, unless there was [`Corruption::Resize`].
+    /// Moves to another buffer, after the device was told to, and copies the CQEs not yet consumed.
+    /// The old buffer is not used afterwards, unless this returns [`Corruption::Resize`].
     ///
     /// # Safety
-    /// `to` is a buffer as [`RingState::new`] wants it, cleared from [`Ring::consumer`] on before
-    /// the device was told of it; nobody calls [`RingState::end_of`] meanwhile.
+    /// `to` is a buffer as for [`RingState::new`], and was cleared from [`Ring::consumer`] on
+    /// before the device was told of it. No thread calls [`RingState::end_of`] meanwhile.
     pub unsafe fn move_to(&mut self, to: Places) -> Result<(), Corruption> {
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract.
         if unsafe { self.moved_to(to) } {
             return Ok(());
         }
@@ -312,15 +311,15 @@ impl<Q: Queue> Ring<Q> {
         Err(Corruption::Resize)
     }
 
-    /// The same where it is not known whether the device has moved: if it has, so does the ring, and
-    /// else nothing changes.
+    /// As [`Ring::move_to`], if it is unknown whether the device has moved. If it has, so does the
+    /// ring; if not, nothing changes.
     ///
     /// # Safety
     /// As for [`Ring::move_to`].
     pub unsafe fn moved_to(&mut self, to: Places) -> bool {
-        // What was passed is not copied, and nobody is to look for it.
+        // Passed CQEs are not copied, so nothing may look for them any more.
         self.publish();
-        // SAFETY: handed down; all before the consumer was passed.
+        // SAFETY: by the caller's contract; all CQEs before the consumer index were passed.
         if unsafe { self.state.move_to(to, self.consumer, self.resizes) }.is_none() {
             return false;
         }
@@ -329,8 +328,8 @@ impl<Q: Queue> Ring<Q> {
         true
     }
 
-    /// Remembers what was found. With no queue cached, and none that completes here, [`Ring::next`]
-    /// comes to [`Ring::find`] ever after, which finds nothing more.
+    /// Makes the ring corrupt. With no queue cached and a ring identifier that no queue has,
+    /// [`Ring::next`] always takes the slow path from now on, which returns nothing.
     #[cold]
     fn latch(&mut self, corruption: Corruption) -> bool {
         self.corruption.get_or_insert(corruption);
@@ -340,28 +339,28 @@ impl<Q: Queue> Ring<Q> {
         false
     }
 
-    /// Tells the device, and others, what was consumed.
+    /// Publishes the consumer index to other threads and to the device.
     #[inline(always)]
     pub fn publish(&self) {
-        // Every read of the entries is done before the device may write them again.
+        // Orders all reads of passed CQEs before the device may overwrite them.
         barrier::from_device();
         self.state.set_consumed(self.consumer);
         self.record.set_consumer(self.consumer);
     }
 
-    /// Whether the next entry is written.
+    /// Whether the next CQE is written.
     #[inline]
     pub fn has_next(&self) -> bool {
         self.is_written()
     }
 
-    /// The doorbell record.
+    /// Returns the doorbell record.
     pub const fn record(&self) -> CompletionQueueRecord {
         self.record
     }
 }
 
-/// An address to compare with, of the descriptor that would follow the last.
+/// Returns the end of the buffer as an address to compare with.
 fn end_of(places: &Places, first: NonNull<u8>) -> NonNull<u8> {
     first.map_addr(|at| at.saturating_add(places.stride << places.log_size))
 }

@@ -1,9 +1,9 @@
-//! Runs of compressed entries, told one by one.
+//! Compressed runs, expanded one CQE at a time.
 //!
-//! A run is a title and arrays of mini entries, in as many places of the ring as it has entries. The
-//! device writes nothing else of these places, so that what stands in the others is of an earlier
-//! lap, and the arrays end where an entry has its owner bit: before the run is passed, the last
-//! bytes of all places but the title's are made those of entries that are not written.
+//! A run is a title and arrays of mini CQEs. It takes as many slots of the ring as it has CQEs. The
+//! device writes nothing else into these slots: the others hold CQEs of an earlier lap, and mini
+//! CQEs overlap the ownership bits. So before the run is passed, the last bytes of all slots but
+//! the title's are marked as not written.
 
 use crate::state::RingState;
 use alloc::boxed::Box;
@@ -11,25 +11,25 @@ use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
 use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, MINI_CQES, MiniCqe, MiniFormat, OPCODE_SHIFT};
 
-/// Room for a descriptor, aligned as in a ring.
+/// A buffer for a descriptor, aligned as in a ring.
 #[repr(align(64))]
 struct Entry(#[expect(dead_code, reason = "reached by address")] [u8; DESCRIPTOR]);
 
-/// The run that a ring is in, if it is in one.
+/// The state of the run that a ring is in, if any.
 pub(crate) struct Run {
-    /// The entry that is told of: the title, with what is the entry's own.
+    /// The CQE under construction: the title, with the fields of the current mini CQE.
     entry: NonNull<Entry>,
     format: MiniFormat,
-    /// The place of the title, counted freely.
+    /// Free-running index of the title.
     first: u32,
-    /// How many entries there are, zero outside a run, and how many were told of.
+    /// Number of CQEs in the run (zero outside a run), and how many were returned.
     count: u32,
     told: u32,
     counter: u16,
     is_request: bool,
 }
 
-// SAFETY: the entry is this value's own.
+// SAFETY: the buffer is owned by this value.
 unsafe impl Send for Run {}
 
 impl Run {
@@ -42,22 +42,22 @@ impl Run {
         self.count != 0
     }
 
-    /// What receives keep of their own.
+    /// Which field receives keep of their own.
     pub(crate) fn format(&self) -> MiniFormat {
         self.format
     }
 
-    /// Starts a run at the place `first` of the ring, where its title is written. `Err` if it is
-    /// none that a device writes; its count.
+    /// Starts a run at index `first` of the ring, where its title is written. `Err` has the count
+    /// if no correct device writes it.
     pub(crate) fn start(&mut self, state: &RingState, first: u32) -> Result<(), u32> {
-        // SAFETY: a descriptor of the ring, and one of our own.
+        // SAFETY: one is a descriptor of the ring, the other the buffer of this value.
         let title = unsafe {
             let title = state.descriptor(first).cast::<[u64; DESCRIPTOR / 8]>().read_volatile();
             self.entry.cast().write(title);
             self.entry.cast::<Cqe>().read()
         };
         let count = title.byte_count.get();
-        // A run of one would have its array behind itself.
+        // A run of one would have its array in a slot behind itself.
         if count < 2 || count > state.size() {
             return Err(count);
         }
@@ -68,7 +68,7 @@ impl Run {
         Ok(())
     }
 
-    /// The next entry of a run, which there is: it stays as it is until the next call.
+    /// Returns the next CQE of the run, which must have one. It is unchanged until the next call.
     pub(crate) fn descriptor(&mut self, state: &RingState) -> NonNull<u8> {
         let number = self.told as usize / MINI_CQES;
         let array = match number {
@@ -76,12 +76,12 @@ impl Run {
             number => (number * MINI_CQES) as u32,
         };
         let array = state.descriptor(self.first.wrapping_add(array)).cast::<u64>();
-        // SAFETY: eight of 64 bytes of a place of the ring that belongs to the run, aligned.
+        // SAFETY: eight aligned bytes of a slot of the ring that belongs to the run.
         let mini = unsafe { array.add(self.told as usize % MINI_CQES).read_volatile() };
-        // SAFETY: as many bytes, of which every value is one.
+        // SAFETY: the sizes are equal, and every value is a valid `MiniCqe`.
         let mini: MiniCqe = unsafe { core::mem::transmute(mini) };
         let unique = mini.unique.get();
-        // SAFETY: our own, which nobody looks at while this value is borrowed.
+        // SAFETY: the buffer is owned by this value, and nothing reads it while it is borrowed.
         let entry = unsafe { self.entry.cast::<Cqe>().as_mut() };
         entry.byte_count = mini.byte_count;
         if self.is_request {
@@ -101,14 +101,15 @@ impl Run {
         self.entry.cast()
     }
 
-    /// The entry was told of. If it was the last, the run is over: how many places to pass.
+    /// Passes the CQE that was returned. If it was the last, the run is over, and the number of its
+    /// slots is returned.
     pub(crate) fn pass(&mut self, state: &RingState) -> Option<u32> {
         self.told += 1;
         if self.told < self.count {
             return None;
         }
         let count = core::mem::take(&mut self.count);
-        // What the arrays hold was read before it is written over.
+        // Orders the reads of the mini CQEs before the writes that mark their slots.
         barrier::from_device();
         for place in 1..count {
             state.clear(self.first.wrapping_add(place));

@@ -1,4 +1,4 @@
-//! What others than the poller may know of a completion queue.
+//! The part of a completion queue that other threads than the poller may read.
 
 use core::mem::offset_of;
 use core::ptr::NonNull;
@@ -11,56 +11,58 @@ use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, Format, MiniFormat, OP_OWN_INITIAL, OPCODE_SHIFT, OWNER,
 };
 
-/// Where the title of a run says how many entries it stands for.
+/// Offset of the number of CQEs of a compressed run, in its title.
 pub(crate) const COUNT: usize = offset_of!(Cqe, byte_count);
-/// Where the user index stands in a descriptor.
+/// Offset of the user index in a descriptor.
 pub(crate) const USER_INDEX: usize = offset_of!(Cqe, srqn_uidx);
-/// Its bits.
+/// Mask of the user index.
 pub(crate) const USER_INDEX_MASK: u32 = 0xff_ffff;
 
-/// Where the entries of a completion queue lie.
+/// The buffer of a completion queue.
 #[derive(Clone, Copy)]
 pub struct Places {
-    /// The first byte of the buffer.
+    /// The first byte.
     pub buffer: NonNull<u8>,
-    /// Base-two logarithm of its entries, at most 24.
+    /// Base-two logarithm of the number of CQEs, at most 24.
     pub log_size: u32,
-    /// Bytes of an entry: 64 or 128.
+    /// Bytes of a CQE: 64 or 128.
     pub stride: usize,
 }
 
 impl Places {
-    /// How many entries there are.
+    /// The number of CQEs.
     pub const fn size(&self) -> u32 {
         1 << self.log_size
     }
 
-    /// The descriptor of an entry, counted freely.
+    /// Returns the descriptor of the CQE with free-running index `index`.
     #[inline(always)]
     fn descriptor(&self, index: u32) -> NonNull<u8> {
         let slot = (index & (self.size() - 1)) as usize;
-        // SAFETY: masked, so inside the buffer; a descriptor is the last part of an entry.
+        // SAFETY: the slot is masked, so it is inside the buffer; a descriptor is the last part of
+        // a CQE.
         unsafe { self.buffer.byte_add(slot * self.stride + self.stride - DESCRIPTOR) }
     }
 
-    /// What the owner bit of an entry is once it is written.
+    /// The ownership bit of a CQE that the device has written on the lap of `index`.
     pub(crate) const fn owner(&self, index: u32) -> u8 {
         (index >> self.log_size) as u8 & OWNER
     }
 
     fn last_byte(&self, index: u32) -> NonNull<u8> {
-        // SAFETY: the last byte of a descriptor.
+        // SAFETY: it is the last byte of a descriptor.
         unsafe { self.descriptor(index).byte_add(DESCRIPTOR - 1) }
     }
 
     fn op_own(&self, index: u32) -> u8 {
-        // SAFETY: inside the buffer.
+        // SAFETY: the byte is inside the buffer.
         unsafe { self.last_byte(index).read_volatile() }
     }
 
     fn set_op_own(&self, index: u32, op_own: u8) {
-        // SAFETY: inside the buffer; as whoever calls this answers for, the device writes to the
-        // entry neither now nor before it was told of what the poller passed.
+        // SAFETY: the byte is inside the buffer. Every caller makes sure that the device does not
+        // write the CQE: the buffer is not in use yet, or the poller has not yet told the device
+        // that it passed the CQE.
         unsafe { self.last_byte(index).write_volatile(op_own) };
     }
 
@@ -68,23 +70,24 @@ impl Places {
         self.op_own(index) & OWNER == self.owner(index)
     }
 
-    /// Marks all entries from `start` on as not written.
+    /// Marks all CQEs from `start` on as not written.
     ///
     /// # Safety
-    /// The buffer is so large, aligned to 64, valid, and nobody uses it yet.
+    /// The buffer has the size given, is aligned to 64 and valid, and nothing uses it yet.
     pub unsafe fn clear_from(&self, start: u32) {
         for place in 0..self.size() {
             let index = start.wrapping_add(place);
-            // The owner bit says "the lap before the first", so that it alone tells what is new.
+            // The ownership bit is that of the lap before the first, so that it alone tells which
+            // CQEs are new.
             self.set_op_own(index, OP_OWN_INITIAL | self.owner(index) ^ OWNER);
         }
     }
 
-    /// How many places the entry at `index` takes with what belongs to it, and which user index
-    /// it names.
+    /// Returns how many slots the CQE at `index` takes, the rest of a run included, and its user
+    /// index.
     fn extent(&self, index: u32, op_own: u8) -> (u32, u32) {
         let word = |offset| {
-            // SAFETY: four bytes of a descriptor, aligned.
+            // SAFETY: the four bytes are inside a descriptor, and aligned.
             let word = unsafe { self.descriptor(index).byte_add(offset).cast::<u32>() };
             // SAFETY: as above.
             u32::from_be(unsafe { word.read_volatile() })
@@ -97,32 +100,32 @@ impl Places {
     }
 }
 
-/// Whether an entry is the title of a run.
+/// Whether a CQE is the title of a compressed run.
 pub(crate) fn is_title(op_own: u8) -> bool {
     Format::of(op_own) == Format::Compressed
         && op_own >> OPCODE_SHIFT <= CqeOpcode::ResponderSendInvalidate as u8
 }
 
-/// The half of a completion queue that others than the poller may look at.
+/// The half of a completion queue that other threads than the poller may read.
 pub struct RingState {
     buffer: AtomicPtr<u8>,
     log_size: AtomicU32,
     stride: usize,
     compression: Option<MiniFormat>,
-    /// How many entries the poller has passed, counted freely. The device is told 24 bits of it, in
-    /// memory where it could write to: it is not asked.
+    /// Consumer index, free-running. The device is told 24 bits of it in the doorbell record. That
+    /// memory is not read back, because the device could write there.
     consumed: AtomicU32,
     record: CompletionQueueRecord,
 }
 
 impl RingState {
-    /// Takes a buffer of entries, and marks all as not written.
+    /// Creates the state of a completion queue and marks all CQEs as not written.
     ///
     /// # Safety
-    /// The buffer is so large, aligned to 64, valid as long as the value lives or until it is
-    /// replaced, and nobody but the device and the ring writes to it after this.
+    /// The buffer has the size given and is aligned to 64. It is valid for as long as the value
+    /// lives or until it is replaced, and from now on only the device and the ring write to it.
     pub unsafe fn new(places: Places, record: CompletionQueueRecord) -> Self {
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract.
         unsafe { places.clear_from(0) };
         Self {
             buffer: AtomicPtr::new(places.buffer.as_ptr()),
@@ -134,43 +137,42 @@ impl RingState {
         }
     }
 
-    /// Starts as a queue that has passed `consumed` entries does, and has no other. The record is
-    /// told.
+    /// Starts at consumer index `consumed`, and writes it to the doorbell record.
     ///
     /// # Safety
-    /// As for [`RingState::new`], whose buffer nobody uses yet.
+    /// As for [`RingState::new`], and nothing uses the buffer yet.
     #[must_use]
     pub unsafe fn starting_at(self, consumed: u32) -> Self {
-        // SAFETY: handed down.
+        // SAFETY: by the caller's contract.
         unsafe { self.places().clear_from(consumed) };
         self.consumed.store(consumed, Release);
         self.record.set_consumer(consumed);
         self
     }
 
-    /// Expects compressed entries, and says what receives then keep of their own.
+    /// Sets whether the device compresses CQEs, and what receives keep of their own then.
     #[must_use]
     pub fn compressed(mut self, format: Option<MiniFormat>) -> Self {
         self.compression = format;
         self
     }
 
-    /// What compressed receives keep of their own, if entries may be compressed.
+    /// Which field compressed receives keep of their own. `None` without compression.
     pub const fn compression(&self) -> Option<MiniFormat> {
         self.compression
     }
 
-    /// Where the entries lie.
+    /// Returns the buffer.
     pub fn places(&self) -> Places {
         Places {
-            // SAFETY: it came from a pointer that is not null.
+            // SAFETY: the pointer was stored from a `NonNull`.
             buffer: unsafe { NonNull::new_unchecked(self.buffer.load(Relaxed)) },
             log_size: self.log_size.load(Relaxed),
             stride: self.stride,
         }
     }
 
-    /// Entries in the queue.
+    /// The number of CQEs.
     pub fn size(&self) -> u32 {
         1 << self.log_size.load(Relaxed)
     }
@@ -187,14 +189,13 @@ impl RingState {
         self.places().descriptor(index)
     }
 
-    /// Makes an entry that the poller is about to pass look like one that is not written on the next
-    /// lap.
+    /// Marks a CQE that the poller is about to pass as not written on the next lap.
     pub(crate) fn clear(&self, index: u32) {
         let places = self.places();
         places.set_op_own(index, OP_OWN_INITIAL | places.owner(index));
     }
 
-    /// Entries that the poller has passed.
+    /// Returns the consumer index.
     pub fn consumed(&self) -> u32 {
         self.consumed.load(Acquire)
     }
@@ -204,10 +205,11 @@ impl RingState {
         self.consumed.store(entries, Release);
     }
 
-    /// Where the entries end that name user index `index`, as of now: once the poller has passed
-    /// this point, none of them is left. `None` if there are none.
+    /// Returns the index behind the last CQE, as of now, that names user index `index`. Once the
+    /// poller has passed it, no CQE names that index. `None` if there is no such CQE.
     ///
-    /// The device has written all that it will of that queue. The buffer is not replaced meanwhile.
+    /// Requires that the device writes no more CQEs of that queue, and that the buffer is not
+    /// replaced meanwhile.
     pub fn end_of(&self, index: u32) -> Option<u32> {
         let places = self.places();
         let mut position = self.consumed();
@@ -216,7 +218,7 @@ impl RingState {
             let op_own = places.op_own(position);
             barrier::from_device();
             let (takes, user_index) = places.extent(position, op_own);
-            // What the poller has passed the device may have written again.
+            // The device may already have overwritten a CQE that the poller has passed.
             let consumed = self.consumed();
             if (position.wrapping_sub(consumed) as i32) < 0 {
                 position = consumed;
@@ -233,14 +235,14 @@ impl RingState {
         }
     }
 
-    /// Copies what waits from `start` on to other places, up to and with the entry that says that
-    /// the queue was resized, behind `resizes` that said so before, and has all that follows looked
-    /// for there. `None` if there is no such entry: nothing was replaced.
+    /// Copies the CQEs not yet consumed, from `start` on, to another buffer, up to the resize CQE,
+    /// and uses that buffer from then on. `resizes` is the number of earlier resize CQEs among
+    /// them. `None` if there is no such CQE: nothing was replaced.
     ///
     /// # Safety
-    /// `to` is a buffer as [`RingState::new`] wants it, cleared from `start` on, that the device was
-    /// told of. The caller is the poller, who has passed all before `start`; nobody else looks
-    /// meanwhile.
+    /// `to` is a buffer as for [`RingState::new`], cleared from `start` on, that the device was
+    /// told of. The caller is the poller and has passed all CQEs before `start`. No other thread
+    /// reads the CQEs meanwhile.
     pub(crate) unsafe fn move_to(&self, to: Places, start: u32, mut resizes: u32) -> Option<()> {
         let from = self.places();
         let mut index = start;
@@ -259,7 +261,7 @@ impl RingState {
                 let index = index.wrapping_add(place);
                 for word in 0..self.stride / 8 {
                     let before = self.stride - DESCRIPTOR;
-                    // SAFETY: an aligned word of the same entry in either buffer.
+                    // SAFETY: it is an aligned word of the same CQE in either buffer.
                     unsafe {
                         let [from, to] = [from, to].map(|places| {
                             places.descriptor(index).byte_sub(before).cast::<u64>().add(word)

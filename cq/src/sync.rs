@@ -1,5 +1,4 @@
-//! The atomics of the protocol among pollers and those who destroy, replaced by loom's when it is
-//! checked.
+//! The atomics that pollers and destroying threads share. Under loom they are loom's.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};

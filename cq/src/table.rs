@@ -1,4 +1,4 @@
-//! From the user index in a CQE to the queue that it is about, without a lock.
+//! The table from user index to queue, read without a lock.
 
 use crate::sync::{
     AtomicPtr, AtomicU64,
@@ -7,7 +7,7 @@ use crate::sync::{
 use alloc::boxed::Box;
 use core::ptr::{NonNull, null_mut};
 
-/// Bits of a user index that each of the two levels resolves.
+/// The bits of a user index that each of the two levels resolves.
 #[cfg(not(loom))]
 const LEVEL_BITS: u32 = 12;
 #[cfg(loom)]
@@ -17,27 +17,28 @@ const LEVEL_SIZE: usize = 1 << LEVEL_BITS;
 type Level<Q> = [Entry<Q>; LEVEL_SIZE];
 
 struct Entry<Q> {
-    /// The rings that the queue completes on, in 32 bits each: sends in the low ones, receives.
+    /// The rings on which the queue completes, 32 bits each: sends in the low half, receives in the
+    /// high half.
     rings: AtomicU64,
     queue: AtomicPtr<Q>,
 }
 
-/// The number that a ring goes by. Completions on a ring are about queues that complete there: to
-/// any other, a poller has no claim that would keep it from being freed.
+/// Identifies a ring. A lookup only finds queues that complete on the poller's ring: a queue of
+/// another ring is not kept from being freed by this poller.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RingId(pub u32);
 
 impl RingId {
-    /// No ring: no queue completes there.
+    /// A ring that does not exist: no queue completes there.
     pub const NOBODY: Self = Self(u32::MAX);
 }
 
-/// What of a queue completes on a ring.
+/// The side of a queue that completes on a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Requests that it sends.
+    /// Send requests.
     Send,
-    /// Requests that it receives into.
+    /// Receive requests.
     Receive,
 }
 
@@ -52,14 +53,14 @@ impl Side {
     }
 }
 
-/// What a user index leads to.
+/// The result of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup<Q> {
-    /// A queue. It stays valid until the poller that looked it up next attends to departures.
+    /// A queue. It is valid until the poller that looked it up next frees destroyed queues.
     Queue(NonNull<Q>),
-    /// A queue that was destroyed, or is being reset: its completions mean nothing any more.
+    /// A queue that was destroyed or is being reset. Its completions are skipped.
     Departed,
-    /// Nothing: no queue of which this side completes on the ring ever had this index.
+    /// No queue with this index ever had this side complete on the ring.
     Unknown,
 }
 
@@ -74,24 +75,24 @@ impl<Q> Default for UserIndexTable<Q> {
     }
 }
 
-/// Stands for a queue that is gone. It is no address of a queue, for it is not aligned as a pointer.
+/// Marks the entry of a destroyed queue. Not a valid address of a queue, because it is not aligned.
 fn tombstone<Q>() -> *mut Q {
     const { assert!(align_of::<Q>() > 1) };
     core::ptr::without_provenance_mut(1)
 }
 
 impl<Q> UserIndexTable<Q> {
-    /// How many user indexes there are.
+    /// The number of user indexes.
     pub const SIZE: u32 = 1 << (2 * LEVEL_BITS);
 
-    /// Finds the queue with user index `index`, of which the low 24 bits count, if `side` of it
-    /// completes on `ring`.
+    /// Looks up the queue whose user index is the low 24 bits of `index`, if `side` of it completes
+    /// on `ring`.
     #[inline(always)]
     pub fn get(&self, index: u32, ring: RingId, side: Side) -> Lookup<Q> {
         let Some(level) = self.level(index) else { return Lookup::Unknown };
         let Entry { rings, queue } = &level[index as usize % LEVEL_SIZE];
-        // The rings are looked at between two looks at the queue: if that is the same in both, they
-        // are its own. Else the index went from one queue to another, maybe on other rings.
+        // The rings are read between two reads of the queue. If both find the same queue, the rings
+        // are its own. Otherwise the index went to another queue, possibly on other rings.
         let mut found = queue.load(Acquire);
         let rings = loop {
             let rings = rings.load(Acquire);
@@ -110,11 +111,11 @@ impl<Q> UserIndexTable<Q> {
         NonNull::new(found).map_or(Lookup::Unknown, Lookup::Queue)
     }
 
-    /// [`UserIndexTable::get`] for a queue that is there; `None` where it takes a closer look.
+    /// The fast path of [`UserIndexTable::get`]. `None` unless a queue is found at once.
     #[inline(always)]
     pub fn get_quickly(&self, index: u32, ring: RingId, side: Side) -> Option<NonNull<Q>> {
         let Entry { rings, queue } = &self.level(index)?[index as usize % LEVEL_SIZE];
-        // The order is that of `get`.
+        // The loads are in the same order as in `get`.
         let found = queue.load(Acquire);
         let rings = rings.load(Acquire);
         let settled = queue.load(Acquire) == found;
@@ -126,15 +127,15 @@ impl<Q> UserIndexTable<Q> {
     #[inline(always)]
     fn level(&self, index: u32) -> Option<&Level<Q>> {
         let level = self.top[(index >> LEVEL_BITS) as usize % LEVEL_SIZE].load(Acquire);
-        // SAFETY: a level, once there, stays as long as the table.
+        // SAFETY: a level is not freed before the table.
         unsafe { level.as_ref() }
     }
 
-    /// Makes `queue`, whose sends and receives complete on `rings`, the one with user index `index`.
+    /// Sets the queue with user index `index`, whose sends and receives complete on `rings`.
     ///
     /// # Safety
-    /// `queue` stays valid until its index was cleared and the pollers of both rings, as far as they
-    /// may have looked it up, have attended to departures.
+    /// `queue` stays valid until its index was cleared and the pollers of both rings, if they may
+    /// have looked it up, have handled destroyed queues.
     pub unsafe fn set(&self, index: u32, queue: NonNull<Q>, rings: [RingId; 2]) {
         let top = &self.top[(index >> LEVEL_BITS) as usize % LEVEL_SIZE];
         if top.load(Acquire).is_null() {
@@ -144,7 +145,7 @@ impl<Q> UserIndexTable<Q> {
             }));
             let level = Box::into_raw(level);
             if top.compare_exchange(null_mut(), level, AcqRel, Acquire).is_err() {
-                // SAFETY: it was just made, and nobody else saw it.
+                // SAFETY: it was just created here, and no other thread saw it.
                 drop(unsafe { Box::from_raw(level) });
             }
         }
@@ -156,8 +157,8 @@ impl<Q> UserIndexTable<Q> {
         }
     }
 
-    /// The queue with user index `index` is gone; the index must not be used again before all
-    /// completions that name it were passed.
+    /// Marks the queue with user index `index` as destroyed. The index must not be used again
+    /// before all completions that name it were passed.
     pub fn depart(&self, index: u32) {
         if let Some(level) = self.level(index) {
             level[index as usize % LEVEL_SIZE].queue.store(tombstone(), Release);
@@ -170,7 +171,7 @@ impl<Q> Drop for UserIndexTable<Q> {
         for level in &*self.top {
             let level = level.load(Acquire);
             if !level.is_null() {
-                // SAFETY: made by `set`, and the table is the only one to free it.
+                // SAFETY: `set` created it from a box, and only the table frees it.
                 drop(unsafe { Box::from_raw(level) });
             }
         }
@@ -219,7 +220,7 @@ mod tests {
         unsafe { table.set(5, queue, [A, B]) };
         assert_eq!(get(A, Side::Send), Lookup::Queue(queue));
         assert_eq!(get(B, Side::Receive), Lookup::Queue(queue));
-        // Two pollers of one side would be one too many.
+        // Only one poller may retire the requests of one side.
         assert_eq!(get(A, Side::Receive), Lookup::Unknown);
         assert_eq!(get(B, Side::Send), Lookup::Unknown);
         assert_eq!(get(RingId(3), Side::Send), Lookup::Unknown);

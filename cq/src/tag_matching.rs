@@ -1,4 +1,4 @@
-//! Entries about tag matching: operations on a list of tags, and messages to its queue.
+//! CQEs about tag matching: operations on a tag list, and messages to its queue.
 
 use crate::completion::WorkCompletion;
 use crate::queue::{Found, Queue, Tagged, TaggedOutcome};
@@ -9,16 +9,16 @@ use mlx5_prm::cqe::{
 };
 use mlx5_prm::wqe::TagMatchingHeader;
 
-/// What came of a match, as a message's header tells (`struct ibv_wc_tm_info`).
+/// Information about a matched message, from its header (`struct ibv_wc_tm_info`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TmInfo {
-    /// The message's tag.
+    /// The tag of the message.
     pub tag: u64,
     /// The sender's own word (`priv`).
     pub app_ctx: u32,
 }
 
-/// What tag matching adds to a completion.
+/// Accessors for tag matching.
 impl WorkCompletion<'_> {
     /// Whether the message matched a tag (`IBV_WC_TM_MATCH`): this is its only completion, or the
     /// first of two.
@@ -37,7 +37,7 @@ impl WorkCompletion<'_> {
         )
     }
 
-    /// Whether all of a message that matched is in memory (`IBV_WC_TM_DATA_VALID`): this is its
+    /// Whether all data of a matched message is in memory (`IBV_WC_TM_DATA_VALID`): this is its
     /// only completion, or the second of two.
     #[inline]
     pub fn tm_data_valid(&self) -> bool {
@@ -48,7 +48,7 @@ impl WorkCompletion<'_> {
         )
     }
 
-    /// Whether a message to a queue with a list of tags brought immediate data.
+    /// Whether a message to a queue with a tag list has immediate data.
     #[inline]
     pub(crate) fn is_tagged_with_immediate(&self) -> bool {
         self.what().is_tagged() && {
@@ -60,16 +60,15 @@ impl WorkCompletion<'_> {
         }
     }
 
-    /// Whether the device needs to be told how many unexpected messages were handled
+    /// Whether the user must tell the device how many unexpected messages were handled
     /// (`IBV_WC_TM_SYNC_REQ`).
     #[inline]
     pub fn tm_sync_required(&self) -> bool {
         self.what().needs_sync()
     }
 
-    /// Tag and sender's word of a message that matched, with the first completion that tells of it
-    /// (`ibv_wc_read_tm_info`). A message that matched none has them in its own header, in the
-    /// buffer.
+    /// Tag and sender's word of a matched message, with its only or first completion
+    /// (`ibv_wc_read_tm_info`). An unmatched message has them in its header, in the buffer.
     #[inline]
     pub fn tm_info(&self) -> Option<TmInfo> {
         use TagEvent::*;
@@ -78,15 +77,15 @@ impl WorkCompletion<'_> {
         else {
             return None;
         };
-        // SAFETY: the head of a descriptor, which the device does not write before the poller has
+        // SAFETY: the start of a descriptor, which the device does not write before the poller has
         // published that it passed it.
         let header = unsafe { self.descriptor().cast::<TagMatchingHeader>().read_volatile() };
         Some(TmInfo { tag: header.tag.get(), app_ctx: header.app_ctx.get() })
     }
 }
 
-/// Asks `queue`, which does not know the request of an ordinary entry there, what the entry at
-/// `descriptor` tells of its list of tags.
+/// Asks `queue` what the CQE at `descriptor` means for its tag list. Called if the queue does not
+/// know the request otherwise.
 #[cold]
 pub(crate) fn retire<Q: Queue>(
     queue: &Q,
@@ -96,7 +95,7 @@ pub(crate) fn retire<Q: Queue>(
 ) -> Option<Found> {
     let opcode_bits = opcode;
     let opcode = CqeOpcode::from_bits(opcode)?;
-    // SAFETY: a descriptor, which the device does not write before it is told that the entry was
+    // SAFETY: a descriptor, which the device does not write before it is told that the CQE was
     // consumed. Any bytes are a valid value.
     let entry = unsafe { descriptor.cast::<Cqe>().read_volatile() };
     let tagged = entry.app == APP_TAG_MATCHING;
@@ -110,10 +109,10 @@ pub(crate) fn retire<Q: Queue>(
         | CqeOpcode::ResponderSendInvalidate
             if tagged =>
         {
-            // SAFETY: the head of the descriptor, as above.
+            // SAFETY: the start of the same descriptor, as above.
             let told = unsafe { descriptor.cast::<TagListCqe>().read_volatile() };
             let event = TagEvent::from_bits(entry.app_op)?;
-            // What a match tells is where such an entry would have the message.
+            // A CQE with inline data would have it in the place of the fields of a match.
             if Format::of(entry.op_own) == Format::Inline32
                 && !matches!(event, TagEvent::Unexpected | TagEvent::NoTag)
             {

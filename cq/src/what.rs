@@ -1,9 +1,9 @@
-//! What a completion is about.
+//! The kind of a completion.
 
 use mlx5_prm::cqe::{CqeOpcode, Format, MiniFormat, TagEvent};
 use mlx5_prm::wqe::{Opcode, TagOperation};
 
-/// What completed (`enum ibv_wc_opcode`).
+/// The operation that completed (`enum ibv_wc_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum CompletionOpcode {
@@ -21,9 +21,9 @@ pub enum CompletionOpcode {
     BindWindow,
     /// The invalidation of a memory window.
     LocalInvalidate,
-    /// Another request of this opcode.
+    /// Another request with this opcode.
     Other(Opcode),
-    /// A raw request of an opcode that has no name here.
+    /// A raw request with an opcode that has no name here.
     Unnamed(u8),
     /// A send arrived, with or without immediate data or invalidation.
     Receive,
@@ -33,17 +33,17 @@ pub enum CompletionOpcode {
     TmAdd,
     /// A tag was removed from a list (`IBV_WC_TM_DEL`).
     TmDel,
-    /// A list was synchronised (`IBV_WC_TM_SYNC`).
+    /// The device was told how many unexpected messages were handled (`IBV_WC_TM_SYNC`).
     TmSync,
-    /// A message with a tag arrived, whether it matched or not (`IBV_WC_TM_RECV`).
+    /// A message with a tag arrived, matched or not (`IBV_WC_TM_RECV`).
     TmReceive,
-    /// A message without a tag arrived at a queue with a list of tags (`IBV_WC_TM_NO_TAG`).
+    /// A message without a tag arrived at a queue with a tag list (`IBV_WC_TM_NO_TAG`).
     TmNoTag,
 }
 
-/// What a completion is about, in a few bits that index tables: the opcode of a send request
-/// (6 bits) with the mark of a cancelled one, or that of the entry of a receive; and whether it
-/// failed.
+/// The kind of a completion, in bits of which the low ones index a table: the opcode of a send
+/// request (6 bits) with the mark of a cancelled one, or the CQE opcode of a receive; and whether
+/// it failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct What(pub(crate) u16);
 
@@ -53,16 +53,15 @@ impl What {
     /// Marks the opcode of a cancelled request.
     pub(crate) const CANCELLED: u16 = 0x40;
     const COUNT: usize = 0x200;
-    /// Bits that no table is indexed with: the entry was compressed, and kept its hash or its
-    /// checksum.
+    /// Not part of the table index: the CQE was compressed, and kept its own hash or checksum.
     pub(crate) const KEPT_HASH: u16 = 0x200;
     pub(crate) const KEPT_CHECKSUM: u16 = 0x400;
-    /// The entry has a message in it, or before it. Kept, for a device that is not honest may write
-    /// another format there at any time.
+    /// Not part of the table index: inline data in the descriptor, or before it. Recorded when the
+    /// format was checked, because a faulty device may change it in memory at any time.
     pub(crate) const IN_DESCRIPTOR: u16 = 0x800;
     pub(crate) const BEFORE_DESCRIPTOR: u16 = 0x4000;
 
-    /// The mark of a compressed entry.
+    /// The mark of a compressed CQE.
     pub(crate) const fn compressed(format: MiniFormat) -> Self {
         Self(match format {
             MiniFormat::Hash => Self::KEPT_HASH,
@@ -70,7 +69,7 @@ impl What {
         })
     }
 
-    /// The mark of an entry of this format, which has been looked at.
+    /// The mark of a CQE whose format was checked.
     pub(crate) const fn formatted(format: Format) -> Self {
         Self(match format {
             Format::Plain | Format::Compressed => 0,
@@ -79,7 +78,7 @@ impl What {
         })
     }
 
-    /// The same with a mark.
+    /// Adds a mark.
     pub(crate) const fn with(self, mark: Self) -> Self {
         Self(self.0 | mark.0)
     }
@@ -178,14 +177,14 @@ impl What {
         self.is_received() || returns && !self.is_cancelled() && !self.is_error()
     }
 
-    /// Looks up what follows from it.
+    /// Looks up the properties of this kind.
     #[inline(always)]
     pub(crate) fn facts(self) -> &'static Facts {
         &FACTS[usize::from(self.0) % Self::COUNT]
     }
 }
 
-/// What follows from [`What`] a completion is about. Four bytes, so that the table is indexed by the
+/// The properties of a kind of completion. Four bytes, so that the table is indexed by the
 /// addressing mode alone.
 #[repr(align(4))]
 pub(crate) struct Facts {
@@ -193,7 +192,7 @@ pub(crate) struct Facts {
     pub(crate) has_length: bool,
 }
 
-/// A table made at compile time, so that nothing is worked out when a completion is read.
+/// Computed at compile time, so that reading a completion only looks it up.
 static FACTS: [Facts; What::COUNT] = {
     let mut table =
         [const { Facts { opcode: CompletionOpcode::Send, has_length: false } }; What::COUNT];
@@ -207,15 +206,16 @@ static FACTS: [Facts; What::COUNT] = {
 };
 
 impl What {
-    /// Of a message to a queue with a list of tags: the event is in the low four bits.
+    /// A message to a queue with a tag list; the event is in the low four bits.
     const TAGGED: u16 = Self::RECEIVED | 0x40;
-    /// Of an operation on the list, in the same way. A request of a send queue may have any opcode, so
-    /// that these are among receives, which have four bits.
+    /// An operation on the tag list; the event is in the low four bits. Send requests may have any
+    /// opcode, so these kinds are among the receives, whose opcodes have four bits.
     pub(crate) const OPERATION: u16 = Self::RECEIVED | 0x20;
     const EVENT: u16 = 0xf;
-    /// Bits that no table is indexed with: the entry is one of a failure,
+    /// Not part of the table index: the CQE is an error CQE.
     const ERROR_ENTRY: u16 = 0x1000;
-    /// or the device needs to be told how many unexpected messages were handled.
+    /// Not part of the table index: the user must tell the device how many unexpected messages were
+    /// handled.
     const NEEDS_SYNC: u16 = 0x2000;
 
     pub(crate) fn tagged(event: TagEvent, success: bool, needs_sync: bool) -> Self {
@@ -241,12 +241,12 @@ impl What {
         Self(Self::OPERATION | event as u16 | Self::ERROR | Self::ERROR_ENTRY)
     }
 
-    /// Whether it is a message to a queue with a list of tags.
+    /// Whether it is a message to a queue with a tag list.
     pub(crate) const fn is_tagged(self) -> bool {
         self.0 & Self::TAGGED == Self::TAGGED
     }
 
-    /// What of tag matching it is.
+    /// Returns the event of tag matching.
     pub(crate) const fn tag_event(self) -> Option<TagEvent> {
         let event = TagEvent::from_bits((self.0 & Self::EVENT) as u8);
         let marks = self.0 & 0xff & !Self::EVENT;
@@ -257,7 +257,7 @@ impl What {
         }
     }
 
-    /// What of tag matching failed, without an entry of its own that tells why.
+    /// Returns the event of tag matching that failed without an error CQE.
     pub(crate) const fn tag_failure(self) -> Option<TagEvent> {
         if self.0 & Self::ERROR_ENTRY != 0 { None } else { self.tag_event() }
     }

@@ -1,5 +1,5 @@
-//! The closer look at entries that are not those of requests without error, in order: errors, runs,
-//! messages in entries, what is out of order, what is no completion, and what no honest device writes.
+//! The slow path of polling: CQEs with errors, compressed runs, inline data, completions out of
+//! order, CQEs that are no completions, and CQEs that no correct device writes.
 
 use super::{Ring, TAIL};
 use crate::corruption::Corruption;
@@ -14,21 +14,21 @@ use mlx5_doorbell::barrier;
 use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, Format, INLINE_32, INLINE_64, OPCODE_SHIFT};
 use mlx5_prm::signature::SignatureErrorCqe;
 
-/// The last byte of an entry of the last kind of receive.
+/// The last byte of a CQE of the receive kind with the highest opcode.
 const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SHIFT;
 
-/// An entry that is looked at closely.
+/// The fields of a CQE that the slow path needs.
 struct Look {
     descriptor: NonNull<u8>,
-    /// The word with the user index, as it stands there.
+    /// The word with the user index, in the device's byte order.
     index: u32,
     tail: u64,
-    /// Whether it was compressed, or has a message in it.
+    /// Whether it was compressed, or has inline data.
     marks: What,
 }
 
 impl<Q: Queue> Ring<Q> {
-    /// Finds the next completion, whatever it is.
+    /// Finds the next completion of any kind.
     #[inline(never)]
     pub(super) fn find(&mut self) -> bool {
         if self.corruption.is_some() {
@@ -42,7 +42,7 @@ impl<Q: Queue> Ring<Q> {
                 Err(corruption) => return self.latch(corruption),
             };
             if CqeOpcode::from_bits(tail as u8 >> OPCODE_SHIFT) == Some(CqeOpcode::SignatureError) {
-                // Where others have the user index, it has something else.
+                // A signature error CQE has another field in place of the user index.
                 self.tell_signature_error(descriptor);
                 self.pass(descriptor);
                 continue;
@@ -60,7 +60,7 @@ impl<Q: Queue> Ring<Q> {
                     Lookup::Unknown => return self.latch(Corruption::UserIndex(user_index)),
                 }
             }
-            // SAFETY: it was just looked up, or has not departed since.
+            // SAFETY: the queue was just looked up, or was looked up before and not freed since.
             let queue = unsafe { self.cached(side).1.as_ref() };
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
             let found = match Self::retire(queue, opcode, counter) {
@@ -86,13 +86,13 @@ impl<Q: Queue> Ring<Q> {
                 Err(corruption) => self.latch(corruption),
             };
         }
-        // What was passed over is told here, for who polls has nothing to tell.
+        // Publish skipped CQEs here: the caller has no completion to publish.
         self.publish();
         false
     }
 
-    /// Which side of a queue an entry is about. Where the opcode does not tell, it is the one that
-    /// completes here.
+    /// Returns which side of a queue a CQE is about. If the opcode does not tell, it is the side
+    /// that completes on this ring.
     fn side(&self, opcode: u8, user_index: u32) -> Side {
         use CqeOpcode::*;
         match CqeOpcode::from_bits(opcode) {
@@ -114,15 +114,15 @@ impl<Q: Queue> Ring<Q> {
     #[cold]
     fn tell_signature_error(&mut self, descriptor: NonNull<u8>) {
         if let Some(hook) = &mut self.signature_error {
-            // SAFETY: the entry, aligned to 64; the device does not write it before it is told that
-            // it was consumed. Any bytes are a valid value.
+            // SAFETY: the CQE, aligned to 64; the device does not write it before it is told that
+            // the CQE was consumed. Any bytes are a valid value.
             let entry = unsafe { descriptor.cast::<SignatureErrorCqe>().read_volatile() };
             hook(&entry);
         }
     }
 
-    /// Looks at the next entry, which is written: what it is about. `None` if it is about no
-    /// request, and was passed.
+    /// Decodes the next CQE, which is written. `None` if it is about no request; it was passed
+    /// then.
     fn look(&mut self) -> Result<Option<Look>, Corruption> {
         if !self.run.is_active() {
             let op_own = read_tail(self.next) as u8;
@@ -145,24 +145,24 @@ impl<Q: Queue> Ring<Q> {
     }
 
     fn look_at(&self, descriptor: NonNull<u8>, marks: What) -> Look {
-        // SAFETY: four bytes of a descriptor, aligned to as many.
+        // SAFETY: the four bytes are inside a descriptor, and aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
         Look { descriptor, index, tail: read_tail(descriptor), marks }
     }
 
-    /// The format of the next entry, if it may have it.
+    /// Returns the format of the next CQE, if it is allowed here.
     fn check_format(&self, op_own: u8) -> Result<Format, Corruption> {
         let format = Format::of(op_own);
         let room = match format {
-            // The format of an entry that tells of an error means nothing.
+            // The format bits of an error CQE have no meaning.
             _ if op_own >> OPCODE_SHIFT > LAST_RECEIVE >> OPCODE_SHIFT => return Ok(Format::Plain),
             Format::Plain => return Ok(format),
             Format::Inline32 => INLINE_32,
-            // It lies before the descriptor, where there must be something.
+            // The data is before the descriptor, where only 128-byte CQEs have room.
             Format::Inline64 if self.stride > DESCRIPTOR => INLINE_64,
             Format::Inline64 | Format::Compressed => return Err(Corruption::Format(format)),
         };
-        // SAFETY: four bytes of a descriptor, aligned to as many.
+        // SAFETY: the four bytes are inside a descriptor, and aligned to four.
         let bytes = unsafe { self.next.byte_add(BYTE_COUNT).cast::<u32>().read_volatile() };
         match u32::from_be(bytes) {
             bytes if bytes as usize <= room => Ok(format),
@@ -170,7 +170,7 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Goes on to what follows the entry that was looked at, in a run or not.
+    /// Passes the CQE, which may be one of a compressed run.
     fn pass_any(&mut self, descriptor: NonNull<u8>) {
         if !self.run.is_active() {
             return self.pass(descriptor);
@@ -181,7 +181,7 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Tells of an entry of a departed queue, if it is that of a receive.
+    /// Reports a skipped CQE of a destroyed queue, if it is that of a receive.
     #[cold]
     fn pass_departed(&mut self, user_index: u32, tail: u64) {
         use CqeOpcode::*;
@@ -198,7 +198,7 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Asks `queue` which request an entry is about.
+    /// Asks `queue` which request a CQE is about.
     fn retire(queue: &Q, opcode: u8, counter: u16) -> Result<Option<Found>, Corruption> {
         let sent = |failed, what: fn(u8) -> What| {
             queue.retire_send(counter, failed).map(|sent| match sent {
@@ -223,8 +223,8 @@ impl<Q: Queue> Ring<Q> {
     }
 }
 
-/// The last eight bytes of a descriptor.
+/// Returns the last eight bytes of a descriptor.
 fn read_tail(descriptor: NonNull<u8>) -> u64 {
-    // SAFETY: aligned to eight.
+    // SAFETY: the eight bytes are inside a descriptor, and aligned to eight.
     u64::from_be(unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() })
 }

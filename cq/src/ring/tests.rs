@@ -1,9 +1,9 @@
-//! A ring where its counters wrap, which takes too long to come to from outside.
+//! Wrapping counters of a ring. From outside it would take too long to reach them.
 
 use super::*;
 use crate::queue::{Sent, SentRequest};
 
-/// Answers everything. It has a place in memory, as the table asks.
+/// A queue that accepts every counter. It is not zero-sized, because the table stores its address.
 struct Any(#[expect(dead_code, reason = "for its size")] u64);
 
 impl Queue for Any {
@@ -28,17 +28,18 @@ struct Memory {
     words: [u32; 4],
 }
 
-/// A ring of which so many entries have been consumed, where its entries are, and its words.
+/// Returns a ring with consumer index `start`, its buffer, and its words.
 ///
 /// # Safety
-/// Memory and queue outlive the ring, and nobody else uses them meanwhile but by way of the places.
+/// Memory and queue outlive the ring, and nothing else uses them meanwhile except through the
+/// returned buffer.
 unsafe fn ring_at(
     start: u32,
     format: Option<MiniFormat>,
     memory: NonNull<Memory>,
     queue: NonNull<Any>,
 ) -> (Ring<Any>, Places, NonNull<u8>) {
-    // SAFETY: parts of the memory, by the contract.
+    // SAFETY: they are parts of the memory, by the contract.
     unsafe {
         let buffer = NonNull::new_unchecked(&raw mut (*memory.as_ptr()).entries).cast();
         let words: NonNull<u8> = NonNull::new_unchecked(&raw mut (*memory.as_ptr()).words).cast();
@@ -60,19 +61,19 @@ unsafe fn ring_at(
     }
 }
 
-/// Runs of compressed entries go on where the counter comes round, too, wherever they start.
+/// Compressed runs work where the consumer index wraps, wherever they start.
 #[test]
 fn runs_go_on_where_the_consumer_counter_wraps() {
     for start in [(1 << 24) - 5, (1 << 31) - 6, u32::MAX - 6] {
         let queue = Any(0);
         let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
-        // SAFETY: both outlive the ring, and are used by way of what this answers only.
+        // SAFETY: both outlive the ring, and are used only through what `ring_at` returns.
         let (mut ring, places, _) = unsafe {
             ring_at(start, Some(MiniFormat::Hash), (&mut memory).into(), (&queue).into())
         };
         let entries = places.buffer;
         let store = |index: u32, entry: [u8; 64]| {
-            // SAFETY: an entry of the memory.
+            // SAFETY: the CQE is inside the memory.
             unsafe {
                 entries.cast::<[u8; 64]>().add(index as usize % ENTRIES).write_volatile(entry)
             };
@@ -105,14 +106,14 @@ fn runs_go_on_where_the_consumer_counter_wraps() {
     }
 }
 
-/// The consumer counter is of 32 bits, of which the device is told 24; the owner bit goes on
-/// alternating where either comes round.
+/// The consumer index has 32 bits, of which the device is told 24. The ownership bit alternates
+/// across the wrap of either.
 #[test]
 fn the_ring_goes_on_where_the_consumer_counter_wraps() {
     for start in [(1 << 24) - 6, (1 << 31) - 6, u32::MAX - 5] {
         let queue = Any(0);
         let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
-        // SAFETY: both outlive the ring, and are used by way of what this answers only.
+        // SAFETY: both outlive the ring, and are used only through what `ring_at` returns.
         let (mut ring, places, words) =
             unsafe { ring_at(start, None, (&mut memory).into(), (&queue).into()) };
         let entries = places.buffer;
@@ -121,7 +122,7 @@ fn the_ring_goes_on_where_the_consumer_counter_wraps() {
             entry[35] = user_index;
             entry[60..62].copy_from_slice(&(index as u16).to_be_bytes());
             entry[63] = (index / ENTRIES as u32 % 2) as u8;
-            // SAFETY: an entry of the memory.
+            // SAFETY: the CQE is inside the memory.
             unsafe {
                 entries.cast::<[u8; 64]>().add(index as usize % ENTRIES).write_volatile(entry)
             };
@@ -142,7 +143,7 @@ fn the_ring_goes_on_where_the_consumer_counter_wraps() {
             }
             ring.publish();
             assert_eq!(ring.state.consumed(), next.wrapping_add(2));
-            // SAFETY: the first word of the memory's.
+            // SAFETY: it is the first of the words in the memory.
             let told = u32::from_be(unsafe { words.cast::<u32>().read_volatile() });
             assert_eq!(told, next.wrapping_add(2) & 0xff_ffff);
         }
