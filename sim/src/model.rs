@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::{LinkLayer, PortConfig};
+use crate::link::{LinkLayer, PortConfig};
 
 /// The device that is simulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

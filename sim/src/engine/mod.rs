@@ -46,6 +46,7 @@ pub use event::{Event, EventSink};
 pub use layout::Layout;
 pub use mkey::{Access, MkeyConfig, Translation};
 pub use mlx5_prm::cqe::Syndrome;
+pub(crate) use port::LARGEST_GID_TABLE;
 pub use port::{Gid, GidEntry, GidType, Mac, Port};
 pub use qp::{
     AddressPath, CompletionConfig, QpAttributes, QpConfig, QpSnapshot, QpState, RingConfig,

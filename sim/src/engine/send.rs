@@ -11,7 +11,7 @@ use crate::engine::respond::{Answer, Nak, Packet};
 use crate::engine::route::{Destination, Origin};
 use crate::engine::umr::Refusal;
 use crate::engine::wqe::Request;
-use crate::engine::{DeviceId, Engine};
+use crate::engine::{Device, DeviceId, Engine};
 
 /// The vendor's codes of failed requests.
 mod vendor {
@@ -471,6 +471,19 @@ impl Engine {
             this.fail_qp(qpn, None);
         } else if runs {
             this.fail_sq(qpn);
+        }
+    }
+}
+
+impl Device {
+    /// Flips a bit in the middle of a packet's data, if a fault says so.
+    pub(crate) fn corrupt_packet(&mut self, data: &mut [u8]) {
+        let middle = data.len() / 2;
+        if self.faults.corrupt_packets > 0
+            && let Some(byte) = data.get_mut(middle)
+        {
+            self.faults.corrupt_packets -= 1;
+            *byte ^= 1;
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Objects that are a number and little else.
 
-use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::alloc::{
     AllocPdOut, AllocQCounterOut, AllocTransportDomainOut, AllocUarOut, AllocXrcdOut, DeallocPdIn,
     DeallocXrcdIn, QueryQCounterIn,
@@ -8,7 +7,8 @@ use mlx5_prm::cmd::alloc::{
 use mlx5_prm::fields::{get_bits, set_bits};
 
 use crate::engine::{Device, Error, Transport};
-use crate::firmware::{Answer, Failure, Firmware, qp, srq, syndrome};
+use crate::firmware::raw::{SHORT, long_enough};
+use crate::firmware::{Answer, Firmware, qp, srq};
 
 /// XRC domains and transport domains that a device has.
 const DOMAINS: u32 = 1 << 16;
@@ -22,18 +22,6 @@ const CREATE_UCTX_IN: usize = 0x40;
 /// Where a user context's number stands, in the output of CREATE_UCTX and the input of
 /// DESTROY_UCTX: first bit and width.
 const UCTX_ID: (usize, usize) = (0x50, 0x10);
-/// Bytes of an input or output that carries one number.
-pub(super) const SHORT: usize = 16;
-
-pub(super) fn long_enough(input: &[u8], at_least: usize, output: &[u8]) -> Answer {
-    if input.len() < at_least {
-        return Err(Failure::new(CommandStatus::BAD_INP_LEN_ERR, syndrome::SHORT_INPUT));
-    }
-    if output.len() < SHORT {
-        return Err(Failure::new(CommandStatus::BAD_OUTP_LEN_ERR, syndrome::SHORT_OUTPUT));
-    }
-    Ok(())
-}
 
 impl Firmware {
     pub(super) fn alloc_pd(&mut self, device: &mut Device, out: &mut AllocPdOut) -> Answer {

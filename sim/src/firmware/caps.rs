@@ -8,7 +8,7 @@ use mlx5_prm::cmd::hca::{QueryAdapterOut, QueryIssiOut, SetIssiIn};
 use mlx5_prm::cmd::qp::TimestampFormatCap;
 
 use crate::config::{LinkLayer, SimConfig};
-use crate::engine::{Device, LONGEST_RUN};
+use crate::engine::{Device, LARGEST_GID_TABLE, LONGEST_RUN};
 use crate::firmware::ethernet;
 use crate::firmware::memic::Memic;
 use crate::firmware::{Answer, Failure, syndrome};
@@ -33,10 +33,8 @@ const ROCE_L3_TYPES: u32 = 0b110;
 /// `gid_table_size` and `pkey_table_size` 0 stand for so many entries; each step doubles them.
 const SMALLEST_GID_TABLE: u32 = 8;
 const SMALLEST_PKEY_TABLE: u32 = 128;
-/// The largest step of `gid_table_size`: drivers take a larger one for no table at all.
-const LARGEST_GID_STEP: u32 = 4;
-/// Entries of the largest GID table of an InfiniBand port; RoCE's is a table of its own.
-pub(crate) const LARGEST_GID_TABLE: u32 = SMALLEST_GID_TABLE << LARGEST_GID_STEP;
+/// The largest step of `gid_table_size`.
+const LARGEST_GID_STEP: u32 = (LARGEST_GID_TABLE / SMALLEST_GID_TABLE).ilog2();
 
 /// Logarithm of a number, rounded down.
 fn log(number: u32) -> u32 {

@@ -18,6 +18,7 @@ mod pages;
 mod port;
 mod qp;
 mod qp_modify;
+mod raw;
 pub(crate) mod register;
 mod srq;
 pub mod syndrome;

@@ -7,7 +7,7 @@ use mlx5_prm::fields::{addresses, get_bits, set_bits};
 
 use crate::dma::Buffer;
 use crate::engine::Error;
-use crate::firmware::alloc::{SHORT, long_enough};
+use crate::firmware::raw::{SHORT, long_enough};
 use crate::firmware::{Answer, Failure, Firmware, Numbers, buffer, syndrome};
 
 /// User memories that a device has.
