@@ -173,8 +173,8 @@ impl Bed {
     }
 
     /// Waits until everything that is under way is done. Only a simulated device says when that is;
-    /// a real one gets 20 ms. So what must have come is waited for with [`Bed::until`] or
-    /// [`Bed::poll`] as well, and a case that relies on this alone is for what must not come.
+    /// a real one gets 20 ms, which prove nothing. What must have come is waited for with
+    /// [`Bed::until`] or [`Bed::poll`], unless it has to wait in a queue together with more.
     pub(crate) fn settle(&self) {
         match &self.simulator {
             Some(simulator) => {
