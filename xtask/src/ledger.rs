@@ -7,6 +7,7 @@ pub(crate) mod pyverbs;
 mod reasons;
 mod report;
 mod rows;
+mod suites;
 mod tools;
 
 use std::io;
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
     only: Option<Part>,
     /// Run nothing; write the page for people anew, of what is in the ledger
     #[arg(long, conflicts_with_all = ["check", "only"])]
-    document: bool,
+    pub(crate) document: bool,
 }
 
 /// A part of what is run.
@@ -53,6 +54,12 @@ enum Part {
     Conformance,
 }
 
+/// Writes this chore's part of the page for people, of what is in the ledger.
+pub(crate) fn document() -> Result<(), Failure> {
+    let [json, markdown] = documents();
+    report::write(&markdown, &Ledger::read(&json)?, &pyverbs::peers()?)
+}
+
 /// Runs everything, and writes the ledger or compares with it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let begun = Instant::now();
@@ -63,10 +70,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::File { path: json, error });
     }
     let peers = pyverbs::peers()?;
-    if arguments.document {
-        report::write(&markdown, &kept, &peers)?;
-        return crate::vm::document();
-    }
     let door = Door::build()?;
     let suite = pyverbs::Suite::unpack()?;
 

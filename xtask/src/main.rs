@@ -74,6 +74,10 @@ fn main() -> ExitCode {
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Hil(arguments) => hil::run(&arguments),
         Chore::Imports(arguments) => imports::run(&arguments),
+        // The page has a part of the virtual machines, which know the ledger; it knows nothing of them.
+        Chore::Ledger(arguments) if arguments.document => {
+            ledger::document().and_then(|()| vm::document())
+        }
         Chore::Ledger(arguments) => ledger::run(&arguments),
         Chore::Mutants(arguments) => mutants::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),

@@ -6,27 +6,25 @@ use std::path::Path;
 use super::door::{DEVICE, Door, Link};
 use super::reasons::{self, Unused};
 use super::rows::{Outcome, Reason, Row};
+use super::suites::{CONFORMANCE, CONFORMANCE_SHARED};
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 
 /// The longest that the suite may take.
 const SECONDS: u32 = 600;
 
-/// The suite on a machine of its own process, and on one that another process serves.
-pub(super) const SUITES: [&str; 2] = ["conformance", "conformance, shared machine"];
-
 /// Runs the suite on one link, both ways.
 pub(super) fn run(door: &Door, link: Link, unused: &mut Unused) -> Result<Vec<Row>, Failure> {
     let program = build::program("mlx5-conformance", Profile::Release)?;
     // Two ports, so that no case is without the second.
     let settings = format!("{0}+{1}", link.settings, link.settings.trim_start_matches("link="));
-    let mut rows = one(door, SUITES[0], link, &settings, &program, unused)?;
+    let mut rows = one(door, CONFORMANCE, link, &settings, &program, unused)?;
     let mut host = door.machine(&settings, link)?;
-    rows.extend(one(door, SUITES[1], link, &host.settings(), &program, unused)?);
+    rows.extend(one(door, CONFORMANCE_SHARED, link, &host.settings(), &program, unused)?);
     let status = host.wait()?;
     let trouble = (!status.success()).then(|| format!("the machine ended with {status}"));
     rows.push(Row {
-        suite: SUITES[1],
+        suite: CONFORMANCE_SHARED,
         test: super::rows::MACHINE.to_owned(),
         link: link.name,
         outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
@@ -59,7 +57,7 @@ fn one(
     });
     let mut rows: Vec<Row> = rows.collect();
     // Of a shared machine its host tells.
-    if suite == SUITES[0] {
+    if suite == CONFORMANCE {
         rows.push(Row::of_violations(suite, None, link.name, &ended.violations));
     }
     Ok(rows)

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::door::{DEVICE, Door, Ended, Link};
 use super::rows::{MACHINE, Outcome, Reason, Row};
+use super::suites::{INTEROP, PERFTEST, PINGPONG};
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 use crate::wire::Host;
@@ -34,7 +35,7 @@ struct Pair {
 }
 
 macro_rules! pairs {
-    ($($suite:literal { $($test:literal: $server:literal, $client:literal, $said:literal;)* })*) => {
+    ($($suite:ident { $($test:literal: $server:literal, $client:literal, $said:literal;)* })*) => {
         &[$($(Pair {
             suite: $suite,
             test: $test,
@@ -49,7 +50,7 @@ macro_rules! pairs {
 /// programs of rdma-core check with `-c`.
 #[rustfmt::skip]
 const PAIRS: &[Pair] = pairs! {
-    "pingpong" {
+    PINGPONG {
         "ibv_rc_pingpong": "ibv_rc_pingpong -c -d DEVICE -p PORT GID", "ibv_rc_pingpong -c -d DEVICE -p PORT GID localhost", "1000 iters";
         "ibv_rc_pingpong -e": "ibv_rc_pingpong -e -c -d DEVICE -p PORT GID", "ibv_rc_pingpong -e -c -d DEVICE -p PORT GID localhost", "1000 iters";
         "ibv_rc_pingpong -t": "ibv_rc_pingpong -t -d DEVICE -p PORT GID", "ibv_rc_pingpong -t -d DEVICE -p PORT GID localhost", "1000 iters";
@@ -64,7 +65,7 @@ const PAIRS: &[Pair] = pairs! {
         "ibv_xsrq_pingpong": "ibv_xsrq_pingpong -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -d DEVICE -p PORT GID localhost", "success";
         "ibv_xsrq_pingpong -e": "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID localhost", "success";
     }
-    "perftest" {
+    PERFTEST {
         "ib_send_lat": "ib_send_lat -F -n 500 -d DEVICE -p PORT", "ib_send_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
         "ib_send_lat -c UC": "ib_send_lat -F -c UC -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c UC -n 500 -d DEVICE -p PORT localhost", "t_typical";
         "ib_send_lat -c UD": "ib_send_lat -F -c UD -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c UD -n 500 -d DEVICE -p PORT localhost", "t_typical";
@@ -85,7 +86,7 @@ const PAIRS: &[Pair] = pairs! {
         "ib_read_bw": "ib_read_bw -F -n 1000 -s 4096 -d DEVICE -p PORT", "ib_read_bw -F -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
         "ib_atomic_bw": "ib_atomic_bw -F -n 1000 -d DEVICE -p PORT", "ib_atomic_bw -F -n 1000 -d DEVICE -p PORT localhost", "BW average";
     }
-    "interop" {
+    INTEROP {
         "mlx5 pingpong, ibv_rc_pingpong": "ibv_rc_pingpong -c -n 500 -d DEVICE -p PORT GID", "mlx5 pingpong --ibv -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
         "ibv_rc_pingpong, mlx5 pingpong": "mlx5 pingpong --ibv -n 500 -d DEVICE --listen 0.0.0.0:PORT", "ibv_rc_pingpong -c -n 500 -d DEVICE -p PORT GID localhost", "500 iters";
         "mlx5 pingpong, ibv_uc_pingpong": "ibv_uc_pingpong -c -n 500 -d DEVICE -p PORT GID", "mlx5 pingpong --ibv -t uc -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
@@ -106,9 +107,6 @@ pub(super) const LEFT_OUT: [(&str, &str); 1] = [(
      queues at one channel, and takes the one's for the other's; later versions have two",
 )];
 
-/// The suites of this file.
-pub(super) const SUITES: [&str; 3] = ["pingpong", "perftest", "interop"];
-
 /// Runs every pair on one link, one after the other, and all on one machine.
 pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     let ours = build::program("mlx5-cli", Profile::Release)?;
@@ -120,7 +118,7 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     }
     let status = host.wait()?;
     let trouble = (!status.success()).then(|| format!("the machine ended with {status}"));
-    rows.push(row(SUITES[0], MACHINE, link, trouble));
+    rows.push(row(PINGPONG, MACHINE, link, trouble));
     Ok(rows)
 }
 
@@ -188,6 +186,7 @@ const LISTENS: &str = "0A";
 
 #[cfg(test)]
 mod tests {
+    use super::super::suites;
     use super::*;
 
     #[test]
@@ -202,7 +201,7 @@ mod tests {
     #[test]
     fn every_pair_is_of_a_suite_and_named_once() {
         let mut names: Vec<_> = PAIRS.iter().map(|pair| (pair.suite, pair.test)).collect();
-        assert!(names.iter().all(|(suite, _)| SUITES.contains(suite)));
+        assert!(names.iter().all(|(suite, _)| suites::ALL.contains(suite)));
         let count = names.len();
         names.sort_unstable();
         names.dedup();

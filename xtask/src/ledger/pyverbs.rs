@@ -7,6 +7,7 @@ use std::process::Command;
 use super::door::{DEVICE, Door, Link};
 use super::reasons::{self, Unused};
 use super::rows::{Outcome, Reason, Row};
+use super::suites;
 use crate::failure::Failure;
 use crate::wire::Host;
 
@@ -154,7 +155,7 @@ impl Suite {
         let settings = machine.as_ref().map_or_else(|| link.settings.to_owned(), Host::settings);
         let ended = door.start(&settings, &self.folder, SECONDS, "env", &arguments)?.wait()?;
         let row = |(test, outcome, said): (String, Outcome, String)| Row {
-            suite: "pyverbs",
+            suite: suites::PYVERBS,
             link: link.name,
             outcome,
             reason: reasons::explain(&test, outcome, &said, unused),
@@ -166,11 +167,11 @@ impl Suite {
         let trouble = untold(&ended.stderr, found.len(), trouble);
         let mut rows: Vec<Row> = found.into_iter().map(row).collect();
         if !violations.is_empty() {
-            rows.push(Row::of_violations("pyverbs", Some(module), link.name, violations));
+            rows.push(Row::of_violations(suites::PYVERBS, Some(module), link.name, violations));
         }
         if let Some(trouble) = trouble {
             rows.push(Row {
-                suite: "pyverbs",
+                suite: suites::PYVERBS,
                 test: module.to_owned(),
                 link: link.name,
                 outcome: Outcome::Error,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::door::LINKS;
 use super::rows::{Ledger, Outcome, Shown};
-use super::{pairs, pyverbs};
+use super::{pairs, pyverbs, suites};
 use crate::failure::Failure;
 
 const BEGIN: &str = "<!-- begin pyverbs: written by `cargo xtask ledger` -->\n";
@@ -90,7 +90,7 @@ pub(crate) fn wrapped(paragraph: &str, indent: &str) -> String {
 /// What a test is counted under in the first table: its module, or the suite where that has none.
 fn module(row: &Shown) -> &str {
     match row.suite.as_str() {
-        "pyverbs" => part_of(&row.test).0,
+        suites::PYVERBS => part_of(&row.test).0,
         suite => suite,
     }
 }

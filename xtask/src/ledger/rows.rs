@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{conformance, pairs};
+use super::suites;
 use crate::failure::Failure;
 
 /// Programs on the simulated device, preloaded; see docs/TESTING.md.
@@ -230,9 +230,7 @@ impl Ledger {
 
 /// Whether this chore runs a suite.
 fn is_run(suite: &str) -> bool {
-    ["pyverbs", "rdma-core tools", "ucx"].contains(&suite)
-        || pairs::SUITES.contains(&suite)
-        || conformance::SUITES.contains(&suite)
+    suites::ALL.contains(&suite)
 }
 
 /// Writes rows in the ledger's form and order.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::door::{DEVICE, Door, Link};
 use super::rows::{Outcome, Reason, Row};
+use super::suites;
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 
@@ -24,7 +25,7 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
         let missing = said.iter().find(|word| !ended.stdout.contains(**word));
         let trouble = ended.trouble.or_else(|| missing.map(|word| format!("says no {word}")));
         rows.push(Row {
-            suite: "rdma-core tools",
+            suite: suites::TOOLS,
             test: test.to_owned(),
             link: link.name,
             outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
@@ -38,7 +39,7 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
         let missing = !ended.stdout.contains(transport.1);
         let trouble = ended.trouble.or_else(|| missing.then(|| format!("says no {}", transport.1)));
         rows.push(Row {
-            suite: "ucx",
+            suite: suites::UCX,
             test: format!("ucx_info -u t -e, {settings}"),
             link: link.name,
             outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::cpio::Archive;
 use super::elf::Elf;
+use super::guest::Guest;
 use super::kernel::Module;
-use super::machine::Guest;
 use super::python::Python;
 use crate::debian::cache::in_file;
 use crate::failure::Failure;

@@ -2,6 +2,7 @@
 
 mod cpio;
 mod elf;
+mod guest;
 mod initramfs;
 mod kernel;
 mod ledger;
@@ -11,6 +12,7 @@ mod plan;
 mod python;
 mod record;
 mod tools;
+mod version;
 mod whole;
 
 pub(crate) use ledger::document;
@@ -21,9 +23,11 @@ use std::time::Duration;
 use crate::build::{self, Profile};
 use crate::debian::cache::Cache;
 use crate::failure::Failure;
-use machine::{Guest, Link, QEMU, SERIAL, SERVER, Step};
-use parts::{Parts, Version};
+use guest::{Guest, Link, Step};
+use machine::{QEMU, SERIAL, SERVER};
+use parts::Parts;
 use record::{Event, Record};
+use version::Version;
 
 /// Run the real kernel driver on the simulated device, in a virtual machine
 ///

@@ -1,8 +1,8 @@
 //! What the whole run does in each machine.
 
+use super::guest::{Link, Step};
 use super::initramfs::BESIDE_PYTHON;
-use super::machine::{Link, Step};
-use super::parts::Version;
+use super::version::Version;
 use crate::ledger::pyverbs;
 
 /// Iterations of a program that looks all the time: with one processor, each end has to wait for its

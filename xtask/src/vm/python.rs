@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::parts::Version;
 use super::tools::Tools;
+use super::version::Version;
 use crate::debian::apt::Apt;
 use crate::debian::cache::{Cache, files, in_file, make, name_of, remove};
 use crate::debian::root::Root;

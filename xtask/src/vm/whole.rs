@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::guest::{Guest, Link};
 use super::ledger::{self, RUNG};
-use super::machine::{Guest, Link};
-use super::parts::{Parts, Version};
+use super::parts::Parts;
 use super::plan::{self, PYVERBS, SUITES};
 use super::python::Python;
 use super::record::{Done, Event, Record};
+use super::version::Version;
 use super::{Arguments, OURS, cache, device, logs};
 use crate::build;
 use crate::failure::Failure;
