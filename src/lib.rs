@@ -105,7 +105,7 @@ pub use cq::{
     CompletionChannel, CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError,
     SharedCompletionQueue, Timestamps,
 };
-pub use error::{Error, ErrorKind, FirmwareStatus};
+pub use error::{DestroyError, Error, ErrorKind, FirmwareStatus, ReregisterError};
 pub use link::{CqId, Devx, QpId, SrqId, leaked};
 pub use memory::{
     Access, MemoryBuilder, MemoryRegion, ProtectionDomain, Reregistration, mkey,

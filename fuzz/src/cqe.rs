@@ -250,7 +250,7 @@ fn fuzz(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), Error> {
         let at = numbers.below(flows.len());
         match numbers.below(16) {
             0 => {
-                flows.swap_remove(at).qp.destroy().map_err(|(_, error)| error)?;
+                flows.swap_remove(at).qp.destroy()?;
                 flows.push(Flow::new(&pd, &ring.cq)?);
             }
             1 => {

@@ -1,6 +1,7 @@
 //! Address handles: destinations of datagrams.
 
 use super::{AhAttr, GlobalRoute};
+use crate::error::DestroyError;
 use crate::{
     context::{Gid, Inner},
     error::{Error, ErrorKind},
@@ -211,9 +212,8 @@ impl AddressHandle {
 
     /// Destroys the address handle (`ibv_destroy_ah`). Returns it with the error if the kernel
     /// refuses.
-    #[expect(clippy::result_large_err, reason = "the handle comes back")]
-    pub fn destroy(mut self) -> Result<(), (Self, Error)> {
-        self.release().map_err(|error| (self, error))
+    pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
+        self.release().map_err(|error| DestroyError::new(self, error))
     }
 }
 

@@ -14,7 +14,7 @@ pub use error::PollError;
 pub use shared::SharedCompletionQueue;
 
 use crate::context::{Context, Inner};
-use crate::error::Error;
+use crate::error::{DestroyError, Error};
 use crate::link::{CqId, WatchId};
 use crate::pools::{CqUar, QueueAllocator, QueueBuffer, QueuePairRecords, RecordSlot, UserIndex};
 use channel::EventCounter;
@@ -380,8 +380,7 @@ impl CompletionQueue {
 
     /// Destroys the queue (`ibv_destroy_cq`). Fails, and gives it back, while queue pairs complete
     /// here or when the kernel refuses.
-    #[expect(clippy::result_large_err, reason = "the queue comes back")]
-    pub fn destroy(self) -> Result<(), (Self, Error)> {
+    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         let Self { ring, inner, until_check, trouble } = self;
         let (inner, error) = match Arc::try_unwrap(inner) {
             Ok(mut alone) => match alone.destroy() {
@@ -390,7 +389,7 @@ impl CompletionQueue {
             },
             Err(inner) => (inner, Error::busy("destroy_cq", "queue pairs still complete here")),
         };
-        Err((Self { ring, inner, until_check, trouble }, error))
+        Err(DestroyError::new(Self { ring, inner, until_check, trouble }, error))
     }
 }
 

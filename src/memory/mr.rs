@@ -14,7 +14,11 @@ pub use rereg::Reregistration;
 pub use mlx5_uapi::verbs::AccessFlags as Access;
 
 use super::ProtectionDomain;
-use crate::{context::Inner, error::Error, pools::allocate};
+use crate::{
+    context::Inner,
+    error::{DestroyError, Error},
+    pools::allocate,
+};
 use mlx5_prm::wqe::MAX_SGE_LENGTH;
 use mlx5_uapi::{HugePages, Mapping, MemoryRequest, cmd::mr as command, verbs::CoreSupport};
 use mlx5_wqe::{RemoteAddress, Sge};
@@ -469,9 +473,8 @@ impl MemoryRegion {
 
     /// Deregisters the region and frees its memory (`ibv_dereg_mr`). Returns the region with the
     /// error if the kernel refuses, for example while memory windows are bound to it.
-    #[expect(clippy::result_large_err, reason = "the region comes back")]
-    pub fn deregister(mut self) -> Result<(), (Self, Error)> {
-        self.destroy().map_err(|error| (self, error))
+    pub fn deregister(mut self) -> Result<(), DestroyError<Self>> {
+        self.destroy().map_err(|error| DestroyError::new(self, error))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     context::{Context, Inner},
-    error::Error,
+    error::{DestroyError, Error},
 };
 use mlx5_uapi::cmd::pd as command;
 use std::{fmt, sync::Arc};
@@ -69,15 +69,15 @@ impl ProtectionDomain {
 
     /// Destroys it (`ibv_dealloc_pd`). Returns it with the error if an object still belongs to it
     /// or the kernel refuses.
-    pub fn destroy(self) -> Result<(), (Self, Error)> {
+    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         let Self { domain, context } = self;
         match Arc::try_unwrap(domain) {
-            Ok(mut alone) => {
-                alone.destroy().map_err(|error| (Self { domain: Arc::new(alone), context }, error))
-            }
+            Ok(mut alone) => alone.destroy().map_err(|error| {
+                DestroyError::new(Self { domain: Arc::new(alone), context }, error)
+            }),
             Err(domain) => {
                 let error = Error::busy("dealloc_pd", "something still belongs to the domain");
-                Err((Self { domain, context }, error))
+                Err(DestroyError::new(Self { domain, context }, error))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Memory windows.
 
 use crate::{
-    error::Error,
+    error::{DestroyError, Error},
     memory::{Access, MemoryRegion, ProtectionDomain},
 };
 use mlx5_prm::umr::mkey_access;
@@ -229,8 +229,8 @@ impl<K: WindowKind> MemoryWindow<K> {
 
     /// Deallocates the window, bound or not (`ibv_dealloc_mw`). Returns it with the error on
     /// failure.
-    pub fn dealloc(mut self) -> Result<(), (Self, Error)> {
-        self.destroy().map_err(|error| (self, error))
+    pub fn dealloc(mut self) -> Result<(), DestroyError<Self>> {
+        self.destroy().map_err(|error| DestroyError::new(self, error))
     }
 }
 

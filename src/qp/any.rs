@@ -3,7 +3,7 @@
 use super::cancel::{CancelError, Drained};
 use super::{ControlHalf, QpAttributes, QpInfo, QueuePair, QueuePairCaps, ReceiveHalf, SendHalf};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{DestroyError, Error};
 use crate::link::QpId;
 use crate::pools::DoorbellMode;
 use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
@@ -38,7 +38,7 @@ macro_rules! any {
         ///     }
         /// }
         /// for qp in queues {
-        ///     qp.destroy().map_err(|(_qp, error)| error)?;
+        ///     qp.destroy()?;
         /// }
         /// # Ok(())
         /// # }
@@ -188,9 +188,8 @@ impl AnyQueuePair {
 
     /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back. See
     /// [`QueuePair::destroy`].
-    #[expect(clippy::result_large_err, reason = "the queue pair comes back")]
-    pub fn destroy(self) -> Result<(), (Self, Error)> {
-        of_any!(self, qp => qp.destroy().map_err(|(qp, error)| (qp.into(), error)))
+    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
+        of_any!(self, qp => qp.destroy().map_err(|error| error.map(Into::into)))
     }
 }
 

@@ -30,7 +30,7 @@ pub use transitions::{TransitionError, TransitionFault};
 
 use crate::context::{Context, Inner};
 use crate::cq::CqInner;
-use crate::error::{Error, ErrorKind};
+use crate::error::{DestroyError, Error, ErrorKind};
 use crate::link::{QpId, WatchId};
 use crate::memory::ProtectionDomain;
 use crate::pools::{DoorbellMode, QueueBuffer, RecordSlot, SendUar, UserIndex};
@@ -493,11 +493,10 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back.
     ///
     /// Completions that are in the completion queues still are passed over when they are polled.
-    #[expect(clippy::result_large_err, reason = "the queue pair comes back")]
-    pub fn destroy(self) -> Result<(), (Self, Error)> {
+    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         match self.control.inner.destroy() {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(DestroyError::new(self, error)),
         }
     }
 }

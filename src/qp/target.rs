@@ -4,7 +4,7 @@ use super::attributes::{QpAttributes, QpInfo};
 use super::endpoint::{ConnectOptions, Endpoint, LocalPort, to_init, to_rtr, to_rts};
 use super::{Psn, QpNumber, transitions};
 use crate::context::{Context, Inner};
-use crate::error::{Error, ErrorKind};
+use crate::error::{DestroyError, Error, ErrorKind};
 use crate::link::QpId;
 use crate::srq::XrcDomain;
 use mlx5_uapi::cmd::qp as command;
@@ -169,8 +169,8 @@ impl XrcTarget {
     }
 
     /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back.
-    pub fn destroy(mut self) -> Result<(), (Self, Error)> {
-        self.end().map_err(|error| (self, error))
+    pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
+        self.end().map_err(|error| DestroyError::new(self, error))
     }
 }
 

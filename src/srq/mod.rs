@@ -5,7 +5,7 @@ mod inner;
 mod xrc;
 
 use crate::context::Inner;
-use crate::error::Error;
+use crate::error::{DestroyError, Error};
 use mlx5_uapi::cmd::srq as command;
 use mlx5_uapi::verbs::SrqAttrMask;
 use mlx5_wqe::{ListError, ReceiveWr, SharedReceiveQueue as Ring, SharedReceiveRecords};
@@ -120,15 +120,14 @@ impl SharedReceiveQueue {
 
     /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs take from
     /// it or when the kernel refuses.
-    #[expect(clippy::result_large_err, reason = "the queue comes back")]
-    pub fn destroy(self) -> Result<(), (Self, Error)> {
+    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         if Arc::strong_count(&self.inner) > 1 {
             let error = Error::busy("destroy_srq", "queue pairs still take from it");
-            return Err((self, error));
+            return Err(DestroyError::new(self, error));
         }
         match self.inner.destroy() {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(DestroyError::new(self, error)),
         }
     }
 }

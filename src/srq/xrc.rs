@@ -2,7 +2,7 @@
 
 use crate::{
     context::{Context, Inner},
-    error::Error,
+    error::{DestroyError, Error},
 };
 use mlx5_uapi::cmd::xrcd as command;
 use mlx5_uapi::verbs::XrcdFlags as OpenFlags;
@@ -98,14 +98,14 @@ impl XrcDomain {
 
     /// Closes it (`ibv_close_xrcd`). Returns it with the error if an object of this process still
     /// belongs to it or the kernel refuses.
-    pub fn close(self) -> Result<(), (Self, Error)> {
+    pub fn close(self) -> Result<(), DestroyError<Self>> {
         match Arc::try_unwrap(self.domain) {
-            Ok(mut alone) => {
-                alone.destroy().map_err(|error| (Self { domain: Arc::new(alone) }, error))
-            }
+            Ok(mut alone) => alone
+                .destroy()
+                .map_err(|error| DestroyError::new(Self { domain: Arc::new(alone) }, error)),
             Err(domain) => {
                 let error = Error::busy("close_xrcd", "something still belongs to the domain");
-                Err((Self { domain }, error))
+                Err(DestroyError::new(Self { domain }, error))
             }
         }
     }

@@ -7,7 +7,7 @@ mod message;
 pub use builder::TagMatchingQueueBuilder;
 pub use message::{RendezvousData, TmMessage};
 
-use crate::error::Error;
+use crate::error::{DestroyError, Error};
 use crate::link::{QpId, SrqId};
 use crate::qp::{QpInner, QueuePairBuilder, Tags};
 use crate::srq::{SharedReceiveQueue, SrqInfo};
@@ -152,19 +152,18 @@ impl TagMatchingQueue {
 
     /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs belong to
     /// it or when the kernel refuses.
-    #[expect(clippy::result_large_err, reason = "the queue comes back")]
-    pub fn destroy(self) -> Result<(), (Self, Error)> {
+    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         // The queue pair for operations is one of them.
         if Arc::strong_count(&self.srq.inner) > 2 {
             let error = Error::busy("destroy_srq", "queue pairs still belong to it");
-            return Err((self, error));
+            return Err(DestroyError::new(self, error));
         }
         if let Err(error) = self.command.destroy() {
-            return Err((self, error));
+            return Err(DestroyError::new(self, error));
         }
         match self.srq.inner.destroy() {
             Ok(()) => Ok(()),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(DestroyError::new(self, error)),
         }
     }
 }

@@ -17,9 +17,9 @@ fn session(simulator: &Simulator) -> Result<usize, Error> {
         drop(uar?);
     }
     drop(channel);
-    ah.destroy().map_err(|(_, error)| error)?;
-    region.deregister().map_err(|(_, error)| error)?;
-    pd.destroy().map_err(|(_, error)| error)?;
+    ah.destroy()?;
+    region.deregister()?;
+    pd.destroy()?;
     Ok(context.leaked())
 }
 
@@ -50,7 +50,7 @@ fn memory_whose_region_cannot_be_deregistered_is_kept_and_counted() {
     let pd = context.alloc_pd().unwrap();
     let region = pd.allocate(4096).unwrap();
     simulator.fail_call(1, Errno::EBUSY);
-    let (region, error) = region.deregister().unwrap_err();
+    let (region, error) = region.deregister().unwrap_err().into_parts();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Busy, "dereg_mr"));
     assert_eq!(context.leaked(), 0, "it came back, and may be tried again");
     region.write_at(0, b"still there").unwrap();
@@ -69,11 +69,11 @@ fn a_refused_destruction_gives_the_object_back() {
     let gid = context.query_gid(1, 0).unwrap().gid;
     let ah = pd.create_ah(&AhAttr::roce(1, gid, 0)).unwrap();
     simulator.fail_call(1, Errno::ENOMEM);
-    let (ah, error) = ah.destroy().unwrap_err();
+    let (ah, error) = ah.destroy().unwrap_err().into_parts();
     assert_eq!(error.operation(), "destroy_ah");
     ah.destroy().unwrap();
     simulator.fail_call(1, Errno::ENOMEM);
-    let (pd, error) = pd.destroy().unwrap_err();
+    let (pd, error) = pd.destroy().unwrap_err().into_parts();
     assert_eq!(error.operation(), "dealloc_pd");
     pd.destroy().unwrap();
     drop(context);

@@ -17,7 +17,7 @@ fn everything(context: &Context) -> Result<impl Sized + use<>, Error> {
     let srq = pd.create_srq(64).build()?;
     let queues =
         [pd.create_qp::<Rc>(&cq, &cq).build()?, pd.create_qp::<Rc>(&cq, &cq).srq(&srq).build()?];
-    let region = region.reregister().memory(2 << 20).apply().map_err(|(_, error)| error)?;
+    let region = region.reregister().memory(2 << 20).apply()?;
     Ok((queues, srq, cq, region, pd))
 }
 

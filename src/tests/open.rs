@@ -116,7 +116,7 @@ fn what_others_need_is_not_destroyed() {
     let context = open(&simulator);
     let pd = context.alloc_pd().unwrap();
     let region = pd.allocate(100).unwrap();
-    let (pd, error) = pd.destroy().unwrap_err();
+    let (pd, error) = pd.destroy().unwrap_err().into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     region.deregister().unwrap();
     pd.destroy().unwrap();

@@ -52,10 +52,16 @@ failures!(
     &str,
 );
 
-/// A handle that came back with the error counts for nothing: the case fails.
-impl<T> From<(T, mlx5::Error)> for Failed {
+impl<T> From<mlx5::DestroyError<T>> for Failed {
     #[track_caller]
-    fn from((_, error): (T, mlx5::Error)) -> Self {
+    fn from(error: mlx5::DestroyError<T>) -> Self {
+        Self::new(error)
+    }
+}
+
+impl<T> From<mlx5::ReregisterError<T>> for Failed {
+    #[track_caller]
+    fn from(error: mlx5::ReregisterError<T>) -> Self {
         Self::new(error)
     }
 }

@@ -15,5 +15,5 @@ pub(crate) fn create_destroy_qp(
         .max_recv_wr(depth)
         .max_inline_data(28)
         .build()?;
-    qp.destroy().map_err(|(_, error)| error)
+    qp.destroy().map_err(Into::into)
 }

@@ -18,7 +18,7 @@ pub use signature::{
 };
 
 use crate::context::{Context, Inner as ContextInner};
-use crate::error::Error;
+use crate::error::{DestroyError, Error};
 use crate::memory::ProtectionDomain;
 use crate::pools::Signed;
 use configure::SignedParts;
@@ -365,9 +365,8 @@ impl Mkey {
     }
 
     /// Destroys the key (`mlx5dv_destroy_mkey`). Fails, and gives it back, when the kernel refuses.
-    #[expect(clippy::result_large_err, reason = "the key comes back")]
-    pub fn destroy(mut self) -> Result<(), (Self, Error)> {
-        self.close().map_err(|error| (self, error))
+    pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
+        self.close().map_err(|error| DestroyError::new(self, error))
     }
 }
 

@@ -1,7 +1,11 @@
 //! Reregistration of memory regions (`ibv_rereg_mr`).
 
 use super::{Access, MemoryRegion, Place, check_access, check_extent, for_kernel};
-use crate::{error::Error, memory::ProtectionDomain, pools::allocate};
+use crate::{
+    error::{Error, ReregisterError},
+    memory::ProtectionDomain,
+    pools::allocate,
+};
 use mlx5_uapi::{MemoryRequest, cmd::mr as command, verbs::ReregFlags};
 
 const REREG: &str = "rereg_mr";
@@ -25,7 +29,7 @@ impl MemoryRegion {
     /// ```no_run
     /// # use mlx5::{Access, Error, MemoryRegion};
     /// # fn f(region: MemoryRegion) -> Result<(), Error> {
-    /// let larger = region.reregister().memory(1 << 20).apply().map_err(|(_region, error)| error)?;
+    /// let larger = region.reregister().memory(1 << 20).apply()?;
     /// assert_eq!(larger.len(), 1 << 20);
     /// # Ok(())
     /// # }
@@ -74,11 +78,10 @@ impl Reregistration {
     /// Applies the changes, of which there must be one. Returns the region with the error on
     /// failure. An error without an [`Error::errno`] leaves the region unchanged. After any other
     /// error its state is unknown, as with `ibv_rereg_mr`: it can only be deregistered.
-    #[expect(clippy::result_large_err, reason = "the region comes back")]
-    pub fn apply(mut self) -> Result<MemoryRegion, (MemoryRegion, Error)> {
+    pub fn apply(mut self) -> Result<MemoryRegion, ReregisterError<MemoryRegion>> {
         match self.change() {
             Ok(()) => Ok(self.region),
-            Err(error) => Err((self.region, error)),
+            Err(error) => Err(ReregisterError::new(self.region, error)),
         }
     }
 

@@ -252,7 +252,7 @@ fn a_handle_keeps_its_domain(bed: &Bed) -> Outcome {
     let pd = end.context.alloc_pd()?;
     let own = end.endpoint(&PairOptions::default());
     let ah = pd.create_ah_to(&end.port, &own, &ConnectOptions::default())?;
-    let (pd, error) = pd.destroy().expect_err("it has a handle");
+    let (pd, error) = pd.destroy().expect_err("it has a handle").into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert_eq!(ah.pd(), &pd);
     ah.destroy()?;
@@ -269,7 +269,7 @@ fn handles_are_destroyed_one_by_one(bed: &Bed) -> Outcome {
     }
     while let Some(handle) = handles.pop() {
         bed.simulator().fail_call(1, mlx5::Errno::EBUSY);
-        let (handle, error) = handle.destroy().expect_err("the kernel refuses");
+        let (handle, error) = handle.destroy().expect_err("the kernel refuses").into_parts();
         assert_eq!(error.kind(), ErrorKind::Busy);
         handle.destroy()?;
     }

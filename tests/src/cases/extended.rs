@@ -183,7 +183,7 @@ fn receives_of_a_queue_that_is_gone_are_passed_over(bed: &Bed) -> Outcome {
 fn a_domain_stays_as_long_as_something_is_in_it(bed: &Bed) -> Outcome {
     let rig = rig(bed)?;
     let Rig { domain, target, queues, pd, .. } = rig;
-    let (domain, error) = domain.close().expect_err("a target and two queues are in it");
+    let (domain, error) = domain.close().expect_err("a target and two queues are in it").into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     target.destroy()?;
     drop(queues);

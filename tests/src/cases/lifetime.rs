@@ -186,7 +186,7 @@ fn refuse_next(bed: &Bed) {
 fn a_queue_pair_that_cannot_be_destroyed_comes_back_as_it_was(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
     refuse_next(bed);
-    let (qp, error) = pair.a.qp.destroy().err().ok_or("the kernel refuses")?;
+    let (qp, error) = pair.a.qp.destroy().err().ok_or("the kernel refuses")?.into_parts();
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Busy, Some(Errno::EBUSY)));
     assert_eq!((qp.state(), qp.query()?.qp_state), (QueueState::ReadyToSend, qp.state()));
     pair.a.qp = qp;
@@ -204,7 +204,7 @@ fn a_completion_queue_that_cannot_be_destroyed_comes_back_as_it_was(bed: &Bed) -
     let (mut a, mut b) = (bed.end::<Rc>(&options)?, bed.end::<Rc>(&options)?);
     let spare = a.context.create_cq(16).build()?;
     refuse_next(bed);
-    let (spare, error) = spare.destroy().err().ok_or("the kernel refuses")?;
+    let (spare, error) = spare.destroy().err().ok_or("the kernel refuses")?.into_parts();
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Busy, Some(Errno::EBUSY)));
     a.qp = a.pd.create_qp::<Rc>(&spare, &spare).max_inline_data(8).build()?;
     a.send_cq = spare;
@@ -222,7 +222,7 @@ fn a_shared_queue_that_cannot_be_destroyed_comes_back_as_it_was(bed: &Bed) -> Ou
     let pd = bed.context().alloc_pd()?;
     let srq = pd.create_srq(16).build()?;
     refuse_next(bed);
-    let (mut srq, error) = srq.destroy().err().ok_or("the kernel refuses")?;
+    let (mut srq, error) = srq.destroy().err().ok_or("the kernel refuses")?.into_parts();
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Busy, Some(Errno::EBUSY)));
     srq.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }])?;
     assert_eq!(srq.query()?.max_wr, srq.capacity());

@@ -224,12 +224,12 @@ fn a_deregistered_key_opens_nothing(bed: &Bed) -> Outcome {
 fn a_domain_in_use_is_given_back(bed: &Bed) -> Outcome {
     let pd = bed.context().alloc_pd()?;
     let mr = pd.allocate(64)?;
-    let (pd, error) = pd.destroy().expect_err("it has a region");
+    let (pd, error) = pd.destroy().expect_err("it has a region").into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert_eq!(pd, *mr.pd());
     mr.deregister()?;
     let clone = pd.clone();
-    let (pd, error) = pd.destroy().expect_err("there is a clone");
+    let (pd, error) = pd.destroy().expect_err("there is a clone").into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     drop(clone);
     pd.destroy()?;
@@ -302,7 +302,7 @@ fn a_region_that_cannot_be_deregistered_comes_back_and_goes_later(bed: &Bed) -> 
     let (context, on, _) = refusing(bed, method::MR_DESTROY, Errno::EBUSY)?;
     let mr = context.alloc_pd()?.allocate(64)?;
     on.store(true, Ordering::SeqCst);
-    let (mr, error) = mr.deregister().expect_err("the kernel refuses");
+    let (mr, error) = mr.deregister().expect_err("the kernel refuses").into_parts();
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Busy, Some(Errno::EBUSY)));
     fill(&mr, 0, 4, 64)?;
     verify(&mr, 0, 4, 64);
@@ -337,7 +337,7 @@ fn a_domain_that_cannot_be_destroyed_comes_back(bed: &Bed) -> Outcome {
     let (context, on, _) = refusing(bed, method::PD_DESTROY, Errno::EBUSY)?;
     let pd = context.alloc_pd()?;
     on.store(true, Ordering::SeqCst);
-    let (pd, error) = pd.destroy().expect_err("the kernel refuses");
+    let (pd, error) = pd.destroy().expect_err("the kernel refuses").into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     on.store(false, Ordering::SeqCst);
     pd.allocate(64)?;

@@ -210,10 +210,10 @@ fn a_child_that_drops_everything_does_the_parent_no_harm(bed: &Bed) -> Outcome {
             again.take().ok_or("there")?;
         let Pair { a, b } = connected;
         let forked = |error: mlx5::Error| assert_eq!(error.kind(), ErrorKind::Forked);
-        forked(a.qp.destroy().err().ok_or("destroyed in the child")?.1);
-        forked(a.mr.deregister().err().ok_or("deregistered in the child")?.1);
-        forked(srq.destroy().err().ok_or("destroyed in the child")?.1);
-        forked(announced.destroy().err().ok_or("destroyed in the child")?.1);
+        forked(a.qp.destroy().err().ok_or("destroyed in the child")?.into_error());
+        forked(a.mr.deregister().err().ok_or("deregistered in the child")?.into_error());
+        forked(srq.destroy().err().ok_or("destroyed in the child")?.into_error());
+        forked(announced.destroy().err().ok_or("destroyed in the child")?.into_error());
         drop((pair, b, channel, clock, a.send_cq, a.recv_cq, a.pd, a.context));
         Ok(())
     })?;

@@ -316,11 +316,11 @@ fn a_queue_pair_of_any_transport_is_split_joined_and_destroyed(bed: &Bed) -> Out
         assert_eq!((qp.qp_num(), qp.id()), (number, id));
         if bed.is_simulated() {
             bed.simulator().fail_call(1, mlx5::Errno::EBUSY);
-            let (kept, error) = qp.destroy().err().ok_or("the kernel refused")?;
+            let (kept, error) = qp.destroy().err().ok_or("the kernel refused")?.into_parts();
             assert_eq!(kept.query()?.qp_state, QueueState::Reset, "{error}");
-            kept.destroy().map_err(|(_, error)| error)?;
+            kept.destroy()?;
         } else {
-            qp.destroy().map_err(|(_, error)| error)?;
+            qp.destroy()?;
         }
     }
     Ok(())
@@ -465,10 +465,10 @@ fn a_queue_pair_leaves_its_groups_before_it_goes(bed: &Bed) -> Outcome {
     let (one, other) = (group(&end, 1), group(&end, 2));
     end.qp.attach_mcast(one.0, one.1)?;
     end.qp.attach_mcast(other.0, other.1)?;
-    let (qp, error) = end.qp.destroy().err().ok_or("it is in two groups")?;
+    let (qp, error) = end.qp.destroy().err().ok_or("it is in two groups")?.into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     qp.detach_mcast(one.0, one.1)?;
-    let (qp, _) = qp.destroy().err().ok_or("it is in one group")?;
+    let (qp, _) = qp.destroy().err().ok_or("it is in one group")?.into_parts();
     qp.detach_mcast(other.0, other.1)?;
     qp.destroy()?;
     Ok(())

@@ -230,7 +230,7 @@ fn a_shared_queue_in_use_is_given_back(bed: &Bed) -> Outcome {
     let (pd, cq) = (context.alloc_pd()?, context.create_cq(4).build()?);
     let srq = pd.create_srq(4).build()?;
     let qp = pd.create_qp::<Rc>(&cq, &cq).srq(&srq).build()?;
-    let (srq, error) = srq.destroy().err().ok_or("a queue pair takes from it")?;
+    let (srq, error) = srq.destroy().err().ok_or("a queue pair takes from it")?.into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     qp.destroy()?;
     srq.destroy()?;

@@ -515,7 +515,7 @@ fn an_error_of_a_key_that_is_gone_disturbs_nobody(bed: &Bed) -> Outcome {
     batch.complete()?;
     bed.poll_good(b.recv_cq(), 1);
     bed.settle();
-    rig.key.destroy().map_err(|(_, error)| error)?;
+    rig.key.destroy()?;
     assert_eq!(wr_ids(&bed.poll_good(&mut a.send_cq, 1)), [2]);
     bed.nothing(&mut a.send_cq);
     Ok(())
@@ -558,7 +558,7 @@ fn checking_polling_and_destroying_do_not_disturb_each_other(bed: &Bed) -> Outco
         assert_eq!(found.expect("found").kind, SignatureErrorKind::Guard);
         // One is destroyed while others are in use.
         let next = rig.pair.a.pd.create_mkey(4).block_signature().build()?;
-        std::mem::replace(&mut rig.key, next).destroy().map_err(|(_, error)| error)?;
+        std::mem::replace(&mut rig.key, next).destroy()?;
     }
     Ok(())
 }

@@ -245,7 +245,7 @@ impl Stream<'_> {
         let at = self.random.below(self.flows.len());
         let gone = self.flows.swap_remove(at);
         let qp_num = gone.qp.qp_num();
-        gone.qp.destroy().map_err(|(_, error)| error)?;
+        gone.qp.destroy()?;
         for lane in &mut self.lanes {
             let before = lane.meant.len();
             lane.meant.retain(|meant| meant.qp_num != qp_num);

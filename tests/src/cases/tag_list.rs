@@ -525,12 +525,12 @@ fn tm_the_command_queue_pair_is_connected_on_every_kind_of_port(bed: &Bed) -> Ou
 
 fn tm_a_queue_in_use_is_given_back(bed: &Bed) -> Outcome {
     let TagRig { receivers, queue, cq, .. } = TagRig::new(bed, RigOptions::default())?;
-    let (mut queue, error) = queue.destroy().err().ok_or("in use")?;
+    let (mut queue, error) = queue.destroy().err().ok_or("in use")?.into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     let mut cq = cq;
     queue.post_srq_ops(&mut [OpsWr::sync(6, 0).signaled()])?;
     assert_eq!(bed.poll_good(&mut cq, 1)[0].as_completion().wr_id(), 6, "as good as before");
-    let (cq, error) = cq.destroy().err().ok_or("in use")?;
+    let (cq, error) = cq.destroy().err().ok_or("in use")?.into_parts();
     assert_eq!(error.kind(), ErrorKind::Busy);
     drop(receivers);
     queue.destroy()?;

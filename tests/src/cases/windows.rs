@@ -247,9 +247,9 @@ fn windows_come_and_go(bed: &Bed) -> Outcome {
     let (one, two) = (pd.alloc_mw::<TypeOne>()?, pd.alloc_mw::<TypeTwo>()?);
     assert_ne!(one.rkey() >> 8, two.rkey() >> 8);
     // Of a domain that still has windows, nothing is given back.
-    let pd = pd.destroy().expect_err("windows belong to it").0;
-    one.dealloc().map_err(|(_, error)| error)?;
+    let pd = pd.destroy().expect_err("windows belong to it").into_inner();
+    one.dealloc()?;
     drop(two);
-    pd.destroy().map_err(|(_, error)| error)?;
+    pd.destroy()?;
     Ok(())
 }

@@ -113,9 +113,9 @@ fn memory(device: &Device, _: &Bed) -> Outcome {
     let context = device.open()?;
     let (pd, second) = (context.alloc_pd()?, context.alloc_pd()?);
     let mr = pd.allocate(4096)?;
-    let mr = mr.reregister().memory(16 << 10).apply().map_err(|(_, error)| error)?;
-    let mr = mr.reregister().access(Access::LOCAL_WRITE).apply().map_err(|(_, error)| error)?;
-    let mr = mr.reregister().pd(&second).apply().map_err(|(_, error)| error)?;
+    let mr = mr.reregister().memory(16 << 10).apply()?;
+    let mr = mr.reregister().access(Access::LOCAL_WRITE).apply()?;
+    let mr = mr.reregister().pd(&second).apply()?;
     mr.deregister()?;
     let mut cq = context.create_cq(16).build()?;
     cq.moderate(4, 10)?;
@@ -144,7 +144,7 @@ fn foreign(device: &Device, _: &Bed) -> Outcome {
     // SAFETY: as above.
     let other = unsafe { pd.reg_mr_iova(start, 4096, iova, Access::LOCAL_WRITE) }?;
     // SAFETY: as above.
-    let mr = unsafe { mr.reregister().foreign(start, 2048) }.apply().map_err(|(_, error)| error)?;
+    let mr = unsafe { mr.reregister().foreign(start, 2048) }.apply()?;
     // What is no dma-buf is refused, if it is not by what cannot register any.
     let file = std::fs::File::open(std::env::current_exe()?)?;
     // SAFETY: nothing is registered.

@@ -1,5 +1,9 @@
 //! Errors: the operation, the reason, and the usual cause.
 
+mod returned;
+
+pub use returned::{DestroyError, ReregisterError};
+
 use mlx5_prm::cmd::{CommandOutHead, CommandStatus};
 use mlx5_uapi::{Errno, OLDEST_KERNEL, ProbeError};
 use std::{borrow::Cow, fmt};
