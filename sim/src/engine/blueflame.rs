@@ -5,8 +5,8 @@ use mlx5_prm::wqe::UNIT;
 
 use crate::engine::Device;
 use crate::engine::fault::Violation;
-use crate::engine::qp::Qp;
-use crate::engine::uar::SendDoorbell;
+use crate::engine::state::qp::Qp;
+use crate::engine::state::uar::{Arriving, Copied, SendDoorbell};
 
 /// How long the rest of a copy is waited for, in nanoseconds, where it matters.
 const PATIENCE_NS: u64 = 100_000;
@@ -20,23 +20,6 @@ const OPCODE: usize = 3;
 const NOP: u8 = 0;
 const FLAGS: usize = 11;
 const COMPLETION: u8 = 0b1100;
-
-/// A block as a copy brought it, in place of the ring's.
-pub(crate) type Copied = (u16, [u8; BLUEFLAME_UNIT]);
-
-/// A copy that is arriving.
-#[derive(Clone, Debug)]
-pub(crate) struct Arriving {
-    /// Where its next piece belongs in the page.
-    next: usize,
-    value: u64,
-    bytes: Vec<u8>,
-    /// What the ring had when the copy began: by its end the request may be long done, and its
-    /// place taken.
-    ring: Vec<u8>,
-    /// Its request waits for the rest.
-    held: bool,
-}
 
 /// Whether it matters if the request is taken from the ring or from the copy: it does where the
 /// ring has a request that does nothing and tells nobody. A driver that wants to know whether its

@@ -3,12 +3,12 @@
 use mlx5_prm::doorbell::{RECORD, completion_queue_record};
 
 use crate::dma::Buffer;
-use crate::engine::cq::{Cq, NEVER_ARMED};
-use crate::engine::drain::DrainAt;
-use crate::engine::port::Gid;
-use crate::engine::qp::{Qp, QpAttributes, QpConfig, QpSnapshot, QpState, Transport, Wait};
-use crate::engine::srq::Srq;
-use crate::engine::uar::Uar;
+use crate::engine::state::cq::{Cq, NEVER_ARMED};
+use crate::engine::state::drain::DrainAt;
+use crate::engine::state::port::Gid;
+use crate::engine::state::qp::{Qp, QpAttributes, QpConfig, QpSnapshot, QpState, Transport, Wait};
+use crate::engine::state::srq::Srq;
+use crate::engine::state::uar::Uar;
 use crate::engine::{CqConfig, Device, Error, MkeyConfig, SrqConfig, TagListSnapshot};
 
 impl Device {

@@ -8,7 +8,7 @@ use mlx5_prm::event::{CqErrorSyndrome, EventType};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::dma::DmaFault;
-use crate::engine::cq::Due;
+use crate::engine::state::cq::Due;
 use crate::engine::{Device, Event};
 
 /// Offset of the last byte of a descriptor, which says whose the entry is.

@@ -1,107 +1,15 @@
-//! Runs of entries that a completion queue keeps back, to write them compressed.
-//!
-//! Entries that differ only in what a mini entry holds are kept back until one comes that does not
-//! fit, the run is as long as it may be, nothing else is left to do, or its time is over. A run is
-//! written as its title and arrays of mini entries, in as many places of the ring as it has
-//! entries: the arrays in the second, the ninth, the seventeenth and so on, nothing in the others.
-//! The title is written last, so that whoever sees it sees the whole run.
+//! Keeping back entries of compressing completion queues, and writing them in the end.
 
-use mlx5_prm::cqe::{
-    APP_TAG_MATCHING, Cqe, CqeOpcode, DESCRIPTOR, FORMAT_SHIFT, Format, MINI_CQES, MiniCqe,
-    MiniFormat, OPCODE_SHIFT, OWNER,
-};
+use mlx5_prm::cqe::{Cqe, DESCRIPTOR, FORMAT_SHIFT, Format, MINI_CQES, MiniCqe, MiniFormat};
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::dma::{Dma, DmaFault};
 use crate::engine::Device;
-use crate::engine::cq::Cq;
+use crate::engine::state::compress::{may_join, mini};
+use crate::engine::state::cq::Cq;
 
-/// The most entries of a run (`cqe_compression_max_num`).
-pub(crate) const LONGEST_RUN: u16 = 64;
 /// How long an entry is kept back at most, in nanoseconds.
 const LONGEST_WAIT_NS: u64 = 16_000;
-
-/// Entries that are kept back.
-#[derive(Debug, Default)]
-pub(crate) struct Run {
-    entries: Vec<Cqe>,
-    /// How many there are up to the last urgent one.
-    urgent: usize,
-    since_ns: u64,
-}
-
-impl Run {
-    pub(crate) fn len(&self) -> u32 {
-        self.entries.len() as u32
-    }
-
-    /// Whether `entry` may follow.
-    fn takes(&self, entry: &Cqe, format: MiniFormat) -> bool {
-        let Some(title) = self.entries.first() else { return true };
-        let count = self.entries.len() as u16;
-        let consecutive = title.wqe_counter.get().wrapping_add(count) == entry.wqe_counter.get();
-        count < LONGEST_RUN
-            && (is_request(title) || consecutive)
-            && common(title, format).as_bytes() == common(entry, format).as_bytes()
-    }
-}
-
-/// The opcode of an entry.
-fn opcode(entry: &Cqe) -> Option<CqeOpcode> {
-    CqeOpcode::from_bits(entry.op_own >> OPCODE_SHIFT)
-}
-
-fn is_request(entry: &Cqe) -> bool {
-    opcode(entry) == Some(CqeOpcode::Requester)
-}
-
-/// Whether an entry may be part of a run.
-fn may_join(entry: &Cqe) -> bool {
-    use CqeOpcode::*;
-    Format::of(entry.op_own) == Format::Plain
-        && entry.app != APP_TAG_MATCHING
-        && matches!(
-            opcode(entry),
-            Some(
-                Requester
-                    | ResponderWriteImm
-                    | ResponderSend
-                    | ResponderSendImm
-                    | ResponderSendInvalidate
-            )
-        )
-}
-
-/// What the entries of a run share.
-fn common(entry: &Cqe, format: MiniFormat) -> Cqe {
-    let mut common = *entry;
-    common.byte_count.set(0);
-    common.timestamp.set(0);
-    common.wqe_counter.set(0);
-    common.op_own &= !OWNER;
-    if is_request(entry) {
-        let number = common.sop_drop_qpn.get() & 0xff_ffff;
-        common.sop_drop_qpn.set(number);
-    } else if format == MiniFormat::Hash {
-        common.rss_hash_result.set(0);
-    } else {
-        common.check_sum.set(0);
-    }
-    common
-}
-
-/// What an entry does not share.
-fn mini(entry: &Cqe, format: MiniFormat) -> MiniCqe {
-    let unique = if is_request(entry) {
-        u32::from(entry.wqe_counter.get()) << MiniCqe::COUNTER_SHIFT
-            | entry.sop_drop_qpn.get() >> 24 << MiniCqe::OPCODE_SHIFT
-    } else if format == MiniFormat::Hash {
-        entry.rss_hash_result.get()
-    } else {
-        // No receive queue here has strides.
-        u32::from(entry.check_sum.get()) << MiniCqe::COUNTER_SHIFT
-    };
-    MiniCqe { unique: unique.into(), byte_count: entry.byte_count }
-}
 
 impl Device {
     /// Takes an entry for a compressing queue; `None` if it is to be written as it is.
@@ -166,11 +74,11 @@ impl Device {
 }
 
 fn write_arrays(
-    dma: &dyn crate::dma::Dma,
+    dma: &dyn Dma,
     cq: &Cq,
     entries: &[Cqe],
     format: MiniFormat,
-) -> Result<(), crate::dma::DmaFault> {
+) -> Result<(), DmaFault> {
     for (number, entries) in entries.chunks(MINI_CQES).enumerate() {
         let mut array = [MiniCqe::new_zeroed(); MINI_CQES];
         for (place, entry) in array.iter_mut().zip(entries) {

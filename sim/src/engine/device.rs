@@ -3,35 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::config::SimConfig;
-use crate::dma::{Dma, DmaFault};
-use crate::engine::cq::Cq;
-use crate::engine::event::EventSink;
-use crate::engine::fault::Fault;
-use crate::engine::fault::{Faults, ForcedFailure, HostileEntry, Violation};
-use crate::engine::port::{Gid, Port};
-use crate::engine::qp::Qp;
-use crate::engine::signature::Psv;
-use crate::engine::srq::Srq;
-use crate::engine::table::Table;
-use crate::engine::uar::Uar;
-use crate::engine::{DeviceId, MkeyConfig};
 use mlx5_prm::doorbell::{RECORD, UAR_PAGE};
 
-/// Who may still reach a piece of memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Holder {
-    /// A memory key.
-    Mkey(u32),
-    /// A completion queue: its ring or its doorbell record.
-    Cq(u32),
-    /// A queue pair: its rings or its doorbell record.
-    Qp(u32),
-    /// A shared receive queue: its ring or its doorbell record.
-    Srq(u32),
-    /// A UAR page.
-    Uar(u32),
-}
+use crate::config::SimConfig;
+use crate::dma::{Dma, DmaFault};
+use crate::engine::DeviceId;
+use crate::engine::fault::{Fault, Faults, ForcedFailure, HostileEntry, Violation};
+use crate::engine::state::cq::Cq;
+use crate::engine::state::event::{Event, EventSink};
+use crate::engine::state::mkey::MkeyConfig;
+use crate::engine::state::port::{Gid, Port};
+use crate::engine::state::qp::Qp;
+use crate::engine::state::signature::Psv;
+use crate::engine::state::srq::Srq;
+use crate::engine::state::table::Table;
+use crate::engine::state::uar::Uar;
+
+pub use crate::engine::state::holder::Holder;
 
 /// How many objects a device has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -351,7 +339,7 @@ impl Device {
     fn die(&mut self) {
         if !self.fatal {
             self.fatal = true;
-            self.raise(super::Event::DeviceFatal);
+            self.raise(Event::DeviceFatal);
         }
     }
 

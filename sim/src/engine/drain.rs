@@ -3,29 +3,9 @@
 use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::{ControlSegment, UNIT, control_flags};
 
-use crate::engine::qp::QpState;
+use crate::engine::state::drain::{Drain, DrainAt};
+use crate::engine::state::qp::QpState;
 use crate::engine::{Device, Error, Event};
-
-/// Where a send queue shall stop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DrainAt {
-    /// Before the next WQE that is not executed yet.
-    Now,
-    /// After so many more WQEs.
-    After(u32),
-    /// Before the WQE at this block (free-running, 16 bits).
-    Block(u16),
-}
-
-/// A drain that was asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Drain {
-    pub(crate) at: DrainAt,
-    /// Before a WQE with a fence it stops anyway, and where the queue ends.
-    pub(crate) before_fence: bool,
-    /// SQ_DRAINED is raised in the end.
-    pub(crate) notify: bool,
-}
 
 impl Device {
     /// Makes a queue pair in RTS stop its send queue; at that place its state becomes
@@ -72,6 +52,7 @@ impl Device {
         }
         true
     }
+
     /// Whether the next WQE has a fence, or there is none.
     fn is_fenced(&mut self, qpn: u32) -> bool {
         let Some(qp) = self.qps.get(qpn) else { return false };

@@ -2,7 +2,8 @@
 
 use mlx5_prm::cqe::Syndrome;
 
-use crate::engine::{Event, Holder};
+use crate::engine::state::event::Event;
+use crate::engine::state::holder::Holder;
 
 pub use crate::fault::Fault;
 

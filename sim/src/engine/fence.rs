@@ -5,17 +5,9 @@ use mlx5_prm::wqe::control_flags;
 
 use crate::engine::Device;
 use crate::engine::fault::Violation;
-use crate::engine::mkey::{Side, User};
+use crate::engine::state::fence::Change;
+use crate::engine::state::mkey::{Side, User};
 use crate::engine::wqe::Request;
-
-/// Something that a request changed, and that no fence has followed yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
-    /// A memory key, by its index.
-    Mkey(u32),
-    /// A PSV.
-    Psv(u32),
-}
 
 impl Device {
     /// A request begins, with a fence or without.

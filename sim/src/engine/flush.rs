@@ -4,8 +4,8 @@ use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::{ControlSegment, UNIT};
 
-use crate::engine::qp::{QpState, Wait};
-use crate::engine::receive::{Inbound, Source};
+use crate::engine::state::qp::{QpState, Wait};
+use crate::engine::state::receive::{Inbound, Source};
 use crate::engine::{Device, Event};
 
 /// The vendor's code of a flushed request.

@@ -2,8 +2,8 @@
 
 use mlx5_prm::wqe::Opcode;
 
-use crate::engine::port::GidType;
 use crate::engine::route::Origin;
+use crate::engine::state::port::GidType;
 use crate::engine::wqe::Request;
 
 /// Next header: an InfiniBand transport header follows.

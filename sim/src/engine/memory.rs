@@ -1,8 +1,8 @@
 //! Reaching memory through keys.
 
 use crate::engine::Device;
-use crate::engine::fence::Change;
-use crate::engine::mkey::{Access, KeyError, Translation, User};
+use crate::engine::state::fence::Change;
+use crate::engine::state::mkey::{Access, KeyError, Translation, User};
 
 /// Keys in pieces of keys in pieces … of keys: so many levels at most.
 const DEEPEST: u32 = 4;

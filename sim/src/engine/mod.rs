@@ -1,5 +1,9 @@
 //! The engine: queues, keys, and the execution of work requests, as the hardware does them.
 //!
+//! Imports point down: the folder `state` has what each part of a device remembers; a [`Device`] holds
+//! all of it and knows no part's behaviour; the behaviour of each part is methods of [`Device`], or of
+//! [`Engine`] where a peer takes part, in a file above.
+//!
 //! An [`Engine`] holds the devices of one fabric. Commands (create, modify, destroy) are plain
 //! methods of a [`Device`]; work moves when [`Engine::step`] is called.
 
@@ -8,27 +12,21 @@ mod blueflame;
 mod commands;
 mod complete;
 mod compress;
-mod cq;
 pub mod device;
+mod devices;
 mod drain;
-mod event;
 pub mod fault;
 mod fence;
 mod flush;
 mod header;
-mod layout;
 mod memory;
-mod mkey;
-mod port;
-mod qp;
 mod receive;
 mod respond;
 mod route;
 mod run;
 mod send;
-pub(crate) mod signature;
-mod srq;
-mod table;
+mod signature;
+pub(crate) mod state;
 mod tag_matching;
 mod uar;
 mod umr;
@@ -38,23 +36,23 @@ mod xrc;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use compress::LONGEST_RUN;
-pub use cq::{CqConfig, Moderation};
 pub use device::{Device, FIRST_UAR, Holder};
-pub use drain::DrainAt;
-pub use event::{Event, EventSink};
-pub use layout::Layout;
-pub use mkey::{Access, MkeyConfig, Translation};
+pub use devices::Engine;
 pub use mlx5_prm::cqe::Syndrome;
-pub(crate) use port::LARGEST_GID_TABLE;
-pub use port::{Gid, GidEntry, GidType, Mac, Port};
-pub use qp::{
+pub(crate) use state::compress::LONGEST_RUN;
+pub use state::cq::{CqConfig, Moderation};
+pub use state::drain::DrainAt;
+pub use state::event::{Event, EventSink};
+pub use state::layout::Layout;
+pub use state::mkey::{Access, MkeyConfig, Translation};
+pub(crate) use state::port::LARGEST_GID_TABLE;
+pub use state::port::{Gid, GidEntry, GidType, Mac, Port};
+pub use state::qp::{
     AddressPath, CompletionConfig, QpAttributes, QpConfig, QpSnapshot, QpState, RingConfig,
     Transport,
 };
-pub use run::Engine;
-pub use srq::{SrqConfig, XrcConfig};
-pub use tag_matching::{TagListSnapshot, TagMatchingConfig};
+pub use state::srq::{SrqConfig, XrcConfig};
+pub use state::tags::{TagListSnapshot, TagMatchingConfig};
 
 /// Why a command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,67 +1,15 @@
 //! Receive WQEs: taking them, scattering into them, completing them.
 
 use mlx5_prm::event::EventType;
-use mlx5_prm::wqe::{DataSegment, INLINE, INVALID_LKEY, SrqNextSegment, UNIT};
+use mlx5_prm::wqe::{DataSegment, INVALID_LKEY, SrqNextSegment, UNIT};
 use zerocopy::FromBytes;
 
 use crate::engine::fault::Violation;
-use crate::engine::mkey::{Access, KeyError, User};
-use crate::engine::qp::Qp;
-use crate::engine::srq::Head;
+use crate::engine::state::mkey::{Access, KeyError, User};
+use crate::engine::state::qp::Qp;
+use crate::engine::state::receive::{Entry, Receive, Source};
+use crate::engine::state::srq::Head;
 use crate::engine::{Device, Event};
-
-/// A scatter or gather entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
-    pub(crate) lkey: u32,
-    pub(crate) address: u64,
-    pub(crate) length: u64,
-}
-
-impl From<&DataSegment> for Entry {
-    fn from(segment: &DataSegment) -> Self {
-        let length = match segment.byte_count.get() & !INLINE {
-            0 => 1 << 31,
-            length => u64::from(length),
-        };
-        Self { lkey: segment.lkey.get(), address: segment.address.get(), length }
-    }
-}
-
-/// Where a receive WQE came from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
-    /// The queue pair's own ring; it stays the first there until it completes.
-    Own,
-    /// A shared receive queue, which has forgotten it.
-    Shared,
-}
-
-/// A receive WQE in use.
-#[derive(Debug)]
-pub(crate) struct Receive {
-    pub(crate) source: Source,
-    pub(crate) index: u16,
-    pub(crate) pd: u32,
-    pub(crate) entries: Vec<Entry>,
-}
-
-impl Receive {
-    pub(crate) fn capacity(&self) -> u64 {
-        self.entries.iter().map(|entry| entry.length).sum()
-    }
-}
-
-/// The message that arrives at a queue pair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Inbound {
-    /// None is under way.
-    Idle,
-    /// Some packets of it have arrived.
-    Open,
-    /// A packet of it was lost, so the rest is ignored (unreliable transports).
-    Lost,
-}
 
 impl Device {
     /// Receive WQEs that wait in a queue pair's own ring.

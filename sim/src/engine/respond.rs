@@ -5,11 +5,11 @@ use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::Opcode;
 
 use crate::engine::complete;
-use crate::engine::mkey::{Access, Side, User};
-use crate::engine::port::GidType;
-use crate::engine::qp::{QpState, Transport};
-use crate::engine::receive::Inbound;
 use crate::engine::route::Origin;
+use crate::engine::state::mkey::{Access, Side, User};
+use crate::engine::state::port::GidType;
+use crate::engine::state::qp::{QpState, Transport};
+use crate::engine::state::receive::Inbound;
 use crate::engine::wqe::Request;
 use crate::engine::{Device, Event};
 

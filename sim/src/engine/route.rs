@@ -1,8 +1,8 @@
 //! The wire: which port an address leads to.
 
 use crate::config::LinkLayer;
-use crate::engine::port::{Gid, GidEntry, GidType, Mac, Port, is_ipv4_mapped};
-use crate::engine::qp::AddressPath;
+use crate::engine::state::port::{Gid, GidEntry, GidType, Mac, Port, is_ipv4_mapped};
+use crate::engine::state::qp::AddressPath;
 use crate::engine::{DeviceId, Engine};
 
 /// First LID that is not one port's (multicast).

@@ -4,11 +4,11 @@ use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::wqe::{AddressVector, EXTENDED_UD_AV, Opcode};
 
 use crate::engine::complete;
-use crate::engine::drain::{Drain, DrainAt};
-use crate::engine::mkey::Side;
-use crate::engine::qp::{AddressPath, Qp, QpState, Transport, Wait};
 use crate::engine::respond::{Answer, Nak, Packet};
 use crate::engine::route::{Destination, Origin};
+use crate::engine::state::drain::{Drain, DrainAt};
+use crate::engine::state::mkey::Side;
+use crate::engine::state::qp::{AddressPath, Qp, QpState, Transport, Wait};
 use crate::engine::umr::Refusal;
 use crate::engine::wqe::Request;
 use crate::engine::{Device, DeviceId, Engine};

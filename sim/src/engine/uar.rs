@@ -3,47 +3,10 @@
 use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_REGISTERS, CQ_DOORBELL};
 use mlx5_prm::wqe::UNIT;
 
-use crate::engine::blueflame::Arriving;
 use crate::engine::fault::Violation;
-use crate::engine::qp::{QpState, Wait};
+use crate::engine::state::qp::{QpState, Wait};
+use crate::engine::state::uar::SendDoorbell;
 use crate::engine::{Device, Event};
-
-#[derive(Debug)]
-pub(crate) struct Uar {
-    /// Bus address of the page, where it is plain memory.
-    pub(crate) memory: Option<u64>,
-    pub(crate) qps: Vec<u32>,
-    pub(crate) cqs: Vec<u32>,
-    /// A BlueFlame copy that arrives piece by piece.
-    pub(crate) arriving: Option<Arriving>,
-}
-
-impl Uar {
-    pub(crate) fn new(memory: Option<u64>) -> Self {
-        Self { memory, qps: Vec::new(), cqs: Vec::new(), arriving: None }
-    }
-}
-
-/// The first eight bytes of a control segment, as a doorbell has them.
-#[derive(Clone, Copy)]
-pub(crate) struct SendDoorbell {
-    pub(crate) index: u16,
-    pub(crate) qpn: u32,
-    pub(crate) units: u16,
-}
-
-impl From<u64> for SendDoorbell {
-    fn from(value: u64) -> Self {
-        Self { index: (value >> 40) as u16, qpn: (value as u32) >> 8, units: (value & 0x3f) as u16 }
-    }
-}
-
-impl SendDoorbell {
-    /// One past the last block of the WQE.
-    fn end(self) -> u16 {
-        self.index.wrapping_add(self.units.div_ceil(4).max(1))
-    }
-}
 
 impl Device {
     /// Bytes of one half of a BlueFlame register.

@@ -6,16 +6,15 @@ use mlx5_prm::wqe::{BLOCK, DataSegment, UNIT};
 use zerocopy::FromBytes;
 
 use crate::engine::Device;
-use crate::engine::fence::Change;
-use crate::engine::layout::ENTRY;
-use crate::engine::mkey::{Access, MkeyConfig, Side, Translation, User};
-use crate::engine::qp::Transport;
-use crate::engine::signature::Format;
-use crate::engine::wqe::Request;
+use crate::engine::state::fence::Change;
+use crate::engine::state::layout::ENTRY;
+use crate::engine::state::mkey::{Access, MkeyConfig, Side, Translation, User};
+use crate::engine::state::qp::Transport;
+use crate::engine::state::signature::Format;
+use crate::engine::wqe::{Request, SMALLEST_UMR};
 
-/// Where the context segment starts in a WQE, and what follows it: a UMR is not shorter.
+/// Where the context segment starts in a WQE.
 const CONTEXT: usize = UNIT + size_of::<UmrControlSegment>();
-pub(crate) const SMALLEST: usize = CONTEXT + size_of::<MkeyContextSegment>();
 /// The queue pair number that stands for any.
 const ANY_QPN: u32 = MkeyContextSegment::ANY_QPN >> 8;
 /// Low bits of a page's address that give its rights.
@@ -68,8 +67,8 @@ impl Device {
         let inline = control.flags & umr_flags::INLINE != 0;
         let user = User { qpn, pd, side: Side::Requester };
         let entries =
-            self.entries(user, &control, &bytes[SMALLEST.min(bytes.len())..], octwords)?;
-        let behind = SMALLEST + if inline { octwords * ENTRY } else { 0 };
+            self.entries(user, &control, &bytes[SMALLEST_UMR.min(bytes.len())..], octwords)?;
+        let behind = SMALLEST_UMR + if inline { octwords * ENTRY } else { 0 };
         let bsf = self.byte_stream_format(pd, &control, bytes.get(behind..).unwrap_or(&[]))?;
         sign(&mut next, &control, &context, bsf)?;
         change(&mut next, &control, &context, trusted)?;

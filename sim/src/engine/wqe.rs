@@ -1,21 +1,25 @@
 //! Fetching a send WQE from its ring, and taking it apart.
 
 use mlx5_prm::signature::SetPsvSegment;
+use mlx5_prm::umr::{MkeyContextSegment, UmrControlSegment};
 use mlx5_prm::wqe::{
     AddressVector, ControlSegment, DataSegment, EXTENDED_UD_AV, INLINE, INVALID_LKEY, InlineHeader,
     Opcode, RemoteAddressSegment, UNIT, XrcSegment, control_flags,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::engine::Device;
 use crate::engine::atomic::{Atomic, is_atomic};
 use crate::engine::fault::Violation;
-use crate::engine::mkey::{Access, KeyError, User};
-use crate::engine::qp::Transport;
-use crate::engine::receive::Entry;
-use crate::engine::{Device, umr};
+use crate::engine::state::mkey::{Access, KeyError, User};
+use crate::engine::state::qp::Transport;
+use crate::engine::state::receive::Entry;
 
 /// Bytes of an address vector that leads to a LID and says nothing of a global header.
 const COMPACT_AV: usize = 16;
+/// Bytes of the shortest UMR.
+pub(crate) const SMALLEST_UMR: usize =
+    UNIT + size_of::<UmrControlSegment>() + size_of::<MkeyContextSegment>();
 
 /// The vendor's codes of requests that the device does not understand.
 pub(crate) mod vendor {
@@ -288,7 +292,7 @@ fn parse(
     let atomic = is_atomic(opcode);
     let remote =
         atomic || matches!(opcode, Opcode::RdmaWrite | Opcode::RdmaWriteImm | Opcode::RdmaRead);
-    if opcode == Opcode::Umr && bytes.len() < umr::SMALLEST {
+    if opcode == Opcode::Umr && bytes.len() < SMALLEST_UMR {
         return None;
     }
     if opcode == Opcode::SetPsv && bytes.len() < UNIT + size_of::<SetPsvSegment>() {

@@ -2,9 +2,9 @@
 //! receiver has none of its own.
 
 use crate::engine::Device;
-use crate::engine::mkey::{Side, User};
-use crate::engine::qp::{Qp, Transport};
-use crate::engine::srq::XrcConfig;
+use crate::engine::state::mkey::{Side, User};
+use crate::engine::state::qp::{Qp, Transport};
+use crate::engine::state::srq::XrcConfig;
 use crate::engine::wqe::Request;
 
 impl Qp {

@@ -7,7 +7,7 @@ use mlx5_prm::cmd::mkey::{
 };
 
 use crate::dma::Buffer;
-use crate::engine::signature::Signatures;
+use crate::engine::state::signature::Signatures;
 use crate::engine::{Access, Device, Error, Layout, MkeyConfig, Translation};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 

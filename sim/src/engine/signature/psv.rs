@@ -5,27 +5,16 @@ use mlx5_prm::signature::{SetPsvSegment, SignatureErrorCqe};
 use mlx5_prm::wqe::UNIT;
 use zerocopy::FromBytes;
 
-use super::domain::{Domain, Mismatch};
-use crate::engine::drain::{Drain, DrainAt};
-use crate::engine::fence::Change;
-use crate::engine::mkey::{Side, User};
+use crate::engine::state::drain::{Drain, DrainAt};
+use crate::engine::state::fence::Change;
+use crate::engine::state::mkey::{Side, User};
+use crate::engine::state::signature::{Domain, Mismatch, Psv};
 use crate::engine::umr::Refusal;
 use crate::engine::wqe::Request;
 use crate::engine::{Device, Error};
 
 /// PSVs that a device has.
 const PSVS: usize = 1 << 16;
-
-/// What a domain's signatures start from, and whether one of them did not match.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Psv {
-    /// Its protection domain.
-    pub(crate) pd: u32,
-    /// A signature starts from here.
-    pub(super) transient: u64,
-    /// Nothing is reported until it is set again.
-    failed: bool,
-}
 
 /// Which side of a key a signature stands on; numbers as in an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

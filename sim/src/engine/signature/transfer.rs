@@ -1,12 +1,11 @@
 //! Data on its way through a key with signatures.
 
-use super::domain::{Domain, Mismatch, spread};
 use super::psv::Where;
-use super::{Format, Signatures};
 use crate::engine::Device;
-use crate::engine::fence::Change;
 use crate::engine::memory::Copy;
-use crate::engine::mkey::{KeyError, User};
+use crate::engine::state::fence::Change;
+use crate::engine::state::mkey::{KeyError, User};
+use crate::engine::state::signature::{Domain, Format, Mismatch, Signatures, spread};
 
 /// A piece of the wire under a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

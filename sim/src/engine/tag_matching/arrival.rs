@@ -6,35 +6,13 @@ use mlx5_prm::wqe::{Opcode, RendezvousHeader, TagMatchingHeader, TagMessage};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::engine::Device;
-use crate::engine::mkey::{Side, User};
 use crate::engine::respond::{Answer, Nak, Packet, vendor};
-use crate::engine::tag_matching::{Rendezvous, Tag};
+use crate::engine::state::mkey::{Side, User};
+use crate::engine::state::tag_message::{Arriving, Matched, Rendezvous};
 
 /// The longest rendezvous request that the device fetches the data of; the driver tells it as
 /// `max_rndv_hdr_size` (`MLX5_TM_MAX_RNDV_MSG_SIZE`).
 const MAX_RENDEZVOUS_REQUEST: u64 = 64;
-
-/// A message of which packets are to come.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Arriving {
-    /// It goes to a receive WQE.
-    Unmatched(TagEvent),
-    /// It goes to the buffer of a tag, but for its first bytes.
-    Matched(Matched),
-    /// It was all in the first packet that mattered.
-    Ignored,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Matched {
-    place: u16,
-    tag: Tag,
-    header: TagMatchingHeader,
-    /// Bytes of the message that the buffer does not get.
-    skipped: u64,
-    /// What its last packet completes as.
-    event: TagEvent,
-}
 
 /// Reads the head of a packet's data.
 fn head<T: FromBytes>(data: &[u8]) -> Option<T> {

@@ -9,8 +9,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::engine::complete;
 use crate::engine::fault::Violation;
-use crate::engine::receive::Entry;
-use crate::engine::tag_matching::{BadPlace, Tag};
+use crate::engine::state::receive::Entry;
+use crate::engine::state::tags::{BadPlace, Tag};
 use crate::engine::wqe::{Request, vendor};
 use crate::engine::{Device, Event};
 

@@ -1,44 +1,16 @@
 //! Fetching the data of a rendezvous that matched, and telling the sender that it was.
 
 use mlx5_prm::cqe::{CqeOpcode, TagEvent};
-use mlx5_prm::wqe::{RemoteAddressSegment, RendezvousHeader, TagMatchingHeader, TagMessage};
+use mlx5_prm::wqe::{RemoteAddressSegment, TagMatchingHeader, TagMessage};
 use zerocopy::IntoBytes;
 
-use crate::engine::receive::Entry;
 use crate::engine::send::Outcome;
+use crate::engine::state::receive::Entry;
+use crate::engine::state::tag_message::Rendezvous;
 use crate::engine::wqe::Request;
 use crate::engine::{DeviceId, Engine};
 
-/// A rendezvous that matched.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rendezvous {
-    srqn: u32,
-    place: u16,
-    pd: u32,
-    buffer: Option<Entry>,
-    header: TagMatchingHeader,
-    wanted: RendezvousHeader,
-    /// The data is here; the sender is to be told.
-    fetched: bool,
-}
-
 impl Rendezvous {
-    pub(super) fn new(
-        srqn: u32,
-        place: u16,
-        pd: u32,
-        buffer: Option<Entry>,
-        header: TagMatchingHeader,
-        wanted: RendezvousHeader,
-    ) -> Self {
-        Self { srqn, place, pd, buffer, header, wanted, fetched: false }
-    }
-
-    /// The place of its tag, unless that was told of.
-    pub(super) fn unfinished(&self) -> Option<u16> {
-        (!self.fetched).then_some(self.place)
-    }
-
     /// What the device asks the sender for.
     fn read(&self) -> Request {
         let remote = RemoteAddressSegment {

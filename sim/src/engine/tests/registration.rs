@@ -8,7 +8,7 @@ use mlx5_prm::wqe::Opcode;
 use zerocopy::IntoBytes;
 
 use super::rig::{Rig, Wqe};
-use crate::engine::layout::{self, Range};
+use crate::engine::state::layout::{self, Range};
 use crate::engine::{Access, Layout, MkeyConfig, Translation};
 
 /// Translation entries that fill a line: their number is a multiple of this.

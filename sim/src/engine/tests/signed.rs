@@ -8,7 +8,7 @@ use mlx5_prm::wqe::Opcode;
 
 use super::registration::{Umr, free_config};
 use super::rig::{Completion, Pair, Region, Rig, Wqe};
-use crate::engine::signature::Signatures;
+use crate::engine::state::signature::Signatures;
 use crate::engine::{Access, MkeyConfig, Transport};
 
 /// What stands after each block.

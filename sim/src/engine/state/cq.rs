@@ -6,7 +6,7 @@ use mlx5_prm::doorbell::completion_queue_record::{
 };
 
 use crate::dma::{Buffer, Dma, DmaFault};
-use crate::engine::compress::Run;
+use crate::engine::state::compress::Run;
 
 /// What a completion queue is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]

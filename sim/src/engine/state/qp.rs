@@ -6,13 +6,13 @@ use mlx5_prm::doorbell::queue_pair_record;
 use mlx5_prm::wqe::BLOCK;
 
 use crate::dma::{Buffer, Dma, DmaFault};
-use crate::engine::blueflame::Copied;
-use crate::engine::drain::Drain;
-use crate::engine::fence::Change;
-use crate::engine::mkey::{Side, User};
-use crate::engine::port::{Gid, Mac};
-use crate::engine::receive::{Inbound, Receive};
-use crate::engine::tag_matching::{Arriving, Rendezvous};
+use crate::engine::state::drain::Drain;
+use crate::engine::state::fence::Change;
+use crate::engine::state::mkey::{Side, User};
+use crate::engine::state::port::{Gid, Mac};
+use crate::engine::state::receive::{Inbound, Receive};
+use crate::engine::state::tag_message::{Arriving, Rendezvous};
+use crate::engine::state::uar::Copied;
 
 /// The transport service of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use mlx5_prm::wqe::SrqNextSegment;
 
 use crate::dma::{Buffer, Dma, DmaFault};
-use crate::engine::tag_matching::{TagList, TagMatchingConfig};
+use crate::engine::state::tags::{TagList, TagMatchingConfig};
 
 /// What a shared receive queue is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]

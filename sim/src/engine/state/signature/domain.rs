@@ -7,7 +7,7 @@ use crate::model::Capabilities;
 
 /// A signature in the order of a PSV: T10-DIF guard (16 bits), application tag (16), reference tag
 /// (32); a 32-bit CRC in the upper half; or a 64-bit CRC. Masks have a bit for each byte of it.
-pub(super) type Value = u64;
+pub(crate) type Value = u64;
 
 /// An application tag that may make a block exempt.
 const ESCAPE_APPLICATION: u16 = 0xffff;
@@ -48,28 +48,28 @@ enum Kind {
 
 /// The signatures of one domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Domain {
+pub(crate) struct Domain {
     kind: Kind,
     /// Data bytes of a block.
-    pub(super) block: u64,
+    pub(crate) block: u64,
     /// The PSV that its signatures start from.
-    pub(super) psv: u32,
+    pub(crate) psv: u32,
     /// Blocks behind the first start from all ones.
     seed_ones: bool,
 }
 
 /// What is wrong with a signature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Mismatch {
+pub(crate) struct Mismatch {
     /// A bit of the syndrome.
-    pub(super) syndrome: u16,
-    pub(super) found: Value,
-    pub(super) computed: Value,
+    pub(crate) syndrome: u16,
+    pub(crate) found: Value,
+    pub(crate) computed: Value,
 }
 
 impl Mismatch {
     /// A guard that differs from the one computed in its first bit.
-    pub(super) fn forced(computed: Value) -> Self {
+    pub(crate) fn forced(computed: Value) -> Self {
         let syndrome = SignatureErrorCqe::GUARD;
         Self { syndrome, found: computed ^ 1 << (Value::BITS - 1), computed }
     }
@@ -78,7 +78,7 @@ impl Mismatch {
 impl Domain {
     /// The domain that a format word and an inline section describe: `Ok(None)` if there are no
     /// signatures, `Err` for what the device does not know.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         format: u8,
         psv: u32,
         inline: &BsfInline,
@@ -130,7 +130,7 @@ impl Domain {
     }
 
     /// Whether a device has such signatures, of blocks of this size.
-    pub(super) fn is_known_to(&self, device: &Capabilities) -> bool {
+    pub(crate) fn is_known_to(&self, device: &Capabilities) -> bool {
         let kind = match self.kind {
             Kind::T10Dif { .. } | Kind::Crc32 => true,
             Kind::Crc32c => device.crc32c,
@@ -140,7 +140,7 @@ impl Domain {
     }
 
     /// Bytes of a signature.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self.kind {
             Kind::T10Dif { .. } | Kind::Crc64 => 8,
             Kind::Crc32 | Kind::Crc32c => 4,
@@ -148,12 +148,12 @@ impl Domain {
     }
 
     /// Bytes of a block with its signature.
-    pub(super) fn stride(&self) -> u64 {
+    pub(crate) fn stride(&self) -> u64 {
         self.block + self.bytes()
     }
 
     /// The signature of a block. The first one starts from what its PSV was set to.
-    pub(super) fn compute(&self, index: u64, transient: Value, data: &[u8]) -> Value {
+    pub(crate) fn compute(&self, index: u64, transient: Value, data: &[u8]) -> Value {
         let seed = match (index, self.seed_ones) {
             (0, _) => transient,
             (_, true) => Value::MAX,
@@ -182,7 +182,7 @@ impl Domain {
     }
 
     /// Compares the signature that stands after a block with the one it should have.
-    pub(super) fn compare(&self, found: Value, computed: Value, mask: u8) -> Option<Mismatch> {
+    pub(crate) fn compare(&self, found: Value, computed: Value, mask: u8) -> Option<Mismatch> {
         let mut differs = (found ^ computed) & spread(mask);
         if let Kind::T10Dif { application_mask, escape, .. } = self.kind {
             let application = (found >> 32) as u16 == ESCAPE_APPLICATION;
@@ -209,7 +209,7 @@ impl Domain {
     }
 
     /// A signature as it stands after a block: T10-DIF is big-endian, CRCs are little-endian.
-    pub(super) fn encode(self, value: Value) -> Vec<u8> {
+    pub(crate) fn encode(self, value: Value) -> Vec<u8> {
         match self.kind {
             Kind::T10Dif { .. } => value.to_be_bytes().to_vec(),
             Kind::Crc64 => value.to_le_bytes().to_vec(),
@@ -218,7 +218,7 @@ impl Domain {
     }
 
     /// The reverse of [`Self::encode`]. There must be as many bytes as a signature has.
-    pub(super) fn decode(self, bytes: &[u8]) -> Value {
+    pub(crate) fn decode(self, bytes: &[u8]) -> Value {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);
         match self.kind {
@@ -230,7 +230,7 @@ impl Domain {
 }
 
 /// The bits of the bytes that a mask names; bit 7 is the most significant byte.
-pub(super) fn spread(mask: u8) -> Value {
+pub(crate) fn spread(mask: u8) -> Value {
     Value::from_le_bytes(std::array::from_fn(|n| if mask >> n & 1 == 1 { 0xff } else { 0 }))
 }
 

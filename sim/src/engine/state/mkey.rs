@@ -3,8 +3,8 @@
 use bitflags::bitflags;
 
 use crate::dma::{Buffer, Dma, DmaFault};
-use crate::engine::layout::Layout;
-use crate::engine::signature::Signatures;
+use crate::engine::state::layout::Layout;
+use crate::engine::state::signature::Signatures;
 
 bitflags! {
     /// Rights of a memory key, in the bits of the mkey context's access byte.

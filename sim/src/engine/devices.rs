@@ -1,0 +1,81 @@
+//! The devices of a fabric, and what they share: the time, timers, and the wire.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::config::SimConfig;
+use crate::dma::Dma;
+use crate::engine::{Device, DeviceId};
+
+/// The devices of a fabric, and the wire between them.
+pub struct Engine {
+    pub(crate) devices: Vec<Device>,
+    pub(crate) now_ns: u64,
+    /// When the fabric began; `None` in virtual time.
+    pub(crate) began: Option<Instant>,
+    /// Requests that are tried again: when, and whose.
+    pub(crate) timers: BTreeSet<(u64, DeviceId, u32)>,
+    /// The device whose turn is next.
+    pub(crate) turn: DeviceId,
+    pub(crate) busy_turns: u32,
+    /// Room for a packet, kept between requests.
+    pub(crate) packet: Vec<u8>,
+}
+
+impl Engine {
+    /// An engine without devices, in real or virtual time.
+    #[must_use]
+    pub fn new(virtual_time: bool) -> Self {
+        Self {
+            devices: Vec::new(),
+            now_ns: 0,
+            began: (!virtual_time).then(Instant::now),
+            timers: BTreeSet::new(),
+            turn: 0,
+            busy_turns: 0,
+            packet: Vec::new(),
+        }
+    }
+
+    /// Adds a device that reaches its host's memory through `dma`.
+    pub fn add_device(&mut self, config: &SimConfig, dma: Arc<dyn Dma>) -> DeviceId {
+        let id = self.devices.len();
+        self.devices.push(Device::new(id, config, dma));
+        id
+    }
+
+    /// The devices.
+    #[must_use]
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// A device.
+    ///
+    /// # Panics
+    /// If there is none of that index.
+    #[must_use]
+    pub fn device(&self, id: DeviceId) -> &Device {
+        &self.devices[id]
+    }
+
+    /// A device, to command it. Its clock is up to date.
+    ///
+    /// # Panics
+    /// If there is none of that index.
+    pub fn device_mut(&mut self, id: DeviceId) -> &mut Device {
+        self.tell_time();
+        &mut self.devices[id]
+    }
+
+    /// Tells every device the time.
+    pub(crate) fn tell_time(&mut self) {
+        if let Some(began) = self.began {
+            self.now_ns = began.elapsed().as_nanos() as u64;
+        }
+        for device in &mut self.devices {
+            device.tell_time(self.now_ns);
+        }
+    }
+}
