@@ -11,10 +11,11 @@ use mlx5_wqe::{
     Cancelled, ListError, Mode, PendingRequest, QueueState, ReceiveWr, RequestHandle, SendWr,
 };
 
-/// The transports, and what is declared once for each.
+/// The transports, with the declarations for each.
 macro_rules! any {
     ($d:tt $($transport:ident),+) => {
-        /// A queue pair of any transport. What it posts is checked when it is posted.
+        /// A queue pair of any transport. Requests are checked against the transport when they are
+        /// posted.
         ///
         /// ```no_run
         /// use mlx5::{AnyQueuePair, CompletionQueue, Error, ProtectionDomain, SendFlags, SendWr};
@@ -73,7 +74,7 @@ macro_rules! any {
             }
         )+
 
-        /// Does `$body` with the queue pair or half that `$any` is.
+        /// Evaluates `$body` with the queue pair or half inside `$any`.
         macro_rules! of_any {
             ($d any:expr, $d one:ident => $d body:expr) => {
                 match $d any { $(Self::$transport($d one) => $d body,)+ }
@@ -84,7 +85,7 @@ macro_rules! any {
             /// Joins halves that were split.
             ///
             /// # Panics
-            /// If they are not of one queue pair, or not all of them.
+            /// If they are not all the halves of one queue pair.
             pub fn join(
                 send: AnySendHalf,
                 receive: Option<ReceiveHalf>,
@@ -210,7 +211,7 @@ impl AnySendHalf {
     }
 }
 
-/// Cancelling, which queue pairs do and their send halves.
+/// Cancelling, for queue pairs and their send halves.
 macro_rules! cancels {
     ($any:ident, $one:ident) => {
         impl $any {

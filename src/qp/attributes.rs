@@ -1,4 +1,4 @@
-//! What MODIFY_QP changes and QUERY_QP tells.
+//! The attributes of MODIFY_QP and QUERY_QP.
 
 mod info;
 mod limits;
@@ -16,7 +16,7 @@ use mlx5_uapi::verbs::{AccessFlags, MigState, Mtu, QpAttrMask, QpDest, QpState};
 use mlx5_uapi::write_cmd::{ExModifyQp, ModifyQp};
 use mlx5_wqe::QueueState;
 
-/// The queues' state and the kernel's are one numbering (`enum ib_qp_state`).
+/// The numbers of the states in `wqe` and in the kernel are the same (`enum ib_qp_state`).
 const _: () = {
     assert!(QueueState::Reset as u8 == QpState::Reset.raw());
     assert!(QueueState::Init as u8 == QpState::Init.raw());
@@ -34,18 +34,18 @@ pub struct QpSizes {
     pub max_send_wr: u32,
     /// Receive requests.
     pub max_recv_wr: u32,
-    /// Scatter/gather elements of a send.
+    /// SGEs of a send request.
     pub max_send_sge: u32,
-    /// Scatter/gather elements of a receive.
+    /// SGEs of a receive request.
     pub max_recv_sge: u32,
-    /// Inline bytes of a send.
+    /// Bytes of inline data of a send request.
     pub max_inline_data: u32,
 }
 
-/// Where a connection moves when its path fails. InfiniBand only.
+/// The path that a connection migrates to when its path fails. InfiniBand only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AlternatePath {
-    /// The path, from the port that it names.
+    /// The path, including its port.
     pub ah_attr: AhAttr,
     /// Index of the P_Key.
     pub pkey_index: u16,
@@ -53,13 +53,14 @@ pub struct AlternatePath {
     pub timeout: AckTimeout,
 }
 
-/// One attribute a row: its verbs name and type, its bit, and where it travels.
+/// One attribute per row: its verbs name and type, its mask bit, and the request field that carries
+/// it.
 macro_rules! attributes {
     ($( $(#[$doc:meta])* $name:ident: $ty:ty = $bit:ident, |$to:ident, $value:ident| $put:expr; )*) => {
-        /// The attributes that one MODIFY_QP sets (`struct ibv_qp_attr` with its mask). What is not
-        /// set stays as it is.
+        /// The attributes that one MODIFY_QP sets (`struct ibv_qp_attr` with its mask). Attributes
+        /// that are not set do not change.
         ///
-        /// Which ones a transition needs and takes, [`QueuePair::modify`] knows.
+        /// [`QueuePair::modify`] checks which ones a transition requires and allows.
         #[derive(Clone, Copy, PartialEq, Debug, Default)]
         #[non_exhaustive]
         pub struct QpAttributes {
@@ -67,7 +68,7 @@ macro_rules! attributes {
         }
 
         impl QpAttributes {
-            /// Every attribute's bit and the setter that sets it.
+            /// The mask bit and the setter of every attribute.
             pub(crate) const SETTERS: &[(QpAttrMask, &str)] =
                 &[$( (QpAttrMask::$bit, stringify!($name)) ),*];
 
@@ -80,7 +81,7 @@ macro_rules! attributes {
                 }
             )*
 
-            /// The bits of the attributes that are set.
+            /// Returns the bits of the attributes that are set.
             pub const fn mask(&self) -> QpAttrMask {
                 let mut mask = QpAttrMask::empty();
                 $(
@@ -91,7 +92,7 @@ macro_rules! attributes {
                 mask
             }
 
-            /// The kernel's request. Its [`base`](ExModifyQp::base) is the whole of it unless
+            /// Encodes the kernel's request. [`base`](ExModifyQp::base) is all of it unless
             /// [`is_extended`](Self::is_extended).
             pub fn encode(&self, qp_handle: u32) -> ExModifyQp {
                 let base =
@@ -110,36 +111,36 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// The state to go to.
+    /// The new state.
     qp_state: QueueState = STATE, |to, state| to.base.qp_state = state as u8;
-    /// The state that the kernel shall take the QP to be in. The device stops a send queue without
-    /// the kernel's knowledge, so the way out of [`QueueState::SendQueueDrained`] needs it.
+    /// The current state, overriding the kernel's view. Required to leave
+    /// [`QueueState::SendQueueDrained`]: the device drains a send queue without telling the kernel.
     cur_qp_state: QueueState = CUR_STATE, |to, state| to.base.cur_qp_state = state as u8;
-    /// Whether to raise an event when the send queue has drained.
+    /// Whether an event reports that the send queue has drained.
     en_sqd_async_notify: bool = EN_SQD_ASYNC_NOTIFY,
         |to, notify| to.base.en_sqd_async_notify = notify.into();
-    /// What the peer may do to this side's memory, within the rights of each region.
+    /// Access rights of the peer, within the rights of each region.
     qp_access_flags: AccessFlags = ACCESS_FLAGS, |to, flags| to.base.qp_access_flags = flags.bits();
     /// Index of the P_Key in the port's table.
     pkey_index: u16 = PKEY_INDEX, |to, index| to.base.pkey_index = index;
     /// The port, counted from 1.
     port_num: u8 = PORT, |to, port| to.base.port_num = port;
-    /// What a datagram must carry to be received. With the top bit set it is a controlled Q_Key,
-    /// which takes a privilege.
+    /// The Q_Key that a datagram must carry to be received. One with the top bit set is a
+    /// controlled Q_Key, which requires a privilege.
     qkey: u32 = QKEY, |to, qkey| to.base.qkey = qkey;
     /// The path to the peer.
     ah_attr: AhAttr = AV, |to, path| to.base.dest = to_dest(&path);
-    /// The largest packet on the path.
+    /// The maximum packet size on the path.
     path_mtu: Mtu = PATH_MTU, |to, mtu| to.base.path_mtu = mtu.raw();
-    /// How long to wait for an acknowledge.
+    /// How long to wait for an acknowledgement.
     timeout: AckTimeout = TIMEOUT, |to, timeout| to.base.timeout = timeout.get();
-    /// How often to send again what was not acknowledged.
+    /// How often to retransmit without an acknowledgement.
     retry_cnt: RetryCount = RETRY_CNT, |to, count| to.base.retry_cnt = count.get();
-    /// How often to send again what the peer had no receive for.
+    /// How often to retransmit when the peer has no receive posted (RNR).
     rnr_retry: RetryCount = RNR_RETRY, |to, count| to.base.rnr_retry = count.get();
-    /// The first sequence number to expect: the peer's `sq_psn`.
+    /// The first sequence number to receive: the peer's `sq_psn`.
     rq_psn: Psn = RQ_PSN, |to, psn| to.base.rq_psn = psn.get();
-    /// Reads and atomics outstanding as initiator. The device rounds up to a power of two.
+    /// Outstanding reads and atomics as initiator. The device rounds up to a power of two.
     max_rd_atomic: u8 = MAX_QP_RD_ATOMIC, |to, max| to.base.max_rd_atomic = max;
     /// The alternate path.
     alt_path: AlternatePath = ALT_PATH, |to, path| {
@@ -148,39 +149,39 @@ attributes! {
         to.base.alt_pkey_index = path.pkey_index;
         to.base.alt_timeout = path.timeout.get();
     };
-    /// How long the peer waits when it finds no receive posted.
+    /// How long the peer waits after it finds no receive posted.
     min_rnr_timer: RnrTimer = MIN_RNR_TIMER, |to, timer| to.base.min_rnr_timer = timer.get();
-    /// The first sequence number to send with: the peer's `rq_psn`.
+    /// The first sequence number to send: the peer's `rq_psn`.
     sq_psn: Psn = SQ_PSN, |to, psn| to.base.sq_psn = psn.get();
-    /// Reads and atomics outstanding as responder. The device rounds up to a power of two.
+    /// Outstanding reads and atomics as responder. The device rounds up to a power of two.
     max_dest_rd_atomic: u8 = MAX_DEST_RD_ATOMIC, |to, max| to.base.max_dest_rd_atomic = max;
     /// The state of path migration.
     path_mig_state: MigState = PATH_MIG_STATE, |to, state| to.base.path_mig_state = state.raw();
-    /// New sizes. No transition takes them, and the request has no room for them: an mlx5 queue
-    /// pair keeps the sizes that it was created with.
+    /// Sizes. No transition allows them and the request has no field for them: an mlx5 queue pair
+    /// keeps the sizes that it was created with.
     cap: QpSizes = CAP, |_to, _sizes| {};
     /// The peer's QP number.
     dest_qp_num: QpNumber = DEST_QPN, |to, number| to.base.dest_qp_num = number.get();
-    /// Rate limit in kb/s, 0 for none. It travels in the extended request only.
+    /// Rate limit in kb/s; 0 for none. Only the extended request carries it.
     rate_limit: u32 = RATE_LIMIT, |to, rate| to.rate_limit = rate;
 }
 
 impl QpAttributes {
-    /// The attributes that the extended command alone can carry.
+    /// The attributes that only the extended command can carry.
     const EXTENDED: QpAttrMask = QpAttrMask::RATE_LIMIT;
 
-    /// Nothing set.
+    /// Sets no attribute.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the request has to be the extended one.
+    /// Whether the request must be the extended one.
     pub const fn is_extended(&self) -> bool {
         self.mask().intersects(Self::EXTENDED)
     }
 }
 
-/// A path as QP commands spell it.
+/// Encodes a path for QP commands.
 fn to_dest(path: &AhAttr) -> QpDest {
     let mut dest = QpDest {
         dlid: path.dlid,
@@ -201,7 +202,7 @@ fn to_dest(path: &AhAttr) -> QpDest {
     dest
 }
 
-/// The path that a QP command spells; none while its port is 0, as before the first RTR.
+/// Decodes a path. `None` while its port is 0, as before the first RTR.
 fn from_dest(dest: &QpDest) -> Option<AhAttr> {
     if dest.port_num == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! Queue pairs as memory windows use them: to post a bind request.
+//! The interface through which memory windows post their bind requests.
 
 use super::{QueuePair, QueuePairTransport, SendHalf};
 use crate::memory::{ProtectionDomain, window::Poster};

@@ -1,4 +1,4 @@
-//! Making queue pairs.
+//! The builder of queue pairs.
 
 mod make;
 mod pipelining;
@@ -15,9 +15,9 @@ use mlx5_wqe::transport::{Rc, Transport, Uc, Ud, XrcSend};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A transport that queue pairs can be made for.
+/// A transport for which queue pairs can be created.
 pub trait QueuePairTransport: Transport {
-    /// The kernel's name for it.
+    /// The kernel's number.
     #[doc(hidden)]
     const QP_TYPE: QpType;
     /// Whether its queue pairs receive.
@@ -39,26 +39,26 @@ impl QueuePairTransport for XrcSend {
     const RECEIVES: bool = false;
 }
 
-/// What a queue pair can hold, as it was granted: at least what was asked for.
+/// The sizes of a queue pair, as created: at least those requested.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QueuePairCaps {
-    /// Send requests of the largest size that fit at once.
+    /// Number of send requests of the largest size that fit.
     pub max_send_wr: u32,
-    /// 64-byte blocks of the send queue; a request takes as many as it needs, most of them one.
+    /// 64-byte blocks of the send queue. Most requests take one.
     pub send_blocks: u32,
-    /// Blocks that a send request of the largest size takes.
+    /// Blocks of a send request of the largest size.
     pub max_wr_blocks: u32,
-    /// Receive requests that fit at once.
+    /// Number of receive requests that fit.
     pub max_recv_wr: u32,
-    /// Gather entries of a send request.
+    /// Maximum number of SGEs of a send request.
     pub max_send_sge: u32,
-    /// Scatter entries of a receive request.
+    /// Maximum number of SGEs of a receive request.
     pub max_recv_sge: u32,
-    /// Bytes of inline data of a send request.
+    /// Maximum number of bytes of inline data of a send request.
     pub max_inline_data: u32,
 }
 
-/// How a queue pair is to be made. See [`ProtectionDomain::create_qp`].
+/// The options of a new queue pair. See [`ProtectionDomain::create_qp`].
 #[must_use = "a builder makes nothing until `build` is called"]
 pub struct QueuePairBuilder<'a, T> {
     pd: &'a ProtectionDomain,
@@ -90,8 +90,7 @@ pub struct QueuePairBuilder<'a, T> {
 }
 
 impl ProtectionDomain {
-    /// Starts to make a queue pair (`ibv_create_qp`). The completion queues may be one and the
-    /// same.
+    /// Starts building a queue pair (`ibv_create_qp`). Both completion queues may be the same.
     ///
     /// ```no_run
     /// # fn f(pd: &mlx5::ProtectionDomain, cq: &mlx5::CompletionQueue) -> Result<(), mlx5::Error> {
@@ -137,23 +136,24 @@ impl ProtectionDomain {
     }
 }
 
-/// The queue with a list of tags that a queue pair belongs to.
+/// The tag-matching queue that a queue pair belongs to.
 pub(crate) struct Tags {
     pub(crate) srq: Arc<SrqInner>,
     pub(crate) records: Arc<TagRecords>,
-    /// The device has the send side.
+    /// The device uses the send queue.
     pub(crate) device_sends: bool,
 }
 
 impl QueuePairBuilder<'_, Rc> {
-    /// Keeps the send queue of a queue pair that takes messages for a
-    /// [tag-matching queue](QueuePairBuilder::tm_srq).
+    /// Keeps the send queue of a queue pair that receives for a [tag-matching
+    /// queue](QueuePairBuilder::tm_srq). Default: the device uses the send queue for rendezvous
+    /// data, if the tag-matching queue supports rendezvous.
     pub fn keep_send_queue(mut self) -> Self {
         self.keep_send_queue = true;
         self
     }
 
-    /// Belongs to a queue with a list of tags.
+    /// Makes the queue pair receive for a queue with a tag list.
     pub(crate) fn tags(mut self, tags: Tags) -> Self {
         self.tags = Some(tags);
         self
@@ -161,92 +161,102 @@ impl QueuePairBuilder<'_, Rc> {
 }
 
 impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
-    /// Send requests of the largest size to hold at once.
+    /// Number of send requests of the largest size to hold. Default: 64. The send queue has at most
+    /// as many 64-byte blocks as the device supports; [`QueuePairCaps::send_blocks`] has the
+    /// result.
     pub fn max_send_wr(mut self, requests: u32) -> Self {
         self.max_send_wr = requests;
         self
     }
 
-    /// Receive requests to hold at once; none, where a shared receive queue serves.
+    /// Number of receive requests to hold. Default: 64. At most what the device supports. Ignored
+    /// with a shared receive queue, and for transports that do not receive; 0 is allowed.
     pub fn max_recv_wr(mut self, requests: u32) -> Self {
         self.max_recv_wr = requests;
         self
     }
 
-    /// Gather entries of a send request.
+    /// Maximum number of SGEs of a send request. Default: 1. Limited by the device's maximum size
+    /// of a send WQE.
     pub fn max_send_sge(mut self, entries: u32) -> Self {
         self.max_send_sge = entries;
         self
     }
 
-    /// Scatter entries of a receive request.
+    /// Maximum number of SGEs of a receive request. Default: 1. Limited by the device's maximum
+    /// size of a receive WQE.
     pub fn max_recv_sge(mut self, entries: u32) -> Self {
         self.max_recv_sge = entries;
         self
     }
 
-    /// Bytes of inline data of a send request.
+    /// Maximum number of bytes of inline data of a send request. Default: 0, but what fits into the
+    /// requested sizes is allowed. Limited by the device's maximum size of a send WQE.
     pub fn max_inline_data(mut self, bytes: u32) -> Self {
         self.max_inline_data = bytes;
         self
     }
 
-    /// Takes receive requests from `srq`.
+    /// Receives from `srq`. Default: the queue pair has a receive queue of its own. The transport
+    /// must receive, and `srq` must be of the same context.
     pub fn srq(mut self, srq: &'a SharedReceiveQueue) -> Self {
         self.srq = Some(srq);
         self
     }
 
-    /// Signals every send request, whatever its flags say (`sq_sig_all`).
+    /// Signals every send request, whatever its flags (`sq_sig_all`). Default: false.
     pub fn signal_all(mut self, all: bool) -> Self {
         self.signal_all = all;
         self
     }
 
-    /// Has the device check a signature of every send request, which finds memory that went bad
-    /// (`MLX5_QP_SIGNATURE`). Posting is slower then, and a cancelled request is signed anew.
+    /// Makes the device check a signature of every send request, to detect corrupted memory
+    /// (`MLX5_QP_SIGNATURE`). Default: false. Posting is slower then, and a cancel also recomputes
+    /// signatures.
     ///
-    /// Send requests only: the device would look for a signature in requests of the queue pair's own
-    /// receive queue, too. Which bytes that one covers is known from rdma-core's code alone, which
-    /// counts entries that it leaves out. So the queue pair takes receives from a shared receive
-    /// queue, whose requests have no signature, or takes none: `max_recv_wr(0)`.
+    /// Covers send requests only. The device would also expect signatures in the requests of the
+    /// queue pair's own receive queue. Which bytes those cover is known only from rdma-core's code,
+    /// which counts entries that it does not write. So the queue pair must use a shared receive
+    /// queue, whose requests have no signature, or receive nothing: `max_recv_wr(0)`.
     pub fn wqe_signature(mut self, check: bool) -> Self {
         self.wqe_signature = check;
         self
     }
 
-    /// How the send doorbell is to be rung.
+    /// How the send doorbell is rung. Default: [`DoorbellChoice::Auto`]. Ignored with
+    /// [`thread_domain`](Self::thread_domain).
     pub fn doorbell(mut self, choice: DoorbellChoice) -> Self {
         self.doorbell = choice;
         self
     }
 
-    /// Whether the rings are to be made of huge pages.
+    /// Page size of the rings. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self
     }
 
-    /// Does not give multicast messages that are sent here to queue pairs of this device, where the
-    /// device can tell.
+    /// Does not deliver multicast messages that are sent here to queue pairs of the same device,
+    /// where the device supports it. Default: false.
     pub fn block_multicast_loopback(mut self, block: bool) -> Self {
         self.flags.set(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK, block);
         self
     }
 
-    /// Lets the device put what is short into the completion instead of the memory that the request
-    /// names: messages received, and answers to signaled reads and atomics, of up to 32 bytes, or 64
-    /// with [`CqeSize::Bytes128`](crate::CqeSize::Bytes128). It is found by
-    /// [`WorkCompletion::inline_data`](crate::WorkCompletion::inline_data) there and nowhere else.
-    /// Reliable connections only; others do as if it was not asked for.
+    /// Lets the device put short data into the CQE instead of the memory of the request: received
+    /// messages, and results of signaled reads and atomics, of up to 32 bytes, or 64 with
+    /// [`CqeSize::Bytes128`](crate::CqeSize::Bytes128). Only
+    /// [`WorkCompletion::inline_data`](crate::WorkCompletion::inline_data) returns such data.
+    /// Default: false. Reliable connections only; ignored on others.
     pub fn scatter_to_cqe(mut self, scatter: bool) -> Self {
         self.scatter_to_cqe = scatter;
         self
     }
 
-    /// Operations that are going to be posted (`send_ops_flags`): making the queue pair fails if
-    /// transport or device lacks one, and `max_send_wr` requests of each of them fit. What every
-    /// queue pair of the transport can post without being asked is posted all the same.
+    /// Operations that will be posted (`send_ops_flags`). Creating the queue pair fails if
+    /// transport or device lacks one of them. The queue has room for `max_send_wr` requests of
+    /// each. Default: none. Other operations that every queue pair of the transport supports can
+    /// still be posted.
     ///
     /// ```no_run
     /// # use mlx5::{CompletionQueue, Error, ProtectionDomain, SendOps, transport::Rc};
@@ -261,13 +271,14 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
-    /// Rings the send doorbell on the register of `domain`.
+    /// Rings the send doorbell on the register of `domain`. Default: a register chosen by
+    /// [`doorbell`](Self::doorbell).
     pub fn thread_domain(mut self, domain: &ThreadDomain) -> Self {
         self.domain = Some(domain.clone());
         self
     }
 
-    /// Who gives the rings their memory.
+    /// Allocates the memory of the rings. Default: anonymous memory of this process.
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
         self.allocator = Some(Arc::clone(allocator));
         self

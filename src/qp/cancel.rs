@@ -1,8 +1,8 @@
-//! Cancelling posted work (`mlx5dv_qp_cancel_posted_send_wrs`).
+//! Cancelling posted requests (`mlx5dv_qp_cancel_posted_send_wrs`).
 //!
-//! A send queue that the device has drained stands still. [`QueuePair::drained`] asks the device
-//! where, and only its answer lets requests be cancelled: those that were committed and not executed
-//! become NOPs of the same size. [`QueuePair::resume`] lets the queue go on.
+//! A drained send queue starts nothing new. [`QueuePair::drained`] asks the device where it
+//! stopped, and only the device's answer lets requests be cancelled: those that were committed and
+//! not executed become NOPs of the same size. [`QueuePair::resume`] resumes the queue.
 
 use super::{
     ControlHalf, DeviceState, QpAttributes, QpInner, QueuePair, QueuePairTransport, SendHalf,
@@ -19,8 +19,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Proof that a queue pair's send queue is drained, and where it stands. It is good until the queue
-/// pair goes on.
+/// Proof that a send queue is drained, and where it stopped. Valid until the state of the queue
+/// pair changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
     drain: Drain,
@@ -28,31 +28,31 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// The block, counted freely in 16 bits, at which the device will go on.
+    /// The block, free-running in 16 bits, at which the device will resume.
     pub const fn block(&self) -> u16 {
         self.counter
     }
 }
 
-/// Why nothing can be cancelled.
+/// Why nothing was cancelled.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CancelError {
-    /// The device does not say that the send queue is drained, but this.
+    /// The device does not report the send queue as drained.
     NotDrained {
-        /// The state that it says.
+        /// The state that it reports.
         state: QpState,
     },
-    /// The device stands inside a request, or at one that is not pending.
+    /// The device stopped inside a request, or at one that is not pending.
     NotAtRequest {
-        /// Where it stands.
+        /// The block at which it stopped.
         block: u16,
     },
-    /// The proof is of another queue pair, or the queue pair has gone on since.
+    /// The proof is of another queue pair, or the state of the queue pair changed after it.
     Outdated,
-    /// Not all of a set that was to be cancelled whole is pending.
+    /// [`Mode::AllOrNothing`] was requested, and some identifiers are not pending.
     NotPending(NotPending),
-    /// The device could not be asked.
+    /// The query of the device failed.
     Query(Error),
 }
 
@@ -85,8 +85,8 @@ impl std::error::Error for CancelError {
     }
 }
 
-/// Names the time from one change of a queue pair's state to the next. No two queue pairs of the
-/// process have the same, whatever context or device they are of.
+/// The time between two changes of a queue pair's state. Unique among all queue pairs of the
+/// process, of all contexts and devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Drain(u64);
 
@@ -97,10 +97,10 @@ impl Drain {
     }
 }
 
-/// Tells an old proof from a good one, and keeps a queue pair from going on while requests of it
-/// are cancelled, on another thread maybe.
+/// Detects outdated proofs, and keeps a queue pair from resuming while its requests are cancelled,
+/// possibly on another thread.
 pub(crate) struct Drains {
-    /// Written with the lock only.
+    /// Written only with the lock held.
     current: AtomicU64,
     lock: Mutex<()>,
 }
@@ -116,14 +116,14 @@ impl Drains {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No proof is good any more. To be called before the device is told to go on.
+    /// Makes all proofs invalid. Must be called before the device is told to resume.
     pub(crate) fn end(&self) {
         let _lock = self.lock();
         self.current.store(Drain::new().0, Release);
     }
 
-    /// Has the device asked where the send queue stands. The proof is of the time before the question:
-    /// whatever is told to the device from then on outdates it.
+    /// Calls `ask`, which queries the device, and returns the proof. The proof belongs to the time
+    /// before the query, so a change that is made during the query outdates it.
     fn prove(
         &self,
         ask: impl FnOnce() -> Result<u16, CancelError>,
@@ -136,7 +136,7 @@ impl Drains {
         Drain(self.current.load(Acquire))
     }
 
-    /// Checks a proof, which stays good as long as the answer is held.
+    /// Checks a proof. It stays valid while the guard is held.
     fn hold(&self, drained: &Drained) -> Result<MutexGuard<'_, ()>, CancelError> {
         let lock = self.lock();
         if self.current() == drained.drain { Ok(lock) } else { Err(CancelError::Outdated) }
@@ -144,8 +144,8 @@ impl Drains {
 }
 
 impl ControlHalf {
-    /// Asks the device whether the send queue is drained, and where it stands. Needs a context with
-    /// DEVX. Posting goes on meanwhile.
+    /// Asks the device whether the send queue is drained, and where it stopped. Needs a context
+    /// with DEVX. Posting may continue meanwhile.
     pub fn drained(&self) -> Result<Drained, CancelError> {
         self.inner.drains.prove(|| {
             let DeviceState { state, counter } =
@@ -154,11 +154,11 @@ impl ControlHalf {
         })
     }
 
-    /// Lets a drained send queue go on: back to RTS.
+    /// Resumes a drained send queue: back to RTS.
     ///
-    /// The device drained the queue by itself; whatever the kernel takes its state to be, it is told
-    /// that it was SQD. If the device says otherwise, nothing changes, and the error
-    /// ([`ErrorKind::WrongState`](crate::ErrorKind::WrongState)) names the state that it is in.
+    /// The device drained the queue without the kernel, so the kernel is told that the state was
+    /// SQD. If the device is in another state, nothing changes, and the error
+    /// ([`ErrorKind::WrongState`](crate::ErrorKind::WrongState)) names that state.
     pub fn resume(&mut self) -> Result<(), Error> {
         self.inner.context.check("modify_qp")?;
         let attributes = QpAttributes::new()
@@ -169,8 +169,8 @@ impl ControlHalf {
 }
 
 impl<T: QueuePairTransport> SendHalf<T> {
-    /// Does `work` with the queue at the place where the proof says that it stands. Until that is done,
-    /// whoever wants the queue pair to go on waits.
+    /// Calls `work` with the queue and the point of the proof. The queue pair cannot resume until
+    /// it returns.
     #[inline]
     fn held<R>(
         &mut self,
@@ -182,20 +182,20 @@ impl<T: QueuePairTransport> SendHalf<T> {
         Ok(work(&mut self.queue, point))
     }
 
-    /// Where a proof says that the queue stands.
+    /// Returns the request boundary at which the queue stopped.
     fn point(
         inner: &QpInner,
         queue: &SendQueue<T>,
         drained: &Drained,
     ) -> Result<DrainPoint, CancelError> {
-        // In a child the ring may not be mapped.
+        // In a forked child the ring may not be mapped.
         inner.context.check_process("cancel").map_err(CancelError::Query)?;
         let _held = inner.drains.hold(drained)?;
         let point = queue.drain_point(drained.counter);
         point.ok_or(CancelError::NotAtRequest { block: drained.counter })
     }
 
-    /// The requests that were posted and not executed, in order.
+    /// Iterates over the requests that were posted and not executed, in posting order.
     pub fn pending(
         &self,
         drained: &Drained,
@@ -204,11 +204,11 @@ impl<T: QueuePairTransport> SendHalf<T> {
         Ok(self.queue.pending(point))
     }
 
-    /// Cancels every pending request whose identifier is `wr_id`. None is no error.
+    /// Cancels every pending request with identifier `wr_id`. It is not an error if there is none.
     pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
-        // SAFETY: `drained` proves that the device stands there, and that the queue pair has not
-        // been told to go on, nor is as long as the proof is held; while it is drained, the device
-        // does not read the ring.
+        // SAFETY: `drained` proves that the device stopped at `point`, and that the queue pair was
+        // not told to resume. It is not while the proof is held, and a drained device does not read
+        // the ring.
         self.held(drained, |queue, point| unsafe { queue.cancel(point, wr_id) })
     }
 
@@ -224,8 +224,8 @@ impl<T: QueuePairTransport> SendHalf<T> {
             .map_err(CancelError::NotPending)
     }
 
-    /// Cancels the request with this handle, if it is pending, whatever else has its identifier. See
-    /// [`Batch::handle`](crate::Batch::handle).
+    /// Cancels the request of this handle, if it is pending. Other requests with its identifier are
+    /// not affected. See [`Batch::handle`](crate::Batch::handle).
     pub fn cancel_request(
         &mut self,
         drained: &Drained,
@@ -235,14 +235,14 @@ impl<T: QueuePairTransport> SendHalf<T> {
         self.held(drained, |queue, point| unsafe { queue.cancel_handle(point, handle) })
     }
 
-    /// Cancels every pending request for which `wanted` says so. All are looked at before any is
-    /// cancelled.
+    /// Cancels every pending request for which `wanted` returns true. `wanted` is called for all
+    /// before any is cancelled.
     pub fn cancel_where(
         &mut self,
         drained: &Drained,
         mut wanted: impl FnMut(&PendingRequest) -> bool,
     ) -> Result<Cancelled, CancelError> {
-        // The caller's code is not called with the proof held: it may want the queue pair to go on.
+        // The caller's code must not run with the proof held: it might resume the queue pair.
         let wanted: Vec<bool> = self.pending(drained)?.map(|one| wanted(&one)).collect();
         let mut wanted = wanted.into_iter();
         self.held(drained, |queue, point| {
@@ -253,18 +253,18 @@ impl<T: QueuePairTransport> SendHalf<T> {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// Asks the device whether the send queue is drained, and where it stands. See
+    /// Asks the device whether the send queue is drained, and where it stopped. See
     /// [`ControlHalf::drained`].
     pub fn drained(&self) -> Result<Drained, CancelError> {
         self.control.drained()
     }
 
-    /// Lets a drained send queue go on. See [`ControlHalf::resume`].
+    /// Resumes a drained send queue. See [`ControlHalf::resume`].
     pub fn resume(&mut self) -> Result<(), Error> {
         self.control.resume()
     }
 
-    /// The requests that were posted and not executed, in order.
+    /// Iterates over the requests that were posted and not executed, in posting order.
     pub fn pending(
         &self,
         drained: &Drained,
@@ -272,7 +272,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.send.pending(drained)
     }
 
-    /// Cancels every pending request whose identifier is `wr_id`. See [`SendHalf::cancel`].
+    /// Cancels every pending request with identifier `wr_id`. See [`SendHalf::cancel`].
     pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
         self.send.cancel(drained, wr_id)
     }
@@ -288,7 +288,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.send.cancel_set(drained, wr_ids, mode)
     }
 
-    /// Cancels the request with this handle, if it is pending. See [`SendHalf::cancel_request`].
+    /// Cancels the request of this handle, if it is pending. See [`SendHalf::cancel_request`].
     pub fn cancel_request(
         &mut self,
         drained: &Drained,
@@ -297,7 +297,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.send.cancel_request(drained, handle)
     }
 
-    /// Cancels every pending request for which `wanted` says so. See [`SendHalf::cancel_where`].
+    /// Cancels every pending request for which `wanted` returns true. See
+    /// [`SendHalf::cancel_where`].
     pub fn cancel_where(
         &mut self,
         drained: &Drained,
@@ -326,7 +327,7 @@ mod tests {
         let proof = drains.prove(|| Ok(7)).unwrap();
         assert_eq!(proof.block(), 7);
         assert!(drains.hold(&proof).is_ok());
-        // The queue pair is told to go on while the answer is on its way.
+        // The state changes while the query is under way.
         let late = drains.prove(|| {
             drains.end();
             Ok(7)
@@ -348,7 +349,7 @@ mod tests {
                 drains.end();
             });
             begun.recv().unwrap();
-            // It does not go on, however long one looks.
+            // It must not finish while the proof is held.
             let start = Instant::now();
             while start.elapsed() < Duration::from_millis(100) {
                 assert!(!goes_on.is_finished());

@@ -21,9 +21,8 @@ impl Connected for Uc {}
 impl Connected for XrcSend {}
 
 impl Context {
-    /// What connecting over a port needs to know of it. `gid_index` names the address to use; if
-    /// none is given, the first on InfiniBand, on Ethernet the best: RoCE v2 before v1, routable
-    /// before link-local.
+    /// Returns what connecting over a port requires. `gid_index` selects the address. Default: the
+    /// first one on InfiniBand; on Ethernet RoCE v2 before v1, routable before link-local.
     pub fn local_port(&self, port_num: u8, gid_index: Option<u8>) -> Result<LocalPort, Error> {
         const VERB: &str = "query_port";
         let port = self.query_port(port_num)?;
@@ -56,7 +55,7 @@ impl Context {
         })
     }
 
-    /// Options that ask for no more than the device can.
+    /// Limits the options to what the device supports.
     pub(crate) fn clamp(&self, options: &ConnectOptions) -> ConnectOptions {
         let device = self.query_device();
         let mut options = *options;
@@ -74,8 +73,8 @@ impl Context {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// What the other side needs to know to reach this queue pair; `psn` is the sequence number to
-    /// start with.
+    /// Returns what the peer needs to reach this queue pair. `psn` is the first sequence number to
+    /// send.
     pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
         let options = self.context().clamp(options);
         port.endpoint(T::QP_TYPE, self.number(), psn, &options)
@@ -85,7 +84,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         QpNumber::new(self.qp_num() & 0xff_ffff).unwrap_or_default()
     }
 
-    /// Brings the queue pair to INIT, in which receives can be posted.
+    /// Brings the queue pair to INIT, where receives can be posted.
     pub fn init(&mut self, port: &LocalPort, options: &ConnectOptions) -> Result<(), Error> {
         let options = self.context().clamp(options);
         self.modify(&to_init(T::QP_TYPE, port, &options))
@@ -93,8 +92,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
 }
 
 impl<T: Connected> QueuePair<T> {
-    /// Connects the queue pair to `remote` and brings it to RTS, from RESET or from INIT. `psn` is
-    /// the one that [`QueuePair::endpoint`] was given.
+    /// Connects the queue pair to `remote` and brings it to RTS, from RESET or INIT. `psn` is the
+    /// one that was passed to [`QueuePair::endpoint`].
     pub fn connect(
         &mut self,
         port: &LocalPort,
@@ -115,7 +114,7 @@ impl<T: Connected> QueuePair<T> {
 }
 
 impl QueuePair<Ud> {
-    /// Brings a datagram queue pair to RTS, from RESET or from INIT.
+    /// Brings a datagram queue pair to RTS, from RESET or INIT.
     pub fn activate(
         &mut self,
         port: &LocalPort,
@@ -131,7 +130,7 @@ impl QueuePair<Ud> {
 }
 
 impl ProtectionDomain {
-    /// Makes an address handle for the queue pair at `remote`.
+    /// Creates an address handle for the queue pair at `remote`.
     pub fn create_ah_to(
         &self,
         port: &LocalPort,

@@ -1,5 +1,4 @@
-//! What the two sides of a connection tell each other, in the user's own way: over TCP, through a
-//! file, by hand.
+//! Endpoints: what the two sides of a connection exchange, by TCP, through a file, by hand.
 
 mod connect;
 mod error;
@@ -18,13 +17,13 @@ use super::attributes::{Psn, QpNumber};
 use crate::context::Gid;
 use mlx5_uapi::verbs::{GidType, LinkLayer, Mtu, QpType};
 
-/// One side of a connection, or where datagrams reach a queue pair.
+/// One side of a connection, or the address of a queue pair for datagrams.
 ///
-/// As text it is one line for people, with [`Display`](std::fmt::Display) and
-/// [`FromStr`](std::str::FromStr); as bytes it is [`Endpoint::BYTES`] of them. Both forms carry a
+/// The text form is one line for people ([`Display`](std::fmt::Display) and
+/// [`FromStr`](std::str::FromStr)); the binary form has [`Endpoint::BYTES`] bytes. Both have a
 /// version and are the same on every machine.
 ///
-/// Each side sends its own to the other, by whatever means there are, before it connects:
+/// Each side sends its endpoint to the other before it connects:
 ///
 /// ```no_run
 /// use mlx5::{ConnectOptions, Endpoint, Psn, QueuePair, transport::Rc};
@@ -49,21 +48,21 @@ pub struct Endpoint {
     pub transport: QpType,
     /// Number of the queue pair.
     pub qp_num: QpNumber,
-    /// The first sequence number that this side sends with.
+    /// The first sequence number that this side sends.
     pub psn: Psn,
-    /// What datagrams to this side must carry; of UD, and only of it.
+    /// The Q_Key that datagrams to this side must carry. UD only.
     pub qkey: Option<u32>,
     /// LID of the port; 0 on Ethernet.
     pub lid: u16,
     /// GID of the port.
     pub gid: Gid,
-    /// What kind of address the GID is, which tells the link layer, too.
+    /// Type of the GID; it implies the link layer.
     pub gid_type: GidType,
-    /// Where the GID is in the port's table, for people to read.
+    /// Index of the GID in the port's table, for information.
     pub gid_index: u8,
-    /// The largest packet that the port takes.
+    /// The maximum packet size of the port.
     pub mtu: Mtu,
-    /// Reads and atomics that this side answers at a time.
+    /// Reads and atomics that this side can answer at a time.
     pub rd_atomic: u8,
 }
 
@@ -71,15 +70,15 @@ impl Endpoint {
     /// Length of the binary form.
     pub const BYTES: usize = size_of::<wire::Wire>();
 
-    /// The first LID that is a multicast group's.
+    /// The first multicast LID.
     const FIRST_MULTICAST_LID: u16 = 0xc000;
 
-    /// The link layer of the port.
+    /// Returns the link layer of the port.
     pub const fn link_layer(&self) -> LinkLayer {
         link_layer(self.gid_type)
     }
 
-    /// Refuses what no port can be. Both decoders end here.
+    /// Refuses fields that no port can have. Both decoders end here.
     fn validated(self) -> Result<Self, EndpointError> {
         let wrong = |field| Err(EndpointError::Contradiction { field });
         if self.qkey.is_some() != (self.transport == QpType::Ud) {
@@ -96,7 +95,7 @@ impl Endpoint {
     }
 }
 
-/// The link layer on which GIDs of this type are.
+/// Returns the link layer of a GID type.
 const fn link_layer(gid_type: GidType) -> LinkLayer {
     match gid_type {
         GidType::InfiniBand => LinkLayer::InfiniBand,
@@ -104,7 +103,7 @@ const fn link_layer(gid_type: GidType) -> LinkLayer {
     }
 }
 
-/// Names of the transports in the text form, all that an endpoint can have.
+/// The transports that an endpoint can have, and their names in the text form.
 const TRANSPORTS: [(QpType, &str); 5] = [
     (QpType::Rc, "rc"),
     (QpType::Uc, "uc"),
@@ -117,7 +116,7 @@ const TRANSPORTS: [(QpType, &str); 5] = [
 const GID_TYPES: [(GidType, &str); 3] =
     [(GidType::InfiniBand, "ib"), (GidType::RoceV1, "roce-v1"), (GidType::RoceV2, "roce-v2")];
 
-/// The name in a table.
+/// Returns the name of a value.
 fn name<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
     names.iter().find(|row| row.0 == value).map_or("unsupported", |row| row.1)
 }

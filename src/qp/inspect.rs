@@ -1,4 +1,4 @@
-//! Looking at a queue pair as the device sees it: its state, and its rings.
+//! Inspecting a queue pair: its state in the device, and its rings.
 
 use super::{ControlHalf, QueuePair, QueuePairTransport};
 use crate::error::Error;
@@ -8,15 +8,15 @@ use mlx5_prm::wqe::{BLOCK, UNIT};
 use mlx5_wqe::QueueState;
 use std::sync::PoisonError;
 
-/// What the device says of a queue pair.
+/// The state of a queue pair in the device.
 pub(crate) struct DeviceState {
     pub(crate) state: QpState,
-    /// The block, counted freely in 16 bits, at which the send queue goes on.
+    /// The block, free-running in 16 bits, at which the send queue will resume.
     pub(crate) counter: u16,
 }
 
 impl ControlHalf {
-    /// Asks the device, which may have gone on without the kernel. Needs DEVX.
+    /// Queries the device, whose state may have changed without the kernel. Needs DEVX.
     pub(crate) fn device_state(&self, verb: &'static str) -> Result<DeviceState, Error> {
         let inner = &self.inner;
         let handle = inner.live_handle(verb)?;
@@ -30,7 +30,7 @@ impl ControlHalf {
     }
 }
 
-/// What the device calls a state.
+/// Converts a state to the device's number.
 pub(super) const fn state_at_device(state: QueueState) -> QpState {
     match state {
         QueueState::Reset => QpState::RST,
@@ -44,22 +44,23 @@ pub(super) const fn state_at_device(state: QueueState) -> QpState {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// A copy of the send ring as the device reads it: [`QueuePairCaps`](super::QueuePairCaps)'s
-    /// `send_blocks` of 64 bytes, in device layout, the first at block counter zero. Blocks that
-    /// were never used are zero; others keep their last request until a later one takes the place.
+    /// Returns a copy of the send ring as the device reads it:
+    /// [`QueuePairCaps`](super::QueuePairCaps)'s `send_blocks` blocks of 64 bytes, in device
+    /// layout; the first one has block counter zero. Blocks that were never used are zero; others
+    /// keep their last request until they are reused.
     ///
-    /// For debuggers and for those who want to see what a cancel does.
+    /// For debuggers, and to see what a cancel does.
     pub fn send_ring(&self) -> Vec<u8> {
         let inner = &self.control.inner;
         let caps = &inner.caps;
-        // The send ring follows the receive ring; its requests are as large as their entries.
+        // The send ring follows the receive ring, whose requests consist of SGEs alone.
         let offset = caps.max_recv_wr as usize * caps.max_recv_sge as usize * UNIT;
         let memory = inner.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((buffer, ..)) = memory.as_ref().filter(|_| !inner.context.forked()) else {
             return Vec::new();
         };
-        // SAFETY: the buffer holds both rings; the send ring is written by the send half alone,
-        // which `self` has, and never by the device.
+        // SAFETY: the buffer holds both rings. Only the send half writes the send ring, and `self`
+        // has it; the device never writes it.
         unsafe {
             let ring = buffer.as_non_null().byte_add(offset);
             std::slice::from_raw_parts(ring.as_ptr(), caps.send_blocks as usize * BLOCK).to_vec()

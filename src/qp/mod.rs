@@ -46,7 +46,7 @@ use mlx5_wqe::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the halves of a queue pair share.
+/// The state that the halves of a queue pair share.
 pub(crate) struct QpInner {
     pub(crate) context: Arc<Inner>,
     handle: Mutex<Option<u32>>,
@@ -54,7 +54,7 @@ pub(crate) struct QpInner {
     qp_type: QpType,
     id: u64,
     caps: QueuePairCaps,
-    /// Whether the send queue is to drain on signature errors.
+    /// Whether the send queue drains on signature errors.
     pipelining: bool,
     mode: DoorbellMode,
     gate: Gate,
@@ -70,7 +70,7 @@ pub(crate) struct QpInner {
 }
 
 impl QpInner {
-    /// The domain that it belongs to.
+    /// Returns the protection domain.
     pub(crate) fn pd(&self) -> &ProtectionDomain {
         &self.pd
     }
@@ -79,17 +79,17 @@ impl QpInner {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel's handle, unless the queue pair was destroyed.
+    /// Returns the kernel's handle, unless the queue pair was destroyed.
     pub(crate) fn live_handle(&self, verb: &'static str) -> Result<u32, Error> {
         self.handle().ok_or_else(|| Error::invalid(verb, "the queue pair was destroyed".into()))
     }
 
-    /// What events call it.
+    /// Returns the identifier that events use.
     pub(crate) fn id(&self) -> QpId {
         QpId(self.id)
     }
 
-    /// Destroys the kernel's object. After this no completion of the queue pair is written.
+    /// Destroys the kernel's object. After this the device writes no completion of the queue pair.
     pub(crate) fn destroy(&self) -> Result<(), Error> {
         const VERB: &str = "destroy_qp";
         let mut handle = self.handle();
@@ -107,8 +107,9 @@ impl QpInner {
         *handle = None;
         let cqs = [&self.send_cq, &self.recv_cq];
         let cqs = if Arc::ptr_eq(cqs[0], cqs[1]) { &cqs[..1] } else { &cqs[..] };
-        // Whoever polls must find it among the departed as soon as the index leads there; but it may
-        // be looked up until then, and so departs once more.
+        // The poller must find the queue among the deferred ones as soon as the table says that it
+        // is destroyed, so it is added before. It may still be looked up until then, so it is added
+        // again after.
         cqs.iter().for_each(|cq| cq.depart(&self.index));
         self.index.depart();
         cqs.iter().for_each(|cq| cq.depart(&self.index));
@@ -135,7 +136,7 @@ impl Drop for QpInner {
 }
 
 /// The half of a queue pair that posts send requests.
-// In this order, a queue pair, its send half and its send queue have one address: a poster needs no
+// The order gives a queue pair, its send half and its send queue the same address: posting needs no
 // second register for it.
 #[repr(C)]
 pub struct SendHalf<T: QueuePairTransport> {
@@ -145,13 +146,13 @@ pub struct SendHalf<T: QueuePairTransport> {
 
 impl<T: QueuePairTransport> SendHalf<T> {
     /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
-    /// [`Batch::complete`]; dropping the batch aborts it.
+    /// [`Batch::complete`]. Dropping the batch aborts it.
     #[inline(always)]
     pub fn wr_start(&mut self) -> Batch<'_, T> {
         self.queue.wr_start()
     }
 
-    /// Posts a list of requests (`ibv_post_send`). What comes before the first bad one is posted.
+    /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted.
     #[inline]
     pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError>
     where
@@ -160,7 +161,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
         self.queue.post_send(list)
     }
 
-    /// The 64-byte blocks that are free.
+    /// Returns the number of free 64-byte blocks.
     pub fn free_blocks(&self) -> u32 {
         self.queue.free_blocks()
     }
@@ -178,14 +179,14 @@ pub struct ReceiveHalf {
 }
 
 impl ReceiveHalf {
-    /// Posts a list of receive requests (`ibv_post_recv`). What comes before the first bad one is
+    /// Posts a list of receive requests (`ibv_post_recv`). Requests before the first bad one are
     /// posted.
     #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         self.queue.post_recv(list)
     }
 
-    /// The requests that can be posted now.
+    /// Returns how many requests can be posted now.
     pub fn free(&self) -> u32 {
         self.queue.free()
     }
@@ -203,7 +204,7 @@ pub struct ControlHalf {
 }
 
 impl ControlHalf {
-    /// The state that the queue pair was last brought to.
+    /// Returns the state that was last set.
     pub fn state(&self) -> QueueState {
         self.state
     }
@@ -213,8 +214,8 @@ impl ControlHalf {
         self.inner.qp_num
     }
 
-    /// Changes state and attributes (`ibv_modify_qp`). The halves of a queue pair must be together
-    /// for it to leave RESET: see [`QueuePair::modify`].
+    /// Changes state and attributes (`ibv_modify_qp`). A split queue pair cannot leave RESET: see
+    /// [`QueuePair::modify`].
     pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
         let (from, to) = self.check(attributes)?;
         if from == QueueState::Reset && to == QueueState::Init {
@@ -248,12 +249,12 @@ impl ControlHalf {
         let request = attributes.encode(inner.live_handle(VERB)?);
         let before = self.state;
         if attributes.qp_state.is_some() {
-            // Before the device goes on. It may have drained its queue without the kernel, so that
-            // the states that are known here do not tell whether it does.
+            // Before the device may resume. It may have drained the queue without telling the
+            // kernel, so the states that are known here do not tell whether this change resumes it.
             inner.drains.end();
         }
         if to == QueueState::Reset {
-            // Nothing is posted any more once the device forgets its counters.
+            // Nothing may be posted once the device resets its counters.
             inner.gate.set_state(QueueState::Reset);
         }
         let result = inner.context.run(VERB, |file| {
@@ -275,8 +276,8 @@ impl ControlHalf {
         Ok(())
     }
 
-    /// What lies behind the failure of a change that started from `from`, if that is where the device
-    /// has the queue pair.
+    /// Explains why a change from state `from` failed, if the device has the queue pair in another
+    /// state.
     #[cold]
     fn explain(&self, from: QueueState, error: Error) -> Error {
         if !matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Firmware) {
@@ -301,7 +302,7 @@ impl ControlHalf {
         error.in_wrong_state(what)
     }
 
-    /// Asks the kernel about the queue pair (`ibv_query_qp`).
+    /// Queries the kernel (`ibv_query_qp`).
     pub fn query(&self) -> Result<QpInfo, Error> {
         const VERB: &str = "query_qp";
         let inner = &self.inner;
@@ -316,21 +317,21 @@ impl ControlHalf {
 
 /// A queue pair (`struct ibv_qp`) of transport `T`.
 ///
-/// It can be split into halves that post sends, post receives and change its state, each to be used
-/// by a thread of its own.
+/// It can be split into halves that post sends, post receives and change the state, each for a
+/// thread of its own.
 // See `SendHalf` for the order.
 #[repr(C)]
 pub struct QueuePair<T: QueuePairTransport> {
     pub(crate) send: SendHalf<T>,
     pub(crate) receive: Option<ReceiveHalf>,
     pub(crate) control: ControlHalf,
-    /// Whether the rings hold what was posted before a reset.
+    /// Whether the rings hold requests from before a reset.
     was_reset: bool,
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
     /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
-    /// [`Batch::complete`]; dropping the batch aborts it.
+    /// [`Batch::complete`]. Dropping the batch aborts it.
     ///
     /// ```no_run
     /// # use mlx5::{QueuePair, RemoteAddress, SendFlags, Sge, transport::Rc};
@@ -346,8 +347,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.send.wr_start()
     }
 
-    /// Posts a list of requests (`ibv_post_send`). What comes before the first bad one is posted,
-    /// with one doorbell; the error says which one that is, and what is wrong with it.
+    /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted,
+    /// with one doorbell. The error has the index of the bad request and what is wrong with it.
     ///
     /// ```no_run
     /// # use mlx5::{Data, Operation, PostError, QueuePair, SendFlags, SendWr, Sge, transport::Rc};
@@ -371,8 +372,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.send.post_send(list)
     }
 
-    /// Posts a list of receive requests (`ibv_post_recv`). What comes before the first bad one is
-    /// posted. A queue pair with a shared receive queue takes none.
+    /// Posts a list of receive requests (`ibv_post_recv`). Requests before the first bad one are
+    /// posted. Refused if the queue pair uses a shared receive queue.
     #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         match &mut self.receive {
@@ -382,12 +383,12 @@ impl<T: QueuePairTransport> QueuePair<T> {
         }
     }
 
-    /// The 64-byte blocks that are free in the send queue.
+    /// Returns the number of free 64-byte blocks of the send queue.
     pub fn free_send_blocks(&self) -> u32 {
         self.send.free_blocks()
     }
 
-    /// The receive requests that can be posted now.
+    /// Returns how many receive requests can be posted now.
     pub fn free_receives(&self) -> u32 {
         self.receive.as_ref().map_or(0, ReceiveHalf::free)
     }
@@ -397,43 +398,43 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.control.inner.qp_num
     }
 
-    /// What events call this queue pair.
+    /// Returns the identifier that events use.
     pub fn id(&self) -> QpId {
         QpId(self.control.inner.id)
     }
 
-    /// What it can hold, as it was granted.
+    /// Returns the sizes, as created.
     pub fn caps(&self) -> QueuePairCaps {
         self.control.inner.caps
     }
 
-    /// How its send doorbell is rung.
+    /// Returns how the send doorbell is rung.
     pub fn doorbell_mode(&self) -> DoorbellMode {
         self.control.inner.mode
     }
 
-    /// The state that it was last brought to. The device may have gone on by itself, to an error
-    /// for example: [`QueuePair::query`] tells.
+    /// Returns the state that was last set. The device may have changed it, for example to the
+    /// error state: use [`QueuePair::query`].
     pub fn state(&self) -> QueueState {
         self.control.state
     }
 
-    /// The context that it belongs to.
+    /// Returns the context.
     pub fn context(&self) -> Context {
         Context { inner: Arc::clone(&self.control.inner.context) }
     }
 
-    /// Whether it takes its receive requests from a shared receive queue.
+    /// Whether it receives from a shared receive queue.
     pub fn has_srq(&self) -> bool {
         self.control.inner.srq.is_some()
     }
 
     /// Changes state and attributes (`ibv_modify_qp`), after checking them against the table of
-    /// transitions; the error names what is missing or not allowed.
+    /// transitions. The error names the attributes that are missing or not allowed.
     ///
-    /// A queue pair that comes from RESET starts over with empty queues. Completions of its former
-    /// life may be in the completion queues still; as long as they are, it cannot leave RESET, for
-    /// they could not be told from new ones: poll them first.
+    /// A queue pair that leaves RESET starts with empty queues. It cannot leave RESET while
+    /// completions from before the reset are in a completion queue, because they would look like
+    /// new ones: poll them first.
     pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
         let (from, to) = self.control.check(attributes)?;
         if from == QueueState::Reset && to == QueueState::Init && self.was_reset {
@@ -461,12 +462,12 @@ impl<T: QueuePairTransport> QueuePair<T> {
         Ok(())
     }
 
-    /// Asks the kernel about the queue pair (`ibv_query_qp`).
+    /// Queries the kernel (`ibv_query_qp`).
     pub fn query(&self) -> Result<QpInfo, Error> {
         self.control.query()
     }
 
-    /// Splits the queue pair. Its kernel object goes when the last half is dropped.
+    /// Splits the queue pair. Its kernel object is destroyed when the last half is dropped.
     pub fn split(self) -> (SendHalf<T>, Option<ReceiveHalf>, ControlHalf) {
         (self.send, self.receive, self.control)
     }
@@ -474,7 +475,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// Joins halves that were split.
     ///
     /// # Panics
-    /// If they are not of one queue pair, or not all of them.
+    /// If they are not all the halves of one queue pair.
     pub fn join(send: SendHalf<T>, receive: Option<ReceiveHalf>, control: ControlHalf) -> Self {
         assert!(
             Arc::ptr_eq(&send.inner, &control.inner)
@@ -490,7 +491,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
         Self { send, receive, control, was_reset }
     }
 
-    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back.
+    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the queue pair is
+    /// returned with the error.
     ///
     /// Completions that are in the completion queues still are passed over when they are polled.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {

@@ -12,12 +12,12 @@ type GroupCommand = fn(&dyn DeviceFile, u32, [u8; 16], u16) -> Result<(), Errno>
 
 impl QueuePair<Ud> {
     /// Joins the queue pair to a multicast group (`ibv_attach_mcast`): messages to the group are
-    /// received here too.
+    /// received on it too.
     pub fn attach_mcast(&self, group: Gid, mlid: u16) -> Result<(), Error> {
         self.multicast("attach_mcast", group, mlid, command::attach_mcast)
     }
 
-    /// Takes the queue pair out of a multicast group (`ibv_detach_mcast`).
+    /// Removes the queue pair from a multicast group (`ibv_detach_mcast`).
     pub fn detach_mcast(&self, group: Gid, mlid: u16) -> Result<(), Error> {
         self.multicast("detach_mcast", group, mlid, command::detach_mcast)
     }

@@ -1,4 +1,4 @@
-//! Queue pairs that several threads use at once: a critical section per batch or list.
+//! Queue pairs that several threads use: one critical section per batch or list.
 
 use super::{
     ControlHalf, QpAttributes, QpInfo, QueuePair, QueuePairTransport, ReceiveHalf, SendHalf,
@@ -12,9 +12,9 @@ use mlx5_wqe::{
 
 /// A queue pair that several threads post to.
 ///
-/// Its halves are locked apart: who posts sends waits for nobody who posts receives. What is posted
-/// with one call stays together. The locks are held for as long as a batch is built and rung, and
-/// who waits for one spins: nothing slow is to be done with one held.
+/// Each half has its own lock: posting sends does not wait for posting receives. What one call
+/// posts stays together. The locks are spin locks, held while a batch is built and its doorbell
+/// rung: do nothing slow with one held.
 ///
 /// ```no_run
 /// # use mlx5::{QueuePair, RemoteAddress, SendFlags, transport::Rc};
@@ -35,7 +35,7 @@ use mlx5_wqe::{
 /// # Ok(())
 /// # }
 /// ```
-// In this order, a poster needs no second register for the queue pair and its send queue.
+// The order gives queue pair and send queue the same address: posting needs no second register.
 #[repr(C)]
 pub struct SharedQueuePair<T: QueuePairTransport> {
     send: Lock<SendHalf<T>>,
@@ -46,7 +46,7 @@ pub struct SharedQueuePair<T: QueuePairTransport> {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// Makes the queue pair one that several threads use.
+    /// Makes the queue pair usable by several threads.
     pub fn into_shared(self) -> SharedQueuePair<T> {
         let (qp_num, id) = (self.qp_num(), self.id());
         let (send, receive, control) = self.split();
@@ -61,10 +61,11 @@ impl<T: QueuePairTransport> QueuePair<T> {
 }
 
 impl<T: QueuePairTransport> SharedQueuePair<T> {
-    /// Posts what `build` adds to a batch (`ibv_wr_start` to `ibv_wr_complete`): all of it, or, if a
-    /// request was refused or `build` panics, nothing.
+    /// Posts the requests that `build` adds to a batch (`ibv_wr_start` to `ibv_wr_complete`): all
+    /// of them, or nothing if a request was refused or `build` panics.
     ///
-    /// It is built with the send half locked, and must not post to the same queue pair otherwise.
+    /// The send half is locked while `build` runs, so `build` must not post to the same queue pair
+    /// otherwise.
     #[inline]
     pub fn post(&self, build: impl FnOnce(&mut Batch<'_, T>)) -> Result<(), BatchError> {
         let mut half = self.send.lock();
@@ -92,37 +93,35 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         }
     }
 
-    /// The send half, of which others wait until this is dropped: for several batches that are to
-    /// follow each other, or to cancel requests.
+    /// Locks the send half: for several batches that must follow each other, or to cancel requests.
     #[inline]
     pub fn lock_send(&self) -> Locked<'_, SendHalf<T>> {
         self.send.lock()
     }
 
-    /// The receive half, if there is one.
+    /// Locks the receive half, if there is one.
     #[inline]
     pub fn lock_receive(&self) -> Option<Locked<'_, ReceiveHalf>> {
         self.receive.as_ref().map(Lock::lock)
     }
 
-    /// The half that changes the state and asks for it. It is held while the kernel is asked;
-    /// posting goes on meanwhile.
+    /// Locks the half that changes and queries the state. Posting may continue meanwhile.
     pub fn lock_control(&self) -> Locked<'_, ControlHalf> {
         self.control.lock()
     }
 
-    /// Changes state and attributes (`ibv_modify_qp`). See [`ControlHalf::modify`]: a queue pair
-    /// leaves RESET only when it is not shared.
+    /// Changes state and attributes (`ibv_modify_qp`). See [`ControlHalf::modify`]: a shared queue
+    /// pair cannot leave RESET.
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), Error> {
         self.lock_control().modify(attributes)
     }
 
-    /// Asks the kernel about the queue pair (`ibv_query_qp`).
+    /// Queries the kernel (`ibv_query_qp`).
     pub fn query(&self) -> Result<QpInfo, Error> {
         self.lock_control().query()
     }
 
-    /// The state that it was last brought to.
+    /// Returns the state that was last set.
     pub fn state(&self) -> QueueState {
         self.lock_control().state()
     }
@@ -132,12 +131,12 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         self.qp_num
     }
 
-    /// What events call this queue pair.
+    /// Returns the identifier that events use.
     pub fn id(&self) -> QpId {
         self.id
     }
 
-    /// The queue pair, when it is not shared any more.
+    /// Unwraps the queue pair, which is not shared any more.
     pub fn into_inner(self) -> QueuePair<T> {
         QueuePair::join(
             self.send.into_inner(),

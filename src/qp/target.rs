@@ -1,4 +1,4 @@
-//! The side of an extended connection that receives.
+//! The receiving side of an extended connection.
 
 use super::attributes::{QpAttributes, QpInfo};
 use super::endpoint::{ConnectOptions, Endpoint, LocalPort, to_init, to_rtr, to_rts};
@@ -13,12 +13,11 @@ use mlx5_uapi::verbs::{QpAttrMask, QpCap, QpCreateFlags, QpType};
 use mlx5_wqe::QueueState;
 use std::{fmt, sync::Arc};
 
-/// The user index of what completes nothing.
+/// The user index for objects without completions.
 const NO_USER_INDEX: u32 = 0xff_ffff;
 
-/// An XRC target queue pair: what an [`XrcSend`](crate::transport::XrcSend) queue pair is connected
-/// to. It posts and polls nothing; messages go to the shared receive queues of its domain that they
-/// name.
+/// An XRC target queue pair, the peer of an [`XrcSend`](crate::transport::XrcSend) queue pair. It
+/// neither posts nor polls; messages go to the shared receive queue of its domain that they name.
 ///
 /// ```no_run
 /// # use mlx5::{CompletionQueue, ConnectOptions, Context, Endpoint, LocalPort, ProtectionDomain, Psn};
@@ -39,12 +38,12 @@ pub struct XrcTarget {
     qp_num: u32,
     id: u64,
     state: QueueState,
-    /// Whether the kernel has it.
+    /// Whether the kernel object exists.
     live: bool,
 }
 
 impl XrcDomain {
-    /// Makes a target queue pair, in state RESET.
+    /// Creates a target queue pair, in state RESET.
     pub fn create_target(&self) -> Result<XrcTarget, Error> {
         const VERB: &str = "create_qp";
         let context = &self.domain.context;
@@ -64,7 +63,7 @@ impl XrcDomain {
             async_events: Some(context.async_fd()),
             driver: CreateQp { uidx: NO_USER_INDEX, ..CreateQp::default() },
         };
-        // SAFETY: no queue and no record is named.
+        // SAFETY: the request names no queue and no record.
         let made = context.run(VERB, |file| unsafe { command::create(file, &request) })?;
         Ok(XrcTarget {
             domain: self.clone(),
@@ -87,17 +86,17 @@ impl XrcTarget {
         self.qp_num
     }
 
-    /// What events call this queue pair.
+    /// Returns the identifier that events use.
     pub fn id(&self) -> QpId {
         QpId(self.id)
     }
 
-    /// The domain that it belongs to.
+    /// Returns the XRC domain.
     pub fn domain(&self) -> &XrcDomain {
         &self.domain
     }
 
-    /// The state that it was last brought to.
+    /// Returns the state that was last set.
     pub fn state(&self) -> QueueState {
         self.state
     }
@@ -121,7 +120,7 @@ impl XrcTarget {
         Ok(())
     }
 
-    /// Asks the kernel about the queue pair (`ibv_query_qp`).
+    /// Queries the kernel (`ibv_query_qp`).
     pub fn query(&self) -> Result<QpInfo, Error> {
         const VERB: &str = "query_qp";
         self.inner().check(VERB)?;
@@ -132,14 +131,14 @@ impl XrcTarget {
             .map_err(|error| Error::new(VERB, ErrorKind::Kernel, error.to_string()))
     }
 
-    /// What the sending side needs to know to reach this queue pair.
+    /// Returns what the sending side needs to reach this queue pair.
     pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
         let context = Context { inner: Arc::clone(self.inner()) };
         let number = QpNumber::new(self.qp_num & 0xff_ffff).unwrap_or_default();
         port.endpoint(QpType::XrcTgt, number, psn, &context.clamp(options))
     }
 
-    /// Connects the queue pair to `remote` and brings it to RTS, from RESET or from INIT.
+    /// Connects the queue pair to `remote` and brings it to RTS, from RESET or INIT.
     pub fn connect(
         &mut self,
         port: &LocalPort,
@@ -176,7 +175,7 @@ impl XrcTarget {
 
 impl Drop for XrcTarget {
     fn drop(&mut self) {
-        // It has no memory; the kernel takes it back when the device is closed.
+        // It has no memory that must be kept; the kernel destroys it when the file is closed.
         let _ = self.end();
     }
 }

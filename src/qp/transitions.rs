@@ -1,6 +1,6 @@
-//! Which attributes each state transition needs and takes.
+//! The attributes that each state transition requires and allows.
 //!
-//! The kernel answers every mistake here with the same EINVAL; checked beforehand, it has a name.
+//! The kernel answers every mistake with the same EINVAL. Checking first gives each mistake a name.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use mlx5_wqe::QueueState::{
 use std::error::Error;
 use std::fmt;
 
-/// What a transition asks of one transport.
+/// What a transition requires and allows for one transport.
 #[derive(Clone, Copy)]
 struct Rule {
     transport: QpType,
@@ -29,12 +29,11 @@ struct Transition {
     rules: &'static [Rule],
 }
 
-/// The transports that the table knows. One that has no rule in a row needs and takes nothing
-/// there.
+/// The transports in the table. One without a rule in a row requires and allows nothing there.
 const TRANSPORTS: [QpType; 5] =
     [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcIni, QpType::XrcTgt];
 
-/// One transition a row; a rule is a transport, what it needs, and what it takes besides.
+/// One transition per row; a rule is a transport, the required attributes, and the optional ones.
 macro_rules! transitions {
     ($( $from:ident => $to:ident {
         $( $transport:ident: [$($required:ident)*] [$($optional:ident)*] )*
@@ -52,7 +51,7 @@ macro_rules! transitions {
 }
 
 /// `qp_state_table` of the kernel's drivers/infiniband/core/verbs.c, without the transitions in
-/// [`REFUSED`]. A transition of a QP to RESET and to ERR takes no attribute at all.
+/// [`REFUSED`]. A transition to RESET or ERR takes no attribute.
 const TABLE: &[Transition] = transitions! {
     Reset => Reset {}
     Reset => Init {
@@ -121,8 +120,8 @@ const TABLE: &[Transition] = transitions! {
     Err => Err {}
 };
 
-/// Transitions that verbs has and the mlx5 kernel driver (`optab` of `__mlx5_ib_modify_qp`) or the
-/// kernel's core does not.
+/// Transitions of the verbs that the mlx5 kernel driver (`optab` of `__mlx5_ib_modify_qp`) or the
+/// kernel's core lacks.
 const REFUSED: &[(QueueState, QueueState, &str)] = &[
     (
         Rts,
@@ -138,18 +137,18 @@ const REFUSED: &[(QueueState, QueueState, &str)] = &[
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TransitionFault {
-    /// No queue pair goes this way.
+    /// There is no such transition.
     NoSuchTransition,
-    /// Verbs has the transition; this driver's kernel side does not, for this reason.
+    /// The verbs have the transition, but the kernel does not support it, for this reason.
     Refused(&'static str),
     /// The attributes do not match.
     Attributes {
-        /// Needed and not set.
+        /// Required, but not set.
         missing: QpAttrMask,
-        /// Set and not allowed.
+        /// Set, but not allowed.
         not_allowed: QpAttrMask,
     },
-    /// Nothing is known of the transport.
+    /// The transport is not in the table.
     UnknownTransport,
 }
 
@@ -158,15 +157,16 @@ pub enum TransitionFault {
 pub struct TransitionError {
     /// Transport.
     pub transport: QpType,
-    /// The state that the QP is in, or is said to be in.
+    /// The current state, or the one given as `cur_qp_state`.
     pub from: QueueState,
-    /// The state that it was to go to.
+    /// The requested state.
     pub to: QueueState,
-    /// Why not.
+    /// What is wrong.
     pub fault: TransitionFault,
 }
 
-/// Checks that a QP of this transport can go from one state to the other with these attributes.
+/// Checks that a queue pair of this transport can go from one state to the other with these
+/// attributes.
 pub(super) fn check(
     transport: QpType,
     from: QueueState,
@@ -193,9 +193,8 @@ pub(super) fn check(
     }
 }
 
-/// Checks a whole request against the state that the QP is known to be in, as the kernel does:
-/// `cur_qp_state` overrules what is known, and without `qp_state` the QP stays where it is. Answers
-/// the state that the QP will be in.
+/// Checks a request against the known state, as the kernel does: `cur_qp_state` overrides the known
+/// state, and without `qp_state` the state does not change. Returns the new state.
 pub(super) fn check_attributes(
     transport: QpType,
     known: QueueState,
@@ -207,7 +206,7 @@ pub(super) fn check_attributes(
     Ok(to)
 }
 
-/// What the transition needs, and what it takes besides.
+/// Returns the required and the optional attributes of a transition.
 fn rule(transport: QpType, from: QueueState, to: QueueState) -> Option<(QpAttrMask, QpAttrMask)> {
     let row = TABLE.iter().find(|row| (row.from, row.to) == (from, to))?;
     let rule = row.rules.iter().find(|rule| rule.transport == transport);
@@ -249,7 +248,7 @@ impl fmt::Display for TransitionError {
 
 impl Error for TransitionError {}
 
-/// What people call the transport.
+/// Returns the usual name of a transport.
 pub(super) const fn transport_name(transport: QpType) -> &'static str {
     match transport {
         QpType::Rc => "RC",
@@ -262,7 +261,7 @@ pub(super) const fn transport_name(transport: QpType) -> &'static str {
     }
 }
 
-/// The verbs names of the attributes, and what to do with their setters.
+/// Writes the verbs names of the attributes, and what to do with their setters.
 fn advise(f: &mut fmt::Formatter<'_>, mask: QpAttrMask, verb: &str) -> fmt::Result {
     list(f, mask.iter_names().map(|(name, _)| name), "", ", ", "")?;
     let setters = QpAttributes::SETTERS.iter().filter(|row| mask.contains(row.0)).map(|row| row.1);

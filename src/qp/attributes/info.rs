@@ -1,4 +1,4 @@
-//! What QUERY_QP tells.
+//! The results of QUERY_QP.
 
 use super::{
     AckTimeout, AlternatePath, OutOfRange, Psn, QpNumber, QpSizes, RetryCount, RnrTimer, from_dest,
@@ -10,12 +10,12 @@ use mlx5_wqe::QueueState;
 use std::error::Error;
 use std::fmt;
 
-/// The kernel answered QUERY_QP with a number that means nothing.
+/// The kernel returned an undefined number from QUERY_QP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownValue {
     /// The field.
     pub field: &'static str,
-    /// What it holds.
+    /// Its value.
     pub value: u32,
 }
 
@@ -29,17 +29,17 @@ impl Error for UnknownValue {}
 
 /// A queue pair as the kernel sees it (`struct ibv_qp_attr` and `struct ibv_qp_init_attr`).
 ///
-/// Before the transition that sets an attribute, it holds whatever the device had there.
+/// An attribute that no transition has set yet has the device's initial value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct QpInfo {
     /// State.
     pub qp_state: QueueState,
-    /// State, as the kernel repeats it.
+    /// State, repeated by the kernel.
     pub cur_qp_state: QueueState,
-    /// The largest packet on the path, once set.
+    /// The maximum packet size on the path, once set.
     pub path_mtu: Option<Mtu>,
-    /// State of path migration, if it is one that verbs has.
+    /// State of path migration, if it has a verbs name.
     pub path_mig_state: Option<MigState>,
     /// Q_Key.
     pub qkey: u32,
@@ -49,25 +49,25 @@ pub struct QpInfo {
     pub sq_psn: Psn,
     /// The peer's QP number.
     pub dest_qp_num: QpNumber,
-    /// What the peer may do.
+    /// Access rights of the peer.
     pub qp_access_flags: AccessFlags,
     /// Sizes.
     pub cap: QpSizes,
-    /// The path, once set; never that of a datagram.
+    /// The path, once set; always `None` for datagrams.
     pub ah_attr: Option<AhAttr>,
-    /// The alternate path, if there is one.
+    /// The alternate path, if set.
     pub alt_path: Option<AlternatePath>,
     /// Index of the P_Key.
     pub pkey_index: u16,
     /// Whether the send queue is draining.
     pub sq_draining: bool,
-    /// Reads and atomics outstanding as initiator.
+    /// Outstanding reads and atomics as initiator.
     pub max_rd_atomic: u8,
-    /// Reads and atomics outstanding as responder.
+    /// Outstanding reads and atomics as responder.
     pub max_dest_rd_atomic: u8,
     /// RNR NAK timer.
     pub min_rnr_timer: RnrTimer,
-    /// Port; 0 before it is set.
+    /// Port; 0 if not set.
     pub port_num: u8,
     /// Acknowledge timeout.
     pub timeout: AckTimeout,
@@ -75,12 +75,12 @@ pub struct QpInfo {
     pub retry_cnt: RetryCount,
     /// Retries after RNR NAK.
     pub rnr_retry: RetryCount,
-    /// Whether every send makes a completion.
+    /// Whether every send request is signaled.
     pub sq_sig_all: bool,
 }
 
 impl QpInfo {
-    /// Reads the kernel's answer.
+    /// Decodes the kernel's answer.
     pub fn decode(from: &QueryQpResp) -> Result<Self, UnknownValue> {
         let alt_path = match from_dest(&from.alt_dest) {
             None => None,

@@ -1,16 +1,16 @@
-//! Numbers that the wire or the device gives fewer bits than Rust does.
+//! Numbers with fewer bits on the wire or in the device than in Rust.
 
 use std::error::Error;
 use std::fmt;
 
-/// A number does not fit the field that would carry it.
+/// A number that does not fit its field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfRange {
     /// The field.
     pub what: &'static str,
     /// The number.
     pub value: u32,
-    /// The greatest number that fits.
+    /// The maximum.
     pub max: u32,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for OutOfRange {
 
 impl Error for OutOfRange {}
 
-/// One number a row: its type, the greatest value, and its name in errors.
+/// One number per row: its type, its maximum, and its name in errors.
 macro_rules! limited {
     ($( $(#[$doc:meta])* $name:ident($repr:ty) <= $max:literal, $what:literal; )*) => { $(
         $(#[$doc])*
@@ -31,10 +31,10 @@ macro_rules! limited {
         pub struct $name($repr);
 
         impl $name {
-            /// The greatest value.
+            /// The maximum.
             pub const MAX: Self = Self($max);
 
-            /// The number, if it fits.
+            /// Checks that the number fits.
             pub const fn new(value: $repr) -> Result<Self, OutOfRange> {
                 if value <= $max {
                     Ok(Self(value))
@@ -43,7 +43,7 @@ macro_rules! limited {
                 }
             }
 
-            /// The number.
+            /// Returns the number.
             pub const fn get(self) -> $repr {
                 self.0
             }
@@ -76,19 +76,18 @@ limited! {
     Psn(u32) <= 0xff_ffff, "packet sequence number";
     /// Number of a queue pair.
     QpNumber(u32) <= 0xff_ffff, "QP number";
-    /// How often a request is tried again. As a count of RNR retries, [`RetryCount::MAX`] means for
-    /// ever.
+    /// The number of retries. As a number of RNR retries, [`RetryCount::MAX`] means without limit.
     RetryCount(u8) <= 7, "retry count";
-    /// How long to wait for an acknowledge: 4.096 µs · 2ⁿ, and 0 for ever.
+    /// How long to wait for an acknowledgement: 4.096 µs · 2ⁿ; 0 means without limit.
     AckTimeout(u8) <= 31, "acknowledge timeout";
-    /// How long a peer is told to wait when it finds no receive posted: a row of the RNR NAK timer
-    /// table of the InfiniBand specification (1 is 0.01 ms, 12 is 0.64 ms, 31 is 491.52 ms, and 0
-    /// is 655.36 ms).
+    /// How long a peer waits after it finds no receive posted: a row of the RNR NAK timer table of
+    /// the InfiniBand specification (1 is 0.01 ms, 12 is 0.64 ms, 31 is 491.52 ms, and 0 is 655.36
+    /// ms).
     RnrTimer(u8) <= 31, "RNR NAK timer";
 }
 
 impl Psn {
-    /// The low 24 bits: the number that a counter of any width has come to.
+    /// Returns the number in the low 24 bits of a counter.
     pub const fn wrapping(value: u32) -> Self {
         Self(value & Self::MAX.0)
     }

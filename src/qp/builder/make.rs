@@ -1,4 +1,4 @@
-//! Making a queue pair of what was asked for.
+//! Creating a queue pair from the builder's options.
 
 use super::{QueuePairBuilder, QueuePairCaps, QueuePairTransport, Tags, pipelining};
 use crate::error::{Error, ErrorKind};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 const VERB: &str = "create_qp";
 
 impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
-    /// Refuses operations that are asked for and not there.
+    /// Refuses operations that the transport or the device lacks.
     fn check_ops(&self) -> Result<(), Error> {
         let lacks = |what: &str, ops: SendOps| {
             let names: Vec<_> = ops.iter_names().map(|(name, _)| name).collect();
@@ -74,7 +74,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         Ok((send, receive))
     }
 
-    /// Refuses what does not go together.
+    /// Refuses options that exclude each other.
     fn check(&self) -> Result<(), Error> {
         let context = &self.pd.context;
         for cq in [self.send_cq, self.recv_cq] {
@@ -117,7 +117,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         self.check_ops()
     }
 
-    /// Makes the queue pair, in state RESET.
+    /// Creates the queue pair, in state RESET.
     pub fn build(self) -> Result<QueuePair<T>, Error> {
         let context = &self.pd.context;
         context.check(VERB)?;
@@ -147,7 +147,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             receive: receive_side,
             tags: self.tags.as_ref().map(|tags| Arc::clone(&tags.records)),
         });
-        // Freed before, so that their indexes can be used again.
+        // Frees destroyed queues that were passed, so that their user indexes can be used again.
         self.send_cq.release_departures();
         self.recv_cq.release_departures();
         let rings = [self.send_cq.inner.ring_id(), self.recv_cq.inner.ring_id()];
@@ -190,7 +190,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             driver: CreateQp {
                 buf_addr: buffer.addr(),
                 db_addr: slot.addr(),
-                // Without one, the device has the send side.
+                // If this is zero, the device uses the send queue.
                 sq_wqe_count: if device_sends { 0 } else { send_layout.blocks },
                 rq_wqe_count: receive_layout.requests,
                 rq_wqe_shift: if has_receive { receive_layout.stride.trailing_zeros() } else { 0 },
@@ -214,14 +214,16 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             }
         };
 
-        // SAFETY: the slot is kept as long as the queue pair; nothing else uses record and word.
+        // SAFETY: the slot is kept as long as the queue pair, and nothing else uses its record and
+        // word.
         let (record, gate) =
             unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
-        // SAFETY: the slot is kept as long as the queue pair; nothing else uses its second word.
+        // SAFETY: the slot is kept as long as the queue pair, and nothing else uses its second
+        // word.
         let send_gate = if device_sends { unsafe { Gate::shut(slot.second_word()) } } else { gate };
         let mode = uar.mode();
         let parts = SendParts {
-            // SAFETY: the send ring follows the receive ring in the buffer.
+            // SAFETY: the buffer holds both rings, the send ring behind the receive ring.
             ring: unsafe { buffer.as_non_null().byte_add(receive_layout.bytes()) },
             layout: send_layout,
             qpn: made.qp_num,
@@ -233,15 +235,15 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             register: uar.register(),
             records: index.send_records(),
         };
-        // SAFETY: the ring is so large, and page-aligned plus a multiple of 64; it lives as long as
-        // `inner`, which the half keeps.
+        // SAFETY: the ring has the size of the layout. Its address is page-aligned plus a multiple
+        // of 64. It lives as long as `inner`, which the half keeps.
         let mut send = unsafe { SendQueue::new(parts) };
         if self.wqe_signature {
             send.sign_requests();
         }
         let receive = has_receive.then(|| {
             let ring = buffer.as_non_null();
-            // SAFETY: as for the send ring.
+            // SAFETY: as for the send ring; it starts the page-aligned buffer.
             unsafe {
                 ReceiveQueue::new(
                     ring,

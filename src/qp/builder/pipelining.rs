@@ -1,5 +1,5 @@
-//! Signature pipelining: a send queue that drains by itself when a signature does not match, so that
-//! what waits behind the transfer can be cancelled (`MLX5DV_QP_CREATE_SIG_PIPELINING`).
+//! Signature pipelining: the send queue drains by itself on a signature error, so that the requests
+//! behind the transfer can be cancelled (`MLX5DV_QP_CREATE_SIG_PIPELINING`).
 
 use super::QueuePairBuilder;
 use crate::context::Inner;
@@ -15,10 +15,10 @@ use mlx5_wqe::{MAX_MKEY_ENTRIES, mkey_update_blocks};
 const DRAIN_SIGERR: u32 = 1 << 11;
 
 impl QueuePairBuilder<'_, Rc> {
-    /// The send queue drains when a signature does not match in a transfer of it: what the device
-    /// has not begun, from the next fenced request on, stays where it is, and
-    /// [`AsyncEvent::SqDrained`](crate::AsyncEvent::SqDrained) says so. It can be cancelled, and the
-    /// queue goes on with [`QueuePair::resume`](crate::QueuePair::resume).
+    /// Drains the send queue on a signature error in a transfer of it. Default: off. Requests that
+    /// the device has not begun, from the next fenced one on, stay in the queue, and
+    /// [`AsyncEvent::SqDrained`](crate::AsyncEvent::SqDrained) reports it. They can be cancelled,
+    /// and [`QueuePair::resume`](crate::QueuePair::resume) resumes the queue.
     ///
     /// ```no_run
     /// # use mlx5::{AsyncEvent, CompletionQueue, Context, QueuePair, mkey::Mkey, transport::Rc};
@@ -40,18 +40,19 @@ impl QueuePairBuilder<'_, Rc> {
     /// # }
     /// ```
     ///
-    /// Needs DEVX, Linux 5.13, and a device that can: a ConnectX-6 Dx or later
-    /// ([`SignatureCaps::PIPELINING`](crate::mkey::SignatureCaps::PIPELINING)). Elsewhere `build`
-    /// answers [`NoDevx`](crate::ErrorKind::NoDevx) or [`NotSupported`](crate::ErrorKind::NotSupported),
-    /// and says which of them it is.
+    /// Needs DEVX, Linux 5.13, and a ConnectX-6 Dx or later
+    /// ([`SignatureCaps::PIPELINING`](crate::mkey::SignatureCaps::PIPELINING)). Otherwise `build`
+    /// returns [`NoDevx`](crate::ErrorKind::NoDevx) or
+    /// [`NotSupported`](crate::ErrorKind::NotSupported), and its text says what is missing.
     pub fn signature_pipelining(mut self) -> Self {
         self.pipelining = true;
         self
     }
 
-    /// Each send request may be one that gives a memory key `entries` translation entries and, if
-    /// `signed`, a signature: the queue is made that much larger. Such requests can be posted
-    /// without, too, and take the room of several others then.
+    /// Sizes the queue so that each send request may configure a memory key with `entries`
+    /// translation entries and, if `signed`, a signature. Default: not sized for it; such requests
+    /// can still be posted, and take the room of several. At most [`MAX_MKEY_ENTRIES`] entries
+    /// count.
     pub fn mkey_configure(mut self, entries: u32, signed: bool) -> Self {
         let entries = (entries as usize).min(MAX_MKEY_ENTRIES);
         self.mkey_blocks = mkey_update_blocks(entries, signed);
@@ -59,7 +60,7 @@ impl QueuePairBuilder<'_, Rc> {
     }
 }
 
-/// Refuses signature pipelining where it cannot work.
+/// Refuses signature pipelining if device or kernel lack it.
 pub(super) fn check(context: &Inner) -> Result<(), Error> {
     const VERB: &str = "create_qp (signature pipelining)";
     let drains = context.hca_cap(VERB)?.drain_sigerr();
@@ -77,7 +78,7 @@ pub(super) fn check(context: &Inner) -> Result<(), Error> {
 }
 
 impl ControlHalf {
-    /// Has the device drain the send queue on signature errors; the queue pair is in INIT.
+    /// Makes the device drain the send queue on signature errors. The queue pair must be in INIT.
     pub(in crate::qp) fn drain_on_signature_error(&self) -> Result<(), Error> {
         let inner = &self.inner;
         let mut request = Init2InitQpIn::request();
@@ -85,7 +86,7 @@ impl ControlHalf {
         request.qpc_mut().set_drain_sigerr(true);
         let mut answer = Init2InitQpOut::default();
         let handle = inner.live_handle("modify_qp")?;
-        // SAFETY: it names no memory, and the queue pair that the handle is of.
+        // SAFETY: the command names no memory, and the handle is that of the queue pair in it.
         unsafe {
             inner.context.devx_modify(
                 "modify_qp (drain on signature error)",

@@ -1,4 +1,4 @@
-//! The attributes that connect a queue pair, from the facts about both sides.
+//! The attributes that connect a queue pair, from the properties of both sides.
 
 use super::{ConnectError, Endpoint};
 use crate::address::{AhAttr, GlobalRoute};
@@ -7,7 +7,7 @@ use crate::qp::attributes::{AckTimeout, Psn, QpAttributes, QpNumber, RetryCount,
 use mlx5_uapi::verbs::{AccessFlags, GidType, LinkLayer, Mtu, QpType};
 use mlx5_wqe::QueueState;
 
-/// What is to be known of this side's port.
+/// The properties of this side's port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalPort {
     /// The port, counted from 1.
@@ -16,7 +16,7 @@ pub struct LocalPort {
     pub link_layer: LinkLayer,
     /// Its LID; 0 on Ethernet.
     pub lid: u16,
-    /// The largest packet of the link.
+    /// The maximum packet size of the link.
     pub active_mtu: Mtu,
     /// Whether every packet must have a global route (`IBV_QPF_GRH_REQUIRED`).
     pub grh_required: bool,
@@ -24,12 +24,12 @@ pub struct LocalPort {
     pub gid: Gid,
     /// Its type.
     pub gid_type: GidType,
-    /// Where it is in the port's table.
+    /// Its index in the port's table.
     pub gid_index: u8,
 }
 
 impl LocalPort {
-    /// What to tell the peer about a queue pair on this port.
+    /// Returns the endpoint of a queue pair on this port.
     pub fn endpoint(
         &self,
         transport: QpType,
@@ -56,10 +56,10 @@ impl LocalPort {
     }
 }
 
-/// One option a row: its type, and what it is unless set.
+/// One option per row: its type and its default.
 macro_rules! options {
     ($( $(#[$doc:meta])* $name:ident: $ty:ty = $default:expr; )*) => {
-        /// How to connect: what the facts about the two sides leave open.
+        /// Options of a connection, beyond the properties of both sides.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[non_exhaustive]
         pub struct ConnectOptions {
@@ -86,45 +86,45 @@ macro_rules! options {
 }
 
 options! {
-    /// Index of the P_Key; 0 unless set.
+    /// Index of the P_Key. Default: 0.
     pkey_index: u16 = 0;
-    /// What the peer may do. Unless set, all that the transport has; on a device without atomics
-    /// it must be set.
+    /// Access rights of the peer. Default: all that the transport has. Must be set on a device
+    /// without atomics.
     access_flags: Option<AccessFlags> = None;
-    /// The Q_Key of a datagram queue pair; 0x11111111 unless set.
+    /// Q_Key of a datagram queue pair. Default: 0x11111111.
     qkey: u32 = 0x1111_1111;
-    /// The largest packet to send, below what both ports take.
+    /// Maximum packet size, if it shall be less than both ports support. Default: the smaller of
+    /// both.
     path_mtu: Option<Mtu> = None;
-    /// Acknowledge timeout; 14, which is 67 ms, unless set.
+    /// Acknowledge timeout. Default: 14, which is 67 ms.
     timeout: AckTimeout = const { literal(AckTimeout::new(14)) };
-    /// Retries; 7 unless set.
+    /// Number of retries. Default: 7, the maximum.
     retry_cnt: RetryCount = RetryCount::MAX;
-    /// Retries while the peer has no receive posted; 7, which is for ever, unless set.
+    /// Number of retries while the peer has no receive posted. Default: 7, which is without limit.
     rnr_retry: RetryCount = RetryCount::MAX;
-    /// How long the peer waits when this side has no receive posted; 12, which is 0.64 ms, unless
-    /// set.
+    /// How long the peer waits when this side has no receive posted. Default: 12, which is 0.64 ms.
     min_rnr_timer: RnrTimer = const { literal(RnrTimer::new(12)) };
-    /// Reads and atomics outstanding as initiator, if the peer answers as many; 16 unless set. The
-    /// device may allow less.
+    /// Outstanding reads and atomics as initiator. Default: 16. At most what the peer answers; the
+    /// device may support less.
     max_rd_atomic: u8 = 16;
-    /// Reads and atomics to answer at a time; 16 unless set. The device may allow less.
+    /// Outstanding reads and atomics as responder. Default: 16. The device may support less.
     max_dest_rd_atomic: u8 = 16;
-    /// Service level; on Ethernet the priority. 0 unless set.
+    /// Service level; the priority on Ethernet. Default: 0.
     sl: u8 = 0;
-    /// Traffic class of a global route; 0 unless set.
+    /// Traffic class of a global route. Default: 0.
     traffic_class: u8 = 0;
-    /// Flow label of a global route, 20 bits; 0 unless set.
+    /// Flow label of a global route, 20 bits. Default: 0.
     flow_label: u32 = 0;
-    /// Hop limit of a global route; 64 unless set.
+    /// Hop limit of a global route. Default: 64.
     hop_limit: u8 = 64;
-    /// The most speed, by the number that `enum ibv_rate` gives it; 0, the port's, unless set.
+    /// Maximum rate, as a number of `enum ibv_rate`. Default: 0, the rate of the port.
     static_rate: u8 = 0;
-    /// LID of the router, when the peer is in another InfiniBand subnet whose LIDs mean nothing
-    /// here.
+    /// LID of the router, for a peer in another InfiniBand subnet, whose LID is not valid here.
+    /// Default: none.
     router_lid: Option<u16> = None;
 }
 
-/// A value that is known to fit, at compile time.
+/// Unwraps a valid constant at compile time.
 const fn literal<T: Copy, E: Copy>(value: Result<T, E>) -> T {
     match value {
         Ok(value) => value,
@@ -138,7 +138,7 @@ impl ConnectOptions {
     }
 }
 
-/// What a queue pair of this transport is connected to.
+/// Returns the transport of the peer of a connection.
 const fn peer_of(transport: QpType) -> Option<QpType> {
     match transport {
         QpType::Rc | QpType::Uc => Some(transport),
@@ -164,7 +164,7 @@ pub(crate) fn to_init(
     }
 }
 
-/// INIT to RTR, of a connection.
+/// INIT to RTR, for a connection.
 pub(crate) fn to_rtr(
     transport: QpType,
     local: &LocalPort,
@@ -191,7 +191,7 @@ pub(crate) fn to_rtr(
     })
 }
 
-/// RTR to RTS, of a connection. `psn` is what the own [`Endpoint`] told the peer.
+/// RTR to RTS, for a connection. `psn` is that of this side's [`Endpoint`].
 pub(crate) fn to_rts(
     transport: QpType,
     psn: Psn,
@@ -205,26 +205,26 @@ pub(crate) fn to_rts(
             .timeout(options.timeout)
             .retry_cnt(options.retry_cnt)
             .rnr_retry(options.rnr_retry)
-            // A responder that gets more than it has room for answers with an error.
+            // A responder that gets more than it supports answers with an error.
             .max_rd_atomic(options.max_rd_atomic.min(remote.rd_atomic)),
         _ => attributes,
     }
 }
 
-/// INIT to RTR, of UD.
+/// INIT to RTR, for UD.
 pub(crate) fn datagram_to_rtr() -> QpAttributes {
     QpAttributes::new().qp_state(QueueState::ReadyToReceive)
 }
 
-/// RTR to RTS, of UD.
+/// RTR to RTS, for UD.
 pub(crate) fn datagram_to_rts(psn: Psn) -> QpAttributes {
     QpAttributes::new().qp_state(QueueState::ReadyToSend).sq_psn(psn)
 }
 
-/// The path from this port to the peer: of a connection, or for an address handle.
+/// Returns the path from this port to the peer, for a connection or an address handle.
 ///
-/// On Ethernet it is always a global route. On InfiniBand it is one when the port demands it, when
-/// the peer has no LID, or when the subnet prefixes differ.
+/// On Ethernet it is always a global route. On InfiniBand it is one if the port requires it, the
+/// peer has no LID, or the subnet prefixes differ.
 pub(crate) fn path_to(
     local: &LocalPort,
     remote: &Endpoint,
@@ -269,12 +269,12 @@ pub(crate) fn path_to(
     })
 }
 
-/// Whether two InfiniBand GIDs, as far as they are known, are of different subnets.
+/// Whether two InfiniBand GIDs are of different subnets, as far as is known.
 fn in_other_subnet(local: Gid, remote: Gid) -> bool {
     !local.is_zero() && !remote.is_zero() && local.subnet_prefix() != remote.subnet_prefix()
 }
 
-/// What a transport lets a peer do at most.
+/// Returns all access rights that a transport can give a peer.
 fn remote_rights(transport: QpType) -> AccessFlags {
     match transport {
         QpType::Uc => AccessFlags::REMOTE_WRITE,
@@ -282,14 +282,14 @@ fn remote_rights(transport: QpType) -> AccessFlags {
     }
 }
 
-/// The GID to use when nobody chose one: of the rows (index, GID, type) of a port's table the one
-/// that routes farthest. RoCE v2 goes before v1, and of each an IPv4 address before a global IPv6
-/// one before a link-local one; among equals the first row wins. On InfiniBand it is the first row
-/// that is not empty.
+/// Selects the default GID among the rows (index, GID, type) of a port's table: the one that routes
+/// farthest. RoCE v2 goes before v1, and among each an IPv4 address before a global IPv6 one before
+/// a link-local one; among equals the first row. On InfiniBand it is the first row that is not
+/// empty.
 pub(crate) fn default_gid_index(rows: impl IntoIterator<Item = (u32, Gid, GidType)>) -> Option<u8> {
     rows.into_iter()
         .filter(|(_, gid, _)| !gid.is_zero())
-        // What does not fit the field of a path cannot be used.
+        // An index that does not fit the field of a path cannot be used.
         .filter_map(|(index, gid, gid_type)| Some((u8::try_from(index).ok()?, gid, gid_type)))
         .min_by_key(|(index, gid, gid_type)| (rank(*gid, *gid_type), *index))
         .map(|(index, ..)| index)

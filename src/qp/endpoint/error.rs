@@ -1,4 +1,4 @@
-//! What can be wrong with an endpoint, or between two of them.
+//! Errors of decoding and of connecting endpoints.
 
 use super::{GID_TYPES, name};
 use crate::qp::transitions::transport_name;
@@ -6,47 +6,47 @@ use mlx5_uapi::verbs::{GidType, LinkLayer, QpType};
 use std::error::Error;
 use std::fmt;
 
-/// Text or bytes are not an endpoint.
+/// Why text or bytes are not an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// Not this many bytes.
+    /// The wrong number of bytes.
     Length {
-        /// How many there are.
+        /// The number of bytes.
         bytes: usize,
     },
-    /// It begins in another way.
+    /// The start is not that of an endpoint.
     NotAnEndpoint,
-    /// An endpoint in a form of another version.
+    /// An endpoint in the form of another version.
     Version {
-        /// Which.
+        /// The version.
         version: u32,
     },
-    /// The bytes were damaged.
+    /// The checksum is wrong.
     Checksum,
-    /// A word of the text is not known.
+    /// An unknown word in the text.
     UnknownWord {
         /// The word.
         word: String,
     },
-    /// The text lacks a field.
+    /// A field is missing in the text.
     Missing {
-        /// Which.
+        /// The field.
         field: &'static str,
     },
-    /// The text has a field twice.
+    /// A field occurs twice in the text.
     Twice {
-        /// Which.
+        /// The field.
         field: &'static str,
     },
-    /// A field cannot have its value.
+    /// A field has an invalid value.
     Value {
-        /// Which.
+        /// The field.
         field: &'static str,
     },
-    /// A field cannot have its value beside the others.
+    /// A field's value contradicts the others.
     Contradiction {
-        /// Which.
+        /// The field.
         field: &'static str,
     },
 }
@@ -76,39 +76,39 @@ impl fmt::Display for EndpointError {
 
 impl Error for EndpointError {}
 
-/// Two sides cannot be connected.
+/// Why two sides cannot be connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// This transport has no connections.
+    /// The transport has no connections.
     NotConnected {
         /// The transport.
         transport: QpType,
     },
-    /// The sides differ in transport.
+    /// The transports do not match.
     Transport {
         /// This side's.
         local: QpType,
         /// The peer's.
         remote: QpType,
     },
-    /// InfiniBand on one side and Ethernet on the other.
+    /// One side is InfiniBand, the other Ethernet.
     LinkLayer {
         /// This side's.
         local: LinkLayer,
         /// The peer's.
         remote: LinkLayer,
     },
-    /// The sides differ in the version of RoCE.
+    /// The versions of RoCE differ.
     GidType {
         /// This side's.
         local: GidType,
         /// The peer's.
         remote: GidType,
     },
-    /// The path needs a global route, and this side's GID is zero.
+    /// The path requires a global route, but this side's GID is zero.
     NoLocalGid,
-    /// The path needs a global route, and the peer's GID is zero.
+    /// The path requires a global route, but the peer's GID is zero.
     NoRemoteGid,
 }
 

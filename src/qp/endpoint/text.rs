@@ -31,7 +31,7 @@ impl fmt::Display for Endpoint {
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
-    /// The words after the first may come in any order. Numbers are decimal, or hexadecimal after
+    /// The words after the first may be in any order. Numbers are decimal, or hexadecimal after
     /// `0x`.
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         let mut words = text.split_ascii_whitespace();
@@ -105,7 +105,7 @@ fn number(text: &str) -> Option<u32> {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // `from_str_radix` takes a sign, which no number here has.
+    // `from_str_radix` accepts a sign, which is not allowed here.
     if !digits.starts_with(|first: char| first.is_digit(radix)) {
         return None;
     }

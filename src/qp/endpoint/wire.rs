@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 const MAGIC: [u8; 4] = *b"mlx5";
 const VERSION: u8 = 1;
 
-/// Numbers are big-endian, and enumerations the kernel's numbers.
+/// Numbers are big-endian. Enumerations use the kernel's numbers.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Wire {
@@ -40,7 +40,7 @@ const _: () = {
 };
 
 impl Endpoint {
-    /// The binary form.
+    /// Returns the binary form.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut wire = Wire {
             magic: MAGIC,
@@ -62,14 +62,14 @@ impl Endpoint {
         zerocopy::transmute!(wire)
     }
 
-    /// Reads the binary form, which must be the whole of `bytes`.
+    /// Decodes the binary form, which must be all of `bytes`.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, EndpointError> {
         let wire = Wire::read_from_bytes(bytes)
             .map_err(|_| EndpointError::Length { bytes: bytes.len() })?;
         if wire.magic != MAGIC {
             return Err(EndpointError::NotAnEndpoint);
         }
-        // Before the checksum, which another version may have elsewhere.
+        // Checked before the checksum, whose place may differ in another version.
         if wire.version != VERSION {
             return Err(EndpointError::Version { version: wire.version.into() });
         }
