@@ -1,4 +1,4 @@
-//! How a completion queue is made.
+//! The builder of completion queues.
 
 use super::{CompletionQueue, CqInner, PollError};
 use crate::context::Context;
@@ -15,13 +15,13 @@ use mlx5_uapi::verbs::CqFlags;
 use mlx5_uapi::{HugePages, mlx5 as abi};
 use std::sync::{Arc, Mutex};
 
-/// Bytes of an entry.
+/// Size of a CQE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum CqeSize {
     /// 64 bytes.
     #[default]
     Bytes64,
-    /// 128 bytes: room for up to 64 bytes of a message.
+    /// 128 bytes: room for up to 64 bytes of inline data.
     Bytes128,
 }
 
@@ -34,19 +34,19 @@ impl CqeSize {
     }
 }
 
-/// What the timestamps of completions count.
+/// The unit of completion timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Timestamps {
-    /// Cycles of the device's clock. [`crate::Clock`] says which time of day that was.
+    /// Cycles of the device's clock. [`crate::Clock`] converts them to real time.
     #[default]
     Cycles,
-    /// The time of day, as [`crate::real_time_ns`] reads it.
+    /// Real time, as [`crate::real_time_ns`] reads it.
     RealTime,
 }
 
 const VERB: &str = "create_cq";
 
-/// How a completion queue is to be made. See [`Context::create_cq`].
+/// The options of a new completion queue. See [`Context::create_cq`].
 #[must_use = "a builder makes nothing until `build` is called"]
 pub struct CompletionQueueBuilder<'a> {
     context: &'a Context,
@@ -64,7 +64,8 @@ pub struct CompletionQueueBuilder<'a> {
 }
 
 impl Context {
-    /// Starts to make a completion queue for at least `entries` entries (`ibv_create_cq`).
+    /// Starts building a completion queue for at least `entries` CQEs (`ibv_create_cq`). `entries`
+    /// is at least 1 and at most what the device supports, or 2²³ − 1 if that is less.
     pub fn create_cq(&self, entries: u32) -> CompletionQueueBuilder<'_> {
         CompletionQueueBuilder {
             context: self,
@@ -84,81 +85,83 @@ impl Context {
 }
 
 impl<'a> CompletionQueueBuilder<'a> {
-    /// Bytes of an entry.
+    /// Size of a CQE. Default: [`CqeSize::Bytes64`].
     pub fn cqe_size(mut self, size: CqeSize) -> Self {
         self.cqe_size = size;
         self
     }
 
-    /// Which of the context's completion vectors raises events, less than
+    /// The completion vector that raises events. Default: 0. Must be less than
     /// [`Context::num_comp_vectors`].
     pub fn comp_vector(mut self, vector: u32) -> Self {
         self.comp_vector = vector;
         self
     }
 
-    /// The channel through which events are delivered.
+    /// The channel that delivers events. Default: none; [`CompletionQueue::arm`] needs one. Must be
+    /// of the same context.
     pub fn channel(mut self, channel: &'a CompletionChannel) -> Self {
         self.channel = Some(channel);
         self
     }
 
-    /// Whether the buffer is to be made of huge pages.
+    /// Page size of the buffer. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self
     }
 
-    /// Who gives the buffer its memory, also when the queue is resized.
+    /// Allocates the memory of the buffer, also when the queue is resized. Default: anonymous
+    /// memory of this process.
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
         self.allocator = Some(Arc::clone(allocator));
         self
     }
 
-    /// Lets the device write entries over others that were not polled, instead of failing the
-    /// queue. For those who know that it cannot happen: the device then skips the check. If it
-    /// happens nonetheless, sends are passed with the next one that is found. Of a receive that was
-    /// written over nothing is told, and neither it nor those behind it make room any more.
+    /// Lets the device overwrite CQEs that were not polled, instead of failing the queue, so that
+    /// it need not check. Default: false. For programs in which that cannot happen. If it happens
+    /// nevertheless, lost completions of sends are retired with the next one. A lost completion of
+    /// a receive is never reported, and the room of that receive and of those behind it is lost.
     pub fn ignore_overrun(mut self, ignore: bool) -> Self {
         self.ignore_overrun = ignore;
         self
     }
 
-    /// Lets the device compress completions that differ in little: less is written over the bus, and
-    /// more has to be worked out when they are polled. What receives then keep of their own is for
-    /// `format` to say; the rest, the time among it, is known of the first of a run only.
+    /// Lets the device compress similar completions: less is written over the bus, but polling
+    /// takes more work. Default: no compression. `format` selects the field that each compressed
+    /// receive keeps of its own; the other fields, including the timestamp, are known only for the
+    /// first completion of a run.
     ///
-    /// Which formats the device has, and whether for entries of 128 bytes, is in
-    /// [`crate::CompletionCaps`].
+    /// [`crate::CompletionCaps`] has the formats that the device supports, and whether 128-byte
+    /// CQEs can be compressed.
     pub fn compression(mut self, format: MiniFormat) -> Self {
         self.compression = Some(format);
         self
     }
 
-    /// Lets the device write all of an entry of 128 bytes, so that the host need not read what it
-    /// had there before.
+    /// Lets the device write all 128 bytes of a CQE, so that the host need not read the cache line
+    /// first. Default: false. Requires [`CqeSize::Bytes128`] and a device that supports it.
     pub fn padding(mut self, padding: bool) -> Self {
         self.padding = padding;
         self
     }
 
-    /// What the timestamps of completions count. Queue pairs take that of the queues on which they
-    /// complete, which must be the same.
+    /// The unit of the timestamps. Default: [`Timestamps::Cycles`]. Both completion queues of a
+    /// queue pair must have the same unit.
     pub fn timestamps(mut self, timestamps: Timestamps) -> Self {
         self.timestamps = timestamps;
         self
     }
 
-    /// Makes the queue as one from which so many completions were polled. The device has to be told
-    /// so too, which only a simulated one can be: tests need not poll for hours to see counters
-    /// wrap.
+    /// Creates the queue with this consumer index. The device must start there too, which only a
+    /// simulated one can: tests see counters wrap without polling for hours.
     #[doc(hidden)]
     pub fn consumed(mut self, completions: u32) -> Self {
         self.consumed = completions;
         self
     }
 
-    /// What the driver is told, and whether the device can do it.
+    /// Returns the driver part of the request, after checking that the device supports it.
     fn driver(&self) -> Result<abi::CreateCq, Error> {
         let context = &self.context.inner;
         let unsupported = |what| Err(Error::not_supported(VERB, what));
@@ -207,7 +210,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         })
     }
 
-    /// Makes the queue.
+    /// Creates the queue.
     pub fn build(self) -> Result<CompletionQueue, Error> {
         let context = &self.context.inner;
         context.check(VERB)?;
@@ -238,8 +241,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         )?;
         let slot = RecordSlot::new(&context.records)?;
         let uar = context.uars.cq();
-        // SAFETY: the slot is kept as long as the queue; nothing else uses the record. The buffer is
-        // so large, and is kept as long as the ring's state is used.
+        // SAFETY: the slot is kept as long as the queue, and nothing else uses its record. The
+        // buffer has the size given, and is kept as long as the ring's state is used.
         let (record, state) = unsafe {
             let record = CompletionQueueRecord::new(slot.record());
             let places = Places { buffer: buffer.as_non_null(), log_size, stride };
@@ -251,7 +254,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         };
         let id = context.next_handle_id();
         let request = command::CreateCq {
-            // The kernel rounds up past the number that it is told, as we do.
+            // The kernel rounds up to a power of two greater than this number.
             cqe: (1 << log_size) - 1,
             user_handle: id,
             comp_channel: self.channel.map(CompletionChannel::as_kernel_fd),
@@ -279,7 +282,7 @@ impl<'a> CompletionQueueBuilder<'a> {
                 return Err(error);
             }
         };
-        // SAFETY: the slot is kept as long as the queue; nothing else uses the word.
+        // SAFETY: the slot is kept as long as the queue, and nothing else uses its word.
         let attention = unsafe { Attention::new(slot.word()) };
         let events = self.channel.map(|channel| channel.register(id));
         let state = Arc::new(state);
@@ -321,12 +324,12 @@ impl<'a> CompletionQueueBuilder<'a> {
     }
 }
 
-/// The most entries that any queue has, whatever the device says: it is told of 24 bits of the
-/// consumer counter, by which a queue that is full must differ from an empty one.
+/// The maximum number of CQEs, whatever the device supports. The device is told 24 bits of the
+/// consumer index, and a full queue must differ from an empty one.
 const MAX_ENTRIES: u32 = (1 << 23) - 1;
 
-/// Entries of a queue that is asked to have `entries`, of which the device takes `max`: one more, so
-/// that a queue that is full differs from an empty one, and a power of two.
+/// Returns the number of CQEs of a queue with room for `entries`, if the device supports `max`: a
+/// power of two, with one more than requested so that a full queue differs from an empty one.
 pub(crate) const fn entries_for(entries: u32, max: u32) -> Option<u32> {
     if entries == 0 || entries > max || entries > MAX_ENTRIES {
         return None;
@@ -334,18 +337,18 @@ pub(crate) const fn entries_for(entries: u32, max: u32) -> Option<u32> {
     Some((entries + 1).next_power_of_two())
 }
 
-/// What queues call the ring of the completion queue with this id.
+/// Returns the ring identifier of the completion queue with this handle identifier.
 pub(crate) const fn ring_id(id: u64) -> RingId {
     RingId(id as u32)
 }
 
-/// What a ring does with receives of departed queue pairs: a request that is a shared queue's is
-/// free again, though nobody is told of the message.
+/// Returns the function that a ring calls for skipped receives of destroyed queue pairs. A request
+/// of a shared receive queue becomes free again, although the message is not reported.
 fn give_back(departures: &Arc<Departures<Arc<UserIndex>>>) -> DepartedReceive {
     let departures = Arc::clone(departures);
     Box::new(move |index, counter| {
-        // SAFETY: called while the queue is polled; only its poller releases, or who has the queue
-        // while nobody can poll it.
+        // SAFETY: called while the queue is polled. Only its poller frees values, or the owner of
+        // the queue while it cannot be polled.
         if let Some(gone) = unsafe { departures.find(|gone| gone.get() == index) } {
             gone.discard_receive(counter);
         }

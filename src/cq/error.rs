@@ -7,14 +7,14 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PollError {
-    /// The queue holds something that no honest device writes. Nothing more can be read from it.
+    /// The device wrote a CQE that no correct device writes. No later CQE can be read.
     Corrupt(Corruption),
-    /// The device is gone, and what it wrote was read.
+    /// The device is gone, and all CQEs that it wrote were polled.
     DeviceGone,
-    /// The queue overran, or the device could not write to it, and what it wrote before was read. It
-    /// takes nothing more: see [`crate::AsyncEvent::CqError`].
+    /// The queue overran, or the device could not write to it, and all CQEs written before were
+    /// polled. The device writes no more: see [`crate::AsyncEvent::CqError`].
     Overrun,
-    /// The queue belongs to the process that this one was forked from.
+    /// The queue belongs to the process from which this one was forked.
     Forked,
 }
 

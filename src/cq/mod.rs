@@ -34,13 +34,13 @@ pub(crate) struct CqInner {
     handle: Option<u32>,
     cqn: u32,
     id: u64,
-    /// Private, for [`RingState::end_of`] is to be asked with `buffer` locked.
+    /// Private, because [`RingState::end_of`] may be called only with `buffer` locked.
     state: Arc<RingState>,
     attention: Attention,
     record: CompletionQueueRecord,
     uar: CqUar,
     departures: Arc<Departures<Arc<UserIndex>>>,
-    /// Where the entries lie. Held locked while that changes, or while it must not.
+    /// The buffer of the CQEs. Locked while it is replaced, and while it must not be replaced.
     buffer: Mutex<Option<QueueBuffer>>,
     huge_pages: HugePages,
     allocator: Option<Arc<dyn QueueAllocator>>,
@@ -56,26 +56,26 @@ impl CqInner {
         self.handle
     }
 
-    /// What queues that complete here call the ring.
+    /// Returns the identifier of the ring in the table of queues.
     pub(crate) fn ring_id(&self) -> RingId {
         ring_id(self.id)
     }
 
-    /// Keeps `index` until nothing in the queue can name it any more.
+    /// Keeps `index` until no CQE in the queue can name it.
     pub(crate) fn depart(&self, index: &Arc<UserIndex>) {
         let end = self.end_of(index).unwrap_or_else(|| self.state.consumed());
         self.departures.push(end, Arc::clone(index));
         self.attention.set_departures();
     }
 
-    /// Whether completions of `index` wait to be polled.
+    /// Whether the queue has CQEs of `index` that were not polled.
     pub(crate) fn holds(&self, index: &UserIndex) -> bool {
         self.end_of(index).is_some()
     }
 
-    /// Where the entries end that name `index`, as of now.
+    /// Returns the index behind the last CQE that names `index`, as of now.
     fn end_of(&self, index: &UserIndex) -> Option<u32> {
-        // Who resizes the queue replaces the buffer, on another thread maybe.
+        // Resizing, possibly on another thread, replaces the buffer.
         let _buffer = self.buffer();
         self.state.end_of(index.get())
     }
@@ -84,7 +84,7 @@ impl CqInner {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds out whether the queue overran, if the device can be asked.
+    /// Queries whether the queue overran. Does nothing without DEVX.
     fn check_overrun(&self) {
         const VERB: &str = "query_cq";
         let Some(handle) = self.handle else { return };
@@ -93,7 +93,7 @@ impl CqInner {
         }
         let (mut input, mut output) = (QueryCqIn::request(), QueryCqOut::default());
         input.set_cqn(self.cqn);
-        // A device that does not answer is found out otherwise.
+        // A device that does not answer is detected elsewhere.
         let asked = self.context.devx_query(VERB, handle, input.as_bytes(), output.as_bytes_mut());
         if asked.is_ok() && CqStatus(output.cqc().status()) != CqStatus::OK {
             self.attention.set_overrun();
@@ -117,7 +117,7 @@ impl Drop for CqInner {
             channel.unregister(self.id);
         }
         if !destroyed {
-            // The device may still write to them, and names the page.
+            // The device may still write to the memory, and uses the page.
             let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner);
             if let Some(buffer) = buffer.take() {
                 buffer.keep();
@@ -130,24 +130,24 @@ impl Drop for CqInner {
     }
 }
 
-/// A completion queue (`struct ibv_cq`). Whoever has it polls it: polling needs `&mut`.
+/// A completion queue (`struct ibv_cq`). Polling needs `&mut`: the owner polls.
 ///
-/// Queue pairs that complete here keep what they need of it alive; the kernel's object goes when
-/// the last of them is gone, too.
+/// Queue pairs that complete here keep parts of it alive. The kernel object is destroyed with the
+/// last of them.
 pub struct CompletionQueue {
     ring: Ring<QueuePairRecords>,
     pub(crate) inner: Arc<CqInner>,
-    /// Empty polls until the next look whether the device is still there.
+    /// Empty polls until the next check whether the device is still there.
     until_check: u32,
-    /// Why the last poll failed, if one did.
+    /// Why the last poll failed, if it did.
     trouble: PollError,
 }
 
 impl CompletionQueue {
-    /// Empty polls after which a poller finds out whether the device is still there.
+    /// Number of empty polls between two checks whether the device is still there.
     const ALIVE_CHECK: u32 = 1 << 20;
 
-    /// Hands up to `max` completions to `each` (`ibv_poll_cq`); returns how many there were.
+    /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number.
     ///
     /// ```no_run
     /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
@@ -189,10 +189,10 @@ impl CompletionQueue {
         Ok(count)
     }
 
-    /// Goes on with a poll that met what is not ordinary, after `count` completions. Apart, so that
-    /// the ordinary is compiled for what is known of it, and keeps nothing for afterwards. `None` if
-    /// there is trouble: an answer in two registers. `each` comes first, in the register in which `poll` is
-    /// mostly given it; what is moved for the call is moved off the fast path.
+    /// Continues a poll after `count` completions, off the fast path. Out of line, so that the fast
+    /// path is compiled for itself and keeps nothing alive for afterwards. `None` on failure, so
+    /// that the result is returned in two registers. `each` comes first, in the register in which
+    /// `poll` usually gets it, so that arguments are not moved on the fast path.
     #[inline(never)]
     fn poll_rest(
         &mut self,
@@ -216,18 +216,18 @@ impl CompletionQueue {
         }
         self.found_nothing();
         if self.ring.needs_attention() {
-            // Found just now: it is not to wait for the next poll.
+            // Noticed during this poll, so this poll handles it.
             self.attend_or_note()?;
         }
         Some(0)
     }
 
-    /// Attends to what is out of the ordinary, and keeps what is in the way.
+    /// Handles the attention word, and stores the error on failure.
     fn attend_or_note(&mut self) -> Option<()> {
         self.attend().map_err(|trouble| self.trouble = trouble).ok()
     }
 
-    /// Polls one by one: [`Completions::next`] hands out completions that live until the next one.
+    /// Polls one by one: [`Completions::next`] returns completions that live until the next call.
     ///
     /// ```no_run
     /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
@@ -247,7 +247,7 @@ impl CompletionQueue {
         Ok(Completions { count: 0, queue: self })
     }
 
-    /// Copies completions into `out`; returns how many.
+    /// Copies completions into `out` and returns their number.
     #[inline]
     pub fn poll_into(&mut self, out: &mut [OwnedCompletion]) -> Result<usize, PollError> {
         let mut slots = out.iter_mut();
@@ -258,18 +258,18 @@ impl CompletionQueue {
         })
     }
 
-    /// Lets go of departed queue pairs, for a queue that is never polled does not; but not of what
-    /// the next poll may still look at.
+    /// Frees destroyed queue pairs, because a queue that is never polled does not. Keeps those that
+    /// the next poll may still use.
     pub(crate) fn release_departures(&self) {
         let last = self.ring.last_queues();
-        // Polling needs `&mut`, and a completion queue is not `Sync`: nobody polls meanwhile.
+        // Polling needs `&mut`, and a completion queue is not `Sync`: no other thread polls
+        // meanwhile.
         self.inner
             .departures
             .release_but(self.ring.consumer(), |gone| last.contains(&Some(gone.as_non_null())));
     }
 
-    /// What a poll answers that found nothing. Whatever is out of the ordinary, the next one attends
-    /// to.
+    /// Handles an empty poll: counts it, and checks the device at times.
     #[inline(always)]
     fn found_nothing(&mut self) {
         self.until_check -= 1;
@@ -282,13 +282,14 @@ impl CompletionQueue {
     #[inline(never)]
     fn check_alive(&mut self) {
         self.until_check = Self::ALIVE_CHECK;
-        // What an iterator took that was never dropped.
+        // Publishes CQEs that were taken by an iterator that was never dropped.
         self.ring.publish();
         self.inner.context.check_alive();
         self.inner.check_overrun();
     }
 
-    /// Attends to what is out of the ordinary.
+    /// Handles the attention word: destroyed queues, a device that is gone, corruption, overrun,
+    /// fork.
     #[cold]
     #[inline(never)]
     fn attend(&mut self) -> Result<(), PollError> {
@@ -301,7 +302,7 @@ impl CompletionQueue {
         }
         if attention.take_departures() {
             self.ring.forget_queues();
-            // Entries of departed queues may have been passed.
+            // CQEs of destroyed queues may have been passed.
             self.ring.publish();
             if self.inner.departures.release(self.ring.consumer()) {
                 attention.set_departures();
@@ -319,12 +320,11 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Asks for one event on the channel: at the next completion, or with `solicited_only` at the
-    /// next that was sent with [`crate::SendFlags::SOLICITED`] or that failed
-    /// (`ibv_req_notify_cq`).
+    /// Requests one event on the channel (`ibv_req_notify_cq`): at the next completion, or, with
+    /// `solicited_only`, at the next one that failed or was sent with
+    /// [`crate::SendFlags::SOLICITED`].
     ///
-    /// A completion that came before causes no event: poll once more after arming, and only then
-    /// wait.
+    /// An earlier completion causes no event: after arming poll once more, and only then wait.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
         const VERB: &str = "req_notify_cq";
         self.inner.context.check(VERB)?;
@@ -343,17 +343,17 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Has an armed queue raise its event only when `count` completions have come, or so many
-    /// microseconds after the first of them (`ibv_modify_cq`). Zeros: at the first.
+    /// Delays the event of an armed queue until `count` completions were written, or so many
+    /// microseconds after the first of them (`ibv_modify_cq`). Zeros: no delay.
     ///
-    /// What the device takes at most is in [`crate::CompletionCaps`].
+    /// [`crate::CompletionCaps`] has the device's maximum values.
     pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
         let Some(handle) = self.inner.handle else { return Ok(()) };
         let context = &self.inner.context;
         context.run("modify_cq", |file| command::moderate(file, handle, count, period_us))
     }
 
-    /// What the timestamps of its completions count.
+    /// Returns the unit of the timestamps.
     pub fn timestamps(&self) -> Timestamps {
         self.inner.timestamps
     }
@@ -363,17 +363,17 @@ impl CompletionQueue {
         self.inner.cqn
     }
 
-    /// What events call this queue.
+    /// Returns the identifier that events use.
     pub fn id(&self) -> CqId {
         CqId(self.inner.id)
     }
 
-    /// How many completions can wait in the queue.
+    /// Returns how many completions the queue can hold.
     pub fn capacity(&self) -> u32 {
         self.inner.state.size() - 1
     }
 
-    /// The context that the queue belongs to.
+    /// Returns the context.
     pub fn context(&self) -> Context {
         Context { inner: Arc::clone(&self.inner.context) }
     }
@@ -393,7 +393,7 @@ impl CompletionQueue {
     }
 }
 
-/// Tells the device what was passed if whom a completion was handed to panics.
+/// Publishes the consumer index if the closure that gets a completion panics.
 struct PublishOnUnwind<'a>(&'a mut Ring<QueuePairRecords>);
 
 impl Drop for PublishOnUnwind<'_> {
@@ -409,7 +409,7 @@ pub struct Completions<'a> {
 }
 
 impl Completions<'_> {
-    /// The next completion, if there is one.
+    /// Returns the next completion, if there is one.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
@@ -418,7 +418,7 @@ impl Completions<'_> {
         next
     }
 
-    /// How many there were, or why there were no more.
+    /// Returns the number of completions, or why there were none.
     pub fn finish(self) -> Result<usize, PollError> {
         let count = self.count;
         if count == 0 && self.queue.ring.needs_attention() {

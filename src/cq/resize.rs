@@ -1,4 +1,4 @@
-//! Changing how many completions can wait.
+//! Resizing completion queues.
 
 use super::{CompletionQueue, abi, entries_for};
 use crate::error::{Error, ErrorKind};
@@ -9,8 +9,9 @@ use mlx5_uapi::cmd::cq as command;
 const VERB: &str = "resize_cq";
 
 impl CompletionQueue {
-    /// Makes room for at least `entries` completions (`ibv_resize_cq`), more or fewer than before.
-    /// Those that wait stay, in their order; a device refuses what they would not fit into.
+    /// Resizes the queue to hold at least `entries` completions, more or fewer than before
+    /// (`ibv_resize_cq`). Completions that were not polled are kept, in order. The device refuses a
+    /// size that is too small for them.
     ///
     /// ```no_run
     /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), mlx5::Error> {
@@ -40,25 +41,25 @@ impl CompletionQueue {
             inner.allocator.as_ref(),
         )?;
         let to = Places { buffer: buffer.as_non_null(), log_size, stride };
-        // The firmware counts what waits by what it was told of.
+        // The firmware computes what was not polled from the doorbell record.
         self.ring.publish();
-        // SAFETY: a new buffer, so large.
+        // SAFETY: the buffer is new and has the size given.
         unsafe { to.clear_from(self.ring.consumer()) };
         let driver = abi::ResizeCq {
             buf_addr: buffer.addr(),
             cqe_size: stride as u16,
             ..abi::ResizeCq::default()
         };
-        // From here on the device may write to the new buffer, and nobody is to look for the end of
-        // a queue's completions before they are all there.
+        // From here on the device may write to the new buffer. No thread may look for the last
+        // completion of a queue before all completions are there.
         let mut current = inner.buffer();
         let resized = context.run(VERB, |file| {
             // SAFETY: the buffer is kept until the queue is destroyed or resized again, or longer.
             unsafe { command::resize(file, handle, wanted - 1, &driver) }
         });
         if let Err(error) = resized {
-            // The device says in the old buffer whether it has moved.
-            // SAFETY: cleared above; the lock keeps others away.
+            // The resize CQE in the old buffer tells whether the device uses the new one.
+            // SAFETY: the buffer was cleared above; the lock keeps other threads from looking.
             if error.in_doubt() && unsafe { self.ring.moved_to(to) } {
                 *current = Some(buffer);
                 return Ok(());
@@ -68,10 +69,10 @@ impl CompletionQueue {
             }
             return Err(error);
         }
-        // SAFETY: cleared above; the lock keeps others away.
+        // SAFETY: the buffer was cleared above; the lock keeps other threads from looking.
         match unsafe { self.ring.move_to(to) } {
             Ok(()) => {
-                // The device is done with the old one.
+                // The device no longer uses the old buffer, which is freed here.
                 *current = Some(buffer);
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! Completion queues that several threads use at once: a critical section per poll.
+//! Completion queues that several threads use: one critical section per poll.
 
 use super::{CompletionQueue, PollError};
 use crate::error::Error;
@@ -23,17 +23,17 @@ use mlx5_doorbell::{Lock, Locked};
 pub struct SharedCompletionQueue(Lock<CompletionQueue>);
 
 impl CompletionQueue {
-    /// Makes the queue one that several threads use.
+    /// Makes the queue usable by several threads.
     pub fn into_shared(self) -> SharedCompletionQueue {
         SharedCompletionQueue(Lock::new(self))
     }
 }
 
 impl SharedCompletionQueue {
-    /// Hands up to `max` completions to `each` (`ibv_poll_cq`). See [`CompletionQueue::poll`].
+    /// Passes up to `max` completions to `each` (`ibv_poll_cq`). See [`CompletionQueue::poll`].
     ///
-    /// `each` is called with the queue locked, and must not use it otherwise. What takes long is
-    /// better done afterwards: see [`SharedCompletionQueue::poll_into`].
+    /// The queue is locked while `each` runs, so `each` must not use it otherwise. Do long work
+    /// afterwards: see [`SharedCompletionQueue::poll_into`].
     #[inline]
     pub fn poll(
         &self,
@@ -43,30 +43,29 @@ impl SharedCompletionQueue {
         self.0.lock().poll(max, each)
     }
 
-    /// Copies completions into `out`; returns how many.
+    /// Copies completions into `out` and returns their number.
     #[inline]
     pub fn poll_into(&self, out: &mut [OwnedCompletion]) -> Result<usize, PollError> {
         self.0.lock().poll_into(out)
     }
 
-    /// Asks for one event on the channel (`ibv_req_notify_cq`). See [`CompletionQueue::arm`].
+    /// Requests one event on the channel (`ibv_req_notify_cq`). See [`CompletionQueue::arm`].
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
         self.0.lock().arm(solicited_only)
     }
 
-    /// What events call this queue.
+    /// Returns the identifier that events use.
     pub fn id(&self) -> CqId {
         self.0.lock().id()
     }
 
-    /// The queue, for which others wait until this is dropped: to make queue pairs that complete
-    /// here, for example.
+    /// Locks the queue, for example to create queue pairs that complete here.
     #[inline]
     pub fn lock(&self) -> Locked<'_, CompletionQueue> {
         self.0.lock()
     }
 
-    /// The queue, when it is not shared any more.
+    /// Unwraps the queue, which is not shared any more.
     pub fn into_inner(self) -> CompletionQueue {
         self.0.into_inner()
     }

@@ -6,19 +6,19 @@ use crate::link::deadline_in;
 use std::time::Duration;
 
 impl CompletionQueue {
-    /// Whether a poll has something to tell: completions, or why there will be none.
+    /// Whether a poll would return something: completions, or an error.
     pub fn is_ready(&self) -> bool {
-        // A child may not have the entries: that it is one is to be found out first.
+        // A forked child may not have the CQEs mapped, so the attention word is checked first.
         self.inner.attention.is_in_trouble() || self.ring.has_next()
     }
 
-    /// Sleeps until there is something to poll, for so long or without end; answers whether there
-    /// is. With `solicited_only`, only completions that were sent with
-    /// [`crate::SendFlags::SOLICITED`], or that failed, wake it once it sleeps.
+    /// Sleeps until there is something to poll, at most for `timeout`, and returns whether there
+    /// is. With `solicited_only`, only completions that failed or were sent with
+    /// [`crate::SendFlags::SOLICITED`] end the sleep.
     ///
-    /// It arms, looks once more, and only then sleeps, so that no completion is missed. Any number
-    /// of threads may wait on one channel, each for a queue of its own; an event that one of them
-    /// reads for another is handed to it.
+    /// It arms the queue and polls once more before it sleeps, so that no completion is missed. Any
+    /// number of threads may wait on one channel, each for a queue of its own; an event that one
+    /// thread reads for another is passed on.
     ///
     /// ```no_run
     /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {

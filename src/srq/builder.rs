@@ -1,4 +1,4 @@
-//! How shared receive queues are made.
+//! The builder of shared receive queues.
 
 use super::SharedReceiveQueue;
 use super::inner::SrqInner;
@@ -20,7 +20,7 @@ use mlx5_wqe::{
 };
 use std::sync::{Arc, Mutex};
 
-/// How a shared receive queue is to be made. See [`ProtectionDomain::create_srq`].
+/// The options of a new shared receive queue. See [`ProtectionDomain::create_srq`].
 #[must_use = "a builder makes nothing until `build` is called"]
 pub struct SharedReceiveQueueBuilder<'a> {
     pd: &'a ProtectionDomain,
@@ -33,7 +33,8 @@ pub struct SharedReceiveQueueBuilder<'a> {
 }
 
 impl ProtectionDomain {
-    /// Starts to make a shared receive queue for `max_wr` requests (`ibv_create_srq`).
+    /// Starts building a shared receive queue for `max_wr` requests (`ibv_create_srq`). `max_wr` is
+    /// at least 1 and at most what the device supports.
     pub fn create_srq(&self, max_wr: u32) -> SharedReceiveQueueBuilder<'_> {
         SharedReceiveQueueBuilder {
             pd: self,
@@ -48,39 +49,41 @@ impl ProtectionDomain {
 }
 
 impl<'a> SharedReceiveQueueBuilder<'a> {
-    /// Scatter entries of a request.
+    /// Maximum number of SGEs of a request. Default: 1. Limited by the device's maximum size of a
+    /// receive WQE.
     pub fn max_sge(mut self, entries: u32) -> Self {
         self.max_sge = entries;
         self
     }
 
-    /// Asks for an event when fewer requests than this are left; see
-    /// [`SharedReceiveQueue::set_limit`].
+    /// Requests an event when fewer receive requests than this are left; see
+    /// [`SharedReceiveQueue::set_limit`]. Default: 0, no event. At most the capacity of the queue.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Whether the ring is to be made of huge pages.
+    /// Page size of the ring. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self
     }
 
-    /// Who gives the ring its memory.
+    /// Allocates the memory of the ring. Default: anonymous memory of this process.
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
         self.allocator = Some(Arc::clone(allocator));
         self
     }
 
-    /// Makes it a queue for extended connections: whoever is connected to a target queue pair of
-    /// `domain` sends to it by its number. Its receives complete on `cq`.
+    /// Makes it a queue for extended connections. Peers that are connected to a target queue pair
+    /// of `domain` send to it by its number. Its receives complete on `cq`. Default: an ordinary
+    /// shared receive queue. All three must be of the same context.
     pub fn xrc(mut self, domain: &'a XrcDomain, cq: &'a CompletionQueue) -> Self {
         self.xrc = Some((domain, cq));
         self
     }
 
-    /// Makes the queue.
+    /// Creates the queue.
     pub fn build(self) -> Result<SharedReceiveQueue, Error> {
         const VERB: &str = "create_srq";
         let Self { pd, max_wr, max_sge, limit, huge_pages, allocator, xrc } = self;
@@ -93,7 +96,7 @@ impl<'a> SharedReceiveQueueBuilder<'a> {
     }
 }
 
-/// What an extended queue is, which completes by itself.
+/// Returns the kind of an extended queue, which completes on a completion queue of its own.
 fn extended(
     pd: &ProtectionDomain,
     verb: &'static str,
@@ -112,7 +115,7 @@ fn extended(
         receive: ReceiveSide::Shared(Arc::clone(records)),
         tags: None,
     };
-    // Freed before, so that their indexes can be used again.
+    // Frees destroyed queues that were passed, so that their user indexes can be used again.
     cq.release_departures();
     let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
     let index = index.ok_or_else(|| Error::invalid(verb, "all user indexes are in use".into()))?;
@@ -124,7 +127,7 @@ fn extended(
     })
 }
 
-/// What is asked of a shared receive queue of whatever kind.
+/// The options that all kinds of shared receive queues have.
 #[derive(Clone)]
 pub(crate) struct Sizes {
     pub(crate) max_wr: u32,
@@ -134,13 +137,13 @@ pub(crate) struct Sizes {
     pub(crate) allocator: Option<Arc<dyn QueueAllocator>>,
 }
 
-/// What the kinds of shared receive queues differ in.
+/// The differences between the kinds of shared receive queues.
 pub(crate) struct Kind {
     pub(crate) srq_type: SrqType,
     pub(crate) max_num_tags: u32,
-    /// Where it completes, if it does so by itself, and under which user index.
+    /// The completion queue and the user index, for a queue with completions of its own.
     pub(crate) completes: Option<(Arc<CqInner>, Arc<UserIndex>)>,
-    /// The domain of an extended one.
+    /// The domain of an extended queue.
     pub(crate) domain: Option<XrcDomain>,
 }
 
@@ -149,7 +152,7 @@ impl Kind {
         Self { srq_type: SrqType::Basic, max_num_tags: 0, completes: None, domain: None };
 }
 
-/// Makes a shared receive queue, of the kind that `kind` tells when it is given the queue's records.
+/// Creates a shared receive queue of the kind that `kind` returns for the queue's records.
 pub(crate) fn make(
     pd: &ProtectionDomain,
     verb: &'static str,
@@ -160,7 +163,7 @@ pub(crate) fn make(
     context.check(verb)?;
     let limits = &context.limits;
     let Sizes { max_wr, max_sge, limit, huge_pages, allocator } = sizes;
-    // One request of the ring is always free.
+    // One WQE of the ring is always free.
     let layout = max_wr
         .checked_add(1)
         .and_then(|requests| ReceiveLayout::new(requests, max_sge, Ring::HEAD))
@@ -183,11 +186,11 @@ pub(crate) fn make(
     let slot = RecordSlot::new(&context.records)?;
     let id = context.next_handle_id();
     // The ring is linked before the device is told of it.
-    // SAFETY: the slot is kept as long as the queue; nothing else uses record and word.
+    // SAFETY: the slot is kept as long as the queue, and nothing else uses its record and word.
     let (record, gate) = unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
     gate.set_state(QueueState::Init);
     let records = Arc::new(SharedReceiveRecords::new(layout.requests));
-    // SAFETY: the ring is so large and page-aligned; it lives as long as `inner`.
+    // SAFETY: the ring has the size of the layout and is page-aligned; it lives as long as `inner`.
     let ring = unsafe {
         Ring::new(
             buffer.as_non_null(),
@@ -205,7 +208,7 @@ pub(crate) fn make(
         xrcd: domain.as_ref().map(|domain| domain.domain.handle),
         cq: completes.as_ref().and_then(|(cq, _)| cq.handle()),
         user_handle: id,
-        // The kernel rounds up past the number that it is told, as we do.
+        // The kernel rounds up to a power of two greater than this number, as the layout does.
         max_wr: layout.requests - 1,
         max_sge: layout.max_sge,
         limit,

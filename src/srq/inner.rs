@@ -1,4 +1,4 @@
-//! What of a shared receive queue outlives its handle.
+//! The part of a shared receive queue that outlives its handle.
 
 use crate::context::Inner;
 use crate::cq::CqInner;
@@ -20,7 +20,7 @@ pub(crate) struct SrqInner {
     pub(super) gate: Gate,
     pub(super) records: Arc<SharedReceiveRecords>,
     pub(super) memory: Mutex<Option<(QueueBuffer, RecordSlot)>>,
-    /// Where it completes, if it does so by itself, and under which user index.
+    /// The completion queue and the user index, for a queue with completions of its own.
     pub(super) completes: Option<(Arc<CqInner>, Arc<UserIndex>)>,
     pub(super) _domain: Option<XrcDomain>,
     pub(super) _pd: ProtectionDomain,
@@ -40,7 +40,7 @@ impl SrqInner {
         *handle = None;
         self.gate.set_state(QueueState::Reset);
         if let Some((cq, index)) = &self.completes {
-            // Before and after, as with a queue pair's.
+            // Before and after, as for a queue pair.
             cq.depart(index);
             index.depart();
             cq.depart(index);

@@ -16,19 +16,18 @@ pub(crate) use builder::{Kind, Sizes, make};
 pub(crate) use inner::SrqInner;
 pub use xrc::{XrcDomain, XrcOpen};
 
-/// What a shared receive queue is, as the kernel tells.
+/// The attributes of a shared receive queue, as the kernel returns them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrqInfo {
-    /// Requests that can be outstanding.
+    /// The maximum number of outstanding requests.
     pub max_wr: u32,
-    /// Scatter entries of a request.
+    /// The maximum number of SGEs of a request.
     pub max_sge: u32,
-    /// The limit that is set, or zero.
+    /// The limit, or zero if none is set.
     pub limit: u32,
 }
 
-/// A shared receive queue (`struct ibv_srq`): several queue pairs take their receive requests from
-/// it.
+/// A shared receive queue (`struct ibv_srq`): several queue pairs receive from it.
 ///
 /// ```no_run
 /// # use mlx5::{CompletionQueue, MemoryRegion, ProtectionDomain, ReceiveWr, transport::Rc};
@@ -68,19 +67,19 @@ impl SharedReceiveQueue {
         self.inner.handle()
     }
 
-    /// Posts a list of receive requests (`ibv_post_srq_recv`). What comes before the first bad one
-    /// is posted.
+    /// Posts a list of receive requests (`ibv_post_srq_recv`). Requests before the first bad one
+    /// are posted.
     #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         self.ring.post_recv(list)
     }
 
-    /// Requests that can be outstanding.
+    /// The maximum number of outstanding requests.
     pub fn capacity(&self) -> u32 {
         self.ring.capacity()
     }
 
-    /// Scatter entries of a request.
+    /// The maximum number of SGEs of a request.
     pub fn max_sge(&self) -> u32 {
         self.ring.layout().max_sge
     }
@@ -90,12 +89,12 @@ impl SharedReceiveQueue {
         self.inner.srqn
     }
 
-    /// What events call this queue.
+    /// Returns the identifier that events use.
     pub fn id(&self) -> crate::link::SrqId {
         crate::link::SrqId(self.inner.id)
     }
 
-    /// Asks for one [`crate::AsyncEvent`] when fewer than `limit` requests are left
+    /// Requests one [`crate::AsyncEvent`] when fewer than `limit` requests are left
     /// (`ibv_modify_srq`).
     pub fn set_limit(&mut self, limit: u32) -> Result<(), Error> {
         const VERB: &str = "modify_srq";
@@ -108,7 +107,7 @@ impl SharedReceiveQueue {
             .map_err(|errno| self.inner.context.fail(VERB, errno))
     }
 
-    /// Asks the kernel about the queue (`ibv_query_srq`).
+    /// Queries the kernel (`ibv_query_srq`).
     pub fn query(&self) -> Result<SrqInfo, Error> {
         const VERB: &str = "query_srq";
         self.inner.context.check(VERB)?;

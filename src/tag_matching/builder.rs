@@ -1,4 +1,4 @@
-//! How tag-matching queues are made.
+//! The builder of tag-matching queues.
 
 use super::{TagMatchingQueue, command};
 use crate::context::TagMatchingCaps;
@@ -16,7 +16,7 @@ use mlx5_wqe::{ReceiveRecords, SendLayout, SendRecords};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How a tag-matching queue is to be made. See [`ProtectionDomain::create_tm_srq`].
+/// The options of a new tag-matching queue. See [`ProtectionDomain::create_tm_srq`].
 #[must_use = "a builder makes nothing until `build` is called"]
 pub struct TagMatchingQueueBuilder<'a> {
     pd: &'a ProtectionDomain,
@@ -28,8 +28,9 @@ pub struct TagMatchingQueueBuilder<'a> {
 }
 
 impl ProtectionDomain {
-    /// Starts to make a tag-matching queue (`ibv_create_srq_ex` with `IBV_SRQT_TM`) with `max_wr`
-    /// requests for messages that match no tag. All of it completes on `cq`.
+    /// Starts building a tag-matching queue (`ibv_create_srq_ex` with `IBV_SRQT_TM`) with `max_wr`
+    /// requests for messages that match no tag. Everything completes on `cq`. `max_wr` is at least
+    /// 1 and at most what the device supports.
     pub fn create_tm_srq<'a>(
         &'a self,
         cq: &'a CompletionQueue,
@@ -53,38 +54,42 @@ impl ProtectionDomain {
 }
 
 impl TagMatchingQueueBuilder<'_> {
-    /// Tags on the list.
+    /// Maximum number of tags on the list. Default: 64. At least 1 and at most what the device
+    /// supports.
     pub fn max_num_tags(mut self, tags: u32) -> Self {
         self.max_num_tags = tags;
         self
     }
 
-    /// Operations on the list that can be outstanding.
+    /// Maximum number of outstanding operations. Default: 64. At least 1 and at most what the
+    /// device supports.
     pub fn max_ops(mut self, operations: u32) -> Self {
         self.max_ops = operations;
         self
     }
 
-    /// Scatter entries of a request.
+    /// Maximum number of SGEs of a receive request. Default: 1. Limited by the device's maximum
+    /// size of a receive WQE.
     pub fn max_sge(mut self, entries: u32) -> Self {
         self.sizes.max_sge = entries;
         self
     }
 
-    /// Asks for an event when fewer requests than this are left.
+    /// Requests an event when fewer receive requests than this are left. Default: 0, no event. At
+    /// most the capacity of the queue.
     pub fn limit(mut self, limit: u32) -> Self {
         self.sizes.limit = limit;
         self
     }
 
-    /// Whether the ring is to be made of huge pages.
+    /// Page size of the ring. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.sizes.huge_pages = huge_pages;
         self
     }
 
-    /// The port through which the queue pair for operations is connected to itself; else it is the
-    /// first that is active. Messages may come through any port.
+    /// The port through which the command queue pair is connected to itself. Default: the first
+    /// active port. Messages may arrive through any port.
     pub fn port(mut self, port_num: u8) -> Self {
         self.port_num = Some(port_num);
         self
@@ -117,7 +122,7 @@ impl TagMatchingQueueBuilder<'_> {
         })
     }
 
-    /// Makes the queue, and the queue pair that brings operations on its list to the device.
+    /// Creates the queue, and the command queue pair that posts operations on its list.
     pub fn build(self) -> Result<TagMatchingQueue, Error> {
         let context = &self.pd.context;
         context.check(VERB)?;
@@ -149,7 +154,7 @@ impl TagMatchingQueueBuilder<'_> {
         let records = records.ok_or_else(|| Error::invalid(VERB, "no tags".into()))?;
         let tags = Tags { srq: srq.inner(), records: Arc::clone(&records), device_sends: false };
         let (queue, command) = command::create(pd, cq, tags, max_ops, path)?;
-        // What tells the list from every other of the process.
+        // A number that no other list of the process has.
         static LISTS: AtomicU64 = AtomicU64::new(0);
         let id = LISTS.fetch_add(1, Relaxed);
         let tags = TagList::new(TagListParts { queue, records, id, max_sge: caps.max_sge });

@@ -1,4 +1,4 @@
-//! The queue pair that brings operations on a list of tags to the device.
+//! The command queue pair, which posts operations on a tag list.
 
 use crate::address::{AhAttr, GlobalRoute};
 use crate::context::Inner;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const VERB: &str = "create_srq_ex";
 
-/// A path from a port to itself: `port_num`, or the first that is active.
+/// Returns a path from a port to itself: `port_num`, or the first active port.
 pub(super) fn path_to_itself(context: &Inner, port_num: Option<u8>) -> Result<AhAttr, Error> {
     let ports = match port_num {
         Some(port) => port..=port,
@@ -32,7 +32,7 @@ pub(super) fn path_to_itself(context: &Inner, port_num: Option<u8>) -> Result<Ah
         if port.link_layer == LinkLayer::Ethernet || caps.grh_required {
             let mut own = context.gid_table()?;
             own.retain(|entry| entry.port_num == u32::from(port_num) && !entry.gid.is_zero());
-            // Any will do; the routable ones first.
+            // Any GID works; prefer routable ones.
             own.sort_by_key(|entry| (entry.gid_type != GidType::RoceV2, entry.gid_index));
             let Some((gid, Ok(index))) =
                 own.first().map(|entry| (entry.gid, u8::try_from(entry.gid_index)))
@@ -51,8 +51,8 @@ pub(super) fn path_to_itself(context: &Inner, port_num: Option<u8>) -> Result<Ah
     Err(Error::new(VERB, ErrorKind::NotFound, what))
 }
 
-/// Makes the queue pair, and connects it to itself: its requests never leave the device, but the
-/// device takes none from a queue pair that is not connected.
+/// Creates the queue pair and connects it to itself. Its requests never leave the device, but the
+/// device accepts none from a queue pair that is not connected.
 pub(super) fn create(
     pd: &ProtectionDomain,
     cq: &CompletionQueue,

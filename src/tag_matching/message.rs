@@ -1,21 +1,21 @@
-//! What stands at the head of messages to a tag-matching queue.
+//! The header of messages to a tag-matching queue.
 
 use mlx5_prm::wqe::{RendezvousHeader, TagMatchingHeader, TagMessage};
 use mlx5_prm::zerocopy::{FromBytes, IntoBytes};
 
-/// Where the data of a rendezvous is (`struct ibv_rvh`).
+/// The location of rendezvous data (`struct ibv_rvh`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RendezvousData {
     /// Address at the sender.
     pub va: u64,
-    /// Key of the sender's region, which allows reads.
+    /// Key of the sender's region, which allows remote reads.
     pub rkey: u32,
     /// Length.
     pub len: u32,
 }
 
-/// The head of a message to a tag-matching queue (`struct ibv_tmh`, `struct ibv_rvh`). The sender
-/// puts it before the data; who receives a message that matched no tag finds it there.
+/// The header of a message to a tag-matching queue (`struct ibv_tmh`, `struct ibv_rvh`). The sender
+/// puts it before the data; the receiver of an unmatched message finds it in the buffer.
 ///
 /// ```
 /// use mlx5::TmMessage;
@@ -26,7 +26,8 @@ pub struct RendezvousData {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TmMessage {
-    /// A message without a tag (`IBV_TMH_NO_TAG`). Its head is one byte to the device, and 16 here.
+    /// A message without a tag (`IBV_TMH_NO_TAG`). The device reads only one byte of its header,
+    /// which has 16 bytes here.
     NoTag,
     /// The data follows (`IBV_TMH_EAGER`).
     Eager {
@@ -35,22 +36,22 @@ pub enum TmMessage {
         /// The sender's own word.
         app_ctx: u32,
     },
-    /// The data is to be fetched (`IBV_TMH_RNDV`). More may follow, for software.
+    /// The receiver must fetch the data (`IBV_TMH_RNDV`). More bytes may follow, for software.
     Rendezvous {
         /// The tag.
         tag: u64,
         /// The sender's own word.
         app_ctx: u32,
-        /// Where the data is.
+        /// The location of the data.
         data: RendezvousData,
     },
-    /// The data of a rendezvous was fetched (`IBV_TMH_FIN`): its memory is the sender's again.
+    /// The data of a rendezvous was fetched (`IBV_TMH_FIN`): the sender may reuse its memory.
     Finished {
         /// The tag of the rendezvous.
         tag: u64,
         /// Its sender's word.
         app_ctx: u32,
-        /// What was fetched.
+        /// The data that was fetched.
         data: RendezvousData,
     },
 }
@@ -65,7 +66,7 @@ impl TmMessage {
         }
     }
 
-    /// The tag, if it has one.
+    /// Returns the tag, if the message has one.
     pub fn tag(&self) -> Option<u64> {
         match *self {
             Self::NoTag => None,
@@ -75,7 +76,7 @@ impl TmMessage {
         }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the header.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (tag, app_ctx, data) = match *self {
             Self::NoTag => (0, 0, None),
@@ -98,7 +99,8 @@ impl TmMessage {
         bytes
     }
 
-    /// Reads the head of a message, and answers what follows it; `None` if it is not a whole one.
+    /// Parses the header of a message and returns it with the rest; `None` if the header is
+    /// incomplete.
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         let (header, rest) = TagMatchingHeader::read_from_prefix(message).ok()?;
         let (tag, app_ctx) = (header.tag.get(), header.app_ctx.get());

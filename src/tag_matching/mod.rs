@@ -1,4 +1,4 @@
-//! Tag-matching queues: shared receive queues with a list of tags.
+//! Tag-matching queues: shared receive queues with a tag list.
 
 mod builder;
 mod command;
@@ -16,13 +16,13 @@ use mlx5_wqe::transport::Rc;
 use mlx5_wqe::{ListError, PostError, ReceiveWr};
 use std::sync::Arc;
 
-/// A tag-matching queue (`struct ibv_srq` of type `IBV_SRQT_TM`): the device matches messages with
-/// the tags on its list and puts them where the tag says. What matches nothing goes to requests that
-/// are posted as to any shared receive queue.
+/// A tag-matching queue (`struct ibv_srq` of type `IBV_SRQT_TM`). The device matches messages with
+/// the tags on its list and puts them into the buffers of the tags. Unmatched messages go to
+/// receive requests, posted as to any shared receive queue.
 ///
-/// Everything of it completes on one completion queue. That needs room for each request, for two
+/// Everything completes on one completion queue. It needs room for each receive request, for two
 /// completions of each tag, and for [`max_ops`](TagMatchingQueue::max_ops) operations, signaled or
-/// not: the device is asked for completions that nobody else sees.
+/// not: the driver asks the device for completions that the user does not see.
 ///
 /// ```no_run
 /// # fn f(pd: &mlx5::ProtectionDomain, cq: &mlx5::CompletionQueue, region: &mlx5::MemoryRegion)
@@ -37,16 +37,16 @@ use std::sync::Arc;
 /// # }
 /// ```
 pub struct TagMatchingQueue {
-    // In this order they go.
+    // Dropped in this order.
     tags: TagList,
     command: Arc<QpInner>,
     srq: SharedReceiveQueue,
 }
 
 impl TagMatchingQueue {
-    /// Posts a list of operations on the list of tags (`ibv_post_srq_ops`). What comes before the
-    /// first bad one is posted, with one doorbell; the error says which one that is, and what is
-    /// wrong with it. Each tag that is added gets its [`OpsWr::handle`].
+    /// Posts a list of operations on the tag list (`ibv_post_srq_ops`). Operations before the first
+    /// bad one are posted, with one doorbell. The error has the index of the bad operation and what
+    /// is wrong with it. Each added tag gets its [`OpsWr::handle`].
     pub fn post_srq_ops(&mut self, list: &mut [OpsWr<'_>]) -> Result<(), ListError> {
         self.tags.post(list)
     }
@@ -63,15 +63,15 @@ impl TagMatchingQueue {
         Ok(OpsWr { operation: mlx5_wqe::tag_matching::TagOperation::Sync, ..wr })
     }
 
-    /// Adds a tag, without a completion of its own, and tells the device that so many unexpected
-    /// messages were `handled`, if that is given.
+    /// Adds a tag, without a completion of its own. If `handled` is given, also tells the device
+    /// how many unexpected messages were handled.
     pub fn add(&mut self, add: TagAdd<'_>, handled: Option<u32>) -> Result<TagHandle, PostError> {
         let max = self.max_num_tags();
         let posted = self.post_one(OpsWr::add(0, add), handled)?;
         posted.handle.ok_or(PostError::TagListFull { max })
     }
 
-    /// Removes a tag. The operation completes with `wr_id`, and fails with
+    /// Removes a tag. The operation completes with `wr_id`. It fails with
     /// [`CompletionErrorKind::TagConsumed`](crate::CompletionErrorKind::TagConsumed) if a message
     /// matched the tag before.
     pub fn del(
@@ -83,34 +83,34 @@ impl TagMatchingQueue {
         self.post_one(OpsWr::del(wr_id, tag).signaled(), handled).map(drop)
     }
 
-    /// Tells the device that so many unexpected messages were handled. The operation has no
-    /// completion of its own.
+    /// Tells the device how many unexpected messages were handled. The operation has no completion
+    /// of its own.
     pub fn sync(&mut self, handled: u32) -> Result<(), PostError> {
         self.post_one(OpsWr::sync(0, handled), None).map(drop)
     }
 
-    /// Posts a list of receive requests (`ibv_post_srq_recv`), for messages that match no tag. What
-    /// comes before the first bad one is posted.
+    /// Posts a list of receive requests (`ibv_post_srq_recv`), for messages that match no tag.
+    /// Requests before the first bad one are posted.
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         self.srq.post_recv(list)
     }
 
-    /// Requests for messages that match no tag that can be outstanding.
+    /// The maximum number of outstanding receive requests.
     pub fn capacity(&self) -> u32 {
         self.srq.capacity()
     }
 
-    /// Tags that fit on the list.
+    /// The maximum number of tags on the list.
     pub fn max_num_tags(&self) -> u32 {
         self.tags.max_num_tags()
     }
 
-    /// Operations that can be outstanding.
+    /// The maximum number of outstanding operations.
     pub fn max_ops(&self) -> u32 {
         self.tags.max_ops()
     }
 
-    /// Scatter entries of a tag.
+    /// The maximum number of SGEs of a tag.
     pub fn max_tag_sge(&self) -> u32 {
         self.tags.max_sge()
     }
@@ -120,32 +120,32 @@ impl TagMatchingQueue {
         self.srq.srqn()
     }
 
-    /// What events call this queue.
+    /// Returns the identifier that events use.
     pub fn id(&self) -> SrqId {
         self.srq.id()
     }
 
-    /// What events call the queue pair that brings operations to the device.
+    /// Returns the identifier that events use for the command queue pair.
     pub fn command_id(&self) -> QpId {
         self.command.id()
     }
 
-    /// Number of that queue pair.
+    /// Number of the command queue pair.
     pub fn command_qp_num(&self) -> u32 {
         self.command.qp_num
     }
 
-    /// Asks for one event when fewer than `limit` requests are left (`ibv_modify_srq`).
+    /// Requests one event when fewer than `limit` receive requests are left (`ibv_modify_srq`).
     pub fn set_limit(&mut self, limit: u32) -> Result<(), Error> {
         self.srq.set_limit(limit)
     }
 
-    /// Asks the kernel about the queue (`ibv_query_srq`).
+    /// Queries the kernel (`ibv_query_srq`).
     pub fn query(&self) -> Result<SrqInfo, Error> {
         self.srq.query()
     }
 
-    /// What a queue pair needs to belong here.
+    /// Returns what a queue pair needs to receive for this queue.
     fn attach(&self) -> Tags {
         Tags { srq: self.srq.inner(), records: Arc::clone(self.tags.records()), device_sends: true }
     }
@@ -169,11 +169,12 @@ impl TagMatchingQueue {
 }
 
 impl<'a> QueuePairBuilder<'a, Rc> {
-    /// Takes messages for `queue`, which matches them with its tags. They complete on its completion
-    /// queue, which has to be the one for receives here.
+    /// Receives messages for `queue`, which matches them with its tags. Default: none. They
+    /// complete on the completion queue of `queue`, which must also be the receive completion queue
+    /// of the queue pair.
     ///
-    /// The queue pair has no send queue: the device itself sends, to fetch the data of rendezvous.
-    /// With [`QueuePairBuilder::keep_send_queue`] it has one, and rendezvous are left to software.
+    /// The queue pair has no send queue: the device uses it to fetch rendezvous data. With
+    /// [`QueuePairBuilder::keep_send_queue`] it has one, and rendezvous is left to software.
     pub fn tm_srq(self, queue: &'a TagMatchingQueue) -> Self {
         self.tags(queue.attach())
     }
