@@ -1,4 +1,4 @@
-//! A list of tags: its owner adds and removes while a poller is told what became of them.
+//! A tag list: its owner adds and removes tags while a poller handles their completions.
 
 use crate::{Memory, model, send_queue, wait};
 use loom::sync::Arc;

@@ -1,5 +1,5 @@
-//! A completion queue on plain memory, a device that writes what a test says, and queues that
-//! answer as they are told.
+//! A completion queue on plain memory, a device that writes what a test requests, and queues with
+//! fixed answers.
 
 use mlx5_cq::{
     Attention, Places, Queue, Ring, RingId, RingParts, RingState, Sent, SentRequest,

@@ -1,5 +1,4 @@
-//! Runs of compressed entries, worked out by hand from the format's description, and messages in
-//! entries.
+//! Compressed runs, computed by hand from the description of the format, and inline data.
 
 use crate::bed::{Bed, Device, Entry, Outstanding};
 use mlx5_cq::{Corruption, Places};

@@ -1,4 +1,4 @@
-//! Queues that are gone, and the word that tells a poller.
+//! Destroyed queues, and the attention word.
 
 use crate::bed::{Bed, Entry, Outstanding, RING};
 use mlx5_cq::{Corruption, Departures, Lookup, RingId, Side, UserIndexTable};

@@ -1,4 +1,4 @@
-//! What an entry of each kind says, field by field.
+//! The fields of each kind of CQE.
 
 use crate::bed::{Bed, Entry, Outstanding};
 use mlx5_cq::{CompletionError, CompletionOpcode, ErrorKind, SentRequest, WorkCompletion};

@@ -1,4 +1,4 @@
-//! What is new in the ring, lap after lap, and what the device is told of it.
+//! Which CQEs are new, lap after lap, and what the device is told of the consumer index.
 
 use crate::bed::{Bed, Entry, Outstanding};
 

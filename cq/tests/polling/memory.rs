@@ -1,4 +1,4 @@
-//! What a completion queue has of the heap: nothing more once it is made, and nothing when it is gone.
+//! Heap use of a completion queue: none after creation, and none left after drop.
 
 use crate::bed::{Bed, Entry, Outstanding};
 use mlx5_prm::cqe::MiniFormat;

@@ -1,4 +1,4 @@
-//! Entries that are not completions of their own.
+//! CQEs that are not completions of their own.
 
 use crate::bed::{Bed, Entry, Outstanding};
 use std::sync::mpsc;

@@ -1,5 +1,5 @@
-//! Posters, a device and a poller, each a thread of its own, with nothing between them but the
-//! rings, the doorbell records and the halves of the queues.
+//! Posters, a device and a poller, each on a thread of its own, connected only by rings, doorbell
+//! records and queue halves.
 
 use crate::bed::{Bed, Device, Entry, Memory, RING};
 use mlx5_cq::{CompletionOpcode, Departures, Queue, Sent, SentRequest};

@@ -1,4 +1,4 @@
-//! Entries that no honest device writes. They never become a completion, a panic or a stray read.
+//! CQEs that no correct device writes. They never cause a completion, a panic or a stray read.
 
 use crate::bed::{Bed, Entry, Outstanding};
 use mlx5_cq::{Corruption, InlineData, WorkCompletion};

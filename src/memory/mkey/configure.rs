@@ -10,7 +10,7 @@ use mlx5_wqe::{
 };
 use std::sync::Arc;
 
-/// What becomes of the signature.
+/// The change of the signature.
 #[derive(Clone, Copy, Default)]
 enum SignatureChange {
     #[default]
@@ -19,8 +19,8 @@ enum SignatureChange {
     Set(SignatureBlock),
 }
 
-/// What a request is to make of a key (`mlx5dv_wr_mkey_configure` and its setters). Given to
-/// [`Wr::mkey_configure`](crate::Wr::mkey_configure). What is not set stays as it is.
+/// A configuration of a key (`mlx5dv_wr_mkey_configure` and its setters), for
+/// [`Wr::mkey_configure`](crate::Wr::mkey_configure). What is not set does not change.
 ///
 /// ```no_run
 /// # fn f(
@@ -52,7 +52,7 @@ pub struct Configure<'a> {
 }
 
 impl Mkey {
-    /// Starts to say what a request is to make of the key.
+    /// Starts a configuration of the key.
     #[inline]
     pub fn configure(&self) -> Configure<'_> {
         Configure {
@@ -66,14 +66,17 @@ impl Mkey {
 }
 
 impl<'a> Configure<'a> {
-    /// Who may do what; in place of all rights that it had (`mlx5dv_wr_set_mkey_access_flags`).
+    /// Replaces all access rights of the key (`mlx5dv_wr_set_mkey_access_flags`). Default: they do
+    /// not change.
     #[inline]
     pub fn access(mut self, access: MkeyAccess) -> Self {
         self.access = Some(access);
         self
     }
 
-    /// The key leads to these pieces, one after the other (`mlx5dv_wr_set_mkey_layout_list`).
+    /// Makes the key cover these pieces, one after the other (`mlx5dv_wr_set_mkey_layout_list`).
+    /// Default: the layout does not change. At most [`Mkey::max_entries`](super::Mkey::max_entries)
+    /// pieces.
     #[inline]
     pub fn layout_list<'b>(self, pieces: &'b [Sge]) -> Configure<'b>
     where
@@ -82,8 +85,9 @@ impl<'a> Configure<'a> {
         Configure { layout: Some(MkeyLayout::List(pieces)), ..self }
     }
 
-    /// The key leads to a piece from each of `entries` in turn, `repeat` times
-    /// (`mlx5dv_wr_set_mkey_layout_interleaved`).
+    /// Makes the key cover a piece of each of `entries` in turn, `repeat` times
+    /// (`mlx5dv_wr_set_mkey_layout_interleaved`). Default: the layout does not change. At most one
+    /// entry fewer than [`Mkey::max_entries`](super::Mkey::max_entries).
     #[inline]
     pub fn layout_interleaved<'b>(self, repeat: u32, entries: &'b [Interleaved]) -> Configure<'b>
     where
@@ -92,30 +96,31 @@ impl<'a> Configure<'a> {
         Configure { layout: Some(MkeyLayout::Interleaved { repeat, entries }), ..self }
     }
 
-    /// The key is signed like this (`mlx5dv_wr_set_mkey_sig_block`).
+    /// Signs the key (`mlx5dv_wr_set_mkey_sig_block`). Default: the signature does not change.
     #[inline]
     pub fn signature(mut self, block: &SignatureBlock) -> Self {
         self.signature = SignatureChange::Set(*block);
         self
     }
 
-    /// The key is not signed (`MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`).
+    /// Removes the signature (`MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`).
     #[inline]
     pub fn reset_signature(mut self) -> Self {
         self.signature = SignatureChange::Reset;
         self
     }
 
-    /// The lowest byte of the key changes to this, so that who knows the old one can no longer use
-    /// it. For keys made with [`update_tag`](super::MkeyBuilder::update_tag).
+    /// Sets the variant, the lowest byte of the key, so that the old key can no longer be used. For
+    /// keys created with [`update_tag`](super::MkeyBuilder::update_tag). Default: the variant does
+    /// not change.
     #[inline]
     pub fn tag(mut self, tag: u8) -> Self {
         self.variant = Some(tag);
         self
     }
 
-    /// What is to be done with a key that is made for signatures. The request relies on nothing that
-    /// one before it is to do and that can still be cancelled.
+    /// Plans the change of a key that was created for signatures. The request must not rely on an
+    /// earlier request that can still be cancelled.
     fn plan(
         &self,
         signed: &SignedParts,
@@ -151,14 +156,14 @@ impl<'a> Configure<'a> {
             update.bsf = BsfUpdate::Set(block.encode(signed.psvs)?);
             delta.signing = Some(Signing::On(block));
         }
-        // A variable that met an error stays in it until it is set again.
+        // A PSV that met an error stays in error until it is set again.
         if set || tell {
             update.psvs = arm(&block, signed.psvs);
         }
         Ok((delta, update))
     }
 
-    /// The variant byte of the key that `shape` is of, once this is done.
+    /// Returns the variant of the key after this change of `shape`.
     fn variant(&self, shape: &Shape) -> Result<u8, MkeyRefusal> {
         match self.variant {
             Some(variant) if variant != shape.variant && !self.inner.update_tag => {
@@ -169,7 +174,8 @@ impl<'a> Configure<'a> {
         }
     }
 
-    /// The number of the change, the variant byte, and what becomes of the signature.
+    /// Notes the change in the key state. Returns its number, the variant, and the change of the
+    /// signature.
     fn change(&self, length: Option<u64>) -> Result<Changing, MkeyRefusal> {
         let (number, (variant, signing)) = self.inner.state.change(|before| {
             let variant = self.variant(before.shape())?;
@@ -186,7 +192,7 @@ impl<'a> Configure<'a> {
         Ok((number, variant, signing))
     }
 
-    /// What a request does, apart from the signature.
+    /// Returns the update, but for the signature.
     #[inline(always)]
     fn update<'u>(
         &self,
@@ -197,7 +203,7 @@ impl<'a> Configure<'a> {
         MkeyUpdate { capacity, access: self.access, layout, signing }
     }
 
-    /// The key with this variant byte, and the change of this number.
+    /// Returns the key with this variant, and the change with this number.
     #[inline(always)]
     fn changed(&self, (number, variant): (u64, u8)) -> (u32, Change) {
         let state: Arc<dyn Changed> = Arc::clone(self.inner) as Arc<dyn Changed>;
@@ -220,13 +226,13 @@ impl<'a> Configure<'a> {
     }
 }
 
-/// Number of a change, variant byte, what becomes of the signature.
+/// Number of a change, variant, and change of the signature.
 type Changing = (u64, u8, Option<SigningUpdate>);
 
 impl ConfigureMkey for Configure<'_> {
     #[inline(always)]
     fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q> {
-        // A new list for a key that has no signatures: of the key, only its length changes.
+        // Fast path: a new list for a key without signatures changes only its length.
         if self.inner.signed.is_none()
             && let (Some(list @ MkeyLayout::List(_)), SignatureChange::Keep, None) =
                 (self.layout, self.signature, self.variant)
@@ -240,7 +246,7 @@ impl ConfigureMkey for Configure<'_> {
     }
 }
 
-/// Sets the variables of the domains that are signed.
+/// Returns the PSVs to set: those of the domains that are signed.
 fn arm(block: &SignatureBlock, psvs: [u32; 2]) -> [Option<PsvUpdate>; 2] {
     let [memory, wire] = psvs;
     [(block.memory, memory), (block.wire, wire)].map(|(domain, index)| {
@@ -249,9 +255,9 @@ fn arm(block: &SignatureBlock, psvs: [u32; 2]) -> [Option<PsvUpdate>; 2] {
     })
 }
 
-/// What a key that is made for signatures has besides.
+/// The parts of a key that was created for signatures.
 pub(super) struct SignedParts {
-    /// Variables of memory and wire.
+    /// PSVs of memory and wire domain.
     pub(super) psvs: [u32; 2],
     pub(super) errors: Errors,
 }

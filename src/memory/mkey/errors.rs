@@ -1,4 +1,4 @@
-//! Signatures that did not match: what pollers of completion queues tell the keys.
+//! Signature errors, which pollers of completion queues report to the keys.
 
 use super::signature::{Crc, Domain, Signature, SignatureBlock};
 use mlx5_prm::signature::SignatureErrorCqe;
@@ -6,16 +6,16 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which side of a transfer.
+/// The domain of a signature.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
-    /// The wire's.
+    /// The wire domain.
     Wire,
-    /// The memory's.
+    /// The memory domain.
     Memory,
 }
 
-/// What of a signature did not match (`enum mlx5dv_mkey_err_type`).
+/// The part of a signature that did not match (`enum mlx5dv_mkey_err_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum SignatureErrorKind {
@@ -25,27 +25,27 @@ pub enum SignatureErrorKind {
     ReferenceTag,
     /// The application tag.
     ApplicationTag,
-    /// The device reported nothing, whatever there was: the transfer was posted before an earlier
-    /// error of its key was known. Side, values and place mean nothing. See
+    /// Unknown whether there was an error: the transfer was posted before an earlier error of its
+    /// key was known, and the device reports nothing then. The other fields have no meaning. See
     /// [`Mkey::check`](super::Mkey::check).
     Unchecked,
-    /// Something that the device does not say in a way that is known; the values are as it gave
-    /// them. The code is its own.
+    /// An error that is not known here, with the device's code. The values are as the device wrote
+    /// them.
     Other(u16),
 }
 
-/// A signature that did not match (`struct mlx5dv_mkey_err`).
+/// A signature error (`struct mlx5dv_mkey_err`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SignatureError {
-    /// What did not match.
+    /// The part that did not match.
     pub kind: SignatureErrorKind,
-    /// On which side.
+    /// The domain.
     pub side: Side,
-    /// What the signature says.
+    /// The value of the signature.
     pub expected: u64,
-    /// What the data, or the configuration of the key, comes to.
+    /// The value computed from the data or the configuration of the key.
     pub actual: u64,
-    /// Where in the transfer, in bytes.
+    /// Offset in the transfer, in bytes.
     pub offset: u64,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for SignatureError {
 impl std::error::Error for SignatureError {}
 
 impl SignatureError {
-    /// Nobody knows what became of a transfer.
+    /// The result of an unchecked transfer.
     pub(super) const UNCHECKED: Self = Self {
         kind: SignatureErrorKind::Unchecked,
         side: Side::Memory,
@@ -92,15 +92,14 @@ impl SignatureError {
         offset: 0,
     };
 
-    /// Reads what the device wrote of a key that is signed as `block` says.
+    /// Decodes a signature error CQE of a key that is signed as in `block`.
     fn read(entry: &SignatureErrorCqe, block: Option<&SignatureBlock>) -> Self {
         let both = |signature: u32, tag: u32| u64::from(signature) << 32 | u64::from(tag);
         let expected =
             both(entry.expected_transaction_signature.get(), entry.expected_reference_tag.get());
         let actual =
             both(entry.actual_transaction_signature.get(), entry.actual_reference_tag.get());
-        // Three bits are the domain's, and of the type's; a transaction's signature is not
-        // configured by anything here.
+        // Domain and type have three bits each. Nothing here configures signatures of transactions.
         let side = if entry.domain & 7 == 0 { Side::Wire } else { Side::Memory };
         let domain: Option<Domain> = block.and_then(|block| match side {
             Side::Wire => block.wire,
@@ -135,17 +134,17 @@ impl SignatureError {
     }
 }
 
-/// The most errors of a key that are kept. A domain in error raises no more until its variable is
-/// set again, so that an honest device is far from it.
+/// The maximum number of errors kept for a key. A domain in error reports no more until its PSV is
+/// set again, so a correct device stays far below it.
 const KEPT: usize = 256;
 
-/// The errors of one key. Pollers add to them, from whatever threads.
+/// The errors of one key. Pollers on any thread add to them.
 #[derive(Default)]
 pub(crate) struct Errors(Mutex<Found>);
 
 #[derive(Default)]
 struct Found {
-    /// All that there ever were, as the device counts them.
+    /// All errors so far; the device counts them the same way.
     count: u32,
     waiting: VecDeque<SignatureError>,
     lost: u64,
@@ -156,13 +155,13 @@ impl Errors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an error of the key, which is signed as `block` says. Returns the count that the device
-    /// was told before it.
+    /// Adds an error of the key, which is signed as in `block`. Returns the count that the device
+    /// had been told before it.
     pub(crate) fn add(&self, entry: &SignatureErrorCqe, block: Option<&SignatureBlock>) -> u32 {
         let error = SignatureError::read(entry, block);
         let mut found = self.lock();
         found.count = found.count.wrapping_add(1);
-        // The first ones count, for what follows may be their doing.
+        // Keep the first ones: later ones may be their consequences.
         if found.waiting.len() < KEPT {
             found.waiting.push_back(error);
         } else {
@@ -171,17 +170,17 @@ impl Errors {
         found.count
     }
 
-    /// How many there ever were, from one on: so the device counts.
+    /// Returns the error count as the device has it, which starts at one.
     pub(crate) fn count(&self) -> u32 {
         self.lock().count.wrapping_add(1)
     }
 
-    /// The oldest that was not taken.
+    /// Removes and returns the oldest error.
     pub(crate) fn take(&self) -> Option<SignatureError> {
         self.lock().waiting.pop_front()
     }
 
-    /// How many were not taken, those that were too many to be kept included.
+    /// Returns how many errors were not taken, including those that were not kept.
     pub(crate) fn waiting(&self) -> u64 {
         let found = self.lock();
         found.waiting.len() as u64 + found.lost

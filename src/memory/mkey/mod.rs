@@ -1,9 +1,10 @@
-//! Memory keys that requests configure (`mlx5dv_create_mkey`): one range of addresses, from zero on,
-//! that leads to pieces of registered memory, and whose blocks may be signed.
+//! Memory keys that requests configure (`mlx5dv_create_mkey`): a range of addresses from zero on
+//! that covers pieces of registered memory, and whose blocks may be signed.
 //!
-//! A key is made empty, over DEVX. A request gives it layout, rights and signature
-//! ([`Mkey::configure`]); those behind it on the same queue find it configured. Should a signature
-//! not match in a transfer, [`Mkey::check`] says so: the completion of the transfer does not.
+//! A key is created empty, over DEVX. A request sets its layout, rights and signature
+//! ([`Mkey::configure`]); later requests on the same queue see the new configuration. If a
+//! signature in a transfer does not match, [`Mkey::check`] reports it; the completion of the
+//! transfer does not.
 
 mod configure;
 mod errors;
@@ -36,7 +37,7 @@ const VERB: &str = "create_mkey";
 const DESTROY: &str = "destroy_mkey";
 
 bitflags::bitflags! {
-    /// Signatures that a device knows.
+    /// The signatures that a device supports.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct SignatureCaps: u8 {
         /// Keys with signed blocks (`MLX5DV_SIG_PROT_CAP_T10DIF` and others).
@@ -47,13 +48,13 @@ bitflags::bitflags! {
         const CRC64_XP10 = 4;
         /// Blocks of 4048 bytes.
         const BLOCK_4048 = 8;
-        /// A send queue that drains when a signature does not match.
+        /// A send queue that drains on a signature error.
         const PIPELINING = 16;
     }
 }
 
 impl Context {
-    /// Which signatures the device knows. Needs DEVX.
+    /// Returns the signatures that the device supports. Needs DEVX.
     pub fn signature_caps(&self) -> Result<SignatureCaps, Error> {
         signature_caps(&self.inner)
     }
@@ -72,7 +73,7 @@ pub(crate) fn signature_caps(context: &ContextInner) -> Result<SignatureCaps, Er
     Ok(signatures)
 }
 
-/// How a key is to be made. See [`ProtectionDomain::create_mkey`].
+/// The options of a new key. See [`ProtectionDomain::create_mkey`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes nothing until `build` is called"]
 pub struct MkeyBuilder<'a> {
@@ -84,8 +85,9 @@ pub struct MkeyBuilder<'a> {
 }
 
 impl ProtectionDomain {
-    /// Starts to make a key for layouts of up to `max_entries` entries (`mlx5dv_create_mkey`). An
-    /// interleaved layout takes one more than it has pieces. Needs DEVX.
+    /// Starts building a key for layouts of up to `max_entries` entries (`mlx5dv_create_mkey`). An
+    /// interleaved layout needs one more than it has pieces. `max_entries` is at least 1 and at
+    /// most [`MAX_MKEY_ENTRIES`]; it is rounded up to a multiple of four. Needs DEVX.
     pub fn create_mkey(&self, max_entries: u32) -> MkeyBuilder<'_> {
         MkeyBuilder {
             pd: self,
@@ -98,26 +100,29 @@ impl ProtectionDomain {
 }
 
 impl MkeyBuilder<'_> {
-    /// Its blocks can be signed (`MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE`).
+    /// Allows signed blocks (`MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE`). Default: not allowed.
+    /// Requires [`SignatureCaps::BLOCKS`].
     pub fn block_signature(mut self) -> Self {
         self.block_signature = true;
         self
     }
 
-    /// A peer may invalidate it (`MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE`).
+    /// Allows a peer to invalidate the key (`MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE`).
+    /// Default: not allowed.
     pub fn remote_invalidate(mut self) -> Self {
         self.remote_invalidate = true;
         self
     }
 
-    /// Requests may change its lowest byte (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`). Takes Linux
-    /// 6.1, or a stable one since October 2022.
+    /// Allows requests to change the variant, the lowest byte of the key
+    /// (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`). Default: not allowed. Needs Linux 6.1, or a
+    /// stable release since October 2022.
     pub fn update_tag(mut self) -> Self {
         self.update_tag = true;
         self
     }
 
-    /// Makes the key. It can be used once it was configured.
+    /// Creates the key. It can be used once a request has configured it.
     pub fn build(self) -> Result<Mkey, Error> {
         let context = &self.pd.context;
         context.check(VERB)?;
@@ -163,8 +168,8 @@ impl MkeyBuilder<'_> {
                 .set_bsf_octword_size((size_of::<Bsf>() / UNIT) as u32);
         }
         let mut answer = CreateMkeyOut::default();
-        // SAFETY: the key is empty, and no memory can be reached by it before a request gives it
-        // some, by keys of the same domain.
+        // SAFETY: the key is empty. It covers no memory before a request configures it, with keys
+        // of the same domain.
         let handle =
             unsafe { context.devx_create(VERB, request.as_bytes(), answer.as_bytes_mut()) }?;
         let index = answer.mkey_index();
@@ -187,7 +192,7 @@ impl MkeyBuilder<'_> {
     }
 }
 
-/// A protection signature variable: what a domain's computation has come to.
+/// A protection signature variable (PSV): the device's state of one signed domain.
 struct Psv {
     pd: ProtectionDomain,
     object: Option<u32>,
@@ -199,7 +204,7 @@ impl Psv {
         let mut request = CreatePsvIn::request();
         request.set_num_psv(1).set_pd(pd.pdn());
         let mut answer = CreatePsvOut::default();
-        // SAFETY: it names no memory.
+        // SAFETY: the command names no memory.
         let object = unsafe {
             pd.context.devx_create("create_psv", request.as_bytes(), answer.as_bytes_mut())
         }?;
@@ -217,12 +222,12 @@ impl Psv {
 
 impl Drop for Psv {
     fn drop(&mut self) {
-        // It has no memory; the kernel takes it back when the device is closed.
+        // It has no memory that must be kept; the kernel destroys it when the file is closed.
         let _ = self.destroy();
     }
 }
 
-/// The part of a key that queues and pollers know.
+/// The part of a key that queues and pollers use.
 struct Inner {
     index: u32,
     max_entries: u32,
@@ -259,39 +264,39 @@ impl Signed for Inner {
 
 /// A memory key that requests configure.
 ///
-/// Dropping it destroys it. What it leads to is not kept by it: a region that is deregistered can
-/// no longer be reached by the key, and who tries gets an error completion.
+/// Dropping it destroys it. It does not keep the regions that it covers: once a region is
+/// deregistered, access through the key fails with an error completion.
 pub struct Mkey {
     inner: Arc<Inner>,
-    /// The kernel's handle, as long as the kernel has it.
+    /// The kernel's handle, unless it was destroyed.
     object: Option<u32>,
     psvs: Option<[Psv; 2]>,
     pd: ProtectionDomain,
 }
 
 impl Mkey {
-    /// The key for requests of this process, as it is once what was posted has happened.
+    /// Returns the key for requests of this process, as it will be after all posted requests.
     pub fn lkey(&self) -> u32 {
         self.inner.index << 8 | u32::from(self.inner.state.shape().variant)
     }
 
-    /// The key for peers; the same.
+    /// Returns the key for peers, which is the same.
     pub fn rkey(&self) -> u32 {
         self.lkey()
     }
 
-    /// The most entries that a layout of it can have.
+    /// Returns the maximum number of entries of a layout.
     pub fn max_entries(&self) -> u32 {
         self.inner.max_entries
     }
 
-    /// How long it is once what was posted has happened; `None` before it has a layout, or when
-    /// that is not known because a queue was reset meanwhile.
+    /// Returns the length after all posted requests. `None` if no layout is set, or the length is
+    /// unknown because a queue was reset.
     pub fn length(&self) -> Option<u64> {
         self.inner.state.shape().length
     }
 
-    /// How its blocks are signed once what was posted has happened.
+    /// Returns how the blocks are signed after all posted requests.
     pub fn signature(&self) -> Option<SignatureBlock> {
         match self.inner.state.shape().signing {
             Signing::On(block) => Some(block),
@@ -299,31 +304,31 @@ impl Mkey {
         }
     }
 
-    /// Part of it, to send from or to receive into: `length` bytes from byte `offset` on. The device
-    /// checks that they are inside.
+    /// Returns an SGE of `length` bytes from byte `offset` of the key on. The device checks the
+    /// bounds.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge { addr: offset, length, lkey: self.lkey() }
     }
 
-    /// Where byte `offset` of it is, as a peer names it.
+    /// Returns the remote address of byte `offset`, for a peer.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress { addr: offset, rkey: self.rkey() }
     }
 
-    /// The first signature that did not match and was not yet told (`mlx5dv_mkey_check`). To be
-    /// asked once for each transfer, when the completion queue of the transfer was polled empty, for it
-    /// is pollers who hear of it. After an error the key is to be configured again before its next
-    /// transfer.
+    /// Returns the first signature error that was not returned yet (`mlx5dv_mkey_check`). Call it
+    /// once for each transfer, when the transfer's completion queue was polled empty, because
+    /// pollers report the errors. After an error, configure the key again before its next transfer.
     ///
-    /// What the device reported waits until it is taken here, whatever is polled, checked or destroyed
-    /// meanwhile. But a device that reported an error of a key reports no other one until a request
-    /// tells it that the first is known. A transfer that was posted behind a second configuration of
-    /// the key before the error was polled can be bad without a report: of each such configuration
-    /// this says [`SignatureErrorKind::Unchecked`], behind what was reported, so that `None` always
-    /// means that the data was good. Which of the transfers the reported error belongs to the device
-    /// does not say: take all of them for failed.
+    /// A reported error is kept until this returns it, whatever is polled, checked or destroyed
+    /// meanwhile. But after an error of a key the device reports no other one until a request tells
+    /// it that the first is known. A transfer that was posted after a second configuration of the
+    /// key, but before the error was polled, can be bad without a report. For each such
+    /// configuration this returns [`SignatureErrorKind::Unchecked`], after the reported errors, so
+    /// that `None` always means that the data was good. The device does not tell which of the
+    /// transfers a reported error belongs to: treat all of them as failed.
     ///
-    /// What is unchecked and executed is forgotten when the key is configured again: ask before.
+    /// Unchecked transfers that were executed are forgotten when the key is configured again: call
+    /// this before.
     pub fn check(&self) -> Result<Option<SignatureError>, Error> {
         match &self.inner.signed {
             Some(signed) => Ok(signed
@@ -337,13 +342,13 @@ impl Mkey {
         }
     }
 
-    /// How many errors wait to be told by [`Mkey::check`], transfers that are unchecked included.
+    /// Returns how many errors [`Mkey::check`] will return, including unchecked transfers.
     pub fn errors(&self) -> u64 {
         let reported = self.inner.signed.as_ref().map_or(0, |signed| signed.errors.waiting());
         reported + self.inner.state.doubts() as u64
     }
 
-    /// The domain that it belongs to.
+    /// Returns the protection domain.
     pub fn pd(&self) -> &ProtectionDomain {
         &self.pd
     }
@@ -354,7 +359,7 @@ impl Mkey {
             context.devx_destroy(DESTROY, object)?;
             self.object = None;
             if self.psvs.is_some() {
-                // Not before: until now the device could tell of it.
+                // Not before: until now the device could report errors of the key.
                 context.signed_keys.remove(self.inner.index);
             }
         }
@@ -372,7 +377,7 @@ impl Mkey {
 
 impl Drop for Mkey {
     fn drop(&mut self) {
-        // It has no memory; the kernel takes it back when the device is closed.
+        // It has no memory that must be kept; the kernel destroys it when the file is closed.
         let _ = self.close();
     }
 }

@@ -1,4 +1,4 @@
-//! How a memory key is signed: the two domains, and what the device is told of them.
+//! The signature of a memory key: the two domains, and their encoding for the device.
 
 use mlx5_prm::signature::{Bsf, BsfInline, block_format, block_selector, bsf_size, byte_mask};
 use mlx5_prm::{U16, U32};
@@ -33,7 +33,7 @@ impl BlockSize {
     }
 }
 
-/// What the guard of T10-DIF is (`enum mlx5dv_sig_t10dif_bg_type`).
+/// The guard of T10-DIF (`enum mlx5dv_sig_t10dif_bg_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Guard {
@@ -43,19 +43,19 @@ pub enum Guard {
     IpChecksum = BsfInline::GUARD_IP_CHECKSUM,
 }
 
-/// Which blocks of T10-DIF are not checked.
+/// The blocks of T10-DIF that are not checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Escape {
-    /// All are.
+    /// All blocks are checked.
     #[default]
     None,
-    /// Those with application tag 0xffff are not (types 1 and 2).
+    /// Blocks with application tag 0xffff are not checked (types 1 and 2).
     ApplicationTag,
-    /// Those with application tag 0xffff and reference tag 0xffffffff are not (type 3).
+    /// Blocks with application tag 0xffff and reference tag 0xffffffff are not checked (type 3).
     ApplicationAndReferenceTag,
 }
 
-/// The start of a computation.
+/// The initial value of a computation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Seed {
     /// All bits zero.
@@ -77,15 +77,15 @@ impl Seed {
 pub struct T10Dif {
     /// How the guard is computed.
     pub guard: Guard,
-    /// What its computation starts from.
+    /// The initial value of the guard's computation.
     pub seed: Seed,
     /// The application tag.
     pub application_tag: u16,
     /// The reference tag of the first block.
     pub reference_tag: u32,
-    /// Whether the reference tag grows by one with each block (types 1 and 2).
+    /// Whether the reference tag is incremented with each block (types 1 and 2).
     pub increment_reference_tag: bool,
-    /// Which blocks are not checked.
+    /// The blocks that are not checked.
     pub escape: Escape,
 }
 
@@ -132,7 +132,7 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// What the device's variable starts from.
+    /// Returns the initial value of the device's PSV.
     pub(crate) const fn transient(self) -> u64 {
         match self {
             Self::T10Dif(dif) => {
@@ -147,7 +147,7 @@ impl Signature {
         }
     }
 
-    /// Bytes behind each block.
+    /// Returns the bytes of a signature.
     pub const fn bytes(self) -> u32 {
         match self {
             Self::T10Dif(_) | Self::Crc(Crc::Crc64Xp10(_)) => 8,
@@ -156,17 +156,17 @@ impl Signature {
     }
 }
 
-/// One side of a transfer: how the data is signed there (`struct mlx5dv_sig_block_domain`).
+/// One domain of a transfer: how the data is signed there (`struct mlx5dv_sig_block_domain`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Domain {
     /// The signature behind each block.
     pub signature: Signature,
-    /// Bytes between two.
+    /// Bytes of data between two signatures.
     pub block_size: BlockSize,
 }
 
 bitflags::bitflags! {
-    /// Which of the eight bytes behind a block are meant. A CRC of four bytes has the upper four.
+    /// A selection of the eight bytes behind a block. A CRC of four bytes has the upper four.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct SignatureBytes: u8 {
         /// Guard of T10-DIF.
@@ -177,15 +177,15 @@ bitflags::bitflags! {
         const REFERENCE_TAG = byte_mask::REFERENCE_TAG;
         /// CRC-32 or CRC-32C.
         const CRC32 = byte_mask::CRC32;
-        /// All: T10-DIF, or CRC-64.
+        /// All bytes: T10-DIF, or CRC-64.
         const ALL = 0xff;
         const _ = !0;
     }
 }
 
 /// How the blocks of a key are signed (`struct mlx5dv_sig_block_attr`). With a signature in one
-/// domain alone it is generated, or checked and removed, on the way; with one in both it is checked
-/// and passed on, or made anew.
+/// domain only, the device generates it, or checks and removes it, in the transfer. With signatures
+/// in both domains, the device checks and copies, or generates a new one.
 ///
 /// ```
 /// use mlx5::mkey::{BlockSize, Crc, Domain, Seed, Signature, SignatureBlock};
@@ -214,41 +214,41 @@ impl Default for SignatureBlock {
 }
 
 impl SignatureBlock {
-    /// No signature yet, of which all bytes are checked.
+    /// Creates a description without signatures, of which all bytes are checked.
     pub const fn new() -> Self {
         Self { memory: None, wire: None, check: SignatureBytes::ALL, copy: None }
     }
 
-    /// How the data is signed in memory.
+    /// Sets the signature in memory. Default: none.
     #[must_use]
     pub const fn memory(mut self, domain: Domain) -> Self {
         self.memory = Some(domain);
         self
     }
 
-    /// How the data is signed on the wire.
+    /// Sets the signature on the wire. Default: none.
     #[must_use]
     pub const fn wire(mut self, domain: Domain) -> Self {
         self.wire = Some(domain);
         self
     }
 
-    /// Which bytes are checked; all, if not told.
+    /// Sets the bytes that are checked. Default: all.
     #[must_use]
     pub const fn check(mut self, bytes: SignatureBytes) -> Self {
         self.check = bytes;
         self
     }
 
-    /// Which bytes are passed on as they are. If not told, those are that would be the same anyway.
-    /// Only for domains with equal blocks and the same kind of signature.
+    /// Sets the bytes that are copied unchanged. Default: those that are the same in both domains.
+    /// Only for domains with the same block size and kind of signature.
     #[must_use]
     pub const fn copy(mut self, bytes: SignatureBytes) -> Self {
         self.copy = Some(bytes);
         self
     }
 
-    /// What the device is told, with the variables of the two domains.
+    /// Encodes it for the device, with the PSVs of the two domains.
     pub(crate) fn encode(&self, psvs: [u32; 2]) -> Result<Bsf, MkeyRefusal> {
         let [memory_psv, wire_psv] = psvs;
         if self.memory.is_none() && self.wire.is_none() {
@@ -283,8 +283,8 @@ impl SignatureBlock {
         Ok(bsf)
     }
 
-    /// If both domains have the same blocks and the same kind of signature: the bytes that are equal
-    /// in both.
+    /// If both domains have the same block size and kind of signature: returns the bytes that are
+    /// equal in both.
     fn same_structure(&self) -> Option<SignatureBytes> {
         let (memory, wire) = (self.memory?, self.wire?);
         if memory.block_size != wire.block_size {

@@ -1,9 +1,9 @@
-//! What a key is taken to be, by those requests that configured it or will.
+//! The key state: the driver's view of a key, from the requests that configured it or will.
 //!
 //! A request that is not known to be executed may still be cancelled, aborted or lost. So a request
-//! relies on nothing that one before it is to do: see [`Before::is_certain`]. And where the device
-//! reported an error while several were on their way, it reported nothing of those behind: see
-//! [`State::heard`].
+//! must not rely on an earlier one that is pending: see [`Before::is_certain`]. If the device
+//! reports an error while several configurations are outstanding, transfers behind the later ones
+//! are unchecked: see [`State::heard`].
 
 use super::signature::SignatureBlock;
 use mlx5_doorbell::{Lock, Locked};
@@ -13,27 +13,27 @@ use std::collections::VecDeque;
 /// How a key is signed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Signing {
-    /// It is not, and must be told so: it is made for signatures.
+    /// Not signed, although it was created for signatures; requests must say so.
     Off,
-    /// Like this.
+    /// Signed like this.
     On(SignatureBlock),
-    /// A queue was reset with a request outstanding that would have changed it.
+    /// Unknown: a queue was reset while a request that changes it was outstanding.
     Unknown,
 }
 
-/// What a key is.
+/// The properties of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
-    /// Bytes, if known.
+    /// Length in bytes, if known.
     pub(crate) length: Option<u64>,
     pub(crate) signing: Signing,
-    /// The variant byte.
+    /// The variant (low byte).
     pub(crate) variant: u8,
-    /// The count of errors that the device was last told, if known.
+    /// The error count that the device was last told, if known.
     pub(crate) told: Option<u32>,
 }
 
-/// What a request changes.
+/// The changes of one request.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Delta {
     pub(crate) length: Option<u64>,
@@ -60,14 +60,14 @@ impl Shape {
         }
     }
 
-    /// Whether `delta` changes how the key is signed, or the count that the device was told.
+    /// Whether `delta` changes the signature or the error count that the device was told.
     #[inline(always)]
     fn is_turned_by(&self, delta: &Delta) -> bool {
         delta.signing.is_some_and(|signing| signing != self.signing)
             || delta.told.is_some_and(|told| self.told != Some(told))
     }
 
-    /// Whether `delta` happened will never be known.
+    /// Marks the properties in `delta` as unknown: it is unknown whether the request was executed.
     fn blur(&mut self, delta: &Delta) {
         if delta.length.is_some() {
             self.length = None;
@@ -75,7 +75,7 @@ impl Shape {
         if delta.signing.is_some() {
             self.signing = Signing::Unknown;
         }
-        // The variant is part of the key's name: whoever uses the new one finds out.
+        // The variant is part of the key, so using a wrong one fails visibly.
         self.variant = delta.variant.unwrap_or(self.variant);
         if delta.told.is_some() {
             self.told = None;
@@ -83,40 +83,41 @@ impl Shape {
     }
 }
 
-/// A key's shape as the device has it, and the changes on their way.
+/// The settled properties of a key, and the pending changes.
 pub(crate) struct State(Lock<Changes>);
 
 struct Changes {
     settled: Shape,
-    /// In the order in which they were made.
+    /// In posting order.
     pending: VecDeque<(u64, Delta)>,
-    /// What all of them together make of it.
+    /// The properties after all pending changes.
     latest: Shape,
     next: u64,
-    /// Behind the latest change of signature or told count that was one: from here on all say the same.
+    /// The number behind the last pending change that changed signature or error count: from here
+    /// on all are equal in both.
     turned: u64,
-    /// What changes before this number configured the key for was asked about.
+    /// Configurations with lower numbers were checked by the user.
     asked: u64,
-    /// Changes of which nobody knows whether the device reported on the transfers behind them.
+    /// Changes whose transfers are unchecked.
     doubts: Vec<u64>,
 }
 
-/// The key as a request finds it that is being built.
+/// The key state that a request under construction finds.
 pub(crate) struct Before<'a>(&'a Changes);
 
 impl Before<'_> {
-    /// Once everything on its way has happened.
+    /// Returns the properties after all pending changes.
     pub(crate) fn shape(&self) -> &Shape {
         &self.0.latest
     }
 
-    /// Whether signature and told count are those of [`Before::shape`], whichever requests on their way
-    /// are executed. If not, a request must say both: one that it relied on could be cancelled.
+    /// Whether signature and error count are those of [`Before::shape`], whichever pending requests
+    /// are executed. If not, a request must set both: one that it relies on could be cancelled.
     pub(crate) fn is_certain(&self) -> bool {
         self.0.pending.front().is_none_or(|(first, _)| self.0.turned <= *first)
     }
 
-    /// The longest that the key can be, whichever requests on their way are executed.
+    /// Returns the maximum length of the key, whichever pending requests are executed.
     pub(crate) fn longest(&self) -> Option<u64> {
         let pending = self.0.pending.iter().map(|(_, delta)| delta.length);
         pending.fold(self.0.settled.length, Option::max)
@@ -141,13 +142,13 @@ impl State {
         self.0.lock()
     }
 
-    /// The shape once everything on its way has happened.
+    /// Returns the properties after all pending changes.
     pub(crate) fn shape(&self) -> Shape {
         self.lock().latest
     }
 
-    /// Notes what a request will change; `plan` is told what is there before it. Returns what undoes
-    /// it.
+    /// Notes the change of a request; `plan` gets the state before it. Returns the number of the
+    /// change.
     pub(crate) fn change<T, E>(
         &self,
         plan: impl FnOnce(Before<'_>) -> Result<(Delta, T), E>,
@@ -160,22 +161,23 @@ impl State {
         Ok((changes.push(delta), result))
     }
 
-    /// The device reported an error of the key. `note` notes it, and says which count the device was
-    /// told by the request that configured the key for the transfer.
+    /// Handles a signature error that the device reported. `note` records it and returns the error
+    /// count that the device had been told by the request that configured the key for the transfer.
     ///
-    /// The device reports no other error before it is told the next count, by a request that is built
-    /// once this one is known. Of the requests that told it the same count, one configured the key for
-    /// the transfer that failed; which one the device does not say. Those behind it are in doubt.
+    /// The device reports no other error until it is told the next count, by a request that is
+    /// built after this error is known. Of the requests that told it the same count, one configured
+    /// the key for the failed transfer; the device does not say which. The transfers of those
+    /// behind the first are unchecked.
     pub(crate) fn heard(&self, note: impl FnOnce() -> u32) {
         let mut changes = self.lock();
         let told = note();
         changes.doubt(told);
     }
 
-    /// Somebody asked about the key. Whether there is a doubt to be told of.
+    /// The user checks the key. Returns whether there is an unchecked transfer, and removes it.
     ///
-    /// If there is none, what the key carried is good: as far as requests are known to be executed, and
-    /// for the next one, for whose transfer this was asked.
+    /// If not, the transfers were good: those of requests that are known to be executed, and that
+    /// of the next one, which this check is for.
     pub(crate) fn ask(&self) -> bool {
         let mut changes = self.lock();
         if changes.doubts.pop().is_some() {
@@ -186,13 +188,12 @@ impl State {
         false
     }
 
-    /// How many doubts there are.
+    /// Returns the number of unchecked transfers.
     pub(crate) fn doubts(&self) -> usize {
         self.lock().doubts.len()
     }
 
-    /// [`State::change`] of the length alone, by a request that tells the device of nothing else.
-    /// Returns the variant byte, too.
+    /// [`State::change`] of the length only. Returns also the variant.
     #[inline(always)]
     pub(crate) fn change_length(&self, length: u64) -> (u64, u8) {
         let mut changes = self.lock();
@@ -214,8 +215,7 @@ impl Changes {
         number
     }
 
-    /// Takes a change out of those on their way, and makes of it what `becomes` does to the shape that
-    /// is settled.
+    /// Removes a pending change, and updates the settled properties by `becomes`.
     fn take(&mut self, number: u64, becomes: impl FnOnce(&mut Shape, &Delta)) {
         let Some(at) = self.pending.iter().position(|(at, _)| *at == number) else { return };
         let Some((_, delta)) = self.pending.remove(at) else { return };
@@ -223,11 +223,12 @@ impl Changes {
         self.pile_up();
     }
 
-    /// The change of a request that will not be executed.
+    /// Removes the change of a request that will not be executed.
     fn undo(&mut self, number: u64) {
         let Some(at) = self.pending.iter().position(|(at, _)| *at == number) else { return };
         let Some((_, delta)) = self.pending.remove(at) else { return };
-        // Every request writes the variant byte, the one behind it this one's, if no other.
+        // Every request writes the variant: the next request writes this one's unless it has its
+        // own.
         if delta.variant.is_some()
             && let Some((_, behind)) = self.pending.get_mut(at)
         {
@@ -237,7 +238,7 @@ impl Changes {
         self.pile_up();
     }
 
-    /// Makes out anew what the changes on their way make of the settled shape.
+    /// Computes `latest` and `turned` from the settled properties and the pending changes.
     fn pile_up(&mut self) {
         self.latest = self.settled;
         self.turned = 0;
@@ -253,7 +254,8 @@ impl Changes {
         let reports =
             |shape: &Shape| shape.told == Some(told) && matches!(shape.signing, Signing::On(_));
         let first = self.pending.front().map_or(self.next, |(first, _)| *first);
-        // The settled ones but the last are done: its requests stand in the queue behind theirs.
+        // Settled configurations but the last have no transfers outstanding: a configuration
+        // follows the transfers of the one before it in the queue.
         let mut found = reports(&self.settled) && self.asked < first;
         let mut shape = self.settled;
         for (number, delta) in &self.pending {
@@ -264,8 +266,8 @@ impl Changes {
         }
     }
 
-    /// Who configures the key again has asked, or does not care: but what is still on its way can only
-    /// be asked about later.
+    /// A user who configures the key again has checked it, or does not want to know. Pending
+    /// changes stay: they can only be checked later.
     #[cold]
     fn forget_doubts(&mut self) {
         let pending = &self.pending;
@@ -278,7 +280,7 @@ impl Changes {
         self.take(number, Shape::apply);
     }
 
-    /// [`Changes::take`] of the first change, which happened: what all together make stays the same.
+    /// [`Changes::take`] of the oldest change, which was executed: `latest` stays the same.
     #[inline(always)]
     fn settle_first(&mut self, number: u64) -> bool {
         match self.pending.front() {
@@ -331,7 +333,7 @@ mod tests {
         assert_eq!(state.shape().length, Some(1));
         state.settle(a);
         assert_eq!(state.shape().length, Some(1));
-        // Each is told of once; again means nothing.
+        // Each change ends once; a second call has no effect.
         state.undo(a);
         assert_eq!(state.shape().length, Some(1));
     }
@@ -364,7 +366,7 @@ mod tests {
         state.settle(change);
         let said = Shape { length: Some(10), signing: Signing::Off, variant: 3, told: Some(7) };
         assert_eq!(state.shape(), said);
-        // What a lost change does not touch stays known.
+        // Properties that a lost change does not touch stay known.
         let lost = length(&state, 11);
         state.lose(lost);
         assert_eq!(state.shape(), Shape { length: None, ..said });
@@ -375,7 +377,7 @@ mod tests {
         Signing::On(SignatureBlock::new().memory(Domain { signature, block_size: BlockSize::B512 }))
     }
 
-    /// A change that signs the key, and tells the device so many errors.
+    /// A change that signs the key and tells the device this error count.
     fn sign(state: &State, signing: Signing, told: u32) -> u64 {
         let delta = Delta { signing: Some(signing), told: Some(told), ..Delta::default() };
         state.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
@@ -404,7 +406,7 @@ mod tests {
         assert!(!is_certain(&state), "another count is another thing");
         [b, c, e].into_iter().for_each(|change| state.settle(change));
         assert!(is_certain(&state));
-        // Whatever order they come to their ends in.
+        // They may settle in any order.
         let [f, g, h] = [(other, 2), (one, 2), (one, 2)].map(|(s, told)| sign(&state, s, told));
         state.settle(h);
         assert!(!is_certain(&state));
@@ -441,7 +443,7 @@ mod tests {
         let a = tag(&state, 5);
         state.undo(a);
         assert_eq!(state.shape().variant, 0);
-        // The one behind it was built with the byte 6, and writes it.
+        // The next request was built with variant 6, and writes it.
         let [b, c] = [tag(&state, 6), length(&state, 1)];
         state.undo(b);
         assert_eq!(state.shape().variant, 6);
@@ -453,7 +455,7 @@ mod tests {
         assert_eq!(state.shape().variant, 8);
     }
 
-    /// The device reports an error to a key that it was told `told` of.
+    /// The device reports an error of a key whose device count was `told`.
     fn doubts_after(state: &State, told: u32) -> usize {
         state.heard(|| told);
         state.doubts()
@@ -470,10 +472,10 @@ mod tests {
         // One of them is never executed.
         state.undo(c);
         assert_eq!(state.doubts(), 1);
-        // Asked about, and then no more.
+        // The first check returns it, the second does not.
         assert!(state.ask());
         assert!(!state.ask());
-        // Those that told another count have nothing to do with it.
+        // Configurations with another count do not matter.
         [a, b, d].into_iter().for_each(|change| state.settle(change));
         sign(&state, one, 3);
         assert_eq!(doubts_after(&state, 3), 0);
@@ -500,7 +502,7 @@ mod tests {
             sign(&state, one, 1);
             assert_eq!(doubts_after(&state, 1), usize::from(!asked));
         }
-        // To ask about the first of two is not to ask about the second.
+        // Checking after the first of two is no check of the second.
         let state = State::new(FRESH);
         let [a, b] = [1; 2].map(|told| sign(&state, one, told));
         assert!(!state.ask());

@@ -1,5 +1,6 @@
-//! In which order a device sees what a queue stores. The pages of doorbell record and doorbell
-//! register are write-protected; at the first store to each, memory is looked at before it is done.
+//! The order in which a device sees the stores of a queue. The pages of doorbell record and
+//! doorbell register are write-protected; memory is examined at the first store to each, before it
+//! is done.
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
 mod watch;

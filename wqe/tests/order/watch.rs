@@ -1,4 +1,4 @@
-//! Pages whose first store is caught, to look at memory as a device would at that moment.
+//! Pages that trap the first store, to examine memory as a device would at that moment.
 
 use nix::libc::{c_int, c_void, siginfo_t};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};

@@ -1,5 +1,5 @@
-//! What fails, fails whole: a batch that is refused, aborted or dropped changes nothing that anyone
-//! can see. The list form posts what comes before the first bad request, and nothing of the rest.
+//! A failure has no effect: a batch that is refused, aborted or dropped changes nothing visible.
+//! The list form posts the requests before the first bad one, and none behind it.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{Given, IMM, Kind, Op, REMOTE, Wqe, least, of_sges, sges};

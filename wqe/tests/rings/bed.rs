@@ -1,4 +1,4 @@
-//! A send queue on plain memory, and eyes on all that it writes.
+//! A send queue on plain memory, with access to everything that it writes.
 
 use crate::by_hand::{QPN, Wqe};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};

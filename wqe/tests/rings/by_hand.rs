@@ -1,4 +1,4 @@
-//! WQEs put together by hand, after the tables of the PRM, and ways to ask a queue for the same.
+//! WQEs written by hand from the tables of the PRM, and functions that make a queue build the same.
 
 use mlx5_prm::wqe::AddressVector;
 use mlx5_prm::{U16, U32};

@@ -1,4 +1,4 @@
-//! Cancelling on a drained queue, case by case. `cancel_model` goes through the rest.
+//! Cancelling on a drained queue, case by case. `cancel_model` covers the rest.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{CONTROL, Given, IMM, Kind, Op, REMOTE, of_sges, sges};

@@ -1,5 +1,5 @@
-//! A queue, a device that walks the ring by its bytes alone, and a model of what both must do. The
-//! model knows of every request that it was executed, passed over as cancelled, or flushed, once.
+//! A queue, a device that walks the ring by its bytes alone, and a model of both. In the model each
+//! request is executed, skipped as cancelled, or flushed, exactly once.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{Given, Kind, Op, Wqe, pattern, sges};

@@ -1,4 +1,4 @@
-//! Operations of a size of their own, as the model of a queue takes part in them.
+//! Operations of fixed size, as requests of the model of a queue.
 
 use crate::by_hand::{Kind, QPN, REMOTE, SRQN, Wqe};
 use mlx5_wqe::{

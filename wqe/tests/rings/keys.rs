@@ -1,4 +1,4 @@
-//! Requests that configure keys: several WQEs each, and what their owner remembers of the key.
+//! Requests that configure keys: several WQEs each, and the changes of the owner's view of the key.
 
 use crate::bed::{Bed, Spec};
 use mlx5_prm::wqe::Opcode;

@@ -1,4 +1,4 @@
-//! What a queue is given for what it asks.
+//! The sizes that a queue gets for what it must hold.
 
 use mlx5_wqe::{
     MAX_MKEY_ENTRIES, Rc, ReceiveLayout, SendLayout, SharedReceiveQueue, Uc, Ud, mkey_update_blocks,

@@ -1,4 +1,4 @@
-//! A batch that is leaked, and so neither posted nor dropped, leaves nothing to the one behind it.
+//! A batch that is leaked, neither posted nor dropped, has no effect on the next one.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{REMOTE, sges};

@@ -1,5 +1,5 @@
-//! The rings on plain memory: every byte that a queue writes is compared with what the PRM says,
-//! put together by hand.
+//! The rings on plain memory: every byte that a queue writes is compared with bytes written by hand
+//! from the PRM.
 #![cfg(not(loom))]
 
 mod atomicity;

@@ -1,4 +1,4 @@
-//! Operations whose size is their own: atomics, memory windows, NOPs, WQEs of the caller's.
+//! Operations of fixed size: atomics, memory windows, NOPs, raw WQEs.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{QPN, REMOTE, SRQN, Wqe, least, sges};

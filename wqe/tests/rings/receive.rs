@@ -1,4 +1,4 @@
-//! Receive queues: scatter lists, their end mark, room, and the ring's end.
+//! Receive queues: scatter lists, their end mark, room, and the end of the ring.
 
 use crate::bed::{GateBed, Memory};
 use crate::by_hand::sges;

@@ -1,4 +1,4 @@
-//! What completions are told of requests, and what they are refused.
+//! What completions find in the records, and which completions are refused.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{of_sges, post_least, sges};

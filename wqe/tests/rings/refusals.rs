@@ -1,4 +1,4 @@
-//! Every reason for which a request is refused.
+//! Every reason to refuse a request.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{ADDRESS, Given, IMM, Kind, Op, QKEY, REMOTE, TO_QPN, least, of_sges, sges};

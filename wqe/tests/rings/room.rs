@@ -1,5 +1,4 @@
-//! Room is counted in blocks, exactly; and no run of requests without a completion fills the queue
-//! for ever.
+//! Room is counted in blocks, exactly, and no run of unsignaled requests fills the queue.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{of_sges, sges};

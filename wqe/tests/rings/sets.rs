@@ -1,5 +1,4 @@
-//! Cancelling a set of identifiers: whatever their number and whatever they are, those that are in it
-//! and no others.
+//! Cancelling a set of identifiers, of any size and any values: those in the set, and no others.
 
 use crate::bed::{Bed, Spec};
 use mlx5_wqe::{Mode, Rc, SendFlags};

@@ -1,4 +1,4 @@
-//! Shared receive queues: a list in memory, walked by a device that knows nothing but its bytes.
+//! Shared receive queues: a linked list in memory, walked by a device that knows only its bytes.
 
 use crate::bed::{GateBed, Memory};
 use crate::by_hand::sges;

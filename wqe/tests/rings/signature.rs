@@ -1,4 +1,4 @@
-//! Signatures of requests: with its signature byte, the exclusive-or of all bytes of one is 0xff.
+//! Signatures of requests: the signature byte makes the exclusive-or of all bytes of a WQE 0xff.
 
 use crate::bed::{Bed, Spec};
 use mlx5_wqe::{Data, Operation, Rc, SendFlags, SendWr, Sge};

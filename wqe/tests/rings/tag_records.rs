@@ -1,4 +1,4 @@
-//! What is remembered of a list of tags, against a device that tells what cannot be.
+//! The records of a tag list, against a device that reports impossible events.
 
 use crate::bed::{Bed, Spec};
 use mlx5_prm::cqe::TagEvent;

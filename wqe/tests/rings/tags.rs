@@ -1,4 +1,4 @@
-//! Operations on a list of tags, as the device is told of them.
+//! Operations on a tag list, as written for the device.
 
 use crate::bed::{Bed, REGISTER, Spec};
 use mlx5_wqe::tag_matching::{OpsWr, TagList, TagListParts, TagRecords};

@@ -1,4 +1,4 @@
-//! Requests that cross the end of the ring, and counters that cross the end of their 16 bits.
+//! Requests that wrap around the end of the ring, and 16-bit counters that wrap.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{Given, Kind, Op, pattern, sges};
