@@ -181,7 +181,7 @@ impl SigningUpdate {
     }
 }
 
-/// The changes that a request makes to a key. See [`ConfigureMkey`].
+/// The changes that a request makes to a key. See [`ConfigureMkey`](crate::ConfigureMkey).
 #[derive(Clone, Copy, Debug)]
 pub struct MkeyUpdate<'a> {
     /// Translation entries that the key was created for.

@@ -15,8 +15,8 @@ bitflags::bitflags! {
     }
 }
 
-/// The name of a tag on the list, set by [`TagList::post`]. It is stale once a message has matched
-/// the tag or the tag was removed: a reused place has a new generation.
+/// The name of a tag on the list, set by [`TagList::post`](super::TagList::post). It is stale once
+/// a message has matched the tag or the tag was removed: a reused place has a new generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TagHandle {
     pub(crate) list: u64,
