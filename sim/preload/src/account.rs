@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::door::Inside;
+use crate::inside::Inside;
 
 /// Nanoseconds inside calls.
 static TIME: AtomicU64 = AtomicU64::new(0);

@@ -1,16 +1,17 @@
 //! The machine of this process: when it starts, and when it ends.
 
-use std::cell::Cell;
 use std::ffi::c_int;
+use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Once, OnceLock};
 
 use mlx5_sim::settings::{Settings, VARIABLE};
 
-use crate::descriptors::Descriptors;
+use crate::descriptors::{self, Descriptors, Entry};
+use crate::inside::Inside;
 use crate::machine::Machine;
-use crate::mappings::Mappings;
+use crate::mappings::{self, Mappings};
 use crate::tree::Tree;
 use crate::{inherited, say};
 
@@ -31,27 +32,6 @@ type Slot = OnceLock<Option<Door>>;
 /// This process's door. A child leaves its parent's alone: the threads behind it, and perhaps the
 /// holders of its locks, are not there.
 static SLOT: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
-
-thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// While it lives, this thread's calls are the library's own, and go to libc.
-pub(crate) struct Inside {
-    outer: bool,
-}
-
-impl Inside {
-    pub(crate) fn enter() -> Self {
-        Self { outer: INSIDE.replace(true) }
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        INSIDE.set(self.outer);
-    }
-}
 
 fn slot() -> &'static Slot {
     let found = SLOT.load(Ordering::Acquire);
@@ -76,7 +56,7 @@ fn slot() -> &'static Slot {
 impl Door {
     /// The door if it is open; none for the library's own calls.
     pub(crate) fn if_open() -> Option<&'static Self> {
-        if INSIDE.get() { None } else { Self::there() }
+        if Inside::is_entered() { None } else { Self::there() }
     }
 
     fn there() -> Option<&'static Self> {
@@ -87,11 +67,20 @@ impl Door {
 
     /// The door, opened now if it was not; none for the library's own calls.
     pub(crate) fn open() -> Option<&'static Self> {
-        if INSIDE.get() {
+        if Inside::is_entered() {
             return None;
         }
         let _inside = Inside::enter();
         slot().get_or_init(Self::make).as_ref()
+    }
+
+    /// The door, and what a descriptor of the program stands for, if it is the machine's.
+    pub(crate) fn find(fd: RawFd) -> Option<(&'static Self, Entry)> {
+        if !descriptors::may_be_ours(fd) {
+            return None;
+        }
+        let door = if inherited::waits() { Self::open() } else { Self::if_open() }?;
+        Some((door, door.descriptors.get(fd)?))
     }
 
     /// What drivers of this process did that none may, and nobody has been told yet.
@@ -210,10 +199,10 @@ unsafe extern "C" fn forget() {
     let _inside = Inside::enter();
     let door = Door::there();
     SLOT.store(ptr::null_mut(), Ordering::Release);
-    crate::descriptors::forget_numbers();
-    crate::mappings::forget();
+    descriptors::forget_numbers();
+    mappings::forget();
     if let Some(door) = door {
-        inherited::remember(door);
+        inherited::remember(&door.machine, &door.descriptors);
     }
 }
 

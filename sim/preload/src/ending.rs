@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
 
-use crate::door::{Door, Inside};
+use crate::door::Door;
+use crate::inside::Inside;
 use crate::next::Symbol;
 use crate::say;
 

@@ -4,12 +4,12 @@
 //! x86-64 and aarch64 Linux such arguments travel in the same registers, and libc looks at those
 //! that the other ones call for.
 
-use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{DIR, FILE, iovec, mode_t, off_t, off64_t, size_t, ssize_t};
 
-use crate::next::Symbol;
-use crate::{descriptors, ending, events, forward, mappings, paths, system_calls};
+use crate::calls::{events, files, forward, memory, paths, system_calls};
+use crate::ending;
 
 type Pointer = *mut c_void;
 type Text = *const c_char;
@@ -19,37 +19,19 @@ type Statx = libc::statx;
 
 /// One function a line: its declaration, and what is different about it.
 ///
+/// * `called here`: this library calls libc's itself, and has it from [`crate::next`].
 /// * `unless X`: X answers for libc if it is `Some`.
 /// * `redirect P`: the path P may be led elsewhere.
 /// * `then X`: X is given libc's answer, and makes the answer.
 macro_rules! interpose {
     ($(
-        fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty
+        fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty $(, called $here:ident)?
         $(, unless $instead:expr)? $(, redirect $path:ident)? $(, then $then:expr)?;
     )*) => {
         /// The same functions as libc has them.
-        pub(crate) mod next {
+        mod next {
             use super::*;
-            $(
-                /// # Safety
-                /// As libc has it.
-                #[allow(dead_code, reason = "each is there once a function is taken over")]
-                pub(crate) unsafe fn $name($($argument: $type),*) -> $answer {
-                    const NAME: &CStr = match CStr::from_bytes_with_nul(
-                        concat!(stringify!($name), "\0").as_bytes()
-                    ) {
-                        Ok(name) => name,
-                        Err(_) => panic!("an identifier has no zero in it"),
-                    };
-                    static SYMBOL: Symbol = Symbol::new(NAME);
-                    type Function = unsafe extern "C" fn($($type),*) -> $answer;
-                    let address = SYMBOL.address();
-                    // SAFETY: the declaration is libc's, or passes as many words in registers.
-                    let function = unsafe { std::mem::transmute::<Pointer, Function>(address) };
-                    // SAFETY: the caller's contract.
-                    unsafe { function($($argument),*) }
-                }
-            )*
+            $(behind! { $($here)? fn $name($($argument: $type),*) -> $answer; })*
         }
 
         $(
@@ -77,16 +59,21 @@ macro_rules! interpose {
     };
 }
 
+macro_rules! behind {
+    (here fn $name:ident $($rest:tt)*) => { pub(super) use crate::next::$name; };
+    (fn $($rest:tt)*) => { crate::next::next! { fn $($rest)* } };
+}
+
 interpose! {
     // Paths.
-    fn open(path: Text, flags: c_int, mode: mode_t) -> c_int, redirect path, then descriptors::opened;
-    fn open64(path: Text, flags: c_int, mode: mode_t) -> c_int, redirect path, then descriptors::opened;
-    fn __open_2(path: Text, flags: c_int) -> c_int, redirect path, then descriptors::opened;
-    fn __open64_2(path: Text, flags: c_int) -> c_int, redirect path, then descriptors::opened;
-    fn openat(dir: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int, redirect path, then descriptors::opened;
-    fn openat64(dir: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int, redirect path, then descriptors::opened;
-    fn __openat_2(dir: c_int, path: Text, flags: c_int) -> c_int, redirect path, then descriptors::opened;
-    fn __openat64_2(dir: c_int, path: Text, flags: c_int) -> c_int, redirect path, then descriptors::opened;
+    fn open(path: Text, flags: c_int, mode: mode_t) -> c_int, called here, redirect path, then files::opened;
+    fn open64(path: Text, flags: c_int, mode: mode_t) -> c_int, redirect path, then files::opened;
+    fn __open_2(path: Text, flags: c_int) -> c_int, redirect path, then files::opened;
+    fn __open64_2(path: Text, flags: c_int) -> c_int, redirect path, then files::opened;
+    fn openat(dir: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int, redirect path, then files::opened;
+    fn openat64(dir: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int, redirect path, then files::opened;
+    fn __openat_2(dir: c_int, path: Text, flags: c_int) -> c_int, redirect path, then files::opened;
+    fn __openat64_2(dir: c_int, path: Text, flags: c_int) -> c_int, redirect path, then files::opened;
     fn fopen(path: Text, mode: Text) -> *mut FILE, redirect path;
     fn fopen64(path: Text, mode: Text) -> *mut FILE, redirect path;
     fn opendir(path: Text) -> *mut DIR, redirect path;
@@ -107,7 +94,7 @@ interpose! {
     fn stat64(path: Text, to: *mut Stat64) -> c_int, redirect path, then |answer| paths::described(answer, to);
     fn lstat(path: Text, to: *mut Stat) -> c_int, redirect path, then |answer| paths::described(answer, to);
     fn lstat64(path: Text, to: *mut Stat64) -> c_int, redirect path, then |answer| paths::described(answer, to);
-    fn fstat(fd: c_int, to: *mut Stat) -> c_int, then |answer| paths::described(answer, to);
+    fn fstat(fd: c_int, to: *mut Stat) -> c_int, called here, then |answer| paths::described(answer, to);
     fn fstat64(fd: c_int, to: *mut Stat64) -> c_int, then |answer| paths::described(answer, to);
     fn fstatat(dir: c_int, path: Text, to: *mut Stat, flags: c_int) -> c_int, redirect path, then |answer| paths::described(answer, to);
     fn fstatat64(dir: c_int, path: Text, to: *mut Stat64, flags: c_int) -> c_int, redirect path, then |answer| paths::described(answer, to);
@@ -128,22 +115,22 @@ interpose! {
     fn __read_chk(fd: c_int, to: Pointer, room: size_t, size: size_t) -> ssize_t, unless events::read(fd, to, room);
     fn readv(fd: c_int, to: *const iovec, count: c_int) -> ssize_t, unless events::readv(fd, to, count);
     fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t, unless forward::write(fd, from, length);
-    fn close(fd: c_int) -> c_int, unless descriptors::close(fd);
-    fn dup(fd: c_int) -> c_int, then |new| descriptors::copied(fd, new);
-    fn dup2(fd: c_int, new: c_int) -> c_int, then |new| descriptors::copied(fd, new);
-    fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int, then |new| descriptors::copied(fd, new);
-    fn fcntl(fd: c_int, command: c_int, argument: Pointer) -> c_int, then |answer| descriptors::controlled(fd, command, answer);
-    fn fcntl64(fd: c_int, command: c_int, argument: Pointer) -> c_int, then |answer| descriptors::controlled(fd, command, answer);
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, then |answer| descriptors::closed_range(first, last, flags, answer);
+    fn close(fd: c_int) -> c_int, called here, unless files::close(fd);
+    fn dup(fd: c_int) -> c_int, then |new| files::copied(fd, new);
+    fn dup2(fd: c_int, new: c_int) -> c_int, then |new| files::copied(fd, new);
+    fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int, called here, then |new| files::copied(fd, new);
+    fn fcntl(fd: c_int, command: c_int, argument: Pointer) -> c_int, called here, then |answer| files::controlled(fd, command, answer);
+    fn fcntl64(fd: c_int, command: c_int, argument: Pointer) -> c_int, then |answer| files::controlled(fd, command, answer);
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, then |answer| files::closed_range(first, last, flags, answer);
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, unless forward::socket(domain, protocol);
 
     // System calls by number. One that takes fewer words has others behind them, which nobody reads.
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long, unless system_calls::by_number(number, [a, b, c, d, e, f]);
 
     // Memory.
-    fn mmap(address: Pointer, length: size_t, rights: c_int, flags: c_int, fd: c_int, offset: off_t) -> Pointer, unless mappings::map(length, rights, fd, offset);
-    fn mmap64(address: Pointer, length: size_t, rights: c_int, flags: c_int, fd: c_int, offset: off64_t) -> Pointer, unless mappings::map(length, rights, fd, offset);
-    fn munmap(address: Pointer, length: size_t) -> c_int, unless mappings::unmap(address, length);
+    fn mmap(address: Pointer, length: size_t, rights: c_int, flags: c_int, fd: c_int, offset: off_t) -> Pointer, unless memory::map(length, rights, fd, offset);
+    fn mmap64(address: Pointer, length: size_t, rights: c_int, flags: c_int, fd: c_int, offset: off64_t) -> Pointer, unless memory::map(length, rights, fd, offset);
+    fn munmap(address: Pointer, length: size_t) -> c_int, unless memory::unmap(address, length);
 }
 
 /// Ends the process without what is left to be run: here or never its violations are told.

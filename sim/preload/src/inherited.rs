@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::descriptors::{Descriptors, Device, Entry};
-use crate::door::Door;
 use crate::machine::Machine;
 use crate::{descriptors, say};
 
@@ -31,11 +30,11 @@ pub(crate) fn waits() -> bool {
     WAITS.load(Ordering::Acquire)
 }
 
-/// In a child after a fork: remembers what the parent's door has open, which nobody can have
+/// In a child after a fork: remembers what the parent has open of its machine, which nobody can have
 /// locked for good if it can be locked at all.
-pub(crate) fn remember(door: &Door) {
-    let Some(parent) = door.machine.leave_to_parent() else { return };
-    let Some(entries) = door.descriptors.try_all() else {
+pub(crate) fn remember(machine: &Machine, open: &Descriptors) {
+    let Some(parent) = machine.leave_to_parent() else { return };
+    let Some(entries) = open.try_all() else {
         return say!("a child was forked while a device was opened, and inherits none");
     };
     let files = entries.into_iter().filter_map(|(fd, entry)| match entry {
@@ -61,7 +60,7 @@ pub(crate) fn take(machine: &Machine, to: &Descriptors) {
     WAITS.store(false, Ordering::Release);
     let Some(Inheritance { parent, files }) = inheritance else { return };
     for File { fd, name, number } in files {
-        if !descriptors::is_expected(fd) {
+        if !descriptors::may_be_ours(fd) {
             continue;
         }
         match machine.inherit(parent, number) {

@@ -33,18 +33,16 @@
 //! `MLX5_SIM` configures the machine, see [`Settings`].
 
 mod account;
+mod calls;
 mod descriptors;
 mod door;
 mod ending;
-mod events;
 mod exports;
-mod forward;
 mod inherited;
+mod inside;
 mod machine;
 mod mappings;
 mod next;
-mod paths;
-mod system_calls;
 mod tree;
 
 pub use mlx5_sim::settings::{Settings, SettingsError};

@@ -101,7 +101,7 @@ impl Machine {
             Self::Own { .. } => None,
             Self::Shared(wire) => {
                 // SAFETY: the child never uses the connection of its parent.
-                unsafe { crate::exports::next::close(wire.descriptor().as_raw_fd()) };
+                unsafe { crate::next::close(wire.descriptor().as_raw_fd()) };
                 Some(wire.number())
             }
         }

@@ -1,8 +1,11 @@
 //! The functions behind those of this library: libc's own, found by the dynamic linker.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::mode_t;
+use mlx5_uapi::Errno;
 
 use crate::say;
 
@@ -33,4 +36,46 @@ impl Symbol {
         self.address.store(found, Ordering::Relaxed);
         found
     }
+}
+
+/// Makes functions that call the next library's of the same name.
+macro_rules! next {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
+        /// # Safety
+        /// As libc has it.
+        #[allow(dead_code, reason = "each is there once a function is taken over")]
+        pub(crate) unsafe fn $name($($argument: $type),*) -> $answer {
+            use ::std::{ffi, mem};
+            const NAME: &ffi::CStr = match ffi::CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes()
+            ) {
+                Ok(name) => name,
+                Err(_) => panic!("an identifier has no zero in it"),
+            };
+            static SYMBOL: $crate::next::Symbol = $crate::next::Symbol::new(NAME);
+            type Function = unsafe extern "C" fn($($type),*) -> $answer;
+            let address = SYMBOL.address();
+            // SAFETY: the declaration is libc's, or passes as many words in registers.
+            let function = unsafe { mem::transmute::<*mut ffi::c_void, Function>(address) };
+            // SAFETY: the caller's contract.
+            unsafe { function($($argument),*) }
+        }
+    )*};
+}
+pub(crate) use next;
+
+// Those that this library calls itself. `exports` calls them too, for the functions that it takes the
+// place of, so that the compiler compares the declarations.
+next! {
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn fstat(fd: c_int, to: *mut libc::stat) -> c_int;
+    fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int;
+    fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int;
+    fn close(fd: c_int) -> c_int;
+}
+
+/// Makes the answer of a libc function that failed.
+pub(crate) fn failed(errno: Errno) -> c_int {
+    errno.set();
+    -1
 }

@@ -27,8 +27,18 @@ pub(crate) struct Arguments {
 const PROVIDER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
 
 /// The others that have none.
-const BESIDE_IT: [&str; 9] =
-    ["verbs", "cli", "benches", "tests", "tests/oracle", "fuzz", "sim/pci", "sim/wire", "xtask"];
+const BESIDE_IT: [&str; 10] = [
+    "verbs",
+    "cli",
+    "benches",
+    "tests",
+    "tests/oracle",
+    "fuzz",
+    "sim/pci",
+    "sim/wire",
+    "sim/preload",
+    "xtask",
+];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));

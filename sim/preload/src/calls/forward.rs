@@ -11,10 +11,13 @@ use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL,
 use mlx5_uapi::names::NamedCall;
 use mlx5_uapi::write_cmd::WriteCommand;
 
+use super::events;
 use crate::account::Call;
-use crate::descriptors::{Device, Entry, failed, find};
-use crate::door::{Door, Inside};
-use crate::{events, say};
+use crate::descriptors::{Device, Entry};
+use crate::door::Door;
+use crate::inside::Inside;
+use crate::next::failed;
+use crate::say;
 
 /// `NETLINK_RDMA` of `linux/netlink.h`.
 const NETLINK_RDMA: c_int = 20;
@@ -30,7 +33,7 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
     let _call = Call::begin();
     // A request has 32 bits; what stands above them is nobody's.
     let request = request as u32;
-    let Some((door, entry)) = find(fd) else {
+    let Some((door, entry)) = Door::find(fd) else {
         if request == RDMA_VERBS_IOCTL && Door::if_open().is_some() {
             say!("a verbs call on descriptor {fd}, which this process did not open");
         }
@@ -120,7 +123,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
             && let Some((Entry::Events(events), _)) = own(door, fd)
         {
             replaced.push((*id, attribute.data));
-            attribute.data = events.file.as_fd().as_raw_fd() as u64;
+            attribute.data = events.as_fd().as_raw_fd() as u64;
         }
     }
     // SAFETY: the copy has the same attributes, and what they point to is the caller's.
@@ -200,7 +203,7 @@ fn tell(door: &Door, device: &Device, call: &Copied, answer: Result<(), Errno>) 
 /// # Safety
 /// As for write(2).
 pub(crate) unsafe fn write(fd: c_int, _from: *const c_void, _length: usize) -> Option<isize> {
-    let (_, entry) = find(fd)?;
+    let (_, entry) = Door::find(fd)?;
     if let Entry::Device(device) = &entry {
         let _inside = Inside::enter();
         say!("{}: commands are taken through ioctl, not write", device.name);

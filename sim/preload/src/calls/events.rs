@@ -5,19 +5,14 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 
 use libc::iovec;
 use mlx5_uapi::{DeviceFile, Errno, EventFile};
 
-use crate::descriptors::{Entry, failed, find};
-use crate::door::{Door, Inside};
-
-/// A completion channel or a file of asynchronous events.
-pub(crate) struct Events {
-    /// The simulated kernel's, by whose descriptor it is named in calls.
-    pub(crate) file: Box<dyn EventFile>,
-}
+use crate::descriptors::Entry;
+use crate::door::Door;
+use crate::inside::Inside;
+use crate::next::{self, failed};
 
 /// Takes over an event file of the simulated kernel's, and answers the program's descriptor.
 ///
@@ -42,33 +37,26 @@ pub(crate) unsafe fn adopt(
     };
     Errno::result(added)?;
     let fd = std::os::fd::IntoRawFd::into_raw_fd(watch);
-    door.descriptors.add(fd, Entry::Events(Arc::new(Events { file })));
+    door.descriptors.add(fd, Entry::Events(file.into()));
     Ok(fd)
 }
 
-impl Events {
-    /// Reads as the kernel does: waits for an event, unless the descriptor says not to.
-    fn read(&self, fd: RawFd, to: &mut [u8]) -> Result<usize, Errno> {
-        loop {
-            match self.file.read(to) {
-                Err(Errno::EAGAIN) => {}
-                answer => return answer,
-            }
-            // SAFETY: the descriptor is the program's; the call has no further arguments.
-            let flags = Errno::result(unsafe {
-                crate::exports::next::fcntl(fd, libc::F_GETFL, std::ptr::null_mut())
-            })?;
-            if flags & libc::O_NONBLOCK != 0 {
-                return Err(Errno::EAGAIN);
-            }
-            let mut wait = libc::pollfd {
-                fd: self.file.as_fd().as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            // SAFETY: one structure, filled.
-            Errno::result(unsafe { libc::poll(&raw mut wait, 1, -1) })?;
+/// Reads as the kernel does: waits for an event, unless the descriptor says not to.
+fn read_or_wait(file: &dyn EventFile, fd: RawFd, to: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        match file.read(to) {
+            Err(Errno::EAGAIN) => {}
+            answer => return answer,
         }
+        // SAFETY: the descriptor is the program's; the call has no further arguments.
+        let flags = Errno::result(unsafe { next::fcntl(fd, libc::F_GETFL, std::ptr::null_mut()) })?;
+        if flags & libc::O_NONBLOCK != 0 {
+            return Err(Errno::EAGAIN);
+        }
+        let mut wait =
+            libc::pollfd { fd: file.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, filled.
+        Errno::result(unsafe { libc::poll(&raw mut wait, 1, -1) })?;
     }
 }
 
@@ -77,14 +65,16 @@ impl Events {
 /// # Safety
 /// So many bytes can be written.
 pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isize> {
-    let (_, entry) = find(fd)?;
+    let (_, entry) = Door::find(fd)?;
     let answer = match entry {
         Entry::Device(_) => Err(Errno::EINVAL),
         Entry::Events(_) if to.is_null() => Err(Errno::EFAULT),
-        Entry::Events(events) => {
+        Entry::Events(file) => {
             let _inside = Inside::enter();
             // SAFETY: the caller's contract, and nobody else has the buffer meanwhile.
-            events.read(fd, unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), room) })
+            read_or_wait(&*file, fd, unsafe {
+                std::slice::from_raw_parts_mut(to.cast::<u8>(), room)
+            })
         }
     };
     Some(match answer {
@@ -98,7 +88,7 @@ pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isi
 /// # Safety
 /// So many buffers can be read, and written to.
 pub(crate) unsafe fn readv(fd: c_int, to: *const iovec, count: c_int) -> Option<isize> {
-    find(fd)?;
+    Door::find(fd)?;
     if count < 1 || to.is_null() {
         return Some(failed(Errno::EINVAL) as isize);
     }

@@ -3,7 +3,8 @@
 
 use std::ffi::{c_int, c_long, c_ulong, c_void};
 
-use crate::{descriptors, ending, events, forward, mappings};
+use super::{events, files, forward, memory};
+use crate::ending;
 
 /// A call, if it is the machine's affair.
 ///
@@ -16,9 +17,9 @@ pub(crate) unsafe fn by_number(number: c_long, words: [c_long; 6]) -> Option<c_l
     // SAFETY: the caller's contract.
     unsafe {
         match number {
-            libc::SYS_mmap => mappings::map(second as usize, third as c_int, fifth as c_int, sixth)
+            libc::SYS_mmap => memory::map(second as usize, third as c_int, fifth as c_int, sixth)
                 .map(|address| address as c_long),
-            libc::SYS_munmap => mappings::unmap(pointer(first), second as usize).map(c_long::from),
+            libc::SYS_munmap => memory::unmap(pointer(first), second as usize).map(c_long::from),
             libc::SYS_ioctl => {
                 forward::ioctl(fd, second as c_ulong, pointer(third)).map(c_long::from)
             }
@@ -28,7 +29,7 @@ pub(crate) unsafe fn by_number(number: c_long, words: [c_long; 6]) -> Option<c_l
             libc::SYS_write => {
                 forward::write(fd, pointer(second), third as usize).map(|length| length as c_long)
             }
-            libc::SYS_close => descriptors::close(fd).map(c_long::from),
+            libc::SYS_close => files::close(fd).map(c_long::from),
             libc::SYS_exit_group => ending::end_at_once(fd),
             _ => None,
         }

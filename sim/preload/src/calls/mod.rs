@@ -1,0 +1,8 @@
+//! What becomes of a program's calls of libc on the machine's files, paths and memory.
+
+pub(crate) mod events;
+pub(crate) mod files;
+pub(crate) mod forward;
+pub(crate) mod memory;
+pub(crate) mod paths;
+pub(crate) mod system_calls;
