@@ -1,21 +1,18 @@
 //! Clocks that user space reads: the page in which the driver tells how the device's clock and the
 //! time of day belong together, and the device's own page with its clock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use mlx5_prm::cmd::init_seg;
+use mlx5_uapi::Errno;
 use mlx5_uapi::mlx5::ClockInfo;
-use mlx5_uapi::{Access, Errno, Mapping};
 use zerocopy::IntoBytes;
 
 use crate::engine::DeviceId;
 use crate::fabric::Fabric;
 use crate::kernel::bar::{Bar, BarPages};
-use crate::kernel::file::OpenFile;
 
 /// Bytes of a page.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// Set in the sequence number while the page is rewritten (`MLX5_IB_CLOCK_INFO_KERNEL_UPDATING`).
 const UPDATING: u32 = 1;
 /// Bits of the device's clock that the driver counts with (`CLOCKSOURCE_MASK(41)`).
@@ -25,15 +22,12 @@ const SHIFT: u32 = 23;
 /// Jiffies of a second (`CONFIG_HZ`), as Debian's kernels have them.
 const HZ: u64 = 250;
 const NS_PER_JIFFY: u64 = 1_000_000_000 / HZ;
-/// The device's clock in its page.
-const TIMER: usize = init_seg::offset::INTERNAL_TIMER_H % PAGE;
-
 /// The clock pages of a device.
 pub(crate) struct Clocks {
-    info: BarPages,
-    core: BarPages,
+    pub(crate) info: BarPages,
+    pub(crate) core: BarPages,
     fabric: Fabric,
-    device: DeviceId,
+    pub(crate) device: DeviceId,
     pid: u32,
 }
 
@@ -111,42 +105,4 @@ impl Drop for Clocks {
             self.fabric.lock().device_mut(self.device).set_core_clock(None);
         }
     }
-}
-
-/// Maps the page that relates the clocks.
-pub(crate) fn map_info(
-    file: &Arc<OpenFile>,
-    length: usize,
-    access: Access,
-) -> Result<Mapping, Errno> {
-    if length != PAGE {
-        return Err(Errno::EINVAL);
-    }
-    if access != Access::Read {
-        return Err(Errno::EPERM);
-    }
-    let clocks = &file.hca.clocks;
-    clocks.update();
-    // SAFETY: the file, which the mapping keeps, keeps the page; nobody makes references to it but
-    // for its atomic words.
-    Ok(unsafe { Mapping::new(clocks.info.as_non_null(), length, Box::new(Arc::clone(file))) })
-}
-
-/// Maps the page with the device's clock, which the device writes from then on.
-pub(crate) fn map_core(
-    file: &Arc<OpenFile>,
-    length: usize,
-    access: Access,
-) -> Result<Mapping, Errno> {
-    if length != PAGE {
-        return Err(Errno::EINVAL);
-    }
-    if access != Access::Read {
-        return Err(Errno::EPERM);
-    }
-    let clocks = &file.hca.clocks;
-    let timer = clocks.core.address() + TIMER as u64;
-    file.hca.fabric.lock().device_mut(clocks.device).set_core_clock(Some(timer));
-    // SAFETY: as above.
-    Ok(unsafe { Mapping::new(clocks.core.as_non_null(), length, Box::new(Arc::clone(file))) })
 }

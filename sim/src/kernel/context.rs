@@ -17,11 +17,11 @@ use zerocopy::IntoBytes;
 
 use crate::config::LinkLayer;
 use crate::kernel::decode::{Request, from_short, is_clear_behind};
-use crate::kernel::devx::{create_uctx, destroy_uctx};
 use crate::kernel::events::EventQueue;
 use crate::kernel::file::{Channel, Context, OpenFile, State};
 use crate::kernel::hca::{COMPLETION_VECTORS, Hca};
-use crate::kernel::write::WriteCall;
+use crate::kernel::uctx::{create_uctx, destroy_uctx};
+use crate::kernel::write_call::WriteCall;
 
 /// The first form of the request ends before the flags; the second has at least so many bytes.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(AllocUcontextReqV2, max_cqe_version);

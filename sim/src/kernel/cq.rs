@@ -2,11 +2,10 @@
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::cq::{
-    CqeSize, CreateCqIn, DestroyCqIn, ModifyCqFields, ModifyCqIn, ModifyCqMode, ResizeCqFields,
+    CqeSize, CreateCqIn, ModifyCqFields, ModifyCqIn, ModifyCqMode, ResizeCqFields,
 };
 use mlx5_prm::cqe::MiniFormat;
 use mlx5_uapi::Errno;
-use mlx5_uapi::cmd::cq::CqEvents;
 use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5;
 use mlx5_uapi::mlx5::{CqeCompFormat, CreateCqFlags};
@@ -19,8 +18,8 @@ use crate::kernel::events::Subscription;
 use crate::kernel::file::{Channel, OpenFile, State};
 use crate::kernel::hca::{COMPLETION_VECTORS, Hca};
 use crate::kernel::lock;
-use crate::kernel::objects::Body;
-use crate::kernel::write::WriteCall;
+use crate::kernel::objects::{Body, Cq};
+use crate::kernel::write_call::WriteCall;
 
 /// The driver's request has at least so many bytes.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(mlx5::CreateCq, flags);
@@ -30,19 +29,6 @@ const MOST_OFFSET: u32 = 63;
 pub(crate) const LONGEST_PERIOD: u16 = 0xfff;
 /// MODIFY_CQ of moderation.
 const MODERATION: u32 = 1;
-
-/// A completion queue.
-#[derive(Debug)]
-pub(crate) struct Cq {
-    pub(crate) cqn: u32,
-    cqe: u32,
-    pub(crate) cqe_size: u32,
-    padded: bool,
-    /// Timestamps are to be the time of day.
-    pub(crate) real_time: bool,
-    completions: Option<Subscription>,
-    asynchronous: Option<Subscription>,
-}
 
 fn cqe_size_code(bytes: u32, padded: bool) -> CqeSize {
     match (bytes, padded) {
@@ -175,22 +161,6 @@ pub(crate) fn create(
     request.answer(id::RESP_CQE, &cqe)?;
     let driver = mlx5::CreateCqResp { cqn, reserved: 0 };
     request.answer_bytes(attr::uhw::OUT, zerocopy::IntoBytes::as_bytes(&driver))
-}
-
-/// Ends the queue. Its events count up to now.
-pub(crate) fn destroy(hca: &Hca, cq: &Cq) -> Result<CqEvents, Errno> {
-    let mut input = DestroyCqIn::request();
-    input.set_cqn(cq.cqn);
-    hca.command(&input)?;
-    {
-        let mut routes = lock(&hca.hub.routes);
-        routes.completions.remove(&cq.cqn);
-        routes.cqs.remove(&cq.cqn);
-    }
-    Ok(CqEvents {
-        comp_events_reported: cq.completions.as_ref().map_or(0, Subscription::end),
-        async_events_reported: cq.asynchronous.as_ref().map_or(0, Subscription::end),
-    })
 }
 
 pub(crate) fn resize(

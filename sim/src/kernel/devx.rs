@@ -4,7 +4,7 @@ use mlx5_prm::cmd::cq::CreateCqIn;
 use mlx5_prm::cmd::qp::CreateQpIn;
 use mlx5_prm::cmd::srq::{CreateRmpIn, CreateXrcSrqIn};
 use mlx5_prm::cmd::{CommandInHead, CommandInput, CommandOpcode, CommandStatus};
-use mlx5_prm::fields::{get_bits, set_bits};
+use mlx5_prm::fields::set_bits;
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, attr};
 use mlx5_uapi::verbs::AccessFlags;
@@ -13,24 +13,17 @@ use crate::kernel::current::is_mapped;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::{Hca, refusal};
+use crate::kernel::mailbox::{NUMBER, Place, put, take};
 use crate::kernel::memory::pages;
 use crate::kernel::objects::Body;
+use crate::kernel::objects::devx::{DevxObject, Kind, Umem};
 
-/// Where a number stands in an input or output: first bit and width.
-type Place = (usize, usize);
-
-/// The number of most objects.
-const NUMBER: Place = (0x48, 24);
 /// The number of a general object.
 const GENERAL: Place = (0x40, 32);
 /// The number of a counter set.
 const COUNTER_SET: Place = (0x58, 8);
 /// The first PSV of CREATE_PSV's output.
 const PSV: Place = (0x88, 24);
-/// The number of a user context.
-const UCTX: Place = (0x50, 16);
-/// Bytes of CREATE_UCTX's input.
-const CREATE_UCTX_BYTES: usize = 0x40;
 /// CREATE_UMEM's input: bytes before the pages, logarithm of the pages' size (from 4 KiB), and
 /// the number of pages.
 const CREATE_UMEM_BYTES: usize = (0x80 + 0x100) / 8;
@@ -43,32 +36,6 @@ const MAY_WRITE: u64 = 1 << 1;
 /// Commands of a general kind.
 const GENERAL_COMMANDS: std::ops::Range<u32> = 0xb00..0xd00;
 const LOG_PAGE: u32 = 12;
-
-fn put(bytes: &mut [u8], (bit, width): Place, number: u32) {
-    set_bits(bytes, bit, width, number.into());
-}
-
-fn take(bytes: &[u8], (bit, width): Place) -> u32 {
-    if bytes.len() * 8 < bit + width { 0 } else { get_bits(bytes, bit, width) as u32 }
-}
-
-/// An object of the firmware's, made by a command.
-#[derive(Debug)]
-pub(crate) struct DevxObject {
-    kind: Kind,
-    number: u32,
-    uid: u32,
-}
-
-/// A kind of object: the commands that make and end it, and where its number stands in the output
-/// of the one and the input of the other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Kind {
-    create: CommandOpcode,
-    destroy: CommandOpcode,
-    made: Place,
-    named: Place,
-}
 
 const fn kind(create: CommandOpcode, destroy: CommandOpcode) -> Kind {
     Kind { create, destroy, made: NUMBER, named: NUMBER }
@@ -141,24 +108,6 @@ fn is_general(opcode: CommandOpcode) -> bool {
                 | Op::QUERY_CONG_STATISTICS
                 | Op::QUERY_LAG
         )
-}
-
-/// Makes a user context of the firmware's; its number.
-pub(crate) fn create_uctx(hca: &Hca) -> Result<u32, Errno> {
-    if hca.caps.log_max_uctx() == 0 {
-        return Err(Errno::EINVAL);
-    }
-    let mut input = [0; CREATE_UCTX_BYTES];
-    put(&mut input, (0, 16), CommandOpcode::CREATE_UCTX.0);
-    let output: [u8; 16] = hca.command_raw(&input)?;
-    Ok(take(&output, UCTX))
-}
-
-pub(crate) fn destroy_uctx(hca: &Hca, uid: u32) -> Result<(), Errno> {
-    let mut input = [0; 16];
-    put(&mut input, (0, 16), CommandOpcode::DESTROY_UCTX.0);
-    put(&mut input, UCTX, uid);
-    hca.command_raw::<16>(&input).map(drop)
 }
 
 /// The number of the context's user context; without DEVX there is none.
@@ -271,14 +220,6 @@ pub(crate) fn obj_create(
     Ok(())
 }
 
-pub(crate) fn destroy(hca: &Hca, object: &DevxObject) -> Result<(), Errno> {
-    let mut input = [0; 16];
-    put(&mut input, (0, 16), object.kind.destroy.0);
-    put(&mut input, (16, 16), object.uid);
-    put(&mut input, object.kind.named, object.number);
-    hca.command_raw::<16>(&input).map(drop)
-}
-
 /// Whether a handle is of the object that a command names.
 fn is_subject(
     state: &State,
@@ -348,12 +289,6 @@ pub(crate) fn obj_query(
     on_object(file, state, request, &how)
 }
 
-/// Memory lent to the firmware's objects.
-#[derive(Debug)]
-pub(crate) struct Umem {
-    number: u32,
-}
-
 pub(crate) fn umem_reg(
     file: &OpenFile,
     state: &mut State,
@@ -383,11 +318,4 @@ pub(crate) fn umem_reg(
     let handle = state.objects.add(Body::Umem(Umem { number }), &[]);
     request.made(id::HANDLE, handle.into());
     request.answer(id::OUT_ID, &number)
-}
-
-pub(crate) fn destroy_umem(hca: &Hca, umem: &Umem) -> Result<(), Errno> {
-    let mut input = [0; 16];
-    put(&mut input, (0, 16), CommandOpcode::DESTROY_UMEM.0);
-    put(&mut input, NUMBER, umem.number);
-    hca.command_raw::<16>(&input).map(drop)
 }

@@ -3,75 +3,18 @@
 use std::sync::Arc;
 
 use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::mkey::{AllocMemicIn, DeallocMemicIn};
+use mlx5_prm::cmd::mkey::AllocMemicIn;
 use mlx5_uapi::ioctl::{attr, object};
-use mlx5_uapi::mlx5::{DmType, MmapCommand};
-use mlx5_uapi::{Errno, Mapping, page_size};
+use mlx5_uapi::mlx5::DmType;
+use mlx5_uapi::{Errno, Mapping};
 
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
-use crate::kernel::hca::Hca;
-use crate::kernel::objects::{Body, Objects};
+use crate::kernel::objects::dm::{DevicePages, LOG_PAGE};
+use crate::kernel::objects::{Body, Dm, Objects};
 
-/// Logarithm of the pages in which the driver gives ranges to the firmware.
-const LOG_PAGE: u32 = 12;
 /// Logarithm of what sizes are rounded up to, and of the unit of alignments: `MLX5_MEMIC_BASE_ALIGN`.
 const LOG_BASE: u32 = 6;
-
-/// A piece of a device's memory. Its pages live while its object does or while it is mapped.
-pub(crate) struct DevicePages {
-    hca: Arc<Hca>,
-    /// First page, of the device's memory.
-    first: u64,
-    bytes: u64,
-}
-
-impl std::fmt::Debug for DevicePages {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut f = f.debug_struct("DevicePages");
-        f.field("first", &self.first).field("bytes", &self.bytes).finish_non_exhaustive()
-    }
-}
-
-impl DevicePages {
-    /// Where it starts, as the driver sees it.
-    pub(crate) fn address(&self) -> u64 {
-        self.hca.device_memory.address() + (self.first << LOG_PAGE)
-    }
-
-    fn pages(&self) -> u64 {
-        self.bytes.div_ceil(1 << LOG_PAGE)
-    }
-}
-
-impl Drop for DevicePages {
-    fn drop(&mut self) {
-        if self.hca.is_this_process() {
-            let mut input = DeallocMemicIn::request();
-            input.set_memic_start_addr(self.address()).set_memic_size(self.bytes as u32);
-            // What the firmware keeps shows in the device's counts.
-            if self.hca.command(&input).is_ok() {
-                self.hca.give_back_pages(self.first, self.pages());
-            }
-        }
-    }
-}
-
-/// A piece of device memory in a file.
-#[derive(Debug)]
-pub(crate) struct Dm {
-    pub(crate) pages: Arc<DevicePages>,
-    /// Bytes that were asked for.
-    pub(crate) length: u64,
-    index: u32,
-}
-
-impl Dm {
-    /// The offset at which it is mapped.
-    pub(crate) fn mmap_offset(&self) -> u64 {
-        MmapCommand::DeviceMem.offset(self.index, page_size())
-    }
-}
 
 fn free_index(objects: &Objects) -> u32 {
     let dms = objects.of_kind(object::DM).into_iter();

@@ -1,25 +1,19 @@
-//! An open uverbs device: the calls that come through it, and what becomes of its objects.
+//! An open uverbs device: what was made through it, and what becomes of that.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use mlx5_prm::cmd::alloc::DeallocTransportDomainIn;
-use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader, object};
-use mlx5_uapi::mlx5::MmapCommand;
-use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest, page_size};
-use zerocopy::IntoBytes;
+use mlx5_uapi::Errno;
+use mlx5_uapi::ioctl::object;
 
 use crate::kernel::calls::Calls;
-use crate::kernel::current::Current;
-use crate::kernel::devx::destroy_uctx;
 use crate::kernel::events::EventQueue;
-use crate::kernel::hca::Hca;
-use crate::kernel::objects::{Body, Mappable, Objects};
-use crate::kernel::{
-    clock, cq, decode, devx, dm, lock, memory, methods, mr, qp, simple, srq, uar, xrcd,
-};
-use crate::processes::Process;
+use crate::kernel::hca::{Hca, Open};
+use crate::kernel::lock;
+use crate::kernel::objects::{Body, Objects, Report};
+use crate::kernel::uctx::destroy_uctx;
 
 /// What GET_CONTEXT made.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +31,6 @@ pub(crate) enum Channel {
     Asynchronous,
 }
 
-/// What the destruction of an object reports of its events that were read: nothing, or as the
-/// method has it.
-pub(crate) type Report = Vec<u8>;
-
 /// An object that ended before it was destroyed.
 #[derive(Debug)]
 struct Ended {
@@ -54,7 +44,7 @@ pub(crate) struct State {
     pub(crate) objects: Objects,
     /// Objects that ended because the device went, until their handles are given back.
     ended: BTreeMap<u32, Ended>,
-    channels: BTreeMap<RawFd, (Channel, Arc<EventQueue>)>,
+    pub(crate) channels: BTreeMap<RawFd, (Channel, Arc<EventQueue>)>,
     default_async: Option<Arc<EventQueue>>,
 }
 
@@ -106,8 +96,8 @@ impl State {
 /// and every device page that is mapped through it.
 pub(crate) struct OpenFile {
     pub(crate) hca: Arc<Hca>,
-    calls: Arc<Calls>,
-    state: Mutex<State>,
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) state: Mutex<State>,
 }
 
 impl OpenFile {
@@ -117,7 +107,8 @@ impl OpenFile {
             calls: Arc::clone(calls),
             state: Mutex::default(),
         });
-        hca.opened(&file);
+        let opened: Weak<Self> = Arc::downgrade(&file);
+        hca.opened(opened);
         file
     }
 
@@ -131,21 +122,7 @@ impl OpenFile {
         if !state.objects.is_free(handle) {
             return Err(Errno::EBUSY);
         }
-        let hca = &self.hca;
-        let mut reported = Report::new();
-        match state.objects.get_mut(handle)? {
-            Body::Pd { pdn } => simple::dealloc_pd(hca, *pdn)?,
-            Body::Xrcd(body) => xrcd::close(hca, *body)?,
-            // Pages go when nobody maps them any more.
-            Body::Ah | Body::Uar(_) | Body::Dm(_) => {}
-            Body::Mr(body) => mr::destroy(hca, body)?,
-            Body::Mw(body) => mr::destroy_window(hca, body)?,
-            Body::Cq(body) => reported.extend(cq::destroy(hca, body)?.as_bytes()),
-            Body::Qp(body) => reported.extend(qp::destroy(hca, body)?.as_bytes()),
-            Body::Srq(body) => reported.extend(srq::destroy(hca, body)?.as_bytes()),
-            Body::Devx(body) => devx::destroy(hca, body)?,
-            Body::Umem(body) => devx::destroy_umem(hca, body)?,
-        }
+        let reported = state.objects.get_mut(handle)?.end(&self.hca)?;
         state.objects.remove(handle);
         Ok(reported)
     }
@@ -155,7 +132,7 @@ impl OpenFile {
         // A queue pair leaves its groups before it ends, as it does when the kernel cleans up.
         for handle in state.objects.of_kind(object::QP) {
             if let Ok(qp) = state.objects.qp_mut(handle) {
-                qp::leave_groups(&self.hca, qp);
+                qp.leave_groups(&self.hca);
             }
         }
         // Users come after what they use; what refuses is tried again after the others.
@@ -188,12 +165,7 @@ impl OpenFile {
         state.default_async = None;
     }
 
-    /// Loses the device.
-    pub(crate) fn disassociate(&self) {
-        self.clean_up(&mut lock(&self.state));
-    }
-
-    fn forget_channel(&self, fd: RawFd) {
+    pub(crate) fn forget_channel(&self, fd: RawFd) {
         let mut state = lock(&self.state);
         let removed = state.channels.remove(&fd);
         if let (Some((_, queue)), Some(default)) = (&removed, &state.default_async)
@@ -204,158 +176,18 @@ impl OpenFile {
     }
 }
 
+impl Open for OpenFile {
+    fn disassociate(&self) {
+        self.clean_up(&mut lock(&self.state));
+    }
+}
+
 impl Drop for OpenFile {
     fn drop(&mut self) {
         // What a forked child closes is not the parent's last reference.
         if self.hca.is_this_process() {
             let mut state = std::mem::take(&mut *lock(&self.state));
             self.clean_up(&mut state);
-        }
-    }
-}
-
-/// The handle of an open file that a driver holds.
-pub(crate) struct SimFile(pub(crate) Arc<OpenFile>);
-
-impl OpenFile {
-    /// # Safety
-    /// As for [`DeviceFile::ioctl`]; addresses in the attributes are those of the current process.
-    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        let late = self.calls.enter_work()?;
-        if !self.hca.is_removed() {
-            self.hca.clocks.tick();
-        }
-        // SAFETY: the caller's contract; the attributes and what they point to are the call's
-        // until it returns.
-        let (method, request) = unsafe { decode::open(header) }?;
-        let mut state = lock(&self.state);
-        methods::run(self, &mut state, method, request)?;
-        late.map_or(Ok(()), Err)
-    }
-}
-
-/// An open file that another process has.
-pub struct ProcessFile {
-    file: SimFile,
-    process: Arc<Process>,
-}
-
-impl std::fmt::Debug for ProcessFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProcessFile").field("process", &self.process).finish_non_exhaustive()
-    }
-}
-
-impl ProcessFile {
-    pub(crate) fn new(file: Arc<OpenFile>, process: &Arc<Process>) -> Self {
-        Self { file: SimFile(file), process: Arc::clone(process) }
-    }
-
-    /// The same file for a process that inherited it.
-    #[must_use]
-    pub fn inherited_by(&self, process: &Arc<Process>) -> Self {
-        Self::new(Arc::clone(&self.file.0), process)
-    }
-
-    /// One call, of which header and attributes are here. What the attributes point to is in the
-    /// process, where an address that is not good is a fault.
-    pub fn call(&self, words: &mut [u64]) -> Result<(), Errno> {
-        let room = size_of_val(words);
-        let header: *mut IoctlHeader = words.as_mut_ptr().cast();
-        if room < size_of::<IoctlHeader>() {
-            return Err(Errno::EFAULT);
-        }
-        // SAFETY: there are as many words, and every value of them is a header.
-        let counted = usize::from(unsafe { (*header).num_attrs });
-        if size_of::<IoctlHeader>() + counted * size_of::<IoctlAttr>() > room {
-            return Err(Errno::EFAULT);
-        }
-        let _current = Current::enter(Some(&self.process));
-        // SAFETY: header and attributes are the words; the addresses are another process's.
-        unsafe { self.file.0.ioctl(header) }
-    }
-
-    /// Maps a page of the device into this process, as [`DeviceFile::map`].
-    pub fn map(&self, offset: u64, length: usize, access: Access) -> Result<Mapping, Errno> {
-        self.file.map(offset, length, access)
-    }
-
-    /// Takes over the event file with this number, as [`DeviceFile::event_file`].
-    pub fn event_file(&self, number: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        self.file.events(number)
-    }
-}
-
-impl SimFile {
-    /// The event file with this number.
-    fn events(&self, number: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        self.0.calls.enter()?;
-        let state = lock(&self.0.state);
-        let (_, queue) = state.channels.get(&number).ok_or(Errno::EBADF)?;
-        Ok(Box::new(SimEvents { queue: Arc::clone(queue), file: Arc::downgrade(&self.0) }))
-    }
-}
-
-impl DeviceFile for SimFile {
-    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        let _current = Current::enter(None);
-        // SAFETY: the caller's contract; without a process the addresses are this one's.
-        unsafe { self.0.ioctl(header) }
-    }
-
-    fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
-        self.0.calls.enter()?;
-        self.0.check_device()?;
-        self.0.hca.clocks.tick();
-        if offset == MmapCommand::ClockInfo.offset(0, page_size()) {
-            return clock::map_info(&self.0, len, access);
-        }
-        if offset == MmapCommand::CoreClock.offset(0, page_size()) {
-            return clock::map_core(&self.0, len, access);
-        }
-        let state = lock(&self.0.state);
-        let what = state.objects.mapped_at(offset).ok_or(Errno::EINVAL)?;
-        drop(state);
-        match what {
-            Mappable::Uar(page) => uar::map(&self.0, page, len),
-            Mappable::Dm(pages) => dm::map(&self.0, pages, len),
-        }
-    }
-
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
-        // Anonymous memory has nothing to do with whether the device is there.
-        self.0.calls.enter()?;
-        memory::allocate(&self.0.hca.fabric, request)
-    }
-
-    /// Any number will do: it is looked up.
-    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        self.events(fd)
-    }
-}
-
-/// An event file that a driver holds.
-struct SimEvents {
-    queue: Arc<EventQueue>,
-    file: Weak<OpenFile>,
-}
-
-impl AsFd for SimEvents {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.queue.as_fd()
-    }
-}
-
-impl EventFile for SimEvents {
-    fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
-        self.queue.read(buf)
-    }
-}
-
-impl Drop for SimEvents {
-    fn drop(&mut self) {
-        if let Some(file) = self.file.upgrade().filter(|file| file.hca.is_this_process()) {
-            file.forget_channel(self.queue.fd());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A device as the simulated kernel's driver holds it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -18,10 +19,8 @@ use crate::firmware::{Counts, Firmware, caps};
 use crate::kernel::bar::{Bar, BarPages};
 use crate::kernel::clock::Clocks;
 use crate::kernel::events::EventHub;
-use crate::kernel::file::OpenFile;
 use crate::kernel::lock;
 use crate::kernel::memory::Anonymous;
-use crate::kernel::xrcd::SharedDomains;
 
 /// Completion vectors, each with an event queue.
 pub(crate) const COMPLETION_VECTORS: u32 = 8;
@@ -29,6 +28,18 @@ pub(crate) const COMPLETION_VECTORS: u32 = 8;
 const PAGE: usize = 4096;
 /// Pages of the device's own memory.
 const DEVICE_PAGES: u64 = 32;
+
+/// A file, by file system and inode.
+pub(crate) type Inode = (u64, u64);
+
+/// The domains of a device that are shared: number, and handles that name it.
+pub(crate) type SharedDomains = Mutex<BTreeMap<Inode, (u32, u32)>>;
+
+/// A file that is open on a device.
+pub(crate) trait Open: Send + Sync {
+    /// Loses the device, and with it every object.
+    fn disassociate(&self);
+}
 
 /// A device and its driver.
 pub(crate) struct Hca {
@@ -48,7 +59,7 @@ pub(crate) struct Hca {
     pub(crate) clocks: Clocks,
     /// XRC domains that programs share by a file.
     pub(crate) xrc_domains: SharedDomains,
-    files: Mutex<Vec<Weak<OpenFile>>>,
+    files: Mutex<Vec<Weak<dyn Open>>>,
     removed: AtomicBool,
     /// What the next memory key's low byte is taken from.
     key_tags: AtomicU32,
@@ -247,10 +258,10 @@ impl Hca {
     }
 
     /// Remembers a file that is open on this device.
-    pub(crate) fn opened(&self, file: &Arc<OpenFile>) {
+    pub(crate) fn opened(&self, file: Weak<dyn Open>) {
         let mut files = lock(&self.files);
         files.retain(|file| file.strong_count() > 0);
-        files.push(Arc::downgrade(file));
+        files.push(file);
     }
 
     /// Whether this is the process that started the simulation, and not a child of it: there no

@@ -9,15 +9,18 @@ mod bar;
 mod buffer;
 mod calls;
 mod clock;
+mod clock_map;
 mod context;
 mod cq;
 mod current;
 mod decode;
+mod device_file;
 mod devx;
 mod dm;
 mod events;
 mod file;
 mod hca;
+mod mailbox;
 mod memory;
 mod methods;
 mod mr;
@@ -31,7 +34,9 @@ mod simple;
 mod srq;
 mod sysfs;
 mod uar;
+mod uctx;
 mod write;
+mod write_call;
 mod xrcd;
 
 #[cfg(test)]
@@ -49,13 +54,14 @@ use crate::fabric::Fabric;
 use crate::firmware::Counts;
 use crate::kernel::bar::Bar;
 use crate::kernel::calls::Calls;
-use crate::kernel::file::{OpenFile, SimFile};
+use crate::kernel::device_file::SimFile;
+use crate::kernel::file::OpenFile;
 use crate::kernel::hca::Hca;
 use crate::kernel::sysfs::Tree;
 use crate::processes::{Process, Processes};
 
 pub use crate::kernel::bar::SharedPages;
-pub use crate::kernel::file::ProcessFile;
+pub use crate::kernel::device_file::ProcessFile;
 pub use crate::kernel::sysfs::SysfsEntry;
 
 /// Locks; what a panicking thread left behind is still consistent, for every change is one step.

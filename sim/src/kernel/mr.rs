@@ -1,7 +1,7 @@
 //! Memory regions and windows.
 
 use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::mkey::{CreateMkeyIn, DestroyMkeyIn, MkeyAccessMode, MkeyContext};
+use mlx5_prm::cmd::mkey::{CreateMkeyIn, MkeyAccessMode, MkeyContext};
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::verbs::{AccessFlags, MwType, ReregFlags};
@@ -12,8 +12,9 @@ use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
 use crate::kernel::memory::pages;
-use crate::kernel::objects::Body;
-use crate::kernel::write::WriteCall;
+use crate::kernel::objects::mr::destroy_key;
+use crate::kernel::objects::{Body, Mr, Mw};
+use crate::kernel::write_call::WriteCall;
 
 /// Low bits of a translation entry: the device may read and write the page.
 const ENTRY_RIGHTS: u64 = 0b11;
@@ -29,24 +30,6 @@ const OPTIONAL_FLAGS: u32 = 0x3ff0_0000;
 const WINDOW_OCTWORDS: u32 = 4;
 /// Entries of a page table in an octword.
 const ENTRIES_IN_OCTWORD: usize = 2;
-
-/// A memory region.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mr {
-    /// Local and remote key.
-    key: u32,
-    start: u64,
-    length: u64,
-    iova: u64,
-    access: AccessFlags,
-    pd: u32,
-}
-
-/// A memory window.
-#[derive(Debug)]
-pub(crate) struct Mw {
-    key: u32,
-}
 
 /// What `ib_check_mr_access` demands; there is no on-demand paging.
 fn check_access(flags: u32) -> Result<AccessFlags, Errno> {
@@ -113,16 +96,6 @@ fn create_key(hca: &Hca, uid: u32, pdn: u32, mr: &Mr) -> Result<u32, Errno> {
     set_rights(input.mkc_mut(), mr.access);
     let out = hca.command_with(&input, &list)?;
     Ok(out.mkey_index() << 8 | u32::from(tag))
-}
-
-fn destroy_key(hca: &Hca, key: u32) -> Result<(), Errno> {
-    let mut input = DestroyMkeyIn::request();
-    input.set_mkey_index(key >> 8);
-    hca.command(&input).map(drop)
-}
-
-pub(crate) fn destroy(hca: &Hca, mr: &Mr) -> Result<(), Errno> {
-    destroy_key(hca, mr.key)
 }
 
 pub(crate) fn reg(
@@ -291,10 +264,6 @@ pub(crate) fn alloc_window(
     let key = out.mkey_index() << 8 | u32::from(tag);
     let handle = state.objects.add(Body::Mw(Mw { key }), &[request.pd_handle]);
     call.respond(&AllocMwResp { mw_handle: handle, rkey: key })
-}
-
-pub(crate) fn destroy_window(hca: &Hca, window: &Mw) -> Result<(), Errno> {
-    destroy_key(hca, window.key)
 }
 
 #[cfg(test)]

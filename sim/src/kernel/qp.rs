@@ -1,11 +1,10 @@
 //! Queue pairs: creation, query, multicast, end.
 
 use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::port::{AttachToMcgIn, DetachFromMcgIn};
+use mlx5_prm::cmd::port::AttachToMcgIn;
 use mlx5_prm::cmd::qp::{
-    CreateQpIn, DestroyQpIn, OffloadType, PathMigrationState, Qp2RstIn, QpContext,
-    QpState as DeviceState, QueryQpIn, RqType, ScatterToCqeRequester, ScatterToCqeResponder,
-    ServiceType, TimestampFormat,
+    CreateQpIn, OffloadType, PathMigrationState, QpContext, QpState as DeviceState, QueryQpIn,
+    RqType, ScatterToCqeRequester, ScatterToCqeResponder, ServiceType, TimestampFormat,
 };
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
@@ -17,14 +16,14 @@ use mlx5_uapi::verbs::{
 use mlx5_uapi::write_cmd::{Mcast, QueryQp, QueryQpResp};
 use zerocopy::IntoBytes;
 
-use crate::engine::Gid;
 use crate::kernel::buffer::{self, QueueMemory};
 use crate::kernel::decode::{Request, is_clear_behind};
 use crate::kernel::events::Subscription;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
-use crate::kernel::objects::{Body, Objects};
-use crate::kernel::write::WriteCall;
+use crate::kernel::objects::qp::leave;
+use crate::kernel::objects::{Body, Objects, Qp};
+use crate::kernel::write_call::WriteCall;
 use crate::kernel::{lock, path};
 
 /// A queue that completions name by number has this user index.
@@ -41,24 +40,6 @@ const LOG_LARGEST_STRIDE: u32 = LOG_SMALLEST_STRIDE + 7;
 const MOST_OFFSET: u32 = 63;
 /// The driver's request has at least so many bytes.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(mlx5::CreateQp, sq_buf_addr);
-
-/// A queue pair.
-#[derive(Debug)]
-pub(crate) struct Qp {
-    pub(crate) qpn: u32,
-    pub(crate) kind: QpType,
-    /// The state as the driver knows it.
-    pub(crate) state: QpState,
-    pub(crate) port: u8,
-    /// Reads and atomics that the peer may have outstanding, and its rights.
-    pub(crate) responder_depth: u8,
-    pub(crate) access: AccessFlags,
-    pub(crate) remote_qpn: u32,
-    cap: QpCap,
-    signal_all: bool,
-    groups: Vec<Gid>,
-    events: Option<Subscription>,
-}
 
 /// The user index for completions, as the version of completion entries wants it.
 pub(crate) fn user_index(cqe_version: u8, wanted: u32) -> Result<u32, Errno> {
@@ -341,24 +322,6 @@ pub(crate) fn create(
     request.answer_bytes(attr::uhw::OUT, answer.as_bytes())
 }
 
-/// Ends the queue pair; how many of its events were read.
-pub(crate) fn destroy(hca: &Hca, qp: &mut Qp) -> Result<u32, Errno> {
-    if !qp.groups.is_empty() {
-        return Err(Errno::EBUSY);
-    }
-    if qp.state != QpState::Reset {
-        let mut input = Qp2RstIn::request();
-        input.set_qpn(qp.qpn);
-        hca.command(&input)?;
-        qp.state = QpState::Reset;
-    }
-    let mut input = DestroyQpIn::request();
-    input.set_qpn(qp.qpn);
-    hca.command(&input)?;
-    lock(&hca.hub.routes).qps.remove(&qp.qpn);
-    Ok(qp.events.as_ref().map_or(0, Subscription::end))
-}
-
 fn verbs_state(state: DeviceState) -> QpState {
     match state {
         DeviceState::INIT => QpState::Init,
@@ -475,17 +438,4 @@ pub(crate) fn detach(
     leave(&file.hca, qp.qpn, request.gid)?;
     qp.groups.retain(|gid| *gid != request.gid);
     Ok(())
-}
-
-fn leave(hca: &Hca, qpn: u32, gid: Gid) -> Result<(), Errno> {
-    let mut input = DetachFromMcgIn::request();
-    input.set_qpn(qpn);
-    *input.multicast_gid_mut() = gid;
-    hca.command(&input).map(drop)
-}
-
-/// Leaves every group; what refuses stays, and keeps the queue pair.
-pub(crate) fn leave_groups(hca: &Hca, qp: &mut Qp) {
-    let qpn = qp.qpn;
-    qp.groups.retain(|gid| leave(hca, qpn, *gid).is_err());
 }

@@ -11,10 +11,10 @@ use mlx5_uapi::write_cmd::{ExModifyQp, ExModifyQpResp, ModifyQp};
 
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
+use crate::kernel::objects::Qp;
 use crate::kernel::path;
-use crate::kernel::qp::Qp;
 use crate::kernel::qp_states::{command, is_allowed, parameters};
-use crate::kernel::write::WriteCall;
+use crate::kernel::write_call::WriteCall;
 
 /// Attributes up to the destination's number; rate limits came later.
 const STANDARD: u32 = (1 << 21) - 1;

@@ -22,7 +22,7 @@ use crate::kernel::cq::LONGEST_PERIOD;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
-use crate::kernel::write::WriteCall;
+use crate::kernel::write_call::WriteCall;
 
 /// Mellanox's IEEE number, as QUERY_DEVICE tells it.
 const IEEE_VENDOR: u32 = 0x02c9;

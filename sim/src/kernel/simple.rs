@@ -1,7 +1,7 @@
 //! Objects that are little more than a number: protection domains, address handles.
 
 use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::alloc::{AllocPdIn, DeallocPdIn};
+use mlx5_prm::cmd::alloc::AllocPdIn;
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5;
@@ -9,10 +9,9 @@ use mlx5_uapi::write_cmd::{AllocPdResp, CreateAh, CreateAhResp};
 
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
-use crate::kernel::hca::Hca;
 use crate::kernel::objects::Body;
 use crate::kernel::path;
-use crate::kernel::write::WriteCall;
+use crate::kernel::write_call::WriteCall;
 
 /// The bytes of CREATE_AH's driver response that count: up to the MAC address.
 const AH_RESPONSE: u32 = 10;
@@ -39,12 +38,6 @@ pub(crate) fn query_pd(
 ) -> Result<(), Errno> {
     let pdn = state.objects.pdn(request.handle(attr::query_pd::HANDLE)?)?;
     request.answer(attr::query_pd::RESP_PDN, &pdn)
-}
-
-pub(crate) fn dealloc_pd(hca: &Hca, pdn: u32) -> Result<(), Errno> {
-    let mut input = DeallocPdIn::request();
-    input.set_pd(pdn);
-    hca.command(&input).map(drop)
 }
 
 pub(crate) fn create_ah(

@@ -2,9 +2,8 @@
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::srq::{
-    ArmRqIn, ArmRqTarget, ArmXrcSrqIn, CreateRmpIn, CreateXrcSrqIn, CreateXrqIn, DestroyRmpIn,
-    DestroyXrcSrqIn, DestroyXrqIn, ModifyRmpIn, QueryRmpIn, QueryXrcSrqIn, QueryXrqIn, RmpState,
-    WorkQueueType, XrqOffload, XrqTopology,
+    ArmRqIn, ArmRqTarget, ArmXrcSrqIn, CreateRmpIn, CreateXrcSrqIn, CreateXrqIn, ModifyRmpIn,
+    QueryRmpIn, QueryXrcSrqIn, QueryXrqIn, RmpState, WorkQueueType, XrqOffload, XrqTopology,
 };
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
@@ -17,11 +16,10 @@ use crate::kernel::buffer::{self, QueueMemory};
 use crate::kernel::decode::{Request, is_clear_behind};
 use crate::kernel::events::Subscription;
 use crate::kernel::file::{OpenFile, State};
-use crate::kernel::hca::Hca;
 use crate::kernel::lock;
-use crate::kernel::objects::Body;
+use crate::kernel::objects::{Body, Srq};
 use crate::kernel::qp::{NO_USER_INDEX, user_index};
-use crate::kernel::write::WriteCall;
+use crate::kernel::write_call::WriteCall;
 
 /// A scatter entry, and the segment that links WQEs, have so many bytes.
 const SEGMENT: u32 = 16;
@@ -30,17 +28,6 @@ const SMALLEST_WQE: u32 = 32;
 /// Most of a queue's place in its page, in 64ths: five bits in a work queue's context, six else.
 const MOST_OFFSET: u32 = 31;
 const MOST_XRC_OFFSET: u32 = 63;
-
-/// A shared receive queue.
-#[derive(Debug)]
-pub(crate) struct Srq {
-    pub(crate) srqn: u32,
-    pub(crate) kind: SrqType,
-    /// WQEs of the ring; one of them stays empty.
-    wqes: u32,
-    max_sge: u32,
-    events: Option<Subscription>,
-}
 
 pub(crate) fn create(
     file: &OpenFile,
@@ -164,29 +151,6 @@ pub(crate) fn create(
     request.answer(id::RESP_SRQ_NUM, &srqn)?;
     let answer = mlx5::CreateSrqResp { srqn, reserved: 0 };
     request.answer_bytes(attr::uhw::OUT, answer.as_bytes())
-}
-
-/// Ends the queue; how many of its events were read.
-pub(crate) fn destroy(hca: &Hca, srq: &mut Srq) -> Result<u32, Errno> {
-    match srq.kind {
-        SrqType::Xrc => {
-            let mut input = DestroyXrcSrqIn::request();
-            input.set_xrc_srqn(srq.srqn);
-            hca.command(&input).map(drop)
-        }
-        SrqType::Tm => {
-            let mut input = DestroyXrqIn::request();
-            input.set_xrqn(srq.srqn);
-            hca.command(&input).map(drop)
-        }
-        SrqType::Basic => {
-            let mut input = DestroyRmpIn::request();
-            input.set_rmpn(srq.srqn);
-            hca.command(&input).map(drop)
-        }
-    }?;
-    lock(&hca.hub.routes).srqs.remove(&srq.srqn);
-    Ok(srq.events.as_ref().map_or(0, Subscription::end))
 }
 
 pub(crate) fn modify(

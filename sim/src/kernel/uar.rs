@@ -6,55 +6,10 @@ use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5::UarType;
 use mlx5_uapi::{Errno, Mapping};
 
-use crate::kernel::bar::BarPages;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
-use crate::kernel::hca::Hca;
-use crate::kernel::objects::{Body, Objects};
-
-/// Bytes of a UAR page.
-const PAGE: usize = mlx5_prm::doorbell::UAR_PAGE;
-/// The first mmap command that stands for the entries of a file's own table.
-const FIRST_ENTRY_COMMAND: u64 = 9;
-
-/// A UAR page. It lives while its object does or while it is mapped.
-pub(crate) struct UarPage {
-    hca: Arc<Hca>,
-    index: u32,
-    memory: Option<BarPages>,
-}
-
-impl std::fmt::Debug for UarPage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UarPage").field("index", &self.index).finish_non_exhaustive()
-    }
-}
-
-impl Drop for UarPage {
-    fn drop(&mut self) {
-        // A page on which queues still ring stays where the engine looks.
-        if !self.hca.is_this_process() || self.hca.dealloc_uar(self.index).is_err() {
-            std::mem::forget(self.memory.take());
-        }
-    }
-}
-
-/// A UAR page in a file.
-#[derive(Debug)]
-pub(crate) struct UarObject {
-    pub(crate) page: Arc<UarPage>,
-    /// Its place in the file's table of what can be mapped.
-    entry: u32,
-}
-
-impl UarObject {
-    /// The offset at which it is mapped: the low byte of the entry's number stands beside the
-    /// command, the rest above it.
-    pub(crate) fn mmap_offset(&self) -> u64 {
-        let entry = u64::from(self.entry);
-        ((entry >> 8) << 16 | FIRST_ENTRY_COMMAND << 8 | entry & 0xff) * PAGE as u64
-    }
-}
+use crate::kernel::objects::uar::{PAGE, UarPage};
+use crate::kernel::objects::{Body, Objects, UarObject};
 
 fn free_entry(objects: &Objects) -> u32 {
     let used: Vec<u32> = objects

@@ -4,54 +4,11 @@ use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::write_cmd as layouts;
 use mlx5_uapi::write_cmd::WriteCommand;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::kernel::decode::{Request, from_short};
+use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
+use crate::kernel::write_call::WriteCall;
 use crate::kernel::{context, cq, mr, qp, qp_modify, query, simple, srq, xrcd};
-
-/// A command in the call.
-pub(crate) struct WriteCall<'a, 'r> {
-    request: &'a mut Request<'r>,
-    core_in: Vec<u8>,
-    /// The driver's request.
-    pub(crate) driver_in: Vec<u8>,
-}
-
-impl WriteCall<'_, '_> {
-    /// The core's request, zero where the caller's is shorter.
-    pub(crate) fn request<T: FromBytes + IntoBytes>(&self) -> T {
-        from_short(&self.core_in)
-    }
-
-    /// The driver's request, zero where the caller's is shorter.
-    pub(crate) fn driver_request<T: FromBytes + IntoBytes>(&self) -> T {
-        from_short(&self.driver_in)
-    }
-
-    /// Room of the core's response.
-    pub(crate) fn room(&self) -> usize {
-        self.request.room(attr::invoke_write::CORE_OUT)
-    }
-
-    /// Room of the driver's response.
-    pub(crate) fn driver_room(&self) -> usize {
-        self.request.room(attr::uhw::OUT)
-    }
-
-    /// Gives the core's response.
-    pub(crate) fn respond<T: IntoBytes + Immutable>(&mut self, value: &T) -> Result<(), Errno> {
-        self.request.answer(attr::invoke_write::CORE_OUT, value)
-    }
-
-    /// Gives the driver's response, as much as there is room for.
-    pub(crate) fn respond_driver<T: IntoBytes + Immutable>(
-        &mut self,
-        value: &T,
-    ) -> Result<(), Errno> {
-        self.request.answer_bytes(attr::uhw::OUT, value.as_bytes())
-    }
-}
 
 type Handler = fn(&OpenFile, &mut State, &mut WriteCall<'_, '_>) -> Result<(), Errno>;
 
@@ -98,5 +55,5 @@ pub(crate) fn invoke(
         return Err(Errno::ENOSPC);
     }
     let driver_in = request.input(attr::uhw::IN)?;
-    (entry.handler)(file, state, &mut WriteCall { request, core_in, driver_in })
+    (entry.handler)(file, state, &mut WriteCall::new(request, core_in, driver_in))
 }

@@ -1,19 +1,37 @@
 //! The objects of an open file, by handle.
 
+pub(crate) mod cq;
+pub(crate) mod devx;
+pub(crate) mod dm;
+pub(crate) mod mr;
+pub(crate) mod qp;
+pub(crate) mod srq;
+pub(crate) mod uar;
+pub(crate) mod xrcd;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::alloc::DeallocPdIn;
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::object;
+use zerocopy::IntoBytes;
 
-use crate::kernel::cq::Cq;
-use crate::kernel::devx::{DevxObject, Umem};
-use crate::kernel::dm::{DevicePages, Dm};
-use crate::kernel::mr::{Mr, Mw};
-use crate::kernel::qp::Qp;
-use crate::kernel::srq::Srq;
-use crate::kernel::uar::{UarObject, UarPage};
-use crate::kernel::xrcd::Xrcd;
+use crate::kernel::hca::Hca;
+
+pub(crate) use cq::Cq;
+pub(crate) use devx::{DevxObject, Umem};
+pub(crate) use dm::{DevicePages, Dm};
+pub(crate) use mr::{Mr, Mw};
+pub(crate) use qp::Qp;
+pub(crate) use srq::Srq;
+pub(crate) use uar::{UarObject, UarPage};
+pub(crate) use xrcd::Xrcd;
+
+/// What the destruction of an object reports of its events that were read: nothing, or as the
+/// method has it.
+pub(crate) type Report = Vec<u8>;
 
 /// What an object is made of.
 #[derive(Debug)]
@@ -50,6 +68,31 @@ impl Body {
             Self::Umem(_) => object::DEVX_UMEM,
         }
     }
+
+    /// Ends the object on the device.
+    pub(crate) fn end(&mut self, hca: &Hca) -> Result<Report, Errno> {
+        let mut reported = Report::new();
+        match self {
+            Self::Pd { pdn } => dealloc_pd(hca, *pdn)?,
+            Self::Xrcd(body) => body.end(hca)?,
+            // Pages go when nobody maps them any more.
+            Self::Ah | Self::Uar(_) | Self::Dm(_) => {}
+            Self::Mr(body) => body.end(hca)?,
+            Self::Mw(body) => body.end(hca)?,
+            Self::Cq(body) => reported.extend(body.end(hca)?.as_bytes()),
+            Self::Qp(body) => reported.extend(body.end(hca)?.as_bytes()),
+            Self::Srq(body) => reported.extend(body.end(hca)?.as_bytes()),
+            Self::Devx(body) => body.end(hca)?,
+            Self::Umem(body) => body.end(hca)?,
+        }
+        Ok(reported)
+    }
+}
+
+fn dealloc_pd(hca: &Hca, pdn: u32) -> Result<(), Errno> {
+    let mut input = DeallocPdIn::request();
+    input.set_pd(pdn);
+    hca.command(&input).map(drop)
 }
 
 /// What can be mapped.

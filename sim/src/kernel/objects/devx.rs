@@ -1,0 +1,52 @@
+//! Objects that commands of user space made, and memory lent to them.
+
+use mlx5_prm::cmd::CommandOpcode;
+use mlx5_uapi::Errno;
+
+use crate::kernel::hca::Hca;
+use crate::kernel::mailbox::{NUMBER, Place, put};
+
+/// An object of the firmware's, made by a command.
+#[derive(Debug)]
+pub(crate) struct DevxObject {
+    pub(crate) kind: Kind,
+    pub(crate) number: u32,
+    pub(crate) uid: u32,
+}
+
+/// A kind of object: the commands that make and end it, and where its number stands in the output
+/// of the one and the input of the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kind {
+    pub(crate) create: CommandOpcode,
+    pub(crate) destroy: CommandOpcode,
+    pub(crate) made: Place,
+    pub(crate) named: Place,
+}
+
+/// Memory lent to the firmware's objects.
+#[derive(Debug)]
+pub(crate) struct Umem {
+    pub(crate) number: u32,
+}
+
+impl DevxObject {
+    /// Ends the object.
+    pub(crate) fn end(&self, hca: &Hca) -> Result<(), Errno> {
+        let mut input = [0; 16];
+        put(&mut input, (0, 16), self.kind.destroy.0);
+        put(&mut input, (16, 16), self.uid);
+        put(&mut input, self.kind.named, self.number);
+        hca.command_raw::<16>(&input).map(drop)
+    }
+}
+
+impl Umem {
+    /// Takes the memory back.
+    pub(crate) fn end(&self, hca: &Hca) -> Result<(), Errno> {
+        let mut input = [0; 16];
+        put(&mut input, (0, 16), CommandOpcode::DESTROY_UMEM.0);
+        put(&mut input, NUMBER, self.number);
+        hca.command_raw::<16>(&input).map(drop)
+    }
+}
