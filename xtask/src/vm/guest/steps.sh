@@ -162,7 +162,8 @@ told() { grep -q "^$1" /tmp/replug.out; }
 
 take_driver() { rmmod mlx5_ib; }
 give_driver() { insmod /guest/modules.d/mlx5_ib; }
-take_function() { echo 1 >/sys/bus/pci/devices/0000:01:00.0/remove; }
+# Which function is mlx5_0 depends on the order in which the driver came to them when it was loaded.
+take_function() { echo 1 >/sys/class/infiniband/mlx5_0/device/remove; }
 give_function() { echo 1 >/sys/bus/pci/rescan; }
 
 # Kills one of two programs that talk to each other: the other has to find out and to end.
