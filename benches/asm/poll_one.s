@@ -179,8 +179,6 @@
     bswap eax
     jmp 13
 11:
-    mov ecx,0x1
-    xor edx,edx
     call _ZN4mlx52cq15CompletionQueue9poll_rest
     and eax,0x1
     add rsp,0x8

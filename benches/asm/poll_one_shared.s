@@ -182,9 +182,7 @@
     bswap eax
     jmp 14
 12:
-    mov ecx,0x1
     mov rdi,rbx
-    xor edx,edx
     call _ZN4mlx52cq15CompletionQueue9poll_rest
     jmp 17
 13:
@@ -215,9 +213,7 @@
     cmp eax,0x1
     je 0
 16:
-    mov ecx,0x1
     mov rdi,rbx
-    xor edx,edx
     call _ZN4mlx52cq15CompletionQueue9poll_rest
 17:
     mov r14,rax

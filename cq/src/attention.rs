@@ -19,7 +19,7 @@ unsafe impl Sync for Attention {}
 impl Attention {
     /// Set in every live word, so that it is never zero, as it is in a forked child.
     const LIVE: u32 = 1;
-    const DEPARTURES: u32 = 2;
+    const DEFERRED: u32 = 2;
     const GONE: u32 = 4;
     const CORRUPT: u32 = 8;
     const OVERRUN: u32 = 16;
@@ -46,14 +46,14 @@ impl Attention {
     }
 
     /// Notes that destroyed queues wait to be freed.
-    pub fn set_departures(self) {
-        self.set(Self::DEPARTURES);
+    pub fn set_deferred(self) {
+        self.set(Self::DEFERRED);
     }
 
     /// Clears that note, and returns whether it was set.
-    pub fn take_departures(self) -> bool {
-        let word = self.word().fetch_and(!Self::DEPARTURES, AcqRel);
-        word & Self::DEPARTURES != 0
+    pub fn take_deferred(self) -> bool {
+        let word = self.word().fetch_and(!Self::DEFERRED, AcqRel);
+        word & Self::DEFERRED != 0
     }
 
     /// Notes that the device is gone.
@@ -78,7 +78,7 @@ impl Attention {
 
     /// Whether polling fails from now on: the device is gone, the queue is corrupt or overran, or
     /// the process was forked.
-    pub fn is_in_trouble(self) -> bool {
+    pub fn is_failed(self) -> bool {
         let word = self.word().load(Acquire);
         word == 0 || word & (Self::GONE | Self::CORRUPT | Self::OVERRUN) != 0
     }

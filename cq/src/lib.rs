@@ -4,7 +4,7 @@
 //! finds the queue of a CQE by its user index in a [`UserIndexTable`], asks that queue for the
 //! request, and tells the device what was consumed. [`RingState`] is the half that other threads
 //! may read. Code that destroys or resets a queue asks it how far the poller must come until no CQE
-//! can name the queue any more, and keeps the queue in [`Departures`] until then.
+//! can name the queue any more, and keeps the queue in [`Deferred`] until then.
 //!
 //! The crate knows queues only by the trait [`Queue`]. It works on memory that it is given, makes
 //! no system call, and does not trust what it reads: a CQE that no correct device writes makes the
@@ -16,7 +16,7 @@ extern crate alloc;
 mod attention;
 mod completion;
 mod corruption;
-mod departures;
+mod deferred;
 mod queue;
 mod ring;
 mod run;
@@ -29,9 +29,9 @@ mod what;
 pub use attention::Attention;
 pub use completion::{CompletionError, ErrorKind, InlineData, OwnedCompletion, WorkCompletion};
 pub use corruption::Corruption;
-pub use departures::Departures;
+pub use deferred::Deferred;
 pub use queue::{Queue, Sent, SentRequest, Tagged, TaggedOutcome};
-pub use ring::{DepartedReceive, Next, Ring, RingParts, SignatureErrorHook};
+pub use ring::{Next, Ring, RingParts, SignatureErrorHook, SkippedReceive};
 pub use state::{Places, RingState};
 pub use table::{Lookup, RingId, Side, UserIndexTable};
 pub use tag_matching::TmInfo;

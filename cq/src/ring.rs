@@ -1,6 +1,6 @@
 //! The owner half of a completion queue.
 
-mod closer;
+mod slow;
 
 use crate::attention::Attention;
 use crate::completion::WorkCompletion;
@@ -33,14 +33,14 @@ const REQUEST: u8 = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
 const RECEIVES: Range<u8> = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT
     ..(CqeOpcode::ResponderSendInvalidate as u8 + 1) << OPCODE_SHIFT;
 
-/// The result of [`Ring::next_ordinary`].
+/// The result of [`Ring::next_fast`].
 pub enum Next<'poll> {
     /// A completion, which was consumed.
-    Ordinary(WorkCompletion<'poll>),
-    /// A CQE that [`Ring::next_other`] must handle.
-    Other,
+    Completion(WorkCompletion<'poll>),
+    /// A CQE that [`Ring::next_slow`] must handle.
+    Slow,
     /// No new CQE.
-    None,
+    Empty,
 }
 
 /// The owner half of a completion queue.
@@ -69,7 +69,7 @@ pub struct Ring<Q> {
     state: Arc<RingState>,
     queues: Arc<UserIndexTable<Q>>,
     id: RingId,
-    departed: Option<DepartedReceive>,
+    departed: Option<SkippedReceive>,
     signature_error: Option<SignatureErrorHook>,
     run: Run,
     /// Resize CQEs that are still expected.
@@ -81,7 +81,7 @@ pub type SignatureErrorHook = Box<dyn FnMut(&SignatureErrorCqe) + Send>;
 
 /// Called for each skipped receive of a destroyed queue, with its user index and the counter of the
 /// CQE.
-pub type DepartedReceive = Box<dyn FnMut(u32, u16) + Send>;
+pub type SkippedReceive = Box<dyn FnMut(u32, u16) + Send>;
 
 // SAFETY: the buffer is reached only through this value and `RingState`, which only reads; the
 // cached queues are used by shared reference.
@@ -138,7 +138,7 @@ impl<Q: Queue> Ring<Q> {
 
     /// Sets the function that is called for skipped receives. Their requests may belong to a shared
     /// receive queue that still exists.
-    pub fn on_departed_receive(&mut self, departed: DepartedReceive) {
+    pub fn on_skipped_receive(&mut self, departed: SkippedReceive) {
         self.departed = Some(departed);
     }
 
@@ -154,7 +154,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Clears the cached queues. Must be called before destroyed queues are freed.
-    pub fn forget_queues(&mut self) {
+    pub fn clear_cached_queues(&mut self) {
         (self.sent, self.received) = (Self::NOTHING_CACHED, Self::NOTHING_CACHED);
     }
 
@@ -186,17 +186,17 @@ impl<Q: Queue> Ring<Q> {
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
-        match self.next_ordinary() {
-            Next::Ordinary(completion) => Some(completion.detach()),
-            Next::Other => self.next_other(),
-            Next::None => None,
+        match self.next_fast() {
+            Next::Completion(completion) => Some(completion.detach()),
+            Next::Slow => self.next_slow(),
+            Next::Empty => None,
         }
     }
 
     /// The fast path of [`Ring::next`]. Consumes a CQE only if it is plain, without error, and of
     /// the next request of its queue.
     #[inline(always)]
-    pub fn next_ordinary(&mut self) -> Next<'_> {
+    pub fn next_fast(&mut self) -> Next<'_> {
         let descriptor = self.next;
         // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load reads the
         // ownership bit together with the opcode and the counter.
@@ -204,7 +204,7 @@ impl<Q: Queue> Ring<Q> {
         // The ownership bit becomes zero if the CQE is new.
         let tail = u64::from_be(tail) ^ self.owner;
         if tail as u8 & OWNER != 0 {
-            return Next::None;
+            return Next::Empty;
         }
         // Orders the read of the ownership bit before reads of the rest of the CQE and of the data
         // that it announces.
@@ -214,35 +214,35 @@ impl<Q: Queue> Ring<Q> {
         let counter = (tail >> 16) as u16;
         let (wr_id, what) = if tail as u8 & KIND == REQUEST {
             if u64::from(index) != self.sent.0 && !self.look_up(index, Side::Send) {
-                return Next::Other;
+                return Next::Slow;
             }
             // SAFETY: the queue stays valid until this poller handles destroyed queues, and the
             // cache is cleared before that.
             let queue = unsafe { self.sent.1.as_ref() };
-            let Some(sent) = queue.retire_next_send(counter) else { return Next::Other };
+            let Some(sent) = queue.retire_next_send(counter) else { return Next::Slow };
             (sent.wr_id, What::sent(sent.opcode))
         } else {
             let op_own = tail as u8;
             if op_own & FORMAT_MASK != 0 || !RECEIVES.contains(&op_own) {
-                return Next::Other;
+                return Next::Slow;
             }
             if u64::from(index) != self.received.0 && !self.look_up(index, Side::Receive) {
-                return Next::Other;
+                return Next::Slow;
             }
             // SAFETY: as above.
             let queue = unsafe { self.received.1.as_ref() };
-            let Some(wr_id) = queue.retire_next_receive(counter) else { return Next::Other };
+            let Some(wr_id) = queue.retire_next_receive(counter) else { return Next::Slow };
             (wr_id, What::received(op_own >> OPCODE_SHIFT))
         };
         self.pass(descriptor);
-        Next::Ordinary(WorkCompletion::new(descriptor, wr_id, what))
+        Next::Completion(WorkCompletion::new(descriptor, wr_id, what))
     }
 
     /// Looks up the queue that the word `index` of a CQE names. Fails if it does not exist, was
     /// destroyed, or this side of it does not complete here.
     #[inline(always)]
     fn look_up(&mut self, index: u32, side: Side) -> bool {
-        let Some(queue) = self.queues.get_quickly(u32::from_be(index), self.id, side) else {
+        let Some(queue) = self.queues.get_fast(u32::from_be(index), self.id, side) else {
             return false;
         };
         *self.cached(side) = (index.into(), queue);
@@ -257,10 +257,10 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// The slow path: [`Ring::next`] after [`Ring::next_ordinary`] returned [`Next::Other`].
+    /// The slow path: [`Ring::next`] after [`Ring::next_fast`] returned [`Next::Slow`].
     #[inline(always)]
-    pub fn next_other(&mut self) -> Option<WorkCompletion<'_>> {
-        let found = self.find();
+    pub fn next_slow(&mut self) -> Option<WorkCompletion<'_>> {
+        let found = self.find_completion();
         let (descriptor, wr_id, what) = self.found;
         found.then(|| WorkCompletion::new(descriptor, wr_id, what))
     }
@@ -288,7 +288,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Computes the position of the next CQE from the consumer index.
-    fn find_place(&mut self) {
+    fn find_position(&mut self) {
         let places = self.state.places();
         self.first = self.state.descriptor(0);
         self.end = end_of(&places, self.first);
@@ -324,7 +324,7 @@ impl<Q: Queue> Ring<Q> {
             return false;
         }
         self.resizes += 1;
-        self.find_place();
+        self.find_position();
         true
     }
 
@@ -334,8 +334,8 @@ impl<Q: Queue> Ring<Q> {
     fn latch(&mut self, corruption: Corruption) -> bool {
         self.corruption.get_or_insert(corruption);
         self.attention.set_corrupt();
-        self.forget_queues();
-        self.id = RingId::NOBODY;
+        self.clear_cached_queues();
+        self.id = RingId::NONE;
         false
     }
 

@@ -30,7 +30,7 @@ pub struct RingId(pub u32);
 
 impl RingId {
     /// A ring that does not exist: no queue completes there.
-    pub const NOBODY: Self = Self(u32::MAX);
+    pub const NONE: Self = Self(u32::MAX);
 }
 
 /// The side of a queue that completes on a ring.
@@ -59,7 +59,7 @@ pub enum Lookup<Q> {
     /// A queue. It is valid until the poller that looked it up next frees destroyed queues.
     Queue(NonNull<Q>),
     /// A queue that was destroyed or is being reset. Its completions are skipped.
-    Departed,
+    Destroyed,
     /// No queue with this index ever had this side complete on the ring.
     Unknown,
 }
@@ -106,14 +106,14 @@ impl<Q> UserIndexTable<Q> {
             return Lookup::Unknown;
         }
         if found == tombstone() {
-            return Lookup::Departed;
+            return Lookup::Destroyed;
         }
         NonNull::new(found).map_or(Lookup::Unknown, Lookup::Queue)
     }
 
     /// The fast path of [`UserIndexTable::get`]. `None` unless a queue is found at once.
     #[inline(always)]
-    pub fn get_quickly(&self, index: u32, ring: RingId, side: Side) -> Option<NonNull<Q>> {
+    pub fn get_fast(&self, index: u32, ring: RingId, side: Side) -> Option<NonNull<Q>> {
         let Entry { rings, queue } = &self.level(index)?[index as usize % LEVEL_SIZE];
         // The loads are in the same order as in `get`.
         let found = queue.load(Acquire);
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(table.get(6, A, Side::Send), Lookup::Unknown);
         assert_eq!(table.get(5 << 12, A, Side::Send), Lookup::Unknown);
         table.depart(5);
-        assert_eq!(table.get(5, A, Side::Send), Lookup::Departed);
+        assert_eq!(table.get(5, A, Side::Send), Lookup::Destroyed);
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         let mut queue = 1;
         let queue = NonNull::from(&mut queue);
         let get = |ring, side| {
-            let quickly = table.get_quickly(5, ring, side);
+            let quickly = table.get_fast(5, ring, side);
             let found = table.get(5, ring, side);
             let there = if let Lookup::Queue(queue) = found { Some(queue) } else { None };
             assert_eq!(quickly, there);
@@ -225,8 +225,8 @@ mod tests {
         assert_eq!(get(B, Side::Send), Lookup::Unknown);
         assert_eq!(get(RingId(3), Side::Send), Lookup::Unknown);
         table.depart(5);
-        assert_eq!(get(A, Side::Send), Lookup::Departed);
-        assert_eq!(get(B, Side::Receive), Lookup::Departed);
+        assert_eq!(get(A, Side::Send), Lookup::Destroyed);
+        assert_eq!(get(B, Side::Receive), Lookup::Destroyed);
         assert_eq!(get(B, Side::Send), Lookup::Unknown);
         // SAFETY: never dereferenced.
         unsafe { table.set(5, queue, [B, B]) };

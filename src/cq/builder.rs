@@ -6,7 +6,7 @@ use crate::cq::CompletionChannel;
 use crate::error::Error;
 use crate::link::{CqId, Watched};
 use crate::pools::{QueueAllocator, QueueBuffer, RecordSlot, UserIndex};
-use mlx5_cq::{Attention, DepartedReceive, Departures, Places, Ring, RingId, RingParts, RingState};
+use mlx5_cq::{Attention, Deferred, Places, Ring, RingId, RingParts, RingState, SkippedReceive};
 use mlx5_doorbell::CompletionQueueRecord;
 use mlx5_prm::cqe::MiniFormat;
 use mlx5_uapi::cmd::cq as command;
@@ -292,8 +292,8 @@ impl<'a> CompletionQueueBuilder<'a> {
             attention,
             id: ring_id(id),
         });
-        let departures = Arc::new(Departures::default());
-        ring.on_departed_receive(give_back(&departures));
+        let deferred = Arc::new(Deferred::default());
+        ring.on_skipped_receive(give_back(&deferred));
         let keys = Arc::clone(&context.signed_keys);
         ring.on_signature_error(Box::new(move |entry| keys.tell(entry)));
         let inner = Arc::new(CqInner {
@@ -306,7 +306,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             attention,
             record,
             uar,
-            departures,
+            deferred,
             buffer: Mutex::new(Some(buffer)),
             huge_pages: self.huge_pages,
             allocator: self.allocator,
@@ -344,12 +344,12 @@ pub(crate) const fn ring_id(id: u64) -> RingId {
 
 /// Returns the function that a ring calls for skipped receives of destroyed queue pairs. A request
 /// of a shared receive queue becomes free again, although the message is not reported.
-fn give_back(departures: &Arc<Departures<Arc<UserIndex>>>) -> DepartedReceive {
-    let departures = Arc::clone(departures);
+fn give_back(deferred: &Arc<Deferred<Arc<UserIndex>>>) -> SkippedReceive {
+    let deferred = Arc::clone(deferred);
     Box::new(move |index, counter| {
         // SAFETY: called while the queue is polled. Only its poller frees values, or the owner of
         // the queue while it cannot be polled.
-        if let Some(gone) = unsafe { departures.find(|gone| gone.get() == index) } {
+        if let Some(gone) = unsafe { deferred.find(|gone| gone.get() == index) } {
             gone.discard_receive(counter);
         }
     })

@@ -19,7 +19,7 @@ use crate::link::{CqId, WatchId};
 use crate::pools::{CqUar, QueueAllocator, QueueBuffer, QueuePairRecords, RecordSlot, UserIndex};
 use channel::EventCounter;
 use mlx5_cq::{
-    Attention, Departures, Next, OwnedCompletion, Ring, RingId, RingState, WorkCompletion,
+    Attention, Deferred, Next, OwnedCompletion, Ring, RingId, RingState, WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
 use mlx5_prm::cmd::CommandInput;
@@ -39,7 +39,7 @@ pub(crate) struct CqInner {
     attention: Attention,
     record: CompletionQueueRecord,
     uar: CqUar,
-    departures: Arc<Departures<Arc<UserIndex>>>,
+    deferred: Arc<Deferred<Arc<UserIndex>>>,
     /// The buffer of the CQEs. Locked while it is replaced, and while it must not be replaced.
     buffer: Mutex<Option<QueueBuffer>>,
     huge_pages: HugePages,
@@ -64,8 +64,8 @@ impl CqInner {
     /// Keeps `index` until no CQE in the queue can name it.
     pub(crate) fn depart(&self, index: &Arc<UserIndex>) {
         let end = self.end_of(index).unwrap_or_else(|| self.state.consumed());
-        self.departures.push(end, Arc::clone(index));
-        self.attention.set_departures();
+        self.deferred.push(end, Arc::clone(index));
+        self.attention.set_deferred();
     }
 
     /// Whether the queue has CQEs of `index` that were not polled.
@@ -170,13 +170,13 @@ impl CompletionQueue {
         let mut count = 0;
         let unwinding = PublishOnUnwind(&mut self.ring);
         while count < max {
-            match unwinding.0.next_ordinary() {
-                Next::Ordinary(completion) => each(completion),
-                Next::Other => {
+            match unwinding.0.next_fast() {
+                Next::Completion(completion) => each(completion),
+                Next::Slow => {
                     std::mem::forget(unwinding);
                     return self.poll_rest(each, count, max).ok_or(self.trouble);
                 }
-                Next::None => break,
+                Next::Empty => break,
             }
             count += 1;
         }
@@ -260,12 +260,12 @@ impl CompletionQueue {
 
     /// Frees destroyed queue pairs, because a queue that is never polled does not. Keeps those that
     /// the next poll may still use.
-    pub(crate) fn release_departures(&self) {
+    pub(crate) fn release_deferred(&self) {
         let last = self.ring.last_queues();
         // Polling needs `&mut`, and a completion queue is not `Sync`: no other thread polls
         // meanwhile.
         self.inner
-            .departures
+            .deferred
             .release_but(self.ring.consumer(), |gone| last.contains(&Some(gone.as_non_null())));
     }
 
@@ -300,12 +300,12 @@ impl CompletionQueue {
         if let Some(corruption) = self.ring.corruption() {
             return Err(PollError::Corrupt(corruption));
         }
-        if attention.take_departures() {
-            self.ring.forget_queues();
+        if attention.take_deferred() {
+            self.ring.clear_cached_queues();
             // CQEs of destroyed queues may have been passed.
             self.ring.publish();
-            if self.inner.departures.release(self.ring.consumer()) {
-                attention.set_departures();
+            if self.inner.deferred.release(self.ring.consumer()) {
+                attention.set_deferred();
             }
         }
         if self.ring.has_next() {

@@ -9,7 +9,7 @@ impl CompletionQueue {
     /// Whether a poll would return something: completions, or an error.
     pub fn is_ready(&self) -> bool {
         // A forked child may not have the CQEs mapped, so the attention word is checked first.
-        self.inner.attention.is_in_trouble() || self.ring.has_next()
+        self.inner.attention.is_failed() || self.ring.has_next()
     }
 
     /// Sleeps until there is something to poll, at most for `timeout`, and returns whether there
@@ -38,7 +38,7 @@ impl CompletionQueue {
             }
             let inner = &self.inner;
             let Some(channel) = &inner.channel else { break };
-            let in_trouble = || inner.attention.is_in_trouble();
+            let in_trouble = || inner.attention.is_failed();
             let look = || inner.check_overrun();
             if !channel.wait_for(inner.id, seen, deadline, in_trouble, look)? {
                 return Ok(self.is_ready());

@@ -116,7 +116,7 @@ fn extended(
         tags: None,
     };
     // Frees destroyed queues that were passed, so that their user indexes can be used again.
-    cq.release_departures();
+    cq.release_deferred();
     let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
     let index = index.ok_or_else(|| Error::invalid(verb, "all user indexes are in use".into()))?;
     Ok(Kind {

@@ -139,7 +139,7 @@ impl TagMatchingQueueBuilder<'_> {
                 receive: ReceiveSide::Own(Arc::new(ReceiveRecords::new(0))),
                 tags: Some(Arc::clone(tags)),
             };
-            cq.release_departures();
+            cq.release_deferred();
             let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
             let index =
                 index.ok_or_else(|| Error::invalid(VERB, "all user indexes are in use".into()))?;

@@ -59,7 +59,7 @@ impl QueueState {
 
 /// Why a gate refuses posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shut {
+pub(crate) enum Refusal {
     /// The process was forked: the child sees the gate's memory zeroed.
     Forked,
     /// The device is gone.
@@ -159,17 +159,17 @@ impl Gate {
     }
 
     #[cold]
-    pub(crate) fn why(&self) -> Shut {
+    pub(crate) fn refusal(&self) -> Refusal {
         let word = self.word().load(Acquire);
         if word == 0 {
-            Shut::Forked
+            Refusal::Forked
         } else if word & Self::GONE != 0 {
-            Shut::DeviceGone
+            Refusal::DeviceGone
         } else if word & Self::ABSENT != 0 {
-            Shut::Absent
+            Refusal::Absent
         } else {
             let state = QueueState::from_bits((word >> Self::STATE_SHIFT) as u8);
-            Shut::State(state.unwrap_or(QueueState::Reset))
+            Refusal::State(state.unwrap_or(QueueState::Reset))
         }
     }
 }

@@ -55,7 +55,7 @@ unsafe fn ring_at(
         });
         places.clear_from(start);
         ring.consumer = start;
-        ring.find_place();
+        ring.find_position();
         ring.publish();
         (ring, places, words)
     }

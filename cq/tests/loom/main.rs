@@ -15,7 +15,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 use mlx5_cq::{
-    Attention, Departures, Lookup, Places, Queue, Ring, RingId, RingParts, RingState, Sent,
+    Attention, Deferred, Lookup, Places, Queue, Ring, RingId, RingParts, RingState, Sent,
     SentRequest, Side, UserIndexTable,
 };
 use mlx5_doorbell::{CompletionQueueRecord, QueuePairRecord, SendRegister};
@@ -88,7 +88,7 @@ fn record(memory: &Memory) -> QueuePairRecord {
 /// A send queue of `blocks` blocks, one for the largest request.
 fn send_queue(memory: &Memory, blocks: u32, records: &SendRecords) -> SendQueue<Rc> {
     let layout = SendLayout::new::<Rc>(blocks, 1, 0).unwrap();
-    assert_eq!((layout.blocks, layout.worst_blocks), (blocks, 1));
+    assert_eq!((layout.blocks, layout.max_request_blocks), (blocks, 1));
     let parts = SendParts {
         ring: memory.at(0),
         layout,
@@ -390,7 +390,7 @@ impl Drop for Keeper {
 /// A completion queue of four entries.
 struct Completions {
     memory: Memory,
-    departures: Departures<Arc<Keeper>>,
+    deferred: Deferred<Arc<Keeper>>,
     /// Stands for [`Attention`], whose word is not loom's.
     attention: AtomicBool,
     state: std::sync::Arc<RingState>,
@@ -407,8 +407,8 @@ impl Completions {
             )
         };
         let state = std::sync::Arc::new(state);
-        let (departures, attention) = (Departures::default(), AtomicBool::new(false));
-        Arc::new(Self { memory, departures, attention, state })
+        let (deferred, attention) = (Deferred::default(), AtomicBool::new(false));
+        Arc::new(Self { memory, deferred, attention, state })
     }
 
     fn ring(&self, table: &std::sync::Arc<UserIndexTable<Tracked>>) -> Ring<Tracked> {
@@ -431,8 +431,8 @@ impl Completions {
     /// What a provider does before it polls.
     fn attend(&self, ring: &mut Ring<Tracked>) {
         if self.attention.swap(false, Ordering::AcqRel) {
-            ring.forget_queues();
-            if self.departures.release(ring.consumer()) {
+            ring.clear_cached_queues();
+            if self.deferred.release(ring.consumer()) {
                 self.set_attention();
             }
         }
@@ -441,7 +441,7 @@ impl Completions {
     /// What a provider does once the kernel has destroyed the queue pair.
     fn depart(&self, index: u8, keeper: Arc<Keeper>) {
         let end = self.state.end_of(index.into()).unwrap_or_else(|| self.state.consumed());
-        self.departures.push(end, keeper);
+        self.deferred.push(end, keeper);
         self.set_attention();
     }
 
@@ -571,22 +571,22 @@ impl Drop for Noted {
 #[test]
 fn every_departure_is_released_once_in_time() {
     model(3, || {
-        let departures = Arc::new(Departures::default());
+        let deferred = Arc::new(Deferred::default());
         let token = Arc::new(());
         let pushers: Vec<_> = [1, 2]
             .map(|end| {
-                let (departures, token) = (Arc::clone(&departures), Arc::clone(&token));
-                thread::spawn(move || departures.push(end, Noted::new(end, &token)))
+                let (deferred, token) = (Arc::clone(&deferred), Arc::clone(&token));
+                thread::spawn(move || deferred.push(end, Noted::new(end, &token)))
             })
             .into();
-        let left = departures.release(1);
+        let left = deferred.release(1);
         pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
         // What was pushed for a later time is there still, and is found again.
-        assert!(departures.release(1) || !left);
+        assert!(deferred.release(1) || !left);
         assert_eq!(Arc::strong_count(&token), 2);
-        assert!(!departures.release(2));
+        assert!(!deferred.release(2));
         assert_eq!(Arc::strong_count(&token), 1);
-        departures.push(9, Noted::new(9, &token));
+        deferred.push(9, Noted::new(9, &token));
     });
 }
 
@@ -612,7 +612,7 @@ fn queues_that_are_registered_at_once_are_both_found() {
         other.join().unwrap();
         assert_eq!(table.get(1, RING, Side::Send), found(1));
         table.depart(0);
-        assert_eq!(table.get(0, RING, Side::Send), Lookup::Departed);
+        assert_eq!(table.get(0, RING, Side::Send), Lookup::Destroyed);
         assert_eq!(table.get(1, RING, Side::Send), found(1));
     });
 }

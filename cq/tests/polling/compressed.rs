@@ -147,7 +147,7 @@ fn receives_of_a_departed_queue_in_a_run_are_passed_and_told_of() {
     }
     let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let tell = std::sync::Arc::clone(&told);
-    bed.ring.on_departed_receive(Box::new(move |index, counter| {
+    bed.ring.on_skipped_receive(Box::new(move |index, counter| {
         tell.lock().expect("whole").push((index, counter));
     }));
     write_run(&mut bed.device, Entry::new(2, 1, 0), &[mini([0; 4], 1); 4]);
@@ -156,7 +156,7 @@ fn receives_of_a_departed_queue_in_a_run_are_passed_and_told_of() {
     let end = bed.ring.state().end_of(1);
     assert_eq!(end, Some(4));
     bed.table.depart(1);
-    bed.ring.forget_queues();
+    bed.ring.clear_cached_queues();
     assert!(bed.next().is_none());
     assert_eq!(*told.lock().expect("whole"), [(1, 1), (1, 2), (1, 3)]);
     assert_eq!(bed.ring.consumer(), 4);

@@ -4,7 +4,7 @@
 
 mod bed;
 mod compressed;
-mod departed;
+mod deferred;
 mod entries;
 mod fuzz;
 mod laps;

@@ -2,7 +2,7 @@
 //! records and queue halves.
 
 use crate::bed::{Bed, Device, Entry, Memory, RING};
-use mlx5_cq::{CompletionOpcode, Departures, Queue, Sent, SentRequest};
+use mlx5_cq::{CompletionOpcode, Deferred, Queue, Sent, SentRequest};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
 use mlx5_wqe::{
     Gate, PostError, QueueState, Rc, ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr,
@@ -357,17 +357,17 @@ fn queues_come_and_go_while_their_completions_are_polled() {
     let mut bed = Bed::<Life>::new(4, 64);
     let stays = Life { generation: 0 };
     bed.register(1, &stays);
-    let departures = Departures::default();
+    let deferred = Deferred::default();
     let (mut device, told) = device_of(&mut bed);
     let (table, state) = (Arc::clone(&bed.table), Arc::clone(bed.ring.state()));
     let (attention, stop) = (bed.ring.attention(), &AtomicBool::new(false));
-    let departures = &departures;
+    let deferred = &deferred;
     let _device = thread::scope(|scope| {
         let lives = scope.spawn(move || {
             let _alarm = Alarm(stop);
             for generation in 0..LIVES {
                 let queue = Arc::new(Life { generation });
-                // SAFETY: kept by the departures until the poller has let go of it.
+                // SAFETY: kept as deferred until the poller has let go of it.
                 unsafe { table.set(0, NonNull::from(&*queue), [RING; 2]) };
                 for _ in 0..generation % 4 {
                     write(&mut device, Entry::new(0, 0, generation), &told, stop);
@@ -376,8 +376,8 @@ fn queues_come_and_go_while_their_completions_are_polled() {
                 write(&mut device, Entry::new(0, 0, generation), &told, stop);
                 table.depart(0);
                 let left = Arc::downgrade(&queue);
-                departures.push(state.end_of(0).unwrap_or_else(|| state.consumed()), queue);
-                attention.set_departures();
+                deferred.push(state.end_of(0).unwrap_or_else(|| state.consumed()), queue);
+                attention.set_deferred();
                 while left.strong_count() > 0 && !stop.load(Ordering::Relaxed) {
                     yield_now();
                 }
@@ -388,10 +388,10 @@ fn queues_come_and_go_while_their_completions_are_polled() {
         let (mut last, mut stayed) = (0, 0u16);
         let mut progress = Instant::now();
         while !lives.is_finished() || bed.ring.has_next() {
-            if bed.ring.needs_attention() && bed.ring.attention().take_departures() {
-                bed.ring.forget_queues();
-                if departures.release(bed.ring.consumer()) {
-                    bed.ring.attention().set_departures();
+            if bed.ring.needs_attention() && bed.ring.attention().take_deferred() {
+                bed.ring.clear_cached_queues();
+                if deferred.release(bed.ring.consumer()) {
+                    bed.ring.attention().set_deferred();
                 }
             }
             let Some(completion) = bed.ring.next() else {

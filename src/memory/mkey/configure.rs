@@ -1,7 +1,7 @@
 //! Requests that configure a key.
 
 use super::errors::Errors;
-use super::state::{Before, Delta, Shape, Signing};
+use super::state::{Before, KeyState, Signing, Update};
 use super::{Inner, Mkey, SignatureBlock};
 use mlx5_wqe::{
     BsfUpdate, Change, Changed, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, MkeyAccess,
@@ -126,16 +126,16 @@ impl<'a> Configure<'a> {
         signed: &SignedParts,
         before: &Before<'_>,
         length: Option<u64>,
-    ) -> Result<(Delta, SigningUpdate), MkeyRefusal> {
+    ) -> Result<(Update, SigningUpdate), MkeyRefusal> {
         let shape = before.shape();
-        let mut delta = Delta { length, variant: self.variant, ..Delta::default() };
+        let mut delta = Update { length, variant: self.variant, ..Update::default() };
         let mut update = SigningUpdate { bsf: BsfUpdate::Keep, error_count: None, psvs: [None; 2] };
         let count = signed.errors.count();
         let certain = before.is_certain();
-        let tell = !certain || shape.told != Some(count);
+        let tell = !certain || shape.error_count != Some(count);
         if tell {
             update.error_count = Some(count);
-            delta.told = Some(count);
+            delta.error_count = Some(count);
         }
         let block = match (self.signature, shape.signing) {
             (SignatureChange::Set(block), _) => block,
@@ -148,8 +148,8 @@ impl<'a> Configure<'a> {
             (_, Signing::On(block)) => block,
         };
         let set = matches!(self.signature, SignatureChange::Set(_)) || !certain;
-        let longest = if set { length.or_else(|| before.longest()) } else { length };
-        if longest.is_some_and(|length| length > u32::MAX.into()) {
+        let max_length = if set { length.or_else(|| before.max_length()) } else { length };
+        if max_length.is_some_and(|length| length > u32::MAX.into()) {
             return Err(MkeyRefusal::TooLong);
         }
         if set {
@@ -164,7 +164,7 @@ impl<'a> Configure<'a> {
     }
 
     /// Returns the variant of the key after this change of `shape`.
-    fn variant(&self, shape: &Shape) -> Result<u8, MkeyRefusal> {
+    fn variant(&self, shape: &KeyState) -> Result<u8, MkeyRefusal> {
         match self.variant {
             Some(variant) if variant != shape.variant && !self.inner.update_tag => {
                 Err(MkeyRefusal::Variant)
@@ -185,7 +185,7 @@ impl<'a> Configure<'a> {
                     (delta, Some(signing))
                 }
                 (None, SignatureChange::Set(_)) => return Err(MkeyRefusal::NotForSignatures),
-                (None, _) => (Delta { length, variant: self.variant, ..Delta::default() }, None),
+                (None, _) => (Update { length, variant: self.variant, ..Update::default() }, None),
             };
             Ok((delta, (variant, signing)))
         })?;

@@ -55,7 +55,7 @@ impl fmt::Display for SignatureError {
             SignatureErrorKind::Unchecked => {
                 return f.write_str(
                     "not checked: the transfer was posted before an earlier signature error of its \
-                     key was known, and the device reports no further one until it is told; \
+                     key was known, and the device reports no further one until it is error_count; \
                      configure the key again and repeat the transfer",
                 );
             }
@@ -136,7 +136,7 @@ impl SignatureError {
 
 /// The maximum number of errors kept for a key. A domain in error reports no more until its PSV is
 /// set again, so a correct device stays far below it.
-const KEPT: usize = 256;
+const MAX_ERRORS: usize = 256;
 
 /// The errors of one key. Pollers on any thread add to them.
 #[derive(Default)]
@@ -162,7 +162,7 @@ impl Errors {
         let mut found = self.lock();
         found.count = found.count.wrapping_add(1);
         // Keep the first ones: later ones may be their consequences.
-        if found.waiting.len() < KEPT {
+        if found.waiting.len() < MAX_ERRORS {
             found.waiting.push_back(error);
         } else {
             found.lost += 1;
@@ -195,11 +195,11 @@ mod tests {
     #[test]
     fn the_first_errors_are_kept_and_what_is_too_much_is_counted() {
         let errors = Errors::default();
-        for number in 1..=KEPT as u32 + 3 {
+        for number in 1..=MAX_ERRORS as u32 + 3 {
             assert_eq!(errors.add(&SignatureErrorCqe::new_zeroed(), None), number);
         }
-        assert_eq!(errors.waiting(), KEPT as u64 + 3);
-        assert_eq!(std::iter::from_fn(|| errors.take()).count(), KEPT);
+        assert_eq!(errors.waiting(), MAX_ERRORS as u64 + 3);
+        assert_eq!(std::iter::from_fn(|| errors.take()).count(), MAX_ERRORS);
         assert_eq!(errors.waiting(), 3, "those of which nothing but their number is known");
     }
 

@@ -29,7 +29,7 @@ use mlx5_prm::signature::{Bsf, SignatureErrorCqe};
 use mlx5_prm::wqe::UNIT;
 use mlx5_uapi::mlx5::UcontextRespMask;
 use mlx5_wqe::{Changed, RemoteAddress, Sge};
-use state::{Shape, Signing, State};
+use state::{KeyState, Signing, State};
 use std::fmt;
 use std::sync::Arc;
 
@@ -173,7 +173,7 @@ impl MkeyBuilder<'_> {
         let handle =
             unsafe { context.devx_create(VERB, request.as_bytes(), answer.as_bytes_mut()) }?;
         let index = answer.mkey_index();
-        let shape = Shape { length: None, signing: Signing::Off, variant: 0, told: None };
+        let shape = KeyState { length: None, signing: Signing::Off, variant: 0, error_count: None };
         let signed = psvs.as_ref().map(|[memory, wire]| SignedParts {
             psvs: [memory.index, wire.index],
             errors: errors::Errors::default(),
@@ -257,7 +257,7 @@ impl Signed for Inner {
                 Signing::On(block) => Some(block),
                 Signing::Off | Signing::Unknown => None,
             };
-            self.state.heard(|| signed.errors.add(entry, block.as_ref()));
+            self.state.error_reported(|| signed.errors.add(entry, block.as_ref()));
         }
     }
 }
@@ -331,10 +331,9 @@ impl Mkey {
     /// this before.
     pub fn check(&self) -> Result<Option<SignatureError>, Error> {
         match &self.inner.signed {
-            Some(signed) => Ok(signed
-                .errors
-                .take()
-                .or_else(|| self.inner.state.ask().then_some(SignatureError::UNCHECKED))),
+            Some(signed) => Ok(signed.errors.take().or_else(|| {
+                self.inner.state.take_unchecked().then_some(SignatureError::UNCHECKED)
+            })),
             None => {
                 let what = "the key was not made for signatures: make it with `block_signature`";
                 Err(Error::invalid("mkey_check", what.into()))
@@ -345,7 +344,7 @@ impl Mkey {
     /// Returns how many errors [`Mkey::check`] will return, including unchecked transfers.
     pub fn errors(&self) -> u64 {
         let reported = self.inner.signed.as_ref().map_or(0, |signed| signed.errors.waiting());
-        reported + self.inner.state.doubts() as u64
+        reported + self.inner.state.unchecked() as u64
     }
 
     /// Returns the protection domain.

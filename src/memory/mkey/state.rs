@@ -3,7 +3,7 @@
 //! A request that is not known to be executed may still be cancelled, aborted or lost. So a request
 //! must not rely on an earlier one that is pending: see [`Before::is_certain`]. If the device
 //! reports an error while several configurations are outstanding, transfers behind the later ones
-//! are unchecked: see [`State::heard`].
+//! are unchecked: see [`State::error_reported`].
 
 use super::signature::SignatureBlock;
 use mlx5_doorbell::{Lock, Locked};
@@ -23,29 +23,29 @@ pub(crate) enum Signing {
 
 /// The properties of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct KeyState {
     /// Length in bytes, if known.
     pub(crate) length: Option<u64>,
     pub(crate) signing: Signing,
     /// The variant (low byte).
     pub(crate) variant: u8,
     /// The error count that the device was last told, if known.
-    pub(crate) told: Option<u32>,
+    pub(crate) error_count: Option<u32>,
 }
 
 /// The changes of one request.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Delta {
+pub(crate) struct Update {
     pub(crate) length: Option<u64>,
     pub(crate) signing: Option<Signing>,
     pub(crate) variant: Option<u8>,
-    pub(crate) told: Option<u32>,
+    pub(crate) error_count: Option<u32>,
 }
 
-impl Shape {
+impl KeyState {
     #[inline(always)]
-    fn apply(&mut self, delta: &Delta) {
-        let Delta { length, signing, variant, told } = delta;
+    fn apply(&mut self, delta: &Update) {
+        let Update { length, signing, variant, error_count } = delta;
         if length.is_some() {
             self.length = *length;
         }
@@ -55,20 +55,20 @@ impl Shape {
         if let Some(variant) = variant {
             self.variant = *variant;
         }
-        if told.is_some() {
-            self.told = *told;
+        if error_count.is_some() {
+            self.error_count = *error_count;
         }
     }
 
     /// Whether `delta` changes the signature or the error count that the device was told.
     #[inline(always)]
-    fn is_turned_by(&self, delta: &Delta) -> bool {
+    fn changes_signature(&self, delta: &Update) -> bool {
         delta.signing.is_some_and(|signing| signing != self.signing)
-            || delta.told.is_some_and(|told| self.told != Some(told))
+            || delta.error_count.is_some_and(|error_count| self.error_count != Some(error_count))
     }
 
     /// Marks the properties in `delta` as unknown: it is unknown whether the request was executed.
-    fn blur(&mut self, delta: &Delta) {
+    fn mark_unknown(&mut self, delta: &Update) {
         if delta.length.is_some() {
             self.length = None;
         }
@@ -77,8 +77,8 @@ impl Shape {
         }
         // The variant is part of the key, so using a wrong one fails visibly.
         self.variant = delta.variant.unwrap_or(self.variant);
-        if delta.told.is_some() {
-            self.told = None;
+        if delta.error_count.is_some() {
+            self.error_count = None;
         }
     }
 }
@@ -87,19 +87,19 @@ impl Shape {
 pub(crate) struct State(Lock<Changes>);
 
 struct Changes {
-    settled: Shape,
+    settled: KeyState,
     /// In posting order.
-    pending: VecDeque<(u64, Delta)>,
+    pending: VecDeque<(u64, Update)>,
     /// The properties after all pending changes.
-    latest: Shape,
+    latest: KeyState,
     next: u64,
     /// The number behind the last pending change that changed signature or error count: from here
     /// on all are equal in both.
-    turned: u64,
+    last_signature_change: u64,
     /// Configurations with lower numbers were checked by the user.
-    asked: u64,
+    checked: u64,
     /// Changes whose transfers are unchecked.
-    doubts: Vec<u64>,
+    unchecked: Vec<u64>,
 }
 
 /// The key state that a request under construction finds.
@@ -107,33 +107,33 @@ pub(crate) struct Before<'a>(&'a Changes);
 
 impl Before<'_> {
     /// Returns the properties after all pending changes.
-    pub(crate) fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &KeyState {
         &self.0.latest
     }
 
     /// Whether signature and error count are those of [`Before::shape`], whichever pending requests
     /// are executed. If not, a request must set both: one that it relies on could be cancelled.
     pub(crate) fn is_certain(&self) -> bool {
-        self.0.pending.front().is_none_or(|(first, _)| self.0.turned <= *first)
+        self.0.pending.front().is_none_or(|(first, _)| self.0.last_signature_change <= *first)
     }
 
     /// Returns the maximum length of the key, whichever pending requests are executed.
-    pub(crate) fn longest(&self) -> Option<u64> {
+    pub(crate) fn max_length(&self) -> Option<u64> {
         let pending = self.0.pending.iter().map(|(_, delta)| delta.length);
         pending.fold(self.0.settled.length, Option::max)
     }
 }
 
 impl State {
-    pub(crate) fn new(shape: Shape) -> Self {
+    pub(crate) fn new(shape: KeyState) -> Self {
         Self(Lock::new(Changes {
             settled: shape,
             pending: VecDeque::new(),
             latest: shape,
             next: 0,
-            turned: 0,
-            asked: 0,
-            doubts: Vec::new(),
+            last_signature_change: 0,
+            checked: 0,
+            unchecked: Vec::new(),
         }))
     }
 
@@ -143,7 +143,7 @@ impl State {
     }
 
     /// Returns the properties after all pending changes.
-    pub(crate) fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> KeyState {
         self.lock().latest
     }
 
@@ -151,12 +151,12 @@ impl State {
     /// change.
     pub(crate) fn change<T, E>(
         &self,
-        plan: impl FnOnce(Before<'_>) -> Result<(Delta, T), E>,
+        plan: impl FnOnce(Before<'_>) -> Result<(Update, T), E>,
     ) -> Result<(u64, T), E> {
         let mut changes = self.lock();
         let (delta, result) = plan(Before(&changes))?;
-        if !changes.doubts.is_empty() {
-            changes.forget_doubts();
+        if !changes.unchecked.is_empty() {
+            changes.forget_unchecked();
         }
         Ok((changes.push(delta), result))
     }
@@ -168,47 +168,47 @@ impl State {
     /// built after this error is known. Of the requests that told it the same count, one configured
     /// the key for the failed transfer; the device does not say which. The transfers of those
     /// behind the first are unchecked.
-    pub(crate) fn heard(&self, note: impl FnOnce() -> u32) {
+    pub(crate) fn error_reported(&self, note: impl FnOnce() -> u32) {
         let mut changes = self.lock();
-        let told = note();
-        changes.doubt(told);
+        let error_count = note();
+        changes.mark_unchecked(error_count);
     }
 
     /// The user checks the key. Returns whether there is an unchecked transfer, and removes it.
     ///
     /// If not, the transfers were good: those of requests that are known to be executed, and that
     /// of the next one, which this check is for.
-    pub(crate) fn ask(&self) -> bool {
+    pub(crate) fn take_unchecked(&self) -> bool {
         let mut changes = self.lock();
-        if changes.doubts.pop().is_some() {
+        if changes.unchecked.pop().is_some() {
             return true;
         }
         let next = changes.pending.front().map_or(changes.next, |(first, _)| first + 1);
-        changes.asked = changes.asked.max(next);
+        changes.checked = changes.checked.max(next);
         false
     }
 
     /// Returns the number of unchecked transfers.
-    pub(crate) fn doubts(&self) -> usize {
-        self.lock().doubts.len()
+    pub(crate) fn unchecked(&self) -> usize {
+        self.lock().unchecked.len()
     }
 
     /// [`State::change`] of the length only. Returns also the variant.
     #[inline(always)]
     pub(crate) fn change_length(&self, length: u64) -> (u64, u8) {
         let mut changes = self.lock();
-        let number = changes.push(Delta { length: Some(length), ..Delta::default() });
+        let number = changes.push(Update { length: Some(length), ..Update::default() });
         (number, changes.latest.variant)
     }
 }
 
 impl Changes {
     #[inline(always)]
-    fn push(&mut self, delta: Delta) -> u64 {
+    fn push(&mut self, delta: Update) -> u64 {
         let number = self.next;
         self.next += 1;
-        if self.latest.is_turned_by(&delta) {
-            self.turned = self.next;
+        if self.latest.changes_signature(&delta) {
+            self.last_signature_change = self.next;
         }
         self.latest.apply(&delta);
         self.pending.push_back((number, delta));
@@ -216,11 +216,11 @@ impl Changes {
     }
 
     /// Removes a pending change, and updates the settled properties by `becomes`.
-    fn take(&mut self, number: u64, becomes: impl FnOnce(&mut Shape, &Delta)) {
+    fn take(&mut self, number: u64, becomes: impl FnOnce(&mut KeyState, &Update)) {
         let Some(at) = self.pending.iter().position(|(at, _)| *at == number) else { return };
         let Some((_, delta)) = self.pending.remove(at) else { return };
         becomes(&mut self.settled, &delta);
-        self.pile_up();
+        self.recompute();
     }
 
     /// Removes the change of a request that will not be executed.
@@ -234,34 +234,35 @@ impl Changes {
         {
             behind.variant = behind.variant.or(delta.variant);
         }
-        self.doubts.retain(|doubt| *doubt != number);
-        self.pile_up();
+        self.unchecked.retain(|change| *change != number);
+        self.recompute();
     }
 
-    /// Computes `latest` and `turned` from the settled properties and the pending changes.
-    fn pile_up(&mut self) {
+    /// Computes `latest` and `last_signature_change` from the settled properties and the pending changes.
+    fn recompute(&mut self) {
         self.latest = self.settled;
-        self.turned = 0;
+        self.last_signature_change = 0;
         for (number, delta) in &self.pending {
-            if self.latest.is_turned_by(delta) {
-                self.turned = number + 1;
+            if self.latest.changes_signature(delta) {
+                self.last_signature_change = number + 1;
             }
             self.latest.apply(delta);
         }
     }
 
-    fn doubt(&mut self, told: u32) {
-        let reports =
-            |shape: &Shape| shape.told == Some(told) && matches!(shape.signing, Signing::On(_));
+    fn mark_unchecked(&mut self, error_count: u32) {
+        let reports = |shape: &KeyState| {
+            shape.error_count == Some(error_count) && matches!(shape.signing, Signing::On(_))
+        };
         let first = self.pending.front().map_or(self.next, |(first, _)| *first);
         // Settled configurations but the last have no transfers outstanding: a configuration
         // follows the transfers of the one before it in the queue.
-        let mut found = reports(&self.settled) && self.asked < first;
+        let mut found = reports(&self.settled) && self.checked < first;
         let mut shape = self.settled;
         for (number, delta) in &self.pending {
             shape.apply(delta);
             if reports(&shape) && std::mem::replace(&mut found, true) {
-                self.doubts.push(*number);
+                self.unchecked.push(*number);
             }
         }
     }
@@ -269,15 +270,15 @@ impl Changes {
     /// A user who configures the key again has checked it, or does not want to know. Pending
     /// changes stay: they can only be checked later.
     #[cold]
-    fn forget_doubts(&mut self) {
+    fn forget_unchecked(&mut self) {
         let pending = &self.pending;
-        self.doubts.retain(|doubt| pending.iter().any(|(number, _)| number == doubt));
+        self.unchecked.retain(|change| pending.iter().any(|(number, _)| number == change));
     }
 
     #[cold]
     #[inline(never)]
     fn settle_any(&mut self, number: u64) {
-        self.take(number, Shape::apply);
+        self.take(number, KeyState::apply);
     }
 
     /// [`Changes::take`] of the oldest change, which was executed: `latest` stays the same.
@@ -306,7 +307,7 @@ impl Changed for State {
     }
 
     fn lose(&self, change: u64) {
-        self.lock().take(change, Shape::blur);
+        self.lock().take(change, KeyState::mark_unknown);
     }
 }
 
@@ -315,10 +316,11 @@ mod tests {
     use super::super::signature::{BlockSize, Crc, Domain, Seed, Signature};
     use super::*;
 
-    const FRESH: Shape = Shape { length: None, signing: Signing::Off, variant: 0, told: None };
+    const FRESH: KeyState =
+        KeyState { length: None, signing: Signing::Off, variant: 0, error_count: None };
 
     fn length(state: &State, bytes: u64) -> u64 {
-        let delta = Delta { length: Some(bytes), ..Delta::default() };
+        let delta = Update { length: Some(bytes), ..Update::default() };
         state.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
     }
 
@@ -350,26 +352,28 @@ mod tests {
 
     #[test]
     fn what_nobody_will_ever_know_is_unknown_until_it_is_said_again() {
-        let state = State::new(Shape { told: Some(6), length: Some(9), ..FRESH });
-        let delta = Delta {
+        let state = State::new(KeyState { error_count: Some(6), length: Some(9), ..FRESH });
+        let delta = Update {
             length: Some(10),
             signing: Some(Signing::Off),
-            told: Some(7),
+            error_count: Some(7),
             variant: Some(3),
         };
         let (change, ()) = state.change(|_| Ok::<_, ()>((delta, ()))).unwrap();
-        assert_eq!(state.shape().told, Some(7));
+        assert_eq!(state.shape().error_count, Some(7));
         state.lose(change);
-        let unknown = Shape { length: None, signing: Signing::Unknown, variant: 3, told: None };
+        let unknown =
+            KeyState { length: None, signing: Signing::Unknown, variant: 3, error_count: None };
         assert_eq!(state.shape(), unknown);
         let (change, ()) = state.change(|_| Ok::<_, ()>((delta, ()))).unwrap();
         state.settle(change);
-        let said = Shape { length: Some(10), signing: Signing::Off, variant: 3, told: Some(7) };
+        let said =
+            KeyState { length: Some(10), signing: Signing::Off, variant: 3, error_count: Some(7) };
         assert_eq!(state.shape(), said);
         // Properties that a lost change does not touch stay known.
         let lost = length(&state, 11);
         state.lose(lost);
-        assert_eq!(state.shape(), Shape { length: None, ..said });
+        assert_eq!(state.shape(), KeyState { length: None, ..said });
     }
 
     fn signed(seed: Seed) -> Signing {
@@ -378,8 +382,9 @@ mod tests {
     }
 
     /// A change that signs the key and tells the device this error count.
-    fn sign(state: &State, signing: Signing, told: u32) -> u64 {
-        let delta = Delta { signing: Some(signing), told: Some(told), ..Delta::default() };
+    fn sign(state: &State, signing: Signing, error_count: u32) -> u64 {
+        let delta =
+            Update { signing: Some(signing), error_count: Some(error_count), ..Update::default() };
         state.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
     }
 
@@ -407,7 +412,8 @@ mod tests {
         [b, c, e].into_iter().for_each(|change| state.settle(change));
         assert!(is_certain(&state));
         // They may settle in any order.
-        let [f, g, h] = [(other, 2), (one, 2), (one, 2)].map(|(s, told)| sign(&state, s, told));
+        let [f, g, h] =
+            [(other, 2), (one, 2), (one, 2)].map(|(s, error_count)| sign(&state, s, error_count));
         state.settle(h);
         assert!(!is_certain(&state));
         state.lose(f);
@@ -420,24 +426,24 @@ mod tests {
     #[test]
     fn the_longest_that_a_key_can_be_is_the_longest_of_all_on_their_way() {
         let state = State::new(FRESH);
-        let longest = |state: &State| Before(&state.lock()).longest();
-        assert_eq!(longest(&state), None);
+        let max_length = |state: &State| Before(&state.lock()).max_length();
+        assert_eq!(max_length(&state), None);
         let [a, b, c] = [5, 9, 7].map(|bytes| length(&state, bytes));
-        assert_eq!(longest(&state), Some(9));
+        assert_eq!(max_length(&state), Some(9));
         state.settle(a);
         state.undo(b);
-        assert_eq!(longest(&state), Some(7));
+        assert_eq!(max_length(&state), Some(7));
         state.settle(c);
-        assert_eq!(longest(&state), Some(7));
+        assert_eq!(max_length(&state), Some(7));
         length(&state, 3);
-        assert_eq!(longest(&state), Some(7));
+        assert_eq!(max_length(&state), Some(7));
     }
 
     #[test]
     fn the_variant_of_a_request_that_is_undone_is_written_by_the_next_one() {
         let state = State::new(FRESH);
         let tag = |state: &State, variant| {
-            let delta = Delta { variant: Some(variant), ..Delta::default() };
+            let delta = Update { variant: Some(variant), ..Update::default() };
             state.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
         };
         let a = tag(&state, 5);
@@ -455,10 +461,10 @@ mod tests {
         assert_eq!(state.shape().variant, 8);
     }
 
-    /// The device reports an error of a key whose device count was `told`.
-    fn doubts_after(state: &State, told: u32) -> usize {
-        state.heard(|| told);
-        state.doubts()
+    /// The device reports an error of a key whose device count was `error_count`.
+    fn unchecked_after(state: &State, error_count: u32) -> usize {
+        state.error_reported(|| error_count);
+        state.unchecked()
     }
 
     #[test]
@@ -466,19 +472,19 @@ mod tests {
         let one = signed(Seed::Zeros);
         let state = State::new(FRESH);
         let a = sign(&state, one, 1);
-        assert_eq!(doubts_after(&state, 1), 0, "it was the only one");
-        let [b, c, d] = [2; 3].map(|told| sign(&state, one, told));
-        assert_eq!(doubts_after(&state, 2), 2);
+        assert_eq!(unchecked_after(&state, 1), 0, "it was the only one");
+        let [b, c, d] = [2; 3].map(|error_count| sign(&state, one, error_count));
+        assert_eq!(unchecked_after(&state, 2), 2);
         // One of them is never executed.
         state.undo(c);
-        assert_eq!(state.doubts(), 1);
+        assert_eq!(state.unchecked(), 1);
         // The first check returns it, the second does not.
-        assert!(state.ask());
-        assert!(!state.ask());
+        assert!(state.take_unchecked());
+        assert!(!state.take_unchecked());
         // Configurations with another count do not matter.
         [a, b, d].into_iter().for_each(|change| state.settle(change));
         sign(&state, one, 3);
-        assert_eq!(doubts_after(&state, 3), 0);
+        assert_eq!(unchecked_after(&state, 3), 0);
     }
 
     #[test]
@@ -486,7 +492,7 @@ mod tests {
         let state = State::new(FRESH);
         sign(&state, signed(Seed::Zeros), 1);
         sign(&state, Signing::Off, 1);
-        assert_eq!(doubts_after(&state, 1), 0);
+        assert_eq!(unchecked_after(&state, 1), 0);
     }
 
     #[test]
@@ -497,32 +503,32 @@ mod tests {
             let a = sign(&state, one, 1);
             state.settle(a);
             if asked {
-                assert!(!state.ask());
+                assert!(!state.take_unchecked());
             }
             sign(&state, one, 1);
-            assert_eq!(doubts_after(&state, 1), usize::from(!asked));
+            assert_eq!(unchecked_after(&state, 1), usize::from(!asked));
         }
         // Checking after the first of two is no check of the second.
         let state = State::new(FRESH);
-        let [a, b] = [1; 2].map(|told| sign(&state, one, told));
-        assert!(!state.ask());
+        let [a, b] = [1; 2].map(|error_count| sign(&state, one, error_count));
+        assert!(!state.take_unchecked());
         [a, b].into_iter().for_each(|change| state.settle(change));
         sign(&state, one, 1);
-        assert_eq!(doubts_after(&state, 1), 1);
+        assert_eq!(unchecked_after(&state, 1), 1);
     }
 
     #[test]
     fn doubts_of_what_is_executed_end_with_the_next_configuration() {
         let one = signed(Seed::Zeros);
         let state = State::new(FRESH);
-        let [a, b, c] = [1; 3].map(|told| sign(&state, one, told));
-        assert_eq!(doubts_after(&state, 1), 2);
+        let [a, b, c] = [1; 3].map(|error_count| sign(&state, one, error_count));
+        assert_eq!(unchecked_after(&state, 1), 2);
         [a, b].into_iter().for_each(|change| state.settle(change));
-        assert_eq!(state.doubts(), 2);
+        assert_eq!(state.unchecked(), 2);
         sign(&state, one, 2);
-        assert_eq!(state.doubts(), 1, "one of them is still on its way");
+        assert_eq!(state.unchecked(), 1, "one of them is still on its way");
         state.settle(c);
         sign(&state, one, 2);
-        assert_eq!(state.doubts(), 0);
+        assert_eq!(state.unchecked(), 0);
     }
 }

@@ -45,7 +45,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         let layout = SendLayout::with_ops::<T>(requests, sges, inline, self.send_ops)
             .and_then(|layout| layout.holding(requests, self.mkey_blocks));
         let send = layout.filter(|layout| {
-            layout.worst_blocks as usize * mlx5_prm::wqe::BLOCK
+            layout.max_request_blocks as usize * mlx5_prm::wqe::BLOCK
                 <= usize::from(limits.max_sq_desc_sz)
                 && layout.blocks <= limits.max_send_wqebb
         });
@@ -148,8 +148,8 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             tags: self.tags.as_ref().map(|tags| Arc::clone(&tags.records)),
         });
         // Frees destroyed queues that were passed, so that their user indexes can be used again.
-        self.send_cq.release_departures();
-        self.recv_cq.release_departures();
+        self.send_cq.release_deferred();
+        self.recv_cq.release_deferred();
         let rings = [self.send_cq.inner.ring_id(), self.recv_cq.inner.ring_id()];
         let Some(index) = context.user_indexes.register(records, rings) else {
             return Err(Error::invalid(VERB, "all user indexes are in use".into()));
@@ -174,7 +174,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             },
             user_handle: id,
             cap: QpCap {
-                max_send_wr: if device_sends { 0 } else { send_layout.worst_requests },
+                max_send_wr: if device_sends { 0 } else { send_layout.max_size_requests },
                 max_recv_wr: receive_layout.requests,
                 max_send_sge: send_layout.max_sge,
                 max_recv_sge: receive_layout.max_sge,
@@ -256,9 +256,9 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             }
         });
         let caps = QueuePairCaps {
-            max_send_wr: if device_sends { 0 } else { send_layout.worst_requests },
+            max_send_wr: if device_sends { 0 } else { send_layout.max_size_requests },
             send_blocks: if device_sends { 0 } else { send_layout.blocks },
-            max_wr_blocks: send_layout.worst_blocks,
+            max_wr_blocks: send_layout.max_request_blocks,
             max_recv_wr: receive_layout.requests,
             max_send_sge: send_layout.max_sge,
             max_recv_sge: receive_layout.max_sge,

@@ -140,7 +140,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         let units = HEAD_UNITS
             + entries.next_multiple_of(ENTRIES_ALIGN)
             + if bsf.is_some() { BSF_UNITS } else { 0 };
-        let signaled = flags.contains(SendFlags::SIGNALED) || self.always != 0;
+        let signaled = flags.contains(SendFlags::SIGNALED) || self.default_flags != 0;
         let blocks = blocks_of(units) + psvs as u32 * blocks_of(PSV_UNITS);
         self.check_room(cursor, blocks, signaled)?;
 
@@ -172,12 +172,12 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             _ => next,
         };
         let whole = in_ring && psvs == 0;
-        let blueflame_now = if whole { self.blueflame_now } else { 0 };
+        let fast_blueflame_blocks = if whole { self.fast_blueflame_blocks } else { 0 };
         self.let_next_wait(cursor.sequence);
         // The next request needs a fence. If this one is posted alone by the fast path, `fence_at`
         // is all that says so; the previous value of `fence_at` is folded into `fence` here.
         self.note_fence();
-        (self.blueflame_now, self.fence_at) = (blueflame_now, next.head);
+        (self.fast_blueflame_blocks, self.fence_at) = (fast_blueflame_blocks, next.head);
         self.more_wqes += psvs as u32;
         Ok(next)
     }
@@ -256,7 +256,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         }
         if !in_ring {
             // SAFETY: by the caller's contract, `blocks` blocks at `cursor` are free.
-            unsafe { self.copy_aside(cursor, blocks) };
+            unsafe { self.copy_from_scratch(cursor, blocks) };
         }
         if self.signed {
             self.sign(cursor.head);

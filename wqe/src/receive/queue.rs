@@ -242,7 +242,7 @@ impl ReceiveQueue {
     #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         if !self.gate.may_receive() {
-            return Err(ListError { index: 0, error: self.gate.why().into() });
+            return Err(ListError { index: 0, error: self.gate.refusal().into() });
         }
         let oldest = self.records.oldest();
         let mut head = self.head;

@@ -165,7 +165,7 @@ impl SharedReceiveQueue {
     #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         if !self.gate.may_receive() {
-            return Err(ListError { index: 0, error: self.gate.why().into() });
+            return Err(ListError { index: 0, error: self.gate.refusal().into() });
         }
         let mut posted = Posted { tail: self.tail, counter: self.posted };
         for wr in list {

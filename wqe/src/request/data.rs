@@ -44,7 +44,7 @@ pub(crate) struct Limits {
 /// or, for data that only one operation takes, more than its [`DataKind::Own`] says.
 pub(crate) unsafe trait Data: Copy {
     /// Whether the data is simple for `kind`, so that [`Data::write`] can write it.
-    fn is_ordinary(&self, kind: DataKind, limits: &Limits) -> bool;
+    fn is_fast(&self, kind: DataKind, limits: &Limits) -> bool;
 
     /// Writes simple data and returns its 16-byte units.
     ///
@@ -67,7 +67,7 @@ pub(crate) unsafe trait Data: Copy {
 // SAFETY: one SGE is written, and only if the queue takes SGEs; otherwise as for a list.
 unsafe impl Data for Sge {
     #[inline(always)]
-    fn is_ordinary(&self, kind: DataKind, limits: &Limits) -> bool {
+    fn is_fast(&self, kind: DataKind, limits: &Limits) -> bool {
         if kind.is_result() {
             return u64::from(self.length) == limits.atomic_result;
         }
@@ -96,7 +96,7 @@ unsafe impl Data for Sge {
 // SAFETY: at most `max_sge` SGEs are written.
 unsafe impl Data for &[Sge] {
     #[inline(always)]
-    fn is_ordinary(&self, _: DataKind, _: &Limits) -> bool {
+    fn is_fast(&self, _: DataKind, _: &Limits) -> bool {
         false
     }
 
@@ -126,7 +126,7 @@ pub(crate) struct Inline<'a>(pub(crate) &'a [u8]);
 // SAFETY: at most `max_inline` bytes are written behind their header.
 unsafe impl Data for Inline<'_> {
     #[inline(always)]
-    fn is_ordinary(&self, _: DataKind, limits: &Limits) -> bool {
+    fn is_fast(&self, _: DataKind, limits: &Limits) -> bool {
         // One comparison also rejects the length zero.
         self.0.len().wrapping_sub(1) < limits.max_inline
     }
@@ -161,7 +161,7 @@ pub(crate) struct InlineList<'a>(pub(crate) &'a [&'a [u8]]);
 // SAFETY: at most `max_inline` bytes are written behind their header.
 unsafe impl Data for InlineList<'_> {
     #[inline(always)]
-    fn is_ordinary(&self, _: DataKind, _: &Limits) -> bool {
+    fn is_fast(&self, _: DataKind, _: &Limits) -> bool {
         false
     }
 
@@ -224,7 +224,7 @@ pub(crate) const ATOMIC_RESULT: u64 = 8;
 // SAFETY: nothing is written.
 unsafe impl Data for () {
     #[inline(always)]
-    fn is_ordinary(&self, _: DataKind, _: &Limits) -> bool {
+    fn is_fast(&self, _: DataKind, _: &Limits) -> bool {
         false
     }
 

@@ -1,6 +1,6 @@
 //! Why a request was refused.
 
-use crate::gate::{QueueState, Shut};
+use crate::gate::{QueueState, Refusal};
 use crate::request::flags::SendFlags;
 use core::fmt;
 
@@ -185,13 +185,13 @@ const REASONS: [(SendFlags, &str); 3] = [
     (SendFlags::IP_CSUM, "only a queue of raw packets has checksums to fill in"),
 ];
 
-impl From<Shut> for PostError {
-    fn from(shut: Shut) -> Self {
+impl From<Refusal> for PostError {
+    fn from(shut: Refusal) -> Self {
         match shut {
-            Shut::Forked => Self::Forked,
-            Shut::DeviceGone => Self::DeviceGone,
-            Shut::Absent => Self::NoSendQueue,
-            Shut::State(state) => Self::State(state),
+            Refusal::Forked => Self::Forked,
+            Refusal::DeviceGone => Self::DeviceGone,
+            Refusal::Absent => Self::NoSendQueue,
+            Refusal::State(state) => Self::State(state),
         }
     }
 }

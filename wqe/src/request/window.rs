@@ -166,7 +166,7 @@ pub(crate) struct Translation(Option<Klm>);
 // SAFETY: at most `UMR_UNITS` units are written, as `BindWindow` declares.
 unsafe impl Data for Translation {
     #[inline(always)]
-    fn is_ordinary(&self, _: DataKind, _: &Limits) -> bool {
+    fn is_fast(&self, _: DataKind, _: &Limits) -> bool {
         false
     }
 

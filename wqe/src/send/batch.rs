@@ -67,7 +67,11 @@ impl<'q, T: Transport> Batch<'q, T> {
         if self.name == 0 {
             self.name = self.queue.next_name();
         }
-        RequestHandle { sequence: self.cursor.sequence, name: self.name, life: self.queue.life }
+        RequestHandle {
+            sequence: self.cursor.sequence,
+            name: self.name,
+            generation: self.queue.generation,
+        }
     }
 
     /// Gives the request at `sequence`, which was just added or refused, the handle number that was
@@ -121,14 +125,17 @@ impl<'q, T: Transport> Batch<'q, T> {
     }
 
     /// Adds a request by `push`, which is never on the fast path.
-    pub(crate) fn push_aside(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
+    pub(crate) fn push_slow_request(
+        &mut self,
+        push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor,
+    ) {
         self.added = self.added.wrapping_add(1);
         let sequence = self.cursor.sequence;
         self.cursor = push(self.queue, self.cursor);
         self.give_name(sequence);
     }
 
-    /// As [`Batch::push_aside`], but `push` leaves [`SendQueue::blueflame_now`] nonzero only if the
+    /// As [`Batch::push_slow_request`], but `push` leaves [`SendQueue::fast_blueflame_blocks`] nonzero only if the
     /// request is one WQE in one piece in the ring.
     #[inline(always)]
     pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
@@ -295,7 +302,7 @@ impl<T: Transport> Batch<'_, T> {
         data: impl Data,
     ) {
         let immediate = U32::new(immediate);
-        self.push_aside(|queue, cursor| {
+        self.push_slow_request(|queue, cursor| {
             queue.push_slow::<O, (), _>(cursor, wr_id, flags, immediate, (), remote, data)
         });
     }
@@ -315,7 +322,7 @@ impl<T: Transport> Batch<'_, T> {
     }
 
     pub(crate) fn add_raw(&mut self, wr_id: u64, flags: SendFlags, wqe: RawWqe<'_>) {
-        self.push_aside(|queue, cursor| queue.push_raw(cursor, wr_id, flags, wqe));
+        self.push_slow_request(|queue, cursor| queue.push_raw(cursor, wr_id, flags, wqe));
     }
 }
 

@@ -67,10 +67,10 @@ impl<T: Transport> SendQueue<T> {
     ) -> (Cursor, Option<NonNull<u8>>) {
         let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
         if !const { is_large::<O>() }
-            && data.is_ordinary(O::DATA, &self.limits)
+            && data.is_fast(O::DATA, &self.limits)
             && allowed.contains(parts.flags)
             && open
-            && self.has_room(cursor.head)
+            && self.has_fast_room(cursor.head)
         {
             let slot = opaque(self.at(cursor.head));
             // SAFETY: there is room for a request of the largest size, in blocks that the device
@@ -127,7 +127,7 @@ impl<T: Transport> SendQueue<T> {
             | u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
             | (O::OPCODE as u64) << RequestInfo::OPCODE_SHIFT;
         let flags = parts.flags.intersection(SendFlags::CONTROL).bits() | fence;
-        let control = self.always | u32::from(flags) << RequestInfo::CONTROL_SHIFT;
+        let control = self.default_flags | u32::from(flags) << RequestInfo::CONTROL_SHIFT;
         let immediate = u64::from(u32::from_le_bytes(parts.immediate.to_bytes())) << 32;
         let words: [[u8; 8]; 2] = [
             (place | self.qpn | units as u64).to_be_bytes(),
@@ -197,7 +197,7 @@ impl<T: Transport> SendQueue<T> {
         let own = wqe.control();
         let fence = self.fence_for(own | flags.bits());
         let flags = flags.intersection(SendFlags::CONTROL).bits() | own | fence;
-        let control = self.always | u32::from(flags) << RequestInfo::CONTROL_SHIFT;
+        let control = self.default_flags | u32::from(flags) << RequestInfo::CONTROL_SHIFT;
         let place = u64::from(wqe.modifier()) << RequestInfo::MODIFIER_SHIFT
             | u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
             | u64::from(wqe.opcode()) << RequestInfo::OPCODE_SHIFT;
@@ -243,8 +243,8 @@ impl<T: Transport> SendQueue<T> {
         self.fence_next = true;
         self.noted = sequence;
         // All requests that follow take the slow path, and so does completing the batch.
-        self.stop = self.head.wrapping_sub(1);
-        self.blueflame_now = 0;
+        self.fast_limit = self.head.wrapping_sub(1);
+        self.fast_blueflame_blocks = 0;
     }
 
     /// Moves a request into the ring if it was built in the scratch buffer, and writes its record.

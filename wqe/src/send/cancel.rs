@@ -2,7 +2,7 @@
 //! the matching WQEs into NOPs.
 
 use crate::request::transport::Transport;
-use crate::send::queue::{SendQueue, next_life};
+use crate::send::queue::{SendQueue, next_generation};
 use crate::send::records::{Completed, RequestInfo};
 use alloc::vec::Vec;
 use core::fmt;
@@ -45,7 +45,7 @@ pub struct RequestHandle {
     /// which all but the last were never posted.
     pub(crate) name: u32,
     /// Generation of the queue; no two queues of a process share one.
-    pub(crate) life: u64,
+    pub(crate) generation: u64,
 }
 
 /// Whether a cancel that does not find every given identifier cancels the rest.
@@ -309,7 +309,7 @@ impl<T: Transport> SendQueue<T> {
         let (from, end) = self.pending_range(drained);
         let behind = self.sequence.wrapping_sub(handle.sequence);
         let pending = behind != 0 && behind <= u32::from(end.wrapping_sub(from));
-        if handle.life != self.life || !pending || !self.has_name(handle) {
+        if handle.generation != self.generation || !pending || !self.has_name(handle) {
             return Cancelled::default();
         }
         let first = handle.sequence as u16;
@@ -366,7 +366,7 @@ impl<T: Transport> SendQueue<T> {
         self.last_name = self.last_name.wrapping_add(1);
         if self.last_name == 0 {
             // Numbers must not repeat, so a new generation starts. Older handles become invalid.
-            (self.last_name, self.life) = (1, next_life());
+            (self.last_name, self.generation) = (1, next_generation());
         }
         self.last_name
     }

@@ -11,9 +11,9 @@ pub struct SendLayout {
     /// Blocks in the ring, a power of two.
     pub blocks: u32,
     /// Blocks of the largest request.
-    pub worst_blocks: u32,
+    pub max_request_blocks: u32,
     /// Number of requests of the largest size that fit.
-    pub worst_requests: u32,
+    pub max_size_requests: u32,
     /// Maximum number of SGEs in a request.
     pub max_sge: u32,
     /// Maximum number of bytes of inline data in a request.
@@ -46,16 +46,17 @@ impl SendLayout {
         if units > MAX_UNITS {
             return None;
         }
-        let worst_blocks = units.div_ceil(BLOCK / UNIT);
-        let blocks = (requests.max(1) as usize).checked_mul(worst_blocks)?.next_power_of_two();
+        let max_request_blocks = units.div_ceil(BLOCK / UNIT);
+        let blocks =
+            (requests.max(1) as usize).checked_mul(max_request_blocks)?.next_power_of_two();
         if blocks > MAX_RING_BLOCKS {
             return None;
         }
-        let spare = (worst_blocks * (BLOCK / UNIT)).min(MAX_UNITS) - head;
+        let spare = (max_request_blocks * (BLOCK / UNIT)).min(MAX_UNITS) - head;
         Some(Self {
             blocks: blocks as u32,
-            worst_blocks: worst_blocks as u32,
-            worst_requests: (blocks / worst_blocks) as u32,
+            max_request_blocks: max_request_blocks as u32,
+            max_size_requests: (blocks / max_request_blocks) as u32,
             max_sge: spare as u32,
             max_inline: (spare * UNIT).saturating_sub(INLINE_HEADER) as u32,
         })
@@ -70,7 +71,7 @@ impl SendLayout {
             return None;
         }
         let blocks = blocks as u32;
-        Some(Self { blocks, worst_requests: blocks / self.worst_blocks, ..self })
+        Some(Self { blocks, max_size_requests: blocks / self.max_request_blocks, ..self })
     }
 
     /// The size of the ring in bytes.

@@ -22,8 +22,8 @@ impl<T: Transport> SendQueue<T> {
         self.noted = cursor.sequence;
         // Everything that follows takes the slow path, also in the next batch if this one is
         // leaked.
-        self.stop = self.head.wrapping_sub(1);
-        self.blueflame_now = 0;
+        self.fast_limit = self.head.wrapping_sub(1);
+        self.fast_blueflame_blocks = 0;
         cursor.after(0)
     }
 
@@ -44,9 +44,9 @@ impl<T: Transport> SendQueue<T> {
     ) -> Result<(), BatchError> {
         let (blocks, _) = cursor.since(start);
         // A refused request has no blocks: zero minus one exceeds every limit.
-        let Some(wqe) =
-            single.filter(|_| blocks.wrapping_sub(1) < self.blueflame_now && self.gate.may_send())
-        else {
+        let Some(wqe) = single.filter(|_| {
+            blocks.wrapping_sub(1) < self.fast_blueflame_blocks && self.gate.may_send()
+        }) else {
             return self.complete_slow(cursor);
         };
         self.commit(cursor);
@@ -63,7 +63,7 @@ impl<T: Transport> SendQueue<T> {
     fn complete_slow(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         let (_, requests) = cursor.since(self.here());
         if requests == 0
-            || !self.has_room(cursor.head)
+            || !self.has_fast_room(cursor.head)
             || self.error.is_some()
             || !self.gate.may_send()
         {
@@ -115,11 +115,11 @@ impl<T: Transport> SendQueue<T> {
             (self.fence, self.fence_next) = (fence, fence);
         }
         if self.fence || self.signed {
-            self.stop = self.head.wrapping_sub(1);
-        } else if !self.has_room(self.head) {
+            self.fast_limit = self.head.wrapping_sub(1);
+        } else if !self.has_fast_room(self.head) {
             // Without room the limit stays just behind `head`: further back it would appear ahead
             // after half the range of the counter.
-            self.stop = match self.span(cursor).checked_sub(self.worst_blocks) {
+            self.fast_limit = match self.span(cursor).checked_sub(self.max_request_blocks) {
                 Some(more) => self.head.wrapping_add(more),
                 None => self.head.wrapping_sub(1),
             };
@@ -172,7 +172,7 @@ impl<T: Transport> SendQueue<T> {
         self.more_wqes = 0;
         self.note_fence();
         self.fence_next = self.fence;
-        self.blueflame_now = self.register.own_blueflame_blocks();
+        self.fast_blueflame_blocks = self.register.own_blueflame_blocks();
     }
 
     /// Commits the requests up to `cursor`.

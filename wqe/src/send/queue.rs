@@ -24,7 +24,7 @@ pub struct SendQueue<T> {
     pub(crate) ring: NonNull<u8>,
     /// Blocks in the ring, minus one.
     pub(crate) mask: u32,
-    pub(crate) worst_blocks: u32,
+    pub(crate) max_request_blocks: u32,
     /// Producer index in blocks, free-running; the device sees 16 bits of it.
     pub(crate) head: u32,
     /// Requests committed so far, free-running. Its low 16 bits are the sequence number of a
@@ -33,13 +33,13 @@ pub struct SendQueue<T> {
     /// The fast path is taken while `head` has not passed this block: a request of the largest size
     /// can be built there in one piece, with room for another one behind it. After that, requests
     /// take the slow path, which computes the room again.
-    pub(crate) stop: u32,
+    pub(crate) fast_limit: u32,
     /// Number of the queue pair, shifted as in the first word of a WQE.
     pub(crate) qpn: u64,
     pub(crate) limits: Limits,
     /// Flags of every request, shifted as in the second word of a WQE: the completion flag, on a
     /// queue that signals all requests.
-    pub(crate) always: u32,
+    pub(crate) default_flags: u32,
     pub(crate) gate: Gate,
     pub(crate) record: QueuePairRecord,
     pub(crate) register: SendRegister,
@@ -48,7 +48,7 @@ pub struct SendQueue<T> {
     /// Largest WQE, in blocks, that the fast path copies to a BlueFlame register. Zero if the queue
     /// has no register of its own, and while the batch under construction must be completed by the
     /// slow path.
-    pub(crate) blueflame_now: u32,
+    pub(crate) fast_blueflame_blocks: u32,
     /// Sequence number of the last request, of any batch, that changed state here besides its WQE
     /// and record. While `sequence` has not passed it, its batch is not posted.
     pub(crate) noted: u32,
@@ -69,7 +69,7 @@ pub struct SendQueue<T> {
     /// Further WQEs, after the first of each request, in the batch under construction.
     pub(crate) more_wqes: u32,
     /// Unique among all queues of the process, and changed by a reset.
-    pub(crate) life: u64,
+    pub(crate) generation: u64,
     /// The last handle number that was given in this generation.
     pub(crate) last_name: u32,
     /// The handle numbers of requests, by sequence number.
@@ -105,7 +105,7 @@ pub struct SendParts {
 }
 
 /// Returns a number that no queue and no earlier generation of a queue had.
-pub(crate) fn next_life() -> u64 {
+pub(crate) fn next_generation() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Relaxed)
 }
@@ -130,14 +130,14 @@ impl<T: Transport> SendQueue<T> {
             register,
             records,
         } = parts;
-        let blueflame_now = register.own_blueflame_blocks();
+        let fast_blueflame_blocks = register.own_blueflame_blocks();
         Self {
             ring,
             mask: layout.blocks - 1,
-            worst_blocks: layout.worst_blocks,
+            max_request_blocks: layout.max_request_blocks,
             head: 0,
             sequence: 0,
-            stop: first_stop(layout.blocks, layout.worst_blocks),
+            fast_limit: first_fast_limit(layout.blocks, layout.max_request_blocks),
             // 24 bits, so that it does not reach into the opcode.
             qpn: u64::from(qpn & 0xff_ffff) << 8,
             limits: Limits {
@@ -151,7 +151,7 @@ impl<T: Transport> SendQueue<T> {
                 },
                 atomic_result: if atomics { ATOMIC_RESULT } else { u64::MAX },
             },
-            always: if signal_all {
+            default_flags: if signal_all {
                 u32::from(control_flags::COMPLETION) << RequestInfo::CONTROL_SHIFT
             } else {
                 0
@@ -162,7 +162,7 @@ impl<T: Transport> SendQueue<T> {
             records,
             // SAFETY: the records live as long as the value, by the contract.
             slots: unsafe { records.as_ref() }.slots(),
-            blueflame_now,
+            fast_blueflame_blocks,
             noted: u32::MAX,
             error: None,
             fence: false,
@@ -172,7 +172,7 @@ impl<T: Transport> SendQueue<T> {
             signed: false,
             journal: Journal::default(),
             more_wqes: 0,
-            life: next_life(),
+            generation: next_generation(),
             last_name: 0,
             names: (0..layout.blocks).map(|_| 0).collect(),
             transport: PhantomData,
@@ -183,7 +183,7 @@ impl<T: Transport> SendQueue<T> {
     /// (`MLX5_QP_FLAG_SIGNATURE`). Every request then takes the slow path.
     pub fn sign_requests(&mut self) {
         self.signed = true;
-        self.stop = self.head.wrapping_sub(1);
+        self.fast_limit = self.head.wrapping_sub(1);
     }
 
     #[inline(always)]
@@ -213,7 +213,7 @@ impl<T: Transport> SendQueue<T> {
     /// Why posting is refused.
     #[cold]
     pub(crate) fn refusal(&self) -> PostError {
-        self.gate.why().into()
+        self.gate.refusal().into()
     }
 
     /// Resets all counters. The queue pair was reset, and no earlier completion can be polled any
@@ -222,9 +222,9 @@ impl<T: Transport> SendQueue<T> {
         self.abort();
         self.head = 0;
         self.sequence = 0;
-        self.stop = first_stop(self.mask + 1, self.worst_blocks);
+        self.fast_limit = first_fast_limit(self.mask + 1, self.max_request_blocks);
         self.journal.lose();
-        self.life = next_life();
+        self.generation = next_generation();
         self.fence = false;
         self.fence_at = u32::MAX;
         self.fence_next = false;
@@ -261,6 +261,6 @@ impl<T: Transport> SendQueue<T> {
 
 /// The last block of an empty ring at which the fast path may build: a request of the largest size
 /// fits, and another one behind it. `u32::MAX` (before block 0) if there is no such block.
-fn first_stop(blocks: u32, worst_blocks: u32) -> u32 {
-    blocks.checked_sub(2 * worst_blocks).unwrap_or(u32::MAX)
+fn first_fast_limit(blocks: u32, max_request_blocks: u32) -> u32 {
+    blocks.checked_sub(2 * max_request_blocks).unwrap_or(u32::MAX)
 }

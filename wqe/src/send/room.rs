@@ -12,8 +12,8 @@ impl<T: Transport> SendQueue<T> {
     /// Whether the fast path may build a request at `head`: one of the largest size fits in one
     /// piece.
     #[inline(always)]
-    pub(crate) fn has_room(&self, head: u32) -> bool {
-        self.stop.wrapping_sub(head) as i32 >= 0
+    pub(crate) fn has_fast_room(&self, head: u32) -> bool {
+        self.fast_limit.wrapping_sub(head) as i32 >= 0
     }
 
     /// Returns where to build the request at `cursor`, and whether that is in the ring. `blocks` is
@@ -22,15 +22,15 @@ impl<T: Transport> SendQueue<T> {
     /// otherwise in the scratch buffer.
     pub(crate) fn slow_slot(&mut self, cursor: Cursor, blocks: u32) -> (NonNull<u8>, bool) {
         let head = cursor.head;
-        if blocks <= self.worst_blocks && self.has_room(head) {
+        if blocks <= self.max_request_blocks && self.has_fast_room(head) {
             return (self.at(head), true);
         }
         // The batch has passed the limit of the fast path. The limit does not move, because the
         // batch may be aborted; completing the batch computes the next one. `noted` also covers the
         // fence that the first request of a batch may need: if the batch is leaked, the next one
         // still needs it.
-        (self.blueflame_now, self.noted) = (0, cursor.sequence);
-        if self.span(cursor) >= self.worst_blocks.max(blocks) {
+        (self.fast_blueflame_blocks, self.noted) = (0, cursor.sequence);
+        if self.span(cursor) >= self.max_request_blocks.max(blocks) {
             return (self.at(head), true);
         }
         (NonNull::from(&mut self.scratch.0).cast(), false)
@@ -41,7 +41,7 @@ impl<T: Transport> SendQueue<T> {
     /// filled the queue.
     pub(crate) fn span(&self, Cursor { head, sequence }: Cursor) -> u32 {
         let to_end = self.mask + 1 - (head & self.mask);
-        self.free_at(head, sequence).saturating_sub(self.worst_blocks).min(to_end)
+        self.free_at(head, sequence).saturating_sub(self.max_request_blocks).min(to_end)
     }
 
     /// Copies a request from the scratch buffer to its place in the ring, if there is room for it.
@@ -53,7 +53,7 @@ impl<T: Transport> SendQueue<T> {
         self.check_room(cursor, info.blocks().into(), info.signaled())?;
         // SAFETY: `check_room` found that many free blocks, and a record describes at most a
         // largest WQE.
-        unsafe { self.copy_aside(cursor, info.blocks().into()) };
+        unsafe { self.copy_from_scratch(cursor, info.blocks().into()) };
         Ok(())
     }
 
@@ -68,10 +68,10 @@ impl<T: Transport> SendQueue<T> {
         if blocks > free {
             return Err(PostError::QueueFull { free, needed: blocks });
         }
-        let stays_open = free - blocks >= self.worst_blocks;
+        let stays_open = free - blocks >= self.max_request_blocks;
         if !signaled && !stays_open {
             let run = self.unsignaled_run(sequence as u16) + blocks;
-            if run + self.worst_blocks > self.mask + 1 {
+            if run + self.max_request_blocks > self.mask + 1 {
                 return Err(PostError::UnsignaledRun);
             }
         }
@@ -88,7 +88,7 @@ impl<T: Transport> SendQueue<T> {
     ///
     /// # Safety
     /// `blocks` blocks at `cursor` are free. `blocks` is at most the size of the largest WQE.
-    pub(crate) unsafe fn copy_aside(&mut self, cursor: Cursor, blocks: u32) {
+    pub(crate) unsafe fn copy_from_scratch(&mut self, cursor: Cursor, blocks: u32) {
         let head = cursor.head;
         let to_end = self.mask + 1 - (head & self.mask);
         let first = blocks.min(to_end) as usize * BLOCK;
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_queue_that_is_always_full_stays_so_when_its_counter_wraps() {
         let layout = SendLayout::new::<Rc>(8, 1, 0).unwrap();
-        assert_eq!((layout.blocks, layout.worst_blocks), (8, 1));
+        assert_eq!((layout.blocks, layout.max_request_blocks), (8, 1));
         let records = SendRecords::new(layout.blocks);
         let mut memory = [Aligned([0; 512]), Aligned([0; 512]), Aligned([0; 512])];
         let [ring, uar, words] =

@@ -92,7 +92,7 @@ impl TagList {
     /// with it.
     pub fn post(&mut self, list: &mut [OpsWr<'_>]) -> Result<(), ListError> {
         if !self.queue.gate.may_send() {
-            return Err(ListError { index: 0, error: self.queue.gate.why().into() });
+            return Err(ListError { index: 0, error: self.queue.gate.refusal().into() });
         }
         let first = self.posted;
         let mut result = Ok(());

@@ -36,7 +36,7 @@ fn look(bed: &Bed<Rc>) -> Seen {
 /// before it.
 fn bed(start: u32) -> (Bed<Rc>, [u16; 3]) {
     let mut bed = Bed::<Rc>::new(Spec { requests: 8, sges: 13, ..Spec::default() });
-    assert_eq!((bed.layout.blocks, bed.layout.worst_blocks), (32, 4));
+    assert_eq!((bed.layout.blocks, bed.layout.max_request_blocks), (32, 4));
     bed.advance_to(start.wrapping_sub(7));
     let mut starts = [0; 3];
     for (start, count) in starts.iter_mut().zip([3, 7, 13]) {

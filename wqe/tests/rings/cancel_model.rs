@@ -163,7 +163,7 @@ impl<T: ExtraKind> World<T> {
         let head = T::OPS.iter().map(|&op| T::head(op)).max().unwrap();
         let most = (63 - head / 16) as u32;
         let bed = Bed::<T>::new(Spec { requests, sges: most, ..Spec::default() });
-        assert_eq!(bed.layout.worst_blocks, 16);
+        assert_eq!(bed.layout.max_request_blocks, 16);
         let (sges, bytes) = (sges(most as usize), pattern(bed.layout.max_inline as usize));
         Self {
             bed,
@@ -220,7 +220,7 @@ impl<T: ExtraKind> World<T> {
         }
         let run: u32 =
             all.iter().rev().take_while(|(_, signaled)| !signaled).map(|&(b, _)| b).sum();
-        if !signaled && run + blocks + self.bed.layout.worst_blocks > self.bed.layout.blocks {
+        if !signaled && run + blocks + self.bed.layout.max_request_blocks > self.bed.layout.blocks {
             return Err(PostError::UnsignaledRun);
         }
         Ok(())

@@ -8,16 +8,26 @@ use mlx5_wqe::{
 fn the_largest_request_is_that_of_the_operation_with_the_longest_head() {
     // Control and remote address, then entries; rounded up to whole blocks.
     let layout = SendLayout::new::<Rc>(16, 2, 0).unwrap();
-    let expected =
-        SendLayout { blocks: 16, worst_blocks: 1, worst_requests: 16, max_sge: 2, max_inline: 28 };
+    let expected = SendLayout {
+        blocks: 16,
+        max_request_blocks: 1,
+        max_size_requests: 16,
+        max_sge: 2,
+        max_inline: 28,
+    };
     assert_eq!(layout, expected);
     assert_eq!(SendLayout::new::<Uc>(16, 2, 0), Some(layout));
     // Control and address vector fill a block.
-    let expected =
-        SendLayout { blocks: 32, worst_blocks: 2, worst_requests: 16, max_sge: 4, max_inline: 60 };
+    let expected = SendLayout {
+        blocks: 32,
+        max_request_blocks: 2,
+        max_size_requests: 16,
+        max_sge: 4,
+        max_inline: 60,
+    };
     assert_eq!(SendLayout::new::<Ud>(16, 1, 0), Some(expected));
     assert_eq!(SendLayout::new::<Ud>(16, 0, 60), Some(expected));
-    assert_eq!(SendLayout::new::<Ud>(16, 0, 61).unwrap().worst_blocks, 3);
+    assert_eq!(SendLayout::new::<Ud>(16, 0, 61).unwrap().max_request_blocks, 3);
 }
 
 #[test]
@@ -26,8 +36,8 @@ fn a_ring_is_a_power_of_two_of_blocks_that_holds_the_requests_asked_for() {
         for sges in [0, 1, 2, 3, 7, 30, 61] {
             let layout = SendLayout::new::<Rc>(requests, sges, 0).unwrap();
             assert!(layout.blocks.is_power_of_two());
-            assert!(layout.worst_requests >= requests.max(1));
-            assert!(layout.worst_requests * layout.worst_blocks <= layout.blocks);
+            assert!(layout.max_size_requests >= requests.max(1));
+            assert!(layout.max_size_requests * layout.max_request_blocks <= layout.blocks);
             assert!(layout.max_sge >= sges);
             assert_eq!(layout.bytes(), layout.blocks as usize * 64);
         }
@@ -37,7 +47,7 @@ fn a_ring_is_a_power_of_two_of_blocks_that_holds_the_requests_asked_for() {
 #[test]
 fn a_request_has_at_most_63_units() {
     let rc = SendLayout::new::<Rc>(1, 61, 0).unwrap();
-    assert_eq!((rc.worst_blocks, rc.max_sge, rc.max_inline), (16, 61, 61 * 16 - 4));
+    assert_eq!((rc.max_request_blocks, rc.max_sge, rc.max_inline), (16, 61, 61 * 16 - 4));
     assert_eq!(SendLayout::new::<Rc>(1, 62, 0), None);
     assert_eq!(SendLayout::new::<Rc>(1, 0, 61 * 16 - 4), Some(rc));
     assert_eq!(SendLayout::new::<Rc>(1, 0, 61 * 16 - 3), None);

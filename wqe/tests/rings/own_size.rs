@@ -85,7 +85,7 @@ fn atomics_have_their_operands_behind_the_remote_address() {
         0x12,
     );
     // One block, so that the queue needs no more than for any request.
-    assert_eq!(bed.layout.worst_blocks, 1);
+    assert_eq!(bed.layout.max_request_blocks, 1);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn atomics_of_an_extended_connection_name_the_shared_receive_queue_first() {
         0x11,
     );
     // Five units.
-    assert_eq!(bed.layout.worst_blocks, 2);
+    assert_eq!(bed.layout.max_request_blocks, 2);
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn bytes_that_are_no_wqe_are_told_apart() {
 #[test]
 fn a_request_larger_than_the_queue_was_made_for_is_posted_if_there_is_room_for_it() {
     let layout = SendLayout::new::<Rc>(4, 1, 0).unwrap();
-    assert_eq!((layout.blocks, layout.worst_blocks), (4, 1));
+    assert_eq!((layout.blocks, layout.max_request_blocks), (4, 1));
     let bind = Operation::BindWindow(binding(WindowType::Two, 0x1000, false));
     let wr = SendWr { operation: bind, flags: SIGNALED, ..SendWr::default() };
     let mut bed = Bed::<Rc>::with_layout(Spec::default(), layout);
@@ -430,15 +430,15 @@ fn an_unsignaled_run_of_large_requests_may_not_fill_the_queue() {
 fn a_queue_is_made_for_as_many_of_the_operations_asked_for_as_of_others() {
     let blocks = |ops| {
         let layout = SendLayout::with_ops::<Rc>(16, 1, 0, ops).unwrap();
-        assert_eq!(layout.worst_requests, 16);
-        (layout.blocks, layout.worst_blocks)
+        assert_eq!(layout.max_size_requests, 16);
+        (layout.blocks, layout.max_request_blocks)
     };
     assert_eq!(blocks(SendOps::SEND | SendOps::RDMA_READ | SendOps::FETCH_ADD), (16, 1));
     assert_eq!(blocks(SendOps::MASKED_COMPARE_SWAP), (32, 2));
     assert_eq!(blocks(SendOps::LOCAL_INV), (32, 2));
     // Of three blocks, 16 take 48, of which 64 are the next power of two, where 21 fit.
     let layout = SendLayout::with_ops::<Rc>(16, 1, 0, SendOps::BIND_MW).unwrap();
-    assert_eq!((layout.blocks, layout.worst_blocks, layout.worst_requests), (64, 3, 21));
+    assert_eq!((layout.blocks, layout.max_request_blocks, layout.max_size_requests), (64, 3, 21));
 }
 
 #[test]

@@ -10,7 +10,7 @@ const UNSIGNALED: SendFlags = SendFlags::empty();
 /// 16 blocks, 4 for the largest request.
 fn bed() -> Bed<Rc> {
     let bed = Bed::<Rc>::new(Spec { requests: 4, sges: 14, ..Spec::default() });
-    assert_eq!((bed.layout.blocks, bed.layout.worst_blocks), (16, 4));
+    assert_eq!((bed.layout.blocks, bed.layout.max_request_blocks), (16, 4));
     bed
 }
 

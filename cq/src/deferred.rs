@@ -16,22 +16,22 @@ struct Node<T> {
 
 /// Values that wait for the consumer index to reach a point. Any thread pushes values; the poller
 /// frees them.
-pub struct Departures<T> {
+pub struct Deferred<T> {
     head: AtomicPtr<Node<T>>,
 }
 
-impl<T> Default for Departures<T> {
+impl<T> Default for Deferred<T> {
     fn default() -> Self {
         Self { head: AtomicPtr::new(null_mut()) }
     }
 }
 
 // SAFETY: the list owns its values, and hands them from one thread to another.
-unsafe impl<T: Send> Send for Departures<T> {}
+unsafe impl<T: Send> Send for Deferred<T> {}
 // SAFETY: as above; all sharing is through the atomic head.
-unsafe impl<T: Send> Sync for Departures<T> {}
+unsafe impl<T: Send> Sync for Deferred<T> {}
 
-impl<T> Departures<T> {
+impl<T> Deferred<T> {
     /// Keeps `value` until the consumer index reaches `end`.
     pub fn push(&self, end: u32, value: T) {
         self.push_node(Box::into_raw(Box::new(Node { end, value, next: null_mut() })));
@@ -70,7 +70,7 @@ impl<T> Departures<T> {
         self.release_but(consumer, |_| false)
     }
 
-    /// As [`Departures::release`], but keeps the values for which `keep` returns true.
+    /// As [`Deferred::release`], but keeps the values for which `keep` returns true.
     pub fn release_but(&self, consumer: u32, mut keep: impl FnMut(&T) -> bool) -> bool {
         let mut node = self.head.swap(null_mut(), AcqRel);
         let mut left = false;
@@ -90,7 +90,7 @@ impl<T> Departures<T> {
     }
 }
 
-impl<T> Drop for Departures<T> {
+impl<T> Drop for Deferred<T> {
     fn drop(&mut self) {
         let mut node = self.head.load(Acquire);
         while !node.is_null() {
@@ -109,44 +109,44 @@ mod tests {
 
     #[test]
     fn a_value_is_released_once_the_counter_has_come_to_its_end() {
-        let departures = Departures::default();
+        let deferred = Deferred::default();
         let value = Arc::new(());
-        departures.push(10, Arc::clone(&value));
-        departures.push(12, Arc::clone(&value));
-        assert!(departures.release(9));
+        deferred.push(10, Arc::clone(&value));
+        deferred.push(12, Arc::clone(&value));
+        assert!(deferred.release(9));
         assert_eq!(Arc::strong_count(&value), 3);
-        assert!(departures.release(11));
+        assert!(deferred.release(11));
         assert_eq!(Arc::strong_count(&value), 2);
-        assert!(!departures.release(12));
+        assert!(!deferred.release(12));
         assert_eq!(Arc::strong_count(&value), 1);
     }
 
     #[test]
     fn what_is_kept_back_or_waits_is_found() {
-        let departures = Departures::default();
+        let deferred = Deferred::default();
         for number in [3, 5, 7] {
-            departures.push(number, number);
+            deferred.push(number, number);
         }
         let find = |wanted| {
             // SAFETY: no value is freed before the result is copied.
-            unsafe { departures.find(|number| *number == wanted) }.copied()
+            unsafe { deferred.find(|number| *number == wanted) }.copied()
         };
         assert_eq!([3, 4, 5, 7].map(find), [Some(3), None, Some(5), Some(7)]);
-        assert!(departures.release_but(5, |number| *number == 5));
+        assert!(deferred.release_but(5, |number| *number == 5));
         assert_eq!([3, 5, 7].map(find), [None, Some(5), Some(7)]);
-        assert!(!departures.release(7));
+        assert!(!deferred.release(7));
         assert_eq!(find(7), None);
     }
 
     #[test]
     fn the_counter_may_wrap() {
-        let departures = Departures::default();
+        let deferred = Deferred::default();
         let value = Arc::new(());
-        departures.push(2, Arc::clone(&value));
-        assert!(departures.release(u32::MAX - 3));
-        assert!(!departures.release(2));
-        departures.push(7, Arc::clone(&value));
-        drop(departures);
+        deferred.push(2, Arc::clone(&value));
+        assert!(deferred.release(u32::MAX - 3));
+        assert!(!deferred.release(2));
+        deferred.push(7, Arc::clone(&value));
+        drop(deferred);
         assert_eq!(Arc::strong_count(&value), 1, "what is left goes with the list");
     }
 }

@@ -18,7 +18,7 @@ use mlx5_prm::signature::SignatureErrorCqe;
 const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SHIFT;
 
 /// The fields of a CQE that the slow path needs.
-struct Look {
+struct Decoded {
     descriptor: NonNull<u8>,
     /// The word with the user index, in the device's byte order.
     index: u32,
@@ -30,20 +30,20 @@ struct Look {
 impl<Q: Queue> Ring<Q> {
     /// Finds the next completion of any kind.
     #[inline(never)]
-    pub(super) fn find(&mut self) -> bool {
+    pub(super) fn find_completion(&mut self) -> bool {
         if self.corruption.is_some() {
             return false;
         }
         while self.is_written() {
             barrier::from_device();
-            let Look { descriptor, index, tail, marks } = match self.look() {
-                Ok(Some(look)) => look,
+            let Decoded { descriptor, index, tail, marks } = match self.decode() {
+                Ok(Some(decoded)) => decoded,
                 Ok(None) => continue,
                 Err(corruption) => return self.latch(corruption),
             };
             if CqeOpcode::from_bits(tail as u8 >> OPCODE_SHIFT) == Some(CqeOpcode::SignatureError) {
                 // A signature error CQE has another field in place of the user index.
-                self.tell_signature_error(descriptor);
+                self.report_signature_error(descriptor);
                 self.pass(descriptor);
                 continue;
             }
@@ -52,8 +52,8 @@ impl<Q: Queue> Ring<Q> {
             if u64::from(index) != self.cached(side).0 {
                 match self.queues.get(user_index, self.id, side) {
                     Lookup::Queue(queue) => *self.cached(side) = (index.into(), queue),
-                    Lookup::Departed => {
-                        self.pass_departed(user_index, tail);
+                    Lookup::Destroyed => {
+                        self.skip_destroyed(user_index, tail);
                         self.pass_any(descriptor);
                         continue;
                     }
@@ -112,7 +112,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     #[cold]
-    fn tell_signature_error(&mut self, descriptor: NonNull<u8>) {
+    fn report_signature_error(&mut self, descriptor: NonNull<u8>) {
         if let Some(hook) = &mut self.signature_error {
             // SAFETY: the CQE, aligned to 64; the device does not write it before it is told that
             // the CQE was consumed. Any bytes are a valid value.
@@ -123,7 +123,7 @@ impl<Q: Queue> Ring<Q> {
 
     /// Decodes the next CQE, which is written. `None` if it is about no request; it was passed
     /// then.
-    fn look(&mut self) -> Result<Option<Look>, Corruption> {
+    fn decode(&mut self) -> Result<Option<Decoded>, Corruption> {
         if !self.run.is_active() {
             let op_own = read_tail(self.next) as u8;
             if op_own >> OPCODE_SHIFT == CqeOpcode::Resize as u8 && self.resizes > 0 {
@@ -133,7 +133,7 @@ impl<Q: Queue> Ring<Q> {
             }
             if !is_title(op_own) {
                 let format = self.check_format(op_own)?;
-                return Ok(Some(self.look_at(self.next, What::formatted(format))));
+                return Ok(Some(self.decode_at(self.next, What::formatted(format))));
             }
             if self.state.compression().is_none() {
                 return Err(Corruption::Format(Format::of(op_own)));
@@ -141,13 +141,13 @@ impl<Q: Queue> Ring<Q> {
             self.run.start(&self.state, self.consumer).map_err(Corruption::Run)?;
         }
         let entry = self.run.descriptor(&self.state);
-        Ok(Some(self.look_at(entry, What::compressed(self.run.format()))))
+        Ok(Some(self.decode_at(entry, What::compressed(self.run.format()))))
     }
 
-    fn look_at(&self, descriptor: NonNull<u8>, marks: What) -> Look {
+    fn decode_at(&self, descriptor: NonNull<u8>, marks: What) -> Decoded {
         // SAFETY: the four bytes are inside a descriptor, and aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
-        Look { descriptor, index, tail: read_tail(descriptor), marks }
+        Decoded { descriptor, index, tail: read_tail(descriptor), marks }
     }
 
     /// Returns the format of the next CQE, if it is allowed here.
@@ -177,13 +177,13 @@ impl<Q: Queue> Ring<Q> {
         }
         if let Some(count) = self.run.pass(&self.state) {
             self.consumer = self.consumer.wrapping_add(count);
-            self.find_place();
+            self.find_position();
         }
     }
 
     /// Reports a skipped CQE of a destroyed queue, if it is that of a receive.
     #[cold]
-    fn pass_departed(&mut self, user_index: u32, tail: u64) {
+    fn skip_destroyed(&mut self, user_index: u32, tail: u64) {
         use CqeOpcode::*;
         if let Some(departed) = &mut self.departed
             && let Some(

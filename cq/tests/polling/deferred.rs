@@ -1,7 +1,7 @@
 //! Destroyed queues, and the attention word.
 
 use crate::bed::{Bed, Entry, Outstanding, RING};
-use mlx5_cq::{Corruption, Departures, Lookup, RingId, Side, UserIndexTable};
+use mlx5_cq::{Corruption, Deferred, Lookup, RingId, Side, UserIndexTable};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ fn receives_that_are_passed_over_are_told_of() {
     bed.table.depart(3);
     let told = Arc::new(Mutex::new(Vec::new()));
     let list = Arc::clone(&told);
-    bed.ring.on_departed_receive(Box::new(move |index, counter| {
+    bed.ring.on_skipped_receive(Box::new(move |index, counter| {
         list.lock().unwrap().push((index, counter));
     }));
     // A requester's, receives of each kind, a requester's error, and a receive's.
@@ -93,7 +93,7 @@ fn the_queues_that_the_poller_may_use_without_asking_are_told() {
     bed.table.depart(4);
     let both = [&sends, &receives].map(|queue| Some(NonNull::from(queue)));
     assert_eq!(bed.ring.last_queues(), both);
-    bed.ring.forget_queues();
+    bed.ring.clear_cached_queues();
     assert_eq!(bed.ring.last_queues(), [None, None]);
 }
 
@@ -107,11 +107,11 @@ fn the_queue_looked_up_last_is_used_until_it_is_forgotten() {
         bed.device.write(Entry::new(0, 3, counter));
     }
     assert_eq!(bed.next_id(), Some(0));
-    // Its memory stays until the poller attends to departures, so that this is sound; and the
+    // Its memory stays until the poller attends to what is deferred, so that this is sound; and the
     // request did complete.
     bed.table.depart(3);
     assert_eq!(bed.next_id(), Some(1));
-    bed.ring.forget_queues();
+    bed.ring.clear_cached_queues();
     let asked = queue.asked.get();
     drop(queue);
     assert_eq!(bed.next_id(), None);
@@ -128,7 +128,7 @@ fn an_index_may_be_used_again() {
     bed.device.write(Entry::new(0, 3, 0));
     assert_eq!(bed.next_id(), Some(1));
     bed.table.depart(3);
-    bed.ring.forget_queues();
+    bed.ring.clear_cached_queues();
     bed.register(3, &second);
     bed.device.write(Entry::new(0, 3, 0));
     assert_eq!(bed.next_id(), Some(2));
@@ -155,7 +155,7 @@ fn every_index_of_24_bits_has_a_place_of_its_own() {
     table.depart(0x00f0_0000);
     assert_eq!(table.get(0x00f0_0000, RING, Side::Send), Lookup::Unknown);
     table.depart(4);
-    assert_eq!(table.get(4, RING, Side::Send), Lookup::Departed);
+    assert_eq!(table.get(4, RING, Side::Send), Lookup::Destroyed);
 }
 
 /// Asserts where the entries of queue 9 and of queues 0, 1 and 2 end.
@@ -220,7 +220,7 @@ fn all_of_a_full_queue_is_searched() {
 fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
     let mut bed = Bed::new(3, 64);
     let (queue, other) = (Rc::new(Outstanding::default()), Outstanding::default());
-    let departures = Departures::default();
+    let deferred = Deferred::default();
     bed.register(9, &*queue);
     bed.register(1, &other);
     for (i, index) in [9, 1, 9, 1].into_iter().enumerate() {
@@ -228,14 +228,14 @@ fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
         bed.device.write(Entry::new(2, index, 0));
     }
     bed.table.depart(9);
-    departures.push(bed.ring.state().end_of(9).unwrap(), Rc::clone(&queue));
-    bed.ring.attention().set_departures();
+    deferred.push(bed.ring.state().end_of(9).unwrap(), Rc::clone(&queue));
+    bed.ring.attention().set_deferred();
     let attend = |bed: &mut Bed| {
         assert!(bed.ring.needs_attention());
-        assert!(bed.ring.attention().take_departures());
-        bed.ring.forget_queues();
-        if departures.release(bed.ring.consumer()) {
-            bed.ring.attention().set_departures();
+        assert!(bed.ring.attention().take_deferred());
+        bed.ring.clear_cached_queues();
+        if deferred.release(bed.ring.consumer()) {
+            bed.ring.attention().set_deferred();
         }
     };
     attend(&mut bed);
@@ -246,7 +246,7 @@ fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
     attend(&mut bed);
     assert_eq!(Rc::strong_count(&queue), 1);
     assert!(!bed.ring.needs_attention());
-    assert!(!bed.ring.attention().take_departures());
+    assert!(!bed.ring.attention().take_deferred());
 }
 
 #[test]
@@ -254,11 +254,11 @@ fn the_word_of_attention_tells_what_is_out_of_the_ordinary() {
     let bed = Bed::<Outstanding>::new(0, 64);
     let attention = bed.ring.attention();
     assert!(!bed.ring.needs_attention() && !attention.is_gone() && !attention.is_forked());
-    attention.set_departures();
+    attention.set_deferred();
     assert!(bed.ring.needs_attention() && !attention.is_gone());
     attention.set_gone();
-    assert!(attention.take_departures());
-    assert!(!attention.take_departures());
+    assert!(attention.take_deferred());
+    assert!(!attention.take_deferred());
     assert!(bed.ring.needs_attention() && attention.is_gone() && !attention.is_forked());
 }
 
@@ -269,8 +269,8 @@ fn the_word_of_attention_stays_wiped_after_a_fork() {
     attention.set_gone();
     bed.fork();
     assert!(attention.is_forked() && bed.ring.needs_attention());
-    attention.set_departures();
+    attention.set_deferred();
     attention.set_gone();
-    assert!(!attention.take_departures());
+    assert!(!attention.take_deferred());
     assert!(attention.is_forked() && bed.ring.needs_attention() && !attention.is_gone());
 }
