@@ -163,3 +163,26 @@ impl TagMatchingQueueBuilder<'_> {
 }
 
 const VERB: &str = "create_srq_ex";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::devices_on;
+    use mlx5_sim::{SimConfig, Simulator};
+
+    #[test]
+    fn a_device_without_tags_or_their_entries_has_no_tag_matching() {
+        let simulator = Simulator::new(SimConfig::new());
+        let context = devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(16).build().unwrap();
+        let builder = pd.create_tm_srq(&cq, 4);
+        let caps = context.query_device().tag_matching;
+        assert!(builder.check(&caps).is_ok());
+        for without in
+            [TagMatchingCaps { max_num_tags: 0, ..caps }, TagMatchingCaps { max_sge: 0, ..caps }]
+        {
+            assert_eq!(builder.check(&without).unwrap_err().kind(), ErrorKind::NotSupported);
+        }
+    }
+}

@@ -124,6 +124,12 @@ mod tests {
             let context = device.open().unwrap();
             let path = path_to_itself(&context.inner, None).unwrap();
             assert_eq!(path.grh.is_some(), has, "{port:?} {required}");
+            // A routable address where the port has one.
+            let mut gids = context.gid_table().unwrap();
+            gids.retain(|entry| entry.gid_type == GidType::RoceV2 && !entry.gid.is_zero());
+            if let (Some(grh), Some(first)) = (path.grh, gids.first()) {
+                assert_eq!(u32::from(grh.sgid_index), first.gid_index);
+            }
         }
     }
 }

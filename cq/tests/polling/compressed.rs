@@ -205,6 +205,7 @@ fn a_short_message_is_read_from_the_entry_and_takes_the_place_of_what_it_lies_ov
             for wc in [wc, own.as_completion()] {
                 let data = wc.inline_data().expect("a message");
                 assert_eq!(data.bytes().collect::<Vec<_>>(), message[..length]);
+                assert_eq!(format!("{data:?}"), format!("{:?}", &message[..length]));
                 let mut to = vec![0; length];
                 assert_eq!(data.copy_to(&mut to[..length - 1]), None);
                 assert_eq!(data.copy_to(&mut to), Some(length));

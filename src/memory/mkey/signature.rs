@@ -339,3 +339,24 @@ fn inline(signature: Signature) -> BsfInline {
         ..BsfInline::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_with_equal_blocks_and_one_kind_of_signature_have_one_structure() {
+        let of = |crc| Domain { signature: Signature::Crc(crc), block_size: BlockSize::B512 };
+        let block = |memory, wire| SignatureBlock::new().memory(of(memory)).wire(of(wire));
+        let (zeros, ones) = (Crc::Crc32(Seed::Zeros), Crc::Crc32(Seed::Ones));
+        // The seed is no part of the structure.
+        for wire in [zeros, ones] {
+            let all = SignatureBytes::from_bits_retain(wire.mask());
+            assert_eq!(block(zeros, wire).same_structure(), Some(all));
+        }
+        assert_eq!(block(zeros, Crc::Crc32c(Seed::Zeros)).same_structure(), None);
+        let longer = Domain { block_size: BlockSize::B4096, ..of(zeros) };
+        assert_eq!(SignatureBlock::new().memory(of(zeros)).wire(longer).same_structure(), None);
+        assert_eq!(SignatureBlock::new().memory(of(zeros)).same_structure(), None);
+    }
+}

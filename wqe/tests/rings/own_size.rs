@@ -360,10 +360,15 @@ fn a_raw_wqe_gets_its_place_and_its_queue_pair_and_keeps_the_rest() {
 fn a_raw_wqe_that_asks_for_a_completion_is_signaled() {
     let mut bed = Bed::<Rc>::new(Spec::default());
     let bytes = raw_bytes(2, 0x0a, 0x08);
-    let mut batch = bed.queue.wr_start();
-    batch.wr(1, SendFlags::empty()).raw_wqe(raw(&bytes).unwrap());
-    batch.complete().unwrap();
-    assert!(bed.retire(0).unwrap().info.signaled());
+    // It may say so itself, the flags may, or both.
+    for flags in [SendFlags::empty(), SIGNALED] {
+        let at = bed.queue.producer();
+        let mut batch = bed.queue.wr_start();
+        batch.wr(1, flags).raw_wqe(raw(&bytes).unwrap());
+        batch.complete().unwrap();
+        assert_eq!(bed.at_block(at.into(), 16)[11], 0x08);
+        assert!(bed.retire(at.into()).unwrap().info.signaled());
+    }
 }
 
 #[test]
