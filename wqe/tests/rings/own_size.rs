@@ -356,6 +356,25 @@ fn a_raw_wqe_gets_its_place_and_its_queue_pair_and_keeps_the_rest() {
     }
 }
 
+/// Of a request that may be larger than what the queue was made for, the fast path would not know
+/// how much room it leaves.
+#[test]
+fn a_run_of_unsignaled_requests_of_a_size_of_their_own_does_not_fill_the_queue() {
+    let layout = SendLayout::new::<Rc>(8, 1, 0).unwrap();
+    assert_eq!((layout.blocks, layout.max_request_blocks), (8, 1));
+    let mut bed = Bed::<Rc>::with_layout(Spec::default(), layout);
+    let mut post = |flags| {
+        let mut batch = bed.queue.wr_start();
+        batch.wr(1, flags).masked_cmp_swp(REMOTE, MASKED).sge(RESULT);
+        batch.complete().map_err(|error| error.error)
+    };
+    for _ in 0..3 {
+        post(SendFlags::empty()).unwrap();
+    }
+    assert_eq!(post(SendFlags::empty()), Err(PostError::UnsignaledRun));
+    post(SIGNALED).unwrap();
+}
+
 #[test]
 fn a_raw_wqe_that_asks_for_a_completion_is_signaled() {
     let mut bed = Bed::<Rc>::new(Spec::default());
