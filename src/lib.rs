@@ -120,7 +120,7 @@ pub use mlx5_cq::{
     CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind, InlineData,
     OwnedCompletion, TmInfo, WorkCompletion,
 };
-pub use mlx5_doorbell::Locked;
+pub use mlx5_doorbell::LockGuard;
 pub use mlx5_prm::cmd::CommandStatus;
 pub use mlx5_prm::cqe::{MiniFormat as CqeCompression, Syndrome};
 pub use mlx5_prm::wqe::{AddressVector, Opcode};
@@ -135,6 +135,6 @@ pub use mlx5_wqe::{
     Batch, BatchError, Binding, Cancelled, Data, ListError, ListTransport, MaskedOperands,
     MkeyRefusal, Mode as CancelMode, NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation,
     PendingRequest, PostError, QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, Request,
-    RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge, UdAddress, Unprovided, WindowType,
-    Wr, operation, transport,
+    RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge, UdAddress, UnsupportedOperation,
+    WindowType, Wr, operation, transport,
 };

@@ -10,6 +10,6 @@ mod record;
 mod register;
 mod sync;
 
-pub use lock::{Lock, Locked};
+pub use lock::{Lock, LockGuard};
 pub use record::{CompletionQueueRecord, QueuePairRecord};
 pub use register::{CompletionQueueRegister, SendRegister, SharedBlueFlame};

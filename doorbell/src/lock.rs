@@ -23,7 +23,7 @@ pub struct Lock<T> {
 
 // SAFETY: the lock owns the value, and `T: Send` may move to another thread.
 unsafe impl<T: Send> Send for Lock<T> {}
-// SAFETY: a shared lock gives access to the value only through `Locked`, which one thread at a time
+// SAFETY: a shared lock gives access to the value only through `LockGuard`, which one thread at a time
 // holds; `T: Send` suffices for that.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
@@ -35,12 +35,12 @@ impl<T> Lock<T> {
 
     /// Acquires the lock; waits until it is free.
     #[inline(always)]
-    pub fn lock(&self) -> Locked<'_, T> {
+    pub fn lock(&self) -> LockGuard<'_, T> {
         if !self.take() {
             self.wait();
         }
         let value = ManuallyDrop::new(self.value.get_mut());
-        Locked { lock: self, value, owner: PhantomData }
+        LockGuard { lock: self, value, owner: PhantomData }
     }
 
     #[cold]
@@ -72,8 +72,8 @@ impl<T> fmt::Debug for Lock<T> {
 }
 
 /// The guard of a [`Lock`]: dereferences to the value, and releases the lock when dropped.
-#[must_use = "the value is given free when this is dropped"]
-pub struct Locked<'a, T> {
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct LockGuard<'a, T> {
     lock: &'a Lock<T>,
     value: ManuallyDrop<MutPtr<T>>,
     /// Makes the guard `Send` and `Sync` as `&mut T` is, and no more.
@@ -82,11 +82,11 @@ pub struct Locked<'a, T> {
 
 // SAFETY: the guard acts as a `&mut T`, which is `Send` if `T` is; any thread may release the lock,
 // since it is only an atomic flag.
-unsafe impl<T: Send> Send for Locked<'_, T> {}
+unsafe impl<T: Send> Send for LockGuard<'_, T> {}
 // SAFETY: a shared guard gives out only `&T`, and `T: Sync` may be shared.
-unsafe impl<T: Sync> Sync for Locked<'_, T> {}
+unsafe impl<T: Sync> Sync for LockGuard<'_, T> {}
 
-impl<T> Deref for Locked<'_, T> {
+impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
 
     #[inline(always)]
@@ -97,7 +97,7 @@ impl<T> Deref for Locked<'_, T> {
     }
 }
 
-impl<T> DerefMut for Locked<'_, T> {
+impl<T> DerefMut for LockGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard holds the lock, so no other guard exists; `self` is borrowed
@@ -106,7 +106,7 @@ impl<T> DerefMut for Locked<'_, T> {
     }
 }
 
-impl<T> Drop for Locked<'_, T> {
+impl<T> Drop for LockGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: `value` is dropped once, here, and not used afterwards.
@@ -121,7 +121,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn a_panic_gives_the_value_free() {
+    fn a_panic_releases_the_lock() {
         let lock = Lock::new(1);
         let panic = catch_unwind(AssertUnwindSafe(|| {
             let mut held = lock.lock();

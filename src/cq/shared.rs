@@ -4,7 +4,7 @@ use super::{CompletionQueue, PollError};
 use crate::error::Error;
 use crate::link::CqId;
 use mlx5_cq::{OwnedCompletion, WorkCompletion};
-use mlx5_doorbell::{Lock, Locked};
+use mlx5_doorbell::{Lock, LockGuard};
 
 /// A completion queue that several threads poll.
 ///
@@ -61,7 +61,7 @@ impl SharedCompletionQueue {
 
     /// Locks the queue, for example to create queue pairs that complete here.
     #[inline]
-    pub fn lock(&self) -> Locked<'_, CompletionQueue> {
+    pub fn lock(&self) -> LockGuard<'_, CompletionQueue> {
         self.0.lock()
     }
 

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::link::QpId;
-use mlx5_doorbell::{Lock, Locked};
+use mlx5_doorbell::{Lock, LockGuard};
 use mlx5_wqe::{
     Batch, BatchError, ListError, ListTransport, PostError, QueueState, ReceiveWr, SendWr,
 };
@@ -95,18 +95,18 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
 
     /// Locks the send half: for several batches that must follow each other, or to cancel requests.
     #[inline]
-    pub fn lock_send(&self) -> Locked<'_, SendHalf<T>> {
+    pub fn lock_send(&self) -> LockGuard<'_, SendHalf<T>> {
         self.send.lock()
     }
 
     /// Locks the receive half, if there is one.
     #[inline]
-    pub fn lock_receive(&self) -> Option<Locked<'_, ReceiveHalf>> {
+    pub fn lock_receive(&self) -> Option<LockGuard<'_, ReceiveHalf>> {
         self.receive.as_ref().map(Lock::lock)
     }
 
     /// Locks the half that changes and queries the state. Posting may continue meanwhile.
-    pub fn lock_control(&self) -> Locked<'_, ControlHalf> {
+    pub fn lock_control(&self) -> LockGuard<'_, ControlHalf> {
         self.control.lock()
     }
 

@@ -6,7 +6,7 @@
 //! are unchecked: see [`State::error_reported`].
 
 use super::signature::SignatureBlock;
-use mlx5_doorbell::{Lock, Locked};
+use mlx5_doorbell::{Lock, LockGuard};
 use mlx5_wqe::Changed;
 use std::collections::VecDeque;
 
@@ -138,7 +138,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn lock(&self) -> Locked<'_, Changes> {
+    fn lock(&self) -> LockGuard<'_, Changes> {
         self.0.lock()
     }
 

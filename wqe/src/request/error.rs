@@ -79,7 +79,7 @@ pub enum PostError {
     /// The operation takes no data, or none of this kind.
     DataNotAllowed,
     /// A raw operation needs a WQE instead of data.
-    WqeMissing,
+    RawWqeRequired,
     /// An atomic needs one SGE of eight bytes for the previous value.
     AtomicResult {
         /// The number of SGEs given.
@@ -90,7 +90,7 @@ pub enum PostError {
     /// The device does not support atomics.
     NoAtomics,
     /// An operation of the verbs that no ConnectX supports, or not on this transport.
-    NotProvided(Unprovided),
+    UnsupportedByDevice(UnsupportedOperation),
     /// A window of more than 2 GiB, the maximum of a translation entry.
     WindowTooLong {
         /// Its length in GiB.
@@ -156,7 +156,7 @@ impl MkeyRefusal {
 /// Operations of the verbs that are refused on every transport.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
-pub enum Unprovided {
+pub enum UnsupportedOperation {
     /// Segmentation offload (`IBV_WR_TSO`).
     Tso,
     /// Flush (`IBV_WR_FLUSH`).
@@ -165,7 +165,7 @@ pub enum Unprovided {
     AtomicWrite,
 }
 
-impl Unprovided {
+impl UnsupportedOperation {
     const fn text(self) -> &'static str {
         match self {
             Self::Tso => "segmentation offload is for queues of raw packets",
@@ -251,13 +251,13 @@ impl fmt::Display for PostError {
                 f.write_str("the request needs the number of the receiving shared receive queue")
             }
             Self::DataNotAllowed => f.write_str("this operation has no data, or none of this kind"),
-            Self::WqeMissing => f.write_str("a raw request has the WQE for its data"),
+            Self::RawWqeRequired => f.write_str("a raw request has the WQE for its data"),
             Self::AtomicResult { entries, length } => write!(
                 f,
                 "an atomic takes one entry of 8 bytes for its result, not {entries}, the first of {length} bytes"
             ),
             Self::NoAtomics => f.write_str("the device has no atomics"),
-            Self::NotProvided(operation) => write!(f, "{}", operation.text()),
+            Self::UnsupportedByDevice(operation) => write!(f, "{}", operation.text()),
             Self::WindowTooLong { gib } => {
                 write!(f, "a window of {gib} GiB and more; it can have 2 GiB")
             }

@@ -1,7 +1,7 @@
 //! The list form (`ibv_post_send`): operations chosen at run time.
 
 use crate::request::data::{Inline as InlineBytes, InlineList};
-use crate::request::error::{BatchError, ListError, PostError, Unprovided};
+use crate::request::error::{BatchError, ListError, PostError, UnsupportedOperation};
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, SendOps};
 use crate::request::raw::RawWqe;
@@ -72,7 +72,7 @@ pub enum Operation {
     /// The request is the WQE given as data.
     Raw,
     /// An operation that is refused on every transport.
-    Unprovided(Unprovided),
+    Unsupported(UnsupportedOperation),
 }
 
 /// The data of a request.
@@ -200,9 +200,9 @@ impl<T: ListTransport> Batch<'_, T> {
                     self.add_raw(wr.wr_id, wr.flags, wqe);
                 }
                 Data::Wqe(_) => {}
-                _ => self.refuse(PostError::WqeMissing),
+                _ => self.refuse(PostError::RawWqeRequired),
             },
-            Operation::Unprovided(which) => self.refuse(PostError::NotProvided(which)),
+            Operation::Unsupported(which) => self.refuse(PostError::UnsupportedByDevice(which)),
             // Handled by `push`.
             Operation::Send
             | Operation::SendImm(_)

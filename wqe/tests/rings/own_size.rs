@@ -4,8 +4,8 @@ use crate::bed::{Bed, Spec};
 use crate::by_hand::{QPN, REMOTE, SRQN, Wqe, least, sges};
 use mlx5_wqe::{
     Batch, BindParts, Binding, Data, ListTransport, MaskedOperands, Operation, PostError, RawWqe,
-    RawWqeError, Rc, SendFlags, SendLayout, SendOps, SendWr, Sge, Uc, Ud, Unprovided, WindowType,
-    XrcSend,
+    RawWqeError, Rc, SendFlags, SendLayout, SendOps, SendWr, Sge, Uc, Ud, UnsupportedOperation,
+    WindowType, XrcSend,
 };
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -538,7 +538,10 @@ fn a_rewrite_that_is_not_posted_makes_nothing_wait() {
         flags: SIGNALED,
         ..SendWr::default()
     };
-    let bad = SendWr { operation: Operation::Unprovided(Unprovided::Tso), ..least(2, SIGNALED) };
+    let bad = SendWr {
+        operation: Operation::Unsupported(UnsupportedOperation::Tso),
+        ..least(2, SIGNALED)
+    };
     bed.queue.post_send(&[rewrite, bad]).unwrap_err();
     bed.queue.post_send(&[bad, rewrite]).unwrap_err();
     bed.queue.post_send(&[least(2, SIGNALED)]).unwrap();
@@ -645,7 +648,7 @@ fn the_list_form_refuses_what_does_not_go_with_the_operation() {
     for operation in [Operation::Send, Operation::RdmaRead(REMOTE)] {
         assert_eq!(refused::<Rc>(wr(operation, wqe)), PostError::DataNotAllowed);
     }
-    assert_eq!(refused::<Rc>(wr(Operation::Raw, Data::Sges(&[]))), PostError::WqeMissing);
+    assert_eq!(refused::<Rc>(wr(Operation::Raw, Data::Sges(&[]))), PostError::RawWqeRequired);
     assert_eq!(refused::<XrcSend>(wr(Operation::Send, Data::Sges(&[]))), PostError::SrqnMissing);
     assert_eq!(refused::<Ud>(wr(Operation::Send, Data::Sges(&[]))), PostError::AddressMissing);
 }
@@ -653,14 +656,14 @@ fn the_list_form_refuses_what_does_not_go_with_the_operation() {
 #[test]
 fn operations_that_no_connectx_has_are_refused_by_name() {
     for (which, text) in [
-        (Unprovided::Tso, "segmentation offload is for queues of raw packets"),
-        (Unprovided::Flush, "ConnectX has no flush operation"),
-        (Unprovided::AtomicWrite, "ConnectX has no atomic write operation"),
+        (UnsupportedOperation::Tso, "segmentation offload is for queues of raw packets"),
+        (UnsupportedOperation::Flush, "ConnectX has no flush operation"),
+        (UnsupportedOperation::AtomicWrite, "ConnectX has no atomic write operation"),
     ] {
-        let wr = SendWr { operation: Operation::Unprovided(which), ..SendWr::default() };
-        assert_eq!(refused::<Rc>(wr), PostError::NotProvided(which));
-        assert_eq!(refused::<Ud>(wr), PostError::NotProvided(which));
-        assert_eq!(PostError::NotProvided(which).to_string(), text);
+        let wr = SendWr { operation: Operation::Unsupported(which), ..SendWr::default() };
+        assert_eq!(refused::<Rc>(wr), PostError::UnsupportedByDevice(which));
+        assert_eq!(refused::<Ud>(wr), PostError::UnsupportedByDevice(which));
+        assert_eq!(PostError::UnsupportedByDevice(which).to_string(), text);
     }
 }
 
