@@ -12,6 +12,12 @@ impl Link {
         self.devx
     }
 
+    /// Checks that `operation` can use DEVX.
+    fn check_devx(&self, operation: &'static str) -> Result<(), Error> {
+        self.check(operation)?;
+        if self.devx { Ok(()) } else { Err(Error::no_devx(operation)) }
+    }
+
     /// Runs a firmware command that creates an object. Returns the kernel's handle.
     ///
     /// # Safety
@@ -22,10 +28,7 @@ impl Link {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<u32, Error> {
-        self.check(operation)?;
-        if !self.devx {
-            return Err(Error::no_devx(operation));
-        }
+        self.check_devx(operation)?;
         // SAFETY: the caller guarantees that the command does no harm.
         unsafe { devx::obj_create(&*self.file, input, output) }
             .map_err(|errno| self.fail_devx(operation, errno, output))
@@ -42,10 +45,7 @@ impl Link {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<(), Error> {
-        self.check(operation)?;
-        if !self.devx {
-            return Err(Error::no_devx(operation));
-        }
+        self.check_devx(operation)?;
         // SAFETY: the caller guarantees that the command does no harm.
         unsafe { devx::obj_modify(&*self.file, handle, input, output) }
             .map_err(|errno| self.fail_devx(operation, errno, output))
@@ -64,10 +64,7 @@ impl Link {
 
     /// Queries the current general HCA capabilities (QUERY_HCA_CAP), on behalf of `operation`.
     pub(crate) fn hca_cap(&self, operation: &'static str) -> Result<HcaCap, Error> {
-        self.check(operation)?;
-        if !self.devx {
-            return Err(Error::no_devx(operation));
-        }
+        self.check_devx(operation)?;
         let mut request = QueryHcaCapIn::request();
         request.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
         let mut answer = Box::new(QueryHcaCapOut::default());
@@ -85,10 +82,7 @@ impl Link {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<(), Error> {
-        self.check(operation)?;
-        if !self.devx {
-            return Err(Error::no_devx(operation));
-        }
+        self.check_devx(operation)?;
         devx::obj_query(&*self.file, handle, input, output)
             .map_err(|errno| self.fail_devx(operation, errno, output))
     }

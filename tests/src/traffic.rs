@@ -123,8 +123,9 @@ macro_rules! set_data {
             Data::Sges(sges) => $request.sge_list(sges),
             Data::Inline(&[bytes]) => $request.inline_data(bytes),
             Data::Inline(pieces) => $request.inline_data_list(pieces),
-            // The cases of raw WQEs post those themselves.
-            Data::Wqe(_) => unreachable!("not data of a message"),
+            // A raw WQE says its own operation, so there is no typed request to set it in: the
+            // cases of raw WQEs do not come here.
+            Data::Wqe(_) => unreachable!("a raw WQE is not the data of a typed request"),
         }
     };
 }

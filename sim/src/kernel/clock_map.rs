@@ -11,18 +11,22 @@ use crate::kernel::file::OpenFile;
 /// The device's clock in its page.
 const TIMER: usize = init_seg::offset::INTERNAL_TIMER_H % PAGE;
 
+/// Checks that one page is mapped, for reading.
+fn check(length: usize, access: Access) -> Result<(), Errno> {
+    match (length, access) {
+        (PAGE, Access::Read) => Ok(()),
+        (PAGE, _) => Err(Errno::EPERM),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// Maps the page that relates the clocks.
 pub(crate) fn map_info(
     file: &Arc<OpenFile>,
     length: usize,
     access: Access,
 ) -> Result<Mapping, Errno> {
-    if length != PAGE {
-        return Err(Errno::EINVAL);
-    }
-    if access != Access::Read {
-        return Err(Errno::EPERM);
-    }
+    check(length, access)?;
     let clocks = &file.hca.clocks;
     clocks.update();
     // SAFETY: the file, which the mapping keeps, keeps the page; nobody makes references to it but
@@ -36,12 +40,7 @@ pub(crate) fn map_core(
     length: usize,
     access: Access,
 ) -> Result<Mapping, Errno> {
-    if length != PAGE {
-        return Err(Errno::EINVAL);
-    }
-    if access != Access::Read {
-        return Err(Errno::EPERM);
-    }
+    check(length, access)?;
     let clocks = &file.hca.clocks;
     let timer = clocks.core.address() + TIMER as u64;
     file.hca.fabric.lock().device_mut(clocks.device).set_core_clock(Some(timer));

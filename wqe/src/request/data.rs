@@ -43,14 +43,20 @@ pub(crate) struct Limits {
 /// No method writes more than a request of the queue's largest size has room for behind any head,
 /// or, for data that only one operation takes, more than its [`DataKind::Own`] says.
 pub(crate) unsafe trait Data: Copy {
-    /// Whether the data is simple for `kind`, so that [`Data::write`] can write it.
-    fn is_fast(&self, kind: DataKind, limits: &Limits) -> bool;
+    /// Whether the data is simple for `kind`, so that [`Data::write`] can write it. Never, unless
+    /// the form has a fast path.
+    #[inline(always)]
+    fn is_fast(&self, _: DataKind, _: &Limits) -> bool {
+        false
+    }
 
-    /// Writes simple data and returns its 16-byte units.
+    /// Writes simple data and returns its 16-byte units. Not called for a form without a fast path.
     ///
     /// # Safety
-    /// `at` is the place of the data in a request of this queue.
-    unsafe fn write(self, at: NonNull<u8>) -> usize;
+    /// The address is the place of the data in a request of this queue.
+    unsafe fn write(self, _: NonNull<u8>) -> usize {
+        0
+    }
 
     /// Checks and writes any data and returns its units.
     ///
@@ -95,15 +101,6 @@ unsafe impl Data for Sge {
 
 // SAFETY: at most `max_sge` SGEs are written.
 unsafe impl Data for &[Sge] {
-    #[inline(always)]
-    fn is_fast(&self, _: DataKind, _: &Limits) -> bool {
-        false
-    }
-
-    unsafe fn write(self, _: NonNull<u8>) -> usize {
-        0
-    }
-
     unsafe fn write_checked(
         self,
         at: NonNull<u8>,
@@ -160,15 +157,6 @@ pub(crate) struct InlineList<'a>(pub(crate) &'a [&'a [u8]]);
 
 // SAFETY: at most `max_inline` bytes are written behind their header.
 unsafe impl Data for InlineList<'_> {
-    #[inline(always)]
-    fn is_fast(&self, _: DataKind, _: &Limits) -> bool {
-        false
-    }
-
-    unsafe fn write(self, _: NonNull<u8>) -> usize {
-        0
-    }
-
     unsafe fn write_checked(
         self,
         at: NonNull<u8>,
@@ -223,15 +211,6 @@ pub(crate) const ATOMIC_RESULT: u64 = 8;
 
 // SAFETY: nothing is written.
 unsafe impl Data for () {
-    #[inline(always)]
-    fn is_fast(&self, _: DataKind, _: &Limits) -> bool {
-        false
-    }
-
-    unsafe fn write(self, _: NonNull<u8>) -> usize {
-        0
-    }
-
     unsafe fn write_checked(
         self,
         _: NonNull<u8>,

@@ -165,15 +165,6 @@ pub(crate) struct Translation(Option<Klm>);
 
 // SAFETY: at most `UMR_UNITS` units are written, as `BindWindow` declares.
 unsafe impl Data for Translation {
-    #[inline(always)]
-    fn is_fast(&self, _: DataKind, _: &Limits) -> bool {
-        false
-    }
-
-    unsafe fn write(self, _: NonNull<u8>) -> usize {
-        0
-    }
-
     unsafe fn write_checked(
         self,
         at: NonNull<u8>,

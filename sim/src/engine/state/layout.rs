@@ -56,32 +56,19 @@ impl Layout {
         }
     }
 
-    fn listed(&self, mut offset: u64, mut length: u64) -> Option<Vec<Range>> {
-        let mut ranges = Vec::new();
-        for entry in &self.entries {
+    fn listed(&self, offset: u64, length: u64) -> Option<Vec<Range>> {
+        let pieces = self.entries.iter().map(|entry| {
             let klm: Klm = zerocopy::transmute!(*entry);
-            let bytes = self.entry_length.unwrap_or(klm.byte_count.get().into());
-            if offset >= bytes {
-                offset -= bytes;
-                continue;
+            Range {
+                key: klm.mkey.get(),
+                address: klm.address.get(),
+                length: self.entry_length.unwrap_or(klm.byte_count.get().into()),
             }
-            let now = length.min(bytes - offset);
-            let address = klm.address.get().wrapping_add(offset);
-            ranges.push(Range { key: klm.mkey.get(), address, length: now });
-            (offset, length) = (0, length - now);
-            if length == 0 {
-                return Some(ranges);
-            }
-        }
-        None
+        });
+        cut(pieces, offset, length)
     }
 
-    fn interleaved(
-        &self,
-        head: &RepeatBlock,
-        mut offset: u64,
-        mut length: u64,
-    ) -> Option<Vec<Range>> {
+    fn interleaved(&self, head: &RepeatBlock, offset: u64, length: u64) -> Option<Vec<Range>> {
         let entries = self.entries.get(1..=usize::from(head.num_entries.get()))?;
         let entries: Vec<RepeatEntry> =
             entries.iter().map(|entry| zerocopy::transmute!(*entry)).collect();
@@ -90,30 +77,38 @@ impl Layout {
         if round_bytes == 0 || round_bytes != u64::from(head.byte_count.get()) {
             return None;
         }
-        let rounds = u64::from(head.repeat_count.get());
-        let mut round = offset / round_bytes;
-        offset %= round_bytes;
-        let mut ranges = Vec::new();
-        while round < rounds {
-            for entry in &entries {
-                if offset >= bytes(entry) {
-                    offset -= bytes(entry);
-                    continue;
-                }
-                let now = length.min(bytes(entry) - offset);
-                let base = entry.address.get();
-                let skipped = round * u64::from(entry.stride.get()) + offset;
-                let address = base.wrapping_add(skipped);
-                ranges.push(Range { key: entry.mkey.get(), address, length: now });
-                (offset, length) = (0, length - now);
-                if length == 0 {
-                    return Some(ranges);
-                }
-            }
-            round += 1;
-        }
-        None
+        let rounds = offset / round_bytes..u64::from(head.repeat_count.get());
+        let pieces = rounds.flat_map(|round| {
+            entries.iter().map(move |entry| Range {
+                key: entry.mkey.get(),
+                address: entry.address.get().wrapping_add(round * u64::from(entry.stride.get())),
+                length: bytes(entry),
+            })
+        });
+        cut(pieces, offset % round_bytes, length)
     }
+}
+
+/// The part of a sequence of pieces from `offset` on; `None` if they end before it does.
+fn cut(
+    pieces: impl Iterator<Item = Range>,
+    mut offset: u64,
+    mut length: u64,
+) -> Option<Vec<Range>> {
+    let mut ranges = Vec::new();
+    for piece in pieces {
+        if offset >= piece.length {
+            offset -= piece.length;
+            continue;
+        }
+        let now = length.min(piece.length - offset);
+        ranges.push(Range { address: piece.address.wrapping_add(offset), length: now, ..piece });
+        (offset, length) = (0, length - now);
+        if length == 0 {
+            return Some(ranges);
+        }
+    }
+    None
 }
 
 /// The bytes of a list of pieces.
