@@ -57,8 +57,8 @@ const HOT: [(&[&str], Rule); 19] = [
 /// What is looked at instead of a function that jumps to it: the compiler may put it into that function,
 /// or not.
 const BEHIND: [&[&str]; 2] = [
-    &["mlx5_wqe", "receive", "ReceiveQueue", "post_recv"],
-    &["mlx5_wqe", "shared_receive", "SharedReceiveQueue", "post_recv"],
+    &["mlx5_wqe", "receive", "queue", "ReceiveQueue", "post_recv"],
+    &["mlx5_wqe", "receive", "shared", "SharedReceiveQueue", "post_recv"],
 ];
 
 /// Which of these a function jumps to.
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_jump_out_of_a_function_is_followed_and_a_call_is_not() {
-        let name = "_ZN8mlx5_wqe7receive12ReceiveQueue9post_recv";
+        let name = "_ZN8mlx5_wqe7receive5queue12ReceiveQueue9post_recv";
         let followed = behind(&listing(&format!("cbz x0 >2; b {name}; ret")));
         assert_eq!(followed.and_then(|path| path.last()), Some(&"post_recv"));
         assert_eq!(behind(&listing(&format!("bl {name}; ret"))), None);
