@@ -42,7 +42,8 @@ use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::ModifyQp;
 use mlx5_uapi::verbs::{QpAttrMask, QpType};
 use mlx5_wqe::{
-    Batch, Gate, ListError, ListTransport, QueueState, ReceiveQueue, ReceiveWr, SendQueue, SendWr,
+    Batch, BatchError, Gate, ListError, ListTransport, QueueState, ReceiveQueue, ReceiveWr,
+    SendQueue, SendWr,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -150,6 +151,26 @@ impl<T: QueuePairTransport> SendHalf<T> {
     #[inline(always)]
     pub fn wr_start(&mut self) -> Batch<'_, T> {
         self.queue.wr_start()
+    }
+
+    /// Posts the requests that `build` adds to a batch. See [`QueuePair::post`].
+    #[inline]
+    pub fn post(&mut self, build: impl FnOnce(&mut Batch<'_, T>)) -> Result<(), BatchError> {
+        let mut batch = self.wr_start();
+        build(&mut batch);
+        batch.complete()
+    }
+
+    /// As [`SendHalf::post`], but `build` may fail. See [`QueuePair::try_post`].
+    #[inline]
+    pub fn try_post<R, E: From<BatchError>>(
+        &mut self,
+        build: impl FnOnce(&mut Batch<'_, T>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut batch = self.wr_start();
+        let built = build(&mut batch)?;
+        batch.complete()?;
+        Ok(built)
     }
 
     /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted.
@@ -342,9 +363,56 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// batch.complete()
     /// # }
     /// ```
+    ///
+    /// A future that holds a batch across an `.await` can be sent to another thread, if it holds
+    /// the queue pair by value or by `&mut`. [`QueuePair::post`] has no batch left when it returns.
     #[inline(always)]
     pub fn wr_start(&mut self) -> Batch<'_, T> {
         self.send.wr_start()
+    }
+
+    /// Posts the requests that `build` adds to a batch (`ibv_wr_start` to `ibv_wr_complete`): all
+    /// of them, or nothing if a request was refused or `build` panics.
+    ///
+    /// ```no_run
+    /// # use mlx5::{QueuePair, RemoteAddress, SendFlags, Sge, transport::Rc};
+    /// # fn f(qp: &mut QueuePair<Rc>, to: RemoteAddress, sge: Sge) -> Result<(), mlx5::BatchError> {
+    /// qp.post(|batch| {
+    ///     batch.wr(1, SendFlags::empty()).rdma_write(to).sge(sge);
+    ///     batch.wr(2, SendFlags::SIGNALED).send_imm(*b"done").inline_data(b"hello");
+    /// })
+    /// # }
+    /// ```
+    #[inline]
+    pub fn post(&mut self, build: impl FnOnce(&mut Batch<'_, T>)) -> Result<(), BatchError> {
+        self.send.post(build)
+    }
+
+    /// As [`QueuePair::post`], but `build` may fail. Its error is returned, and nothing is posted
+    /// then. Returns what `build` returned, if the batch was posted.
+    ///
+    /// ```no_run
+    /// # use mlx5::{MemoryRegion, QueuePair, RemoteAddress, SendFlags, transport::Rc};
+    /// # use std::error::Error;
+    /// # fn f(qp: &mut QueuePair<Rc>, to: RemoteAddress, memory: &MemoryRegion)
+    /// #     -> Result<(), Box<dyn Error>> {
+    /// // The range may lie outside the region.
+    /// let handle = qp.try_post(|batch| {
+    ///     let sge = memory.sge(0..64)?;
+    ///     let handle = batch.handle();
+    ///     batch.wr(1, SendFlags::SIGNALED).rdma_write(to).sge(sge);
+    ///     Ok::<_, Box<dyn Error>>(handle)
+    /// })?;
+    /// # let _ = handle;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn try_post<R, E: From<BatchError>>(
+        &mut self,
+        build: impl FnOnce(&mut Batch<'_, T>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.send.try_post(build)
     }
 
     /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted,

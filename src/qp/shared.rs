@@ -74,6 +74,16 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         batch.complete()
     }
 
+    /// As [`SharedQueuePair::post`], but `build` may fail: nothing is posted then. See
+    /// [`QueuePair::try_post`].
+    #[inline]
+    pub fn try_post<R, E: From<BatchError>>(
+        &self,
+        build: impl FnOnce(&mut Batch<'_, T>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.send.lock().try_post(build)
+    }
+
     /// Posts a list of requests (`ibv_post_send`). See [`QueuePair::post_send`].
     #[inline]
     pub fn post_send(&self, list: &[SendWr<'_>]) -> Result<(), ListError>

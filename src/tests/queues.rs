@@ -37,3 +37,43 @@ fn a_completion_queue_is_no_longer_than_its_counter_can_tell() {
         assert_eq!(crate::cq::entries_for(entries, max), None, "{entries} of {max}");
     }
 }
+
+/// A batch that is not finished may wait in a task that moves between threads.
+#[test]
+fn a_future_that_holds_a_batch_can_be_sent() {
+    fn sent<F: Future + Send>(future: F) -> F {
+        future
+    }
+    async fn post<T: QueuePairTransport>(qp: &mut QueuePair<T>) -> Result<(), BatchError> {
+        let batch = qp.wr_start();
+        std::future::ready(()).await;
+        batch.complete()
+    }
+    async fn in_pieces(mut qp: QueuePair<Rc>) -> Result<(), BatchError> {
+        let mut batch = qp.wr_start();
+        let request = batch.wr(1, SendFlags::SIGNALED).send();
+        std::future::ready(()).await;
+        request.inline_data(b"hello");
+        batch.complete()
+    }
+    // Compiling is the test.
+    let _ = |mut rc: QueuePair<Rc>, mut uc: QueuePair<transport::Uc>| {
+        drop((sent(post(&mut rc)), sent(post(&mut uc))));
+        drop(sent(in_pieces(rc)));
+    };
+    let _ = |mut ud: QueuePair<transport::Ud>, mut xrc: QueuePair<transport::XrcSend>| {
+        drop((sent(post(&mut ud)), sent(post(&mut xrc))));
+    };
+}
+
+/// Two threads may not have one batch at the same time.
+#[test]
+fn a_batch_is_not_shared_by_threads() {
+    trait Sharing<Case> {
+        fn case(&self) {}
+    }
+    impl<T> Sharing<[(); 0]> for T {}
+    impl<T: Sync> Sharing<[(); 1]> for T {}
+    // Ambiguous, and so an error, if the batch were `Sync`.
+    let _ = |batch: Batch<'_, Rc>| Sharing::<_>::case(&batch);
+}

@@ -31,6 +31,7 @@ subjects! {
     protection
     retries
     rings
+    posting
     threads
     shared
     states

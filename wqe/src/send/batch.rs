@@ -21,6 +21,9 @@ use mlx5_prm::wqe::AddressVector;
 
 /// A batch of requests under construction. [`Batch::complete`] posts all of it. Nothing is posted
 /// if a request was refused or the batch is dropped.
+///
+/// A batch can be sent to another thread, so a future may hold one across an `.await`. It cannot be
+/// shared by threads.
 #[must_use = "a batch that is dropped posts nothing"]
 pub struct Batch<'q, T: Transport> {
     queue: &'q mut SendQueue<T>,
@@ -33,10 +36,21 @@ pub struct Batch<'q, T: Transport> {
     /// Requests added, including refused ones. For a batch of one the compiler knows the value.
     added: u32,
     /// The address of the only request, if the fast path built it. Meaningless once there are two.
-    only: Option<NonNull<u8>>,
+    only: Option<InRing>,
     /// The handle number of the request that is added next; zero if it has no handle.
     name: u32,
 }
+
+/// The address of a request in the ring of the queue that a batch borrows.
+#[derive(Clone, Copy)]
+struct InRing(NonNull<u8>);
+
+// SAFETY: the address is in the ring that only the batch's queue reaches. The batch has it together
+// with the exclusive borrow of that queue, and uses it only in `complete`, with that borrow. So the
+// thread that has the address has the queue, which is `Send`. What was written to the ring by the
+// thread that had the batch before happens before its use, as for every value that is sent; the
+// barriers before the doorbell run in the thread that rings it, and order all that it has seen.
+unsafe impl Send for InRing {}
 
 impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
@@ -94,7 +108,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Posts the batch (`ibv_wr_complete`): all of it, or nothing if a request was refused.
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
-        let single = if self.added == 1 { self.only } else { None };
+        let single = if self.added == 1 { self.only.map(|only| only.0) } else { None };
         let (queue, start, cursor) = self.into_parts();
         queue.complete(start, cursor, single)
     }
@@ -140,7 +154,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
         self.added = self.added.wrapping_add(1);
-        self.only = Some(self.queue.at(self.cursor.head));
+        self.only = Some(InRing(self.queue.at(self.cursor.head)));
         let sequence = self.cursor.sequence;
         self.cursor = push(self.queue, self.cursor);
         self.give_name(sequence);
@@ -289,7 +303,8 @@ impl<T: Transport> Batch<'_, T> {
         data: D,
     ) {
         self.added = self.added.wrapping_add(1);
-        (self.cursor, self.only) = self.queue.push::<O, _, _>(self.cursor, self.open, parts, data);
+        let (cursor, only) = self.queue.push::<O, _, _>(self.cursor, self.open, parts, data);
+        (self.cursor, self.only) = (cursor, only.map(InRing));
     }
 
     /// Adds a request without address; its data, if any, belongs to the operation.
