@@ -132,9 +132,9 @@ pub use mlx5_uapi::{
 };
 pub use mlx5_wqe::tag_matching::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 pub use mlx5_wqe::{
-    Batch, BatchError, Binding, Cancelled, Data, ListError, ListTransport, MaskedOperands,
-    MkeyRefusal, Mode as CancelMode, NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation,
-    PendingRequest, PostError, QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, Request,
-    RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge, UdAddress, UnsupportedOperation,
-    WindowType, Wr, operation, transport,
+    AnyBatch, AnyWr, Batch, BatchError, Binding, Cancelled, ChosenRequest, Data, ListError,
+    ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode, NeedsAddress, NeedsData,
+    NeedsSrqn, NotPending, Operation, PendingRequest, PostError, QueueState, RawWqe, RawWqeError,
+    ReceiveWr, RemoteAddress, Request, RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge,
+    UdAddress, UnsupportedOperation, WindowType, Wr, operation, transport,
 };

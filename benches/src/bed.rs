@@ -4,9 +4,10 @@ use crate::machine::Machine;
 use crate::round::ROUND;
 use mlx5::transport::Rc;
 use mlx5::{
-    Access, CompletionQueue, ConnectOptions, Context, CqeCompression, Data, LocalPort,
-    MemoryRegion, Operation, ProtectionDomain, Psn, QueuePair, ReceiveWr, RemoteAddress, SendFlags,
-    SendWr, Sge, SharedCompletionQueue, SharedQueuePair, SharedReceiveQueue, WorkCompletion,
+    Access, AnyQueuePair, CompletionQueue, ConnectOptions, Context, CqeCompression, Data,
+    LocalPort, MemoryRegion, Operation, ProtectionDomain, Psn, QueuePair, ReceiveWr, RemoteAddress,
+    SendFlags, SendWr, Sge, SharedCompletionQueue, SharedQueuePair, SharedReceiveQueue,
+    WorkCompletion,
 };
 use std::hint::black_box;
 
@@ -87,6 +88,16 @@ impl Poster for SharedQueuePair<Rc> {
                 Some(remote) => wr.rdma_write(remote).sge(sge),
                 None => wr.send().sge(sge),
             }
+        });
+        post.expect("room");
+    }
+}
+
+impl Poster for AnyQueuePair {
+    fn request(&mut self, wr_id: u64, remote: Option<RemoteAddress>, sge: Sge) {
+        let post = self.post(|batch| {
+            let operation = remote.map_or(Operation::Send, Operation::RdmaWrite);
+            batch.wr(wr_id, SendFlags::SIGNALED).operation(operation).sge(sge);
         });
         post.expect("room");
     }
@@ -189,6 +200,11 @@ impl Bed {
         let mut bed = Self { base, qp, peer, srq, cq, peer_cq, receives: 0, sum: 0 };
         bed.refill();
         bed
+    }
+
+    pub(crate) fn into_any(self) -> Bed<AnyQueuePair> {
+        let Self { base, qp, peer, srq, cq, peer_cq, receives, sum } = self;
+        Bed { base, qp: qp.into(), peer, srq, cq, peer_cq, receives, sum }
     }
 
     pub(crate) fn into_shared(self) -> SharedBed {

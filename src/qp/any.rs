@@ -8,8 +8,10 @@ use crate::link::QpId;
 use crate::pools::DoorbellMode;
 use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5_wqe::{
-    Cancelled, ListError, Mode, PendingRequest, QueueState, ReceiveWr, RequestHandle, SendWr,
+    AnyBatch, BatchError, Cancelled, ListError, Mode, PendingRequest, PostError, QueueState,
+    ReceiveWr, RequestHandle, SendWr, Sge,
 };
+use std::borrow::Borrow;
 
 /// The transports, with the declarations for each.
 macro_rules! any {
@@ -104,6 +106,68 @@ macro_rules! any {
 any!($ Rc, Uc, Ud, XrcSend);
 
 impl AnyQueuePair {
+    /// Starts a batch of requests (`ibv_wr_start`), whose operations are chosen at run time. See
+    /// [`QueuePair::wr_start`].
+    ///
+    /// A request whose operation is known when the program is compiled costs what the typed builder
+    /// costs, and one branch over the transports.
+    ///
+    /// ```no_run
+    /// # use mlx5::{AnyQueuePair, BatchError, Operation, RemoteAddress, SendFlags, Sge};
+    /// # fn f(qp: &mut AnyQueuePair, to: RemoteAddress, sge: Sge) -> Result<(), BatchError> {
+    /// let mut batch = qp.wr_start();
+    /// batch.wr(1, SendFlags::empty()).operation(Operation::RdmaWrite(to)).sge(sge);
+    /// batch.wr(2, SendFlags::SIGNALED).operation(Operation::Send).inline_data(b"done");
+    /// batch.complete()
+    /// # }
+    /// ```
+    #[inline(always)]
+    pub fn wr_start(&mut self) -> AnyBatch<'_> {
+        of_any!(self, qp => qp.wr_start().into())
+    }
+
+    /// Posts the requests that `build` adds to a batch: all of them, or nothing if a request was
+    /// refused or `build` panics. See [`QueuePair::post`].
+    #[inline]
+    pub fn post(&mut self, build: impl FnOnce(&mut AnyBatch<'_>)) -> Result<(), BatchError> {
+        let mut batch = self.wr_start();
+        build(&mut batch);
+        batch.complete()
+    }
+
+    /// As [`AnyQueuePair::post`], but `build` may fail. See [`QueuePair::try_post`].
+    #[inline]
+    pub fn try_post<R, E: From<BatchError>>(
+        &mut self,
+        build: impl FnOnce(&mut AnyBatch<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut batch = self.wr_start();
+        let built = build(&mut batch)?;
+        batch.complete()?;
+        Ok(built)
+    }
+
+    /// See [`QueuePair::post_send_iter`].
+    pub fn post_send_iter<'a, W: Borrow<SendWr<'a>>>(
+        &mut self,
+        requests: impl IntoIterator<Item = W>,
+    ) -> Result<usize, ListError> {
+        of_any!(self, qp => qp.post_send_iter(requests))
+    }
+
+    /// See [`QueuePair::post_recv_iter`].
+    pub fn post_recv_iter<'a, W: Borrow<ReceiveWr<'a>>>(
+        &mut self,
+        requests: impl IntoIterator<Item = W>,
+    ) -> Result<usize, ListError> {
+        of_any!(self, qp => qp.post_recv_iter(requests))
+    }
+
+    /// See [`QueuePair::recv`].
+    pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
+        of_any!(self, qp => qp.recv(wr_id, sge))
+    }
+
     /// See [`QueuePair::post_send`].
     pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError> {
         of_any!(self, qp => qp.post_send(list))
@@ -195,6 +259,40 @@ impl AnyQueuePair {
 }
 
 impl AnySendHalf {
+    /// See [`AnyQueuePair::wr_start`].
+    #[inline(always)]
+    pub fn wr_start(&mut self) -> AnyBatch<'_> {
+        of_any!(self, half => half.wr_start().into())
+    }
+
+    /// See [`AnyQueuePair::post`].
+    #[inline]
+    pub fn post(&mut self, build: impl FnOnce(&mut AnyBatch<'_>)) -> Result<(), BatchError> {
+        let mut batch = self.wr_start();
+        build(&mut batch);
+        batch.complete()
+    }
+
+    /// See [`AnyQueuePair::try_post`].
+    #[inline]
+    pub fn try_post<R, E: From<BatchError>>(
+        &mut self,
+        build: impl FnOnce(&mut AnyBatch<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut batch = self.wr_start();
+        let built = build(&mut batch)?;
+        batch.complete()?;
+        Ok(built)
+    }
+
+    /// See [`QueuePair::post_send_iter`].
+    pub fn post_send_iter<'a, W: Borrow<SendWr<'a>>>(
+        &mut self,
+        requests: impl IntoIterator<Item = W>,
+    ) -> Result<usize, ListError> {
+        of_any!(self, half => half.post_send_iter(requests))
+    }
+
     /// See [`SendHalf::post_send`].
     pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError> {
         of_any!(self, half => half.post_send(list))

@@ -9,6 +9,7 @@ mod connect;
 mod endpoint;
 mod inspect;
 mod multicast;
+mod post;
 mod shared;
 mod target;
 mod transitions;
@@ -41,10 +42,7 @@ use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::ModifyQp;
 use mlx5_uapi::verbs::{QpAttrMask, QpType};
-use mlx5_wqe::{
-    Batch, BatchError, Gate, ListError, ListTransport, QueueState, ReceiveQueue, ReceiveWr,
-    SendQueue, SendWr,
-};
+use mlx5_wqe::{Gate, QueueState, ReceiveQueue, SendQueue};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The state that the halves of a queue pair share.
@@ -145,77 +143,10 @@ pub struct SendHalf<T: QueuePairTransport> {
     pub(crate) inner: Arc<QpInner>,
 }
 
-impl<T: QueuePairTransport> SendHalf<T> {
-    /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
-    /// [`Batch::complete`]. Dropping the batch aborts it.
-    #[inline(always)]
-    pub fn wr_start(&mut self) -> Batch<'_, T> {
-        self.queue.wr_start()
-    }
-
-    /// Posts the requests that `build` adds to a batch. See [`QueuePair::post`].
-    #[inline]
-    pub fn post(&mut self, build: impl FnOnce(&mut Batch<'_, T>)) -> Result<(), BatchError> {
-        let mut batch = self.wr_start();
-        build(&mut batch);
-        batch.complete()
-    }
-
-    /// As [`SendHalf::post`], but `build` may fail. See [`QueuePair::try_post`].
-    #[inline]
-    pub fn try_post<R, E: From<BatchError>>(
-        &mut self,
-        build: impl FnOnce(&mut Batch<'_, T>) -> Result<R, E>,
-    ) -> Result<R, E> {
-        let mut batch = self.wr_start();
-        let built = build(&mut batch)?;
-        batch.complete()?;
-        Ok(built)
-    }
-
-    /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted.
-    #[inline]
-    pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError>
-    where
-        T: ListTransport,
-    {
-        self.queue.post_send(list)
-    }
-
-    /// Returns the number of free 64-byte blocks.
-    pub fn free_blocks(&self) -> u32 {
-        self.queue.free_blocks()
-    }
-
-    /// Number of the queue pair.
-    pub fn qp_num(&self) -> u32 {
-        self.inner.qp_num
-    }
-}
-
 /// The half of a queue pair that posts receive requests.
 pub struct ReceiveHalf {
     queue: ReceiveQueue,
     inner: Arc<QpInner>,
-}
-
-impl ReceiveHalf {
-    /// Posts a list of receive requests (`ibv_post_recv`). Requests before the first bad one are
-    /// posted.
-    #[inline]
-    pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
-        self.queue.post_recv(list)
-    }
-
-    /// Returns how many requests can be posted now.
-    pub fn free(&self) -> u32 {
-        self.queue.free()
-    }
-
-    /// Number of the queue pair.
-    pub fn qp_num(&self) -> u32 {
-        self.inner.qp_num
-    }
 }
 
 /// The half of a queue pair that changes its state.
@@ -351,116 +282,6 @@ pub struct QueuePair<T: QueuePairTransport> {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
-    /// [`Batch::complete`]. Dropping the batch aborts it.
-    ///
-    /// ```no_run
-    /// # use mlx5::{QueuePair, RemoteAddress, SendFlags, Sge, transport::Rc};
-    /// # fn f(qp: &mut QueuePair<Rc>, to: RemoteAddress, sge: Sge) -> Result<(), mlx5::BatchError> {
-    /// let mut batch = qp.wr_start();
-    /// batch.wr(1, SendFlags::empty()).rdma_write(to).sge(sge);
-    /// batch.wr(2, SendFlags::SIGNALED).send_imm(*b"done").inline_data(b"hello");
-    /// batch.complete()
-    /// # }
-    /// ```
-    ///
-    /// A future that holds a batch across an `.await` can be sent to another thread, if it holds
-    /// the queue pair by value or by `&mut`. [`QueuePair::post`] has no batch left when it returns.
-    #[inline(always)]
-    pub fn wr_start(&mut self) -> Batch<'_, T> {
-        self.send.wr_start()
-    }
-
-    /// Posts the requests that `build` adds to a batch (`ibv_wr_start` to `ibv_wr_complete`): all
-    /// of them, or nothing if a request was refused or `build` panics.
-    ///
-    /// ```no_run
-    /// # use mlx5::{QueuePair, RemoteAddress, SendFlags, Sge, transport::Rc};
-    /// # fn f(qp: &mut QueuePair<Rc>, to: RemoteAddress, sge: Sge) -> Result<(), mlx5::BatchError> {
-    /// qp.post(|batch| {
-    ///     batch.wr(1, SendFlags::empty()).rdma_write(to).sge(sge);
-    ///     batch.wr(2, SendFlags::SIGNALED).send_imm(*b"done").inline_data(b"hello");
-    /// })
-    /// # }
-    /// ```
-    #[inline]
-    pub fn post(&mut self, build: impl FnOnce(&mut Batch<'_, T>)) -> Result<(), BatchError> {
-        self.send.post(build)
-    }
-
-    /// As [`QueuePair::post`], but `build` may fail. Its error is returned, and nothing is posted
-    /// then. Returns what `build` returned, if the batch was posted.
-    ///
-    /// ```no_run
-    /// # use mlx5::{MemoryRegion, QueuePair, RemoteAddress, SendFlags, transport::Rc};
-    /// # use std::error::Error;
-    /// # fn f(qp: &mut QueuePair<Rc>, to: RemoteAddress, memory: &MemoryRegion)
-    /// #     -> Result<(), Box<dyn Error>> {
-    /// // The range may lie outside the region.
-    /// let handle = qp.try_post(|batch| {
-    ///     let sge = memory.sge(0..64)?;
-    ///     let handle = batch.handle();
-    ///     batch.wr(1, SendFlags::SIGNALED).rdma_write(to).sge(sge);
-    ///     Ok::<_, Box<dyn Error>>(handle)
-    /// })?;
-    /// # let _ = handle;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[inline]
-    pub fn try_post<R, E: From<BatchError>>(
-        &mut self,
-        build: impl FnOnce(&mut Batch<'_, T>) -> Result<R, E>,
-    ) -> Result<R, E> {
-        self.send.try_post(build)
-    }
-
-    /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted,
-    /// with one doorbell. The error has the index of the bad request and what is wrong with it.
-    ///
-    /// ```no_run
-    /// # use mlx5::{Data, Operation, PostError, QueuePair, SendFlags, SendWr, Sge, transport::Rc};
-    /// # fn f(qp: &mut QueuePair<Rc>, sges: &[Sge]) {
-    /// let wr = SendWr { wr_id: 1, data: Data::Sges(sges), ..SendWr::default() };
-    /// let last = SendWr { flags: SendFlags::SIGNALED, operation: Operation::SendImm(*b"last"), ..wr };
-    /// match qp.post_send(&[wr, last]) {
-    ///     Ok(()) => {}
-    ///     Err(refused) if matches!(refused.error, PostError::QueueFull { .. }) => {
-    ///         println!("{} posted; the rest when something has completed", refused.index);
-    ///     }
-    ///     Err(refused) => println!("request {}: {}", refused.index, refused.error),
-    /// }
-    /// # }
-    /// ```
-    #[inline]
-    pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError>
-    where
-        T: ListTransport,
-    {
-        self.send.post_send(list)
-    }
-
-    /// Posts a list of receive requests (`ibv_post_recv`). Requests before the first bad one are
-    /// posted. Refused if the queue pair uses a shared receive queue.
-    #[inline]
-    pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
-        match &mut self.receive {
-            Some(receive) => receive.post_recv(list),
-            None if list.is_empty() => Ok(()),
-            None => Err(ListError { index: 0, error: mlx5_wqe::PostError::Unsupported }),
-        }
-    }
-
-    /// Returns the number of free 64-byte blocks of the send queue.
-    pub fn free_send_blocks(&self) -> u32 {
-        self.send.free_blocks()
-    }
-
-    /// Returns how many receive requests can be posted now.
-    pub fn free_receives(&self) -> u32 {
-        self.receive.as_ref().map_or(0, ReceiveHalf::free)
-    }
-
     /// Number of the queue pair.
     pub fn qp_num(&self) -> u32 {
         self.control.inner.qp_num

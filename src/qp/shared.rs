@@ -7,8 +7,9 @@ use crate::error::Error;
 use crate::link::QpId;
 use mlx5_doorbell::{Lock, LockGuard};
 use mlx5_wqe::{
-    Batch, BatchError, ListError, ListTransport, PostError, QueueState, ReceiveWr, SendWr,
+    Batch, BatchError, ListError, ListTransport, PostError, QueueState, ReceiveWr, SendWr, Sge,
 };
+use std::borrow::Borrow;
 
 /// A queue pair that several threads post to.
 ///
@@ -93,6 +94,20 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         self.send.lock().post_send(list)
     }
 
+    /// Posts the requests that `requests` yields. See [`QueuePair::post_send_iter`].
+    ///
+    /// The send half is locked while the iterator runs.
+    #[inline]
+    pub fn post_send_iter<'a, W: Borrow<SendWr<'a>>>(
+        &self,
+        requests: impl IntoIterator<Item = W>,
+    ) -> Result<usize, ListError>
+    where
+        T: ListTransport,
+    {
+        self.send.lock().post_send_iter(requests)
+    }
+
     /// Posts a list of receive requests (`ibv_post_recv`). See [`QueuePair::post_recv`].
     #[inline]
     pub fn post_recv(&self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
@@ -100,6 +115,15 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
             Some(receive) => receive.lock().post_recv(list),
             None if list.is_empty() => Ok(()),
             None => Err(ListError { index: 0, error: PostError::Unsupported }),
+        }
+    }
+
+    /// Posts one receive request with one buffer. See [`QueuePair::recv`].
+    #[inline]
+    pub fn recv(&self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
+        match &self.receive {
+            Some(receive) => receive.lock().recv(wr_id, sge),
+            None => Err(PostError::Unsupported),
         }
     }
 

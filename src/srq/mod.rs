@@ -8,7 +8,10 @@ use crate::context::Inner;
 use crate::error::{DestroyError, Error};
 use mlx5_uapi::cmd::srq as command;
 use mlx5_uapi::verbs::SrqAttrMask;
-use mlx5_wqe::{ListError, ReceiveWr, SharedReceiveQueue as Ring, SharedReceiveRecords};
+use mlx5_wqe::{
+    ListError, PostError, ReceiveWr, Sge, SharedReceiveQueue as Ring, SharedReceiveRecords,
+};
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 pub use builder::SharedReceiveQueueBuilder;
@@ -30,13 +33,13 @@ pub struct SrqInfo {
 /// A shared receive queue (`struct ibv_srq`): several queue pairs receive from it.
 ///
 /// ```no_run
-/// # use mlx5::{CompletionQueue, MemoryRegion, ProtectionDomain, ReceiveWr, transport::Rc};
+/// # use mlx5::{CompletionQueue, MemoryRegion, ProtectionDomain, transport::Rc};
 /// # fn f(pd: &ProtectionDomain, cq: &CompletionQueue, memory: &MemoryRegion)
 /// #     -> Result<(), Box<dyn std::error::Error>> {
 /// let mut srq = pd.create_srq(256).limit(32).build()?;
 /// for wr_id in 0..256 {
 ///     let at = wr_id as usize * 64;
-///     srq.post_recv(&[ReceiveWr { wr_id, sges: &[memory.sge(at..at + 64)?] }])?;
+///     srq.recv(wr_id, memory.sge(at..at + 64)?)?;
 /// }
 /// // Whichever of them gets a message takes the next request.
 /// let first = pd.create_qp::<Rc>(cq, cq).srq(&srq).build()?;
@@ -72,6 +75,21 @@ impl SharedReceiveQueue {
     #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         self.ring.post_recv(list)
+    }
+
+    /// Posts the receive requests that an iterator yields. See [`crate::QueuePair::post_recv_iter`].
+    #[inline]
+    pub fn post_recv_iter<'a, W: Borrow<ReceiveWr<'a>>>(
+        &mut self,
+        requests: impl IntoIterator<Item = W>,
+    ) -> Result<usize, ListError> {
+        self.ring.post_recv_iter(requests)
+    }
+
+    /// Posts one receive request with one buffer.
+    #[inline]
+    pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
+        self.ring.recv(wr_id, sge)
     }
 
     /// The maximum number of outstanding requests.

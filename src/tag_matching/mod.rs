@@ -13,7 +13,7 @@ use crate::qp::{QpInner, QueuePairBuilder, Tags};
 use crate::srq::{SharedReceiveQueue, SrqInfo};
 use mlx5_wqe::tag_matching::{OpsWr, TagAdd, TagHandle, TagList};
 use mlx5_wqe::transport::Rc;
-use mlx5_wqe::{ListError, PostError, ReceiveWr};
+use mlx5_wqe::{ListError, PostError, ReceiveWr, Sge};
 use std::sync::Arc;
 
 /// A tag-matching queue (`struct ibv_srq` of type `IBV_SRQT_TM`). The device matches messages with
@@ -93,6 +93,11 @@ impl TagMatchingQueue {
     /// Requests before the first bad one are posted.
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         self.srq.post_recv(list)
+    }
+
+    /// Posts one receive request with one buffer, for a message that matches no tag.
+    pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
+        self.srq.recv(wr_id, sge)
     }
 
     /// The maximum number of outstanding receive requests.

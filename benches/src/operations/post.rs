@@ -2,8 +2,8 @@
 
 use mlx5::transport::{Rc, Ud};
 use mlx5::{
-    AddressVector, BatchError, ListError, QueuePair, RemoteAddress, SendFlags, SendWr, Sge,
-    SharedQueuePair,
+    AddressVector, AnyQueuePair, BatchError, ListError, Operation, QueuePair, RemoteAddress,
+    SendFlags, SendWr, Sge, SharedQueuePair,
 };
 
 type Qp = QueuePair<Rc>;
@@ -110,6 +110,43 @@ pub(crate) fn batch_sge(
 #[inline(never)]
 pub(crate) fn list(qp: &mut Qp, list: &[SendWr<'_>]) -> Result<(), ListError> {
     qp.post_send(list)
+}
+
+#[inline(never)]
+pub(crate) fn inline8_any(
+    qp: &mut AnyQueuePair,
+    remote: RemoteAddress,
+    bytes: &[u8],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    let wr = batch.wr(wr_id, SendFlags::SIGNALED);
+    wr.operation(Operation::RdmaWrite(remote)).inline_data(bytes);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn sge_any(
+    qp: &mut AnyQueuePair,
+    remote: RemoteAddress,
+    sge: Sge,
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).operation(Operation::RdmaWrite(remote)).sge(sge);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn send_any(qp: &mut AnyQueuePair, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).operation(Operation::Send).sge(sge);
+    batch.complete()
+}
+
+#[inline(never)]
+pub(crate) fn iterator(qp: &mut Qp, list: &[SendWr<'_>]) -> Result<usize, ListError> {
+    qp.post_send_iter(list)
 }
 
 #[inline(never)]

@@ -78,6 +78,6 @@ macro_rules! subjects {
 }
 
 subjects! {
-    post::single, post::shared, post::datagrams, poll::single, poll::shared, poll::compressed,
+    post::single, post::any, post::shared, post::datagrams, poll::single, poll::shared, poll::compressed,
     receive::own, receive::shared, mkey, cancel, control, many,
 }

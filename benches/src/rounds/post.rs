@@ -75,6 +75,49 @@ pub(super) mod single {
             bed.complete(64);
             time
         }
+        "iter16_inline8", Single, post::iterator x 64, |bed, given, first| {
+            let pieces = [given.bytes()];
+            let lists: [_; 4] = std::array::from_fn(|k| given.list(k, first, &pieces));
+            let (qp, lists) = (&mut bed.qp, black_box(&lists));
+            let time = timed(4, |k| post::iterator(qp, &lists[k]).is_ok());
+            bed.complete(64);
+            time
+        }
+    }
+}
+
+/// To a queue pair whose transport is known at run time only.
+pub(super) mod any {
+    use crate::bed::{Bed, Given, Options};
+    use crate::operations::post;
+    use crate::round::timed;
+    use crate::rounds::subject;
+
+    subject! {
+        |machine| { let bed = Bed::new(machine, Options::default()); let given = Given::new(&bed.base); (bed.into_any(), given) } =>
+
+        "post_inline8_any", Single, post::inline8_any x 64, |bed, given, first| {
+            let (qp, bytes) = (&mut bed.qp, given.bytes());
+            let time = timed(64, |k| {
+                post::inline8_any(qp, given.remotes[k], bytes, first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "post_sge_any", Single, post::sge_any x 64, |bed, given, first| {
+            let qp = &mut bed.qp;
+            let time = timed(64, |k| {
+                post::sge_any(qp, given.remotes[k], given.sges[k], first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "post_send_any", Single, post::send_any x 64, |bed, given, first| {
+            let qp = &mut bed.qp;
+            let time = timed(64, |k| post::send_any(qp, given.sges[k], first + k as u64).is_ok());
+            bed.complete(64);
+            time
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Posting by closures, and batches that move between threads.
 
 use crate::prelude::*;
-use mlx5::{BatchError, Error, ErrorKind};
+use mlx5::{AnyQueuePair, BatchError, Data, Error, ErrorKind, ListError, Operation};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::task::{Context as Waker, Poll};
@@ -12,6 +12,12 @@ pub(crate) const CASES: &[Case] = cases![
     a_refused_request_fails_the_whole_closure,
     a_batch_is_built_by_one_thread_and_completed_by_another: EVERY_MODEL,
     a_future_with_a_batch_moves_between_threads: EVERY_MODEL,
+    a_closure_posts_to_a_queue_pair_of_any_transport: EVERY_MODEL,
+    an_operation_that_the_transport_lacks_is_refused_at_run_time,
+    requests_of_an_iterator_are_posted_up_to_the_first_bad_one: EVERY_MODEL,
+    receives_are_posted_one_by_one_and_from_an_iterator: EVERY_MODEL,
+    a_shared_receive_queue_takes_receives_one_by_one_and_from_an_iterator: EVERY_MODEL,
+    a_queue_pair_without_receives_refuses_them,
 ];
 
 /// Why a closure failed, or its batch.
@@ -201,5 +207,207 @@ fn a_future_with_a_batch_moves_between_threads(bed: &Bed) -> Outcome {
     drop(future);
     assert_eq!(steps, 4, "each on a thread of its own");
     assert_eq!(wr_ids(&bed.poll_good(&mut a.send_cq, 3)), [0, 1, 2]);
+    Ok(())
+}
+
+fn a_closure_posts_to_a_queue_pair_of_any_transport(bed: &Bed) -> Outcome {
+    let connected = PairOptions::default();
+    let (rc, uc) = (bed.pair::<Rc>(&connected)?, bed.pair::<Uc>(&connected)?);
+    let mut ud = bed.pair::<Ud>(&connected)?;
+    let peer = ud.a.peer.take().ok_or("a peer")?;
+    let ends: [(AnyQueuePair, _, _, _); 3] = [
+        (rc.a.qp.into(), rc.a.send_cq, rc.b.mr.remote(0..)?, rc.a.mr),
+        (uc.a.qp.into(), uc.a.send_cq, uc.b.mr.remote(0..)?, uc.a.mr),
+        (ud.a.qp.into(), ud.a.send_cq, ud.b.mr.remote(0..)?, ud.a.mr),
+    ];
+    ud.b.recv(5, 0..4096);
+    for (mut qp, mut cq, remote, mr) in ends {
+        mr.write_at(0, b"to any")?;
+        let sge = mr.sge(0..6)?;
+        let datagrams = matches!(qp, AnyQueuePair::Ud(_));
+        let operation = if datagrams { Operation::Send } else { Operation::RdmaWrite(remote) };
+        qp.post(|batch| {
+            let request = batch.wr(1, SendFlags::SIGNALED).operation(operation);
+            request.ud_addr(peer.ah.vector(), peer.qp_num, peer.qkey).sge(sge);
+        })?;
+        assert_eq!(wr_ids(&bed.poll_good(&mut cq, 1)), [1]);
+        let failed = qp.try_post(|batch| {
+            let request = batch.wr(2, SendFlags::SIGNALED).operation(operation);
+            request.ud_addr(peer.ah.vector(), peer.qp_num, peer.qkey).inline_data(b"no");
+            Err::<(), _>(Why::Own(2))
+        });
+        assert!(matches!(failed, Err(Why::Own(2))), "{failed:?}");
+        let (mut half, receive, control) = qp.split();
+        half.post(|batch| {
+            let request = batch.wr(3, SendFlags::SIGNALED).operation(operation);
+            request.ud_addr(peer.ah.vector(), peer.qp_num, peer.qkey).inline_data(b"of half");
+        })?;
+        assert_eq!(wr_ids(&bed.poll_good(&mut cq, 1)), [3]);
+        let failed = half.try_post(|batch| Err::<(), _>(Why::Own(batch.len() as u32)));
+        assert!(matches!(failed, Err(Why::Own(0))), "{failed:?}");
+        drop(AnyQueuePair::join(half, receive, control));
+        bed.nothing(&mut cq);
+    }
+    let mut bytes = [0; 7];
+    rc.b.mr.read_at(0, &mut bytes)?;
+    assert_eq!(&bytes, b"of half");
+    uc.b.mr.read_at(0, &mut bytes)?;
+    assert_eq!(&bytes, b"of half");
+    assert_eq!(wr_ids(&bed.poll_good(ud.b.recv_cq(), 1)), [5]);
+    ud.b.mr.read_at(40, &mut bytes)?;
+    assert_eq!(&bytes[..6], b"to any");
+    Ok(())
+}
+
+fn an_operation_that_the_transport_lacks_is_refused_at_run_time(bed: &Bed) -> Outcome {
+    let Pair { a, b } = bed.pair::<Uc>(&PairOptions::default())?;
+    let (remote, sge) = (b.mr.remote(0..)?, a.mr.sge(0..8)?);
+    let (mut qp, mut cq) = (AnyQueuePair::from(a.qp), a.send_cq);
+    let free = qp.free_send_blocks();
+    let refused = qp.post(|batch| {
+        batch.wr(1, SendFlags::SIGNALED).operation(Operation::RdmaWrite(remote)).sge(sge);
+        batch.wr(2, SendFlags::SIGNALED).operation(Operation::RdmaRead(remote)).sge(sge);
+        batch.wr(3, SendFlags::SIGNALED).operation(Operation::RdmaWrite(remote)).sge(sge);
+    });
+    assert_eq!(refused, Err(BatchError { index: 1, error: PostError::Unsupported }));
+    assert_eq!(qp.free_send_blocks(), free);
+    bed.nothing(&mut cq);
+    let Pair { a, .. } = bed.pair::<Ud>(&PairOptions::default())?;
+    let mut qp = AnyQueuePair::from(a.qp);
+    let refused = qp.post(|batch| {
+        batch.wr(1, SendFlags::SIGNALED).operation(Operation::Send).inline_data(b"to whom");
+    });
+    assert_eq!(refused, Err(BatchError { index: 0, error: PostError::AddressMissing }));
+    Ok(())
+}
+
+fn requests_of_an_iterator_are_posted_up_to_the_first_bad_one(bed: &Bed) -> Outcome {
+    let Pair { a, b } = bed.pair::<Rc>(&PairOptions::default().send_wr(16))?;
+    let remote = b.mr.remote(0..)?;
+    let (mut cq, mr) = (a.send_cq, a.mr);
+    let sge = [mr.sge(0..64)?];
+    let write = |wr_id| SendWr {
+        wr_id,
+        flags: SendFlags::SIGNALED,
+        operation: Operation::RdmaWrite(remote),
+        data: Data::Sges(&sge),
+        ..SendWr::default()
+    };
+    let bad = |wr_id| SendWr { operation: Operation::RdmaRead(remote), data: Data::Inline(&[]), ..write(wr_id) };
+    let error = PostError::InlineNotAllowed;
+    let mut expected = Vec::new();
+    let mut ids = Vec::new();
+    let mut qp = a.qp;
+    // Often enough that the ring wraps at each of its blocks.
+    for round in 0..40_u64 {
+        let count = 1 + round % 7;
+        let name = |n| round << 8 | n;
+        let posted = qp.post_send_iter((0..count).map(|n| write(name(n))));
+        assert_eq!(posted, Ok(count as usize));
+        let list = [write(name(count)), bad(name(count + 1)), write(name(count + 2))];
+        assert_eq!(qp.post_send_iter(&list), Err(ListError { index: 1, error }));
+        expected.extend((0..=count).map(name));
+        ids.extend(wr_ids(&bed.poll_good(&mut cq, count as usize + 1)));
+    }
+    bed.nothing(&mut cq);
+    assert_eq!(ids, expected);
+    // The same by its half, shared, and of any transport.
+    let (mut half, receive, control) = qp.split();
+    assert_eq!(half.post_send_iter([write(1)]), Ok(1));
+    let shared = QueuePair::join(half, receive, control).into_shared();
+    assert_eq!(shared.post_send_iter([write(2), write(3)]), Ok(2));
+    let mut any = AnyQueuePair::from(shared.into_inner());
+    assert_eq!(any.post_send_iter([write(4), bad(5)]), Err(ListError { index: 1, error }));
+    let (mut half, receive, control) = any.split();
+    assert_eq!(half.post_send_iter(std::iter::empty::<SendWr<'_>>()), Ok(0));
+    assert_eq!(half.post_send_iter([write(6)]), Ok(1));
+    assert_eq!(wr_ids(&bed.poll_good(&mut cq, 5)), [1, 2, 3, 4, 6]);
+    drop(AnyQueuePair::join(half, receive, control));
+    Ok(())
+}
+
+/// Sends a message for each of `count` receives of `b`, and returns which of them got it.
+fn received(bed: &Bed, a: &mut End<Rc>, b: &mut CompletionQueue, count: usize) -> Vec<u64> {
+    let sent = a.qp.post(|batch| {
+        for wr_id in 0..count as u64 {
+            batch.wr(wr_id, SendFlags::SIGNALED).send().inline_data(b"message");
+        }
+    });
+    sent.expect("room");
+    bed.poll_good(&mut a.send_cq, count);
+    wr_ids(&bed.poll_good(b, count))
+}
+
+fn receives_are_posted_one_by_one_and_from_an_iterator(bed: &Bed) -> Outcome {
+    let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default().recv_wr(8))?;
+    let (mut qp, mr) = (b.qp, b.mr);
+    let mut cq = b.recv_cq.ok_or("a queue of its own")?;
+    let sges = [mr.sge(0..64)?];
+    let long = [Sge { length: u32::MAX, ..sges[0] }];
+    let wr = |wr_id| ReceiveWr { wr_id, sges: &sges };
+    let bad = ReceiveWr { wr_id: 99, sges: &long };
+    for round in 0..20_u64 {
+        let name = |n| round << 8 | n;
+        qp.recv(name(0), sges[0])?;
+        assert_eq!(qp.post_recv_iter([wr(name(1)), wr(name(2))]), Ok(2));
+        let refused = qp.post_recv_iter([wr(name(3)), bad, wr(name(4))]);
+        assert!(matches!(refused, Err(ListError { index: 1, .. })), "{refused:?}");
+        assert!(qp.recv(name(5), long[0]).is_err());
+        let expected: Vec<_> = (0..4).map(name).collect();
+        assert_eq!(received(bed, &mut a, &mut cq, 4), expected);
+    }
+    let full = qp.post_recv_iter((0..).map(wr));
+    assert_eq!(full.map_err(|full| full.index), Err(8));
+    let error = PostError::QueueFull { free: 0, needed: 1 };
+    assert_eq!(qp.recv(9, sges[0]), Err(error));
+    assert_eq!(received(bed, &mut a, &mut cq, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
+    // The same by its half, shared, and of any transport.
+    let (send, receive, control) = qp.split();
+    let mut receive = receive.ok_or("it receives")?;
+    receive.recv(1, sges[0])?;
+    assert_eq!(receive.post_recv_iter([wr(2)]), Ok(1));
+    let shared = QueuePair::join(send, Some(receive), control).into_shared();
+    shared.recv(3, sges[0])?;
+    let mut any = AnyQueuePair::from(shared.into_inner());
+    any.recv(4, sges[0])?;
+    assert_eq!(any.post_recv_iter([wr(5)]), Ok(1));
+    assert_eq!(received(bed, &mut a, &mut cq, 5), [1, 2, 3, 4, 5]);
+    Ok(())
+}
+
+fn a_shared_receive_queue_takes_receives_one_by_one_and_from_an_iterator(bed: &Bed) -> Outcome {
+    let mut a = bed.end::<Rc>(&PairOptions::default())?;
+    let mut b = bed.end::<Rc>(&PairOptions::default())?;
+    let mut srq = b.pd.create_srq(7).build()?;
+    let mut cq = b.context.create_cq(16).build()?;
+    b.qp = b.pd.create_qp::<Rc>(&b.send_cq, &cq).srq(&srq).build()?;
+    crate::pair::connect_ends(&mut a, &mut b, &PairOptions::default())?;
+    let sges = [b.mr.sge(0..64)?];
+    for round in 0..20_u64 {
+        let wr = |n| ReceiveWr { wr_id: round << 8 | n, sges: &sges };
+        srq.recv(round << 8, sges[0])?;
+        assert_eq!(srq.post_recv_iter((1..4).map(wr)), Ok(3));
+        let expected: Vec<_> = (0..4).map(|n| round << 8 | n).collect();
+        assert_eq!(received(bed, &mut a, &mut cq, 4), expected);
+    }
+    let capacity = srq.capacity();
+    let full = srq.post_recv_iter((0..).map(|wr_id| ReceiveWr { wr_id, sges: &sges }));
+    let error = PostError::QueueFull { free: 0, needed: 1 };
+    assert_eq!(full, Err(ListError { index: capacity, error }));
+    assert_eq!(srq.recv(9, sges[0]), Err(error));
+    Ok(())
+}
+
+fn a_queue_pair_without_receives_refuses_them(bed: &Bed) -> Outcome {
+    let end = bed.end::<Rc>(&PairOptions::default())?;
+    let srq = end.pd.create_srq(4).build()?;
+    let mut qp = end.pd.create_qp::<Rc>(&end.send_cq, &end.send_cq).srq(&srq).build()?;
+    let sge = end.mr.sge(0..8)?;
+    assert_eq!(qp.recv(1, sge), Err(PostError::Unsupported));
+    let wr = ReceiveWr { wr_id: 1, sges: &[sge] };
+    assert_eq!(qp.post_recv_iter([wr]), Err(ListError { index: 0, error: PostError::Unsupported }));
+    assert_eq!(qp.post_recv_iter([] as [ReceiveWr<'_>; 0]), Ok(0));
+    let shared = qp.into_shared();
+    assert_eq!(shared.recv(1, sge), Err(PostError::Unsupported));
     Ok(())
 }

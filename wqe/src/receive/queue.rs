@@ -10,6 +10,7 @@ use crate::sync::{
 };
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::borrow::Borrow;
 use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use mlx5_doorbell::QueuePairRecord;
@@ -256,6 +257,37 @@ impl ReceiveQueue {
         Ok(())
     }
 
+    /// Posts one receive request with one buffer.
+    #[inline]
+    pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
+        self.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error)
+    }
+
+    /// Posts the receive requests that `requests` yields and returns their number. Requests before
+    /// the first bad one are posted, also if the iterator panics; nothing is taken from it after a
+    /// bad one. The error has the index of the bad request and what is wrong with it.
+    #[inline]
+    pub fn post_recv_iter<'a, W: Borrow<ReceiveWr<'a>>>(
+        &mut self,
+        requests: impl IntoIterator<Item = W>,
+    ) -> Result<usize, ListError> {
+        if !self.gate.may_receive() {
+            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+        }
+        let mut count = 0;
+        let oldest = self.records.oldest();
+        let mut written = Unpublished { head: self.head, queue: self };
+        for wr in requests {
+            if let Err(error) = written.queue.write(written.head, oldest, wr.borrow()) {
+                return Err(ListError { index: count, error });
+            }
+            written.head = written.head.wrapping_add(1);
+            count += 1;
+        }
+        drop(written);
+        Ok(count as usize)
+    }
+
     #[inline(always)]
     fn write(&mut self, head: u16, oldest: u16, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
         if u32::from(head.wrapping_sub(oldest)) >= self.layout.requests {
@@ -307,6 +339,19 @@ impl ReceiveQueue {
         self.head = 0;
         self.records.reset();
         self.record.set_receive(0);
+    }
+}
+
+/// Requests that were written up to `head`. Dropping it publishes them.
+struct Unpublished<'a> {
+    queue: &'a mut ReceiveQueue,
+    head: u16,
+}
+
+impl Drop for Unpublished<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.queue.publish(self.head);
     }
 }
 

@@ -3,12 +3,14 @@
 use crate::gate::Gate;
 use crate::receive::queue::{ReceiveLayout, ReceiveWr, longest_sge, write_scatter};
 use crate::request::error::{ListError, PostError};
+use crate::request::sge::Sge;
 use crate::sync::{
     AtomicBool, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::borrow::Borrow;
 use core::mem::size_of;
 use core::ptr::NonNull;
 use mlx5_doorbell::QueuePairRecord;
@@ -178,6 +180,38 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
+    /// Posts one receive request with one buffer.
+    #[inline]
+    pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
+        self.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error)
+    }
+
+    /// Posts the receive requests that `requests` yields and returns their number. Requests before
+    /// the first bad one are posted, also if the iterator panics; nothing is taken from it after a
+    /// bad one. The error has the index of the bad request and what is wrong with it.
+    #[inline]
+    pub fn post_recv_iter<'a, W: Borrow<ReceiveWr<'a>>>(
+        &mut self,
+        requests: impl IntoIterator<Item = W>,
+    ) -> Result<usize, ListError> {
+        if !self.gate.may_receive() {
+            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+        }
+        let mut count = 0;
+        let posted = Posted { tail: self.tail, counter: self.posted };
+        let mut written = Unpublished { queue: self, posted };
+        for wr in requests {
+            let Posted { tail, counter } = written.posted;
+            match written.queue.write(tail, wr.borrow()) {
+                Ok(tail) => written.posted = Posted { tail, counter: counter.wrapping_add(1) },
+                Err(error) => return Err(ListError { index: count, error }),
+            }
+            count += 1;
+        }
+        drop(written);
+        Ok(count as usize)
+    }
+
     /// Writes a request to the tail and returns the next tail.
     #[inline(always)]
     fn write(&mut self, tail: usize, wr: &ReceiveWr<'_>) -> Result<usize, PostError> {
@@ -225,4 +259,18 @@ impl SharedReceiveQueue {
 struct Posted {
     tail: usize,
     counter: u16,
+}
+
+/// Requests that were written, up to a position. Dropping it publishes them: the records say that
+/// the device holds them.
+struct Unpublished<'a> {
+    queue: &'a mut SharedReceiveQueue,
+    posted: Posted,
+}
+
+impl Drop for Unpublished<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.queue.publish(self.posted);
+    }
 }

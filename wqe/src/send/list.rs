@@ -12,6 +12,7 @@ use crate::request::window::Binding;
 use crate::send::batch::Batch;
 use crate::send::build::Parts;
 use crate::send::queue::SendQueue;
+use core::borrow::Borrow;
 use mlx5_prm::U32;
 
 /// What a request of the list form does.
@@ -143,9 +144,9 @@ addresses! {
 }
 
 impl<T: ListTransport> Batch<'_, T> {
-    /// Adds `wr`. The first error is kept in the queue.
+    /// Adds a request of the list form: its operation is chosen at run time.
     #[inline(always)]
-    fn push(&mut self, wr: &SendWr<'_>) {
+    pub fn push(&mut self, wr: &SendWr<'_>) {
         match wr.operation {
             Operation::Send => self.message::<operation::Send>(wr, [0; 4], ()),
             Operation::SendImm(imm) => self.message::<operation::SendImm>(wr, imm, ()),
@@ -297,5 +298,28 @@ impl<T: ListTransport> SendQueue<T> {
             }
         }
         batch.complete().map_err(ListError::from)
+    }
+
+    /// Posts the requests that `requests` yields and returns their number. Requests before the
+    /// first bad one are posted, with one doorbell; nothing is taken from the iterator after it.
+    /// The error has the index of the bad request and what is wrong with it. If the iterator
+    /// panics, nothing is posted.
+    #[inline]
+    pub fn post_send_iter<'a, W: Borrow<SendWr<'a>>>(
+        &mut self,
+        requests: impl IntoIterator<Item = W>,
+    ) -> Result<usize, ListError> {
+        self.abort();
+        let mut batch = self.wr_start();
+        for wr in requests {
+            batch.push(wr.borrow());
+            if let Some(BatchError { index, error }) = batch.error() {
+                batch.complete_good().map_err(ListError::from)?;
+                return Err(ListError { index, error });
+            }
+        }
+        let count = batch.len();
+        batch.complete().map_err(ListError::from)?;
+        Ok(count)
     }
 }

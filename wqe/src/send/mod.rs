@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod build;
 pub(crate) mod cancel;
+pub(crate) mod chosen;
 pub(crate) mod journal;
 pub(crate) mod layout;
 pub(crate) mod list;

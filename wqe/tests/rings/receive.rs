@@ -390,3 +390,46 @@ fn receives_are_posted_in_every_state_but_reset() {
     bed.gate.word.write(0, &[0; 4]);
     assert_eq!(bed.post(0, &[]).unwrap_err().error, PostError::Forked);
 }
+
+#[test]
+fn an_iterator_is_posted_up_to_the_first_bad_one() {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    let mut bed = Bed::new(8, 2);
+    let three = sges(3);
+    let mut head = 0_u16;
+    for round in 0..40_u64 {
+        let (good, panics) = (round % 7, round % 2 == 1);
+        let mut taken = 0;
+        let posted = catch_unwind(AssertUnwindSafe(|| {
+            bed.queue.post_recv_iter((0..).map(|n| {
+                taken += 1;
+                if n == good && panics {
+                    resume_unwind(Box::new("of the iterator"));
+                }
+                ReceiveWr { wr_id: round << 8 | n, sges: &three[..if n == good { 3 } else { 1 }] }
+            }))
+        }));
+        match posted {
+            Err(_) => assert!(panics),
+            Ok(posted) => {
+                let error = PostError::TooManySges { given: 3, max: 2 };
+                assert_eq!(posted, Err(ListError { index: good as u32, error }));
+            }
+        }
+        assert_eq!(taken, good + 1);
+        let record = bed.record.read(0, 4);
+        assert_eq!(u32::from_be_bytes(record.try_into().unwrap()), u32::from(head) + good as u32);
+        for n in 0..good {
+            assert_eq!(bed.request(usize::from(head) % 8), by_hand(&three[..1], 2));
+            assert_eq!(bed.records.retire(head), Some(round << 8 | n));
+            head += 1;
+        }
+        assert_eq!(bed.queue.free(), 8);
+    }
+    bed.queue.recv(9, three[2]).unwrap();
+    assert_eq!(bed.request(usize::from(head) % 8), by_hand(&three[2..], 2));
+    assert_eq!(bed.records.retire(head), Some(9));
+    let filled = bed.queue.post_recv_iter((0..).map(|wr_id| ReceiveWr { wr_id, sges: &[] }));
+    assert_eq!(filled, Err(full(8)));
+    assert_eq!(bed.queue.recv(1, three[0]), Err(full(8).error));
+}

@@ -241,3 +241,60 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_iterator_is_posted_up_to_the_first_bad_one() {
+    let mut bed = Bed::new(7, 2);
+    let four = sges(4);
+    for round in 0..20_u64 {
+        let good = round % 6;
+        let mut taken = 0;
+        let posted = bed.queue.post_recv_iter((0..).map(|n| {
+            taken += 1;
+            ReceiveWr { wr_id: round << 8 | n, sges: &four[..if n == good { 4 } else { 1 }] }
+        }));
+        let error = PostError::TooManySges { given: 4, max: bed.layout.max_sge };
+        assert_eq!(posted, Err(ListError { index: good as u32, error }));
+        assert_eq!(taken, good + 1);
+        for n in 0..good {
+            let (index, list) = bed.device.take().unwrap();
+            assert_eq!(list, four[..1]);
+            assert_eq!(bed.records.retire(index), Some(round << 8 | n));
+        }
+        assert_eq!(bed.device.take(), None);
+    }
+    assert_eq!(bed.queue.post_recv_iter([] as [ReceiveWr<'_>; 0]), Ok(0));
+    bed.queue.recv(9, four[0]).unwrap();
+    let (index, list) = bed.device.take().unwrap();
+    assert_eq!((list, bed.records.retire(index)), (vec![four[0]], Some(9)));
+}
+
+/// What was yielded before a panic is posted: no request is lost.
+#[test]
+fn an_iterator_that_panics_costs_no_room() {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    let mut bed = Bed::new(7, 1);
+    let list = sges(1);
+    for round in 0..30_u64 {
+        let good = round % 5;
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            bed.queue.post_recv_iter((0..).map(|n| {
+                if n == good {
+                    resume_unwind(Box::new("of the iterator"));
+                }
+                ReceiveWr { wr_id: round << 8 | n, sges: &list }
+            }))
+        }));
+        assert!(panic.is_err());
+        for n in 0..good {
+            let (index, _) = bed.device.take().unwrap();
+            assert_eq!(bed.records.retire(index), Some(round << 8 | n));
+        }
+        assert_eq!(bed.device.take(), None);
+    }
+    let capacity = bed.queue.capacity();
+    let full = bed.queue.post_recv_iter((0..).map(|wr_id| ReceiveWr { wr_id, sges: &list }));
+    let error = PostError::QueueFull { free: 0, needed: 1 };
+    assert_eq!(full, Err(ListError { index: capacity, error }));
+    assert_eq!(bed.queue.recv(1, list[0]), Err(error));
+}
