@@ -94,7 +94,10 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use address::{AddressHandle, AhAttr, GlobalRoute, Received};
+pub use address::{
+    AddressHandle, AhAttr, Dscp, Ecn, GlobalRoute, ParseDscpError, Received, TrafficClass,
+    UdpSourcePort,
+};
 pub use context::{
     AsyncEvent, AsyncEvents, Clock, ClockRelation, CompletionCaps, Context, Device, DeviceAttr,
     Gid, GidEntry, Guid, LinkSpeed, OnDemandCaps, OpenOptions, PhysicalState, PortAttr,
@@ -135,6 +138,7 @@ pub use mlx5_wqe::{
     AnyBatch, AnyWr, Batch, BatchError, Binding, Cancelled, ChosenRequest, Data, ListError,
     ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode, NeedsAddress, NeedsData,
     NeedsSrqn, NotPending, Operation, PendingRequest, PostError, QueueState, RawWqe, RawWqeError,
-    ReceiveWr, RemoteAddress, Request, RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge,
-    UdAddress, UnsupportedOperation, WindowType, Wr, operation, transport,
+    ReceiveWr, RemoteAddress, RemoteError, RemoteSlice, Request, RequestHandle, RequestInfo,
+    SendFlags, SendOps, SendWr, Sge, UdAddress, UnsupportedOperation, WindowType, Wr, operation,
+    transport,
 };

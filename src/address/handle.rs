@@ -1,6 +1,6 @@
 //! Address handles: destinations of datagrams.
 
-use super::{AhAttr, GlobalRoute};
+use super::{AhAttr, GlobalRoute, UdpSourcePort};
 use crate::error::DestroyError;
 use crate::{
     context::{Gid, Inner},
@@ -51,19 +51,8 @@ const RATES: [u8; 23] = {
     rates
 };
 
-/// The lowest UDP source port of RoCE v2 (`IB_ROCE_UDP_ENCAP_VALID_PORT_MIN`); the highest is
-/// 0xffff.
-const FIRST_UDP_PORT: u16 = 0xc000;
-
-/// Returns the UDP source port of a flow. Equal flow labels give equal ports, so that routers keep
-/// the packets of a flow in order.
-fn udp_source_port(flow_label: u32) -> u16 {
-    let folded = flow_label & 0x3fff ^ (flow_label & 0xf_ffff) >> 14;
-    FIRST_UDP_PORT | folded as u16
-}
-
 fn random_udp_source_port() -> u16 {
-    FIRST_UDP_PORT | RandomState::new().hash_one(0_u8) as u16
+    UdpSourcePort::MIN.get() | RandomState::new().hash_one(0_u8) as u16
 }
 
 /// Returns the address vector of a path on InfiniBand.
@@ -162,8 +151,8 @@ impl ProtectionDomain {
         }
         let gid = context.query_gid(path.port_num, grh.sgid_index.into())?;
         let port = match gid.gid_type {
-            GidType::RoceV2 if grh.flow_label != 0 => udp_source_port(grh.flow_label),
-            GidType::RoceV2 => random_udp_source_port(),
+            GidType::RoceV2 => UdpSourcePort::of_flow_label(grh.flow_label)
+                .map_or_else(random_udp_source_port, UdpSourcePort::get),
             _ => 0,
         };
         let attr = path.to_uverbs();

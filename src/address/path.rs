@@ -1,5 +1,6 @@
 //! Paths to destinations.
 
+use super::{TrafficClass, UdpSourcePort};
 use crate::{context::Gid, error::Error, link::PortCaps};
 use mlx5_uapi::verbs;
 
@@ -8,14 +9,14 @@ use mlx5_uapi::verbs;
 pub struct GlobalRoute {
     /// Destination GID.
     pub dgid: Gid,
-    /// Flow label, at most 20 bits. On RoCE v2 it determines the UDP source port; zero stands for a
-    /// random port.
+    /// Flow label, at most 20 bits. On RoCE v2 it determines the [`UdpSourcePort`]; zero stands for
+    /// a random port.
     pub flow_label: u32,
     /// Index of the source GID in the port's GID table.
     pub sgid_index: u8,
     /// Hop limit.
     pub hop_limit: u8,
-    /// Traffic class.
+    /// Traffic class: see [`TrafficClass`].
     pub traffic_class: u8,
 }
 
@@ -23,6 +24,28 @@ impl GlobalRoute {
     /// Creates a route with hop limit 64, flow label 0 and traffic class 0.
     pub const fn new(dgid: Gid, sgid_index: u8) -> Self {
         Self { dgid, flow_label: 0, sgid_index, hop_limit: 64, traffic_class: 0 }
+    }
+
+    /// Returns the route with a traffic class by name. See [`TrafficClass`].
+    ///
+    /// ```
+    /// use mlx5::{AhAttr, Dscp, Ecn, Gid, GlobalRoute, TrafficClass, UdpSourcePort};
+    /// use std::net::Ipv4Addr;
+    ///
+    /// let route = GlobalRoute::new(Gid::from(Ipv4Addr::new(10, 0, 0, 2)), 3)
+    ///     .with_traffic_class(TrafficClass::new(Dscp::AF31, Ecn::Ect0))
+    ///     .with_udp_source_port(UdpSourcePort::MIN);
+    /// let path = AhAttr::infiniband(1, 0).with_grh(route);
+    /// ```
+    #[must_use]
+    pub const fn with_traffic_class(self, class: TrafficClass) -> Self {
+        Self { traffic_class: class.number(), ..self }
+    }
+
+    /// Returns the route with a flow label that leads to this UDP source port, on RoCE v2.
+    #[must_use]
+    pub const fn with_udp_source_port(self, port: UdpSourcePort) -> Self {
+        Self { flow_label: port.flow_label(), ..self }
     }
 }
 

@@ -1,15 +1,15 @@
 //! Finding and opening devices.
 
 use crate::{
-    context::{Context, Inner},
+    context::{Context, Gid, Inner},
     error::{Error, ErrorKind},
     link::Devx,
 };
 use mlx5_uapi::{
-    Kernel, LinuxKernel,
+    Errno, Kernel, LinuxKernel,
     sysfs::{self, DeviceInfo, NodeType, PciFunction, Skipped},
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 /// An EUI-64: the identifier of a device or of a system.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -91,6 +91,12 @@ fn not_found(name: Option<&str>, skipped: &[Skipped]) -> Error {
     Error::new("open_device", ErrorKind::NotFound, cause)
 }
 
+/// The version of RoCE that a GID stands for.
+enum RoceVersion {
+    V1,
+    V2,
+}
+
 /// A device that can be opened.
 #[derive(Clone)]
 pub struct Device {
@@ -99,6 +105,79 @@ pub struct Device {
 }
 
 impl Device {
+    /// Finds the device that has an IP address: of a RoCE port, whose GID it is.
+    ///
+    /// Of several: RoCE v2 before v1, then the first device. [`Context::find_ip`] then finds port
+    /// and GID. An address on InfiniBand belongs to an IPoIB interface and is not found: see
+    /// [`Context::net_interfaces`].
+    ///
+    /// ```no_run
+    /// use mlx5::Device;
+    /// use std::net::Ipv4Addr;
+    ///
+    /// let ip = Ipv4Addr::new(192, 168, 0, 1);
+    /// let context = Device::for_ip(ip)?.open()?;
+    /// let gid = context.find_ip(ip)?;
+    /// println!("{} port {} GID {}", context.name(), gid.port_num, gid.gid_index);
+    /// # Ok::<(), mlx5::Error>(())
+    /// ```
+    pub fn for_ip(ip: impl Into<IpAddr>) -> Result<Self, Error> {
+        Self::for_ip_on(Arc::new(LinuxKernel::new()), ip)
+    }
+
+    /// Finds the device of `kernel` that has an IP address, as [`Device::for_ip`].
+    ///
+    /// ```
+    /// # use mlx5_sim::{PortConfig, SimConfig, Simulator};
+    /// # let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]));
+    /// # let context = mlx5::devices_on(simulator.kernel())?[0].open()?;
+    /// # let ip = context.gid_table()?[0].gid.ip();
+    /// let device = mlx5::Device::for_ip_on(simulator.kernel(), ip)?;
+    /// assert_eq!(device.name(), "mlx5_0");
+    /// # Ok::<(), mlx5::Error>(())
+    /// ```
+    pub fn for_ip_on(kernel: Arc<dyn Kernel>, ip: impl Into<IpAddr>) -> Result<Self, Error> {
+        const VERB: &str = "for_ip";
+        let ip = ip.into();
+        let gid = Gid::from(ip).to_bytes();
+        let mut second = None;
+        for device in devices_on(Arc::clone(&kernel))? {
+            match device.roce_version(gid) {
+                // A device that goes away meanwhile has no address.
+                Ok(None) | Err(Errno::ENOENT | Errno::ENODEV) => {}
+                Ok(Some(RoceVersion::V2)) => return Ok(device),
+                Ok(Some(RoceVersion::V1)) => second = second.or(Some(device)),
+                Err(errno) => return Err(Error::kernel(VERB, errno)),
+            }
+        }
+        second.ok_or_else(|| {
+            let cause = format!(
+                "no RoCE port of an mlx5 device has the address {ip}: see `ip address`; an address \
+                 on InfiniBand is no GID"
+            );
+            Error::new(VERB, ErrorKind::NotFound, cause)
+        })
+    }
+
+    /// Returns the highest RoCE version with which any port has this GID.
+    fn roce_version(&self, gid: [u8; 16]) -> Result<Option<RoceVersion>, Errno> {
+        let (kernel, name) = (&*self.kernel, self.name());
+        let mut found = None;
+        for port in sysfs::ports(kernel, name)? {
+            for (index, own) in sysfs::gids(kernel, name, port)? {
+                // An entry without a network interface is of InfiniBand.
+                if own != gid || sysfs::gid_interface(kernel, name, port, index).is_err() {
+                    continue;
+                }
+                if sysfs::is_roce_v2(kernel, name, port, index) {
+                    return Ok(Some(RoceVersion::V2));
+                }
+                found = Some(RoceVersion::V1);
+            }
+        }
+        Ok(found)
+    }
+
     /// Its name, such as `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.info.name

@@ -18,6 +18,7 @@ use mlx5_uapi::{
     sysfs,
     verbs::{self, GidType},
 };
+use std::net::IpAddr;
 
 /// An entry of a port's GID table (`struct ibv_gid_entry`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +120,85 @@ impl Context {
     pub fn find_gid(&self, port_num: u8, gid: Gid, gid_type: GidType) -> Result<u32, Error> {
         self.inner.port("find_gid", port_num)?;
         self.inner.find_gid("find_gid", port_num, gid, gid_type)
+    }
+
+    /// Returns the entry of the GID table with an IP address. Of several entries: RoCE v2 before v1,
+    /// then the lowest port, then the lowest index.
+    ///
+    /// Only RoCE ports have IP addresses as GIDs. On InfiniBand an address belongs to an IPoIB
+    /// interface, which [`Context::net_interfaces`] names.
+    ///
+    /// ```no_run
+    /// # fn f(context: &mlx5::Context) -> Result<(), mlx5::Error> {
+    /// use std::net::Ipv4Addr;
+    ///
+    /// let gid = context.find_ip(Ipv4Addr::new(192, 168, 0, 1))?;
+    /// let port = context.local_port(gid.port_num as u8, Some(gid.gid_index as u8))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn find_ip(&self, ip: impl Into<IpAddr>) -> Result<GidEntry, Error> {
+        let ip = ip.into();
+        let gid = Gid::from(ip);
+        let table = self.inner.gid_table()?;
+        let best = table
+            .iter()
+            .filter(|entry| entry.gid == gid && entry.gid_type != GidType::InfiniBand)
+            .min_by_key(|entry| {
+                (entry.gid_type != GidType::RoceV2, entry.port_num, entry.gid_index)
+            });
+        best.copied().ok_or_else(|| {
+            let cause = format!("no RoCE port of {} has the address {ip}", self.name());
+            Error::new("find_ip", ErrorKind::NotFound, cause)
+        })
+    }
+
+    /// Returns the names of the network interfaces of a port, such as `eth0`.
+    ///
+    /// On RoCE these are the interfaces whose addresses the GID table has, VLANs and bonds included,
+    /// in the order of the table. On InfiniBand they are the IPoIB interfaces.
+    ///
+    /// ```no_run
+    /// # fn f(context: &mlx5::Context) -> Result<(), mlx5::Error> {
+    /// for interface in context.net_interfaces(1)? {
+    ///     println!("{} port 1 is {interface}", context.name());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn net_interfaces(&self, port_num: u8) -> Result<Vec<String>, Error> {
+        const VERB: &str = "net_interfaces";
+        let inner = &self.inner;
+        let caps = inner.port(VERB, port_num)?;
+        inner.check(VERB)?;
+        if !caps.ethernet {
+            return sysfs::interfaces(&*inner.kernel, &inner.info.name, port_num.into())
+                .map_err(|errno| inner.fail(VERB, errno));
+        }
+        let mut names: Vec<String> = Vec::new();
+        for entry in inner.gid_table()? {
+            if entry.port_num == u32::from(port_num)
+                && let Some(name) = self.net_interface(&entry)?
+                && !names.contains(&name)
+            {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Returns the name of the network interface that an entry of the GID table belongs to, or
+    /// `None` on InfiniBand, or if the entry is gone.
+    pub fn net_interface(&self, entry: &GidEntry) -> Result<Option<String>, Error> {
+        const VERB: &str = "net_interface";
+        let inner = &self.inner;
+        inner.check(VERB)?;
+        let (port_num, index) = (entry.port_num, entry.gid_index);
+        match sysfs::gid_interface(&*inner.kernel, &inner.info.name, port_num, index) {
+            Ok(name) => Ok(Some(name)),
+            Err(Errno::ENOENT | Errno::EINVAL) => Ok(None),
+            Err(errno) => Err(inner.fail(VERB, errno)),
+        }
     }
 
     /// Queries an entry of a port's P_Key table (`ibv_query_pkey`).

@@ -290,6 +290,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// A range outside of remote memory, or text or bytes that name none.
+impl From<mlx5_wqe::RemoteError> for Error {
+    fn from(error: mlx5_wqe::RemoteError) -> Self {
+        Self::invalid("remote address", error.to_string())
+    }
+}
+
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         let kind = error

@@ -4,6 +4,7 @@
 pub mod mkey;
 mod mr;
 mod pd;
+mod range;
 pub mod window;
 
 pub use mr::{Access, MemoryBuilder, MemoryRegion, Reregistration};

@@ -13,7 +13,10 @@ pub use rereg::Reregistration;
 
 pub use mlx5_uapi::verbs::AccessFlags as Access;
 
-use super::ProtectionDomain;
+use super::{
+    ProtectionDomain,
+    range::{Shown, bounds},
+};
 use crate::{
     context::Inner,
     error::{DestroyError, Error},
@@ -21,12 +24,8 @@ use crate::{
 };
 use mlx5_prm::wqe::MAX_SGE_LENGTH;
 use mlx5_uapi::{HugePages, Mapping, MemoryRequest, cmd::mr as command, verbs::CoreSupport};
-use mlx5_wqe::{RemoteAddress, Sge};
-use std::{
-    fmt,
-    ops::{Bound, RangeBounds},
-    os::fd::BorrowedFd,
-};
+use mlx5_wqe::{RemoteAddress, RemoteSlice, Sge};
+use std::{fmt, ops::RangeBounds, os::fd::BorrowedFd};
 
 /// Access flags that let the device write.
 const WRITES: Access = Access::LOCAL_WRITE
@@ -65,6 +64,17 @@ fn for_kernel(access: Access, context: &Inner) -> Access {
 
 const VERB: &str = "reg_mr";
 const DEREG: &str = "dereg_mr";
+const REMOTE: &str = "remote address";
+
+/// Access flags that let a peer reach the region by its rkey.
+const REMOTE_RIGHTS: Access =
+    Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
+
+/// Returns one more than the highest end of a range that a peer may access; 0 if it may access
+/// none. A single comparison then checks rights and range.
+fn remote_limit(access: Access, len: usize) -> usize {
+    if access.intersects(REMOTE_RIGHTS) { len.saturating_add(1) } else { 0 }
+}
 
 /// Options for a region with memory of its own. See [`ProtectionDomain::memory`].
 #[derive(Clone, Debug)]
@@ -273,6 +283,8 @@ pub struct MemoryRegion {
     addr: u64,
     len: usize,
     access: Access,
+    /// One more than the highest end of a range that a peer may access; 0 without remote rights.
+    remote_limit: usize,
     /// All access flags that the region ever had.
     rights: Access,
     memory: Option<Mapping>,
@@ -308,6 +320,7 @@ impl MemoryRegion {
             addr,
             len,
             access,
+            remote_limit: remote_limit(access, len),
             rights: access,
             memory: None,
             former: Vec::new(),
@@ -346,32 +359,16 @@ impl MemoryRegion {
     }
 
     /// Returns the offset and the length of a range, if it lies inside the region.
+    #[inline]
     pub(crate) fn extent(
         &self,
         operation: &'static str,
         range: &impl RangeBounds<usize>,
     ) -> Result<(usize, usize), Error> {
-        let start = match range.start_bound() {
-            Bound::Included(start) => Some(*start),
-            Bound::Excluded(before) => before.checked_add(1),
-            Bound::Unbounded => Some(0),
-        };
-        let end = match range.end_bound() {
-            Bound::Included(last) => last.checked_add(1),
-            Bound::Excluded(end) => Some(*end),
-            Bound::Unbounded => Some(self.len),
-        };
-        match (start, end) {
-            (Some(start), Some(end)) if start <= end && end <= self.len => Ok((start, end - start)),
-            _ => Err(self.outside(operation, range)),
+        match bounds(range, self.len) {
+            Some((start, end)) if start <= end && end <= self.len => Ok((start, end - start)),
+            _ => Err(Shown::new(range, self.len).outside(operation, "bytes", self.len)),
         }
-    }
-
-    #[cold]
-    fn outside(&self, operation: &'static str, range: &impl RangeBounds<usize>) -> Error {
-        let bounds = (range.start_bound(), range.end_bound());
-        let what = format!("{bounds:?} is not inside the region's {} bytes", self.len);
-        Error::invalid(operation, what)
     }
 
     /// Returns a scatter/gather entry for a range of the region: `region.sge(0..64)`. At most
@@ -393,11 +390,52 @@ impl MemoryRegion {
         self.sge(..)
     }
 
-    /// Returns the remote address of the start of a range, for a peer.
+    /// Returns the address of the start of a range, for a peer. [`MemoryRegion::remote_slice`] also
+    /// gives the length.
+    ///
+    /// # Errors
+    /// If the range is not inside the region, or no peer may access the region: its access flags
+    /// have neither `REMOTE_READ` nor `REMOTE_WRITE` nor `REMOTE_ATOMIC`.
     #[inline]
     pub fn remote(&self, range: impl RangeBounds<usize>) -> Result<RemoteAddress, Error> {
-        let (start, _) = self.extent("remote address", &range)?;
-        Ok(RemoteAddress { addr: self.addr + start as u64, rkey: self.mr.rkey })
+        match bounds(&range, self.len) {
+            // Below a limit of zero no range ends.
+            Some((start, end)) if start <= end && end < self.remote_limit => {
+                Ok(RemoteAddress { addr: self.addr + start as u64, rkey: self.mr.rkey })
+            }
+            _ => Err(self.not_remote(&range)),
+        }
+    }
+
+    /// Returns a range as memory of a peer: [`RemoteSlice`] is what the peer checks its accesses
+    /// against. It goes there as text or bytes.
+    ///
+    /// ```no_run
+    /// # fn f(pd: &mlx5::ProtectionDomain, mut to_peer: impl std::io::Write)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// use mlx5::Access;
+    /// let inbox = pd.memory(4096).access(Access::LOCAL_WRITE | Access::REMOTE_WRITE).register()?;
+    /// writeln!(to_peer, "{}", inbox.remote_slice(1024..)?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`MemoryRegion::remote`].
+    pub fn remote_slice(&self, range: impl RangeBounds<usize>) -> Result<RemoteSlice, Error> {
+        let start = self.remote((range.start_bound().cloned(), range.end_bound().cloned()))?;
+        let (_, len) = self.extent(REMOTE, &range)?;
+        Ok(RemoteSlice::new(start, len)?)
+    }
+
+    #[cold]
+    fn not_remote(&self, range: &impl RangeBounds<usize>) -> Error {
+        if self.remote_limit == 0 {
+            let what = "no peer may access the region: register it with REMOTE_READ, REMOTE_WRITE \
+                        or REMOTE_ATOMIC";
+            return Error::invalid(REMOTE, what.into());
+        }
+        Shown::new(range, self.len).outside(REMOTE, "bytes", self.len)
     }
 
     /// Returns the owned memory, after checking the range.
@@ -415,7 +453,7 @@ impl MemoryRegion {
             return Err(Error::forked(operation));
         }
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
-            return Err(self.outside(operation, &(offset..offset.saturating_add(len))));
+            return Err(Shown::at(offset, len).outside(operation, "bytes", self.len));
         }
         // SAFETY: the mapping is page-aligned, a whole number of pages, and lives as long as
         // `self`. Meanwhile this process accesses it only through `Words`: `as_slice` borrows

@@ -38,7 +38,8 @@ fn copies_stay_inside_the_region() {
 #[test]
 fn parts_are_named_with_address_length_and_key() {
     let (_simulator, pd) = domain();
-    let region = pd.allocate(100).unwrap();
+    let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    let region = pd.memory(100).access(access).register().unwrap();
     let (addr, lkey) = (region.addr(), region.lkey());
     assert_eq!(region.whole(), Ok(Sge { addr, length: 100, lkey }));
     assert_eq!(region.sge(10..30), Ok(Sge { addr: addr + 10, length: 20, lkey }));
@@ -46,11 +47,68 @@ fn parts_are_named_with_address_length_and_key() {
     assert_eq!(region.sge(100..), Ok(Sge { addr: addr + 100, length: 0, lkey }));
     let rkey = region.rkey();
     assert_eq!(region.remote(40..), Ok(RemoteAddress { addr: addr + 40, rkey }));
+    assert_eq!(region.remote(100..).map(|at| at.addr), Ok(addr + 100));
+    let part = region.remote_slice(40..60).unwrap();
+    assert_eq!((part.start().addr, part.len()), (addr + 40, 20));
     for part in [90..101, 101..101, 0..usize::MAX] {
         assert_eq!(region.sge(part.clone()).unwrap_err().kind(), ErrorKind::InvalidArgument);
         assert_eq!(region.remote(part).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
     assert!(region.sge(0..=usize::MAX).is_err());
+}
+
+#[test]
+fn a_range_outside_is_told_as_people_write_it() {
+    let (_simulator, pd) = domain();
+    let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    let region = pd.memory(4096).access(access).register().unwrap();
+    let text = |result: Result<RemoteAddress, Error>| result.unwrap_err().to_string();
+    let sge = region.sge(4096..8192).unwrap_err().to_string();
+    assert_eq!(sge, "sge: bytes 4096..8192 of a region of 4096 bytes");
+    let remote = text(region.remote(..=4096));
+    assert_eq!(remote, "remote address: bytes 0..4097 of a region of 4096 bytes");
+    let behind = text(region.remote(5000..));
+    assert_eq!(behind, "remote address: bytes 5000..4096 of a region of 4096 bytes");
+    let copy = region.read_at(usize::MAX, &mut [0; 2]).unwrap_err().to_string();
+    let far = "bytes 18446744073709551615..18446744073709551617 of a region of 4096 bytes";
+    assert_eq!(copy, format!("read_at: {far}"));
+    let last = region.sge(..=usize::MAX).unwrap_err().to_string();
+    assert_eq!(last, "sge: bytes 0..18446744073709551616 of a region of 4096 bytes");
+    use std::ops::Bound::{Excluded, Unbounded};
+    assert!(region.sge((Excluded(usize::MAX), Unbounded)).is_err());
+}
+
+#[test]
+fn a_region_that_no_peer_may_reach_has_no_remote_address() {
+    let (_simulator, pd) = domain();
+    let local = [Access::empty(), Access::LOCAL_WRITE, Access::LOCAL_WRITE | Access::MW_BIND];
+    for access in local {
+        let region = pd.memory(64).access(access).register().unwrap();
+        for refused in [region.remote(..), region.remote(0..0), region.remote(64..)] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.to_string().contains("REMOTE_READ, REMOTE_WRITE"), "{error}");
+        }
+        assert!(region.remote_slice(..).is_err());
+    }
+    let writes = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let atomics = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
+    for access in [Access::REMOTE_READ, writes, atomics] {
+        let region = pd.memory(64).access(access).register().unwrap();
+        assert!(region.remote(..).is_ok() && region.remote_slice(64..).is_ok());
+    }
+}
+
+#[test]
+fn rights_and_length_from_reregistering_decide_on_remote_addresses() {
+    let (_simulator, pd) = domain();
+    let region = pd.memory(64).register().unwrap();
+    let region = region.reregister().access(Access::REMOTE_READ).apply().unwrap();
+    assert!(region.remote(0..64).is_ok() && region.remote(0..65).is_err());
+    let region = region.reregister().memory(8192).apply().unwrap();
+    assert_eq!(region.remote_slice(..).map(|all| all.len()), Ok(8192));
+    let region = region.reregister().access(Access::LOCAL_WRITE).apply().unwrap();
+    assert!(region.remote(..).is_err());
 }
 
 #[test]

@@ -247,6 +247,62 @@ pub fn pkey(kernel: &dyn Kernel, device: &str, port: u32, index: u32) -> Result<
     parse_hex(&trimmed(kernel, &path)?).ok_or(Errno::EPROTO)
 }
 
+/// Returns the ports of a device, in ascending order.
+pub fn ports(kernel: &dyn Kernel, device: &str) -> Result<Vec<u32>, Errno> {
+    let names = kernel.sysfs_list(&format!("class/infiniband/{device}/ports"))?;
+    let mut ports: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    ports.sort_unstable();
+    Ok(ports)
+}
+
+/// Returns the GIDs of a port with their indices, in ascending order, without empty entries.
+pub fn gids(kernel: &dyn Kernel, device: &str, port: u32) -> Result<Vec<(u32, [u8; 16])>, Errno> {
+    let base = format!("class/infiniband/{device}/ports/{port}/gids");
+    let names = kernel.sysfs_list(&base)?;
+    let mut gids: Vec<(u32, [u8; 16])> = names
+        .iter()
+        .filter_map(|name| {
+            // The kernel refuses to show some empty entries.
+            let gid = parse_gid(&trimmed(kernel, &format!("{base}/{name}")).ok()?)?;
+            Some((name.parse().ok()?, gid))
+        })
+        .filter(|(_, gid)| *gid != [0; 16])
+        .collect();
+    gids.sort_unstable();
+    Ok(gids)
+}
+
+/// Whether an entry of a port's GID table is of RoCE v2.
+pub fn is_roce_v2(kernel: &dyn Kernel, device: &str, port: u32, index: u32) -> bool {
+    let path = format!("class/infiniband/{device}/ports/{port}/gid_attrs/types/{index}");
+    trimmed(kernel, &path).is_ok_and(|kind| kind == "RoCE v2")
+}
+
+/// Returns the name of the network interface that an entry of a port's GID table belongs to.
+/// `ENOENT` or `EINVAL` if it belongs to none.
+pub fn gid_interface(
+    kernel: &dyn Kernel,
+    device: &str,
+    port: u32,
+    index: u32,
+) -> Result<String, Errno> {
+    trimmed(kernel, &format!("class/infiniband/{device}/ports/{port}/gid_attrs/ndevs/{index}"))
+}
+
+/// Returns the names of the network interfaces that the driver made for a port, sorted. The kernel
+/// counts them from 0 in `dev_port`.
+pub fn interfaces(kernel: &dyn Kernel, device: &str, port: u32) -> Result<Vec<String>, Errno> {
+    let base = format!("class/infiniband/{device}/device/net");
+    let names = match kernel.sysfs_list(&base) {
+        Err(Errno::ENOENT) => return Ok(Vec::new()),
+        names => names?,
+    };
+    let of_port = |name: &String| {
+        number(kernel, &format!("{base}/{name}/dev_port")).is_some_and(|at| at + 1 == port)
+    };
+    Ok(names.into_iter().filter(of_port).collect())
+}
+
 fn pci_function(
     kernel: &dyn Kernel,
     base: &str,
@@ -308,6 +364,11 @@ fn node_type(text: &str) -> NodeType {
 fn parse_guid(text: &str) -> Option<u64> {
     let digits: String = text.split(':').collect();
     (digits.len() == 16).then(|| u64::from_str_radix(&digits, 16).ok()).flatten()
+}
+
+/// Parses `fe80:0000:0000:0000:0002:c903:00a1:b2c3`.
+fn parse_gid(text: &str) -> Option<[u8; 16]> {
+    text.parse::<std::net::Ipv6Addr>().ok().map(|gid| gid.octets())
 }
 
 /// Parses `0x15b3`.

@@ -35,8 +35,9 @@ pub use request::error::{BatchError, ListError, MkeyRefusal, PostError, Unsuppor
 pub use request::flags::SendFlags;
 pub use request::operation::SendOps;
 pub use request::raw::{RawWqe, RawWqeError};
+pub use request::remote::{RemoteAddress, RemoteError, RemoteSlice};
 pub use request::segment::{Datagram as UdAddress, MaskedOperands, RemoteSrq, Segment};
-pub use request::sge::{RemoteAddress, Sge};
+pub use request::sge::Sge;
 pub use request::transport::{NeedsAddress, NeedsData, NeedsSrqn, Rc, Transport, Uc, Ud, XrcSend};
 pub use request::window::{BindParts, Binding, WindowType};
 pub use request::{operation, transport};

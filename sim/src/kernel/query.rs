@@ -109,6 +109,11 @@ impl Hca {
         self.command_raw::<ANSWER>(&[head.as_bytes(), &register[..]].concat()).map(drop)
     }
 
+    /// The index of a port's network interface.
+    pub(crate) fn interface(&self, port: u8) -> u32 {
+        FIRST_INTERFACE + self.id as u32 * 2 + u32::from(port) - 1
+    }
+
     /// The GID table of a port, without the empty places.
     pub(crate) fn gids(&self, port: u8) -> Result<Vec<GidEntry>, Errno> {
         let facts = self.port_facts(port)?;
@@ -118,7 +123,7 @@ impl Hca {
         };
         let interface = match facts.link_layer {
             LinkLayer::InfiniBand => 0,
-            LinkLayer::Ethernet => FIRST_INTERFACE + self.id as u32 * 2 + u32::from(port) - 1,
+            LinkLayer::Ethernet => self.interface(port),
         };
         let mut entries = Vec::new();
         for index in 0..facts.gids {

@@ -42,6 +42,15 @@ pub(crate) fn numbers(hca: &Hca) -> (u32, u32) {
     (MAJOR, FIRST_MINOR + hca.id as u32)
 }
 
+/// The name of a port's network interface.
+fn interface(hca: &Hca, port: u8) -> Result<String, Errno> {
+    let kind = match hca.port_facts(port)?.link_layer {
+        LinkLayer::InfiniBand => "ib",
+        LinkLayer::Ethernet => "eth",
+    };
+    Ok(format!("{kind}{}", hca.interface(port)))
+}
+
 fn guid(number: u64) -> String {
     let [a, b, c, d] = [48, 32, 16, 0].map(|shift| number >> shift & 0xffff);
     format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
@@ -112,6 +121,11 @@ impl Tree {
         }
         for port in 1..=hca.ports() {
             self.port(hca, port, &format!("{class}/ports/{port}"))?;
+            for base in [&verbs, &class] {
+                let interface = format!("{base}/device/net/{}", interface(hca, port)?);
+                self.file(format!("{interface}/dev_port"), port - 1);
+                self.file(format!("{interface}/ifindex"), hca.interface(port));
+            }
         }
         Ok(())
     }
@@ -150,6 +164,9 @@ impl Tree {
             };
             self.file(format!("{base}/gids/{index}"), gid(entry.gid));
             self.file(format!("{base}/gid_attrs/types/{index}"), kind);
+            if facts.link_layer == LinkLayer::Ethernet {
+                self.file(format!("{base}/gid_attrs/ndevs/{index}"), interface(hca, number)?);
+            }
         }
         Ok(())
     }

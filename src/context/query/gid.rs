@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     str::FromStr,
 };
 
@@ -29,6 +29,11 @@ impl Gid {
     /// Returns the IPv4 address of an IPv4-mapped GID.
     pub fn ipv4(self) -> Option<Ipv4Addr> {
         Ipv6Addr::from(self.0).to_ipv4_mapped()
+    }
+
+    /// Returns the IP address of a RoCE GID: IPv4 if it is IPv4-mapped.
+    pub fn ip(self) -> IpAddr {
+        self.ipv4().map_or_else(|| IpAddr::V6(self.into()), IpAddr::V4)
     }
 
     /// Whether it is a multicast GID.
@@ -66,6 +71,27 @@ impl From<Ipv6Addr> for Gid {
 impl From<Ipv4Addr> for Gid {
     fn from(address: Ipv4Addr) -> Self {
         address.to_ipv6_mapped().into()
+    }
+}
+
+/// An IPv4 address becomes an IPv4-mapped GID.
+///
+/// ```
+/// use mlx5::Gid;
+/// use std::net::IpAddr;
+///
+/// let ip: IpAddr = "192.168.0.1".parse()?;
+/// let gid = Gid::from(ip);
+/// assert_eq!(gid.to_string(), "::ffff:192.168.0.1");
+/// assert_eq!(gid.ip(), ip);
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+impl From<IpAddr> for Gid {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => address.into(),
+        }
     }
 }
 

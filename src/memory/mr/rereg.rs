@@ -1,6 +1,6 @@
 //! Reregistration of memory regions (`ibv_rereg_mr`).
 
-use super::{Access, MemoryRegion, Place, check_access, check_extent, for_kernel};
+use super::{Access, MemoryRegion, Place, check_access, check_extent, for_kernel, remote_limit};
 use crate::{
     error::{Error, ReregisterError},
     memory::ProtectionDomain,
@@ -148,6 +148,7 @@ impl Reregistration {
                     region.former.extend(std::mem::replace(&mut region.memory, fresh));
                 }
                 region.access = access;
+                region.remote_limit = remote_limit(access, region.len);
                 if let Some(pd) = self.pd.take() {
                     region.pd = pd;
                 }

@@ -1,7 +1,7 @@
 //! The attributes that connect a queue pair, from the properties of both sides.
 
 use super::{ConnectError, Endpoint};
-use crate::address::{AhAttr, GlobalRoute};
+use crate::address::{AhAttr, Dscp, Ecn, GlobalRoute, TrafficClass, UdpSourcePort};
 use crate::context::Gid;
 use crate::qp::attributes::{AckTimeout, Psn, QpAttributes, QpNumber, RetryCount, RnrTimer};
 use mlx5_uapi::verbs::{AccessFlags, GidType, LinkLayer, Mtu, QpType};
@@ -111,9 +111,11 @@ options! {
     max_dest_rd_atomic: u8 = 16;
     /// Service level; the priority on Ethernet. Default: 0.
     sl: u8 = 0;
-    /// Traffic class of a global route. Default: 0.
+    /// Traffic class of a global route. Default: 0. [`ConnectOptions::dscp`] and
+    /// [`ConnectOptions::ecn`] set its parts by name.
     traffic_class: u8 = 0;
-    /// Flow label of a global route, 20 bits. Default: 0.
+    /// Flow label of a global route, 20 bits. Default: 0. On RoCE v2 it determines the UDP source
+    /// port: see [`ConnectOptions::udp_source_port`].
     flow_label: u32 = 0;
     /// Hop limit of a global route. Default: 64.
     hop_limit: u8 = 64;
@@ -133,6 +135,28 @@ const fn literal<T: Copy, E: Copy>(value: Result<T, E>) -> T {
 }
 
 impl ConnectOptions {
+    /// Sets the DSCP of the traffic class, and keeps its ECN. Default: [`Dscp::CS0`].
+    #[must_use]
+    pub const fn dscp(self, dscp: Dscp) -> Self {
+        let ecn = TrafficClass::from_number(self.traffic_class).ecn;
+        self.traffic_class(TrafficClass::new(dscp, ecn).number())
+    }
+
+    /// Sets the ECN of the traffic class, and keeps its DSCP. Default: [`Ecn::NotEct`]. Connected
+    /// queue pairs ignore it on RoCE v2: see [`TrafficClass`].
+    #[must_use]
+    pub const fn ecn(self, ecn: Ecn) -> Self {
+        let dscp = TrafficClass::from_number(self.traffic_class).dscp;
+        self.traffic_class(TrafficClass::new(dscp, ecn).number())
+    }
+
+    /// Sets a flow label that leads to this UDP source port, on RoCE v2. Default: flow label 0,
+    /// with which kernel and driver choose the port.
+    #[must_use]
+    pub const fn udp_source_port(self, port: UdpSourcePort) -> Self {
+        self.flow_label(port.flow_label())
+    }
+
     fn limit_mtu(&self, mtu: Mtu) -> Mtu {
         self.path_mtu.map_or(mtu, |limit| limit.min(mtu))
     }

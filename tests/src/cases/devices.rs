@@ -7,6 +7,8 @@ use mlx5::{
     OLDEST_KERNEL, OpenOptions, PortState, devices_on,
 };
 use mlx5_sim::engine;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 pub(crate) const CASES: &[Case] = cases![
     every_device_of_the_machine_is_listed_in_the_order_of_its_node: SIMULATOR,
@@ -23,6 +25,10 @@ pub(crate) const CASES: &[Case] = cases![
     a_port_tells_link_state_and_addresses: SIMULATOR,
     the_gid_table_has_every_address_and_its_type: SIMULATOR,
     a_gid_is_found_by_value_and_type: SIMULATOR,
+    a_device_and_its_port_are_found_by_ip_address: SIMULATOR,
+    of_several_devices_that_is_found_which_has_the_address: SIMULATOR,
+    an_address_that_no_roce_port_has_is_not_found: SIMULATOR,
+    a_port_names_its_network_interfaces: SIMULATOR,
     the_partition_key_table_is_read_place_by_place: EVERY_MODEL | SIMULATOR,
     ports_and_places_that_are_not_there_are_named,
 ];
@@ -267,6 +273,90 @@ fn a_gid_is_found_by_value_and_type(bed: &Bed) -> Outcome {
         let wrong = context.find_gid(1, entry.gid, GidType::InfiniBand);
         assert_eq!(wrong.expect_err("another type").kind(), ErrorKind::NotFound);
     }
+    Ok(())
+}
+
+/// The IP addresses of a device.
+fn addresses(context: &mlx5::Context) -> Result<Vec<IpAddr>, mlx5::Error> {
+    let mut ips: Vec<IpAddr> =
+        context.gid_table()?.iter().map(|entry| entry.gid.ip()).collect();
+    ips.sort();
+    ips.dedup();
+    Ok(ips)
+}
+
+fn a_device_and_its_port_are_found_by_ip_address(bed: &Bed) -> Outcome {
+    let bed = bed.configured(|config| config.ports([PortConfig::ROCE, PortConfig::ROCE]))?;
+    let context = bed.context();
+    let ips = addresses(&context)?;
+    assert!(ips.iter().any(IpAddr::is_ipv4) && ips.iter().any(IpAddr::is_ipv6), "{ips:?}");
+    for ip in ips {
+        let device = Device::for_ip_on(bed.simulator().kernel(), ip)?;
+        assert_eq!(device.name(), context.name());
+        let found = context.find_ip(ip)?;
+        assert_eq!((found.gid, found.gid.ip()), (Gid::from(ip), ip));
+        // Entries of v1 have the same address.
+        assert_eq!(found.gid_type, GidType::RoceV2);
+        let port = context.local_port(found.port_num as u8, Some(found.gid_index as u8))?;
+        assert_eq!((port.gid, port.gid_type), (found.gid, found.gid_type));
+    }
+    Ok(())
+}
+
+fn of_several_devices_that_is_found_which_has_the_address(bed: &Bed) -> Outcome {
+    let bed = bed.configured(|config| config.ports([PortConfig::ROCE]).devices(3))?;
+    let kernel = bed.simulator().kernel();
+    for device in devices_on(Arc::clone(&kernel))? {
+        for ip in addresses(&device.open()?)? {
+            let found = Device::for_ip_on(Arc::clone(&kernel), ip)?;
+            assert_eq!(found.name(), device.name(), "{ip}");
+        }
+    }
+    Ok(())
+}
+
+fn an_address_that_no_roce_port_has_is_not_found(bed: &Bed) -> Outcome {
+    let roce = bed.configured(|config| config.ports([PortConfig::ROCE]))?;
+    let ip = Ipv4Addr::new(203, 0, 113, 77);
+    let error = Device::for_ip_on(roce.simulator().kernel(), ip).expect_err("nobody has it");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("203.0.113.77"), "{error}");
+    let error = roce.context().find_ip(ip).expect_err("nobody has it");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+
+    // A GID on InfiniBand is no IP address, although it looks like one.
+    let infiniband = bed.configured(|config| config.ports([PortConfig::INFINIBAND]))?;
+    let ip = infiniband.context().query_gid(1, 0)?.gid.ip();
+    for result in [
+        Device::for_ip_on(infiniband.simulator().kernel(), ip).map(drop),
+        infiniband.context().find_ip(ip).map(drop),
+    ] {
+        assert_eq!(result.expect_err("it is no IP address").kind(), ErrorKind::NotFound);
+    }
+    Ok(())
+}
+
+fn a_port_names_its_network_interfaces(bed: &Bed) -> Outcome {
+    let bed =
+        bed.configured(|config| config.ports([PortConfig::ROCE, PortConfig::INFINIBAND]).devices(2))?;
+    let mut all = Vec::new();
+    for device in devices_on(bed.simulator().kernel())? {
+        let context = device.open()?;
+        let (ethernet, infiniband) = (context.net_interfaces(1)?, context.net_interfaces(2)?);
+        assert_eq!((ethernet.len(), infiniband.len()), (1, 1));
+        assert!(ethernet[0].starts_with("eth") && infiniband[0].starts_with("ib"));
+        for entry in context.gid_table()? {
+            let name = context.net_interface(&entry)?;
+            let of_its_port = if entry.port_num == 1 { Some(&ethernet[0]) } else { None };
+            assert_eq!(name.as_ref(), of_its_port);
+        }
+        all.extend(ethernet.into_iter().chain(infiniband));
+        let error = context.net_interfaces(3).expect_err("there are two ports");
+        assert!(error.to_string().contains("port 3"), "{error}");
+    }
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 4, "each port has its own: {all:?}");
     Ok(())
 }
 

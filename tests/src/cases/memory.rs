@@ -14,6 +14,7 @@ pub(crate) const CASES: &[Case] = cases![
     owned_memory_is_zeroed_aligned_and_as_long_as_asked_for,
     huge_pages_can_be_preferred_anywhere_and_demanded_where_they_are,
     entries_and_remote_addresses_stay_inside_the_region,
+    a_region_that_no_peer_may_reach_has_no_remote_address,
     bytes_are_copied_in_and_out_at_any_offset,
     copies_beyond_the_region_are_refused,
     a_slice_is_lent_only_of_what_the_device_may_not_write,
@@ -101,7 +102,8 @@ fn huge_pages_can_be_preferred_anywhere_and_demanded_where_they_are(bed: &Bed) -
 }
 
 fn entries_and_remote_addresses_stay_inside_the_region(bed: &Bed) -> Outcome {
-    let mr = bed.context().alloc_pd()?.allocate(100)?;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    let mr = bed.context().alloc_pd()?.memory(100).access(access).register()?;
     let sge = mr.sge(10..30)?;
     assert_eq!((sge.addr, sge.length, sge.lkey), (mr.addr() + 10, 20, mr.lkey()));
     assert_eq!(mr.whole()?.length, 100);
@@ -118,6 +120,16 @@ fn entries_and_remote_addresses_stay_inside_the_region(bed: &Bed) -> Outcome {
         invalid(mr.sge(20..10), "100 bytes");
     }
     invalid(mr.sge(..=usize::MAX), "100 bytes");
+    Ok(())
+}
+
+fn a_region_that_no_peer_may_reach_has_no_remote_address(bed: &Bed) -> Outcome {
+    let pd = bed.context().alloc_pd()?;
+    for access in [Access::empty(), Access::LOCAL_WRITE] {
+        let mr = pd.memory(64).access(access).register()?;
+        invalid(mr.remote(..), "no peer may access the region");
+        invalid(mr.remote_slice(..), "no peer may access the region");
+    }
     Ok(())
 }
 

@@ -133,7 +133,7 @@ fn a_remote_key_without_the_right_fails_the_request(bed: &Bed) -> Outcome {
         let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
         let mr = pair.b.pd.memory(4096).access(access).register()?;
         let sges = [pair.a.mr.sge(128..192)?];
-        let post = Post::new(op, 1, Data::Sges(&sges)).remote(mr.remote(0..)?);
+        let post = Post::new(op, 1, Data::Sges(&sges)).remote(RemoteAddress { addr: mr.addr(), rkey: mr.rkey() });
         fails(bed, &mut pair, Form::Typed, post, Syndrome::RemoteAccess)?;
         access_error(bed, &pair.b);
         untouched(&mr, 0..4096);

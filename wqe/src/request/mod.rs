@@ -5,6 +5,7 @@ pub(crate) mod error;
 pub(crate) mod flags;
 pub mod operation;
 pub(crate) mod raw;
+pub(crate) mod remote;
 pub(crate) mod segment;
 pub(crate) mod sge;
 pub mod transport;

@@ -3,8 +3,8 @@
 
 use crate::request::data::DataKind;
 use crate::request::flags::SendFlags;
+use crate::request::remote::RemoteAddress;
 use crate::request::segment::{Atomic, MaskedAtomic, Segment};
-use crate::request::sge::RemoteAddress;
 use crate::request::transport::{Rc, Transport, Uc, Ud, XrcSend};
 use crate::request::window::{UMR_UNITS, UmrHead};
 use mlx5_prm::wqe::{MASKED_ATOMIC_8, Opcode};

@@ -1,6 +1,6 @@
 //! The segments between control segment and data.
 
-use crate::request::sge::RemoteAddress;
+use crate::request::remote::RemoteAddress;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{

@@ -1,4 +1,4 @@
-//! Local and remote memory, as requests name it.
+//! Local memory, as requests name it.
 
 use core::mem::{align_of, offset_of, size_of};
 
@@ -40,12 +40,3 @@ const _: () = {
     assert!(offset_of!(Sge, length) == 8);
     assert!(offset_of!(Sge, lkey) == 12);
 };
-
-/// Memory at the peer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct RemoteAddress {
-    /// Virtual address.
-    pub addr: u64,
-    /// Remote key.
-    pub rkey: u32,
-}

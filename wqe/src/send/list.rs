@@ -5,8 +5,9 @@ use crate::request::error::{BatchError, ListError, PostError, UnsupportedOperati
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, SendOps};
 use crate::request::raw::RawWqe;
+use crate::request::remote::RemoteAddress;
 use crate::request::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
-use crate::request::sge::{RemoteAddress, Sge};
+use crate::request::sge::Sge;
 use crate::request::transport::{Rc, Transport, Uc, Ud, XrcSend};
 use crate::request::window::Binding;
 use crate::send::batch::Batch;
