@@ -178,7 +178,7 @@ impl Simulator {
     /// what lies behind a link is listed below it.
     pub fn sysfs(&self) -> Result<Vec<(String, SysfsEntry)>, Errno> {
         let present = self.shared.hcas.iter().filter(|hca| !hca.is_removed());
-        Ok(Tree::new(present.map(AsRef::as_ref))?.into_entries())
+        Ok(Tree::new(present.map(AsRef::as_ref), "")?.into_entries())
     }
 
     fn hca(&self, device: DeviceId) -> &Hca {
@@ -299,22 +299,22 @@ struct SimKernel {
 }
 
 impl SimKernel {
-    fn tree(&self) -> Result<Tree, Errno> {
-        Tree::new(self.shared.present().map(AsRef::as_ref))
+    fn tree(&self, path: &str) -> Result<Tree, Errno> {
+        Tree::new(self.shared.present().map(AsRef::as_ref), path)
     }
 }
 
 impl Kernel for SimKernel {
     fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
-        self.tree()?.list(path)
+        self.tree(path)?.list(path)
     }
 
     fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
-        self.tree()?.read(path)
+        self.tree(path)?.read(path)
     }
 
     fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
-        self.tree()?.target(path)
+        self.tree(path)?.target(path)
     }
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {

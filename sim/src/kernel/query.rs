@@ -117,31 +117,42 @@ impl Hca {
     /// The GID table of a port, without the empty places.
     pub(crate) fn gids(&self, port: u8) -> Result<Vec<GidEntry>, Errno> {
         let facts = self.port_facts(port)?;
-        let infiniband = match facts.link_layer {
-            LinkLayer::InfiniBand => self.infiniband_gids(port, facts.gids)?,
-            LinkLayer::Ethernet => Vec::new(),
-        };
-        let interface = match facts.link_layer {
-            LinkLayer::InfiniBand => 0,
-            LinkLayer::Ethernet => self.interface(port),
-        };
-        let mut entries = Vec::new();
-        for index in 0..facts.gids {
-            let (gid, kind) = match infiniband.get(index) {
-                Some(gid) => (*gid, GidType::InfiniBand),
-                None => self.roce_gid(port, index)?,
-            };
-            if gid != [0; 16] {
-                entries.push(GidEntry {
-                    gid,
-                    gid_index: index as u32,
-                    port_num: port.into(),
-                    gid_type: kind.raw(),
-                    netdev_ifindex: interface,
-                });
-            }
+        if facts.link_layer == LinkLayer::InfiniBand {
+            let gids = self.infiniband_gids(port, facts.gids)?;
+            let entries = gids.into_iter().enumerate();
+            return Ok(entries
+                .filter_map(|(index, gid)| self.entry(port, index, gid, GidType::InfiniBand))
+                .collect());
         }
-        Ok(entries)
+        let entries = (0..facts.gids).map(|index| self.gid(port, &facts, index));
+        entries.filter_map(Result::transpose).collect()
+    }
+
+    /// One place of a port's GID table, if it is not empty.
+    pub(crate) fn gid(
+        &self,
+        port: u8,
+        facts: &PortFacts,
+        index: usize,
+    ) -> Result<Option<GidEntry>, Errno> {
+        let (gid, kind) = match facts.link_layer {
+            LinkLayer::Ethernet => self.roce_gid(port, index)?,
+            LinkLayer::InfiniBand => {
+                let gids = self.infiniband_gids(port, facts.gids)?;
+                (*gids.get(index).ok_or(Errno::EINVAL)?, GidType::InfiniBand)
+            }
+        };
+        Ok(self.entry(port, index, gid, kind))
+    }
+
+    fn entry(&self, port: u8, index: usize, gid: [u8; 16], kind: GidType) -> Option<GidEntry> {
+        (gid != [0; 16]).then(|| GidEntry {
+            gid,
+            gid_index: index as u32,
+            port_num: port.into(),
+            gid_type: kind.raw(),
+            netdev_ifindex: if kind == GidType::InfiniBand { 0 } else { self.interface(port) },
+        })
     }
 
     fn infiniband_gids(&self, port: u8, count: usize) -> Result<Vec<[u8; 16]>, Errno> {

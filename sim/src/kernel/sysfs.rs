@@ -30,6 +30,8 @@ pub enum SysfsEntry {
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
     links: BTreeMap<String, String>,
+    /// The path of which the tree has at least what is below, and the way there.
+    around: String,
 }
 
 /// The name of a device's node.
@@ -64,14 +66,27 @@ fn gid(bytes: [u8; 16]) -> String {
 }
 
 impl Tree {
-    /// The tree of the devices that are there.
-    pub(crate) fn new<'a>(devices: impl Iterator<Item = &'a Hca>) -> Result<Self, Errno> {
-        let mut tree = Self::default();
+    /// The tree of the devices that are there, as far as it concerns a path; all of it if that is
+    /// empty. A table has hundreds of entries, each of which the firmware is asked for.
+    pub(crate) fn new<'a>(
+        devices: impl Iterator<Item = &'a Hca>,
+        around: &str,
+    ) -> Result<Self, Errno> {
+        let around = around.trim_end_matches('/').to_owned();
+        let mut tree = Self { around, ..Self::default() };
         tree.file("class/infiniband_verbs/abi_version", ABI_VERSION);
         for hca in devices {
             tree.device(hca)?;
         }
         Ok(tree)
+    }
+
+    /// Whether a file, or any below a directory, is on the way to the path or below it.
+    fn concerns(&self, path: &str) -> bool {
+        let below = |above: &str, path: &str| {
+            path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.around.is_empty() || below(&self.around, path) || below(path, &self.around)
     }
 
     fn file(&mut self, path: impl Into<String>, contents: impl std::fmt::Display) {
@@ -120,7 +135,10 @@ impl Tree {
             self.link(format!("{base}/device/driver"), driver);
         }
         for port in 1..=hca.ports() {
-            self.port(hca, port, &format!("{class}/ports/{port}"))?;
+            let base = format!("{class}/ports/{port}");
+            if self.concerns(&base) {
+                self.port(hca, port, &base)?;
+            }
             for base in [&verbs, &class] {
                 let interface = format!("{base}/device/net/{}", interface(hca, port)?);
                 self.file(format!("{interface}/dev_port"), port - 1);
@@ -152,20 +170,32 @@ impl Tree {
         for (index, key) in facts.pkeys.iter().enumerate() {
             self.file(format!("{base}/pkeys/{index}"), format!("{key:#06x}"));
         }
+        // One by one costs less for one, and more for all.
+        let all = if self.around.is_empty() { Some(hca.gids(number)?) } else { None };
         for index in 0..facts.gids {
-            self.file(format!("{base}/gids/{index}"), gid([0; 16]));
-        }
-        for entry in hca.gids(number)? {
-            let index = entry.gid_index;
+            let place = format!("{base}/gids/{index}");
+            let attributes = ["types", "ndevs"].map(|of| format!("{base}/gid_attrs/{of}/{index}"));
+            if ![&place, &attributes[0], &attributes[1]].iter().any(|path| self.concerns(path)) {
+                continue;
+            }
+            let entry = match &all {
+                Some(all) => all.iter().find(|entry| entry.gid_index as usize == index).copied(),
+                None => hca.gid(number, &facts, index)?,
+            };
+            let Some(entry) = entry else {
+                self.file(place, gid([0; 16]));
+                continue;
+            };
             // The kernel calls both first kinds alike.
             let kind = match GidType::from_raw(entry.gid_type) {
                 Some(GidType::RoceV2) => "RoCE v2",
                 _ => "IB/RoCE v1",
             };
-            self.file(format!("{base}/gids/{index}"), gid(entry.gid));
-            self.file(format!("{base}/gid_attrs/types/{index}"), kind);
+            let [types, ndevs] = attributes;
+            self.file(place, gid(entry.gid));
+            self.file(types, kind);
             if facts.link_layer == LinkLayer::Ethernet {
-                self.file(format!("{base}/gid_attrs/ndevs/{index}"), interface(hca, number)?);
+                self.file(ndevs, interface(hca, number)?);
             }
         }
         Ok(())
