@@ -100,9 +100,9 @@ pub use address::{
 };
 pub use context::{
     AsyncEvent, AsyncEvents, Clock, ClockRelation, CompletionCaps, Context, Device, DeviceAttr,
-    Gid, GidEntry, Guid, LinkSpeed, OnDemandCaps, OpenOptions, PhysicalState, PortAttr,
-    QueueLimits, TagMatchingCaps, devices, devices_on, mtu_bytes, open, real_time_ns,
-    skipped_devices, skipped_devices_on,
+    DeviceEvent, DeviceWatcher, Gid, GidEntry, Guid, LinkSpeed, OnDemandCaps, OpenOptions,
+    PhysicalState, PortAttr, QueueLimits, TagMatchingCaps, devices, devices_on, mtu_bytes, open,
+    real_time_ns, skipped_devices, skipped_devices_on,
 };
 pub use cq::{
     CompletionChannel, CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError,

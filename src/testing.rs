@@ -244,6 +244,10 @@ impl Kernel for Altered {
         }
         Ok(file)
     }
+
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
+        self.kernel.uevents()
+    }
 }
 
 struct AlteredFile {

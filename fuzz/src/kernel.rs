@@ -46,6 +46,10 @@ impl Kernel for LyingKernel {
         let honest = self.honest.open(node, dev)?;
         Ok(Arc::new(LyingFile { honest, liar: Arc::clone(&self.liar) }))
     }
+
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
+        self.honest.uevents()
+    }
 }
 
 struct LyingFile {

@@ -65,7 +65,7 @@ pub fn skipped_devices_on(kernel: &dyn Kernel) -> Result<Vec<Skipped>, Error> {
     Ok(scan(kernel)?.skipped)
 }
 
-fn scan(kernel: &dyn Kernel) -> Result<sysfs::Scan, Error> {
+pub(super) fn scan(kernel: &dyn Kernel) -> Result<sysfs::Scan, Error> {
     sysfs::scan(kernel).map_err(|errno| Error::kernel("get_device_list", errno))
 }
 
@@ -100,8 +100,8 @@ enum RoceVersion {
 /// A device that can be opened.
 #[derive(Clone)]
 pub struct Device {
-    kernel: Arc<dyn Kernel>,
-    info: DeviceInfo,
+    pub(super) kernel: Arc<dyn Kernel>,
+    pub(super) info: DeviceInfo,
 }
 
 impl Device {

@@ -6,6 +6,7 @@ mod clock;
 mod device;
 mod event;
 mod query;
+mod watch;
 
 pub use clock::{Clock, ClockRelation, real_time_ns};
 pub use device::{
@@ -16,6 +17,7 @@ pub use query::{
     CompletionCaps, DeviceAttr, Gid, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState, PortAttr,
     QueueLimits, TagMatchingCaps, mtu_bytes,
 };
+pub use watch::{DeviceEvent, DeviceWatcher};
 
 use crate::{
     error::Error,

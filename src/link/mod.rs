@@ -17,7 +17,7 @@ pub use ids::{CqId, QpId, SrqId};
 pub use kept::leaked;
 pub use open::Devx;
 pub(crate) use open::OPEN;
-pub(crate) use wait::{closed, deadline_in, sleep_on, wait_for};
+pub(crate) use wait::{closed, deadline_in, sleep_on, wait_for, wait_until};
 pub(crate) use watch::{WatchId, Watched};
 
 use crate::error::Error;

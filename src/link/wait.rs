@@ -79,7 +79,16 @@ pub(crate) fn wait_for<T>(
     timeout: Option<Duration>,
     next: impl Fn() -> Result<Option<T>, Error>,
 ) -> Result<Option<T>, Error> {
-    let deadline = deadline_in(timeout);
+    wait_until(fd, deadline_in(timeout), |errno| link.fail(operation, errno), next)
+}
+
+/// Sleeps on `fd` until `next` returns something, or until the deadline.
+pub(crate) fn wait_until<T>(
+    fd: BorrowedFd<'_>,
+    deadline: Option<Instant>,
+    fail: impl Fn(Errno) -> Error,
+    next: impl Fn() -> Result<Option<T>, Error>,
+) -> Result<Option<T>, Error> {
     loop {
         if let Some(event) = next()? {
             return Ok(Some(event));
@@ -88,7 +97,7 @@ pub(crate) fn wait_for<T>(
         match wait_readable(fd, left) {
             Ok(true) => {}
             Ok(false) => return next(),
-            Err(errno) => return Err(link.fail(operation, errno)),
+            Err(errno) => return Err(fail(errno)),
         }
     }
 }

@@ -23,6 +23,11 @@ pub trait Kernel: Send + Sync + 'static {
     /// Opens `/dev/infiniband/<node>`. Fails with `ENXIO` if that is not the character device with
     /// the numbers (major, minor) `dev`.
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno>;
+
+    /// Opens a file of uevents: of all devices that come, go or change from now on. A read returns
+    /// one message, which [`Uevent::parse`](crate::uevent::Uevent::parse) understands, and fails
+    /// with `ENOBUFS` if messages were lost.
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno>;
 }
 
 /// An open uverbs device. Closing it destroys every object created through it.

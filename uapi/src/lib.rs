@@ -8,7 +8,7 @@
 //! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the provider
 //!   makes.
 //! * [`names`] displays a call by the kernel's names.
-//! * [`sysfs`] finds the devices; [`wait`] waits for event files; [`process`] detects a fork.
+//! * [`sysfs`] finds the devices; [`uevent`] parses messages about those that come and go; [`wait`] waits for event files; [`process`] detects a fork.
 //!
 //! The provider makes system calls and maps memory only through this crate. The simulated device
 //! and the tools make their own.
@@ -25,6 +25,7 @@ pub mod names;
 pub mod process;
 pub mod real;
 pub mod sysfs;
+pub mod uevent;
 pub mod verbs;
 pub mod wait;
 pub mod write_cmd;

@@ -1,5 +1,7 @@
 //! The implementation of the [`kernel`](crate::kernel) traits for Linux.
 
+mod uevents;
+
 use core::ptr::NonNull;
 use std::{
     fs::{self, File, OpenOptions},
@@ -86,6 +88,10 @@ impl Kernel for LinuxKernel {
             return Err(Errno::ENXIO);
         }
         Ok(Arc::new(UverbsFile { file }))
+    }
+
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
+        Ok(Box::new(uevents::UeventSocket::new()?))
     }
 }
 

@@ -62,7 +62,7 @@ impl EventQueue {
         }
     }
 
-    fn push(&self, record: &[u8], reported: Option<&Reported>) {
+    pub(crate) fn push(&self, record: &[u8], reported: Option<&Reported>) {
         let mut queued = lock(&self.queued);
         if !queued.closed {
             let reported = reported.cloned();

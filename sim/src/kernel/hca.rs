@@ -61,6 +61,8 @@ pub(crate) struct Hca {
     pub(crate) xrc_domains: SharedDomains,
     files: Mutex<Vec<Weak<dyn Open>>>,
     removed: AtomicBool,
+    /// Another driver has the device, which was plugged in again.
+    replaced: AtomicBool,
     /// What the next memory key's low byte is taken from.
     key_tags: AtomicU32,
     pid: u32,
@@ -110,6 +112,7 @@ impl Hca {
             xrc_domains: SharedDomains::default(),
             files: Mutex::default(),
             removed: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
             key_tags: AtomicU32::new(config.seed as u32 | 1),
             pid: std::process::id(),
         };
@@ -126,6 +129,10 @@ impl Hca {
 
     /// Executes a command as it stands in a mailbox.
     pub(crate) fn execute(&self, input: &[u8], output: &mut [u8]) -> CommandStatus {
+        // What this driver knows as objects are others by now.
+        if self.replaced.load(Ordering::Acquire) {
+            return CommandStatus::BAD_SYS_STATE_ERR;
+        }
         let mut firmware = lock(&self.firmware);
         let mut engine = self.fabric.lock();
         firmware.execute(engine.device_mut(self.id), input, output)
@@ -272,6 +279,11 @@ impl Hca {
 
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    /// Hands the device over to another driver.
+    pub(crate) fn replace(&self) {
+        self.replaced.store(true, Ordering::Release);
     }
 
     /// Lets go of the device, which was pulled out: every file loses its objects.

@@ -35,6 +35,7 @@ mod srq;
 mod sysfs;
 mod uar;
 mod uctx;
+mod uevents;
 mod write;
 mod write_call;
 mod xrcd;
@@ -44,7 +45,7 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mlx5_uapi::{DeviceFile, Errno, Kernel};
+use mlx5_uapi::{DeviceFile, Errno, EventFile, Kernel};
 
 use crate::config::SimConfig;
 use crate::dma::Dma;
@@ -58,6 +59,7 @@ use crate::kernel::device_file::SimFile;
 use crate::kernel::file::OpenFile;
 use crate::kernel::hca::Hca;
 use crate::kernel::sysfs::Tree;
+use crate::kernel::uevents::Uevents;
 use crate::processes::{Process, Processes};
 
 pub use crate::kernel::bar::SharedPages;
@@ -71,7 +73,9 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Shared {
     fabric: Fabric,
-    hcas: Vec<Arc<Hca>>,
+    hcas: Mutex<Vec<Arc<Hca>>>,
+    uevents: Uevents,
+    bar: Bar,
     calls: Arc<Calls>,
     /// What other processes need, if the machine has any.
     others: Option<Others>,
@@ -104,7 +108,7 @@ impl Simulator {
     /// If the process has no memory left for it.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
-        Self::start(Fabric::new(config), &Bar::Private, None)
+        Self::start(Fabric::new(config), Bar::Private, None)
             .expect("the driver of a new device starts")
     }
 
@@ -115,13 +119,21 @@ impl Simulator {
         let pages = SharedPages::new()?;
         let dma: Arc<dyn Dma> = Arc::new(processes.clone());
         let bar = Bar::Shared(Arc::clone(&pages));
-        Self::start(Fabric::for_processes(config, &dma), &bar, Some(Others { processes, pages }))
+        Self::start(Fabric::for_processes(config, &dma), bar, Some(Others { processes, pages }))
     }
 
-    fn start(fabric: Fabric, bar: &Bar, others: Option<Others>) -> Result<Self, Errno> {
+    fn start(fabric: Fabric, bar: Bar, others: Option<Others>) -> Result<Self, Errno> {
         let count = fabric.config().devices;
-        let hcas = (0..count).map(|id| Hca::start(&fabric, id, bar)).collect::<Result<_, _>>()?;
-        Ok(Self { shared: Arc::new(Shared { fabric, hcas, calls: Arc::default(), others }) })
+        let hcas = (0..count).map(|id| Hca::start(&fabric, id, &bar)).collect::<Result<_, _>>()?;
+        let shared = Shared {
+            fabric,
+            hcas: Mutex::new(hcas),
+            uevents: Uevents::default(),
+            bar,
+            calls: Arc::default(),
+            others,
+        };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Adds a process to a machine that was made for several.
@@ -177,12 +189,11 @@ impl Simulator {
     /// The whole sysfs tree, sorted by path. Paths are relative to `/sys`, and go through links:
     /// what lies behind a link is listed below it.
     pub fn sysfs(&self) -> Result<Vec<(String, SysfsEntry)>, Errno> {
-        let present = self.shared.hcas.iter().filter(|hca| !hca.is_removed());
-        Ok(Tree::new(present.map(AsRef::as_ref), "")?.into_entries())
+        Ok(self.shared.tree("")?.into_entries())
     }
 
-    fn hca(&self, device: DeviceId) -> &Hca {
-        &self.shared.hcas[device]
+    fn hca(&self, device: DeviceId) -> Arc<Hca> {
+        Arc::clone(&lock(&self.shared.hcas)[device])
     }
 
     /// Makes a queue pair in RTS drain its send queue, as a signature error makes one with
@@ -223,7 +234,25 @@ impl Simulator {
     /// mapped, and do nothing.
     pub fn remove_device(&self, device: DeviceId) {
         self.shared.fabric.lock().device_mut(device).inject(Fault::Remove);
-        self.hca(device).disassociate();
+        let hca = self.hca(device);
+        hca.disassociate();
+        self.shared.uevents.tell("remove", &hca);
+    }
+
+    /// Plugs a device in that was pulled out. It has forgotten every object, and has the same
+    /// names, numbers and addresses as before. Files that were open on it stay without it.
+    ///
+    /// # Panics
+    /// If the device is there, or the process has no memory left for it.
+    pub fn insert_device(&self, device: DeviceId) {
+        let former = self.hca(device);
+        assert!(former.is_removed(), "device {device} is there");
+        former.replace();
+        self.shared.fabric.lock().device_mut(device).reset();
+        let hca = Hca::start(&self.shared.fabric, device, &self.shared.bar)
+            .expect("the driver of a new device starts");
+        lock(&self.shared.hcas)[device] = Arc::clone(&hca);
+        self.shared.uevents.tell("add", &hca);
     }
 
     /// Fails the `k`-th call to the kernel from now, the next one being the first, with `errno`
@@ -279,13 +308,19 @@ impl Simulator {
 }
 
 impl Shared {
-    fn present(&self) -> impl Iterator<Item = &Arc<Hca>> {
-        self.hcas.iter().filter(|hca| !hca.is_removed())
+    fn present(&self) -> Vec<Arc<Hca>> {
+        lock(&self.hcas).iter().filter(|hca| !hca.is_removed()).map(Arc::clone).collect()
+    }
+
+    /// The sysfs tree, as far as it concerns a path.
+    fn tree(&self, path: &str) -> Result<Tree, Errno> {
+        Tree::new(self.present().iter().map(AsRef::as_ref), path)
     }
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<OpenFile>, Errno> {
         self.calls.enter()?;
-        let hca = self.present().find(|hca| sysfs::node(hca) == node).ok_or(Errno::ENOENT)?;
+        let present = self.present();
+        let hca = present.iter().find(|hca| sysfs::node(hca) == node).ok_or(Errno::ENOENT)?;
         if sysfs::numbers(hca) != dev {
             return Err(Errno::ENXIO);
         }
@@ -298,26 +333,24 @@ struct SimKernel {
     shared: Arc<Shared>,
 }
 
-impl SimKernel {
-    fn tree(&self, path: &str) -> Result<Tree, Errno> {
-        Tree::new(self.shared.present().map(AsRef::as_ref), path)
-    }
-}
-
 impl Kernel for SimKernel {
     fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
-        self.tree(path)?.list(path)
+        self.shared.tree(path)?.list(path)
     }
 
     fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
-        self.tree(path)?.read(path)
+        self.shared.tree(path)?.read(path)
     }
 
     fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
-        self.tree(path)?.target(path)
+        self.shared.tree(path)?.target(path)
     }
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
         Ok(Arc::new(SimFile(self.shared.open(node, dev)?)))
+    }
+
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
+        Ok(Box::new(self.shared.uevents.watch()?))
     }
 }

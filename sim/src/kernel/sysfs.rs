@@ -34,6 +34,21 @@ pub(crate) struct Tree {
     around: String,
 }
 
+/// The address of a device's PCI function.
+fn pci(hca: &Hca) -> String {
+    format!("0000:{:02x}:00.0", FIRST_BUS + hca.id)
+}
+
+/// The path of a device's PCI function.
+pub(crate) fn function(hca: &Hca) -> String {
+    format!("devices/pci0000:00/0000:00:{:02x}.0/{}", hca.id + 1, pci(hca))
+}
+
+/// A device's name.
+pub(crate) fn name(hca: &Hca) -> String {
+    format!("mlx5_{}", hca.id)
+}
+
 /// The name of a device's node.
 pub(crate) fn node(hca: &Hca) -> String {
     format!("uverbs{}", hca.id)
@@ -99,10 +114,10 @@ impl Tree {
 
     fn device(&mut self, hca: &Hca) -> Result<(), Errno> {
         let config = hca.fabric.config();
-        let (name, node) = (format!("mlx5_{}", hca.id), node(hca));
+        let (name, node) = (name(hca), node(hca));
         let (major, minor) = numbers(hca);
-        let pci = format!("0000:{:02x}:00.0", FIRST_BUS + hca.id);
-        let above = format!("devices/pci0000:00/0000:00:{:02x}.0/{pci}", hca.id + 1);
+        let pci = pci(hca);
+        let above = function(hca);
         let verbs = format!("class/infiniband_verbs/{node}");
         let class = format!("class/infiniband/{name}");
         let device = config.model.pci_device_id();

@@ -14,6 +14,7 @@ use mlx5_sim::kernel::SysfsEntry;
 use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method};
 use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest, real};
 use nix::libc;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt,
@@ -247,6 +248,27 @@ impl Kernel for Wire {
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
         Ok(Arc::new(self.open_file(node, dev)?))
+    }
+
+    /// Devices of a shared machine neither come nor go.
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Box::new(Quiet(EventFd::from_value_and_flags(0, flags)?)))
+    }
+}
+
+/// An event file without events.
+struct Quiet(EventFd);
+
+impl AsFd for Quiet {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl EventFile for Quiet {
+    fn read(&self, _: &mut [u8]) -> Result<usize, Errno> {
+        Err(Errno::EAGAIN)
     }
 }
 

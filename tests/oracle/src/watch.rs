@@ -113,6 +113,10 @@ impl Kernel for Watched {
         let file = self.kernel.open(node, dev)?;
         Ok(Arc::new(WatchedFile { file, watch: self.watch.clone() }))
     }
+
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
+        self.kernel.uevents()
+    }
 }
 
 struct WatchedFile {

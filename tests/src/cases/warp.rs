@@ -87,6 +87,10 @@ impl Kernel for Warp {
             }
         }
     }
+
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
+        self.behind.uevents()
+    }
 }
 
 struct WarpedFile {

@@ -350,3 +350,48 @@ fn an_event_file_never_blocks_and_can_be_waited_for() {
     // SAFETY: there is no such descriptor, so nothing else owns it.
     assert_eq!(unsafe { null.event_file(-1) }.err(), Some(Errno::EBADF));
 }
+
+#[test]
+fn uevents_come_from_the_kernel_and_nobody_else() {
+    use crate::{uevent::Uevent, wait::wait_readable};
+    use nix::sys::socket::{MsgFlags, NetlinkAddr, getsockname, sendto};
+    use std::time::Duration;
+
+    let kernel = LinuxKernel::new();
+    let events = kernel.uevents().unwrap();
+    let mut message = [0; crate::uevent::LONGEST];
+    // Others may be under way on this machine.
+    while events.read(&mut message).is_ok() {}
+
+    // A message of another process, with everything that one of the kernel has.
+    let own: NetlinkAddr = getsockname(events.as_fd().as_raw_fd()).unwrap();
+    let forged = b"add@/x\0ACTION=add\0DEVPATH=/x/forged\0SUBSYSTEM=net\0";
+    let other = kernel.uevents().unwrap();
+    let to = NetlinkAddr::new(own.pid(), 0);
+    sendto(other.as_fd().as_raw_fd(), forged, &to, MsgFlags::empty()).unwrap();
+
+    // Only the superuser can have the kernel send one.
+    let asked = fs::write("/sys/class/net/lo/uevent", "add").is_ok();
+    let mut found = false;
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while asked && !found && std::time::Instant::now() < deadline {
+        if wait_readable(events.as_fd(), Some(Duration::from_secs(1))) == Ok(true)
+            && let Ok(len) = events.read(&mut message)
+            && let Some(event) = Uevent::parse(&message[..len])
+        {
+            assert_ne!(event.name(), "forged");
+            found |= (event.action, event.subsystem, event.name()) == ("add", "net", "lo");
+        }
+    }
+    assert_eq!(found, asked);
+    loop {
+        match events.read(&mut message) {
+            Ok(len) => {
+                assert!(
+                    Uevent::parse(&message[..len]).is_none_or(|event| event.name() != "forged")
+                );
+            }
+            Err(errno) => break assert_eq!(errno, Errno::EAGAIN),
+        }
+    }
+}
