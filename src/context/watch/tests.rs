@@ -9,10 +9,13 @@ struct Rig {
     kernel: Arc<Scripted>,
 }
 
+/// What reads of uevents return before those of the kernel behind.
+type Script = Arc<Mutex<VecDeque<Result<Vec<u8>, Errno>>>>;
+
 /// A kernel with another's devices. Its uevents are another's, with answers before them.
 struct Scripted {
     kernel: Arc<dyn Kernel>,
-    answers: Arc<Mutex<VecDeque<Result<Vec<u8>, Errno>>>>,
+    answers: Script,
     /// The name of `uverbs0`.
     name: Mutex<Option<String>>,
     broken: AtomicBool,
@@ -52,7 +55,7 @@ impl Kernel for Scripted {
 
 struct Answers {
     behind: Box<dyn EventFile>,
-    answers: Arc<Mutex<VecDeque<Result<Vec<u8>, Errno>>>>,
+    answers: Script,
 }
 
 impl AsFd for Answers {
