@@ -104,7 +104,7 @@ fn report(cases: &[&str], check: bool) -> Result<ExitCode, String> {
             counted.instructions,
             bar.map_or_else(String::new, |bar| format!("{:.0}", bar.2)),
             counted.misses,
-            if too_many { "  more than it may" } else { "" }
+            if too_many { "  exceeds its limit" } else { "" }
         );
     }
     Ok(if check && over != 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -133,9 +133,9 @@ fn check(opened: &Opened) -> Result<(), Failure> {
 
 fn able(name: &str, caps: SignatureCaps) -> Result<(), Failure> {
     let missing = if !caps.contains(SignatureCaps::BLOCKS) {
-        "has no memory keys with signed blocks"
+        "does not support signed memory keys"
     } else if !caps.contains(SignatureCaps::PIPELINING) {
-        "cannot drain a send queue on a signature error: that takes Linux 5.13 and a ConnectX-6 Dx \
+        "cannot drain a send queue on a signature error: it requires Linux 5.13 and ConnectX-6 Dx \
          or later"
     } else {
         return Ok(());
@@ -196,19 +196,16 @@ fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<(), F
     let drained = scene.qp.drained()?;
     writeln!(
         out,
-        "\nSQ_DRAINED: the device stands at block {} of the send ring.",
+        "\nSQ_DRAINED: the device stopped at block {} of the send ring.",
         drained.block()
     )?;
     ring::show(out, &scene.qp, &drained, &scene.posted)?;
 
     let polled = scene.poll()?;
-    writeln!(
-        out,
-        "\nStep 1, poll; requests that have completed since: {polled}. No completion tells"
-    )?;
-    writeln!(out, "   of a bad block, but the keys have heard of it.")?;
+    writeln!(out, "\nStep 1, poll; requests that have completed since: {polled}. Completions do")?;
+    writeln!(out, "   not report the bad block; the keys do.")?;
 
-    writeln!(out, "\nStep 2, ask the keys:")?;
+    writeln!(out, "\nStep 2, check the keys:")?;
     let failed = ask(scene, args, out)?;
 
     let wr_ids: Vec<u64> = failed.iter().map(|transfer| response(*transfer)).collect();
@@ -223,7 +220,7 @@ fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<(), F
     }
     ring::show(out, &scene.qp, &drained, &scene.posted)?;
 
-    writeln!(out, "\nStep 4, resume: the queue goes on, in RTS.")?;
+    writeln!(out, "\nStep 4, resume: the queue resumes, in RTS.")?;
     scene.qp.resume()?;
     Ok(())
 }
@@ -301,7 +298,7 @@ mod tests {
         let all = SignatureCaps::BLOCKS | SignatureCaps::PIPELINING;
         assert!(able("mlx5_7", all).is_ok());
         for (caps, lacks) in [
-            (SignatureCaps::PIPELINING, "no memory keys with signed blocks"),
+            (SignatureCaps::PIPELINING, "not support signed memory keys"),
             (SignatureCaps::BLOCKS, "ConnectX-6 Dx"),
         ] {
             let failure = able("mlx5_7", caps).expect_err("something is missing");

@@ -82,10 +82,8 @@ impl From<Error> for Failure {
             ErrorKind::PermissionDenied => {
                 "try as root, or see what `ls -l /dev/infiniband` says; --sim needs no privileges"
             }
-            ErrorKind::OutOfMemory => {
-                "fewer or smaller buffers need less; `ulimit -l` is the limit"
-            }
-            ErrorKind::ResourceLimit => "`mlx5 info -v` tells what the device has of each",
+            ErrorKind::OutOfMemory => "raise `ulimit -l`, or use fewer or smaller buffers",
+            ErrorKind::ResourceLimit => "`mlx5 info -v` shows the device's limits",
             ErrorKind::KernelTooOld => {
                 "--sim uses a simulated device, which needs no kernel support"
             }

@@ -208,7 +208,7 @@ fn yes(yes: bool) -> &'static str {
 fn port(out: &mut impl Write, number: u8, port: &PortAttr, verbose: bool) -> io::Result<()> {
     let mtu = |mtu: Option<Mtu>| match mtu {
         Some(mtu) => format!("{} ({})", mtu_bytes(mtu), mtu.raw()),
-        None => "not told".to_owned(),
+        None => "unknown".to_owned(),
     };
     writeln!(out, "    port {number}")?;
     field(out, 8, "state", format_args!("{} ({})", list::state(port), port.state.raw()))?;

@@ -89,7 +89,7 @@ fn messages_bounce_between_sleepers() {
 /// The story needs what the model may not have: the command follows the device.
 #[test]
 fn a_model_that_cannot_play_says_what_it_lacks() {
-    for (model, lacks) in [("cx5", "signed blocks"), ("cx6", "drain a send queue")] {
+    for (model, lacks) in [("cx5", "signed memory keys"), ("cx6", "drain a send queue")] {
         let run = mlx5(&format!("cancel --sim-model {model}"));
         assert!(run.err.contains(lacks), "{model}: {}", run.err);
         run.failed();

@@ -1,6 +1,6 @@
 //! Work completions. Fields are read from the CQE on demand.
 
-use crate::what::{CompletionOpcode, What};
+use crate::kind::{CompletionOpcode, Kind};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::offset_of;
@@ -67,7 +67,7 @@ impl core::error::Error for CompletionError {}
 pub struct WorkCompletion<'poll> {
     descriptor: NonNull<u8>,
     wr_id: u64,
-    what: What,
+    kind: Kind,
     poll: PhantomData<&'poll ()>,
 }
 
@@ -87,8 +87,8 @@ macro_rules! field {
 
 /// Returns why the request of the CQE at `descriptor` failed.
 #[cold]
-fn error_in(descriptor: NonNull<u8>, what: What) -> CompletionError {
-    if let Some(event) = what.tag_failure() {
+fn error_in(descriptor: NonNull<u8>, kind: Kind) -> CompletionError {
+    if let Some(event) = kind.tag_failure() {
         let kind = match event {
             TagEvent::Remove => ErrorKind::TagConsumed,
             TagEvent::MessageCompletionCanceled => ErrorKind::MessageCanceled,
@@ -105,20 +105,20 @@ fn error_in(descriptor: NonNull<u8>, what: What) -> CompletionError {
 
 impl WorkCompletion<'_> {
     #[inline(always)]
-    pub(crate) fn new(descriptor: NonNull<u8>, wr_id: u64, what: What) -> Self {
-        Self { descriptor, wr_id, what, poll: PhantomData }
+    pub(crate) fn new(descriptor: NonNull<u8>, wr_id: u64, kind: Kind) -> Self {
+        Self { descriptor, wr_id, kind, poll: PhantomData }
     }
 
     /// Returns the value with a lifetime that the caller must bound again. The borrow checker does
     /// not accept returning a borrowed value on one path only.
     #[inline(always)]
     pub(crate) fn detach<'other>(self) -> WorkCompletion<'other> {
-        WorkCompletion::new(self.descriptor, self.wr_id, self.what)
+        WorkCompletion::new(self.descriptor, self.wr_id, self.kind)
     }
 
     #[inline(always)]
-    pub(crate) const fn what(&self) -> What {
-        self.what
+    pub(crate) const fn kind(&self) -> Kind {
+        self.kind
     }
 
     #[inline(always)]
@@ -136,39 +136,39 @@ impl WorkCompletion<'_> {
     /// [`WorkCompletion::cancelled`] tells it apart.
     #[inline(always)]
     pub fn status(&self) -> Result<(), CompletionError> {
-        if self.what.is_error() { Err(error_in(self.descriptor, self.what)) } else { Ok(()) }
+        if self.kind.is_error() { Err(error_in(self.descriptor, self.kind)) } else { Ok(()) }
     }
 
     /// Whether the request succeeded.
     #[inline(always)]
     pub const fn is_success(&self) -> bool {
-        !self.what.is_error()
+        !self.kind.is_error()
     }
 
     /// The operation that completed. Known for failed sends too; a failed receive is always
     /// [`CompletionOpcode::Receive`], because its CQE does not tell how the message was sent.
     #[inline(always)]
     pub fn opcode(&self) -> CompletionOpcode {
-        self.what.facts().opcode
+        self.kind.facts().opcode
     }
 
     /// Whether the request was cancelled before the device executed it.
     #[inline(always)]
     pub const fn cancelled(&self) -> bool {
-        self.what.is_cancelled()
+        self.kind.is_cancelled()
     }
 
     /// Number of bytes received, read or returned by an atomic; `None` for other completions.
     #[inline(always)]
     pub fn byte_len(&self) -> Option<u32> {
-        self.what.facts().has_length.then(|| field!(self, Cqe.byte_count as u32))
+        self.kind.facts().has_length.then(|| field!(self, Cqe.byte_count as u32))
     }
 
     /// Immediate data of the message: the four bytes that the sender passed.
     #[inline]
     pub fn imm_data(&self) -> Option<[u8; 4]> {
-        let has = self.what.is(CqeOpcode::ResponderWriteImm)
-            || self.what.is(CqeOpcode::ResponderSendImm)
+        let has = self.kind.is(CqeOpcode::ResponderWriteImm)
+            || self.kind.is(CqeOpcode::ResponderSendImm)
             || self.is_tagged_with_immediate();
         has.then(|| field!(self, Cqe.imm_inval_pkey as u32).to_be_bytes())
     }
@@ -176,7 +176,7 @@ impl WorkCompletion<'_> {
     /// The key that the message invalidated.
     #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {
-        self.what
+        self.kind
             .is(CqeOpcode::ResponderSendInvalidate)
             .then(|| field!(self, Cqe.imm_inval_pkey as u32))
     }
@@ -185,10 +185,10 @@ impl WorkCompletion<'_> {
     /// inline data.
     #[inline]
     fn format(&self) -> Format {
-        match self.what.0 & (What::IN_DESCRIPTOR | What::BEFORE_DESCRIPTOR) {
-            _ if self.what.is_error() => Format::Plain,
-            What::IN_DESCRIPTOR => Format::Inline32,
-            What::BEFORE_DESCRIPTOR => Format::Inline64,
+        match self.kind.0 & (Kind::IN_DESCRIPTOR | Kind::BEFORE_DESCRIPTOR) {
+            _ if self.kind.is_error() => Format::Plain,
+            Kind::IN_DESCRIPTOR => Format::Inline32,
+            Kind::BEFORE_DESCRIPTOR => Format::Inline64,
             _ => Format::Plain,
         }
     }
@@ -197,7 +197,7 @@ impl WorkCompletion<'_> {
     /// inline data.
     #[inline]
     fn has_packet_fields(&self) -> bool {
-        self.what.is_received() && self.format() != Format::Inline32
+        self.kind.is_received() && self.format() != Format::Inline32
     }
 
     /// The message, or the data returned by the request, if the device put it into the CQE. It is
@@ -274,7 +274,7 @@ impl WorkCompletion<'_> {
     /// The checksum over the packet. Compressed CQEs have it only if the queue was created so.
     #[inline]
     pub fn checksum(&self) -> Option<u16> {
-        let has = self.has_packet_fields() && self.what.0 & What::KEPT_HASH == 0;
+        let has = self.has_packet_fields() && self.kind.0 & Kind::KEPT_HASH == 0;
         has.then(|| field!(self, Cqe.check_sum as u16))
     }
 
@@ -282,7 +282,7 @@ impl WorkCompletion<'_> {
     /// so.
     #[inline]
     pub fn rss_hash(&self) -> Option<u32> {
-        let has = self.has_packet_fields() && self.what.0 & What::KEPT_CHECKSUM == 0;
+        let has = self.has_packet_fields() && self.kind.0 & Kind::KEPT_CHECKSUM == 0;
         has.then(|| field!(self, Cqe.rss_hash_result as u32))
     }
 
@@ -290,13 +290,13 @@ impl WorkCompletion<'_> {
     /// in its place.
     #[inline]
     pub fn flow_tag(&self) -> Option<u32> {
-        self.what.is_received().then(|| field!(self, Cqe.sop_drop_qpn as u32) & 0xff_ffff)
+        self.kind.is_received().then(|| field!(self, Cqe.sop_drop_qpn as u32) & 0xff_ffff)
     }
 
     /// Index of the message's partition key, for a datagram without immediate data.
     #[inline]
     pub fn pkey_index(&self) -> Option<u16> {
-        self.what
+        self.kind
             .is(CqeOpcode::ResponderSend)
             .then(|| field!(self, Cqe.imm_inval_pkey as u32) as u16)
     }
@@ -312,14 +312,14 @@ impl WorkCompletion<'_> {
     #[inline]
     pub fn timestamp(&self) -> Option<u64> {
         // Failures of tag matching itself are reported in a CQE like any other.
-        let failed = self.what.is_error() && self.what.tag_failure().is_none();
-        (!failed && !self.what.is_compressed()).then(|| field!(self, Cqe.timestamp as u64))
+        let failed = self.kind.is_error() && self.kind.tag_failure().is_none();
+        (!failed && !self.kind.is_compressed()).then(|| field!(self, Cqe.timestamp as u64))
     }
 
     /// Whether the CQE was in a compressed run.
     #[inline]
     pub fn is_compressed(&self) -> bool {
-        self.what.is_compressed()
+        self.kind.is_compressed()
     }
 
     /// Returns a copy that does not borrow the queue.
@@ -333,7 +333,7 @@ impl WorkCompletion<'_> {
             // SAFETY: as above.
             entry[0] = unsafe { before.cast::<[u64; 8]>().read_volatile() };
         }
-        OwnedCompletion { entry, wr_id: self.wr_id, what: self.what }
+        OwnedCompletion { entry, wr_id: self.wr_id, kind: self.kind }
     }
 }
 
@@ -410,13 +410,13 @@ pub struct OwnedCompletion {
     /// The data before the descriptor, if any, and the descriptor.
     entry: [[u64; 8]; 2],
     wr_id: u64,
-    what: What,
+    kind: Kind,
 }
 
 /// A placeholder to poll into.
 impl Default for OwnedCompletion {
     fn default() -> Self {
-        Self { entry: [[0; 8]; 2], wr_id: 0, what: What::sent(Opcode::Nop as u8) }
+        Self { entry: [[0; 8]; 2], wr_id: 0, kind: Kind::sent(Opcode::Nop as u8) }
     }
 }
 
@@ -434,7 +434,7 @@ impl OwnedCompletion {
     pub fn as_completion(&self) -> WorkCompletion<'_> {
         // SAFETY: it is the second half of the copy.
         let descriptor = unsafe { NonNull::from(&self.entry).cast::<u8>().byte_add(DESCRIPTOR) };
-        WorkCompletion::new(descriptor, self.wr_id, self.what)
+        WorkCompletion::new(descriptor, self.wr_id, self.kind)
     }
 }
 

@@ -32,20 +32,21 @@ pub enum Corruption {
 impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Opcode(opcode) => write!(f, "entry with opcode {opcode:#x}"),
+            Self::Opcode(opcode) => write!(f, "CQE with opcode {opcode:#x}"),
             Self::UserIndex(index) => {
-                write!(f, "entry for user index {index:#x}, which no queue has")
+                write!(f, "CQE for user index {index:#x}, which no queue has")
             }
             Self::Counter { user_index, counter } => write!(
                 f,
-                "entry for request {counter:#x} of the queue with user index {user_index:#x}, which is not outstanding"
+                "CQE for request {counter:#x} of the queue with user index {user_index:#x}, which \
+                 is not outstanding"
             ),
             Self::Format(format) => {
-                write!(f, "entry of a format that was not asked for: {}", format.text())
+                write!(f, "CQE of a format that was not requested: {}", format.text())
             }
-            Self::Inline(bytes) => write!(f, "entry with a message of {bytes} bytes in it"),
-            Self::Run(count) => write!(f, "run of {count} compressed entries"),
-            Self::Resize => f.write_str("resized, but the entry that says so is missing"),
+            Self::Inline(bytes) => write!(f, "CQE with {bytes} bytes of inline data"),
+            Self::Run(count) => write!(f, "compressed run of {count} CQEs"),
+            Self::Resize => f.write_str("the resize CQE is missing"),
         }
     }
 }

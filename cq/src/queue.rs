@@ -1,6 +1,6 @@
 //! The interface of the queues whose requests complete on a completion queue.
 
-use crate::what::What;
+use crate::kind::Kind;
 use mlx5_prm::cqe::TagEvent;
 use mlx5_prm::wqe::TagOperation;
 
@@ -74,7 +74,7 @@ pub enum Sent {
     /// The request that completed.
     Request(SentRequest),
     /// A further WQE of a request whose completion was already reported.
-    Again,
+    Duplicate,
 }
 
 /// A send request that completed.
@@ -89,13 +89,13 @@ pub struct SentRequest {
 
 impl SentRequest {
     /// Marks the opcode of a cancelled request.
-    pub const CANCELLED: u8 = What::CANCELLED as u8;
+    pub const CANCELLED: u8 = Kind::CANCELLED as u8;
 }
 
 /// What a CQE was found to be.
 pub(crate) enum Found {
     /// A completion: identifier and kind.
-    Completion(u64, What),
+    Completion(u64, Kind),
     /// A CQE about a completion that was already reported, or that the user did not ask for.
-    Again,
+    Duplicate,
 }

@@ -5,11 +5,11 @@ mod slow;
 use crate::attention::Attention;
 use crate::completion::WorkCompletion;
 use crate::corruption::Corruption;
+use crate::kind::Kind;
 use crate::queue::Queue;
 use crate::run::Run;
-use crate::state::{Places, RingState, USER_INDEX};
+use crate::state::{RingBuffer, RingState, USER_INDEX};
 use crate::table::{RingId, Side, UserIndexTable};
-use crate::what::What;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::mem::offset_of;
@@ -62,7 +62,7 @@ pub struct Ring<Q> {
     sent: (u64, NonNull<Q>),
     received: (u64, NonNull<Q>),
     /// A completion found by the slow path: CQE, identifier and kind.
-    found: (NonNull<u8>, u64, What),
+    found: (NonNull<u8>, u64, Kind),
     corruption: Option<Corruption>,
     attention: Attention,
     record: CompletionQueueRecord,
@@ -106,20 +106,20 @@ impl<Q: Queue> Ring<Q> {
 
     /// Creates the owner half of a completion queue. Nothing else polls it.
     pub fn new(RingParts { queues, state, attention, id }: RingParts<Q>) -> Self {
-        let (places, consumer) = (state.places(), state.consumed());
+        let (ring_buffer, consumer) = (state.ring_buffer(), state.consumed());
         let first = state.descriptor(0);
         Self {
             next: state.descriptor(consumer),
             first,
-            end: end_of(&places, first),
+            end: end_of(&ring_buffer, first),
             run: Run::new(state.compression().unwrap_or(MiniFormat::Hash)),
             resizes: 0,
             stride: state.stride(),
             consumer,
-            owner: places.owner(consumer).into(),
+            owner: ring_buffer.owner(consumer).into(),
             sent: Self::NOTHING_CACHED,
             received: Self::NOTHING_CACHED,
-            found: (first, 0, What::sent(0)),
+            found: (first, 0, Kind::sent(0)),
             corruption: None,
             attention,
             record: state.record(),
@@ -212,7 +212,7 @@ impl<Q: Queue> Ring<Q> {
         // SAFETY: the four bytes are inside a descriptor, and aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
         let counter = (tail >> 16) as u16;
-        let (wr_id, what) = if tail as u8 & KIND == REQUEST {
+        let (wr_id, kind) = if tail as u8 & KIND == REQUEST {
             if u64::from(index) != self.sent.0 && !self.look_up(index, Side::Send) {
                 return Next::Slow;
             }
@@ -220,7 +220,7 @@ impl<Q: Queue> Ring<Q> {
             // cache is cleared before that.
             let queue = unsafe { self.sent.1.as_ref() };
             let Some(sent) = queue.retire_next_send(counter) else { return Next::Slow };
-            (sent.wr_id, What::sent(sent.opcode))
+            (sent.wr_id, Kind::sent(sent.opcode))
         } else {
             let op_own = tail as u8;
             if op_own & FORMAT_MASK != 0 || !RECEIVES.contains(&op_own) {
@@ -232,10 +232,10 @@ impl<Q: Queue> Ring<Q> {
             // SAFETY: as above.
             let queue = unsafe { self.received.1.as_ref() };
             let Some(wr_id) = queue.retire_next_receive(counter) else { return Next::Slow };
-            (wr_id, What::received(op_own >> OPCODE_SHIFT))
+            (wr_id, Kind::received(op_own >> OPCODE_SHIFT))
         };
         self.pass(descriptor);
-        Next::Completion(WorkCompletion::new(descriptor, wr_id, what))
+        Next::Completion(WorkCompletion::new(descriptor, wr_id, kind))
     }
 
     /// Looks up the queue that the word `index` of a CQE names. Fails if it does not exist, was
@@ -261,8 +261,8 @@ impl<Q: Queue> Ring<Q> {
     #[inline(always)]
     pub fn next_slow(&mut self) -> Option<WorkCompletion<'_>> {
         let found = self.find_completion();
-        let (descriptor, wr_id, what) = self.found;
-        found.then(|| WorkCompletion::new(descriptor, wr_id, what))
+        let (descriptor, wr_id, kind) = self.found;
+        found.then(|| WorkCompletion::new(descriptor, wr_id, kind))
     }
 
     /// Passes the CQE at `descriptor`, which is the next one.
@@ -289,11 +289,11 @@ impl<Q: Queue> Ring<Q> {
 
     /// Computes the position of the next CQE from the consumer index.
     fn find_position(&mut self) {
-        let places = self.state.places();
+        let ring_buffer = self.state.ring_buffer();
         self.first = self.state.descriptor(0);
-        self.end = end_of(&places, self.first);
+        self.end = end_of(&ring_buffer, self.first);
         self.next = self.state.descriptor(self.consumer);
-        self.owner = places.owner(self.consumer).into();
+        self.owner = ring_buffer.owner(self.consumer).into();
     }
 
     /// Moves to another buffer, after the device was told to, and copies the CQEs not yet consumed.
@@ -302,7 +302,7 @@ impl<Q: Queue> Ring<Q> {
     /// # Safety
     /// `to` is a buffer as for [`RingState::new`], and was cleared from [`Ring::consumer`] on
     /// before the device was told of it. No thread calls [`RingState::end_of`] meanwhile.
-    pub unsafe fn move_to(&mut self, to: Places) -> Result<(), Corruption> {
+    pub unsafe fn move_to(&mut self, to: RingBuffer) -> Result<(), Corruption> {
         // SAFETY: by the caller's contract.
         if unsafe { self.moved_to(to) } {
             return Ok(());
@@ -316,7 +316,7 @@ impl<Q: Queue> Ring<Q> {
     ///
     /// # Safety
     /// As for [`Ring::move_to`].
-    pub unsafe fn moved_to(&mut self, to: Places) -> bool {
+    pub unsafe fn moved_to(&mut self, to: RingBuffer) -> bool {
         // Passed CQEs are not copied, so nothing may look for them any more.
         self.publish();
         // SAFETY: by the caller's contract; all CQEs before the consumer index were passed.
@@ -361,8 +361,8 @@ impl<Q: Queue> Ring<Q> {
 }
 
 /// Returns the end of the buffer as an address to compare with.
-fn end_of(places: &Places, first: NonNull<u8>) -> NonNull<u8> {
-    first.map_addr(|at| at.saturating_add(places.stride << places.log_size))
+fn end_of(ring_buffer: &RingBuffer, first: NonNull<u8>) -> NonNull<u8> {
+    first.map_addr(|at| at.saturating_add(ring_buffer.stride << ring_buffer.log_size))
 }
 
 #[cfg(all(test, not(loom)))]

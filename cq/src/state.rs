@@ -20,16 +20,16 @@ pub(crate) const USER_INDEX_MASK: u32 = 0xff_ffff;
 
 /// The buffer of a completion queue.
 #[derive(Clone, Copy)]
-pub struct Places {
+pub struct RingBuffer {
     /// The first byte.
-    pub buffer: NonNull<u8>,
+    pub start: NonNull<u8>,
     /// Base-two logarithm of the number of CQEs, at most 24.
     pub log_size: u32,
     /// Bytes of a CQE: 64 or 128.
     pub stride: usize,
 }
 
-impl Places {
+impl RingBuffer {
     /// The number of CQEs.
     pub const fn size(&self) -> u32 {
         1 << self.log_size
@@ -41,7 +41,7 @@ impl Places {
         let slot = (index & (self.size() - 1)) as usize;
         // SAFETY: the slot is masked, so it is inside the buffer; a descriptor is the last part of
         // a CQE.
-        unsafe { self.buffer.byte_add(slot * self.stride + self.stride - DESCRIPTOR) }
+        unsafe { self.start.byte_add(slot * self.stride + self.stride - DESCRIPTOR) }
     }
 
     /// The ownership bit of a CQE that the device has written on the lap of `index`.
@@ -124,13 +124,13 @@ impl RingState {
     /// # Safety
     /// The buffer has the size given and is aligned to 64. It is valid for as long as the value
     /// lives or until it is replaced, and from now on only the device and the ring write to it.
-    pub unsafe fn new(places: Places, record: CompletionQueueRecord) -> Self {
+    pub unsafe fn new(ring_buffer: RingBuffer, record: CompletionQueueRecord) -> Self {
         // SAFETY: by the caller's contract.
-        unsafe { places.clear_from(0) };
+        unsafe { ring_buffer.clear_from(0) };
         Self {
-            buffer: AtomicPtr::new(places.buffer.as_ptr()),
-            log_size: AtomicU32::new(places.log_size),
-            stride: places.stride,
+            buffer: AtomicPtr::new(ring_buffer.start.as_ptr()),
+            log_size: AtomicU32::new(ring_buffer.log_size),
+            stride: ring_buffer.stride,
             compression: None,
             consumed: AtomicU32::new(0),
             record,
@@ -144,7 +144,7 @@ impl RingState {
     #[must_use]
     pub unsafe fn starting_at(self, consumed: u32) -> Self {
         // SAFETY: by the caller's contract.
-        unsafe { self.places().clear_from(consumed) };
+        unsafe { self.ring_buffer().clear_from(consumed) };
         self.consumed.store(consumed, Release);
         self.record.set_consumer(consumed);
         self
@@ -163,10 +163,10 @@ impl RingState {
     }
 
     /// Returns the buffer.
-    pub fn places(&self) -> Places {
-        Places {
+    pub fn ring_buffer(&self) -> RingBuffer {
+        RingBuffer {
             // SAFETY: the pointer was stored from a `NonNull`.
-            buffer: unsafe { NonNull::new_unchecked(self.buffer.load(Relaxed)) },
+            start: unsafe { NonNull::new_unchecked(self.buffer.load(Relaxed)) },
             log_size: self.log_size.load(Relaxed),
             stride: self.stride,
         }
@@ -186,13 +186,13 @@ impl RingState {
     }
 
     pub(crate) fn descriptor(&self, index: u32) -> NonNull<u8> {
-        self.places().descriptor(index)
+        self.ring_buffer().descriptor(index)
     }
 
     /// Marks a CQE that the poller is about to pass as not written on the next lap.
     pub(crate) fn clear(&self, index: u32) {
-        let places = self.places();
-        places.set_op_own(index, OP_OWN_INITIAL | places.owner(index));
+        let ring_buffer = self.ring_buffer();
+        ring_buffer.set_op_own(index, OP_OWN_INITIAL | ring_buffer.owner(index));
     }
 
     /// Returns the consumer index.
@@ -211,21 +211,21 @@ impl RingState {
     /// Requires that the device writes no more CQEs of that queue, and that the buffer is not
     /// replaced meanwhile.
     pub fn end_of(&self, index: u32) -> Option<u32> {
-        let places = self.places();
+        let ring_buffer = self.ring_buffer();
         let mut position = self.consumed();
         let mut end = None;
         loop {
-            let op_own = places.op_own(position);
+            let op_own = ring_buffer.op_own(position);
             barrier::from_device();
-            let (takes, user_index) = places.extent(position, op_own);
+            let (takes, user_index) = ring_buffer.extent(position, op_own);
             // The device may already have overwritten a CQE that the poller has passed.
             let consumed = self.consumed();
             if (position.wrapping_sub(consumed) as i32) < 0 {
                 position = consumed;
                 continue;
             }
-            let written = op_own & OWNER == places.owner(position);
-            if !written || position.wrapping_sub(consumed) >= places.size() {
+            let written = op_own & OWNER == ring_buffer.owner(position);
+            if !written || position.wrapping_sub(consumed) >= ring_buffer.size() {
                 return end;
             }
             position = position.wrapping_add(takes);
@@ -243,8 +243,13 @@ impl RingState {
     /// `to` is a buffer as for [`RingState::new`], cleared from `start` on, that the device was
     /// told of. The caller is the poller and has passed all CQEs before `start`. No other thread
     /// reads the CQEs meanwhile.
-    pub(crate) unsafe fn move_to(&self, to: Places, start: u32, mut resizes: u32) -> Option<()> {
-        let from = self.places();
+    pub(crate) unsafe fn move_to(
+        &self,
+        to: RingBuffer,
+        start: u32,
+        mut resizes: u32,
+    ) -> Option<()> {
+        let from = self.ring_buffer();
         let mut index = start;
         loop {
             let waiting = index.wrapping_sub(start);
@@ -263,8 +268,8 @@ impl RingState {
                     let before = self.stride - DESCRIPTOR;
                     // SAFETY: it is an aligned word of the same CQE in either buffer.
                     unsafe {
-                        let [from, to] = [from, to].map(|places| {
-                            places.descriptor(index).byte_sub(before).cast::<u64>().add(word)
+                        let [from, to] = [from, to].map(|ring_buffer| {
+                            ring_buffer.descriptor(index).byte_sub(before).cast::<u64>().add(word)
                         });
                         to.write_volatile(from.read_volatile());
                     }
@@ -279,7 +284,7 @@ impl RingState {
                 resizes -= 1;
             }
         }
-        self.buffer.store(to.buffer.as_ptr(), Relaxed);
+        self.buffer.store(to.start.as_ptr(), Relaxed);
         self.log_size.store(to.log_size, Relaxed);
         Some(())
     }

@@ -1,8 +1,8 @@
 //! CQEs about tag matching: operations on a tag list, and messages to its queue.
 
 use crate::completion::WorkCompletion;
+use crate::kind::Kind;
 use crate::queue::{Found, Queue, Tagged, TaggedOutcome};
-use crate::what::What;
 use core::ptr::NonNull;
 use mlx5_prm::cqe::{
     APP_TAG_MATCHING, Cqe, CqeOpcode, DESCRIPTOR, Format, OPCODE_SHIFT, TagEvent, TagListCqe,
@@ -26,7 +26,7 @@ impl WorkCompletion<'_> {
     pub fn tm_match(&self) -> bool {
         use TagEvent::*;
         matches!(
-            self.what().tag_event(),
+            self.kind().tag_event(),
             Some(
                 Consumed
                     | ConsumedSwRendezvous
@@ -43,7 +43,7 @@ impl WorkCompletion<'_> {
     pub fn tm_data_valid(&self) -> bool {
         use TagEvent::*;
         matches!(
-            self.what().tag_event(),
+            self.kind().tag_event(),
             Some(Expected | ConsumedMessage | ConsumedMessageSwRendezvous)
         )
     }
@@ -51,7 +51,7 @@ impl WorkCompletion<'_> {
     /// Whether a message to a queue with a tag list has immediate data.
     #[inline]
     pub(crate) fn is_tagged_with_immediate(&self) -> bool {
-        self.what().is_tagged() && {
+        self.kind().is_tagged() && {
             let last = DESCRIPTOR - 1;
             // SAFETY: the last byte of a descriptor, which the device does not write before the
             // poller has published that it passed it.
@@ -64,7 +64,7 @@ impl WorkCompletion<'_> {
     /// (`IBV_WC_TM_SYNC_REQ`).
     #[inline]
     pub fn tm_sync_required(&self) -> bool {
-        self.what().needs_sync()
+        self.kind().needs_sync()
     }
 
     /// Tag and sender's word of a matched message, with its only or first completion
@@ -73,7 +73,7 @@ impl WorkCompletion<'_> {
     pub fn tm_info(&self) -> Option<TmInfo> {
         use TagEvent::*;
         let Some(Consumed | ConsumedSwRendezvous | ConsumedMessage | ConsumedMessageSwRendezvous) =
-            self.what().tag_event()
+            self.kind().tag_event()
         else {
             return None;
         };
@@ -133,19 +133,19 @@ pub(crate) fn retire<Q: Queue>(
         _ => return None,
     };
     Some(match (queue.retire_tagged(ask)?, ask) {
-        (TaggedOutcome::Unasked, _) => Found::Again,
+        (TaggedOutcome::Unasked, _) => Found::Duplicate,
         (TaggedOutcome::OperationError { wr_id, operation }, _) => {
-            Found::Completion(wr_id, What::tag_operation_error(operation))
+            Found::Completion(wr_id, Kind::tag_operation_error(operation))
         }
         (TaggedOutcome::Completion { wr_id, needs_sync }, Tagged::Event { event, success, .. }) => {
-            Found::Completion(wr_id, What::tagged(event, success, needs_sync))
+            Found::Completion(wr_id, Kind::tagged(event, success, needs_sync))
         }
         (TaggedOutcome::Completion { wr_id, .. }, _) => {
-            let what = match opcode {
-                CqeOpcode::ResponderError => What::received_error(),
-                _ => What::received(opcode_bits),
+            let kind = match opcode {
+                CqeOpcode::ResponderError => Kind::received_error(),
+                _ => Kind::received(opcode_bits),
             };
-            Found::Completion(wr_id, what)
+            Found::Completion(wr_id, kind)
         }
     })
 }

@@ -321,7 +321,7 @@ fn stays(
     assert!(ring.cq.is_ready(), "there is something to tell: why there is no more");
 }
 
-/// Behind good entries comes one that no honest device writes: the good ones are told, and then that.
+/// Behind good entries comes one that no correct device writes: the good ones are told, and then that.
 fn due(numbers: &mut Numbers, simulator: &Simulator, ring: &mut Ring, flows: &mut [Flow]) {
     let flow = numbers.below(flows.len());
     let (qp_num, size) = (flows[flow].qp.qp_num(), ring.cq.capacity() + 1);
@@ -366,7 +366,7 @@ fn due(numbers: &mut Numbers, simulator: &Simulator, ring: &mut Ring, flows: &mu
         }
         Err(error) => Some(error),
     });
-    let error = error.expect("what no honest device writes is an error");
+    let error = error.expect("what no correct device writes is an error");
     assert_eq!(told, usize::from(good), "what came before is told");
     stays(numbers, simulator, ring, &flows[flow], error);
 }

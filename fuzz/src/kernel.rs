@@ -1,4 +1,4 @@
-//! A kernel that answers calls, and then changes what it answered.
+//! A kernel that passes calls on and mutates their results.
 
 use crate::numbers::Numbers;
 use mlx5_uapi::ioctl::{AttrFlags, IoctlAttr, IoctlHeader};
@@ -6,45 +6,45 @@ use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryReq
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Objects of drivers have numbers from here on.
+/// The first identifier of driver-specific objects.
 const DRIVER: u16 = 0x1000;
 
-/// Which answers are changed, and how often.
-pub(crate) struct Liar {
+/// Which results are mutated, and how often.
+pub(crate) struct Mutator {
     pub(crate) numbers: Numbers,
-    /// The firmware's alone: those of the driver's own objects.
+    /// Mutate only results of firmware commands: those of driver-specific objects.
     pub(crate) firmware: bool,
-    /// One answer in so many.
-    pub(crate) rarity: usize,
+    /// Mutate one result in this many.
+    pub(crate) one_in: usize,
 }
 
-pub(crate) struct LyingKernel {
-    honest: Arc<dyn Kernel>,
-    liar: Arc<Mutex<Liar>>,
+pub(crate) struct MutatingKernel {
+    inner: Arc<dyn Kernel>,
+    mutator: Arc<Mutex<Mutator>>,
 }
 
-impl LyingKernel {
-    pub(crate) fn new(honest: Arc<dyn Kernel>, liar: Liar) -> Self {
-        Self { honest, liar: Arc::new(Mutex::new(liar)) }
+impl MutatingKernel {
+    pub(crate) fn new(inner: Arc<dyn Kernel>, mutator: Mutator) -> Self {
+        Self { inner, mutator: Arc::new(Mutex::new(mutator)) }
     }
 }
 
-impl Kernel for LyingKernel {
+impl Kernel for MutatingKernel {
     fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
-        self.honest.sysfs_list(path)
+        self.inner.sysfs_list(path)
     }
 
     fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
-        self.honest.sysfs_read(path)
+        self.inner.sysfs_read(path)
     }
 
     fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
-        self.honest.sysfs_link(path)
+        self.inner.sysfs_link(path)
     }
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
-        let honest = self.honest.open(node, dev)?;
-        Ok(Arc::new(LyingFile { honest, liar: Arc::clone(&self.liar) }))
+        let inner = self.inner.open(node, dev)?;
+        Ok(Arc::new(MutatingFile { inner, mutator: Arc::clone(&self.mutator) }))
     }
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
@@ -52,24 +52,24 @@ impl Kernel for LyingKernel {
     }
 }
 
-struct LyingFile {
-    honest: Arc<dyn DeviceFile>,
-    liar: Arc<Mutex<Liar>>,
+struct MutatingFile {
+    inner: Arc<dyn DeviceFile>,
+    mutator: Arc<Mutex<Mutator>>,
 }
 
-impl LyingFile {
-    fn liar(&self) -> MutexGuard<'_, Liar> {
-        self.liar.lock().unwrap_or_else(PoisonError::into_inner)
+impl MutatingFile {
+    fn mutator(&self) -> MutexGuard<'_, Mutator> {
+        self.mutator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl DeviceFile for LyingFile {
+impl DeviceFile for MutatingFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
         // SAFETY: handed down.
-        let answer = unsafe { self.honest.ioctl(header) };
-        let mut liar = self.liar();
-        let Liar { numbers, firmware, rarity } = &mut *liar;
-        if !numbers.one_in(*rarity) {
+        let answer = unsafe { self.inner.ioctl(header) };
+        let mut mutator = self.mutator();
+        let Mutator { numbers, firmware, one_in } = &mut *mutator;
+        if !numbers.one_in(*one_in) {
             return answer;
         }
         if numbers.one_in(8) {
@@ -105,15 +105,15 @@ impl DeviceFile for LyingFile {
     }
 
     fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
-        self.honest.map(offset, len, access)
+        self.inner.map(offset, len, access)
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
-        self.honest.allocate(request)
+        self.inner.allocate(request)
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         // SAFETY: whatever number stood in the answer, the simulated kernel only looks it up.
-        unsafe { self.honest.event_file(fd) }
+        unsafe { self.inner.event_file(fd) }
     }
 }

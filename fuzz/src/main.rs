@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What is given random bytes.
+/// A fuzz target.
 struct Target {
     name: &'static str,
     about: &'static str,
@@ -27,12 +27,12 @@ struct Target {
 
 const TARGETS: [Target; 4] = [
     Target { name: "wqe", about: "the device's decoder of WQEs", run: wqe::run },
-    Target { name: "cqe", about: "the driver's reading of completions", run: cqe::run },
-    Target { name: "prm", about: "the firmware's answers", run: session::firmware_lies },
-    Target { name: "ioctl", about: "the kernel's answers", run: session::kernel_lies },
+    Target { name: "cqe", about: "the driver's decoder of CQEs", run: cqe::run },
+    Target { name: "prm", about: "results of firmware commands", run: session::fuzz_firmware },
+    Target { name: "ioctl", about: "results of system calls", run: session::fuzz_kernel },
 ];
 
-/// Seeds at which something was found once.
+/// Seeds that found a bug once.
 #[cfg(test)]
 const PINNED: &[(&str, u64)] = &[
     // The key of a window was all ones.

@@ -1,6 +1,6 @@
-//! All that a program does, with a kernel or a firmware that lies.
+//! A session of a program, with mutated results of the kernel or the firmware.
 
-use crate::kernel::{Liar, LyingKernel};
+use crate::kernel::{MutatingKernel, Mutator};
 use crate::numbers::Numbers;
 use mlx5::transport::{Rc, Ud};
 use mlx5::window::TypeTwo;
@@ -29,21 +29,21 @@ pub(crate) fn connect(
     other.connect(&port, psn, &here, &options)
 }
 
-pub(crate) fn kernel_lies(numbers: &mut Numbers) {
-    lie(numbers, false);
+pub(crate) fn fuzz_kernel(numbers: &mut Numbers) {
+    fuzz(numbers, false);
 }
 
-pub(crate) fn firmware_lies(numbers: &mut Numbers) {
-    lie(numbers, true);
+pub(crate) fn fuzz_firmware(numbers: &mut Numbers) {
+    fuzz(numbers, true);
 }
 
-fn lie(numbers: &mut Numbers, firmware: bool) {
+fn fuzz(numbers: &mut Numbers, firmware: bool) {
     let simulator = Simulator::new(SimConfig::new().step(true));
-    let rarity = numbers.pick(&[2, 5, 20]);
-    let liar = Liar { numbers: Numbers::new(numbers.next()), firmware, rarity };
-    let kernel = Arc::new(LyingKernel::new(simulator.kernel(), liar));
+    let one_in = numbers.pick(&[2, 5, 20]);
+    let mutator = Mutator { numbers: Numbers::new(numbers.next()), firmware, one_in };
+    let kernel = Arc::new(MutatingKernel::new(simulator.kernel(), mutator));
     let Ok(device) = device(kernel) else { return };
-    // Whatever is answered, it is an error at most.
+    // Any result may at most cause an error.
     for _ in 0..4 {
         let _ = session(&device, &simulator);
     }

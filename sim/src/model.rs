@@ -39,7 +39,7 @@ pub struct Capabilities {
     pub block_4048: bool,
     /// Send queues that drain on signature errors.
     pub drain_sigerr: bool,
-    /// Completions that tell the time of day.
+    /// Completions with real-time timestamps.
     pub real_time: bool,
     /// Base-two logarithm of the queue pairs.
     pub log_qps: u8,

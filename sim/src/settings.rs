@@ -40,7 +40,7 @@ pub struct Settings {
     pub about_machine: String,
 }
 
-/// Every setting, and what it takes; nothing if it stands by itself.
+/// Every setting, and the value it takes; empty if it takes none.
 const SETTINGS: [(&str, &str); 13] = [
     ("off", ""),
     ("trace", ""),
@@ -69,14 +69,14 @@ impl fmt::Display for SettingsError {
         write!(f, "{VARIABLE}: cannot understand \"{setting}\"; ")?;
         let name = setting.split_once('=').map_or(setting.as_str(), |(name, _)| name);
         match SETTINGS.iter().find(|(known, _)| *known == name) {
-            Some((name, "")) => write!(f, "{name} stands by itself"),
+            Some((name, "")) => write!(f, "{name} takes no value"),
             Some((name, takes)) => write!(f, "{name}= takes {takes}"),
             None => {
                 let known = SETTINGS.map(|(name, takes)| match takes {
                     "" => name.to_owned(),
                     _ => format!("{name}="),
                 });
-                write!(f, "there are {}", known.join(", "))
+                write!(f, "known settings are {}", known.join(", "))
             }
         }
     }

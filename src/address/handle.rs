@@ -317,8 +317,8 @@ impl AhAttr {
         };
         let group = header.destination.ipv4().is_some_and(|ip| ip.is_multicast());
         if group || header.destination.is_multicast() {
-            let what = "the datagram came to a group, so that the own address is not in it: make \
-                        the path from the sender's address";
+            let what = "the datagram was sent to a multicast group and does not contain this \
+                        port's GID: create the path from the sender's address";
             return Err(Error::invalid(VERB, what.into()));
         }
         let index = context.find_gid(VERB, port_num, header.destination, header.gid_type)?;

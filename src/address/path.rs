@@ -100,7 +100,7 @@ impl AhAttr {
                 wrong("the port is Ethernet: the path needs a global route (a GID)".into())
             }
             None if caps.grh_required => {
-                wrong("the port demands a global route (a GID) of every path".into())
+                wrong("the port requires a global route (a GID) in every path".into())
             }
             Some(grh) if grh.flow_label > FLOW_LABEL_MASK => {
                 wrong(format!("flow label {:#x} has more than 20 bits", grh.flow_label))
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(lid.check("create_ah", &INFINIBAND), Ok(()));
         assert_eq!(gid.check("create_ah", &ETHERNET), Ok(()));
         assert!(refused(lid, &ETHERNET).contains("Ethernet"));
-        assert!(refused(lid, &PortCaps { grh_required: true, ..INFINIBAND }).contains("demands"));
+        assert!(refused(lid, &PortCaps { grh_required: true, ..INFINIBAND }).contains("requires"));
         assert!(refused(AhAttr { dlid: 0, ..lid }, &INFINIBAND).contains("neither"));
         assert!(refused(AhAttr { sl: 16, ..lid }, &INFINIBAND).contains("service level"));
         assert!(refused(AhAttr { sl: 8, ..gid }, &ETHERNET).contains("above 7"));

@@ -57,7 +57,7 @@ impl Context {
     pub fn clock(&self) -> Result<Clock, Error> {
         let context = &self.inner;
         if context.limits.clock_info_versions & VERSION_1 == 0 {
-            let what = "the kernel has no page that relates the clocks";
+            let what = "the kernel provides no clock-info page";
             return Err(Error::new(VERB, ErrorKind::NotSupported, what));
         }
         let length = page_size();

@@ -6,7 +6,9 @@ use crate::cq::CompletionChannel;
 use crate::error::Error;
 use crate::link::{CqId, Watched};
 use crate::pools::{QueueAllocator, QueueBuffer, RecordSlot, UserIndex};
-use mlx5_cq::{Attention, Deferred, Places, Ring, RingId, RingParts, RingState, SkippedReceive};
+use mlx5_cq::{
+    Attention, Deferred, Ring, RingBuffer, RingId, RingParts, RingState, SkippedReceive,
+};
 use mlx5_doorbell::CompletionQueueRecord;
 use mlx5_prm::cqe::MiniFormat;
 use mlx5_uapi::cmd::cq as command;
@@ -168,7 +170,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         let mut flags = CreateCqFlags::UAR_PAGE_INDEX;
         if self.padding {
             if self.cqe_size != CqeSize::Bytes128 {
-                let what = "padding is for entries of 128 bytes";
+                let what = "padding requires 128-byte CQEs";
                 return Err(Error::invalid(VERB, what.into()));
             }
             flags |= CreateCqFlags::CQE_128B_PAD;
@@ -217,12 +219,12 @@ impl<'a> CompletionQueueBuilder<'a> {
         let driver = self.driver()?;
         let max = context.max_cqe().min(MAX_ENTRIES);
         let Some(entries) = entries_for(self.entries, max) else {
-            let what = format!("{} entries asked for; the device takes 1 to {max}", self.entries);
+            let what = format!("{} CQEs requested; the device supports 1 to {max}", self.entries);
             return Err(Error::invalid(VERB, what));
         };
         if self.comp_vector >= context.num_comp_vectors() {
             let what = format!(
-                "completion vector {} asked for; there are {}",
+                "completion vector {} requested; the device has {}",
                 self.comp_vector,
                 context.num_comp_vectors()
             );
@@ -245,8 +247,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         // buffer has the size given, and is kept as long as the ring's state is used.
         let (record, state) = unsafe {
             let record = CompletionQueueRecord::new(slot.record());
-            let places = Places { buffer: buffer.as_non_null(), log_size, stride };
-            let state = RingState::new(places, record).compressed(self.compression);
+            let ring_buffer = RingBuffer { start: buffer.as_non_null(), log_size, stride };
+            let state = RingState::new(ring_buffer, record).compressed(self.compression);
             match self.consumed {
                 0 => (record, state),
                 consumed => (record, state.starting_at(consumed)),

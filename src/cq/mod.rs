@@ -329,7 +329,7 @@ impl CompletionQueue {
         const VERB: &str = "req_notify_cq";
         self.inner.context.check(VERB)?;
         if self.inner.channel.is_none() {
-            let what = "the completion queue has no channel: give it one when it is made";
+            let what = "the completion queue has no channel: create it with one";
             return Err(Error::invalid(VERB, what.into()));
         }
         let events = self.inner.events.as_ref().map_or(0, |events| events.read());

@@ -3,7 +3,7 @@
 use super::{CompletionQueue, abi, entries_for};
 use crate::error::{Error, ErrorKind};
 use crate::pools::QueueBuffer;
-use mlx5_cq::Places;
+use mlx5_cq::RingBuffer;
 use mlx5_uapi::cmd::cq as command;
 
 const VERB: &str = "resize_cq";
@@ -26,13 +26,13 @@ impl CompletionQueue {
         let Some(handle) = inner.handle else { return Ok(()) };
         let max = context.max_cqe();
         let Some(wanted) = entries_for(entries, max) else {
-            let what = format!("{entries} entries asked for; the device takes 1 to {max}");
+            let what = format!("{entries} CQEs requested; the device supports 1 to {max}");
             return Err(Error::invalid(VERB, what));
         };
         if wanted == inner.state.size() {
             return Ok(());
         }
-        let stride = inner.state.places().stride;
+        let stride = inner.state.ring_buffer().stride;
         let log_size = wanted.trailing_zeros();
         let buffer = QueueBuffer::new(
             &context.link,
@@ -40,7 +40,7 @@ impl CompletionQueue {
             inner.huge_pages,
             inner.allocator.as_ref(),
         )?;
-        let to = Places { buffer: buffer.as_non_null(), log_size, stride };
+        let to = RingBuffer { start: buffer.as_non_null(), log_size, stride };
         // The firmware computes what was not polled from the doorbell record.
         self.ring.publish();
         // SAFETY: the buffer is new and has the size given.

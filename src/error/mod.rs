@@ -135,8 +135,8 @@ impl Error {
     }
 
     pub(crate) fn no_devx(operation: &'static str) -> Self {
-        let cause = "this needs DEVX, which the context was opened without, or which the kernel \
-                     does not grant here";
+        let cause = "DEVX is required, but the context was opened without it or the kernel does \
+                     not grant it: open with `Devx::Require` to see why";
         Self::new(operation, ErrorKind::NoDevx, cause)
     }
 
@@ -233,18 +233,21 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
              pass /dev/infiniband on",
         ),
         Errno::ENOMEM if operation.starts_with("allocate") => {
-            (OutOfMemory, "memory is short; huge pages come from a pool, see vm.nr_hugepages")
+            (OutOfMemory, "out of memory; huge pages come from a pool: raise vm.nr_hugepages")
         }
         Errno::ENOMEM => (
             OutOfMemory,
-            "memory is short or may not be pinned, or a limit of the device is reached: raise \
+            "out of memory, or more than may be pinned, or a limit of the device is reached: raise \
              RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=)",
         ),
         Errno::EAGAIN => (
             ResourceLimit,
-            "the device has no more of them, or the limit of the RDMA cgroup (rdma.max) is reached",
+            "the device or the RDMA cgroup (rdma.max) allows no more objects of this kind: destroy \
+             unused ones",
         ),
-        Errno::ENOSPC => (ResourceLimit, "the device has no more of them"),
+        Errno::ENOSPC => {
+            (ResourceLimit, "the device supports no more objects of this kind: destroy unused ones")
+        }
         Errno::EMFILE | Errno::ENFILE => {
             (ResourceLimit, "too many open files: raise RLIMIT_NOFILE (ulimit -n)")
         }
@@ -252,21 +255,19 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
             InvalidArgument,
             "the memory is not mapped, or is read-only and was to be registered for writing",
         ),
-        Errno::EINVAL => (InvalidArgument, "the kernel or the device finds an argument wrong"),
-        Errno::EBUSY => (Busy, "something still uses it"),
-        Errno::ENODATA => (NotFound, "there is no such entry"),
+        Errno::EINVAL => (InvalidArgument, "the kernel or the device rejected an argument"),
+        Errno::EBUSY => (Busy, "another object still uses it: destroy that first"),
+        Errno::ENODATA => (NotFound, "the entry does not exist"),
         Errno::ENODEV => (DeviceGone, "the device is gone"),
         Errno::EOPNOTSUPP | Errno::ENOSYS => {
-            (NotSupported, "the device, its firmware or the kernel cannot do this")
+            (NotSupported, "the device, its firmware or the kernel does not support this")
         }
         Errno::ENOTTY | Errno::EPROTONOSUPPORT => {
             (NotSupported, "the kernel does not know this call; a newer one may")
         }
-        Errno::EINTR => (
-            Kernel,
-            "signals interrupted the call each time that it was made again, which is given up after a \
-             thousand times: block them in this thread",
-        ),
+        Errno::EINTR => {
+            (Kernel, "signals interrupted the call a thousand times: block them in this thread")
+        }
         Errno::ETIMEDOUT => (Kernel, "the firmware did not answer in time"),
         Errno::EREMOTEIO => (Firmware, "the firmware refused; see the kernel's log"),
         Errno::EIO => {

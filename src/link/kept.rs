@@ -24,19 +24,19 @@ use std::{
 };
 
 /// Memory areas that stay until the process ends.
-static FOR_GOOD: AtomicUsize = AtomicUsize::new(0);
+static UNTIL_EXIT: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the number of memory areas that this process keeps until it ends, for all devices. The
 /// kernel did not destroy the object for which the device uses them, and closing the file does not
 /// prove that their pages are unused: they belong to a [`QueueAllocator`](crate::QueueAllocator),
 /// or the file stays open elsewhere.
 pub fn leaked() -> usize {
-    FOR_GOOD.load(Relaxed)
+    UNTIL_EXIT.load(Relaxed)
 }
 
 /// Counts memory areas that stay until the process ends.
-fn count_for_good(pieces: usize) {
-    FOR_GOOD.fetch_add(pieces, Relaxed);
+fn count_until_exit(pieces: usize) {
+    UNTIL_EXIT.fetch_add(pieces, Relaxed);
 }
 
 /// What a link keeps. Dropping it frees everything; the file must be closed before.
@@ -66,10 +66,10 @@ impl Kept {
     }
 
     /// Keeps memory until the process ends: closing the file does not prove that it is unused.
-    pub(super) fn for_good(&self, memory: Mapping) {
+    pub(super) fn keep_until_exit(&self, memory: Mapping) {
         memory.leak();
         self.count();
-        count_for_good(1);
+        count_until_exit(1);
     }
 
     fn count(&self) {
@@ -82,13 +82,13 @@ impl Kept {
     }
 
     /// Keeps everything until the process ends, because the file stays open elsewhere.
-    pub(super) fn never_free(&mut self) {
-        count_for_good(self.abandon());
+    pub(super) fn keep_all_until_exit(&mut self) {
+        count_until_exit(self.forget_mappings());
     }
 
     /// Unmaps nothing, in a child process, where the ranges may hold other mappings. Returns the
     /// number of memory areas.
-    pub(super) fn abandon(&mut self) -> usize {
+    pub(super) fn forget_mappings(&mut self) -> usize {
         let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
         let records = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
         let pieces = memory.len();

@@ -176,8 +176,8 @@ impl Link {
 
     /// Keeps such memory until the process ends, because freeing it would let its owner use it
     /// again.
-    pub(crate) fn keep_for_good(&self, memory: Mapping) {
-        if self.forked() { memory.leak() } else { self.kept.for_good(memory) }
+    pub(crate) fn keep_until_exit(&self, memory: Mapping) {
+        if self.forked() { memory.leak() } else { self.kept.keep_until_exit(memory) }
     }
 
     /// Keeps a page of which the device may still use a part. Does not count it.
@@ -209,13 +209,13 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         if self.forked() {
-            self.kept.abandon();
+            self.kept.forget_mappings();
             return;
         }
         // The [`Kernel`] may hold another reference to the file: then dropping ours does not close
         // it.
         if Arc::get_mut(&mut self.file).is_none() {
-            self.kept.never_free();
+            self.kept.keep_all_until_exit();
         }
     }
 }

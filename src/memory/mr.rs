@@ -39,13 +39,13 @@ fn check_access(access: Access, owned: bool) -> Result<(), Error> {
     if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
         && !access.contains(Access::LOCAL_WRITE)
     {
-        return wrong("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE, too");
+        return wrong("REMOTE_WRITE and REMOTE_ATOMIC require LOCAL_WRITE");
     }
     if owned && access.intersects(Access::ON_DEMAND | Access::HUGETLB) {
         return wrong("on-demand paging is for foreign memory, see `reg_mr`");
     }
     if access.contains(Access::HUGETLB) && !access.contains(Access::ON_DEMAND) {
-        return wrong("HUGETLB goes with ON_DEMAND");
+        return wrong("HUGETLB requires ON_DEMAND");
     }
     if access.contains(Access::ZERO_BASED) {
         return wrong("for addresses that count from zero use `reg_mr_iova`");
@@ -118,7 +118,7 @@ impl MemoryBuilder<'_> {
         context.check(VERB)?;
         check_access(self.access, true)?;
         if self.len == 0 {
-            return Err(Error::invalid(VERB, "the region has no bytes".into()));
+            return Err(Error::invalid(VERB, "the region is empty: give at least one byte".into()));
         }
         if !self.align.is_power_of_two() {
             let what = format!("alignment {} is not a power of two", self.align);
@@ -248,12 +248,12 @@ impl ProtectionDomain {
 
 fn check_extent(start: u64, len: usize) -> Result<(), Error> {
     if len == 0 {
-        return Err(Error::invalid(VERB, "the region has no bytes".into()));
+        return Err(Error::invalid(VERB, "the region is empty: give at least one byte".into()));
     }
     match start.checked_add(len as u64) {
         Some(_) => Ok(()),
         None => {
-            let what = format!("{len} bytes from {start:#x} on go past the end of all addresses");
+            let what = format!("{len} bytes at {start:#x} exceed the address space");
             Err(Error::invalid(VERB, what))
         }
     }
@@ -378,7 +378,7 @@ impl MemoryRegion {
         const WHAT: &str = "sge";
         let (start, len) = self.extent(WHAT, &range)?;
         if len > MAX_SGE_LENGTH as usize {
-            let what = format!("{len} bytes are more than an entry can have, {MAX_SGE_LENGTH}");
+            let what = format!("{len} bytes exceed the maximum of an SGE, {MAX_SGE_LENGTH}");
             return Err(Error::invalid(WHAT, what));
         }
         Ok(Sge { addr: self.addr + start as u64, length: len as u32, lkey: self.mr.lkey })
@@ -446,7 +446,7 @@ impl MemoryRegion {
         len: usize,
     ) -> Result<copy::Words<'_>, Error> {
         let Some(mapping) = &self.memory else {
-            let what = "the memory is not the region's own: reach it as you registered it";
+            let what = "the region does not own its memory: access it through your own pointer";
             return Err(Error::invalid(operation, what.into()));
         };
         if self.pd.context.records.wiped() {

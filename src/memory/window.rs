@@ -9,7 +9,8 @@ use mlx5_uapi::{cmd::mw as command, verbs::MwType};
 use mlx5_wqe::operation::{BindWindow, Supports};
 use mlx5_wqe::transport::Transport;
 use mlx5_wqe::{
-    Batch, BatchError, BindParts, Binding, Change, Changed, RemoteAddress, SendFlags, WindowType,
+    Batch, BatchError, BindParts, Binding, Change, ChangeObserver, RemoteAddress, SendFlags,
+    WindowType,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,7 +111,7 @@ impl Keys {
     }
 }
 
-impl Changed for Keys {
+impl ChangeObserver for Keys {
     fn undo(&self, change: u64) {
         self.lock().asked.retain(|(number, _)| *number != change);
     }
@@ -124,7 +125,7 @@ impl Changed for Keys {
 
     /// Whether the request was executed is unknown. Assume that it was: the caller learns it from
     /// the completions, or binds again.
-    fn lose(&self, change: u64) {
+    fn mark_unknown(&self, change: u64) {
         self.settle(change);
     }
 }
@@ -189,7 +190,10 @@ impl<K: WindowKind> MemoryWindow<K> {
             | Access::REMOTE_ATOMIC
             | Access::ZERO_BASED;
         if !known.contains(access) {
-            return wrong("a window gives rights to read, to write and to atomics");
+            return wrong(
+                "a window takes only LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC and \
+                 ZERO_BASED",
+            );
         }
         if *mr.pd() != self.pd {
             return wrong("window and region belong to different domains");
@@ -204,7 +208,7 @@ impl<K: WindowKind> MemoryWindow<K> {
         }
         let (start, len) = mr.extent(BIND, &range)?;
         if len == 0 {
-            return wrong("a window of no bytes is none: invalidate or unbind it");
+            return wrong("the range is empty: to revoke a window, unbind or invalidate it");
         }
         Ok(BindParts {
             window_type: K::TYPE,

@@ -122,7 +122,7 @@ impl QueueBuffer {
     /// until the context closes, memory of an allocator until the process ends.
     pub(crate) fn keep(mut self) {
         match self.mapping.take() {
-            Some(mapping) if self.borrowed => self.link.keep_for_good(mapping),
+            Some(mapping) if self.borrowed => self.link.keep_until_exit(mapping),
             Some(mapping) => self.link.keep(mapping),
             None => {}
         }

@@ -99,7 +99,7 @@ impl Slots {
 
     /// Drops the pages without unmapping them, in a child process, where the ranges may hold other
     /// mappings.
-    fn abandon(&mut self) {
+    fn forget_mappings(&mut self) {
         let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
         pages.drain(..).for_each(|page| page.mapping.leak());
     }
@@ -132,7 +132,7 @@ impl Records {
 impl Drop for Records {
     fn drop(&mut self) {
         if self.link.forked() {
-            self.slots.abandon();
+            self.slots.forget_mappings();
         } else {
             self.slots.take_kept().into_iter().for_each(|page| self.link.keep_page(page));
         }

@@ -263,7 +263,7 @@ impl Registers {
 
     /// Drops the pages without unmapping them, in a child process, where the ranges may hold other
     /// mappings.
-    fn abandon(&mut self) {
+    fn forget_mappings(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.pages.drain(..).chain(self.plain.take()).for_each(|page| page.mapping.leak());
     }
@@ -321,7 +321,7 @@ impl Uars {
 impl Drop for Uars {
     fn drop(&mut self) {
         if self.link.forked() {
-            self.registers.abandon();
+            self.registers.forget_mappings();
         } else {
             self.registers.close(&*self.link.file);
         }

@@ -31,7 +31,7 @@ impl Queue for QueuePairRecords {
     fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent> {
         self.send.retire_any(counter, failed).map(|retired| match retired {
             Retired::Request(completed) => Sent::Request(sent(completed)),
-            Retired::Again => Sent::Again,
+            Retired::Duplicate => Sent::Duplicate,
         })
     }
 

@@ -251,7 +251,8 @@ impl AnyQueuePair {
         })
     }
 
-    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back. See
+    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the queue pair
+    /// is returned with the error. See
     /// [`QueuePair::destroy`].
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         of_any!(self, qp => qp.destroy().map_err(|error| error.map(Into::into)))

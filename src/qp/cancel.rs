@@ -23,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// pair changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
-    drain: Drain,
+    epoch: Epoch,
     counter: u16,
 }
 
@@ -61,14 +61,18 @@ impl fmt::Display for CancelError {
         match self {
             Self::NotDrained { state } => write!(
                 f,
-                "the send queue is not drained: the device has the queue pair in state {state:?}; \
-                 wait for the event SqDrained"
+                "the send queue is not drained: the device reports state {state:?}; wait for the \
+                 event SqDrained"
             ),
             Self::NotAtRequest { block } => write!(
                 f,
-                "the device stands at block {block:#x}, at which no pending request starts"
+                "the device stopped at block {block:#x}, where no pending request starts: nothing \
+                 was cancelled"
             ),
-            Self::Outdated => f.write_str("the queue pair has gone on since it was found drained"),
+            Self::Outdated => f.write_str(
+                "the proof is of another queue pair, or the state changed after `drained()`: call it \
+                 again",
+            ),
             Self::NotPending(missing) => missing.fmt(f),
             Self::Query(error) => error.fmt(f),
         }
@@ -88,9 +92,9 @@ impl std::error::Error for CancelError {
 /// The time between two changes of a queue pair's state. Unique among all queue pairs of the
 /// process, of all contexts and devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Drain(u64);
+struct Epoch(u64);
 
-impl Drain {
+impl Epoch {
     fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Relaxed))
@@ -99,27 +103,27 @@ impl Drain {
 
 /// Detects outdated proofs, and keeps a queue pair from resuming while its requests are cancelled,
 /// possibly on another thread.
-pub(crate) struct Drains {
+pub(crate) struct DrainEpoch {
     /// Written only with the lock held.
     current: AtomicU64,
     lock: Mutex<()>,
 }
 
-impl Default for Drains {
+impl Default for DrainEpoch {
     fn default() -> Self {
-        Self { current: AtomicU64::new(Drain::new().0), lock: Mutex::new(()) }
+        Self { current: AtomicU64::new(Epoch::new().0), lock: Mutex::new(()) }
     }
 }
 
-impl Drains {
+impl DrainEpoch {
     fn lock(&self) -> MutexGuard<'_, ()> {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes all proofs invalid. Must be called before the device is told to resume.
-    pub(crate) fn end(&self) {
+    pub(crate) fn advance(&self) {
         let _lock = self.lock();
-        self.current.store(Drain::new().0, Release);
+        self.current.store(Epoch::new().0, Release);
     }
 
     /// Calls `ask`, which queries the device, and returns the proof. The proof belongs to the time
@@ -128,18 +132,18 @@ impl Drains {
         &self,
         ask: impl FnOnce() -> Result<u16, CancelError>,
     ) -> Result<Drained, CancelError> {
-        let drain = self.current();
-        Ok(Drained { drain, counter: ask()? })
+        let epoch = self.current();
+        Ok(Drained { epoch, counter: ask()? })
     }
 
-    fn current(&self) -> Drain {
-        Drain(self.current.load(Acquire))
+    fn current(&self) -> Epoch {
+        Epoch(self.current.load(Acquire))
     }
 
     /// Checks a proof. It stays valid while the guard is held.
-    fn hold(&self, drained: &Drained) -> Result<MutexGuard<'_, ()>, CancelError> {
+    fn lock_valid(&self, drained: &Drained) -> Result<MutexGuard<'_, ()>, CancelError> {
         let lock = self.lock();
-        if self.current() == drained.drain { Ok(lock) } else { Err(CancelError::Outdated) }
+        if self.current() == drained.epoch { Ok(lock) } else { Err(CancelError::Outdated) }
     }
 }
 
@@ -147,7 +151,7 @@ impl ControlHalf {
     /// Asks the device whether the send queue is drained, and where it stopped. Needs a context
     /// with DEVX. Posting may continue meanwhile.
     pub fn drained(&self) -> Result<Drained, CancelError> {
-        self.inner.drains.prove(|| {
+        self.inner.drain_epoch.prove(|| {
             let DeviceState { state, counter } =
                 self.device_state("query_qp (DEVX)").map_err(CancelError::Query)?;
             if state == QpState::SQD { Ok(counter) } else { Err(CancelError::NotDrained { state }) }
@@ -172,13 +176,13 @@ impl<T: QueuePairTransport> SendHalf<T> {
     /// Calls `work` with the queue and the point of the proof. The queue pair cannot resume until
     /// it returns.
     #[inline]
-    fn held<R>(
+    fn with_valid<R>(
         &mut self,
         drained: &Drained,
         work: impl FnOnce(&mut SendQueue<T>, DrainPoint) -> R,
     ) -> Result<R, CancelError> {
         let point = Self::point(&self.inner, &self.queue, drained)?;
-        let _held = self.inner.drains.hold(drained)?;
+        let _held = self.inner.drain_epoch.lock_valid(drained)?;
         Ok(work(&mut self.queue, point))
     }
 
@@ -190,7 +194,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
     ) -> Result<DrainPoint, CancelError> {
         // In a forked child the ring may not be mapped.
         inner.context.check_process("cancel").map_err(CancelError::Query)?;
-        let _held = inner.drains.hold(drained)?;
+        let _held = inner.drain_epoch.lock_valid(drained)?;
         let point = queue.drain_point(drained.counter);
         point.ok_or(CancelError::NotAtRequest { block: drained.counter })
     }
@@ -209,7 +213,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
         // SAFETY: `drained` proves that the device stopped at `point`, and that the queue pair was
         // not told to resume. It is not while the proof is held, and a drained device does not read
         // the ring.
-        self.held(drained, |queue, point| unsafe { queue.cancel(point, wr_id) })
+        self.with_valid(drained, |queue, point| unsafe { queue.cancel(point, wr_id) })
     }
 
     /// Cancels every pending request whose identifier is in `wr_ids`, in one pass.
@@ -220,7 +224,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
         mode: Mode,
     ) -> Result<Cancelled, CancelError> {
         // SAFETY: as in `cancel`.
-        self.held(drained, |queue, point| unsafe { queue.cancel_set(point, wr_ids, mode) })?
+        self.with_valid(drained, |queue, point| unsafe { queue.cancel_set(point, wr_ids, mode) })?
             .map_err(CancelError::NotPending)
     }
 
@@ -232,7 +236,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
         handle: RequestHandle,
     ) -> Result<Cancelled, CancelError> {
         // SAFETY: as in `cancel`.
-        self.held(drained, |queue, point| unsafe { queue.cancel_handle(point, handle) })
+        self.with_valid(drained, |queue, point| unsafe { queue.cancel_handle(point, handle) })
     }
 
     /// Cancels every pending request for which `wanted` returns true. `wanted` is called for all
@@ -245,7 +249,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
         // The caller's code must not run with the proof held: it might resume the queue pair.
         let wanted: Vec<bool> = self.pending(drained)?.map(|one| wanted(&one)).collect();
         let mut wanted = wanted.into_iter();
-        self.held(drained, |queue, point| {
+        self.with_valid(drained, |queue, point| {
             // SAFETY: as in `cancel`.
             unsafe { queue.cancel_where(point, |_| wanted.next().unwrap_or(false)) }
         })
@@ -323,43 +327,43 @@ mod tests {
 
     #[test]
     fn a_proof_is_of_the_time_before_the_device_is_asked() {
-        let drains = Drains::default();
-        let proof = drains.prove(|| Ok(7)).unwrap();
+        let epoch = DrainEpoch::default();
+        let proof = epoch.prove(|| Ok(7)).unwrap();
         assert_eq!(proof.block(), 7);
-        assert!(drains.hold(&proof).is_ok());
+        assert!(epoch.lock_valid(&proof).is_ok());
         // The state changes while the query is under way.
-        let late = drains.prove(|| {
-            drains.end();
+        let late = epoch.prove(|| {
+            epoch.advance();
             Ok(7)
         });
-        assert!(outdated(drains.hold(&late.unwrap())));
-        assert!(outdated(drains.hold(&proof)));
+        assert!(outdated(epoch.lock_valid(&late.unwrap())));
+        assert!(outdated(epoch.lock_valid(&proof)));
     }
 
     #[test]
     fn nobody_goes_on_while_a_proof_is_held() {
-        let drains = Drains::default();
-        let proof = drains.prove(|| Ok(0)).unwrap();
-        let held = drains.hold(&proof).unwrap();
+        let epoch = DrainEpoch::default();
+        let proof = epoch.prove(|| Ok(0)).unwrap();
+        let held = epoch.lock_valid(&proof).unwrap();
         std::thread::scope(|scope| {
             let (begins, begun) = channel();
-            let drains = &drains;
+            let epoch = &epoch;
             let goes_on = scope.spawn(move || {
                 begins.send(()).unwrap();
-                drains.end();
+                epoch.advance();
             });
             begun.recv().unwrap();
             // It must not finish while the proof is held.
             let start = Instant::now();
             while start.elapsed() < Duration::from_millis(100) {
                 assert!(!goes_on.is_finished());
-                assert_eq!(drains.current(), proof.drain);
+                assert_eq!(epoch.current(), proof.epoch);
                 std::thread::yield_now();
             }
             drop(held);
             goes_on.join().unwrap();
         });
-        assert!(outdated(drains.hold(&proof)));
+        assert!(outdated(epoch.lock_valid(&proof)));
     }
 
     #[test]
@@ -370,11 +374,11 @@ mod tests {
         let cq = context.create_cq(4).build().unwrap();
         let mut qp = pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
         let inner = std::sync::Arc::clone(&qp.send.inner);
-        let is_held = || inner.drains.lock.try_lock().is_err();
-        let proof = inner.drains.prove(|| Ok(0)).unwrap();
-        assert!(qp.send.held(&proof, |_, _| is_held()).unwrap());
+        let is_held = || inner.drain_epoch.lock.try_lock().is_err();
+        let proof = inner.drain_epoch.prove(|| Ok(0)).unwrap();
+        assert!(qp.send.with_valid(&proof, |_, _| is_held()).unwrap());
         assert!(!is_held());
-        inner.drains.end();
-        assert!(outdated(qp.send.held(&proof, |_, _| panic!("nothing is done"))));
+        inner.drain_epoch.advance();
+        assert!(outdated(qp.send.with_valid(&proof, |_, _| panic!("nothing is done"))));
     }
 }

@@ -41,7 +41,7 @@ impl Context {
             return Err(Error::invalid(VERB, format!("port {port_num} has no GID {index}")));
         };
         let Some(active_mtu) = port.active_mtu else {
-            return Err(Error::invalid(VERB, format!("port {port_num} does not tell its MTU")));
+            return Err(Error::invalid(VERB, format!("port {port_num} reports no active MTU")));
         };
         Ok(LocalPort {
             port_num,

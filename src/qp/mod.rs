@@ -36,7 +36,7 @@ use crate::link::{QpId, WatchId};
 use crate::memory::ProtectionDomain;
 use crate::pools::{DoorbellMode, QueueBuffer, RecordSlot, SendUar, UserIndex};
 use crate::srq::SrqInner;
-use cancel::Drains;
+use cancel::DrainEpoch;
 use inspect::state_at_device;
 use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::cmd::qp as command;
@@ -58,7 +58,7 @@ pub(crate) struct QpInner {
     mode: DoorbellMode,
     gate: Gate,
     index: Arc<UserIndex>,
-    pub(crate) drains: Drains,
+    pub(crate) drain_epoch: DrainEpoch,
     /// Rings, doorbell record and doorbell register.
     memory: Mutex<Option<(QueueBuffer, RecordSlot, SendUar)>>,
     send_cq: Arc<CqInner>,
@@ -171,7 +171,7 @@ impl ControlHalf {
     pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
         let (from, to) = self.check(attributes)?;
         if from == QueueState::Reset && to == QueueState::Init {
-            let what = "a queue pair leaves RESET only whole: join its halves first";
+            let what = "a split queue pair cannot leave RESET: join its halves first";
             return Err(Error::invalid("modify_qp", what.into()));
         }
         self.modify_unchecked(attributes, to)
@@ -203,7 +203,7 @@ impl ControlHalf {
         if attributes.qp_state.is_some() {
             // Before the device may resume. It may have drained the queue without telling the
             // kernel, so the states that are known here do not tell whether this change resumes it.
-            inner.drains.end();
+            inner.drain_epoch.advance();
         }
         if to == QueueState::Reset {
             // Nothing may be posted once the device resets its counters.
@@ -238,15 +238,15 @@ impl ControlHalf {
         let Ok(found) = self.device_state(error.operation()) else { return error };
         let advice = match found.state {
             state if state == state_at_device(from) => return error,
-            QpState::SQD => {
-                "the device has drained the send queue by itself: let it go on with `resume`"
-            }
+            QpState::SQD => "the device drained the send queue by itself: call `resume`",
             QpState::SQ_DRAINING => {
                 "the device is still draining the send queue: wait for the event SqDrained"
             }
-            QpState::RTS => "it is not drained: nothing is to be resumed",
-            QpState::SQER => "its send queue failed: go to RTS from there with `cur_qp_state`",
-            _ => "bring it there by the transitions in between",
+            QpState::RTS => "it is not drained, so there is nothing to resume",
+            QpState::SQER => {
+                "its send queue failed: modify it to RTS with `cur_qp_state(SendQueueError)`"
+            }
+            _ => "move it through the states in between",
         };
         let (state, from) = (found.state, from.name());
         let what =
@@ -339,7 +339,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
         let inner = &self.control.inner;
         for cq in [&inner.send_cq, &inner.recv_cq] {
             if cq.holds(&inner.index) {
-                let what = "completions from before the reset are in the completion queue: poll them first";
+                let what = "the completion queue still has completions from before the reset: poll \
+                            them first";
                 return Err(Error::busy("modify_qp", what));
             }
         }
@@ -383,7 +384,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the queue pair is
     /// returned with the error.
     ///
-    /// Completions that are in the completion queues still are passed over when they are polled.
+    /// Polling skips the completions of the queue pair that are still in the completion queues.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         match self.control.inner.destroy() {
             Ok(()) => Ok(()),

@@ -167,7 +167,8 @@ impl XrcTarget {
         Ok(())
     }
 
-    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, it is given back.
+    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the queue pair
+    /// is returned with the error.
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
         self.end().map_err(|error| DestroyError::new(self, error))
     }

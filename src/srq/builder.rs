@@ -174,7 +174,8 @@ pub(crate) fn make(
         });
     let Some(layout) = layout else {
         let what = format!(
-            "{max_wr} requests with {max_sge} entries do not fit: the device takes 1 to {} requests of {} bytes",
+            "{max_wr} requests with {max_sge} entries do not fit: the device supports 1 to {} \
+             requests of {} bytes",
             limits.max_srq_recv_wr, limits.max_rq_desc_sz
         );
         return Err(Error::invalid(verb, what));

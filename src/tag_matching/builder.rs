@@ -101,12 +101,12 @@ impl TagMatchingQueueBuilder<'_> {
             return Err(Error::invalid(VERB, what.into()));
         }
         if caps.max_num_tags == 0 || caps.max_sge == 0 {
-            let what = "the device, or its driver in the kernel, has no tag matching";
+            let what = "the device or its kernel driver does not support tag matching";
             return Err(Error::new(VERB, ErrorKind::NotSupported, what));
         }
         if !(1..=caps.max_num_tags).contains(&self.max_num_tags) {
             let what = format!(
-                "{} tags asked for; the device takes 1 to {}",
+                "{} tags requested; the device supports 1 to {}",
                 self.max_num_tags, caps.max_num_tags
             );
             return Err(Error::invalid(VERB, what));
@@ -115,7 +115,7 @@ impl TagMatchingQueueBuilder<'_> {
             .filter(|_| (1..=caps.max_ops).contains(&self.max_ops));
         layout.ok_or_else(|| {
             let what = format!(
-                "{} outstanding operations asked for; the device takes 1 to {}",
+                "{} outstanding operations requested; the device supports 1 to {}",
                 self.max_ops, caps.max_ops
             );
             Error::invalid(VERB, what)

@@ -47,7 +47,7 @@ pub(super) fn path_to_itself(context: &Inner, port_num: Option<u8>) -> Result<Ah
         Some(port) => format!("port {port} is not active, or has no address"),
         None => "no port is active and has an address".to_owned(),
     };
-    let what = format!("{which}: the queue pair for operations cannot be connected to itself");
+    let what = format!("{which}: the command queue pair cannot be connected");
     Err(Error::new(VERB, ErrorKind::NotFound, what))
 }
 
@@ -65,7 +65,10 @@ pub(super) fn create(
     let (Ok(none), Ok(never), Ok(timer), Ok(psn), Ok(itself)) =
         (none, never, RnrTimer::new(0), Psn::new(0), QpNumber::new(qp.qp_num()))
     else {
-        return Err(Error::invalid(VERB, "the device's number of the queue pair".into()));
+        return Err(Error::invalid(
+            VERB,
+            "the device returned an invalid queue pair number".into(),
+        ));
     };
     let init = QpAttributes::new()
         .qp_state(QueueState::Init)

@@ -104,7 +104,7 @@ fn doorbell_records_stay_as_long_as_rings_do() {
 /// Pages that are never unmapped, and the number of those not freed.
 struct Pages(AtomicUsize);
 
-// SAFETY: every call returns newly allocated bytes, which nobody else uses and which are never
+// SAFETY: every call returns newly allocated bytes, which nothing else uses and which are never
 // deallocated.
 unsafe impl QueueAllocator for Pages {
     fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>> {

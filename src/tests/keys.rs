@@ -1,4 +1,4 @@
-//! Memory keys, where it takes a look at what the device is asked for.
+//! Memory keys: tests that check the commands sent to the device.
 
 use super::*;
 use crate::testing::Altered;

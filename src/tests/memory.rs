@@ -163,7 +163,7 @@ fn sizes_and_alignments_that_cannot_be_are_refused() {
     let mut byte = 0_u8;
     // SAFETY: the call is refused before anything is registered.
     let error = unsafe { pd.reg_mr(&raw mut byte, usize::MAX, Access::empty()) }.unwrap_err();
-    assert!(error.to_string().contains("past the end"), "{error}");
+    assert!(error.to_string().contains("exceed the address space"), "{error}");
 }
 
 #[test]

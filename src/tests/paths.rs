@@ -59,7 +59,7 @@ fn a_path_that_cannot_be_is_refused_before_the_kernel_is_asked() {
     assert!(pd.create_ah(&AhAttr::roce(1, nobody, 255)).is_err(), "an empty place of the table");
 }
 
-/// A GRH or an IPv6 header, as it stands before a datagram sent to `own`.
+/// A GRH or an IPv6 header, as the device writes it before a datagram sent to `own`.
 fn header(next_header: u8, own: Gid, sender: Gid) -> [u8; 40] {
     let mut bytes = [0; 40];
     bytes[0] = 0x60;

@@ -4,7 +4,7 @@ use super::*;
 use crate::transport::Rc;
 use mlx5_cq::{Lookup, Side};
 
-/// Destroyed queue pairs are freed even if nobody polls their completion queue.
+/// Destroyed queue pairs are freed even if their completion queue is never polled.
 #[test]
 fn queue_pairs_of_a_queue_that_is_never_polled_do_not_pile_up() {
     let simulator = Simulator::new(infiniband());

@@ -38,9 +38,9 @@ bitflags::bitflags! {
         const CRC32C = 1 << 11;
         /// Send queues that drain on signature errors.
         const PIPELINING = 1 << 12;
-        /// Memory keys of which a request may change the lowest byte.
+        /// Memory keys whose variant (low byte) a request can change.
         const UPDATE_TAG = 1 << 13;
-        /// Completions that tell the time of day.
+        /// Completions with real-time timestamps.
         const REAL_TIME = 1 << 14;
     }
 }
@@ -48,12 +48,12 @@ bitflags::bitflags! {
 /// What a device may lack, and what to say of one that does: why a case is skipped.
 const LACKING: [(Need, &str); 7] = [
     (Need::DEVX, "the kernel grants no DEVX"),
-    (Need::TAG_MATCHING, "the device does not match tags"),
-    (Need::SIGNATURES, "the device has no memory keys with signed blocks"),
-    (Need::CRC32C, "the device has no signatures of CRC-32C"),
+    (Need::TAG_MATCHING, "the device does not support tag matching"),
+    (Need::SIGNATURES, "the device does not support signed memory keys"),
+    (Need::CRC32C, "the device does not support CRC-32C signatures"),
     (Need::PIPELINING, "kernel or device does not drain a send queue on a signature error"),
-    (Need::UPDATE_TAG, "the kernel lets no request change the lowest byte of a memory key"),
-    (Need::REAL_TIME, "the device's completions do not tell the time of day"),
+    (Need::UPDATE_TAG, "the kernel does not allow requests to change a key's variant (low byte)"),
+    (Need::REAL_TIME, "the device has no real-time timestamps"),
 ];
 
 impl Need {

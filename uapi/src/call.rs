@@ -14,9 +14,9 @@ use crate::{
 /// The most attributes in a call. QP_CREATE has the most: 15, and two of the driver.
 const CAPACITY: usize = 20;
 
-/// The most times that a system call is repeated after `EINTR`: more than any burst of signals
-/// needs, but bounded, because a kernel (or a stand-in for one) could answer `EINTR` for ever.
-pub const MOST_INTERRUPTIONS: u32 = 1000;
+/// How often a system call is repeated after `EINTR` at most: more than any burst of signals needs,
+/// but bounded, because a kernel (or a stand-in for one) could return `EINTR` each time.
+pub const MAX_EINTR_RETRIES: u32 = 1000;
 
 const NO_ATTR: IoctlAttr =
     IoctlAttr { attr_id: 0, len: 0, flags: 0, elem_id: 0, reserved: 0, data: 0 };
@@ -179,7 +179,7 @@ impl<'a> Call<'a> {
         self.output(attr::uhw::OUT, value)
     }
 
-    /// Makes the call. Repeats it after `EINTR`, at most [`MOST_INTERRUPTIONS`] times.
+    /// Makes the call. Repeats it after `EINTR`, at most [`MAX_EINTR_RETRIES`] times.
     ///
     /// # Errors
     /// `EINVAL`, without a call, if an attribute is longer than 65535 bytes (its length has 16
@@ -214,7 +214,7 @@ impl<'a> Call<'a> {
             // output), and `len` is the length of that slice.
             match unsafe { file.ioctl((&raw mut frame).cast::<IoctlHeader>()) } {
                 Ok(()) => return Ok(Reply { attrs: frame.attrs, count: self.count }),
-                Err(Errno::EINTR) if interruptions < MOST_INTERRUPTIONS => interruptions += 1,
+                Err(Errno::EINTR) if interruptions < MAX_EINTR_RETRIES => interruptions += 1,
                 Err(errno) => return Err(errno),
             }
         }
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_call_that_is_interrupted_for_ever_ends_with_eintr() {
-        let times = MOST_INTERRUPTIONS as usize;
+        let times = MAX_EINTR_RETRIES as usize;
         let file = Script::new().then_fail(times, Errno::EINTR).then(|call| {
             call.made(A, 7);
             Ok(())

@@ -25,7 +25,7 @@ use nix::{
 
 use crate::{
     Errno,
-    call::MOST_INTERRUPTIONS,
+    call::MAX_EINTR_RETRIES,
     ioctl::{IoctlHeader, RDMA_VERBS_IOCTL},
     kernel::{Access, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size},
 };
@@ -173,7 +173,7 @@ impl EventFile for UverbsEvents {
         let mut interruptions = 0;
         loop {
             match nix::unistd::read(&self.fd, buf) {
-                Err(Errno::EINTR) if interruptions < MOST_INTERRUPTIONS => interruptions += 1,
+                Err(Errno::EINTR) if interruptions < MAX_EINTR_RETRIES => interruptions += 1,
                 result => return result,
             }
         }

@@ -45,7 +45,7 @@ numbers! {
         Rnic = 4 => "An iWARP adapter.",
         Usnic = 5 => "usNIC.",
         UsnicUdp = 6 => "usNIC over UDP.",
-        Unspecified = 7 => "Not told.",
+        Unspecified = 7 => "Unspecified.",
     }
 }
 
@@ -136,10 +136,10 @@ impl fmt::Display for Skipped {
         let Self { uverbs, path, why } = self;
         match why {
             SkipReason::Unreadable(errno) => {
-                write!(f, "{uverbs} was passed over: /sys/{path} cannot be read ({errno})")
+                write!(f, "{uverbs} was skipped: /sys/{path} cannot be read ({errno})")
             }
             SkipReason::Malformed(text) => {
-                write!(f, "{uverbs} was passed over: /sys/{path} has {text:?}")
+                write!(f, "{uverbs} was skipped: /sys/{path} has {text:?}")
             }
         }
     }

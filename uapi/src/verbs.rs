@@ -20,7 +20,7 @@ layout! {
 
     /// `struct ib_uverbs_gid_entry`.
     pub struct GidEntry [32] {
-        0  gid: [u8; 16] => "The GID as it stands on the wire.",
+        0  gid: [u8; 16] => "The GID in network byte order.",
         16 gid_index: u32 => "Its index.",
         20 port_num: u32 => "Its port.",
         24 gid_type: u32 => "[`GidType`].",
@@ -55,7 +55,7 @@ layout! {
 
     /// `struct ib_uverbs_query_port_resp_ex`.
     pub struct QueryPortRespEx [48] {
-        0  legacy_resp: QueryPortResp => "What kernels always told.",
+        0  legacy_resp: QueryPortResp => "The part that every kernel returns.",
         40 port_cap_flags2: u16 => "More capabilities.",
         42 reserved: [u8; 2] => "Reserved.",
         44 active_speed_ex: u32 => "Link speed with newer rates, from newer kernels; else zero.",
@@ -120,7 +120,7 @@ layout! {
         120 max_inline_data: u32 => "Inline bytes of a send.",
         124 pkey_index: u16 => "Index of the P_Key.",
         126 alt_pkey_index: u16 => "Index of the alternate path's P_Key.",
-        128 en_sqd_async_notify: u8 => "1 to be told when the send queue has drained.",
+        128 en_sqd_async_notify: u8 => "1 to get an event when the send queue has drained.",
         129 sq_draining: u8 => "1 while the send queue drains.",
         130 max_rd_atomic: u8 => "Reads and atomics outstanding as initiator.",
         131 max_dest_rd_atomic: u8 => "Reads and atomics outstanding as responder.",
@@ -394,7 +394,7 @@ numbers! {
 
     /// Link layer of a port.
     pub enum LinkLayer: u8 {
-        Unspecified = 0 => "Not told: InfiniBand.",
+        Unspecified = 0 => "Unspecified: InfiniBand.",
         InfiniBand = 1 => "InfiniBand.",
         Ethernet = 2 => "Ethernet.",
     }

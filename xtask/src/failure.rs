@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     File { path: PathBuf, error: io::Error },
     /// A program's output is not what it should be.
     Output { program: String, what: String },
-    /// Something was measured, and is more than it may be.
+    /// A measurement exceeds its limit.
     Bars(usize),
     /// Machine code is not what it should be.
     Code(Vec<String>),
@@ -34,8 +34,8 @@ pub(crate) enum Failure {
     Vm(String),
     /// Modules import each other.
     Circles(Vec<String>),
-    /// Tests that passed do not pass any more.
-    Lost(Vec<String>),
+    /// Tests that passed before do not pass.
+    Regressed(Vec<String>),
     /// Tests do not pass, or bugs were not noticed, and nothing says why.
     Unexplained(Vec<String>),
     /// A tree in which bugs are planted does not compile, and none of them is why.
@@ -50,11 +50,11 @@ impl fmt::Display for Failure {
             Self::Run { program, error } => write!(f, "cannot run {program}: {error}"),
             Self::Status { program, status } => write!(f, "{program} ended with {status}"),
             Self::NotBuilt(what) => write!(f, "cargo has not built {what}"),
-            Self::Missing(install) => write!(f, "a peer is missing: {install}"),
+            Self::Missing(install) => write!(f, "packages are missing: {install}"),
             Self::Packages(what) | Self::Vm(what) => write!(f, "{what}"),
             Self::Unfetched(what) => write!(f, "packages cannot be fetched: {what}"),
             Self::Aarch64(faults) => write!(f, "on aarch64:\n  {}", faults.join("\n  ")),
-            Self::Lost(tests) => {
+            Self::Regressed(tests) => {
                 write!(f, "{} no longer pass:\n  {}", tests.len(), tests.join("\n  "))
             }
             Self::Unexplained(tests) => {
@@ -71,12 +71,12 @@ impl fmt::Display for Failure {
                 )
             }
             Self::Survived { caught, viable, bar } => {
-                write!(f, "tests notice {caught} of {viable} bugs; {bar} in a hundred is the bar")
+                write!(f, "tests catch {caught} of {viable} mutants; at least {bar} % are required")
             }
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Output { program, what } => write!(f, "the output of {program} has {what}"),
             Self::Code(faults) => write!(f, "hot functions:\n  {}", faults.join("\n  ")),
-            Self::Bars(count) => write!(f, "{count} instruction counts are over their bars"),
+            Self::Bars(count) => write!(f, "{count} instruction counts exceed their limits"),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::process::Command;
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 
-/// Feed random bytes to who reads WQEs and completions, and random answers of firmware and kernel to the provider
+/// Feed random bytes to the decoders of WQEs and CQEs, and random results of the kernel to the driver
 ///
-/// The same seed gives the same bytes. A finding is told by its seed, and fails.
+/// The same seed gives the same bytes. A finding is reported with its seed, and fails.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// One target only: wqe, cqe, prm or ioctl

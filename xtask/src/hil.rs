@@ -22,19 +22,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", requires = "device", conflicts_with_all = ["peer", "serve"])]
     second: Option<String>,
 
-    /// Run what takes two hosts, with the one that runs --serve
+    /// Run the cases that need two hosts, with the host that runs --serve
     #[arg(long, value_name = "HOST", requires = "device", conflicts_with = "serve")]
     peer: Option<String>,
 
-    /// Be the other of two hosts, until it has had enough
+    /// Serve as the second host until the client is done
     #[arg(long, requires = "device")]
     serve: bool,
 
-    /// Where the ledger goes, as .json and .md [default: hil-DEVICE in the current folder]
+    /// The file of the ledger, written as .json and .md [default: hil-DEVICE in the current folder]
     #[arg(long, value_name = "FILE", requires = "device")]
     ledger: Option<PathBuf>,
 
-    /// Run only the cases whose names have this in them
+    /// Run only the cases whose names contain this
     #[arg(value_name = "CASE", requires = "device")]
     cases: Vec<String>,
 }

@@ -30,13 +30,13 @@ use rows::{Ledger, Outcome, Row};
 /// python3-scapy, ibverbs-providers, ibverbs-utils, perftest and ucx-utils.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Write nothing; fail if a test that passes in the ledger does not pass any more
+    /// Write nothing; fail if a test that passes in the ledger does not pass
     #[arg(long)]
     check: bool,
-    /// Run this part alone, say how each test ended, and write nothing
+    /// Run this part alone, print the result of each test, and write nothing
     #[arg(long, value_enum, conflicts_with = "check")]
     only: Option<Part>,
-    /// Run nothing; write the page for people anew, of what is in the ledger
+    /// Run nothing; regenerate the page from the ledger
     #[arg(long, conflicts_with_all = ["check", "only"])]
     pub(crate) document: bool,
 }
@@ -54,7 +54,7 @@ enum Part {
     Conformance,
 }
 
-/// Writes this chore's part of the page for people, of what is in the ledger.
+/// Writes this command's part of the page from the ledger.
 pub(crate) fn document() -> Result<(), Failure> {
     let [json, markdown] = documents();
     report::write(&markdown, &Ledger::read(&json)?, &pyverbs::peers()?)
@@ -112,15 +112,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     println!("{} s", begun.elapsed().as_secs());
     for known in unused.iter() {
-        eprintln!("xtask: nothing is explained by \"{known}\" any more");
+        eprintln!("xtask: the reason \"{known}\" matches no test");
     }
 
     if arguments.check {
-        let lost = now.lost_since(&kept);
-        if !lost.is_empty() {
-            return Err(Failure::Lost(lost));
+        let regressed = now.regressed_since(&kept);
+        if !regressed.is_empty() {
+            return Err(Failure::Regressed(regressed));
         }
-        let gained = kept.lost_since(&now).len();
+        let gained = kept.regressed_since(&now).len();
         if gained > 0 {
             println!("{gained} more pass than the ledger has: cargo xtask ledger writes them down");
         }

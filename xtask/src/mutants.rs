@@ -61,19 +61,19 @@ pub(crate) struct Arguments {
     /// Plant bugs in the lines that changed since this commit, for ten minutes at most; write nothing
     #[arg(long, value_name = "BASE", num_args = 0..=1, default_missing_value = "HEAD~1")]
     changed: Option<String>,
-    /// Draw of those mutants whose file or description has this in it; write nothing
+    /// Draw only mutants whose file or description contains this; write nothing
     #[arg(long, value_name = "TEXT", conflicts_with = "changed")]
     only: Vec<String>,
     /// Run those of the sample again that were missed, whatever has changed; write nothing
     #[arg(long)]
     missed: bool,
-    /// Stop after this time, and say what is left
+    /// Stop after this time, and print what is left
     #[arg(long, value_name = "MINUTES")]
     minutes: Option<u64>,
-    /// How many tests run at a time; as many as there are processors, if not said
+    /// How many tests run at a time [default: the number of processors]
     #[arg(long, value_name = "COUNT")]
     jobs: Option<usize>,
-    /// Say which mutants are drawn, and run nothing
+    /// Print the mutants that are drawn, and run nothing
     #[arg(long)]
     list: bool,
 }

@@ -51,7 +51,7 @@ pub(super) fn show(
             .chunks(4)
             .map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect())
             .collect();
-        let here = if block == drained.block() { "  <- the device stands here" } else { "" };
+        let here = if block == drained.block() { "  <- the device stopped here" } else { "" };
         let opcode = control.opcode().map_or("unknown", Opcode::name);
         table.row([
             block.to_string(),

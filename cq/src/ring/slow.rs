@@ -3,12 +3,12 @@
 
 use super::{Ring, TAIL};
 use crate::corruption::Corruption;
+use crate::kind::Kind;
 use crate::queue::{Found, Queue, Sent};
 use crate::state::COUNT as BYTE_COUNT;
 use crate::state::{USER_INDEX, USER_INDEX_MASK, is_title};
 use crate::table::{Lookup, Side};
 use crate::tag_matching;
-use crate::what::What;
 use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
 use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, Format, INLINE_32, INLINE_64, OPCODE_SHIFT};
@@ -24,7 +24,7 @@ struct Decoded {
     index: u32,
     tail: u64,
     /// Whether it was compressed, or has inline data.
-    marks: What,
+    marks: Kind,
 }
 
 impl<Q: Queue> Ring<Q> {
@@ -73,12 +73,12 @@ impl<Q: Queue> Ring<Q> {
                 found => found,
             };
             return match found {
-                Ok(Some(Found::Completion(wr_id, what))) => {
+                Ok(Some(Found::Completion(wr_id, kind))) => {
                     self.pass_any(descriptor);
-                    self.found = (descriptor, wr_id, what.with(marks));
+                    self.found = (descriptor, wr_id, kind.with(marks));
                     true
                 }
-                Ok(Some(Found::Again)) => {
+                Ok(Some(Found::Duplicate)) => {
                     self.pass_any(descriptor);
                     continue;
                 }
@@ -133,7 +133,7 @@ impl<Q: Queue> Ring<Q> {
             }
             if !is_title(op_own) {
                 let format = self.check_format(op_own)?;
-                return Ok(Some(self.decode_at(self.next, What::formatted(format))));
+                return Ok(Some(self.decode_at(self.next, Kind::formatted(format))));
             }
             if self.state.compression().is_none() {
                 return Err(Corruption::Format(Format::of(op_own)));
@@ -141,10 +141,10 @@ impl<Q: Queue> Ring<Q> {
             self.run.start(&self.state, self.consumer).map_err(Corruption::Run)?;
         }
         let entry = self.run.descriptor(&self.state);
-        Ok(Some(self.decode_at(entry, What::compressed(self.run.format()))))
+        Ok(Some(self.decode_at(entry, Kind::compressed(self.run.format()))))
     }
 
-    fn decode_at(&self, descriptor: NonNull<u8>, marks: What) -> Decoded {
+    fn decode_at(&self, descriptor: NonNull<u8>, marks: Kind) -> Decoded {
         // SAFETY: the four bytes are inside a descriptor, and aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
         Decoded { descriptor, index, tail: read_tail(descriptor), marks }
@@ -200,24 +200,24 @@ impl<Q: Queue> Ring<Q> {
 
     /// Asks `queue` which request a CQE is about.
     fn retire(queue: &Q, opcode: u8, counter: u16) -> Result<Option<Found>, Corruption> {
-        let sent = |failed, what: fn(u8) -> What| {
+        let sent = |failed, kind: fn(u8) -> Kind| {
             queue.retire_send(counter, failed).map(|sent| match sent {
-                Sent::Request(sent) => Found::Completion(sent.wr_id, what(sent.opcode)),
-                Sent::Again => Found::Again,
+                Sent::Request(sent) => Found::Completion(sent.wr_id, kind(sent.opcode)),
+                Sent::Duplicate => Found::Duplicate,
             })
         };
         let received =
-            |what| queue.retire_receive(counter).map(|wr_id| Found::Completion(wr_id, what));
+            |kind| queue.retire_receive(counter).map(|wr_id| Found::Completion(wr_id, kind));
         Ok(match CqeOpcode::from_bits(opcode) {
-            Some(CqeOpcode::Requester) => sent(false, What::sent),
-            Some(CqeOpcode::RequesterError) => sent(true, What::sent_error),
+            Some(CqeOpcode::Requester) => sent(false, Kind::sent),
+            Some(CqeOpcode::RequesterError) => sent(true, Kind::sent_error),
             Some(
                 CqeOpcode::ResponderWriteImm
                 | CqeOpcode::ResponderSend
                 | CqeOpcode::ResponderSendImm
                 | CqeOpcode::ResponderSendInvalidate,
-            ) => received(What::received(opcode)),
-            Some(CqeOpcode::ResponderError) => received(What::received_error()),
+            ) => received(Kind::received(opcode)),
+            Some(CqeOpcode::ResponderError) => received(Kind::received_error()),
             _ => return Err(Corruption::Opcode(opcode)),
         })
     }

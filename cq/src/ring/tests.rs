@@ -38,26 +38,27 @@ unsafe fn ring_at(
     format: Option<MiniFormat>,
     memory: NonNull<Memory>,
     queue: NonNull<Any>,
-) -> (Ring<Any>, Places, NonNull<u8>) {
+) -> (Ring<Any>, RingBuffer, NonNull<u8>) {
     // SAFETY: they are parts of the memory, by the contract.
     unsafe {
         let buffer = NonNull::new_unchecked(&raw mut (*memory.as_ptr()).entries).cast();
         let words: NonNull<u8> = NonNull::new_unchecked(&raw mut (*memory.as_ptr()).words).cast();
-        let places = Places { buffer, log_size: 2, stride: 64 };
+        let ring_buffer = RingBuffer { start: buffer, log_size: 2, stride: 64 };
         let table = Arc::new(UserIndexTable::default());
         table.set(1, queue, [RingId(1); 2]);
-        let state = RingState::new(places, CompletionQueueRecord::new(words)).compressed(format);
+        let state =
+            RingState::new(ring_buffer, CompletionQueueRecord::new(words)).compressed(format);
         let mut ring = Ring::new(RingParts {
             queues: table,
             state: Arc::new(state),
             attention: Attention::new(words.byte_add(8).cast()),
             id: RingId(1),
         });
-        places.clear_from(start);
+        ring_buffer.clear_from(start);
         ring.consumer = start;
         ring.find_position();
         ring.publish();
-        (ring, places, words)
+        (ring, ring_buffer, words)
     }
 }
 
@@ -68,10 +69,10 @@ fn runs_go_on_where_the_consumer_counter_wraps() {
         let queue = Any(0);
         let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
         // SAFETY: both outlive the ring, and are used only through what `ring_at` returns.
-        let (mut ring, places, _) = unsafe {
+        let (mut ring, ring_buffer, _) = unsafe {
             ring_at(start, Some(MiniFormat::Hash), (&mut memory).into(), (&queue).into())
         };
-        let entries = places.buffer;
+        let entries = ring_buffer.start;
         let store = |index: u32, entry: [u8; 64]| {
             // SAFETY: the CQE is inside the memory.
             unsafe {
@@ -89,7 +90,7 @@ fn runs_go_on_where_the_consumer_counter_wraps() {
             let mut title = [0; 64];
             title[35] = 1;
             title[44..48].copy_from_slice(&count.to_be_bytes());
-            title[63] = 3 << 2 | places.owner(first);
+            title[63] = 3 << 2 | ring_buffer.owner(first);
             store(first, title);
             let end = first.wrapping_add(count);
             for place in 0..count {
@@ -114,9 +115,9 @@ fn the_ring_goes_on_where_the_consumer_counter_wraps() {
         let queue = Any(0);
         let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
         // SAFETY: both outlive the ring, and are used only through what `ring_at` returns.
-        let (mut ring, places, words) =
+        let (mut ring, ring_buffer, words) =
             unsafe { ring_at(start, None, (&mut memory).into(), (&queue).into()) };
-        let entries = places.buffer;
+        let entries = ring_buffer.start;
         let write = |index: u32, user_index: u8| {
             let mut entry = [0; 64];
             entry[35] = user_index;

@@ -2,9 +2,9 @@
 //! which their steps can mix.
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p mlx5-cq --test loom`.
 //!
-//! A device stands between poster and poller. Its own ordering gives Rust no happens-before, and so
-//! it gives none here: a test's poller asks for completions when it likes. Too early an answer must
-//! be none at all; an honest device's poller would not have asked.
+//! A device is between poster and poller. Its ordering gives Rust no happens-before, so it gives
+//! none here: a test's poller asks for completions at any time. If it asks too early, there must be
+//! none; with a correct device it would not have asked.
 #![cfg(loom)]
 
 mod shared;
@@ -15,7 +15,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 use mlx5_cq::{
-    Attention, Deferred, Lookup, Places, Queue, Ring, RingId, RingParts, RingState, Sent,
+    Attention, Deferred, Lookup, Queue, Ring, RingBuffer, RingId, RingParts, RingState, Sent,
     SentRequest, Side, UserIndexTable,
 };
 use mlx5_doorbell::{CompletionQueueRecord, QueuePairRecord, SendRegister};
@@ -30,7 +30,7 @@ use std::ptr::NonNull;
 /// What queues call the ring.
 const RING: RingId = RingId(7);
 
-/// Explores all mixtures with at most so many switches that no thread asked for.
+/// Explores all interleavings with at most this many preemptions.
 fn model(switches: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(switches);
@@ -136,7 +136,7 @@ fn wait<R>(mut ask: impl FnMut() -> Option<R>) -> R {
     }
 }
 
-/// The poller is told of each request what was posted, and nothing of what stood in its record
+/// The poller gets of each request what was posted, and nothing of what was in its record
 /// before or was put there after: the owner reuses a record when it was read, and not sooner.
 #[test]
 fn a_completion_is_about_the_request_that_was_posted() {
@@ -308,7 +308,7 @@ fn a_shared_receive_is_had_by_one_poller() {
                 let (records, had) = (std::sync::Arc::clone(&records), had.clone());
                 thread::spawn(move || {
                     for index in 0..2 {
-                        // Posting `n` stands in request `n` of the ring.
+                        // Posting `n` is in slot `n` of the ring.
                         if let Some(wr_id) = records.retire(index) {
                             assert_eq!(wr_id, 100 + u64::from(index));
                             had[usize::from(index)].fetch_add(1, Ordering::Relaxed);
@@ -340,7 +340,7 @@ struct Tracked {
     /// Written when it is freed, read when it is asked: loom finds it if one does not come before
     /// the other.
     freed: UnsafeCell<bool>,
-    /// The only request counter that may be asked for.
+    /// The only request counter that may be retired.
     counter: u16,
 }
 
@@ -361,7 +361,7 @@ impl Queue for Tracked {
     }
 
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
-        // SAFETY: loom checks that nobody writes.
+        // SAFETY: loom checks that nothing writes.
         assert!(!self.freed.with(|freed| unsafe { *freed }), "a freed queue was asked");
         assert_eq!(counter, self.counter, "an entry of another queue");
         Some(SentRequest { wr_id: counter.into(), opcode: Opcode::Send as u8 })
@@ -381,7 +381,7 @@ struct Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // SAFETY: loom checks that nobody else has access.
+        // SAFETY: loom checks that nothing else has access.
         self.queue.freed.with_mut(|freed| unsafe { *freed = true });
         self.freed.store(true, Ordering::Release);
     }
@@ -402,7 +402,7 @@ impl Completions {
         // SAFETY: four entries and a record that are kept as long as the state is used.
         let state = unsafe {
             RingState::new(
-                Places { buffer: memory.at(0), log_size: 2, stride: 64 },
+                RingBuffer { start: memory.at(0), log_size: 2, stride: 64 },
                 CompletionQueueRecord::new(memory.at(RECORD)),
             )
         };
@@ -457,7 +457,7 @@ fn register(table: &UserIndexTable<Tracked>, index: u32, queue: &std::sync::Arc<
 }
 
 /// A queue is destroyed while its completions are polled; once it is freed its index goes to a new
-/// one. Nobody asks a freed queue, and no entry of the old one completes anything of the new one.
+/// one. No poll uses a freed queue, and no CQE of the old one completes anything of the new one.
 #[test]
 fn a_destroyed_queue_is_freed_when_the_poller_cannot_reach_it() {
     model(3, || {
@@ -479,7 +479,7 @@ fn a_destroyed_queue_is_freed_when_the_poller_cannot_reach_it() {
                 while last != Some(8) {
                     cq.attend(&mut ring);
                     // The device writes an entry for a queue after that was made, and the kernel and
-                    // the device see to it that whoever finds the entry finds the queue.
+                    // the device order the queue before the CQE.
                     if !new_one && made.load(Ordering::Acquire) {
                         cq.write(2, 0, 8);
                         new_one = true;
@@ -553,7 +553,7 @@ unsafe impl Send for Noted {}
 impl Noted {
     fn new(note: u32, token: &Arc<()>) -> Self {
         let noted = Self { note: UnsafeCell::new(0), _token: Arc::clone(token) };
-        // SAFETY: loom checks that nobody else has access.
+        // SAFETY: loom checks that nothing else has access.
         noted.note.with_mut(|at| unsafe { *at = note });
         noted
     }
@@ -561,7 +561,7 @@ impl Noted {
 
 impl Drop for Noted {
     fn drop(&mut self) {
-        // SAFETY: loom checks that nobody writes.
+        // SAFETY: loom checks that nothing writes.
         assert!(self.note.with(|at| unsafe { *at }) > 0);
     }
 }
@@ -594,10 +594,10 @@ fn every_departure_is_released_once_in_time() {
 #[test]
 fn queues_that_are_registered_at_once_are_both_found() {
     model(3, || {
-        // Places are all that matters of these.
+        // Only the addresses of these matter.
         static QUEUES: [u32; 2] = [0; 2];
         let found = |index: usize| Lookup::Queue(NonNull::from(&QUEUES[index]));
-        // SAFETY: they are there for ever.
+        // SAFETY: they are never freed.
         let register = |table: &UserIndexTable<u32>, index: usize| unsafe {
             table.set(index as u32, NonNull::from(&QUEUES[index]), [RING; 2]);
         };
@@ -625,7 +625,7 @@ fn a_queue_that_completes_elsewhere_is_never_found() {
         static QUEUES: [u32; 2] = [0; 2];
         let [here, elsewhere] = [0, 1].map(|index| NonNull::from(&QUEUES[index]));
         let table = Arc::new(UserIndexTable::<u32>::default());
-        // SAFETY: they are there for ever.
+        // SAFETY: they are never freed.
         unsafe { table.set(0, here, [RING; 2]) };
         table.depart(0);
         let other = {

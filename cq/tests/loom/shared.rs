@@ -6,7 +6,7 @@ use loom::thread;
 use mlx5_doorbell::Lock;
 use mlx5_wqe::{PostError, Rc, SendFlags, SendQueue, SendRecords};
 
-/// Moves a queue, with the memory that it is made of, to whoever has the lock.
+/// Moves a queue, with its memory, to the holder of the lock.
 struct Shared {
     queue: Lock<SendQueue<Rc>>,
     records: Arc<SendRecords>,
@@ -23,10 +23,10 @@ impl Shared {
 }
 
 // Who waits for a lock spins, and only one thread may do so at a time: loom tries what never ends,
-// too. So nobody here waits for anything else.
+// too. So no thread here waits for anything else.
 
 /// Posters wait for each other, and a batch stays together: the poller meets each whole, with what
-/// was posted, whoever posted it.
+/// was posted, by any thread.
 #[test]
 fn batches_of_several_posters_stay_together() {
     model(3, || {
@@ -52,8 +52,8 @@ fn batches_of_several_posters_stay_together() {
     });
 }
 
-/// A poster goes on where the other one stopped, with the room that is left and what the poller has
-/// made free; whatever was posted the poller meets once, and as it was posted.
+/// A poster continues where the other one stopped, with the room that is left and what the poller
+/// has freed. The poller gets each request once, as it was posted.
 #[test]
 fn what_one_poster_leaves_the_other_finds() {
     model(2, || {

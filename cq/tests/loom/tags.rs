@@ -13,7 +13,7 @@ use mlx5_wqe::{ListError, PostError, SendRecords, SharedReceiveRecords};
 /// A list, its shared half, and what it is made of.
 struct Bed {
     list: TagList,
-    // The crate's own reference count is not loom's; the pollers' copies are given back first.
+    // The crate's own reference count is not loom's; the pollers' copies are dropped first.
     records: std::sync::Arc<TagRecords>,
     _commands: Box<SendRecords>,
     _memory: Memory,
@@ -35,7 +35,7 @@ impl Bed {
         Poller(std::sync::Arc::clone(&self.records))
     }
 
-    /// Adds tag `number`, whose message and whose operation are told apart by it.
+    /// Adds tag `number`, which identifies its message and its operation.
     fn add(&mut self, number: u64, signaled: bool) -> Result<TagHandle, PostError> {
         let add = TagAdd { recv_wr_id: 100 + number, sges: &[], tag: number, mask: !0 };
         let wr = OpsWr::add(200 + number, add);
@@ -50,7 +50,7 @@ impl Bed {
     }
 
     /// Whether exactly as many tags can be added as the list has places: none was lost, and none
-    /// was given back twice.
+    /// was freed twice.
     fn assert_all_free(&mut self) {
         let mut places = Vec::new();
         for number in 0..u64::from(self.list.max_num_tags()) {
@@ -63,7 +63,7 @@ impl Bed {
     }
 }
 
-/// What a device tells of a list.
+/// What a device reports of a list.
 struct Poller(std::sync::Arc<TagRecords>);
 
 impl Poller {
@@ -78,7 +78,7 @@ impl Poller {
     }
 }
 
-/// The poller is told of each tag what it was added with, whatever its place was used for before.
+/// The poller gets for each tag what it was added with, whatever its slot was used for before.
 #[test]
 fn a_match_is_about_the_tag_that_was_added() {
     model(2, || {
@@ -113,7 +113,7 @@ fn a_match_is_about_the_tag_that_was_added() {
     });
 }
 
-/// The owner uses places in the order in which they were given back, each under a new name: it sees
+/// The owner reuses slots in the order in which they were freed, each with a new handle: it sees
 /// which place that is, and what it was used for, as soon as it sees that there is one.
 #[test]
 fn a_place_that_was_given_back_has_a_new_name() {
@@ -134,7 +134,7 @@ fn a_place_that_was_given_back_has_a_new_name() {
                 done.store(2, Relaxed);
             })
         };
-        // Whoever waits here would see more than the counter tells: it tries, and that is all.
+        // Waiting here would synchronise more than the counter does: try once.
         for (number, place) in [(2, 2), (3, 1)] {
             done.load(Relaxed);
             match bed.add(number, false) {
@@ -157,8 +157,8 @@ fn a_place_that_was_given_back_has_a_new_name() {
     });
 }
 
-/// A removal and a message meet, one the faster: the tag's place is given back once, when neither
-/// can tell of it any more.
+/// A removal and a message meet, one the faster: the tag's slot is freed once, when neither
+/// can report it any more.
 #[test]
 fn a_removal_and_a_message_give_one_place_back_once() {
     for message in [&[TagEvent::ConsumedMessage][..], &[TagEvent::Consumed, TagEvent::Expected]] {
@@ -170,7 +170,7 @@ fn a_removal_and_a_message_give_one_place_back_once() {
                 for &event in message {
                     assert_eq!(poller.tell(event, tag.place(), true), Some(101));
                 }
-                // No honest device tells of it once more.
+                // No correct device reports it again.
                 assert_eq!(poller.tell(message[0], tag.place(), true), None);
                 poller
             });
@@ -180,7 +180,7 @@ fn a_removal_and_a_message_give_one_place_back_once() {
                 let full = bed.add(4, false);
                 assert_eq!(full, Err(PostError::TagListFull { max: 1 }), "the removal is to come");
             }
-            // The message was faster in any case, as the device tells.
+            // The message was faster in any case, as the device reports.
             let told = poller.tell(TagEvent::Remove, tag.place(), false);
             match removal {
                 Ok(()) => assert_eq!(told, Some(2)),
@@ -221,7 +221,7 @@ fn a_removal_that_comes_in_time_gives_the_place_back_once() {
     });
 }
 
-/// Operations that nobody is told of give their room back with the next one that completes, and
+/// Operations without a completion free their room with the next one that completes, and
 /// their records are used again only then.
 #[test]
 fn a_record_is_used_again_when_it_was_read() {
@@ -253,7 +253,7 @@ fn a_record_is_used_again_when_it_was_read() {
     });
 }
 
-/// A tag that fails to be added was never on the list: its place is given back by that, and by
+/// A tag that fails to be added was never on the list: its slot is freed by that, and by
 /// nothing else.
 #[test]
 fn a_tag_that_fails_to_be_added_gives_its_place_back() {

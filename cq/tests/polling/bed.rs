@@ -2,7 +2,7 @@
 //! fixed answers.
 
 use mlx5_cq::{
-    Attention, Places, Queue, Ring, RingId, RingParts, RingState, Sent, SentRequest,
+    Attention, Queue, Ring, RingBuffer, RingId, RingParts, RingState, Sent, SentRequest,
     UserIndexTable, WorkCompletion,
 };
 use mlx5_doorbell::CompletionQueueRecord;
@@ -107,9 +107,9 @@ impl Entry {
 pub(crate) struct Outstanding {
     pub(crate) sends: RefCell<VecDeque<(u16, SentRequest)>>,
     pub(crate) receives: RefCell<VecDeque<(u16, u64)>>,
-    /// How often it was asked.
+    /// How often it was called.
     pub(crate) asked: Cell<usize>,
-    /// Parts of requests of which was told already.
+    /// Parts of requests that were reported already.
     pub(crate) again: RefCell<Vec<u16>>,
 }
 
@@ -126,7 +126,7 @@ impl Outstanding {
 impl Queue for Outstanding {
     fn retire_send(&self, counter: u16, _: bool) -> Option<Sent> {
         if self.again.borrow().contains(&counter) {
-            return Some(Sent::Again);
+            return Some(Sent::Duplicate);
         }
         self.take_send(counter).map(Sent::Request)
     }
@@ -177,7 +177,7 @@ impl Device {
     pub(crate) fn store(&self, index: u32, entry: Entry) {
         let at = self.buffer.at(self.place(index));
         for (offset, byte) in entry.0.into_iter().enumerate() {
-            // SAFETY: a byte of the buffer, which nobody else writes to.
+            // SAFETY: a byte of the buffer, which nothing else writes to.
             unsafe { at.byte_add(offset).write_volatile(byte) };
         }
     }
@@ -193,7 +193,7 @@ impl Device {
     pub(crate) fn store_before(&self, index: u32, bytes: &[u8]) {
         let at = self.buffer.at(self.place(index) - 64);
         for (offset, byte) in bytes.iter().enumerate() {
-            // SAFETY: a byte of the buffer, which nobody else writes to.
+            // SAFETY: a byte of the buffer, which nothing else writes to.
             unsafe { at.byte_add(offset).write_volatile(*byte) };
         }
     }
@@ -237,7 +237,7 @@ impl<Q: Queue> Bed<Q> {
                 queues: Arc::clone(&table),
                 state: Arc::new(
                     RingState::new(
-                        Places { buffer: buffer.at(0), log_size, stride },
+                        RingBuffer { start: buffer.at(0), log_size, stride },
                         CompletionQueueRecord::new(words.at(0)),
                     )
                     .compressed(compression),
@@ -254,14 +254,14 @@ impl<Q: Queue> Bed<Q> {
     pub(crate) fn resize(&mut self, log_size: u32) {
         let stride = self.device.stride;
         let buffer = Memory::new((stride / 64) << log_size);
-        let places = Places { buffer: buffer.at(0), log_size, stride };
-        // SAFETY: so large; nobody uses it.
-        unsafe { places.clear_from(self.ring.consumer()) };
+        let ring_buffer = RingBuffer { start: buffer.at(0), log_size, stride };
+        // SAFETY: so large; nothing uses it.
+        unsafe { ring_buffer.clear_from(self.ring.consumer()) };
         self.device.write(Entry::new(5, 0, 0));
         self.old.push(std::mem::replace(&mut self.device.buffer, buffer));
         self.device.log_size = log_size;
         // SAFETY: cleared before; the bed keeps the memory.
-        unsafe { self.ring.move_to(places) }.expect("the entry that says so");
+        unsafe { self.ring.move_to(ring_buffer) }.expect("the entry that says so");
     }
 
     /// Makes `queue` known under `index`.
@@ -279,7 +279,7 @@ impl<Q: Queue> Bed<Q> {
         self.next().map(|completion| completion.wr_id())
     }
 
-    /// The consumer counter that the device is told.
+    /// The consumer index in the doorbell record.
     pub(crate) fn told(&self) -> u32 {
         u32::from_be_bytes(self.words.read(0))
     }

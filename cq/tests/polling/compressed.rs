@@ -1,13 +1,13 @@
 //! Compressed runs, computed by hand from the description of the format, and inline data.
 
 use crate::bed::{Bed, Device, Entry, Outstanding};
-use mlx5_cq::{Corruption, Places};
+use mlx5_cq::{Corruption, RingBuffer};
 use mlx5_prm::cqe::{Format, MiniFormat};
 
 const FORMATS: [MiniFormat; 3] =
     [MiniFormat::Hash, MiniFormat::Checksum, MiniFormat::ChecksumStride];
 
-/// Writes a run as a device does: arrays of eight at places 1, 8, 16 and so on, nothing in the
+/// Writes a run as a device does: arrays of eight at ring_buffer 1, 8, 16 and so on, nothing in the
 /// others, and the title last.
 fn write_run(device: &mut Device, title: Entry, minis: &[[u8; 8]]) {
     let first = device.written;
@@ -111,7 +111,7 @@ fn what_a_run_left_in_the_ring_is_not_taken_for_entries_on_the_next_lap() {
         let mut bed = Bed::compressed(2, 64, MiniFormat::Hash);
         let queue = Outstanding::default();
         bed.register(1, &queue);
-        // The last bytes of the array are the byte count of the eighth: none here. What stands in
+        // The last bytes of the array are the byte count of the eighth: none here. What is in
         // its place looks written on the lap that follows, whatever the lap.
         for lap in 0..6u16 {
             for k in 0..4 {
@@ -228,7 +228,7 @@ fn a_short_message_is_read_from_the_entry_and_takes_the_place_of_what_it_lies_ov
     }
 }
 
-/// A ring is moved with plain entries, a run and a run half told waiting.
+/// A ring is moved with plain CQEs, a run and a half-polled run in it.
 #[test]
 fn what_waits_moves_to_another_buffer() {
     for (old, new, stride) in [(4, 5, 64), (5, 4, 128), (4, 4, 64)] {
@@ -253,7 +253,7 @@ fn what_waits_moves_to_another_buffer() {
             bed.ring.publish();
             let end = bed.ring.state().end_of(1);
             bed.resize(new);
-            assert_eq!(bed.ring.state().end_of(1), end, "the places are the same");
+            assert_eq!(bed.ring.state().end_of(1), end, "the ring_buffer are the same");
             bed.device.write(Entry::new(2, 1, 17));
             for wr_id in 11 + u64::from(told)..=17 {
                 assert_eq!(bed.next_id(), Some(wr_id), "{told} told");
@@ -270,7 +270,7 @@ fn what_waits_moves_to_another_buffer() {
     }
 }
 
-/// Whoever looks for the end of a queue's completions looks from where the poller was last told to be:
+/// The search for the end of a queue's completions starts at the last published consumer index:
 /// what it passed since is not in the new buffer.
 #[test]
 fn what_was_passed_is_told_before_the_rest_moves() {
@@ -309,11 +309,11 @@ fn a_queue_that_was_not_resized_has_no_entry_that_says_so() {
     let mut bed = Bed::new(2, 64);
     bed.register(1, &queue);
     let to = crate::bed::Memory::new(4);
-    let places = Places { buffer: to.at(0), log_size: 2, stride: 64 };
+    let ring_buffer = RingBuffer { start: to.at(0), log_size: 2, stride: 64 };
     // SAFETY: the memory outlives the ring's use, and is cleared.
     let moved = unsafe {
-        places.clear_from(0);
-        bed.ring.move_to(places)
+        ring_buffer.clear_from(0);
+        bed.ring.move_to(ring_buffer)
     };
     assert_eq!(moved, Err(Corruption::Resize));
     assert_eq!(bed.ring.corruption(), Some(Corruption::Resize));

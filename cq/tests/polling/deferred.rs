@@ -74,7 +74,7 @@ fn an_entry_whose_opcode_names_no_side_is_of_the_side_that_completes_here() {
     }
 }
 
-/// Whoever lets go of departed queues without the poller keeps those.
+/// Whoever frees deferred queues without the poller must keep the queues that the poller cached.
 #[test]
 fn the_queues_that_the_poller_may_use_without_asking_are_told() {
     let mut bed = Bed::new(3, 64);

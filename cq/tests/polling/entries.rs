@@ -282,7 +282,7 @@ fn the_first_half_of_a_large_entry_is_not_looked_at() {
         // An entry that would be taken, were it one.
         let at = bed.device.buffer.at(usize::from(counter % 2u16) * 128);
         let lure = Entry::new(REQUESTER, INDEX, 99).0;
-        // SAFETY: the first half of an entry, which nobody else writes to.
+        // SAFETY: the first half of a CQE, which nothing else writes to.
         unsafe { at.cast::<[u8; 64]>().write_volatile(lure) };
         assert!(bed.next().is_none());
         queue.send(counter, 5, 0x0a);

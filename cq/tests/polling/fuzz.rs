@@ -1,13 +1,12 @@
 //! Arbitrary bytes in the whole of a completion queue, as a broken or hostile device leaves them:
 //! every poll ends, in a completion, in nothing, or in corruption that stays.
 //!
-//! A target of its own for those who have time: `MLX5_FUZZ_ROUNDS` says how many inputs are tried,
-//! `MLX5_FUZZ_SEED` from where.
+//! `MLX5_FUZZ_ROUNDS` sets how many inputs are tried, `MLX5_FUZZ_SEED` the first seed.
 
 use crate::bed::{Bed, Entry, Outstanding};
 use mlx5_prm::cqe::MiniFormat;
 
-/// Inputs tried when nobody says how many.
+/// Inputs tried by default.
 const ROUNDS: u64 = 1500;
 
 fn number(name: &str, otherwise: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Which CQEs are new, lap after lap, and what the device is told of the consumer index.
+//! Which CQEs are new, lap after lap, and when the consumer index is published.
 
 use crate::bed::{Bed, Entry, Outstanding};
 
@@ -45,7 +45,7 @@ fn every_entry_is_taken_once_in_every_lap() {
     }
 }
 
-/// All that stood in the queue before says "of the last lap" but for the owner bit: were it not
+/// Everything in the queue looks like the last lap's except for the ownership bit: were it not
 /// looked at, old entries would complete what is outstanding now.
 #[test]
 fn an_entry_of_the_last_lap_completes_nothing() {
@@ -86,7 +86,7 @@ fn a_full_queue_is_polled_to_its_end() {
     }
 }
 
-/// The device may write an entry again once it is told that the entry was consumed, and not before.
+/// The device may reuse a CQE only once the consumer index has passed it.
 #[test]
 fn the_device_is_told_what_was_consumed_when_that_is_published() {
     let mut bed = Bed::new(3, 64);
@@ -107,7 +107,7 @@ fn the_device_is_told_what_was_consumed_when_that_is_published() {
     }
 }
 
-/// Entries are read when they are asked for: those that were taken and not published stay.
+/// CQEs are read when they are polled: those that were polled but not published stay.
 #[test]
 fn a_batch_is_taken_with_one_publication() {
     let mut bed = Bed::new(4, 64);

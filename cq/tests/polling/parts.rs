@@ -5,8 +5,8 @@ use std::sync::mpsc;
 
 const SIGNATURE_ERROR: u8 = 12;
 
-/// The user hears of a signature that does not match from the key; the poller passes it over, and
-/// tells the device so even if it finds nothing else.
+/// The key reports a signature that does not match. The poller skips the CQE, and publishes the
+/// consumer index even if it finds nothing else.
 #[test]
 fn signature_errors_go_to_the_hook_and_are_no_completions() {
     for stride in [64, 128] {
@@ -37,7 +37,7 @@ fn signature_errors_go_to_the_hook_and_are_no_completions() {
     }
 }
 
-/// Of a request with several WQEs a device in error tells more than once.
+/// A device in error reports a request with several WQEs more than once.
 #[test]
 fn what_is_told_again_is_passed_over() {
     let mut bed = Bed::new(3, 64);

@@ -34,7 +34,7 @@ impl Queue for Records {
     fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent> {
         self.send.retire_any(counter, failed).map(|retired| match retired {
             Retired::Request(completed) => Sent::Request(Self::sent(completed)),
-            Retired::Again => Sent::Again,
+            Retired::Duplicate => Sent::Duplicate,
         })
     }
 
@@ -197,7 +197,7 @@ fn write(device: &mut Device, entry: Entry, told: &impl Fn() -> u32, stop: &Atom
     device.write(entry);
 }
 
-/// Takes the device's side out of a bed: where it writes, and what it is told.
+/// Takes the device's side out of a bed: the buffer and the doorbell record.
 fn device_of<Q: Queue>(bed: &mut Bed<Q>) -> (Device, impl Fn() -> u32 + Send + use<Q>) {
     struct Told(NonNull<AtomicU32>);
     // SAFETY: an address; all access through it is atomic.
@@ -271,7 +271,7 @@ fn poll(bed: &mut Bed<Records>, stop: &AtomicBool) {
         while let Some(completion) = bed.next() {
             completion.status().unwrap();
             polled += 1;
-            // The bytes that tell the queues apart: the user index.
+            // The bytes that name the queue: the user index.
             let index = usize::from(completion.to_owned().descriptor()[35]);
             let wr_id = completion.wr_id();
             if completion.opcode() == CompletionOpcode::Send {
@@ -329,7 +329,7 @@ fn posters_device_and_poller_need_nothing_but_the_rings() {
     }
 }
 
-/// A queue that is asked for requests of its own generation alone.
+/// A queue that accepts only requests of its own generation.
 struct Life {
     generation: u16,
 }
@@ -350,7 +350,7 @@ impl Queue for Life {
 }
 
 /// One user index goes from queue to queue, each of which is destroyed with completions unpolled,
-/// while another queue goes on. No completion of one life is taken for one of the next.
+/// while another queue continues. No completion of one generation is taken for one of the next.
 #[test]
 fn queues_come_and_go_while_their_completions_are_polled() {
     const LIVES: u16 = 2_000;

@@ -154,13 +154,13 @@ fn corruption_can_be_read() {
     assert_eq!(
         texts,
         [
-            "entry with opcode 0xc",
-            "entry for user index 0x99, which no queue has",
-            "entry for request 0x1234 of the queue with user index 0x5, which is not outstanding",
-            "entry of a format that was not asked for: compressed",
-            "entry with a message of 65 bytes in it",
-            "run of 1 compressed entries",
-            "resized, but the entry that says so is missing",
+            "CQE with opcode 0xc",
+            "CQE for user index 0x99, which no queue has",
+            "CQE for request 0x1234 of the queue with user index 0x5, which is not outstanding",
+            "CQE of a format that was not requested: compressed",
+            "CQE with 65 bytes of inline data",
+            "compressed run of 1 CQEs",
+            "the resize CQE is missing",
         ]
     );
 }

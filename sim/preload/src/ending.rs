@@ -81,7 +81,7 @@ fn status_of(status: c_int) -> c_int {
     let violations = Door::violations();
     let _inside = Inside::enter();
     for violation in &violations {
-        say!("a driver did what it never must: {violation}");
+        say!("violation: {violation}");
     }
     let mut failed = !violations.is_empty();
     if let Some(report) = REPORT.get().and_then(Option::as_ref) {
@@ -90,7 +90,7 @@ fn status_of(status: c_int) -> c_int {
         }
         if report.is_of_the_first() {
             if !failed && report.is_noted() {
-                say!("a driver did what it never must, in a process that this one started");
+                say!("violation in a child process");
                 failed = true;
             }
             report.remove();

@@ -234,7 +234,7 @@ impl Shared {
         // Taken and kept under one lock: who asks meanwhile waits for what is taken.
         let mut violations = lock(&self.violations);
         for violation in self.simulator.take_violations() {
-            say!("a driver did what it never must: {violation:?}");
+            say!("violation: {violation:?}");
             violations.push(format!("{violation:?}"));
         }
     }

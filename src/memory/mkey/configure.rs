@@ -4,9 +4,9 @@ use super::errors::Errors;
 use super::state::{Before, KeyState, Signing, Update};
 use super::{Inner, Mkey, SignatureBlock};
 use mlx5_wqe::{
-    BsfUpdate, Change, Changed, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, MkeyAccess,
-    MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Sge, SigningUpdate,
-    SizedLayout,
+    BsfUpdate, Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved,
+    MkeyAccess, MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Sge,
+    SigningUpdate, SizedLayout,
 };
 use std::sync::Arc;
 
@@ -206,7 +206,7 @@ impl<'a> Configure<'a> {
     /// Returns the key with this variant, and the change with this number.
     #[inline(always)]
     fn changed(&self, (number, variant): (u64, u8)) -> (u32, Change) {
-        let state: Arc<dyn Changed> = Arc::clone(self.inner) as Arc<dyn Changed>;
+        let state: Arc<dyn ChangeObserver> = Arc::clone(self.inner) as Arc<dyn ChangeObserver>;
         (self.inner.index << 8 | u32::from(variant), Change::new(state, number))
     }
 

@@ -70,7 +70,7 @@ impl fmt::Display for SignatureError {
         };
         write!(
             f,
-            "bad {what} in the {side} domain at byte {}: {:#x} is there, but the data has {:#x}",
+            "bad {what} in the {side} domain at byte {}: expected {:#x}, actual {:#x}",
             self.offset, self.expected, self.actual
         )?;
         if let SignatureErrorKind::Other(code) = self.kind {
@@ -210,20 +210,19 @@ mod tests {
         let cases = [
             (
                 error(SignatureErrorKind::Guard, Side::Wire),
-                "bad guard in the wire domain at byte 512: 0xab is there, but the data has 0x0",
+                "bad guard in the wire domain at byte 512: expected 0xab, actual 0x0",
             ),
             (
                 error(SignatureErrorKind::ReferenceTag, Side::Memory),
-                "bad reference tag in the memory domain at byte 512: 0xab is there, but the data has 0x0",
+                "bad reference tag in the memory domain at byte 512: expected 0xab, actual 0x0",
             ),
             (
                 error(SignatureErrorKind::ApplicationTag, Side::Memory),
-                "bad application tag in the memory domain at byte 512: 0xab is there, but the data \
-                 has 0x0",
+                "bad application tag in the memory domain at byte 512: expected 0xab, actual 0x0",
             ),
             (
                 error(SignatureErrorKind::Other(0x2000), Side::Wire),
-                "bad signature in the wire domain at byte 512: 0xab is there, but the data has 0x0 \
+                "bad signature in the wire domain at byte 512: expected 0xab, actual 0x0 \
                  (device's code 0x2000)",
             ),
         ];

@@ -28,7 +28,7 @@ use mlx5_prm::cmd::mkey::{CreateMkeyIn, CreateMkeyOut, CreatePsvIn, CreatePsvOut
 use mlx5_prm::signature::{Bsf, SignatureErrorCqe};
 use mlx5_prm::wqe::UNIT;
 use mlx5_uapi::mlx5::UcontextRespMask;
-use mlx5_wqe::{Changed, RemoteAddress, Sge};
+use mlx5_wqe::{ChangeObserver, RemoteAddress, Sge};
 use state::{KeyState, Signing, State};
 use std::fmt;
 use std::sync::Arc;
@@ -130,18 +130,21 @@ impl MkeyBuilder<'_> {
         let most = MAX_MKEY_ENTRIES as u32;
         if self.max_entries == 0 || self.max_entries > most {
             let given = self.max_entries;
-            return wrong(format!("{given} entries asked for; a request can give it 1 to {most}"));
+            return wrong(format!(
+                "{given} entries requested; a request can configure 1 to {most}"
+            ));
         }
         if !context.has_devx() {
             return Err(Error::no_devx(VERB));
         }
         if self.update_tag && !context.kernel_can(UcontextRespMask::MKEY_UPDATE_TAG) {
-            let what = "the kernel cannot let requests change the lowest byte of a key: that takes \
-                        Linux 6.1, or a stable one since October 2022";
+            let what = "the kernel does not allow requests to change a key's variant (low byte): \
+                        Linux 6.1, or a stable release since October 2022, is required";
             return Err(Error::not_supported(VERB, what));
         }
         if self.block_signature && !signature_caps(context)?.contains(SignatureCaps::BLOCKS) {
-            return Err(Error::not_supported(VERB, "the device has no keys with signed blocks"));
+            let what = "the device does not support signed memory keys";
+            return Err(Error::not_supported(VERB, what));
         }
         let psvs = if self.block_signature {
             let memory = Psv::new(self.pd)?;
@@ -236,7 +239,7 @@ struct Inner {
     state: State,
 }
 
-impl Changed for Inner {
+impl ChangeObserver for Inner {
     fn undo(&self, change: u64) {
         self.state.undo(change);
     }
@@ -245,8 +248,8 @@ impl Changed for Inner {
         self.state.settle(change);
     }
 
-    fn lose(&self, change: u64) {
-        self.state.lose(change);
+    fn mark_unknown(&self, change: u64) {
+        self.state.mark_unknown(change);
     }
 }
 
@@ -335,7 +338,7 @@ impl Mkey {
                 self.inner.state.take_unchecked().then_some(SignatureError::UNCHECKED)
             })),
             None => {
-                let what = "the key was not made for signatures: make it with `block_signature`";
+                let what = "the key was created without `block_signature`";
                 Err(Error::invalid("mkey_check", what.into()))
             }
         }

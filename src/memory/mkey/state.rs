@@ -7,7 +7,7 @@
 
 use super::signature::SignatureBlock;
 use mlx5_doorbell::{Lock, LockGuard};
-use mlx5_wqe::Changed;
+use mlx5_wqe::ChangeObserver;
 use std::collections::VecDeque;
 
 /// How a key is signed.
@@ -293,7 +293,7 @@ impl Changes {
     }
 }
 
-impl Changed for State {
+impl ChangeObserver for State {
     fn undo(&self, change: u64) {
         self.lock().undo(change);
     }
@@ -306,7 +306,7 @@ impl Changed for State {
         }
     }
 
-    fn lose(&self, change: u64) {
+    fn mark_unknown(&self, change: u64) {
         self.lock().take(change, KeyState::mark_unknown);
     }
 }
@@ -361,7 +361,7 @@ mod tests {
         };
         let (change, ()) = state.change(|_| Ok::<_, ()>((delta, ()))).unwrap();
         assert_eq!(state.shape().error_count, Some(7));
-        state.lose(change);
+        state.mark_unknown(change);
         let unknown =
             KeyState { length: None, signing: Signing::Unknown, variant: 3, error_count: None };
         assert_eq!(state.shape(), unknown);
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(state.shape(), said);
         // Properties that a lost change does not touch stay known.
         let lost = length(&state, 11);
-        state.lose(lost);
+        state.mark_unknown(lost);
         assert_eq!(state.shape(), KeyState { length: None, ..said });
     }
 
@@ -416,7 +416,7 @@ mod tests {
             [(other, 2), (one, 2), (one, 2)].map(|(s, error_count)| sign(&state, s, error_count));
         state.settle(h);
         assert!(!is_certain(&state));
-        state.lose(f);
+        state.mark_unknown(f);
         assert!(!is_certain(&state));
         state.settle(g);
         assert!(is_certain(&state));

@@ -103,7 +103,7 @@ impl Reregistration {
         flags.set(ReregFlags::ACCESS, self.access.is_some());
         let mut fresh = None;
         let place = match (self.own, self.foreign.take()) {
-            (Some(0), _) => return wrong("the region has no bytes"),
+            (Some(0), _) => return wrong("the region is empty: give at least one byte"),
             (Some(len), _) => {
                 let mapping = allocate(&*context.file, &MemoryRequest::new(len))
                     .map_err(|errno| context.fail("allocate memory", errno))?;
@@ -119,7 +119,7 @@ impl Reregistration {
         };
         flags.set(ReregFlags::TRANSLATION, place.is_some());
         if flags.is_empty() {
-            return wrong("nothing is to change");
+            return wrong("nothing to change: give a domain, access rights or memory");
         }
         let (start, len, iova) = match &place {
             Some(place) => (place.start, place.len, place.iova),

@@ -65,7 +65,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         });
         let Some(receive) = receive else {
             let what = format!(
-                "{requests} receive requests with {} entries do not fit: the device takes {} \
+                "{requests} receive requests with {} entries do not fit: the device supports {} \
                  requests of {} bytes",
                 self.max_recv_sge, limits.max_recv_wr, limits.max_rq_desc_sz
             );
@@ -88,8 +88,8 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             return Err(Error::invalid(VERB, what.into()));
         }
         if self.wqe_signature && self.srq.is_none() && self.max_recv_wr != 0 {
-            let what = "a queue pair with signed requests has no receive queue of its own: give it \
-                        a shared one, or `max_recv_wr(0)`";
+            let what = "a queue pair with signed requests cannot have a receive queue of its own: \
+                        use a shared one, or `max_recv_wr(0)`";
             return Err(Error::invalid(VERB, what.into()));
         }
         if self.pipelining {
@@ -101,17 +101,18 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
                 return Err(Error::invalid(VERB, what.into()));
             }
             if !srq.completes_on(&self.recv_cq.inner) {
-                let what = "messages to a tag-matching queue complete on its own completion queue: \
-                            receive there";
+                let what = "messages to a tag-matching queue complete on its completion queue: \
+                            create the queue pair with that one";
                 return Err(Error::invalid(VERB, what.into()));
             }
             if self.srq.is_some() {
-                let what = "a queue pair receives from one shared receive queue";
+                let what = "a queue pair receives from either a shared receive queue or a \
+                            tag-matching queue, not both";
                 return Err(Error::invalid(VERB, what.into()));
             }
         }
         if (self.srq.is_some() || self.tags.is_some()) && !T::RECEIVES {
-            let what = format!("{} queue pairs receive nothing", T::NAME);
+            let what = format!("{} queue pairs have no receive queue", T::NAME);
             return Err(Error::invalid(VERB, what));
         }
         self.check_ops()
@@ -218,9 +219,12 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         // word.
         let (record, gate) =
             unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
-        // SAFETY: the slot is kept as long as the queue pair, and nothing else uses its second
-        // word.
-        let send_gate = if device_sends { unsafe { Gate::shut(slot.second_word()) } } else { gate };
+        let send_gate = match device_sends {
+            // SAFETY: the slot is kept as long as the queue pair, and nothing else uses its second
+            // word.
+            true => unsafe { Gate::shut(slot.second_word()) },
+            false => gate,
+        };
         let mode = uar.mode();
         let parts = SendParts {
             // SAFETY: the buffer holds both rings, the send ring behind the receive ring.
@@ -276,7 +280,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             mode,
             gate,
             index,
-            drains: Default::default(),
+            drain_epoch: Default::default(),
             memory: Mutex::new(Some((buffer, slot, uar))),
             send_cq: Arc::clone(&self.send_cq.inner),
             recv_cq: Arc::clone(&self.recv_cq.inner),

@@ -65,13 +65,12 @@ pub(super) fn check(context: &Inner) -> Result<(), Error> {
     const VERB: &str = "create_qp (signature pipelining)";
     let drains = context.hca_cap(VERB)?.drain_sigerr();
     if !drains {
-        let what = "the device cannot drain a send queue on a signature error: that takes a \
-                    ConnectX-6 Dx or later";
+        let what = "the device cannot drain a send queue on a signature error: ConnectX-6 Dx or \
+                    later is required";
         return Err(Error::not_supported(VERB, what));
     }
     if !context.kernel_can(UcontextRespMask::SQD2RTS) {
-        let what = "the kernel cannot bring a send queue that drained back to work: that takes Linux \
-                    5.13";
+        let what = "the kernel cannot resume a drained send queue: Linux 5.13 is required";
         return Err(Error::not_supported(VERB, what));
     }
     Ok(())

@@ -64,9 +64,11 @@ impl fmt::Display for EndpointError {
             ),
             Self::Checksum => f.write_str("the endpoint's checksum is wrong: it was damaged"),
             Self::UnknownWord { word } => write!(f, "the endpoint has an unknown word {word:?}"),
-            Self::Missing { field } => write!(f, "the endpoint has no {field}: was it cut off?"),
-            Self::Twice { field } => write!(f, "the endpoint has two {field}"),
-            Self::Value { field } => write!(f, "the endpoint's {field} is not a possible one"),
+            Self::Missing { field } => {
+                write!(f, "the endpoint has no {field}: the text is incomplete")
+            }
+            Self::Twice { field } => write!(f, "the endpoint has {field} twice"),
+            Self::Value { field } => write!(f, "the endpoint's {field} is out of range"),
             Self::Contradiction { field } => {
                 write!(f, "the endpoint's {field} contradicts its transport or GID type")
             }
@@ -134,12 +136,12 @@ impl fmt::Display for ConnectError {
                 )
             }
             Self::NoLocalGid => f.write_str(
-                "the path needs a global route and this side's GID is zero; choose another GID \
-                 index, and see that the port has an address",
+                "the path needs a global route, but this side's GID is zero: choose another GID \
+                 index, or give the port an address",
             ),
             Self::NoRemoteGid => f.write_str(
-                "the path needs a global route and the peer told a GID of zero; choose another GID \
-                 index there, and see that its port has an address",
+                "the path needs a global route, but the peer's GID is zero: choose another GID \
+                 index there, or give its port an address",
             ),
         }
     }

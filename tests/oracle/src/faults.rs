@@ -74,14 +74,13 @@ pub(crate) fn compare(
 /// The table for the document.
 pub(crate) fn document() -> String {
     let mut text = String::from(
-        "### Faults of rdma-core's provider, seen by execution\n\n\
-         Each ran in a process of its own, with unmodified libmlx5 on the simulated device, which \
-         executes\nnothing: completions and the place where the queue is drained are made up. The \
-         same was done with ours.\nNumbers are those of [CANCEL.md](CANCEL.md), where the conformance \
-         case of each is named. Not run:\n06, for what it takes comes about by none of rdma-core's \
-         own interfaces (an operation that cancel does\nnot know, behind one that it does, of one \
-         identifier), nor does 07; 11, 14 and 15, which are about what\nis not there; 16, a race that \
-         does no harm while the queue is drained; 17, which the others show.\n\n\
+        "### Faults of rdma-core's provider, reproduced\n\n\
+         Each ran in its own process, with unmodified libmlx5 on the simulated device, which executes \
+         nothing:\ncompletions and the drained position are synthetic. This driver did the same. The \
+         numbers are those of\n[CANCEL.md](CANCEL.md), which names the conformance case of each. Not \
+         reproduced: 06 and 07, which no interface of\nrdma-core can trigger; 11, 14 and 15, which \
+         are about missing features; 16, a race without effect while the queue\nis drained; 17, which \
+         the others show.\n\n\
          | case | what happens | rdma-core | ours |\n|---|---|---|---|\n",
     );
     for fault in FAULTS {

@@ -75,25 +75,23 @@ impl Report {
         let mut text = format!(
             "{START}\n## Oracle\n\n\
              `cargo xtask oracle` posts one table of requests (`tests/oracle/requests.txt`) through \
-             rdma-core's\nprovider, as Debian has it, and through this one, each on a simulated \
-             device that executes nothing,\nand compares: the 16-byte units of every work request, \
-             doorbell record, doorbell or BlueFlame bytes\nand the half of the register they go to, \
-             and what the kernel is told. Completions are made up, so that\nthe rings and the \
-             16-bit counters go round.\n\n\
-             Completions are compared field by field: the same entry, with random words (their seed is \
-             printed) in all\nthat the device fills in, is written for both, for every operation, every \
-             way to receive, every error code,\nevery form (64 and 128 bytes, with and without a message) \
-             and tag matching, on both links; what\n`ibv_poll_cq`, the extended readers and this \
-             provider say of it has to be the same. Compressed entries are\nleft out, for rdma-core's \
-             provider does not decode them: `cq/tests/polling/compressed.rs` has\nruns that were worked \
-             out by hand. So are failures of the queue behind a list of tags, of which it reads\nmemory \
-             that it never wrote.\n\n\
+             rdma-core's provider and\nthrough this driver, each on a simulated device that executes \
+             nothing, and compares the 16-byte units of every\nWQE, doorbell records, doorbells or \
+             BlueFlame bytes with the half of the register, and the kernel calls.\nCompletions are \
+             synthetic, so rings and 16-bit counters wrap.\n\n\
+             Completions are compared field by field: both sides read the same CQE, with random values \
+             (their seed is printed)\nin all fields that the device writes, for every operation, kind \
+             of receive, error code and form (64 and 128 bytes,\nwith and without inline data) and \
+             for tag matching, on both links. `ibv_poll_cq`, the extended readers and this\ndriver \
+             must agree. Compressed CQEs are not compared, because rdma-core's provider does not \
+             decode them (see\n`cq/tests/polling/compressed.rs`). Neither are failures of a command \
+             queue pair, for which it reads memory that\nit never wrote.\n\n\
              | compared | passed | failed |\n|---|---:|---:|\n\
-             | send lists | {} | |\n| receive lists | {} | |\n| queues made | {} | |\n\
-             | calls to the kernel | {} | |\n| operations on lists of tags | {} | |\n\
-             | completions | {} | |\n| faults of rdma-core's | {} | |\n| **all** | **{}** | **{}** |\n\n\
-             Every difference is one of these; another one fails the oracle, and so does a line that \
-             no\ndifference needs.\n\n\
+             | send lists | {} | |\n| receive lists | {} | |\n| queues created | {} | |\n\
+             | kernel calls | {} | |\n| tag list operations | {} | |\n\
+             | completions | {} | |\n| faults of rdma-core | {} | |\n| **all** | **{}** | **{}** |\n\n\
+             Each difference is listed here. Any other one fails the oracle, and so does a listed one \
+             that does not occur.\n\n\
              | difference | times | rdma-core | ours | reason |\n|---|---:|---|---|---|\n",
             count("post"),
             count("receive"),

@@ -174,7 +174,7 @@ fn what_a_device_lacks_is_refused_by_name(bed: &Bed) -> Outcome {
     let context = bed.context();
     let refused = context.create_cq(8).padding(true).build().err().expect("refused");
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
-    assert!(refused.to_string().contains("128 bytes"), "{refused}");
+    assert!(refused.to_string().contains("128-byte CQEs"), "{refused}");
     if let Err(refused) = context.create_cq(8).timestamps(Timestamps::RealTime).build() {
         assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
         assert!(refused.to_string().contains("time of day"), "{refused}");

@@ -230,7 +230,7 @@ fn going_on_from_another_state_says_in_which_it_is(bed: &Bed) -> Outcome {
     in_wrong_state(end.qp.resume(), "INIT", "transitions");
     let own = end.endpoint(&options);
     Rc::wire(&mut end, &own, &options)?;
-    in_wrong_state(end.qp.resume(), "RTS", "nothing is to be resumed");
+    in_wrong_state(end.qp.resume(), "RTS", "there is nothing to resume");
     assert_eq!(end.qp.state(), QueueState::ReadyToSend);
     // And it is as good as before.
     end.recv(1, 0..64);

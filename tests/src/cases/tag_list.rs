@@ -66,7 +66,7 @@ fn tm_a_device_that_cannot_match_tags_is_told_apart(bed: &Bed) -> Outcome {
     let (pd, cq) = (context.alloc_pd()?, context.create_cq(16).build()?);
     let error = pd.create_tm_srq(&cq, 8).build().err().ok_or("refused")?;
     assert_eq!(error.kind(), ErrorKind::NotSupported);
-    assert!(error.to_string().contains("no tag matching"), "{error}");
+    assert!(error.to_string().contains("does not support tag matching"), "{error}");
     Ok(())
 }
 
@@ -102,13 +102,13 @@ fn tm_objects_of_other_contexts_and_other_completion_queues_are_refused(bed: &Be
     // Messages complete where the queue does, so the queue pair has to say so.
     let second = here.create_cq(16).build()?;
     let error = pd.create_qp::<Rc>(&cq, &second).tm_srq(&queue).build().err();
-    assert!(error.ok_or("refused")?.to_string().contains("its own completion queue"));
+    assert!(error.ok_or("refused")?.to_string().contains("its completion queue"));
     let foreign = there.alloc_pd()?;
     let error = foreign.create_qp::<Rc>(&other, &other).tm_srq(&queue).build().err();
     assert!(error.ok_or("refused")?.to_string().contains("different contexts"));
     let plain = pd.create_srq(8).build()?;
     let error = pd.create_qp::<Rc>(&cq, &cq).srq(&plain).tm_srq(&queue).build().err();
-    assert!(error.ok_or("refused")?.to_string().contains("one shared receive queue"));
+    assert!(error.ok_or("refused")?.to_string().contains("not both"));
     let mut qp = pd.create_qp::<Rc>(&second, &cq).tm_srq(&queue).build()?;
     assert_eq!((qp.caps().max_send_wr, qp.caps().max_recv_wr, qp.has_srq()), (0, 0, true));
     let mut batch = qp.wr_start();

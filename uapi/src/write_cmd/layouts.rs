@@ -93,7 +93,7 @@ layout! {
 
     /// `struct ib_uverbs_ex_query_device_resp`.
     pub struct ExQueryDeviceResp [304] {
-        0   base: QueryDeviceResp => "What kernels always told.",
+        0   base: QueryDeviceResp => "The part that every kernel returns.",
         176 comp_mask: u32 => "Zero.",
         180 response_length: u32 => "Bytes of this structure that the kernel knows.",
         184 odp_caps: OdpCaps => "On-demand paging.",
@@ -269,7 +269,7 @@ layout! {
         97  cur_qp_state: u8 => "[`crate::verbs::QpState`].",
         98  path_mtu: u8 => "[`crate::verbs::Mtu`].",
         99  path_mig_state: u8 => "[`crate::verbs::MigState`].",
-        100 en_sqd_async_notify: u8 => "1 to be told when the send queue has drained.",
+        100 en_sqd_async_notify: u8 => "1 to get an event when the send queue has drained.",
         101 max_rd_atomic: u8 => "Reads and atomics outstanding as initiator.",
         102 max_dest_rd_atomic: u8 => "Reads and atomics outstanding as responder.",
         103 min_rnr_timer: u8 => "RNR NAK timer.",

@@ -137,16 +137,16 @@ pub enum MkeyRefusal {
 impl MkeyRefusal {
     const fn text(self) -> &'static str {
         match self {
-            Self::NotForSignatures => {
-                "the memory key was not made for signatures: make it with `block_signature`"
-            }
+            Self::NotForSignatures => "the memory key was created without `block_signature`",
             Self::NoDomain => "a signature needs a domain: memory, wire or both",
             Self::CopyMask => {
-                "signature bytes are copied only between domains with equal blocks and signatures"
+                "signature bytes are copied only between domains with the same block size and \
+                 signature"
             }
-            Self::TooLong => "a signed memory key can be at most 4 GiB long",
+            Self::TooLong => "a signed memory key is at most 4 GiB long",
             Self::Unknown => {
-                "how the memory key is signed is not known since a queue was reset: set or reset it"
+                "the key's signature is unknown because a queue was reset: set or reset the \
+                 signature"
             }
             Self::Variant => "the kernel cannot change the variant byte of a memory key",
         }
@@ -168,7 +168,7 @@ pub enum UnsupportedOperation {
 impl UnsupportedOperation {
     const fn text(self) -> &'static str {
         match self {
-            Self::Tso => "segmentation offload is for queues of raw packets",
+            Self::Tso => "TSO requires a raw packet queue",
             Self::Flush => "ConnectX has no flush operation",
             Self::AtomicWrite => "ConnectX has no atomic write operation",
         }
@@ -177,12 +177,12 @@ impl UnsupportedOperation {
 
 /// Why a flag may be refused.
 const REASONS: [(SendFlags, &str); 3] = [
-    (SendFlags::FENCE, "only reliable transports have reads and atomics to wait for"),
+    (SendFlags::FENCE, "only reliable transports have reads and atomics to fence"),
     (
         SendFlags::SOLICITED,
-        "only what takes a receive request at the other side can cause an event there",
+        "only a request that consumes a receive request at the peer can cause an event there",
     ),
-    (SendFlags::IP_CSUM, "only a queue of raw packets has checksums to fill in"),
+    (SendFlags::IP_CSUM, "checksums are filled in only on a raw packet queue"),
 ];
 
 impl From<Refusal> for PostError {
@@ -204,62 +204,63 @@ impl fmt::Display for PostError {
                 "queue full: {needed} needed, {free} free; poll for completions, or make the queue larger"
             ),
             Self::UnsignaledRun => f.write_str(
-                "a run of unsignaled requests would fill the queue for ever: signal at least one in it",
+                "the queue would be full of unsignaled requests: signal at least one of them",
             ),
             Self::TooManySges { given, max } => {
-                write!(f, "{given} scatter/gather entries, but the queue was made for {max}")
+                write!(f, "{given} SGEs, but the queue supports {max}")
             }
             Self::SgeTooLong { index, length } => {
-                write!(f, "entry {index} is {length} bytes long; an entry holds at most 2147483647")
+                write!(f, "SGE {index} has {length} bytes; the maximum is 2147483647")
             }
             Self::MessageTooLong { length, max } => {
-                write!(f, "message of {length} bytes; the port takes at most {max}")
+                write!(f, "message of {length} bytes; the port supports at most {max}")
             }
             Self::InlineTooLong { length, max } => {
-                write!(f, "{length} bytes of inline data, but the queue was made for {max}")
+                write!(f, "{length} bytes of inline data, but the queue supports {max}")
             }
             Self::Flags { refused } => {
-                write!(f, "{refused:?} is not allowed with this operation on this transport")?;
+                write!(f, "{refused:?} is not supported with this operation on this transport")?;
                 REASONS
                     .iter()
                     .filter(|(flag, _)| refused.contains(*flag))
                     .try_for_each(|(_, reason)| write!(f, ": {reason}"))
             }
-            Self::Unsupported => f.write_str("the transport does not have this operation"),
+            Self::Unsupported => f.write_str("the transport does not support this operation"),
             Self::InlineNotAllowed => f.write_str("this operation takes no inline data"),
             Self::TagListFull { max } => write!(
                 f,
-                "all {max} tags are on the list; poll for messages that match, or remove some"
+                "the list is full with {max} tags: poll for messages that match, or remove some"
             ),
             Self::StaleTag => {
                 f.write_str("the tag was matched or removed, or is being removed already")
             }
             Self::NoSendQueue => f.write_str(
-                "the device has the send side of the queue pair, to fetch the data of rendezvous",
+                "the queue pair has no send queue, because the device uses it for rendezvous data: \
+                 create it with `keep_send_queue`",
             ),
-            Self::ForeignTag => f.write_str("the tag is on the list of another queue"),
+            Self::ForeignTag => f.write_str("the tag belongs to another list"),
             Self::AddressMissing => f.write_str("the request needs the receiver's address"),
             Self::TooManyMkeyEntries { given, max } => {
-                write!(f, "{given} entries, but this memory key and a request hold at most {max}")
+                write!(f, "{given} entries; this memory key and a request hold at most {max}")
             }
-            Self::StrideTooLong { index, length } => write!(
-                f,
-                "entry {index} takes and passes over {length} bytes in a round; at most 65535 can be said"
-            ),
+            Self::StrideTooLong { index, length } => {
+                write!(f, "entry {index} spans {length} bytes per repetition; the maximum is 65535")
+            }
             Self::Mkey(refusal) => f.write_str(refusal.text()),
             Self::SrqnMissing => {
                 f.write_str("the request needs the number of the receiving shared receive queue")
             }
-            Self::DataNotAllowed => f.write_str("this operation has no data, or none of this kind"),
-            Self::RawWqeRequired => f.write_str("a raw request has the WQE for its data"),
+            Self::DataNotAllowed => f.write_str("this operation takes no data of this kind"),
+            Self::RawWqeRequired => f.write_str("a raw request needs a WQE instead of data"),
             Self::AtomicResult { entries, length } => write!(
                 f,
-                "an atomic takes one entry of 8 bytes for its result, not {entries}, the first of {length} bytes"
+                "an atomic needs one SGE of 8 bytes for its result, not {entries}, the first of \
+                 {length} bytes"
             ),
-            Self::NoAtomics => f.write_str("the device has no atomics"),
+            Self::NoAtomics => f.write_str("the device does not support atomics"),
             Self::UnsupportedByDevice(operation) => write!(f, "{}", operation.text()),
             Self::WindowTooLong { gib } => {
-                write!(f, "a window of {gib} GiB and more; it can have 2 GiB")
+                write!(f, "the window has {gib} GiB or more; the maximum is 2 GiB")
             }
             Self::State(state) => {
                 write!(f, "the queue pair is in state {}, which does not allow it", state.name())

@@ -7,56 +7,56 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-/// An object whose view requests change.
-pub trait Changed: Send + Sync {
+/// An object observer view requests change.
+pub trait ChangeObserver: Send + Sync {
     /// The request behind `change` will never be executed.
     fn undo(&self, change: u64);
     /// The request was executed.
     fn settle(&self, change: u64);
     /// It will never be known whether the request was executed: its queue was reset or destroyed,
     /// or the request failed.
-    fn lose(&self, change: u64);
+    fn mark_unknown(&self, change: u64);
 }
 
 /// A change that a request makes. Dropping it undoes it.
 #[must_use = "dropping a change undoes it"]
 pub struct Change {
-    whose: Arc<dyn Changed>,
-    number: u64,
+    observer: Arc<dyn ChangeObserver>,
+    id: u64,
 }
 
 impl Change {
-    /// Creates the change that `whose` knows as `number`.
+    /// Creates the change that `observer` knows as `id`.
     #[inline]
-    pub fn new(whose: Arc<dyn Changed>, number: u64) -> Self {
-        Self { whose, number }
+    pub fn new(observer: Arc<dyn ChangeObserver>, id: u64) -> Self {
+        Self { observer, id }
     }
 
     /// Takes the value apart without undoing the change.
     #[inline(always)]
-    fn into_parts(self) -> (Arc<dyn Changed>, u64) {
+    fn into_parts(self) -> (Arc<dyn ChangeObserver>, u64) {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: the value is read once; the source is in a `ManuallyDrop` and never used or
         // dropped again.
-        (unsafe { core::ptr::read(&this.whose) }, this.number)
+        (unsafe { core::ptr::read(&this.observer) }, this.id)
     }
 
     #[inline(always)]
     fn settle(self) {
-        let (whose, number) = self.into_parts();
-        whose.settle(number);
+        let (observer, id) = self.into_parts();
+        observer.settle(id);
     }
 
     #[cold]
-    fn lose(self) {
-        let (whose, number) = self.into_parts();
-        whose.lose(number);
+    fn mark_unknown(self) {
+        let (observer, id) = self.into_parts();
+        observer.mark_unknown(id);
     }
 }
 
 impl Drop for Change {
     fn drop(&mut self) {
-        self.whose.undo(self.number);
+        self.observer.undo(self.id);
     }
 }
 
@@ -96,7 +96,7 @@ impl Journal {
             let change = change.take();
             self.changes.pop_front();
             let Some(change) = change else { continue };
-            if failed { change.lose() } else { change.settle() }
+            if failed { change.mark_unknown() } else { change.settle() }
         }
     }
 
@@ -118,8 +118,8 @@ impl Journal {
     }
 
     /// Marks all remaining changes unknown.
-    pub(crate) fn lose(&mut self) {
-        self.changes.drain(..).filter_map(|(_, change)| change).for_each(Change::lose);
+    pub(crate) fn mark_unknown(&mut self) {
+        self.changes.drain(..).filter_map(|(_, change)| change).for_each(Change::mark_unknown);
     }
 
     #[inline(always)]
@@ -130,6 +130,6 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.lose();
+        self.mark_unknown();
     }
 }

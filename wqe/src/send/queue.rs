@@ -223,7 +223,7 @@ impl<T: Transport> SendQueue<T> {
         self.head = 0;
         self.sequence = 0;
         self.fast_limit = first_fast_limit(self.mask + 1, self.max_request_blocks);
-        self.journal.lose();
+        self.journal.mark_unknown();
         self.generation = next_generation();
         self.fence = false;
         self.fence_at = u32::MAX;

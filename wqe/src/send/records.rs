@@ -130,7 +130,7 @@ pub enum Retired {
     /// This request.
     Request(Completed),
     /// A further WQE of a request whose completion was already reported.
-    Again,
+    Duplicate,
 }
 
 /// A record. The alignment keeps it within a cache line.
@@ -374,7 +374,7 @@ impl SendRecords {
         let completed = self.retire(block)?;
         let again = completed.info.continues() && self.reported.load(Relaxed);
         self.reported.store(completed.info.has_more(), Relaxed);
-        Some(if again { Retired::Again } else { Retired::Request(completed) })
+        Some(if again { Retired::Duplicate } else { Retired::Request(completed) })
     }
 
     /// Poller: [`SendRecords::retire`], but `None` unless it is the oldest outstanding request.

@@ -28,7 +28,7 @@ struct Seen {
     record: [u8; 8],
     ring: [u8; PAGE],
     uar: [u8; PAGE],
-    /// What a poller is told if the device has completed the request by then.
+    /// What a poll returns if the device has completed the request by then.
     completed: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Memory {
         unsafe { QueuePairRecord::new(self.record.at(0)) }
     }
 
-    /// Runs `act`, and tells what there was at the first store to the record and to the register.
+    /// Runs `act`, and returns the ring at the first store to the record and at that to the register.
     fn watch(&self, completed: impl Fn() -> Option<u64>, act: impl FnOnce()) -> Vec<Seen> {
         let turn = turn();
         // Room for all: nothing is allocated while looking.
@@ -219,7 +219,7 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
     );
     let [record, register] = &seen[..] else { panic!("{} stores were seen", seen.len()) };
 
-    // The record is stored first: by then all of the WQEs are in the ring, whoever polls knows of
+    // The record is stored first: by then all WQEs are in the ring, and the poller can find
     // the requests, and no doorbell was rung.
     assert_eq!(record.page, RECORD);
     assert!(record.ring == memory.ring.read());
@@ -262,8 +262,8 @@ fn post_bare(queue: &mut SendQueue<Rc>, wr_id: u64) {
     batch.complete().unwrap();
 }
 
-/// The C provider orders nothing between the NOP and what lets the queue go on. Here whatever is told
-/// to the device after a cancel is told after the NOP.
+/// The C provider does not order the NOP before the store that resumes the queue. This driver
+/// stores the NOP before anything that it tells the device after a cancel.
 #[test]
 fn c_weakness_15_a_nop_is_in_the_ring_before_the_device_is_told_anything() {
     let memory = Memory::new();
@@ -295,7 +295,7 @@ fn note_opcodes() {
     }
 }
 
-/// The queue may also be told to go on by the kernel, which stores to nothing of ours: it takes a
+/// The kernel may also resume the queue, without a store to the driver's memory: it takes a
 /// barrier by itself, behind the last NOP and before the cancel is done.
 #[test]
 fn c_weakness_15_a_barrier_stands_behind_all_nops_of_a_cancel() {
@@ -394,7 +394,7 @@ fn shared_receive_requests_are_linked_and_remembered_before_they_are_counted() {
     assert_eq!(record.completed, Some(42));
 }
 
-/// The device reads the arm word when the doorbell tells it to.
+/// The device reads the arm word when the doorbell is rung.
 #[test]
 fn a_completion_queue_is_armed_in_the_record_before_the_register() {
     let memory = Memory::new();

@@ -28,7 +28,7 @@ impl Page {
     }
 
     pub(crate) fn read(&self) -> [u8; PAGE] {
-        // SAFETY: a page that can be read; nobody writes to it meanwhile.
+        // SAFETY: a readable page; nothing writes to it meanwhile.
         unsafe { self.0.cast::<[u8; PAGE]>().read_volatile() }
     }
 

@@ -32,7 +32,7 @@ fn look(bed: &Bed<Rc>) -> Seen {
     }
 }
 
-/// A queue of 32 blocks that stands at `start`, with requests of 1, 2 and 4 blocks outstanding
+/// A queue of 32 blocks at index `start`, with requests of 1, 2 and 4 blocks outstanding
 /// before it.
 fn bed(start: u32) -> (Bed<Rc>, [u16; 3]) {
     let mut bed = Bed::<Rc>::new(Spec { requests: 8, sges: 13, ..Spec::default() });
@@ -318,7 +318,7 @@ fn a_list_that_fills_the_queue_says_where_it_was_full() {
         let error = bed.queue.post_send(&list[8..]).unwrap_err();
         assert_eq!((error.index, error.error), (0, PostError::QueueFull { free: 1, needed: 3 }));
         assert_eq!(bed.producer(), u32::from(first) + 24);
-        // All free but the last of them: the list goes on from where it stopped.
+        // All but the last are free: the list continues where it stopped.
         bed.records.retire(first + 21).unwrap();
         bed.queue.post_send(&list[8..18]).unwrap();
         assert_eq!(bed.retire(u32::from(first) + 24 + 27).unwrap().wr_id, 17);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const PAGE: usize = 4096;
 const CANARY: u8 = 0xa5;
 
-/// Memory on whole pages, with a page before and after it that nobody may write to.
+/// Memory on whole pages, with a guard page before and after it.
 pub(crate) struct Memory {
     start: NonNull<u8>,
     length: usize,
@@ -49,7 +49,7 @@ impl Memory {
     pub(crate) fn read(&self, offset: usize, length: usize) -> Vec<u8> {
         assert!(offset + length <= self.length);
         let mut bytes = vec![0; length];
-        // SAFETY: inside the memory, which nobody writes to meanwhile.
+        // SAFETY: inside the memory, which nothing writes to meanwhile.
         unsafe { self.start.byte_add(offset).copy_to(NonNull::from(&mut *bytes).cast(), length) };
         bytes
     }
@@ -60,7 +60,7 @@ impl Memory {
 
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.length);
-        // SAFETY: inside the memory, which nobody uses meanwhile.
+        // SAFETY: inside the memory, which nothing uses meanwhile.
         unsafe {
             self.start.byte_add(offset).copy_from(NonNull::from(bytes).cast(), bytes.len());
         }
@@ -179,7 +179,7 @@ impl<T: ListTransport> Bed<T> {
             register,
             records: NonNull::from(&*records),
         };
-        // SAFETY: the bed keeps all the memory, and nobody writes to the ring besides.
+        // SAFETY: the bed keeps all the memory, and nothing else writes to the ring.
         let queue = unsafe { SendQueue::new(parts) };
         let blueflame = spec.blueflame;
         Self { queue, records, layout, ring, uar, record, gate, blueflame, rings: 0 }
@@ -226,8 +226,8 @@ impl<T: ListTransport> Bed<T> {
         self.records.retire(first).unwrap();
     }
 
-    /// Asserts that `wqe` stands in the ring from block `first` on, that the register had it or its
-    /// start, as `blueflame` of the queue tells, and that the record counts up to its end.
+    /// Asserts that `wqe` is in the ring from block `first` on, that the register had it or its
+    /// start, depending on `blueflame` of the queue, and that the record counts up to its end.
     pub(crate) fn assert_rang_alone(&mut self, first: u32, wqe: &Wqe, uar_before: &[u8]) {
         wqe.assert_eq(&self.at_block(first, wqe.bytes.len()));
         let blocks = wqe.blocks();

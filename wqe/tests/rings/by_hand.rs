@@ -46,7 +46,7 @@ impl Wqe {
         self
     }
 
-    /// Number of the shared receive queue at the other side.
+    /// Number of the peer's shared receive queue.
     pub(crate) fn srqn(mut self) -> Self {
         self.push(&SRQN_BYTES);
         self
@@ -140,7 +140,7 @@ pub(crate) const REMOTE: RemoteAddress =
 /// The key that a send invalidates.
 pub(crate) const INVALIDATED: u32 = 0x0102_0304;
 
-/// The shared receive queue at the other side, and its segment.
+/// The peer's shared receive queue, and its segment.
 pub(crate) const SRQN: u32 = 0x0a_0b0c;
 const SRQN_BYTES: [u8; 16] = [0, 0x0a, 0x0b, 0x0c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
@@ -181,7 +181,7 @@ impl Op {
         matches!(self, Self::Write | Self::WriteImm | Self::Read)
     }
 
-    /// The flags that the operation has: an event at the other side needs a receive there.
+    /// The flags that the operation supports: an event at the peer needs a receive there.
     pub(crate) const fn flags(self) -> SendFlags {
         match self {
             Self::Write | Self::Read => SendFlags::SIGNALED.union(SendFlags::FENCE),

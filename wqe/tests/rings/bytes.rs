@@ -31,7 +31,7 @@ fn control(flags: SendFlags) -> u8 {
 /// Posts a request in the typed form and in the list form, and compares all that becomes of it.
 fn check<T: Kind>(bed: &mut Bed<T>, op: Op, flags: SendFlags, given: Given<'_>) {
     for list in [false, true] {
-        // The last request asked for a completion, if this one does not: it may be posted.
+        // The previous request is signaled if this one is not, so it can be posted.
         bed.advance();
         let (first, uar) = (bed.queue.producer(), bed.uar.all());
         let wr_id = 0x7000_0000_0000_0000 + u64::from(first);

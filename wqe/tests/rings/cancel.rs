@@ -49,7 +49,7 @@ fn opcode(bed: &Bed<Rc>, block: u16) -> u8 {
     bed.at_block(block.into(), 4)[3]
 }
 
-/// A NOP of the same size, that asks for the same completion and waits at the same fence.
+/// A NOP of the same size, with the same completion and fence.
 #[test]
 fn a_cancelled_request_becomes_a_nop_and_differs_in_nothing_else() {
     for start in [0, 13, 14, 15] {
@@ -307,7 +307,7 @@ fn nothing_of_an_aborted_batch_or_of_a_former_life_is_met() {
     assert_eq!(starts(&cancel(&mut bed, point, 3)), [6]);
 }
 
-/// Every request that a cancel leaves alone goes on, and completes in order with those it passed.
+/// Every request that a cancel does not match is executed, and completes in order.
 #[test]
 fn a_queue_goes_on_after_a_cancel() {
     let mut bed = bed();

@@ -147,9 +147,9 @@ struct World<T> {
     outstanding: VecDeque<Posted>,
     /// How many of them the device has executed.
     executed: usize,
-    /// The block at which the device stands.
+    /// The block at which the device stopped.
     stands: u16,
-    /// Entries that the device has written and nobody has polled.
+    /// CQEs that the device has written and that were not polled.
     completions: VecDeque<u16>,
     /// What became of every request that was ever posted.
     fates: Vec<Option<Fate>>,
@@ -179,7 +179,7 @@ impl<T: ExtraKind> World<T> {
         }
     }
 
-    /// The requests that can be asked for, one for each shape.
+    /// The requests that can be posted, one for each shape.
     fn plan(&self, shapes: &[Shape]) -> Vec<Planned> {
         let plan = |(i, shape): (usize, &Shape)| {
             let op = T::OPS[usize::from(shape.op) % T::OPS.len()];
@@ -308,7 +308,7 @@ impl<T: ExtraKind> World<T> {
             assert_eq!(self.executed, self.outstanding.len());
             return false;
         }
-        // All that it knows is where it stands, and the bytes there.
+        // It knows only its position, and the bytes there.
         let control = self.bed.at_block(self.stands.into(), 16);
         assert_eq!(control[1..3], self.stands.to_be_bytes());
         let (units, completes) = (control[7] & 0x3f, control[11] & 0x0c == 8);
@@ -366,7 +366,7 @@ impl<T: ExtraKind> World<T> {
             match act {
                 Act::Id(id) => {
                     let id = u64::from(*id);
-                    // SAFETY: the device of this test stands at `point`.
+                    // SAFETY: the device of this test stopped at `point`.
                     let cancelled = unsafe { self.bed.queue.cancel(point, id) };
                     self.cancelled(cancelled.requests(), |posted| posted.wr_id == id);
                 }
@@ -504,7 +504,7 @@ impl<T: ExtraKind> World<T> {
         assert_eq!(self.bed.queue.free_blocks(), self.bed.layout.blocks - used);
     }
 
-    /// Lets the device come to the end, and asks what became of every request.
+    /// Lets the device finish, and checks the outcome of every request.
     fn finish(mut self) {
         while self.execute() {}
         while self.poll() {}

@@ -6,7 +6,7 @@ use mlx5_wqe::{
     WindowType, XrcSend,
 };
 
-/// An operation of a size of its own. Its number tells it from others of its kind.
+/// An operation with its own size. The number distinguishes it from others of its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Extra {
     FetchAdd,
@@ -102,7 +102,7 @@ impl Extra {
             Self::Nop => Wqe::control(0, index, control, [0; 4]),
             Self::Raw => {
                 let bytes = raw_bytes(number);
-                // Of two fences the one of its own stays, unless the full one is asked for.
+                // Its own fence stays, unless the full one is requested.
                 let wqe = Wqe::control(0x2f, index, control & !0x20 | 0x20, [0x5a; 4]);
                 let mut wqe = wqe.with(&bytes[16..]);
                 wqe.bytes[0] = 1;
@@ -144,7 +144,7 @@ impl Extra {
 /// A transport that has some of these.
 pub(crate) trait ExtraKind: Kind {
     const EXTRAS: &'static [Extra];
-    /// Whether requests name the shared receive queue at the other side.
+    /// Whether requests name the peer's shared receive queue.
     const EXTENDED: bool = false;
 
     /// Asks the typed builder for a request.

@@ -3,9 +3,9 @@
 use crate::bed::{Bed, Spec};
 use mlx5_prm::wqe::Opcode;
 use mlx5_wqe::{
-    BsfUpdate, Change, Changed, ConfigureMkey, ConfiguresMkeys, DrainPoint, Finished, MkeyLayout,
-    MkeyRequest, MkeyUpdate, Mode, PendingRequest, PsvUpdate, Rc, Retired, SendFlags, Sge,
-    SigningUpdate,
+    BsfUpdate, Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, DrainPoint, Finished,
+    MkeyLayout, MkeyRequest, MkeyUpdate, Mode, PendingRequest, PsvUpdate, Rc, Retired, SendFlags,
+    Sge, SigningUpdate,
 };
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ enum Fate {
     Lost(u64),
 }
 
-/// A key that was made for signatures, and what its owner was told.
+/// A key created for signatures, and the calls that its observer received.
 #[derive(Default)]
 pub(crate) struct Key {
     told: Arc<Told>,
@@ -29,7 +29,7 @@ pub(crate) struct Key {
 #[derive(Default)]
 struct Told(Mutex<Vec<Fate>>);
 
-impl Changed for Told {
+impl ChangeObserver for Told {
     fn undo(&self, change: u64) {
         self.0.lock().unwrap().push(Fate::Undone(change));
     }
@@ -38,7 +38,7 @@ impl Changed for Told {
         self.0.lock().unwrap().push(Fate::Settled(change));
     }
 
-    fn lose(&self, change: u64) {
+    fn mark_unknown(&self, change: u64) {
         self.0.lock().unwrap().push(Fate::Lost(change));
     }
 }
@@ -125,7 +125,7 @@ fn drained(bed: &Bed<Rc>, block: u16) -> DrainPoint {
     bed.queue.drain_point(block).unwrap()
 }
 
-/// The device that has executed the first of a request's WQEs goes on with the others.
+/// A device that has executed the first WQE of a request continues with the others.
 #[test]
 fn the_rest_of_a_request_that_was_begun_is_not_pending() {
     let (mut bed, key) = (bed(), Key::default());
@@ -190,7 +190,7 @@ fn what_completed_is_certain_and_what_was_cancelled_is_undone() {
     assert_eq!(key.told(), [Fate::Undone(2)]);
 }
 
-/// A device that met an error flushes what follows: nobody knows what of it was executed.
+/// A device flushes what follows an error: it is unknown what of it was executed.
 #[test]
 fn what_was_outstanding_when_a_request_failed_is_lost() {
     // The request itself fails, or the one behind it, or the one before it.
@@ -233,13 +233,13 @@ fn of_a_request_that_fails_in_several_parts_the_first_is_told() {
     configure(&mut bed, &key, 7, SIGNALED);
     let Some(Retired::Request(told)) = bed.records.retire_any(0, true) else { panic!("the first") };
     assert_eq!(told.wr_id, 7);
-    assert_eq!(bed.records.retire_any(PARTS[0], true), Some(Retired::Again));
-    assert_eq!(bed.records.retire_any(PARTS[0] + 1, true), Some(Retired::Again));
+    assert_eq!(bed.records.retire_any(PARTS[0], true), Some(Retired::Duplicate));
+    assert_eq!(bed.records.retire_any(PARTS[0] + 1, true), Some(Retired::Duplicate));
     let behind = send(&mut bed, 8) + 1;
     completes(&bed, behind, true);
 }
 
-/// A failure in the midst of a request of the former life says nothing of one that fails in its midst
+/// A failure inside a request before a reset does not affect one that fails inside it
 /// now.
 #[test]
 fn a_queue_that_is_reset_forgets_which_request_it_told_of() {

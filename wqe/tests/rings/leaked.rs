@@ -3,8 +3,8 @@
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{REMOTE, sges};
 use mlx5_wqe::{
-    BatchError, BsfUpdate, Change, Changed, ConfigureMkey, ConfiguresMkeys, Finished, MkeyAccess,
-    MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Rc, SendFlags, SigningUpdate,
+    BatchError, BsfUpdate, Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, Finished,
+    MkeyAccess, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Rc, SendFlags, SigningUpdate,
 };
 use std::mem::forget;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ impl Key {
     }
 }
 
-impl Changed for Key {
+impl ChangeObserver for Key {
     fn undo(&self, change: u64) {
         self.0.lock().unwrap().push((change, "undone"));
     }
@@ -33,7 +33,7 @@ impl Changed for Key {
         self.0.lock().unwrap().push((change, "settled"));
     }
 
-    fn lose(&self, change: u64) {
+    fn mark_unknown(&self, change: u64) {
         self.0.lock().unwrap().push((change, "lost"));
     }
 }
@@ -56,7 +56,7 @@ impl ConfigureMkey for Configure<'_> {
             layout: None,
             signing: self.signed.then_some(&signing),
         };
-        let whose: Arc<dyn Changed> = Arc::<Key>::clone(self.key);
+        let whose: Arc<dyn ChangeObserver> = Arc::<Key>::clone(self.key);
         request.build(update, || (0x1234_5600, Change::new(whose, self.change)))
     }
 }
@@ -102,7 +102,7 @@ fn what_a_leaked_batch_was_refused_for_is_not_told_of_the_next_one() {
         batch.wr(2, SIGNALED).rdma_write(REMOTE).sge_list(&sges(2));
         assert_eq!(batch.len(), 2);
         batch.complete().expect("both are good");
-        // What a batch is refused for itself is told of it, wherever that stands.
+        // A refusal of the batch as a whole is reported, wherever it occurs.
         let free = bed.queue.free_blocks();
         for good in 0..3 {
             leak(&mut bed);

@@ -191,7 +191,7 @@ fn a_device_without_atomics_is_asked_for_none() {
 
 const WINDOW: u32 = 0x0012_3401;
 
-/// What a window is bound to; nothing is behind it, and nobody follows it.
+/// What a window is bound to; nothing dereferences the address.
 fn binding(window_type: WindowType, length: u64, zero_based: bool) -> Binding {
     let parts = BindParts {
         window_type,
@@ -268,7 +268,7 @@ fn binds<T: ListTransport + mlx5_wqe::operation::Supports<mlx5_wqe::operation::B
 fn binding_a_window_gives_its_key_a_translation_an_owner_and_a_new_variant() {
     binds::<Rc>();
     binds::<Uc>();
-    // No queue of the other side takes part, and so none is named.
+    // No queue of the peer takes part, so none is named.
     binds::<XrcSend>();
 }
 
@@ -502,7 +502,7 @@ fn what_follows_a_rewritten_key_waits_for_it() {
     batch.wr(3, plain).send().inline_data(b"waits not");
     batch.wr(4, plain).local_inv(WINDOW);
     batch.wr(5, plain).bind_mw(binding(WindowType::Two, 0x1000, false));
-    // The full fence stands in place of the small one.
+    // The full fence replaces the small one.
     batch.wr(6, SendFlags::FENCE).send().inline_data(b"fenced");
     batch.wr(7, plain).nop();
     batch.wr(8, SIGNALED).local_inv(WINDOW);
@@ -656,7 +656,7 @@ fn the_list_form_refuses_what_does_not_go_with_the_operation() {
 #[test]
 fn operations_that_no_connectx_has_are_refused_by_name() {
     for (which, text) in [
-        (UnsupportedOperation::Tso, "segmentation offload is for queues of raw packets"),
+        (UnsupportedOperation::Tso, "TSO requires a raw packet queue"),
         (UnsupportedOperation::Flush, "ConnectX has no flush operation"),
         (UnsupportedOperation::AtomicWrite, "ConnectX has no atomic write operation"),
     ] {
@@ -684,8 +684,8 @@ fn a_flag_is_refused_with_the_reason() {
     assert_eq!(error, PostError::Flags { refused: fence });
     assert_eq!(
         error.to_string(),
-        "SendFlags(FENCE) is not allowed with this operation on this transport: \
-         only reliable transports have reads and atomics to wait for"
+        "SendFlags(FENCE) is not supported with this operation on this transport: \
+         only reliable transports have reads and atomics to fence"
     );
     let bytes = raw_bytes(1, 0, 0);
     let data = Data::Wqe(raw(&bytes).unwrap());

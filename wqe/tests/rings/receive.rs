@@ -23,7 +23,7 @@ impl Bed {
         let (ring, record) = (Memory::new(layout.bytes().max(1)), Memory::new(8));
         let gate = GateBed::new();
         let records = Arc::new(ReceiveRecords::new(layout.requests));
-        // SAFETY: the bed keeps ring and record, and nobody else writes to them.
+        // SAFETY: the bed keeps ring and record, and nothing else writes to them.
         let queue = unsafe {
             let record = QueuePairRecord::new(record.at(0));
             ReceiveQueue::new(ring.at(0), layout, 1 << 30, gate.gate, record, Arc::clone(&records))

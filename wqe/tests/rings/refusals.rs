@@ -264,7 +264,7 @@ fn refusals_say_what_was_wrong() {
     let error = bed.queue.post_send(&[least(1, SIGNALED), of_sges(2, SIGNALED, &sges(9))]);
     assert_eq!(
         error.unwrap_err().to_string(),
-        "request 1 and those after it not posted: 9 scatter/gather entries, but the queue was made for 6"
+        "request 1 and those after it not posted: 9 SGEs, but the queue supports 6"
             .replace('6', &bed.layout.max_sge.to_string())
     );
     let mut batch = bed.queue.wr_start();
@@ -275,7 +275,7 @@ fn refusals_say_what_was_wrong() {
     );
 }
 
-/// A request refuses so many entries, but whoever owns the key asks for their length before.
+/// A request refuses too many entries, but the owner of the key computes their length before.
 #[test]
 fn a_layout_that_is_longer_than_can_be_counted_has_a_length() {
     let entry = Interleaved { addr: 0, bytes: u16::MAX.into(), skip: 0, lkey: 1 };

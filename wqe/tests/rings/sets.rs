@@ -28,7 +28,7 @@ fn check(pending: usize, size: usize, seed: u64) {
         batch.wr(*id, SendFlags::SIGNALED).send().sge_list(&[]);
     }
     batch.complete().unwrap();
-    // Half of the set is pending, if there is so much; of the rest nobody knows.
+    // Half of the set is pending, if there are that many; the rest was never posted.
     let mut wanted: BTreeSet<u64> =
         ids.iter().copied().filter(|id| id % 2 == 0).take(size.div_ceil(2)).collect();
     let there = wanted.clone();

@@ -66,7 +66,7 @@ impl Bed {
         let (ring, record) = (Memory::new(layout.bytes()), Memory::new(8));
         let gate = GateBed::new();
         let records = Arc::new(SharedReceiveRecords::new(layout.requests));
-        // SAFETY: the bed keeps ring and record, and nobody else writes to them.
+        // SAFETY: the bed keeps ring and record, and nothing else writes to them.
         let queue = unsafe {
             let record = QueuePairRecord::new(record.at(0));
             let records = Arc::clone(&records);

@@ -66,7 +66,7 @@ fn datagrams_cross_the_end_of_the_ring_at_every_block() {
     every_size_at_every_distance::<Ud>(2048, Op::SendImm, true);
 }
 
-/// A batch that goes round the end of the ring: each WQE where its index says, one doorbell.
+/// A batch that wraps at the end of the ring: each WQE at its index, one doorbell.
 #[test]
 fn a_batch_crosses_the_end_of_the_ring() {
     let mut bed = Bed::<Rc>::new(Spec { requests: 8, sges: 10, ..Spec::default() });

@@ -161,7 +161,7 @@ impl Running {
 }
 
 /// What the simulator says of each violation before it names it.
-const VIOLATION: &str = "mlx5-sim: a driver did what it never must: ";
+const VIOLATION: &str = "mlx5-sim: violation: ";
 
 /// The violations that the simulator has told, which may begin in mid-line.
 fn violations(said: &str) -> Vec<String> {

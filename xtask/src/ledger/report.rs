@@ -41,14 +41,13 @@ fn report(ledger: &Ledger, peers: &[String]) -> String {
     let mut text = "## rdma-core's tests on the simulated device\n\n".to_owned();
     text.push_str(&wrapped(
         &format!(
-            "Unmodified programs of Debian's packages ({}), with the simulator preloaded (rung 2 of \
-             TESTING.md), every module in a process of its own, once with an InfiniBand port and \
-             once with a RoCE port. They drive the C provider: what they show is that the model is \
-             an mlx5 to others. In the suites `pingpong`, `perftest` and `interop` two processes \
-             send to each other on one machine (in `interop` one of them, or both, is our `mlx5`). \
-             Each test is a row of `conformance.json`. `cargo xtask ledger` writes both, and with \
-             `--document` this page alone, of what is in the other; `cargo xtask ledger --check` \
-             fails if a test that passes here does not pass any more.",
+            "Unmodified programs of Debian ({}), with the simulator preloaded (rung 2 of TESTING.md), \
+             each module in its own process, once with an InfiniBand port and once with a RoCE port. \
+             They use the C provider, so they show that the model is an mlx5 to others. In the suites \
+             `pingpong`, `perftest` and `interop` two processes send to each other on one machine; in \
+             `interop` one or both are our `mlx5`. Each test is a row of `conformance.json`. `cargo \
+             xtask ledger` writes both files, `--document` this page only. `cargo xtask ledger \
+             --check` fails if a test that passes here does not pass.",
             peers.join(", ")
         ),
         "",

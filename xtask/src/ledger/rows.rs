@@ -191,7 +191,7 @@ impl Ledger {
     }
 
     /// Tests that pass in an earlier ledger, in a suite that this one has run, and not in this one.
-    pub(super) fn lost_since(&self, earlier: &Self) -> Vec<String> {
+    pub(super) fn regressed_since(&self, earlier: &Self) -> Vec<String> {
         earlier
             .passes()
             .filter(|key| !self.values.get(*key).is_some_and(is_pass))
@@ -280,8 +280,11 @@ mod tests {
     fn a_test_that_passed_is_lost_when_it_fails_or_is_not_run() {
         let earlier = ledger(&[("a", Outcome::Pass), ("b", Outcome::Pass), ("c", Outcome::Skip)]);
         let now = ledger(&[("a", Outcome::Fail), ("c", Outcome::Skip), ("d", Outcome::Pass)]);
-        assert_eq!(now.lost_since(&earlier), ["pyverbs a (ib): fail: ", "pyverbs b (ib): not run"]);
-        assert_eq!(now.lost_since(&now), [""; 0]);
+        assert_eq!(
+            now.regressed_since(&earlier),
+            ["pyverbs a (ib): fail: ", "pyverbs b (ib): not run"]
+        );
+        assert_eq!(now.regressed_since(&now), [""; 0]);
     }
 
     #[test]

@@ -103,8 +103,8 @@ are apart
             line: "a | b | c".to_owned(),
             before,
         };
-        assert_eq!(reasons.of(&mutant(3, 1)), Some("equivalent: the bits are apart"));
-        assert_eq!(reasons.of(&mutant(9, 1)), Some("equivalent: the bits are apart"));
+        assert_eq!(reasons.of(&mutant(3, 1)), Some("equivalent: the operands share no bit"));
+        assert_eq!(reasons.of(&mutant(9, 1)), Some("equivalent: the operands share no bit"));
         assert_eq!(reasons.of(&mutant(3, 0)), None);
         assert!(reasons.that_fit_none(&[mutant(3, 1)]).is_empty());
         assert_eq!(reasons.that_fit_none(&[mutant(3, 0)]).len(), 1);

@@ -26,7 +26,7 @@ pub(super) fn write(rows: &[Value]) -> Result<(), Failure> {
     write_page(all)
 }
 
-/// Writes the page for people, of what is in the ledger.
+/// Writes the page from the ledger.
 pub(crate) fn document() -> Result<(), Failure> {
     let [json, _] = documents();
     write_page(read(&json)?)
@@ -56,10 +56,10 @@ fn machine(row: &Value) -> [String; 2] {
 /// What passes in the ledger and not in `rows`, of the machines that these are of.
 pub(super) fn lost(rows: &[Value]) -> Result<Vec<String>, Failure> {
     let [json, _] = documents();
-    Ok(lost_since(&read(&json)?, rows))
+    Ok(regressed_since(&read(&json)?, rows))
 }
 
-fn lost_since(earlier: &[Value], rows: &[Value]) -> Vec<String> {
+fn regressed_since(earlier: &[Value], rows: &[Value]) -> Vec<String> {
     let key = |row: &Value| ["kernel", "link", "suite", "test"].map(|name| text(row, name));
     let run: BTreeSet<_> = rows.iter().map(machine).collect();
     let passed = |row: &&Value| row["result"] == "pass";
@@ -70,7 +70,7 @@ fn lost_since(earlier: &[Value], rows: &[Value]) -> Vec<String> {
         .filter(passed)
         .map(key)
         .filter(|key| !now.contains(key))
-        .map(|key| format!("{} passes no more", key.join(" ")))
+        .map(|key| format!("{} no longer passes", key.join(" ")))
         .collect()
 }
 
@@ -87,16 +87,14 @@ fn text(row: &Value, name: &str) -> String {
 fn report(rows: &[Value]) -> String {
     let mut report = String::from("## The real kernel driver on the simulated device\n\n");
     report.push_str(&wrapped(
-        "Debian's kernels with their own mlx5_core and mlx5_ib in a virtual machine, on two simulated \
-         devices that a process serves as PCI functions (rung 3 of TESTING.md). The conformance suite \
-         runs unmodified, as the binary that is carried to hardware, once with both ends of each pair \
-         on one device and once with the ends on two; so do our command, rdma-core's programs, ours \
-         against theirs, rdma-core's tests of its provider (`pyverbs`, of the Debian release that \
-         the kernel is of: memory keys everywhere, tag matching on InfiniBand, all that can be told \
-         in one machine of each kernel), and processes that are killed or lose the driver. \
-         `cargo xtask vm --all --write` writes this; `cargo xtask vm` runs a choice of the machines, \
-         and fails if anything fails, if the kernel's log has a complaint, or if what passes here \
-         does not pass any more.",
+        "Debian kernels with their own mlx5_core and mlx5_ib in a virtual machine, on two simulated \
+         devices that a process serves as PCI functions (rung 3 of TESTING.md). Each machine runs the \
+         conformance suite (the binary for hardware) on one device and on two, the `mlx5` command, \
+         programs of rdma-core alone and against ours, rdma-core's tests (`pyverbs`, of the Debian \
+         release of the kernel), and processes that are killed or lose the driver. `cargo xtask vm \
+         --all --write` writes this section; `cargo xtask vm` runs a selection of the machines, and \
+         fails if a step fails, if the kernel log has a complaint, or if a case that passes here does \
+         not pass.",
         "",
     ));
     report.push_str(&format!("\n{}\n", wrapped(&releases(rows), "")));
@@ -173,7 +171,7 @@ mod tests {
     fn what_passed_is_lost_when_it_fails_or_is_skipped_in_the_same_machine() {
         let earlier = [row("6.1", "a", "pass"), row("6.1", "b", "pass"), row("6.12", "c", "pass")];
         let now = [row("6.1", "a", "skip"), row("6.1", "b", "pass")];
-        assert_eq!(lost_since(&earlier, &now), ["6.1 ib s a passes no more"]);
+        assert_eq!(regressed_since(&earlier, &now), ["6.1 ib s a no longer passes"]);
     }
 
     #[test]

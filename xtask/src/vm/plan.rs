@@ -61,7 +61,7 @@ pub(super) fn steps(version: Version, link: Link, tests: &[String]) -> Vec<Step>
     steps.extend(programs(link));
     steps.extend(interop(link));
     steps.extend(pyverbs(&modules(version, link, tests)));
-    steps.extend(departures());
+    steps.extend(removals());
     steps
 }
 
@@ -257,13 +257,13 @@ fn interop(link: Link) -> Vec<Step> {
     steps
 }
 
-/// Processes and drivers that go away while they are needed.
-fn departures() -> Vec<Step> {
+/// Processes that are killed, and drivers and devices that are removed, while in use.
+fn removals() -> Vec<Step> {
     let killed = |name: &str, program: &str| {
         Step::new(name, 60, format!("killed \"{program}\" && ours_works"))
     };
-    let departed = |name: &str, program: &str, what: &str| {
-        Step::new(name, 60, format!("departed '{program}' take_{what} give_{what}"))
+    let removed = |name: &str, program: &str, what: &str| {
+        Step::new(name, 60, format!("removed '{program}' take_{what} give_{what}"))
     };
     let replugged =
         |name: &str, what: &str| Step::new(name, 240, format!("replugged take_{what} give_{what}"));
@@ -271,10 +271,10 @@ fn departures() -> Vec<Step> {
         killed("kill-poller", POLLER),
         killed("kill-sleeper", SLEEPER),
         killed("kill-datagrams", "mlx5 pingpong --device mlx5_0 -t ud -n 1000000000"),
-        Step::new("kill-peer", 60, "orphaned"),
-        departed("rmmod-while-polling", POLLER, "driver"),
-        departed("rmmod-while-asleep", SLEEPER, "driver"),
-        departed("unplug-while-polling", POLLER, "function"),
+        Step::new("kill-peer", 60, "peer_killed"),
+        removed("rmmod-while-polling", POLLER, "driver"),
+        removed("rmmod-while-asleep", SLEEPER, "driver"),
+        removed("unplug-while-polling", POLLER, "function"),
         replugged("rmmod-again-and-again", "driver"),
         replugged("unplug-again-and-again", "function"),
         Step::new("reload", 120, "unload && load && ready && ours_works && ibv_devinfo"),

@@ -119,8 +119,8 @@ killed() {
 }
 
 # Takes the device away from a program that uses it: the program has to say so and to end.
-# departed PROGRAM HOW BACK: HOW takes the device away, and BACK brings it back.
-departed() {
+# removed PROGRAM HOW BACK: HOW takes the device away, and BACK brings it back.
+removed() {
     started "$1" || return 1
     $2 || return 1
     if ! wait_for 20 ended $pid; then
@@ -136,7 +136,7 @@ departed() {
 }
 
 # Takes the device away from a process that holds memory and queues, and brings it back, four times: the
-# process may not grow. replugged HOW BACK, as for departed.
+# process may not grow. replugged HOW BACK, as for removed.
 replugged() {
     mlx5-conformance --device mlx5_0 --replug 4 >/tmp/replug.out 2>&1 &
     pid=$!
@@ -167,7 +167,7 @@ take_function() { echo 1 >/sys/class/infiniband/mlx5_0/device/remove; }
 give_function() { echo 1 >/sys/bus/pci/rescan; }
 
 # Kills one of two programs that talk to each other: the other has to find out and to end.
-orphaned() {
+peer_killed() {
     mlx5 pingpong --device mlx5_1 --listen >/tmp/server.out 2>&1 &
     server=$!
     wait_for 20 listening || return 1

@@ -45,9 +45,9 @@ pub enum CompletionOpcode {
 /// request (6 bits) with the mark of a cancelled one, or the CQE opcode of a receive; and whether
 /// it failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct What(pub(crate) u16);
+pub(crate) struct Kind(pub(crate) u16);
 
-impl What {
+impl Kind {
     pub(crate) const RECEIVED: u16 = 0x80;
     pub(crate) const ERROR: u16 = 0x100;
     /// Marks the opcode of a cancelled request.
@@ -193,19 +193,19 @@ pub(crate) struct Facts {
 }
 
 /// Computed at compile time, so that reading a completion only looks it up.
-static FACTS: [Facts; What::COUNT] = {
+static FACTS: [Facts; Kind::COUNT] = {
     let mut table =
-        [const { Facts { opcode: CompletionOpcode::Send, has_length: false } }; What::COUNT];
-    let mut what = 0;
-    while what < What::COUNT {
-        let of = What(what as u16);
-        table[what] = Facts { opcode: of.completion_opcode(), has_length: of.has_length() };
-        what += 1;
+        [const { Facts { opcode: CompletionOpcode::Send, has_length: false } }; Kind::COUNT];
+    let mut kind = 0;
+    while kind < Kind::COUNT {
+        let of = Kind(kind as u16);
+        table[kind] = Facts { opcode: of.completion_opcode(), has_length: of.has_length() };
+        kind += 1;
     }
     table
 };
 
-impl What {
+impl Kind {
     /// A message to a queue with a tag list; the event is in the low four bits.
     const TAGGED: u16 = Self::RECEIVED | 0x40;
     /// An operation on the tag list; the event is in the low four bits. Send requests may have any
@@ -225,11 +225,11 @@ impl What {
             ConsumedSwRendezvous | ConsumedMessageSwRendezvous | MessageCompletionCanceled => true,
             _ => false,
         };
-        let mut what = event as u16;
-        what |= if is_operation(event) { Self::OPERATION } else { Self::TAGGED };
-        what |= if failed { Self::ERROR } else { 0 };
-        what |= if needs_sync { Self::NEEDS_SYNC } else { 0 };
-        Self(what)
+        let mut kind = event as u16;
+        kind |= if is_operation(event) { Self::OPERATION } else { Self::TAGGED };
+        kind |= if failed { Self::ERROR } else { 0 };
+        kind |= if needs_sync { Self::NEEDS_SYNC } else { 0 };
+        Self(kind)
     }
 
     pub(crate) fn tag_operation_error(operation: TagOperation) -> Self {
