@@ -393,9 +393,12 @@ pub(crate) unsafe fn write_scatter(
 // Out of line, so that the common case stays in registers.
 #[inline(never)]
 unsafe fn write_scatter_list(at: NonNull<u8>, sges: &[Sge], max_sge: u32) -> Result<(), PostError> {
-    // SAFETY: by the caller's contract. A scatter list may be longer than any message, so only the
-    // length of each SGE is checked.
-    let units = if sges.is_empty() { 0 } else { unsafe { write_sges(at, sges, max_sge, None)? } };
+    let units = match sges {
+        [] => 0,
+        // SAFETY: by the caller's contract. A scatter list may be longer than any message, so only
+        // the length of each SGE is checked.
+        _ => unsafe { write_sges(at, sges, max_sge, None)? },
+    };
     if units < max_sge as usize {
         // SAFETY: fewer than `max_sge` SGEs were written, so there is room for one more.
         unsafe { at.byte_add(units * UNIT).cast().write(DataSegment::END) };
