@@ -203,7 +203,7 @@ mod tests {
             ("model=connectx7", "cx5, cx6, cx6dx, cx7"),
             ("link=eth", "ib or roce"),
             ("mtu=1500", "256, 512"),
-            ("step=1", "by itself"),
+            ("step=1", "no value"),
             ("fast", "trace, wire=, model="),
         ] {
             let error = setting.parse::<Settings>().expect_err(setting).to_string();

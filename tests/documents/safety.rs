@@ -63,7 +63,7 @@ fn literal(text: &str) -> Option<usize> {
         let end = format!("\"{}", "#".repeat(hashes));
         let closed = |at: &usize| {
             let before = &text[start..start + at];
-            raw || (before.len() - before.trim_end_matches('\\').len()) % 2 == 0
+            raw || (before.len() - before.trim_end_matches('\\').len()).is_multiple_of(2)
         };
         let at = text[start..].match_indices(&end).map(|(at, _)| at).find(closed);
         return Some(at.map_or(text.len(), |at| start + at + end.len()));

@@ -70,7 +70,7 @@ fn completion_vectors_end_where_the_context_says(bed: &Bed) -> Outcome {
         context.create_cq(4).comp_vector(vector).build()?;
     }
     for vector in [vectors, u32::MAX] {
-        invalid(context.create_cq(4).comp_vector(vector).build(), &format!("there are {vectors}"));
+        invalid(context.create_cq(4).comp_vector(vector).build(), &format!("has {vectors}"));
     }
     Ok(())
 }

@@ -224,10 +224,10 @@ fn in_wrong_state(result: Result<(), mlx5::Error>, state: &str, advice: &str) {
 fn going_on_from_another_state_says_in_which_it_is(bed: &Bed) -> Outcome {
     let options = PairOptions::default();
     let mut end = bed.end::<Rc>(&options)?;
-    in_wrong_state(end.qp.resume(), "RST", "transitions");
+    in_wrong_state(end.qp.resume(), "RST", "states in between");
     assert_eq!(end.qp.state(), QueueState::Reset);
     end.qp.init(&end.port.clone(), &mlx5::ConnectOptions::default())?;
-    in_wrong_state(end.qp.resume(), "INIT", "transitions");
+    in_wrong_state(end.qp.resume(), "INIT", "states in between");
     let own = end.endpoint(&options);
     Rc::wire(&mut end, &own, &options)?;
     in_wrong_state(end.qp.resume(), "RTS", "there is nothing to resume");
@@ -237,7 +237,7 @@ fn going_on_from_another_state_says_in_which_it_is(bed: &Bed) -> Outcome {
     end.post(Form::Typed, Post::new(Op::Send, 2, Data::Inline(&[b"x"])))?;
     bed.poll_good(&mut end.send_cq, 1);
     end.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
-    in_wrong_state(end.qp.resume(), "ERR", "transitions");
+    in_wrong_state(end.qp.resume(), "ERR", "states in between");
     assert_eq!(end.qp.state(), QueueState::Error);
     Ok(())
 }
@@ -250,7 +250,7 @@ fn going_on_says_what_to_do_in_states_that_the_device_brings_about(bed: &Bed) ->
         answer.qpc_mut().set_state(lie.load(Ordering::SeqCst));
     })?;
     let mut end = bed.end_in::<Rc>(&context, &PairOptions::default())?;
-    let states = [(QpState::SQ_DRAINING, "SqDrained"), (QpState::SQER, "`cur_qp_state`")];
+    let states = [(QpState::SQ_DRAINING, "SqDrained"), (QpState::SQER, "`cur_qp_state(SendQueueError)`")];
     for (found, advice) in states {
         state.store(found.0, Ordering::SeqCst);
         in_wrong_state(end.qp.resume(), &format!("{found:?}"), advice);

@@ -66,12 +66,12 @@ fn rights_that_do_not_go_together_are_refused(bed: &Bed) -> Outcome {
 
 fn a_region_must_have_bytes_and_a_sound_alignment(bed: &Bed) -> Outcome {
     let pd = bed.context().alloc_pd()?;
-    invalid(pd.memory(0).register(), "no bytes");
+    invalid(pd.memory(0).register(), "is empty");
     invalid(pd.memory(64).align(0).register(), "power of two");
     invalid(pd.memory(64).align(48).register(), "power of two");
     let start = std::ptr::without_provenance_mut(usize::MAX - 10);
     // SAFETY: never registered.
-    invalid(unsafe { pd.reg_mr(start, 64, Access::default()) }, "past the end");
+    invalid(unsafe { pd.reg_mr(start, 64, Access::default()) }, "exceed the address space");
     Ok(())
 }
 

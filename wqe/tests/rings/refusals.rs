@@ -271,7 +271,7 @@ fn refusals_say_what_was_wrong() {
     batch.wr(1, SIGNALED).send().sge(sge(1 << 31));
     assert_eq!(
         batch.complete().unwrap_err().to_string(),
-        "batch refused, nothing posted: request 0: entry 0 is 2147483648 bytes long; an entry holds at most 2147483647"
+        "batch refused, nothing posted: request 0: SGE 0 has 2147483648 bytes; the maximum is 2147483647"
     );
 }
 
