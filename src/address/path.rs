@@ -93,7 +93,7 @@ impl AhAttr {
             return wrong(format!("service level {} is above {max_sl}", self.sl));
         }
         if self.src_path_bits > 0x7f {
-            return wrong(format!("source path bits {:#x} are more than 7", self.src_path_bits));
+            return wrong(format!("source path bits {:#x} exceed 7 bits", self.src_path_bits));
         }
         match &self.grh {
             None if caps.ethernet => {
@@ -146,7 +146,7 @@ mod tests {
     const ETHERNET: PortCaps = PortCaps { ethernet: true, ..INFINIBAND };
 
     #[test]
-    fn what_a_port_cannot_be_told_is_named() {
+    fn an_impossible_path_is_refused_by_field() {
         let refused = |path: AhAttr, caps: &PortCaps| {
             let error = path.check("create_ah", caps).expect_err("refused");
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_told_all_of_a_path() {
+    fn the_kernel_gets_every_field_of_a_path() {
         let route = GlobalRoute {
             dgid: Gid::from_bytes(*b"0123456789abcdef"),
             flow_label: 0x12345,

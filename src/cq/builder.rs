@@ -321,7 +321,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             ring,
             inner,
             until_check: CompletionQueue::ALIVE_CHECK,
-            trouble: PollError::DeviceGone,
+            last_error: PollError::DeviceGone,
         })
     }
 }

@@ -173,8 +173,8 @@ impl CompletionChannel {
     }
 
     /// Sleeps until an event of completion queue `handle` was read, by any thread, since the count
-    /// was `seen`, or until `in_trouble` holds. Returns `false` on timeout. `look` checks for
-    /// trouble.
+    /// was `seen`, or until `has_failed` holds. Returns `false` on timeout. `check` detects
+    /// failures.
     ///
     /// One waiting thread sleeps on the file and reads for all. The others sleep until it wakes
     /// them or stops waiting.
@@ -183,13 +183,13 @@ impl CompletionChannel {
         handle: u64,
         seen: u32,
         deadline: Option<Instant>,
-        in_trouble: impl Fn() -> bool,
-        look: impl Fn(),
+        has_failed: impl Fn() -> bool,
+        check: impl Fn(),
     ) -> Result<bool, Error> {
         let channel = &*self.inner;
         channel.context.check_process(VERB)?;
         loop {
-            if in_trouble() {
+            if has_failed() {
                 return Ok(true);
             }
             let mut queues = channel.queues();
@@ -218,10 +218,10 @@ impl CompletionChannel {
             drop(queues);
             let _reader = Reader(channel);
             sleep_on(&channel.context, VERB, self.as_kernel_fd(), deadline, || {
-                // The trouble may concern a queue that another thread waits for.
+                // The failure may concern a queue that another thread waits for.
                 channel.read.notify_all();
-                look();
-                in_trouble()
+                check();
+                has_failed()
             })?;
             channel.read_for(handle)?;
         }

@@ -140,7 +140,7 @@ pub struct CompletionQueue {
     /// Empty polls until the next check whether the device is still there.
     until_check: u32,
     /// Why the last poll failed, if it did.
-    trouble: PollError,
+    last_error: PollError,
 }
 
 impl CompletionQueue {
@@ -165,7 +165,7 @@ impl CompletionQueue {
         mut each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<usize, PollError> {
         if self.ring.needs_attention() {
-            return self.poll_rest(each, 0, max).ok_or(self.trouble);
+            return self.poll_rest(each, 0, max).ok_or(self.last_error);
         }
         let mut count = 0;
         let unwinding = PublishOnUnwind(&mut self.ring);
@@ -174,7 +174,7 @@ impl CompletionQueue {
                 Next::Completion(completion) => each(completion),
                 Next::Slow => {
                     std::mem::forget(unwinding);
-                    return self.poll_rest(each, count, max).ok_or(self.trouble);
+                    return self.poll_rest(each, count, max).ok_or(self.last_error);
                 }
                 Next::Empty => break,
             }
@@ -224,7 +224,7 @@ impl CompletionQueue {
 
     /// Handles the attention word, and stores the error on failure.
     fn attend_or_note(&mut self) -> Option<()> {
-        self.attend().map_err(|trouble| self.trouble = trouble).ok()
+        self.attend().map_err(|error| self.last_error = error).ok()
     }
 
     /// Polls one by one: [`Completions::next`] returns completions that live until the next call.
@@ -381,7 +381,7 @@ impl CompletionQueue {
     /// Destroys the queue (`ibv_destroy_cq`). Fails, and gives it back, while queue pairs complete
     /// here or when the kernel refuses.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
-        let Self { ring, inner, until_check, trouble } = self;
+        let Self { ring, inner, until_check, last_error } = self;
         let (inner, error) = match Arc::try_unwrap(inner) {
             Ok(mut alone) => match alone.destroy() {
                 Ok(()) => return Ok(()),
@@ -389,7 +389,7 @@ impl CompletionQueue {
             },
             Err(inner) => (inner, Error::busy("destroy_cq", "queue pairs still complete here")),
         };
-        Err(DestroyError::new(Self { ring, inner, until_check, trouble }, error))
+        Err(DestroyError::new(Self { ring, inner, until_check, last_error }, error))
     }
 }
 

@@ -16,9 +16,9 @@ impl CompletionQueue {
     /// is. With `solicited_only`, only completions that failed or were sent with
     /// [`crate::SendFlags::SOLICITED`] end the sleep.
     ///
-    /// It arms the queue and polls once more before it sleeps, so that no completion is missed. Any
-    /// number of threads may wait on one channel, each for a queue of its own; an event that one
-    /// thread reads for another is passed on.
+    /// Before it sleeps, it arms the queue and checks once more, so that no completion is missed.
+    /// Any number of threads may wait on one channel, each for its own queue: a thread that reads
+    /// the event of another queue wakes the thread that waits for it.
     ///
     /// ```no_run
     /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
@@ -38,9 +38,9 @@ impl CompletionQueue {
             }
             let inner = &self.inner;
             let Some(channel) = &inner.channel else { break };
-            let in_trouble = || inner.attention.is_failed();
-            let look = || inner.check_overrun();
-            if !channel.wait_for(inner.id, seen, deadline, in_trouble, look)? {
+            let has_failed = || inner.attention.is_failed();
+            let check = || inner.check_overrun();
+            if !channel.wait_for(inner.id, seen, deadline, has_failed, check)? {
                 return Ok(self.is_ready());
             }
         }

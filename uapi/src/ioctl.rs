@@ -262,9 +262,9 @@ macro_rules! attributes {
         }
     };
     (@doc $method:ident) => { concat!(stringify!($method), ".") };
-    (@doc) => { "The driver's request and response, of every method that has them." };
+    (@doc) => { "The driver's request and response, for every method that has them." };
     (@takes $called:ident $method:ident) => { matches!($called, method::$method) };
-    // Behind those of the core's methods that have attributes of the driver's instead.
+    // A driver request and response exist only for methods of the core.
     (@takes $called:ident) => { $called.id < DRIVER_NAMESPACE };
 }
 

@@ -10,11 +10,11 @@ pub const ABI_VERSION: u32 = 1;
 layout! {
     /// `struct mlx5_ib_alloc_ucontext_req_v2`, the driver's request of GET_CONTEXT.
     pub struct AllocUcontextReqV2 [32] {
-        0  total_num_bfregs: u32 => "BlueFlame registers wanted in all.",
-        4  num_low_latency_bfregs: u32 => "Of these, how many for one QP each.",
+        0  total_num_bfregs: u32 => "Number of BlueFlame registers requested.",
+        4  num_low_latency_bfregs: u32 => "How many of them are for one QP each.",
         8  flags: u32 => "[`UcontextFlags`].",
         12 comp_mask: u32 => "Zero.",
-        16 max_cqe_version: u8 => "Newest CQE version understood: 1.",
+        16 max_cqe_version: u8 => "Newest CQE version that the driver supports: 1.",
         17 reserved0: u8 => "Zero.",
         18 reserved1: u16 => "Zero.",
         20 reserved2: u32 => "Zero.",
@@ -23,28 +23,28 @@ layout! {
 
     /// `struct mlx5_ib_alloc_ucontext_resp`, the driver's response of GET_CONTEXT.
     pub struct AllocUcontextResp [72] {
-        0  qp_tab_size: u32 => "QPs that the device can have.",
+        0  qp_tab_size: u32 => "Maximum number of QPs.",
         4  bf_reg_size: u32 => "Bytes of a BlueFlame register, both halves; zero without BlueFlame.",
         8  tot_bfregs: u32 => "Static BlueFlame registers; zero selects dynamic UARs.",
-        12 cache_line_size: u32 => "Cache line as the device sees it.",
-        16 max_sq_desc_sz: u16 => "Longest send WQE in bytes.",
-        18 max_rq_desc_sz: u16 => "Longest receive WQE in bytes.",
-        20 max_send_wqebb: u32 => "Largest send queue in 64-byte blocks.",
-        24 max_recv_wr: u32 => "Largest receive queue in requests.",
-        28 max_srq_recv_wr: u32 => "Largest shared receive queue in requests.",
-        32 num_ports: u16 => "Ports.",
-        34 flow_action_flags: u16 => "What ESP flow actions can do.",
+        12 cache_line_size: u32 => "Cache line size of the device in bytes.",
+        16 max_sq_desc_sz: u16 => "Maximum size of a send WQE in bytes.",
+        18 max_rq_desc_sz: u16 => "Maximum size of a receive WQE in bytes.",
+        20 max_send_wqebb: u32 => "Maximum size of a send queue in basic blocks.",
+        24 max_recv_wr: u32 => "Maximum size of a receive queue in requests.",
+        28 max_srq_recv_wr: u32 => "Maximum size of a shared receive queue in requests.",
+        32 num_ports: u16 => "Number of ports.",
+        34 flow_action_flags: u16 => "ESP flow action capabilities.",
         36 comp_mask: u32 => "[`UcontextRespMask`].",
         40 response_length: u32 => "Bytes of this structure that the kernel knows.",
-        44 cqe_version: u8 => "CQE version in force.",
+        44 cqe_version: u8 => "CQE version in use.",
         45 cmds_supp_uhw: u8 => "[`CmdsSuppUhw`].",
-        46 eth_min_inline: u8 => "[`InlineMode`] that Ethernet sends need at least.",
+        46 eth_min_inline: u8 => "Minimum [`InlineMode`] of Ethernet sends.",
         47 clock_info_versions: u8 => "Bit n: version n of the clock-info page.",
-        48 hca_core_clock_offset: u64 => "Where in its page the core clock is.",
-        56 log_uar_size: u32 => "Log2 of a UAR's bytes.",
-        60 num_uars_per_page: u32 => "UARs in a page of the system.",
+        48 hca_core_clock_offset: u64 => "Offset of the core clock in its page.",
+        56 log_uar_size: u32 => "Log2 of the size of a UAR in bytes.",
+        60 num_uars_per_page: u32 => "UARs in a system page.",
         64 num_dyn_bfregs: u32 => "BlueFlame registers that can be allocated on demand.",
-        68 dump_fill_mkey: u32 => "Key of the null region, big endian in WQEs as any key.",
+        68 dump_fill_mkey: u32 => "Key of the null region; big-endian in WQEs, like every key.",
     }
 
     /// `struct mlx5_ib_alloc_pd_resp`.
@@ -54,27 +54,27 @@ layout! {
 
     /// `struct mlx5_ib_tso_caps`.
     pub struct TsoCaps [8] {
-        0 max_tso: u32 => "Largest TSO payload.",
+        0 max_tso: u32 => "Maximum TSO payload in bytes.",
         4 supported_qpts: u32 => "Bit n: QP type n.",
     }
 
     /// `struct mlx5_ib_rss_caps`.
     pub struct RssCaps [16] {
-        0 rx_hash_fields_mask: u64 => "Header fields that can be hashed.",
+        0 rx_hash_fields_mask: u64 => "Header fields that the hash can cover.",
         8 rx_hash_function: u8 => "Hash functions.",
         9 reserved: [u8; 7] => "Reserved.",
     }
 
     /// `struct mlx5_ib_cqe_comp_caps`.
     pub struct CqeCompCaps [8] {
-        0 max_num: u32 => "Most CQEs in one compressed run.",
+        0 max_num: u32 => "Maximum number of CQEs in a compressed run.",
         4 supported_format: u32 => "[`CqeCompFormat`].",
     }
 
     /// `struct mlx5_packet_pacing_caps`.
     pub struct PacketPacingCaps [16] {
-        0  qp_rate_limit_min: u32 => "Slowest rate, kb/s.",
-        4  qp_rate_limit_max: u32 => "Fastest rate, kb/s.",
+        0  qp_rate_limit_min: u32 => "Minimum rate in kb/s.",
+        4  qp_rate_limit_max: u32 => "Maximum rate in kb/s.",
         8  supported_qpts: u32 => "Bit n: QP type n.",
         12 cap_flags: u8 => "Bit 0: bursts.",
         13 reserved: [u8; 3] => "Reserved.",
@@ -82,24 +82,24 @@ layout! {
 
     /// `struct mlx5_ib_sw_parsing_caps`.
     pub struct SwParsingCaps [8] {
-        0 sw_parsing_offloads: u32 => "What software parsing can do.",
+        0 sw_parsing_offloads: u32 => "Software parsing capabilities.",
         4 supported_qpts: u32 => "Bit n: QP type n.",
     }
 
     /// `struct mlx5_ib_striding_rq_caps`.
     pub struct StridingRqCaps [24] {
-        0  min_single_stride_log_num_of_bytes: u32 => "Log2 of the shortest stride.",
-        4  max_single_stride_log_num_of_bytes: u32 => "Log2 of the longest stride.",
-        8  min_single_wqe_log_num_of_strides: u32 => "Log2 of the fewest strides in a WQE.",
-        12 max_single_wqe_log_num_of_strides: u32 => "Log2 of the most strides in a WQE.",
+        0  min_single_stride_log_num_of_bytes: u32 => "Log2 of the minimum stride in bytes.",
+        4  max_single_stride_log_num_of_bytes: u32 => "Log2 of the maximum stride in bytes.",
+        8  min_single_wqe_log_num_of_strides: u32 => "Log2 of the minimum strides per WQE.",
+        12 max_single_wqe_log_num_of_strides: u32 => "Log2 of the maximum strides per WQE.",
         16 supported_qpts: u32 => "Bit n: QP type n.",
         20 reserved: u32 => "Reserved.",
     }
 
     /// `struct mlx5_ib_dci_streams_caps`.
     pub struct DciStreamsCaps [2] {
-        0 max_log_num_concurent: u8 => "Log2 of the most streams at a time.",
-        1 max_log_num_errored: u8 => "Log2 of the most streams in error before the DCI is.",
+        0 max_log_num_concurent: u8 => "Log2 of the maximum number of concurrent streams.",
+        1 max_log_num_errored: u8 => "Log2 of the failed streams that fail the DCI.",
     }
 
     /// `struct mlx5_ib_query_device_resp`, the driver's response of QUERY_DEVICE_EX.
@@ -110,11 +110,11 @@ layout! {
         16  rss_caps: RssCaps => "Receive-side scaling.",
         32  cqe_comp_caps: CqeCompCaps => "CQE compression.",
         40  packet_pacing_caps: PacketPacingCaps => "Packet pacing.",
-        56  support_multi_pkt_send_wqes: u32 => "Bit 1: multi-packet WQE; bit 2: enhanced one.",
+        56  support_multi_pkt_send_wqes: u32 => "Bit 1: multi-packet WQEs; bit 2: enhanced ones.",
         60  flags: u32 => "[`QueryDeviceFlags`].",
         64  sw_parsing_caps: SwParsingCaps => "Software parsing.",
         72  striding_rq_caps: StridingRqCaps => "Striding receive queues.",
-        96  tunnel_offloads_caps: u32 => "Tunnels that offloads see through.",
+        96  tunnel_offloads_caps: u32 => "Tunnels inside which offloads work.",
         100 dci_streams_caps: DciStreamsCaps => "DCI streams.",
         102 reserved: u16 => "Reserved.",
     }
@@ -125,7 +125,7 @@ layout! {
         8  db_addr: u64 => "The doorbell record.",
         16 cqe_size: u32 => "64 or 128.",
         20 cqe_comp_en: u8 => "1 to compress.",
-        21 cqe_comp_res_format: u8 => "[`CqeCompFormat`], one of them.",
+        21 cqe_comp_res_format: u8 => "One value of [`CqeCompFormat`].",
         22 flags: u16 => "[`CreateCqFlags`].",
         24 uar_page_index: u16 => "UAR page to arm through, with `UAR_PAGE_INDEX`.",
         26 reserved0: u16 => "Zero.",
@@ -164,8 +164,8 @@ layout! {
 
     /// `struct mlx5_ib_create_qp_dci_streams`.
     pub struct DciStreams [2] {
-        0 log_num_concurent: u8 => "Log2 of the streams at a time.",
-        1 log_num_errored: u8 => "Log2 of the streams in error before the DCI is.",
+        0 log_num_concurent: u8 => "Log2 of the number of concurrent streams.",
+        1 log_num_errored: u8 => "Log2 of the failed streams that fail the DCI.",
     }
 
     /// `struct mlx5_ib_create_qp`.
@@ -174,7 +174,7 @@ layout! {
         8  db_addr: u64 => "The doorbell record.",
         16 sq_wqe_count: u32 => "Blocks of the send queue.",
         20 rq_wqe_count: u32 => "WQEs of the receive queue.",
-        24 rq_wqe_shift: u32 => "Log2 of a receive WQE's bytes.",
+        24 rq_wqe_shift: u32 => "Log2 of the size of a receive WQE in bytes.",
         28 flags: u32 => "[`QpFlags`].",
         32 uidx: u32 => "User index in CQEs.",
         36 bfreg_index: u32 => "BlueFlame register, or UAR page with `UAR_PAGE_INDEX`.",
@@ -186,7 +186,7 @@ layout! {
 
     /// `struct mlx5_ib_create_qp_resp`.
     pub struct CreateQpResp [40] {
-        0  bfreg_index: u32 => "BlueFlame register given.",
+        0  bfreg_index: u32 => "The BlueFlame register that the kernel assigned.",
         4  ece_options: u32 => "Enhanced connection establishment.",
         8  comp_mask: u32 => "[`CreateQpRespMask`].",
         12 tirn: u32 => "TIR of a raw packet QP.",
@@ -199,8 +199,8 @@ layout! {
 
     /// `struct mlx5_ib_burst_info`.
     pub struct BurstInfo [8] {
-        0 max_burst_sz: u32 => "Longest burst.",
-        4 typical_pkt_sz: u16 => "Typical packet.",
+        0 max_burst_sz: u32 => "Maximum burst in bytes.",
+        4 typical_pkt_sz: u16 => "Typical packet size in bytes.",
         6 reserved: u16 => "Zero.",
     }
 
@@ -229,20 +229,20 @@ layout! {
     /// `struct mlx5_ib_clock_info`: the page at [`MmapCommand::ClockInfo`], which the kernel
     /// updates. It is protected by a sequence lock: `sign` is odd during an update.
     pub struct ClockInfo [56] {
-        0  sign: u32 => "Sequence; bit 0 while the kernel updates.",
+        0  sign: u32 => "Sequence number; odd during an update.",
         4  resv: u32 => "Reserved.",
         8  nsec: u64 => "Nanoseconds at `cycles`.",
-        16 cycles: u64 => "Device clock of the last update.",
+        16 cycles: u64 => "Device clock at the last update.",
         24 frac: u64 => "Fraction of a nanosecond.",
         32 mult: u32 => "Multiplier.",
         36 shift: u32 => "Shift.",
-        40 mask: u64 => "Bits of the device clock that count.",
-        48 overflow_period: u64 => "Jiffies between updates, of a length that user space is not told.",
+        40 mask: u64 => "Mask of the valid bits of the device clock.",
+        48 overflow_period: u64 => "Jiffies between updates (length unknown to user space).",
     }
 
     /// `struct mlx5_ib_uapi_devx_async_event_hdr`: the header of each DEVX event.
     pub struct DevxAsyncEventHdr [8] {
-        0 cookie: u64 => "As given when subscribing.",
+        0 cookie: u64 => "The cookie of the subscription.",
     }
 }
 

@@ -189,13 +189,13 @@ pub fn scan(kernel: &dyn Kernel) -> Result<Scan, Errno> {
     Ok(found)
 }
 
-/// The attribute that keeps a node from being used.
+/// The attribute because of which a node is skipped.
 struct Failed {
     path: String,
     why: SkipReason,
 }
 
-/// Reads an attribute without which a device cannot be used.
+/// Reads a required attribute.
 fn needed<T>(
     kernel: &dyn Kernel,
     path: String,

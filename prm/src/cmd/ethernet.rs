@@ -215,7 +215,7 @@ layouts! {
         number, set_number: 0x48, 24;
     }
 
-    /// Their output; `number` is that of a created object.
+    /// The output of these commands; `number` is that of a created object.
     pub struct SteeringOut [0x80] {
         status, set_status: 0x0, 8;
         syndrome, set_syndrome: 0x20, 32;

@@ -55,7 +55,7 @@ fn speeds_are_the_devices_numbers() {
     assert_eq!([0, 2, 3, 5, 10, 18, 200].map(rate_of), [0, 7, 8, 10, 15, 0, 0]);
 }
 
-/// A GRH or an IPv6 header, as it stands in a receive buffer.
+/// A GRH or an IPv6 header, as in a receive buffer.
 fn ipv6(next_header: u8, destination: &str) -> [u8; 40] {
     let mut bytes = [0; 40];
     bytes[..4].copy_from_slice(&(6_u32 << 28 | 0x20 << 20 | 0xabcde).to_be_bytes());

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_address_is_told_from_the_rest() {
+    fn an_ipv4_mapped_gid_is_recognised() {
         let gid = Gid::from(Ipv4Addr::new(192, 168, 0, 1));
         assert_eq!(gid.to_string(), "::ffff:192.168.0.1");
         assert_eq!(gid.ipv4(), Some(Ipv4Addr::new(192, 168, 0, 1)));

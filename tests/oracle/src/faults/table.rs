@@ -32,8 +32,8 @@ impl Fault {
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "c_provider_01_walks_behind_its_array_from_the_last_slot",
-        about: "Two requests are pending, in the ring's last block and its first; the second is \
-                cancelled. The array of heads ends where nothing can be read.",
+        about: "Two requests are pending, in the ring's last block and in its first; the second is \
+                cancelled. An unreadable page follows the array of heads.",
         script: "guard 100, make 100 3, 255 x send 7 1 + complete, send 8 1, send 9 1, drained ff, \
                  target 100, cancel 9, look",
         peer: &["killed by a read behind the array"],
@@ -41,16 +41,16 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "c_provider_02_cancels_what_was_executed_once_the_ring_wrapped",
-        about: "Sixteen requests with one identifier fill the ring and complete. Nothing is \
-                pending when they are cancelled.",
+        about: "Sixteen requests with one identifier fill the ring and complete. The identifier is \
+                cancelled when nothing is pending.",
         script: "make 10 3, 16 x send 7 1 + complete, drained 10, target 0, cancel 7, look",
         peer: &["answer 16", "target cancelled; 15 words changed elsewhere"],
         ours: &["answer 0", "target live; 0 words changed elsewhere"],
     },
     Fault {
         name: "c_provider_02_never_returns_when_sizes_are_mixed",
-        about: "Requests of one and of two blocks go round twice, and all complete. An identifier \
-                is cancelled that none had.",
+        about: "Requests of one and of two blocks wrap twice, and all complete. An identifier that \
+                no request had is cancelled.",
         script: "make 10 4, 16 x send 7 1 + complete, 8 x send 7 4 + complete, \
                  3 x send 7 1 + complete, drained 23, target 0, cancel 999, look",
         peer: &["never returns; another post waits"],
@@ -67,8 +67,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "c_provider_03_rewrites_data_after_a_reset",
-        about: "The same; an identifier of the life before is cancelled. The word that changes is \
-                in the middle of a live request.",
+        about: "The same; an identifier from before the reset is cancelled. The changed word is in \
+                the middle of a pending request.",
         script: "make 20 4, send 1 1, send 2 1, send 3 1, send 4 1, complete, reset, send 11 4, \
                  send 12 4, drained 0, target 0, cancel 2, look",
         peer: &["answer 1", "target live; 1 words changed elsewhere"],
@@ -100,16 +100,15 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "c_provider_08_counts_what_nobody_posted",
-        about: "A request that configures a key, signed on both sides, is cancelled: it consists \
-                of three WQEs.",
+        about: "A request of three WQEs, which configures a key signed in both domains, is \
+                cancelled.",
         script: "make 40 8, configure 5, drained 0, target 0, cancel 5, look",
         peer: &["answer 3", "target cancelled; 2 words changed elsewhere"],
         ours: &["answer 1", "target cancelled; 2 words changed elsewhere"],
     },
     Fault {
         name: "c_provider_09_keeps_the_key_of_a_binding_that_was_cancelled",
-        about: "A request that binds a window of type 1 is cancelled: the device goes on with the \
-                old key.",
+        about: "A request that binds a type 1 window is cancelled: the device keeps the old key.",
         script: "make 40 8, window 5, drained 0, cancel 5, window-key",
         peer: &["answer 1", "window key new"],
         ours: &["answer 1", "window key old"],
@@ -124,7 +123,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "c_provider_12_holds_its_lock_while_the_firmware_is_asked",
-        about: "While the firmware is asked whether the queue is drained, another thread posts.",
+        about: "Another thread posts while the firmware is queried whether the queue is drained.",
         script: "make 10 3, send 1 1, drained 0, post-meanwhile 9, cancel 1",
         peer: &["meanwhile waits", "answer 1"],
         ours: &["meanwhile posted", "answer 1"],
@@ -139,14 +138,14 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "c_provider_overwrites_a_request_in_flight_when_the_queue_is_full",
-        about: "A batch meets a full queue, and is refused. The ring is looked at.",
+        about: "A batch on a full queue is refused; the ring is compared.",
         script: "make 10 3, 16 x send 7 1, target f, batch 3, look",
         peer: &["batch refused", "target live; 9 words changed elsewhere"],
         ours: &["batch refused", "target live; 0 words changed elsewhere"],
     },
     Fault {
         name: "c_provider_is_killed_by_a_batch_on_a_queue_that_lists_filled",
-        about: "The same with a queue that was filled by `ibv_post_send` alone, and never had a batch.",
+        about: "The same on a queue that only `ibv_post_send` has filled, without any batch.",
         script: "make 10 3, 16 x list 7, target f, batch 3, look",
         peer: &["killed"],
         ours: &["batch refused", "target live; 0 words changed elsewhere"],
@@ -174,14 +173,14 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "c_provider_cuts_the_lengths_of_an_interleaved_layout",
-        about: "A piece of 65,552 bytes is given to an interleaved layout, which has 16 bits for it.",
+        about: "An interleaved layout gets an entry of 65,552 bytes; the field has 16 bits.",
         script: "make 40 8, interleaved 10010",
         peer: &["interleaved 10"],
         ours: &["interleaved refused"],
     },
     Fault {
         name: "c_provider_forgets_a_signature_error_when_another_comes",
-        about: "Two bad signatures are found, at bytes 0x200 and 0x400, before the key is asked, \
+        about: "Two bad signatures are found, at bytes 0x200 and 0x400; then the key is checked \
                 twice.",
         script: "make 40 8, configure 5, errors",
         peer: &["errors 400 none"],
