@@ -6,7 +6,7 @@ use nix::sys::socket::{
     AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, socket,
 };
 
-use crate::{Errno, call::MOST_INTERRUPTIONS, kernel::EventFile};
+use crate::{Errno, call::MAX_EINTR_RETRIES, kernel::EventFile};
 
 /// The multicast group of the kernel's own messages; udev's are in another.
 const KERNEL_GROUP: u32 = 1;
@@ -41,7 +41,7 @@ impl EventFile for UeventSocket {
                 // Processes may send to the socket, too. The kernel's messages have no sender.
                 Ok((_, Some(sender))) if sender.pid() != 0 => {}
                 Ok((len, _)) => return Ok(len),
-                Err(Errno::EINTR) if interruptions < MOST_INTERRUPTIONS => interruptions += 1,
+                Err(Errno::EINTR) if interruptions < MAX_EINTR_RETRIES => interruptions += 1,
                 Err(errno) => return Err(errno),
             }
         }
