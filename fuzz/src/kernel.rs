@@ -48,7 +48,7 @@ impl Kernel for MutatingKernel {
     }
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
-        self.honest.uevents()
+        self.inner.uevents()
     }
 }
 
