@@ -305,7 +305,7 @@ fn requests_of_an_iterator_are_posted_up_to_the_first_bad_one(bed: &Bed) -> Outc
         let posted = qp.post_send_iter((0..count).map(|n| write(name(n))));
         assert_eq!(posted, Ok(count as usize));
         let list = [write(name(count)), bad(name(count + 1)), write(name(count + 2))];
-        assert_eq!(qp.post_send_iter(&list), Err(ListError { index: 1, error }));
+        assert_eq!(qp.post_send_iter(list), Err(ListError { index: 1, error }));
         expected.extend((0..=count).map(name));
         ids.extend(wr_ids(&bed.poll_good(&mut cq, count as usize + 1)));
     }
