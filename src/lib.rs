@@ -61,6 +61,8 @@
 //! [`Error::kind`]. Once the device is known to be gone, calls and posts fail, and polls fail when
 //! no CQE is left.
 
+#![deny(missing_debug_implementations)]
+
 // Each module imports only from those that stand before it here (`cargo xtask imports .`):
 //
 // error         errors of calls

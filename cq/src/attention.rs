@@ -1,5 +1,6 @@
 //! The word that a poll checks first.
 
+use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{
     AtomicU32,
@@ -15,6 +16,20 @@ pub struct Attention(NonNull<AtomicU32>);
 unsafe impl Send for Attention {}
 // SAFETY: as above.
 unsafe impl Sync for Attention {}
+
+impl fmt::Debug for Attention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = self.word().load(Acquire);
+        let notes = [
+            (word == 0, "forked"),
+            (word & Self::DEFERRED != 0, "destroyed queues wait"),
+            (word & Self::GONE != 0, "device gone"),
+            (word & Self::CORRUPT != 0, "corrupt"),
+            (word & Self::OVERRUN != 0, "overrun"),
+        ];
+        f.debug_set().entries(notes.iter().filter(|note| note.0).map(|note| note.1)).finish()
+    }
+}
 
 impl Attention {
     /// Set in every live word, so that it is never zero, as it is in a forked child.

@@ -6,6 +6,7 @@ use crate::sync::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use alloc::boxed::Box;
+use core::fmt;
 use core::ptr::null_mut;
 
 struct Node<T> {
@@ -23,6 +24,12 @@ pub struct Deferred<T> {
 impl<T> Default for Deferred<T> {
     fn default() -> Self {
         Self { head: AtomicPtr::new(null_mut()) }
+    }
+}
+
+impl<T> fmt::Debug for Deferred<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deferred").finish_non_exhaustive()
     }
 }
 

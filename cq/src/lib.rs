@@ -9,6 +9,8 @@
 //! The crate knows queues only by the trait [`Queue`]. It works on memory that it is given, makes
 //! no system call, and does not trust what it reads: a CQE that no correct device writes makes the
 //! ring corrupt, and it stays so.
+
+#![deny(missing_debug_implementations)]
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

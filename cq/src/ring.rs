@@ -12,6 +12,7 @@ use crate::state::{RingBuffer, RingState, USER_INDEX};
 use crate::table::{RingId, Side, UserIndexTable};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::fmt;
 use core::mem::offset_of;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -34,6 +35,7 @@ const RECEIVES: Range<u8> = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT
     ..(CqeOpcode::ResponderSendInvalidate as u8 + 1) << OPCODE_SHIFT;
 
 /// The result of [`Ring::next_fast`].
+#[derive(Debug)]
 pub enum Next<'poll> {
     /// A completion, which was consumed.
     Completion(WorkCompletion<'poll>),
@@ -83,6 +85,29 @@ pub type SignatureErrorHook = Box<dyn FnMut(&SignatureErrorCqe) + Send>;
 /// CQE.
 pub type SkippedReceive = Box<dyn FnMut(u32, u16) + Send>;
 
+impl<Q> Ring<Q> {
+    /// Returns the number of CQEs that are written and were not consumed. `None` in a forked child,
+    /// which may lack the memory.
+    pub fn waiting(&self) -> Option<u32> {
+        if self.attention.is_forked() {
+            return None;
+        }
+        Some(self.state.waiting(self.consumer) - self.run.consumed())
+    }
+}
+
+impl<Q> fmt::Debug for Ring<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("size", &self.state.size())
+            .field("consumer", &self.consumer)
+            .field("waiting", &self.waiting())
+            .field("corruption", &self.corruption)
+            .field("attention", &self.attention)
+            .finish_non_exhaustive()
+    }
+}
+
 // SAFETY: the buffer is reached only through this value and `RingState`, which only reads; the
 // cached queues are used by shared reference.
 unsafe impl<Q: Sync> Send for Ring<Q> {}
@@ -97,6 +122,15 @@ pub struct RingParts<Q> {
     pub attention: Attention,
     /// Identifies the ring in the table of queues.
     pub id: RingId,
+}
+
+impl<Q> fmt::Debug for RingParts<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingParts")
+            .field("id", &self.id)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<Q: Queue> Ring<Q> {

@@ -42,6 +42,11 @@ impl Run {
         self.count != 0
     }
 
+    /// Returns the number of CQEs that were returned and whose slots are not consumed yet.
+    pub(crate) fn consumed(&self) -> u32 {
+        self.told
+    }
+
     /// Which field receives keep of their own.
     pub(crate) fn format(&self) -> MiniFormat {
         self.format
@@ -108,6 +113,7 @@ impl Run {
         if self.told < self.count {
             return None;
         }
+        self.told = 0;
         let count = core::mem::take(&mut self.count);
         // Orders the reads of the mini CQEs before the writes that mark their slots.
         barrier::from_device();

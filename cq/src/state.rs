@@ -1,5 +1,6 @@
 //! The part of a completion queue that other threads than the poller may read.
 
+use core::fmt;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::sync::atomic::{
@@ -27,6 +28,15 @@ pub struct RingBuffer {
     pub log_size: u32,
     /// Bytes of a CQE: 64 or 128.
     pub stride: usize,
+}
+
+impl fmt::Debug for RingBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingBuffer")
+            .field("size", &self.size())
+            .field("stride", &self.stride)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RingBuffer {
@@ -118,6 +128,15 @@ pub struct RingState {
     record: CompletionQueueRecord,
 }
 
+impl fmt::Debug for RingState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingState")
+            .field("size", &self.size())
+            .field("consumed", &self.consumed())
+            .finish_non_exhaustive()
+    }
+}
+
 impl RingState {
     /// Creates the state of a completion queue and marks all CQEs as not written.
     ///
@@ -203,6 +222,20 @@ impl RingState {
     #[inline(always)]
     pub(crate) fn set_consumed(&self, entries: u32) {
         self.consumed.store(entries, Release);
+    }
+
+    /// Returns the number of CQEs that are written from index `start` on. No thread may replace the
+    /// buffer meanwhile.
+    pub(crate) fn waiting(&self, start: u32) -> u32 {
+        let buffer = self.ring_buffer();
+        let mut count: u32 = 0;
+        while count < buffer.size() && buffer.is_written(start.wrapping_add(count)) {
+            barrier::from_device();
+            let index = start.wrapping_add(count);
+            let (takes, _) = buffer.extent(index, buffer.op_own(index));
+            count = (count + takes).min(buffer.size());
+        }
+        count
     }
 
     /// Returns the index behind the last CQE, as of now, that names user index `index`. Once the

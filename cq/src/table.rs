@@ -5,6 +5,7 @@ use crate::sync::{
     Ordering::{AcqRel, Acquire, Release},
 };
 use alloc::boxed::Box;
+use core::fmt;
 use core::ptr::{NonNull, null_mut};
 
 /// The bits of a user index that each of the two levels resolves.
@@ -67,6 +68,12 @@ pub enum Lookup<Q> {
 /// The queues of a context by user index: two levels of pointers.
 pub struct UserIndexTable<Q> {
     top: Box<[AtomicPtr<Level<Q>>; LEVEL_SIZE]>,
+}
+
+impl<Q> fmt::Debug for UserIndexTable<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UserIndexTable").finish_non_exhaustive()
+    }
 }
 
 impl<Q> Default for UserIndexTable<Q> {

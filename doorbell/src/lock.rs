@@ -52,6 +52,14 @@ impl<T> Lock<T> {
         }
     }
 
+    /// Acquires the lock if it is free.
+    pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
+        self.take().then(|| {
+            let value = ManuallyDrop::new(self.value.get_mut());
+            LockGuard { lock: self, value, owner: PhantomData }
+        })
+    }
+
     /// Tries to acquire the lock, and returns whether it did.
     #[inline(always)]
     fn take(&self) -> bool {
@@ -103,6 +111,12 @@ impl<T> DerefMut for LockGuard<'_, T> {
         // SAFETY: the guard holds the lock, so no other guard exists; `self` is borrowed
         // exclusively, so no reference given out earlier still lives.
         unsafe { MutPtr::deref(&self.value) }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for LockGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
     }
 }
 

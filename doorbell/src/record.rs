@@ -1,5 +1,6 @@
 //! Doorbell records: counters in host memory that the device reads.
 
+use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use mlx5_prm::doorbell::{completion_queue_record as cq, queue_pair_record as qp};
@@ -62,6 +63,12 @@ impl QueuePairRecord {
     }
 }
 
+impl fmt::Debug for QueuePairRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePairRecord").finish_non_exhaustive()
+    }
+}
+
 /// The doorbell record of a completion queue.
 #[derive(Clone, Copy)]
 pub struct CompletionQueueRecord(NonNull<u8>);
@@ -95,5 +102,11 @@ impl CompletionQueueRecord {
     pub fn set_arm(self, word: u32) {
         // SAFETY: as in `set_consumer`.
         unsafe { Word::at(self.0, cq::ARM) }.store(word);
+    }
+}
+
+impl fmt::Debug for CompletionQueueRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueueRecord").finish_non_exhaustive()
     }
 }

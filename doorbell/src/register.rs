@@ -1,6 +1,7 @@
 //! Doorbell registers and BlueFlame registers in UAR pages.
 
 use crate::{CompletionQueueRecord, Lock, QueuePairRecord, barrier};
+use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use mlx5_prm::doorbell::{BLUEFLAME_UNIT, completion_queue_record as cq};
@@ -35,6 +36,12 @@ impl SharedBlueFlame {
     }
 }
 
+impl fmt::Debug for SharedBlueFlame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedBlueFlame").finish_non_exhaustive()
+    }
+}
+
 /// The register with which a send queue rings its doorbell: its own BlueFlame register, a shared
 /// one, or a plain doorbell.
 pub struct SendRegister {
@@ -48,6 +55,15 @@ pub struct SendRegister {
     own_blueflame_blocks: u32,
     /// The register, if other queues use it too.
     shared: Option<NonNull<SharedBlueFlame>>,
+}
+
+impl fmt::Debug for SendRegister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendRegister")
+            .field("blueflame_blocks", &self.blueflame_blocks)
+            .field("shared", &self.shared.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 // SAFETY: a BlueFlame register belongs to this value alone or is written under the lock of
@@ -312,6 +328,12 @@ pub struct CompletionQueueRegister(NonNull<u8>);
 unsafe impl Send for CompletionQueueRegister {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for CompletionQueueRegister {}
+
+impl fmt::Debug for CompletionQueueRegister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueueRegister").finish_non_exhaustive()
+    }
+}
 
 impl CompletionQueueRegister {
     /// Creates the register at address `register`. Several queues may share it.

@@ -7,6 +7,7 @@
 //! `include/linux/mlx5/`) or of the Programmer's Reference Manual (PRM) that its documentation
 //! names.
 #![no_std]
+#![deny(missing_debug_implementations)]
 
 pub mod cmd;
 pub mod cqe;

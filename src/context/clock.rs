@@ -4,6 +4,7 @@ use crate::context::{Context, Inner};
 use crate::error::{Error, ErrorKind};
 use mlx5_uapi::mlx5::{ClockInfo, MmapCommand};
 use mlx5_uapi::{Access, Errno, Mapping, page_size};
+use std::fmt;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -31,6 +32,12 @@ pub struct Clock {
     page: Option<Mapping>,
     start: NonNull<u8>,
     context: Arc<Inner>,
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").field("device", &self.context.info.name).finish_non_exhaustive()
+    }
 }
 
 // SAFETY: `start` is an address inside the page, whose mapping is Send; the page is only read, with

@@ -10,6 +10,7 @@ use mlx5_uapi::{
     verbs::{AsyncEventDesc, EventType},
 };
 use std::{
+    fmt,
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
     time::Duration,
@@ -121,6 +122,14 @@ impl Context {
 #[derive(Clone)]
 pub struct AsyncEvents {
     context: Arc<Inner>,
+}
+
+impl fmt::Debug for AsyncEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncEvents")
+            .field("device", &self.context.info.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl AsyncEvents {

@@ -142,6 +142,10 @@ impl Eq for Context {}
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("device", &self.inner.info.name).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("device", &self.inner.info.name)
+            .field("firmware", &self.inner.info.fw_version)
+            .field("gone", &self.inner.is_gone())
+            .finish_non_exhaustive()
     }
 }

@@ -15,6 +15,7 @@ use mlx5_uapi::cmd::cq as command;
 use mlx5_uapi::mlx5::{CqeCompFormat, CreateCqFlags, QueryDeviceFlags, UcontextRespMask};
 use mlx5_uapi::verbs::CqFlags;
 use mlx5_uapi::{HugePages, mlx5 as abi};
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// Size of a CQE.
@@ -63,6 +64,21 @@ pub struct CompletionQueueBuilder<'a> {
     padding: bool,
     timestamps: Timestamps,
     consumed: u32,
+}
+
+impl fmt::Debug for CompletionQueueBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueueBuilder")
+            .field("entries", &self.entries)
+            .field("cqe_size", &self.cqe_size)
+            .field("comp_vector", &self.comp_vector)
+            .field("channel", &self.channel.is_some())
+            .field("huge_pages", &self.huge_pages)
+            .field("ignore_overrun", &self.ignore_overrun)
+            .field("compression", &self.compression)
+            .field("timestamps", &self.timestamps)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Context {

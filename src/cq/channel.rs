@@ -252,6 +252,8 @@ impl AsRawFd for CompletionChannel {
 
 impl fmt::Debug for CompletionChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompletionChannel").finish_non_exhaustive()
+        f.debug_struct("CompletionChannel")
+            .field("device", &self.inner.context.info.name)
+            .finish_non_exhaustive()
     }
 }

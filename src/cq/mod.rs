@@ -26,6 +26,7 @@ use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::cq::{CqStatus, QueryCqIn, QueryCqOut};
 use mlx5_uapi::cmd::cq as command;
 use mlx5_uapi::{HugePages, mlx5 as abi};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The part of a completion queue that queue pairs keep alive.
@@ -141,6 +142,18 @@ pub struct CompletionQueue {
     until_check: u32,
     /// Why the last poll failed, if it did.
     last_error: PollError,
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut queue = f.debug_struct("CompletionQueue");
+        queue.field("cqn", &format_args!("{:#x}", self.cqn())).field("capacity", &self.capacity());
+        match self.ring.waiting() {
+            Some(waiting) => queue.field("waiting", &waiting),
+            None => queue.field("forked", &true),
+        };
+        queue.field("attention", &self.inner.attention).finish_non_exhaustive()
+    }
 }
 
 impl CompletionQueue {
@@ -406,6 +419,15 @@ impl Drop for PublishOnUnwind<'_> {
 pub struct Completions<'a> {
     queue: &'a mut CompletionQueue,
     count: usize,
+}
+
+impl fmt::Debug for Completions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completions")
+            .field("count", &self.count)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Completions<'_> {

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::link::CqId;
 use mlx5_cq::{OwnedCompletion, WorkCompletion};
 use mlx5_doorbell::{Lock, LockGuard};
+use std::fmt;
 
 /// A completion queue that several threads poll.
 ///
@@ -21,6 +22,18 @@ use mlx5_doorbell::{Lock, LockGuard};
 /// ```
 #[repr(transparent)]
 pub struct SharedCompletionQueue(Lock<CompletionQueue>);
+
+impl fmt::Debug for SharedCompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut queue = f.debug_tuple("SharedCompletionQueue");
+        // Written while the lock is held, the text could need the queue itself.
+        match self.0.try_lock().map(|queue| format!("{queue:?}")) {
+            Some(text) => queue.field(&format_args!("{text}")),
+            None => queue.field(&format_args!("<locked>")),
+        };
+        queue.finish()
+    }
+}
 
 impl CompletionQueue {
     /// Makes the queue usable by several threads.

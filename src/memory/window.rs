@@ -13,7 +13,7 @@ use mlx5_wqe::{
     WindowType,
 };
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::{fmt, marker::PhantomData, ops::RangeBounds};
 
 const BIND: &str = "bind_mw";
@@ -33,10 +33,12 @@ pub trait WindowKind: sealed::Sealed + Send + Sync + 'static {
 }
 
 /// Type 1: bound by a call, valid forevery queue pair of the protection domain.
+#[derive(Debug)]
 pub enum TypeOne {}
 
 /// Type 2: bound by a request of a batch, valid for one queue pair. That queue pair, or the remote
 /// side of its connection, can invalidate it.
+#[derive(Debug)]
 pub enum TypeTwo {}
 
 impl sealed::Sealed for TypeOne {}
@@ -101,6 +103,16 @@ impl Keys {
         state.asked.back().map_or(state.bound, |(_, key)| *key)
     }
 
+    /// As [`Keys::latest`], but does not wait: `None` if another thread has the lock.
+    fn latest_unlocked(&self) -> Option<u32> {
+        let state = match self.0.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(state.asked.back().map_or(state.bound, |(_, key)| *key))
+    }
+
     /// Adds an outstanding bind to `key`. Returns the number of the change.
     fn ask(&self, key: u32) -> u64 {
         let mut state = self.lock();
@@ -118,8 +130,12 @@ impl ChangeObserver for Keys {
 
     fn settle(&self, change: u64) {
         let mut state = self.lock();
-        while let Some((_, key)) = state.asked.pop_front_if(|(number, _)| *number <= change) {
+        while let Some(&(number, key)) = state.asked.front() {
+            if number > change {
+                break;
+            }
             state.bound = key;
+            state.asked.pop_front();
         }
     }
 
@@ -371,9 +387,32 @@ impl<K: WindowKind> Drop for MemoryWindow<K> {
 
 impl<K: WindowKind> fmt::Debug for MemoryWindow<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryWindow")
-            .field("rkey", &format_args!("{:#x}", self.rkey()))
-            .field("type", &K::TYPE)
-            .finish_non_exhaustive()
+        let mut window = f.debug_struct("MemoryWindow");
+        match self.keys.latest_unlocked() {
+            Some(rkey) => window.field("rkey", &format_args!("{rkey:#x}")),
+            None => window.field("rkey", &format_args!("<locked>")),
+        };
+        window.field("type", &K::TYPE).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn whoever_shows_a_key_does_not_wait_for_it_and_a_panic_does_not_hide_it() {
+        let keys = Keys::new(5);
+        keys.ask(6);
+        let held = keys.lock();
+        assert_eq!(keys.latest_unlocked(), None);
+        drop(held);
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            let _held = keys.lock();
+            panic!("with the lock");
+        }));
+        assert!(panic.is_err() && keys.0.is_poisoned());
+        assert_eq!(keys.latest_unlocked(), Some(6));
     }
 }

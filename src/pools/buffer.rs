@@ -115,7 +115,7 @@ impl QueueBuffer {
 
     /// Returns the address of the first byte, for the kernel.
     pub(crate) fn addr(&self) -> u64 {
-        self.start.expose_provenance().get() as u64
+        self.start.as_ptr().expose_provenance() as u64
     }
 
     /// Keeps the memory, because the device may still use it, and counts it. Memory of ours is kept

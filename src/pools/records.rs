@@ -205,7 +205,7 @@ impl RecordSlot {
 
     /// Returns the address of the doorbell record, for the kernel.
     pub(crate) fn addr(&self) -> u64 {
-        self.place.start.expose_provenance().get() as u64
+        self.place.start.as_ptr().expose_provenance() as u64
     }
 
     /// Takes the slot out of use forever: the device may still read it.

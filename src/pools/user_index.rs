@@ -142,6 +142,11 @@ impl UserIndex {
         NonNull::from(&self.queue.send)
     }
 
+    /// Returns the queue's records.
+    pub(crate) fn records(&self) -> &QueuePairRecords {
+        &self.queue
+    }
+
     /// Returns the queue's records, as the table has them.
     pub(crate) fn as_non_null(&self) -> NonNull<QueuePairRecords> {
         NonNull::from(&*self.queue)

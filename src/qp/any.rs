@@ -46,6 +46,7 @@ macro_rules! any {
         /// # Ok(())
         /// # }
         /// ```
+        #[derive(Debug)]
         pub enum AnyQueuePair {
             $(
                 #[doc = concat!("Of transport [`", stringify!($transport), "`].")]
@@ -55,6 +56,7 @@ macro_rules! any {
 
         /// The half of a queue pair of any transport that posts send requests. See
         /// [`AnyQueuePair::split`].
+        #[derive(Debug)]
         pub enum AnySendHalf {
             $(
                 #[doc = concat!("Of transport [`", stringify!($transport), "`].")]

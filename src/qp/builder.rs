@@ -12,6 +12,7 @@ use mlx5_uapi::verbs::{QpCreateFlags, QpType};
 use mlx5_wqe::SendOps;
 use mlx5_wqe::tag_matching::TagRecords;
 use mlx5_wqe::transport::{Rc, Transport, Uc, Ud, XrcSend};
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -87,6 +88,21 @@ pub struct QueuePairBuilder<'a, T> {
     domain: Option<ThreadDomain>,
     allocator: Option<Arc<dyn QueueAllocator>>,
     transport: PhantomData<T>,
+}
+
+impl<T: QueuePairTransport> fmt::Debug for QueuePairBuilder<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePairBuilder")
+            .field("transport", &format_args!("{}", T::NAME))
+            .field("max_send_wr", &self.max_send_wr)
+            .field("max_recv_wr", &self.max_recv_wr)
+            .field("max_send_sge", &self.max_send_sge)
+            .field("max_recv_sge", &self.max_recv_sge)
+            .field("max_inline_data", &self.max_inline_data)
+            .field("signal_all", &self.signal_all)
+            .field("send_ops", &self.send_ops)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ProtectionDomain {

@@ -6,6 +6,7 @@ mod bind;
 mod builder;
 mod cancel;
 mod connect;
+mod debug;
 mod endpoint;
 mod inspect;
 mod multicast;

@@ -1,7 +1,8 @@
 //! Queue pairs that several threads use: one critical section per batch or list.
 
 use super::{
-    ControlHalf, QpAttributes, QpInfo, QueuePair, QueuePairTransport, ReceiveHalf, SendHalf,
+    ControlHalf, QpAttributes, QpInfo, QpInner, QueuePair, QueuePairTransport, ReceiveHalf,
+    SendHalf,
 };
 use crate::error::Error;
 use crate::link::QpId;
@@ -10,6 +11,7 @@ use mlx5_wqe::{
     Batch, BatchError, ListError, ListTransport, PostError, QueueState, ReceiveWr, SendWr, Sge,
 };
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 /// A queue pair that several threads post to.
 ///
@@ -42,21 +44,19 @@ pub struct SharedQueuePair<T: QueuePairTransport> {
     send: Lock<SendHalf<T>>,
     receive: Option<Lock<ReceiveHalf>>,
     control: Lock<ControlHalf>,
-    qp_num: u32,
-    id: QpId,
+    pub(super) inner: Arc<QpInner>,
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
     /// Makes the queue pair usable by several threads.
     pub fn into_shared(self) -> SharedQueuePair<T> {
-        let (qp_num, id) = (self.qp_num(), self.id());
+        let inner = Arc::clone(&self.control.inner);
         let (send, receive, control) = self.split();
         SharedQueuePair {
             send: Lock::new(send),
             receive: receive.map(Lock::new),
             control: Lock::new(control),
-            qp_num,
-            id,
+            inner,
         }
     }
 }
@@ -162,12 +162,12 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
 
     /// Number of the queue pair.
     pub fn qp_num(&self) -> u32 {
-        self.qp_num
+        self.inner.qp_num
     }
 
     /// Returns the identifier that events use.
     pub fn id(&self) -> QpId {
-        self.id
+        self.inner.id()
     }
 
     /// Unwraps the queue pair, which is not shared any more.

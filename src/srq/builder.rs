@@ -18,6 +18,7 @@ use mlx5_uapi::verbs::SrqType;
 use mlx5_wqe::{
     Gate, QueueState, ReceiveLayout, SendRecords, SharedReceiveQueue as Ring, SharedReceiveRecords,
 };
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// The options of a new shared receive queue. See [`ProtectionDomain::create_srq`].
@@ -30,6 +31,18 @@ pub struct SharedReceiveQueueBuilder<'a> {
     huge_pages: HugePages,
     allocator: Option<Arc<dyn QueueAllocator>>,
     xrc: Option<(&'a XrcDomain, &'a CompletionQueue)>,
+}
+
+impl fmt::Debug for SharedReceiveQueueBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceiveQueueBuilder")
+            .field("max_wr", &self.max_wr)
+            .field("max_sge", &self.max_sge)
+            .field("limit", &self.limit)
+            .field("huge_pages", &self.huge_pages)
+            .field("xrc", &self.xrc.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ProtectionDomain {

@@ -48,6 +48,19 @@ impl SrqInner {
         Ok(())
     }
 
+    /// Returns what posting finds: that the queue is ready, or why it is refused.
+    pub(super) fn state_name(&self) -> &'static str {
+        match self.gate.state() {
+            Some(QueueState::Init) => "ready",
+            _ => self.gate.name(),
+        }
+    }
+
+    /// Returns the number of the queue in the device.
+    pub(crate) fn srqn(&self) -> u32 {
+        self.srqn
+    }
+
     pub(crate) fn context(&self) -> &Arc<Inner> {
         &self.context
     }

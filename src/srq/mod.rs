@@ -12,6 +12,7 @@ use mlx5_wqe::{
     ListError, PostError, ReceiveWr, Sge, SharedReceiveQueue as Ring, SharedReceiveRecords,
 };
 use std::borrow::Borrow;
+use std::fmt;
 use std::sync::Arc;
 
 pub use builder::SharedReceiveQueueBuilder;
@@ -51,6 +52,17 @@ pub struct SrqInfo {
 pub struct SharedReceiveQueue {
     pub(crate) ring: Ring,
     pub(crate) inner: Arc<SrqInner>,
+}
+
+impl fmt::Debug for SharedReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceiveQueue")
+            .field("srqn", &format_args!("{:#x}", self.inner.srqn))
+            .field("state", &format_args!("{}", self.inner.state_name()))
+            .field("capacity", &self.capacity())
+            .field("in_flight", &self.inner.records.in_flight())
+            .finish_non_exhaustive()
+    }
 }
 
 impl SharedReceiveQueue {

@@ -113,6 +113,8 @@ impl XrcDomain {
 
 impl fmt::Debug for XrcDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("XrcDomain").finish_non_exhaustive()
+        f.debug_struct("XrcDomain")
+            .field("device", &self.domain.context.info.name)
+            .finish_non_exhaustive()
     }
 }

@@ -13,6 +13,7 @@ use mlx5_uapi::verbs::SrqType;
 use mlx5_wqe::tag_matching::{TagList, TagListParts, TagRecords};
 use mlx5_wqe::transport::Rc;
 use mlx5_wqe::{ReceiveRecords, SendLayout, SendRecords};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,6 +26,19 @@ pub struct TagMatchingQueueBuilder<'a> {
     max_num_tags: u32,
     max_ops: u32,
     port_num: Option<u8>,
+}
+
+impl fmt::Debug for TagMatchingQueueBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagMatchingQueueBuilder")
+            .field("max_wr", &self.sizes.max_wr)
+            .field("max_sge", &self.sizes.max_sge)
+            .field("limit", &self.sizes.limit)
+            .field("max_num_tags", &self.max_num_tags)
+            .field("max_ops", &self.max_ops)
+            .field("port_num", &self.port_num)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ProtectionDomain {

@@ -14,6 +14,7 @@ use crate::srq::{SharedReceiveQueue, SrqInfo};
 use mlx5_wqe::tag_matching::{OpsWr, TagAdd, TagHandle, TagList};
 use mlx5_wqe::transport::Rc;
 use mlx5_wqe::{ListError, PostError, ReceiveWr, Sge};
+use std::fmt;
 use std::sync::Arc;
 
 /// A tag-matching queue (`struct ibv_srq` of type `IBV_SRQT_TM`). The device matches messages with
@@ -41,6 +42,15 @@ pub struct TagMatchingQueue {
     tags: TagList,
     command: Arc<QpInner>,
     srq: SharedReceiveQueue,
+}
+
+impl fmt::Debug for TagMatchingQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagMatchingQueue")
+            .field("srq", &self.srq)
+            .field("tags", &self.tags)
+            .finish_non_exhaustive()
+    }
 }
 
 impl TagMatchingQueue {

@@ -13,19 +13,24 @@
 //! The provider makes system calls and maps memory only through this crate. The simulated device
 //! and the tools make their own.
 
+#![deny(missing_debug_implementations)]
+
 mod layout;
 
 pub mod call;
 pub mod cmd;
 pub mod error;
+#[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
 pub mod ioctl;
 pub mod kernel;
+#[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
 pub mod mlx5;
 pub mod names;
 pub mod process;
 pub mod real;
 pub mod sysfs;
 pub mod uevent;
+#[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
 pub mod verbs;
 pub mod wait;
 pub mod write_cmd;

@@ -1,5 +1,6 @@
 //! The word that says whether a queue may be posted to.
 
+use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{
     AtomicU32,
@@ -80,6 +81,12 @@ unsafe impl Send for Gate {}
 // SAFETY: as above.
 unsafe impl Sync for Gate {}
 
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gate").field(&format_args!("{}", self.name())).finish()
+    }
+}
+
 impl Gate {
     const SEND: u32 = 1;
     const RECEIVE: u32 = 2;
@@ -146,6 +153,16 @@ impl Gate {
             return None;
         }
         QueueState::from_bits((word >> Self::STATE_SHIFT) as u8)
+    }
+
+    /// Returns the name of the state that was set last, or why nothing can be posted.
+    pub fn name(self) -> &'static str {
+        match self.refusal() {
+            Refusal::Forked => "forked",
+            Refusal::DeviceGone => "device gone",
+            Refusal::Absent => "absent",
+            Refusal::State(state) => state.name(),
+        }
     }
 
     #[inline(always)]

@@ -10,6 +10,8 @@
 //!
 //! The crate works on memory that it is given, makes no system call, and allocates nothing after a
 //! queue is created.
+
+#![deny(missing_debug_implementations)]
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

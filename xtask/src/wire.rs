@@ -99,7 +99,9 @@ impl Drop for Host {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.path);
-        let _ = std::fs::remove_file(self.path.with_added_extension("lock"));
+        let mut lock = std::mem::take(&mut self.path).into_os_string();
+        lock.push(".lock");
+        let _ = std::fs::remove_file(lock);
     }
 }
 

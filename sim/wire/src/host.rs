@@ -107,11 +107,18 @@ impl<T> Handles<T> {
     }
 }
 
+/// Returns the file that is locked while a machine is served at this socket.
+pub fn lock_of(socket: &Path) -> PathBuf {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
 impl Host {
     /// Starts the machine that the settings describe, at the socket that they name. Answers none
     /// if there is one already.
     pub fn bind(path: &Path, settings: &Settings) -> io::Result<Option<Self>> {
-        let place = path.with_added_extension("lock");
+        let place = lock_of(path);
         let file = File::options().create(true).append(true).open(&place)?;
         let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
@@ -393,7 +400,8 @@ impl<'a> Connection<'a> {
                 let new = violations.get(from..).unwrap_or_default();
                 let mut text = new.join("\n");
                 // The first of them say enough.
-                text.truncate(text.floor_char_boundary(LONGEST));
+                let end = (0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+                text.truncate(end.unwrap_or(0));
                 Message::numbers(&[violations.len() as u64]).with(text.into_bytes())
             }
             Ask::Hello | Ask::Events => return Err(Errno::ENOSYS),

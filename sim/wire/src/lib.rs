@@ -17,7 +17,7 @@ mod host;
 mod message;
 
 pub use client::{DESCRIPTORS, Wire, WireFile};
-pub use host::{Host, Leave};
+pub use host::{Host, Leave, lock_of};
 
 /// Units of work that a program which ends can have left behind, and more.
 const LEFT_BEHIND: usize = 100_000;

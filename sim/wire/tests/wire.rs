@@ -54,7 +54,7 @@ impl Machine {
     fn end(self) -> Outcome {
         self.leave.leave();
         let violations = self.thread.join().expect("a host that ends")?;
-        std::fs::remove_file(self.path.with_added_extension("lock"))?;
+        std::fs::remove_file(mlx5_sim_wire::lock_of(&self.path))?;
         assert_eq!(violations, 0);
         assert_eq!(self.simulator.object_counts(0), Default::default());
         Ok(())

@@ -8,10 +8,11 @@ use mlx5_wqe::{
     MkeyAccess, MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Sge,
     SigningUpdate, SizedLayout,
 };
+use std::fmt;
 use std::sync::Arc;
 
 /// The change of the signature.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 enum SignatureChange {
     #[default]
     Keep,
@@ -49,6 +50,17 @@ pub struct Configure<'a> {
     layout: Option<MkeyLayout<'a>>,
     signature: SignatureChange,
     variant: Option<u8>,
+}
+
+impl fmt::Debug for Configure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Configure")
+            .field("access", &self.access)
+            .field("layout", &self.layout)
+            .field("signature", &self.signature)
+            .field("variant", &self.variant)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Mkey {

@@ -253,13 +253,17 @@ impl ChangeObserver for Inner {
     }
 }
 
+impl Inner {
+    /// Returns the key in this state, variant included.
+    fn key(&self, state: &KeyState) -> u32 {
+        self.index << 8 | u32::from(state.variant)
+    }
+}
+
 impl Signed for Inner {
     fn signature_error(&self, entry: &SignatureErrorCqe) {
         if let Some(signed) = &self.signed {
-            let block = match self.state.shape().signing {
-                Signing::On(block) => Some(block),
-                Signing::Off | Signing::Unknown => None,
-            };
+            let block = self.state.shape().signature();
             self.state.error_reported(|| signed.errors.add(entry, block.as_ref()));
         }
     }
@@ -280,7 +284,7 @@ pub struct Mkey {
 impl Mkey {
     /// Returns the key for requests of this process, as it will be after all posted requests.
     pub fn lkey(&self) -> u32 {
-        self.inner.index << 8 | u32::from(self.inner.state.shape().variant)
+        self.inner.key(&self.inner.state.shape())
     }
 
     /// Returns the key for peers, which is the same.
@@ -301,10 +305,7 @@ impl Mkey {
 
     /// Returns how the blocks are signed after all posted requests.
     pub fn signature(&self) -> Option<SignatureBlock> {
-        match self.inner.state.shape().signing {
-            Signing::On(block) => Some(block),
-            Signing::Off | Signing::Unknown => None,
-        }
+        self.inner.state.shape().signature()
     }
 
     /// Returns an SGE of `length` bytes from byte `offset` of the key on. The device checks the
@@ -386,11 +387,17 @@ impl Drop for Mkey {
 
 impl fmt::Debug for Mkey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mkey")
-            .field("lkey", &format_args!("{:#x}", self.lkey()))
-            .field("max_entries", &self.max_entries())
-            .field("length", &self.length())
-            .field("signature", &self.signature())
-            .finish_non_exhaustive()
+        let mut key = f.debug_struct("Mkey");
+        match self.inner.state.try_shape() {
+            Some(shape) => key
+                .field("lkey", &format_args!("{:#x}", self.inner.key(&shape)))
+                .field("max_entries", &self.max_entries())
+                .field("length", &shape.length)
+                .field("signature", &shape.signature()),
+            None => key
+                .field("lkey", &format_args!("<locked>"))
+                .field("max_entries", &self.max_entries()),
+        };
+        key.finish_non_exhaustive()
     }
 }

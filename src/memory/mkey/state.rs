@@ -43,6 +43,14 @@ pub(crate) struct Update {
 }
 
 impl KeyState {
+    /// Returns how the blocks are signed, if they are.
+    pub(crate) fn signature(&self) -> Option<SignatureBlock> {
+        match self.signing {
+            Signing::On(block) => Some(block),
+            Signing::Off | Signing::Unknown => None,
+        }
+    }
+
     #[inline(always)]
     fn apply(&mut self, delta: &Update) {
         let Update { length, signing, variant, error_count } = delta;
@@ -140,6 +148,11 @@ impl State {
     #[inline(always)]
     fn lock(&self) -> LockGuard<'_, Changes> {
         self.0.lock()
+    }
+
+    /// As [`State::shape`], but does not wait: `None` if another thread has the lock.
+    pub(crate) fn try_shape(&self) -> Option<KeyState> {
+        self.0.try_lock().map(|changes| changes.latest)
     }
 
     /// Returns the properties after all pending changes.

@@ -7,6 +7,7 @@ use crate::{
     pools::allocate,
 };
 use mlx5_uapi::{MemoryRequest, cmd::mr as command, verbs::ReregFlags};
+use std::fmt;
 
 const REREG: &str = "rereg_mr";
 
@@ -18,6 +19,16 @@ pub struct Reregistration {
     access: Option<Access>,
     own: Option<usize>,
     foreign: Option<Place>,
+}
+
+impl fmt::Debug for Reregistration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reregistration")
+            .field("region", &self.region)
+            .field("pd", &self.pd)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
 }
 
 impl MemoryRegion {

@@ -172,7 +172,7 @@ fn real_time_is_the_time_of_day(bed: &Bed) -> Outcome {
 
 fn what_a_device_lacks_is_refused_by_name(bed: &Bed) -> Outcome {
     let context = bed.context();
-    let refused = context.create_cq(8).padding(true).build().err().expect("refused");
+    let refused = context.create_cq(8).padding(true).build().expect_err("refused");
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
     assert!(refused.to_string().contains("128-byte CQEs"), "{refused}");
     if let Err(refused) = context.create_cq(8).timestamps(Timestamps::RealTime).build() {

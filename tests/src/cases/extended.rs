@@ -202,7 +202,7 @@ fn operations_that_are_asked_for_and_not_there_have_names(bed: &Bed) -> Outcome 
         ops: SendOps,
         text: &str,
     ) {
-        let error = pd.create_qp::<T>(cq, cq).send_ops(ops).build().err().expect(text);
+        let error = pd.create_qp::<T>(cq, cq).send_ops(ops).build().expect_err(text);
         assert_eq!(error.kind(), ErrorKind::NotSupported);
         assert!(error.to_string().contains(text), "{error} should say {text}");
     }

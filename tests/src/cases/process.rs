@@ -153,6 +153,10 @@ fn in_a_child_every_handle_says_that_it_is_the_parents(bed: &Bed) -> Outcome {
             assert_eq!(cq.completions().err(), Some(PollError::Forked));
             assert!(cq.is_ready(), "to say that");
         }
+        let shown = format!("{:?} {:?} {srq:?}", connected.a.qp, connected.a.send_cq);
+        assert_eq!(shown.matches("state: forked").count(), 2, "{shown}");
+        assert!(shown.contains("forked: true"), "{shown}");
+        assert!(!format!("{context:?} {channel:?} {clock:?} {:?}", connected.a.mr).is_empty());
         // What was asked when the device was opened is known here, too.
         assert_eq!(context.num_ports() as u8, context.query_device().phys_port_cnt);
         assert_eq!(connected.a.mr.sge(0..64)?.length, 64);

@@ -6,6 +6,7 @@
 
 pub mod ah;
 pub mod context;
+#[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
 pub mod cq;
 pub mod devx;
 pub mod dm;

@@ -13,6 +13,7 @@ use crate::{
     kernel::DeviceFile,
 };
 
+#[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
 mod layouts;
 
 pub use layouts::*;

@@ -11,6 +11,7 @@ use crate::send::build::{Cursor, blocks_of};
 use crate::send::journal::Change;
 use crate::send::queue::SendQueue;
 use crate::send::records::RequestInfo;
+use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use mlx5_prm::signature::SetPsvSegment;
@@ -40,6 +41,21 @@ pub struct MkeyRequest<'q, T> {
 /// request.
 #[must_use = "whoever asks for it wants it back"]
 pub struct Finished<'q>(Cursor, PhantomData<fn(&'q ()) -> &'q ()>);
+
+impl<T> fmt::Debug for MkeyRequest<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MkeyRequest")
+            .field("wr_id", &self.wr_id)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Finished<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finished").finish_non_exhaustive()
+    }
+}
 
 impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
     /// Builds the request. `change` is called once nothing can refuse it any more. It returns the

@@ -11,6 +11,7 @@ use crate::sync::{
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::borrow::Borrow;
+use core::fmt;
 use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use mlx5_doorbell::QueuePairRecord;
@@ -83,6 +84,15 @@ pub struct ReceiveRecords {
     ahead: Box<[AtomicU64]>,
 }
 
+impl fmt::Debug for ReceiveRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiveRecords")
+            .field("requests", &self.wr_ids.len())
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
 /// A bit above the counter in [`ReceiveRecords::oldest`].
 const OUT_OF_ORDER: u32 = 1 << 16;
 
@@ -121,6 +131,14 @@ impl ReceiveRecords {
     fn oldest(&self) -> u16 {
         // The acquire pairs with the poller's release: the poller has read the earlier records.
         self.oldest.load(Acquire) as u16
+    }
+
+    /// Returns the number of requests that were posted and whose completion was not polled.
+    pub fn in_flight(&self) -> u32 {
+        let outstanding = self.posted.load(Acquire).wrapping_sub(self.oldest());
+        // Another thread may poll or reset the counters meanwhile.
+        let completed = self.waiting.load(Relaxed);
+        u32::from(outstanding.saturating_sub(completed)).min(self.wr_ids.len() as u32)
     }
 
     /// Poller: [`ReceiveRecords::retire`], but `None` unless `counter` is the oldest request
@@ -214,6 +232,16 @@ pub struct ReceiveQueue {
     gate: Gate,
     record: QueuePairRecord,
     records: Arc<ReceiveRecords>,
+}
+
+impl fmt::Debug for ReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiveQueue")
+            .field("gate", &self.gate)
+            .field("requests", &self.layout.requests)
+            .field("in_flight", &self.records.in_flight())
+            .finish_non_exhaustive()
+    }
 }
 
 // SAFETY: the ring is reached only through this value.

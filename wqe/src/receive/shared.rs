@@ -11,6 +11,7 @@ use crate::sync::{
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::borrow::Borrow;
+use core::fmt;
 use core::mem::size_of;
 use core::ptr::NonNull;
 use mlx5_doorbell::QueuePairRecord;
@@ -26,6 +27,15 @@ pub struct SharedReceiveRecords {
     held: Box<[AtomicBool]>,
 }
 
+impl fmt::Debug for SharedReceiveRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceiveRecords")
+            .field("requests", &self.wr_ids.len())
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
 impl SharedReceiveRecords {
     /// Creates the records of a ring of `requests` requests.
     pub fn new(requests: u32) -> Self {
@@ -33,6 +43,11 @@ impl SharedReceiveRecords {
             wr_ids: (0..requests).map(|_| AtomicU64::new(0)).collect(),
             held: (0..requests).map(|_| AtomicBool::new(false)).collect(),
         }
+    }
+
+    /// Returns the number of requests that were posted and whose completion was not polled.
+    pub fn in_flight(&self) -> u32 {
+        self.held.iter().filter(|held| held.load(Relaxed)).count() as u32
     }
 
     /// Poller: retires request `index`, which a completion names. `None` if the device does not
@@ -90,6 +105,16 @@ pub struct SharedReceiveQueue {
     gate: Gate,
     record: QueuePairRecord,
     records: Arc<SharedReceiveRecords>,
+}
+
+impl fmt::Debug for SharedReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceiveQueue")
+            .field("gate", &self.gate)
+            .field("capacity", &self.capacity())
+            .field("in_flight", &self.records.in_flight())
+            .finish_non_exhaustive()
+    }
 }
 
 // SAFETY: the ring is reached only through this value.

@@ -47,7 +47,7 @@ unsafe impl Segment for RemoteAddress {
 }
 
 /// The operands of an atomic.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Atomic {
     pub(crate) remote: RemoteAddress,
     pub(crate) swap_or_add: u64,
@@ -85,7 +85,7 @@ pub struct MaskedOperands {
 }
 
 /// The operands of a masked compare and swap.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct MaskedAtomic {
     pub(crate) remote: RemoteAddress,
     pub(crate) operands: MaskedOperands,
@@ -111,7 +111,7 @@ unsafe impl Segment for MaskedAtomic {
 }
 
 /// The shared receive queue that receives a message of an extended connection.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct RemoteSrq(pub(crate) u32);
 
 // SAFETY: one segment is written.

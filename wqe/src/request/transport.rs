@@ -19,12 +19,15 @@ pub trait Transport: sealed::Sealed + Send + Sync + 'static {
 }
 
 /// State of a request that needs the receiver's address.
+#[derive(Debug)]
 pub enum NeedsAddress {}
 
 /// State of a request that needs the peer's shared receive queue.
+#[derive(Debug)]
 pub enum NeedsSrqn {}
 
 /// State of a request that needs its data.
+#[derive(Debug)]
 pub enum NeedsData {}
 
 /// One transport per line.

@@ -119,7 +119,7 @@ impl Binding {
 }
 
 /// The UMR's control segment and key context: which parts of a key change, and to what.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct UmrHead {
     control: UmrControlSegment,

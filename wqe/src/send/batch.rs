@@ -14,6 +14,7 @@ use crate::send::build::{Cursor, Parts};
 use crate::send::cancel::RequestHandle;
 use crate::send::journal::Change;
 use crate::send::queue::SendQueue;
+use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -52,6 +53,17 @@ struct InRing(NonNull<u8>);
 // thread that had the batch before happens before its use, as for every value that is sent; the
 // barriers before the doorbell run in the thread that rings it, and order all that it has seen.
 unsafe impl Send for InRing {}
+
+impl<T: Transport> fmt::Debug for Batch<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("transport", &format_args!("{}", T::NAME))
+            .field("qp_num", &format_args!("{:#x}", self.queue.qp_num()))
+            .field("requests", &self.len())
+            .field("refused", &self.queue.error)
+            .finish_non_exhaustive()
+    }
+}
 
 impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
@@ -190,6 +202,15 @@ pub struct Wr<'b, 'q, T: Transport> {
     pub(crate) batch: &'b mut Batch<'q, T>,
     pub(crate) wr_id: u64,
     pub(crate) flags: SendFlags,
+}
+
+impl<T: Transport> fmt::Debug for Wr<'_, '_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wr")
+            .field("wr_id", &self.wr_id)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One operation per line: name, arguments, remote side, immediate data.
@@ -353,6 +374,15 @@ pub struct Request<'b, 'q, T: Transport, O: SendOperation, S> {
     state: PhantomData<S>,
 }
 
+impl<T: Transport, O: SendOperation, S> fmt::Debug for Request<'_, '_, T, O, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("wr_id", &self.wr_id)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'b, 'q, T: Transport, O: SendOperation> Request<'b, 'q, T, O, NeedsAddress> {
     /// Sets the receiver (`ibv_wr_set_ud_addr`).
     #[inline(always)]
@@ -388,6 +418,15 @@ impl<'b, 'q, T: Transport, O: SendOperation, S> Request<'b, 'q, T, O, S> {
 pub struct Addressed<'b, 'q, T: Transport, O: SendOperation, A: Segment> {
     request: Request<'b, 'q, T, O, NeedsData>,
     address: A,
+}
+
+impl<T: Transport, O: SendOperation, A: Segment> fmt::Debug for Addressed<'_, '_, T, O, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Addressed")
+            .field("wr_id", &self.request.wr_id)
+            .field("flags", &self.request.flags)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The data setters, which finish a request; the same for requests with and without an address.

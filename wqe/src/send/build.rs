@@ -88,7 +88,6 @@ impl<T: Transport> SendQueue<T> {
             unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
             return (cursor.after(blocks), Some(slot));
         }
-        core::hint::cold_path();
         let Parts { wr_id, flags, immediate, address, remote } = parts;
         (self.push_slow::<O, A, D>(cursor, wr_id, flags, immediate, address, remote, data), None)
     }
@@ -141,6 +140,7 @@ impl<T: Transport> SendQueue<T> {
 
     /// The slow path of [`SendQueue::push`]: little room, the end of the ring, a list of data, or a
     /// refusal.
+    #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "one by one, they stay in registers")]
     pub(crate) fn push_slow<O: SendOperation, A: Segment, D: Data>(

@@ -8,6 +8,7 @@ use crate::request::transport::{Rc, Uc, Ud, XrcSend};
 use crate::send::batch::{Batch, Wr};
 use crate::send::cancel::RequestHandle;
 use crate::send::list::{Data, ListTransport, Operation, SendWr};
+use core::fmt;
 use mlx5_prm::wqe::AddressVector;
 
 mod sealed {
@@ -51,6 +52,12 @@ impl<'b, 'q, T: ListTransport> Wr<'b, 'q, T> {
 pub struct ChosenRequest<'b, 'a, B> {
     batch: &'b mut B,
     wr: SendWr<'a>,
+}
+
+impl<B> fmt::Debug for ChosenRequest<'_, '_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.wr, f)
+    }
 }
 
 impl<'b, 'a, B: Takes> ChosenRequest<'b, 'a, B> {
@@ -119,6 +126,7 @@ macro_rules! any_batch {
     ($d:tt $($transport:ident),+) => {
         /// A [`Batch`] of a queue pair of any transport.
         #[must_use = "a batch that is dropped posts nothing"]
+        #[derive(Debug)]
         pub enum AnyBatch<'q> {
             $(
                 #[doc = concat!("Of transport [`", stringify!($transport), "`].")]
@@ -192,6 +200,15 @@ pub struct AnyWr<'b, 'q> {
     batch: &'b mut AnyBatch<'q>,
     wr_id: u64,
     flags: SendFlags,
+}
+
+impl fmt::Debug for AnyWr<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyWr")
+            .field("wr_id", &self.wr_id)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'b, 'q> AnyWr<'b, 'q> {

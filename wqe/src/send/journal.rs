@@ -6,6 +6,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::fmt;
 
 /// An object observer view requests change.
 pub trait ChangeObserver: Send + Sync {
@@ -23,6 +24,12 @@ pub trait ChangeObserver: Send + Sync {
 pub struct Change {
     observer: Arc<dyn ChangeObserver>,
     id: u64,
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Change").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl Change {
@@ -103,8 +110,9 @@ impl Journal {
     /// Undoes the changes of all requests from `sequence` on, which were never posted.
     pub(crate) fn undo_from(&mut self, sequence: u32) {
         // Latest first, so that each change finds the state that it made.
-        while self.changes.pop_back_if(|(at, _)| (at.wrapping_sub(sequence) as i32) >= 0).is_some()
-        {
+        let unposted = |(at, _): &(u32, _)| (at.wrapping_sub(sequence) as i32) >= 0;
+        while self.changes.back().is_some_and(unposted) {
+            self.changes.pop_back();
         }
     }
 

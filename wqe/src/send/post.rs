@@ -140,12 +140,12 @@ impl<T: Transport> SendQueue<T> {
     #[inline(always)]
     pub(crate) fn forget_leaked(&mut self, cursor: Cursor) {
         if cursor.sequence == self.sequence && self.noted.wrapping_sub(self.sequence) as i32 >= 0 {
-            core::hint::cold_path();
             self.abort_dropped();
         }
     }
 
     /// [`SendQueue::abort`] for a dropped batch.
+    #[cold]
     #[inline(never)]
     pub(crate) fn abort_dropped(&mut self) {
         self.abort();

@@ -8,6 +8,7 @@ use crate::send::journal::Journal;
 use crate::send::layout::SendLayout;
 use crate::send::records::{RequestInfo, SendRecords, Slots};
 use alloc::boxed::Box;
+use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -108,6 +109,29 @@ pub struct SendParts {
 pub(crate) fn next_generation() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Relaxed)
+}
+
+impl fmt::Debug for SendParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendParts")
+            .field("qpn", &format_args!("{:#x}", self.qpn))
+            .field("layout", &self.layout)
+            .field("gate", &self.gate)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Transport> fmt::Debug for SendQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendQueue")
+            .field("transport", &format_args!("{}", T::NAME))
+            .field("qp_num", &format_args!("{:#x}", self.qp_num()))
+            .field("gate", &self.gate)
+            .field("blocks", &(self.mask + 1))
+            .field("free_blocks", &self.free_blocks())
+            .field("in_flight", &self.records().in_flight())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T: Transport> SendQueue<T> {

@@ -16,6 +16,7 @@ use crate::sync::{
 };
 use alloc::boxed::Box;
 use core::cmp::Ordering;
+use core::fmt;
 use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use mlx5_prm::wqe::{MAX_RING_BLOCKS, Opcode, control_flags};
@@ -199,6 +200,15 @@ pub struct SendRecords {
     failed: AtomicBool,
 }
 
+impl fmt::Debug for SendRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendRecords")
+            .field("blocks", &(self.mask + 1))
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
 impl SendRecords {
     /// Creates the records of a ring of `blocks` blocks: a power of two, at most 2¹⁵.
     ///
@@ -254,6 +264,15 @@ impl SendRecords {
     #[inline]
     pub(crate) fn outstanding(&self) -> (u16, u16) {
         (self.retired.load(Acquire), self.committed.load(Acquire))
+    }
+
+    /// Returns the number of requests that were posted and whose completion was not polled.
+    pub fn in_flight(&self) -> u32 {
+        let (retired, committed) = self.outstanding();
+        // Another thread may reset the counters meanwhile.
+        let wqes = committed.wrapping_sub(retired).min(self.mask as u16 + 1);
+        let starts = |at: &u16| !self.info(retired.wrapping_add(*at)).continues();
+        (0..wqes).filter(starts).count() as u32
     }
 
     /// Returns the description of request `sequence`.

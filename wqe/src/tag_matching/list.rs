@@ -7,6 +7,7 @@ use crate::send::queue::SendQueue;
 use crate::tag_matching::operation::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 use crate::tag_matching::records::{Posted, TagRecords};
 use alloc::sync::Arc;
+use core::fmt;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{
     BLOCK, ControlSegment, DataSegment, MAX_SGE_LENGTH, Opcode, TagMatchingSegment,
@@ -40,6 +41,24 @@ pub struct TagList {
     phase: u16,
     /// Operations since the last one that asks for a completion.
     run: u32,
+}
+
+impl fmt::Debug for TagListParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagListParts")
+            .field("id", &self.id)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TagList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagList")
+            .field("id", &self.id)
+            .field("records", &self.records)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Units of a request with an SGE, and without one.

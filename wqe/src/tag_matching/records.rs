@@ -7,6 +7,7 @@ use crate::sync::{
 };
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::fmt;
 use crossbeam_utils::CachePadded;
 use mlx5_prm::cqe::TagEvent;
 use mlx5_prm::wqe::TagOperation as Operation;
@@ -151,6 +152,16 @@ pub struct TagRecords {
     /// The number of handled unexpected messages that the device was last told.
     synchronised: AtomicU16,
     receives: Arc<SharedReceiveRecords>,
+}
+
+impl fmt::Debug for TagRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagRecords")
+            .field("max_tags", &(self.places.len() - 1))
+            .field("operations", &self.operations.len())
+            .field("receives", &self.receives)
+            .finish_non_exhaustive()
+    }
 }
 
 impl TagRecords {

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{Flock, FlockArg};
+
 use crate::failure::Failure;
 
 /// A folder of the user's cache that one process changes at a time.
@@ -12,7 +14,7 @@ use crate::failure::Failure;
 pub(crate) struct Cache {
     root: PathBuf,
     /// Locked as long as this lives.
-    _lock: File,
+    _lock: Flock<File>,
 }
 
 impl Cache {
@@ -22,8 +24,9 @@ impl Cache {
         let root = base()?.join(name);
         make(&root)?;
         let path = root.join("lock");
-        let lock = File::create(&path).map_err(in_file(&path))?;
-        lock.lock().map_err(in_file(&path))?;
+        let file = File::create(&path).map_err(in_file(&path))?;
+        let lock = Flock::lock(file, FlockArg::LockExclusive)
+            .map_err(|(_, errno)| in_file(&path)(errno.into()))?;
         Ok(Self { root, _lock: lock })
     }
 

@@ -67,7 +67,7 @@ impl Machine {
     pub(crate) fn end_with_violations(self) -> usize {
         self.leave.leave();
         let violations = self.thread.join().expect("a host that ends").expect("served");
-        let _ = std::fs::remove_file(self.path.with_added_extension("lock"));
+        let _ = std::fs::remove_file(mlx5_sim_wire::lock_of(&self.path));
         violations
     }
 
