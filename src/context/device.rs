@@ -1,7 +1,7 @@
 //! Finding and opening devices.
 
 use crate::{
-    context::{Context, Gid, Inner},
+    context::{Context, Gid, Guid, Inner},
     error::{Error, ErrorKind},
     link::Devx,
 };
@@ -10,29 +10,6 @@ use mlx5_uapi::{
     sysfs::{self, DeviceInfo, NodeType, PciFunction, Skipped},
 };
 use std::{fmt, net::IpAddr, sync::Arc};
-
-/// An EUI-64: the identifier of a device or of a system.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Guid(pub u64);
-
-impl fmt::Display for Guid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |shift| (self.0 >> shift) as u16;
-        write!(f, "{:04x}:{:04x}:{:04x}:{:04x}", part(48), part(32), part(16), part(0))
-    }
-}
-
-impl fmt::Debug for Guid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl From<[u8; 8]> for Guid {
-    fn from(bytes: [u8; 8]) -> Self {
-        Self(u64::from_be_bytes(bytes))
-    }
-}
 
 /// Lists the mlx5 devices (`ibv_get_device_list`).
 ///
@@ -303,12 +280,5 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::NotFound);
         let text = error.to_string();
         assert!(text.contains("mlx5_7") && text.contains("uverbs7/dev has \"231\""), "{text}");
-    }
-
-    #[test]
-    fn a_guid_is_told_in_four_groups() {
-        let guid = Guid::from([0x00, 0x02, 0xc9, 0x03, 0, 0x1a, 0xbc, 0xde]);
-        assert_eq!(guid.to_string(), "0002:c903:001a:bcde");
-        assert_eq!(guid, Guid(0x0002_c903_001a_bcde));
     }
 }

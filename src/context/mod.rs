@@ -5,16 +5,20 @@
 mod clock;
 mod device;
 mod event;
+mod gid;
+mod guid;
 mod query;
 mod watch;
 
 pub use clock::{Clock, ClockRelation, real_time_ns};
 pub use device::{
-    Device, Guid, OpenOptions, devices, devices_on, open, skipped_devices, skipped_devices_on,
+    Device, OpenOptions, devices, devices_on, open, skipped_devices, skipped_devices_on,
 };
 pub use event::{AsyncEvent, AsyncEvents};
+pub use gid::Gid;
+pub use guid::Guid;
 pub use query::{
-    CompletionCaps, DeviceAttr, Gid, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState, PortAttr,
+    CompletionCaps, DeviceAttr, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState, PortAttr,
     QueueLimits, TagMatchingCaps, mtu_bytes,
 };
 pub use watch::{DeviceEvent, DeviceWatcher};

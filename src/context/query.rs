@@ -1,15 +1,13 @@
 //! Properties of the device, its ports, and their GID and P_Key tables.
 
 mod device;
-mod gid;
 mod port;
 
 pub use device::{CompletionCaps, DeviceAttr, OnDemandCaps, QueueLimits, TagMatchingCaps};
-pub use gid::Gid;
 pub use port::{LinkSpeed, PhysicalState, PortAttr, mtu_bytes};
 
 use crate::{
-    context::{Context, Inner},
+    context::{Context, Gid, Inner},
     error::{Error, ErrorKind},
 };
 use mlx5_uapi::{

@@ -87,8 +87,8 @@ mod tests {
 wqe/src/room.rs
 replace | with ^ in bits #2
 a | b | c
-equivalent: the bits
-are apart
+equivalent: the operands
+share no bit
 ";
 
     #[test]
