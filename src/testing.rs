@@ -94,7 +94,7 @@ impl Drop for Block {
 
 impl DeviceFile for Memory {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the contract of `ioctl` is that of `attributes`, and nobody else accesses the
+        // SAFETY: the contract of `ioctl` is that of `attributes`, and nothing else accesses the
         // frame.
         let (head, attrs) = unsafe { (*header, &mut *IoctlHeader::attributes(header)) };
         match Method::of(&head) {
@@ -165,7 +165,7 @@ impl AlteredCall<'_> {
     }
 
     fn memory_of(&mut self, id: AttrId) -> (*mut u8, usize) {
-        // SAFETY: `header` is valid by the contract of `DeviceFile::ioctl`, and nobody else
+        // SAFETY: `header` is valid by the contract of `DeviceFile::ioctl`, and nothing else
         // accesses the frame.
         let attrs = unsafe { &mut *IoctlHeader::attributes(self.header) };
         let attr = find(attrs, id);

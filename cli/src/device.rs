@@ -101,7 +101,7 @@ impl DeviceArgs {
             }
             Err(error) => return Err(error.into()),
         };
-        // What cannot be listed cannot be told twice.
+        // If the devices cannot be listed, the note above already reports it.
         for skipped in mlx5::skipped_devices().unwrap_or_default() {
             note(&skipped.to_string());
         }

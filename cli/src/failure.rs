@@ -1,4 +1,4 @@
-//! Failures, with a hint what to do.
+//! Failures, with a hint at a remedy.
 
 use mlx5::{BatchError, CancelError, Error, ErrorKind, ListError, PollError};
 use std::fmt::Display;
@@ -34,12 +34,12 @@ impl Failure {
         Self { kind: Kind::Usage, ..Self::new(cause) }
     }
 
-    /// Adds a hint what to do.
+    /// Adds a hint at a remedy.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Adds what was being done.
+    /// Puts the step that failed before the cause.
     pub(crate) fn during(self, what: impl Display) -> Self {
         Self { cause: format!("{what}: {}", self.cause), ..self }
     }
@@ -87,7 +87,9 @@ impl From<Error> for Failure {
             ErrorKind::KernelTooOld => {
                 "--sim uses a simulated device, which needs no kernel support"
             }
-            ErrorKind::NoDevx => "run as root, or try it on the simulated device: --sim",
+            ErrorKind::NoDevx => {
+                "DEVX depends on the firmware, not on privileges: update the firmware, or use --sim"
+            }
             ErrorKind::DeviceGone => "the kernel's log says why: `dmesg | grep mlx5`",
             _ => return failure,
         };

@@ -89,7 +89,7 @@ impl FromStr for Sizes {
     }
 }
 
-/// Durations, of which percentiles can be told.
+/// Durations, and their percentiles.
 pub(crate) struct Times(Histogram<u64>);
 
 impl Times {

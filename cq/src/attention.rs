@@ -7,7 +7,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// The word that tells a poller of events off the fast path. It is in memory that is zeroed in a
+/// The word that notifies a poller of events off the fast path. It is in memory that is zeroed in a
 /// forked child.
 #[derive(Clone, Copy)]
 pub struct Attention(NonNull<AtomicU32>);

@@ -133,7 +133,7 @@ impl WorkCompletion<'_> {
     }
 
     /// Whether the request succeeded, or why it failed. A cancelled request counts as succeeded;
-    /// [`WorkCompletion::cancelled`] tells it apart.
+    /// [`WorkCompletion::cancelled`] distinguishes it.
     #[inline(always)]
     pub fn status(&self) -> Result<(), CompletionError> {
         if self.kind.is_error() { Err(error_in(self.descriptor, self.kind)) } else { Ok(()) }
@@ -146,7 +146,7 @@ impl WorkCompletion<'_> {
     }
 
     /// The operation that completed. Known for failed sends too; a failed receive is always
-    /// [`CompletionOpcode::Receive`], because its CQE does not tell how the message was sent.
+    /// [`CompletionOpcode::Receive`], because its CQE does not show how the message was sent.
     #[inline(always)]
     pub fn opcode(&self) -> CompletionOpcode {
         self.kind.facts().opcode

@@ -10,7 +10,7 @@ use mlx5_prm::cqe::Format;
 pub enum Corruption {
     /// An opcode that is unknown or not possible here.
     Opcode(u8),
-    /// A user index with which no queue ever had its sends (or receives) complete here.
+    /// A user index that never named a queue whose sends (or receives) complete here.
     UserIndex(u32),
     /// A request that is not outstanding.
     Counter {
@@ -21,7 +21,7 @@ pub enum Corruption {
     },
     /// A format that the queue's CQEs cannot have.
     Format(Format),
-    /// Inline data that does not fit into its CQE; its length.
+    /// The length of inline data that does not fit into its CQE.
     Inline(u32),
     /// A compressed run with an impossible number of CQEs.
     Run(u32),

@@ -33,7 +33,7 @@ pub enum CompletionOpcode {
     TmAdd,
     /// A tag was removed from a list (`IBV_WC_TM_DEL`).
     TmDel,
-    /// The device was told how many unexpected messages were handled (`IBV_WC_TM_SYNC`).
+    /// The number of handled unexpected messages was reported to the device (`IBV_WC_TM_SYNC`).
     TmSync,
     /// A message with a tag arrived, matched or not (`IBV_WC_TM_RECV`).
     TmReceive,
@@ -214,8 +214,8 @@ impl Kind {
     const EVENT: u16 = 0xf;
     /// Not part of the table index: the CQE is an error CQE.
     const ERROR_ENTRY: u16 = 0x1000;
-    /// Not part of the table index: the user must tell the device how many unexpected messages were
-    /// handled.
+    /// Not part of the table index: the user must report to the device how many unexpected messages
+    /// were handled.
     const NEEDS_SYNC: u16 = 0x2000;
 
     pub(crate) fn tagged(event: TagEvent, success: bool, needs_sync: bool) -> Self {

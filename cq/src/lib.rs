@@ -2,13 +2,13 @@
 //!
 //! [`Ring`] is the owner half of a completion queue. It reads the CQEs that the device writes,
 //! finds the queue of a CQE by its user index in a [`UserIndexTable`], asks that queue for the
-//! request, and tells the device what was consumed. [`RingState`] is the half that other threads
-//! may read. Code that destroys or resets a queue asks it how far the poller must come until no CQE
-//! can name the queue any more, and keeps the queue in [`Deferred`] until then.
+//! request, and publishes the consumer index to the device. [`RingState`] is the half that other
+//! threads may read. It says how far the poller must advance until no CQE can name a queue any
+//! more; code that destroys or resets the queue keeps it in [`Deferred`] until then.
 //!
-//! The crate knows queues only by the trait [`Queue`]. It works on memory that it is given, makes
-//! no system call, and does not trust what it reads: a CQE that no correct device writes makes the
-//! ring corrupt, and it stays so.
+//! The crate knows queues only through the trait [`Queue`]. It works on memory that the caller
+//! provides, makes no system call, and does not trust what it reads: a CQE that no correct device
+//! writes makes the ring corrupt, and the ring stays corrupt.
 
 #![deny(missing_debug_implementations)]
 #![cfg_attr(not(test), no_std)]

@@ -54,7 +54,7 @@ pub enum TaggedOutcome {
     Completion {
         /// The user's identifier.
         wr_id: u64,
-        /// Whether the user must tell the device how many unexpected messages were handled.
+        /// Whether the user must report to the device how many unexpected messages were handled.
         needs_sync: bool,
     },
     /// An operation failed.

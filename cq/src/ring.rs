@@ -25,10 +25,10 @@ use mlx5_prm::signature::SignatureErrorCqe;
 /// Offset of the last eight bytes of a descriptor: send opcode and queue pair number, counter,
 /// signature, and opcode with ownership bit.
 const TAIL: usize = offset_of!(Cqe, sop_drop_qpn);
-/// The bits of a descriptor's last byte that a CQE of the fast path must have fixed. They include
-/// the format, so only plain CQEs take the fast path.
+/// The bits of a descriptor's last byte whose values are fixed for a CQE of the fast path. They
+/// include the format, so only plain CQEs take the fast path.
 const KIND: u8 = !(SOLICITED | OWNER);
-/// These bits in the CQE of a successful send request.
+/// The value of the bits `KIND` in the CQE of a successful send request.
 const REQUEST: u8 = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
 /// The last bytes of the CQEs of receives, if their format is plain.
 const RECEIVES: Range<u8> = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT
@@ -134,7 +134,7 @@ impl<Q> fmt::Debug for RingParts<Q> {
 }
 
 impl<Q: Queue> Ring<Q> {
-    /// A value that no CQE has: its word has 32 bits.
+    /// An index that no CQE has: the user index word has 32 bits.
     const NOT_CACHED: u64 = 1 << 32;
     const NOTHING_CACHED: (u64, NonNull<Q>) = (Self::NOT_CACHED, NonNull::dangling());
 
@@ -213,8 +213,8 @@ impl<Q: Queue> Ring<Q> {
         self.corruption
     }
 
-    /// Returns the next completion, if there is one. The device is not told before
-    /// [`Ring::publish`], so the CQE stays unchanged until then.
+    /// Returns the next completion, if there is one. The device does not overwrite the CQE before
+    /// [`Ring::publish`].
     ///
     /// `None` means that there is none, or that [`Ring::corruption`] is set.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
@@ -330,12 +330,13 @@ impl<Q: Queue> Ring<Q> {
         self.owner = ring_buffer.owner(self.consumer).into();
     }
 
-    /// Moves to another buffer, after the device was told to, and copies the CQEs not yet consumed.
-    /// The old buffer is not used afterwards, unless this returns [`Corruption::Resize`].
+    /// Moves to another buffer, after the command that resizes the queue on the device, and copies
+    /// the CQEs not yet consumed. The old buffer is not used afterwards, unless this returns
+    /// [`Corruption::Resize`].
     ///
     /// # Safety
     /// `to` is a buffer as for [`RingState::new`], and was cleared from [`Ring::consumer`] on
-    /// before the device was told of it. No thread calls [`RingState::end_of`] meanwhile.
+    /// before it was passed to the device. No thread calls [`RingState::end_of`] meanwhile.
     pub unsafe fn move_to(&mut self, to: RingBuffer) -> Result<(), Corruption> {
         // SAFETY: by the caller's contract.
         if unsafe { self.moved_to(to) } {

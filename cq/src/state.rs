@@ -71,7 +71,7 @@ impl RingBuffer {
 
     fn set_op_own(&self, index: u32, op_own: u8) {
         // SAFETY: the byte is inside the buffer. Every caller makes sure that the device does not
-        // write the CQE: the buffer is not in use yet, or the poller has not yet told the device
+        // write the CQE: the buffer is not in use yet, or the poller has not yet published
         // that it passed the CQE.
         unsafe { self.last_byte(index).write_volatile(op_own) };
     }
@@ -87,7 +87,7 @@ impl RingBuffer {
     pub unsafe fn clear_from(&self, start: u32) {
         for place in 0..self.size() {
             let index = start.wrapping_add(place);
-            // The ownership bit is that of the lap before the first, so that it alone tells which
+            // The ownership bit is that of the lap before the first, so that it alone shows which
             // CQEs are new.
             self.set_op_own(index, OP_OWN_INITIAL | self.owner(index) ^ OWNER);
         }
@@ -122,7 +122,7 @@ pub struct RingState {
     log_size: AtomicU32,
     stride: usize,
     compression: Option<MiniFormat>,
-    /// Consumer index, free-running. The device is told 24 bits of it in the doorbell record. That
+    /// Consumer index, free-running. The device reads 24 bits of it from the doorbell record. That
     /// memory is not read back, because the device could write there.
     consumed: AtomicU32,
     record: CompletionQueueRecord,
@@ -273,8 +273,8 @@ impl RingState {
     /// them. `None` if there is no such CQE: nothing was replaced.
     ///
     /// # Safety
-    /// `to` is a buffer as for [`RingState::new`], cleared from `start` on, that the device was
-    /// told of. The caller is the poller and has passed all CQEs before `start`. No other thread
+    /// `to` is a buffer as for [`RingState::new`], cleared from `start` on, that was passed to the
+    /// device. The caller is the poller and has passed all CQEs before `start`. No other thread
     /// reads the CQEs meanwhile.
     pub(crate) unsafe fn move_to(
         &self,

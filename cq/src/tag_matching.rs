@@ -60,7 +60,7 @@ impl WorkCompletion<'_> {
         }
     }
 
-    /// Whether the user must tell the device how many unexpected messages were handled
+    /// Whether the user must report to the device how many unexpected messages were handled
     /// (`IBV_WC_TM_SYNC_REQ`).
     #[inline]
     pub fn tm_sync_required(&self) -> bool {
@@ -95,8 +95,8 @@ pub(crate) fn retire<Q: Queue>(
 ) -> Option<Found> {
     let opcode_bits = opcode;
     let opcode = CqeOpcode::from_bits(opcode)?;
-    // SAFETY: a descriptor, which the device does not write before it is told that the CQE was
-    // consumed. Any bytes are a valid value.
+    // SAFETY: a descriptor, which the device does not write before the consumer index that passes
+    // the CQE is published. Any bytes are a valid value.
     let entry = unsafe { descriptor.cast::<Cqe>().read_volatile() };
     let tagged = entry.app == APP_TAG_MATCHING;
     let ask = match opcode {

@@ -167,7 +167,7 @@ impl ClockRelation {
     ///
     /// The conversion is correct up to half the range after the last update of the page, and the
     /// kernel updates the page at least every third of the range. The page's own
-    /// `overflow_period` tells that in jiffies, whose length the kernel does not tell.
+    /// `overflow_period` gives that in jiffies, whose length the kernel does not report.
     pub fn valid_for(&self) -> Duration {
         let cycles = u128::from(self.mask / 6);
         let nanoseconds = (cycles * u128::from(self.multiplier)) >> (self.shift & 0x7f);

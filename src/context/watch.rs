@@ -28,7 +28,7 @@ pub enum DeviceEvent {
     /// A device arrived. Where udev sets the rights of its node, opening it may fail with
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for a moment.
     Arrived(Device),
-    /// A device was removed. Contexts on it are told separately: see
+    /// A device was removed. Contexts on it learn of it separately: see
     /// [`Context::is_gone`](crate::Context::is_gone).
     Removed(Device),
     /// A device got another name, for example by udev's rules shortly after it arrived.
@@ -161,7 +161,7 @@ impl DeviceWatcher {
                 let mut now = list(&*self.kernel)?;
                 state.stale = false;
                 if event.action == "add" {
-                    // Of other nodes their own messages tell, in their order.
+                    // The messages of other nodes report their changes, in order.
                     now.retain(|node, _| node == event.name());
                     let others = state.known.iter().filter(|(node, _)| *node != event.name());
                     now.extend(others.map(|(node, info)| (node.clone(), info.clone())));

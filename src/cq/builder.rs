@@ -342,7 +342,7 @@ impl<'a> CompletionQueueBuilder<'a> {
     }
 }
 
-/// The maximum number of CQEs, whatever the device supports. The device is told 24 bits of the
+/// The maximum number of CQEs, whatever the device supports. The device reads 24 bits of the
 /// consumer index, and a full queue must differ from an empty one.
 const MAX_ENTRIES: u32 = (1 << 23) - 1;
 

@@ -58,7 +58,7 @@ impl CompletionQueue {
             unsafe { command::resize(file, handle, wanted - 1, &driver) }
         });
         if let Err(error) = resized {
-            // The resize CQE in the old buffer tells whether the device uses the new one.
+            // The resize CQE in the old buffer shows whether the device uses the new one.
             // SAFETY: the buffer was cleared above; the lock keeps other threads from looking.
             if error.in_doubt() && unsafe { self.ring.moved_to(to) } {
                 *current = Some(buffer);

@@ -135,8 +135,8 @@ impl Error {
     }
 
     pub(crate) fn no_devx(operation: &'static str) -> Self {
-        let cause = "DEVX is required, but the context was opened without it or the kernel does \
-                     not grant it: open with `Devx::Require` to see why";
+        let cause = "DEVX is required, but the context was opened with `Devx::Off`, or the device \
+                     does not offer it";
         Self::new(operation, ErrorKind::NoDevx, cause)
     }
 

@@ -25,8 +25,7 @@ pub(crate) fn deadline_in(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// How often a sleeping thread checks the device while asynchronous events are pending that nobody
-/// reads.
+/// How often a sleeping thread checks the device while unread asynchronous events are pending.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Sleeps until `fd` is readable, the device is gone, or `give_up` returns `true`; a channel's file

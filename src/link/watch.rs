@@ -1,5 +1,4 @@
-//! What is told when the device goes away or a completion queue overruns: queues, and sleeping
-//! threads.
+//! Notifies queues and sleeping threads when the device goes away or a completion queue overruns.
 
 use super::ids::CqId;
 use mlx5_cq::Attention;

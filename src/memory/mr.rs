@@ -131,7 +131,7 @@ impl MemoryBuilder<'_> {
         let what = Place { start, len: self.len, iova: start };
         // SAFETY: `region` keeps the mapping until the region is deregistered, and the context
         // keeps it after that until the file is closed, or forever. If registering fails in doubt,
-        // the context keeps it likewise. Nobody has a reference into it while the device may write.
+        // the context keeps it likewise. No reference into it exists while the device may write.
         match unsafe { MemoryRegion::register(self.pd, what, self.access) } {
             Ok(mut region) => {
                 region.memory = Some(mapping);

@@ -25,7 +25,7 @@ pub unsafe trait QueueAllocator: Send + Sync {
     /// page size; `len` is a multiple of the page size.
     fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>>;
 
-    /// Takes back memory that no queue uses any more.
+    /// Frees memory that no queue uses any more.
     ///
     /// # Safety
     /// `start` was returned by [`QueueAllocator::allocate`] for the same `len`, and is passed here
@@ -63,14 +63,14 @@ fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapp
         return Err(Errno::EPROTO);
     }
     // SAFETY: by the contract of [`QueueAllocator`] the `len` bytes are writable, and stay mapped
-    // and used by nobody else until they are freed, which dropping `owner` does.
+    // and used by nothing else until they are freed, which dropping `owner` does.
     unsafe {
         start.write_bytes(0, len);
         Ok(Mapping::new(start, len, owner))
     }
 }
 
-/// Page-aligned, zeroed memory for a ring. Dropping it unmaps it: whoever passed it to the device
+/// Page-aligned, zeroed memory for a ring. Dropping it unmaps it: code that passed it to the device
 /// must either have destroyed the device's object or call [`QueueBuffer::keep`].
 pub(crate) struct QueueBuffer {
     link: Arc<Link>,
@@ -82,7 +82,7 @@ pub(crate) struct QueueBuffer {
 }
 
 // SAFETY: `start` is an address inside `mapping`, which is Send. Nothing here dereferences it;
-// whoever does upholds the safety of that access.
+// code that does upholds the safety of that access.
 unsafe impl Send for QueueBuffer {}
 // SAFETY: as above.
 unsafe impl Sync for QueueBuffer {}
@@ -167,7 +167,7 @@ mod tests {
         fn allocate(&self, _: &MemoryRequest) -> Result<Mapping, Errno> {
             let mut block = Box::new(Block([0; 1 << 16]));
             let ptr = NonNull::from(&mut block.0[self.skip]);
-            // SAFETY: the block lives until the mapping is dropped, and nobody accesses its bytes.
+            // SAFETY: the block lives until the mapping is dropped, and nothing accesses its bytes.
             Ok(unsafe { Mapping::new(ptr, self.len, block) })
         }
 

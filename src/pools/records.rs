@@ -158,7 +158,7 @@ fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, Errno> {
     // SAFETY: the slot lies inside its page.
     let start = unsafe { pages[page].mapping.as_non_null().byte_add(slot * SLOT) };
     for word in 0..SLOT / 4 {
-        // SAFETY: the word lies inside the slot, which nobody else uses. The stores are atomic, so
+        // SAFETY: the word lies inside the slot, which nothing else uses. The stores are atomic, so
         // that a late reader of the slot's previous owner does no harm.
         unsafe { start.cast::<AtomicU32>().add(word).as_ref() }.store(0, Relaxed);
     }
@@ -172,7 +172,7 @@ pub(crate) struct RecordSlot {
 }
 
 // SAFETY: the slot's address lies in a page of `records`, which is Send and Sync. Nothing here
-// dereferences it; whoever does upholds the safety of that access.
+// dereferences it; code that does upholds the safety of that access.
 unsafe impl Send for RecordSlot {}
 // SAFETY: as above.
 unsafe impl Sync for RecordSlot {}

@@ -1,4 +1,4 @@
-//! The keys that are told of signature errors.
+//! The keys that signature errors are reported to.
 
 use mlx5_prm::signature::SignatureErrorCqe;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Whoever is told of a key's errors.
+/// The receiver of a key's signature errors.
 pub(crate) trait Signed: Send + Sync {
     /// A signature did not match.
     fn signature_error(&self, entry: &SignatureErrorCqe);
@@ -29,7 +29,8 @@ impl SignedKeys {
         self.lock().remove(&index);
     }
 
-    /// Tells the key that an entry names. One that is gone has nobody left who would ask.
+    /// Reports a signature error CQE to the key that it names. If the key no longer exists, nothing
+    /// can query the error, and it is dropped.
     pub(crate) fn tell(&self, entry: &SignatureErrorCqe) {
         let key = self.lock().get(&(entry.mkey.get() >> 8)).cloned();
         if let Some(key) = key {

@@ -235,7 +235,7 @@ impl Registers {
             (Place::Own(which), _) => {
                 let (_, register) = self.blueflame_register(&state, which);
                 // SAFETY: the page is mapped as long as the pool, which `SendUar` keeps. The
-                // register is not in `free` while that value lives, so nobody else writes to it.
+                // register is not in `free` while that value lives, so nothing else writes to it.
                 unsafe { SendRegister::blueflame(register, self.blueflame_size) }
             }
             (Place::Shared, Some((_, shared))) => {

@@ -114,7 +114,7 @@ attributes! {
     /// The new state.
     qp_state: QueueState = STATE, |to, state| to.base.qp_state = state as u8;
     /// The current state, overriding the kernel's view. Required to leave
-    /// [`QueueState::SendQueueDrained`]: the device drains a send queue without telling the kernel.
+    /// [`QueueState::SendQueueDrained`]: the kernel does not learn that the device drained.
     cur_qp_state: QueueState = CUR_STATE, |to, state| to.base.cur_qp_state = state as u8;
     /// Whether an event reports that the send queue has drained.
     en_sqd_async_notify: bool = EN_SQD_ASYNC_NOTIFY,

@@ -120,7 +120,7 @@ impl DrainEpoch {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes all proofs invalid. Must be called before the device is told to resume.
+    /// Makes all proofs invalid. Must be called before the command that resumes the queue.
     pub(crate) fn advance(&self) {
         let _lock = self.lock();
         self.current.store(Epoch::new().0, Release);
@@ -160,8 +160,8 @@ impl ControlHalf {
 
     /// Resumes a drained send queue: back to RTS.
     ///
-    /// The device drained the queue without the kernel, so the kernel is told that the state was
-    /// SQD. If the device is in another state, nothing changes, and the error
+    /// The device drained the queue without notifying the kernel, so this passes SQD to the kernel
+    /// as the current state. If the device is in another state, nothing changes, and the error
     /// ([`ErrorKind::WrongState`](crate::ErrorKind::WrongState)) names that state.
     pub fn resume(&mut self) -> Result<(), Error> {
         self.inner.context.check("modify_qp")?;
@@ -211,8 +211,8 @@ impl<T: QueuePairTransport> SendHalf<T> {
     /// Cancels every pending request with identifier `wr_id`. It is not an error if there is none.
     pub fn cancel(&mut self, drained: &Drained, wr_id: u64) -> Result<Cancelled, CancelError> {
         // SAFETY: `drained` proves that the device stopped at `point`, and that the queue pair was
-        // not told to resume. It is not while the proof is held, and a drained device does not read
-        // the ring.
+        // not resumed. It is not resumed while the proof is held, and a drained device does not
+        // read the ring.
         self.with_valid(drained, |queue, point| unsafe { queue.cancel(point, wr_id) })
     }
 

@@ -1,4 +1,5 @@
-//! Endpoints: what the two sides of a connection exchange, by TCP, through a file, by hand.
+//! Endpoints: what the two sides of a connection exchange, over TCP, in a file, or as text
+//! that a user copies.
 
 mod connect;
 mod error;

@@ -202,8 +202,8 @@ impl ControlHalf {
         let request = attributes.encode(inner.live_handle(VERB)?);
         let before = self.state;
         if attributes.qp_state.is_some() {
-            // Before the device may resume. It may have drained the queue without telling the
-            // kernel, so the states that are known here do not tell whether this change resumes it.
+            // Before the device may resume. It may have drained the queue without notifying
+            // the kernel, so the states known here do not show whether this change resumes it.
             inner.drain_epoch.advance();
         }
         if to == QueueState::Reset {

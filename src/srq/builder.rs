@@ -199,7 +199,7 @@ pub(crate) fn make(
     let buffer = QueueBuffer::new(&context.link, layout.bytes(), huge_pages, allocator.as_ref())?;
     let slot = RecordSlot::new(&context.records)?;
     let id = context.next_handle_id();
-    // The ring is linked before the device is told of it.
+    // The ring is linked before the device learns its address.
     // SAFETY: the slot is kept as long as the queue, and nothing else uses its record and word.
     let (record, gate) = unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
     gate.set_state(QueueState::Init);

@@ -73,8 +73,8 @@ impl TagMatchingQueue {
         Ok(OpsWr { operation: mlx5_wqe::tag_matching::TagOperation::Sync, ..wr })
     }
 
-    /// Adds a tag, without a completion of its own. If `handled` is given, also tells the device
-    /// how many unexpected messages were handled.
+    /// Adds a tag, without a completion of its own. If `handled` is given, also reports to
+    /// the device how many unexpected messages were handled.
     pub fn add(&mut self, add: TagAdd<'_>, handled: Option<u32>) -> Result<TagHandle, PostError> {
         let max = self.max_num_tags();
         let posted = self.post_one(OpsWr::add(0, add), handled)?;
@@ -93,8 +93,8 @@ impl TagMatchingQueue {
         self.post_one(OpsWr::del(wr_id, tag).signaled(), handled).map(drop)
     }
 
-    /// Tells the device how many unexpected messages were handled. The operation has no completion
-    /// of its own.
+    /// Reports to the device how many unexpected messages were handled. The operation has no
+    /// completion of its own.
     pub fn sync(&mut self, handled: u32) -> Result<(), PostError> {
         self.post_one(OpsWr::sync(0, handled), None).map(drop)
     }

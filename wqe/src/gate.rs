@@ -71,7 +71,7 @@ pub(crate) enum Refusal {
     State(QueueState),
 }
 
-/// A word in memory that is zeroed in a forked child. One load tells the owner whether it may post:
+/// A word in memory that is zeroed in a forked child. One load shows the owner whether it may post:
 /// the state allows it, the device is not gone, and this process created the queue.
 #[derive(Clone, Copy)]
 pub struct Gate(NonNull<AtomicU32>);

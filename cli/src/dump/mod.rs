@@ -23,10 +23,10 @@ Decodes work requests (WQEs) and completions (CQEs) into readable text, every fi
 with its offset, its name in the Programmer's Reference Manual and its value.
 
 The bytes come as hexadecimal text from the command line, from a file or from stdin,
-in any usual format: plain, 0x-prefixed words, C arrays, xxd, hexdump
--C, od -tx1, or what the kernel logs about a failed completion. Consecutive requests
-are separated by their lengths. With --live, the command
-posts requests of every kind on a device, and decodes its ring and its completions.";
+in any usual format: plain, 0x-prefixed words, C arrays, xxd, hexdump -C, od -tx1,
+or what the kernel logs about a failed completion. The length of each request gives
+the start of the next. With --live, the command posts requests of every kind on a
+device, and decodes its ring and its completions.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,13 +46,13 @@ pub(crate) struct Args {
     /// Read hexadecimal text from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "live")]
     file: Option<PathBuf>,
-    /// What the bytes are
+    /// What the bytes contain
     #[arg(short, long, value_enum, default_value_t = Kind::Auto, conflicts_with = "live")]
     kind: Kind,
     /// Transport of the queue that requests are from [default: guessed]
     #[arg(short, long, value_enum, conflicts_with = "live")]
     transport: Option<Transport>,
-    /// Bytes of an entry: 64 or 128 of a CQ, any power of two of a receive queue
+    /// Size of each CQE (64 or 128 bytes) or receive request (a power of two)
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(16..=4096))]
     stride: Option<u32>,
     /// Post requests of every kind on a device, and decode its queues
@@ -64,7 +64,7 @@ pub(crate) struct Args {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Send requests or completions, by what they look like
+    /// Send requests or completions, detected from the bytes
     Auto,
     /// Send requests
     Wqe,
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     let text = input(args)?;
     let bytes = hex::parse(&text).map_err(|problem| {
-        Failure::usage(problem).hint("`mlx5 dump --help` shows the forms that are understood")
+        Failure::usage(problem).hint("`mlx5 dump --help` lists the accepted formats")
     })?;
     if bytes.is_empty() {
         let hint = "give bytes as arguments, with --file or on stdin; --live needs none";
@@ -133,10 +133,10 @@ fn check_stride(stride: usize, kind: Kind) -> Result<(), Failure> {
     };
     match kind {
         Kind::Cqe if ![DESCRIPTOR, 2 * DESCRIPTOR].contains(&stride) => {
-            wrong("is no size of a completion", "completions have 64 or 128 bytes")
+            wrong("is not the size of a completion", "completions have 64 or 128 bytes")
         }
         Kind::Auto | Kind::Wqe => {
-            wrong("is for entries of one size", "say which: --kind cqe, recv or srq")
+            wrong("is for completions and receive requests", "say which: --kind cqe, recv or srq")
         }
         _ if !stride.is_power_of_two() => {
             wrong("is not a power of two", "requests of a receive queue have 16, 32, 64 ... bytes")
@@ -163,7 +163,7 @@ fn input(args: &Args) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Decodes send requests that stand one after the other.
+/// Decodes consecutive send requests.
 fn ring(out: &mut impl Write, bytes: &[u8], addressing: Option<Addressing>) -> io::Result<()> {
     let mut at = 0;
     while at < bytes.len() {
@@ -183,7 +183,7 @@ fn ring(out: &mut impl Write, bytes: &[u8], addressing: Option<Addressing>) -> i
     Ok(())
 }
 
-/// Decodes entries of `stride` bytes.
+/// Decodes completions or receive requests of `stride` bytes each.
 fn each(
     out: &mut impl Write,
     bytes: &[u8],

@@ -14,24 +14,24 @@ use std::ops::Range;
 
 /// Bytes before the data of a datagram: the global routing header.
 const HEADER: usize = 40;
-/// Completions per poll.
+/// The maximum number of completions per poll.
 const BURST: usize = 32;
 
-/// The size of an end; the same for both.
+/// The sizes of an end; the same for both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) transport: Transport,
     /// The largest message.
     pub(crate) message: usize,
-    /// Requests outstanding.
+    /// The maximum number of outstanding requests.
     pub(crate) depth: u32,
-    /// Receives posted.
+    /// The number of posted receives.
     pub(crate) receives: u32,
     /// The largest message sent inline.
     pub(crate) inline: u32,
 }
 
-/// What the peer must know.
+/// What the peer needs to connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invitation {
     pub(crate) endpoint: Endpoint,
@@ -39,7 +39,7 @@ pub(crate) struct Invitation {
     pub(crate) memory: RemoteAddress,
 }
 
-/// An end.
+/// One end of a connection.
 pub(crate) struct Side {
     // Queues are dropped before the memory that they use.
     qp: AnyQueuePair,
@@ -65,7 +65,7 @@ struct Areas {
 }
 
 impl Shape {
-    /// Bytes before the data of what is received.
+    /// Bytes before the data of a received message.
     pub(crate) fn header(&self) -> usize {
         if self.transport == Transport::Ud { HEADER } else { 0 }
     }
@@ -83,7 +83,7 @@ impl Shape {
 }
 
 impl Side {
-    /// Makes an end with its receives posted.
+    /// Creates an end and posts its receives.
     pub(crate) fn new(
         port: &Port,
         shape: Shape,
@@ -119,7 +119,7 @@ impl Side {
         Ok(side)
     }
 
-    /// The address for the peer.
+    /// Returns what the peer needs to connect.
     pub(crate) fn invitation(&self) -> Result<Invitation, Failure> {
         let shared = self.shape.areas().shared;
         Ok(Invitation { endpoint: self.endpoint, memory: self.memory.remote(shared)? })
@@ -134,7 +134,7 @@ impl Side {
             AnyQueuePair::Uc(qp) => qp.connect(local, self.psn, remote, &options)?,
             AnyQueuePair::Ud(qp) => qp.activate(local, self.psn, &options)?,
             AnyQueuePair::XrcSend(_) => {
-                return Err(Failure::usage("extended connections are not for this command"));
+                return Err(Failure::usage("this command does not support extended connections"));
             }
         }
         let handle = match self.shape.transport {
@@ -159,7 +159,7 @@ impl Side {
         self.post_from(op, from.start..from.start + size, first, count, signaled)
     }
 
-    /// Sends the last received message, of `size` bytes, back.
+    /// Sends back the last received message, of `size` bytes.
     pub(crate) fn echo(&mut self, size: usize, id: u64) -> Result<(), Failure> {
         let start = self.shape.areas().receive.start + self.shape.header();
         self.post_from(Op::Send, start..start + size, id, 1, |_| true)
@@ -282,7 +282,7 @@ pub(crate) fn datagram_limit(port: &Port) -> usize {
     mtu_bytes(port.local.active_mtu) as usize
 }
 
-/// Options of the queue pair.
+/// What the queue pair is built from.
 struct Queues<'a> {
     pd: &'a ProtectionDomain,
     send_cq: &'a CompletionQueue,
@@ -318,7 +318,7 @@ fn completion_failure(completion: &WorkCompletion<'_>, error: CompletionError) -
     match syndrome {
         Syndrome::RetryExceeded => failure.hint("the other side does not answer: is it reachable?"),
         Syndrome::RnrRetryExceeded => failure.hint("the other side posted too few receives"),
-        Syndrome::RemoteAccess => failure.hint("the other side's memory does not allow it"),
+        Syndrome::RemoteAccess => failure.hint("the other side's memory does not allow the access"),
         _ => failure,
     }
 }

@@ -1,4 +1,4 @@
-//! Results for programs.
+//! The results of `mlx5 perf` as JSON.
 
 use crate::link::Rate;
 use crate::numbers::Times;
@@ -6,7 +6,7 @@ use crate::perf::Setting;
 use crate::perf::measure::{Measurement, Plan};
 use serde_json::{Value, json};
 
-/// All that was measured, and how.
+/// Returns the results, with the settings that they were measured with.
 pub(crate) fn document(setting: &Setting, plan: &Plan, results: &[Measurement]) -> Value {
     json!({
         "command": "mlx5 perf",

@@ -7,7 +7,7 @@ use crate::perf::progress::Progress;
 
 /// Messages before those that are timed.
 const WARM_UP: u64 = 100;
-/// Bytes after which a rate is known well enough, unless the number of messages is told.
+/// Bytes after which a rate is known well enough, unless the number of messages is given.
 const ENOUGH: u64 = 256 << 20;
 
 /// What to measure.

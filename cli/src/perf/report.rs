@@ -6,7 +6,7 @@ use crate::perf::measure::{Measurement, Plan};
 use crate::table::{Align, Table};
 use std::io::{self, Write};
 
-/// The percentiles that are told, with their names.
+/// The reported percentiles, with their names.
 pub(crate) const PERCENTILES: [(f64, &str); 4] =
     [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
 

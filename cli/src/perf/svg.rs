@@ -2,24 +2,24 @@
 
 use std::fmt::Write;
 
-/// One line.
+/// One line of a chart.
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) color: &'static str,
-    /// A positive value for each place.
+    /// A positive value for each place along x.
     pub(crate) values: Vec<f64>,
 }
 
 /// A chart.
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// What else is to be known, a line each.
+    /// Lines of text below the title.
     pub(crate) notes: Vec<String>,
-    /// What stands along x.
+    /// Title of the x axis.
     pub(crate) x: String,
-    /// Names of the places along x.
+    /// Labels of the places along x.
     pub(crate) labels: Vec<String>,
-    /// What stands along y.
+    /// Title of the y axis.
     pub(crate) y: String,
     pub(crate) series: Vec<Series>,
 }
@@ -30,7 +30,7 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = 110.0;
 const TOP: f64 = 104.0;
 const BOTTOM: f64 = 72.0;
-/// The least distance of two names beside the lines.
+/// The minimum distance between the names of two lines.
 const NAME_GAP: f64 = 16.0;
 
 /// A logarithmic scale between round numbers.
@@ -51,12 +51,13 @@ impl Scale {
         Self { low, high: high.max(low * 2.0) }
     }
 
-    /// From 0 at the lower end to 1 at the upper.
+    /// Returns the position of a value: from 0 at the lower end to 1 at the upper.
     fn place(&self, value: f64) -> f64 {
         (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
     }
 
-    /// Round numbers to mark: 1, 2 and 5 of each decade, or only 1 where that were too many.
+    /// Returns the round numbers to mark: 1, 2 and 5 of each decade, or only 1 if there are more
+    /// than three decades.
     fn marks(&self) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let steps: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -83,7 +84,7 @@ fn round_up(value: f64) -> f64 {
     marks.into_iter().find(|mark| *mark >= value).unwrap_or(10.0 * decade)
 }
 
-/// A number without zeros that say nothing.
+/// Formats a number, without trailing zeros after the decimal point.
 fn plain(value: f64) -> String {
     if value >= 1.0 {
         format!("{value:.0}")
@@ -97,7 +98,7 @@ fn escaped(text: &str) -> String {
 }
 
 impl Chart {
-    /// Draws it.
+    /// Draws the chart.
     pub(crate) fn draw(&self) -> String {
         let mut svg = String::new();
         let scale =
@@ -165,7 +166,7 @@ impl Chart {
                 plain(mark)
             )?;
         }
-        // As many names as there is room for.
+        // At most 16 labels, the most that fit.
         let every = self.labels.len().div_ceil(16).max(1);
         for (place, label) in self.labels.iter().enumerate() {
             let x = self.x(place);
@@ -217,7 +218,7 @@ impl Chart {
         Ok(())
     }
 
-    /// Where the lines' names stand: at their ends, but not on one another.
+    /// Returns the height of each line's name: at the end of the line, without overlap.
     fn names(&self, scale: &Scale) -> Vec<(f64, &Series)> {
         let ends = self
             .series

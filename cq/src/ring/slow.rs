@@ -91,8 +91,8 @@ impl<Q: Queue> Ring<Q> {
         false
     }
 
-    /// Returns which side of a queue a CQE is about. If the opcode does not tell, it is the side
-    /// that completes on this ring.
+    /// Returns which side of a queue a CQE is about. If the opcode does not determine it, it is
+    /// the side that completes on this ring.
     fn side(&self, opcode: u8, user_index: u32) -> Side {
         use CqeOpcode::*;
         match CqeOpcode::from_bits(opcode) {
@@ -114,8 +114,8 @@ impl<Q: Queue> Ring<Q> {
     #[cold]
     fn report_signature_error(&mut self, descriptor: NonNull<u8>) {
         if let Some(hook) = &mut self.signature_error {
-            // SAFETY: the CQE, aligned to 64; the device does not write it before it is told that
-            // the CQE was consumed. Any bytes are a valid value.
+            // SAFETY: the CQE, aligned to 64; the device does not write it before the consumer
+            // index that passes it is published. Any bytes are a valid value.
             let entry = unsafe { descriptor.cast::<SignatureErrorCqe>().read_volatile() };
             hook(&entry);
         }

@@ -107,7 +107,7 @@ fn runs_go_on_where_the_consumer_counter_wraps() {
     }
 }
 
-/// The consumer index has 32 bits, of which the device is told 24. The ownership bit alternates
+/// The consumer index has 32 bits, of which the device reads 24. The ownership bit alternates
 /// across the wrap of either.
 #[test]
 fn the_ring_goes_on_where_the_consumer_counter_wraps() {

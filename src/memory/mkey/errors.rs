@@ -155,8 +155,8 @@ impl Errors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an error of the key, which is signed as in `block`. Returns the count that the device
-    /// had been told before it.
+    /// Adds an error of the key, which is signed as in `block`. Returns the error count that
+    /// the device had before this error.
     pub(crate) fn add(&self, entry: &SignatureErrorCqe, block: Option<&SignatureBlock>) -> u32 {
         let error = SignatureError::read(entry, block);
         let mut found = self.lock();

@@ -324,12 +324,12 @@ impl Mkey {
     /// pollers report the errors. After an error, configure the key again before its next transfer.
     ///
     /// A reported error is kept until this returns it, whatever is polled, checked or destroyed
-    /// meanwhile. But after an error of a key the device reports no other one until a request tells
-    /// it that the first is known. A transfer that was posted after a second configuration of the
-    /// key, but before the error was polled, can be bad without a report. For each such
-    /// configuration this returns [`SignatureErrorKind::Unchecked`], after the reported errors, so
-    /// that `None` always means that the data was good. The device does not tell which of the
-    /// transfers a reported error belongs to: treat all of them as failed.
+    /// meanwhile. But after an error of a key the device reports no other one until a request that
+    /// is built after the error was polled re-arms the key. A transfer that was posted after a
+    /// second configuration of the key, but before the error was polled, can be bad without a
+    /// report. For each such configuration this returns [`SignatureErrorKind::Unchecked`], after
+    /// the reported errors, so that `None` always means that the data was good. The device does not
+    /// report which of the transfers a reported error belongs to: treat all of them as failed.
     ///
     /// Unchecked transfers that were executed are forgotten when the key is configured again: call
     /// this before.

@@ -29,7 +29,7 @@ pub(crate) struct KeyState {
     pub(crate) signing: Signing,
     /// The variant (low byte).
     pub(crate) variant: u8,
-    /// The error count that the device was last told, if known.
+    /// The error count last passed to the device, if known.
     pub(crate) error_count: Option<u32>,
 }
 
@@ -68,7 +68,7 @@ impl KeyState {
         }
     }
 
-    /// Whether `delta` changes the signature or the error count that the device was told.
+    /// Whether `delta` changes the signature or the error count passed to the device.
     #[inline(always)]
     fn changes_signature(&self, delta: &Update) -> bool {
         delta.signing.is_some_and(|signing| signing != self.signing)
@@ -175,12 +175,12 @@ impl State {
     }
 
     /// Handles a signature error that the device reported. `note` records it and returns the error
-    /// count that the device had been told by the request that configured the key for the transfer.
+    /// count in the request that configured the key for the transfer.
     ///
-    /// The device reports no other error until it is told the next count, by a request that is
-    /// built after this error is known. Of the requests that told it the same count, one configured
-    /// the key for the failed transfer; the device does not say which. The transfers of those
-    /// behind the first are unchecked.
+    /// The device reports no other error until a request that is built after this error is known
+    /// passes it the next count. Of the requests that passed the same count, one configured the key
+    /// for the failed transfer; the device does not report which. The transfers of those behind the
+    /// first are unchecked.
     pub(crate) fn error_reported(&self, note: impl FnOnce() -> u32) {
         let mut changes = self.lock();
         let error_count = note();
@@ -394,7 +394,7 @@ mod tests {
         Signing::On(SignatureBlock::new().memory(Domain { signature, block_size: BlockSize::B512 }))
     }
 
-    /// A change that signs the key and tells the device this error count.
+    /// A change that signs the key and passes this error count to the device.
     fn sign(state: &State, signing: Signing, error_count: u32) -> u64 {
         let delta =
             Update { signing: Some(signing), error_count: Some(error_count), ..Update::default() };

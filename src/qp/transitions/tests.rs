@@ -38,7 +38,7 @@ fn expected(
             mask("AV PATH_MTU DEST_QPN RQ_PSN") | some(answers, "MAX_DEST_RD_ATOMIC MIN_RNR_TIMER"),
             mask("ALT_PATH ACCESS_FLAGS PKEY_INDEX"),
         ),
-        // Whoever asks has no use for the timer of not being ready, which only who answers sets.
+        // Only the responder sets the RNR timer; the requester does not use it.
         (Rtr, Rts) => (
             mask("SQ_PSN")
                 | some(asks || answers, "TIMEOUT")

@@ -57,10 +57,9 @@ fn probe_commands(file: &dyn DeviceFile) -> Result<(), ProbeError> {
 
 /// Opens the context (GET_CONTEXT) with the longest request that the kernel accepts.
 ///
-/// An older kernel refuses a request longer than it knows. A kernel without DEVX, or for a user
-/// without the right to use it, refuses a request for DEVX. Therefore shorter requests are tried,
-/// first with DEVX, then without. If the kernel refuses all of them, the error is that of the
-/// first.
+/// An older kernel refuses a request longer than it knows. A kernel refuses a request for DEVX if
+/// it or the device does not offer DEVX. Therefore shorter requests are tried, first with DEVX,
+/// then without. If the kernel refuses all of them, the error is that of the first.
 pub fn get_context(
     file: &dyn DeviceFile,
     request: &AllocUcontextReqV2,

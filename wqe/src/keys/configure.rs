@@ -39,7 +39,7 @@ pub struct MkeyRequest<'q, T> {
 
 /// Proof that the request of `'q` was built or refused. The invariant lifetime ties it to that
 /// request.
-#[must_use = "whoever asks for it wants it back"]
+#[must_use = "the function that received the request must return it"]
 pub struct Finished<'q>(Cursor, PhantomData<fn(&'q ()) -> &'q ()>);
 
 impl<T> fmt::Debug for MkeyRequest<'_, T> {

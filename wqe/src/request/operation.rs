@@ -13,7 +13,7 @@ use mlx5_prm::wqe::{MASKED_ATOMIC_8, Opcode};
 pub trait SendOperation {
     /// The opcode in the WQE.
     const OPCODE: Opcode;
-    /// The opcode in the record, from which the completion's opcode follows. It tells apart
+    /// The opcode in the record, from which the completion's opcode follows. It distinguishes
     /// operations that share a WQE opcode.
     const RECORD: Opcode;
     /// The opcode's modifier.

@@ -37,7 +37,7 @@ pub struct TagList {
     posted: u16,
     /// Tags added so far; free-running.
     taken: u16,
-    /// The number of handled unexpected messages that the device was last told.
+    /// The number of handled unexpected messages last reported to the device.
     phase: u16,
     /// Operations since the last one that asks for a completion.
     run: u32,

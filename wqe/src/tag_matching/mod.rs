@@ -2,8 +2,8 @@
 //!
 //! The device keeps a list of tags and matches messages with them. [`TagList`] is the owner half:
 //! it posts operations to the send queue of a command queue pair. [`TagRecords`] is the shared
-//! half: the poller of the completion queue looks up there what a CQE is for, and returns the
-//! places of tags that are done.
+//! half: the poller of the completion queue looks up there what a CQE completes, and frees
+//! the places of tags that are done.
 
 mod list;
 mod operation;

@@ -10,7 +10,7 @@ bitflags::bitflags! {
     pub struct OpsFlags: u32 {
         /// Report a completion with the operation's `wr_id`.
         const SIGNALED = 1 << 0;
-        /// Tell the device how many unexpected messages were handled.
+        /// Report to the device how many unexpected messages were handled.
         const TM_SYNC = 1 << 1;
     }
 }
@@ -93,8 +93,8 @@ impl<'a> OpsWr<'a> {
         Self::new(wr_id, TagOperation::Del(handle))
     }
 
-    /// Creates an operation that tells the device that `unexpected_cnt` unexpected messages were
-    /// handled.
+    /// Creates an operation that reports to the device that `unexpected_cnt` unexpected messages
+    /// were handled.
     pub const fn sync(wr_id: u64, unexpected_cnt: u32) -> Self {
         Self::new(wr_id, TagOperation::Sync).synchronised(unexpected_cnt)
     }
@@ -105,7 +105,7 @@ impl<'a> OpsWr<'a> {
         self
     }
 
-    /// Also tells the device that `unexpected_cnt` unexpected messages were handled.
+    /// Also reports to the device that `unexpected_cnt` unexpected messages were handled.
     pub const fn synchronised(mut self, unexpected_cnt: u32) -> Self {
         self.flags = self.flags.union(OpsFlags::TM_SYNC);
         self.unexpected_cnt = unexpected_cnt;

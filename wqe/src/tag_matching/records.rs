@@ -12,15 +12,15 @@ use crossbeam_utils::CachePadded;
 use mlx5_prm::cqe::TagEvent;
 use mlx5_prm::wqe::TagOperation as Operation;
 
-/// When so many unexpected messages were polled that the device was not told of, the user must tell
-/// it (`MLX5_TM_MAX_SYNC_DIFF`).
+/// The maximum number of unexpected messages that were polled but not reported to the device.
+/// Beyond it, the user must report them (`MLX5_TM_MAX_SYNC_DIFF`).
 const MAX_SYNC_DIFF: u16 = 0x3fff;
 
 /// The state of a place on the list, in one word that owner and poller change.
 ///
 /// The generation counts the uses of the place and is part of a tag's handle. A place becomes free
-/// when no completion of the message or of a removal is outstanding. Only the poller finds that
-/// out, so a place is returned once.
+/// when no completion of the message or of a removal is outstanding. Only the poller detects
+/// that, so a place is returned once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Use(u64);
 
@@ -77,7 +77,7 @@ pub(super) struct Posted {
     pub(super) operation: Operation,
     /// Its place; zero if it has none.
     pub(super) place: u16,
-    /// The number of handled unexpected messages that the device was told, up to this operation.
+    /// The number of handled unexpected messages reported to the device, up to this operation.
     pub(super) phase: u16,
     /// The device was asked for a completion.
     pub(super) completes: bool,
@@ -127,7 +127,7 @@ pub enum TagCompletion {
     Completion {
         /// Identifier of the operation, the tag, or the receive request.
         wr_id: u64,
-        /// The user must tell the device how many unexpected messages were handled.
+        /// The user must report to the device how many unexpected messages were handled.
         needs_sync: bool,
     },
     /// The completion of an operation for which the user asked for none.
@@ -149,7 +149,7 @@ pub struct TagRecords {
     retired: CachePadded<AtomicU16>,
     /// Unexpected messages polled so far; free-running.
     unexpected: AtomicU16,
-    /// The number of handled unexpected messages that the device was last told.
+    /// The number of handled unexpected messages last reported to the device.
     synchronised: AtomicU16,
     receives: Arc<SharedReceiveRecords>,
 }
@@ -311,14 +311,14 @@ impl TagRecords {
     }
 
     /// Poller: handles the failure of the operation at block `counter`. Returns its identifier and
-    /// what it was.
+    /// its kind.
     pub fn fail(&self, counter: u16) -> Option<(u64, Operation)> {
         let retired = self.retired.load(Relaxed);
         let ahead = counter.wrapping_sub(retired);
         if ahead >= self.committed.load(Acquire).wrapping_sub(retired) {
             return None;
         }
-        // If an operation fails, all before it that report a completion have reported it.
+        // If an operation fails, every earlier one that reports a completion has reported it.
         let before = (0..ahead).map(|step| self.read(retired.wrapping_add(step)));
         if before.clone().any(|posted| posted.completes) {
             return None;
@@ -360,7 +360,7 @@ impl TagRecords {
         if operation == Operation::Remove {
             let place = self.places.get(usize::from(posted.place))?;
             let state = Use(place.state.load(Acquire));
-            // A successful removal of a tag that was matched before.
+            // No correct device reports the removal of a tag that is matched or not on the list.
             if success && (!state.is(Use::LISTED) || state.is(Use::MATCHED)) {
                 return None;
             }
@@ -399,7 +399,7 @@ impl TagRecords {
         Some(recv_wr_id)
     }
 
-    /// Clears flags of a place, and returns the place if nothing is outstanding.
+    /// Clears the flags `over` of a place. The place becomes free if nothing is outstanding.
     fn release(&self, place: u16, over: u64) {
         let Some(entry) = self.places.get(usize::from(place)) else { return };
         let before = entry.state.fetch_update(AcqRel, Acquire, |state| {
