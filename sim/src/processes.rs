@@ -64,10 +64,15 @@ impl Processes {
         Ok(Arc::new(Process { number, pid: Pid::from_raw(pid), table: Arc::clone(&self.table) }))
     }
 
-    /// Whether the memory at a bus address went with its process.
+    /// Whether the memory at a bus address went with its process. A process that is killed loses its
+    /// memory before its files are closed, so it may still be known here.
     #[must_use]
     pub fn is_gone(&self, address: u64) -> bool {
-        matches!(self.table.owner(address), Some(Owner::Nobody))
+        match self.table.owner(address) {
+            Some(Owner::Nobody) => true,
+            Some(Owner::Other(pid)) => read(pid, address, &mut [0]) == Err(Errno::ESRCH),
+            Some(Owner::Own) | None => false,
+        }
     }
 }
 
@@ -311,5 +316,17 @@ mod tests {
         assert!(processes.is_gone(address));
         assert!(processes.read(address, &mut [0; 8]).is_err());
         assert_eq!(processes.add(0).map(drop), Err(Errno::ESRCH));
+    }
+
+    #[test]
+    fn the_memory_of_a_process_that_was_killed_is_gone_while_its_files_are_open() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a child");
+        let processes = Processes::default();
+        let process = processes.add(child.id() as i32).expect("a number");
+        let address = process.bus(0x10);
+        assert!(!processes.is_gone(address), "nothing is mapped there, but the process lives");
+        child.kill().expect("a child to kill");
+        child.wait().expect("a child to wait for");
+        assert!(processes.is_gone(address));
     }
 }
