@@ -1,5 +1,6 @@
 //! Tests of everything but queues, on the simulated device.
 
+mod connecting;
 mod debug;
 mod events;
 mod faults;

@@ -12,6 +12,8 @@ use crate::memory::ProtectionDomain;
 use mlx5_uapi::verbs::{AccessFlags, LinkLayer};
 use mlx5_wqe::QueueState;
 use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
 
 /// A transport that connects two queue pairs.
 pub trait Connected: QueuePairTransport {}
@@ -110,6 +112,70 @@ impl<T: Connected> QueuePair<T> {
         }
         self.modify(&to_rtr)?;
         self.modify(&to_rts(T::QP_TYPE, psn, remote, &options))
+    }
+
+    /// Connects the queue pair to that of a peer, which makes the same call at the other end of
+    /// `stream`. When it returns, both can send. Returns the peer's endpoint.
+    ///
+    /// The sides exchange their endpoints, connect, and tell each other when they have. Of the
+    /// stream it takes exactly what the peer's call wrote, so a program can use the stream before
+    /// and afterwards. Sequence numbers are random: a packet of an earlier connection is not taken
+    /// for one of this.
+    ///
+    /// To have receives posted before the peer's first message, call [`QueuePair::init`], post
+    /// them, and then connect. The time limit is that of the stream, for example
+    /// [`TcpStream::set_read_timeout`](std::net::TcpStream::set_read_timeout).
+    ///
+    /// # Errors
+    /// Errors of the stream. [`InvalidData`](io::ErrorKind::InvalidData) if the peer sent something
+    /// else than an endpoint. For others [`io::Error::get_ref`] has the [`Error`]. Bring the queue
+    /// pair back to RESET to use it again.
+    ///
+    /// ```no_run
+    /// # use mlx5::{ConnectOptions, Context, ProtectionDomain, QueuePair, transport::Rc};
+    /// # use std::net::TcpStream;
+    /// # fn f(context: &Context, qp: &mut QueuePair<Rc>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let stream = TcpStream::connect("server:4791")?;
+    /// qp.connect_over(&stream, &context.local_port(1, None)?, &ConnectOptions::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connect_over(
+        &mut self,
+        mut stream: impl Read + Write,
+        port: &LocalPort,
+        options: &ConnectOptions,
+    ) -> io::Result<Endpoint> {
+        let psn = Psn::wrapping(RandomState::new().hash_one(self.qp_num()) as u32);
+        stream.write_all(&self.endpoint(port, psn, options).to_bytes())?;
+        stream.flush()?;
+        let mut bytes = [0; Endpoint::BYTES];
+        stream.read_exact(&mut bytes).map_err(hung_up)?;
+        let remote = Endpoint::from_bytes(&bytes)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.connect(port, psn, &remote, options)?;
+        stream.write_all(&[CONNECTED])?;
+        stream.flush()?;
+        let mut answer = [0];
+        stream.read_exact(&mut answer).map_err(hung_up)?;
+        if answer != [CONNECTED] {
+            let what = "the peer sent something else instead of telling that it is connected";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        Ok(remote)
+    }
+}
+
+/// What a side tells the other one once it is connected.
+const CONNECTED: u8 = b'+';
+
+/// Says what it means that the stream ended.
+fn hung_up(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            io::Error::new(error.kind(), "the peer hung up before it was connected")
+        }
+        _ => error,
     }
 }
 

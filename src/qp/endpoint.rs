@@ -24,20 +24,20 @@ use mlx5_uapi::verbs::{GidType, LinkLayer, Mtu, QpType};
 /// [`FromStr`](std::str::FromStr)); the binary form has [`Endpoint::BYTES`] bytes. Both have a
 /// version and are the same on every machine.
 ///
-/// Each side sends its endpoint to the other before it connects:
+/// [`QueuePair::connect_over`](crate::QueuePair::connect_over) exchanges endpoints over a stream.
+/// By other ways, each side sends its endpoint to the other before it connects, and sends nothing
+/// else before it knows that the other one has connected:
 ///
 /// ```no_run
 /// use mlx5::{ConnectOptions, Endpoint, Psn, QueuePair, transport::Rc};
-/// use std::io::{BufRead, BufReader, Write};
-/// use std::net::TcpStream;
+/// use std::io::{BufRead, stdin};
 ///
-/// fn connect(qp: &mut QueuePair<Rc>, peer: &TcpStream) -> Result<(), Box<dyn std::error::Error>> {
+/// fn connect(qp: &mut QueuePair<Rc>) -> Result<(), Box<dyn std::error::Error>> {
 ///     let port = qp.context().local_port(1, None)?;
 ///     let (psn, options) = (Psn::wrapping(qp.qp_num()), ConnectOptions::default());
-///     let (mut to, mut from) = (peer, BufReader::new(peer));
-///     writeln!(to, "{}", qp.endpoint(&port, psn, &options))?;
+///     println!("{}", qp.endpoint(&port, psn, &options));
 ///     let mut line = String::new();
-///     from.read_line(&mut line)?;
+///     stdin().lock().read_line(&mut line)?;
 ///     let remote: Endpoint = line.trim().parse()?;
 ///     qp.connect(&port, psn, &remote, &options)?;
 ///     Ok(())

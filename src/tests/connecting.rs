@@ -1,0 +1,120 @@
+//! Tests of connecting over a stream.
+
+use super::*;
+use crate::transport::{Rc, Uc};
+use crate::{ConnectOptions, Endpoint, LocalPort, Psn, QueuePair, QueueState, SendFlags, Sge};
+use std::io::{Cursor, ErrorKind as IoErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+/// What the peer says, and what was said to it.
+struct Script {
+    says: Cursor<Vec<u8>>,
+    heard: Vec<u8>,
+}
+
+impl Script {
+    fn new(says: &[u8]) -> Self {
+        Self { says: Cursor::new(says.to_vec()), heard: Vec::new() }
+    }
+}
+
+impl Read for Script {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        self.says.read(to)
+    }
+}
+
+impl Write for Script {
+    fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
+        self.heard.write(from)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn queue_pair(context: &Context) -> (QueuePair<Rc>, CompletionQueue, LocalPort) {
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).build().unwrap();
+    let qp = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(16).build().unwrap();
+    (qp, cq, context.local_port(1, None).unwrap())
+}
+
+#[test]
+fn both_sides_can_send_when_they_have_connected_over_a_stream() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let (mut here, there) = UnixStream::pair().unwrap();
+    let side = |stream: &UnixStream| {
+        let (mut qp, cq, port) = queue_pair(&context);
+        qp.init(&port, &ConnectOptions::default()).unwrap();
+        qp.recv(1, Sge::default()).unwrap();
+        let peer = qp.connect_over(stream, &port, &ConnectOptions::default()).unwrap();
+        (qp, cq, peer)
+    };
+    let (mut one, mut other) = thread::scope(|scope| {
+        let other = scope.spawn(|| side(&there));
+        (side(&here), other.join().unwrap())
+    });
+    assert_eq!((one.2.qp_num.get(), other.2.qp_num.get()), (other.0.qp_num(), one.0.qp_num()));
+    assert_ne!(one.2.psn, other.2.psn, "they are random");
+    for (qp, cq) in [(&mut one.0, &mut other.1), (&mut other.0, &mut one.1)] {
+        qp.post(|batch| batch.wr(2, SendFlags::empty()).send().sge_list(&[])).unwrap();
+        let mut received = None;
+        while cq.poll(1, |wc| received = Some((wc.wr_id(), wc.status()))).unwrap() == 0 {
+            simulator.step();
+        }
+        assert_eq!(received, Some((1, Ok(()))));
+    }
+    // Nothing is left on the stream, and it is as it was.
+    drop(there);
+    assert_eq!(here.read(&mut [0; 8]).unwrap(), 0);
+}
+
+/// Nobody may send before the peer can receive.
+#[test]
+fn a_side_waits_until_its_peer_has_connected() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let (mut qp, _cq, port) = queue_pair(&context);
+    let (options, psn) = (ConnectOptions::default(), Psn::default());
+    let peer = queue_pair(&context).0.endpoint(&port, psn, &options).to_bytes();
+    let mut script = Script::new(&peer);
+    let error = qp.connect_over(&mut script, &port, &options).unwrap_err();
+    assert_eq!(error.kind(), IoErrorKind::UnexpectedEof);
+    assert_eq!(error.to_string(), "the peer hung up before it was connected");
+    let own = Endpoint::from_bytes(&script.heard[..Endpoint::BYTES]).unwrap();
+    assert_eq!(own.qp_num.get(), qp.qp_num());
+    assert_eq!(script.heard.len(), Endpoint::BYTES + 1, "it said that it is connected");
+}
+
+#[test]
+fn what_is_not_a_peer_is_refused() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let (mut qp, cq, port) = queue_pair(&context);
+    let options = ConnectOptions::default();
+    let mut connect = |says: &[u8]| {
+        let error = qp.connect_over(Script::new(says), &port, &options).unwrap_err();
+        assert_eq!(qp.state(), QueueState::Reset, "it was not touched: {error}");
+        error
+    };
+    assert_eq!(connect(b"").kind(), IoErrorKind::UnexpectedEof);
+    let error = connect(&[b'x'; 100]);
+    assert_eq!(error.kind(), IoErrorKind::InvalidData);
+    assert_eq!(error.to_string(), "this is not an mlx5 endpoint");
+    // A queue pair of another transport: the error has the driver's.
+    let pd = context.alloc_pd().unwrap();
+    let uc = pd.create_qp::<Uc>(&cq, &cq).build().unwrap();
+    let error = connect(&uc.endpoint(&port, Psn::default(), &options).to_bytes());
+    let inner = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    assert_eq!(inner.map(Error::kind), Some(ErrorKind::InvalidArgument), "{error}");
+    // A peer that has connected, and then says something else.
+    let (peer, _cq, _port) = queue_pair(&context);
+    let mut says = peer.endpoint(&port, Psn::default(), &options).to_bytes().to_vec();
+    says.push(b'?');
+    let error = qp.connect_over(Script::new(&says), &port, &options).unwrap_err();
+    assert_eq!(error.kind(), IoErrorKind::InvalidData);
+}
