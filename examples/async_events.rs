@@ -8,15 +8,14 @@
 mod common;
 
 use common::Done;
+use common::async_channel::AsyncChannel;
 use common::one_way::{self, MESSAGES, Receiver};
-use mlx5::CompletionChannel;
 use std::error::Error;
-use tokio::io::unix::AsyncFd;
 
 /// Takes messages until all have come; gives how often it was woken.
 async fn receive(
     mut receiver: Receiver,
-    channel: AsyncFd<CompletionChannel>,
+    channel: AsyncChannel,
 ) -> Result<u64, Box<dyn Error + Send + Sync>> {
     let (mut received, mut wakes) = (0, 0);
     while received < MESSAGES {
@@ -27,30 +26,18 @@ async fn receive(
         }
         receiver.cq.arm(false)?;
         if !receiver.cq.is_ready() {
-            event(&channel).await?;
+            channel.event().await?;
             wakes += 1;
         }
     }
     Ok(wakes)
 }
 
-/// Waits until the channel has an event.
-async fn event(channel: &AsyncFd<CompletionChannel>) -> Result<(), Box<dyn Error + Send + Sync>> {
-    loop {
-        let mut ready = channel.readable().await?;
-        if channel.get_ref().get_event()?.is_some() {
-            return Ok(());
-        }
-        ready.clear_ready();
-    }
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Done {
     let setup = common::open()?;
     let (channel, receiver, mut sender) = one_way::connect(&setup)?;
-    // SAFETY: the channel has one descriptor, which is open as long as the channel is there.
-    let channel = unsafe { AsyncFd::register(channel) }?;
+    let channel = AsyncChannel::new(channel)?;
     let sending = async {
         for number in 1..=MESSAGES {
             sender.send(number)?;

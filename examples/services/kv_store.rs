@@ -1,0 +1,243 @@
+//! A key-value store whose server does nothing for a get.
+//!
+//! The server's table is memory that clients may read. A client gets a value by an RDMA READ of the
+//! key's slot, in which the server's processor has no part. So a read may meet a write half-way: a
+//! slot has a checksum of the rest, its version included, and a client that finds it wrong reads
+//! again. To put, a client writes into a mailbox of its own in the server's memory, with immediate
+//! data that wakes the server. The server alone writes to the table, and answers with the version.
+//!
+//! Run it with `cargo run --example kv_store -- --help`.
+
+mod common;
+
+use clap::Subcommand;
+use common::{End, ListenArgs, Outcome, ServerArgs, Site, hear, tell};
+use mlx5::{Access, CompletionOpcode, MemoryRegion, RemoteSlice, Sge};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+/// A key-value store: puts by RDMA WRITE with immediate data, gets by one-sided RDMA READ
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a table until killed
+    Serve {
+        #[command(flatten)]
+        at: ListenArgs,
+        /// Wait for Enter in the middle of each write to the table
+        #[arg(long)]
+        step: bool,
+    },
+    /// Put a value
+    Put {
+        key: String,
+        value: String,
+        #[command(flatten)]
+        at: ServerArgs,
+    },
+    /// Print the value of a key
+    Get {
+        key: String,
+        #[command(flatten)]
+        at: ServerArgs,
+    },
+    /// Put and get the same few keys as fast as possible, and check each value
+    Load {
+        /// How often
+        #[arg(long, default_value_t = 100)]
+        rounds: usize,
+        #[command(flatten)]
+        at: ServerArgs,
+    },
+}
+
+const SLOTS: usize = 256;
+/// Bytes of a slot: checksum of the rest, version; then key and value, with a zero behind each.
+const SLOT: usize = 256;
+const TEXT: usize = 16;
+
+/// What a slot holds. Version 0 is an empty slot.
+#[derive(Default)]
+struct Entry {
+    version: u64,
+    key: String,
+    value: String,
+}
+
+/// FNV-1a.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+impl Entry {
+    fn encode(&self) -> Outcome<[u8; SLOT]> {
+        let (text, mut slot) = (format!("{}\0{}\0", self.key, self.value), [0; SLOT]);
+        if text.len() > SLOT - TEXT {
+            return Err(format!("key and value have at most {} bytes", SLOT - TEXT - 2).into());
+        }
+        slot[8..TEXT].copy_from_slice(&self.version.to_le_bytes());
+        slot[TEXT..TEXT + text.len()].copy_from_slice(text.as_bytes());
+        let checksum = hash(&slot[8..]);
+        slot[..8].copy_from_slice(&checksum.to_le_bytes());
+        Ok(slot)
+    }
+
+    /// Reads a slot of memory; none if it is read while it is written.
+    fn decode(memory: &MemoryRegion, slot: usize) -> Outcome<Option<Self>> {
+        let mut bytes = [0; SLOT];
+        memory.read_at(slot * SLOT, &mut bytes)?;
+        let number =
+            |at| (0..8).rev().fold(0, |n, byte: usize| n << 8 | u64::from(bytes[at + byte]));
+        let mut texts = bytes[TEXT..].split(|byte| *byte == 0).map(String::from_utf8_lossy);
+        let mut text = || texts.next().unwrap_or_default().into_owned();
+        let entry = Self { version: number(8), key: text(), value: text() };
+        Ok((number(0) == hash(&bytes[8..])).then_some(entry))
+    }
+}
+
+/// Looks for a key: its slot, or the empty one where it would be, and what is there.
+fn find(key: &str, mut read: impl FnMut(usize) -> Outcome<Entry>) -> Outcome<(usize, Entry)> {
+    let first = hash(key.as_bytes()) as usize;
+    for slot in (0..SLOTS).map(|step| first.wrapping_add(step) % SLOTS) {
+        let entry = read(slot)?;
+        if entry.version == 0 || entry.key == key {
+            return Ok((slot, entry));
+        }
+    }
+    Err("the table is full".into())
+}
+
+fn serve(site: &Site, listen: &str, step: bool) -> Outcome {
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    let table = site.pd.memory(SLOTS * SLOT).access(rights).register()?;
+    table.write_at(0, &Entry::default().encode()?.repeat(SLOTS))?;
+    let readable = table.remote_slice(..)?.cast::<[u8; SLOT]>()?;
+    // Clients read it at any time; who has the lock writes.
+    let table = Mutex::new(table);
+    common::serve(listen, |stream, _| {
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let mailbox = site.pd.memory(SLOT).access(rights).register()?;
+        let mut end = site.connect(stream)?;
+        tell(stream, readable)?;
+        tell(stream, mailbox.remote_slice(..)?)?;
+        end.while_connected(stream, |end| {
+            loop {
+                // Completions of answers come here, too.
+                if end.next()?.as_completion().opcode() == CompletionOpcode::ReceiveRdmaWithImm {
+                    let letter = Entry::decode(&mailbox, 0)?.ok_or("the letter is damaged")?;
+                    let version = put(&table, letter, step)? as u32;
+                    // The next letter may come as soon as this one is answered.
+                    end.qp.recv(0, Sge::default())?;
+                    end.post(|wr| wr.send_imm(version.to_be_bytes()).sge_list(&[]))?;
+                }
+            }
+        })
+    })
+}
+
+fn put(table: &Mutex<MemoryRegion>, new: Entry, step: bool) -> Outcome<u64> {
+    let table = table.lock().map_err(|_| "a put has failed half-way")?;
+    let (slot, old) = find(&new.key, |slot| {
+        Entry::decode(&table, slot)?.ok_or_else(|| "the table is damaged".into())
+    })?;
+    let version = old.version + 1;
+    let bytes = Entry { version, ..new }.encode()?;
+    let (head, text) = bytes.split_at(TEXT);
+    table.write_at(slot * SLOT, head)?;
+    if step {
+        println!("half of a slot is written: press Enter");
+        std::io::stdin().read_line(&mut String::new())?;
+    }
+    table.write_at(slot * SLOT + TEXT, text)?;
+    Ok(version)
+}
+
+struct Client<'a> {
+    end: &'a mut End,
+    memory: MemoryRegion,
+    table: RemoteSlice<[u8; SLOT]>,
+    mailbox: RemoteSlice,
+    /// Reads that met a write.
+    torn: usize,
+}
+
+impl Client<'_> {
+    fn put(&mut self, key: &str, value: &str) -> Outcome<String> {
+        let entry = Entry { version: 0, key: key.to_owned(), value: value.to_owned() };
+        self.memory.write_at(0, &entry.encode()?)?;
+        let (to, from) = (self.mailbox.start(), self.memory.whole()?);
+        self.end.post(|wr| wr.rdma_write_imm(to, [0; 4]).sge(from))?;
+        let mut version = None;
+        // The write and the answer complete, in any order.
+        for _ in 0..2 {
+            version = self.end.next()?.as_completion().imm_data().or(version);
+        }
+        self.end.qp.recv(0, Sge::default())?;
+        let version = version.map(u32::from_be_bytes).ok_or("there is no version in the answer")?;
+        Ok(format!("version {version}"))
+    }
+
+    fn get(&mut self, key: &str) -> Outcome<Entry> {
+        match find(key, |slot| self.read(slot))?.1 {
+            entry if entry.version > 0 => Ok(entry),
+            _ => Err(format!("there is no key \"{key}\"").into()),
+        }
+    }
+
+    /// Reads a slot, again if it meets a write.
+    fn read(&mut self, slot: usize) -> Outcome<Entry> {
+        let (from, to) = (self.table.at(slot)?, self.memory.whole()?);
+        loop {
+            self.end.request(|wr| wr.rdma_read(from).sge(to))?;
+            match Entry::decode(&self.memory, 0)? {
+                Some(entry) => return Ok(entry),
+                None if self.torn == 0 => println!("a read met a write: it is done again"),
+                None => {}
+            }
+            self.torn += 1;
+        }
+    }
+
+    /// Puts values that can be checked, and checks what it and others put.
+    fn load(&mut self, rounds: usize) -> Outcome<String> {
+        for round in 0..rounds {
+            let key = ["red", "green", "blue"][round % 3];
+            self.put(key, &format!("{}.{round};", std::process::id()).repeat(12))?;
+            let value = self.get(key)?.value;
+            let (first, _) = value.split_once(';').unwrap_or_default();
+            if value != format!("{first};").repeat(12) {
+                return Err(format!("{key} has a value that nobody put: {value}").into());
+            }
+        }
+        Ok(format!("{rounds} puts and gets, {} torn reads done again", self.torn))
+    }
+}
+
+/// Does something at a server, and prints what came of it.
+fn with_server(
+    site: &Site,
+    at: &ServerArgs,
+    work: impl FnOnce(&mut Client<'_>) -> Outcome<String>,
+) -> Outcome {
+    let stream = at.dial()?;
+    let mut end = site.connect(&stream)?;
+    let (table, mailbox, memory) = (hear(&stream)?, hear(&stream)?, site.pd.allocate(SLOT)?);
+    let result = end
+        .while_connected(&stream, |end| work(&mut Client { end, memory, table, mailbox, torn: 0 }));
+    println!("{}", result?);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    common::run(|site, command| match command {
+        Command::Serve { at, step } => serve(&site, &at.listen, step),
+        Command::Put { key, value, at } => {
+            with_server(&site, &at, |client| client.put(&key, &value))
+        }
+        Command::Get { key, at } => with_server(&site, &at, |client| {
+            let Entry { value, version, .. } = client.get(&key)?;
+            Ok(format!("{value} (version {version}, {} torn reads)", client.torn))
+        }),
+        Command::Load { rounds, at } => with_server(&site, &at, |client| client.load(rounds)),
+    })
+}

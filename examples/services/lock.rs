@@ -1,0 +1,244 @@
+//! A lock service whose server only lends the memory.
+//!
+//! A lock is a word in the server's memory: a fencing token in its upper half, and in its lower half
+//! the number of the client that has it, or 0. A client takes it by compare-and-swap, with the next
+//! token, and gives it back by another. Whoever finds it taken backs off and looks again. What a
+//! lock protects here is a counter beside it.
+//!
+//! The server frees the locks of a client that hangs up, by compare-and-swap as well: the device's
+//! atomics are atomic to each other, not to the processor. Such a client may not know it yet. Where
+//! that matters, what the lock protects refuses a token that is older than one that it has seen.
+//!
+//! When the server dies, the TCP stream ends or a request fails, and each client says so. With
+//! `--patience` it then goes back to work, with a new queue pair, as soon as a server is there.
+//!
+//! Run it with `cargo run --example lock -- --help`.
+
+mod common;
+
+use clap::{Subcommand, value_parser};
+use common::{End, ListenArgs, Outcome, ServerArgs, Site, hear, tell};
+use mlx5::{Access, MemoryRegion, RemoteAddress, RemoteSlice, SendFlags};
+use std::error::Error;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A lock service: compare-and-swap on words in the server's memory, with fencing tokens
+#[derive(Subcommand)]
+enum Command {
+    /// Lend the memory of 64 locks until killed
+    Serve {
+        #[command(flatten)]
+        at: ListenArgs,
+    },
+    /// Take a lock, and keep it until killed
+    Hold {
+        /// Its number, below 64
+        #[arg(value_parser = value_parser!(u16).range(..i64::from(LOCKS)))]
+        lock: u16,
+        #[command(flatten)]
+        at: ServerArgs,
+    },
+    /// Count up what a lock protects, each time under the lock
+    Count {
+        /// Its number, below 64
+        #[arg(value_parser = value_parser!(u16).range(..i64::from(LOCKS)))]
+        lock: u16,
+        /// How often
+        #[arg(long, default_value_t = 10)]
+        rounds: u32,
+        /// Wait so long for a new server when the server is lost
+        #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+        patience: u64,
+        #[command(flatten)]
+        at: ServerArgs,
+    },
+}
+
+const LOCKS: u16 = 64;
+/// What a lock consists of: its word, and the counter that it protects.
+type Lock = [u64; 2];
+/// The shortest and the longest time to back off.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
+/// How long to wait before another try to reach a server.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The word of a lock that a client has, or nobody.
+fn word(token: u32, client: u32) -> u64 {
+    u64::from(token) << 32 | u64::from(client)
+}
+
+/// Token and client of a word.
+fn parts(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+/// Someone who takes and frees locks: a client, or the server for clients that are gone.
+struct Locker<'a> {
+    end: &'a mut End,
+    /// Where a request puts what it found.
+    found: &'a MemoryRegion,
+    locks: RemoteSlice<Lock>,
+    number: u32,
+}
+
+impl Locker<'_> {
+    fn found(&self) -> Outcome<u64> {
+        let mut bytes = [0; 8];
+        self.found.read_at(0, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    fn read(&mut self, at: RemoteAddress) -> Outcome<u64> {
+        let to = self.found.whole()?;
+        self.end.request(|wr| wr.rdma_read(at).sge(to))?;
+        self.found()
+    }
+
+    /// Puts `new` in place of `old`, if that is what is there. Gives what was there.
+    fn swap(&mut self, at: RemoteAddress, old: u64, new: u64) -> Outcome<u64> {
+        let to = self.found.whole()?;
+        self.end.request(|wr| wr.atomic_cmp_swp(at, old, new).sge(to))?;
+        self.found()
+    }
+
+    /// Takes a lock; gives the fencing token.
+    fn lock(&mut self, lock: u16) -> Outcome<u32> {
+        let (at, mut pause) = (self.locks.at(lock.into())?, PAUSE.0);
+        let mut seen = self.read(at)?;
+        loop {
+            let (token, client) = parts(seen);
+            if client == 0 {
+                let mine = word(token.wrapping_add(1), self.number);
+                let was = self.swap(at, seen, mine)?;
+                if was == seen {
+                    return Ok(parts(mine).0);
+                }
+                seen = was;
+                continue;
+            }
+            if pause == PAUSE.0 {
+                println!("client {} waits: client {client} has lock {lock}", self.number);
+            }
+            thread::sleep(pause);
+            // Clients that found it taken together shall not all come back together.
+            pause = (pause * 2 + PAUSE.0 * (self.number % 8)).min(PAUSE.1);
+            seen = self.read(at)?;
+        }
+    }
+
+    fn unlock(&mut self, lock: u16, token: u32) -> Outcome {
+        let mine = word(token, self.number);
+        match self.swap(self.locks.at(lock.into())?, mine, word(token, 0))? {
+            was if was == mine => Ok(()),
+            was => {
+                Err(format!("lock {lock} was lost: its token is {}, not {token}", parts(was).0)
+                    .into())
+            }
+        }
+    }
+
+    /// Counts up what a lock protects.
+    fn count(&mut self, lock: u16) -> Outcome {
+        let token = self.lock(lock)?;
+        let at = self.locks.cast::<u64>()?.at(2 * usize::from(lock) + 1)?;
+        let counter = self.read(at)? + 1;
+        // Carried out before what is posted later: nobody waits for it here.
+        self.end.qp.post(|batch| {
+            let write = batch.wr(0, SendFlags::empty()).rdma_write(at);
+            write.inline_data(&counter.to_ne_bytes());
+        })?;
+        println!("token {token} counter {counter}");
+        self.unlock(lock, token)
+    }
+
+    /// Frees what a client has.
+    fn free(&mut self, client: u32) -> Outcome {
+        for lock in 0..self.locks.len() {
+            let at = self.locks.at(lock)?;
+            let (token, owner) = parts(self.read(at)?);
+            if owner == client {
+                self.swap(at, word(token, client), word(token, 0))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn serve(site: &Site, listen: &str) -> Outcome {
+    let remote = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    let memory =
+        site.pd.memory(usize::from(LOCKS) * size_of::<Lock>()).access(Access::LOCAL_WRITE | remote);
+    let memory = memory.register()?;
+    let locks = memory.remote_slice(..)?.cast::<Lock>()?;
+    // The server's own way to the locks: through the device, as that of everybody.
+    let (here, there) = UnixStream::pair()?;
+    let (end, _other) = thread::scope(|scope| {
+        let other = scope.spawn(|| site.connect(&there));
+        let end = site.connect(&here)?;
+        Ok::<_, Box<dyn Error + Send + Sync>>((end, other.join().map_err(|_| "it panicked")??))
+    })?;
+    let own = Mutex::new((end, site.pd.allocate(8)?));
+    common::serve(listen, |mut stream, number| {
+        let _end = site.connect(stream)?;
+        tell(stream, locks)?;
+        stream.write_all(&number.to_be_bytes())?;
+        stream.set_read_timeout(None)?;
+        // It says nothing more: this is when it hangs up, and a failure means the same.
+        let _ = stream.read(&mut [0]);
+        let (end, found) = &mut *own.lock().map_err(|_| "the server's connection is broken")?;
+        Locker { end, found, locks, number: 0 }.free(number)
+    })
+}
+
+/// Does something at a server, until it is done or the server is lost.
+fn session(site: &Site, at: &ServerArgs, work: impl FnOnce(&mut Locker<'_>) -> Outcome) -> Outcome {
+    let mut stream = at.dial()?;
+    let (mut end, found) = (site.connect(&stream)?, site.pd.allocate(8)?);
+    let (locks, mut number) = (hear(&stream)?, [0; 4]);
+    stream.read_exact(&mut number)?;
+    let number = u32::from_be_bytes(number);
+    end.while_connected(&stream, |end| work(&mut Locker { end, found: &found, locks, number }))
+}
+
+fn hold(locker: &mut Locker<'_>, lock: u16) -> Outcome {
+    let token = locker.lock(lock)?;
+    println!("client {} holds lock {lock} with token {token}", locker.number);
+    // Nothing comes but the end of the connection.
+    locker.end.next().map(drop)
+}
+
+/// Counts to the end, at one server or several.
+fn count(site: &Site, at: &ServerArgs, lock: u16, mut rounds: u32, patience: Duration) -> Outcome {
+    let mut lost = None;
+    loop {
+        let outcome = session(site, at, |locker| {
+            while rounds > 0 {
+                locker.count(lock)?;
+                (rounds, lost) = (rounds - 1, None);
+            }
+            Ok(())
+        });
+        match outcome {
+            Err(error) if lost.get_or_insert_with(Instant::now).elapsed() < patience => {
+                println!("lost the server: {error}; {rounds} rounds are left");
+                thread::sleep(AGAIN);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    common::run(|site, command| match command {
+        Command::Serve { at } => serve(&site, &at.listen),
+        Command::Hold { lock, at } => session(&site, &at, |locker| hold(locker, lock)),
+        Command::Count { lock, rounds, patience, at } => {
+            count(&site, &at, lock, rounds, Duration::from_secs(patience))
+        }
+    })
+}

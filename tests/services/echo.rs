@@ -1,0 +1,54 @@
+//! The echo service: 64 connections on each side.
+
+use crate::machine::{self, LINKS, Machine};
+
+#[test]
+fn messages_on_64_connections_come_back() {
+    for link in LINKS {
+        let machine = Machine::serve(link);
+        let (server, at) = machine.server("echo", &["127.0.0.1:0"]);
+        let call = ["call", "--connections", "64", "--messages", "10", "--server", &at];
+        let clients = [(); 2].map(|()| machine.start("echo", &call));
+        for client in clients {
+            assert_eq!(client.succeed(), "64 connections, 640 messages came back");
+        }
+        server.kill();
+        machine.end();
+    }
+}
+
+/// Buffers are shared by all connections, so one that is lost with each client would be missed.
+#[test]
+fn clients_that_are_killed_take_no_buffers_along() {
+    let machine = Machine::serve("");
+    let (mut server, at) = machine.server("echo", &["127.0.0.1:0"]);
+    let call = ["call", "--connections", "32", "--messages", "1000000", "--server", &at];
+    for _ in 0..4 {
+        let client = machine.start("echo", &call);
+        for _ in 0..32 {
+            server.line("a connection is made");
+        }
+        client.kill();
+        for _ in 0..32 {
+            server.line("a connection has ended: ");
+        }
+    }
+    let call = ["call", "--connections", "32", "--messages", "20", "--server", &at];
+    assert_eq!(machine.start("echo", &call).succeed(), "32 connections, 640 messages came back");
+    server.kill();
+    machine.end();
+}
+
+#[test]
+fn a_client_says_that_the_server_has_died() {
+    let machine = Machine::serve("");
+    let (mut server, at) = machine.server("echo", &["127.0.0.1:0"]);
+    let call = ["call", "--connections", "4", "--messages", "1000000", "--server", &at];
+    let client = machine.start("echo", &call);
+    for _ in 0..4 {
+        server.line("a connection is made");
+    }
+    server.kill();
+    machine::lost(&client.fail());
+    machine.end();
+}

@@ -1,0 +1,194 @@
+//! A simulated machine in this process, and the programs that run on it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mlx5_sim_wire::{Host, Leave, lock_of};
+
+/// The longest that anything may take; far longer than it does.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The kinds of port on which everything runs.
+pub(crate) const LINKS: [&str; 2] = ["link=ib", "link=roce"];
+
+/// A machine that this process serves.
+pub(crate) struct Machine {
+    socket: PathBuf,
+    leave: Leave,
+    /// Gives how often a driver did what none may.
+    served: Option<JoinHandle<std::io::Result<usize>>>,
+}
+
+impl Machine {
+    pub(crate) fn serve(settings: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("mlx5-services-{}-{number}", std::process::id());
+        let socket = std::env::temp_dir().join(name);
+        let settings = settings.parse().expect("settings");
+        let host = Host::bind(&socket, &settings).expect("a socket").expect("nobody else there");
+        let leave = host.leave();
+        Self { socket, leave, served: Some(thread::spawn(move || host.serve(None))) }
+    }
+
+    /// Starts a program on the machine.
+    pub(crate) fn start(&self, program: &str, arguments: &[&str]) -> Process {
+        let socket = self.socket.to_str().expect("a path that is text");
+        Process::start(program, &[arguments, &["--sim", socket]].concat())
+    }
+
+    /// Starts a server; gives its address as well.
+    pub(crate) fn server(&self, program: &str, arguments: &[&str]) -> (Process, String) {
+        let mut server = self.start(program, &[&["serve", "--listen"], arguments].concat());
+        let line = server.line("ready on ");
+        let address = line.trim_start_matches("ready on ").to_owned();
+        (server, address)
+    }
+
+    /// Ends the machine. No driver may have done what it never must.
+    pub(crate) fn end(mut self) {
+        self.leave.leave();
+        let served = self.served.take().expect("a machine that has not ended");
+        let violations = served.join().expect("a host that ends").expect("a host");
+        assert_eq!(violations, 0, "standard error has the violations");
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.leave.leave();
+        // The socket is left only by a test that has failed.
+        for file in [lock_of(&self.socket), self.socket.clone()] {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+/// A program of the examples, killed when it is dropped.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    lines: Receiver<String>,
+    /// What it has said on both outputs so far.
+    said: Vec<String>,
+}
+
+impl Process {
+    /// Starts a program.
+    pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
+        let name = format!("{program} {}", arguments.join(" "));
+        let mut command = Command::new(built(program));
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (sender, lines) = channel();
+        pass_on(child.stdout.take(), sender.clone());
+        pass_on(child.stderr.take(), sender);
+        Self { name, child, lines, said: Vec::new() }
+    }
+
+    /// Waits for the next line, or none when the program has closed its outputs.
+    fn next(&mut self, deadline: Instant) -> Option<String> {
+        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                self.said.push(line.clone());
+                Some(line)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("{} hangs; it said {:#?}", self.name, self.said)
+            }
+        }
+    }
+
+    /// Waits for a line with this text.
+    pub(crate) fn line(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + DEADLINE;
+        while let Some(line) = self.next(deadline) {
+            if line.contains(text) {
+                return line;
+            }
+        }
+        panic!("{} has ended without \"{text}\"; it said {:#?}", self.name, self.said);
+    }
+
+    /// Waits for the end; gives whether it succeeded, and all that it said.
+    pub(crate) fn end(mut self) -> (bool, String) {
+        let deadline = Instant::now() + DEADLINE;
+        while self.next(deadline).is_some() {}
+        let status = self.child.wait().expect("a child to wait for");
+        (status.success(), self.said.join("\n"))
+    }
+
+    /// Waits for the end, which must be a success; gives all that it said.
+    pub(crate) fn succeed(self) -> String {
+        let name = self.name.clone();
+        let (success, said) = self.end();
+        assert!(success, "{name} failed; it said\n{said}");
+        said
+    }
+
+    /// Waits for the end, which must be a failure that is told in one line; gives the line.
+    pub(crate) fn fail(self) -> String {
+        let name = self.name.clone();
+        let (success, said) = self.end();
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert!(!success && errors.len() == 1, "{name} said\n{said}");
+        errors[0].to_owned()
+    }
+
+    /// Presses Enter.
+    pub(crate) fn enter(&mut self) {
+        let input = self.child.stdin.as_mut().expect("an input that is piped");
+        input.write_all(b"\n").expect("a program that reads");
+    }
+
+    /// Kills it, without a chance to tidy up.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("a child to kill");
+        self.child.wait().expect("a child to wait for");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It fails if the program has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Passes the lines of an output on, until it is closed.
+fn pass_on(output: Option<impl Read + Send + 'static>, to: Sender<String>) {
+    let output = BufReader::new(output.expect("an output that is piped"));
+    thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            // The test may have ended.
+            let _ = to.send(line);
+        }
+    });
+}
+
+/// What a client says that has lost its server: the stream ended, or a request failed before that
+/// was noticed.
+pub(crate) fn lost(error: &str) {
+    let causes = ["hung up", "has failed", "reset by peer"];
+    assert!(causes.iter().any(|cause| error.contains(cause)), "{error}");
+}
+
+/// The program of an example. Cargo builds it into a folder beside that of this test.
+fn built(program: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let profile = test.ancestors().nth(2).expect("a folder of the profile");
+    let path = profile.join("examples").join(program);
+    assert!(
+        path.exists(),
+        "{} is not built: run `cargo build --examples`, or `cargo test`, which builds them",
+        path.display()
+    );
+    path
+}

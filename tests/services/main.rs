@@ -1,0 +1,9 @@
+//! The services of `examples/services/`, each as several processes on one simulated machine.
+//!
+//! This process serves the machine, and starts the programs that cargo has built beside this test.
+//! Everything waited for has a deadline, and no process outlives its test.
+
+mod echo;
+mod kv_store;
+mod lock;
+mod machine;
