@@ -1,7 +1,7 @@
 //! A device file with memory and UAR pages only, and a kernel that alters the calls of another.
 
 use mlx5_uapi::{
-    Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
+    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
     ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method},
     mlx5::UarType,
     page_size,
@@ -108,12 +108,12 @@ impl DeviceFile for Memory {
     }
 
     fn map(&self, _: u64, len: usize, _: Access) -> Result<Mapping, Errno> {
-        self.allocate(&MemoryRequest::new(len))
+        Ok(self.allocate(&MemoryRequest::new(len))?)
     }
 
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
         if self.refuse.load(Relaxed) {
-            return Err(Errno::ENOMEM);
+            return Err(Errno::ENOMEM.into());
         }
         let page = page_size();
         let len = request.len.next_multiple_of(page);
@@ -267,7 +267,7 @@ impl DeviceFile for AlteredFile {
         self.file.map(offset, len, access)
     }
 
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
         let mapping = self.file.allocate(request)?;
         let (start, len) = (mapping.as_non_null(), mapping.len());
         self.allocated.fetch_add(len, Relaxed);

@@ -7,6 +7,7 @@ mod faults;
 mod kept;
 mod keys;
 mod memory;
+mod numa;
 mod open;
 mod paths;
 mod queues;

@@ -2,7 +2,9 @@
 
 use crate::numbers::Numbers;
 use mlx5_uapi::ioctl::{AttrFlags, IoctlAttr, IoctlHeader};
-use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest};
+use mlx5_uapi::{
+    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
+};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -108,7 +110,7 @@ impl DeviceFile for MutatingFile {
         self.inner.map(offset, len, access)
     }
 
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
         self.inner.allocate(request)
     }
 

@@ -59,7 +59,8 @@ impl Inner {
         let blueflame_size = if options.blueflame { link.limits.bf_reg_size } else { 0 };
         let pages = options.max_blueflame_pages as usize;
         let uars = Uars::new(&link, blueflame_size, pages).map_err(refused)?;
-        let records = Records::new(&link).map_err(refused)?;
+        let records = Records::new(&link)
+            .map_err(|error| Error::allocate(OPEN, mlx5_uapi::page_size(), error))?;
         Ok(Arc::new(Self {
             link,
             user_indexes: Arc::default(),

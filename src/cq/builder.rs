@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::cq::CompletionChannel;
 use crate::error::Error;
 use crate::link::{CqId, Watched};
-use crate::pools::{QueueAllocator, QueueBuffer, RecordSlot, UserIndex};
+use crate::pools::{MemorySource, QueueAllocator, QueueBuffer, RecordSlot, UserIndex};
 use mlx5_cq::{
     Attention, Deferred, Ring, RingBuffer, RingId, RingParts, RingState, SkippedReceive,
 };
@@ -57,8 +57,7 @@ pub struct CompletionQueueBuilder<'a> {
     cqe_size: CqeSize,
     comp_vector: u32,
     channel: Option<&'a CompletionChannel>,
-    huge_pages: HugePages,
-    allocator: Option<Arc<dyn QueueAllocator>>,
+    memory: MemorySource,
     ignore_overrun: bool,
     compression: Option<MiniFormat>,
     padding: bool,
@@ -91,8 +90,7 @@ impl Context {
             cqe_size: CqeSize::default(),
             comp_vector: 0,
             channel: None,
-            huge_pages: HugePages::None,
-            allocator: None,
+            memory: MemorySource::default(),
             ignore_overrun: false,
             compression: None,
             padding: false,
@@ -123,16 +121,25 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
+    /// NUMA node of the rings: their pages come from there as long as the node has free memory.
+    /// Default: `None`, the process's policy. Refused together with
+    /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
+    /// the node does not exist, or the kernel has no NUMA support.
+    pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
+        self.memory.numa_node = node.into();
+        self
+    }
+
     /// Page size of the buffer. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.huge_pages = huge_pages;
+        self.memory.huge_pages = huge_pages;
         self
     }
 
     /// Allocates the memory of the buffer, also when the queue is resized. Default: anonymous
     /// memory of this process.
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
-        self.allocator = Some(Arc::clone(allocator));
+        self.memory.allocator = Some(Arc::clone(allocator));
         self
     }
 
@@ -251,12 +258,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         }
         let log_size = entries.trailing_zeros();
         let stride = self.cqe_size.bytes();
-        let buffer = QueueBuffer::new(
-            &context.link,
-            stride << log_size,
-            self.huge_pages,
-            self.allocator.as_ref(),
-        )?;
+        let buffer = QueueBuffer::new(&context.link, stride << log_size, &self.memory)?;
         let slot = RecordSlot::new(&context.records)?;
         let uar = context.uars.cq();
         // SAFETY: the slot is kept as long as the queue, and nothing else uses its record. The
@@ -326,8 +328,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             uar,
             deferred,
             buffer: Mutex::new(Some(buffer)),
-            huge_pages: self.huge_pages,
-            allocator: self.allocator,
+            memory: self.memory,
             timestamps: self.timestamps,
             slot: Some(slot),
             channel: self.channel.cloned(),

@@ -16,7 +16,7 @@ pub use shared::SharedCompletionQueue;
 use crate::context::{Context, Inner};
 use crate::error::{DestroyError, Error};
 use crate::link::{CqId, WatchId};
-use crate::pools::{CqUar, QueueAllocator, QueueBuffer, QueuePairRecords, RecordSlot, UserIndex};
+use crate::pools::{CqUar, MemorySource, QueueBuffer, QueuePairRecords, RecordSlot, UserIndex};
 use channel::EventCounter;
 use mlx5_cq::{
     Attention, Deferred, Next, OwnedCompletion, Ring, RingId, RingState, WorkCompletion,
@@ -25,7 +25,7 @@ use mlx5_doorbell::CompletionQueueRecord;
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::cq::{CqStatus, QueryCqIn, QueryCqOut};
 use mlx5_uapi::cmd::cq as command;
-use mlx5_uapi::{HugePages, mlx5 as abi};
+use mlx5_uapi::mlx5 as abi;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,8 +43,7 @@ pub(crate) struct CqInner {
     deferred: Arc<Deferred<Arc<UserIndex>>>,
     /// The buffer of the CQEs. Locked while it is replaced, and while it must not be replaced.
     buffer: Mutex<Option<QueueBuffer>>,
-    huge_pages: HugePages,
-    allocator: Option<Arc<dyn QueueAllocator>>,
+    memory: MemorySource,
     timestamps: Timestamps,
     slot: Option<RecordSlot>,
     channel: Option<CompletionChannel>,

@@ -1,5 +1,6 @@
 //! Errors: the operation, the reason, and the usual cause.
 
+mod allocate;
 mod returned;
 
 pub use returned::{DestroyError, ReregisterError};
@@ -232,9 +233,6 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
             "the device node is missing or is another device's: load ib_uverbs, or in a container \
              pass /dev/infiniband on",
         ),
-        Errno::ENOMEM if operation.starts_with("allocate") => {
-            (OutOfMemory, "out of memory; huge pages come from a pool: raise vm.nr_hugepages")
-        }
         Errno::ENOMEM => (
             OutOfMemory,
             "out of memory, or more than may be pinned, or a limit of the device is reached: raise \

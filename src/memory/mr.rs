@@ -84,6 +84,7 @@ pub struct MemoryBuilder<'a> {
     len: usize,
     align: usize,
     huge_pages: HugePages,
+    numa_node: Option<u32>,
     access: Access,
 }
 
@@ -102,6 +103,22 @@ impl MemoryBuilder<'_> {
     /// Page size of the memory. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
+        self
+    }
+
+    /// NUMA node of the memory: its pages come from there as long as the node has free memory.
+    /// Default: `None`, the process's policy. [`Device::numa_node`](crate::Device::numa_node) is the
+    /// node that the device is attached to. [`MemoryBuilder::register`] fails if the node does not
+    /// exist, or the kernel has no NUMA support.
+    ///
+    /// ```no_run
+    /// # fn f(device: &mlx5::Device, pd: &mlx5::ProtectionDomain) -> Result<(), mlx5::Error> {
+    /// let near = pd.memory(1 << 20).numa_node(device.numa_node()).register()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
+        self.numa_node = node.into();
         self
     }
 
@@ -124,9 +141,9 @@ impl MemoryBuilder<'_> {
             let what = format!("alignment {} is not a power of two", self.align);
             return Err(Error::invalid(VERB, what));
         }
-        let request = MemoryRequest::new(self.len).align(self.align).huge(self.huge_pages);
-        let mapping = allocate(&*context.file, &request)
-            .map_err(|errno| context.fail("allocate memory", errno))?;
+        let request = MemoryRequest::new(self.len).align(self.align);
+        let request = request.huge(self.huge_pages).numa_node(self.numa_node);
+        let mapping = allocate(VERB, &*context.file, &request)?;
         let start = mapping.as_ptr().expose_provenance() as u64;
         let what = Place { start, len: self.len, iova: start };
         // SAFETY: `region` keeps the mapping until the region is deregistered, and the context
@@ -163,6 +180,7 @@ impl ProtectionDomain {
             len,
             align: 1,
             huge_pages: HugePages::None,
+            numa_node: None,
             access: Access::LOCAL_WRITE,
         }
     }

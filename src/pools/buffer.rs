@@ -1,16 +1,31 @@
 //! Memory of queues.
 
-use crate::{error::Error, link::Link};
-use mlx5_uapi::{DeviceFile, Errno, HugePages, Mapping, MemoryRequest, page_size};
+use crate::{
+    error::{Error, ErrorKind},
+    link::Link,
+};
+use mlx5_uapi::{AllocateError, DeviceFile, Errno, HugePages, Mapping, MemoryRequest, page_size};
 use std::{ptr::NonNull, sync::Arc};
 
 /// Allocates memory and checks its length and alignment. The check is needed because [`DeviceFile`]
 /// can be implemented in safe code: unsafe code must not rely on what it returns.
-pub(crate) fn allocate(file: &dyn DeviceFile, request: &MemoryRequest) -> Result<Mapping, Errno> {
+pub(crate) fn map(
+    file: &dyn DeviceFile,
+    request: &MemoryRequest,
+) -> Result<Mapping, AllocateError> {
     let mapping = file.allocate(request)?;
     let align = request.align.max(page_size());
     let sound = mapping.len() >= request.len && mapping.as_ptr().addr().is_multiple_of(align);
-    if sound { Ok(mapping) } else { Err(Errno::EPROTO) }
+    if sound { Ok(mapping) } else { Err(Errno::EPROTO.into()) }
+}
+
+/// Allocates memory for an operation.
+pub(crate) fn allocate(
+    operation: &'static str,
+    file: &dyn DeviceFile,
+    request: &MemoryRequest,
+) -> Result<Mapping, Error> {
+    map(file, request).map_err(|error| Error::allocate(operation, request.len, error))
 }
 
 /// Provides the memory of rings: of queue pairs, completion queues and shared receive queues.
@@ -54,13 +69,17 @@ impl Drop for Allocated {
 }
 
 /// Allocates `len` bytes, rounded up to whole pages, from `allocator` and zeroes them.
-fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapping, Errno> {
+fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapping, Error> {
     let align = page_size();
     let len = len.next_multiple_of(align);
-    let start = allocator.allocate(len, align).ok_or(Errno::ENOMEM)?;
+    let start = allocator.allocate(len, align).ok_or_else(|| {
+        let cause = format!("the queue allocator has no memory: it was asked for {len} bytes");
+        Error::new(OPERATION, ErrorKind::OutOfMemory, cause)
+    })?;
     let owner = Box::new(Allocated { allocator: Arc::clone(allocator), start, len });
     if !start.addr().get().is_multiple_of(align) {
-        return Err(Errno::EPROTO);
+        let cause = format!("the queue allocator returned {start:p}, not aligned to {align} bytes");
+        return Err(Error::invalid(OPERATION, cause));
     }
     // SAFETY: by the contract of [`QueueAllocator`] the `len` bytes are writable, and stay mapped
     // and used by nothing else until they are freed, which dropping `owner` does.
@@ -69,6 +88,19 @@ fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapp
         Ok(Mapping::new(start, len, owner))
     }
 }
+
+/// Where the memory of rings comes from.
+#[derive(Clone, Default)]
+pub(crate) struct MemorySource {
+    /// The page size.
+    pub(crate) huge_pages: HugePages,
+    /// The preferred NUMA node.
+    pub(crate) numa_node: Option<u32>,
+    /// Who provides it, if not the kernel.
+    pub(crate) allocator: Option<Arc<dyn QueueAllocator>>,
+}
+
+const OPERATION: &str = "allocate queue memory";
 
 /// Page-aligned, zeroed memory for a ring. Dropping it unmaps it: code that passed it to the device
 /// must either have destroyed the device's object or call [`QueueBuffer::keep`].
@@ -88,21 +120,23 @@ unsafe impl Send for QueueBuffer {}
 unsafe impl Sync for QueueBuffer {}
 
 impl QueueBuffer {
-    /// Allocates `len` bytes from `allocator`, or from the kernel without one. A length of zero
+    /// Allocates `len` bytes. A length of zero
     /// counts as one, so that there is always an address.
-    pub(crate) fn new(
-        link: &Arc<Link>,
-        len: usize,
-        huge_pages: HugePages,
-        allocator: Option<&Arc<dyn QueueAllocator>>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(link: &Arc<Link>, len: usize, source: &MemorySource) -> Result<Self, Error> {
         let len = len.max(1);
-        let request = MemoryRequest::new(len).align(page_size()).huge(huge_pages);
+        let MemorySource { huge_pages, numa_node, allocator } = source;
         let mapping = match allocator {
-            Some(allocator) => allocate_from(allocator, len),
-            None => allocate(&*link.file, &request),
+            Some(_) if numa_node.is_some() => {
+                let cause = "the queue allocator chooses the NUMA node: give one or the other";
+                return Err(Error::invalid(OPERATION, cause.into()));
+            }
+            Some(allocator) => allocate_from(allocator, len)?,
+            None => {
+                let request = MemoryRequest::new(len).align(page_size());
+                let request = request.huge(*huge_pages).numa_node(*numa_node);
+                allocate(OPERATION, &*link.file, &request)?
+            }
         };
-        let mapping = mapping.map_err(|errno| link.fail("allocate queue memory", errno))?;
         let start = mapping.as_non_null();
         let borrowed = allocator.is_some();
         Ok(Self { link: Arc::clone(link), mapping: Some(mapping), borrowed, start })
@@ -164,7 +198,7 @@ mod tests {
             Err(Errno::ENOTTY)
         }
 
-        fn allocate(&self, _: &MemoryRequest) -> Result<Mapping, Errno> {
+        fn allocate(&self, _: &MemoryRequest) -> Result<Mapping, AllocateError> {
             let mut block = Box::new(Block([0; 1 << 16]));
             let ptr = NonNull::from(&mut block.0[self.skip]);
             // SAFETY: the block lives until the mapping is dropped, and nothing accesses its bytes.
@@ -179,11 +213,12 @@ mod tests {
     #[test]
     fn memory_that_is_not_as_asked_for_is_not_used() {
         let request = MemoryRequest::new(page_size());
-        let ask = |skip, len, request| allocate(&Stingy { skip, len }, request).map(drop);
+        let ask = |skip, len, request| map(&Stingy { skip, len }, request).map(drop);
+        let wrong = Err(AllocateError::from(Errno::EPROTO));
         assert_eq!(ask(0, page_size(), &request), Ok(()));
-        assert_eq!(ask(0, page_size() - 1, &request), Err(Errno::EPROTO));
-        assert_eq!(ask(64, page_size(), &request), Err(Errno::EPROTO));
+        assert_eq!(ask(0, page_size() - 1, &request), wrong);
+        assert_eq!(ask(64, page_size(), &request), wrong);
         let aligned = request.align(2 * page_size());
-        assert_eq!(ask(page_size(), page_size(), &aligned), Err(Errno::EPROTO));
+        assert_eq!(ask(page_size(), page_size(), &aligned), wrong);
     }
 }

@@ -8,7 +8,7 @@ mod uar;
 mod user_index;
 
 pub use buffer::QueueAllocator;
-pub(crate) use buffer::{QueueBuffer, allocate};
+pub(crate) use buffer::{MemorySource, QueueBuffer, allocate};
 pub(crate) use records::{RecordSlot, Records};
 pub(crate) use signed_keys::{Signed, SignedKeys};
 pub(crate) use uar::{CqUar, SendUar, Uars};

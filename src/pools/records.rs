@@ -1,9 +1,9 @@
 //! Doorbell records, and the words that stop posting and polling, in 64-byte slots of pages that
 //! the kernel zeroes in a forked child (`MADV_WIPEONFORK`).
 
-use super::buffer::allocate;
+use super::buffer::map;
 use crate::{error::Error, link::Link};
-use mlx5_uapi::{DeviceFile, Errno, Mapping, MemoryRequest, page_size};
+use mlx5_uapi::{AllocateError, DeviceFile, Errno, Mapping, MemoryRequest, page_size};
 use std::{
     mem::ManuallyDrop,
     ptr::NonNull,
@@ -75,7 +75,7 @@ unsafe impl Send for Slots {}
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    fn new(file: &dyn DeviceFile) -> Result<Self, Errno> {
+    fn new(file: &dyn DeviceFile) -> Result<Self, AllocateError> {
         let pages = Mutex::new(Vec::new());
         let alive = take(&mut lock(&pages), file)?.start.cast();
         // SAFETY: `alive` is an aligned word of a slot that is never freed.
@@ -113,7 +113,7 @@ pub(crate) struct Records {
 
 impl Records {
     /// Allocates the first page.
-    pub(crate) fn new(link: &Arc<Link>) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn new(link: &Arc<Link>) -> Result<Arc<Self>, AllocateError> {
         let slots = Slots::new(&*link.file)?;
         Ok(Arc::new(Self { slots, link: Arc::clone(link) }))
     }
@@ -144,12 +144,12 @@ fn lock(pages: &Mutex<Vec<Page>>) -> MutexGuard<'_, Vec<Page>> {
 }
 
 /// Takes a zeroed slot, from a new page if no page has a free one.
-fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, Errno> {
+fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, AllocateError> {
     let found = pages.iter_mut().enumerate().find_map(|(i, page)| Some((i, page.take()?)));
     let (page, slot) = match found {
         Some(found) => found,
         None => {
-            let mut page = Page::new(allocate(file, &MemoryRequest::new(page_size()))?);
+            let mut page = Page::new(map(file, &MemoryRequest::new(page_size()))?);
             let slot = page.take().ok_or(Errno::ENOMEM)?;
             pages.push(page);
             (pages.len() - 1, slot)
@@ -182,7 +182,7 @@ impl RecordSlot {
     pub(crate) fn new(records: &Arc<Records>) -> Result<Self, Error> {
         let link = &records.link;
         let place = take(&mut records.pages(), &*link.file)
-            .map_err(|errno| link.fail("allocate a doorbell record", errno))?;
+            .map_err(|error| Error::allocate("allocate a doorbell record", page_size(), error))?;
         Ok(Self { records: Arc::clone(records), place })
     }
 
@@ -275,7 +275,7 @@ mod tests {
         let file = Memory::default();
         file.refuse(true);
         let mut pages = Vec::new();
-        assert_eq!(take(&mut pages, &file).err(), Some(Errno::ENOMEM));
+        assert_eq!(take(&mut pages, &file).err().map(Errno::from), Some(Errno::ENOMEM));
         file.refuse(false);
         assert_eq!(take(&mut pages, &file).unwrap().slot, 0);
     }

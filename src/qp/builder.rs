@@ -5,7 +5,7 @@ mod pipelining;
 
 use crate::cq::CompletionQueue;
 use crate::memory::ProtectionDomain;
-use crate::pools::{DoorbellChoice, QueueAllocator, ThreadDomain};
+use crate::pools::{DoorbellChoice, MemorySource, QueueAllocator, ThreadDomain};
 use crate::srq::{SharedReceiveQueue, SrqInner};
 use mlx5_uapi::HugePages;
 use mlx5_uapi::verbs::{QpCreateFlags, QpType};
@@ -75,7 +75,7 @@ pub struct QueuePairBuilder<'a, T> {
     max_inline_data: u32,
     signal_all: bool,
     doorbell: DoorbellChoice,
-    huge_pages: HugePages,
+    memory: MemorySource,
     flags: QpCreateFlags,
     scatter_to_cqe: bool,
     /// Whether the device checks a signature of every request.
@@ -86,7 +86,6 @@ pub struct QueuePairBuilder<'a, T> {
     pub(super) mkey_blocks: u32,
     send_ops: SendOps,
     domain: Option<ThreadDomain>,
-    allocator: Option<Arc<dyn QueueAllocator>>,
     transport: PhantomData<T>,
 }
 
@@ -138,7 +137,7 @@ impl ProtectionDomain {
             max_inline_data: 0,
             signal_all: false,
             doorbell: DoorbellChoice::Auto,
-            huge_pages: HugePages::None,
+            memory: MemorySource::default(),
             flags: QpCreateFlags::empty(),
             scatter_to_cqe: false,
             wqe_signature: false,
@@ -146,7 +145,6 @@ impl ProtectionDomain {
             mkey_blocks: 0,
             send_ops: SendOps::empty(),
             domain: None,
-            allocator: None,
             transport: PhantomData,
         }
     }
@@ -246,9 +244,18 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
+    /// NUMA node of the rings: their pages come from there as long as the node has free memory.
+    /// Default: `None`, the process's policy. Refused together with
+    /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
+    /// the node does not exist, or the kernel has no NUMA support.
+    pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
+        self.memory.numa_node = node.into();
+        self
+    }
+
     /// Page size of the rings. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.huge_pages = huge_pages;
+        self.memory.huge_pages = huge_pages;
         self
     }
 
@@ -296,7 +303,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
 
     /// Allocates the memory of the rings. Default: anonymous memory of this process.
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
-        self.allocator = Some(Arc::clone(allocator));
+        self.memory.allocator = Some(Arc::clone(allocator));
         self
     }
 }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::link::Watched;
 use crate::memory::ProtectionDomain;
 use crate::pools::{
-    QueueAllocator, QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot, UserIndex,
+    MemorySource, QueueAllocator, QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot, UserIndex,
 };
 use crate::srq::XrcDomain;
 use mlx5_doorbell::QueuePairRecord;
@@ -28,8 +28,7 @@ pub struct SharedReceiveQueueBuilder<'a> {
     max_wr: u32,
     max_sge: u32,
     limit: u32,
-    huge_pages: HugePages,
-    allocator: Option<Arc<dyn QueueAllocator>>,
+    memory: MemorySource,
     xrc: Option<(&'a XrcDomain, &'a CompletionQueue)>,
 }
 
@@ -54,8 +53,7 @@ impl ProtectionDomain {
             max_wr,
             max_sge: 1,
             limit: 0,
-            huge_pages: HugePages::None,
-            allocator: None,
+            memory: MemorySource::default(),
             xrc: None,
         }
     }
@@ -76,15 +74,24 @@ impl<'a> SharedReceiveQueueBuilder<'a> {
         self
     }
 
+    /// NUMA node of the rings: their pages come from there as long as the node has free memory.
+    /// Default: `None`, the process's policy. Refused together with
+    /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
+    /// the node does not exist, or the kernel has no NUMA support.
+    pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
+        self.memory.numa_node = node.into();
+        self
+    }
+
     /// Page size of the ring. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.huge_pages = huge_pages;
+        self.memory.huge_pages = huge_pages;
         self
     }
 
     /// Allocates the memory of the ring. Default: anonymous memory of this process.
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
-        self.allocator = Some(Arc::clone(allocator));
+        self.memory.allocator = Some(Arc::clone(allocator));
         self
     }
 
@@ -99,8 +106,8 @@ impl<'a> SharedReceiveQueueBuilder<'a> {
     /// Creates the queue.
     pub fn build(self) -> Result<SharedReceiveQueue, Error> {
         const VERB: &str = "create_srq";
-        let Self { pd, max_wr, max_sge, limit, huge_pages, allocator, xrc } = self;
-        let sizes = Sizes { max_wr, max_sge, limit, huge_pages, allocator };
+        let Self { pd, max_wr, max_sge, limit, memory, xrc } = self;
+        let sizes = Sizes { max_wr, max_sge, limit, memory };
         let (ring, inner) = make(pd, VERB, sizes, |records| match xrc {
             None => Ok(Kind::BASIC),
             Some((domain, cq)) => extended(pd, VERB, domain, cq, records),
@@ -146,8 +153,7 @@ pub(crate) struct Sizes {
     pub(crate) max_wr: u32,
     pub(crate) max_sge: u32,
     pub(crate) limit: u32,
-    pub(crate) huge_pages: HugePages,
-    pub(crate) allocator: Option<Arc<dyn QueueAllocator>>,
+    pub(crate) memory: MemorySource,
 }
 
 /// The differences between the kinds of shared receive queues.
@@ -175,7 +181,7 @@ pub(crate) fn make(
     let context = &pd.context;
     context.check(verb)?;
     let limits = &context.limits;
-    let Sizes { max_wr, max_sge, limit, huge_pages, allocator } = sizes;
+    let Sizes { max_wr, max_sge, limit, memory } = sizes;
     // One WQE of the ring is always free.
     let layout = max_wr
         .checked_add(1)
@@ -196,7 +202,7 @@ pub(crate) fn make(
     if limit > layout.requests - 1 {
         return Err(Error::invalid(verb, "the limit is larger than the queue".into()));
     }
-    let buffer = QueueBuffer::new(&context.link, layout.bytes(), huge_pages, allocator.as_ref())?;
+    let buffer = QueueBuffer::new(&context.link, layout.bytes(), &memory)?;
     let slot = RecordSlot::new(&context.records)?;
     let id = context.next_handle_id();
     // The ring is linked before the device learns its address.

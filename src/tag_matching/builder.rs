@@ -5,7 +5,7 @@ use crate::context::TagMatchingCaps;
 use crate::cq::CompletionQueue;
 use crate::error::{Error, ErrorKind};
 use crate::memory::ProtectionDomain;
-use crate::pools::{QueuePairRecords, ReceiveSide};
+use crate::pools::{MemorySource, QueuePairRecords, ReceiveSide};
 use crate::qp::Tags;
 use crate::srq::{Kind, SharedReceiveQueue, Sizes, SrqInner, make};
 use mlx5_uapi::HugePages;
@@ -53,13 +53,7 @@ impl ProtectionDomain {
         TagMatchingQueueBuilder {
             pd: self,
             cq,
-            sizes: Sizes {
-                max_wr,
-                max_sge: 1,
-                limit: 0,
-                huge_pages: HugePages::None,
-                allocator: None,
-            },
+            sizes: Sizes { max_wr, max_sge: 1, limit: 0, memory: MemorySource::default() },
             max_num_tags: 64,
             max_ops: 64,
             port_num: None,
@@ -96,9 +90,17 @@ impl TagMatchingQueueBuilder<'_> {
         self
     }
 
+    /// NUMA node of the rings: their pages come from there as long as the node has free memory.
+    /// Default: `None`, the process's policy. Creating the queue fails if
+    /// the node does not exist, or the kernel has no NUMA support.
+    pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
+        self.sizes.memory.numa_node = node.into();
+        self
+    }
+
     /// Page size of the ring. Default: [`HugePages::None`], ordinary pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.sizes.huge_pages = huge_pages;
+        self.sizes.memory.huge_pages = huge_pages;
         self
     }
 

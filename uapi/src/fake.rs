@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Errno,
+    AllocateError, Errno,
     ioctl::{AttrFlags, AttrId, IoctlAttr, IoctlHeader, Method, RDMA_DRIVER_MLX5},
     kernel::{Access, DeviceFile, EventFile, Mapping, MemoryRequest},
 };
@@ -64,8 +64,8 @@ impl DeviceFile for Script {
         Err(Errno::ENODEV)
     }
 
-    fn allocate(&self, _: &MemoryRequest) -> Result<Mapping, Errno> {
-        Err(Errno::ENOMEM)
+    fn allocate(&self, _: &MemoryRequest) -> Result<Mapping, AllocateError> {
+        Err(Errno::ENOMEM.into())
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::{Errno, ioctl::IoctlHeader};
+use crate::{AllocateError, Errno, ioctl::IoctlHeader};
 
 /// A kernel: its sysfs tree and the device files that the tree names.
 pub trait Kernel: Send + Sync + 'static {
@@ -45,7 +45,7 @@ pub trait DeviceFile: Send + Sync + 'static {
 
     /// Maps anonymous memory for use by the device: zeroed, page aligned, and unaffected by a fork
     /// of the process.
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno>;
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError>;
 
     /// Takes ownership of a file descriptor that an ioctl created: a completion channel or an
     /// asynchronous event file.
@@ -95,12 +95,15 @@ pub struct MemoryRequest {
     pub align: usize,
     /// Page size.
     pub huge: HugePages,
+    /// The NUMA node that pages come from as long as it has free memory; `None` leaves it to the
+    /// process's policy.
+    pub numa_node: Option<u32>,
 }
 
 impl MemoryRequest {
     /// Creates a request for `len` bytes of ordinary pages, page aligned.
     pub const fn new(len: usize) -> Self {
-        Self { len, align: 1, huge: HugePages::None }
+        Self { len, align: 1, huge: HugePages::None, numa_node: None }
     }
 
     /// Sets the alignment, a power of two. Default: 1, that is, page aligned.
@@ -111,6 +114,11 @@ impl MemoryRequest {
     /// Sets the page size. Default: [`HugePages::None`].
     pub const fn huge(self, huge: HugePages) -> Self {
         Self { huge, ..self }
+    }
+
+    /// Sets the NUMA node. Default: `None`.
+    pub const fn numa_node(self, numa_node: Option<u32>) -> Self {
+        Self { numa_node, ..self }
     }
 }
 

@@ -7,7 +7,7 @@
 //!   numbers and layouts, with sizes and offsets asserted at compile time.
 //! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the provider
 //!   makes.
-//! * [`names`] displays a call by the kernel's names.
+//! * [`names`] displays a call by the kernel's names; [`numa`] places memory.
 //! * [`sysfs`] finds the devices; [`uevent`] parses messages about those that come and go; [`wait`] waits for event files; [`process`] detects a fork.
 //!
 //! The provider makes system calls and maps memory only through this crate. The simulated device
@@ -26,6 +26,7 @@ pub mod kernel;
 #[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
 pub mod mlx5;
 pub mod names;
+pub mod numa;
 pub mod process;
 pub mod real;
 pub mod sysfs;
@@ -35,7 +36,7 @@ pub mod verbs;
 pub mod wait;
 pub mod write_cmd;
 
-pub use error::ProbeError;
+pub use error::{AllocateError, AllocateStep, ProbeError};
 pub use kernel::{
     Access, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size,
 };

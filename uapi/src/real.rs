@@ -24,10 +24,11 @@ use nix::{
 };
 
 use crate::{
-    Errno,
+    AllocateError, AllocateStep, Errno,
     call::MAX_EINTR_RETRIES,
     ioctl::{IoctlHeader, RDMA_VERBS_IOCTL},
     kernel::{Access, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size},
+    numa::prefer_node,
 };
 
 /// The running Linux kernel.
@@ -139,7 +140,7 @@ impl DeviceFile for UverbsFile {
         Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
     }
 
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
         allocate(request)
     }
 
@@ -181,9 +182,9 @@ impl EventFile for UverbsEvents {
 }
 
 /// Maps anonymous memory as [`DeviceFile::allocate`] specifies.
-pub fn allocate(request: &MemoryRequest) -> Result<Mapping, Errno> {
+pub fn allocate(request: &MemoryRequest) -> Result<Mapping, AllocateError> {
     if request.len == 0 || !request.align.is_power_of_two() {
-        return Err(Errno::EINVAL);
+        return Err(Errno::EINVAL.into());
     }
     match request.huge {
         HugePages::None => map_anonymous(request, page_size().trailing_zeros(), false),
@@ -205,19 +206,30 @@ pub(crate) fn wiped_in_children(request: &MemoryRequest) -> Result<Mapping, Errn
     Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
 }
 
-fn map_anonymous(request: &MemoryRequest, page_bits: u32, huge: bool) -> Result<Mapping, Errno> {
+fn map_anonymous(
+    request: &MemoryRequest,
+    page_bits: u32,
+    huge: bool,
+) -> Result<Mapping, AllocateError> {
+    let step = if huge { AllocateStep::MapHuge { page_bits } } else { AllocateStep::Map };
     let page = 1_usize << page_bits;
-    let len = request.len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
+    let none = || step.failed(Errno::ENOMEM);
+    let len = request.len.checked_next_multiple_of(page).ok_or_else(none)?;
     // mmap aligns to a page. For a larger alignment, map more and skip to an aligned address.
     let spare = request.align.saturating_sub(page);
     let mut options = MmapOptions::new();
-    options.len(len.checked_add(spare).ok_or(Errno::ENOMEM)?);
+    options.len(len.checked_add(spare).ok_or_else(none)?);
     if huge {
         options.huge(Some(page_bits as u8));
     }
-    let mut map = options.map_anon().map_err(errno)?;
-    keep_from_children(&mut map, huge)?;
+    let mut map = options.map_anon().map_err(|error| step.failed(errno(error)))?;
+    keep_from_children(&mut map, huge).map_err(|errno| AllocateStep::Advise.failed(errno))?;
     let start = map.as_mut_ptr();
+    if let (Some(node), Some(start)) = (request.numa_node, NonNull::new(start)) {
+        // SAFETY: the range is exactly the mapping, whose pages nobody has touched.
+        unsafe { prefer_node(start, map.len(), node) }
+            .map_err(|errno| AllocateStep::Bind { node }.failed(errno))?;
+    }
     let skip = start.align_offset(request.align);
     // SAFETY: `start` is page aligned, so at most `spare` bytes are skipped, and `len + spare`
     // bytes are mapped.

@@ -34,7 +34,7 @@ impl Bar {
     pub(crate) fn map(&self, length: usize) -> Result<BarPages, Errno> {
         match self {
             Self::Private => {
-                Anonymous::map(length, PAGE.trailing_zeros(), false).map(BarPages::Private)
+                Ok(BarPages::Private(Anonymous::map(length, PAGE.trailing_zeros(), false)?))
             }
             Self::Shared(range) => {
                 let count = length.div_ceil(PAGE);

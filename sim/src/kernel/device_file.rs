@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 
 use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader};
 use mlx5_uapi::mlx5::MmapCommand;
-use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Mapping, MemoryRequest, page_size};
+use mlx5_uapi::{
+    Access, AllocateError, DeviceFile, Errno, EventFile, Mapping, MemoryRequest, page_size,
+};
 
 use crate::kernel::current::Current;
 use crate::kernel::events::EventQueue;
@@ -122,7 +124,7 @@ impl DeviceFile for SimFile {
         }
     }
 
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
         // Anonymous memory has nothing to do with whether the device is there.
         self.0.calls.enter()?;
         memory::allocate(&self.0.hca.fabric, request)

@@ -4,7 +4,8 @@ use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-use mlx5_uapi::{Errno, HugePages, Mapping, MemoryRequest, page_size};
+use mlx5_uapi::numa::prefer_node;
+use mlx5_uapi::{AllocateError, AllocateStep, Errno, HugePages, Mapping, MemoryRequest, page_size};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::engine::fault::Violation;
@@ -25,9 +26,14 @@ unsafe impl Sync for Anonymous {}
 
 impl Anonymous {
     /// Zeroed memory of whole pages of `1 << log_page` bytes.
-    pub(crate) fn map(length: usize, log_page: u32, huge: bool) -> Result<Self, Errno> {
-        let length = length.checked_next_multiple_of(1 << log_page).ok_or(Errno::ENOMEM)?;
-        let size = NonZeroUsize::new(length).ok_or(Errno::EINVAL)?;
+    pub(crate) fn map(length: usize, log_page: u32, huge: bool) -> Result<Self, AllocateError> {
+        let step = match huge {
+            true => AllocateStep::MapHuge { page_bits: log_page },
+            false => AllocateStep::Map,
+        };
+        let failed = |errno| step.failed(errno);
+        let length = length.checked_next_multiple_of(1 << log_page).ok_or(failed(Errno::ENOMEM))?;
+        let size = NonZeroUsize::new(length).ok_or(failed(Errno::EINVAL))?;
         let flags = match (huge, log_page) {
             (false, _) => MapFlags::MAP_PRIVATE,
             (true, 30) => MapFlags::MAP_PRIVATE | MapFlags::MAP_HUGETLB | MapFlags::MAP_HUGE_1GB,
@@ -35,7 +41,7 @@ impl Anonymous {
         };
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping, at an address of the kernel's choice, touches no memory in use.
-        let start = unsafe { mmap_anonymous(None, size, rights, flags) }?;
+        let start = unsafe { mmap_anonymous(None, size, rights, flags) }.map_err(failed)?;
         let memory = Self { start, length };
         let advice = match huge {
             // The kernel does not wipe huge pages.
@@ -43,8 +49,16 @@ impl Anonymous {
             false => MmapAdvise::MADV_WIPEONFORK,
         };
         // SAFETY: the range is the new mapping; the advice changes nothing in this process.
-        unsafe { madvise(start, length, advice) }?;
+        unsafe { madvise(start, length, advice) }
+            .map_err(|errno| AllocateStep::Advise.failed(errno))?;
         Ok(memory)
+    }
+
+    /// Has its pages come from a NUMA node.
+    fn prefer_node(&self, node: u32) -> Result<(), AllocateError> {
+        // SAFETY: the range is this mapping.
+        unsafe { prefer_node(self.start.cast(), self.length, node) }
+            .map_err(|errno| AllocateStep::Bind { node }.failed(errno))
     }
 
     /// Its first address.
@@ -97,9 +111,9 @@ impl Drop for Lent {
 }
 
 /// What [`DeviceFile::allocate`](mlx5_uapi::DeviceFile::allocate) promises.
-pub(crate) fn allocate(fabric: &Fabric, request: &MemoryRequest) -> Result<Mapping, Errno> {
+pub(crate) fn allocate(fabric: &Fabric, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
     if request.len == 0 || !request.align.is_power_of_two() {
-        return Err(Errno::EINVAL);
+        return Err(Errno::EINVAL.into());
     }
     let ordinary = page_size().trailing_zeros();
     match request.huge {
@@ -117,13 +131,16 @@ fn lend(
     request: &MemoryRequest,
     log_page: u32,
     huge: bool,
-) -> Result<Mapping, Errno> {
+) -> Result<Mapping, AllocateError> {
     let page = 1_usize << log_page;
     let length = request.len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
     // mmap aligns to a page; a larger alignment is found inside a longer mapping.
     let spare = request.align.saturating_sub(page);
     let total = length.checked_add(spare).ok_or(Errno::ENOMEM)?;
     let memory = Anonymous::map(total, log_page, huge)?;
+    if let Some(node) = request.numa_node {
+        memory.prefer_node(node)?;
+    }
     let start = memory.as_non_null();
     let skip = start.as_ptr().align_offset(request.align);
     // SAFETY: the mapping starts on a page, so that at most `spare` bytes are skipped, and `spare`

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mlx5_sim::kernel::SysfsEntry;
 use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method};
-use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest, real};
+use mlx5_uapi::{
+    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest, real,
+};
 use nix::libc;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
@@ -344,7 +346,7 @@ impl DeviceFile for WireFile {
         Ok(unsafe { Mapping::new(start, len, Box::new(owner)) })
     }
 
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
         real::allocate(request)
     }
 

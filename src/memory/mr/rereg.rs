@@ -116,8 +116,7 @@ impl Reregistration {
         let place = match (self.own, self.foreign.take()) {
             (Some(0), _) => return wrong("the region is empty: give at least one byte"),
             (Some(len), _) => {
-                let mapping = allocate(&*context.file, &MemoryRequest::new(len))
-                    .map_err(|errno| context.fail("allocate memory", errno))?;
+                let mapping = allocate(REREG, &*context.file, &MemoryRequest::new(len))?;
                 let start = mapping.as_ptr().expose_provenance() as u64;
                 fresh = Some(mapping);
                 Some(Place { start, len, iova: start })

@@ -129,8 +129,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         let buffer = QueueBuffer::new(
             &context.link,
             receive_layout.bytes() + send_layout.bytes(),
-            self.huge_pages,
-            self.allocator.as_ref(),
+            &self.memory,
         )?;
         let slot = RecordSlot::new(&context.records)?;
         let uar = match &self.domain {

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::ioctl::{IoctlHeader, Method, attr, method};
 use mlx5_uapi::mlx5::MmapCommand;
-use mlx5_uapi::{Access, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest};
+use mlx5_uapi::{
+    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
+};
 
 use crate::event::Call;
 
@@ -228,7 +230,7 @@ impl DeviceFile for WatchedFile {
         Ok(mapping)
     }
 
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
         self.file.allocate(request)
     }
 

@@ -2,7 +2,7 @@
 
 use mlx5::{Errno, Kernel};
 use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader, Method};
-use mlx5_uapi::{Access, DeviceFile, EventFile, Mapping, MemoryRequest};
+use mlx5_uapi::{Access, AllocateError, DeviceFile, EventFile, Mapping, MemoryRequest};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -120,7 +120,7 @@ impl DeviceFile for WarpedFile {
         self.file.map(offset, len, access)
     }
 
-    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, Errno> {
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
         let mapping = self.file.allocate(request)?;
         let (start, len) = (mapping.as_non_null(), mapping.len());
         self.lies.allocated.fetch_add(len, Relaxed);
