@@ -110,16 +110,21 @@ pub use cq::{
     CompletionChannel, CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError,
     SharedCompletionQueue, Timestamps,
 };
-pub use error::{DestroyError, Error, ErrorKind, FirmwareStatus, ReregisterError};
+pub use error::{DestroyError, Error, ErrorKind, FirmwareStatus, RegisterError, ReregisterError};
 pub use link::{CqId, Devx, QpId, SrqId, leaked};
 pub use memory::{
-    Access, MemoryBuilder, MemoryRegion, ProtectionDomain, Reregistration, mkey,
+    Access, Atomic, AtomicRegion, Buffer, BufferRegion, MemoryBuilder, MemoryRegion, MessageFrame,
+    MessageRing, MessageRingWriter, MessageSlotWriter, MessageSlots, Plain, ProtectionDomain,
+    Reregistration, SlotFrame, Typed, mkey,
     window::{self, BindError, MemoryWindow},
 };
 pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, ThreadDomain};
 pub use qp::*;
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, XrcDomain, XrcOpen};
 pub use tag_matching::{RendezvousData, TagMatchingQueue, TagMatchingQueueBuilder, TmMessage};
+
+/// The traits of plain types: see [`Plain`].
+pub use zerocopy;
 
 pub use mlx5_cq::{
     CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind, InlineData,
@@ -130,7 +135,7 @@ pub use mlx5_prm::cmd::CommandStatus;
 pub use mlx5_prm::cqe::{MiniFormat as CqeCompression, Syndrome};
 pub use mlx5_prm::wqe::{AddressVector, Opcode};
 pub use mlx5_uapi::{
-    Errno, HugePages, Kernel, LinuxKernel, OLDEST_KERNEL,
+    Errno, HugePages, Kernel, LinuxKernel, Mapping, OLDEST_KERNEL,
     mlx5::CqeCompFormat,
     sysfs::{NodeType, PciFunction, SkipReason, Skipped},
     verbs::{AccessFlags, AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState, QpType},

@@ -1,5 +1,6 @@
 //! Tests of everything but queues, on the simulated device.
 
+mod buffers;
 mod connecting;
 mod debug;
 mod events;
@@ -11,6 +12,7 @@ mod numa;
 mod open;
 mod paths;
 mod queues;
+mod views;
 
 use crate::*;
 use mlx5_sim::{PortConfig, SimConfig, Simulator};

@@ -3,7 +3,7 @@
 mod allocate;
 mod returned;
 
-pub use returned::{DestroyError, ReregisterError};
+pub use returned::{DestroyError, RegisterError, ReregisterError};
 
 use mlx5_prm::cmd::{CommandOutHead, CommandStatus};
 use mlx5_uapi::{Errno, OLDEST_KERNEL, ProbeError};

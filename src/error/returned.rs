@@ -92,6 +92,8 @@ returned! {
     DestroyError;
     /// A memory region could not be registered anew. It is in the error.
     ReregisterError;
+    /// Memory that the caller handed over could not be registered. It is in the error.
+    RegisterError;
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! where the device may not write. Owned memory is freed only once the region is gone from the
 //! kernel: deregistered, or destroyed when the file was closed.
 
-mod copy;
+pub(super) mod copy;
 mod rereg;
 
 pub use rereg::Reregistration;
@@ -25,7 +25,7 @@ use crate::{
 use mlx5_prm::wqe::MAX_SGE_LENGTH;
 use mlx5_uapi::{HugePages, Mapping, MemoryRequest, cmd::mr as command, verbs::CoreSupport};
 use mlx5_wqe::{RemoteAddress, RemoteSlice, Sge};
-use std::{fmt, ops::RangeBounds, os::fd::BorrowedFd};
+use std::{fmt, ops::RangeBounds, os::fd::BorrowedFd, ptr::NonNull};
 
 /// Access flags that let the device write.
 const WRITES: Access = Access::LOCAL_WRITE
@@ -190,6 +190,22 @@ impl ProtectionDomain {
         self.memory(len).register()
     }
 
+    /// Starts building a region of `count` elements of type `T`, which it owns:
+    /// [`MemoryRegion::typed`] then returns them. `count` must not be zero.
+    ///
+    /// ```no_run
+    /// # fn f(pd: &mlx5::ProtectionDomain) -> Result<(), mlx5::Error> {
+    /// let counters = pd.memory_of::<u64>(1000).register()?;
+    /// counters.typed::<u64>()?.set(999, &7)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn memory_of<T>(&self, count: usize) -> MemoryBuilder<'_> {
+        const { assert!(size_of::<T>() > 0, "an element needs a size") };
+        // More bytes than there are addresses are refused by `register`.
+        self.memory(count.saturating_mul(size_of::<T>()))
+    }
+
     /// Registers foreign memory (`ibv_reg_mr`).
     ///
     /// `len` must not be zero. In `access`, `REMOTE_WRITE` and `REMOTE_ATOMIC` need `LOCAL_WRITE`,
@@ -330,6 +346,48 @@ impl MemoryRegion {
         Ok(Self::new(pd, mr, iova, len, access))
     }
 
+    /// Registers memory that a buffer lent, as owned memory.
+    ///
+    /// # Safety
+    /// The `len` bytes at `start` are initialized, and stay mapped until the region is deregistered
+    /// successfully; forever, if that fails or if this function fails with [`Error::in_doubt`].
+    /// Nothing else accesses them meanwhile.
+    pub(super) unsafe fn over(
+        pd: &ProtectionDomain,
+        start: NonNull<u8>,
+        len: usize,
+        access: Access,
+    ) -> Result<Self, Error> {
+        let context = &pd.context;
+        context.check(VERB)?;
+        check_access(access, true)?;
+        let place = start.expose_provenance().get() as u64;
+        check_extent(place, len)?;
+        // SAFETY: by the contract, until the mapping is dropped, which does nothing to the bytes.
+        let mapping = unsafe { Mapping::new(start, len, Box::new(())) };
+        // SAFETY: by the contract. Nobody has a reference to the bytes.
+        match unsafe { Self::register(pd, Place { start: place, len, iova: place }, access) } {
+            Ok(mut region) => {
+                region.memory = Some(mapping);
+                Ok(region)
+            }
+            Err(error) => {
+                if error.in_doubt() {
+                    context.keep_for_good(mapping);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives up deregistering, and keeps memory that a buffer lent until the process ends.
+    pub(super) fn keep_for_good(&mut self) {
+        self.live = false;
+        for memory in self.memory.take().into_iter().chain(self.former.drain(..)) {
+            self.pd.context.keep_for_good(memory);
+        }
+    }
+
     fn new(pd: &ProtectionDomain, mr: command::Mr, addr: u64, len: usize, access: Access) -> Self {
         Self {
             pd: pd.clone(),
@@ -457,7 +515,7 @@ impl MemoryRegion {
     }
 
     /// Returns the owned memory, after checking the range.
-    fn own(
+    pub(super) fn own(
         &self,
         operation: &'static str,
         offset: usize,
@@ -473,9 +531,10 @@ impl MemoryRegion {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Shown::at(offset, len).outside(operation, "bytes", self.len));
         }
-        // SAFETY: the mapping is page-aligned, a whole number of pages, and lives as long as
-        // `self`. Meanwhile this process accesses it only through `Words`: `as_slice` borrows
-        // `self` exclusively, and accesses through `as_ptr` are the caller's responsibility.
+        // SAFETY: the mapping lives as long as `self`. Meanwhile this process accesses it only
+        // through `Words`, and through the aligned words that `atomics` lends: `as_slice` borrows
+        // `self` exclusively, an `AtomicRegion` does not hand its region out, a `Buffer` gives its
+        // memory to nobody else, and accesses through `as_ptr` are the caller's responsibility.
         // Otherwise only the device accesses it.
         Ok(unsafe { copy::Words::new(mapping.as_non_null(), mapping.len()) })
     }
@@ -518,7 +577,7 @@ impl MemoryRegion {
         self.memory.as_ref().map(Mapping::as_ptr)
     }
 
-    fn destroy(&mut self) -> Result<(), Error> {
+    pub(super) fn destroy(&mut self) -> Result<(), Error> {
         if self.live {
             let handle = self.mr.handle;
             self.pd.context.run_destroy(DEREG, |file| command::dereg(file, handle))?;

@@ -9,8 +9,12 @@ const NOWHERE: u32 = 1000;
 /// The kernel's policy of the mapping at an address, or `None` if it has no NUMA support.
 fn policy(addr: u64) -> Option<String> {
     let maps = std::fs::read_to_string("/proc/self/numa_maps").ok()?;
-    let line = maps.lines().find(|line| line.starts_with(&format!("{addr:08x} ")));
-    Some(line.expect("the mapping is listed").split(' ').nth(1).unwrap_or_default().to_owned())
+    let starts = maps.lines().filter_map(|line| {
+        let (start, rest) = line.split_once(' ')?;
+        Some((u64::from_str_radix(start, 16).ok()?, rest.split(' ').next()?.to_owned()))
+    });
+    // Neighbours of the same policy are listed as one.
+    starts.take_while(|(start, _)| *start <= addr).last().map(|(_, policy)| policy)
 }
 
 /// A node of this machine.

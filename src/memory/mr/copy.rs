@@ -3,91 +3,157 @@
 use std::{
     marker::PhantomData,
     ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
 };
 
 const WORD: usize = size_of::<u64>();
 
-/// Memory that is only accessed by atomic loads and stores of whole words. Concurrent copies are
-/// therefore no data races, whatever their ranges are.
-pub(super) struct Words<'a> {
-    start: NonNull<AtomicU64>,
-    words: usize,
-    memory: PhantomData<&'a [AtomicU64]>,
+/// Memory that is only accessed by atomic loads and stores: of whole aligned words, and of single
+/// bytes before the first and behind the last of these. Concurrent copies are therefore no data
+/// races, whatever their ranges are: each byte is always accessed in the same size.
+pub(in crate::memory) struct Words<'a> {
+    start: NonNull<u8>,
+    /// Bytes before the first aligned word.
+    head: usize,
+    /// Bytes in aligned words, from `head` on.
+    body: usize,
+    len: usize,
+    memory: PhantomData<&'a [AtomicU8]>,
 }
 
-impl Words<'_> {
+impl<'a> Words<'a> {
     /// # Safety
-    /// `start` and `len` are multiples of 8. The `len` bytes are mapped for `'a`, and this process
-    /// accesses them only through this type during that time.
+    /// The `len` bytes are mapped for `'a`, and this process accesses them only through this type
+    /// during that time, or by atomic loads and stores of the aligned words.
     pub(super) unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
-        Self { start: start.cast(), words: len / WORD, memory: PhantomData }
+        let head = start.as_ptr().align_offset(WORD).min(len);
+        let body = (len - head) / WORD * WORD;
+        Self { start, head, body, len, memory: PhantomData }
     }
 
-    fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.words, "outside the memory");
-        // SAFETY: the index is checked above; by the contract of `new` the memory is aligned and
-        // mapped.
-        unsafe { self.start.add(index).as_ref() }
+    /// Returns the aligned words, if the memory starts with one.
+    pub(in crate::memory) fn as_words(&self) -> Option<&'a [AtomicU64]> {
+        if self.head != 0 {
+            return None;
+        }
+        // SAFETY: the memory is aligned and mapped by the contract of `new`, and its words are
+        // accessed only by atomics of this size.
+        Some(unsafe { std::slice::from_raw_parts(self.start.cast().as_ptr(), self.body / WORD) })
+    }
+
+    /// Returns the word that has a byte of the body.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        let at = offset.wrapping_sub(self.head);
+        assert!(at < self.body, "outside the memory");
+        // SAFETY: the offset is checked above; from `head` on the memory is aligned, and mapped by
+        // the contract of `new`.
+        unsafe { self.start.add(self.head + at / WORD * WORD).cast().as_ref() }
+    }
+
+    /// Returns a byte outside of the body.
+    fn byte(&self, offset: usize) -> &AtomicU8 {
+        assert!(
+            offset < self.len && offset.wrapping_sub(self.head) >= self.body,
+            "outside the memory"
+        );
+        // SAFETY: the offset is checked above, and the memory is mapped by the contract of `new`.
+        unsafe { self.start.add(offset).cast().as_ref() }
+    }
+
+    /// Splits `len` bytes from `offset` on: the number of single bytes, of bytes in words, and of
+    /// single bytes behind them.
+    fn split(&self, offset: usize, len: usize) -> [usize; 3] {
+        let before = self.head.saturating_sub(offset).min(len);
+        let end = self.head + self.body;
+        let inside = end.saturating_sub(offset + before).min(len - before);
+        [before, inside, len - before - inside]
     }
 
     /// Copies bytes out, from `offset` on.
-    pub(super) fn read(&self, offset: usize, to: &mut [u8]) {
-        let (head, body) = to.split_at_mut(head_len(offset, to.len()));
-        let mut index = offset / WORD;
+    pub(in crate::memory) fn read(&self, offset: usize, to: &mut [u8]) {
+        let [before, inside, _] = self.split(offset, to.len());
+        let (head, rest) = to.split_at_mut(before);
+        let (body, tail) = rest.split_at_mut(inside);
+        for (at, byte) in (offset..).zip(head) {
+            *byte = self.byte(at).load(Relaxed);
+        }
+        self.read_words(offset + before, body);
+        for (at, byte) in (offset + before + inside..).zip(tail) {
+            *byte = self.byte(at).load(Relaxed);
+        }
+    }
+
+    fn read_words(&self, offset: usize, to: &mut [u8]) {
+        let from = offset.wrapping_sub(self.head) % WORD;
+        let (head, body) = to.split_at_mut(head_len(from, to.len()));
+        let mut at = offset;
         if !head.is_empty() {
-            let bytes = self.word(index).load(Relaxed).to_ne_bytes();
-            let from = offset % WORD;
+            let bytes = self.word(at).load(Relaxed).to_ne_bytes();
             head.copy_from_slice(&bytes[from..from + head.len()]);
-            index += 1;
+            at += head.len();
         }
         let mut words = body.chunks_exact_mut(WORD);
         for chunk in &mut words {
-            chunk.copy_from_slice(&self.word(index).load(Relaxed).to_ne_bytes());
-            index += 1;
+            chunk.copy_from_slice(&self.word(at).load(Relaxed).to_ne_bytes());
+            at += WORD;
         }
         let tail = words.into_remainder();
         if !tail.is_empty() {
-            let bytes = self.word(index).load(Relaxed).to_ne_bytes();
+            let bytes = self.word(at).load(Relaxed).to_ne_bytes();
             tail.copy_from_slice(&bytes[..tail.len()]);
         }
     }
 
     /// Copies bytes in, from `offset` on. The other bytes of the first and the last word keep what
     /// the device or other threads write to them meanwhile.
-    pub(super) fn write(&self, offset: usize, from: &[u8]) {
-        let (head, body) = from.split_at(head_len(offset, from.len()));
-        let mut index = offset / WORD;
+    pub(in crate::memory) fn write(&self, offset: usize, from: &[u8]) {
+        let [before, inside, _] = self.split(offset, from.len());
+        let (head, rest) = from.split_at(before);
+        let (body, tail) = rest.split_at(inside);
+        for (at, byte) in (offset..).zip(head) {
+            self.byte(at).store(*byte, Relaxed);
+        }
+        self.write_words(offset + before, body);
+        for (at, byte) in (offset + before + inside..).zip(tail) {
+            self.byte(at).store(*byte, Relaxed);
+        }
+    }
+
+    fn write_words(&self, offset: usize, from: &[u8]) {
+        let first = offset.wrapping_sub(self.head) % WORD;
+        let (head, body) = from.split_at(head_len(first, from.len()));
+        let mut at = offset;
         if !head.is_empty() {
-            self.merge(index, offset % WORD, head);
-            index += 1;
+            self.merge(at, first, head);
+            at += head.len();
         }
         let mut words = body.chunks_exact(WORD);
         for chunk in &mut words {
             let mut bytes = [0; WORD];
             bytes.copy_from_slice(chunk);
-            self.word(index).store(u64::from_ne_bytes(bytes), Relaxed);
-            index += 1;
+            self.word(at).store(u64::from_ne_bytes(bytes), Relaxed);
+            at += WORD;
         }
         let tail = words.remainder();
         if !tail.is_empty() {
-            self.merge(index, 0, tail);
+            self.merge(at, 0, tail);
         }
     }
 
-    fn merge(&self, index: usize, at: usize, part: &[u8]) {
+    fn merge(&self, offset: usize, at: usize, part: &[u8]) {
         let merged = |old: u64| {
             let mut bytes = old.to_ne_bytes();
             bytes[at..at + part.len()].copy_from_slice(part);
             Some(u64::from_ne_bytes(bytes))
         };
-        let _ = self.word(index).fetch_update(Relaxed, Relaxed, merged);
+        let _ = self.word(offset).fetch_update(Relaxed, Relaxed, merged);
     }
 }
 
-/// Returns how many of the `len` bytes at `offset` lie in a word that begins before `offset`.
-fn head_len(offset: usize, len: usize) -> usize {
-    match offset % WORD {
+/// Returns how many of the `len` bytes from byte `used` of a word on lie in that word, if it is not
+/// copied as a whole.
+fn head_len(used: usize, len: usize) -> usize {
+    match used {
         0 => 0,
         used => (WORD - used).min(len),
     }
@@ -97,32 +163,56 @@ fn head_len(offset: usize, len: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn words(memory: &mut [u64]) -> Words<'_> {
-        let len = size_of_val(memory);
-        let start = NonNull::from(memory).cast();
-        // SAFETY: the slice is aligned, and borrowed for as long as the words are used.
-        unsafe { Words::new(start, len) }
-    }
-
     #[test]
     fn every_range_is_copied_and_nothing_beside_it() {
         const LEN: usize = 40;
-        for offset in 0..LEN {
-            for len in 0..=LEN - offset {
+        for skip in 0..WORD {
+            for total in 0..=LEN - skip {
                 let mut memory = [u64::from_ne_bytes([0xee; 8]); LEN / 8];
-                let data: Vec<u8> = (1..=len as u8).collect();
-                let words = words(&mut memory);
-                words.write(offset, &data);
-                let mut back = vec![0; len];
-                words.read(offset, &mut back);
-                assert_eq!(back, data, "{len} bytes at {offset}");
-                let mut all = [0; LEN];
-                words.read(0, &mut all);
-                let mut expected = [0xee; LEN];
-                expected[offset..offset + len].copy_from_slice(&data);
-                assert_eq!(all, expected, "{len} bytes at {offset}");
+                let start: NonNull<u8> = NonNull::from(&mut memory).cast();
+                // SAFETY: the bytes are inside the array, which nothing else accesses.
+                let words = unsafe { Words::new(start.add(skip), total) };
+                for offset in 0..=total {
+                    for len in [0, 1, 7, 8, 9, total - offset] {
+                        if len > total - offset {
+                            continue;
+                        }
+                        words.write(0, &[0xee; LEN][..total]);
+                        let data: Vec<u8> = (1..=len as u8).collect();
+                        words.write(offset, &data);
+                        let mut back = vec![0; len];
+                        words.read(offset, &mut back);
+                        assert_eq!(back, data, "{len} bytes at {offset}");
+                        let mut all = [0; LEN];
+                        words.read(0, &mut all[..total]);
+                        let mut expected = [0xee; LEN];
+                        expected[offset..offset + len].copy_from_slice(&data);
+                        assert_eq!(all[..total], expected[..total], "{len} bytes at {offset}");
+                    }
+                }
+                words.write(0, &[0xee; LEN][..total]);
+                assert_eq!(memory, [u64::from_ne_bytes([0xee; 8]); LEN / 8], "{total} at {skip}");
             }
         }
+    }
+
+    fn words(memory: &mut [u64]) -> Words<'_> {
+        let len = size_of_val(memory);
+        // SAFETY: the slice is borrowed for as long as the words are used.
+        unsafe { Words::new(NonNull::from(memory).cast(), len) }
+    }
+
+    #[test]
+    fn aligned_words_are_lent_of_aligned_memory_alone() {
+        let mut memory = [1, 2, 3];
+        assert_eq!(words(&mut memory).as_words().map(<[_]>::len), Some(3));
+        let start: NonNull<u8> = NonNull::from(&mut memory).cast();
+        // SAFETY: the bytes are inside the array, which nothing else accesses.
+        let odd = unsafe { Words::new(start.add(1), 20) };
+        assert!(odd.as_words().is_none());
+        // SAFETY: as above.
+        let short = unsafe { Words::new(start, 23) };
+        assert_eq!(short.as_words().map(<[_]>::len), Some(2));
     }
 
     #[test]

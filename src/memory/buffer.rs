@@ -1,0 +1,230 @@
+//! Regions over memory that the caller hands over, and gets back.
+
+use super::{Access, MemoryRegion, ProtectionDomain};
+use crate::error::{DestroyError, Error, RegisterError};
+use memmap2::MmapMut;
+use mlx5_uapi::Mapping;
+use std::{
+    borrow::Borrow,
+    fmt,
+    mem::ManuallyDrop,
+    ops::Deref,
+    ptr::{NonNull, slice_from_raw_parts_mut},
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Memory that a region can be made of: [`ProtectionDomain::register`] takes it, and
+/// deregistration returns it.
+///
+/// Implemented for vectors and boxed slices of plain types, for [`MmapMut`] and for [`Mapping`].
+///
+/// # Safety
+/// [`Buffer::into_parts`] returns initialized memory that is readable and writable, and that stays
+/// where it is. Until it is passed to [`Buffer::from_parts`], nothing else accesses it. If it is
+/// never passed there, because the kernel does not deregister the region, it stays allocated
+/// forever. Every bit pattern of the memory is valid, since the device may write any.
+pub unsafe trait Buffer: Sized + Send + Sync + 'static {
+    /// What the buffer has besides its memory.
+    type Parts: Send + Sync;
+
+    /// Takes the buffer apart: start and length of its memory in bytes, and the rest.
+    fn into_parts(self) -> (NonNull<u8>, usize, Self::Parts);
+
+    /// Puts the buffer together again.
+    ///
+    /// # Safety
+    /// The arguments are those that one call of [`Buffer::into_parts`] returned, and are passed
+    /// here once. Nothing accesses the memory any more.
+    unsafe fn from_parts(start: NonNull<u8>, len: usize, parts: Self::Parts) -> Self;
+}
+
+// SAFETY: the elements of a vector are initialized, on the heap, and nobody else's, as long as the
+// vector is not dropped; `ManuallyDrop` sees to that. Without padding all their bytes are
+// initialized, and as plain types they have no invalid bit pattern.
+unsafe impl<T: FromBytes + IntoBytes + Send + Sync + 'static> Buffer for Vec<T> {
+    /// Number of elements, capacity.
+    type Parts = (usize, usize);
+
+    fn into_parts(self) -> (NonNull<u8>, usize, (usize, usize)) {
+        let mut vec = ManuallyDrop::new(self);
+        let (len, capacity) = (vec.len(), vec.capacity());
+        // A vector's pointer is never null, so there is no other case.
+        let start = NonNull::new(vec.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        (start.cast(), len * size_of::<T>(), (len, capacity))
+    }
+
+    unsafe fn from_parts(start: NonNull<u8>, _: usize, (len, capacity): (usize, usize)) -> Self {
+        // SAFETY: by the contract these are the parts of a vector that was not dropped.
+        unsafe { Self::from_raw_parts(start.cast().as_ptr(), len, capacity) }
+    }
+}
+
+// SAFETY: as for vectors. The box is taken apart, not kept: moving a box asserts that nothing else
+// refers to its memory.
+unsafe impl<T: FromBytes + IntoBytes + Send + Sync + 'static> Buffer for Box<[T]> {
+    /// Number of elements.
+    type Parts = usize;
+
+    fn into_parts(self) -> (NonNull<u8>, usize, usize) {
+        let len = self.len();
+        // A box's pointer is never null, so there is no other case.
+        let start = NonNull::new(Self::into_raw(self).cast()).unwrap_or(NonNull::dangling());
+        (start, len * size_of::<T>(), len)
+    }
+
+    unsafe fn from_parts(start: NonNull<u8>, _: usize, len: usize) -> Self {
+        // SAFETY: by the contract this is the slice of a box that was not dropped.
+        unsafe { Self::from_raw(slice_from_raw_parts_mut(start.cast().as_ptr(), len)) }
+    }
+}
+
+// SAFETY: a mapping keeps its bytes mapped until it is dropped; by the contract of `Mapping::new`
+// nothing else uses them. Mapped pages are initialized.
+unsafe impl Buffer for Mapping {
+    type Parts = Self;
+
+    fn into_parts(self) -> (NonNull<u8>, usize, Self) {
+        (self.as_non_null(), self.len(), self)
+    }
+
+    unsafe fn from_parts(_: NonNull<u8>, _: usize, parts: Self) -> Self {
+        parts
+    }
+}
+
+// SAFETY: a mapping keeps its bytes mapped until it is dropped. Whoever mapped a file has promised
+// that nobody else changes it, and the pointer inside does not claim to be the only one.
+unsafe impl Buffer for MmapMut {
+    type Parts = Self;
+
+    fn into_parts(mut self) -> (NonNull<u8>, usize, Self) {
+        let start = NonNull::new(self.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        (start, self.len(), self)
+    }
+
+    unsafe fn from_parts(_: NonNull<u8>, _: usize, parts: Self) -> Self {
+        parts
+    }
+}
+
+/// A memory region over a [`Buffer`] of the caller: see [`ProtectionDomain::register`].
+///
+/// It is used as the [`MemoryRegion`] that it dereferences to. Dropping it deregisters the region
+/// and drops the buffer. If the kernel does not deregister it, the buffer is never dropped, and
+/// [`leaked`](crate::leaked) counts it: its allocator would use the memory again.
+pub struct BufferRegion<B: Buffer> {
+    region: MemoryRegion,
+    start: NonNull<u8>,
+    /// `Some` until the buffer is given back, or kept for good.
+    parts: Option<B::Parts>,
+}
+
+// SAFETY: `start` is only passed back to the buffer, which is Send, as are the other fields.
+unsafe impl<B: Buffer> Send for BufferRegion<B> {}
+// SAFETY: a shared reference gives access to the region alone, which is Sync.
+unsafe impl<B: Buffer> Sync for BufferRegion<B> {}
+
+impl ProtectionDomain {
+    /// Registers memory of the caller: a `Vec`, a `Box<[T]>`, or a mapping.
+    /// [`BufferRegion::deregister`] returns it. Meanwhile it is accessed through the region.
+    ///
+    /// The memory must not be empty. Limits of `access` as for
+    /// [`MemoryBuilder::access`](super::MemoryBuilder::access). After a fork, the child has its own
+    /// copy of the memory, and the parent's pages stay those that the device uses (Linux 5.9).
+    ///
+    /// ```
+    /// # use mlx5_sim::{SimConfig, Simulator};
+    /// # let simulator = Simulator::new(SimConfig::new());
+    /// # let pd = mlx5::devices_on(simulator.kernel())?[0].open()?.alloc_pd()?;
+    /// use mlx5::Access;
+    ///
+    /// let region = pd.register(vec![7_u8; 4096], Access::LOCAL_WRITE)?;
+    /// region.write_at(1, b"the device may write here, too")?;
+    /// let bytes: Vec<u8> = region.deregister()?;
+    /// assert_eq!(&bytes[..4], b"\x07the");
+    /// # Ok::<(), mlx5::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error has the buffer, but not after a failure [in doubt](Error::in_doubt): then the
+    /// device may have the memory, and the buffer is never dropped, as if it were registered.
+    pub fn register<B: Buffer>(
+        &self,
+        buffer: B,
+        access: Access,
+    ) -> Result<BufferRegion<B>, RegisterError<Option<B>>> {
+        let (start, len, parts) = buffer.into_parts();
+        // SAFETY: by the contract of `Buffer` the bytes are initialized memory that nothing else
+        // accesses and that stays, until it is put together again: below if nothing was registered,
+        // or by the region once that is deregistered. Otherwise `parts` is forgotten.
+        match unsafe { MemoryRegion::over(self, start, len, access) } {
+            Ok(region) => Ok(BufferRegion { region, start, parts: Some(parts) }),
+            Err(error) if error.in_doubt() => {
+                std::mem::forget(parts);
+                Err(RegisterError::new(None, error))
+            }
+            Err(error) => {
+                // SAFETY: the parts are those from above, and nothing was registered.
+                let buffer = unsafe { B::from_parts(start, len, parts) };
+                Err(RegisterError::new(Some(buffer), error))
+            }
+        }
+    }
+}
+
+impl<B: Buffer> BufferRegion<B> {
+    /// Deregisters the region and returns the buffer (`ibv_dereg_mr`). Returns the region with the
+    /// error if the kernel refuses, for example while memory windows are bound to it.
+    pub fn deregister(mut self) -> Result<B, DestroyError<Self>> {
+        match (self.region.destroy(), self.parts.take()) {
+            // SAFETY: the parts are those of the buffer, and were here until now. The region is
+            // gone from the device, and its memory is accessed by `self` alone, which ends here.
+            (Ok(()), Some(parts)) => {
+                Ok(unsafe { B::from_parts(self.start, self.region.len(), parts) })
+            }
+            (Err(error), parts) => {
+                self.parts = parts;
+                Err(DestroyError::new(self, error))
+            }
+            (Ok(()), None) => unreachable!("the parts are taken once, and that ends the region"),
+        }
+    }
+
+    /// Returns the memory as a slice, as [`MemoryRegion::as_slice`].
+    pub fn as_slice(&mut self) -> Result<&[u8], Error> {
+        self.region.as_slice()
+    }
+}
+
+impl<B: Buffer> Drop for BufferRegion<B> {
+    fn drop(&mut self) {
+        let Some(parts) = self.parts.take() else { return };
+        if self.region.destroy().is_ok() {
+            // SAFETY: as in `deregister`.
+            drop(unsafe { B::from_parts(self.start, self.region.len(), parts) });
+        } else {
+            self.region.keep_for_good();
+            std::mem::forget(parts);
+        }
+    }
+}
+
+impl<B: Buffer> Deref for BufferRegion<B> {
+    type Target = MemoryRegion;
+
+    fn deref(&self) -> &MemoryRegion {
+        &self.region
+    }
+}
+
+impl<B: Buffer> Borrow<MemoryRegion> for BufferRegion<B> {
+    fn borrow(&self) -> &MemoryRegion {
+        &self.region
+    }
+}
+
+impl<B: Buffer> fmt::Debug for BufferRegion<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BufferRegion").field(&self.region).finish()
+    }
+}
