@@ -31,10 +31,10 @@ fn cause(step: AllocateStep, errno: Errno) -> (ErrorKind, &'static str) {
     match (step, errno) {
         (Map, Errno::ENOMEM) => (
             OutOfMemory,
-            "memory is short, or a limit of the process is reached (ulimit -v, vm.max_map_count)",
+            "out of memory, or a limit of the process is reached (ulimit -v, vm.max_map_count)",
         ),
         (MapHuge { .. }, Errno::ENOMEM) => {
-            (OutOfMemory, "the pool has too few huge pages, see vm.nr_hugepages")
+            (OutOfMemory, "the pool has too few huge pages: raise vm.nr_hugepages")
         }
         (MapHuge { .. }, Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
             (NotSupported, "the kernel has no pages of this size")

@@ -115,7 +115,7 @@ unsafe impl Buffer for MmapMut {
 pub struct BufferRegion<B: Buffer> {
     region: MemoryRegion,
     start: NonNull<u8>,
-    /// `Some` until the buffer is given back, or kept for good.
+    /// `Some` until the buffer is given back, or kept until the process ends.
     parts: Option<B::Parts>,
 }
 
@@ -203,7 +203,7 @@ impl<B: Buffer> Drop for BufferRegion<B> {
             // SAFETY: as in `deregister`.
             drop(unsafe { B::from_parts(self.start, self.region.len(), parts) });
         } else {
-            self.region.keep_for_good();
+            self.region.keep_until_exit();
             std::mem::forget(parts);
         }
     }

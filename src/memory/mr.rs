@@ -373,7 +373,7 @@ impl MemoryRegion {
             }
             Err(error) => {
                 if error.in_doubt() {
-                    context.keep_for_good(mapping);
+                    context.keep_until_exit(mapping);
                 }
                 Err(error)
             }
@@ -381,10 +381,10 @@ impl MemoryRegion {
     }
 
     /// Gives up deregistering, and keeps memory that a buffer lent until the process ends.
-    pub(super) fn keep_for_good(&mut self) {
+    pub(super) fn keep_until_exit(&mut self) {
         self.live = false;
         for memory in self.memory.take().into_iter().chain(self.former.drain(..)) {
-            self.pd.context.keep_for_good(memory);
+            self.pd.context.keep_until_exit(memory);
         }
     }
 
