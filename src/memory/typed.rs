@@ -16,12 +16,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A plain type: every bit pattern is a value, there is no padding, and no interior mutability.
 /// Numbers and arrays of them are plain; a struct derives [`FromBytes`], [`IntoBytes`] and
-/// [`Immutable`] of `zerocopy`, which is reexported as [`mlx5::zerocopy`](crate::zerocopy).
+/// [`Immutable`] of `zerocopy`, which is reexported as [`mlx5::zerocopy`](crate::zerocopy). A
+/// program that does not depend on `zerocopy` itself names the reexport, as here.
 ///
 /// ```
 /// use mlx5::{Plain, zerocopy::{FromBytes, Immutable, IntoBytes}};
 ///
 /// #[derive(FromBytes, IntoBytes, Immutable)]
+/// #[zerocopy(crate = "mlx5::zerocopy")]
 /// #[repr(C)]
 /// struct Entry {
 ///     key: u64,
@@ -60,6 +62,7 @@ impl MemoryRegion {
     /// use mlx5::zerocopy::{FromBytes, Immutable, IntoBytes};
     ///
     /// #[derive(FromBytes, IntoBytes, Immutable, PartialEq, Debug)]
+    /// #[zerocopy(crate = "mlx5::zerocopy")]
     /// #[repr(C)]
     /// struct Entry {
     ///     key: u64,

@@ -47,6 +47,7 @@ failures!(
     mlx5::TransitionError,
     mlx5::ConnectError,
     mlx5::OutOfRange,
+    mlx5::RemoteError,
     std::io::Error,
     String,
     &str,
@@ -55,6 +56,13 @@ failures!(
 impl<T> From<mlx5::DestroyError<T>> for Failed {
     #[track_caller]
     fn from(error: mlx5::DestroyError<T>) -> Self {
+        Self::new(error)
+    }
+}
+
+impl<T> From<mlx5::RegisterError<T>> for Failed {
+    #[track_caller]
+    fn from(error: mlx5::RegisterError<T>) -> Self {
         Self::new(error)
     }
 }

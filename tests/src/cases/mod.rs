@@ -40,6 +40,7 @@ subjects! {
     datagrams
     devices
     memory
+    views
     queue_pairs
     handles
     transitions

@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     the_parents_traffic_goes_on_while_children_come_and_go: SERIAL,
     memory_can_be_freed_by_the_parent_while_a_child_lives: SERIAL | SIMULATOR,
     a_child_can_have_a_device_of_its_own: SERIAL | SIMULATOR,
+    a_buffer_of_the_parents_is_not_the_childs: SERIAL,
 ];
 
 /// Everything that a process has of a device.
@@ -284,6 +285,32 @@ fn memory_can_be_freed_by_the_parent_while_a_child_lives(bed: &Bed) -> Outcome {
             unsafe { nix::libc::_exit(i32::from(told.is_err() || dropped.is_err())) }
         }
     }
+}
+
+fn a_buffer_of_the_parents_is_not_the_childs(bed: &Bed) -> Outcome {
+    let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let mut inbox = Some(b.pd.register(vec![1_u8; 10_000], rights)?);
+    in_child(|| {
+        let inbox = inbox.take().ok_or("it is there")?;
+        let error = inbox.read_at(0, &mut [0; 8]).expect_err("it is the parent's");
+        assert_eq!(error.kind(), ErrorKind::Forked);
+        let (inbox, error) = inbox.deregister().expect_err("it is the parent's").into_parts();
+        assert_eq!(error.kind(), ErrorKind::Forked);
+        drop(inbox);
+        Ok(())
+    })?;
+    let inbox = inbox.ok_or("it is there")?;
+    a.mr.write_at(0, &[2; 64])?;
+    let mut batch = a.qp.wr_start();
+    let to = inbox.remote(5000..)?;
+    batch.wr(1, SendFlags::SIGNALED).rdma_write(to).sge(a.mr.sge(..64)?);
+    batch.complete()?;
+    bed.poll_good(&mut a.send_cq, 1);
+    let bytes = inbox.deregister()?;
+    assert!(bytes[..5000].iter().all(|byte| *byte == 1));
+    assert!(bytes[5000..5064].iter().all(|byte| *byte == 2));
+    Ok(())
 }
 
 fn a_child_can_have_a_device_of_its_own(bed: &Bed) -> Outcome {

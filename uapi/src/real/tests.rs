@@ -288,9 +288,20 @@ fn preferred_huge_pages_are_no_condition() {
 
 #[test]
 fn memory_that_cannot_be_is_refused() {
-    assert_eq!(allocate(&MemoryRequest::new(0)).err(), Some(Errno::EINVAL));
-    assert_eq!(allocate(&MemoryRequest::new(1).align(3)).err(), Some(Errno::EINVAL));
-    assert_eq!(allocate(&MemoryRequest::new(usize::MAX)).err(), Some(Errno::ENOMEM));
+    let failed = |request| allocate(&request).err().map(|error| (error.step, error.errno));
+    let map = |errno| Some((AllocateStep::Map, errno));
+    assert_eq!(failed(MemoryRequest::new(0)), map(Errno::EINVAL));
+    assert_eq!(failed(MemoryRequest::new(1).align(3)), map(Errno::EINVAL));
+    assert_eq!(failed(MemoryRequest::new(usize::MAX)), map(Errno::ENOMEM));
+    let giant = MemoryRequest::new(1 << 46).huge(HugePages::TwoMiB);
+    let step = AllocateStep::MapHuge { page_bits: 21 };
+    assert_eq!(failed(giant), Some((step, Errno::ENOMEM)));
+    for node in [1000, 1024, u32::MAX] {
+        let step = AllocateStep::Bind { node };
+        let error = failed(MemoryRequest::new(1).numa_node(Some(node))).expect("no such node");
+        assert_eq!(error.0, step);
+        assert!([Errno::EINVAL, Errno::ENOSYS].contains(&error.1), "{}", error.1);
+    }
     assert!(allocate(&MemoryRequest::new(isize::MAX as usize)).is_err());
 }
 
