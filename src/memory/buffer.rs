@@ -176,18 +176,15 @@ impl<B: Buffer> BufferRegion<B> {
     /// Deregisters the region and returns the buffer (`ibv_dereg_mr`). Returns the region with the
     /// error if the kernel refuses, for example while memory windows are bound to it.
     pub fn deregister(mut self) -> Result<B, DestroyError<Self>> {
-        match (self.region.destroy(), self.parts.take()) {
-            // SAFETY: the parts are those of the buffer, and were here until now. The region is
-            // gone from the device, and its memory is accessed by `self` alone, which ends here.
-            (Ok(()), Some(parts)) => {
-                Ok(unsafe { B::from_parts(self.start, self.region.len(), parts) })
-            }
-            (Err(error), parts) => {
-                self.parts = parts;
-                Err(DestroyError::new(self, error))
-            }
-            (Ok(()), None) => unreachable!("the parts are taken once, and that ends the region"),
+        if let Err(error) = self.region.destroy() {
+            return Err(DestroyError::new(self, error));
         }
+        let Some(parts) = self.parts.take() else {
+            unreachable!("whoever takes the parts ends the region")
+        };
+        // SAFETY: the parts are those of the buffer, and were here until now. The region is gone
+        // from the device, and its memory is accessed by `self` alone, which ends here.
+        Ok(unsafe { B::from_parts(self.start, self.region.len(), parts) })
     }
 
     /// Returns the memory as a slice, as [`MemoryRegion::as_slice`].
