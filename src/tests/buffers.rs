@@ -60,7 +60,7 @@ fn a_buffer_that_cannot_be_registered_comes_back_with_the_reason() {
     let (buffer, error) =
         pd.register(Vec::<u8>::new(), Access::LOCAL_WRITE).unwrap_err().into_parts();
     assert_eq!((buffer, error.kind()), (Some(Vec::new()), ErrorKind::InvalidArgument));
-    assert!(error.to_string().contains("no bytes"), "{error}");
+    assert!(error.to_string().contains("at least one byte"), "{error}");
 
     let (buffer, error) =
         pd.register(vec![7_u8; 9], Access::REMOTE_WRITE).unwrap_err().into_parts();
