@@ -225,11 +225,12 @@ impl AsFd for DeviceWatcher {
 
 impl fmt::Debug for DeviceWatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state();
-        f.debug_struct("DeviceWatcher")
-            .field("known", &state.known.keys())
-            .field("waiting", &state.events.len())
-            .finish_non_exhaustive()
+        let mut text = f.debug_struct("DeviceWatcher");
+        // Does not wait for a thread that looks for devices.
+        if let Ok(state) = self.state.try_lock() {
+            text.field("known", &state.known.keys()).field("waiting", &state.events.len());
+        }
+        text.finish_non_exhaustive()
     }
 }
 

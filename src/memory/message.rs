@@ -45,6 +45,13 @@ impl<T: Plain> MessageFrame<T> {
     }
 }
 
+impl<T> fmt::Debug for MessageFrame<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = u64::from_le_bytes(self.number);
+        f.debug_struct("MessageFrame").field("number", &number).finish_non_exhaustive()
+    }
+}
+
 /// Bytes of a number.
 const NUMBER: usize = size_of::<u64>();
 
@@ -309,6 +316,13 @@ impl<T: Plain> SlotFrame<T> {
     /// Returns the bytes to write.
     pub fn as_bytes(&self) -> &[u8] {
         IntoBytes::as_bytes(self)
+    }
+}
+
+impl<T> fmt::Debug for SlotFrame<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = u64::from_le_bytes(self.begin);
+        f.debug_struct("SlotFrame").field("version", &version).finish_non_exhaustive()
     }
 }
 

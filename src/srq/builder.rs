@@ -38,7 +38,8 @@ impl fmt::Debug for SharedReceiveQueueBuilder<'_> {
             .field("max_wr", &self.max_wr)
             .field("max_sge", &self.max_sge)
             .field("limit", &self.limit)
-            .field("huge_pages", &self.huge_pages)
+            .field("huge_pages", &self.memory.huge_pages)
+            .field("numa_node", &self.memory.numa_node)
             .field("xrc", &self.xrc.is_some())
             .finish_non_exhaustive()
     }
