@@ -361,7 +361,7 @@ impl MemoryRegion {
         let context = &pd.context;
         context.check(VERB)?;
         check_access(access, true)?;
-        let place = start.expose_provenance().get() as u64;
+        let place = start.as_ptr().expose_provenance() as u64;
         check_extent(place, len)?;
         // SAFETY: by the contract, until the mapping is dropped, which does nothing to the bytes.
         let mapping = unsafe { Mapping::new(start, len, Box::new(())) };
