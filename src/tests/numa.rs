@@ -88,10 +88,9 @@ fn an_allocator_chooses_the_node_itself_and_is_blamed_for_what_it_lacks() {
     let simulator = Simulator::new(infiniband());
     let context = open(&simulator);
     let allocator: std::sync::Arc<dyn QueueAllocator> = std::sync::Arc::new(Nothing);
-    let error =
-        context.create_cq(8).allocator(&allocator).numa_node(0).build().err().expect("refused");
+    let error = context.create_cq(8).allocator(&allocator).numa_node(0).build().unwrap_err();
     assert!(error.to_string().contains("allocator chooses the NUMA node"), "{error}");
-    let error = context.create_cq(8).allocator(&allocator).build().err().expect("refused");
+    let error = context.create_cq(8).allocator(&allocator).build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(error.to_string().contains("the queue allocator has no memory"), "{error}");
 }
