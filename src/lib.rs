@@ -74,6 +74,7 @@
 // cq            completion queues and channels
 // srq           shared receive queues, XRC domains
 // qp            queue pairs: attributes, connecting, posting, cancelling
+// requests      values of requests, by identifier; imports nothing
 // tag_matching  shared receive queues with tags, which post by a queue pair
 mod address;
 mod context;
@@ -83,6 +84,7 @@ mod link;
 mod memory;
 mod pools;
 mod qp;
+mod requests;
 mod srq;
 mod tag_matching;
 
@@ -107,8 +109,8 @@ pub use context::{
     real_time_ns, skipped_devices, skipped_devices_on,
 };
 pub use cq::{
-    CompletionChannel, CompletionQueue, CompletionQueueBuilder, Completions, CqeSize, PollError,
-    SharedCompletionQueue, Timestamps,
+    CompletionChannel, CompletionCursor, CompletionQueue, CompletionQueueBuilder, Completions,
+    CqeSize, IntoCompletions, PollError, SharedCompletionQueue, Timestamps,
 };
 pub use error::{DestroyError, Error, ErrorKind, FirmwareStatus, RegisterError, ReregisterError};
 pub use link::{CqId, Devx, QpId, SrqId, leaked};
@@ -120,6 +122,7 @@ pub use memory::{
 };
 pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, ThreadDomain};
 pub use qp::*;
+pub use requests::Requests;
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, XrcDomain, XrcOpen};
 pub use tag_matching::{RendezvousData, TagMatchingQueue, TagMatchingQueueBuilder, TmMessage};
 

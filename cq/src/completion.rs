@@ -1,6 +1,7 @@
 //! Work completions. Fields are read from the CQE on demand.
 
 use crate::kind::{CompletionOpcode, Kind};
+use crate::user_tag::UserTag;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::offset_of;
@@ -68,6 +69,8 @@ pub struct WorkCompletion<'poll> {
     descriptor: NonNull<u8>,
     wr_id: u64,
     kind: Kind,
+    /// The tag of the queue. `None` for the view of an [`OwnedCompletion`], which has its value.
+    tag: Option<&'poll UserTag>,
     poll: PhantomData<&'poll ()>,
 }
 
@@ -103,17 +106,25 @@ fn error_in(descriptor: NonNull<u8>, kind: Kind) -> CompletionError {
     }
 }
 
-impl WorkCompletion<'_> {
+impl<'poll> WorkCompletion<'poll> {
     #[inline(always)]
-    pub(crate) fn new(descriptor: NonNull<u8>, wr_id: u64, kind: Kind) -> Self {
-        Self { descriptor, wr_id, kind, poll: PhantomData }
+    pub(crate) fn new(
+        descriptor: NonNull<u8>,
+        wr_id: u64,
+        kind: Kind,
+        tag: Option<&'poll UserTag>,
+    ) -> Self {
+        Self { descriptor, wr_id, kind, tag, poll: PhantomData }
     }
 
     /// Returns the value with a lifetime that the caller must bound again. The borrow checker does
     /// not accept returning a borrowed value on one path only.
     #[inline(always)]
     pub(crate) fn detach<'other>(self) -> WorkCompletion<'other> {
-        WorkCompletion::new(self.descriptor, self.wr_id, self.kind)
+        // SAFETY: the tag is part of a queue, which stays valid until the poller next frees
+        // destroyed queues; the caller bounds the lifetime by the borrow of the poller.
+        let tag = self.tag.map(|tag| unsafe { NonNull::from(tag).as_ref() });
+        WorkCompletion::new(self.descriptor, self.wr_id, self.kind, tag)
     }
 
     #[inline(always)]
@@ -130,6 +141,18 @@ impl WorkCompletion<'_> {
     #[inline(always)]
     pub const fn wr_id(&self) -> u64 {
         self.wr_id
+    }
+
+    /// The tag that the user gave the queue of the request: no look-up by
+    /// [`WorkCompletion::qp_num`] is needed. Zero unless one was given.
+    #[inline(always)]
+    pub fn user_tag(&self) -> u64 {
+        match self.tag {
+            Some(tag) => tag.get(),
+            // SAFETY: without a tag this is a view of an `OwnedCompletion`, in which the value
+            // follows the descriptor.
+            None => unsafe { self.descriptor.byte_add(DESCRIPTOR).cast::<u64>().read() },
+        }
     }
 
     /// Whether the request succeeded, or why it failed. A cancelled request counts as succeeded;
@@ -333,7 +356,8 @@ impl WorkCompletion<'_> {
             // SAFETY: as above.
             entry[0] = unsafe { before.cast::<[u64; 8]>().read_volatile() };
         }
-        OwnedCompletion { entry, wr_id: self.wr_id, kind: self.kind }
+        let Self { wr_id, kind, .. } = *self;
+        OwnedCompletion { entry, user_tag: self.user_tag(), wr_id, kind }
     }
 }
 
@@ -406,9 +430,12 @@ impl fmt::Debug for InlineData<'_> {
 
 /// A work completion with a copy of its CQE.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub struct OwnedCompletion {
     /// The data before the descriptor, if any, and the descriptor.
     entry: [[u64; 8]; 2],
+    /// Follows the descriptor, for [`WorkCompletion::user_tag`].
+    user_tag: u64,
     wr_id: u64,
     kind: Kind,
 }
@@ -416,7 +443,7 @@ pub struct OwnedCompletion {
 /// A placeholder to poll into.
 impl Default for OwnedCompletion {
     fn default() -> Self {
-        Self { entry: [[0; 8]; 2], wr_id: 0, kind: Kind::sent(Opcode::Nop as u8) }
+        Self { entry: [[0; 8]; 2], user_tag: 0, wr_id: 0, kind: Kind::sent(Opcode::Nop as u8) }
     }
 }
 
@@ -432,10 +459,60 @@ impl OwnedCompletion {
 
     /// Returns it as a [`WorkCompletion`].
     pub fn as_completion(&self) -> WorkCompletion<'_> {
-        // SAFETY: it is the second half of the copy.
-        let descriptor = unsafe { NonNull::from(&self.entry).cast::<u8>().byte_add(DESCRIPTOR) };
-        WorkCompletion::new(descriptor, self.wr_id, self.kind)
+        const _: () = assert!(offset_of!(OwnedCompletion, user_tag) == 2 * DESCRIPTOR);
+        // SAFETY: it is the second half of the copy, with which the value starts.
+        let descriptor = unsafe { NonNull::from(self).cast::<u8>().byte_add(DESCRIPTOR) };
+        WorkCompletion::new(descriptor, self.wr_id, self.kind, None)
     }
+}
+
+/// The fields of a completion, as of the [`WorkCompletion`] of the same name.
+macro_rules! owned_fields {
+    ($($name:ident: $type:ty),+ $(,)?) => {
+        impl OwnedCompletion {
+            $(
+                #[doc = concat!("See [`WorkCompletion::", stringify!($name), "`].")]
+                #[inline]
+                pub fn $name(&self) -> $type {
+                    self.as_completion().$name()
+                }
+            )+
+
+            /// See [`WorkCompletion::inline_data`].
+            #[inline]
+            pub fn inline_data(&self) -> Option<InlineData<'_>> {
+                let InlineData { start, length, .. } = self.as_completion().inline_data()?;
+                Some(InlineData { start, length, entry: PhantomData })
+            }
+        }
+    };
+}
+
+owned_fields! {
+    wr_id: u64,
+    user_tag: u64,
+    status: Result<(), CompletionError>,
+    is_success: bool,
+    opcode: CompletionOpcode,
+    cancelled: bool,
+    byte_len: Option<u32>,
+    imm_data: Option<[u8; 4]>,
+    invalidated_rkey: Option<u32>,
+    qp_num: u32,
+    src_qp: Option<u32>,
+    slid: Option<u16>,
+    service_level: Option<u8>,
+    dlid_path_bits: Option<u8>,
+    has_grh: Option<bool>,
+    vlan: Option<u16>,
+    checksum_ok: Option<bool>,
+    checksum: Option<u16>,
+    rss_hash: Option<u32>,
+    flow_tag: Option<u32>,
+    pkey_index: Option<u16>,
+    solicited: bool,
+    timestamp: Option<u64>,
+    is_compressed: bool,
 }
 
 impl fmt::Debug for OwnedCompletion {

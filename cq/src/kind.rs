@@ -1,5 +1,6 @@
 //! The kind of a completion.
 
+use crate::table::Side;
 use mlx5_prm::cqe::{CqeOpcode, Format, MiniFormat, TagEvent};
 use mlx5_prm::wqe::{Opcode, TagOperation};
 
@@ -60,6 +61,8 @@ impl Kind {
     /// format was checked, because a faulty device may change it in memory at any time.
     pub(crate) const IN_DESCRIPTOR: u16 = 0x800;
     pub(crate) const BEFORE_DESCRIPTOR: u16 = 0x4000;
+    /// Not part of the table index: a completion of tag matching that was found as that of a send.
+    const OF_SENDS: u16 = 0x8000;
 
     /// The mark of a compressed CQE.
     pub(crate) const fn compressed(format: MiniFormat) -> Self {
@@ -76,6 +79,24 @@ impl Kind {
             Format::Inline32 => Self::IN_DESCRIPTOR,
             Format::Inline64 => Self::BEFORE_DESCRIPTOR,
         })
+    }
+
+    /// Notes by which side of its queue a completion of tag matching was found.
+    pub(crate) const fn found_by(self, side: Side) -> Self {
+        match side {
+            Side::Send => Self(self.0 | Self::OF_SENDS),
+            Side::Receive => self,
+        }
+    }
+
+    /// The side of the queue that completed.
+    #[inline(always)]
+    pub(crate) const fn side(self) -> Side {
+        if self.0 & (Self::RECEIVED | Self::OF_SENDS) == Self::RECEIVED {
+            Side::Receive
+        } else {
+            Side::Send
+        }
     }
 
     /// Adds a mark.

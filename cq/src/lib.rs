@@ -27,6 +27,7 @@ mod state;
 mod sync;
 mod table;
 mod tag_matching;
+mod user_tag;
 
 pub use attention::Attention;
 pub use completion::{CompletionError, ErrorKind, InlineData, OwnedCompletion, WorkCompletion};
@@ -38,3 +39,4 @@ pub use ring::{Next, Ring, RingParts, SignatureErrorHook, SkippedReceive};
 pub use state::{RingBuffer, RingState};
 pub use table::{Lookup, RingId, Side, UserIndexTable};
 pub use tag_matching::TmInfo;
+pub use user_tag::UserTag;

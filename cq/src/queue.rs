@@ -1,6 +1,7 @@
 //! The interface of the queues whose requests complete on a completion queue.
 
 use crate::kind::Kind;
+use crate::user_tag::{NO_TAG, UserTag};
 use mlx5_prm::cqe::TagEvent;
 use mlx5_prm::wqe::TagOperation;
 
@@ -17,6 +18,11 @@ pub trait Queue {
     #[inline(always)]
     fn retire_next_receive(&self, counter: u16) -> Option<u64> {
         self.retire_receive(counter)
+    }
+    /// The tag that the user gave the queue. Zero for queues without one.
+    #[inline(always)]
+    fn user_tag(&self) -> &UserTag {
+        &NO_TAG
     }
     /// Handles a CQE of a queue with a tag list that the other functions do not handle.
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {

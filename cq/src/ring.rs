@@ -10,6 +10,7 @@ use crate::queue::Queue;
 use crate::run::Run;
 use crate::state::{RingBuffer, RingState, USER_INDEX};
 use crate::table::{RingId, Side, UserIndexTable};
+use crate::user_tag::NO_TAG;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
@@ -246,7 +247,7 @@ impl<Q: Queue> Ring<Q> {
         // SAFETY: the four bytes are inside a descriptor, and aligned to four.
         let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
         let counter = (tail >> 16) as u16;
-        let (wr_id, kind) = if tail as u8 & KIND == REQUEST {
+        let (wr_id, kind, tag) = if tail as u8 & KIND == REQUEST {
             if u64::from(index) != self.sent.0 && !self.look_up(index, Side::Send) {
                 return Next::Slow;
             }
@@ -254,7 +255,7 @@ impl<Q: Queue> Ring<Q> {
             // cache is cleared before that.
             let queue = unsafe { self.sent.1.as_ref() };
             let Some(sent) = queue.retire_next_send(counter) else { return Next::Slow };
-            (sent.wr_id, Kind::sent(sent.opcode))
+            (sent.wr_id, Kind::sent(sent.opcode), queue.user_tag())
         } else {
             let op_own = tail as u8;
             if op_own & FORMAT_MASK != 0 || !RECEIVES.contains(&op_own) {
@@ -266,10 +267,10 @@ impl<Q: Queue> Ring<Q> {
             // SAFETY: as above.
             let queue = unsafe { self.received.1.as_ref() };
             let Some(wr_id) = queue.retire_next_receive(counter) else { return Next::Slow };
-            (wr_id, Kind::received(op_own >> OPCODE_SHIFT))
+            (wr_id, Kind::received(op_own >> OPCODE_SHIFT), queue.user_tag())
         };
         self.pass(descriptor);
-        Next::Completion(WorkCompletion::new(descriptor, wr_id, kind))
+        Next::Completion(WorkCompletion::new(descriptor, wr_id, kind, Some(tag)))
     }
 
     /// Looks up the queue that the word `index` of a CQE names. Fails if it does not exist, was
@@ -294,9 +295,35 @@ impl<Q: Queue> Ring<Q> {
     /// The slow path: [`Ring::next`] after [`Ring::next_fast`] returned [`Next::Slow`].
     #[inline(always)]
     pub fn next_slow(&mut self) -> Option<WorkCompletion<'_>> {
-        let found = self.find_completion();
+        if self.find_completion() { Some(self.found()) } else { None }
+    }
+
+    /// As [`Ring::next`], but keeps the completion for [`Ring::found`], and returns whether there
+    /// is one.
+    #[inline]
+    pub fn advance(&mut self) -> bool {
+        match self.next_fast() {
+            Next::Completion(completion) => {
+                self.found = (completion.descriptor(), completion.wr_id(), completion.kind());
+                true
+            }
+            Next::Slow => self.find_completion(),
+            Next::Empty => false,
+        }
+    }
+
+    /// Returns the completion that [`Ring::advance`] or [`Ring::next_slow`] found last. It is
+    /// meaningful until the next one is looked for, and until [`Ring::publish`].
+    #[inline(always)]
+    pub fn found(&self) -> WorkCompletion<'_> {
         let (descriptor, wr_id, kind) = self.found;
-        found.then(|| WorkCompletion::new(descriptor, wr_id, kind))
+        let (index, queue) = match kind.side() {
+            Side::Send => self.sent,
+            Side::Receive => self.received,
+        };
+        // SAFETY: a cached queue is valid: the cache is cleared before destroyed queues are freed.
+        let tag = (index != Self::NOT_CACHED).then(|| unsafe { queue.as_ref() }.user_tag());
+        WorkCompletion::new(descriptor, wr_id, kind, Some(tag.unwrap_or(&NO_TAG)))
     }
 
     /// Passes the CQE at `descriptor`, which is the next one.
@@ -360,6 +387,8 @@ impl<Q: Queue> Ring<Q> {
         }
         self.resizes += 1;
         self.find_position();
+        // It may have been in the old buffer.
+        self.found = (self.first, 0, Kind::sent(0));
         true
     }
 

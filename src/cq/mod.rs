@@ -2,6 +2,8 @@
 
 mod builder;
 mod channel;
+mod completions;
+mod cursor;
 mod error;
 mod resize;
 mod shared;
@@ -10,6 +12,8 @@ mod wait;
 pub use builder::{CompletionQueueBuilder, CqeSize, Timestamps};
 pub(crate) use builder::{entries_for, ring_id};
 pub use channel::CompletionChannel;
+pub use completions::{Completions, IntoCompletions};
+pub use cursor::CompletionCursor;
 pub use error::PollError;
 pub use shared::SharedCompletionQueue;
 
@@ -239,26 +243,6 @@ impl CompletionQueue {
         self.attend().map_err(|error| self.last_error = error).ok()
     }
 
-    /// Polls one by one: [`Completions::next`] returns completions that live until the next call.
-    ///
-    /// ```no_run
-    /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
-    /// let mut completions = cq.completions()?;
-    /// while let Some(wc) = completions.next() {
-    ///     println!("{wc:?}");
-    /// }
-    /// completions.finish()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[inline]
-    pub fn completions(&mut self) -> Result<Completions<'_>, PollError> {
-        if self.ring.needs_attention() {
-            self.attend()?;
-        }
-        Ok(Completions { count: 0, queue: self })
-    }
-
     /// Copies completions into `out` and returns their number.
     #[inline]
     pub fn poll_into(&mut self, out: &mut [OwnedCompletion]) -> Result<usize, PollError> {
@@ -411,51 +395,5 @@ struct PublishOnUnwind<'a>(&'a mut Ring<QueuePairRecords>);
 impl Drop for PublishOnUnwind<'_> {
     fn drop(&mut self) {
         self.0.publish();
-    }
-}
-
-/// Completions, one by one. See [`CompletionQueue::completions`].
-pub struct Completions<'a> {
-    queue: &'a mut CompletionQueue,
-    count: usize,
-}
-
-impl fmt::Debug for Completions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Completions")
-            .field("count", &self.count)
-            .field("queue", &self.queue)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Completions<'_> {
-    /// Returns the next completion, if there is one.
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
-    #[inline(always)]
-    pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
-        let next = self.queue.ring.next();
-        self.count += usize::from(next.is_some());
-        next
-    }
-
-    /// Returns the number of completions, or why there were none.
-    pub fn finish(self) -> Result<usize, PollError> {
-        let count = self.count;
-        if count == 0 && self.queue.ring.needs_attention() {
-            self.queue.attend()?;
-        }
-        Ok(count)
-    }
-}
-
-impl Drop for Completions<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.count == 0 {
-            self.queue.found_nothing();
-        } else {
-            self.queue.ring.publish();
-        }
     }
 }

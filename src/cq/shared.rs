@@ -56,6 +56,16 @@ impl SharedCompletionQueue {
         self.0.lock().poll(max, each)
     }
 
+    /// As [`SharedCompletionQueue::poll`], but `each` may fail. See [`CompletionQueue::try_poll`].
+    #[inline]
+    pub fn try_poll<E: From<PollError>>(
+        &self,
+        max: usize,
+        each: impl FnMut(WorkCompletion<'_>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        self.0.lock().try_poll(max, each)
+    }
+
     /// Copies completions into `out` and returns their number.
     #[inline]
     pub fn poll_into(&self, out: &mut [OwnedCompletion]) -> Result<usize, PollError> {

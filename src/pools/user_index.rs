@@ -1,6 +1,6 @@
 //! User indexes: the numbers by which CQEs name queues.
 
-use mlx5_cq::{Queue, RingId, Sent, SentRequest, Tagged, TaggedOutcome, UserIndexTable};
+use mlx5_cq::{Queue, RingId, Sent, SentRequest, Tagged, TaggedOutcome, UserIndexTable, UserTag};
 use mlx5_wqe::tag_matching::{TagCompletion, TagRecords};
 use mlx5_wqe::{Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords};
 use std::ptr::NonNull;
@@ -12,6 +12,7 @@ pub(crate) struct QueuePairRecords {
     pub(crate) receive: ReceiveSide,
     /// The tag list of the queue, if it has one.
     pub(crate) tags: Option<Arc<TagRecords>>,
+    pub(crate) user_tag: UserTag,
 }
 
 /// The source of a queue pair's receive WQEs.
@@ -53,6 +54,11 @@ impl Queue for QueuePairRecords {
             ReceiveSide::Own(records) => records.retire_next(counter),
             ReceiveSide::Shared(records) => records.retire(counter),
         }
+    }
+
+    #[inline(always)]
+    fn user_tag(&self) -> &UserTag {
+        &self.user_tag
     }
 
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
@@ -150,6 +156,11 @@ impl UserIndex {
     /// Returns the queue's records, as the table has them.
     pub(crate) fn as_non_null(&self) -> NonNull<QueuePairRecords> {
         NonNull::from(&*self.queue)
+    }
+
+    /// The tag that completions of the queue tell.
+    pub(crate) fn user_tag(&self) -> &UserTag {
+        &self.queue.user_tag
     }
 
     /// Retires a receive WQE of a destroyed queue that completed.

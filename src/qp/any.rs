@@ -210,6 +210,16 @@ impl AnyQueuePair {
         of_any!(self, qp => qp.id())
     }
 
+    /// See [`QueuePair::user_tag`].
+    pub fn user_tag(&self) -> u64 {
+        of_any!(self, qp => qp.user_tag())
+    }
+
+    /// See [`QueuePair::set_user_tag`].
+    pub fn set_user_tag(&self, tag: u64) {
+        of_any!(self, qp => qp.set_user_tag(tag));
+    }
+
     /// See [`QueuePair::caps`].
     pub fn caps(&self) -> QueuePairCaps {
         of_any!(self, qp => qp.caps())

@@ -86,6 +86,7 @@ pub struct QueuePairBuilder<'a, T> {
     pub(super) mkey_blocks: u32,
     send_ops: SendOps,
     domain: Option<ThreadDomain>,
+    user_tag: u64,
     transport: PhantomData<T>,
 }
 
@@ -145,6 +146,7 @@ impl ProtectionDomain {
             mkey_blocks: 0,
             send_ops: SendOps::empty(),
             domain: None,
+            user_tag: 0,
             transport: PhantomData,
         }
     }
@@ -291,6 +293,15 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     /// ```
     pub fn send_ops(mut self, ops: SendOps) -> Self {
         self.send_ops = ops;
+        self
+    }
+
+    /// The tag that every completion of the queue pair tells
+    /// ([`WorkCompletion::user_tag`](crate::WorkCompletion::user_tag)), for example the index of a
+    /// connection. Default: 0. [`QueuePair::set_user_tag`](crate::QueuePair::set_user_tag) changes
+    /// it.
+    pub fn user_tag(mut self, tag: u64) -> Self {
+        self.user_tag = tag;
         self
     }
 

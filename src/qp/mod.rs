@@ -157,6 +157,16 @@ pub struct ControlHalf {
 }
 
 impl ControlHalf {
+    /// Returns the tag that completions tell. See [`QueuePair::set_user_tag`].
+    pub fn user_tag(&self) -> u64 {
+        self.inner.index.user_tag().get()
+    }
+
+    /// Sets the tag that completions tell. See [`QueuePair::set_user_tag`].
+    pub fn set_user_tag(&self, tag: u64) {
+        self.inner.index.user_tag().set(tag);
+    }
+
     /// Returns the state that was last set.
     pub fn state(&self) -> QueueState {
         self.state
@@ -291,6 +301,35 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// Returns the identifier that events use.
     pub fn id(&self) -> QpId {
         QpId(self.control.inner.id)
+    }
+
+    /// Returns the tag that completions tell. See [`QueuePair::set_user_tag`].
+    pub fn user_tag(&self) -> u64 {
+        self.control.user_tag()
+    }
+
+    /// Sets the tag that completions of the queue pair tell. Zero unless the builder set one. It
+    /// may be set at any time, also while another thread polls: completions that are polled
+    /// afterwards tell the new tag.
+    ///
+    /// Receives of extended connections tell the tag of the shared receive queue, which names them.
+    ///
+    /// ```no_run
+    /// # use mlx5::{CompletionQueue, Error, PollError, ProtectionDomain, transport::Rc};
+    /// # fn f(pd: &ProtectionDomain, cq: &mut CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut connections = Vec::new();
+    /// for index in 0..64 {
+    ///     connections.push(pd.create_qp::<Rc>(cq, cq).user_tag(index).build()?);
+    /// }
+    /// cq.poll(16, |completion| {
+    ///     let connection = &connections[completion.user_tag() as usize];
+    ///     println!("{:#x}: {completion:?}", connection.qp_num());
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_user_tag(&self, tag: u64) {
+        self.control.set_user_tag(tag);
     }
 
     /// Returns the sizes, as created.

@@ -10,6 +10,7 @@ use crate::pools::{
     MemorySource, QueueAllocator, QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot, UserIndex,
 };
 use crate::srq::XrcDomain;
+use mlx5_cq::UserTag;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::HugePages;
 use mlx5_uapi::cmd::srq as command;
@@ -30,6 +31,7 @@ pub struct SharedReceiveQueueBuilder<'a> {
     limit: u32,
     memory: MemorySource,
     xrc: Option<(&'a XrcDomain, &'a CompletionQueue)>,
+    user_tag: u64,
 }
 
 impl fmt::Debug for SharedReceiveQueueBuilder<'_> {
@@ -56,6 +58,7 @@ impl ProtectionDomain {
             limit: 0,
             memory: MemorySource::default(),
             xrc: None,
+            user_tag: 0,
         }
     }
 }
@@ -104,14 +107,22 @@ impl<'a> SharedReceiveQueueBuilder<'a> {
         self
     }
 
+    /// The tag that the receives of a queue for [extended connections](Self::xrc) tell
+    /// ([`crate::WorkCompletion::user_tag`]). Default: 0. Ignored for an ordinary shared receive
+    /// queue: its receives tell the tag of the queue pair that took them.
+    pub fn user_tag(mut self, tag: u64) -> Self {
+        self.user_tag = tag;
+        self
+    }
+
     /// Creates the queue.
     pub fn build(self) -> Result<SharedReceiveQueue, Error> {
         const VERB: &str = "create_srq";
-        let Self { pd, max_wr, max_sge, limit, memory, xrc } = self;
+        let Self { pd, max_wr, max_sge, limit, memory, xrc, user_tag } = self;
         let sizes = Sizes { max_wr, max_sge, limit, memory };
         let (ring, inner) = make(pd, VERB, sizes, |records| match xrc {
             None => Ok(Kind::BASIC),
-            Some((domain, cq)) => extended(pd, VERB, domain, cq, records),
+            Some((domain, cq)) => extended(pd, VERB, domain, cq, user_tag, records),
         })?;
         Ok(SharedReceiveQueue { ring, inner })
     }
@@ -123,6 +134,7 @@ fn extended(
     verb: &'static str,
     domain: &XrcDomain,
     cq: &CompletionQueue,
+    user_tag: u64,
     records: &Arc<SharedReceiveRecords>,
 ) -> Result<Kind, Error> {
     let context = &pd.context;
@@ -135,6 +147,7 @@ fn extended(
         send: SendRecords::new(1),
         receive: ReceiveSide::Shared(Arc::clone(records)),
         tags: None,
+        user_tag: UserTag::new(user_tag),
     };
     // Frees destroyed queues that were passed, so that their user indexes can be used again.
     cq.release_deferred();

@@ -8,6 +8,7 @@ use crate::memory::ProtectionDomain;
 use crate::pools::{MemorySource, QueuePairRecords, ReceiveSide};
 use crate::qp::Tags;
 use crate::srq::{Kind, SharedReceiveQueue, Sizes, SrqInner, make};
+use mlx5_cq::UserTag;
 use mlx5_uapi::HugePages;
 use mlx5_uapi::verbs::SrqType;
 use mlx5_wqe::tag_matching::{TagList, TagListParts, TagRecords};
@@ -26,6 +27,7 @@ pub struct TagMatchingQueueBuilder<'a> {
     max_num_tags: u32,
     max_ops: u32,
     port_num: Option<u8>,
+    user_tag: u64,
 }
 
 impl fmt::Debug for TagMatchingQueueBuilder<'_> {
@@ -57,6 +59,7 @@ impl ProtectionDomain {
             max_num_tags: 64,
             max_ops: 64,
             port_num: None,
+            user_tag: 0,
         }
     }
 }
@@ -111,6 +114,13 @@ impl TagMatchingQueueBuilder<'_> {
         self
     }
 
+    /// The tag that completions of the queue tell ([`crate::WorkCompletion::user_tag`]): those of
+    /// operations, of tags and of receives. Default: 0. Not to be confused with the tags on its list.
+    pub fn user_tag(mut self, tag: u64) -> Self {
+        self.user_tag = tag;
+        self
+    }
+
     fn check(&self, caps: &TagMatchingCaps) -> Result<SendLayout, Error> {
         if !Arc::ptr_eq(&self.cq.inner.context, &self.pd.context) {
             let what = "completion queue and protection domain belong to different contexts";
@@ -144,7 +154,7 @@ impl TagMatchingQueueBuilder<'_> {
         context.check(VERB)?;
         let caps = TagMatchingCaps::new(context);
         let layout = self.check(&caps)?;
-        let Self { pd, cq, sizes, max_num_tags, max_ops, port_num } = self;
+        let Self { pd, cq, sizes, max_num_tags, max_ops, port_num, user_tag } = self;
         let path = command::path_to_itself(context, port_num)?;
         let mut records = None;
         let (ring, inner): (_, Arc<SrqInner>) = make(pd, VERB, sizes, |receives| {
@@ -154,6 +164,7 @@ impl TagMatchingQueueBuilder<'_> {
                 send: SendRecords::new(1),
                 receive: ReceiveSide::Own(Arc::new(ReceiveRecords::new(0))),
                 tags: Some(Arc::clone(tags)),
+                user_tag: UserTag::new(user_tag),
             };
             cq.release_deferred();
             let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);

@@ -66,6 +66,11 @@ impl<Q: Queue> Ring<Q> {
             let found = match Self::retire(queue, opcode, counter) {
                 unknown @ (Ok(None) | Err(Corruption::Opcode(_))) => {
                     match tag_matching::retire(queue, descriptor, opcode, counter) {
+                        Some(Found::Completion(wr_id, kind)) => {
+                            // Not `side` itself, which would take a register on the way of every CQE.
+                            let side = self.side_of_tags(opcode, user_index);
+                            Ok(Some(Found::Completion(wr_id, kind.found_by(side))))
+                        }
                         None => unknown,
                         found => Ok(found),
                     }
@@ -91,8 +96,16 @@ impl<Q: Queue> Ring<Q> {
         false
     }
 
+    /// As [`Ring::side`], for a CQE of tag matching.
+    #[cold]
+    #[inline(never)]
+    fn side_of_tags(&self, opcode: u8, user_index: u32) -> Side {
+        self.side(opcode, user_index)
+    }
+
     /// Returns which side of a queue a CQE is about. If the opcode does not determine it, it is
     /// the side that completes on this ring.
+    #[inline(always)]
     fn side(&self, opcode: u8, user_index: u32) -> Side {
         use CqeOpcode::*;
         match CqeOpcode::from_bits(opcode) {

@@ -6,6 +6,7 @@ use crate::link::Watched;
 use crate::pools::{QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot};
 use crate::qp::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf};
 use crate::srq::SharedReceiveQueue;
+use mlx5_cq::UserTag;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{CreateQp, QpFlags};
@@ -146,6 +147,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             send: SendRecords::new(send_layout.blocks),
             receive: receive_side,
             tags: self.tags.as_ref().map(|tags| Arc::clone(&tags.records)),
+            user_tag: UserTag::new(self.user_tag),
         });
         // Frees destroyed queues that were passed, so that their user indexes can be used again.
         self.send_cq.release_deferred();

@@ -31,6 +31,8 @@ subjects! {
     protection
     retries
     rings
+    polling
+    user_tags
     posting
     threads
     shared

@@ -120,6 +120,7 @@ impl<'a> Library<'a> {
             ops: OPS,
             requests: REQUESTS as u32,
             keep_send_queue: false,
+            ..RigOptions::default()
         };
         let mut rig = TagRig::new(bed, options)?;
         rig.post_requests(0..REQUESTS);

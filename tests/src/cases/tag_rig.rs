@@ -23,11 +23,13 @@ pub(crate) struct RigOptions {
     pub(crate) requests: u32,
     /// Whether the receiving queue pairs keep their send queues.
     pub(crate) keep_send_queue: bool,
+    /// What completions of the queue tell.
+    pub(crate) user_tag: u64,
 }
 
 impl Default for RigOptions {
     fn default() -> Self {
-        Self { senders: 1, tags: 15, ops: 16, requests: 32, keep_send_queue: false }
+        Self { senders: 1, tags: 15, ops: 16, requests: 32, keep_send_queue: false, user_tag: 0 }
     }
 }
 
@@ -49,14 +51,15 @@ const ADDED: u64 = 0x0add_0add;
 
 impl TagRig {
     pub(crate) fn new(bed: &Bed, options: RigOptions) -> Result<Self, Failed> {
-        let RigOptions { senders, tags, ops, requests, keep_send_queue } = options;
+        let RigOptions { senders, tags, ops, requests, keep_send_queue, user_tag } = options;
         let pair = PairOptions::default().memory(256 << 10);
         let context = bed.context();
         let pd = context.alloc_pd()?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
         let memory = pd.memory(MEMORY).access(access).register()?;
         let cq = context.create_cq(1024).cqe_size(bed.cqe_size()).build()?;
-        let queue = pd.create_tm_srq(&cq, requests).max_num_tags(tags).max_ops(ops).build()?;
+        let queue = pd.create_tm_srq(&cq, requests).max_num_tags(tags).max_ops(ops);
+        let queue = queue.user_tag(user_tag).build()?;
         let port = context.local_port(bed.port(), None)?;
         let connect = ConnectOptions::default();
         let mut rig = Self {

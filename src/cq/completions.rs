@@ -1,0 +1,140 @@
+//! Completions one by one, and polls that stop early.
+
+use super::{CompletionQueue, PollError};
+use mlx5_cq::{OwnedCompletion, WorkCompletion};
+use std::fmt;
+
+impl CompletionQueue {
+    /// Polls one by one.
+    ///
+    /// As an iterator it returns copies:
+    ///
+    /// ```no_run
+    /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
+    /// for completion in cq.completions()? {
+    ///     println!("request {}: {:?}", completion.wr_id(), completion.status());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`Completions::next`] copies nothing: it returns completions that live until the next call.
+    ///
+    /// ```no_run
+    /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut completions = cq.completions()?;
+    /// while let Some(wc) = completions.next() {
+    ///     println!("{wc:?}");
+    /// }
+    /// completions.finish()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn completions(&mut self) -> Result<Completions<'_>, PollError> {
+        if self.ring.needs_attention() {
+            self.attend()?;
+        }
+        Ok(Completions { count: 0, queue: self })
+    }
+
+    /// As [`CompletionQueue::poll`], but `each` may fail: the poll ends at its first error, which is
+    /// returned. The completion that `each` failed at is consumed, as those before it are; the next
+    /// poll starts with the one behind it.
+    ///
+    /// ```no_run
+    /// # use std::error::Error;
+    /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn Error>> {
+    /// let count = cq.try_poll(16, |completion| {
+    ///     completion.status()?;
+    ///     println!("request {} done", completion.wr_id());
+    ///     Ok::<_, Box<dyn Error>>(())
+    /// })?;
+    /// println!("{count} done");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn try_poll<E: From<PollError>>(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(WorkCompletion<'_>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let mut completions = self.completions()?;
+        while completions.count < max {
+            let Some(completion) = completions.next() else { break };
+            each(completion)?;
+        }
+        Ok(completions.finish()?)
+    }
+}
+
+/// Completions, one by one. See [`CompletionQueue::completions`].
+pub struct Completions<'a> {
+    queue: &'a mut CompletionQueue,
+    count: usize,
+}
+
+impl fmt::Debug for Completions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completions")
+            .field("count", &self.count)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Completions<'_> {
+    /// Returns the next completion, if there is one.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[inline(always)]
+    pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
+        let next = self.queue.ring.next();
+        self.count += usize::from(next.is_some());
+        next
+    }
+
+    /// Returns the number of completions, or why there were none.
+    pub fn finish(self) -> Result<usize, PollError> {
+        let count = self.count;
+        if count == 0 && self.queue.ring.needs_attention() {
+            self.queue.attend()?;
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for Completions<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.count == 0 {
+            self.queue.found_nothing();
+        } else {
+            self.queue.ring.publish();
+        }
+    }
+}
+
+impl<'a> IntoIterator for Completions<'a> {
+    type Item = OwnedCompletion;
+    type IntoIter = IntoCompletions<'a>;
+
+    fn into_iter(self) -> IntoCompletions<'a> {
+        IntoCompletions(self)
+    }
+}
+
+/// An iterator over copies of completions. See [`CompletionQueue::completions`].
+///
+/// It ends when no completion is left. If that was due to an error, the next poll returns it.
+#[derive(Debug)]
+pub struct IntoCompletions<'a>(Completions<'a>);
+
+impl Iterator for IntoCompletions<'_> {
+    type Item = OwnedCompletion;
+
+    #[inline]
+    fn next(&mut self) -> Option<OwnedCompletion> {
+        Some(self.0.next()?.to_owned())
+    }
+}
