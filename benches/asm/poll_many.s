@@ -15,7 +15,7 @@
     je 16
     mov r8,QWORD PTR [rdi+0x78]
     xor edx,edx
-    mov rsi,QWORD PTR [_ZN7mlx5_cq4what5FACTS]
+    mov rsi,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
     jmp 2
 0:
     mov r8d,DWORD PTR [r8+0x2c]
@@ -59,8 +59,8 @@
     cmp QWORD PTR [rdi+0x40],r11
     jne 7
     mov r14,QWORD PTR [rdi+0x48]
-    mov rbx,QWORD PTR [r14+0x190]
-    cmp DWORD PTR [r14+0x188],0x1
+    mov rbx,QWORD PTR [r14+0x198]
+    cmp DWORD PTR [r14+0x190],0x1
     jne 8
 4:
     movzx r10d,r10w
@@ -150,8 +150,8 @@
     jne 13
     mov QWORD PTR [rdi+0x40],r11
     mov QWORD PTR [rdi+0x48],r14
-    mov rbx,QWORD PTR [r14+0x190]
-    cmp DWORD PTR [r14+0x188],0x1
+    mov rbx,QWORD PTR [r14+0x198]
+    cmp DWORD PTR [r14+0x190],0x1
     je 4
 8:
     mov ebp,DWORD PTR [rbx+0x100]

@@ -45,8 +45,8 @@
     cmp QWORD PTR [rdi+0x40],r8
     jne 6
     mov r10,QWORD PTR [rdi+0x48]
-    mov r9,QWORD PTR [r10+0x190]
-    cmp DWORD PTR [r10+0x188],0x1
+    mov r9,QWORD PTR [r10+0x198]
+    cmp DWORD PTR [r10+0x190],0x1
     jne 7
 3:
     movzx edx,dx
@@ -136,8 +136,8 @@
     jne 11
     mov QWORD PTR [rdi+0x40],r8
     mov QWORD PTR [rdi+0x48],r10
-    mov r9,QWORD PTR [r10+0x190]
-    cmp DWORD PTR [r10+0x188],0x1
+    mov r9,QWORD PTR [r10+0x198]
+    cmp DWORD PTR [r10+0x190],0x1
     je 3
 7:
     mov r10d,DWORD PTR [r9+0x100]
@@ -171,7 +171,7 @@
 10:
     mov QWORD PTR [rdi+0x78],r9
     movzx r9d,cl
-    mov r10,QWORD PTR [_ZN7mlx5_cq4what5FACTS]
+    mov r10,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
     movzx ecx,BYTE PTR [r10+r9*4+0x1]
     cmp BYTE PTR [r10+r9*4],0x1
     jne 12

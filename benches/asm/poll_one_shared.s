@@ -48,8 +48,8 @@
     cmp QWORD PTR [rbx+0x40],rdi
     jne 7
     mov r9,QWORD PTR [rbx+0x48]
-    mov r8,QWORD PTR [r9+0x190]
-    cmp DWORD PTR [r9+0x188],0x1
+    mov r8,QWORD PTR [r9+0x198]
+    cmp DWORD PTR [r9+0x190],0x1
     jne 8
 4:
     movzx edx,dx
@@ -139,8 +139,8 @@
     jne 12
     mov QWORD PTR [rbx+0x40],rdi
     mov QWORD PTR [rbx+0x48],r9
-    mov r8,QWORD PTR [r9+0x190]
-    cmp DWORD PTR [r9+0x188],0x1
+    mov r8,QWORD PTR [r9+0x198]
+    cmp DWORD PTR [r9+0x190],0x1
     je 4
 8:
     mov r9d,DWORD PTR [r8+0x100]
@@ -174,7 +174,7 @@
 11:
     mov QWORD PTR [rbx+0x78],r8
     movzx r8d,cl
-    mov r9,QWORD PTR [_ZN7mlx5_cq4what5FACTS]
+    mov r9,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
     movzx ecx,BYTE PTR [r9+r8*4+0x1]
     cmp BYTE PTR [r9+r8*4],0x1
     jne 13
