@@ -210,7 +210,8 @@ async fn serve(hub: &Arc<Hub>, listen: &str) -> Outcome {
         let (hub, stream) = (Arc::clone(hub), listener.accept().await?.0.into_std()?);
         tokio::spawn(async move {
             let Err(error) = attend(&hub, stream).await;
-            println!("a connection has ended: {error}");
+            let posted = hub.srq.lock().unwrap().in_flight();
+            println!("a connection has ended: {error}; {posted} buffers are posted");
         });
     }
 }

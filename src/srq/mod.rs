@@ -60,7 +60,7 @@ impl fmt::Debug for SharedReceiveQueue {
             .field("srqn", &format_args!("{:#x}", self.inner.srqn))
             .field("state", &format_args!("{}", self.inner.state_name()))
             .field("capacity", &self.capacity())
-            .field("in_flight", &self.inner.records.in_flight())
+            .field("in_flight", &self.in_flight())
             .finish_non_exhaustive()
     }
 }
@@ -107,6 +107,12 @@ impl SharedReceiveQueue {
     /// The maximum number of outstanding requests.
     pub fn capacity(&self) -> u32 {
         self.ring.capacity()
+    }
+
+    /// Returns the number of requests that were posted and whose completion was not polled. It looks
+    /// at every place of the queue: not for the fast path.
+    pub fn in_flight(&self) -> u32 {
+        self.inner.records.in_flight()
     }
 
     /// The maximum number of SGEs of a request.

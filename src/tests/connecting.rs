@@ -118,3 +118,31 @@ fn what_is_not_a_peer_is_refused() {
     let error = qp.connect_over(Script::new(&says), &port, &options).unwrap_err();
     assert_eq!(error.kind(), IoErrorKind::InvalidData);
 }
+
+/// What a program with a pool of buffers asks, to find out whether it has lost one.
+#[test]
+fn a_shared_receive_queue_counts_a_request_until_its_completion_is_polled() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let (pd, options) = (context.alloc_pd().unwrap(), ConnectOptions::default());
+    let (mut one, _cq, port) = queue_pair(&context);
+    let mut cq = context.create_cq(16).build().unwrap();
+    let mut srq = pd.create_srq(4).build().unwrap();
+    assert_eq!(srq.in_flight(), 0);
+    for wr_id in 0..3 {
+        srq.recv(wr_id, Sge::default()).unwrap();
+    }
+    let mut other = pd.create_qp::<Rc>(&cq, &cq).srq(&srq).build().unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| one.connect_over(&here, &port, &options).unwrap());
+        other.connect_over(&there, &port, &options).unwrap();
+    });
+    one.post(|batch| batch.wr(0, SendFlags::empty()).send().sge_list(&[])).unwrap();
+    while !cq.is_ready() {
+        simulator.step();
+    }
+    assert_eq!(srq.in_flight(), 3);
+    assert_eq!(cq.poll(4, |_| ()), Ok(1));
+    assert_eq!(srq.in_flight(), 2);
+}

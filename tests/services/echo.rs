@@ -17,21 +17,21 @@ fn messages_on_64_connections_come_back() {
     }
 }
 
-/// Buffers are shared by all connections, so one that is lost with each client would be missed.
+/// All connections share the buffers, so one that went with a client would be missed for ever.
 #[test]
 fn clients_that_are_killed_take_no_buffers_along() {
     let machine = Machine::serve("");
     let (mut server, at) = machine.server("echo", &["127.0.0.1:0"]);
     let call = ["call", "--connections", "32", "--messages", "1000000", "--server", &at];
-    for _ in 0..4 {
+    for _ in 0..3 {
         let client = machine.start("echo", &call);
         for _ in 0..32 {
             server.line("a connection is made");
         }
         client.kill();
-        for _ in 0..32 {
-            server.line("a connection has ended: ");
-        }
+        let ended = [(); 32].map(|()| server.line("a connection has ended: "));
+        // The last connection that counts finds all of them; its line need not be the last.
+        assert!(ended.iter().any(|line| line.ends_with("; 64 buffers are posted")), "{ended:#?}");
     }
     let call = ["call", "--connections", "32", "--messages", "20", "--server", &at];
     assert_eq!(machine.start("echo", &call).succeed(), "32 connections, 640 messages came back");

@@ -16,6 +16,10 @@ fn what_one_client_puts_another_gets() {
         assert_eq!(run(&["put", "colour", "red"]).succeed(), "version 2");
         assert_eq!(run(&["get", "colour"]).succeed(), "red (version 2, 0 torn reads)");
         assert_eq!(run(&["get", "shape"]).succeed(), "round (version 1, 0 torn reads)");
+        // Both have the same first slot.
+        assert_eq!(run(&["put", "kiwi", "green"]).succeed(), "version 1");
+        assert_eq!(run(&["put", "date", "brown"]).succeed(), "version 1");
+        assert_eq!(run(&["get", "kiwi"]).succeed(), "green (version 1, 0 torn reads)");
         assert_eq!(run(&["get", "size"]).fail(), "error: there is no key \"size\"");
         let long = "x".repeat(300);
         let refused = run(&["put", "long", &long]).fail();
