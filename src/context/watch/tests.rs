@@ -67,6 +67,10 @@ impl AsFd for Answers {
 impl EventFile for Answers {
     fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
         let answer = self.answers.lock().unwrap().pop_front();
+        if answer == Some(Err(Errno::ENOBUFS)) {
+            // All messages that wait are lost.
+            while self.behind.read(buf).is_ok() {}
+        }
         match answer {
             Some(answer) => answer.map(|message| {
                 buf[..message.len()].copy_from_slice(&message);
@@ -219,11 +223,8 @@ fn what_udev_repeats_is_no_event() {
 fn messages_that_were_lost_are_made_up_for() {
     let (rig, watcher) = Rig::new();
     rig.simulator.remove_device(1);
-    // Its messages are lost.
-    let lost = rig.kernel.uevents().unwrap();
     rig.answer(Err(Errno::ENOBUFS));
     assert_eq!(told(&watcher), ["-mlx5_1"]);
-    drop(lost);
     rig.answer(Err(Errno::ENOBUFS));
     assert_eq!(told(&watcher), [""; 0]);
     rig.simulator.insert_device(1);
