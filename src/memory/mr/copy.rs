@@ -172,6 +172,10 @@ mod tests {
                 let start: NonNull<u8> = NonNull::from(&mut memory).cast();
                 // SAFETY: the bytes are inside the array, which nothing else accesses.
                 let words = unsafe { Words::new(start.add(skip), total) };
+                assert!(
+                    words.head + words.body <= total,
+                    "no word reaches beyond {total} at {skip}"
+                );
                 for offset in 0..=total {
                     for len in [0, 1, 7, 8, 9, total - offset] {
                         if len > total - offset {
