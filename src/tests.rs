@@ -3,6 +3,7 @@
 mod buffers;
 mod connecting;
 mod debug;
+mod docs;
 mod events;
 mod faults;
 mod kept;
@@ -12,6 +13,7 @@ mod numa;
 mod open;
 mod paths;
 mod queues;
+mod states;
 mod views;
 
 use crate::*;

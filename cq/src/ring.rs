@@ -1,5 +1,6 @@
 //! The owner half of a completion queue.
 
+mod purge;
 mod slow;
 
 use crate::attention::Attention;

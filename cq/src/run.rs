@@ -5,7 +5,7 @@
 //! CQEs overlap the ownership bits. So before the run is passed, the last bytes of all slots but
 //! the title's are marked as not written.
 
-use crate::state::RingState;
+use crate::state::{RingState, USER_INDEX_MASK};
 use alloc::boxed::Box;
 use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
@@ -45,6 +45,38 @@ impl Run {
     /// Returns the number of CQEs that were returned and whose slots are not consumed yet.
     pub(crate) fn consumed(&self) -> u32 {
         self.told
+    }
+
+    /// Returns the number of slots that it takes.
+    pub(crate) fn slots(&self) -> u32 {
+        self.count
+    }
+
+    fn cqe(&mut self) -> &mut Cqe {
+        // SAFETY: the buffer is owned by this value, and nothing reads it while it is borrowed.
+        unsafe { self.entry.cast::<Cqe>().as_mut() }
+    }
+
+    /// Returns opcode, user index and counter of the title.
+    pub(crate) fn title(&self) -> (u8, u32, u16) {
+        // SAFETY: the buffer is owned by this value, and nothing writes it meanwhile.
+        let title = unsafe { self.entry.cast::<Cqe>().as_ref() };
+        (title.op_own >> OPCODE_SHIFT, title.srqn_uidx.get() & USER_INDEX_MASK, self.counter)
+    }
+
+    /// Makes the run name another user index.
+    pub(crate) fn rename(&mut self, index: u32) {
+        self.cqe().srqn_uidx.set(index);
+    }
+
+    /// Notes that the run was moved by so many slots.
+    pub(crate) fn move_by(&mut self, slots: u32) {
+        self.first = self.first.wrapping_add(slots);
+    }
+
+    /// Forgets the run, whose slots are free.
+    pub(crate) fn abandon(&mut self) {
+        (self.count, self.told) = (0, 0);
     }
 
     /// Which field receives keep of their own.
@@ -120,6 +152,8 @@ impl Run {
         for place in 1..count {
             state.clear(self.first.wrapping_add(place));
         }
+        // The device may write the slots as soon as it is told that they are free.
+        barrier::to_device();
         Some(count)
     }
 }

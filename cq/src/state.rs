@@ -16,6 +16,8 @@ use mlx5_prm::cqe::{
 pub(crate) const COUNT: usize = offset_of!(Cqe, byte_count);
 /// Offset of the user index in a descriptor.
 pub(crate) const USER_INDEX: usize = offset_of!(Cqe, srqn_uidx);
+/// Offset of the counter in a descriptor.
+const COUNTER: usize = offset_of!(Cqe, wqe_counter);
 /// Mask of the user index.
 pub(crate) const USER_INDEX_MASK: u32 = 0xff_ffff;
 
@@ -64,7 +66,7 @@ impl RingBuffer {
         unsafe { self.descriptor(index).byte_add(DESCRIPTOR - 1) }
     }
 
-    fn op_own(&self, index: u32) -> u8 {
+    pub(crate) fn op_own(&self, index: u32) -> u8 {
         // SAFETY: the byte is inside the buffer.
         unsafe { self.last_byte(index).read_volatile() }
     }
@@ -76,8 +78,43 @@ impl RingBuffer {
         unsafe { self.last_byte(index).write_volatile(op_own) };
     }
 
-    fn is_written(&self, index: u32) -> bool {
+    pub(crate) fn is_written(&self, index: u32) -> bool {
         self.op_own(index) & OWNER == self.owner(index)
+    }
+
+    /// Sets the ownership bit of the CQE at `index`, which the device does not write.
+    pub(crate) fn set_owner(&self, index: u32, owner: u8) {
+        self.set_op_own(index, self.op_own(index) & !OWNER | owner);
+    }
+
+    /// Returns the counter of the CQE at `index`.
+    pub(crate) fn counter(&self, index: u32) -> u16 {
+        // SAFETY: the two bytes are inside a descriptor, and aligned.
+        let counter = unsafe { self.descriptor(index).byte_add(COUNTER).cast::<u16>() };
+        // SAFETY: as above.
+        u16::from_be(unsafe { counter.read_volatile() })
+    }
+
+    /// Makes the CQE at `index`, which the device does not write, name another user index.
+    pub(crate) fn set_user_index(&self, index: u32, user_index: u32) {
+        // SAFETY: the four bytes are inside a descriptor, and aligned.
+        let word = unsafe { self.descriptor(index).byte_add(USER_INDEX).cast::<u32>() };
+        // SAFETY: as above.
+        unsafe { word.write_volatile(user_index.to_be()) };
+    }
+
+    /// Copies the CQE at `index` to the place at `other` of `to`, a buffer with the same stride.
+    /// The device writes neither.
+    pub(crate) fn copy(&self, index: u32, to: &Self, other: u32) {
+        let before = self.stride - DESCRIPTOR;
+        for word in 0..self.stride / 8 {
+            // SAFETY: it is an aligned word of a CQE in either buffer.
+            unsafe {
+                let from = self.descriptor(index).byte_sub(before).cast::<u64>().add(word);
+                let to = to.descriptor(other).byte_sub(before).cast::<u64>().add(word);
+                to.write_volatile(from.read_volatile());
+            }
+        }
     }
 
     /// Marks all CQEs from `start` on as not written.
@@ -95,7 +132,7 @@ impl RingBuffer {
 
     /// Returns how many slots the CQE at `index` takes, the rest of a run included, and its user
     /// index.
-    fn extent(&self, index: u32, op_own: u8) -> (u32, u32) {
+    pub(crate) fn extent(&self, index: u32, op_own: u8) -> (u32, u32) {
         let word = |offset| {
             // SAFETY: the four bytes are inside a descriptor, and aligned.
             let word = unsafe { self.descriptor(index).byte_add(offset).cast::<u32>() };
@@ -297,18 +334,9 @@ impl RingState {
             }
             for place in 0..takes {
                 let index = index.wrapping_add(place);
-                for word in 0..self.stride / 8 {
-                    let before = self.stride - DESCRIPTOR;
-                    // SAFETY: it is an aligned word of the same CQE in either buffer.
-                    unsafe {
-                        let [from, to] = [from, to].map(|ring_buffer| {
-                            ring_buffer.descriptor(index).byte_sub(before).cast::<u64>().add(word)
-                        });
-                        to.write_volatile(from.read_volatile());
-                    }
-                }
+                from.copy(index, &to, index);
             }
-            to.set_op_own(index, op_own & !OWNER | to.owner(index));
+            to.set_owner(index, to.owner(index));
             index = index.wrapping_add(takes);
             if op_own >> OPCODE_SHIFT == CqeOpcode::Resize as u8 {
                 if resizes == 0 {

@@ -254,6 +254,14 @@ impl CompletionQueue {
         })
     }
 
+    /// Removes the completions of a queue pair that was reset, and returns their number.
+    pub(crate) fn purge(&mut self, index: &UserIndex) -> u32 {
+        // Threads that look for the last completion of a queue wait.
+        let _buffer = self.inner.buffer();
+        // SAFETY: `RingState::end_of` is called only with this lock held.
+        unsafe { self.ring.purge(index.get(), |counter| index.discard_receive(counter)) }
+    }
+
     /// Frees destroyed queue pairs, because a queue that is never polled does not. Keeps those that
     /// the next poll may still use.
     pub(crate) fn release_deferred(&self) {

@@ -2,10 +2,13 @@
 
 use super::cancel::{CancelError, Drained};
 use super::{ControlHalf, QpAttributes, QpInfo, QueuePair, QueuePairCaps, ReceiveHalf, SendHalf};
+use super::{NotDone, QuiesceError};
 use crate::context::Context;
+use crate::cq::CompletionQueue;
 use crate::error::{DestroyError, Error};
 use crate::link::QpId;
 use crate::pools::DoorbellMode;
+use mlx5_cq::WorkCompletion;
 use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5_wqe::{
     AnyBatch, BatchError, Cancelled, ListError, Mode, PendingRequest, PostError, QueueState,
@@ -193,6 +196,20 @@ impl AnyQueuePair {
     /// See [`QueuePair::modify`].
     pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
         of_any!(self, qp => qp.modify(attributes))
+    }
+
+    /// See [`QueuePair::purge`].
+    pub fn purge(&mut self, cq: &mut CompletionQueue) -> Result<u32, Error> {
+        of_any!(self, qp => qp.purge(cq))
+    }
+
+    /// See [`QueuePair::quiesce`].
+    pub fn quiesce(
+        &mut self,
+        cqs: &mut [&mut CompletionQueue],
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, QuiesceError> {
+        of_any!(self, qp => qp.quiesce(cqs, each))
     }
 
     /// See [`QueuePair::query`].

@@ -12,6 +12,7 @@ mod inspect;
 mod multicast;
 mod post;
 mod shared;
+mod states;
 mod target;
 mod transitions;
 
@@ -27,6 +28,7 @@ pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
 pub(crate) use inspect::DeviceState;
 pub use shared::SharedQueuePair;
+pub use states::{NotDone, QuiesceError, QuiesceFault, WhyNotDone};
 pub use target::XrcTarget;
 pub use transitions::{TransitionError, TransitionFault};
 
@@ -363,7 +365,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
     ///
     /// A queue pair that leaves RESET starts with empty queues. It cannot leave RESET while
     /// completions from before the reset are in a completion queue, because they would look like
-    /// new ones: poll them first.
+    /// new ones: poll them first, or [`purge`](Self::purge) them.
     pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
         let (from, to) = self.control.check(attributes)?;
         if from == QueueState::Reset && to == QueueState::Init && self.was_reset {
@@ -376,18 +378,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
 
     /// Empties the queues after a reset.
     fn start_over(&mut self) -> Result<(), Error> {
-        let inner = &self.control.inner;
-        for cq in [&inner.send_cq, &inner.recv_cq] {
-            if cq.holds(&inner.index) {
-                let what = "the completion queue still has completions from before the reset: poll \
-                            them first";
-                return Err(Error::busy("modify_qp", what));
-            }
-        }
-        self.send.queue.reset();
-        if let Some(receive) = &mut self.receive {
-            receive.queue.reset();
-        }
+        let receive = self.receive.as_mut().map(|half| &mut half.queue);
+        self.control.inner.start_over(&mut self.send.queue, receive)?;
         self.was_reset = false;
         Ok(())
     }

@@ -144,10 +144,18 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         self.control.lock()
     }
 
-    /// Changes state and attributes (`ibv_modify_qp`). See [`ControlHalf::modify`]: a shared queue
-    /// pair cannot leave RESET.
+    /// Changes state and attributes (`ibv_modify_qp`). See [`QueuePair::modify`]. The other halves
+    /// are locked while it leaves RESET.
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), Error> {
-        self.lock_control().modify(attributes)
+        let mut control = self.lock_control();
+        let (from, to) = control.check(attributes)?;
+        if from == QueueState::Reset && to == QueueState::Init {
+            let mut send = self.lock_send();
+            let mut receive = self.lock_receive();
+            let receive = receive.as_mut().map(|half| &mut half.queue);
+            self.inner.start_over(&mut send.queue, receive)?;
+        }
+        control.modify_unchecked(attributes, to)
     }
 
     /// Queries the kernel (`ibv_query_qp`).

@@ -96,10 +96,10 @@ impl<Q: Queue> Ring<Q> {
         false
     }
 
-    /// As [`Ring::side`], for a CQE of tag matching.
+    /// As [`Ring::side`], out of line: for a CQE of tag matching, and for a purge.
     #[cold]
     #[inline(never)]
-    fn side_of_tags(&self, opcode: u8, user_index: u32) -> Side {
+    pub(super) fn side_of_tags(&self, opcode: u8, user_index: u32) -> Side {
         self.side(opcode, user_index)
     }
 

@@ -9,7 +9,7 @@ const FORMATS: [MiniFormat; 3] =
 
 /// Writes a run as a device does: arrays of eight at ring_buffer 1, 8, 16 and so on, nothing in the
 /// others, and the title last.
-fn write_run(device: &mut Device, title: Entry, minis: &[[u8; 8]]) {
+pub(crate) fn write_run(device: &mut Device, title: Entry, minis: &[[u8; 8]]) {
     let first = device.written;
     for (number, minis) in minis.chunks(8).enumerate() {
         let mut array = [0; 64];
@@ -23,7 +23,7 @@ fn write_run(device: &mut Device, title: Entry, minis: &[[u8; 8]]) {
     device.written = first + minis.len() as u32;
 }
 
-fn mini(unique: [u8; 4], bytes: u32) -> [u8; 8] {
+pub(crate) fn mini(unique: [u8; 4], bytes: u32) -> [u8; 8] {
     let mut mini = [0; 8];
     mini[..4].copy_from_slice(&unique);
     mini[4..].copy_from_slice(&bytes.to_be_bytes());

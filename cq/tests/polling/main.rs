@@ -10,5 +10,6 @@ mod fuzz;
 mod laps;
 mod memory;
 mod parts;
+mod purge;
 mod threads;
 mod untrusted;

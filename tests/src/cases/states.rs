@@ -18,6 +18,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_reset_that_the_kernel_refuses_changes_nothing: SIMULATOR,
     a_queue_pair_stays_in_reset_until_its_old_completions_are_polled,
     a_queue_pair_can_be_reset_with_its_halves_apart,
+    a_reset_queue_pair_that_is_purged_works_again,
+    a_quiesced_queue_pair_tells_what_was_not_done_and_works_again,
 ];
 
 /// What posting in a state that does not allow it answers.
@@ -323,5 +325,58 @@ fn a_queue_pair_can_be_reset_with_its_halves_apart(bed: &Bed) -> Outcome {
     a.post(Form::Typed, Post::new(Op::Send, 3, Data::Inline(&[b"joined"])))?;
     bed.poll_good(&mut a.send_cq, 1);
     crate::pattern::expect_bytes(&b.mr, 0, b"joined");
+    Ok(())
+}
+
+fn a_reset_queue_pair_that_is_purged_works_again(bed: &Bed) -> Outcome {
+    let options = PairOptions::default();
+    let Pair { mut a, mut b } = bed.pair::<Rc>(&options)?;
+    for round in 0..5 {
+        b.recv(0, 0..64);
+        a.post(Form::Typed, Post::new(Op::Send, 1, Data::Inline(&[b"old"])))?;
+        bed.poll_good(b.recv_cq(), 1);
+        bed.settle();
+        for end in [&mut a, &mut b] {
+            end.qp.reset()?;
+            let End { qp, send_cq, recv_cq, .. } = end;
+            qp.purge(send_cq)?;
+            if let Some(recv_cq) = recv_cq {
+                qp.purge(recv_cq)?;
+            }
+            bed.nothing(send_cq);
+        }
+        connect_ends(&mut a, &mut b, &options)?;
+        let write = Post::new(Op::Write, round, Data::Inline(&[b"new"])).remote(b.mr.remote(0..)?);
+        a.post(Form::Typed, write)?;
+        assert_eq!(wr_ids(&bed.poll_good(&mut a.send_cq, 1)), [round]);
+    }
+    Ok(())
+}
+
+fn a_quiesced_queue_pair_tells_what_was_not_done_and_works_again(bed: &Bed) -> Outcome {
+    let options = PairOptions::default();
+    let Pair { mut a, mut b } = bed.pair::<Rc>(&options)?;
+    for round in 0..5 {
+        for wr_id in 0..4 {
+            b.recv(wr_id, 0..64);
+        }
+        a.post(Form::Typed, Post::new(Op::Send, 9, Data::Inline(&[b"one"])))?;
+        bed.poll_good(b.recv_cq(), 1);
+        let mut undone = Vec::new();
+        for end in [&mut a, &mut b] {
+            end.qp.to_error()?;
+            bed.settle();
+            let End { qp, send_cq, recv_cq, .. } = end;
+            let mut cqs = vec![send_cq];
+            cqs.extend(recv_cq);
+            undone.push(qp.quiesce(&mut cqs, |_| {}).map_err(|error| error.to_string())?);
+        }
+        assert_eq!(undone[0], []);
+        assert!(undone[1].iter().map(|one| one.wr_id).eq(1..4), "round {round}: {undone:?}");
+        for end in [&mut a, &mut b] {
+            end.qp.reset()?;
+        }
+        connect_ends(&mut a, &mut b, &options)?;
+    }
     Ok(())
 }

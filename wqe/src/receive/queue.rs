@@ -141,6 +141,16 @@ impl ReceiveRecords {
         u32::from(outstanding.saturating_sub(completed)).min(self.wr_ids.len() as u32)
     }
 
+    /// Returns the identifiers of these requests, in posting order.
+    pub fn wr_ids_in_flight(&self) -> impl Iterator<Item = u64> + '_ {
+        let oldest = self.oldest();
+        let count = self.posted.load(Acquire).wrapping_sub(oldest);
+        (0..count)
+            .map(move |place| oldest.wrapping_add(place))
+            .filter(|counter| !self.is_ahead(*counter))
+            .map(|counter| self.wr_id(counter).load(Relaxed))
+    }
+
     /// Poller: [`ReceiveRecords::retire`], but `None` unless `counter` is the oldest request
     /// without completion and no request completed before an older one. Also `None` once each time
     /// the counter wraps.

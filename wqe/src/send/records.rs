@@ -275,6 +275,24 @@ impl SendRecords {
         (0..wqes).filter(starts).count() as u32
     }
 
+    /// Whether every WQE that was posted was retired.
+    pub fn is_idle(&self) -> bool {
+        let (retired, committed) = self.outstanding();
+        retired == committed
+    }
+
+    /// Returns the identifiers of these requests, in posting order.
+    pub fn wr_ids_in_flight(&self) -> impl Iterator<Item = u64> + '_ {
+        let (mut at, committed) = self.outstanding();
+        core::iter::from_fn(move || {
+            (at != committed).then(|| {
+                let (request, next) = self.request(at);
+                at = next;
+                request.wr_id
+            })
+        })
+    }
+
     /// Returns the description of request `sequence`.
     #[inline(always)]
     pub(crate) fn info(&self, sequence: u16) -> RequestInfo {

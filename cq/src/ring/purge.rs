@@ -1,0 +1,172 @@
+//! Removing the CQEs of a queue that was reset.
+
+use super::Ring;
+use crate::queue::Queue;
+use crate::state::is_title;
+use crate::table::Lookup;
+use mlx5_doorbell::barrier;
+use mlx5_prm::cqe::{CqeOpcode, OPCODE_SHIFT};
+
+/// A CQE, or a compressed run.
+struct Unit {
+    /// The slots that it takes.
+    slots: u32,
+    /// The CQEs of it that were not consumed.
+    left: u32,
+    /// The user index that it names, if it names one.
+    index: Option<u32>,
+    opcode: u8,
+    /// The counter of its first CQE that was not consumed.
+    counter: u16,
+}
+
+impl Unit {
+    /// Calls `each` with the counter of every receive in it.
+    fn receives(&self, mut each: impl FnMut(u16)) {
+        use CqeOpcode::*;
+        if let Some(
+            ResponderWriteImm
+            | ResponderSend
+            | ResponderSendImm
+            | ResponderSendInvalidate
+            | ResponderError,
+        ) = CqeOpcode::from_bits(self.opcode)
+        {
+            (0..self.left).for_each(|number| each(self.counter.wrapping_add(number as u16)));
+        }
+    }
+}
+
+impl<Q: Queue> Ring<Q> {
+    /// Removes the CQEs that name user index `index`, and returns their number. `discard` gets the
+    /// counter of each receive among them. The other CQEs stay, in order.
+    ///
+    /// CQEs of destroyed queues are removed, too: they would move away from where deferred
+    /// destruction waits for them. Does nothing if the ring is corrupt.
+    ///
+    /// # Safety
+    /// No thread calls [`RingState::end_of`](crate::RingState::end_of) meanwhile.
+    pub unsafe fn purge(&mut self, index: u32, mut discard: impl FnMut(u16)) -> u32 {
+        if self.corruption.is_some() {
+            return 0;
+        }
+        let (mut scanned, mut removed, mut count) = (0, 0, 0);
+        while let Some(unit) = self.unit(scanned) {
+            let at = self.consumer.wrapping_add(scanned);
+            scanned += unit.slots;
+            if unit.index == Some(index) {
+                unit.receives(&mut discard);
+                removed += unit.slots;
+                count += unit.left;
+            } else if let Some(gone) = self.destroyed(&unit) {
+                unit.receives(|counter| {
+                    if let Some(departed) = &mut self.departed {
+                        departed(gone, counter);
+                    }
+                });
+                // Now the queue's CQEs alone are to be removed. Asking again could get another
+                // answer, because queues are destroyed by other threads.
+                self.rename(at, index);
+                removed += unit.slots;
+            }
+        }
+        if removed != 0 {
+            self.compact(index, scanned, removed);
+        }
+        count
+    }
+
+    /// Returns the CQE or run `ahead` slots from the consumer index on. `None` if there is none, or
+    /// if it is none that a correct device writes.
+    fn unit(&self, ahead: u32) -> Option<Unit> {
+        let buffer = self.state.ring_buffer();
+        let at = self.consumer.wrapping_add(ahead);
+        if ahead == 0 && self.run.is_active() {
+            return Some(self.run_unit());
+        }
+        if ahead >= buffer.size() || !buffer.is_written(at) {
+            return None;
+        }
+        barrier::from_device();
+        let op_own = buffer.op_own(at);
+        let (slots, index) = buffer.extent(at, op_own);
+        let run = is_title(op_own);
+        if slots > buffer.size() - ahead || run && (slots < 2 || self.state.compression().is_none())
+        {
+            return None;
+        }
+        Some(self.describe(op_own >> OPCODE_SHIFT, index, slots, slots, buffer.counter(at)))
+    }
+
+    /// Returns the run of which some CQEs may be consumed.
+    fn run_unit(&self) -> Unit {
+        let (opcode, index, counter) = self.run.title();
+        let (slots, consumed) = (self.run.slots(), self.run.consumed());
+        let counter = counter.wrapping_add(consumed as u16);
+        self.describe(opcode, index, slots, slots - consumed, counter)
+    }
+
+    fn describe(&self, opcode: u8, index: u32, slots: u32, left: u32, counter: u16) -> Unit {
+        // These have something else in place of the user index.
+        let names_none = matches!(
+            CqeOpcode::from_bits(opcode),
+            Some(CqeOpcode::SignatureError | CqeOpcode::Resize)
+        );
+        Unit { slots, left, index: (!names_none).then_some(index), opcode, counter }
+    }
+
+    /// Returns the user index of a unit if its queue was destroyed.
+    fn destroyed(&self, unit: &Unit) -> Option<u32> {
+        let index = unit.index?;
+        let side = self.side_of_tags(unit.opcode, index);
+        matches!(self.queues.get(index, self.id, side), Lookup::Destroyed).then_some(index)
+    }
+
+    /// Makes the unit at `at` name the user index `index`.
+    fn rename(&mut self, at: u32, index: u32) {
+        if at == self.consumer && self.run.is_active() {
+            self.run.rename(index);
+        }
+        self.state.ring_buffer().set_user_index(at, index);
+    }
+
+    /// Moves the units that do not name `index` behind the `removed` slots of those that do. There
+    /// are `scanned` slots in all.
+    fn compact(&mut self, index: u32, scanned: u32, removed: u32) {
+        let buffer = self.state.ring_buffer();
+        // Together, at the front, with the ownership bits of their last place; then back.
+        let (mut ahead, mut kept) = (0, 0);
+        while ahead < scanned {
+            let Some(unit) = self.unit(ahead) else { break };
+            let first = ahead;
+            ahead += unit.slots;
+            if unit.index == Some(index) {
+                continue;
+            }
+            for slot in 0..unit.slots {
+                let from = self.consumer.wrapping_add(first + slot);
+                buffer.copy(from, &buffer, self.consumer.wrapping_add(kept + slot));
+            }
+            let front = self.consumer.wrapping_add(kept);
+            buffer.set_owner(front, buffer.owner(front.wrapping_add(removed)));
+            kept += unit.slots;
+        }
+        for slot in (0..kept).rev() {
+            let from = self.consumer.wrapping_add(slot);
+            buffer.copy(from, &buffer, from.wrapping_add(removed));
+        }
+        if self.run.is_active() && self.run.title().1 == index {
+            self.run.abandon();
+        } else {
+            self.run.move_by(removed);
+        }
+        for slot in 0..removed {
+            self.state.clear(self.consumer.wrapping_add(slot));
+        }
+        self.consumer = self.consumer.wrapping_add(removed);
+        self.find_position();
+        // The device may write the slots as soon as it is told that they are free.
+        barrier::to_device();
+        self.publish();
+    }
+}

@@ -1,0 +1,188 @@
+//! Removing the completions of a queue that was reset.
+
+use crate::bed::{Bed, Entry, Outstanding};
+use crate::compressed::{mini, write_run};
+use mlx5_cq::Deferred;
+use mlx5_prm::cqe::MiniFormat;
+use std::sync::{Arc, Mutex};
+
+/// The user indexes: of the queue that is reset, of one that goes on, of one that was destroyed.
+const RESET: u32 = 3;
+const OTHER: u32 = 4;
+const GONE: u32 = 5;
+const RECEIVE: u8 = 2;
+
+fn purge(bed: &mut Bed) -> (u32, Vec<u16>) {
+    let mut discarded = Vec::new();
+    // SAFETY: there is no other thread.
+    let count = unsafe { bed.ring.purge(RESET, |counter| discarded.push(counter)) };
+    (count, discarded)
+}
+
+#[test]
+fn the_completions_of_one_queue_go_and_the_others_stay_in_order() {
+    for stride in [64, 128] {
+        let mut bed = Bed::new(3, stride);
+        let (reset, other) = (Outstanding::default(), Outstanding::default());
+        bed.register(RESET, &reset);
+        bed.register(OTHER, &other);
+        for lap in 0..20u16 {
+            for (at, index) in
+                [RESET, OTHER, RESET, RESET, OTHER, OTHER, RESET].into_iter().enumerate()
+            {
+                let counter = lap * 8 + at as u16;
+                if index == OTHER {
+                    other.send(counter, counter.into(), 0x0a);
+                }
+                bed.device.write(Entry::new(if at == 6 { RECEIVE } else { 0 }, index, counter));
+            }
+            let start = bed.ring.consumer();
+            assert_eq!(purge(&mut bed), (4, vec![lap * 8 + 6]));
+            assert_eq!(bed.ring.consumer(), start + 4);
+            assert_eq!(bed.told(), start + 4, "the device may use their slots");
+            assert_eq!(bed.ring.state().end_of(RESET), None);
+            assert_eq!(purge(&mut bed), (0, vec![]), "none is left");
+            for at in [1, 4, 5] {
+                assert_eq!(bed.next_id(), Some(u64::from(lap * 8 + at)));
+            }
+            assert!(bed.next().is_none());
+            bed.ring.publish();
+        }
+        assert_eq!((reset.asked.get(), bed.ring.corruption()), (0, None));
+    }
+}
+
+#[test]
+fn a_full_ring_of_one_queue_is_empty_afterwards() {
+    for before in 0..9 {
+        let mut bed = Bed::new(3, 64);
+        let (reset, other) = (Outstanding::default(), Outstanding::default());
+        bed.register(RESET, &reset);
+        bed.register(OTHER, &other);
+        for counter in 0..before {
+            other.send(counter, 1, 0x0a);
+            bed.device.write(Entry::new(0, OTHER, counter));
+            assert_eq!(bed.next_id(), Some(1));
+        }
+        bed.ring.publish();
+        (0..8).for_each(|counter| bed.device.write(Entry::new(0, RESET, counter)));
+        assert_eq!(purge(&mut bed).0, 8);
+        assert!(bed.next().is_none());
+        // Nothing of it looks like a CQE of the next lap.
+        for counter in 0..40 {
+            other.send(counter, 2, 0x0a);
+            bed.device.write(Entry::new(0, OTHER, counter));
+            assert_eq!(bed.next_id(), Some(2), "{before} before, then {counter}");
+            assert!(bed.next().is_none());
+            bed.ring.publish();
+        }
+    }
+}
+
+#[test]
+fn what_names_no_queue_stays() {
+    let mut bed = Bed::new(4, 64);
+    let (reset, other) = (Outstanding::default(), Outstanding::default());
+    bed.register(RESET, &reset);
+    bed.register(OTHER, &other);
+    let told = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&told);
+    bed.ring.on_signature_error(Box::new(move |_| *count.lock().unwrap() += 1));
+    // The CQE of a signature error has something else in place of the user index.
+    bed.device.write(Entry::new(12, RESET, 0));
+    bed.device.write(Entry::new(0, RESET, 0));
+    other.send(1, 1, 0x0a);
+    bed.device.write(Entry::new(0, OTHER, 1));
+    assert_eq!(purge(&mut bed).0, 1);
+    assert_eq!(bed.next_id(), Some(1));
+    assert_eq!(*told.lock().unwrap(), 1);
+}
+
+#[test]
+fn deferred_destruction_does_not_wait_at_a_place_that_moved() {
+    let mut bed = Bed::new(4, 64);
+    let (reset, gone) = (Outstanding::default(), Outstanding::default());
+    bed.register(RESET, &reset);
+    bed.register(GONE, &gone);
+    let skipped = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&skipped);
+    bed.ring.on_skipped_receive(Box::new(move |index, counter| {
+        list.lock().unwrap().push((index, counter))
+    }));
+    let deferred = Deferred::default();
+    for (opcode, index) in [(RECEIVE, GONE), (0, RESET), (0, RESET), (0, RESET)] {
+        bed.device.write(Entry::new(opcode, index, 9));
+    }
+    // As a queue is destroyed: it is kept until its last CQE is passed.
+    deferred.push(bed.ring.state().end_of(GONE).expect("one is there"), ());
+    bed.table.depart(GONE);
+    assert_eq!(purge(&mut bed).0, 3);
+    assert_eq!(*skipped.lock().unwrap(), [(GONE, 9)]);
+    assert!(!deferred.release(bed.ring.consumer()), "nothing names it any more");
+    assert!(bed.next().is_none());
+    assert_eq!((bed.ring.consumer(), skipped.lock().unwrap().len()), (4, 1), "nothing is left");
+    assert_eq!(bed.ring.corruption(), None);
+}
+
+/// Sequences of random CQEs and compressed runs of three queues, polled in part, against a list.
+#[test]
+fn random_rings_keep_what_is_of_other_queues() {
+    for seed in 0..300_u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut below = move |limit: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 11) % limit
+        };
+        let mut bed = Bed::compressed(5, if seed % 2 == 0 { 64 } else { 128 }, MiniFormat::Hash);
+        let queues = [RESET, OTHER, GONE].map(|index| (index, Outstanding::default()));
+        queues.iter().for_each(|(index, queue)| bed.register(*index, queue));
+        let (mut counters, mut expected) = ([0_u16; 3], std::collections::VecDeque::new());
+        for round in 0..60 {
+            // Written as far as there is room.
+            loop {
+                let count = if below(3) == 0 { 2 + below(16) as u32 } else { 1 };
+                if bed.device.written + count - bed.ring.consumer() > 32 || below(8) == 0 {
+                    break;
+                }
+                let which = below(3) as usize;
+                let (index, queue) = &queues[which];
+                let first = counters[which];
+                for number in 0..count as u16 {
+                    let counter = first.wrapping_add(number);
+                    queue.receive(counter, counter.into());
+                    expected.push_back((*index, counter));
+                }
+                counters[which] = first.wrapping_add(count as u16);
+                let title = Entry::new(RECEIVE, *index, first).qp_num(*index);
+                match count {
+                    1 => bed.device.write(title),
+                    _ => {
+                        let minis: Vec<_> = (0..count).map(|at| mini([at as u8; 4], at)).collect();
+                        write_run(&mut bed.device, title, &minis);
+                    }
+                }
+            }
+            for _ in 0..below(20) {
+                let told = bed.next().map(|wc| (wc.qp_num(), wc.wr_id() as u16));
+                assert_eq!(told, expected.pop_front(), "seed {seed}, round {round}");
+            }
+            bed.ring.publish();
+            if below(2) == 0 {
+                let of_reset = |one: &&(u32, u16)| one.0 == RESET;
+                let wanted: Vec<_> = expected.iter().filter(of_reset).map(|one| one.1).collect();
+                assert_eq!(
+                    purge(&mut bed),
+                    (wanted.len() as u32, wanted),
+                    "seed {seed}, round {round}"
+                );
+                expected.retain(|one| one.0 != RESET);
+                // As a reset does.
+                queues[0].1.receives.borrow_mut().clear();
+                assert_eq!(bed.ring.state().end_of(RESET), None);
+            }
+        }
+        assert_eq!(bed.ring.corruption(), None, "seed {seed}");
+    }
+}

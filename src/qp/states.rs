@@ -1,0 +1,357 @@
+//! From an error back to work: to the error state, quiescing, and resetting with or without the
+//! completions that wait.
+
+use super::{
+    AnyQueuePair, ControlHalf, QpAttributes, QpInner, QueuePair, QueuePairTransport,
+    SharedQueuePair,
+};
+use crate::cq::{CompletionQueue, PollError};
+use crate::error::Error;
+use crate::pools::ReceiveSide;
+use mlx5_cq::{CompletionError, CompletionOpcode, WorkCompletion};
+use mlx5_wqe::{QueueState, ReceiveQueue, SendQueue};
+use std::fmt;
+use std::sync::Arc;
+
+/// A request that was not done when a queue pair was quiesced. See [`QueuePair::quiesce`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotDone {
+    /// The identifier of the request.
+    pub wr_id: u64,
+    /// Whether it is a receive request.
+    pub receive: bool,
+    /// Why it was not done.
+    pub why: WhyNotDone,
+}
+
+/// Why a request was not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum WhyNotDone {
+    /// It failed, or was flushed: see [`CompletionError::is_flushed`]. The peer may have got a
+    /// request that was flushed while it was under way.
+    Failed(CompletionError),
+    /// It was cancelled.
+    Cancelled,
+    /// No completion tells: the device is gone, the completion queue failed, or the queue pair was
+    /// reset before.
+    Unknown,
+}
+
+/// Quiescing failed. The requests without a completion are among those that were not done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QuiesceError {
+    /// Why it failed.
+    pub error: QuiesceFault,
+    /// The requests that were not done, or of which that is not known.
+    pub not_done: Vec<NotDone>,
+}
+
+/// What failed while a queue pair was quiesced.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum QuiesceFault {
+    /// The change to the error state, or the arguments.
+    Call(Error),
+    /// Polling.
+    Poll(PollError),
+}
+
+impl fmt::Display for QuiesceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.error {
+            QuiesceFault::Call(error) => error.fmt(f)?,
+            QuiesceFault::Poll(error) => error.fmt(f)?,
+        }
+        write!(f, "; {} requests are not done or unknown", self.not_done.len())
+    }
+}
+
+impl std::error::Error for QuiesceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.error {
+            QuiesceFault::Call(error) => Some(error),
+            QuiesceFault::Poll(error) => Some(error),
+        }
+    }
+}
+
+impl QpInner {
+    /// Empties the queues after a reset.
+    pub(super) fn start_over<T: QueuePairTransport>(
+        &self,
+        send: &mut SendQueue<T>,
+        receive: Option<&mut ReceiveQueue>,
+    ) -> Result<(), Error> {
+        if self.has_completions() {
+            let what = "the completion queue still has completions from before the reset: poll \
+                        them first, or remove them with `purge`";
+            return Err(Error::busy("modify_qp", what));
+        }
+        send.reset();
+        if let Some(receive) = receive {
+            receive.reset();
+        }
+        Ok(())
+    }
+
+    /// Whether a completion queue has completions of the queue pair.
+    fn has_completions(&self) -> bool {
+        [&self.send_cq, &self.recv_cq].into_iter().any(|cq| cq.holds(&self.index))
+    }
+
+    /// Whether a request of its own queues has no completion yet.
+    fn is_busy(&self) -> bool {
+        let records = self.index.records();
+        let receives = match &records.receive {
+            ReceiveSide::Own(receives) => receives.in_flight(),
+            ReceiveSide::Shared(_) => 0,
+        };
+        !records.send.is_idle() || receives != 0
+    }
+
+    /// Adds the requests without a completion to `list`.
+    fn add_unknown(&self, list: &mut Vec<NotDone>) {
+        let records = self.index.records();
+        let unknown = |wr_id, receive| NotDone { wr_id, receive, why: WhyNotDone::Unknown };
+        list.extend(records.send.wr_ids_in_flight().map(|wr_id| unknown(wr_id, false)));
+        if let ReceiveSide::Own(receives) = &records.receive {
+            list.extend(receives.wr_ids_in_flight().map(|wr_id| unknown(wr_id, true)));
+        }
+    }
+
+    /// Notes a completion, if it tells that a request of this queue pair was not done.
+    fn note(&self, completion: &WorkCompletion<'_>, list: &mut Vec<NotDone>) {
+        if completion.qp_num() != self.qp_num {
+            return;
+        }
+        let why = match completion.status() {
+            Err(error) => WhyNotDone::Failed(error),
+            Ok(()) if completion.cancelled() => WhyNotDone::Cancelled,
+            Ok(()) => return,
+        };
+        let receive = completion.opcode() == CompletionOpcode::Receive;
+        list.push(NotDone { wr_id: completion.wr_id(), receive, why });
+    }
+}
+
+impl ControlHalf {
+    /// Moves the queue pair to the error state. See [`QueuePair::to_error`].
+    pub fn to_error(&mut self) -> Result<(), Error> {
+        self.modify(&QpAttributes::new().qp_state(QueueState::Error))
+    }
+
+    /// Resets the queue pair. See [`QueuePair::reset`].
+    pub fn reset(&mut self) -> Result<(), Error> {
+        self.modify(&QpAttributes::new().qp_state(QueueState::Reset))
+    }
+
+    /// Removes the completions of the queue pair, which must be in RESET, from `cq`. See
+    /// [`QueuePair::purge`].
+    pub fn purge(&mut self, cq: &mut CompletionQueue) -> Result<u32, Error> {
+        const VERB: &str = "purge";
+        let inner = &self.inner;
+        inner.context.check_process(VERB)?;
+        if self.state != QueueState::Reset {
+            let what = "the queue pair is not in RESET: reset it first, or the device still writes \
+                        its completions";
+            return Err(Error::invalid(VERB, what.into()));
+        }
+        if ![&inner.send_cq, &inner.recv_cq].into_iter().any(|own| Arc::ptr_eq(own, &cq.inner)) {
+            let what = "the queue pair does not complete on this completion queue";
+            return Err(Error::invalid(VERB, what.into()));
+        }
+        Ok(cq.purge(&inner.index))
+    }
+
+    /// See [`QueuePair::quiesce`].
+    fn quiesce(
+        &mut self,
+        cqs: &mut [&mut CompletionQueue],
+        mut each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, QuiesceError> {
+        let mut not_done = Vec::new();
+        let inner = Arc::clone(&self.inner);
+        let given = |own| cqs.iter().any(|cq| Arc::ptr_eq(own, &cq.inner));
+        let started = if !given(&inner.send_cq) || !given(&inner.recv_cq) {
+            let what = "a completion queue of the queue pair is missing: pass both";
+            Err(Error::invalid("quiesce", what.into()))
+        } else if self.state == QueueState::Reset {
+            Ok(())
+        } else {
+            self.to_error()
+        };
+        let mut failed = started.err().map(QuiesceFault::Call);
+        // Without the error state the requests do not complete, but some may have.
+        let flushed = failed.is_none() && self.state != QueueState::Reset;
+        while flushed && inner.is_busy() || inner.has_completions() {
+            let mut count = 0;
+            for cq in &mut *cqs {
+                let polled = cq.poll(usize::MAX, |completion| {
+                    inner.note(&completion, &mut not_done);
+                    each(completion);
+                });
+                match polled {
+                    Ok(polled) => count += polled,
+                    Err(error) => failed = failed.or(Some(QuiesceFault::Poll(error))),
+                }
+            }
+            if count == 0 && failed.is_some() {
+                break;
+            }
+            if count == 0 {
+                std::thread::yield_now();
+            }
+        }
+        inner.add_unknown(&mut not_done);
+        match failed {
+            None => Ok(not_done),
+            Some(error) => Err(QuiesceError { error, not_done }),
+        }
+    }
+}
+
+/// # From an error back to work
+/// When a request fails, the device moves the queue pair to the error state and completes all others
+/// with [`CompletionError::is_flushed`]. To use the queue pair again:
+/// [`quiesce`](QueuePair::quiesce) it, which tells what was not done; [`reset`](QueuePair::reset)
+/// it; connect it anew, with the peer, whose side must do the same; then post again what was not
+/// done, if doing it twice does no harm. `docs/STATES.md` has the whole story.
+///
+/// ```
+/// use mlx5::{Access, ConnectOptions, Psn, QueueState, RemoteAddress, SendFlags, transport::Rc};
+/// use mlx5_sim::{SimConfig, Simulator};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let simulator = Simulator::new(SimConfig::new());
+/// let context = mlx5::devices_on(simulator.kernel())?[0].open()?;
+/// let pd = context.alloc_pd()?;
+/// let mut cq = context.create_cq(64).build()?;
+/// let memory = pd.memory(4096).access(Access::LOCAL_WRITE | Access::REMOTE_WRITE).register()?;
+/// let mut near = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(8).build()?;
+/// let mut far = pd.create_qp::<Rc>(&cq, &cq).build()?;
+/// let (port, psn, options) = (context.local_port(1, None)?, Psn::default(), ConnectOptions::default());
+/// let (here, there) = (near.endpoint(&port, psn, &options), far.endpoint(&port, psn, &options));
+/// near.connect(&port, psn, &there, &options)?;
+/// far.connect(&port, psn, &here, &options)?;
+///
+/// // The first of three has a wrong key: it fails, and the others are flushed.
+/// let good = memory.remote(0..)?;
+/// let mut wrong = good;
+/// wrong.rkey = !good.rkey;
+/// for (wr_id, to) in [(1, wrong), (2, good), (3, good)] {
+///     let mut batch = near.wr_start();
+///     batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(to).inline_data(b"8 bytes!");
+///     batch.complete()?;
+/// }
+/// let mut completions = 0;
+/// let not_done = near.quiesce(&mut [&mut cq], |_| completions += 1)?;
+/// assert_eq!(not_done.iter().map(|one| one.wr_id).collect::<Vec<_>>(), [1, 2, 3]);
+/// assert_eq!(completions, 3);
+///
+/// // The peer's side has nothing to finish.
+/// far.quiesce(&mut [&mut cq], |_| {})?;
+/// for qp in [&mut near, &mut far] {
+///     qp.reset()?;
+/// }
+/// near.connect(&port, psn, &there, &options)?;
+/// far.connect(&port, psn, &here, &options)?;
+/// let mut batch = near.wr_start();
+/// batch.wr(4, SendFlags::SIGNALED).rdma_write(good).inline_data(b"8 bytes!");
+/// batch.complete()?;
+/// while cq.poll(1, |completion| assert_eq!((completion.wr_id(), completion.status()), (4, Ok(()))))? == 0 {}
+/// # Ok(())
+/// # }
+/// ```
+impl<T: QueuePairTransport> QueuePair<T> {
+    /// Moves the queue pair to the error state: the device completes every request that is posted,
+    /// or will be, with [`CompletionError::is_flushed`]. Not possible in RESET, where nothing is
+    /// posted.
+    pub fn to_error(&mut self) -> Result<(), Error> {
+        self.control.to_error()
+    }
+
+    /// Resets the queue pair, from any state. The device forgets what is posted and completes none
+    /// of it.
+    ///
+    /// Completions that wait already are returned by the next polls as ever. The queue pair leaves
+    /// RESET only once none waits: poll them, or remove them with [`QueuePair::purge`].
+    pub fn reset(&mut self) -> Result<(), Error> {
+        self.modify(&QpAttributes::new().qp_state(QueueState::Reset))
+    }
+
+    /// Removes the completions of the queue pair, which must be in RESET, from a completion queue,
+    /// and returns their number. The completions of other queue pairs stay, in order. Receive
+    /// requests of a shared receive queue that these completions name are free again.
+    ///
+    /// This is what libmlx5 does when it resets a queue pair. If sends and receives complete on two
+    /// queues, purge both.
+    pub fn purge(&mut self, cq: &mut CompletionQueue) -> Result<u32, Error> {
+        let count = self.control.purge(cq)?;
+        if self.was_reset && !self.control.inner.has_completions() {
+            self.start_over()?;
+        }
+        Ok(count)
+    }
+
+    /// Stops the queue pair: moves it to the error state, and polls `cqs`, its completion queues,
+    /// until every request has completed. Returns the requests that were not done, in order of
+    /// completion. `each` gets every completion that is polled, also those of other queue pairs.
+    ///
+    /// In RESET, it returns what was posted before the reset and has no completion. On an error, the
+    /// list in it has also the requests of which nothing is known.
+    ///
+    /// Requests of a shared receive queue are not flushed, because they are not the queue pair's. A
+    /// message that was arriving completes later, at the latest before
+    /// [`AsyncEvent::QpLastWqeReached`](crate::AsyncEvent::QpLastWqeReached).
+    pub fn quiesce(
+        &mut self,
+        cqs: &mut [&mut CompletionQueue],
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, QuiesceError> {
+        self.control.quiesce(cqs, each)
+    }
+}
+
+impl<T: QueuePairTransport> SharedQueuePair<T> {
+    /// Moves the queue pair to the error state. See [`QueuePair::to_error`].
+    pub fn to_error(&self) -> Result<(), Error> {
+        self.lock_control().to_error()
+    }
+
+    /// Resets the queue pair. See [`QueuePair::reset`].
+    pub fn reset(&self) -> Result<(), Error> {
+        self.lock_control().reset()
+    }
+
+    /// Removes the completions of the queue pair, which must be in RESET, from `cq`. See
+    /// [`QueuePair::purge`].
+    pub fn purge(&self, cq: &mut CompletionQueue) -> Result<u32, Error> {
+        self.lock_control().purge(cq)
+    }
+
+    /// Stops the queue pair. See [`QueuePair::quiesce`]. All halves are locked meanwhile: whoever
+    /// posts waits, and `each` must not use the queue pair.
+    pub fn quiesce(
+        &self,
+        cqs: &mut [&mut CompletionQueue],
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, QuiesceError> {
+        let mut control = self.lock_control();
+        let _send = self.lock_send();
+        let _receive = self.lock_receive();
+        control.quiesce(cqs, each)
+    }
+}
+
+impl AnyQueuePair {
+    /// See [`QueuePair::to_error`].
+    pub fn to_error(&mut self) -> Result<(), Error> {
+        self.modify(&QpAttributes::new().qp_state(QueueState::Error))
+    }
+
+    /// See [`QueuePair::reset`].
+    pub fn reset(&mut self) -> Result<(), Error> {
+        self.modify(&QpAttributes::new().qp_state(QueueState::Reset))
+    }
+}

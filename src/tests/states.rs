@@ -1,0 +1,247 @@
+//! From an error back to work: quiescing, resetting and purging, in unusual orders.
+
+use super::*;
+use crate::transport::Rc;
+use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what must come.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Pairs of queue pairs that complete on one queue. The device works by itself.
+struct Bed {
+    simulator: Simulator,
+    context: Context,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+}
+
+struct Pair {
+    near: QueuePair<Rc>,
+    far: QueuePair<Rc>,
+    port: LocalPort,
+}
+
+impl Pair {
+    fn connect(&mut self) {
+        let (port, psn, options) = (&self.port, Psn::default(), ConnectOptions::default());
+        let here = self.near.endpoint(port, psn, &options);
+        let there = self.far.endpoint(port, psn, &options);
+        self.near.connect(port, psn, &there, &options).unwrap();
+        self.far.connect(port, psn, &here, &options).unwrap();
+    }
+
+    fn send(&mut self, wr_ids: impl IntoIterator<Item = u64>, flags: SendFlags) {
+        let mut batch = self.near.wr_start();
+        for wr_id in wr_ids {
+            batch.wr(wr_id, flags).send().inline_data(b"");
+        }
+        batch.complete().unwrap();
+    }
+
+    fn receive(&mut self, wr_ids: impl IntoIterator<Item = u64>) {
+        for wr_id in wr_ids {
+            self.far.post_recv(&[ReceiveWr { wr_id, sges: &[] }]).unwrap();
+        }
+    }
+}
+
+impl Bed {
+    fn new() -> Self {
+        let simulator = Simulator::new(SimConfig::new());
+        let context = open(&simulator);
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(100).build().unwrap();
+        Self { simulator, context, pd, cq }
+    }
+
+    fn pair(&self, srq: Option<&SharedReceiveQueue>) -> Pair {
+        let make = || {
+            let builder = self.pd.create_qp::<Rc>(&self.cq, &self.cq).max_inline_data(8);
+            match srq {
+                Some(srq) => builder.srq(srq).build().unwrap(),
+                None => builder.max_recv_wr(16).build().unwrap(),
+            }
+        };
+        let port = self.context.local_port(1, None).unwrap();
+        let mut pair = Pair { near: make(), far: make(), port };
+        pair.connect();
+        pair
+    }
+
+    /// Waits until so many completions wait, without polling.
+    fn wait_for(&self, count: usize) {
+        let deadline = Instant::now() + DEADLINE;
+        while !format!("{:?}", self.cq).contains(&format!("waiting: {count},")) {
+            assert!(Instant::now() < deadline, "{count} completions: {:?}", self.cq);
+            std::thread::yield_now();
+        }
+    }
+
+    fn poll(&mut self, count: usize) -> Vec<u64> {
+        let mut wr_ids = Vec::new();
+        let deadline = Instant::now() + DEADLINE;
+        while wr_ids.len() < count {
+            assert!(Instant::now() < deadline, "{count} completions: {wr_ids:?}");
+            self.cq
+                .poll(count - wr_ids.len(), |wc| {
+                    assert_eq!(wc.status(), Ok(()));
+                    wr_ids.push(wc.wr_id());
+                })
+                .unwrap();
+        }
+        wr_ids
+    }
+}
+
+#[test]
+fn a_purge_removes_the_completions_of_one_queue_pair_and_it_works_again() {
+    let mut bed = Bed::new();
+    let (mut one, mut other) = (bed.pair(None), bed.pair(None));
+    for round in 0..20 {
+        one.receive(10..13);
+        other.receive(20..22);
+        one.send(0..2, SendFlags::SIGNALED);
+        bed.wait_for(4);
+        other.send(5..7, SendFlags::SIGNALED);
+        bed.wait_for(8);
+        one.send(2..3, SendFlags::SIGNALED);
+        bed.wait_for(10);
+        one.near.reset().unwrap();
+        one.far.reset().unwrap();
+        let busy = one.near.init(&one.port, &ConnectOptions::default()).unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy);
+        assert_eq!(one.near.purge(&mut bed.cq).unwrap(), 3);
+        assert_eq!(one.near.free_send_blocks(), one.near.caps().send_blocks);
+        assert_eq!(one.far.purge(&mut bed.cq).unwrap(), 3);
+        assert_eq!(one.far.purge(&mut bed.cq).unwrap(), 0);
+        let mut polled = bed.poll(4);
+        polled.sort_unstable();
+        assert_eq!(polled, [5, 6, 20, 21], "round {round}");
+        one.connect();
+        one.receive([7]);
+        one.send([8], SendFlags::SIGNALED);
+        let mut polled = bed.poll(2);
+        polled.sort_unstable();
+        assert_eq!(polled, [7, 8], "round {round}");
+    }
+    assert_eq!(bed.simulator.violations(), []);
+}
+
+#[test]
+fn a_purge_returns_the_requests_of_a_shared_receive_queue() {
+    let mut bed = Bed::new();
+    let mut srq = bed.pd.create_srq(7).build().unwrap();
+    let mut pair = bed.pair(Some(&srq));
+    for _ in 0..10 {
+        let receive = ReceiveWr { wr_id: 1, sges: &[] };
+        srq.post_recv(&[receive; 7]).unwrap();
+        pair.send(0..7, SendFlags::SIGNALED);
+        bed.wait_for(14);
+        srq.post_recv(&[receive]).unwrap_err();
+        for qp in [&mut pair.near, &mut pair.far] {
+            qp.reset().unwrap();
+            assert_eq!(qp.purge(&mut bed.cq).unwrap(), 7);
+        }
+        pair.connect();
+    }
+}
+
+#[test]
+fn only_a_queue_pair_in_reset_is_purged_and_only_from_its_own_queue() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    let refused = pair.near.purge(&mut bed.cq).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(refused.to_string().contains("reset it first"), "{refused}");
+    pair.near.reset().unwrap();
+    let mut elsewhere = bed.context.create_cq(4).build().unwrap();
+    let refused = pair.near.purge(&mut elsewhere).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(pair.near.purge(&mut bed.cq).unwrap(), 0);
+}
+
+#[test]
+fn a_shared_queue_pair_leaves_reset_once_its_completions_are_gone() {
+    let bed = Bed::new();
+    let mut pair = bed.pair(None);
+    pair.receive(0..2);
+    pair.send(0..2, SendFlags::SIGNALED);
+    bed.wait_for(4);
+    let near = pair.near.into_shared();
+    near.reset().unwrap();
+    let init = QpAttributes::new()
+        .qp_state(QueueState::Init)
+        .pkey_index(0)
+        .port_num(1)
+        .qp_access_flags(Access::empty());
+    assert_eq!(near.modify(&init).unwrap_err().kind(), ErrorKind::Busy);
+    let cq = bed.cq.into_shared();
+    assert_eq!(near.purge(&mut cq.lock()).unwrap(), 2);
+    near.modify(&init).unwrap();
+    assert_eq!(near.state(), QueueState::Init);
+    assert!(format!("{near:?}").contains("sends_in_flight: 0,"), "{near:?}");
+    near.to_error().unwrap();
+    let not_done = near.quiesce(&mut [&mut cq.lock()], |_| {}).unwrap();
+    assert_eq!(not_done, []);
+}
+
+#[test]
+fn quiescing_tells_what_was_not_done_and_passes_every_completion_on() {
+    let mut bed = Bed::new();
+    let (mut pair, mut other) = (bed.pair(None), bed.pair(None));
+    pair.receive(100..110);
+    other.receive(50..52);
+    other.send(60..62, SendFlags::SIGNALED);
+    pair.send([1, 2], SendFlags::empty());
+    pair.send([3], SendFlags::SIGNALED);
+    bed.wait_for(2 + 2 + 3 + 1);
+    let mut seen = Vec::new();
+    let not_done = pair.far.quiesce(&mut [&mut bed.cq], |wc| seen.push(wc.wr_id())).unwrap();
+    seen.sort_unstable();
+    assert_eq!(seen, [3, 50, 51, 60, 61, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109]);
+    assert!(not_done.iter().map(|one| one.wr_id).eq(103..110), "{not_done:?}");
+    for one in &not_done {
+        assert!(one.receive && matches!(one.why, WhyNotDone::Failed(error) if error.is_flushed()));
+    }
+    assert_eq!(pair.far.state(), QueueState::Error);
+    assert_eq!(pair.far.quiesce(&mut [&mut bed.cq], |_| panic!("nothing is left")).unwrap(), []);
+    // What the peer cannot take any more fails, and what is behind it is flushed, signaled or not.
+    pair.send([4], SendFlags::SIGNALED);
+    pair.send([5, 6], SendFlags::empty());
+    let not_done = pair.near.quiesce(&mut [&mut bed.cq], |_| {}).unwrap();
+    assert!(not_done.iter().map(|one| one.wr_id).eq(4..7), "{not_done:?}");
+    assert!(not_done.iter().all(|one| !one.receive));
+}
+
+#[test]
+fn quiescing_after_a_reset_tells_what_the_device_forgot() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    pair.receive([1]);
+    pair.send([1], SendFlags::SIGNALED);
+    bed.wait_for(2);
+    pair.receive(2..5);
+    pair.far.reset().unwrap();
+    let mut seen = Vec::new();
+    let not_done = pair.far.quiesce(&mut [&mut bed.cq], |wc| seen.push(wc.wr_id())).unwrap();
+    assert_eq!(seen, [1, 1]);
+    let unknown = |wr_id| NotDone { wr_id, receive: true, why: WhyNotDone::Unknown };
+    assert_eq!(not_done, [2, 3, 4].map(unknown));
+}
+
+#[test]
+fn a_queue_is_missing_or_the_device_is_gone() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    pair.receive([1, 2]);
+    let refused = pair.far.quiesce(&mut [], |_| {}).unwrap_err();
+    assert!(matches!(refused.error, QuiesceFault::Call(_)), "{refused}");
+    assert_eq!(pair.far.state(), QueueState::ReadyToSend, "nothing was done");
+    bed.simulator.remove_device(0);
+    let failed = pair.far.quiesce(&mut [&mut bed.cq], |_| {}).unwrap_err();
+    let unknown = |wr_id| NotDone { wr_id, receive: true, why: WhyNotDone::Unknown };
+    assert_eq!(failed.not_done, [1, 2].map(unknown));
+    assert!(std::error::Error::source(&failed).is_some());
+    assert!(failed.to_string().ends_with("; 2 requests are not done or unknown"), "{failed}");
+}
