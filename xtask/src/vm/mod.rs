@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     hcas: Option<u32>,
 
     /// The longest that a machine may run
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, global = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, global = true)]
     limit: u64,
 
     /// The program that serves the devices [default: mlx5-sim-pci, which is built]
