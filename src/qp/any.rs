@@ -198,6 +198,16 @@ impl AnyQueuePair {
         of_any!(self, qp => qp.modify(attributes))
     }
 
+    /// See [`QueuePair::to_error`].
+    pub fn to_error(&mut self) -> Result<(), Error> {
+        self.modify(&QpAttributes::new().qp_state(QueueState::Error))
+    }
+
+    /// See [`QueuePair::reset`].
+    pub fn reset(&mut self) -> Result<(), Error> {
+        self.modify(&QpAttributes::new().qp_state(QueueState::Reset))
+    }
+
     /// See [`QueuePair::purge`].
     pub fn purge(&mut self, cq: &mut CompletionQueue) -> Result<u32, Error> {
         of_any!(self, qp => qp.purge(cq))

@@ -1,10 +1,7 @@
 //! From an error back to work: to the error state, quiescing, and resetting with or without the
 //! completions that wait.
 
-use super::{
-    AnyQueuePair, ControlHalf, QpAttributes, QpInner, QueuePair, QueuePairTransport,
-    SharedQueuePair,
-};
+use super::{ControlHalf, QpAttributes, QpInner, QueuePair, QueuePairTransport, SharedQueuePair};
 use crate::cq::{CompletionQueue, PollError};
 use crate::error::Error;
 use crate::pools::ReceiveSide;
@@ -330,8 +327,8 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         self.lock_control().purge(cq)
     }
 
-    /// Stops the queue pair. See [`QueuePair::quiesce`]. All halves are locked meanwhile: whoever
-    /// posts waits, and `each` must not use the queue pair.
+    /// Stops the queue pair. See [`QueuePair::quiesce`]. All halves are locked meanwhile: posting
+    /// threads wait, and `each` must not use the queue pair.
     pub fn quiesce(
         &self,
         cqs: &mut [&mut CompletionQueue],
@@ -341,17 +338,5 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         let _send = self.lock_send();
         let _receive = self.lock_receive();
         control.quiesce(cqs, each)
-    }
-}
-
-impl AnyQueuePair {
-    /// See [`QueuePair::to_error`].
-    pub fn to_error(&mut self) -> Result<(), Error> {
-        self.modify(&QpAttributes::new().qp_state(QueueState::Error))
-    }
-
-    /// See [`QueuePair::reset`].
-    pub fn reset(&mut self) -> Result<(), Error> {
-        self.modify(&QpAttributes::new().qp_state(QueueState::Reset))
     }
 }
