@@ -155,8 +155,8 @@ impl<'poll> WorkCompletion<'poll> {
         }
     }
 
-    /// Whether the request succeeded, or why it failed. A cancelled request counts as succeeded;
-    /// [`WorkCompletion::cancelled`] distinguishes it.
+    /// Whether the request succeeded, or why it failed. A cancelled request counts as succeeded,
+    /// unless it was flushed; [`WorkCompletion::cancelled`] distinguishes it.
     #[inline(always)]
     pub fn status(&self) -> Result<(), CompletionError> {
         if self.kind.is_error() { Err(error_in(self.descriptor, self.kind)) } else { Ok(()) }
@@ -175,7 +175,8 @@ impl<'poll> WorkCompletion<'poll> {
         self.kind.facts().opcode
     }
 
-    /// Whether the request was cancelled before the device executed it.
+    /// Whether the request was cancelled before the device executed it. Also true if it was flushed
+    /// then, so that [`WorkCompletion::status`] is an error.
     #[inline(always)]
     pub const fn cancelled(&self) -> bool {
         self.kind.is_cancelled()

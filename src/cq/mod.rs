@@ -163,7 +163,9 @@ impl CompletionQueue {
     /// Number of empty polls between two checks whether the device is still there.
     const ALIVE_CHECK: u32 = 1 << 20;
 
-    /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number.
+    /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number. What the
+    /// device wrote for a completion (the message of a receive, the result of a read) is in memory
+    /// before `each` gets it.
     ///
     /// ```no_run
     /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {

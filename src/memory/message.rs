@@ -100,7 +100,7 @@ fn load(word: &AtomicU64) -> u64 {
 /// The peer has a [`MessageRingWriter`] on [`MessageRing::remote_slice`]. It must not write more
 /// messages than there are slots beyond those that were taken, so the reader tells it
 /// [`MessageRing::taken`] from time to time, for example in its replies. A message `T` takes a
-/// multiple of 8 bytes.
+/// multiple of 8 bytes. `pd.memory_of::<MessageFrame<T>>(slots)` is a region for so many.
 ///
 /// ```
 /// # use mlx5::{ConnectOptions, Psn, SendFlags, transport::Rc};
@@ -330,6 +330,7 @@ impl<T> fmt::Debug for SlotFrame<T> {
 ///
 /// Each slot belongs to one peer, which has a [`MessageSlotWriter`] on its part of
 /// [`MessageSlots::remote_slice`]. A value `T` takes a multiple of 8 bytes.
+/// `pd.memory_of::<SlotFrame<T>>(slots)` is a region for so many.
 ///
 /// ```
 /// # use mlx5_sim::{SimConfig, Simulator};

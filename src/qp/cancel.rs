@@ -199,7 +199,10 @@ impl<T: QueuePairTransport> SendHalf<T> {
         point.ok_or(CancelError::NotAtRequest { block: drained.counter })
     }
 
-    /// Iterates over the requests that were posted and not executed, in posting order.
+    /// Iterates over the requests that were posted and not executed, in posting order. Those that
+    /// are cancelled already are among them: [`RequestInfo::cancelled`] tells.
+    ///
+    /// [`RequestInfo::cancelled`]: crate::RequestInfo::cancelled
     pub fn pending(
         &self,
         drained: &Drained,
@@ -268,7 +271,10 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.control.resume()
     }
 
-    /// Iterates over the requests that were posted and not executed, in posting order.
+    /// Iterates over the requests that were posted and not executed, in posting order. Those that
+    /// are cancelled already are among them: [`RequestInfo::cancelled`] tells.
+    ///
+    /// [`RequestInfo::cancelled`]: crate::RequestInfo::cancelled
     pub fn pending(
         &self,
         drained: &Drained,

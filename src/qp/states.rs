@@ -282,7 +282,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// requests of a shared receive queue that these completions name are free again.
     ///
     /// This is what libmlx5 does when it resets a queue pair. If sends and receives complete on two
-    /// queues, purge both.
+    /// queues, purge both. Then the requests are forgotten, and [`QueuePair::quiesce`] returns none.
     pub fn purge(&mut self, cq: &mut CompletionQueue) -> Result<u32, Error> {
         let count = self.control.purge(cq)?;
         if self.was_reset && !self.control.inner.has_completions() {

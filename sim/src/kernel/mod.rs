@@ -197,7 +197,8 @@ impl Simulator {
     }
 
     /// Makes a queue pair in RTS drain its send queue, as a signature error makes one with
-    /// `drain_sigerr`: at that place its state becomes SQD, and SQ_DRAINED is raised.
+    /// `drain_sigerr`: at that place its state becomes SQD, and SQ_DRAINED is raised. With
+    /// [`DrainAt::Now`], also if it has nothing left to do.
     pub fn drain_qp(&self, device: DeviceId, qpn: u32, at: DrainAt) -> Result<(), Error> {
         self.shared.fabric.lock().device_mut(device).drain_qp(qpn, at)
     }

@@ -22,7 +22,8 @@ use mlx5_prm::wqe::{BLOCK, DataSegment, MAX_RING_BLOCKS, MAX_SGE_LENGTH, UNIT};
 pub struct ReceiveWr<'a> {
     /// Returned with the completion.
     pub wr_id: u64,
-    /// The buffers for the message, filled in order.
+    /// The buffers for the message, filled in order. May be empty, for a message without data or an
+    /// RDMA write with immediate data.
     pub sges: &'a [Sge],
 }
 

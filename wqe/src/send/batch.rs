@@ -243,7 +243,9 @@ builders! {
     send_imm(immediate: [u8; 4]) = SendImm, (), immediate;
     /// RDMA write (`ibv_wr_rdma_write`).
     rdma_write(remote: RemoteAddress) = RdmaWrite, remote, [0; 4];
-    /// RDMA write with immediate data (`ibv_wr_rdma_write_imm`).
+    /// RDMA write with immediate data (`ibv_wr_rdma_write_imm`). It takes a receive request of the
+    /// peer, and nothing is written to that request's buffers: it needs none. Its completion has
+    /// the immediate data and the number of bytes written.
     rdma_write_imm(remote: RemoteAddress, immediate: [u8; 4]) = RdmaWriteImm, remote, immediate;
     /// RDMA read (`ibv_wr_rdma_read`).
     rdma_read(remote: RemoteAddress) = RdmaRead, remote, [0; 4];
