@@ -123,8 +123,9 @@ impl QpInner {
             return;
         }
         let why = match completion.status() {
+            // Flushed or not: the device did not begin it.
+            _ if completion.cancelled() => WhyNotDone::Cancelled,
             Err(error) => WhyNotDone::Failed(error),
-            Ok(()) if completion.cancelled() => WhyNotDone::Cancelled,
             Ok(()) => return,
         };
         let receive = completion.opcode() == CompletionOpcode::Receive;

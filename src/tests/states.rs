@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::transport::Rc;
+use mlx5_sim::engine::DrainAt;
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
 use std::time::{Duration, Instant};
 
@@ -212,6 +213,57 @@ fn quiescing_tells_what_was_not_done_and_passes_every_completion_on() {
     let not_done = pair.near.quiesce(&mut [&mut bed.cq], |_| {}).unwrap();
     assert!(not_done.iter().map(|one| one.wr_id).eq(4..7), "{not_done:?}");
     assert!(not_done.iter().all(|one| !one.receive));
+}
+
+#[test]
+fn a_cancelled_request_was_cancelled_also_where_it_is_flushed() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    let number = pair.near.qp_num();
+    bed.simulator.drain_qp(0, number, DrainAt::After(0)).unwrap();
+    pair.send(1..4, SendFlags::SIGNALED);
+    let deadline = Instant::now() + DEADLINE;
+    let drained = loop {
+        match pair.near.drained() {
+            Ok(drained) => break drained,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(pair.near.cancel(&drained, 2).unwrap().count(), 1);
+    let not_done = pair.near.quiesce(&mut [&mut bed.cq], |_| {}).unwrap();
+    let whys: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.why)).collect();
+    let is_flushed =
+        |why| matches!(why, WhyNotDone::Failed(error) if CompletionError::is_flushed(error));
+    let [(1, first), (2, WhyNotDone::Cancelled), (3, last)] = whys[..] else {
+        panic!("{not_done:?}");
+    };
+    assert!(is_flushed(first) && is_flushed(last), "{not_done:?}");
+}
+
+#[test]
+fn queue_pairs_of_any_transport_and_shared_ones_are_quiesced_and_purged_alike() {
+    let mut bed = Bed::new();
+    let flushed = |not_done: &[NotDone]| not_done.iter().map(|one| one.wr_id).collect::<Vec<_>>();
+    let mut pair = bed.pair(None);
+    pair.receive(1..4);
+    pair.send([9], SendFlags::SIGNALED);
+    bed.wait_for(2);
+    let (mut any, near) = (AnyQueuePair::from(pair.far), pair.near.into_shared());
+    let not_done = any.quiesce(&mut [&mut bed.cq], |_| {}).unwrap();
+    assert_eq!(flushed(&not_done), [2, 3]);
+    near.post_recv(&[ReceiveWr { wr_id: 5, sges: &[] }]).unwrap();
+    assert_eq!(flushed(&near.quiesce(&mut [&mut bed.cq], |_| {}).unwrap()), [5]);
+
+    let mut pair = bed.pair(None);
+    pair.receive(1..4);
+    pair.send([7, 8, 9], SendFlags::SIGNALED);
+    bed.wait_for(6);
+    let (mut any, near) = (AnyQueuePair::from(pair.far), pair.near.into_shared());
+    any.reset().unwrap();
+    near.reset().unwrap();
+    assert_eq!(any.purge(&mut bed.cq).unwrap(), 3);
+    assert_eq!(near.purge(&mut bed.cq).unwrap(), 3);
 }
 
 #[test]
