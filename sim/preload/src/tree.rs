@@ -8,6 +8,10 @@ use std::path::{Component, Path, PathBuf};
 
 use mlx5_sim::kernel::SysfsEntry;
 
+/// The network interfaces of a device. They are left out: programs ask the machine's own network
+/// for what is named there (`ip addr show eth2`), which knows nothing of a simulated device.
+const INTERFACES: &str = "/device/net/";
+
 /// What the names of the directories begin with; a number follows.
 const PREFIX: &str = "mlx5-sim-";
 /// A file in each directory that is locked while somebody uses it.
@@ -65,7 +69,7 @@ impl Tree {
         fs::create_dir_all(sys.join("class/infiniband"))?;
         let mut made = PathBuf::new();
         // Links come before what lies behind them, for they are sorted.
-        for (path, entry) in entries {
+        for (path, entry) in entries.iter().filter(|(path, _)| !path.contains(INTERFACES)) {
             let place = sys.join(path);
             let above = place.parent().unwrap_or(&sys).to_owned();
             if made != above {

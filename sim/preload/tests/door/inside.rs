@@ -204,6 +204,9 @@ fn the_tree_can_be_walked() -> Outcome {
     assert_eq!(vendor, "0x15b3\n");
     let absent = fs::read("/sys/class/infiniband/mlx5_2/node_guid").expect_err("no such device");
     assert_eq!(absent.kind(), io::ErrorKind::NotFound);
+    // The machine's network knows no interface of a simulated device.
+    let absent = fs::read_dir("/sys/class/infiniband/mlx5_0/device/net").expect_err("none");
+    assert_eq!(absent.kind(), io::ErrorKind::NotFound);
     Ok(())
 }
 
