@@ -260,6 +260,10 @@ fn queue_pairs_of_any_transport_and_shared_ones_are_quiesced_and_purged_alike() 
     pair.send([7, 8, 9], SendFlags::SIGNALED);
     bed.wait_for(6);
     let (mut any, near) = (AnyQueuePair::from(pair.far), pair.near.into_shared());
+    near.to_error().unwrap();
+    assert_eq!(near.state(), QueueState::Error);
+    any.to_error().unwrap();
+    assert_eq!(any.state(), QueueState::Error);
     any.reset().unwrap();
     near.reset().unwrap();
     assert_eq!(any.purge(&mut bed.cq).unwrap(), 3);

@@ -304,8 +304,12 @@ fn a_shared_queue_pair_is_reset_and_leaves_reset(bed: &Bed) -> Outcome {
         .qp_access_flags(Access::REMOTE_WRITE);
     qp.modify(&init)?;
     assert_eq!(qp.state(), QueueState::Init);
-    qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
+    // What is posted stays when INIT follows INIT.
+    qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }])?;
+    qp.modify(&init)?;
     let mut qp = qp.into_inner();
+    assert_eq!(qp.free_receives() + 1, qp.caps().max_recv_wr);
+    qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
     qp.modify(&init)?;
     assert_eq!(qp.state(), QueueState::Init);
     Ok(())
