@@ -221,7 +221,8 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageRing<T, R> {
         words.read(start, value.as_mut_bytes());
         // The copy is done before the caller can tell the peer that the slot is free.
         barrier::from_device();
-        // A peer that overran the slot meanwhile may have torn the copy.
+        // A peer that overran the slot meanwhile may have torn the copy. That is noticed here only
+        // once the number behind the message has arrived; a peer that keeps to its room never does.
         if load(word) != wanted {
             let cause = "the peer wrote a message that was not taken yet";
             return Err(Error::new(WHAT, ErrorKind::WrongState, cause));

@@ -150,12 +150,17 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         let mut control = self.lock_control();
         let (from, to) = control.check(attributes)?;
         if from == QueueState::Reset && to == QueueState::Init {
-            let mut send = self.lock_send();
-            let mut receive = self.lock_receive();
-            let receive = receive.as_mut().map(|half| &mut half.queue);
-            self.inner.start_over(&mut send.queue, receive)?;
+            self.start_over(&control)?;
         }
         control.modify_unchecked(attributes, to)
+    }
+
+    /// Empties the queues after a reset. The control half is locked, so the state stays.
+    pub(super) fn start_over(&self, _: &LockGuard<'_, ControlHalf>) -> Result<(), Error> {
+        let mut send = self.lock_send();
+        let mut receive = self.lock_receive();
+        let receive = receive.as_mut().map(|half| &mut half.queue);
+        self.inner.start_over(&mut send.queue, receive)
     }
 
     /// Queries the kernel (`ibv_query_qp`).

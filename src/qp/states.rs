@@ -252,6 +252,9 @@ impl ControlHalf {
 /// for qp in [&mut near, &mut far] {
 ///     qp.reset()?;
 /// }
+/// // New sequence numbers, so that packets of the former connection are not taken for its own.
+/// let psn = Psn::wrapping(psn.get() + 0x1000);
+/// let (here, there) = (near.endpoint(&port, psn, &options), far.endpoint(&port, psn, &options));
 /// near.connect(&port, psn, &there, &options)?;
 /// far.connect(&port, psn, &here, &options)?;
 /// let mut batch = near.wr_start();
@@ -323,9 +326,14 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
     }
 
     /// Removes the completions of the queue pair, which must be in RESET, from `cq`. See
-    /// [`QueuePair::purge`].
+    /// [`QueuePair::purge`]. All halves are locked meanwhile.
     pub fn purge(&self, cq: &mut CompletionQueue) -> Result<u32, Error> {
-        self.lock_control().purge(cq)
+        let mut control = self.lock_control();
+        let count = control.purge(cq)?;
+        if !control.inner.has_completions() {
+            self.start_over(&control)?;
+        }
+        Ok(count)
     }
 
     /// Stops the queue pair. See [`QueuePair::quiesce`]. All halves are locked meanwhile: posting

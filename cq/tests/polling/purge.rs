@@ -124,6 +124,60 @@ fn deferred_destruction_does_not_wait_at_a_place_that_moved() {
     assert_eq!(bed.ring.corruption(), None);
 }
 
+#[test]
+fn a_run_of_a_destroyed_queue_goes_also_where_it_was_polled_in_part() {
+    let mut bed = Bed::compressed(5, 64, MiniFormat::Hash);
+    let (reset, other, gone) =
+        (Outstanding::default(), Outstanding::default(), Outstanding::default());
+    for (index, queue) in [(RESET, &reset), (OTHER, &other), (GONE, &gone)] {
+        bed.register(index, queue);
+    }
+    let skipped = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&skipped);
+    bed.ring.on_skipped_receive(Box::new(move |index, counter| {
+        list.lock().unwrap().push((index, counter))
+    }));
+    (20..25).for_each(|counter| gone.receive(counter, counter.into()));
+    let minis: Vec<_> = (0..5).map(|at| mini([at as u8; 4], at)).collect();
+    write_run(&mut bed.device, Entry::new(RECEIVE, GONE, 20), &minis);
+    bed.device.write(Entry::new(0, RESET, 0));
+    other.send(1, 77, 0x0a);
+    bed.device.write(Entry::new(0, OTHER, 1));
+    assert_eq!((bed.next_id(), bed.next_id()), (Some(20), Some(21)));
+    assert!(bed.ring.state().end_of(GONE).is_some());
+    bed.table.depart(GONE);
+    bed.ring.clear_cached_queues();
+    assert_eq!(purge(&mut bed), (1, vec![]));
+    assert_eq!(*skipped.lock().unwrap(), [(GONE, 22), (GONE, 23), (GONE, 24)]);
+    assert_eq!(bed.next_id(), Some(77));
+    assert!(bed.next().is_none());
+    assert_eq!((bed.ring.consumer(), skipped.lock().unwrap().len()), (7, 3));
+    assert_eq!(bed.ring.corruption(), None);
+}
+
+#[test]
+fn a_run_that_was_polled_in_part_stays_when_a_destroyed_queue_behind_it_goes() {
+    let mut bed = Bed::compressed(5, 64, MiniFormat::Hash);
+    let (reset, other, gone) =
+        (Outstanding::default(), Outstanding::default(), Outstanding::default());
+    for (index, queue) in [(RESET, &reset), (OTHER, &other), (GONE, &gone)] {
+        bed.register(index, queue);
+    }
+    (20..24).for_each(|counter| other.receive(counter, counter.into()));
+    let minis: Vec<_> = (0..4).map(|at| mini([at as u8; 4], at)).collect();
+    write_run(&mut bed.device, Entry::new(RECEIVE, OTHER, 20), &minis);
+    bed.device.write(Entry::new(0, GONE, 0));
+    bed.device.write(Entry::new(0, RESET, 0));
+    assert_eq!(bed.next_id(), Some(20));
+    bed.table.depart(GONE);
+    assert_eq!(purge(&mut bed), (1, vec![]));
+    for id in 21..24 {
+        assert_eq!(bed.next_id(), Some(id));
+    }
+    assert!(bed.next().is_none());
+    assert_eq!((bed.ring.consumer(), bed.ring.corruption()), (6, None));
+}
+
 /// Sequences of random CQEs and compressed runs of three queues, polled in part, against a list.
 #[test]
 fn random_rings_keep_what_is_of_other_queues() {
