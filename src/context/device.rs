@@ -238,18 +238,21 @@ impl OpenOptions {
         Self { devx: Devx::Auto, blueflame: true, max_blueflame_pages: 256 }
     }
 
-    /// Whether to use DEVX. Default: [`Devx::Auto`].
+    /// Whether to use DEVX. Default: [`Devx::Auto`]. With [`Devx::Require`], opening fails with
+    /// [`ErrorKind::NoDevx`] if the kernel does not grant it.
     pub const fn devx(self, devx: Devx) -> Self {
         Self { devx, ..self }
     }
 
-    /// Whether to use BlueFlame. Default: `true`. With `false`, all queues ring plain doorbells.
+    /// Whether to use BlueFlame. Default: `true`. With `false`, or on a device without it, all
+    /// queues ring plain doorbells; thread domains, and queues that ask for BlueFlame
+    /// ([`DoorbellChoice`](crate::DoorbellChoice)), cannot be created.
     pub const fn blueflame(self, blueflame: bool) -> Self {
         Self { blueflame, ..self }
     }
 
-    /// Maximum number of BlueFlame pages to allocate. Default: 256. With 0, all queues ring plain
-    /// doorbells.
+    /// Maximum number of BlueFlame pages to allocate. Default: 256. Any number is allowed; the
+    /// kernel may grant fewer. 0 is the same as `blueflame(false)`.
     ///
     /// A page has two registers. The second register of the first page is set apart for sharing.
     /// When no register is left, the next 16 queues share that one, and later queues ring plain

@@ -108,21 +108,21 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
-    /// The completion vector that raises events. Default: 0. Must be less than
-    /// [`Context::num_comp_vectors`].
+    /// The completion vector that raises events. Default: 0. `build` refuses one that is not less
+    /// than [`Context::num_comp_vectors`].
     pub fn comp_vector(mut self, vector: u32) -> Self {
         self.comp_vector = vector;
         self
     }
 
-    /// The channel that delivers events. Default: none; [`CompletionQueue::arm`] needs one. Must be
-    /// of the same context.
+    /// The channel that delivers events. Default: none; [`CompletionQueue::arm`] and
+    /// [`CompletionQueue::wait`] need one. `build` refuses one of another context.
     pub fn channel(mut self, channel: &'a CompletionChannel) -> Self {
         self.channel = Some(channel);
         self
     }
 
-    /// NUMA node of the rings: their pages come from there as long as the node has free memory.
+    /// NUMA node of the buffer: its pages come from there as long as the node has free memory.
     /// Default: `None`, the process's policy. Refused together with
     /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
     /// the node does not exist, or the kernel has no NUMA support.
@@ -131,14 +131,19 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
-    /// Page size of the buffer. Default: [`HugePages::None`], ordinary pages.
+    /// Page size of the buffer. Default: [`HugePages::None`], ordinary pages. With
+    /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] creating the queue fails if the pool has too
+    /// few pages; refused together with [`allocator`](Self::allocator).
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.memory.huge_pages = huge_pages;
         self
     }
 
     /// Allocates the memory of the buffer, also when the queue is resized. Default: anonymous
-    /// memory of this process.
+    /// memory of this process. Refused together with [`numa_node`](Self::numa_node) and
+    /// [`huge_pages`](Self::huge_pages): the allocator chooses node and page size itself. Creating
+    /// the queue fails with [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if it returns
+    /// `None`.
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
         self.memory.allocator = Some(Arc::clone(allocator));
         self
@@ -159,21 +164,24 @@ impl<'a> CompletionQueueBuilder<'a> {
     /// first completion of a run.
     ///
     /// [`crate::CompletionCaps`] has the formats that the device supports, and whether 128-byte
-    /// CQEs can be compressed.
+    /// CQEs can be compressed. `build` refuses others with
+    /// [`ErrorKind::NotSupported`](crate::ErrorKind::NotSupported).
     pub fn compression(mut self, format: MiniFormat) -> Self {
         self.compression = Some(format);
         self
     }
 
     /// Lets the device write all 128 bytes of a CQE, so that the host need not read the cache line
-    /// first. Default: false. Requires [`CqeSize::Bytes128`] and a device that supports it.
+    /// first. Default: false. `build` refuses it without [`CqeSize::Bytes128`], and on a device
+    /// that does not support it.
     pub fn padding(mut self, padding: bool) -> Self {
         self.padding = padding;
         self
     }
 
-    /// The unit of the timestamps. Default: [`Timestamps::Cycles`]. Both completion queues of a
-    /// queue pair must have the same unit.
+    /// The unit of the timestamps. Default: [`Timestamps::Cycles`]. `build` refuses
+    /// [`Timestamps::RealTime`] where device or kernel do not support it. Both completion queues of
+    /// a queue pair must have the same unit.
     pub fn timestamps(mut self, timestamps: Timestamps) -> Self {
         self.timestamps = timestamps;
         self
@@ -346,7 +354,7 @@ impl<'a> CompletionQueueBuilder<'a> {
 
 /// The maximum number of CQEs, whatever the device supports. The device reads 24 bits of the
 /// consumer index, and a full queue must differ from an empty one.
-const MAX_ENTRIES: u32 = (1 << 23) - 1;
+pub(super) const MAX_ENTRIES: u32 = (1 << 23) - 1;
 
 /// Returns the number of CQEs of a queue with room for `entries`, if the device supports `max`: a
 /// power of two, with one more than requested so that a full queue differs from an empty one.

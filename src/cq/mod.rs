@@ -352,7 +352,8 @@ impl CompletionQueue {
     /// Delays the event of an armed queue until `count` completions were written, or so many
     /// microseconds after the first of them (`ibv_modify_cq`). Zeros: no delay.
     ///
-    /// [`crate::CompletionCaps`] has the device's maximum values.
+    /// [`crate::CompletionCaps`] has the device's maximum values; the kernel refuses a longer
+    /// period.
     pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
         let Some(handle) = self.inner.handle else { return Ok(()) };
         let context = &self.inner.context;

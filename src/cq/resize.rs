@@ -1,5 +1,6 @@
 //! Resizing completion queues.
 
+use super::builder::MAX_ENTRIES;
 use super::{CompletionQueue, abi, entries_for};
 use crate::error::{Error, ErrorKind};
 use crate::pools::QueueBuffer;
@@ -11,7 +12,9 @@ const VERB: &str = "resize_cq";
 impl CompletionQueue {
     /// Resizes the queue to hold at least `entries` completions, more or fewer than before
     /// (`ibv_resize_cq`). Completions that were not polled are kept, in order. The device refuses a
-    /// size that is too small for them.
+    /// size that is too small for them. Other limits are those of [`Context::create_cq`].
+    ///
+    /// [`Context::create_cq`]: crate::Context::create_cq
     ///
     /// ```no_run
     /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), mlx5::Error> {
@@ -24,7 +27,7 @@ impl CompletionQueue {
         let context = &inner.context;
         context.check(VERB)?;
         let Some(handle) = inner.handle else { return Ok(()) };
-        let max = context.max_cqe();
+        let max = context.max_cqe().min(MAX_ENTRIES);
         let Some(wanted) = entries_for(entries, max) else {
             let what = format!("{entries} CQEs requested; the device supports 1 to {max}");
             return Err(Error::invalid(VERB, what));

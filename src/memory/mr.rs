@@ -91,8 +91,8 @@ pub struct MemoryBuilder<'a> {
 impl MemoryBuilder<'_> {
     /// Access rights of local and remote requests. Default: [`Access::LOCAL_WRITE`].
     ///
-    /// `REMOTE_WRITE` and `REMOTE_ATOMIC` need `LOCAL_WRITE`. `ON_DEMAND` and `HUGETLB` are
-    /// refused: they are for foreign memory. `ZERO_BASED` is refused: see
+    /// `register` refuses `REMOTE_WRITE` and `REMOTE_ATOMIC` without `LOCAL_WRITE`; `ON_DEMAND` and
+    /// `HUGETLB`, which are for foreign memory; and `ZERO_BASED`: see
     /// [`ProtectionDomain::reg_mr_iova`]. On a kernel without optional access flags
     /// `RELAXED_ORDERING` has no effect.
     pub fn access(mut self, access: Access) -> Self {
@@ -100,16 +100,18 @@ impl MemoryBuilder<'_> {
         self
     }
 
-    /// Page size of the memory. Default: [`HugePages::None`], ordinary pages.
+    /// Page size of the memory. Default: [`HugePages::None`], ordinary pages. With
+    /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] `register` fails if the pool has too few
+    /// pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self
     }
 
     /// NUMA node of the memory: its pages come from there as long as the node has free memory.
-    /// Default: `None`, the process's policy. [`Device::numa_node`](crate::Device::numa_node) is the
-    /// node that the device is attached to. [`MemoryBuilder::register`] fails if the node does not
-    /// exist, or the kernel has no NUMA support.
+    /// Default: `None`, the process's policy. [`Device::numa_node`](crate::Device::numa_node) is
+    /// the node that the device is attached to. [`MemoryBuilder::register`] fails if the node does
+    /// not exist, or the kernel has no NUMA support.
     ///
     /// ```no_run
     /// # fn f(device: &mlx5::Device, pd: &mlx5::ProtectionDomain) -> Result<(), mlx5::Error> {
@@ -122,8 +124,8 @@ impl MemoryBuilder<'_> {
         self
     }
 
-    /// Alignment of the first byte in bytes, a power of two. Default: 1. The memory is at least
-    /// page-aligned.
+    /// Alignment of the first byte in bytes. Default: 1. `register` refuses anything but a power of
+    /// two. The memory is at least page-aligned.
     pub fn align(mut self, align: usize) -> Self {
         self.align = align;
         self

@@ -32,7 +32,7 @@ pub trait WindowKind: sealed::Sealed + Send + Sync + 'static {
     const TYPE: WindowType;
 }
 
-/// Type 1: bound by a call, valid forevery queue pair of the protection domain.
+/// Type 1: bound by a call, valid for every queue pair of the protection domain.
 #[derive(Debug)]
 pub enum TypeOne {}
 

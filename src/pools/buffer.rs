@@ -126,8 +126,9 @@ impl QueueBuffer {
         let len = len.max(1);
         let MemorySource { huge_pages, numa_node, allocator } = source;
         let mapping = match allocator {
-            Some(_) if numa_node.is_some() => {
-                let cause = "the queue allocator chooses the NUMA node: give one or the other";
+            Some(_) if numa_node.is_some() || *huge_pages != HugePages::None => {
+                let cause =
+                    "the queue allocator chooses NUMA node and page size: give one or the other";
                 return Err(Error::invalid(OPERATION, cause.into()));
             }
             Some(allocator) => allocate_from(allocator, len)?,

@@ -177,44 +177,50 @@ impl QueuePairBuilder<'_, Rc> {
 }
 
 impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
-    /// Number of send requests of the largest size to hold. Default: 64. The send queue has at most
-    /// as many 64-byte blocks as the device supports; [`QueuePairCaps::send_blocks`] has the
-    /// result.
+    /// Number of send requests of the largest size to hold. Default: 64. 0 counts as 1. Rounded up
+    /// to what fits into a power of two of 64-byte blocks: see [`QueuePairCaps`]. `build` refuses
+    /// more blocks than [`QueueLimits::max_send_wqebb`](crate::QueueLimits::max_send_wqebb).
     pub fn max_send_wr(mut self, requests: u32) -> Self {
         self.max_send_wr = requests;
         self
     }
 
-    /// Number of receive requests to hold. Default: 64. At most what the device supports. Ignored
-    /// with a shared receive queue, and for transports that do not receive; 0 is allowed.
+    /// Number of receive requests to hold. Default: 64. 0 makes a queue pair without a receive
+    /// queue. Rounded up to a power of two. `build` refuses more than
+    /// [`QueueLimits::max_recv_wr`](crate::QueueLimits::max_recv_wr). Ignored with a shared receive
+    /// queue, and for transports that do not receive.
     pub fn max_recv_wr(mut self, requests: u32) -> Self {
         self.max_recv_wr = requests;
         self
     }
 
-    /// Maximum number of SGEs of a send request. Default: 1. Limited by the device's maximum size
-    /// of a send WQE.
+    /// Maximum number of SGEs of a send request. Default: 1. Rounded up to what fits: see
+    /// [`QueuePairCaps`]. `build` refuses more than fit into a request of
+    /// [`QueueLimits::max_sq_desc_sz`](crate::QueueLimits::max_sq_desc_sz) bytes.
     pub fn max_send_sge(mut self, entries: u32) -> Self {
         self.max_send_sge = entries;
         self
     }
 
-    /// Maximum number of SGEs of a receive request. Default: 1. Limited by the device's maximum
-    /// size of a receive WQE.
+    /// Maximum number of SGEs of a receive request. Default: 1. 0 counts as 1. Rounded up to a
+    /// power of two. `build` refuses more than fit into a request of
+    /// [`QueueLimits::max_rq_desc_sz`](crate::QueueLimits::max_rq_desc_sz) bytes.
     pub fn max_recv_sge(mut self, entries: u32) -> Self {
         self.max_recv_sge = entries;
         self
     }
 
-    /// Maximum number of bytes of inline data of a send request. Default: 0, but what fits into the
-    /// requested sizes is allowed. Limited by the device's maximum size of a send WQE.
+    /// Maximum number of bytes of inline data of a send request. Default: 0. Rounded up to what
+    /// fits: see [`QueuePairCaps`]. `build` refuses more than fit into a request of
+    /// [`QueueLimits::max_sq_desc_sz`](crate::QueueLimits::max_sq_desc_sz) bytes.
     pub fn max_inline_data(mut self, bytes: u32) -> Self {
         self.max_inline_data = bytes;
         self
     }
 
-    /// Receives from `srq`. Default: the queue pair has a receive queue of its own. The transport
-    /// must receive, and `srq` must be of the same context.
+    /// Receives from `srq`. Default: the queue pair has a receive queue of its own. `build` refuses
+    /// a queue of another context, a transport that does not receive, and a
+    /// [tag-matching queue](QueuePairBuilder::tm_srq) besides.
     pub fn srq(mut self, srq: &'a SharedReceiveQueue) -> Self {
         self.srq = Some(srq);
         self
@@ -233,13 +239,15 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     /// Covers send requests only. The device would also expect signatures in the requests of the
     /// queue pair's own receive queue. Which bytes those cover is known only from rdma-core's code,
     /// which counts entries that it does not write. So the queue pair must use a shared receive
-    /// queue, whose requests have no signature, or receive nothing: `max_recv_wr(0)`.
+    /// queue, whose requests have no signature, or receive nothing: `max_recv_wr(0)`. `build`
+    /// refuses anything else.
     pub fn wqe_signature(mut self, check: bool) -> Self {
         self.wqe_signature = check;
         self
     }
 
-    /// How the send doorbell is rung. Default: [`DoorbellChoice::Auto`]. Ignored with
+    /// How the send doorbell is rung. Default: [`DoorbellChoice::Auto`]. `build` fails if the mode
+    /// is not to be had: see [`DoorbellChoice`]. Ignored with
     /// [`thread_domain`](Self::thread_domain).
     pub fn doorbell(mut self, choice: DoorbellChoice) -> Self {
         self.doorbell = choice;
@@ -255,14 +263,16 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
-    /// Page size of the rings. Default: [`HugePages::None`], ordinary pages.
+    /// Page size of the rings. Default: [`HugePages::None`], ordinary pages. With
+    /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] creating the queue fails if the pool has too
+    /// few pages; refused together with [`allocator`](Self::allocator).
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.memory.huge_pages = huge_pages;
         self
     }
 
-    /// Does not deliver multicast messages that are sent here to queue pairs of the same device,
-    /// where the device supports it. Default: false.
+    /// Does not deliver multicast messages that are sent here to queue pairs of the same device.
+    /// Default: false. The kernel refuses it on a device that lacks it.
     pub fn block_multicast_loopback(mut self, block: bool) -> Self {
         self.flags.set(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK, block);
         self
@@ -272,7 +282,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     /// messages, and results of signaled reads and atomics, of up to 32 bytes, or 64 with
     /// [`CqeSize::Bytes128`](crate::CqeSize::Bytes128). Only
     /// [`WorkCompletion::inline_data`](crate::WorkCompletion::inline_data) returns such data.
-    /// Default: false. Reliable connections only; ignored on others.
+    /// Default: false. Reliable connections only; ignored on others, and on a device that lacks it.
     pub fn scatter_to_cqe(mut self, scatter: bool) -> Self {
         self.scatter_to_cqe = scatter;
         self
@@ -306,13 +316,16 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     }
 
     /// Rings the send doorbell on the register of `domain`. Default: a register chosen by
-    /// [`doorbell`](Self::doorbell).
+    /// [`doorbell`](Self::doorbell). `build` refuses a domain of another context.
     pub fn thread_domain(mut self, domain: &ThreadDomain) -> Self {
         self.domain = Some(domain.clone());
         self
     }
 
-    /// Allocates the memory of the rings. Default: anonymous memory of this process.
+    /// Allocates the memory of the rings. Default: anonymous memory of this process. Refused
+    /// together with [`numa_node`](Self::numa_node) and [`huge_pages`](Self::huge_pages): the
+    /// allocator chooses node and page size itself. Creating the queue fails with
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if it returns `None`.
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
         self.memory.allocator = Some(Arc::clone(allocator));
         self

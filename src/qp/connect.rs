@@ -2,14 +2,14 @@
 
 use super::endpoint::{
     ConnectOptions, Endpoint, LocalPort, datagram_to_rtr, datagram_to_rts, default_gid_index,
-    path_to, to_init, to_rtr, to_rts,
+    path_to, remote_rights, to_init, to_rtr, to_rts,
 };
-use super::{Psn, QpNumber, QueuePair, QueuePairTransport};
+use super::{Psn, QpAttributes, QpNumber, QueuePair, QueuePairTransport, SharedQueuePair};
 use crate::address::AddressHandle;
 use crate::context::Context;
 use crate::error::Error;
 use crate::memory::ProtectionDomain;
-use mlx5_uapi::verbs::{AccessFlags, LinkLayer};
+use mlx5_uapi::verbs::{AccessFlags, LinkLayer, QpType};
 use mlx5_wqe::QueueState;
 use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
 use std::hash::{BuildHasher, RandomState};
@@ -58,7 +58,7 @@ impl Context {
     }
 
     /// Limits the options to what the device supports.
-    pub(crate) fn clamp(&self, options: &ConnectOptions) -> ConnectOptions {
+    pub(crate) fn clamp(&self, transport: QpType, options: &ConnectOptions) -> ConnectOptions {
         let device = self.query_device();
         let mut options = *options;
         options.max_rd_atomic =
@@ -66,9 +66,8 @@ impl Context {
         options.max_dest_rd_atomic =
             options.max_dest_rd_atomic.min(device.max_qp_rd_atom.min(255) as u8);
         if !device.has_atomics() {
-            let all =
-                AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
-            options.access_flags.get_or_insert(all);
+            let rights = remote_rights(transport) - AccessFlags::REMOTE_ATOMIC;
+            options.access_flags.get_or_insert(rights);
         }
         options
     }
@@ -78,18 +77,57 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// Returns what the peer needs to reach this queue pair. `psn` is the first sequence number to
     /// send.
     pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
-        let options = self.context().clamp(options);
-        port.endpoint(T::QP_TYPE, self.number(), psn, &options)
-    }
-
-    fn number(&self) -> QpNumber {
-        QpNumber::new(self.qp_num() & 0xff_ffff).unwrap_or_default()
+        self.context().endpoint_of::<T>(self.qp_num(), port, psn, options)
     }
 
     /// Brings the queue pair to INIT, where receives can be posted.
     pub fn init(&mut self, port: &LocalPort, options: &ConnectOptions) -> Result<(), Error> {
-        let options = self.context().clamp(options);
+        let options = self.context().clamp(T::QP_TYPE, options);
         self.modify(&to_init(T::QP_TYPE, port, &options))
+    }
+}
+
+impl Context {
+    /// Returns what the peer of a queue pair needs.
+    fn endpoint_of<T: QueuePairTransport>(
+        &self,
+        qp_num: u32,
+        port: &LocalPort,
+        psn: Psn,
+        options: &ConnectOptions,
+    ) -> Endpoint {
+        let number = QpNumber::new(qp_num & 0xff_ffff).unwrap_or_default();
+        port.endpoint(T::QP_TYPE, number, psn, &self.clamp(T::QP_TYPE, options))
+    }
+
+    /// Returns the changes of state that connect a queue pair, which is in `state`.
+    fn connecting<T: Connected>(
+        &self,
+        state: QueueState,
+        port: &LocalPort,
+        psn: Psn,
+        remote: &Endpoint,
+        options: &ConnectOptions,
+    ) -> Result<impl Iterator<Item = QpAttributes> + use<T>, Error> {
+        let options = self.clamp(T::QP_TYPE, options);
+        let to_rtr = to_rtr(T::QP_TYPE, port, remote, &options)
+            .map_err(|error| Error::invalid("connect", error.to_string()))?;
+        let to_rts = to_rts(T::QP_TYPE, psn, remote, &options);
+        let to_init = (state == QueueState::Reset).then(|| to_init(T::QP_TYPE, port, &options));
+        Ok(to_init.into_iter().chain([to_rtr, to_rts]))
+    }
+
+    /// Returns the changes of state that bring a datagram queue pair, which is in `state`, to RTS.
+    fn activating(
+        &self,
+        state: QueueState,
+        port: &LocalPort,
+        psn: Psn,
+        options: &ConnectOptions,
+    ) -> impl Iterator<Item = QpAttributes> + use<> {
+        let to_init = to_init(Ud::QP_TYPE, port, &self.clamp(Ud::QP_TYPE, options));
+        let to_init = (state == QueueState::Reset).then_some(to_init);
+        to_init.into_iter().chain([datagram_to_rtr(), datagram_to_rts(psn)])
     }
 }
 
@@ -103,15 +141,8 @@ impl<T: Connected> QueuePair<T> {
         remote: &Endpoint,
         options: &ConnectOptions,
     ) -> Result<(), Error> {
-        const VERB: &str = "connect";
-        let options = self.context().clamp(options);
-        let to_rtr = to_rtr(T::QP_TYPE, port, remote, &options)
-            .map_err(|error| Error::invalid(VERB, error.to_string()))?;
-        if self.state() == QueueState::Reset {
-            self.modify(&to_init(T::QP_TYPE, port, &options))?;
-        }
-        self.modify(&to_rtr)?;
-        self.modify(&to_rts(T::QP_TYPE, psn, remote, &options))
+        let mut steps = self.context().connecting::<T>(self.state(), port, psn, remote, options)?;
+        steps.try_for_each(|step| self.modify(&step))
     }
 
     /// Connects the queue pair to that of a peer, which makes the same call at the other end of
@@ -142,28 +173,103 @@ impl<T: Connected> QueuePair<T> {
     /// ```
     pub fn connect_over(
         &mut self,
-        mut stream: impl Read + Write,
+        stream: impl Read + Write,
         port: &LocalPort,
         options: &ConnectOptions,
     ) -> io::Result<Endpoint> {
-        let psn = Psn::wrapping(RandomState::new().hash_one(self.qp_num()) as u32);
-        stream.write_all(&self.endpoint(port, psn, options).to_bytes())?;
-        stream.flush()?;
-        let mut bytes = [0; Endpoint::BYTES];
-        stream.read_exact(&mut bytes).map_err(hung_up)?;
-        let remote = Endpoint::from_bytes(&bytes)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        self.connect(port, psn, &remote, options)?;
-        stream.write_all(&[CONNECTED])?;
-        stream.flush()?;
-        let mut answer = [0];
-        stream.read_exact(&mut answer).map_err(hung_up)?;
-        if answer != [CONNECTED] {
-            let what = "the peer sent something else instead of telling that it is connected";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        }
-        Ok(remote)
+        let psn = random_psn(self.qp_num());
+        let own = self.endpoint(port, psn, options);
+        exchange(stream, &own, |remote| self.connect(port, psn, remote, options))
     }
+}
+
+impl<T: QueuePairTransport> SharedQueuePair<T> {
+    /// Returns what the peer needs to reach this queue pair. See [`QueuePair::endpoint`].
+    pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
+        self.context().endpoint_of::<T>(self.qp_num(), port, psn, options)
+    }
+
+    /// Brings the queue pair to INIT. See [`QueuePair::init`]. All halves are locked meanwhile.
+    pub fn init(&self, port: &LocalPort, options: &ConnectOptions) -> Result<(), Error> {
+        let options = self.context().clamp(T::QP_TYPE, options);
+        self.modify(&to_init(T::QP_TYPE, port, &options))
+    }
+}
+
+impl<T: Connected> SharedQueuePair<T> {
+    /// Connects the queue pair. See [`QueuePair::connect`]. The control half is locked meanwhile;
+    /// the others too, while it leaves RESET.
+    ///
+    /// ```no_run
+    /// # use mlx5::{CompletionQueue, ConnectOptions, SharedQueuePair, transport::Rc};
+    /// # use std::net::TcpStream;
+    /// # fn f(qp: &SharedQueuePair<Rc>, cq: &mut CompletionQueue, peer: &TcpStream)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// // After an error: back to work, while other threads keep the queue pair.
+    /// for request in qp.quiesce(&mut [cq], |_| {})? {
+    ///     println!("not done: {request:?}");
+    /// }
+    /// qp.reset()?;
+    /// let port = qp.context().local_port(1, None)?;
+    /// qp.connect_over(peer, &port, &ConnectOptions::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connect(
+        &self,
+        port: &LocalPort,
+        psn: Psn,
+        remote: &Endpoint,
+        options: &ConnectOptions,
+    ) -> Result<(), Error> {
+        let mut control = self.lock_control();
+        let mut steps =
+            self.context().connecting::<T>(control.state(), port, psn, remote, options)?;
+        steps.try_for_each(|step| self.modify_locked(&mut control, &step))
+    }
+
+    /// Connects the queue pair to that of a peer at the other end of `stream`. See
+    /// [`QueuePair::connect_over`]. Nothing is locked while it waits for the peer.
+    pub fn connect_over(
+        &self,
+        stream: impl Read + Write,
+        port: &LocalPort,
+        options: &ConnectOptions,
+    ) -> io::Result<Endpoint> {
+        let psn = random_psn(self.qp_num());
+        let own = self.endpoint(port, psn, options);
+        exchange(stream, &own, |remote| self.connect(port, psn, remote, options))
+    }
+}
+
+/// Returns a packet sequence number that differs from that of an earlier connection.
+fn random_psn(qp_num: u32) -> Psn {
+    Psn::wrapping(RandomState::new().hash_one(qp_num) as u32)
+}
+
+/// Exchanges endpoints over `stream`, calls `connect` with the peer's, and waits until the peer has
+/// done so too.
+fn exchange(
+    mut stream: impl Read + Write,
+    own: &Endpoint,
+    connect: impl FnOnce(&Endpoint) -> Result<(), Error>,
+) -> io::Result<Endpoint> {
+    stream.write_all(&own.to_bytes())?;
+    stream.flush()?;
+    let mut bytes = [0; Endpoint::BYTES];
+    stream.read_exact(&mut bytes).map_err(hung_up)?;
+    let remote = Endpoint::from_bytes(&bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    connect(&remote)?;
+    stream.write_all(&[CONNECTED])?;
+    stream.flush()?;
+    let mut answer = [0];
+    stream.read_exact(&mut answer).map_err(hung_up)?;
+    if answer != [CONNECTED] {
+        let what = "the peer sent something else instead of telling that it is connected";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(remote)
 }
 
 /// What a side tells the other one once it is connected.
@@ -187,11 +293,23 @@ impl QueuePair<Ud> {
         psn: Psn,
         options: &ConnectOptions,
     ) -> Result<(), Error> {
-        if self.state() == QueueState::Reset {
-            self.init(port, options)?;
-        }
-        self.modify(&datagram_to_rtr())?;
-        self.modify(&datagram_to_rts(psn))
+        let mut steps = self.context().activating(self.state(), port, psn, options);
+        steps.try_for_each(|step| self.modify(&step))
+    }
+}
+
+impl SharedQueuePair<Ud> {
+    /// Brings a datagram queue pair to RTS. See [`QueuePair::activate`]. The control half is locked
+    /// meanwhile; the others too, while it leaves RESET.
+    pub fn activate(
+        &self,
+        port: &LocalPort,
+        psn: Psn,
+        options: &ConnectOptions,
+    ) -> Result<(), Error> {
+        let mut control = self.lock_control();
+        let mut steps = self.context().activating(control.state(), port, psn, options);
+        steps.try_for_each(|step| self.modify_locked(&mut control, &step))
     }
 }
 

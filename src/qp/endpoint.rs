@@ -10,7 +10,8 @@ mod wire;
 
 pub use connect::{ConnectOptions, LocalPort};
 pub(crate) use connect::{
-    datagram_to_rtr, datagram_to_rts, default_gid_index, path_to, to_init, to_rtr, to_rts,
+    datagram_to_rtr, datagram_to_rts, default_gid_index, path_to, remote_rights, to_init, to_rtr,
+    to_rts,
 };
 pub use error::{ConnectError, EndpointError};
 

@@ -167,10 +167,14 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// Posts one receive request with one buffer. Refused if the queue pair uses a shared receive
     /// queue.
     ///
+    /// [`Sge::default()`] stands for no buffer: for a message without data, and for an RDMA write
+    /// with immediate data, which takes a receive request but puts its data elsewhere.
+    ///
     /// ```no_run
-    /// # use mlx5::{MemoryRegion, QueuePair, transport::Rc};
+    /// # use mlx5::{MemoryRegion, QueuePair, Sge, transport::Rc};
     /// # fn f(qp: &mut QueuePair<Rc>, memory: &MemoryRegion) -> Result<(), Box<dyn std::error::Error>> {
     /// qp.recv(7, memory.sge(0..4096)?)?;
+    /// qp.recv(8, Sge::default())?;
     /// # Ok(())
     /// # }
     /// ```

@@ -1,9 +1,10 @@
 //! Queue pairs that several threads use: one critical section per batch or list.
 
 use super::{
-    ControlHalf, QpAttributes, QpInfo, QpInner, QueuePair, QueuePairTransport, ReceiveHalf,
-    SendHalf,
+    ControlHalf, QpAttributes, QpInfo, QpInner, QueuePair, QueuePairCaps, QueuePairTransport,
+    ReceiveHalf, SendHalf,
 };
+use crate::context::Context;
 use crate::error::Error;
 use crate::link::QpId;
 use mlx5_doorbell::{Lock, LockGuard};
@@ -147,10 +148,18 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
     /// Changes state and attributes (`ibv_modify_qp`). See [`QueuePair::modify`]. The other halves
     /// are locked while it leaves RESET.
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), Error> {
-        let mut control = self.lock_control();
+        self.modify_locked(&mut self.lock_control(), attributes)
+    }
+
+    /// Changes state and attributes, with the control half locked.
+    pub(super) fn modify_locked(
+        &self,
+        control: &mut LockGuard<'_, ControlHalf>,
+        attributes: &QpAttributes,
+    ) -> Result<(), Error> {
         let (from, to) = control.check(attributes)?;
         if from == QueueState::Reset && to == QueueState::Init {
-            self.start_over(&control)?;
+            self.start_over(control)?;
         }
         control.modify_unchecked(attributes, to)
     }
@@ -181,6 +190,16 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
     /// Returns the identifier that events use.
     pub fn id(&self) -> QpId {
         self.inner.id()
+    }
+
+    /// Returns the sizes, as created.
+    pub fn caps(&self) -> QueuePairCaps {
+        self.inner.caps
+    }
+
+    /// Returns the context.
+    pub fn context(&self) -> Context {
+        Context { inner: Arc::clone(&self.inner.context) }
     }
 
     /// Unwraps the queue pair, which is not shared any more.

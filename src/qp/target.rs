@@ -135,7 +135,7 @@ impl XrcTarget {
     pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
         let context = Context { inner: Arc::clone(self.inner()) };
         let number = QpNumber::new(self.qp_num & 0xff_ffff).unwrap_or_default();
-        port.endpoint(QpType::XrcTgt, number, psn, &context.clamp(options))
+        port.endpoint(QpType::XrcTgt, number, psn, &context.clamp(QpType::XrcTgt, options))
     }
 
     /// Connects the queue pair to `remote` and brings it to RTS, from RESET or INIT.
@@ -147,7 +147,7 @@ impl XrcTarget {
         options: &ConnectOptions,
     ) -> Result<(), Error> {
         let context = Context { inner: Arc::clone(self.inner()) };
-        let options = context.clamp(options);
+        let options = context.clamp(QpType::XrcTgt, options);
         let ready = to_rtr(QpType::XrcTgt, port, remote, &options)
             .map_err(|error| Error::invalid("connect", error.to_string()))?;
         if self.state == QueueState::Reset {

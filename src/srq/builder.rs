@@ -48,8 +48,10 @@ impl fmt::Debug for SharedReceiveQueueBuilder<'_> {
 }
 
 impl ProtectionDomain {
-    /// Starts building a shared receive queue for `max_wr` requests (`ibv_create_srq`). `max_wr` is
-    /// at least 1 and at most what the device supports.
+    /// Starts building a shared receive queue for `max_wr` requests (`ibv_create_srq`). `build`
+    /// refuses 0, and more than
+    /// [`QueueLimits::max_srq_recv_wr`](crate::QueueLimits::max_srq_recv_wr). The queue may hold
+    /// more than requested: see [`SharedReceiveQueue::capacity`].
     pub fn create_srq(&self, max_wr: u32) -> SharedReceiveQueueBuilder<'_> {
         SharedReceiveQueueBuilder {
             pd: self,
@@ -64,21 +66,23 @@ impl ProtectionDomain {
 }
 
 impl<'a> SharedReceiveQueueBuilder<'a> {
-    /// Maximum number of SGEs of a request. Default: 1. Limited by the device's maximum size of a
-    /// receive WQE.
+    /// Maximum number of SGEs of a request. Default: 1. 0 counts as 1. Rounded up to what fits into
+    /// a power of two of bytes. `build` refuses more than fit into a request of
+    /// [`QueueLimits::max_rq_desc_sz`](crate::QueueLimits::max_rq_desc_sz) bytes.
     pub fn max_sge(mut self, entries: u32) -> Self {
         self.max_sge = entries;
         self
     }
 
     /// Requests an event when fewer receive requests than this are left; see
-    /// [`SharedReceiveQueue::set_limit`]. Default: 0, no event. At most the capacity of the queue.
+    /// [`SharedReceiveQueue::set_limit`]. Default: 0, no event. `build` refuses more than the
+    /// capacity of the queue.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
     }
 
-    /// NUMA node of the rings: their pages come from there as long as the node has free memory.
+    /// NUMA node of the ring: its pages come from there as long as the node has free memory.
     /// Default: `None`, the process's policy. Refused together with
     /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
     /// the node does not exist, or the kernel has no NUMA support.
@@ -87,13 +91,18 @@ impl<'a> SharedReceiveQueueBuilder<'a> {
         self
     }
 
-    /// Page size of the ring. Default: [`HugePages::None`], ordinary pages.
+    /// Page size of the ring. Default: [`HugePages::None`], ordinary pages. With
+    /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] creating the queue fails if the pool has too
+    /// few pages; refused together with [`allocator`](Self::allocator).
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.memory.huge_pages = huge_pages;
         self
     }
 
-    /// Allocates the memory of the ring. Default: anonymous memory of this process.
+    /// Allocates the memory of the ring. Default: anonymous memory of this process. Refused
+    /// together with [`numa_node`](Self::numa_node) and [`huge_pages`](Self::huge_pages): the
+    /// allocator chooses node and page size itself. Creating the queue fails with
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if it returns `None`.
     pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
         self.memory.allocator = Some(Arc::clone(allocator));
         self
@@ -101,7 +110,7 @@ impl<'a> SharedReceiveQueueBuilder<'a> {
 
     /// Makes it a queue for extended connections. Peers that are connected to a target queue pair
     /// of `domain` send to it by its number. Its receives complete on `cq`. Default: an ordinary
-    /// shared receive queue. All three must be of the same context.
+    /// shared receive queue. `build` refuses objects of different contexts.
     pub fn xrc(mut self, domain: &'a XrcDomain, cq: &'a CompletionQueue) -> Self {
         self.xrc = Some((domain, cq));
         self

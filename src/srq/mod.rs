@@ -89,7 +89,8 @@ impl SharedReceiveQueue {
         self.ring.post_recv(list)
     }
 
-    /// Posts the receive requests that an iterator yields. See [`crate::QueuePair::post_recv_iter`].
+    /// Posts the receive requests that an iterator yields. See
+    /// [`crate::QueuePair::post_recv_iter`].
     #[inline]
     pub fn post_recv_iter<'a, W: Borrow<ReceiveWr<'a>>>(
         &mut self,
@@ -98,7 +99,7 @@ impl SharedReceiveQueue {
         self.ring.post_recv_iter(requests)
     }
 
-    /// Posts one receive request with one buffer.
+    /// Posts one receive request with one buffer. See [`crate::QueuePair::recv`].
     #[inline]
     pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
         self.ring.recv(wr_id, sge)
@@ -109,8 +110,8 @@ impl SharedReceiveQueue {
         self.ring.capacity()
     }
 
-    /// Returns the number of requests that were posted and whose completion was not polled. It looks
-    /// at every place of the queue: not for the fast path.
+    /// Returns the number of requests that were posted and whose completion was not polled. It
+    /// looks at every place of the queue: not for the fast path.
     pub fn in_flight(&self) -> u32 {
         self.inner.records.in_flight()
     }
@@ -153,8 +154,8 @@ impl SharedReceiveQueue {
         Ok(SrqInfo { max_wr: info.max_wr, max_sge: info.max_sge, limit: info.srq_limit })
     }
 
-    /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs take from
-    /// it or when the kernel refuses.
+    /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs take
+    /// from it or when the kernel refuses.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         if Arc::strong_count(&self.inner) > 1 {
             let error = Error::busy("destroy_srq", "queue pairs still take from it");

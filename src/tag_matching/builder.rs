@@ -45,8 +45,10 @@ impl fmt::Debug for TagMatchingQueueBuilder<'_> {
 
 impl ProtectionDomain {
     /// Starts building a tag-matching queue (`ibv_create_srq_ex` with `IBV_SRQT_TM`) with `max_wr`
-    /// requests for messages that match no tag. Everything completes on `cq`. `max_wr` is at least
-    /// 1 and at most what the device supports.
+    /// requests for messages that match no tag. Everything completes on `cq`. `build` refuses 0,
+    /// more than [`QueueLimits::max_srq_recv_wr`](crate::QueueLimits::max_srq_recv_wr), a
+    /// completion queue of another context, and with [`ErrorKind::NotSupported`] a device without
+    /// [tag matching](crate::TagMatchingCaps).
     pub fn create_tm_srq<'a>(
         &'a self,
         cq: &'a CompletionQueue,
@@ -65,57 +67,62 @@ impl ProtectionDomain {
 }
 
 impl TagMatchingQueueBuilder<'_> {
-    /// Maximum number of tags on the list. Default: 64. At least 1 and at most what the device
-    /// supports.
+    /// Maximum number of tags on the list. Default: 64. `build` refuses 0, and more than
+    /// [`TagMatchingCaps::max_num_tags`].
     pub fn max_num_tags(mut self, tags: u32) -> Self {
         self.max_num_tags = tags;
         self
     }
 
-    /// Maximum number of outstanding operations. Default: 64. At least 1 and at most what the
-    /// device supports.
+    /// Maximum number of outstanding operations. Default: 64. `build` refuses 0, and more than
+    /// [`TagMatchingCaps::max_ops`].
     pub fn max_ops(mut self, operations: u32) -> Self {
         self.max_ops = operations;
         self
     }
 
-    /// Maximum number of SGEs of a receive request. Default: 1. Limited by the device's maximum
-    /// size of a receive WQE.
+    /// Maximum number of SGEs of a receive request. Default: 1. 0 counts as 1. Rounded up to what
+    /// fits into a power of two of bytes. `build` refuses more than fit into a request of
+    /// [`QueueLimits::max_rq_desc_sz`](crate::QueueLimits::max_rq_desc_sz) bytes.
     pub fn max_sge(mut self, entries: u32) -> Self {
         self.sizes.max_sge = entries;
         self
     }
 
-    /// Requests an event when fewer receive requests than this are left. Default: 0, no event. At
-    /// most the capacity of the queue.
+    /// Requests an event when fewer receive requests than this are left. Default: 0, no event.
+    /// `build` refuses more than the capacity of the queue.
     pub fn limit(mut self, limit: u32) -> Self {
         self.sizes.limit = limit;
         self
     }
 
-    /// NUMA node of the rings: their pages come from there as long as the node has free memory.
-    /// Default: `None`, the process's policy. Creating the queue fails if
-    /// the node does not exist, or the kernel has no NUMA support.
+    /// NUMA node of the ring of receives: its pages come from there as long as the node has free
+    /// memory. Default: `None`, the process's policy. Creating the queue fails if the node does not
+    /// exist, or the kernel has no NUMA support.
     pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
         self.sizes.memory.numa_node = node.into();
         self
     }
 
-    /// Page size of the ring. Default: [`HugePages::None`], ordinary pages.
+    /// Page size of the ring of receives. Default: [`HugePages::None`], ordinary pages. With
+    /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] creating the queue fails if the pool has too
+    /// few pages.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.sizes.memory.huge_pages = huge_pages;
         self
     }
 
     /// The port through which the command queue pair is connected to itself. Default: the first
-    /// active port. Messages may arrive through any port.
+    /// active port that has an address. Messages may arrive through any port. `build` refuses a
+    /// port that does not exist, that is not active, or that lacks an address where it needs one.
     pub fn port(mut self, port_num: u8) -> Self {
         self.port_num = Some(port_num);
         self
     }
 
     /// The tag that completions of the queue tell ([`crate::WorkCompletion::user_tag`]): those of
-    /// operations, of tags and of receives. Default: 0. Not to be confused with the tags on its list.
+    /// operations, of tags and of receives. Default: 0. Not to be confused with the tags on its
+    /// list.
     pub fn user_tag(mut self, tag: u64) -> Self {
         self.user_tag = tag;
         self

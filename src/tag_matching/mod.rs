@@ -105,7 +105,8 @@ impl TagMatchingQueue {
         self.srq.post_recv(list)
     }
 
-    /// Posts one receive request with one buffer, for a message that matches no tag.
+    /// Posts one receive request with one buffer, for a message that matches no tag. See
+    /// [`crate::QueuePair::recv`].
     pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
         self.srq.recv(wr_id, sge)
     }
@@ -165,8 +166,8 @@ impl TagMatchingQueue {
         Tags { srq: self.srq.inner(), records: Arc::clone(self.tags.records()), device_sends: true }
     }
 
-    /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs belong to
-    /// it or when the kernel refuses.
+    /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs belong
+    /// to it or when the kernel refuses.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         // The queue pair for operations is one of them.
         if Arc::strong_count(&self.srq.inner) > 2 {

@@ -1,9 +1,13 @@
 //! Tests of connecting over a stream.
 
 use super::*;
+use crate::testing::Altered;
 use crate::transport::{Rc, Uc};
 use crate::{ConnectOptions, Endpoint, LocalPort, Psn, QueuePair, QueueState, SendFlags, Sge};
+use mlx5_uapi::ioctl::{attr, method};
+use mlx5_uapi::write_cmd::ExQueryDeviceResp;
 use std::io::{Cursor, ErrorKind as IoErrorKind, Read, Write};
+use std::mem::offset_of;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
@@ -145,4 +149,39 @@ fn a_shared_receive_queue_counts_a_request_until_its_completion_is_polled() {
     assert_eq!(srq.in_flight(), 3);
     assert_eq!(cq.poll(4, |_| ()), Ok(1));
     assert_eq!(srq.in_flight(), 2);
+}
+
+/// By default a peer gets the rights that both transport and device have.
+#[test]
+fn a_device_without_atomics_gives_a_peer_the_other_rights_of_the_transport() {
+    const READ_WRITE: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE);
+    for has_atomics in [true, false] {
+        let simulator = Simulator::new(infiniband());
+        let kernel = Altered::new(simulator.kernel(), move |call| {
+            call.pass()?;
+            if call.method == method::INVOKE_WRITE && !has_atomics {
+                let answer = call.output(attr::invoke_write::CORE_OUT);
+                // The answer of QUERY_DEVICE is the only one so long.
+                if answer.len() >= size_of::<ExQueryDeviceResp>() {
+                    answer[offset_of!(ExQueryDeviceResp, base.atomic_cap)..][..4].fill(0);
+                }
+            }
+            Ok(())
+        });
+        let context = devices_on(kernel).unwrap()[0].open().unwrap();
+        assert_eq!(context.query_device().has_atomics(), has_atomics);
+        let options = ConnectOptions::default();
+        let rights =
+            |transport, options: ConnectOptions| context.clamp(transport, &options).access_flags;
+        for (transport, without) in [
+            (QpType::Rc, READ_WRITE),
+            (QpType::XrcTgt, READ_WRITE),
+            (QpType::Uc, Access::REMOTE_WRITE),
+        ] {
+            let expected = (!has_atomics).then_some(without);
+            assert_eq!(rights(transport, options), expected, "{transport:?}");
+            let chosen = options.access_flags(Some(Access::REMOTE_ATOMIC));
+            assert_eq!(rights(transport, chosen), Some(Access::REMOTE_ATOMIC));
+        }
+    }
 }

@@ -89,7 +89,11 @@ fn an_allocator_chooses_the_node_itself_and_is_blamed_for_what_it_lacks() {
     let context = open(&simulator);
     let allocator: std::sync::Arc<dyn QueueAllocator> = std::sync::Arc::new(Nothing);
     let error = context.create_cq(8).allocator(&allocator).numa_node(0).build().unwrap_err();
-    assert!(error.to_string().contains("allocator chooses the NUMA node"), "{error}");
+    assert!(error.to_string().contains("allocator chooses NUMA node and page size"), "{error}");
+    let huge = context.create_cq(8).allocator(&allocator).huge_pages(HugePages::Prefer);
+    let error = huge.build().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("allocator chooses NUMA node and page size"), "{error}");
     let error = context.create_cq(8).allocator(&allocator).build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(error.to_string().contains("the queue allocator has no memory"), "{error}");

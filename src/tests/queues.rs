@@ -77,3 +77,26 @@ fn a_batch_is_not_shared_by_threads() {
     // Ambiguous, and so an error, if the batch were `Sync`.
     let _ = |batch: Batch<'_, Rc>| Sharing::<_>::case(&batch);
 }
+
+/// Only requests that the device receives into would need a signature, too.
+#[test]
+fn a_queue_pair_without_receives_of_its_own_may_have_signed_requests() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(8).build().unwrap();
+    let tags = pd.create_tm_srq(&cq, 8).build().unwrap();
+    let srq = pd.create_srq(8).build().unwrap();
+    fn signed<'a, T: QueuePairTransport>(
+        pd: &'a ProtectionDomain,
+        cq: &'a CompletionQueue,
+    ) -> QueuePairBuilder<'a, T> {
+        pd.create_qp::<T>(cq, cq).wqe_signature(true)
+    }
+    let refused = signed::<Rc>(&pd, &cq).build().unwrap_err();
+    assert!(refused.to_string().contains("max_recv_wr(0)"), "{refused}");
+    signed::<Rc>(&pd, &cq).max_recv_wr(0).build().unwrap();
+    signed::<Rc>(&pd, &cq).srq(&srq).build().unwrap();
+    signed::<Rc>(&pd, &cq).tm_srq(&tags).build().unwrap();
+    signed::<transport::XrcSend>(&pd, &cq).build().unwrap();
+}

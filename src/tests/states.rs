@@ -1,9 +1,11 @@
 //! From an error back to work: quiescing, resetting and purging, in unusual orders.
 
 use super::*;
-use crate::transport::Rc;
+use crate::transport::{Rc, Ud};
 use mlx5_sim::engine::DrainAt;
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
+use std::os::unix::net::UnixStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must come.
@@ -185,6 +187,62 @@ fn a_shared_queue_pair_leaves_reset_once_its_completions_are_gone() {
     near.to_error().unwrap();
     let not_done = near.quiesce(&mut [&mut cq.lock()], |_| {}).unwrap();
     assert_eq!(not_done, []);
+}
+
+#[test]
+fn a_shared_queue_pair_goes_back_to_work_while_threads_keep_it() {
+    let mut bed = Bed::new();
+    let Pair { near, far, port } = bed.pair(None);
+    let (near, far) = (near.into_shared(), far.into_shared());
+    let options = ConnectOptions::default();
+    assert_eq!(near.caps().max_recv_wr, 16);
+    for round in 0..3 {
+        // What is waiting, in flight and unknown of the last connection does not stay.
+        far.recv(1, Sge::default()).unwrap();
+        near.post(|batch| batch.wr(2, SendFlags::SIGNALED).send().inline_data(b"")).unwrap();
+        bed.wait_for(2);
+        far.recv(3, Sge::default()).unwrap();
+        for qp in [&near, &far] {
+            qp.reset().unwrap();
+        }
+        let busy = near.init(&port, &options).unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy, "round {round}");
+        for qp in [&near, &far] {
+            assert_eq!(qp.purge(&mut bed.cq).unwrap(), 1);
+        }
+        if round == 1 {
+            far.init(&port, &options).unwrap();
+            assert_eq!(far.state(), QueueState::Init);
+        }
+        let (here, there) = UnixStream::pair().unwrap();
+        thread::scope(|scope| {
+            let peer = scope.spawn(|| far.connect_over(there, &port, &options).unwrap());
+            let remote = near.connect_over(here, &port, &options).unwrap();
+            assert_eq!(remote.qp_num.get(), far.qp_num());
+            assert_eq!(peer.join().unwrap().qp_num.get(), near.qp_num());
+        });
+        for qp in [&near, &far] {
+            assert_eq!(qp.state(), QueueState::ReadyToSend);
+        }
+        let (psn, remote) = (Psn::default(), far.endpoint(&port, Psn::default(), &options));
+        let refused = near.connect(&port, psn, &remote, &options).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "it is connected");
+    }
+    assert_eq!(bed.simulator.violations(), []);
+}
+
+#[test]
+fn a_shared_datagram_queue_pair_is_activated() {
+    let bed = Bed::new();
+    let port = bed.context.local_port(1, None).unwrap();
+    let (psn, options) = (Psn::default(), ConnectOptions::default());
+    let one = bed.pd.create_qp::<Ud>(&bed.cq, &bed.cq).build().unwrap().into_shared();
+    one.activate(&port, psn, &options).unwrap();
+    assert_eq!(one.state(), QueueState::ReadyToSend);
+    one.reset().unwrap();
+    one.init(&port, &options).unwrap();
+    one.activate(&port, psn, &options).unwrap();
+    assert_eq!(one.query().unwrap().qp_state, QueueState::ReadyToSend);
 }
 
 #[test]

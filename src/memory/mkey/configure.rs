@@ -21,7 +21,8 @@ enum SignatureChange {
 }
 
 /// A configuration of a key (`mlx5dv_wr_mkey_configure` and its setters), for
-/// [`Wr::mkey_configure`](crate::Wr::mkey_configure). What is not set does not change.
+/// [`Wr::mkey_configure`](crate::Wr::mkey_configure). What is not set does not change. A request
+/// that sets what the key cannot take is refused with the error that the option names.
 ///
 /// ```no_run
 /// # fn f(
@@ -79,7 +80,7 @@ impl Mkey {
 
 impl<'a> Configure<'a> {
     /// Replaces all access rights of the key (`mlx5dv_wr_set_mkey_access_flags`). Default: they do
-    /// not change.
+    /// not change; a new key can be read locally.
     #[inline]
     pub fn access(mut self, access: MkeyAccess) -> Self {
         self.access = Some(access);
@@ -88,7 +89,7 @@ impl<'a> Configure<'a> {
 
     /// Makes the key cover these pieces, one after the other (`mlx5dv_wr_set_mkey_layout_list`).
     /// Default: the layout does not change. At most [`Mkey::max_entries`](super::Mkey::max_entries)
-    /// pieces.
+    /// pieces ([`PostError::TooManyMkeyEntries`]).
     #[inline]
     pub fn layout_list<'b>(self, pieces: &'b [Sge]) -> Configure<'b>
     where
@@ -99,7 +100,9 @@ impl<'a> Configure<'a> {
 
     /// Makes the key cover a piece of each of `entries` in turn, `repeat` times
     /// (`mlx5dv_wr_set_mkey_layout_interleaved`). Default: the layout does not change. At most one
-    /// entry fewer than [`Mkey::max_entries`](super::Mkey::max_entries).
+    /// entry fewer than [`Mkey::max_entries`](super::Mkey::max_entries)
+    /// ([`PostError::TooManyMkeyEntries`]), each of at most 65,535 bytes with its gap
+    /// ([`PostError::StrideTooLong`]).
     #[inline]
     pub fn layout_interleaved<'b>(self, repeat: u32, entries: &'b [Interleaved]) -> Configure<'b>
     where
@@ -108,23 +111,26 @@ impl<'a> Configure<'a> {
         Configure { layout: Some(MkeyLayout::Interleaved { repeat, entries }), ..self }
     }
 
-    /// Signs the key (`mlx5dv_wr_set_mkey_sig_block`). Default: the signature does not change.
+    /// Signs the key (`mlx5dv_wr_set_mkey_sig_block`). Default: the signature does not change. Only
+    /// for keys created with [`block_signature`](super::MkeyBuilder::block_signature)
+    /// ([`MkeyRefusal::NotForSignatures`]), shorter than 4 GiB ([`MkeyRefusal::TooLong`]).
     #[inline]
     pub fn signature(mut self, block: &SignatureBlock) -> Self {
         self.signature = SignatureChange::Set(*block);
         self
     }
 
-    /// Removes the signature (`MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`).
+    /// Removes the signature, if the key has one (`MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`). Default:
+    /// it does not change.
     #[inline]
     pub fn reset_signature(mut self) -> Self {
         self.signature = SignatureChange::Reset;
         self
     }
 
-    /// Sets the variant, the lowest byte of the key, so that the old key can no longer be used. For
-    /// keys created with [`update_tag`](super::MkeyBuilder::update_tag). Default: the variant does
-    /// not change.
+    /// Sets the variant, the lowest byte of the key, so that the old key can no longer be used.
+    /// Only for keys created with [`update_tag`](super::MkeyBuilder::update_tag)
+    /// ([`MkeyRefusal::Variant`]). Default: the variant does not change; a new key has 0.
     #[inline]
     pub fn tag(mut self, tag: u8) -> Self {
         self.variant = Some(tag);

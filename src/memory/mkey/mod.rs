@@ -86,8 +86,8 @@ pub struct MkeyBuilder<'a> {
 
 impl ProtectionDomain {
     /// Starts building a key for layouts of up to `max_entries` entries (`mlx5dv_create_mkey`). An
-    /// interleaved layout needs one more than it has pieces. `max_entries` is at least 1 and at
-    /// most [`MAX_MKEY_ENTRIES`]; it is rounded up to a multiple of four. Needs DEVX.
+    /// interleaved layout needs one more than it has pieces. `max_entries` is rounded up to a
+    /// multiple of four; `build` refuses 0, and more than [`MAX_MKEY_ENTRIES`]. Needs DEVX.
     pub fn create_mkey(&self, max_entries: u32) -> MkeyBuilder<'_> {
         MkeyBuilder {
             pd: self,
@@ -101,7 +101,7 @@ impl ProtectionDomain {
 
 impl MkeyBuilder<'_> {
     /// Allows signed blocks (`MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE`). Default: not allowed.
-    /// Requires [`SignatureCaps::BLOCKS`].
+    /// `build` refuses it on a device without [`SignatureCaps::BLOCKS`].
     pub fn block_signature(mut self) -> Self {
         self.block_signature = true;
         self
@@ -115,8 +115,8 @@ impl MkeyBuilder<'_> {
     }
 
     /// Allows requests to change the variant, the lowest byte of the key
-    /// (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`). Default: not allowed. Needs Linux 6.1, or a
-    /// stable release since October 2022.
+    /// (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`). Default: not allowed. `build` refuses it on a
+    /// kernel before Linux 6.1, except stable releases since October 2022.
     pub fn update_tag(mut self) -> Self {
         self.update_tag = true;
         self

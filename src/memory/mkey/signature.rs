@@ -214,7 +214,8 @@ impl Default for SignatureBlock {
 }
 
 impl SignatureBlock {
-    /// Creates a description without signatures, of which all bytes are checked.
+    /// Creates a description without signatures, of which all bytes are checked. A key needs a
+    /// signature in memory or on the wire ([`MkeyRefusal::NoDomain`]).
     pub const fn new() -> Self {
         Self { memory: None, wire: None, check: SignatureBytes::ALL, copy: None }
     }
@@ -241,7 +242,7 @@ impl SignatureBlock {
     }
 
     /// Sets the bytes that are copied unchanged. Default: those that are the same in both domains.
-    /// Only for domains with the same block size and kind of signature.
+    /// Only for domains with the same block size and kind of signature ([`MkeyRefusal::CopyMask`]).
     #[must_use]
     pub const fn copy(mut self, bytes: SignatureBytes) -> Self {
         self.copy = Some(bytes);

@@ -88,7 +88,8 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             let what = "shared receive queue and protection domain belong to different contexts";
             return Err(Error::invalid(VERB, what.into()));
         }
-        if self.wqe_signature && self.srq.is_none() && self.max_recv_wr != 0 {
+        let shares = self.srq.is_some() || self.tags.is_some();
+        if self.wqe_signature && T::RECEIVES && !shares && self.max_recv_wr != 0 {
             let what = "a queue pair with signed requests cannot have a receive queue of its own: \
                         use a shared one, or `max_recv_wr(0)`";
             return Err(Error::invalid(VERB, what.into()));
@@ -112,7 +113,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
                 return Err(Error::invalid(VERB, what.into()));
             }
         }
-        if (self.srq.is_some() || self.tags.is_some()) && !T::RECEIVES {
+        if shares && !T::RECEIVES {
             let what = format!("{} queue pairs have no receive queue", T::NAME);
             return Err(Error::invalid(VERB, what));
         }

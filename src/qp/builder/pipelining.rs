@@ -51,8 +51,8 @@ impl QueuePairBuilder<'_, Rc> {
 
     /// Sizes the queue so that each send request may configure a memory key with `entries`
     /// translation entries and, if `signed`, a signature. Default: not sized for it; such requests
-    /// can still be posted, and take the room of several. At most [`MAX_MKEY_ENTRIES`] entries
-    /// count.
+    /// can still be posted, and take the room of several. More than [`MAX_MKEY_ENTRIES`] entries
+    /// count as so many. Limits of the queue as for [`max_send_wr`](Self::max_send_wr).
     pub fn mkey_configure(mut self, entries: u32, signed: bool) -> Self {
         let entries = (entries as usize).min(MAX_MKEY_ENTRIES);
         self.mkey_blocks = mkey_update_blocks(entries, signed);

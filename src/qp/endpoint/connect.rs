@@ -86,15 +86,16 @@ macro_rules! options {
 }
 
 options! {
-    /// Index of the P_Key. Default: 0.
+    /// Index of the P_Key in the port's table. Default: 0. The kernel refuses one outside of it.
     pkey_index: u16 = 0;
-    /// Access rights of the peer. Default: all that the transport has. Must be set on a device
-    /// without atomics.
+    /// Access rights of the peer, within those of each region. Default: all that transport and
+    /// device have. Ignored for UD.
     access_flags: Option<AccessFlags> = None;
-    /// Q_Key of a datagram queue pair. Default: 0x11111111.
+    /// Q_Key of a datagram queue pair. Default: 0x11111111. The kernel refuses one with the top bit
+    /// set to a process without `CAP_NET_RAW`. Ignored for connections.
     qkey: u32 = 0x1111_1111;
     /// Maximum packet size, if it shall be less than both ports support. Default: the smaller of
-    /// both.
+    /// both, to which a larger one is lowered.
     path_mtu: Option<Mtu> = None;
     /// Acknowledge timeout. Default: 14, which is 67 ms.
     timeout: AckTimeout = const { literal(AckTimeout::new(14)) };
@@ -104,25 +105,27 @@ options! {
     rnr_retry: RetryCount = RetryCount::MAX;
     /// How long the peer waits when this side has no receive posted. Default: 12, which is 0.64 ms.
     min_rnr_timer: RnrTimer = const { literal(RnrTimer::new(12)) };
-    /// Outstanding reads and atomics as initiator. Default: 16. At most what the peer answers; the
-    /// device may support less.
+    /// Outstanding reads and atomics as initiator. Default: 16. Lowered to what the device supports
+    /// and the peer answers.
     max_rd_atomic: u8 = 16;
-    /// Outstanding reads and atomics as responder. Default: 16. The device may support less.
+    /// Outstanding reads and atomics as responder. Default: 16. Lowered to what the device
+    /// supports.
     max_dest_rd_atomic: u8 = 16;
-    /// Service level; the priority on Ethernet. Default: 0.
+    /// Service level; the priority on Ethernet. Default: 0. Refused above 15, on Ethernet above 7.
     sl: u8 = 0;
-    /// Traffic class of a global route. Default: 0. [`ConnectOptions::dscp`] and
+    /// Traffic class of a global route. Default: 0. Any number. [`ConnectOptions::dscp`] and
     /// [`ConnectOptions::ecn`] set its parts by name.
     traffic_class: u8 = 0;
-    /// Flow label of a global route, 20 bits. Default: 0. On RoCE v2 it determines the UDP source
-    /// port: see [`ConnectOptions::udp_source_port`].
+    /// Flow label of a global route. Default: 0. Refused above 20 bits. On RoCE v2 it determines
+    /// the UDP source port: see [`ConnectOptions::udp_source_port`].
     flow_label: u32 = 0;
-    /// Hop limit of a global route. Default: 64.
+    /// Hop limit of a global route. Default: 64. Any number.
     hop_limit: u8 = 64;
-    /// Maximum rate, as a number of `enum ibv_rate`. Default: 0, the rate of the port.
+    /// Maximum rate, as a number of `enum ibv_rate`. Default: 0, the rate of the port. The kernel
+    /// refuses a number outside of that, and lowers a rate that the device lacks.
     static_rate: u8 = 0;
     /// LID of the router, for a peer in another InfiniBand subnet, whose LID is not valid here.
-    /// Default: none.
+    /// Default: none. Ignored for a peer in the same subnet, and on Ethernet.
     router_lid: Option<u16> = None;
 }
 
@@ -299,7 +302,7 @@ fn in_other_subnet(local: Gid, remote: Gid) -> bool {
 }
 
 /// Returns all access rights that a transport can give a peer.
-fn remote_rights(transport: QpType) -> AccessFlags {
+pub(crate) fn remote_rights(transport: QpType) -> AccessFlags {
     match transport {
         QpType::Uc => AccessFlags::REMOTE_WRITE,
         _ => AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC,
