@@ -176,6 +176,12 @@ impl ProtectionDomain {
 }
 
 impl AddressHandle {
+    /// The kernel's handle, for calls that this crate does not wrap; none on InfiniBand, where
+    /// the kernel does not know of the address. See [`crate::Context::device_file`].
+    pub fn kernel_handle(&self) -> Option<u32> {
+        self.handle
+    }
+
     /// The address vector, without the queue pair number and the Q_Key.
     pub fn vector(&self) -> &AddressVector {
         &self.vector

@@ -28,7 +28,7 @@ use crate::{
     link::{Link, OPEN},
     pools::{Records, SignedKeys, ThreadDomain, Uars, UserIndexes},
 };
-use mlx5_uapi::{Kernel, sysfs::DeviceInfo};
+use mlx5_uapi::{DeviceFile, Kernel, sysfs::DeviceInfo};
 use std::{fmt, ops::Deref, sync::Arc};
 
 /// An open device (`struct ibv_context`). Clones share the context; every object created from it
@@ -81,6 +81,15 @@ impl Deref for Inner {
 }
 
 impl Context {
+    /// The open device file, for calls that this crate does not wrap.
+    ///
+    /// `mlx5_uapi::cmd` has a function for each call of the kernel's driver. Objects that such a call
+    /// names by the kernel's handle (`kernel_handle` of each) must not be destroyed or changed behind
+    /// the back of their owner here.
+    pub fn device_file(&self) -> &Arc<dyn DeviceFile> {
+        &self.inner.file
+    }
+
     /// The device's name, such as `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.inner.info.name

@@ -365,6 +365,12 @@ impl CompletionQueue {
         self.inner.timestamps
     }
 
+    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
+    /// [`Context::device_file`].
+    pub fn kernel_handle(&self) -> Option<u32> {
+        self.inner.handle
+    }
+
     /// Number of the queue in the device.
     pub fn cqn(&self) -> u32 {
         self.inner.cqn

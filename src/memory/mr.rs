@@ -53,12 +53,15 @@ fn check_access(access: Access, owned: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the flags for this kernel: one without optional flags would refuse `RELAXED_ORDERING`.
+/// Flags that a kernel may ignore (`IB_UVERBS_ACCESS_OPTIONAL_FIRST` to `_LAST`).
+const OPTIONAL: Access = Access::from_bits_retain(0x3ff0_0000);
+
+/// Returns the flags for this kernel: one without optional flags would refuse them.
 fn for_kernel(access: Access, context: &Inner) -> Access {
     if context.caps.core_support.contains(CoreSupport::OPTIONAL_MR_ACCESS) {
         access
     } else {
-        access - Access::RELAXED_ORDERING
+        access - OPTIONAL
     }
 }
 
@@ -254,6 +257,24 @@ impl ProtectionDomain {
         unsafe { MemoryRegion::register(self, Place { start, len, iova }, access) }
     }
 
+    /// Registers memory that does not belong to the region, and lets the kernel check everything: a
+    /// region without bytes, the whole address space on demand, access flags of later kernels. Flags
+    /// that a kernel may ignore are left out where it does not know them.
+    ///
+    /// # Safety
+    /// As for [`ProtectionDomain::reg_mr`].
+    pub unsafe fn reg_mr_raw(
+        &self,
+        start: *mut u8,
+        len: usize,
+        iova: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        let start = start.expose_provenance() as u64;
+        // SAFETY: the caller upholds the contract of `reg_mr`.
+        unsafe { MemoryRegion::register(self, Place { start, len, iova }, access) }
+    }
+
     /// Registers `len` bytes of a dma-buf, for example device memory, from `offset`
     /// (`ibv_reg_dmabuf_mr`). Their device addresses start at `iova`. Needs Linux 5.12. Limits of
     /// `len` and `access` as for [`ProtectionDomain::reg_mr`].
@@ -414,6 +435,11 @@ impl MemoryRegion {
     #[expect(clippy::len_without_is_empty, reason = "no region is empty")]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// The kernel's handle, for calls that this crate does not wrap. See [`crate::Context::device_file`].
+    pub fn kernel_handle(&self) -> u32 {
+        self.mr.handle
     }
 
     /// Returns the key for local requests.

@@ -57,6 +57,11 @@ impl ProtectionDomain {
         self.domain.pd.handle
     }
 
+    /// The kernel's handle, for calls that this crate does not wrap. See [`Context::device_file`].
+    pub fn kernel_handle(&self) -> u32 {
+        self.handle()
+    }
+
     /// Returns the context that it belongs to.
     pub fn context(&self) -> Context {
         Context { inner: Arc::clone(&self.context) }

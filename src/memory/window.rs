@@ -187,6 +187,11 @@ impl<K: WindowKind> MemoryWindow<K> {
         RemoteAddress { addr, rkey: self.rkey() }
     }
 
+    /// The kernel's handle, for calls that this crate does not wrap. See [`crate::Context::device_file`].
+    pub fn kernel_handle(&self) -> u32 {
+        self.handle
+    }
+
     /// Returns the protection domain.
     pub fn pd(&self) -> &ProtectionDomain {
         &self.pd

@@ -174,6 +174,12 @@ impl ControlHalf {
         self.state
     }
 
+    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
+    /// [`Context::device_file`].
+    pub fn kernel_handle(&self) -> Option<u32> {
+        *self.inner.handle()
+    }
+
     /// Number of the queue pair.
     pub fn qp_num(&self) -> u32 {
         self.inner.qp_num

@@ -86,6 +86,12 @@ impl XrcTarget {
         self.qp_num
     }
 
+    /// The kernel's handle, for calls that this crate does not wrap. See
+    /// [`crate::Context::device_file`].
+    pub fn kernel_handle(&self) -> u32 {
+        self.handle
+    }
+
     /// Returns the identifier that events use.
     pub fn id(&self) -> QpId {
         QpId(self.id)

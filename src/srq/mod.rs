@@ -82,6 +82,12 @@ impl SharedReceiveQueue {
         self.inner.handle()
     }
 
+    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
+    /// [`crate::Context::device_file`].
+    pub fn kernel_handle(&self) -> Option<u32> {
+        self.handle()
+    }
+
     /// Posts a list of receive requests (`ibv_post_srq_recv`). Requests before the first bad one
     /// are posted.
     #[inline]

@@ -87,6 +87,11 @@ impl Context {
 }
 
 impl XrcDomain {
+    /// The kernel's handle, for calls that this crate does not wrap. See [`Context::device_file`].
+    pub fn kernel_handle(&self) -> u32 {
+        self.domain.handle
+    }
+
     /// Returns the context that it belongs to.
     pub fn context(&self) -> Context {
         Context { inner: Arc::clone(&self.domain.context) }

@@ -123,6 +123,7 @@ macro_rules! set_data {
             Data::Sges(sges) => $request.sge_list(sges),
             Data::Inline(&[bytes]) => $request.inline_data(bytes),
             Data::Inline(pieces) => $request.inline_data_list(pieces),
+            Data::InlineAt(pieces) => $request.inline_data_at(pieces),
             // A raw WQE says its own operation, so there is no typed request to set it in: the
             // cases of raw WQEs do not come here.
             Data::Wqe(_) => unreachable!("a raw WQE is not the data of a typed request"),
@@ -150,7 +151,7 @@ macro_rules! connected {
                         $(Op::$read => match post.data {
                             Data::Sges(&[sge]) => wr.rdma_read(to).sge(sge),
                             Data::Sges(sges) => wr.rdma_read(to).sge_list(sges),
-                            Data::Inline(_) | Data::Wqe(_) => panic!("does not compile in the typed form"),
+                            Data::Inline(_) | Data::InlineAt(_) | Data::Wqe(_) => panic!("does not compile in the typed form"),
                         },)?
                         #[allow(unreachable_patterns, reason = "not every transport has every operation")]
                         op => panic!("{op:?} does not compile in the typed form"),

@@ -2,7 +2,7 @@
 
 use core::{fmt, ptr::NonNull};
 use std::{
-    os::fd::{AsFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, RawFd},
     sync::{Arc, OnceLock},
 };
 
@@ -54,6 +54,11 @@ pub trait DeviceFile: Send + Sync + 'static {
     /// An ioctl of this file returned `fd` as a descriptor that it created, and nothing has taken
     /// ownership of it since.
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno>;
+
+    /// The descriptor of the device node, if a kernel's file is behind it.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// An event file. Its descriptor is readable while an event is pending.

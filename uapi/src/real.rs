@@ -155,6 +155,10 @@ impl DeviceFile for UverbsFile {
         fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         Ok(Box::new(UverbsEvents { fd }))
     }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
 }
 
 /// A completion channel or an asynchronous event file.

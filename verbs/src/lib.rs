@@ -1,8 +1,26 @@
 //! The C ABI of libibverbs and libmlx5, over the mlx5 provider.
 //!
 //! [`abi`] declares what the headers of rdma-core promise to programs that were compiled with them:
-//! structures, function tables, constants.
+//! structures, function tables, constants. The other modules have the verbs, a function each, named
+//! as in C without `ibv_`. Programs call them through the tables of a context, or by the symbols of
+//! the library.
 
 #![cfg(target_pointer_width = "64")]
 
 pub mod abi;
+
+pub mod ah;
+pub mod context;
+pub mod cq;
+pub mod device;
+mod environment;
+pub mod event;
+mod kernel;
+pub mod mr;
+mod object;
+pub mod pd;
+pub mod qp;
+pub mod query;
+mod refusal;
+mod spin;
+pub mod srq;

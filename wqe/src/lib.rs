@@ -33,6 +33,7 @@ pub use keys::update::{
 };
 pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
 pub use receive::shared::{SharedReceiveQueue, SharedReceiveRecords};
+pub use request::data::InlineSges;
 pub use request::error::{BatchError, ListError, MkeyRefusal, PostError, UnsupportedOperation};
 pub use request::flags::SendFlags;
 pub use request::operation::SendOps;

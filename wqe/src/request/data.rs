@@ -135,7 +135,7 @@ unsafe impl Data for Inline<'_> {
         // SAFETY: there is room for the header and the bytes, of which there is at least one.
         unsafe {
             at.cast().write(header);
-            copy_inline(at.byte_add(INLINE_HEADER), self.0);
+            copy_inline(at.byte_add(INLINE_HEADER), self.0.as_ptr(), self.0.len());
         }
         (INLINE_HEADER + self.0.len() + UNIT - 1) / UNIT
     }
@@ -178,6 +178,104 @@ unsafe impl Data for InlineList<'_> {
             for piece in self.0 {
                 at.byte_add(offset).as_ptr().copy_from_nonoverlapping(piece.as_ptr(), piece.len());
                 offset += piece.len();
+            }
+        }
+        Ok(offset.div_ceil(UNIT))
+    }
+}
+
+/// Bytes that are copied into the WQE from the addresses of SGEs (`IBV_SEND_INLINE`); the keys are
+/// not used.
+#[derive(Clone, Copy, Debug)]
+pub struct InlineSges<'a>(&'a [Sge]);
+
+impl<'a> InlineSges<'a> {
+    /// Takes the bytes from `sges`.
+    ///
+    /// # Safety
+    /// The bytes at each address are readable while the request is posted. Other threads and devices
+    /// may write them meanwhile: then it is not known which value is sent.
+    pub const unsafe fn new(sges: &'a [Sge]) -> Self {
+        Self(sges)
+    }
+
+    /// Whether it is one piece: then its place and length.
+    #[inline(always)]
+    pub(crate) fn single(&self) -> Option<InlineBytesAt> {
+        match *self.0 {
+            [Sge { addr, length, .. }] => Some(InlineBytesAt { addr, length }),
+            _ => None,
+        }
+    }
+}
+
+/// One piece of [`InlineSges`].
+#[derive(Clone, Copy)]
+pub(crate) struct InlineBytesAt {
+    addr: u64,
+    length: u32,
+}
+
+// SAFETY: at most `max_inline` bytes are written behind their header.
+unsafe impl Data for InlineBytesAt {
+    #[inline(always)]
+    fn is_fast(&self, _: DataKind, limits: &Limits) -> bool {
+        // One comparison also rejects the length zero.
+        (self.length as usize).wrapping_sub(1) < limits.max_inline
+    }
+
+    #[inline(always)]
+    #[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
+    unsafe fn write(self, at: NonNull<u8>) -> usize {
+        let length = self.length as usize;
+        // SAFETY: there is room for the header and the bytes, of which there is at least one. They
+        // are readable by the contract of `InlineSges::new`.
+        unsafe {
+            at.cast().write(U32::new(self.length | INLINE));
+            let from = core::ptr::with_exposed_provenance(self.addr as usize);
+            copy_inline(at.byte_add(INLINE_HEADER), from, length);
+        }
+        (INLINE_HEADER + length + UNIT - 1) / UNIT
+    }
+
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        kind: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
+        let sge = Sge { addr: self.addr, length: self.length, lkey: 0 };
+        // SAFETY: by the caller's contract.
+        unsafe { InlineSges(&[sge]).write_checked(at, kind, limits) }
+    }
+}
+
+// SAFETY: at most `max_inline` bytes are written behind their header.
+unsafe impl Data for InlineSges<'_> {
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        _: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
+        let length = self.0.iter().fold(0_u64, |sum, sge| sum + u64::from(sge.length));
+        if length > limits.max_inline as u64 {
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            return Err(PostError::InlineTooLong { length, max: limits.max_inline as u32 });
+        }
+        if length == 0 {
+            return Ok(0);
+        }
+        let mut offset = INLINE_HEADER;
+        // SAFETY: there is room for the header and `length` bytes, which are readable by the contract
+        // of `InlineSges::new`.
+        unsafe {
+            at.cast().write(U32::new(length as u32 | INLINE));
+            for sge in self.0.iter().filter(|sge| sge.length != 0) {
+                let from = core::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
+                let length = sge.length as usize;
+                at.byte_add(offset).as_ptr().copy_from_nonoverlapping(from, length);
+                offset += length;
             }
         }
         Ok(offset.div_ceil(UNIT))
@@ -278,10 +376,10 @@ pub(crate) unsafe fn write_sges(
 /// Copies a few bytes without a call, by words that may overlap but do not pass either end.
 ///
 /// # Safety
-/// `to` has room for `bytes`, which is not empty.
+/// `to` has room for `length` bytes, of which there is at least one, and `from` is readable for them.
 #[inline(always)]
-unsafe fn copy_inline(to: NonNull<u8>, bytes: &[u8]) {
-    let (to, from, length) = (to.as_ptr(), bytes.as_ptr(), bytes.len());
+unsafe fn copy_inline(to: NonNull<u8>, from: *const u8, length: usize) {
+    let to = to.as_ptr();
     // SAFETY: a word is copied only at offsets at which it ends at or before `length`.
     unsafe {
         if length >= 8 {

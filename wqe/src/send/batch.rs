@@ -1,6 +1,6 @@
 //! The typed builder (`ibv_wr_*`): a batch of requests, each finished by its data setter.
 
-use crate::request::data::{Data, Inline as InlineBytes, InlineList};
+use crate::request::data::{Data, Inline as InlineBytes, InlineList, InlineSges};
 use crate::request::error::{BatchError, PostError};
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, Supports};
@@ -476,6 +476,19 @@ macro_rules! data_setters {
                 O: Inline,
             {
                 self.finish(InlineList(pieces));
+            }
+
+            /// Sets the data: bytes that are copied into the WQE from the addresses of SGEs. See
+            /// [`InlineSges`].
+            #[inline(always)]
+            pub fn inline_data_at(self, pieces: InlineSges<'_>)
+            where
+                O: Inline,
+            {
+                match pieces.single() {
+                    Some(piece) => self.finish(piece),
+                    None => self.finish(pieces),
+                }
             }
         }
     };

@@ -1,6 +1,6 @@
 //! The list form (`ibv_post_send`): operations chosen at run time.
 
-use crate::request::data::{Inline as InlineBytes, InlineList};
+use crate::request::data::{Inline as InlineBytes, InlineList, InlineSges};
 use crate::request::error::{BatchError, ListError, PostError, UnsupportedOperation};
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, SendOps};
@@ -84,6 +84,8 @@ pub enum Data<'a> {
     Sges(&'a [Sge]),
     /// Bytes that are copied into the request (`IBV_SEND_INLINE`), from a list of slices.
     Inline(&'a [&'a [u8]]),
+    /// Bytes that are copied into the request, from the addresses of a list of pieces.
+    InlineAt(InlineSges<'a>),
     /// The whole WQE, for [`Operation::Raw`].
     Wqe(RawWqe<'a>),
 }
@@ -243,6 +245,10 @@ impl<T: ListTransport> Batch<'_, T> {
             Data::Sges(sges) => self.add::<O, _, _>(parts, sges),
             Data::Inline(&[bytes]) => self.add::<O, _, _>(parts, InlineBytes(bytes)),
             Data::Inline(pieces) => self.add::<O, _, _>(parts, InlineList(pieces)),
+            Data::InlineAt(pieces) => match pieces.single() {
+                Some(piece) => self.add::<O, _, _>(parts, piece),
+                None => self.add::<O, _, _>(parts, pieces),
+            },
             Data::Wqe(_) => self.refuse(PostError::DataNotAllowed),
         }
     }
@@ -254,7 +260,7 @@ impl<T: ListTransport> Batch<'_, T> {
         match wr.data {
             Data::Sges(&[sge]) => self.add::<O, _, _>(parts, sge),
             Data::Sges(sges) => self.add::<O, _, _>(parts, sges),
-            Data::Inline(_) => self.refuse(PostError::InlineNotAllowed),
+            Data::Inline(_) | Data::InlineAt(_) => self.refuse(PostError::InlineNotAllowed),
             Data::Wqe(_) => self.refuse(PostError::DataNotAllowed),
         }
     }

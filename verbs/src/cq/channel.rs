@@ -1,0 +1,127 @@
+//! Completion channels, and acknowledging what came through them.
+
+use crate::abi::*;
+use crate::context::{ById, ContextObject, acknowledge};
+use crate::object::boxed;
+use crate::refusal::{Refusal, Verb, object, status, zero_or_minus_one};
+use mlx5::{CompletionChannel, CqId};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+/// A completion channel.
+#[repr(C)]
+pub(crate) struct ChannelObject {
+    c: ibv_comp_channel,
+    pub(crate) channel: CompletionChannel,
+    queues: ById<CqId, ibv_cq>,
+}
+
+impl ChannelObject {
+    /// # Safety
+    /// `channel` is a channel that was not destroyed.
+    pub(crate) unsafe fn of(channel: *mut ibv_comp_channel) -> *const Self {
+        channel.cast()
+    }
+
+    /// The number of completion queues, which C counts in a field that programs may read.
+    ///
+    /// # Safety
+    /// As for [`ChannelObject::of`].
+    unsafe fn users<'a>(channel: *mut ibv_comp_channel) -> &'a AtomicI32 {
+        // SAFETY: by the contract; the field is aligned, and changed only here.
+        unsafe { AtomicI32::from_ptr(&raw mut (*channel).refcnt) }
+    }
+
+    /// # Safety
+    /// As for [`ChannelObject::of`].
+    pub(crate) unsafe fn add(channel: *mut ibv_comp_channel, id: CqId, cq: *mut ibv_cq) {
+        // SAFETY: by the contract.
+        unsafe {
+            Self::users(channel).fetch_add(1, Relaxed);
+            (*Self::of(channel)).queues.add(id, cq);
+        }
+    }
+
+    /// How many events of a completion queue came, after which none comes any more.
+    ///
+    /// # Safety
+    /// As for [`ChannelObject::of`].
+    pub(crate) unsafe fn remove(channel: *mut ibv_comp_channel, id: CqId) -> u32 {
+        // SAFETY: by the contract.
+        unsafe {
+            Self::users(channel).fetch_sub(1, Relaxed);
+            (*Self::of(channel)).queues.remove(&id)
+        }
+    }
+}
+
+fn create(context: *mut ibv_context) -> Verb<*mut ibv_comp_channel> {
+    // SAFETY: by the contract of `create_comp_channel`.
+    let channel = unsafe { ContextObject::of(context) }.context.create_comp_channel()?;
+    let c = ibv_comp_channel { context, fd: channel.as_fd().as_raw_fd(), refcnt: 0 };
+    Ok(boxed(ChannelObject { c, channel, queues: ById::new() }))
+}
+
+/// `ibv_create_comp_channel`.
+///
+/// # Safety
+/// `context` is open.
+pub unsafe extern "C" fn create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+    object(create(context))
+}
+
+/// `ibv_destroy_comp_channel`: EBUSY as long as a completion queue has it.
+///
+/// # Safety
+/// `channel` was not destroyed. If the call succeeds, it is used no more.
+pub unsafe extern "C" fn destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    // SAFETY: by the contract.
+    unsafe {
+        if ChannelObject::users(channel).load(Relaxed) != 0 {
+            return status(Err(Refusal(libc::EBUSY)));
+        }
+        drop(Box::<ChannelObject>::from_raw(channel.cast()));
+    }
+    0
+}
+
+/// The next event of the channel: it waits for one unless the descriptor says otherwise.
+unsafe fn next(channel: *mut ibv_comp_channel) -> Verb<*mut ibv_cq> {
+    // SAFETY: by the contract of `get_cq_event`.
+    let this = unsafe { &*ChannelObject::of(channel) };
+    loop {
+        let event = this.channel.get_event()?.ok_or(Refusal(libc::EAGAIN))?;
+        // An event of a completion queue that was destroyed meanwhile is nobody's.
+        if let Some(cq) = this.queues.tell(&event) {
+            return Ok(cq);
+        }
+    }
+}
+
+/// `ibv_get_cq_event`.
+///
+/// # Safety
+/// `channel` was not destroyed; `cq` and `cq_context` are writable.
+pub unsafe extern "C" fn get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: by the contract. The event has to be acknowledged before its queue is freed.
+    zero_or_minus_one(unsafe { next(channel) }.map(|found| unsafe {
+        cq.write(found);
+        cq_context.write((*found).cq_context);
+    }))
+}
+
+/// `ibv_ack_cq_events`.
+///
+/// # Safety
+/// `cq` had that many events that were not acknowledged.
+pub unsafe extern "C" fn ack_cq_events(cq: *mut ibv_cq, events: c_uint) {
+    // SAFETY: by the contract.
+    unsafe {
+        let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
+        acknowledge(mutex, cond, &raw mut (*cq).comp_events_completed, events);
+    }
+}

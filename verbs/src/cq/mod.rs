@@ -1,0 +1,194 @@
+//! Completion queues and their channels.
+
+pub mod channel;
+pub mod poll;
+
+use crate::abi::*;
+use crate::context::{ContextObject, wait_for_acks};
+use crate::object::{Blank, boxed, destroy};
+use crate::refusal::{Refusal, Verb, object, status};
+use crate::spin::Spin;
+use channel::ChannelObject;
+use mlx5::{CompletionCursor, CompletionQueue, CqeSize};
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+
+/// A completion queue. A pointer to it is an `ibv_cq`, and an `ibv_cq_ex` if it was made as one.
+#[repr(C)]
+pub(crate) struct CqObject {
+    pub(crate) c: ibv_cq_ex,
+    pub(crate) lock: Spin,
+    queue: UnsafeCell<ManuallyDrop<CompletionCursor>>,
+}
+
+impl CqObject {
+    /// # Safety
+    /// `cq` is a completion queue that was not destroyed.
+    #[inline(always)]
+    pub(crate) unsafe fn of<'a>(cq: *mut ibv_cq) -> &'a Self {
+        // SAFETY: by the contract, it is the first field of an object of this type.
+        unsafe { &*cq.cast() }
+    }
+
+    /// The queue, for who holds the lock.
+    ///
+    /// # Safety
+    /// The caller holds `lock`, or nobody else uses the queue, as long as the reference lives.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
+    pub(crate) unsafe fn cursor(&self) -> &mut CompletionCursor {
+        // SAFETY: by the contract.
+        unsafe { &mut *self.queue.get() }
+    }
+
+    /// Runs `body` with the queue, and the lock held.
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut CompletionQueue) -> R) -> R {
+        // SAFETY: the lock is held.
+        self.lock.hold(|| body(unsafe { self.cursor() }.queue()))
+    }
+}
+
+/// What a completion queue is made with.
+pub(crate) struct Wanted {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) entries: c_int,
+    pub(crate) cq_context: *mut c_void,
+    pub(crate) channel: *mut ibv_comp_channel,
+    pub(crate) comp_vector: c_int,
+    pub(crate) ignore_overrun: bool,
+    pub(crate) single_threaded: bool,
+}
+
+/// # Safety
+/// Context and channel exist; the channel may be NULL.
+pub(crate) unsafe fn make(wanted: &Wanted) -> Verb<*mut CqObject> {
+    // SAFETY: by the contract.
+    let context = unsafe { ContextObject::of(wanted.context) };
+    let entries = u32::try_from(wanted.entries).map_err(|_| Refusal::INVALID)?;
+    let vector = u32::try_from(wanted.comp_vector).map_err(|_| Refusal::INVALID)?;
+    let mut builder = context.context.create_cq(entries).comp_vector(vector);
+    if context.environment.large_cqe {
+        builder = builder.cqe_size(CqeSize::Bytes128);
+    }
+    builder = builder.ignore_overrun(wanted.ignore_overrun);
+    if !wanted.channel.is_null() {
+        // SAFETY: by the contract.
+        builder = builder.channel(unsafe { &(*ChannelObject::of(wanted.channel)).channel });
+    }
+    let queue = builder.build()?;
+    let id = queue.id();
+    let mut c = ibv_cq_ex::blank();
+    c.context = wanted.context;
+    c.channel = wanted.channel;
+    c.cq_context = wanted.cq_context;
+    c.handle = queue.kernel_handle().unwrap_or(0);
+    c.cqe = queue.capacity() as c_int;
+    c.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+    c.cond = libc::PTHREAD_COND_INITIALIZER;
+    let lock = Spin::new(context.environment.locks && !wanted.single_threaded);
+    let queue = UnsafeCell::new(ManuallyDrop::new(queue.into_cursor()));
+    let made: *mut CqObject = boxed(CqObject { c, lock, queue });
+    context.cqs.add(id, made.cast());
+    if !wanted.channel.is_null() {
+        // SAFETY: by the contract.
+        unsafe { ChannelObject::add(wanted.channel, id, made.cast()) };
+    }
+    Ok(made)
+}
+
+/// `ibv_create_cq`.
+///
+/// # Safety
+/// `context` is open; `channel` is NULL or a channel of it.
+pub unsafe extern "C" fn create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    let wanted = Wanted {
+        context,
+        entries: cqe,
+        cq_context,
+        channel,
+        comp_vector,
+        ignore_overrun: false,
+        single_threaded: false,
+    };
+    // SAFETY: by the contract.
+    object(unsafe { make(&wanted) }.map(<*mut CqObject>::cast))
+}
+
+/// `ibv_destroy_cq`: waits until its events are acknowledged.
+///
+/// # Safety
+/// `cq` was not destroyed. If the call succeeds, it is used no more.
+pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
+    // SAFETY: by the contract. After the queue is destroyed no event of it is told any more, so the
+    // counts that are waited for are final.
+    status(unsafe {
+        let this: *mut CqObject = cq.cast();
+        let (context, id) = (ContextObject::of((*cq).context), (*this).cursor().id());
+        let channel = (*cq).channel;
+        destroy(this, (*this).queue.get(), |cursor| {
+            // A busy queue stays as it was.
+            cursor
+                .into_inner()
+                .destroy()
+                .map_err(|error| error.map(CompletionQueue::into_cursor))?;
+            let told = context.cqs.remove(&id);
+            let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
+            wait_for_acks(mutex, cond, &raw const (*cq).async_events_completed, told);
+            if !channel.is_null() {
+                let told = ChannelObject::remove(channel, id);
+                wait_for_acks(mutex, cond, &raw const (*cq).comp_events_completed, told);
+            }
+            Ok(())
+        })
+    })
+}
+
+/// `ibv_resize_cq`.
+///
+/// # Safety
+/// `cq` was not destroyed.
+pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    let Ok(entries) = u32::try_from(cqe) else { return status(Err(Refusal::INVALID)) };
+    // SAFETY: by the contract.
+    let resized = unsafe { CqObject::of(cq) }.with(|queue| {
+        queue.resize(entries)?;
+        Ok(queue.capacity())
+    });
+    // SAFETY: by the contract.
+    status(resized.map(|capacity| unsafe { (*cq).cqe = capacity as c_int }))
+}
+
+/// The operation behind `ibv_modify_cq`.
+///
+/// # Safety
+/// `cq` was not destroyed, `attr` is readable.
+pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
+    const MODERATE: u32 = 1 << 0;
+    // SAFETY: by the contract.
+    let (this, attr) = unsafe { (CqObject::of(cq), &*attr) };
+    if attr.attr_mask & !MODERATE != 0 {
+        return status(Err(Refusal::NOT_SUPPORTED));
+    }
+    let ibv_moderate_cq { cq_count, cq_period } = attr.moderate;
+    status(this.with(|queue| queue.moderate(cq_count, cq_period)).map_err(Into::into))
+}
+
+/// The operation behind `ibv_req_notify_cq`.
+///
+/// # Safety
+/// `cq` was not destroyed.
+pub unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    // SAFETY: by the contract.
+    let this = unsafe { CqObject::of(cq) };
+    if this.c.channel.is_null() {
+        // Nobody is told, as in C.
+        return 0;
+    }
+    status(this.with(|queue| queue.arm(solicited_only != 0)).map_err(Into::into))
+}

@@ -1,0 +1,147 @@
+//! Devices: the list, and what it tells of each.
+
+use crate::abi::*;
+use crate::kernel::BlockingKernel;
+use crate::refusal::{Refusal, Verb, object};
+use mlx5::Device;
+use std::ffi::c_char;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A device, as long as the process lives: programs keep the pointer, and compare pointers.
+#[repr(C)]
+pub(crate) struct DeviceObject {
+    c: ibv_device,
+    pub(crate) device: Device,
+}
+
+// SAFETY: nothing writes to a device once it is in the list.
+unsafe impl Send for DeviceObject {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceObject {}
+
+/// Every device that was ever listed.
+static KNOWN: Mutex<Vec<&'static DeviceObject>> = Mutex::new(Vec::new());
+
+/// The text as a C string of a fixed size, cut if it is too long.
+pub(crate) fn text<const N: usize>(text: &str) -> [c_char; N] {
+    let mut bytes = [0; N];
+    for (to, from) in bytes[..N - 1].iter_mut().zip(text.bytes()) {
+        *to = from as c_char;
+    }
+    bytes
+}
+
+impl DeviceObject {
+    fn new(device: Device) -> Self {
+        let c = ibv_device {
+            ops: ibv_device_ops { _dummy1: None, _dummy2: None },
+            node_type: IBV_NODE_CA as c_uint,
+            transport_type: IBV_TRANSPORT_IB as c_uint,
+            name: text(device.name()),
+            dev_name: text(device.uverbs()),
+            dev_path: text(&format!("/sys/class/infiniband_verbs/{}", device.uverbs())),
+            ibdev_path: text(&format!("/sys/class/infiniband/{}", device.name())),
+        };
+        Self { c, device }
+    }
+
+    /// Whether both are the same device, plugged in once.
+    fn is(&self, other: &Device) -> bool {
+        let ours = &self.device;
+        (ours.name(), ours.uverbs(), ours.guid()) == (other.name(), other.uverbs(), other.guid())
+    }
+
+    /// # Safety
+    /// `device` is from a device list.
+    pub(crate) unsafe fn of(device: *mut ibv_device) -> &'static Self {
+        // SAFETY: by the contract it is the first field of an object that is never freed.
+        unsafe { &*device.cast() }
+    }
+
+    fn as_c(&'static self) -> *mut ibv_device {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+/// The object of a device: the one that it was listed with before.
+fn known(device: Device) -> &'static DeviceObject {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known.iter().find(|other| other.is(&device)) {
+        return found;
+    }
+    let made: &'static DeviceObject = Box::leak(Box::new(DeviceObject::new(device)));
+    known.push(made);
+    made
+}
+
+fn list(count: *mut c_int) -> Verb<*mut *mut ibv_device> {
+    let devices = mlx5::devices_on(Arc::new(BlockingKernel::new())).or_else(|error| {
+        // Without ib_uverbs there are no devices. C says so too.
+        if error.kind() == mlx5::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(error) }
+    })?;
+    // SAFETY: one place more than there are devices.
+    let array = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_device>()) };
+    let array = array.cast::<*mut ibv_device>();
+    if array.is_null() {
+        return Err(Refusal::NO_MEMORY);
+    }
+    let found = devices.len() as c_int;
+    for (place, device) in devices.into_iter().enumerate() {
+        // SAFETY: `place` is below the number of devices.
+        unsafe { array.add(place).write(known(device).as_c()) };
+    }
+    if !count.is_null() {
+        // SAFETY: the caller's variable.
+        unsafe { count.write(found) };
+    }
+    Ok(array)
+}
+
+/// `ibv_get_device_list`.
+///
+/// # Safety
+/// `num_devices` is NULL or writable.
+pub unsafe extern "C" fn get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
+    if !num_devices.is_null() {
+        // SAFETY: by the contract.
+        unsafe { num_devices.write(0) };
+    }
+    object(list(num_devices))
+}
+
+/// `ibv_free_device_list`.
+///
+/// # Safety
+/// `list` is from [`get_device_list`], and was not freed.
+pub unsafe extern "C" fn free_device_list(list: *mut *mut ibv_device) {
+    // SAFETY: by the contract.
+    unsafe { libc::free(list.cast()) };
+}
+
+/// `ibv_get_device_name`.
+///
+/// # Safety
+/// `device` is from a device list.
+pub unsafe extern "C" fn get_device_name(device: *mut ibv_device) -> *const c_char {
+    // SAFETY: by the contract.
+    unsafe { DeviceObject::of(device) }.c.name.as_ptr()
+}
+
+/// `ibv_get_device_guid`, in network order.
+///
+/// # Safety
+/// `device` is from a device list.
+pub unsafe extern "C" fn get_device_guid(device: *mut ibv_device) -> Be64 {
+    // SAFETY: by the contract.
+    let guid = unsafe { DeviceObject::of(device) }.device.guid();
+    guid.0.to_be()
+}
+
+/// `ibv_get_device_index`: the kernel tells it by netlink only, which C asks; −1 if it is unknown.
+///
+/// # Safety
+/// `device` is from a device list.
+pub unsafe extern "C" fn get_device_index(_device: *mut ibv_device) -> c_int {
+    -1
+}

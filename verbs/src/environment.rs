@@ -1,0 +1,25 @@
+//! The variables of C's libraries that programs rely on.
+
+use std::env;
+
+/// What the environment says of the queues of a context that is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Environment {
+    /// `MLX5_SINGLE_THREADED=1`: the program promises to use one thread, so no lock is taken.
+    pub(crate) locks: bool,
+    /// `MLX5_SHUT_UP_BF`: no BlueFlame, only doorbells.
+    pub(crate) blueflame: bool,
+    /// `MLX5_CQE_SIZE=128`: larger CQEs.
+    pub(crate) large_cqe: bool,
+}
+
+impl Environment {
+    pub(crate) fn read() -> Self {
+        Self {
+            locks: env::var_os("MLX5_SINGLE_THREADED").is_none_or(|value| value != "1"),
+            blueflame: !env::var_os("MLX5_SHUT_UP_BF")
+                .is_some_and(|value| value == "y" || value == "Y" || value == "1"),
+            large_cqe: env::var_os("MLX5_CQE_SIZE").is_some_and(|value| value == "128"),
+        }
+    }
+}

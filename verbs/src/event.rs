@@ -1,0 +1,104 @@
+//! Asynchronous events.
+
+use crate::abi::*;
+use crate::context::{ContextObject, acknowledge};
+use crate::refusal::{Refusal, Verb, zero_or_minus_one};
+use mlx5::AsyncEvent;
+
+/// The event as C tells it, or nothing if it is about an object that was destroyed.
+fn to_c(context: &ContextObject, event: AsyncEvent) -> Option<ibv_async_event> {
+    use AsyncEvent as Event;
+    let qp = |qp| Some(ibv_async_event_element { qp: context.qps.tell(&qp)? });
+    let port = |port_num| Some(ibv_async_event_element { port_num: port_num as c_int });
+    let (event_type, element) = match event {
+        Event::CqError(cq) => {
+            (IBV_EVENT_CQ_ERR, Some(ibv_async_event_element { cq: context.cqs.tell(&cq)? }))
+        }
+        Event::QpFatal(id) => (IBV_EVENT_QP_FATAL, qp(id)),
+        Event::QpRequestError(id) => (IBV_EVENT_QP_REQ_ERR, qp(id)),
+        Event::QpAccessError(id) => (IBV_EVENT_QP_ACCESS_ERR, qp(id)),
+        Event::CommunicationEstablished(id) => (IBV_EVENT_COMM_EST, qp(id)),
+        Event::SqDrained(id) => (IBV_EVENT_SQ_DRAINED, qp(id)),
+        Event::PathMigrated(id) => (IBV_EVENT_PATH_MIG, qp(id)),
+        Event::PathMigrationError(id) => (IBV_EVENT_PATH_MIG_ERR, qp(id)),
+        Event::QpLastWqeReached(id) => (IBV_EVENT_QP_LAST_WQE_REACHED, qp(id)),
+        Event::SrqError(id) => {
+            (IBV_EVENT_SRQ_ERR, Some(ibv_async_event_element { srq: context.srqs.tell(&id)? }))
+        }
+        Event::SrqLimitReached(id) => (
+            IBV_EVENT_SRQ_LIMIT_REACHED,
+            Some(ibv_async_event_element { srq: context.srqs.tell(&id)? }),
+        ),
+        Event::PortActive(number) => (IBV_EVENT_PORT_ACTIVE, port(number)),
+        Event::PortError(number) => (IBV_EVENT_PORT_ERR, port(number)),
+        Event::LidChange(number) => (IBV_EVENT_LID_CHANGE, port(number)),
+        Event::PkeyChange(number) => (IBV_EVENT_PKEY_CHANGE, port(number)),
+        Event::SmChange(number) => (IBV_EVENT_SM_CHANGE, port(number)),
+        Event::GidChange(number) => (IBV_EVENT_GID_CHANGE, port(number)),
+        Event::ClientReregister(number) => (IBV_EVENT_CLIENT_REREGISTER, port(number)),
+        Event::DeviceFatal => (IBV_EVENT_DEVICE_FATAL, port(0)),
+        Event::Unknown { event_type, .. } => (event_type, port(0)),
+        _ => return None,
+    };
+    Some(ibv_async_event { element: element?, event_type })
+}
+
+fn next(context: &ContextObject) -> Verb<ibv_async_event> {
+    let events = context.context.async_events();
+    loop {
+        let event = events.next()?.ok_or(Refusal(libc::EAGAIN))?;
+        if let Some(event) = to_c(context, event) {
+            return Ok(event);
+        }
+    }
+}
+
+/// `ibv_get_async_event`: waits for one unless the descriptor says otherwise.
+///
+/// # Safety
+/// `context` is open, `event` writable.
+pub unsafe extern "C" fn get_async_event(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
+    // SAFETY: by the contract.
+    let found = next(unsafe { ContextObject::of(context) });
+    // SAFETY: by the contract.
+    zero_or_minus_one(found.map(|found| unsafe { event.write(found) }))
+}
+
+/// `ibv_ack_async_event`.
+///
+/// # Safety
+/// `event` is from [`get_async_event`], and was not acknowledged.
+pub unsafe extern "C" fn ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: by the contract, the object that the event is about is there until it is acknowledged.
+    unsafe {
+        let element = (*event).element;
+        match (*event).event_type {
+            IBV_EVENT_CQ_ERR => {
+                let cq = element.cq;
+                let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
+                acknowledge(mutex, cond, &raw mut (*cq).async_events_completed, 1);
+            }
+            IBV_EVENT_QP_FATAL
+            | IBV_EVENT_QP_REQ_ERR
+            | IBV_EVENT_QP_ACCESS_ERR
+            | IBV_EVENT_COMM_EST
+            | IBV_EVENT_SQ_DRAINED
+            | IBV_EVENT_PATH_MIG
+            | IBV_EVENT_PATH_MIG_ERR
+            | IBV_EVENT_QP_LAST_WQE_REACHED => {
+                let qp = element.qp;
+                let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
+                acknowledge(mutex, cond, &raw mut (*qp).events_completed, 1);
+            }
+            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                let srq = element.srq;
+                let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
+                acknowledge(mutex, cond, &raw mut (*srq).events_completed, 1);
+            }
+            _ => {}
+        }
+    }
+}

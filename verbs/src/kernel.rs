@@ -1,0 +1,88 @@
+//! The kernel, as programs of libibverbs see it: they read event files by the flags that they set
+//! themselves.
+
+use mlx5_uapi::ioctl::IoctlHeader;
+use mlx5_uapi::{
+    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, LinuxKernel, Mapping,
+    MemoryRequest,
+};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, RawFd};
+use std::sync::Arc;
+
+/// Linux, whose event files block until the program says otherwise.
+#[derive(Debug)]
+pub(crate) struct BlockingKernel(LinuxKernel);
+
+impl BlockingKernel {
+    pub(crate) fn new() -> Self {
+        Self(LinuxKernel::new())
+    }
+}
+
+impl Kernel for BlockingKernel {
+    fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.0.sysfs_list(path)
+    }
+
+    fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
+        self.0.sysfs_read(path)
+    }
+
+    fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
+        self.0.sysfs_link(path)
+    }
+
+    fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
+        Ok(Arc::new(BlockingFile(self.0.open(node, dev)?)))
+    }
+
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
+        self.0.uevents()
+    }
+}
+
+struct BlockingFile(Arc<dyn DeviceFile>);
+
+impl DeviceFile for BlockingFile {
+    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
+        // SAFETY: by the caller's contract, which is the same.
+        unsafe { self.0.ioctl(header) }
+    }
+
+    fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
+        self.0.map(offset, len, access)
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
+        self.0.allocate(request)
+    }
+
+    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        if fd < 0 {
+            return Err(Errno::EBADF);
+        }
+        // SAFETY: by the contract, the descriptor is new, and nothing else owns it.
+        Ok(Box::new(Events(unsafe { File::from_raw_fd(fd) })))
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_fd()
+    }
+}
+
+/// An event file as the kernel made it. A signal ends a read with `EINTR`: programs wait for that.
+struct Events(File);
+
+impl AsFd for Events {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl EventFile for Events {
+    fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
+        (&self.0).read(buf).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+    }
+}

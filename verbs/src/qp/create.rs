@@ -1,0 +1,245 @@
+//! Creating and destroying queue pairs.
+
+use super::{Address, CTransport, Functions, QpObject, QpOf, post};
+use crate::abi::*;
+use crate::context::wait_for_acks;
+use crate::cq::CqObject;
+use crate::object::{Blank, boxed};
+use crate::pd::PdObject;
+use crate::refusal::{Refusal, Verb, object, status};
+use crate::spin::Spin;
+use mlx5::transport::{Rc, Uc, Ud, XrcSend};
+use mlx5::{CompletionQueue, QpId, SendOps};
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::sync::Mutex;
+
+/// The functions of a transport.
+struct Of<T>(T);
+
+impl<T: CTransport> Of<T> {
+    const FUNCTIONS: &'static Functions = &Functions {
+        post_send: post::post_send_to::<T>,
+        modify: super::modify::modify_of::<T>,
+        destroy: destroy_of::<T>,
+    };
+}
+
+/// What a queue pair is made with.
+struct Wanted<'a> {
+    pd: *mut ibv_pd,
+    init: &'a ibv_qp_init_attr,
+    create_flags: u32,
+    send_ops: Option<u64>,
+}
+
+/// Runs `body` with both completion queues, and their locks held.
+///
+/// # Safety
+/// Both exist.
+unsafe fn with_both<R>(
+    send: *mut ibv_cq,
+    recv: *mut ibv_cq,
+    body: impl FnOnce(&CompletionQueue, &CompletionQueue) -> R,
+) -> R {
+    // In order of their addresses, so that two threads do not wait for each other.
+    let (first, second) = if send <= recv { (send, recv) } else { (recv, send) };
+    // SAFETY: by the contract.
+    let (first, second) = unsafe { (CqObject::of(first), CqObject::of(second)) };
+    let same = std::ptr::eq(first, second);
+    first.lock.hold(|| {
+        let hold = || {
+            // SAFETY: the locks are held. One queue is borrowed twice, but not to be changed.
+            let (send, recv) =
+                unsafe { (&*CqObject::of(send).cursor(), &*CqObject::of(recv).cursor()) };
+            body(send, recv)
+        };
+        if same { hold() } else { second.lock.hold(hold) }
+    })
+}
+
+unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
+    let init = wanted.init;
+    if init.send_cq.is_null() || (init.recv_cq.is_null() && T::ADDRESS != Address::Srq) {
+        return Err(Refusal::INVALID);
+    }
+    let recv_cq = if init.recv_cq.is_null() { init.send_cq } else { init.recv_cq };
+    // SAFETY: by the contract of `create_qp`.
+    let (context, domain) =
+        unsafe { (PdObject::context(wanted.pd), &PdObject::of(wanted.pd).domain) };
+    let ops = match wanted.send_ops {
+        Some(ops) => SendOps::from_bits(ops).ok_or(Refusal::NOT_SUPPORTED)?,
+        None => SendOps::empty(),
+    };
+    let build = |send_cq: &CompletionQueue, recv_cq: &CompletionQueue| {
+        let mut builder = domain
+            .create_qp::<T>(send_cq, recv_cq)
+            .max_send_wr(init.cap.max_send_wr)
+            .max_recv_wr(init.cap.max_recv_wr)
+            .max_send_sge(init.cap.max_send_sge)
+            .max_recv_sge(init.cap.max_recv_sge)
+            .max_inline_data(init.cap.max_inline_data)
+            .signal_all(init.sq_sig_all != 0)
+            .block_multicast_loopback(wanted.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0)
+            .send_ops(ops);
+        if !init.srq.is_null() {
+            // SAFETY: by the contract of `create_qp`.
+            builder = unsafe { crate::srq::SrqObject::attach(init.srq, builder) };
+        }
+        builder.build()
+    };
+    // SAFETY: by the contract of `create_qp`.
+    let qp = unsafe { with_both(init.send_cq, recv_cq, build) }?;
+    let (id, caps) = (qp.id(), qp.caps());
+    let (send, receive, control) = qp.split();
+    let mut c = ibv_qp_ex::blank();
+    // SAFETY: by the contract of `create_qp`.
+    c.qp_base.context = unsafe { (*wanted.pd).context };
+    c.qp_base.qp_context = init.qp_context;
+    c.qp_base.pd = wanted.pd;
+    c.qp_base.send_cq = init.send_cq;
+    c.qp_base.recv_cq = init.recv_cq;
+    c.qp_base.srq = init.srq;
+    c.qp_base.handle = control.kernel_handle().unwrap_or(0);
+    c.qp_base.qp_num = control.qp_num();
+    c.qp_base.state = IBV_QPS_RESET;
+    c.qp_base.qp_type = init.qp_type;
+    c.qp_base.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+    c.qp_base.cond = libc::PTHREAD_COND_INITIALIZER;
+    let locks = context.environment.locks;
+    let made: *mut QpObject = boxed(QpOf::<T> {
+        head: QpObject {
+            c,
+            functions: Of::<T>::FUNCTIONS,
+            send_lock: Spin::new(locks),
+            receive_lock: Spin::new(locks),
+            receive: UnsafeCell::new(receive),
+            control_lock: Mutex::new(()),
+            control: UnsafeCell::new(ManuallyDrop::new(control)),
+            caps,
+            signal_all: init.sq_sig_all != 0,
+            extended: wanted.send_ops.is_some(),
+        },
+        send: UnsafeCell::new(ManuallyDrop::new(send)),
+    });
+    context.qps.add(id, made.cast());
+    Ok(made)
+}
+
+unsafe fn make(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
+    // SAFETY: by the contract of `create_qp`.
+    unsafe {
+        match wanted.init.qp_type {
+            IBV_QPT_RC => make_of::<Rc>(wanted),
+            IBV_QPT_UC => make_of::<Uc>(wanted),
+            IBV_QPT_UD => make_of::<Ud>(wanted),
+            IBV_QPT_XRC_SEND => make_of::<XrcSend>(wanted),
+            IBV_QPT_RAW_PACKET | IBV_QPT_XRC_RECV | IBV_QPT_DRIVER => Err(Refusal::NOT_SUPPORTED),
+            _ => Err(Refusal::INVALID),
+        }
+    }
+}
+
+/// The sizes that were granted, in the terms of C.
+pub(super) fn sizes(this: &QpObject) -> ibv_qp_cap {
+    let caps = &this.caps;
+    ibv_qp_cap {
+        max_send_wr: caps.max_send_wr,
+        max_recv_wr: caps.max_recv_wr,
+        max_send_sge: caps.max_send_sge,
+        max_recv_sge: caps.max_recv_sge,
+        max_inline_data: caps.max_inline_data,
+    }
+}
+
+/// `ibv_create_qp`.
+///
+/// # Safety
+/// `pd` exists, and so does what the attributes name; `init` is readable, its sizes are writable.
+pub unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    // SAFETY: by the contract.
+    object(unsafe {
+        let wanted = Wanted { pd, init: &*init, create_flags: 0, send_ops: None };
+        make(&wanted).map(|made| {
+            (*init).cap = sizes(&*made);
+            made.cast()
+        })
+    })
+}
+
+/// The operation behind `ibv_create_qp_ex`.
+///
+/// # Safety
+/// As for [`create_qp`].
+pub unsafe extern "C" fn create_qp_ex(
+    _context: *mut ibv_context,
+    init: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
+        | IBV_QP_INIT_ATTR_XRCD
+        | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    // SAFETY: by the contract. The attributes start with those of `create_qp`.
+    object(unsafe {
+        let ex = &*init;
+        let has = |bit: u32| ex.comp_mask & bit != 0;
+        if ex.comp_mask & !KNOWN != 0 {
+            Err(Refusal::NOT_SUPPORTED)
+        } else if !has(IBV_QP_INIT_ATTR_PD) {
+            Err(Refusal::INVALID)
+        } else {
+            let create_flags = if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) { ex.create_flags } else { 0 };
+            let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(ex.send_ops_flags);
+            if create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 || send_ops.is_some() {
+                Err(Refusal::NOT_SUPPORTED)
+            } else {
+                let first: *mut ibv_qp_init_attr = init.cast();
+                let wanted = Wanted { pd: ex.pd, init: &*first, create_flags, send_ops };
+                make(&wanted).map(|made| {
+                    (*init).cap = sizes(&*made);
+                    made.cast()
+                })
+            }
+        }
+    })
+}
+
+unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
+    let whole: *mut QpOf<T> = this.cast();
+    // SAFETY: by the contract of `destroy_qp`.
+    unsafe {
+        let destroyed = (*whole).with_whole(|qp| {
+            let id = qp.id();
+            match qp.destroy() {
+                Ok(()) => (Ok(id), None),
+                Err(error) => {
+                    let refusal = Refusal::from(error.error());
+                    (Err(refusal), Some(error.into_inner()))
+                }
+            }
+        });
+        drop_events(this, destroyed?);
+        drop(Box::from_raw(whole));
+    }
+    Ok(())
+}
+
+/// Waits until the events of a queue pair that was destroyed are acknowledged.
+unsafe fn drop_events(this: *mut QpObject, id: QpId) {
+    // SAFETY: by the contract of `destroy_qp`.
+    unsafe {
+        let told = (*this).context().qps.remove(&id);
+        let base = &raw mut (*this).c.qp_base;
+        let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);
+        wait_for_acks(mutex, cond, &raw const (*base).events_completed, told);
+    }
+}
+
+/// `ibv_destroy_qp`: its completions vanish; waits until its events are acknowledged.
+///
+/// # Safety
+/// `qp` was not destroyed. If the call succeeds, it is used no more.
+pub unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
+    // SAFETY: by the contract; the function is that of the queue pair's transport.
+    status(unsafe { (QpObject::of(qp).functions.destroy)(qp.cast()) })
+}

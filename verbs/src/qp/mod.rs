@@ -1,0 +1,177 @@
+//! Queue pairs.
+
+pub mod create;
+pub mod modify;
+pub mod post;
+
+use crate::abi::*;
+use crate::context::ContextObject;
+use crate::cq::CqObject;
+use crate::refusal::Verb;
+use crate::spin::Spin;
+use mlx5::transport::{Rc, Uc, Ud, XrcSend};
+use mlx5::{
+    ControlHalf, ListTransport, QpAttributes, QueuePair, QueuePairCaps, QueuePairTransport,
+    QueueState, ReceiveHalf, SendHalf,
+};
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::sync::{Mutex, PoisonError};
+
+/// The transports of queue pairs that send.
+pub(crate) trait CTransport: QueuePairTransport + ListTransport {
+    const ADDRESS: Address;
+}
+
+/// What a request names besides memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Address {
+    Nothing,
+    Datagram,
+    Srq,
+}
+
+impl CTransport for Rc {
+    const ADDRESS: Address = Address::Nothing;
+}
+
+impl CTransport for Uc {
+    const ADDRESS: Address = Address::Nothing;
+}
+
+impl CTransport for Ud {
+    const ADDRESS: Address = Address::Datagram;
+}
+
+impl CTransport for XrcSend {
+    const ADDRESS: Address = Address::Srq;
+}
+
+/// What is done differently on each transport.
+pub(crate) struct Functions {
+    post_send: unsafe fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
+    modify: unsafe fn(&QpObject, &QpAttributes) -> Verb,
+    destroy: unsafe fn(*mut QpObject) -> Verb,
+}
+
+/// A queue pair of any transport: what all have. A pointer to it is an `ibv_qp`, and an `ibv_qp_ex`
+/// if it was made with send operations.
+#[repr(C)]
+pub(crate) struct QpObject {
+    pub(crate) c: ibv_qp_ex,
+    functions: &'static Functions,
+    pub(crate) send_lock: Spin,
+    receive_lock: Spin,
+    receive: UnsafeCell<Option<ReceiveHalf>>,
+    /// Held while the state changes.
+    control_lock: Mutex<()>,
+    control: UnsafeCell<ManuallyDrop<ControlHalf>>,
+    caps: QueuePairCaps,
+    signal_all: bool,
+    /// Whether programs may take it for an `ibv_qp_ex`.
+    pub(crate) extended: bool,
+}
+
+/// A queue pair of transport `T`.
+#[repr(C)]
+pub(crate) struct QpOf<T: CTransport> {
+    pub(crate) head: QpObject,
+    send: UnsafeCell<ManuallyDrop<SendHalf<T>>>,
+}
+
+impl QpObject {
+    /// # Safety
+    /// `qp` is a queue pair that was not destroyed.
+    #[inline(always)]
+    pub(crate) unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a Self {
+        // SAFETY: by the contract, it is the first field of an object that starts with this type.
+        unsafe { &*qp.cast() }
+    }
+
+    pub(crate) fn context(&self) -> &ContextObject {
+        // SAFETY: a queue pair has a context, which outlives it.
+        unsafe { ContextObject::of(self.c.qp_base.context) }
+    }
+
+    fn as_c(&self) -> *mut ibv_qp {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// The state, where programs read it.
+    fn set_state(&self, state: QueueState) {
+        // SAFETY: the field is only written here, by who holds the control lock.
+        unsafe { (&raw mut (*self.as_c()).state).write_volatile(state as c_uint) };
+    }
+
+    /// Runs `body` with the half that changes the state.
+    pub(crate) fn with_control<R>(&self, body: impl FnOnce(&mut ControlHalf) -> R) -> R {
+        let _held = self.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the lock is held.
+        body(unsafe { &mut *self.control.get() })
+    }
+
+    /// Runs `body` with the receive half, if there is one, and its lock held.
+    #[inline(always)]
+    fn with_receive<R>(&self, body: impl FnOnce(Option<&mut ReceiveHalf>) -> R) -> R {
+        // SAFETY: the lock is held.
+        self.receive_lock.hold(|| body(unsafe { &mut *self.receive.get() }.as_mut()))
+    }
+}
+
+impl<T: CTransport> QpOf<T> {
+    /// # Safety
+    /// `qp` is a queue pair of this transport that was not destroyed.
+    #[inline(always)]
+    pub(crate) unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a Self {
+        // SAFETY: by the contract, it is the first field of an object of this type.
+        unsafe { &*qp.cast() }
+    }
+
+    /// The send half, for who holds the send lock.
+    ///
+    /// # Safety
+    /// The caller holds `send_lock`, or nobody else uses the queue pair, as long as the reference
+    /// lives.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
+    pub(crate) unsafe fn send(&self) -> &mut SendHalf<T> {
+        // SAFETY: by the contract.
+        unsafe { &mut *self.send.get() }
+    }
+
+    /// Runs `body` with the whole queue pair, which nobody else uses meanwhile: all its locks are
+    /// held.
+    fn with_whole<R>(&self, body: impl FnOnce(QueuePair<T>) -> (R, Option<QueuePair<T>>)) -> R {
+        let head = &self.head;
+        let _held = head.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        head.send_lock.hold(|| {
+            head.receive_lock.hold(|| {
+                // SAFETY: all locks are held. The halves are put back, or the object is not used any
+                // more.
+                unsafe {
+                    let send = ManuallyDrop::take(&mut *self.send.get());
+                    let control = ManuallyDrop::take(&mut *head.control.get());
+                    let receive = (*head.receive.get()).take();
+                    let (result, whole) = body(QueuePair::join(send, receive, control));
+                    if let Some(whole) = whole {
+                        let (send, receive, control) = whole.split();
+                        self.send.get().write(ManuallyDrop::new(send));
+                        head.control.get().write(ManuallyDrop::new(control));
+                        *head.receive.get() = receive;
+                    }
+                    result
+                }
+            })
+        })
+    }
+
+    /// The completion queues, each once.
+    fn completion_queues(&self) -> impl Iterator<Item = &CqObject> {
+        let base = &self.head.c.qp_base;
+        let send = (!base.send_cq.is_null()).then_some(base.send_cq);
+        let recv =
+            (!base.recv_cq.is_null() && base.recv_cq != base.send_cq).then_some(base.recv_cq);
+        // SAFETY: a completion queue outlives its queue pairs.
+        send.into_iter().chain(recv).map(|cq| unsafe { CqObject::of(cq) })
+    }
+}

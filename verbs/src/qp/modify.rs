@@ -1,0 +1,190 @@
+//! Changing and asking for the state of queue pairs.
+
+use super::create::sizes;
+use super::{CTransport, QpObject, QpOf};
+use crate::abi::*;
+use crate::ah::path;
+use crate::object::Blank;
+use crate::refusal::{Refusal, Verb, status};
+use mlx5::{
+    AccessFlags, AckTimeout, AlternatePath, Mtu, Psn, QpAttributes, QpNumber, QpSizes, QueueState,
+    RetryCount, RnrTimer,
+};
+use mlx5_uapi::cmd::qp as command;
+use mlx5_uapi::verbs::{MigState, QpAttrMask, QpDest};
+
+fn state(raw: c_uint) -> Verb<QueueState> {
+    u8::try_from(raw).ok().and_then(QueueState::from_bits).ok_or(Refusal::INVALID)
+}
+
+/// The provider's attributes: those that the mask names. A value that no device takes is refused, as
+/// the kernel does.
+fn attributes(attr: &ibv_qp_attr, mask: c_int) -> Verb<QpAttributes> {
+    let mask = mask as u32;
+    let has = |bit: c_uint| mask & bit != 0;
+    if QpAttrMask::from_bits(mask).is_none() {
+        return Err(Refusal::INVALID);
+    }
+    let mut to = QpAttributes::new();
+    macro_rules! set {
+        ($($bit:ident $name:ident = $value:expr;)*) => {
+            $(if has($bit) { to.$name = Some($value); })*
+        };
+    }
+    fn fits<T, E>(value: Result<T, E>) -> Verb<T> {
+        value.map_err(|_| Refusal::INVALID)
+    }
+    set! {
+        IBV_QP_STATE qp_state = state(attr.qp_state)?;
+        IBV_QP_CUR_STATE cur_qp_state = state(attr.cur_qp_state)?;
+        IBV_QP_EN_SQD_ASYNC_NOTIFY en_sqd_async_notify = attr.en_sqd_async_notify != 0;
+        IBV_QP_ACCESS_FLAGS qp_access_flags = AccessFlags::from_bits_retain(attr.qp_access_flags);
+        IBV_QP_PKEY_INDEX pkey_index = attr.pkey_index;
+        IBV_QP_PORT port_num = attr.port_num;
+        IBV_QP_QKEY qkey = attr.qkey;
+        IBV_QP_AV ah_attr = path(&attr.ah_attr);
+        IBV_QP_PATH_MTU path_mtu =
+            u8::try_from(attr.path_mtu).ok().and_then(Mtu::from_raw).ok_or(Refusal::INVALID)?;
+        IBV_QP_TIMEOUT timeout = fits(AckTimeout::new(attr.timeout))?;
+        IBV_QP_RETRY_CNT retry_cnt = fits(RetryCount::new(attr.retry_cnt))?;
+        IBV_QP_RNR_RETRY rnr_retry = fits(RetryCount::new(attr.rnr_retry))?;
+        IBV_QP_RQ_PSN rq_psn = Psn::wrapping(attr.rq_psn);
+        IBV_QP_MAX_QP_RD_ATOMIC max_rd_atomic = attr.max_rd_atomic;
+        IBV_QP_ALT_PATH alt_path = AlternatePath {
+            ah_attr: mlx5::AhAttr { port_num: attr.alt_port_num, ..path(&attr.alt_ah_attr) },
+            pkey_index: attr.alt_pkey_index,
+            timeout: fits(AckTimeout::new(attr.alt_timeout))?,
+        };
+        IBV_QP_MIN_RNR_TIMER min_rnr_timer = fits(RnrTimer::new(attr.min_rnr_timer))?;
+        IBV_QP_SQ_PSN sq_psn = Psn::wrapping(attr.sq_psn);
+        IBV_QP_MAX_DEST_RD_ATOMIC max_dest_rd_atomic = attr.max_dest_rd_atomic;
+        IBV_QP_PATH_MIG_STATE path_mig_state = u8::try_from(attr.path_mig_state)
+            .ok()
+            .and_then(MigState::from_raw)
+            .ok_or(Refusal::INVALID)?;
+        IBV_QP_CAP cap = QpSizes {
+            max_send_wr: attr.cap.max_send_wr,
+            max_recv_wr: attr.cap.max_recv_wr,
+            max_send_sge: attr.cap.max_send_sge,
+            max_recv_sge: attr.cap.max_recv_sge,
+            max_inline_data: attr.cap.max_inline_data,
+        };
+        IBV_QP_DEST_QPN dest_qp_num = fits(QpNumber::new(attr.dest_qp_num))?;
+        IBV_QP_RATE_LIMIT rate_limit = attr.rate_limit;
+    }
+    Ok(to)
+}
+
+pub(super) unsafe fn modify_of<T: CTransport>(this: &QpObject, wanted: &QpAttributes) -> Verb {
+    let before = this.with_control(|control| control.state());
+    let to = wanted.qp_state.unwrap_or(before);
+    let leaves_reset = before == QueueState::Reset && to == QueueState::Init;
+    if to != QueueState::Reset && !leaves_reset {
+        return this.with_control(|control| {
+            control.modify(wanted)?;
+            this.set_state(control.state());
+            Ok(())
+        });
+    }
+    // SAFETY: by the contract of `modify_qp`.
+    let whole = unsafe { QpOf::<T>::of(this.as_c()) };
+    whole.with_whole(|mut qp| {
+        let done = (|| {
+            qp.modify(wanted)?;
+            this.set_state(qp.state());
+            if to == QueueState::Reset {
+                // Its completions vanish, and what it took from a shared receive queue goes back.
+                for cq in whole.completion_queues() {
+                    cq.with(|cq| qp.purge(cq))?;
+                }
+            }
+            Ok(())
+        })();
+        (done, Some(qp))
+    })
+}
+
+/// `ibv_modify_qp`.
+///
+/// # Safety
+/// `qp` was not destroyed, `attr` is readable.
+pub unsafe extern "C" fn modify_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    attr_mask: c_int,
+) -> c_int {
+    // SAFETY: by the contract.
+    let (this, attr) = unsafe { (QpObject::of(qp), &*attr) };
+    // SAFETY: by the contract; the function is that of the queue pair's transport.
+    status(attributes(attr, attr_mask).and_then(|to| unsafe { (this.functions.modify)(this, &to) }))
+}
+
+fn to_path(from: &QpDest) -> ibv_ah_attr {
+    ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: ibv_gid { raw: from.dgid },
+            flow_label: from.flow_label,
+            sgid_index: from.sgid_index,
+            hop_limit: from.hop_limit,
+            traffic_class: from.traffic_class,
+        },
+        dlid: from.dlid,
+        sl: from.sl,
+        src_path_bits: from.src_path_bits,
+        static_rate: from.static_rate,
+        is_global: from.is_global,
+        port_num: from.port_num,
+    }
+}
+
+fn query(this: &QpObject, mask: c_int) -> Verb<(ibv_qp_attr, ibv_qp_init_attr)> {
+    let base = &this.c.qp_base;
+    let context = this.context();
+    let from =
+        command::query(context.file(), base.handle, QpAttrMask::from_bits_retain(mask as u32))?;
+    let mut to = ibv_qp_attr::blank();
+    macro_rules! copy {
+        ($($name:ident)*) => { $(to.$name = from.$name as _;)* };
+    }
+    copy! {
+        qp_state cur_qp_state path_mtu path_mig_state qkey rq_psn sq_psn dest_qp_num qp_access_flags
+        pkey_index alt_pkey_index sq_draining max_rd_atomic max_dest_rd_atomic min_rnr_timer port_num
+        timeout retry_cnt rnr_retry alt_port_num alt_timeout
+    }
+    to.ah_attr = to_path(&from.dest);
+    to.alt_ah_attr = to_path(&from.alt_dest);
+    to.cap = sizes(this);
+    let init = ibv_qp_init_attr {
+        qp_context: base.qp_context,
+        send_cq: base.send_cq,
+        recv_cq: base.recv_cq,
+        srq: base.srq,
+        cap: to.cap,
+        qp_type: base.qp_type,
+        sq_sig_all: this.signal_all.into(),
+    };
+    // The device may have changed the state by itself.
+    if let Some(state) = QueueState::from_bits(from.qp_state) {
+        this.set_state(state);
+    }
+    Ok((to, init))
+}
+
+/// `ibv_query_qp`.
+///
+/// # Safety
+/// `qp` was not destroyed, `attr` and `init_attr` are writable.
+pub unsafe extern "C" fn query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    attr_mask: c_int,
+    init_attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    // SAFETY: by the contract.
+    let found = query(unsafe { QpObject::of(qp) }, attr_mask);
+    // SAFETY: by the contract.
+    status(found.map(|(found, init)| unsafe {
+        attr.write(found);
+        init_attr.write(init);
+    }))
+}

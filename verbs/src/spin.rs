@@ -1,0 +1,54 @@
+//! The lock of a queue. C takes one for each post and each poll, and may hold it from one call to a
+//! later one (`ibv_wr_start`, `ibv_start_poll`), so there is no guard.
+
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// A spin lock that a thread domain or `MLX5_SINGLE_THREADED` turns off.
+pub(crate) struct Spin {
+    taken: AtomicBool,
+    /// Without it, the caller has promised that one thread at a time uses the queue.
+    needed: bool,
+}
+
+impl Spin {
+    pub(crate) const fn new(needed: bool) -> Self {
+        Self { taken: AtomicBool::new(false), needed }
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self) {
+        if self.needed && self.taken.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+            self.wait();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) {
+        let mut turns = 0_u32;
+        while self.taken.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
+            turns += 1;
+            // The holder may have been preempted: then it needs the core.
+            if turns.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn unlock(&self) {
+        if self.needed {
+            self.taken.store(false, Release);
+        }
+    }
+
+    /// Runs `body` with the lock held.
+    #[inline(always)]
+    pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.lock();
+        let result = body();
+        self.unlock();
+        result
+    }
+}
