@@ -22,5 +22,6 @@ pub mod pd;
 pub mod qp;
 pub mod query;
 mod refusal;
+pub mod refuse;
 mod spin;
 pub mod srq;

@@ -33,6 +33,19 @@ pub(crate) fn shared_library(package: &str, profile: Profile) -> Result<PathBuf,
         .ok_or_else(|| Failure::NotBuilt(format!("the shared library of {package}")))
 }
 
+/// Builds a package in a profile of the workspace's, and answers where its archive is.
+pub(crate) fn archive(package: &str, profile: &str) -> Result<PathBuf, Failure> {
+    let mut command = cargo(package, "--lib", Profile::Dev);
+    command.args(["--profile", profile]).env("CARGO_INCREMENTAL", "0");
+    artifacts(command)?
+        .iter()
+        .filter(|message| message["target"]["name"] == package.replace('-', "_"))
+        .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
+        .filter_map(|name| name.as_str().map(PathBuf::from))
+        .find(|name| name.extension().is_some_and(|extension| extension == "a"))
+        .ok_or_else(|| Failure::NotBuilt(format!("the archive of {package}")))
+}
+
 /// Builds a package, and answers where its program is.
 pub(crate) fn program(package: &str, profile: Profile) -> Result<PathBuf, Failure> {
     executable(&build(package, "--bins", profile)?)
@@ -55,19 +68,26 @@ pub(crate) fn self_contained(package: &str) -> Result<PathBuf, Failure> {
 /// The musl target of this machine's architecture if the toolchain has it, else the target of the
 /// machine itself, whose C library can be linked in as well.
 fn self_contained_target() -> Result<String, Failure> {
-    let rustc = |arguments: &[&str]| {
-        let output = Command::new("rustc").args(arguments).output();
-        output.map_err(|error| Failure::Run { program: "rustc".into(), error })
-    };
-    let output = rustc(&["-vV"])?;
-    let version = String::from_utf8_lossy(&output.stdout);
+    let version = rustc(&["-vV"])?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or_else(|| {
         Failure::Output { program: "rustc -vV".into(), what: "no host".to_owned() }
     })?;
     let musl = host.replace("-gnu", "-musl");
-    let output = rustc(&["--print", "target-libdir", "--target", &musl])?;
-    let folder = String::from_utf8_lossy(&output.stdout);
+    let folder = rustc(&["--print", "target-libdir", "--target", &musl])?;
     Ok(if Path::new(folder.trim()).is_dir() { musl } else { host.to_owned() })
+}
+
+/// Where the toolchain has what it has for the target that this machine is.
+pub(crate) fn own_folder() -> Result<PathBuf, Failure> {
+    let libraries = PathBuf::from(rustc(&["--print", "target-libdir"])?.trim());
+    Ok(libraries.parent().unwrap_or(&libraries).to_owned())
+}
+
+/// What the compiler says, whether it is content or not.
+fn rustc(arguments: &[&str]) -> Result<String, Failure> {
+    let output = Command::new("rustc").args(arguments).output();
+    let output = output.map_err(|error| Failure::Run { program: "rustc".into(), error })?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Where the program among what was built is.
@@ -110,6 +130,16 @@ pub(crate) fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter(|message| message["reason"] == "compiler-artifact")
         .collect())
+}
+
+/// Runs a program that must succeed. What it says is for the user.
+pub(crate) fn succeeds(command: &mut Command) -> Result<(), Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::Status { program, status }),
+        Err(error) => Err(Failure::Run { program, error }),
+    }
 }
 
 /// What a program writes.

@@ -22,6 +22,10 @@ pub(crate) enum Failure {
     Bars(usize),
     /// Machine code is not what it should be.
     Code(Vec<String>),
+    /// The verbs library is not what programs need.
+    Library(Vec<String>),
+    /// A program does not take the verbs library.
+    NotTaken(String),
     /// Something has to be installed, by this command.
     Missing(String),
     /// Nobody says where Debian's packages are or are to lie, or they could not be unpacked.
@@ -51,7 +55,7 @@ impl fmt::Display for Failure {
             Self::Status { program, status } => write!(f, "{program} ended with {status}"),
             Self::NotBuilt(what) => write!(f, "cargo has not built {what}"),
             Self::Missing(install) => write!(f, "packages are missing: {install}"),
-            Self::Packages(what) | Self::Vm(what) => write!(f, "{what}"),
+            Self::Packages(what) | Self::Vm(what) | Self::NotTaken(what) => write!(f, "{what}"),
             Self::Unfetched(what) => write!(f, "packages cannot be fetched: {what}"),
             Self::Aarch64(faults) => write!(f, "on aarch64:\n  {}", faults.join("\n  ")),
             Self::Regressed(tests) => {
@@ -75,6 +79,7 @@ impl fmt::Display for Failure {
             }
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Output { program, what } => write!(f, "the output of {program} has {what}"),
+            Self::Library(faults) => write!(f, "the library:\n  {}", faults.join("\n  ")),
             Self::Code(faults) => write!(f, "hot functions:\n  {}", faults.join("\n  ")),
             Self::Bars(count) => write!(f, "{count} instruction counts exceed their limits"),
         }

@@ -5,6 +5,7 @@ mod asm;
 mod bench;
 mod build;
 mod debian;
+mod elf;
 mod failure;
 mod fuzz;
 mod hil;
@@ -13,9 +14,11 @@ mod ledger;
 mod mutants;
 mod oracle;
 mod tsan;
+mod verbs;
 mod vm;
 mod wire;
 mod with_sim;
+mod with_verbs;
 
 use std::process::ExitCode;
 
@@ -25,6 +28,8 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask with-sim -- ibv_devinfo -v   a program of rdma-core's on a simulated device
   cargo xtask with-sim --sim wire=/tmp/wire -- ibv_rc_pingpong   one of two that reach each other
+  cargo xtask with-sim --provider rust -- ibv_devinfo -v   the same on this provider
+  cargo xtask with-verbs -- ib_write_bw    a program of rdma-core's on this provider and this machine's ConnectX
   cargo xtask asm                          did the hot functions change?
   cargo xtask bench --short --check        are posting and polling as fast as they were?
   cargo xtask aarch64 suite                the suite on the other architecture, emulated
@@ -62,8 +67,10 @@ enum Chore {
     Mutants(mutants::Arguments),
     Oracle(oracle::Arguments),
     Tsan(tsan::Arguments),
+    Verbs(verbs::Arguments),
     Vm(vm::Arguments),
     WithSim(with_sim::Arguments),
+    WithVerbs(with_verbs::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -82,8 +89,10 @@ fn main() -> ExitCode {
         Chore::Mutants(arguments) => mutants::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),
         Chore::Tsan(arguments) => tsan::run(&arguments),
+        Chore::Verbs(arguments) => verbs::run(&arguments),
         Chore::Vm(arguments) => vm::run(&arguments),
         Chore::WithSim(arguments) => with_sim::run(&arguments),
+        Chore::WithVerbs(arguments) => with_verbs::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

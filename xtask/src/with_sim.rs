@@ -8,6 +8,7 @@ use std::{env, fs};
 
 use crate::build::{Profile, shared_library};
 use crate::failure::Failure;
+use crate::verbs;
 use crate::wire;
 
 /// Run a program that finds simulated ConnectX devices where it looks for real ones
@@ -25,6 +26,10 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "LIST")]
     sim: Option<String>,
 
+    /// Whose libibverbs and libmlx5 the program finds: rdma-core's, or ours
+    #[arg(long, value_enum, default_value_t = Provider::C)]
+    provider: Provider,
+
     /// Build the simulator with its checks, and slower
     #[arg(long)]
     debug: bool,
@@ -32,6 +37,15 @@ pub(crate) struct Arguments {
     /// The program, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// Whose libraries a program finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Provider {
+    /// This provider's, from target/verbs.
+    Rust,
+    /// rdma-core's, where the program finds them by itself.
+    C,
 }
 
 /// Becomes the program.
@@ -42,6 +56,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         arguments.program.split_first().expect("the arguments have a program, or are refused");
     let mut command = Command::new(program);
     command.args(rest).env("LD_PRELOAD", preloaded(&library));
+    if arguments.provider == Provider::Rust {
+        let folder = verbs::build()?;
+        verbs::takes(Path::new(program), &folder)?;
+        verbs::with_library(&mut command, &folder);
+    }
     let report = report()?;
     command.env("MLX5_SIM_REPORT", &report);
     if let Some(settings) = &arguments.sim {

@@ -27,8 +27,10 @@ pub(crate) struct Arguments {
 const PROVIDER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
 
 /// The others that have none.
-const BESIDE_IT: [&str; 11] = [
+const BESIDE_IT: [&str; 13] = [
     "verbs",
+    "verbs/symbols",
+    "verbs/export",
     "cli",
     "benches",
     "tests",
@@ -108,8 +110,10 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let files = source::read(&root.join(package).join("src")).unwrap();
         let arrows = graph::arrows(&files);
-        // A root and one module have nothing of each other to import.
-        let read = arrows.len() <= 2 || arrows.values().any(|to| !to.is_empty());
+        // A root and one module have nothing of each other to import, and neither have tables.
+        let read = arrows.len() <= 2
+            || package == "verbs/symbols"
+            || arrows.values().any(|to| !to.is_empty());
         assert!(read, "{package}: no import was read");
         assert_eq!(found(package, &arrows), Vec::<String>::new());
     }

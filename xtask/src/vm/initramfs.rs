@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::cpio::Archive;
-use super::elf::Elf;
 use super::guest::Guest;
 use super::kernel::Module;
 use super::python::Python;
 use crate::debian::cache::in_file;
+use crate::elf::Elf;
 use crate::failure::Failure;
 
 const INIT: &str = include_str!("guest/init.sh");

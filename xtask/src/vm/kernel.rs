@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::elf::Elf;
 use super::tools::Tools;
 use crate::debian::cache::{files, in_file, name_of};
+use crate::elf::Elf;
 use crate::failure::Failure;
 
 /// What the machine loads, in this order, each behind what it depends on.

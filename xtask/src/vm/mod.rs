@@ -1,7 +1,6 @@
 //! `cargo xtask vm`: the real kernel driver on the simulated ConnectX, in a virtual machine.
 
 mod cpio;
-mod elf;
 mod guest;
 mod initramfs;
 mod kernel;

@@ -1,0 +1,173 @@
+//! The functions of libmlx5, without software steering.
+
+/// The table of this file.
+#[macro_export]
+macro_rules! libmlx5 {
+    ($($then:tt)+) => {
+        $($then)+! {
+            default "MLX5_1.0" {
+                mlx5dv_query_device => refuse::error,
+            }
+
+            hidden "MLX5_1.0" {
+                mlx5dv_init_obj => refuse::error,
+            }
+
+            default "MLX5_1.1" {
+                mlx5dv_create_cq => refuse::null,
+            }
+
+            default "MLX5_1.2" {
+                mlx5dv_init_obj => refuse::error,
+                mlx5dv_set_context_attr => refuse::error,
+            }
+
+            default "MLX5_1.3" {
+                mlx5dv_create_qp => refuse::null,
+                mlx5dv_create_wq => refuse::null,
+            }
+
+            default "MLX5_1.4" {
+                mlx5dv_get_clock_info => refuse::error,
+            }
+
+            default "MLX5_1.5" {
+                mlx5dv_create_flow_action_esp => refuse::null,
+            }
+
+            default "MLX5_1.6" {
+                mlx5dv_create_flow => refuse::null,
+                mlx5dv_create_flow_matcher => refuse::null,
+                mlx5dv_destroy_flow_matcher => refuse::error,
+            }
+
+            default "MLX5_1.7" {
+                mlx5dv_create_flow_action_modify_header => refuse::null,
+                mlx5dv_create_flow_action_packet_reformat => refuse::null,
+                mlx5dv_devx_alloc_uar => refuse::null,
+                mlx5dv_devx_free_uar => refuse::nothing,
+                mlx5dv_devx_general_cmd => refuse::error,
+                mlx5dv_devx_obj_create => refuse::null,
+                mlx5dv_devx_obj_destroy => refuse::error,
+                mlx5dv_devx_obj_modify => refuse::error,
+                mlx5dv_devx_obj_query => refuse::error,
+                mlx5dv_devx_query_eqn => refuse::error,
+                mlx5dv_devx_umem_dereg => refuse::error,
+                mlx5dv_devx_umem_reg => refuse::null,
+                mlx5dv_open_device => refuse::null,
+            }
+
+            default "MLX5_1.8" {
+                mlx5dv_devx_cq_modify => refuse::error,
+                mlx5dv_devx_cq_query => refuse::error,
+                mlx5dv_devx_ind_tbl_modify => refuse::error,
+                mlx5dv_devx_ind_tbl_query => refuse::error,
+                mlx5dv_devx_qp_modify => refuse::error,
+                mlx5dv_devx_qp_query => refuse::error,
+                mlx5dv_devx_srq_modify => refuse::error,
+                mlx5dv_devx_srq_query => refuse::error,
+                mlx5dv_devx_wq_modify => refuse::error,
+                mlx5dv_devx_wq_query => refuse::error,
+                mlx5dv_is_supported => refuse::zero,
+            }
+
+            default "MLX5_1.9" {
+                mlx5dv_devx_create_cmd_comp => refuse::null,
+                mlx5dv_devx_destroy_cmd_comp => refuse::nothing,
+                mlx5dv_devx_get_async_cmd_comp => refuse::error,
+                mlx5dv_devx_obj_query_async => refuse::error,
+            }
+
+            default "MLX5_1.10" {
+                mlx5dv_alloc_dm => refuse::null,
+                mlx5dv_create_mkey => refuse::null,
+                mlx5dv_destroy_mkey => refuse::error,
+                mlx5dv_qp_ex_from_ibv_qp_ex => refuse::null,
+            }
+
+            default "MLX5_1.11" {
+                mlx5dv_devx_create_event_channel => refuse::null,
+                mlx5dv_devx_destroy_event_channel => refuse::nothing,
+                mlx5dv_devx_get_event => refuse::minus_one,
+                mlx5dv_devx_subscribe_devx_event => refuse::error,
+                mlx5dv_devx_subscribe_devx_event_fd => refuse::error,
+            }
+
+            default "MLX5_1.12" {
+                mlx5dv_alloc_var => refuse::null,
+                mlx5dv_free_var => refuse::nothing,
+            }
+
+            default "MLX5_1.13" {
+                mlx5dv_pp_alloc => refuse::null,
+                mlx5dv_pp_free => refuse::nothing,
+            }
+
+            default "MLX5_1.14" {
+                mlx5dv_modify_qp_lag_port => refuse::error,
+                mlx5dv_query_qp_lag_port => refuse::error,
+            }
+
+            default "MLX5_1.17" {
+                mlx5dv_modify_qp_sched_elem => refuse::error,
+                mlx5dv_modify_qp_udp_sport => refuse::error,
+                mlx5dv_sched_leaf_create => refuse::null,
+                mlx5dv_sched_leaf_destroy => refuse::error,
+                mlx5dv_sched_leaf_modify => refuse::error,
+                mlx5dv_sched_node_create => refuse::null,
+                mlx5dv_sched_node_destroy => refuse::error,
+                mlx5dv_sched_node_modify => refuse::error,
+            }
+
+            default "MLX5_1.18" {
+                mlx5dv_reserved_qpn_alloc => refuse::error,
+                mlx5dv_reserved_qpn_dealloc => refuse::error,
+            }
+
+            default "MLX5_1.19" {
+                _mlx5dv_query_port => refuse::error,
+                mlx5dv_devx_umem_reg_ex => refuse::null,
+                mlx5dv_dm_map_op_addr => refuse::null,
+            }
+
+            default "MLX5_1.20" {
+                _mlx5dv_mkey_check => refuse::error,
+                mlx5dv_map_ah_to_qp => refuse::error,
+                mlx5dv_qp_cancel_posted_send_wrs => refuse::error,
+            }
+
+            default "MLX5_1.21" {
+                mlx5dv_crypto_login => refuse::error,
+                mlx5dv_crypto_login_query_state => refuse::error,
+                mlx5dv_crypto_logout => refuse::error,
+                mlx5dv_dci_stream_id_reset => refuse::error,
+                mlx5dv_dek_create => refuse::null,
+                mlx5dv_dek_destroy => refuse::error,
+                mlx5dv_dek_query => refuse::error,
+                mlx5dv_get_vfio_device_list => refuse::null,
+                mlx5dv_vfio_get_events_fd => refuse::minus_one,
+                mlx5dv_vfio_process_events => refuse::error,
+            }
+
+            default "MLX5_1.23" {
+                mlx5dv_devx_alloc_msi_vector => refuse::null,
+                mlx5dv_devx_create_eq => refuse::null,
+                mlx5dv_devx_destroy_eq => refuse::error,
+                mlx5dv_devx_free_msi_vector => refuse::error,
+            }
+
+            default "MLX5_1.24" {
+                mlx5dv_create_steering_anchor => refuse::null,
+                mlx5dv_crypto_login_create => refuse::null,
+                mlx5dv_crypto_login_destroy => refuse::error,
+                mlx5dv_crypto_login_query => refuse::error,
+                mlx5dv_destroy_steering_anchor => refuse::error,
+            }
+
+            default "MLX5_1.25" {
+                mlx5dv_get_data_direct_sysfs_path => refuse::error,
+                mlx5dv_reg_dmabuf_mr => refuse::null,
+            }
+        }
+    };
+}

@@ -1,0 +1,39 @@
+//! The table against what Debian's libraries have.
+
+extern crate std;
+
+use crate::{DEBIAN, Kind, Symbol, symbols};
+use std::collections::BTreeSet;
+use std::string::String;
+use std::vec::Vec;
+use std::{format, println};
+
+fn line(symbol: &Symbol) -> String {
+    let library = if symbol.node.starts_with("MLX5_") { "libmlx5" } else { "libibverbs" };
+    let at = if symbol.default { "@@" } else { "@" };
+    let size = match symbol.kind {
+        Kind::Function => String::new(),
+        Kind::Data(size) => format!(" {size}"),
+    };
+    format!("{library} {}{at}{}{size}", symbol.name, symbol.node)
+}
+
+#[test]
+fn the_table_has_what_debians_libraries_have_and_nothing_else() {
+    let own: Vec<String> = symbols().map(line).collect();
+    let set: BTreeSet<&str> = own.iter().map(String::as_str).collect();
+    assert_eq!(set.len(), own.len(), "a symbol is in the table twice");
+    let debian: BTreeSet<&str> = DEBIAN.iter().flat_map(|(_, list)| list.lines()).collect();
+    println!("{} symbols", debian.len());
+    let missing: Vec<_> = debian.difference(&set).collect();
+    let besides: Vec<_> = set.difference(&debian).collect();
+    assert!(missing.is_empty() && besides.is_empty(), "missing {missing:?}, besides {besides:?}");
+}
+
+#[test]
+fn a_name_has_one_default_node() {
+    for symbol in symbols().filter(|symbol| symbol.default) {
+        let defaults = symbols().filter(|other| other.default && other.name == symbol.name);
+        assert_eq!(defaults.count(), 1, "{}", symbol.name);
+    }
+}

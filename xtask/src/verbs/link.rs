@@ -1,0 +1,92 @@
+//! Linking the archive of the verbs to a shared library, by the linker of the Rust toolchain alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{in_file, nodes};
+use crate::build;
+use crate::failure::Failure;
+
+/// The libraries that Rust's runtime calls, as far as it does. Programs find them on every Linux of the GNU
+/// C library: their files for programs that run are enough to link with.
+const RUNTIME: [&str; 4] = ["libgcc_s.so.1", "libc.so.6", "libm.so.6", LOADER];
+
+#[cfg(target_arch = "aarch64")]
+const LOADER: &str = "ld-linux-aarch64.so.1";
+#[cfg(not(target_arch = "aarch64"))]
+const LOADER: &str = "ld-linux-x86-64.so.2";
+
+/// What everything is linked from.
+pub(super) struct Linked {
+    linker: PathBuf,
+    archive: PathBuf,
+    runtime: Vec<PathBuf>,
+    /// Where version scripts lie.
+    folder: PathBuf,
+}
+
+impl Linked {
+    /// Finds what is needed to link `archive`.
+    pub(super) fn new(archive: PathBuf, folder: &Path) -> Result<Self, Failure> {
+        let linker = build::own_folder()?.join("bin/rust-lld");
+        if !linker.exists() {
+            return Err(Failure::NotBuilt(format!(
+                "libibverbs.so.1: this Rust toolchain has no linker at {}; one of rustup's has",
+                linker.display()
+            )));
+        }
+        Ok(Self { linker, archive, runtime: runtime()?, folder: folder.to_owned() })
+    }
+
+    /// Writes a shared library with the symbols of the nodes that are wanted.
+    pub(super) fn write(
+        &self,
+        path: &Path,
+        soname: &str,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<(), Failure> {
+        let script = self.folder.join("versions.map");
+        let text = nodes::script(mlx5_verbs_symbols::symbols(), wanted);
+        fs::write(&script, text).map_err(in_file(&script))?;
+        // A program that has the old file mapped keeps it.
+        let partial = path.with_extension("partial");
+        let mut command = Command::new(&self.linker);
+        command.args(["-flavor", "gnu", "-shared", "-soname", soname]);
+        command.arg("--version-script").arg(&script);
+        command.args(["--gc-sections", "--no-undefined", "--eh-frame-hdr", "--hash-style=gnu"]);
+        command.args(["--build-id", "-O1", "-z", "relro", "-z", "now", "-z", "noexecstack"]);
+        // A library that is closed stays: threads may end later that have data of it.
+        command.args(["-z", "nodelete"]);
+        command.arg("--whole-archive").arg(&self.archive).arg("--no-whole-archive");
+        command.arg("--as-needed").args(&self.runtime).arg("-o").arg(&partial);
+        build::succeeds(&mut command)?;
+        fs::rename(&partial, path).map_err(in_file(path))
+    }
+}
+
+/// Where this machine has the libraries of Rust's runtime: this program runs with them.
+fn runtime() -> Result<Vec<PathBuf>, Failure> {
+    let maps = Path::new("/proc/self/maps");
+    let maps = fs::read_to_string(maps).map_err(in_file(maps))?;
+    let loaded = |name: &str| {
+        let mut paths =
+            maps.lines().filter_map(|line| line.split_whitespace().nth(5)).map(Path::new);
+        paths.find(|path| path.file_name().is_some_and(|file| file == name)).map(Path::to_owned)
+    };
+    let beside = loaded("libc.so.6").ok_or_else(|| missing("libc.so.6"))?;
+    RUNTIME
+        .into_iter()
+        .map(|name| {
+            let other = || Some(beside.with_file_name(name)).filter(|path| path.exists());
+            loaded(name).or_else(other).ok_or_else(|| missing(name))
+        })
+        .collect()
+}
+
+fn missing(name: &str) -> Failure {
+    Failure::NotBuilt(format!(
+        "libibverbs.so.1: this program runs without {name}, so this is no Linux with the GNU C library, \
+         for which alone the library is"
+    ))
+}

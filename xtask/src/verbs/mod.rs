@@ -1,0 +1,105 @@
+//! `cargo xtask verbs`: libibverbs.so.1 and libmlx5.so.1, made of this provider.
+
+mod check;
+mod link;
+mod nodes;
+mod taken;
+
+pub(crate) use taken::takes;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, os};
+
+use crate::build;
+use crate::failure::Failure;
+use link::Linked;
+
+/// Build libibverbs.so.1 and libmlx5.so.1 of this provider, for programs that know nothing of it
+///
+/// They are one library under two names, in target/verbs: a program that finds it first, as with
+/// LD_LIBRARY_PATH, runs on this provider instead of rdma-core's. target/verbs/pkgconfig is for programs
+/// that are compiled; they then run on rdma-core's libraries as well.
+///
+/// Needs no C compiler and no linker but that of the Rust toolchain. The library runs with the C library of
+/// this machine and newer ones.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Compare the symbols with those of Debian's libraries, and start programs with the library
+    #[arg(long)]
+    check: bool,
+}
+
+/// The two libraries.
+const LIBIBVERBS: &str = "libibverbs.so.1";
+const LIBMLX5: &str = "libmlx5.so.1";
+
+/// Builds, and checks.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let folder = build()?;
+    println!("{}", folder.join(LIBIBVERBS).display());
+    if arguments.check { check::run(&folder) } else { Ok(()) }
+}
+
+/// Builds the library, and answers in which folder it is.
+pub(crate) fn build() -> Result<PathBuf, Failure> {
+    let archive = build::archive("mlx5-verbs-export", "verbs")?;
+    let folder = archive.parent().unwrap_or(Path::new(".")).to_owned();
+    let linked = Linked::new(archive, &folder)?;
+    linked.write(&folder.join(LIBIBVERBS), LIBIBVERBS, |_| true)?;
+    for (name, target) in
+        [("libibverbs.so", LIBIBVERBS), (LIBMLX5, LIBIBVERBS), ("libmlx5.so", LIBMLX5)]
+    {
+        point(&folder.join(name), target)?;
+    }
+    for_compilers(&linked, &folder)?;
+    Ok(folder)
+}
+
+/// Has a program find the library before C's.
+pub(crate) fn with_library(command: &mut Command, folder: &Path) {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(others) = env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
+        path.push(":");
+        path.push(others);
+    }
+    command.env("LD_LIBRARY_PATH", path);
+}
+
+/// What a program is linked with: a library of each name that has no more than C's has. A program that is
+/// linked with the one library that has all would ask libibverbs.so.1 for the symbols of libmlx5.so.1, and
+/// not run on C's.
+fn for_compilers(linked: &Linked, folder: &Path) -> Result<(), Failure> {
+    let libraries = folder.join("link");
+    let descriptions = folder.join("pkgconfig");
+    for folder in [&libraries, &descriptions] {
+        fs::create_dir_all(folder).map_err(in_file(folder))?;
+    }
+    let each = [
+        ("libibverbs", LIBIBVERBS, "ibverbs", "IBVERBS_", "1.14.56.1", ""),
+        ("libmlx5", LIBMLX5, "mlx5", "MLX5_", "1.25.56.1", "Requires.private: libibverbs\n"),
+    ];
+    for (name, soname, short, nodes, version, requires) in each {
+        let library = libraries.join(format!("{name}.so"));
+        linked.write(&library, soname, |node| node.starts_with(nodes))?;
+        let text = format!(
+            "libdir=${{pcfiledir}}/../link\n\nName: {name}\nDescription: {soname}, of the mlx5 \
+             provider in Rust\nVersion: {version}\n{requires}Libs: -L${{libdir}} -l{short}\n"
+        );
+        let path = descriptions.join(format!("{name}.pc"));
+        fs::write(&path, text).map_err(in_file(&path))?;
+    }
+    Ok(())
+}
+
+/// Makes a symbolic link, in place of what there is.
+fn point(path: &Path, target: &str) -> Result<(), Failure> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(in_file(path)(error)),
+        _ => os::unix::fs::symlink(target, path).map_err(in_file(path)),
+    }
+}
+
+fn in_file(path: &Path) -> impl Fn(std::io::Error) -> Failure {
+    move |error| Failure::File { path: path.to_owned(), error }
+}

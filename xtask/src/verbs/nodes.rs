@@ -1,0 +1,52 @@
+//! The version script: which symbol the linker gives which version.
+
+use mlx5_verbs_symbols::Symbol;
+
+/// The version script for `symbols`. Everything else stays inside the library: Rust's runtime, and the
+/// symbols of nodes that are not wanted. The archive names those nodes, so they are in the script.
+pub(super) fn script<'a>(
+    symbols: impl IntoIterator<Item = &'a Symbol>,
+    wanted: impl Fn(&str) -> bool,
+) -> String {
+    let mut nodes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for symbol in symbols {
+        match nodes.iter_mut().find(|node| node.0 == symbol.node) {
+            Some((_, names)) => names.push(symbol.name),
+            None => nodes.push((symbol.node, vec![symbol.name])),
+        }
+    }
+    let mut script = String::new();
+    for (index, (node, names)) in nodes.iter().enumerate() {
+        let names: String = names.iter().map(|name| format!("    {name};\n")).collect();
+        let scope = if wanted(node) { "global" } else { "local" };
+        // One wildcard is for all nodes.
+        let rest = if index == 0 { "  local:\n    *;\n" } else { "" };
+        script += &format!("{node} {{\n  {scope}:\n{names}{rest}}};\n");
+    }
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::script;
+    use mlx5_verbs_symbols::{Kind, Symbol};
+
+    fn symbol(name: &'static str, node: &'static str) -> Symbol {
+        Symbol { name, node, default: true, kind: Kind::Function }
+    }
+
+    #[test]
+    fn a_name_is_listed_in_each_of_its_nodes_and_everything_else_is_local() {
+        let symbols = [symbol("a", "N_1"), symbol("b", "N_1"), symbol("a", "N_2")];
+        let text = "N_1 {\n  global:\n    a;\n    b;\n  local:\n    *;\n};\n\
+                    N_2 {\n  global:\n    a;\n};\n";
+        assert_eq!(script(&symbols, |_| true), text);
+    }
+
+    #[test]
+    fn symbols_of_a_node_that_is_not_wanted_are_local() {
+        let symbols = [symbol("a", "N_1"), symbol("b", "M_1")];
+        let text = "N_1 {\n  local:\n    a;\n  local:\n    *;\n};\nM_1 {\n  global:\n    b;\n};\n";
+        assert_eq!(script(&symbols, |node| node.starts_with('M')), text);
+    }
+}

@@ -1,0 +1,35 @@
+//! `cargo xtask with-verbs`: runs a program of rdma-core's on this provider.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::verbs;
+
+/// Run a program that uses libibverbs on this provider, with this machine's devices
+///
+/// The program runs unmodified, and finds our libibverbs.so.1 and libmlx5.so.1 before rdma-core's, by
+/// LD_LIBRARY_PATH. It has to be linked dynamically. `cargo xtask with-sim --provider rust` does the same
+/// with simulated devices.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The program, and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Becomes the program.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let folder = verbs::build()?;
+    let (program, rest) =
+        arguments.program.split_first().expect("the arguments have a program, or are refused");
+    verbs::takes(Path::new(program), &folder)?;
+    let mut command = Command::new(program);
+    command.args(rest);
+    verbs::with_library(&mut command, &folder);
+    // Answers only if the program cannot be run.
+    let error = command.exec();
+    Err(Failure::Run { program: program.to_string_lossy().into_owned(), error })
+}
