@@ -3,7 +3,8 @@
 use crate::abi::*;
 use crate::kernel::BlockingKernel;
 use crate::refusal::{Refusal, Verb, object};
-use mlx5::Device;
+use mlx5::{Device, Errno};
+use mlx5_uapi::Kernel;
 use std::ffi::c_char;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,10 +77,12 @@ fn known(device: Device) -> &'static DeviceObject {
 }
 
 fn list(count: *mut c_int) -> Verb<*mut *mut ibv_device> {
-    let devices = mlx5::devices_on(Arc::new(BlockingKernel::new())).or_else(|error| {
-        // Without ib_uverbs there are no devices. C says so too.
-        if error.kind() == mlx5::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(error) }
-    })?;
+    let kernel = Arc::new(BlockingKernel::new());
+    let devices = mlx5::devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>)?;
+    if devices.is_empty() && kernel.sysfs_list("class/infiniband_verbs") == Err(Errno::ENOENT) {
+        // Without ib_uverbs C has no list, not an empty one.
+        return Err(Refusal(libc::ENOSYS));
+    }
     // SAFETY: one place more than there are devices.
     let array = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_device>()) };
     let array = array.cast::<*mut ibv_device>();

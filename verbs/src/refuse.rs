@@ -3,13 +3,13 @@
 //! Each has the result that the verbs that go to it have when they fail. None says success. A caller of C's
 //! passes parameters to them; with the C calling convention of Linux, who does not look at them is not disturbed.
 
+use crate::refusal::set_errno;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
 /// Sets `errno` of this thread to "not supported", and returns that.
 fn not_supported() -> c_int {
-    // SAFETY: the address of this thread's errno is always valid.
-    unsafe { *libc::__errno_location() = libc::EOPNOTSUPP };
+    set_errno(libc::EOPNOTSUPP);
     libc::EOPNOTSUPP
 }
 

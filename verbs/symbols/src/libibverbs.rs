@@ -9,8 +9,8 @@ macro_rules! libibverbs {
                 ibv_copy_path_rec_from_kern => refuse::nothing,
                 ibv_copy_path_rec_to_kern => refuse::nothing,
                 ibv_copy_qp_attr_from_kern => refuse::nothing,
-                ibv_create_comp_channel => refuse::null,
-                ibv_destroy_comp_channel => refuse::error,
+                ibv_create_comp_channel => cq::channel::create_comp_channel,
+                ibv_destroy_comp_channel => cq::channel::destroy_comp_channel,
                 ibv_get_sysfs_path => refuse::null,
                 ibv_rate_to_mult => refuse::minus_one,
                 ibv_read_sysfs_file => refuse::minus_one,
@@ -18,57 +18,57 @@ macro_rules! libibverbs {
             }
 
             default "IBVERBS_1.1" {
-                ibv_ack_async_event => refuse::nothing,
-                ibv_ack_cq_events => refuse::nothing,
-                ibv_alloc_pd => refuse::null,
+                ibv_ack_async_event => event::ack_async_event,
+                ibv_ack_cq_events => cq::channel::ack_cq_events,
+                ibv_alloc_pd => pd::alloc_pd,
                 ibv_attach_mcast => refuse::error,
-                ibv_close_device => refuse::error,
+                ibv_close_device => context::close_device,
                 ibv_copy_ah_attr_from_kern => refuse::nothing,
-                ibv_create_ah => refuse::null,
+                ibv_create_ah => ah::create_ah,
                 ibv_create_ah_from_wc => refuse::null,
-                ibv_create_cq => refuse::null,
-                ibv_create_qp => refuse::null,
-                ibv_create_srq => refuse::null,
-                ibv_dealloc_pd => refuse::error,
-                ibv_dereg_mr => refuse::error,
-                ibv_destroy_ah => refuse::error,
-                ibv_destroy_cq => refuse::error,
-                ibv_destroy_qp => refuse::error,
-                ibv_destroy_srq => refuse::error,
+                ibv_create_cq => cq::create_cq,
+                ibv_create_qp => qp::create::create_qp,
+                ibv_create_srq => srq::create_srq,
+                ibv_dealloc_pd => pd::dealloc_pd,
+                ibv_dereg_mr => mr::dereg_mr,
+                ibv_destroy_ah => ah::destroy_ah,
+                ibv_destroy_cq => cq::destroy_cq,
+                ibv_destroy_qp => qp::create::destroy_qp,
+                ibv_destroy_srq => srq::destroy_srq,
                 ibv_detach_mcast => refuse::error,
                 ibv_dofork_range => refuse::error,
                 ibv_dontfork_range => refuse::error,
                 ibv_event_type_str => refuse::null,
                 ibv_fork_init => refuse::error,
-                ibv_free_device_list => refuse::nothing,
-                ibv_get_async_event => refuse::minus_one,
-                ibv_get_cq_event => refuse::minus_one,
-                ibv_get_device_guid => refuse::zero,
-                ibv_get_device_list => refuse::null,
-                ibv_get_device_name => refuse::null,
+                ibv_free_device_list => device::free_device_list,
+                ibv_get_async_event => event::get_async_event,
+                ibv_get_cq_event => cq::channel::get_cq_event,
+                ibv_get_device_guid => device::get_device_guid,
+                ibv_get_device_list => device::get_device_list,
+                ibv_get_device_name => device::get_device_name,
                 ibv_init_ah_from_wc => refuse::minus_one,
-                ibv_modify_qp => refuse::error,
-                ibv_modify_srq => refuse::error,
+                ibv_modify_qp => qp::modify::modify_qp,
+                ibv_modify_srq => srq::modify_srq,
                 ibv_node_type_str => refuse::null,
-                ibv_open_device => refuse::null,
+                ibv_open_device => context::open_device,
                 ibv_port_state_str => refuse::null,
-                ibv_query_device => refuse::error,
-                ibv_query_gid => refuse::minus_one,
-                ibv_query_pkey => refuse::minus_one,
-                ibv_query_port => refuse::error,
-                ibv_query_qp => refuse::error,
-                ibv_query_srq => refuse::error,
+                ibv_query_device => query::query_device,
+                ibv_query_gid => query::query_gid,
+                ibv_query_pkey => query::query_pkey,
+                ibv_query_port => query::query_port_compat,
+                ibv_query_qp => qp::modify::query_qp,
+                ibv_query_srq => srq::query_srq,
                 ibv_rate_to_mbps => refuse::minus_one,
-                ibv_reg_mr => refuse::null,
+                ibv_reg_mr => mr::reg_mr,
                 ibv_rereg_mr => refuse::error,
-                ibv_resize_cq => refuse::error,
+                ibv_resize_cq => cq::resize_cq,
                 ibv_resolve_eth_l2_from_gid => refuse::negative_error,
                 ibv_wc_status_str => refuse::null,
                 mbps_to_ibv_rate => refuse::minus_one,
             }
 
             default "IBVERBS_1.5" {
-                ibv_get_pkey_index => refuse::minus_one,
+                ibv_get_pkey_index => query::get_pkey_index,
             }
 
             default "IBVERBS_1.6" {
@@ -76,15 +76,15 @@ macro_rules! libibverbs {
             }
 
             default "IBVERBS_1.7" {
-                ibv_reg_mr_iova => refuse::null,
+                ibv_reg_mr_iova => mr::reg_mr_iova,
             }
 
             default "IBVERBS_1.8" {
-                ibv_reg_mr_iova2 => refuse::null,
+                ibv_reg_mr_iova2 => mr::reg_mr_iova2,
             }
 
             default "IBVERBS_1.9" {
-                ibv_get_device_index => refuse::minus_one,
+                ibv_get_device_index => device::get_device_index,
             }
 
             default "IBVERBS_1.10" {
@@ -98,12 +98,12 @@ macro_rules! libibverbs {
             }
 
             default "IBVERBS_1.11" {
-                _ibv_query_gid_ex => refuse::error,
-                _ibv_query_gid_table => refuse::negative_error,
+                _ibv_query_gid_ex => query::query_gid_ex,
+                _ibv_query_gid_table => query::query_gid_table,
             }
 
             default "IBVERBS_1.12" {
-                ibv_reg_dmabuf_mr => refuse::null,
+                ibv_reg_dmabuf_mr => mr::reg_dmabuf_mr,
             }
 
             default "IBVERBS_1.13" {

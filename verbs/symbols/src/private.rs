@@ -72,7 +72,7 @@ macro_rules! private {
                 ibv_cmd_req_notify_cq => refuse::error,
                 ibv_cmd_rereg_mr => refuse::error,
                 ibv_cmd_resize_cq => refuse::error,
-                ibv_query_gid_type => refuse::minus_one,
+                ibv_query_gid_type => query::query_gid_type,
                 ibv_read_ibdev_sysfs_file => refuse::minus_one,
                 ibv_wr_opcode_str => refuse::null,
                 verbs_init_cq => refuse::nothing,
