@@ -5,7 +5,7 @@ use crate::device::DeviceObject;
 use crate::environment::Environment;
 use crate::object::Blank;
 use crate::refusal::{Verb, object, status};
-use crate::{cq, qp, query, srq};
+use crate::{cq, domain, mw, qp, query, srq};
 use mlx5::{Context, CqId, OpenOptions, QpId, SrqId};
 use mlx5_uapi::DeviceFile;
 use std::collections::HashMap;
@@ -89,6 +89,9 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     verbs.sz = size_of::<verbs_context>();
     verbs.query_port = Some(query::query_port);
     verbs.query_device_ex = Some(query::query_device_ex);
+    verbs.alloc_td = Some(domain::alloc_td);
+    verbs.dealloc_td = Some(domain::dealloc_td);
+    verbs.alloc_parent_domain = Some(domain::alloc_parent_domain);
     verbs.modify_cq = Some(cq::modify_cq);
     verbs.create_qp_ex = Some(qp::create::create_qp_ex);
     let c = &mut verbs.context;
@@ -101,6 +104,9 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     c.abi_compat = usize::MAX as *mut c_void;
     c.ops._compat_query_device = Some(query::query_device);
     c.ops._compat_query_port = Some(query::query_port_compat);
+    c.ops.alloc_mw = Some(mw::alloc_mw);
+    c.ops.bind_mw = Some(mw::bind_mw);
+    c.ops.dealloc_mw = Some(mw::dealloc_mw);
     c.ops.poll_cq = Some(cq::poll::poll_cq);
     c.ops.req_notify_cq = Some(cq::req_notify_cq);
     c.ops.post_srq_recv = Some(srq::post_srq_recv);

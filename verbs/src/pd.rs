@@ -2,16 +2,21 @@
 
 use crate::abi::*;
 use crate::context::ContextObject;
+use crate::domain::{Parent, Purpose, dealloc_parent};
 use crate::object::{boxed, destroy};
 use crate::refusal::{Verb, object, status};
-use mlx5::ProtectionDomain;
+use mlx5::{ProtectionDomain, QueueAllocator, ThreadDomain};
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A protection domain.
 #[repr(C)]
 pub(crate) struct PdObject {
     pub(crate) c: ibv_pd,
     pub(crate) domain: ManuallyDrop<ProtectionDomain>,
+    /// What a parent domain adds.
+    pub(crate) parent: Option<Parent>,
 }
 
 impl PdObject {
@@ -20,6 +25,30 @@ impl PdObject {
     pub(crate) unsafe fn of<'a>(pd: *mut ibv_pd) -> &'a Self {
         // SAFETY: by the contract, it is the first field of an object of this type.
         unsafe { &*pd.cast() }
+    }
+
+    /// Who provides the memory of a queue, if the program does.
+    pub(crate) fn allocator(&self, purpose: Purpose) -> Option<Arc<dyn QueueAllocator>> {
+        self.parent.as_ref()?.allocator(purpose)
+    }
+
+    /// The thread domain of queues, which need no lock then.
+    pub(crate) fn thread_domain(&self) -> Option<&ThreadDomain> {
+        self.parent.as_ref()?.thread_domain.as_ref()
+    }
+
+    /// Counts a queue that was made from a parent domain.
+    pub(crate) fn hold(&self) {
+        if let Some(parent) = &self.parent {
+            parent.users.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A queue that was counted is destroyed.
+    pub(crate) fn release(&self) {
+        if let Some(parent) = &self.parent {
+            parent.users.fetch_sub(1, Relaxed);
+        }
     }
 
     /// # Safety
@@ -34,7 +63,7 @@ fn alloc(context: *mut ibv_context) -> Verb<*mut ibv_pd> {
     // SAFETY: by the contract of `alloc_pd`.
     let domain = unsafe { ContextObject::of(context) }.context.alloc_pd()?;
     let c = ibv_pd { context, handle: domain.kernel_handle() };
-    Ok(boxed(PdObject { c, domain: ManuallyDrop::new(domain) }))
+    Ok(boxed(PdObject { c, domain: ManuallyDrop::new(domain), parent: None }))
 }
 
 /// `ibv_alloc_pd`.
@@ -52,5 +81,10 @@ pub unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
 pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     let this: *mut PdObject = pd.cast();
     // SAFETY: by the contract.
-    status(unsafe { destroy(this, &raw mut (*this).domain, ProtectionDomain::destroy) })
+    status(unsafe {
+        match &(*this).parent {
+            Some(parent) => dealloc_parent(this, parent),
+            None => destroy(this, &raw mut (*this).domain, ProtectionDomain::destroy),
+        }
+    })
 }

@@ -2,6 +2,7 @@
 
 use crate::abi::*;
 use crate::context::{ContextObject, wait_for_acks};
+use crate::domain::Purpose;
 use crate::object::{Blank, boxed, destroy};
 use crate::pd::PdObject;
 use crate::qp::post::{receives, refused};
@@ -50,12 +51,18 @@ impl SrqObject {
 
 unsafe fn create(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> Verb<*mut ibv_srq> {
     // SAFETY: by the contract of `create_srq`.
-    let (context, domain, wanted) =
-        unsafe { (PdObject::context(pd), &PdObject::of(pd).domain, &mut *init) };
+    let (context, pd_object, wanted) =
+        unsafe { (PdObject::context(pd), PdObject::of(pd), &mut *init) };
     if wanted.attr.max_wr == 0 {
         return Err(Refusal::INVALID);
     }
-    let queue = domain.create_srq(wanted.attr.max_wr).max_sge(wanted.attr.max_sge).build()?;
+    let allocator = pd_object.allocator(Purpose::SharedReceiveQueue);
+    let mut builder = pd_object.domain.create_srq(wanted.attr.max_wr).max_sge(wanted.attr.max_sge);
+    if let Some(allocator) = &allocator {
+        builder = builder.allocator(allocator);
+    }
+    let queue = builder.build()?;
+    pd_object.hold();
     wanted.attr.max_wr = queue.capacity();
     wanted.attr.max_sge = queue.max_sge();
     let id = queue.id();
@@ -135,6 +142,7 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
         let id = (*(*this).queue.get()).id();
         destroy(this, (*this).queue.get(), |queue| {
             queue.destroy()?;
+            PdObject::of((*srq).pd).release();
             let told = context.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);

@@ -5,7 +5,9 @@ pub mod poll;
 
 use crate::abi::*;
 use crate::context::{ContextObject, wait_for_acks};
+use crate::domain::Purpose;
 use crate::object::{Blank, boxed, destroy};
+use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
 use crate::spin::Spin;
 use channel::ChannelObject;
@@ -19,6 +21,8 @@ pub(crate) struct CqObject {
     pub(crate) c: ibv_cq_ex,
     pub(crate) lock: Spin,
     queue: UnsafeCell<ManuallyDrop<CompletionCursor>>,
+    /// The parent domain that it was made from, or NULL.
+    domain: *mut ibv_pd,
 }
 
 impl CqObject {
@@ -55,12 +59,14 @@ pub(crate) struct Wanted {
     pub(crate) cq_context: *mut c_void,
     pub(crate) channel: *mut ibv_comp_channel,
     pub(crate) comp_vector: c_int,
+    /// A parent domain, or NULL.
+    pub(crate) parent_domain: *mut ibv_pd,
     pub(crate) ignore_overrun: bool,
     pub(crate) single_threaded: bool,
 }
 
 /// # Safety
-/// Context and channel exist; the channel may be NULL.
+/// Context, channel and domain exist; channel and domain may be NULL.
 pub(crate) unsafe fn make(wanted: &Wanted) -> Verb<*mut CqObject> {
     // SAFETY: by the contract.
     let context = unsafe { ContextObject::of(wanted.context) };
@@ -75,7 +81,17 @@ pub(crate) unsafe fn make(wanted: &Wanted) -> Verb<*mut CqObject> {
         // SAFETY: by the contract.
         builder = builder.channel(unsafe { &(*ChannelObject::of(wanted.channel)).channel });
     }
+    // SAFETY: by the contract.
+    let domain =
+        (!wanted.parent_domain.is_null()).then(|| unsafe { PdObject::of(wanted.parent_domain) });
+    let allocator = domain.and_then(|domain| domain.allocator(Purpose::CompletionQueue));
+    if let Some(allocator) = &allocator {
+        builder = builder.allocator(allocator);
+    }
     let queue = builder.build()?;
+    if let Some(domain) = domain {
+        domain.hold();
+    }
     let id = queue.id();
     let mut c = ibv_cq_ex::blank();
     c.context = wanted.context;
@@ -87,7 +103,7 @@ pub(crate) unsafe fn make(wanted: &Wanted) -> Verb<*mut CqObject> {
     c.cond = libc::PTHREAD_COND_INITIALIZER;
     let lock = Spin::new(context.environment.locks && !wanted.single_threaded);
     let queue = UnsafeCell::new(ManuallyDrop::new(queue.into_cursor()));
-    let made: *mut CqObject = boxed(CqObject { c, lock, queue });
+    let made: *mut CqObject = boxed(CqObject { c, lock, queue, domain: wanted.parent_domain });
     context.cqs.add(id, made.cast());
     if !wanted.channel.is_null() {
         // SAFETY: by the contract.
@@ -113,6 +129,7 @@ pub unsafe extern "C" fn create_cq(
         cq_context,
         channel,
         comp_vector,
+        parent_domain: std::ptr::null_mut(),
         ignore_overrun: false,
         single_threaded: false,
     };
@@ -137,6 +154,9 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
                 .into_inner()
                 .destroy()
                 .map_err(|error| error.map(CompletionQueue::into_cursor))?;
+            if !(*this).domain.is_null() {
+                PdObject::of((*this).domain).release();
+            }
             let told = context.cqs.remove(&id);
             let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
             wait_for_acks(mutex, cond, &raw const (*cq).async_events_completed, told);

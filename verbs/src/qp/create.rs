@@ -4,6 +4,7 @@ use super::{Address, CTransport, Functions, QpObject, QpOf, post};
 use crate::abi::*;
 use crate::context::wait_for_acks;
 use crate::cq::CqObject;
+use crate::domain::Purpose;
 use crate::object::{Blank, boxed};
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
@@ -65,14 +66,15 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     }
     let recv_cq = if init.recv_cq.is_null() { init.send_cq } else { init.recv_cq };
     // SAFETY: by the contract of `create_qp`.
-    let (context, domain) =
-        unsafe { (PdObject::context(wanted.pd), &PdObject::of(wanted.pd).domain) };
+    let (context, pd) = unsafe { (PdObject::context(wanted.pd), PdObject::of(wanted.pd)) };
+    let (thread_domain, allocator) = (pd.thread_domain(), pd.allocator(Purpose::QueuePair));
     let ops = match wanted.send_ops {
         Some(ops) => SendOps::from_bits(ops).ok_or(Refusal::NOT_SUPPORTED)?,
         None => SendOps::empty(),
     };
     let build = |send_cq: &CompletionQueue, recv_cq: &CompletionQueue| {
-        let mut builder = domain
+        let mut builder = pd
+            .domain
             .create_qp::<T>(send_cq, recv_cq)
             .max_send_wr(init.cap.max_send_wr)
             .max_recv_wr(init.cap.max_recv_wr)
@@ -85,6 +87,12 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         if !init.srq.is_null() {
             // SAFETY: by the contract of `create_qp`.
             builder = unsafe { crate::srq::SrqObject::attach(init.srq, builder) };
+        }
+        if let Some(domain) = thread_domain {
+            builder = builder.thread_domain(domain);
+        }
+        if let Some(allocator) = &allocator {
+            builder = builder.allocator(allocator);
         }
         builder.build()
     };
@@ -106,7 +114,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     c.qp_base.qp_type = init.qp_type;
     c.qp_base.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
     c.qp_base.cond = libc::PTHREAD_COND_INITIALIZER;
-    let locks = context.environment.locks;
+    let locks = context.environment.locks && thread_domain.is_none();
+    pd.hold();
     let made: *mut QpObject = boxed(QpOf::<T> {
         head: QpObject {
             c,
@@ -218,7 +227,9 @@ unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
                 }
             }
         });
-        drop_events(this, destroyed?);
+        let id = destroyed?;
+        PdObject::of((*this).c.qp_base.pd).release();
+        drop_events(this, id);
         drop(Box::from_raw(whole));
     }
     Ok(())

@@ -3,6 +3,7 @@
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::ah::AhObject;
+use crate::mw::binding;
 use mlx5::{
     Data, InlineSges, ListError, Operation, PostError, ReceiveWr, RemoteAddress, SendFlags, SendWr,
     Sge, UdAddress, UnsupportedOperation,
@@ -76,6 +77,10 @@ unsafe fn operation(wr: &ibv_send_wr) -> Operation {
             },
             IBV_WR_ATOMIC_FETCH_AND_ADD => {
                 Operation::FetchAdd { remote: atomic(), add: wr.wr.atomic.compare_add }
+            }
+            IBV_WR_BIND_MW => {
+                let bind = &wr.ext.bind_mw;
+                Operation::BindWindow(binding(bind.mw, bind.rkey, &bind.bind_info))
             }
             IBV_WR_LOCAL_INV => Operation::LocalInvalidate(wr.imm.invalidate_rkey),
             IBV_WR_SEND_WITH_INV => Operation::SendInvalidate(wr.imm.invalidate_rkey),

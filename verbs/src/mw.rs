@@ -1,0 +1,143 @@
+//! Memory windows.
+
+use crate::abi::*;
+use crate::object::{Blank, boxed, destroy};
+use crate::pd::PdObject;
+use crate::qp::post::post_send;
+use crate::refusal::{Refusal, Verb, object, status};
+use mlx5::window::{TypeOne, TypeTwo};
+use mlx5::{BindParts, Binding, DestroyError, Error, MemoryWindow, WindowType};
+use std::mem::ManuallyDrop;
+use std::ptr;
+
+/// A window of either type.
+enum Window {
+    One(MemoryWindow<TypeOne>),
+    Two(MemoryWindow<TypeTwo>),
+}
+
+impl Window {
+    fn dealloc(self) -> Result<(), DestroyError<Self>> {
+        match self {
+            Self::One(window) => window.dealloc().map_err(|error| error.map(Self::One)),
+            Self::Two(window) => window.dealloc().map_err(|error| error.map(Self::Two)),
+        }
+    }
+}
+
+/// A memory window.
+#[repr(C)]
+struct MwObject {
+    c: ibv_mw,
+    window: ManuallyDrop<Window>,
+}
+
+fn alloc(pd: *mut ibv_pd, kind: c_uint) -> Verb<*mut ibv_mw> {
+    // SAFETY: by the contract of `alloc_mw`.
+    let (context, domain) = unsafe { ((*pd).context, &PdObject::of(pd).domain) };
+    let make = || -> Result<_, Error> {
+        Ok(match kind {
+            IBV_MW_TYPE_1 => {
+                let window = domain.alloc_mw::<TypeOne>()?;
+                Some((window.rkey(), window.kernel_handle(), Window::One(window)))
+            }
+            IBV_MW_TYPE_2 => {
+                let window = domain.alloc_mw::<TypeTwo>()?;
+                Some((window.rkey(), window.kernel_handle(), Window::Two(window)))
+            }
+            _ => None,
+        })
+    };
+    let (rkey, handle, window) = make()?.ok_or(Refusal::INVALID)?;
+    let c = ibv_mw { context, pd, rkey, handle, r#type: kind };
+    Ok(boxed(MwObject { c, window: ManuallyDrop::new(window) }))
+}
+
+/// The operation behind `ibv_alloc_mw`.
+///
+/// # Safety
+/// `pd` exists.
+pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_uint) -> *mut ibv_mw {
+    object(alloc(pd, kind))
+}
+
+/// The operation behind `ibv_dealloc_mw`.
+///
+/// # Safety
+/// `mw` was not deallocated. If the call succeeds, it is used no more.
+pub unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    let this: *mut MwObject = mw.cast();
+    // SAFETY: by the contract.
+    status(unsafe { destroy(this, &raw mut (*this).window, Window::dealloc) })
+}
+
+/// The rights of a window in the form of a memory key.
+fn rights(access: c_uint) -> u8 {
+    use mlx5_prm::umr::mkey_access;
+    [
+        (IBV_ACCESS_LOCAL_WRITE, mkey_access::LOCAL_WRITE),
+        (IBV_ACCESS_REMOTE_READ, mkey_access::REMOTE_READ),
+        (IBV_ACCESS_REMOTE_WRITE, mkey_access::REMOTE_WRITE),
+        (IBV_ACCESS_REMOTE_ATOMIC, mkey_access::ATOMIC),
+    ]
+    .into_iter()
+    .filter(|(right, _)| access & *right as c_uint != 0)
+    .fold(0, |all, (_, bit)| all | bit)
+}
+
+/// What a request to bind a window says to the device.
+///
+/// # Safety
+/// Window and region exist; the region may be NULL.
+pub(crate) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Binding {
+    // SAFETY: by the contract. The device checks domain, extent and rights of the region.
+    unsafe {
+        Binding::new(BindParts {
+            window_type: match (*mw).r#type {
+                IBV_MW_TYPE_1 => WindowType::One,
+                _ => WindowType::Two,
+            },
+            window: (*mw).rkey,
+            rkey,
+            lkey: if info.mr.is_null() { 0 } else { (*info.mr).lkey },
+            addr: info.addr,
+            length: info.length,
+            access: rights(info.mw_access_flags),
+            zero_based: info.mw_access_flags & IBV_ACCESS_ZERO_BASED as c_uint != 0,
+        })
+    }
+}
+
+/// The operation behind `ibv_bind_mw`, for windows of type 1: posts a request of its own.
+///
+/// # Safety
+/// Queue pair, window and region exist, `bind` is readable.
+pub unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    bind: *mut ibv_mw_bind,
+) -> c_int {
+    // SAFETY: by the contract.
+    let bind = unsafe { &*bind };
+    let info = &bind.bind_info;
+    let empty = info.mr.is_null() && (info.addr != 0 || info.length != 0);
+    if empty || info.mw_access_flags & IBV_ACCESS_ZERO_BASED as c_uint != 0 {
+        return status(Err(Refusal::INVALID));
+    }
+    // SAFETY: by the contract.
+    let rkey = unsafe { (*mw).rkey };
+    let next = rkey & !0xff | rkey.wrapping_add(1) & 0xff;
+    let mut wr = ibv_send_wr::blank();
+    wr.wr_id = bind.wr_id;
+    wr.send_flags = bind.send_flags;
+    wr.opcode = IBV_WR_BIND_MW;
+    wr.ext.bind_mw = ibv_send_wr_u1_bind_mw { mw, rkey: next, bind_info: *info };
+    let mut bad = ptr::null_mut();
+    // SAFETY: by the contract; a list of one request.
+    let refused = unsafe { post_send(qp, &raw mut wr, &raw mut bad) };
+    if refused == 0 {
+        // SAFETY: by the contract.
+        unsafe { (*mw).rkey = next };
+    }
+    refused
+}
