@@ -145,10 +145,10 @@ pub use mlx5_uapi::{
 };
 pub use mlx5_wqe::tag_matching::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 pub use mlx5_wqe::{
-    AnyBatch, AnyWr, Batch, BatchError, BindParts, Binding, Cancelled, ChosenRequest, Data, InlineSges,
-    ListError, ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode, NeedsAddress,
-    NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest, PostError, QueueState, RawWqe,
-    RawWqeError, ReceiveWr, RemoteAddress, RemoteError, RemoteSlice, Request, RequestHandle,
-    RequestInfo, SendFlags, SendOps, SendWr, Sge, UdAddress, UnsupportedOperation, WindowType, Wr,
-    operation, transport,
+    AnyBatch, AnyWr, Batch, BatchError, BindParts, Binding, Cancelled, ChosenRequest, Data,
+    InlineSges, ListError, ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode,
+    NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest, PostError,
+    QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, RemoteError, RemoteSlice, Request,
+    RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge, UdAddress, UnsupportedOperation,
+    WindowType, Wr, operation, transport,
 };

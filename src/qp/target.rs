@@ -74,6 +74,35 @@ impl XrcDomain {
             live: true,
         })
     }
+
+    /// Opens a target queue pair of the domain by its number (`ibv_open_qp`), also one that another
+    /// process created. The queue pair exists until all that opened it have destroyed it.
+    ///
+    /// ```no_run
+    /// # use mlx5::{Error, QpNumber, XrcDomain};
+    /// # fn f(domain: &XrcDomain, number: QpNumber) -> Result<(), Error> {
+    /// let target = domain.open_target(number)?;
+    /// println!("{:#x} is in state {:?}", target.qp_num(), target.state());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open_target(&self, number: QpNumber) -> Result<XrcTarget, Error> {
+        const VERB: &str = "open_qp";
+        let context = &self.domain.context;
+        let id = context.next_handle_id();
+        let (handle, qp_num) =
+            context.run(VERB, |file| command::open(file, self.domain.handle, number.get(), id))?;
+        let mut target = XrcTarget {
+            domain: self.clone(),
+            handle,
+            qp_num,
+            id,
+            state: QueueState::Reset,
+            live: true,
+        };
+        target.state = target.query()?.qp_state;
+        Ok(target)
+    }
 }
 
 impl XrcTarget {

@@ -131,6 +131,12 @@ impl TagMatchingQueue {
         self.tags.max_sge()
     }
 
+    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
+    /// [`crate::Context::device_file`].
+    pub fn kernel_handle(&self) -> Option<u32> {
+        self.srq.kernel_handle()
+    }
+
     /// Number of the queue in the device.
     pub fn srqn(&self) -> u32 {
         self.srq.srqn()

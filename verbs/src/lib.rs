@@ -27,3 +27,4 @@ mod refusal;
 pub mod refuse;
 mod spin;
 pub mod srq;
+pub mod xrc;

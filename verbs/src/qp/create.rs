@@ -9,8 +9,10 @@ use crate::object::{Blank, boxed};
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
 use crate::spin::Spin;
+use crate::srq::SrqObject;
+use crate::xrc::create_target;
 use mlx5::transport::{Rc, Uc, Ud, XrcSend};
-use mlx5::{CompletionQueue, QpId, SendOps};
+use mlx5::{CompletionQueue, QpId, QueuePair, SendOps};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
@@ -72,7 +74,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         Some(ops) => SendOps::from_bits(ops).ok_or(Refusal::NOT_SUPPORTED)?,
         None => SendOps::empty(),
     };
-    let build = |send_cq: &CompletionQueue, recv_cq: &CompletionQueue| {
+    let build = |send_cq: &CompletionQueue, recv_cq: &CompletionQueue| -> Verb<QueuePair<T>> {
         let mut builder = pd
             .domain
             .create_qp::<T>(send_cq, recv_cq)
@@ -86,7 +88,9 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             .send_ops(ops);
         if !init.srq.is_null() {
             // SAFETY: by the contract of `create_qp`.
-            builder = unsafe { crate::srq::SrqObject::attach(init.srq, builder) };
+            let attached =
+                unsafe { SrqObject::attach(init.srq, builder, init.cap.max_send_wr != 0) };
+            builder = attached.ok_or(Refusal::INVALID)?;
         }
         if let Some(domain) = thread_domain {
             builder = builder.thread_domain(domain);
@@ -94,7 +98,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         if let Some(allocator) = &allocator {
             builder = builder.allocator(allocator);
         }
-        builder.build()
+        Ok(builder.build()?)
     };
     // SAFETY: by the contract of `create_qp`.
     let qp = unsafe { with_both(init.send_cq, recv_cq, build) }?;
@@ -124,7 +128,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             receive_lock: Spin::new(locks),
             receive: UnsafeCell::new(receive),
             control_lock: Mutex::new(()),
-            control: UnsafeCell::new(ManuallyDrop::new(control)),
+            control: UnsafeCell::new(Some(control)),
             caps,
             signal_all: init.sq_sig_all != 0,
             extended: wanted.send_ops.is_some(),
@@ -143,7 +147,7 @@ unsafe fn make(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             IBV_QPT_UC => make_of::<Uc>(wanted),
             IBV_QPT_UD => make_of::<Ud>(wanted),
             IBV_QPT_XRC_SEND => make_of::<XrcSend>(wanted),
-            IBV_QPT_RAW_PACKET | IBV_QPT_XRC_RECV | IBV_QPT_DRIVER => Err(Refusal::NOT_SUPPORTED),
+            IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(Refusal::NOT_SUPPORTED),
             _ => Err(Refusal::INVALID),
         }
     }
@@ -181,7 +185,7 @@ pub unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr)
 /// # Safety
 /// As for [`create_qp`].
 pub unsafe extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     init: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
@@ -194,6 +198,8 @@ pub unsafe extern "C" fn create_qp_ex(
         let has = |bit: u32| ex.comp_mask & bit != 0;
         if ex.comp_mask & !KNOWN != 0 {
             Err(Refusal::NOT_SUPPORTED)
+        } else if ex.qp_type == IBV_QPT_XRC_RECV {
+            create_target(context, ex)
         } else if !has(IBV_QP_INIT_ATTR_PD) {
             Err(Refusal::INVALID)
         } else {

@@ -7,12 +7,12 @@ pub mod post;
 use crate::abi::*;
 use crate::context::ContextObject;
 use crate::cq::CqObject;
-use crate::refusal::Verb;
+use crate::refusal::{Refusal, Verb};
 use crate::spin::Spin;
 use mlx5::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5::{
-    ControlHalf, ListTransport, QpAttributes, QueuePair, QueuePairCaps, QueuePairTransport,
-    QueueState, ReceiveHalf, SendHalf,
+    ControlHalf, ListTransport, QpAttributes, QueuePair, QueuePairBuilder, QueuePairCaps,
+    QueuePairTransport, QueueState, ReceiveHalf, SendHalf, TagMatchingQueue,
 };
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -21,6 +21,18 @@ use std::sync::{Mutex, PoisonError};
 /// The transports of queue pairs that send.
 pub(crate) trait CTransport: QueuePairTransport + ListTransport {
     const ADDRESS: Address;
+
+    /// Lets a queue pair receive from a queue with tags, if the transport can.
+    fn with_tags<'a>(
+        _builder: QueuePairBuilder<'a, Self>,
+        _queue: &'a TagMatchingQueue,
+        _sends: bool,
+    ) -> Option<QueuePairBuilder<'a, Self>>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// What a request names besides memory.
@@ -33,6 +45,15 @@ pub(crate) enum Address {
 
 impl CTransport for Rc {
     const ADDRESS: Address = Address::Nothing;
+
+    fn with_tags<'a>(
+        builder: QueuePairBuilder<'a, Self>,
+        queue: &'a TagMatchingQueue,
+        sends: bool,
+    ) -> Option<QueuePairBuilder<'a, Self>> {
+        let builder = builder.tm_srq(queue);
+        Some(if sends { builder.keep_send_queue() } else { builder })
+    }
 }
 
 impl CTransport for Uc {
@@ -49,9 +70,9 @@ impl CTransport for XrcSend {
 
 /// What is done differently on each transport.
 pub(crate) struct Functions {
-    post_send: unsafe fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
-    modify: unsafe fn(&QpObject, &QpAttributes) -> Verb,
-    destroy: unsafe fn(*mut QpObject) -> Verb,
+    pub(crate) post_send: unsafe fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
+    pub(crate) modify: unsafe fn(&QpObject, &QpAttributes) -> Verb,
+    pub(crate) destroy: unsafe fn(*mut QpObject) -> Verb,
 }
 
 /// A queue pair of any transport: what all have. A pointer to it is an `ibv_qp`, and an `ibv_qp_ex`
@@ -64,8 +85,9 @@ pub(crate) struct QpObject {
     receive_lock: Spin,
     receive: UnsafeCell<Option<ReceiveHalf>>,
     /// Held while the state changes.
-    control_lock: Mutex<()>,
-    control: UnsafeCell<ManuallyDrop<ControlHalf>>,
+    pub(crate) control_lock: Mutex<()>,
+    /// None of a receiving end of extended connections.
+    control: UnsafeCell<Option<ControlHalf>>,
     caps: QueuePairCaps,
     signal_all: bool,
     /// Whether programs may take it for an `ibv_qp_ex`.
@@ -98,16 +120,46 @@ impl QpObject {
     }
 
     /// The state, where programs read it.
-    fn set_state(&self, state: QueueState) {
+    pub(crate) fn set_state(&self, state: QueueState) {
         // SAFETY: the field is only written here, by who holds the control lock.
         unsafe { (&raw mut (*self.as_c()).state).write_volatile(state as c_uint) };
     }
 
     /// Runs `body` with the half that changes the state.
-    pub(crate) fn with_control<R>(&self, body: impl FnOnce(&mut ControlHalf) -> R) -> R {
+    pub(crate) fn with_control<R>(
+        &self,
+        body: impl FnOnce(&mut ControlHalf) -> Verb<R>,
+    ) -> Verb<R> {
         let _held = self.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the lock is held.
-        body(unsafe { &mut *self.control.get() })
+        match unsafe { &mut *self.control.get() } {
+            Some(control) => body(control),
+            None => Err(Refusal::INVALID),
+        }
+    }
+
+    /// A queue pair without queues of its own.
+    pub(crate) fn without_queues(c: ibv_qp_ex, functions: &'static Functions) -> Self {
+        Self {
+            c,
+            functions,
+            send_lock: Spin::new(true),
+            receive_lock: Spin::new(true),
+            receive: UnsafeCell::new(None),
+            control_lock: Mutex::new(()),
+            control: UnsafeCell::new(None),
+            caps: QueuePairCaps {
+                max_send_wr: 0,
+                send_blocks: 0,
+                max_wr_blocks: 0,
+                max_recv_wr: 0,
+                max_send_sge: 0,
+                max_recv_sge: 0,
+                max_inline_data: 0,
+            },
+            signal_all: false,
+            extended: false,
+        }
     }
 
     /// Runs `body` with the receive half, if there is one, and its lock held.
@@ -150,13 +202,15 @@ impl<T: CTransport> QpOf<T> {
                 // more.
                 unsafe {
                     let send = ManuallyDrop::take(&mut *self.send.get());
-                    let control = ManuallyDrop::take(&mut *head.control.get());
                     let receive = (*head.receive.get()).take();
+                    let control = (*head.control.get()).take();
+                    // Only a receiving end of extended connections has none.
+                    let Some(control) = control else { std::process::abort() };
                     let (result, whole) = body(QueuePair::join(send, receive, control));
                     if let Some(whole) = whole {
                         let (send, receive, control) = whole.split();
                         self.send.get().write(ManuallyDrop::new(send));
-                        head.control.get().write(ManuallyDrop::new(control));
+                        *head.control.get() = Some(control);
                         *head.receive.get() = receive;
                     }
                     result

@@ -76,7 +76,7 @@ fn attributes(attr: &ibv_qp_attr, mask: c_int) -> Verb<QpAttributes> {
 }
 
 pub(super) unsafe fn modify_of<T: CTransport>(this: &QpObject, wanted: &QpAttributes) -> Verb {
-    let before = this.with_control(|control| control.state());
+    let before = this.with_control(|control| Ok(control.state()))?;
     let to = wanted.qp_state.unwrap_or(before);
     let leaves_reset = before == QueueState::Reset && to == QueueState::Init;
     if to != QueueState::Reset && !leaves_reset {

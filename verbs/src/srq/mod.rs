@@ -1,0 +1,357 @@
+//! Shared receive queues.
+
+pub mod tags;
+
+use crate::abi::*;
+use crate::context::{ContextObject, wait_for_acks};
+use crate::cq::CqObject;
+use crate::domain::Purpose;
+use crate::object::{Blank, boxed, destroy};
+use crate::pd::PdObject;
+use crate::qp::CTransport;
+use crate::qp::post::{receives, refused};
+use crate::refusal::{Refusal, Verb, object, status};
+use crate::spin::Spin;
+use crate::xrc::XrcdObject;
+use mlx5::{
+    DestroyError, Error, ListError, QueuePairBuilder, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo,
+};
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use tags::Tags;
+
+/// A queue with or without tags.
+pub(crate) enum Queue {
+    Plain(SharedReceiveQueue),
+    Tags(Box<Tags>),
+}
+
+impl Queue {
+    #[inline(always)]
+    fn post<'a>(&mut self, list: impl Iterator<Item = ReceiveWr<'a>>) -> Result<(), ListError> {
+        match self {
+            Self::Plain(queue) => queue.post_recv_iter(list).map(drop),
+            Self::Tags(tags) => list.enumerate().try_for_each(|(index, wr)| {
+                let posted = tags.queue.post_recv(&[wr]);
+                posted.map_err(|refused| ListError { index: index as u32, ..refused })
+            }),
+        }
+    }
+
+    fn id(&self) -> SrqId {
+        match self {
+            Self::Plain(queue) => queue.id(),
+            Self::Tags(tags) => tags.queue.id(),
+        }
+    }
+
+    fn srqn(&self) -> u32 {
+        match self {
+            Self::Plain(queue) => queue.srqn(),
+            Self::Tags(tags) => tags.queue.srqn(),
+        }
+    }
+
+    fn kernel_handle(&self) -> u32 {
+        match self {
+            Self::Plain(queue) => queue.kernel_handle(),
+            Self::Tags(tags) => tags.queue.kernel_handle(),
+        }
+        .unwrap_or(0)
+    }
+
+    fn set_limit(&mut self, limit: u32) -> Result<(), Error> {
+        match self {
+            Self::Plain(queue) => queue.set_limit(limit),
+            Self::Tags(tags) => tags.queue.set_limit(limit),
+        }
+    }
+
+    fn query(&self) -> Result<SrqInfo, Error> {
+        match self {
+            Self::Plain(queue) => queue.query(),
+            Self::Tags(tags) => tags.queue.query(),
+        }
+    }
+
+    fn destroy(self) -> Result<(), DestroyError<Self>> {
+        match self {
+            Self::Plain(queue) => queue.destroy().map_err(|error| error.map(Self::Plain)),
+            Self::Tags(tags) => {
+                let Tags { queue, handles } = *tags;
+                let back = |queue| Self::Tags(Box::new(Tags { queue, handles }));
+                queue.destroy().map_err(|error| error.map(back))
+            }
+        }
+    }
+}
+
+/// A shared receive queue.
+#[repr(C)]
+pub(crate) struct SrqObject {
+    c: ibv_srq,
+    lock: Spin,
+    queue: UnsafeCell<ManuallyDrop<Queue>>,
+}
+
+impl SrqObject {
+    /// # Safety
+    /// `srq` is a shared receive queue that was not destroyed.
+    #[inline(always)]
+    pub(crate) unsafe fn of<'a>(srq: *mut ibv_srq) -> &'a Self {
+        // SAFETY: by the contract, it is the first field of an object of this type.
+        unsafe { &*srq.cast() }
+    }
+
+    /// Runs `body` with the queue, and the lock held.
+    #[inline(always)]
+    fn with<R>(&self, body: impl FnOnce(&mut Queue) -> R) -> R {
+        // SAFETY: the lock is held.
+        self.lock.hold(|| body(unsafe { &mut *self.queue.get() }))
+    }
+
+    /// Lets a queue pair receive from the queue.
+    ///
+    /// # Safety
+    /// As for [`SrqObject::of`], as long as the builder lives.
+    ///
+    /// Without `sends`, the device uses the send queue for rendezvous data, where there are tags.
+    pub(crate) unsafe fn attach<'a, T: CTransport>(
+        srq: *mut ibv_srq,
+        builder: QueuePairBuilder<'a, T>,
+        sends: bool,
+    ) -> Option<QueuePairBuilder<'a, T>> {
+        // SAFETY: by the contract. Posting does not change what the builder reads.
+        match unsafe { &**Self::of(srq).queue.get() } {
+            Queue::Plain(queue) => Some(builder.srq(queue)),
+            Queue::Tags(tags) => T::with_tags(builder, &tags.queue, sends),
+        }
+    }
+}
+
+/// What a shared receive queue is made with.
+struct Wanted {
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    srq_context: *mut c_void,
+    attr: ibv_srq_attr,
+    kind: c_uint,
+    xrcd: *mut ibv_xrcd,
+    cq: *mut ibv_cq,
+    tags: ibv_tm_cap,
+}
+
+unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
+    // SAFETY: by the contract of `create_srq_ex`.
+    let (context, pd) = unsafe { (ContextObject::of(wanted.context), PdObject::of(wanted.pd)) };
+    let attr = &mut wanted.attr;
+    if attr.max_wr == 0 {
+        return Err(Refusal::INVALID);
+    }
+    let queue = if wanted.kind == IBV_SRQT_TM {
+        // SAFETY: by the contract of `create_srq_ex`.
+        let queue = unsafe { CqObject::of(wanted.cq) }.with(|cq| {
+            let builder = pd.domain.create_tm_srq(cq, attr.max_wr).max_sge(attr.max_sge);
+            let ibv_tm_cap { max_num_tags, max_ops } = wanted.tags;
+            builder.max_num_tags(max_num_tags).max_ops(max_ops).limit(attr.srq_limit).build()
+        })?;
+        attr.max_wr = queue.capacity();
+        Queue::Tags(Box::new(Tags::new(queue)))
+    } else {
+        let allocator = pd.allocator(Purpose::SharedReceiveQueue);
+        let mut builder = pd.domain.create_srq(attr.max_wr).max_sge(attr.max_sge);
+        builder = builder.limit(attr.srq_limit);
+        if let Some(allocator) = &allocator {
+            builder = builder.allocator(allocator);
+        }
+        let queue = if wanted.kind == IBV_SRQT_XRC {
+            // SAFETY: by the contract of `create_srq_ex`.
+            unsafe {
+                let domain = &XrcdObject::of(wanted.xrcd).domain;
+                CqObject::of(wanted.cq).with(|cq| builder.xrc(domain, cq).build())?
+            }
+        } else {
+            builder.build()?
+        };
+        attr.max_wr = queue.capacity();
+        attr.max_sge = queue.max_sge();
+        Queue::Plain(queue)
+    };
+    pd.hold();
+    let id = queue.id();
+    let mut c = ibv_srq::blank();
+    c.context = wanted.context;
+    c.srq_context = wanted.srq_context;
+    c.pd = wanted.pd;
+    c.handle = queue.kernel_handle();
+    c.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+    c.cond = libc::PTHREAD_COND_INITIALIZER;
+    let locks = context.environment.locks && pd.thread_domain().is_none();
+    let made: *mut ibv_srq = boxed(SrqObject {
+        c,
+        lock: Spin::new(locks),
+        queue: UnsafeCell::new(ManuallyDrop::new(queue)),
+    });
+    context.srqs.add(id, made);
+    Ok(made)
+}
+
+/// `ibv_create_srq`.
+///
+/// # Safety
+/// `pd` exists; `init` is readable, its sizes are writable.
+pub unsafe extern "C" fn create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+    // SAFETY: by the contract.
+    object(unsafe {
+        let mut wanted = Wanted {
+            context: (*pd).context,
+            pd,
+            srq_context: (*init).srq_context,
+            // Only the extended form sets a limit, as in C.
+            attr: ibv_srq_attr { srq_limit: 0, ..(*init).attr },
+            kind: IBV_SRQT_BASIC,
+            xrcd: std::ptr::null_mut(),
+            cq: std::ptr::null_mut(),
+            tags: ibv_tm_cap { max_num_tags: 0, max_ops: 0 },
+        };
+        make(&mut wanted).inspect(|_| {
+            (*init).attr.max_wr = wanted.attr.max_wr;
+            (*init).attr.max_sge = wanted.attr.max_sge;
+        })
+    })
+}
+
+/// The operation behind `ibv_create_srq_ex`.
+///
+/// # Safety
+/// `context` is open; `init` is readable, its sizes are writable; what it names exists.
+pub unsafe extern "C" fn create_srq_ex(
+    context: *mut ibv_context,
+    init: *mut ibv_srq_init_attr_ex,
+) -> *mut ibv_srq {
+    const TYPE: u32 = 1 << 0;
+    const PD: u32 = 1 << 1;
+    const XRCD: u32 = 1 << 2;
+    const CQ: u32 = 1 << 3;
+    const TM: u32 = 1 << 4;
+    // SAFETY: by the contract.
+    let ex = unsafe { &mut *init };
+    let has = |bits: u32| ex.comp_mask & bits == bits;
+    let kind = if has(TYPE) { ex.srq_type } else { IBV_SRQT_BASIC };
+    let needs = match kind {
+        IBV_SRQT_BASIC => PD,
+        IBV_SRQT_XRC => PD | XRCD | CQ,
+        IBV_SRQT_TM => PD | CQ | TM,
+        _ => return object(Err(Refusal::INVALID)),
+    };
+    if ex.comp_mask & !(TYPE | PD | XRCD | CQ | TM) != 0 {
+        return object(Err(Refusal::NOT_SUPPORTED));
+    }
+    if !has(needs) {
+        return object(Err(Refusal::INVALID));
+    }
+    let mut wanted = Wanted {
+        context,
+        pd: ex.pd,
+        srq_context: ex.srq_context,
+        attr: ex.attr,
+        kind,
+        xrcd: ex.xrcd,
+        cq: ex.cq,
+        tags: ex.tm_cap,
+    };
+    // SAFETY: by the contract.
+    object(unsafe { make(&mut wanted) }.inspect(|_| {
+        ex.attr.max_wr = wanted.attr.max_wr;
+        ex.attr.max_sge = wanted.attr.max_sge;
+    }))
+}
+
+/// The operation behind `ibv_get_srq_num`.
+///
+/// # Safety
+/// `srq` was not destroyed, `srq_num` is writable.
+pub unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32) -> c_int {
+    // SAFETY: by the contract.
+    unsafe { srq_num.write(SrqObject::of(srq).with(|queue| queue.srqn())) };
+    0
+}
+
+/// `ibv_modify_srq`: only the limit, as in C's provider for mlx5.
+///
+/// # Safety
+/// `srq` was not destroyed, `attr` is readable.
+pub unsafe extern "C" fn modify_srq(
+    srq: *mut ibv_srq,
+    attr: *mut ibv_srq_attr,
+    mask: c_int,
+) -> c_int {
+    const LIMIT: c_int = 1 << 1;
+    // SAFETY: by the contract.
+    let (this, attr) = unsafe { (SrqObject::of(srq), &*attr) };
+    if mask & !LIMIT != 0 {
+        return status(Err(Refusal::INVALID));
+    }
+    if mask == 0 {
+        return 0;
+    }
+    status(this.with(|queue| queue.set_limit(attr.srq_limit)).map_err(Into::into))
+}
+
+/// `ibv_query_srq`.
+///
+/// # Safety
+/// `srq` was not destroyed, `attr` is writable.
+pub unsafe extern "C" fn query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+    // SAFETY: by the contract.
+    let found = unsafe { SrqObject::of(srq) }.with(|queue| queue.query());
+    // SAFETY: by the contract.
+    status(found.map_err(Into::into).map(|info| unsafe {
+        attr.write(ibv_srq_attr {
+            max_wr: info.max_wr,
+            max_sge: info.max_sge,
+            srq_limit: info.limit,
+        });
+    }))
+}
+
+/// `ibv_destroy_srq`: EBUSY as long as a queue pair has it; waits until its events are acknowledged.
+///
+/// # Safety
+/// `srq` was not destroyed. If the call succeeds, it is used no more.
+pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
+    let this: *mut SrqObject = srq.cast();
+    // SAFETY: by the contract. After the queue is destroyed no event of it is told any more.
+    status(unsafe {
+        let context = ContextObject::of((*srq).context);
+        let id = (*(*this).queue.get()).id();
+        destroy(this, (*this).queue.get(), |queue| {
+            queue.destroy()?;
+            PdObject::of((*srq).pd).release();
+            let told = context.srqs.remove(&id);
+            let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
+            wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);
+            Ok(())
+        })
+    })
+}
+
+/// The operation behind `ibv_post_srq_recv`.
+///
+/// # Safety
+/// `srq` was not destroyed; `wr` is a list of requests; `bad_wr` is writable.
+pub unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: by the contract.
+    let this = unsafe { SrqObject::of(srq) };
+    // SAFETY: by the contract.
+    let posted = this.with(|queue| queue.post(unsafe { receives(wr) }));
+    match posted {
+        Ok(_) => 0,
+        // SAFETY: by the contract.
+        Err(error) => unsafe { refused(wr, bad_wr, error) },
+    }
+}
