@@ -184,6 +184,7 @@ mod tests {
         let mut requests = Requests::new(2);
         assert_eq!((requests.len(), requests.capacity(), requests.is_empty()), (0, 2, true));
         let a = requests.insert("a").unwrap();
+        assert!(!requests.is_empty());
         let b = requests.insert("b").unwrap();
         assert_ne!(a, b);
         assert_eq!(requests.insert("c"), Err("c"));

@@ -12,6 +12,7 @@ mod memory;
 mod numa;
 mod open;
 mod paths;
+mod polling;
 mod queues;
 mod states;
 mod views;

@@ -257,6 +257,13 @@ mod tests {
             assert_eq!(number.to_string().parse(), Ok(dscp));
         }
         assert_eq!("EF".parse(), Ok(Dscp::EF));
+        assert_eq!(
+            (Dscp::AF31.to_string(), format!("{:?}", Dscp::CS0)),
+            ("af31".into(), "Dscp(cs0)".into())
+        );
+        let refused = "ef1".parse::<Dscp>().unwrap_err().to_string();
+        assert!(refused.contains("a number from 0 to 63"), "{refused}");
+        assert_eq!(UdpSourcePort::MIN.to_string(), "49152");
         assert_eq!(Dscp::new(64), None);
         for wrong in ["64", "-1", "af14", "", "256"] {
             assert_eq!(wrong.parse::<Dscp>(), Err(ParseDscpError), "{wrong}");

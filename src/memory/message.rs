@@ -205,9 +205,8 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageRing<T, R> {
         };
         let (found, wanted) = (load(word), self.taken + 1);
         if found != wanted {
-            // What lies there from the lap before, or from the start.
-            let former = wanted.saturating_sub(self.slots as u64);
-            if found == former || found == 0 && wanted <= self.slots as u64 {
+            // What lies there from the lap before; 0 from the start.
+            if found == wanted.saturating_sub(self.slots as u64) {
                 return Ok(None);
             }
             let cause = format!(

@@ -57,6 +57,16 @@ fn text(simulator: &Simulator, what: &impl std::fmt::Debug) -> String {
 }
 
 #[test]
+fn a_full_queue_shows_all_that_is_in_flight() {
+    let mut two = two();
+    let blocks = two.near.caps().send_blocks;
+    two.send(blocks.into());
+    assert_eq!(two.near.free_send_blocks(), 0);
+    let shown = text(&two.simulator, &two.near);
+    assert!(shown.contains(&format!("sends_in_flight: {blocks},")), "{shown}");
+}
+
+#[test]
 fn a_queue_pair_shows_its_number_type_state_depth_and_what_is_in_flight() {
     let mut two = two();
     let (near, far) = (two.near.qp_num(), two.far.qp_num());

@@ -106,3 +106,14 @@ fn on_roce_the_way_back_leaves_from_the_gid_that_was_met() {
     let ah = pd.create_ah_from_received(1, &received).unwrap();
     assert_eq!(u32::from(ah.path().grh.unwrap().sgid_index), own.gid_index);
 }
+
+/// A GID of InfiniBand belongs to no network interface.
+#[test]
+fn a_gid_says_which_network_interface_it_belongs_to() {
+    for (config, has) in [(infiniband(), false), (roce(), true)] {
+        let (_simulator, context, _pd) = domain(config);
+        let table = context.gid_table().unwrap();
+        assert!(table.iter().all(|entry| entry.netdev_ifindex.is_some() == has), "{table:?}");
+        assert!(table.iter().all(|entry| entry.netdev_ifindex != Some(0)));
+    }
+}

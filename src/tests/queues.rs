@@ -1,8 +1,15 @@
 //! Tests of queues that need access to internals.
 
 use super::*;
+use crate::testing::Altered;
 use crate::transport::Rc;
 use mlx5_cq::{Lookup, Side};
+use mlx5_uapi::ioctl::{attr, method};
+use mlx5_uapi::mlx5::AllocUcontextResp;
+use mlx5_uapi::write_cmd::ExQueryDeviceResp;
+use std::mem::offset_of;
+use std::sync::{Arc, Mutex};
+use zerocopy::FromBytes;
 
 /// Destroyed queue pairs are freed even if their completion queue is never polled.
 #[test]
@@ -99,4 +106,149 @@ fn a_queue_pair_without_receives_of_its_own_may_have_signed_requests() {
     signed::<Rc>(&pd, &cq).srq(&srq).build().unwrap();
     signed::<Rc>(&pd, &cq).tm_srq(&tags).build().unwrap();
     signed::<transport::XrcSend>(&pd, &cq).build().unwrap();
+    let refused = pd.create_qp::<transport::XrcSend>(&cq, &cq).srq(&srq).build().unwrap_err();
+    assert!(refused.to_string().contains("have no receive queue"), "{refused}");
+}
+
+#[test]
+fn a_queue_pair_of_any_transport_says_where_it_receives_from() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(8).build().unwrap();
+    let srq = pd.create_srq(8).build().unwrap();
+    let own = pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+    let shared = pd.create_qp::<Rc>(&cq, &cq).srq(&srq).build().unwrap();
+    let any = [AnyQueuePair::from(own), AnyQueuePair::from(shared)];
+    assert_eq!(any.map(|qp| qp.has_srq()), [false, true]);
+}
+
+/// Opens a context on a device with these limits.
+fn limited(
+    simulator: &Simulator,
+    limits: impl Fn(&mut AllocUcontextResp) + Send + Sync + 'static,
+) -> Context {
+    let kernel = Altered::new(simulator.kernel(), move |call| {
+        call.pass()?;
+        if call.method == method::GET_CONTEXT {
+            let bytes = call.output(attr::uhw::OUT);
+            let (answer, _) = AllocUcontextResp::mut_from_prefix(bytes).expect("long enough");
+            limits(answer);
+        }
+        Ok(())
+    });
+    devices_on(kernel).unwrap()[0].open().unwrap()
+}
+
+#[test]
+fn a_queue_pair_larger_than_the_device_allows_is_refused_at_the_limit() {
+    let simulator = Simulator::new(infiniband());
+    let context = limited(&simulator, |limits| {
+        (limits.max_sq_desc_sz, limits.max_send_wqebb) = (256, 64);
+        (limits.max_rq_desc_sz, limits.max_recv_wr) = (64, 32);
+    });
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(8).build().unwrap();
+    let qp = || pd.create_qp::<Rc>(&cq, &cq).max_send_wr(1).max_recv_wr(1);
+    // An RDMA write has 32 bytes in front of 14 SGEs or 220 bytes.
+    for (fits, too_large) in [
+        (qp().max_send_sge(12), qp().max_send_sge(16)),
+        (qp().max_inline_data(188), qp().max_inline_data(240)),
+        (qp().max_send_wr(64), qp().max_send_wr(65)),
+        (qp().max_recv_wr(32), qp().max_recv_wr(33)),
+        (qp().max_recv_sge(4), qp().max_recv_sge(5)),
+    ] {
+        fits.build().unwrap();
+        let refused = too_large.build().unwrap_err();
+        assert_eq!((refused.kind(), refused.errno()), (ErrorKind::InvalidArgument, None));
+        assert!(refused.to_string().contains("do not fit"), "{refused}");
+    }
+}
+
+#[test]
+fn a_device_without_atomics_refuses_a_queue_pair_for_them() {
+    let simulator = Simulator::new(infiniband());
+    for has_atomics in [true, false] {
+        let kernel = Altered::new(simulator.kernel(), move |call| {
+            call.pass()?;
+            if call.method == method::INVOKE_WRITE && !has_atomics {
+                let answer = call.output(attr::invoke_write::CORE_OUT);
+                // The answer of QUERY_DEVICE is the only one so long.
+                if answer.len() >= size_of::<ExQueryDeviceResp>() {
+                    answer[offset_of!(ExQueryDeviceResp, base.atomic_cap)..][..4].fill(0);
+                }
+            }
+            Ok(())
+        });
+        let context = devices_on(kernel).unwrap()[0].open().unwrap();
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(8).build().unwrap();
+        let with = |ops| pd.create_qp::<Rc>(&cq, &cq).send_ops(ops).build();
+        with(SendOps::SEND | SendOps::RDMA_WRITE).unwrap();
+        match (has_atomics, with(SendOps::SEND | SendOps::FETCH_ADD)) {
+            (true, made) => drop(made.unwrap()),
+            (false, made) => {
+                let refused = made.unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::NotSupported);
+                let text = refused.to_string();
+                assert!(text.contains("the device does not have FETCH_ADD"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_control_half_stays_in_init_and_in_reset() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(8).build().unwrap();
+    let port = context.local_port(1, None).unwrap();
+    let mut qp = pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+    qp.init(&port, &ConnectOptions::default()).unwrap();
+    let (_send, _receive, mut control) = qp.split();
+    let init = QpAttributes::new().qp_state(QueueState::Init);
+    control.modify(&init.qp_access_flags(Access::REMOTE_READ)).unwrap();
+    assert_eq!(control.state(), QueueState::Init);
+    control.reset().unwrap();
+    control.reset().unwrap();
+    let refused = control.modify(&init.pkey_index(0).port_num(1).qp_access_flags(Access::empty()));
+    assert!(refused.unwrap_err().to_string().contains("join its halves first"));
+}
+
+/// Once the device has reset its counters, a request that is posted would be at the wrong place.
+#[test]
+fn nothing_is_posted_while_a_queue_pair_is_reset() {
+    let simulator = Simulator::new(infiniband());
+    let sender: Arc<Mutex<Option<SendHalf<Rc>>>> = Arc::default();
+    let attempts = Arc::new(Mutex::new(Vec::new()));
+    let (other, list) = (Arc::clone(&sender), Arc::clone(&attempts));
+    let kernel = Altered::new(simulator.kernel(), move |call| {
+        // As another thread would, while the command is under way.
+        if call.method == method::INVOKE_WRITE {
+            if let Some(half) = &mut *other.lock().unwrap() {
+                let posted =
+                    half.post(|batch| batch.wr(1, SendFlags::SIGNALED).send().inline_data(b""));
+                list.lock().unwrap().push(posted.err().map(|refused| refused.error));
+            }
+        }
+        call.pass()
+    });
+    let context = devices_on(kernel).unwrap()[0].open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(8).build().unwrap();
+    let (port, psn) = (context.local_port(1, None).unwrap(), Psn::default());
+    let options = ConnectOptions::default();
+    let mut qp = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(8).build().unwrap();
+    let itself = qp.endpoint(&port, psn, &options);
+    qp.connect(&port, psn, &itself, &options).unwrap();
+    let (send, _receive, mut control) = qp.split();
+    *sender.lock().unwrap() = Some(send);
+    // It stays in RTS: posting goes on.
+    let rts = QpAttributes::new().qp_state(QueueState::ReadyToSend);
+    control.modify(&rts.min_rnr_timer(RnrTimer::default())).unwrap();
+    control.reset().unwrap();
+    let refused = PostError::State(QueueState::Reset);
+    assert_eq!(*attempts.lock().unwrap(), [None, Some(refused)]);
+    *sender.lock().unwrap() = None;
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::transport::{Rc, Ud};
+use mlx5_sim::Fault;
 use mlx5_sim::engine::DrainAt;
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
 use std::os::unix::net::UnixStream;
@@ -12,16 +13,16 @@ use std::time::{Duration, Instant};
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Pairs of queue pairs that complete on one queue. The device works by itself.
-struct Bed {
-    simulator: Simulator,
-    context: Context,
+pub(super) struct Bed {
+    pub(super) simulator: Simulator,
+    pub(super) context: Context,
     pd: ProtectionDomain,
-    cq: CompletionQueue,
+    pub(super) cq: CompletionQueue,
 }
 
-struct Pair {
-    near: QueuePair<Rc>,
-    far: QueuePair<Rc>,
+pub(super) struct Pair {
+    pub(super) near: QueuePair<Rc>,
+    pub(super) far: QueuePair<Rc>,
     port: LocalPort,
 }
 
@@ -34,7 +35,7 @@ impl Pair {
         self.far.connect(port, psn, &here, &options).unwrap();
     }
 
-    fn send(&mut self, wr_ids: impl IntoIterator<Item = u64>, flags: SendFlags) {
+    pub(super) fn send(&mut self, wr_ids: impl IntoIterator<Item = u64>, flags: SendFlags) {
         let mut batch = self.near.wr_start();
         for wr_id in wr_ids {
             batch.wr(wr_id, flags).send().inline_data(b"");
@@ -42,7 +43,7 @@ impl Pair {
         batch.complete().unwrap();
     }
 
-    fn receive(&mut self, wr_ids: impl IntoIterator<Item = u64>) {
+    pub(super) fn receive(&mut self, wr_ids: impl IntoIterator<Item = u64>) {
         for wr_id in wr_ids {
             self.far.post_recv(&[ReceiveWr { wr_id, sges: &[] }]).unwrap();
         }
@@ -50,7 +51,7 @@ impl Pair {
 }
 
 impl Bed {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let simulator = Simulator::new(SimConfig::new());
         let context = open(&simulator);
         let pd = context.alloc_pd().unwrap();
@@ -58,7 +59,7 @@ impl Bed {
         Self { simulator, context, pd, cq }
     }
 
-    fn pair(&self, srq: Option<&SharedReceiveQueue>) -> Pair {
+    pub(super) fn pair(&self, srq: Option<&SharedReceiveQueue>) -> Pair {
         let make = || {
             let builder = self.pd.create_qp::<Rc>(&self.cq, &self.cq).max_inline_data(8);
             match srq {
@@ -73,7 +74,7 @@ impl Bed {
     }
 
     /// Waits until so many completions wait, without polling.
-    fn wait_for(&self, count: usize) {
+    pub(super) fn wait_for(&self, count: usize) {
         let deadline = Instant::now() + DEADLINE;
         while !format!("{:?}", self.cq).contains(&format!("waiting: {count},")) {
             assert!(Instant::now() < deadline, "{count} completions: {:?}", self.cq);
@@ -348,6 +349,81 @@ fn quiescing_after_a_reset_tells_what_the_device_forgot() {
     assert_eq!(seen, [1, 1]);
     let unknown = |wr_id| NotDone { wr_id, receive: true, why: WhyNotDone::Unknown };
     assert_eq!(not_done, [2, 3, 4].map(unknown));
+}
+
+#[test]
+fn what_is_purged_of_one_of_two_queues_leaves_the_other_as_it_is() {
+    let mut bed = Bed::new();
+    let mut receives = bed.context.create_cq(16).build().unwrap();
+    let mut pair = bed.pair(None);
+    pair.far = bed.pd.create_qp::<Rc>(&bed.cq, &receives).max_inline_data(8).build().unwrap();
+    pair.near.reset().unwrap();
+    pair.connect();
+    for one in [&mut receives, &mut bed.cq] {
+        let refused = pair.far.quiesce(&mut [one], |_| {}).unwrap_err();
+        assert!(matches!(refused.error, QuiesceFault::Call(_)), "one of two is missing: {refused}");
+        assert_eq!(pair.far.state(), QueueState::ReadyToSend);
+    }
+    pair.receive([1]);
+    pair.send([2], SendFlags::SIGNALED);
+    bed.wait_for(1);
+    let batch = |batch: &mut Batch<'_, Rc>| {
+        batch.wr(3, SendFlags::SIGNALED).rdma_write(RemoteAddress::default()).inline_data(b"");
+    };
+    pair.far.post(batch).unwrap();
+    bed.wait_for(2);
+    pair.far.reset().unwrap();
+    // The receive that waits in the other queue stays known until that one is purged, too.
+    assert_eq!(pair.far.purge(&mut bed.cq).unwrap(), 1);
+    assert_eq!(pair.far.free_receives(), pair.far.caps().max_recv_wr - 1);
+    assert_eq!(pair.far.purge(&mut receives).unwrap(), 1);
+    assert_eq!(pair.far.free_receives(), pair.far.caps().max_recv_wr);
+}
+
+#[test]
+fn quiescing_ends_where_the_completion_queue_fails() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    let patch = vec![(63, 7 << 4)];
+    bed.simulator.inject(0, Fault::CorruptCqe { cqn: Some(bed.cq.cqn()), patch });
+    pair.receive([1, 2]);
+    let failed = pair.far.quiesce(&mut [&mut bed.cq], |_| {}).unwrap_err();
+    assert!(matches!(failed.error, QuiesceFault::Poll(PollError::Corrupt(_))), "{failed}");
+    let unknown = |wr_id| NotDone { wr_id, receive: true, why: WhyNotDone::Unknown };
+    assert_eq!(failed.not_done, [1, 2].map(unknown));
+    assert_eq!(pair.far.state(), QueueState::Error);
+}
+
+#[test]
+fn a_queue_pair_is_told_to_fail_and_flushes_what_is_posted() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    pair.receive([1]);
+    pair.far.to_error().unwrap();
+    assert_eq!(pair.far.state(), QueueState::Error);
+    bed.wait_for(1);
+    bed.cq.poll(1, |wc| assert!(wc.status().unwrap_err().is_flushed())).unwrap();
+    let fresh = bed.pd.create_qp::<Rc>(&bed.cq, &bed.cq).build();
+    let refused = fresh.unwrap().to_error().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "nothing is posted in RESET");
+}
+
+#[test]
+fn a_shared_queue_pair_posts_lists_as_an_owned_one() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    pair.receive([1]);
+    let near = pair.near.into_shared();
+    near.post_send(&[SendWr { wr_id: 2, operation: Operation::Send, ..SendWr::default() }])
+        .unwrap();
+    bed.wait_for(1);
+    assert_eq!(bed.poll(1), [1]);
+    let sender = bed.pd.create_qp::<Rc>(&bed.cq, &bed.cq).max_recv_wr(0).build().unwrap();
+    let sender = sender.into_shared();
+    sender.post_recv(&[]).unwrap();
+    let refused = sender.post_recv(&[ReceiveWr { wr_id: 3, sges: &[] }]);
+    assert_eq!(refused, Err(ListError { index: 0, error: PostError::Unsupported }));
+    assert_eq!(sender.recv(3, Sge::default()), Err(PostError::Unsupported));
 }
 
 #[test]

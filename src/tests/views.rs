@@ -97,16 +97,20 @@ fn atomics_are_the_same_memory_as_the_bytes() {
 
 #[test]
 fn atomics_of_other_sizes_have_a_region_of_their_own() {
-    let (_simulator, pd) = domain();
+    let (simulator, pd) = domain();
+    let before = simulator.object_counts(0);
     let flags = pd.memory(64).access(WRITABLE).register_atomics::<AtomicU32>().unwrap();
     assert_eq!(flags.len(), 16);
     flags[15].store(7, Ordering::Release);
     let sge = flags.sge(15..).unwrap();
     assert_eq!((sge.addr, sge.length, sge.lkey), (flags.addr() + 60, 4, flags.lkey()));
-    assert_eq!(flags.remote_slice(15..).unwrap().start().addr, flags.addr() + 60);
+    let start = flags.remote_slice(15..).unwrap().start();
+    assert_eq!((start.addr, start.rkey), (flags.addr() + 60, flags.rkey()));
     let error = flags.sge(16..=16).unwrap_err();
     assert!(error.to_string().contains("atomics 16..17 of a region of 16 atomics"), "{error}");
+    assert_ne!(simulator.object_counts(0), before);
     flags.deregister().unwrap();
+    assert_eq!(simulator.object_counts(0), before);
     assert_eq!(pd.memory(3).register_atomics::<AtomicU8>().unwrap().len(), 3);
     let error = pd.memory(63).register_atomics::<AtomicU32>().unwrap_err();
     assert!(error.to_string().contains("63 bytes are not a whole number"), "{error}");

@@ -99,6 +99,27 @@ fn what_names_no_queue_stays() {
 }
 
 #[test]
+fn a_purge_ends_at_a_run_that_no_device_writes() {
+    // The format of runs, CQEs before the run, and its CQEs: more than the ring has, too few for a
+    // run, and a run where nothing is compressed.
+    for (format, before, count) in
+        [(Some(MiniFormat::Hash), 6, 4), (Some(MiniFormat::Hash), 2, 1), (None, 2, 3)]
+    {
+        let mut bed = match format {
+            Some(format) => Bed::compressed(3, 64, format),
+            None => Bed::new(3, 64),
+        };
+        let reset = Outstanding::default();
+        bed.register(RESET, &reset);
+        (0..before).for_each(|counter| bed.device.write(Entry::new(0, RESET, counter)));
+        let mut title = Entry::new(RECEIVE, RESET, 9).byte_count(count);
+        title.0[63] |= 3 << 2;
+        bed.device.write(title);
+        assert_eq!(purge(&mut bed), (before.into(), vec![]), "{format:?}, {count} behind {before}");
+    }
+}
+
+#[test]
 fn deferred_destruction_does_not_wait_at_a_place_that_moved() {
     let mut bed = Bed::new(4, 64);
     let (reset, gone) = (Outstanding::default(), Outstanding::default());

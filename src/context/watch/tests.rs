@@ -18,6 +18,8 @@ struct Scripted {
     answers: Script,
     /// The name of `uverbs0`.
     name: Mutex<Option<String>>,
+    /// The board of `mlx5_0`.
+    board: Mutex<Option<String>>,
     broken: AtomicBool,
 }
 
@@ -29,6 +31,9 @@ impl Kernel for Scripted {
     fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
         let name = self.name.lock().unwrap().clone();
         match name {
+            _ if path.ends_with("mlx5_0/board_id") && self.board.lock().unwrap().is_some() => {
+                Ok(self.board.lock().unwrap().clone().unwrap_or_default())
+            }
             Some(name) if path == "class/infiniband_verbs/uverbs0/ibdev" => Ok(name),
             Some(name) => {
                 let path = path.replace(&format!("infiniband/{name}/"), "infiniband/mlx5_0/");
@@ -88,6 +93,7 @@ impl Rig {
             kernel: simulator.kernel(),
             answers: Arc::default(),
             name: Mutex::default(),
+            board: Mutex::default(),
             broken: AtomicBool::new(false),
         });
         let watcher = DeviceWatcher::on(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
@@ -230,6 +236,15 @@ fn messages_that_were_lost_are_made_up_for() {
     rig.simulator.insert_device(1);
     rig.answer(Err(Errno::ENOBUFS));
     assert_eq!(told(&watcher), ["+mlx5_1"]);
+}
+
+#[test]
+fn another_device_at_the_place_of_one_is_no_new_name() {
+    let (rig, watcher) = Rig::new();
+    *rig.kernel.board.lock().unwrap() = Some("MT_0000000000".into());
+    rig.answer(Err(Errno::ENOBUFS));
+    assert_eq!(told(&watcher), ["-mlx5_0", "+mlx5_0"]);
+    assert_eq!(watcher.devices()[0].board_id(), "MT_0000000000");
 }
 
 #[test]

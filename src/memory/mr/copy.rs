@@ -60,18 +60,18 @@ impl<'a> Words<'a> {
         unsafe { self.start.add(offset).cast().as_ref() }
     }
 
-    /// Splits `len` bytes from `offset` on: the number of single bytes, of bytes in words, and of
-    /// single bytes behind them.
-    fn split(&self, offset: usize, len: usize) -> [usize; 3] {
+    /// Splits `len` bytes from `offset` on: the number of single bytes, and of bytes in words behind
+    /// them. The others are single bytes again.
+    fn split(&self, offset: usize, len: usize) -> [usize; 2] {
         let before = self.head.saturating_sub(offset).min(len);
         let end = self.head + self.body;
         let inside = end.saturating_sub(offset + before).min(len - before);
-        [before, inside, len - before - inside]
+        [before, inside]
     }
 
     /// Copies bytes out, from `offset` on.
     pub(in crate::memory) fn read(&self, offset: usize, to: &mut [u8]) {
-        let [before, inside, _] = self.split(offset, to.len());
+        let [before, inside] = self.split(offset, to.len());
         let (head, rest) = to.split_at_mut(before);
         let (body, tail) = rest.split_at_mut(inside);
         for (at, byte) in (offset..).zip(head) {
@@ -107,7 +107,7 @@ impl<'a> Words<'a> {
     /// Copies bytes in, from `offset` on. The other bytes of the first and the last word keep what
     /// the device or other threads write to them meanwhile.
     pub(in crate::memory) fn write(&self, offset: usize, from: &[u8]) {
-        let [before, inside, _] = self.split(offset, from.len());
+        let [before, inside] = self.split(offset, from.len());
         let (head, rest) = from.split_at(before);
         let (body, tail) = rest.split_at(inside);
         for (at, byte) in (offset..).zip(head) {

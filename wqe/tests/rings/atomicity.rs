@@ -103,6 +103,8 @@ const FAILURES: &[(&str, Failure)] = &[
     }),
     ("queue full", |mut batch| {
         let before = batch.len();
+        fill(&mut batch, 1);
+        assert!(!batch.is_empty());
         fill(&mut batch, 64);
         let error = batch.complete().unwrap_err();
         assert!(error.index as usize >= before);

@@ -156,10 +156,17 @@ where
 
 #[test]
 fn a_request_chosen_at_run_time_is_that_of_the_list_form() {
-    check::<Rc>();
-    check::<Uc>();
-    check::<Ud>();
-    check::<XrcSend>();
+    // Without optimization, so many functions in one have more variables than a usual stack holds.
+    let stack = std::thread::Builder::new().stack_size(64 << 20);
+    let thread = stack.spawn(|| {
+        check::<Rc>();
+        check::<Uc>();
+        check::<Ud>();
+        check::<XrcSend>();
+    });
+    if let Err(panic) = thread.expect("a thread").join() {
+        std::panic::resume_unwind(panic);
+    }
 }
 
 #[test]

@@ -129,3 +129,24 @@ fn the_same_memory_has_other_elements() {
     let unaligned = RemoteError::Unaligned { addr: START.addr + 4, align: 8 };
     assert_eq!(bytes.range(4..4092).unwrap().cast::<u64>(), Err(unaligned));
 }
+
+#[test]
+fn a_part_may_begin_behind_an_element() {
+    use core::ops::Bound::{Excluded, Included, Unbounded};
+    let part = |start, end| slice().range((start, end));
+    assert_eq!(part(Excluded(3), Unbounded), slice().range(4..));
+    assert_eq!(part(Excluded(0), Included(7)), slice().range(1..8));
+    assert_eq!(part(Excluded(511), Unbounded).unwrap().len(), 0);
+    let outside = RemoteError::Outside { start: 513, end: 512, len: 512 };
+    assert_eq!(part(Excluded(512), Unbounded), Err(outside));
+}
+
+#[test]
+fn slices_are_equal_by_key_start_and_length() {
+    let other = |addr, rkey, len| RemoteSlice::<u64>::new(RemoteAddress { addr, rkey }, len);
+    let RemoteAddress { addr, rkey } = START;
+    assert_eq!(other(addr, rkey, 512).unwrap(), slice());
+    for different in [(addr + 8, rkey, 512), (addr, rkey + 1, 512), (addr, rkey, 511)] {
+        assert_ne!(other(different.0, different.1, different.2).unwrap(), slice());
+    }
+}
