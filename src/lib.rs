@@ -115,9 +115,9 @@ pub use cq::{
 pub use error::{DestroyError, Error, ErrorKind, FirmwareStatus, RegisterError, ReregisterError};
 pub use link::{CqId, Devx, QpId, SrqId, leaked};
 pub use memory::{
-    Access, Atomic, AtomicRegion, Buffer, BufferRegion, MemoryBuilder, MemoryRegion, MessageFrame,
-    MessageRing, MessageRingWriter, MessageSlotWriter, MessageSlots, Plain, ProtectionDomain,
-    Reregistration, SlotFrame, Typed, mkey,
+    Access, Atomic, AtomicRegion, Buffer, BufferRegion, DeviceMemory, MemoryBuilder, MemoryRegion,
+    MessageFrame, MessageRing, MessageRingWriter, MessageSlotWriter, MessageSlots, Plain,
+    ProtectionDomain, Reregistration, SlotFrame, Typed, mkey,
     window::{self, BindError, MemoryWindow},
 };
 pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, ThreadDomain};

@@ -3,7 +3,7 @@
 use super::{AhAttr, GlobalRoute, UdpSourcePort};
 use crate::error::DestroyError;
 use crate::{
-    context::{Gid, Inner},
+    context::{Context, Gid, Inner},
     error::{Error, ErrorKind},
     link::PortCaps,
     memory::ProtectionDomain,
@@ -304,6 +304,17 @@ fn is_ipv4(header: &[u8; 20], ambiguous: bool) -> bool {
 }
 
 impl AhAttr {
+    /// Returns the path back to the sender of a datagram that came to `port_num`
+    /// (`ibv_init_ah_from_wc`). See [`ProtectionDomain::create_ah_from_received`].
+    pub fn to_sender(
+        context: &Context,
+        port_num: u8,
+        received: &Received<'_>,
+    ) -> Result<Self, Error> {
+        let caps = context.inner.port(VERB, port_num)?;
+        Self::from_received(&context.inner, port_num, &caps, received)
+    }
+
     /// Returns the path back to the sender.
     fn from_received(
         context: &Inner,

@@ -3,6 +3,7 @@
 
 mod atomics;
 mod buffer;
+mod device_memory;
 mod message;
 pub mod mkey;
 mod mr;
@@ -13,6 +14,7 @@ pub mod window;
 
 pub use atomics::{Atomic, AtomicRegion};
 pub use buffer::{Buffer, BufferRegion};
+pub use device_memory::DeviceMemory;
 pub use message::{
     MessageFrame, MessageRing, MessageRingWriter, MessageSlotWriter, MessageSlots, SlotFrame,
 };

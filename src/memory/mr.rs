@@ -57,7 +57,7 @@ fn check_access(access: Access, owned: bool) -> Result<(), Error> {
 const OPTIONAL: Access = Access::from_bits_retain(0x3ff0_0000);
 
 /// Returns the flags for this kernel: one without optional flags would refuse them.
-fn for_kernel(access: Access, context: &Inner) -> Access {
+pub(super) fn for_kernel(access: Access, context: &Inner) -> Access {
     if context.caps.core_support.contains(CoreSupport::OPTIONAL_MR_ACCESS) {
         access
     } else {
@@ -401,6 +401,20 @@ impl MemoryRegion {
                 Err(error)
             }
         }
+    }
+
+    /// A region of memory on the device, whose addresses count from zero, and which `memory` keeps.
+    pub(super) fn of_device(
+        pd: &ProtectionDomain,
+        mr: command::Mr,
+        len: usize,
+        access: Access,
+        memory: Mapping,
+    ) -> Self {
+        let mut region = Self::new(pd, mr, 0, len, access);
+        // Not `memory`: ordinary loads and stores do not reach it.
+        region.former.push(memory);
+        region
     }
 
     /// Gives up deregistering, and keeps memory that a buffer lent until the process ends.

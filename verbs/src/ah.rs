@@ -1,10 +1,11 @@
 //! Address handles.
 
 use crate::abi::*;
+use crate::context::ContextObject;
 use crate::object::{boxed, destroy};
 use crate::pd::PdObject;
-use crate::refusal::{Refusal, Verb, object, status};
-use mlx5::{AddressHandle, AhAttr, Gid, GlobalRoute};
+use crate::refusal::{Refusal, Verb, object, status, zero_or_minus_one};
+use mlx5::{AddressHandle, AhAttr, Gid, GlobalRoute, Received};
 use std::mem::ManuallyDrop;
 
 /// An address handle.
@@ -71,4 +72,75 @@ pub unsafe extern "C" fn destroy_ah(ah: *mut ibv_ah) -> c_int {
     let this: *mut AhObject = ah.cast();
     // SAFETY: by the contract.
     status(unsafe { destroy(this, &raw mut (*this).handle, AddressHandle::destroy) })
+}
+
+/// C's attributes of a path.
+pub(crate) fn attributes(path: &AhAttr) -> ibv_ah_attr {
+    let grh = path.grh.as_ref();
+    ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: ibv_gid { raw: grh.map_or([0; 16], |grh| grh.dgid.to_bytes()) },
+            flow_label: grh.map_or(0, |grh| grh.flow_label),
+            sgid_index: grh.map_or(0, |grh| grh.sgid_index),
+            hop_limit: grh.map_or(0, |grh| grh.hop_limit),
+            traffic_class: grh.map_or(0, |grh| grh.traffic_class),
+        },
+        dlid: path.dlid,
+        sl: path.sl,
+        src_path_bits: path.src_path_bits,
+        static_rate: path.static_rate,
+        is_global: grh.is_some().into(),
+        port_num: path.port_num,
+    }
+}
+
+/// The path back to the sender of a datagram.
+///
+/// # Safety
+/// `wc` is readable, and so is `grh` if the completion has one.
+unsafe fn to_sender(
+    context: &ContextObject,
+    port_num: u8,
+    wc: *const ibv_wc,
+    grh: *const ibv_grh,
+) -> Verb<AhAttr> {
+    // SAFETY: by the contract; a GRH has 40 bytes.
+    let (wc, grh) = unsafe {
+        let has_grh = (*wc).wc_flags & IBV_WC_GRH != 0;
+        (&*wc, has_grh.then(|| &*grh.cast::<[u8; 40]>()))
+    };
+    let received = Received { slid: wc.slid, sl: wc.sl, dlid_path_bits: wc.dlid_path_bits, grh };
+    Ok(AhAttr::to_sender(&context.context, port_num, &received)?)
+}
+
+/// `ibv_init_ah_from_wc`.
+///
+/// # Safety
+/// `context` is open; `wc` is readable, and so is `grh` if the completion has one; `attr` is writable.
+pub unsafe extern "C" fn init_ah_from_wc(
+    context: *mut ibv_context,
+    port_num: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    attr: *mut ibv_ah_attr,
+) -> c_int {
+    // SAFETY: by the contract.
+    let found = unsafe { to_sender(ContextObject::of(context), port_num, wc, grh) };
+    // SAFETY: by the contract.
+    zero_or_minus_one(found.map(|path| unsafe { attr.write(attributes(&path)) }))
+}
+
+/// `ibv_create_ah_from_wc`.
+///
+/// # Safety
+/// `pd` exists; `wc` is readable, and so is `grh` if the completion has one.
+pub unsafe extern "C" fn create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port_num: u8,
+) -> *mut ibv_ah {
+    // SAFETY: by the contract.
+    let found = unsafe { to_sender(PdObject::context(pd), port_num, wc, grh) };
+    object(found.and_then(|path| create(pd, &attributes(&path))))
 }

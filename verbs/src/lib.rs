@@ -13,6 +13,7 @@ pub mod ah;
 pub mod context;
 pub mod cq;
 pub mod device;
+pub mod dm;
 pub mod domain;
 mod environment;
 pub mod event;

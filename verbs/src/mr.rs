@@ -3,8 +3,10 @@
 use crate::abi::*;
 use crate::object::{boxed, destroy};
 use crate::pd::PdObject;
-use crate::refusal::{Verb, object, set_errno, status};
+use crate::refusal::{Refusal, Verb, object, set_errno, status};
 use mlx5::{Access, MemoryRegion};
+use mlx5_uapi::cmd::mr as command;
+use mlx5_uapi::verbs::{self, Advice};
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::ptr;
@@ -17,7 +19,7 @@ pub(crate) struct MrObject {
 }
 
 impl MrObject {
-    fn make(
+    pub(crate) fn make(
         pd: *mut ibv_pd,
         addr: *mut c_void,
         length: usize,
@@ -133,4 +135,104 @@ pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
     let this: *mut MrObject = mr.cast();
     // SAFETY: by the contract.
     status(unsafe { destroy(this, &raw mut (*this).region, MemoryRegion::deregister) })
+}
+
+/// `ibv_rereg_mr`: zero, or which step failed.
+///
+/// # Safety
+/// As for [`reg_mr`], of the new memory; `mr` was not deregistered. Where the command failed, the
+/// region can only be deregistered.
+pub unsafe extern "C" fn rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    let has = |flag: c_uint| flags as c_uint & flag != 0;
+    let known =
+        IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+    let moves = has(IBV_REREG_MR_CHANGE_TRANSLATION);
+    if flags == 0
+        || flags as c_uint & !known != 0
+        || moves && (length == 0 || addr.is_null())
+        || has(IBV_REREG_MR_CHANGE_ACCESS) && access < 0
+        || has(IBV_REREG_MR_CHANGE_PD) && pd.is_null()
+    {
+        set_errno(libc::EINVAL);
+        return IBV_REREG_MR_ERR_INPUT;
+    }
+    let this: *mut MrObject = mr.cast();
+    // SAFETY: by the contract. The region is put back, whatever happens to it.
+    let refused = unsafe {
+        let mut change = ManuallyDrop::take(&mut (*this).region).reregister();
+        if has(IBV_REREG_MR_CHANGE_PD) {
+            change = change.pd(&PdObject::of(pd).domain);
+        }
+        if has(IBV_REREG_MR_CHANGE_ACCESS) {
+            change = change.access(Access::from_bits_retain(access as c_uint));
+        }
+        if moves {
+            change = change.foreign(addr.cast(), length);
+        }
+        let (region, refused) = match change.apply() {
+            Ok(region) => (region, None),
+            Err(error) => {
+                let (region, error) = error.into_parts();
+                (region, Some(Refusal::from(error)))
+            }
+        };
+        let c = &mut (*this).c;
+        (c.lkey, c.rkey) = (region.lkey(), region.rkey());
+        (*this).region = ManuallyDrop::new(region);
+        refused
+    };
+    if let Some(refusal) = refused {
+        set_errno(refusal.0);
+        return IBV_REREG_MR_ERR_CMD;
+    }
+    // SAFETY: by the contract.
+    let c = unsafe { &mut (*this).c };
+    if moves {
+        (c.addr, c.length) = (addr, length);
+    }
+    if has(IBV_REREG_MR_CHANGE_PD) {
+        c.pd = pd;
+    }
+    0
+}
+
+/// The operation behind `ibv_advise_mr`.
+///
+/// # Safety
+/// `pd` exists, `list` has `count` entries.
+pub unsafe extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    advice: c_uint,
+    flags: u32,
+    list: *mut ibv_sge,
+    count: u32,
+) -> c_int {
+    let advise = || {
+        let advice = Advice::from_raw(advice).ok_or(Refusal::NOT_SUPPORTED)?;
+        // `IBV_ADVISE_MR_FLAG_FLUSH`.
+        const FLUSH: u32 = 1 << 0;
+        if flags & !FLUSH != 0 {
+            return Err(Refusal::NOT_SUPPORTED);
+        }
+        // SAFETY: by the contract.
+        let (context, handle, list) = unsafe {
+            let list =
+                std::slice::from_raw_parts(list, if list.is_null() { 0 } else { count as usize });
+            (PdObject::context(pd), (*pd).handle, list)
+        };
+        let ranges: Vec<_> = list
+            .iter()
+            .map(|sge| verbs::Sge { addr: sge.addr, length: sge.length, lkey: sge.lkey })
+            .collect();
+        let flush = flags & FLUSH != 0;
+        Ok(command::advise(context.file(), handle, advice, flush, &ranges)?)
+    };
+    status(advise())
 }

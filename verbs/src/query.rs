@@ -252,6 +252,9 @@ pub unsafe extern "C" fn query_gid_table(
     if flags != 0 || entry_size != size_of::<ibv_gid_entry>() {
         return if flags != 0 { -libc::EOPNOTSUPP as isize } else { -libc::EINVAL as isize };
     }
+    if max_entries == 0 {
+        return -libc::EINVAL as isize;
+    }
     // SAFETY: by the contract.
     let context = unsafe { ContextObject::of(context) };
     let table = match query::gid_table(context.file(), max_entries) {

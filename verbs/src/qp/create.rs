@@ -72,7 +72,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     let (thread_domain, allocator) = (pd.thread_domain(), pd.allocator(Purpose::QueuePair));
     let ops = match wanted.send_ops {
         Some(ops) => SendOps::from_bits(ops).ok_or(Refusal::NOT_SUPPORTED)?,
-        None => SendOps::empty(),
+        // Room for what any program may post, as C leaves it.
+        None => SendOps::of::<T>() & (SendOps::BIND_MW | SendOps::LOCAL_INV),
     };
     let build = |send_cq: &CompletionQueue, recv_cq: &CompletionQueue| -> Verb<QueuePair<T>> {
         let mut builder = pd

@@ -2,6 +2,7 @@
 
 pub mod create;
 pub mod modify;
+pub mod multicast;
 pub mod post;
 
 use crate::abi::*;

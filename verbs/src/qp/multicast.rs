@@ -1,0 +1,38 @@
+//! Multicast groups.
+
+use super::QpObject;
+use crate::abi::*;
+use crate::refusal::{Refusal, Verb, status};
+use mlx5_uapi::cmd::qp as command;
+use mlx5_uapi::{DeviceFile, Errno};
+
+fn change(
+    qp: *mut ibv_qp,
+    gid: *const ibv_gid,
+    lid: u16,
+    command: fn(&dyn DeviceFile, u32, [u8; 16], u16) -> Result<(), Errno>,
+) -> Verb {
+    // SAFETY: by the callers' contract.
+    let (this, gid) = unsafe { (QpObject::of(qp), (*gid).raw) };
+    if this.c.qp_base.qp_type != IBV_QPT_UD {
+        return Err(Refusal::INVALID);
+    }
+    // The provider keeps nothing of groups, so there is nothing to tell it.
+    Ok(command(this.context().file(), this.c.qp_base.handle, gid, lid)?)
+}
+
+/// `ibv_attach_mcast`.
+///
+/// # Safety
+/// `qp` was not destroyed, `gid` is readable.
+pub unsafe extern "C" fn attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
+    status(change(qp, gid, lid, command::attach_mcast))
+}
+
+/// `ibv_detach_mcast`.
+///
+/// # Safety
+/// `qp` was not destroyed, `gid` is readable.
+pub unsafe extern "C" fn detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
+    status(change(qp, gid, lid, command::detach_mcast))
+}
