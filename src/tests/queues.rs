@@ -225,12 +225,12 @@ fn nothing_is_posted_while_a_queue_pair_is_reset() {
     let (other, list) = (Arc::clone(&sender), Arc::clone(&attempts));
     let kernel = Altered::new(simulator.kernel(), move |call| {
         // As another thread would, while the command is under way.
-        if call.method == method::INVOKE_WRITE {
-            if let Some(half) = &mut *other.lock().unwrap() {
-                let posted =
-                    half.post(|batch| batch.wr(1, SendFlags::SIGNALED).send().inline_data(b""));
-                list.lock().unwrap().push(posted.err().map(|refused| refused.error));
-            }
+        if call.method == method::INVOKE_WRITE
+            && let Some(half) = &mut *other.lock().unwrap()
+        {
+            let posted =
+                half.post(|batch| batch.wr(1, SendFlags::SIGNALED).send().inline_data(b""));
+            list.lock().unwrap().push(posted.err().map(|refused| refused.error));
         }
         call.pass()
     });
