@@ -1,13 +1,15 @@
 //! Devices: the list, and what it tells of each.
 
 use crate::abi::*;
+use crate::fork;
 use crate::kernel::BlockingKernel;
+use crate::netlink;
 use crate::refusal::{Refusal, Verb, object};
 use mlx5::{Device, Errno};
 use mlx5_uapi::Kernel;
 use std::ffi::c_char;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 /// A device, as long as the process lives: programs keep the pointer, and compare pointers.
 #[repr(C)]
@@ -77,6 +79,8 @@ fn known(device: Device) -> &'static DeviceObject {
 }
 
 fn list(count: *mut c_int) -> Verb<*mut *mut ibv_device> {
+    static FIRST: Once = Once::new();
+    FIRST.call_once(fork::init_by_environment);
     let kernel = Arc::new(BlockingKernel::new());
     let devices = mlx5::devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>)?;
     if devices.is_empty() && kernel.sysfs_list("class/infiniband_verbs") == Err(Errno::ENOENT) {
@@ -141,10 +145,12 @@ pub unsafe extern "C" fn get_device_guid(device: *mut ibv_device) -> Be64 {
     guid.0.to_be()
 }
 
-/// `ibv_get_device_index`: the kernel tells it by netlink only, which C asks; −1 if it is unknown.
+/// `ibv_get_device_index`: −1 if the kernel does not tell.
 ///
 /// # Safety
 /// `device` is from a device list.
-pub unsafe extern "C" fn get_device_index(_device: *mut ibv_device) -> c_int {
-    -1
+pub unsafe extern "C" fn get_device_index(device: *mut ibv_device) -> c_int {
+    // SAFETY: by the contract.
+    let device = unsafe { &DeviceObject::of(device).device };
+    netlink::device_index(device.name()).map_or(-1, |index| index as c_int)
 }

@@ -44,7 +44,8 @@ const NEWER: &[&str] = &[
 pub(crate) fn compare() -> Result<(usize, Vec<String>), Box<dyn Error>> {
     let facts = facts();
     let mut program = String::from(
-        "#include <stddef.h>\n#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n",
+        "#include <stddef.h>\n#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n\
+         #include <infiniband/marshall.h>\n",
     );
     let head = program.lines().count();
     for fact in &facts {

@@ -14,6 +14,7 @@ pub mod mlx5dv;
 mod object;
 mod opaque;
 mod request;
+mod sa;
 mod types;
 mod wq;
 
@@ -24,6 +25,7 @@ pub use flow::*;
 pub use object::*;
 pub use opaque::*;
 pub use request::*;
+pub use sa::*;
 pub use types::*;
 pub use wq::*;
 
@@ -35,6 +37,7 @@ pub fn layouts() -> impl Iterator<Item = &'static Layout> {
         flow::LAYOUTS,
         object::LAYOUTS,
         request::LAYOUTS,
+        sa::LAYOUTS,
         wq::LAYOUTS,
         mlx5dv::LAYOUTS[0],
         mlx5dv::LAYOUTS[1],

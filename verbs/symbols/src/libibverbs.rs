@@ -6,15 +6,15 @@ macro_rules! libibverbs {
     ($($then:tt)+) => {
         $($then)+! {
             default "IBVERBS_1.0" {
-                ibv_copy_path_rec_from_kern => refuse::nothing,
-                ibv_copy_path_rec_to_kern => refuse::nothing,
-                ibv_copy_qp_attr_from_kern => refuse::nothing,
+                ibv_copy_path_rec_from_kern => from_kernel::copy_path_rec_from_kern,
+                ibv_copy_path_rec_to_kern => from_kernel::copy_path_rec_to_kern,
+                ibv_copy_qp_attr_from_kern => from_kernel::copy_qp_attr_from_kern,
                 ibv_create_comp_channel => cq::channel::create_comp_channel,
                 ibv_destroy_comp_channel => cq::channel::destroy_comp_channel,
-                ibv_get_sysfs_path => refuse::null,
-                ibv_rate_to_mult => refuse::minus_one,
-                ibv_read_sysfs_file => refuse::minus_one,
-                mult_to_ibv_rate => refuse::minus_one,
+                ibv_get_sysfs_path => sysfs::get_sysfs_path,
+                ibv_rate_to_mult => rates::rate_to_mult,
+                ibv_read_sysfs_file => sysfs::read_sysfs_file,
+                mult_to_ibv_rate => rates::mult_to_rate,
             }
 
             default "IBVERBS_1.1" {
@@ -23,7 +23,7 @@ macro_rules! libibverbs {
                 ibv_alloc_pd => pd::alloc_pd,
                 ibv_attach_mcast => qp::multicast::attach_mcast,
                 ibv_close_device => context::close_device,
-                ibv_copy_ah_attr_from_kern => refuse::nothing,
+                ibv_copy_ah_attr_from_kern => from_kernel::copy_ah_attr_from_kern,
                 ibv_create_ah => ah::create_ah,
                 ibv_create_ah_from_wc => ah::create_ah_from_wc,
                 ibv_create_cq => cq::create_cq,
@@ -36,10 +36,10 @@ macro_rules! libibverbs {
                 ibv_destroy_qp => qp::create::destroy_qp,
                 ibv_destroy_srq => srq::destroy_srq,
                 ibv_detach_mcast => qp::multicast::detach_mcast,
-                ibv_dofork_range => refuse::error,
-                ibv_dontfork_range => refuse::error,
-                ibv_event_type_str => refuse::null,
-                ibv_fork_init => refuse::error,
+                ibv_dofork_range => fork::dofork_range,
+                ibv_dontfork_range => fork::dontfork_range,
+                ibv_event_type_str => texts::event_type_str,
+                ibv_fork_init => fork::fork_init,
                 ibv_free_device_list => device::free_device_list,
                 ibv_get_async_event => event::get_async_event,
                 ibv_get_cq_event => cq::channel::get_cq_event,
@@ -49,22 +49,22 @@ macro_rules! libibverbs {
                 ibv_init_ah_from_wc => ah::init_ah_from_wc,
                 ibv_modify_qp => qp::modify::modify_qp,
                 ibv_modify_srq => srq::modify_srq,
-                ibv_node_type_str => refuse::null,
+                ibv_node_type_str => texts::node_type_str,
                 ibv_open_device => context::open_device,
-                ibv_port_state_str => refuse::null,
+                ibv_port_state_str => texts::port_state_str,
                 ibv_query_device => query::query_device,
                 ibv_query_gid => query::query_gid,
                 ibv_query_pkey => query::query_pkey,
                 ibv_query_port => query::query_port_compat,
                 ibv_query_qp => qp::modify::query_qp,
                 ibv_query_srq => srq::query_srq,
-                ibv_rate_to_mbps => refuse::minus_one,
+                ibv_rate_to_mbps => rates::rate_to_mbps,
                 ibv_reg_mr => mr::reg_mr,
                 ibv_rereg_mr => mr::rereg_mr,
                 ibv_resize_cq => cq::resize_cq,
                 ibv_resolve_eth_l2_from_gid => refuse::negative_error,
-                ibv_wc_status_str => refuse::null,
-                mbps_to_ibv_rate => refuse::minus_one,
+                ibv_wc_status_str => texts::wc_status_str,
+                mbps_to_ibv_rate => rates::mbps_to_rate,
             }
 
             default "IBVERBS_1.5" {
@@ -91,8 +91,8 @@ macro_rules! libibverbs {
                 ibv_import_device => refuse::null,
                 ibv_import_mr => refuse::null,
                 ibv_import_pd => refuse::null,
-                ibv_query_ece => refuse::error,
-                ibv_set_ece => refuse::error,
+                ibv_query_ece => ece::query_ece,
+                ibv_set_ece => ece::set_ece,
                 ibv_unimport_mr => refuse::nothing,
                 ibv_unimport_pd => refuse::nothing,
             }
@@ -108,7 +108,7 @@ macro_rules! libibverbs {
 
             default "IBVERBS_1.13" {
                 ibv_import_dm => refuse::null,
-                ibv_is_fork_initialized => refuse::zero,
+                ibv_is_fork_initialized => fork::is_fork_initialized,
                 ibv_unimport_dm => refuse::nothing,
             }
 

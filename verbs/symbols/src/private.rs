@@ -74,7 +74,7 @@ macro_rules! private {
                 ibv_cmd_resize_cq => refuse::error,
                 ibv_query_gid_type => query::query_gid_type,
                 ibv_read_ibdev_sysfs_file => refuse::minus_one,
-                ibv_wr_opcode_str => refuse::null,
+                ibv_wr_opcode_str => texts::wr_opcode_str,
                 verbs_init_cq => refuse::nothing,
                 verbs_open_device => refuse::null,
                 verbs_register_driver_34 => refuse::nothing,

@@ -1,0 +1,236 @@
+//! Forked children, and memory that the device uses.
+//!
+//! A kernel before 5.12 shares such pages with a child, and gives the *parent* a copy when it writes: then
+//! the device and the parent use different pages. A program that forks says so in advance
+//! (`ibv_fork_init`, `RDMAV_FORK_SAFE`), and from then on registered pages are kept from children. Newer
+//! kernels copy them for the child at once, and nothing is to be done.
+
+use crate::abi::*;
+use crate::netlink;
+use crate::refusal::{Refusal, Verb, set_errno, status};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{env, fs, io};
+
+/// What is done about forks.
+enum Policy {
+    /// Nothing so far.
+    None,
+    /// Nothing, and memory was registered, so it cannot be changed any more.
+    TooLate,
+    /// Registered pages are kept from children.
+    Kept(Pages),
+}
+
+static POLICY: Mutex<Policy> = Mutex::new(Policy::None);
+
+fn policy() -> MutexGuard<'static, Policy> {
+    POLICY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often each page is registered.
+struct Pages {
+    /// From each address to the next, so often. Neighbours may be equal.
+    counts: BTreeMap<usize, u32>,
+    /// The size of a page of ordinary memory.
+    size: usize,
+    /// Whether the memory of the program may have larger pages.
+    large: bool,
+}
+
+impl Pages {
+    fn new() -> Self {
+        // SAFETY: only answers a number.
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let size = usize::try_from(size).unwrap_or(4096);
+        Self { counts: BTreeMap::new(), size, large: env::var_os("RDMAV_HUGEPAGES_SAFE").is_some() }
+    }
+
+    /// The pages that have a part of the range, and their size.
+    fn around(&self, address: usize, length: usize) -> (Range<usize>, usize) {
+        let size = if self.large { page_size(address).unwrap_or(self.size) } else { self.size };
+        let end = address.saturating_add(length);
+        (address & !(size - 1)..end.checked_next_multiple_of(size).unwrap_or(end), size)
+    }
+
+    /// How often the page at an address is registered.
+    fn count(&self, at: usize) -> u32 {
+        self.counts.range(..=at).next_back().map_or(0, |(_, count)| *count)
+    }
+
+    /// Counts the pages of a range, and answers which parts of it were or are registered by nobody else.
+    fn change(&mut self, range: &Range<usize>, by: impl Fn(u32) -> u32) -> Vec<Range<usize>> {
+        for edge in [range.start, range.end] {
+            let count = self.count(edge);
+            self.counts.entry(edge).or_insert(count);
+        }
+        let mut changed: Vec<Range<usize>> = Vec::new();
+        let starts: Vec<usize> = self.counts.range(range.clone()).map(|(at, _)| *at).collect();
+        let ends = starts.iter().skip(1).copied().chain([range.end]);
+        for (start, end) in starts.iter().copied().zip(ends) {
+            let count = self.counts.entry(start).or_default();
+            let before = *count;
+            *count = by(before);
+            if (before == 0) != (*count == 0) {
+                match changed.last_mut().filter(|last| last.end == start) {
+                    Some(last) => last.end = end,
+                    None => changed.push(start..end),
+                }
+            }
+        }
+        self.forget(range);
+        changed
+    }
+
+    /// Forgets the edges in a range and at its ends at which nothing changes.
+    fn forget(&mut self, range: &Range<usize>) {
+        let mut before =
+            self.counts.range(..range.start).next_back().map_or(0, |(_, count)| *count);
+        let edges: Vec<(usize, u32)> =
+            self.counts.range(range.start..=range.end).map(|(at, count)| (*at, *count)).collect();
+        for (at, count) in edges {
+            if count == before {
+                self.counts.remove(&at);
+            }
+            before = count;
+        }
+    }
+
+    /// Keeps the pages from children.
+    fn keep(&mut self, address: usize, length: usize) -> Verb {
+        let (range, size) = self.around(address, length);
+        let changed = self.change(&range, |count| count.saturating_add(1));
+        for (index, part) in changed.iter().enumerate() {
+            if let Err(refusal) = advise(part, libc::MADV_DONTFORK) {
+                self.change(&range, |count| count.saturating_sub(1));
+                // The kernel may have kept a part of the one that it refused.
+                changed[..=index].iter().for_each(|part| give(part, size));
+                return Err(refusal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives pages that nobody else has registered to children again.
+    fn release(&mut self, address: usize, length: usize) {
+        let (range, size) = self.around(address, length);
+        for part in self.change(&range, |count| count.saturating_sub(1)) {
+            give(&part, size);
+        }
+    }
+}
+
+/// Gives pages to children again, as far as they are still there.
+fn give(range: &Range<usize>, size: usize) {
+    if advise(range, libc::MADV_DOFORK).is_err() {
+        // The program has unmapped some of it already.
+        for page in range.clone().step_by(size) {
+            let _ = advise(&(page..page.saturating_add(size)), libc::MADV_DOFORK);
+        }
+    }
+}
+
+fn advise(range: &Range<usize>, advice: c_int) -> Verb {
+    let address = std::ptr::without_provenance_mut(range.start);
+    // SAFETY: changes what a later child has, and no memory of this process.
+    match unsafe { libc::madvise(address, range.len(), advice) } {
+        0 => Ok(()),
+        _ => Err(Refusal(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))),
+    }
+}
+
+/// The size of the page at an address, if the kernel tells.
+fn page_size(address: usize) -> Option<usize> {
+    page_size_in(&fs::read_to_string("/proc/self/smaps").ok()?, address)
+}
+
+fn page_size_in(maps: &str, address: usize) -> Option<usize> {
+    let mut lines = maps.lines();
+    lines.find(|line| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let range = range.and_then(|(start, end)| Some(number(start)?..number(end)?));
+        range.is_some_and(|range| range.contains(&address))
+    })?;
+    let size = lines.find_map(|line| line.strip_prefix("KernelPageSize:"))?;
+    size.trim().strip_suffix(" kB")?.parse::<usize>().ok()?.checked_mul(1024)
+}
+
+fn init() -> Verb {
+    let mut policy = policy();
+    match *policy {
+        Policy::Kept(_) => {}
+        _ if netlink::copies_on_fork() => {}
+        Policy::TooLate => return Err(Refusal::INVALID),
+        Policy::None => *policy = Policy::Kept(Pages::new()),
+    }
+    Ok(())
+}
+
+/// Does what the environment says. Programs rely on `RDMAV_FORK_SAFE` and `IBV_FORK_SAFE`.
+pub(crate) fn init_by_environment() {
+    let said = |name| env::var_os(name).is_some_and(|value| value != "0");
+    if said("RDMAV_FORK_SAFE") || said("IBV_FORK_SAFE") {
+        // What is too late is not changed, and C's library goes on as well.
+        let _ = init();
+    }
+}
+
+/// Keeps memory from children, if the program forks. For memory that is being registered.
+pub(crate) fn keep(address: usize, length: usize) -> Verb {
+    match &mut *policy() {
+        Policy::Kept(pages) if length > 0 && address != 0 => pages.keep(address, length),
+        Policy::Kept(_) => Ok(()),
+        policy => {
+            *policy = Policy::TooLate;
+            Ok(())
+        }
+    }
+}
+
+/// The memory is registered no more.
+pub(crate) fn release(address: usize, length: usize) {
+    if let Policy::Kept(pages) = &mut *policy()
+        && length > 0
+        && address != 0
+    {
+        pages.release(address, length);
+    }
+}
+
+/// `ibv_fork_init`.
+pub extern "C" fn fork_init() -> c_int {
+    status(init())
+}
+
+/// `ibv_is_fork_initialized`.
+pub extern "C" fn is_fork_initialized() -> c_uint {
+    if netlink::copies_on_fork() {
+        return IBV_FORK_UNNEEDED;
+    }
+    match *policy() {
+        Policy::Kept(_) => IBV_FORK_ENABLED,
+        _ => IBV_FORK_DISABLED,
+    }
+}
+
+/// `ibv_dontfork_range`: zero, or −1 and errno.
+pub extern "C" fn dontfork_range(base: *mut c_void, size: usize) -> c_int {
+    match keep(base.addr(), size) {
+        Ok(()) => 0,
+        Err(refusal) => {
+            set_errno(refusal.0);
+            -1
+        }
+    }
+}
+
+/// `ibv_dofork_range`: zero.
+pub extern "C" fn dofork_range(base: *mut c_void, size: usize) -> c_int {
+    release(base.addr(), size);
+    0
+}
+
+#[cfg(test)]
+mod tests;
