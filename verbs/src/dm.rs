@@ -89,7 +89,7 @@ pub unsafe extern "C" fn reg_dm_mr(
         let access = Access::from_bits_retain(access);
         Ok(domain.reg_dm_mr(&this.memory, start..end, access)?)
     };
-    object(register().map(|region| MrObject::make(pd, ptr::null_mut(), length, region)))
+    object(register().map(|region| MrObject::make(pd, ptr::null_mut(), length, region, None)))
 }
 
 /// What `ibv_memcpy_to_dm` calls.

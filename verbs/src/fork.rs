@@ -177,8 +177,27 @@ pub(crate) fn init_by_environment() {
     }
 }
 
-/// Keeps memory from children, if the program forks. For memory that is being registered.
-pub(crate) fn keep(address: usize, length: usize) -> Verb {
+/// Memory that is kept from children, if the program forks, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    address: usize,
+    length: usize,
+}
+
+impl Kept {
+    /// For memory that is going to be registered.
+    pub(crate) fn new(address: usize, length: usize) -> Verb<Self> {
+        keep(address, length).map(|()| Self { address, length })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        release(self.address, self.length);
+    }
+}
+
+fn keep(address: usize, length: usize) -> Verb {
     match &mut *policy() {
         Policy::Kept(pages) if length > 0 && address != 0 => pages.keep(address, length),
         Policy::Kept(_) => Ok(()),
@@ -189,8 +208,7 @@ pub(crate) fn keep(address: usize, length: usize) -> Verb {
     }
 }
 
-/// The memory is registered no more.
-pub(crate) fn release(address: usize, length: usize) {
+fn release(address: usize, length: usize) {
     if let Policy::Kept(pages) = &mut *policy()
         && length > 0
         && address != 0

@@ -1,6 +1,7 @@
 //! Memory regions.
 
 use crate::abi::*;
+use crate::fork::Kept;
 use crate::object::{boxed, destroy};
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, set_errno, status};
@@ -16,6 +17,8 @@ use std::ptr;
 pub(crate) struct MrObject {
     pub(crate) c: ibv_mr,
     pub(crate) region: ManuallyDrop<MemoryRegion>,
+    /// Its memory, as far as that has to be kept from children. Given back with the object.
+    kept: Option<Kept>,
 }
 
 impl MrObject {
@@ -24,6 +27,7 @@ impl MrObject {
         addr: *mut c_void,
         length: usize,
         region: MemoryRegion,
+        kept: Option<Kept>,
     ) -> *mut ibv_mr {
         // SAFETY: by the verbs' contract.
         let context = unsafe { (*pd).context };
@@ -36,7 +40,7 @@ impl MrObject {
             lkey: region.lkey(),
             rkey: region.rkey(),
         };
-        boxed(Self { c, region: ManuallyDrop::new(region) })
+        boxed(Self { c, region: ManuallyDrop::new(region), kept })
     }
 }
 
@@ -47,13 +51,16 @@ unsafe fn reg(
     iova: u64,
     access: c_uint,
 ) -> Verb<*mut ibv_mr> {
+    // Pages that are not pinned follow the process.
+    let pinned = access & IBV_ACCESS_ON_DEMAND == 0;
+    let kept = if pinned { Some(Kept::new(addr.addr(), length)?) } else { None };
     // SAFETY: by the verb's contract the domain exists. C's contract of registered memory is that
     // of `reg_mr_raw`.
     let region = unsafe {
         let domain = &PdObject::of(pd).domain;
         domain.reg_mr_raw(addr.cast(), length, iova, Access::from_bits_retain(access))?
     };
-    Ok(MrObject::make(pd, addr, length, region))
+    Ok(MrObject::make(pd, addr, length, region, kept))
 }
 
 /// `ibv_reg_mr`.
@@ -123,7 +130,8 @@ pub unsafe extern "C" fn reg_dmabuf_mr(
         PdObject::of(pd).domain.reg_dmabuf_mr(fd, offset, length, iova, access)
     };
     object(
-        made.map(|region| MrObject::make(pd, ptr::null_mut(), length, region)).map_err(Into::into),
+        made.map(|region| MrObject::make(pd, ptr::null_mut(), length, region, None))
+            .map_err(Into::into),
     )
 }
 
@@ -163,6 +171,13 @@ pub unsafe extern "C" fn rereg_mr(
         set_errno(libc::EINVAL);
         return IBV_REREG_MR_ERR_INPUT;
     }
+    let kept = match moves.then(|| Kept::new(addr.addr(), length)).transpose() {
+        Ok(kept) => kept,
+        Err(refusal) => {
+            set_errno(refusal.0);
+            return IBV_REREG_MR_ERR_DONT_FORK_NEW;
+        }
+    };
     let this: *mut MrObject = mr.cast();
     // SAFETY: by the contract. The region is put back, whatever happens to it.
     let refused = unsafe {
@@ -193,8 +208,9 @@ pub unsafe extern "C" fn rereg_mr(
         return IBV_REREG_MR_ERR_CMD;
     }
     // SAFETY: by the contract.
-    let c = unsafe { &mut (*this).c };
+    let MrObject { c, kept: before, .. } = unsafe { &mut *this };
     if moves {
+        *before = kept;
         (c.addr, c.length) = (addr, length);
     }
     if has(IBV_REREG_MR_CHANGE_PD) {
