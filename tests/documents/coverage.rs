@@ -16,7 +16,9 @@ fn read(path: &str) -> Result<String, String> {
 }
 
 /// Where the files of a kind of tests are.
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 8] = [
+    ("provider/", "src/"),
+    ("wqe/", "wqe/src/"),
     ("rings/", "wqe/tests/rings/"),
     ("cases/", "tests/src/cases/"),
     ("loom/", "cq/tests/loom/"),
