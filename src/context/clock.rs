@@ -82,6 +82,18 @@ impl Context {
 }
 
 impl Clock {
+    /// How long the kernel waits at most until it updates the page, in jiffies, as the page has it.
+    pub fn overflow_period(&self) -> u64 {
+        if self.context.forked() {
+            return 0;
+        }
+        // SAFETY: as for the words that `now` reads.
+        unsafe {
+            let word = self.start.byte_add(offset_of!(ClockInfo, overflow_period));
+            word.cast::<AtomicU64>().as_ref().load(Relaxed)
+        }
+    }
+
     /// Reads the current relation of the clocks. The rate of the device's clock drifts: read again
     /// for timestamps much later than [`ClockRelation::valid_for`] allows.
     pub fn now(&self) -> Result<ClockRelation, Error> {
@@ -138,12 +150,18 @@ impl Drop for Clock {
 /// The relation between the device's clock and the time of day, as of one update of the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockRelation {
-    nanoseconds: u64,
-    cycles: u64,
-    fraction: u64,
-    multiplier: u32,
-    shift: u32,
-    mask: u64,
+    /// Nanoseconds since 1970 at the update.
+    pub nanoseconds: u64,
+    /// The device's clock at the update.
+    pub cycles: u64,
+    /// The fraction of a nanosecond at the update, in units of `1 / 2^shift` ns.
+    pub fraction: u64,
+    /// Units of `1 / 2^shift` ns in a cycle.
+    pub multiplier: u32,
+    /// See `multiplier`.
+    pub shift: u32,
+    /// The bits of a timestamp that the device's clock has.
+    pub mask: u64,
 }
 
 impl ClockRelation {

@@ -28,7 +28,7 @@ use crate::{
     link::{Link, OPEN},
     pools::{Records, SignedKeys, ThreadDomain, Uars, UserIndexes},
 };
-use mlx5_uapi::{DeviceFile, Kernel, sysfs::DeviceInfo};
+use mlx5_uapi::{DeviceFile, Kernel, mlx5::AllocUcontextResp, sysfs::DeviceInfo};
 use std::{fmt, ops::Deref, sync::Arc};
 
 /// An open device (`struct ibv_context`). Clones share the context; every object created from it
@@ -93,6 +93,12 @@ impl Context {
     /// The device's name, such as `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.inner.info.name
+    }
+
+    /// The answer of the kernel's driver to opening the device. Only `max_sq_desc_sz` is not as it
+    /// came: it is no longer than a request can be.
+    pub fn driver_limits(&self) -> &AllocUcontextResp {
+        &self.inner.limits
     }
 
     /// Number of completion vectors, over which completion queues spread their interrupts.

@@ -196,6 +196,14 @@ impl ControlHalf {
         self.modify_unchecked(attributes, to)
     }
 
+    /// Notes a state that a firmware command left the queue pair in, without this crate. Posting
+    /// and later changes go by it.
+    pub fn note_state(&mut self, state: QueueState) {
+        self.inner.drain_epoch.advance();
+        self.state = state;
+        self.inner.gate.set_state(state);
+    }
+
     /// Checks a change against the table of transitions.
     fn check(&self, attributes: &QpAttributes) -> Result<(QueueState, QueueState), Error> {
         self.inner.context.check("modify_qp")?;

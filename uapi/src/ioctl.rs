@@ -347,11 +347,17 @@ attributes! {
     mod devx_obj_query of DEVX_OBJ_QUERY = "MLX5_IB_ATTR_DEVX_OBJ_QUERY_" {
         HANDLE = 0x1000, CMD_IN = 0x1001, CMD_OUT = 0x1002,
     }
+    mod devx_obj_query_async of DEVX_OBJ_ASYNC_QUERY = "MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_" {
+        HANDLE = 0x1000, CMD_IN = 0x1001, FD = 0x1002, WR_ID = 0x1003, OUT_LEN = 0x1004,
+    }
     mod devx_umem_reg of DEVX_UMEM_REG = "MLX5_IB_ATTR_DEVX_UMEM_REG_" {
         HANDLE = 0x1000, ADDR = 0x1001, LEN = 0x1002, ACCESS = 0x1003, OUT_ID = 0x1004,
         PGSZ_BITMAP = 0x1005, DMABUF_FD = 0x1006,
     }
     mod devx_umem_dereg of DEVX_UMEM_DEREG = "MLX5_IB_ATTR_DEVX_UMEM_DEREG_" { HANDLE = 0x1000 }
+    mod devx_async_cmd_fd_alloc of DEVX_ASYNC_CMD_FD_ALLOC = "MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_" {
+        HANDLE = 0x1000,
+    }
     mod devx_async_event_fd_alloc of DEVX_ASYNC_EVENT_FD_ALLOC = "MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_" {
         HANDLE = 0x1000, FLAGS = 0x1001,
     }
@@ -360,5 +366,13 @@ attributes! {
         PAGE_ID = 0x1004,
     }
     mod uar_destroy of UAR_DESTROY = "MLX5_IB_ATTR_UAR_OBJ_DESTROY_" { HANDLE = 0x1000 }
+    mod var_alloc of VAR_ALLOC = "MLX5_IB_ATTR_VAR_OBJ_ALLOC_" {
+        HANDLE = 0x1000, MMAP_OFFSET = 0x1001, MMAP_LENGTH = 0x1002, PAGE_ID = 0x1003,
+    }
+    mod var_destroy of VAR_DESTROY = "MLX5_IB_ATTR_VAR_OBJ_DESTROY_" { HANDLE = 0x1000 }
+    mod pp_alloc of PP_ALLOC = "MLX5_IB_ATTR_PP_OBJ_ALLOC_" {
+        HANDLE = 0x1000, CTX = 0x1001, FLAGS = 0x1002, INDEX = 0x1003,
+    }
+    mod pp_destroy of PP_DESTROY = "MLX5_IB_ATTR_PP_OBJ_DESTROY_" { HANDLE = 0x1000 }
     mod uhw = "UVERBS_ATTR_UHW_" { IN = 0x1000, OUT = 0x1001 }
 }

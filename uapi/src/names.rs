@@ -168,7 +168,7 @@ mod tests {
         let own = name(0x1000, method::DM_ALLOC);
         assert_eq!(own, Some("MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET"));
         assert_eq!(name(0x1000, method::UAR_ALLOC), Some("MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE"));
-        assert_eq!(name(0x1000, method::VAR_ALLOC), None);
+        assert_eq!(name(0x1000, method::STEERING_ANCHOR_CREATE), None);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use crate::device::DeviceObject;
 use crate::environment::Environment;
 use crate::object::Blank;
 use crate::refusal::{Verb, object, status};
-use crate::{cq, dm, domain, mr, mw, qp, query, srq, xrc};
-use mlx5::{Context, CqId, OpenOptions, QpId, SrqId};
+use crate::{cq, dm, domain, dv, mr, mw, qp, query, srq, xrc};
+use mlx5::{Context, CqId, Devx, OpenOptions, QpId, SrqId};
 use mlx5_uapi::DeviceFile;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -59,6 +59,8 @@ impl<I: Eq + Hash, T> ById<I, T> {
 #[repr(C)]
 pub(crate) struct ContextObject {
     verbs: verbs_context,
+    /// Before the context: see there.
+    pub(crate) dv: dv::State,
     pub(crate) context: Context,
     pub(crate) environment: Environment,
     pub(crate) qps: ById<QpId, ibv_qp>,
@@ -125,13 +127,15 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     verbs
 }
 
-fn open(device: *mut ibv_device) -> Verb<*mut ibv_context> {
+/// Opens a device of a device list.
+pub(crate) fn open(device: *mut ibv_device, devx: Devx) -> Verb<*mut ibv_context> {
     let environment = Environment::read();
-    let options = OpenOptions::new().blueflame(environment.blueflame);
+    let options = OpenOptions::new().blueflame(environment.blueflame).devx(devx);
     // SAFETY: by the contract of `open_device`.
     let context = unsafe { DeviceObject::of(device) }.device.open_with(&options)?;
     let made = Box::new(ContextObject {
         verbs: table(device, &context),
+        dv: dv::State::default(),
         context,
         environment,
         qps: ById::new(),
@@ -146,7 +150,7 @@ fn open(device: *mut ibv_device) -> Verb<*mut ibv_context> {
 /// # Safety
 /// `device` is from a device list.
 pub unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
-    object(open(device))
+    object(open(device, Devx::Auto))
 }
 
 /// `ibv_close_device`.

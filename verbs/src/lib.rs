@@ -15,6 +15,7 @@ pub mod cq;
 pub mod device;
 pub mod dm;
 pub mod domain;
+pub mod dv;
 pub mod ece;
 mod environment;
 pub mod event;

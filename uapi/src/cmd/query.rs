@@ -40,6 +40,17 @@ pub fn port(file: &dyn DeviceFile, port: u8) -> Result<QueryPortRespEx, Errno> {
     Ok(answer)
 }
 
+/// Queries what the driver knows of a port (MLX5_QUERY_PORT): `struct mlx5_ib_uapi_query_port`, of
+/// which newer kernels write more. Bytes that the kernel does not write keep their value.
+pub fn mlx5_port(file: &dyn DeviceFile, port: u32, answer: &mut [u8]) -> Result<(), Errno> {
+    use attr::mlx5_query_port as id;
+    Call::new(method::MLX5_QUERY_PORT)
+        .input_u32(id::QUERY_PORT_PORT_NUM, port)
+        .output_bytes(id::QUERY_PORT, answer)
+        .make(file)
+        .map(drop)
+}
+
 /// Returns the GIDs of all ports, without empty entries (QUERY_GID_TABLE).
 ///
 /// `room` is the largest number of GIDs to return, clamped to between 1 and [`MAX_GIDS`]. `EINVAL`

@@ -526,3 +526,18 @@ fn a_firmware_object_is_made_changed_and_unmade_by_its_handle() {
     assert_eq!(devx::obj_destroy(&file, 30), Ok(()));
     file.done();
 }
+
+#[test]
+fn the_drivers_answer_for_a_port_is_written_as_far_as_it_goes() {
+    use attr::mlx5_query_port as id;
+    let file = Script::new().then(|call| {
+        assert_eq!(call.method, method::MLX5_QUERY_PORT);
+        assert_eq!((call.u32(id::QUERY_PORT_PORT_NUM), call.room(id::QUERY_PORT)), (2, 40));
+        call.answer(id::QUERY_PORT, &[7; 8]);
+        Ok(())
+    });
+    let mut answer = [0xee; 40];
+    assert_eq!(query::mlx5_port(&file, 2, &mut answer), Ok(()));
+    assert_eq!((&answer[..8], &answer[8..]), (&[7; 8][..], &[0xee; 32][..]));
+    file.done();
+}

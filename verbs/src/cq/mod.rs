@@ -84,7 +84,9 @@ pub(crate) unsafe fn make(wanted: &Wanted) -> Verb<*mut CqObject> {
     // SAFETY: by the contract.
     let domain =
         (!wanted.parent_domain.is_null()).then(|| unsafe { PdObject::of(wanted.parent_domain) });
-    let allocator = domain.and_then(|domain| domain.allocator(Purpose::CompletionQueue));
+    let allocator = domain
+        .and_then(|domain| domain.allocator(Purpose::CompletionQueue))
+        .or_else(|| context.dv.allocator());
     if let Some(allocator) = &allocator {
         builder = builder.allocator(allocator);
     }

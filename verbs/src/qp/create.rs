@@ -69,7 +69,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     let recv_cq = if init.recv_cq.is_null() { init.send_cq } else { init.recv_cq };
     // SAFETY: by the contract of `create_qp`.
     let (context, pd) = unsafe { (PdObject::context(wanted.pd), PdObject::of(wanted.pd)) };
-    let (thread_domain, allocator) = (pd.thread_domain(), pd.allocator(Purpose::QueuePair));
+    let thread_domain = pd.thread_domain();
+    let allocator = pd.allocator(Purpose::QueuePair).or_else(|| context.dv.allocator());
     let ops = match wanted.send_ops {
         Some(ops) => SendOps::from_bits(ops).ok_or(Refusal::NOT_SUPPORTED)?,
         // Room for what any program may post, as C leaves it.

@@ -158,7 +158,8 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
         attr.max_wr = queue.capacity();
         Queue::Tags(Box::new(Tags::new(queue)))
     } else {
-        let allocator = pd.allocator(Purpose::SharedReceiveQueue);
+        let allocator =
+            pd.allocator(Purpose::SharedReceiveQueue).or_else(|| context.dv.allocator());
         let mut builder = pd.domain.create_srq(attr.max_wr).max_sge(attr.max_sge);
         builder = builder.limit(attr.srq_limit);
         if let Some(allocator) = &allocator {

@@ -6,7 +6,7 @@ macro_rules! libmlx5 {
     ($($then:tt)+) => {
         $($then)+! {
             default "MLX5_1.0" {
-                mlx5dv_query_device => refuse::error,
+                mlx5dv_query_device => dv::device::query_device,
             }
 
             hidden "MLX5_1.0" {
@@ -19,7 +19,7 @@ macro_rules! libmlx5 {
 
             default "MLX5_1.2" {
                 mlx5dv_init_obj => refuse::error,
-                mlx5dv_set_context_attr => refuse::error,
+                mlx5dv_set_context_attr => dv::device::set_context_attr,
             }
 
             default "MLX5_1.3" {
@@ -28,7 +28,7 @@ macro_rules! libmlx5 {
             }
 
             default "MLX5_1.4" {
-                mlx5dv_get_clock_info => refuse::error,
+                mlx5dv_get_clock_info => dv::clock::get_clock_info,
             }
 
             default "MLX5_1.5" {
@@ -44,38 +44,38 @@ macro_rules! libmlx5 {
             default "MLX5_1.7" {
                 mlx5dv_create_flow_action_modify_header => refuse::null,
                 mlx5dv_create_flow_action_packet_reformat => refuse::null,
-                mlx5dv_devx_alloc_uar => refuse::null,
-                mlx5dv_devx_free_uar => refuse::nothing,
-                mlx5dv_devx_general_cmd => refuse::error,
-                mlx5dv_devx_obj_create => refuse::null,
-                mlx5dv_devx_obj_destroy => refuse::error,
-                mlx5dv_devx_obj_modify => refuse::error,
-                mlx5dv_devx_obj_query => refuse::error,
-                mlx5dv_devx_query_eqn => refuse::error,
-                mlx5dv_devx_umem_dereg => refuse::error,
-                mlx5dv_devx_umem_reg => refuse::null,
-                mlx5dv_open_device => refuse::null,
+                mlx5dv_devx_alloc_uar => dv::uar::alloc_uar,
+                mlx5dv_devx_free_uar => dv::uar::free_uar,
+                mlx5dv_devx_general_cmd => dv::devx::general_cmd,
+                mlx5dv_devx_obj_create => dv::devx::obj_create,
+                mlx5dv_devx_obj_destroy => dv::devx::obj_destroy,
+                mlx5dv_devx_obj_modify => dv::devx::obj_modify,
+                mlx5dv_devx_obj_query => dv::devx::obj_query,
+                mlx5dv_devx_query_eqn => dv::devx::query_eqn,
+                mlx5dv_devx_umem_dereg => dv::umem::umem_dereg,
+                mlx5dv_devx_umem_reg => dv::umem::umem_reg,
+                mlx5dv_open_device => dv::device::open_device,
             }
 
             default "MLX5_1.8" {
-                mlx5dv_devx_cq_modify => refuse::error,
-                mlx5dv_devx_cq_query => refuse::error,
+                mlx5dv_devx_cq_modify => dv::devx::cq_modify,
+                mlx5dv_devx_cq_query => dv::devx::cq_query,
                 mlx5dv_devx_ind_tbl_modify => refuse::error,
                 mlx5dv_devx_ind_tbl_query => refuse::error,
-                mlx5dv_devx_qp_modify => refuse::error,
-                mlx5dv_devx_qp_query => refuse::error,
-                mlx5dv_devx_srq_modify => refuse::error,
-                mlx5dv_devx_srq_query => refuse::error,
+                mlx5dv_devx_qp_modify => dv::devx::qp_modify,
+                mlx5dv_devx_qp_query => dv::devx::qp_query,
+                mlx5dv_devx_srq_modify => dv::devx::srq_modify,
+                mlx5dv_devx_srq_query => dv::devx::srq_query,
                 mlx5dv_devx_wq_modify => refuse::error,
                 mlx5dv_devx_wq_query => refuse::error,
-                mlx5dv_is_supported => refuse::zero,
+                mlx5dv_is_supported => dv::device::is_supported,
             }
 
             default "MLX5_1.9" {
-                mlx5dv_devx_create_cmd_comp => refuse::null,
-                mlx5dv_devx_destroy_cmd_comp => refuse::nothing,
-                mlx5dv_devx_get_async_cmd_comp => refuse::error,
-                mlx5dv_devx_obj_query_async => refuse::error,
+                mlx5dv_devx_create_cmd_comp => dv::event::create_cmd_comp,
+                mlx5dv_devx_destroy_cmd_comp => dv::event::destroy_cmd_comp,
+                mlx5dv_devx_get_async_cmd_comp => dv::event::get_async_cmd_comp,
+                mlx5dv_devx_obj_query_async => dv::event::obj_query_async,
             }
 
             default "MLX5_1.10" {
@@ -86,21 +86,21 @@ macro_rules! libmlx5 {
             }
 
             default "MLX5_1.11" {
-                mlx5dv_devx_create_event_channel => refuse::null,
-                mlx5dv_devx_destroy_event_channel => refuse::nothing,
-                mlx5dv_devx_get_event => refuse::minus_one,
-                mlx5dv_devx_subscribe_devx_event => refuse::error,
-                mlx5dv_devx_subscribe_devx_event_fd => refuse::error,
+                mlx5dv_devx_create_event_channel => dv::event::create_event_channel,
+                mlx5dv_devx_destroy_event_channel => dv::event::destroy_event_channel,
+                mlx5dv_devx_get_event => dv::event::get_event,
+                mlx5dv_devx_subscribe_devx_event => dv::event::subscribe_devx_event,
+                mlx5dv_devx_subscribe_devx_event_fd => dv::event::subscribe_devx_event_fd,
             }
 
             default "MLX5_1.12" {
-                mlx5dv_alloc_var => refuse::null,
-                mlx5dv_free_var => refuse::nothing,
+                mlx5dv_alloc_var => dv::uar::alloc_var,
+                mlx5dv_free_var => dv::uar::free_var,
             }
 
             default "MLX5_1.13" {
-                mlx5dv_pp_alloc => refuse::null,
-                mlx5dv_pp_free => refuse::nothing,
+                mlx5dv_pp_alloc => dv::pacing::pp_alloc,
+                mlx5dv_pp_free => dv::pacing::pp_free,
             }
 
             default "MLX5_1.14" {
@@ -125,8 +125,8 @@ macro_rules! libmlx5 {
             }
 
             default "MLX5_1.19" {
-                _mlx5dv_query_port => refuse::error,
-                mlx5dv_devx_umem_reg_ex => refuse::null,
+                _mlx5dv_query_port => dv::device::query_port,
+                mlx5dv_devx_umem_reg_ex => dv::umem::umem_reg_ex,
                 mlx5dv_dm_map_op_addr => refuse::null,
             }
 

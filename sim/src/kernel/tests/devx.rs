@@ -6,6 +6,7 @@ use mlx5_prm::cmd::qp::{Qp2RstIn, Qp2RstOut, QpState as DeviceState, QueryQpIn, 
 use mlx5_prm::cmd::{CommandInput, CommandStatus};
 use mlx5_prm::wqe::Opcode;
 use mlx5_uapi::Errno;
+use mlx5_uapi::cmd::devx::{PageSizes, UmemReg};
 use mlx5_uapi::cmd::{devx, qp};
 use mlx5_uapi::verbs::{AccessFlags, QpAttrMask, QpState, QpType};
 
@@ -149,9 +150,15 @@ fn vectors_and_user_memory_have_numbers() {
     assert_eq!(devx::query_eqn(file, 8), Err(Errno::EINVAL));
     assert_eq!(devx::query_uar(file, 0), Err(Errno::EINVAL));
     let memory = file.allocate(&mlx5_uapi::MemoryRequest::new(4096)).expect("memory");
-    let access = AccessFlags::LOCAL_WRITE;
+    let what = UmemReg {
+        addr: memory.as_ptr() as u64,
+        len: 4096,
+        access: AccessFlags::LOCAL_WRITE,
+        page_sizes: PageSizes::Any,
+        dmabuf: None,
+    };
     // SAFETY: no command gives the device this memory.
-    let umem = unsafe { devx::umem_reg(file, memory.as_ptr() as u64, 4096, access, None) };
+    let umem = unsafe { devx::umem_reg(file, &what) };
     let umem = umem.expect("memory");
     assert_eq!(session.sim.object_counts(0).umems, 1);
     devx::umem_dereg(file, umem.handle).expect("memory");

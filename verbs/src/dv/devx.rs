@@ -1,0 +1,241 @@
+//! DEVX: firmware commands, passed through as they are given. If the firmware refuses one, the
+//! kernel says EREMOTEIO, and the answer has the firmware's status.
+
+use super::{bytes, room};
+use crate::abi::mlx5dv::*;
+use crate::abi::*;
+use crate::context::ContextObject;
+use crate::object::boxed;
+use crate::qp::QpObject;
+use crate::refusal::{Verb, object, status};
+use mlx5::QueueState;
+use mlx5_prm::cmd::CommandOpcode as Opcode;
+use mlx5_uapi::cmd::devx as command;
+
+/// An object that a command made.
+#[repr(C)]
+pub(super) struct DevxObject {
+    context: *mut ibv_context,
+    pub(super) handle: u32,
+}
+
+impl DevxObject {
+    /// # Safety
+    /// `object` is from [`obj_create`], and was not destroyed.
+    pub(super) unsafe fn of<'a>(object: *mut mlx5dv_devx_obj) -> &'a Self {
+        // SAFETY: by the contract.
+        unsafe { &*object.cast() }
+    }
+
+    pub(super) fn context(&self) -> &ContextObject {
+        // SAFETY: the context outlives the object.
+        unsafe { ContextObject::of(self.context) }
+    }
+}
+
+/// `mlx5dv_devx_general_cmd`.
+///
+/// # Safety
+/// `context` is open, `input` readable and `output` writable for their lengths. The command does no
+/// harm.
+pub unsafe extern "C" fn general_cmd(
+    context: *mut ibv_context,
+    input: *const c_void,
+    input_len: usize,
+    output: *mut c_void,
+    output_len: usize,
+) -> c_int {
+    // SAFETY: by the contract.
+    let done = unsafe {
+        let file = ContextObject::of(context).file();
+        command::general_cmd(file, bytes(input, input_len), room(output, output_len))
+    };
+    status(done.map_err(Into::into))
+}
+
+/// `mlx5dv_devx_obj_create`.
+///
+/// # Safety
+/// As for [`general_cmd`].
+pub unsafe extern "C" fn obj_create(
+    context: *mut ibv_context,
+    input: *const c_void,
+    input_len: usize,
+    output: *mut c_void,
+    output_len: usize,
+) -> *mut mlx5dv_devx_obj {
+    // SAFETY: by the contract.
+    let made = unsafe {
+        let file = ContextObject::of(context).file();
+        command::obj_create(file, bytes(input, input_len), room(output, output_len))
+    };
+    object(made.map(|handle| boxed(DevxObject { context, handle })).map_err(Into::into))
+}
+
+/// `mlx5dv_devx_obj_query`.
+///
+/// # Safety
+/// `obj` was not destroyed; `input` is readable and `output` writable for their lengths.
+pub unsafe extern "C" fn obj_query(
+    obj: *mut mlx5dv_devx_obj,
+    input: *const c_void,
+    input_len: usize,
+    output: *mut c_void,
+    output_len: usize,
+) -> c_int {
+    // SAFETY: by the contract.
+    status(unsafe {
+        let this = DevxObject::of(obj);
+        query(this.context(), this.handle, input, input_len, output, output_len)
+    })
+}
+
+/// `mlx5dv_devx_obj_modify`.
+///
+/// # Safety
+/// As for [`obj_query`]. The command does no harm.
+pub unsafe extern "C" fn obj_modify(
+    obj: *mut mlx5dv_devx_obj,
+    input: *const c_void,
+    input_len: usize,
+    output: *mut c_void,
+    output_len: usize,
+) -> c_int {
+    // SAFETY: by the contract.
+    status(unsafe {
+        let this = DevxObject::of(obj);
+        modify(this.context(), this.handle, input, input_len, output, output_len)
+    })
+}
+
+/// `mlx5dv_devx_obj_destroy`. If it is refused, the object is there still.
+///
+/// # Safety
+/// `obj` was not destroyed. If the call succeeds, it is used no more.
+pub unsafe extern "C" fn obj_destroy(obj: *mut mlx5dv_devx_obj) -> c_int {
+    // SAFETY: by the contract; the box was made by `obj_create`.
+    unsafe {
+        let this = DevxObject::of(obj);
+        let destroyed = command::obj_destroy(this.context().file(), this.handle);
+        if destroyed.is_ok() {
+            drop(Box::<DevxObject>::from_raw(obj.cast()));
+        }
+        status(destroyed.map_err(Into::into))
+    }
+}
+
+unsafe fn query(
+    context: &ContextObject,
+    handle: u32,
+    input: *const c_void,
+    input_len: usize,
+    output: *mut c_void,
+    output_len: usize,
+) -> Verb {
+    // SAFETY: by the contracts of the callers.
+    let (input, output) = unsafe { (bytes(input, input_len), room(output, output_len)) };
+    Ok(command::obj_query(context.file(), handle, input, output)?)
+}
+
+unsafe fn modify(
+    context: &ContextObject,
+    handle: u32,
+    input: *const c_void,
+    input_len: usize,
+    output: *mut c_void,
+    output_len: usize,
+) -> Verb {
+    // SAFETY: by the contracts of the callers.
+    unsafe {
+        let (input, output) = (bytes(input, input_len), room(output, output_len));
+        command::obj_modify(context.file(), handle, input, output)?;
+    }
+    Ok(())
+}
+
+/// Commands on the objects of verbs, which the kernel lets through if they name the object's number.
+macro_rules! on_verbs_objects {
+    ($($name:ident = $call:ident $object:ident: $c:ident;)*) => {
+        $(
+            #[doc = concat!("`mlx5dv_devx_", stringify!($name), "`.")]
+            ///
+            /// # Safety
+            /// The object was not destroyed; `input` is readable and `output` writable for their
+            /// lengths. The command does no harm.
+            pub unsafe extern "C" fn $name(
+                $object: *mut $c,
+                input: *const c_void,
+                input_len: usize,
+                output: *mut c_void,
+                output_len: usize,
+            ) -> c_int {
+                // SAFETY: by the contract.
+                status(unsafe {
+                    let (context, handle) = ((*$object).context, (*$object).handle);
+                    let context = ContextObject::of(context);
+                    $call(context, handle, input, input_len, output, output_len)
+                })
+            }
+        )*
+    };
+}
+
+on_verbs_objects! {
+    cq_query = query cq: ibv_cq;
+    cq_modify = modify cq: ibv_cq;
+    qp_query = query qp: ibv_qp;
+    srq_query = query srq: ibv_srq;
+    srq_modify = modify srq: ibv_srq;
+}
+
+/// The state that a command leaves a queue pair in.
+fn state_after(input: &[u8]) -> Option<QueueState> {
+    let opcode = Opcode(u16::from_be_bytes(*input.first_chunk()?).into());
+    Some(match opcode {
+        Opcode::RST2INIT_QP | Opcode::INIT2INIT_QP => QueueState::Init,
+        Opcode::INIT2RTR_QP => QueueState::ReadyToReceive,
+        Opcode::RTR2RTS_QP | Opcode::RTS2RTS_QP | Opcode::SQERR2RTS_QP | Opcode::SQD_RTS_QP => {
+            QueueState::ReadyToSend
+        }
+        Opcode::TO_ERR_QP => QueueState::Error,
+        Opcode::TO_RST_QP => QueueState::Reset,
+        _ => return None,
+    })
+}
+
+/// `mlx5dv_devx_qp_modify`: what the program reads of the state stays true.
+///
+/// # Safety
+/// As for [`qp_query`]. The command does no harm.
+pub unsafe extern "C" fn qp_modify(
+    qp: *mut ibv_qp,
+    input: *const c_void,
+    input_len: usize,
+    output: *mut c_void,
+    output_len: usize,
+) -> c_int {
+    // SAFETY: by the contract.
+    status(unsafe {
+        let this = QpObject::of(qp);
+        let state = state_after(bytes(input, input_len));
+        this.with_control(|control| {
+            modify(this.context(), (*qp).handle, input, input_len, output, output_len)?;
+            if let Some(state) = state {
+                control.note_state(state);
+                this.set_state(state);
+            }
+            Ok(())
+        })
+    })
+}
+
+/// `mlx5dv_devx_query_eqn`.
+///
+/// # Safety
+/// `context` is open, `eqn` writable.
+pub unsafe extern "C" fn query_eqn(context: *mut ibv_context, vector: u32, eqn: *mut u32) -> c_int {
+    // SAFETY: by the contract.
+    let found = command::query_eqn(unsafe { ContextObject::of(context) }.file(), vector);
+    // SAFETY: by the contract.
+    status(found.map(|found| unsafe { eqn.write(found) }).map_err(Into::into))
+}

@@ -1,0 +1,53 @@
+//! Entries of the device's table of send rates.
+
+use super::bytes;
+use crate::abi::mlx5dv::*;
+use crate::abi::*;
+use crate::context::ContextObject;
+use crate::object::boxed;
+use crate::refusal::{Refusal, object};
+use mlx5_uapi::cmd::devx as command;
+
+/// An entry.
+#[repr(C)]
+struct PpObject {
+    c: mlx5dv_pp,
+    context: *mut ibv_context,
+    handle: u32,
+}
+
+/// `mlx5dv_pp_alloc`.
+///
+/// # Safety
+/// `context` is open, `description` readable for its length.
+pub unsafe extern "C" fn pp_alloc(
+    context: *mut ibv_context,
+    description_len: usize,
+    description: *const c_void,
+    flags: u32,
+) -> *mut mlx5dv_pp {
+    /// `MLX5_IB_UAPI_PP_ALLOC_FLAGS_DEDICATED_INDEX`.
+    const DEDICATED: u32 = 1 << 0;
+    if flags & !DEDICATED != 0 {
+        return object(Err(Refusal::NOT_SUPPORTED));
+    }
+    // SAFETY: by the contract.
+    let made = unsafe {
+        let file = ContextObject::of(context).file();
+        command::alloc_pp(file, bytes(description, description_len), flags.into())
+    };
+    object(made.map_err(Into::into).map(|rate| {
+        boxed(PpObject { c: mlx5dv_pp { index: rate.index }, context, handle: rate.handle })
+    }))
+}
+
+/// `mlx5dv_pp_free`.
+///
+/// # Safety
+/// `pp` was not freed. It is used no more.
+pub unsafe extern "C" fn pp_free(pp: *mut mlx5dv_pp) {
+    // SAFETY: by the contract; the box was made by `pp_alloc`.
+    let this = unsafe { Box::<PpObject>::from_raw(pp.cast()) };
+    // SAFETY: the context outlives the entry. If the kernel refuses, the entry goes with the context.
+    let _ = command::free_pp(unsafe { ContextObject::of(this.context) }.file(), this.handle);
+}

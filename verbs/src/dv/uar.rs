@@ -1,0 +1,147 @@
+//! Doorbell pages for queues that the program makes by commands, and those of emulated devices.
+
+use super::{State, lock};
+use crate::abi::mlx5dv::*;
+use crate::abi::*;
+use crate::context::ContextObject;
+use crate::object::boxed;
+use crate::refusal::{Refusal, Verb, object};
+use mlx5_uapi::cmd::{devx, uar as command};
+use mlx5_uapi::mlx5::UarType;
+use mlx5_uapi::{Access, Mapping};
+use std::ptr;
+
+/// Where the first BlueFlame register of a page is.
+const FIRST_REGISTER: usize = 0x800;
+
+/// `enum mlx5dv_devx_uar_alloc_type`: a page of BlueFlame registers.
+const BLUEFLAME: u32 = 0;
+/// The page without BlueFlame of the context.
+const SHARED: u32 = 1;
+/// A page without BlueFlame of its own.
+const DEDICATED: u32 = 1 << 31;
+
+/// A doorbell page.
+#[repr(C)]
+pub(super) struct UarObject {
+    c: mlx5dv_devx_uar,
+    context: *mut ibv_context,
+    page: Mapping,
+    handle: u32,
+}
+
+// SAFETY: the pointers are those of C, which hands them to any thread.
+unsafe impl Send for UarObject {}
+
+impl UarObject {
+    fn new(context: *mut ibv_context, kind: UarType) -> Verb<Self> {
+        // SAFETY: by the contract of `alloc_uar`.
+        let file = unsafe { ContextObject::of(context) }.file();
+        let uar = command::alloc(file, kind)?;
+        let length = uar.mmap_len as usize;
+        let page = match file.map(uar.mmap_offset, length, Access::Write) {
+            Ok(page) if page.len() > FIRST_REGISTER => page,
+            other => {
+                // If that fails too, the page is freed with the context.
+                let _ = command::destroy(file, uar.handle);
+                return Err(other.err().map_or(Refusal::NO_MEMORY, Into::into));
+            }
+        };
+        let c = mlx5dv_devx_uar {
+            reg_addr: page.as_ptr().wrapping_add(FIRST_REGISTER).cast(),
+            base_addr: page.as_ptr().cast(),
+            page_id: uar.page_id,
+            mmap_off: uar.mmap_offset as i64,
+            comp_mask: 0,
+        };
+        Ok(Self { c, context, page, handle: uar.handle })
+    }
+
+    fn free(self) {
+        let Self { context, page, handle, .. } = self;
+        drop(page);
+        // SAFETY: the context outlives the page. If the kernel refuses, a queue uses the page, which
+        // then goes with the context.
+        let _ = command::destroy(unsafe { ContextObject::of(context) }.file(), handle);
+    }
+}
+
+fn shared(context: *mut ibv_context, state: &State) -> Verb<*mut mlx5dv_devx_uar> {
+    let mut shared = lock(&state.shared_uar);
+    if shared.is_none() {
+        *shared = Some(Box::new(UarObject::new(context, UarType::NonCached)?));
+    }
+    Ok(shared.as_deref_mut().map_or(ptr::null_mut(), |page| ptr::from_mut(page).cast()))
+}
+
+/// `mlx5dv_devx_alloc_uar`.
+///
+/// # Safety
+/// `context` is open.
+pub unsafe extern "C" fn alloc_uar(context: *mut ibv_context, flags: u32) -> *mut mlx5dv_devx_uar {
+    object(match flags {
+        BLUEFLAME => UarObject::new(context, UarType::BlueFlame).map(boxed),
+        DEDICATED => UarObject::new(context, UarType::NonCached).map(boxed),
+        // SAFETY: by the contract.
+        flags if flags & !(SHARED | DEDICATED) == 0 => unsafe {
+            shared(context, &ContextObject::of(context).dv)
+        },
+        _ => Err(Refusal::NOT_SUPPORTED),
+    })
+}
+
+/// `mlx5dv_devx_free_uar`. The page that the context shares stays.
+///
+/// # Safety
+/// `uar` was not freed. It is used no more.
+pub unsafe extern "C" fn free_uar(uar: *mut mlx5dv_devx_uar) {
+    let this: *mut UarObject = uar.cast();
+    // SAFETY: by the contract; a page that is not the shared one was boxed by `alloc_uar`.
+    unsafe {
+        let state = &ContextObject::of((*this).context).dv;
+        let is_shared = lock(&state.shared_uar).as_deref().is_some_and(|page| ptr::eq(page, this));
+        if !is_shared {
+            Box::from_raw(this).free();
+        }
+    }
+}
+
+/// A doorbell page of a virtio device that firmware emulates.
+#[repr(C)]
+struct VarObject {
+    c: mlx5dv_var,
+    context: *mut ibv_context,
+    handle: u32,
+}
+
+/// `mlx5dv_alloc_var`.
+///
+/// # Safety
+/// `context` is open.
+pub unsafe extern "C" fn alloc_var(context: *mut ibv_context, flags: u32) -> *mut mlx5dv_var {
+    if flags != 0 {
+        return object(Err(Refusal::NOT_SUPPORTED));
+    }
+    // SAFETY: by the contract.
+    let made = devx::alloc_var(unsafe { ContextObject::of(context) }.file());
+    object(made.map_err(Into::into).map(|var| {
+        let c = mlx5dv_var {
+            page_id: var.page_id,
+            length: var.mmap_len,
+            mmap_off: var.mmap_offset as i64,
+            comp_mask: 0,
+        };
+        boxed(VarObject { c, context, handle: var.handle })
+    }))
+}
+
+/// `mlx5dv_free_var`.
+///
+/// # Safety
+/// `var` was not freed. It is used no more.
+pub unsafe extern "C" fn free_var(var: *mut mlx5dv_var) {
+    // SAFETY: by the contract; the box was made by `alloc_var`.
+    let this = unsafe { Box::<VarObject>::from_raw(var.cast()) };
+    // SAFETY: the context outlives the page. If the kernel refuses, the page goes with the context.
+    let _ = devx::free_var(unsafe { ContextObject::of(this.context) }.file(), this.handle);
+}

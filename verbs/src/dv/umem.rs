@@ -1,0 +1,108 @@
+//! Memory registered for firmware objects.
+
+use crate::abi::mlx5dv::*;
+use crate::abi::*;
+use crate::context::ContextObject;
+use crate::object::boxed;
+use crate::refusal::{Refusal, Verb, object, status};
+use mlx5::AccessFlags;
+use mlx5_uapi::cmd::devx::{self as command, PageSizes, UmemReg};
+use std::os::fd::BorrowedFd;
+
+/// Registered memory.
+#[repr(C)]
+struct UmemObject {
+    c: mlx5dv_devx_umem,
+    context: *mut ibv_context,
+    handle: u32,
+}
+
+unsafe fn register(context: *mut ibv_context, what: &UmemReg<'_>) -> Verb<*mut mlx5dv_devx_umem> {
+    // SAFETY: by the contracts of the callers.
+    let umem = unsafe { command::umem_reg(ContextObject::of(context).file(), what) }?;
+    let c = mlx5dv_devx_umem { umem_id: umem.id };
+    Ok(boxed(UmemObject { c, context, handle: umem.handle }))
+}
+
+/// `mlx5dv_devx_umem_reg`.
+///
+/// # Safety
+/// `context` is open. Until the memory is deregistered, the device accesses it as `access` says.
+pub unsafe extern "C" fn umem_reg(
+    context: *mut ibv_context,
+    addr: *mut c_void,
+    size: usize,
+    access: u32,
+) -> *mut mlx5dv_devx_umem {
+    /// Every page size from the adapter's own on.
+    const ALL: u64 = !0xfff;
+    let what = UmemReg {
+        addr: addr.expose_provenance() as u64,
+        len: size as u64,
+        access: AccessFlags::from_bits_retain(access),
+        page_sizes: PageSizes::Preferred(ALL),
+        dmabuf: None,
+    };
+    // SAFETY: by the contract.
+    object(unsafe { register(context, &what) })
+}
+
+unsafe fn register_ex(
+    context: *mut ibv_context,
+    input: *const mlx5dv_devx_umem_in,
+) -> Verb<*mut mlx5dv_devx_umem> {
+    // SAFETY: by the contract of `umem_reg_ex`. Programs of older headers have no `dmabuf_fd`, and do
+    // not say that they have.
+    unsafe {
+        let mask = (*input).comp_mask;
+        if mask & !u64::from(MLX5DV_UMEM_MASK_DMABUF) != 0 {
+            return Err(Refusal::NOT_SUPPORTED);
+        }
+        let dmabuf = if mask & u64::from(MLX5DV_UMEM_MASK_DMABUF) != 0 {
+            let fd = (*input).dmabuf_fd;
+            if fd < 0 {
+                return Err(Refusal(libc::EBADF));
+            }
+            Some(BorrowedFd::borrow_raw(fd))
+        } else {
+            None
+        };
+        let what = UmemReg {
+            addr: (*input).addr.expose_provenance() as u64,
+            len: (*input).size as u64,
+            access: AccessFlags::from_bits_retain((*input).access),
+            page_sizes: PageSizes::Only((*input).pgsz_bitmap),
+            dmabuf,
+        };
+        register(context, &what)
+    }
+}
+
+/// `mlx5dv_devx_umem_reg_ex`.
+///
+/// # Safety
+/// As for [`umem_reg`]; `input` is readable as far as its mask says.
+pub unsafe extern "C" fn umem_reg_ex(
+    context: *mut ibv_context,
+    input: *mut mlx5dv_devx_umem_in,
+) -> *mut mlx5dv_devx_umem {
+    // SAFETY: by the contract.
+    object(unsafe { register_ex(context, input) })
+}
+
+/// `mlx5dv_devx_umem_dereg`. If it is refused, the memory is registered still.
+///
+/// # Safety
+/// `umem` was not deregistered. If the call succeeds, it is used no more.
+pub unsafe extern "C" fn umem_dereg(umem: *mut mlx5dv_devx_umem) -> c_int {
+    let this: *mut UmemObject = umem.cast();
+    // SAFETY: by the contract; the box was made by `register`.
+    unsafe {
+        let file = ContextObject::of((*this).context).file();
+        let done = command::umem_dereg(file, (*this).handle);
+        if done.is_ok() {
+            drop(Box::from_raw(this));
+        }
+        status(done.map_err(Into::into))
+    }
+}
