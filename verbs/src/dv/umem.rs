@@ -3,6 +3,7 @@
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
 use crate::context::ContextObject;
+use crate::fork::Kept;
 use crate::object::boxed;
 use crate::refusal::{Refusal, Verb, object, status};
 use mlx5::AccessFlags;
@@ -15,13 +16,19 @@ struct UmemObject {
     c: mlx5dv_devx_umem,
     context: *mut ibv_context,
     handle: u32,
+    /// Its memory is kept from forked children, where that is needed.
+    _kept: Option<Kept>,
 }
 
 unsafe fn register(context: *mut ibv_context, what: &UmemReg<'_>) -> Verb<*mut mlx5dv_devx_umem> {
+    let kept = match what.dmabuf {
+        None => Some(Kept::new(what.addr as usize, what.len as usize)?),
+        Some(_) => None,
+    };
     // SAFETY: by the contracts of the callers.
     let umem = unsafe { command::umem_reg(ContextObject::of(context).file(), what) }?;
     let c = mlx5dv_devx_umem { umem_id: umem.id };
-    Ok(boxed(UmemObject { c, context, handle: umem.handle }))
+    Ok(boxed(UmemObject { c, context, handle: umem.handle, _kept: kept }))
 }
 
 /// `mlx5dv_devx_umem_reg`.
