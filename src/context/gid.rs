@@ -132,6 +132,10 @@ mod tests {
         assert_eq!(gid.subnet_prefix(), 0xfe80_0000_0000_0000);
         assert_eq!(gid.interface_id(), 0x0002_c903_001a_bcde);
         assert!(gid.is_link_local() && !gid.is_multicast() && !gid.is_ipv4_mapped());
+        for other in ["febf::1", "fec0::1", "fd80::1", "80fe::1"] {
+            let gid: Gid = other.parse().unwrap();
+            assert_eq!(gid.is_link_local(), other == "febf::1", "{other}");
+        }
         assert!("192.168.0.1".parse::<Gid>().is_err());
         assert!("fe80:".parse::<Gid>().is_err());
     }

@@ -58,6 +58,15 @@ fn assert_records(bed: &Bed<Rc>, starts: [u16; 3]) {
     }
 }
 
+#[test]
+fn a_queue_says_what_its_layout_has() {
+    for spec in [Spec::default(), Spec { sges: 9, inline: 200, ..Spec::default() }] {
+        let Bed { queue, layout, .. } = &Bed::<Rc>::new(spec);
+        assert_eq!((queue.max_sge(), queue.max_inline()), (layout.max_sge, layout.max_inline));
+        assert!(layout.max_sge > 1 && layout.max_inline > 1);
+    }
+}
+
 /// Requests of several sizes, which go on writing to wherever the batch builds them.
 fn fill(batch: &mut Batch<'_, Rc>, count: usize) {
     let data = sges(14);
