@@ -3,10 +3,10 @@
 use crate::{
     context::{Context, Gid, Guid, Inner},
     error::{Error, ErrorKind},
-    link::Devx,
+    link::{Devx, Link},
 };
 use mlx5_uapi::{
-    Errno, Kernel, LinuxKernel,
+    DeviceFile, Errno, Kernel, LinuxKernel,
     sysfs::{self, DeviceInfo, NodeType, PciFunction, Skipped},
 };
 use std::{fmt, net::IpAddr, sync::Arc};
@@ -214,6 +214,44 @@ impl Device {
     pub fn open_with(&self, options: &OpenOptions) -> Result<Context, Error> {
         let inner = Inner::open(Arc::clone(&self.kernel), &self.info, options)?;
         Ok(Context { inner })
+    }
+
+    /// Takes part in a context of the device that is open already, in this or another process
+    /// (`ibv_import_device`): `file` is its open file, for example from
+    /// [`LinuxKernel::adopt`]. Objects of the other part are reached by [`Context::import_pd`],
+    /// [`ProtectionDomain::import_mr`] and [`Context::import_dm`]; objects that are created here are
+    /// destroyed when the last part has closed its file.
+    ///
+    /// ```no_run
+    /// use mlx5::{LinuxKernel, OpenOptions};
+    /// use std::os::fd::OwnedFd;
+    ///
+    /// # fn f(received: OwnedFd, pd_handle: u32) -> Result<(), Box<dyn std::error::Error>> {
+    /// // The descriptor came from another process, with the number of one of its domains.
+    /// let number = LinuxKernel::node_number(&received)?;
+    /// let file = LinuxKernel::adopt(received);
+    /// let devices = mlx5::devices()?;
+    /// let device = devices.iter().find(|device| device.dev() == number).ok_or("which device?")?;
+    /// let context = device.import(file, &OpenOptions::new())?;
+    /// let pd = context.import_pd(pd_handle)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`LinuxKernel::adopt`]: mlx5_uapi::LinuxKernel::adopt
+    /// [`ProtectionDomain::import_mr`]: crate::ProtectionDomain::import_mr
+    pub fn import(
+        &self,
+        file: Arc<dyn DeviceFile>,
+        options: &OpenOptions,
+    ) -> Result<Context, Error> {
+        let link = Link::import(Arc::clone(&self.kernel), &self.info, file)?;
+        Ok(Context { inner: Inner::on(link, options)? })
+    }
+
+    /// Major and minor number of the device node.
+    pub fn dev(&self) -> (u32, u32) {
+        self.info.dev
     }
 }
 

@@ -54,8 +54,12 @@ impl Inner {
         info: &DeviceInfo,
         options: &OpenOptions,
     ) -> Result<Arc<Self>, Error> {
+        Self::on(Link::open(kernel, info, options.devx)?, options)
+    }
+
+    pub(crate) fn on(link: Link, options: &OpenOptions) -> Result<Arc<Self>, Error> {
         let refused = |errno| Error::kernel(OPEN, errno);
-        let link = Arc::new(Link::open(kernel, info, options.devx)?);
+        let link = Arc::new(link);
         let blueflame_size = if options.blueflame { link.limits.bf_reg_size } else { 0 };
         let pages = options.max_blueflame_pages as usize;
         let uars = Uars::new(&link, blueflame_size, pages).map_err(refused)?;

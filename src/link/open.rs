@@ -15,6 +15,7 @@ use mlx5_uapi::{
 use std::sync::{Arc, atomic::AtomicU64};
 
 pub(crate) const OPEN: &str = "open_device";
+const IMPORT: &str = "import_device";
 
 /// Maximum size of a send WQE in bytes: the control segment counts units in six bits.
 const LONGEST_REQUEST: u16 = (mlx5_prm::wqe::MAX_UNITS * mlx5_prm::wqe::UNIT) as u16;
@@ -43,7 +44,34 @@ impl Link {
         let file = kernel.open(&info.uverbs, info.dev).map_err(refused)?;
         context::probe(&*file).map_err(|error| Error::probe(OPEN, error))?;
         let context = get_context(&*file, devx)?;
-        let caps = Caps::query(&*file, &context).map_err(refused)?;
+        Self::on(kernel, info, file, &context)
+    }
+
+    /// Takes part in a context that is open already, of this or another process. It has DEVX if a
+    /// firmware command succeeds.
+    pub(crate) fn import(
+        kernel: Arc<dyn Kernel>,
+        info: &DeviceInfo,
+        file: Arc<dyn DeviceFile>,
+    ) -> Result<Self, Error> {
+        let mut context = context::query(&*file).map_err(|errno| Error::kernel(IMPORT, errno))?;
+        check(IMPORT, &context)?;
+        let mut link = {
+            context.devx = true;
+            Self::on(kernel, info, file, &context)?
+        };
+        link.devx = link.hca_cap(IMPORT).is_ok();
+        Ok(link)
+    }
+
+    fn on(
+        kernel: Arc<dyn Kernel>,
+        info: &DeviceInfo,
+        file: Arc<dyn DeviceFile>,
+        context: &GetContext,
+    ) -> Result<Self, Error> {
+        let refused = |errno| Error::kernel(OPEN, errno);
+        let caps = Caps::query(&*file, context).map_err(refused)?;
         let async_file = event::alloc_async(&*file).map_err(refused)?;
         let watchers = Watchers::new().map_err(refused)?;
         Ok(Self {
@@ -80,16 +108,22 @@ fn get_context(file: &dyn DeviceFile, wish: Devx) -> Result<GetContext, Error> {
         ..AllocUcontextReqV2::default()
     };
     let context = context::get_context(file, &request).map_err(|e| Error::kernel(OPEN, e))?;
-    if !context.lib_caps || context.driver.tot_bfregs != 0 {
-        return Err(Error::too_old(OPEN));
-    }
-    if context.driver.cqe_version != 1 {
-        let cause = "the device's completions carry no user index (CQE version 0), which this \
-                     driver needs; newer firmware may help";
-        return Err(Error::new(OPEN, ErrorKind::NotSupported, cause));
-    }
+    check(OPEN, &context)?;
     if wish == Devx::Require && !context.devx {
         return Err(Error::no_devx(OPEN));
     }
     Ok(context)
+}
+
+/// Checks that the kernel's context is one that the driver can work with.
+fn check(operation: &'static str, context: &GetContext) -> Result<(), Error> {
+    if !context.lib_caps || context.driver.tot_bfregs != 0 {
+        return Err(Error::too_old(operation));
+    }
+    if context.driver.cqe_version != 1 {
+        let cause = "the device's completions carry no user index (CQE version 0), which this \
+                     driver needs; newer firmware may help";
+        return Err(Error::new(operation, ErrorKind::NotSupported, cause));
+    }
+    Ok(())
 }

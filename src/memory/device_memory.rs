@@ -106,15 +106,29 @@ impl Context {
             return Err(Error::invalid(VERB, what));
         }
         let made = context.run(VERB, |file| command::alloc(file, len as u64, log_align))?;
-        DeviceMemory::map(context, &made, len).inspect_err(|_| {
+        DeviceMemory::map(context, &made, len, true).inspect_err(|_| {
             // Without a mapping it is of no use. If this fails too, the kernel frees it at the end.
             let _ = context.run_destroy(VERB, |file| command::free(file, made.handle));
         })
     }
+
+    /// Device memory of another part of the same context (`ibv_import_dm`), by the kernel's handle.
+    /// Dropping it does not free the memory.
+    pub fn import_dm(&self, handle: u32) -> Result<DeviceMemory, Error> {
+        let context = &self.inner;
+        let (found, len) = context.run("import_dm", |file| command::query(file, handle))?;
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        DeviceMemory::map(context, &found, len, false)
+    }
 }
 
 impl DeviceMemory {
-    fn map(context: &Arc<Inner>, made: &command::Dm, len: usize) -> Result<Self, Error> {
+    fn map(
+        context: &Arc<Inner>,
+        made: &command::Dm,
+        len: usize,
+        live: bool,
+    ) -> Result<Self, Error> {
         const VERB: &str = "alloc_dm";
         let page = page_size();
         let offset = MmapCommand::DeviceMem.offset(made.page_index.into(), page);
@@ -129,8 +143,7 @@ impl DeviceMemory {
         // SAFETY: the memory is inside the mapping.
         let start = unsafe { pages.as_non_null().byte_add(first) };
         let context = Arc::clone(context);
-        let memory =
-            Memory { context, handle: made.handle, len, pages: Some(pages), start, live: true };
+        let memory = Memory { context, handle: made.handle, len, pages: Some(pages), start, live };
         Ok(Self { inner: Arc::new(memory) })
     }
 

@@ -275,6 +275,18 @@ impl ProtectionDomain {
         unsafe { MemoryRegion::register(self, Place { start, len, iova }, access) }
     }
 
+    /// A memory region of another part of the same context (`ibv_import_mr`), by the kernel's
+    /// handle. Its memory is not in reach, and dropping it does not deregister the region.
+    pub fn import_mr(&self, handle: u32) -> Result<MemoryRegion, Error> {
+        let info = self.context.run("import_mr", |file| command::query(file, handle))?;
+        let mr = command::Mr { handle, lkey: info.lkey, rkey: info.rkey };
+        let len = usize::try_from(info.length).unwrap_or(usize::MAX);
+        // The kernel does not tell the rights.
+        let mut region = MemoryRegion::new(self, mr, info.iova, len, Access::all());
+        region.live = false;
+        Ok(region)
+    }
+
     /// Registers `len` bytes of a dma-buf, for example device memory, from `offset`
     /// (`ibv_reg_dmabuf_mr`). Their device addresses start at `iova`. Needs Linux 5.12. Limits of
     /// `len` and `access` as for [`ProtectionDomain::reg_mr`].

@@ -51,6 +51,17 @@ impl Context {
     }
 }
 
+impl Context {
+    /// A protection domain of another part of the same context (`ibv_import_pd`), by the kernel's
+    /// handle. Dropping it does not deallocate the domain.
+    pub fn import_pd(&self, handle: u32) -> Result<ProtectionDomain, Error> {
+        let context = Arc::clone(&self.inner);
+        let pd = context.run("import_pd", |file| command::query(file, handle))?;
+        let domain = Arc::new(Domain { context: Arc::clone(&context), pd, live: false });
+        Ok(ProtectionDomain { domain, context })
+    }
+}
+
 impl ProtectionDomain {
     /// Returns the kernel's handle.
     pub(crate) fn handle(&self) -> u32 {

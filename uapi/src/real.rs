@@ -19,7 +19,7 @@ use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     sys::{
         mman::{MmapAdvise, madvise},
-        stat::{major, minor},
+        stat::{SFlag, major, minor},
     },
 };
 
@@ -47,6 +47,24 @@ impl LinuxKernel {
     /// Creates the kernel with other directories in place of `/sys` and `/dev`.
     pub fn with_roots(sysfs: impl Into<PathBuf>, dev: impl Into<PathBuf>) -> Self {
         Self { sysfs: sysfs.into(), dev: dev.into() }
+    }
+}
+
+impl LinuxKernel {
+    /// Takes a device file that is open already, for example one that another process has sent. The
+    /// first call shows whether it is one.
+    pub fn adopt(fd: OwnedFd) -> Arc<dyn DeviceFile> {
+        Arc::new(UverbsFile { file: File::from(fd) })
+    }
+
+    /// Major and minor number of the device node that a descriptor has open.
+    pub fn node_number(fd: impl AsFd) -> Result<(u32, u32), Errno> {
+        let found = nix::sys::stat::fstat(fd)?;
+        if found.st_mode & SFlag::S_IFMT.bits() != SFlag::S_IFCHR.bits() {
+            return Err(Errno::ENXIO);
+        }
+        let number = |number: u64| u32::try_from(number).map_err(|_| Errno::ENXIO);
+        Ok((number(major(found.st_rdev))?, number(minor(found.st_rdev))?))
     }
 }
 

@@ -3,16 +3,18 @@
 use crate::abi::*;
 use crate::device::DeviceObject;
 use crate::environment::Environment;
+use crate::kernel::BlockingFile;
 use crate::object::Blank;
+use crate::process::InProcess;
 use crate::refusal::{Verb, object, status};
 use crate::{cq, dm, domain, dv, mr, mw, qp, query, srq, xrc};
 use mlx5::{Context, CqId, Devx, OpenOptions, QpId, SrqId};
-use mlx5_uapi::DeviceFile;
+use mlx5_uapi::{DeviceFile, LinuxKernel};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Objects of C by the identifier that events have. An object that was removed gets no event.
 pub(crate) struct ById<I, T>(Mutex<HashMap<I, Counted<T>>>);
@@ -61,7 +63,7 @@ pub(crate) struct ContextObject {
     verbs: verbs_context,
     /// Before the context: see there.
     pub(crate) dv: dv::State,
-    pub(crate) context: Context,
+    pub(crate) context: InProcess<Context>,
     pub(crate) environment: Environment,
     pub(crate) qps: ById<QpId, ibv_qp>,
     pub(crate) cqs: ById<CqId, ibv_cq>,
@@ -132,17 +134,48 @@ pub(crate) fn open(device: *mut ibv_device, devx: Devx) -> Verb<*mut ibv_context
     let environment = Environment::read();
     let options = OpenOptions::new().blueflame(environment.blueflame).devx(devx);
     // SAFETY: by the contract of `open_device`.
-    let context = unsafe { DeviceObject::of(device) }.device.open_with(&options)?;
+    let device = unsafe { DeviceObject::of(device) };
+    let context = device.device.open_with(&options)?;
+    Ok(make(device, context, environment))
+}
+
+/// The context of a child process: it takes part in its parent's.
+fn in_child(device: &'static DeviceObject, parents: &Context) -> Option<Context> {
+    let fd = parents.device_file().as_fd()?.try_clone_to_owned().ok()?;
+    let options = OpenOptions::new().blueflame(Environment::read().blueflame);
+    device.device.import(BlockingFile::over(LinuxKernel::adopt(fd)), &options).ok()
+}
+
+/// Takes part in a context that is open already.
+pub(crate) fn import(
+    device: &'static DeviceObject,
+    file: Arc<dyn DeviceFile>,
+) -> Verb<*mut ibv_context> {
+    let environment = Environment::read();
+    let options = OpenOptions::new().blueflame(environment.blueflame);
+    let context = device.device.import(BlockingFile::over(file), &options)?;
+    Ok(make(device, context, environment))
+}
+
+fn make(
+    device: &'static DeviceObject,
+    context: Context,
+    environment: Environment,
+) -> *mut ibv_context {
+    let verbs = table(device.as_c(), &context);
     let made = Box::new(ContextObject {
-        verbs: table(device, &context),
+        verbs,
         dv: dv::State::default(),
-        context,
+        context: InProcess::new(
+            context,
+            Arc::new(move |parents: &Context| in_child(device, parents)),
+        ),
         environment,
         qps: ById::new(),
         cqs: ById::new(),
         srqs: ById::new(),
     });
-    Ok(ContextObject::as_c(Box::into_raw(made)))
+    ContextObject::as_c(Box::into_raw(made))
 }
 
 /// `ibv_open_device`.
@@ -160,7 +193,10 @@ pub unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_contex
 pub unsafe extern "C" fn close_device(context: *mut ibv_context) -> c_int {
     let start = context.wrapping_byte_sub(offset_of!(verbs_context, context));
     // SAFETY: by the contract; the box was made by `open`.
-    drop(unsafe { Box::<ContextObject>::from_raw(start.cast()) });
+    let this = unsafe { Box::<ContextObject>::from_raw(start.cast()) };
+    let ContextObject { dv, context, .. } = *this;
+    drop(dv);
+    drop(context.into_inner());
     status(Ok(()))
 }
 

@@ -62,7 +62,13 @@ impl DeviceObject {
         unsafe { &*device.cast() }
     }
 
-    fn as_c(&'static self) -> *mut ibv_device {
+    /// The device whose node has these numbers.
+    pub(crate) fn with_number(number: (u32, u32)) -> Verb<Option<&'static Self>> {
+        let devices = mlx5::devices_on(Arc::new(BlockingKernel::new()))?;
+        Ok(devices.into_iter().find(|device| device.dev() == number).map(known))
+    }
+
+    pub(crate) fn as_c(&'static self) -> *mut ibv_device {
         ptr::from_ref(self).cast_mut().cast()
     }
 }

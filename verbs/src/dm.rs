@@ -37,7 +37,11 @@ fn alloc(context: *mut ibv_context, attr: &ibv_alloc_dm_attr) -> Verb<*mut ibv_d
     }
     // SAFETY: by the contract of `alloc_dm`.
     let this = unsafe { ContextObject::of(context) };
-    let memory = this.context.alloc_dm(attr.length, attr.log_align_req)?;
+    Ok(make(context, this.context.alloc_dm(attr.length, attr.log_align_req)?))
+}
+
+/// The object of memory.
+pub(crate) fn make(context: *mut ibv_context, memory: DeviceMemory) -> *mut ibv_dm {
     let c = ibv_dm {
         context,
         memcpy_to_dm: Some(memcpy_to_dm),
@@ -45,7 +49,18 @@ fn alloc(context: *mut ibv_context, attr: &ibv_alloc_dm_attr) -> Verb<*mut ibv_d
         comp_mask: IBV_DM_MASK_HANDLE,
         handle: memory.kernel_handle(),
     };
-    Ok(boxed(DmObject { c, memory: ManuallyDrop::new(memory) }))
+    boxed(DmObject { c, memory: ManuallyDrop::new(memory) })
+}
+
+/// Drops the object of memory that is another part's.
+///
+/// # Safety
+/// `dm` is from [`make`], and used no more.
+pub(crate) unsafe fn forget(dm: *mut ibv_dm) {
+    // SAFETY: by the contract.
+    let mut this = unsafe { Box::<DmObject>::from_raw(dm.cast()) };
+    // SAFETY: the object is not used any more.
+    unsafe { ManuallyDrop::drop(&mut this.memory) };
 }
 
 /// The operation behind `ibv_alloc_dm`.

@@ -3,9 +3,9 @@
 use crate::abi::*;
 use crate::context::ContextObject;
 use crate::object::{boxed, destroy};
-use crate::pd::PdObject;
+use crate::pd::{PdObject, in_process};
 use crate::refusal::{Refusal, Verb, object, status};
-use mlx5::{QueueAllocator, ThreadDomain};
+use mlx5::{ProtectionDomain, QueueAllocator, ThreadDomain};
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -194,7 +194,7 @@ unsafe fn alloc_parent(
     });
     let made: *mut PdObject = boxed(PdObject {
         c: ibv_pd { context, handle: of.c.handle },
-        domain: ManuallyDrop::new((*of.domain).clone()),
+        domain: ManuallyDrop::new(in_process(context, ProtectionDomain::clone(&of.domain))),
         parent: Some(Parent {
             td: attr.td,
             thread_domain,
@@ -239,7 +239,7 @@ pub(crate) unsafe fn dealloc_parent(this: *mut PdObject, parent: &Parent) -> Ver
     // SAFETY: by the contract. The domain itself is another object's.
     unsafe {
         destroy(this, &raw mut (*this).domain, |domain| {
-            drop(domain);
+            drop(domain.into_inner());
             Ok(())
         })
     }

@@ -35,7 +35,7 @@ impl Kernel for BlockingKernel {
     }
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
-        Ok(Arc::new(BlockingFile(self.0.open(node, dev)?)))
+        Ok(BlockingFile::over(self.0.open(node, dev)?))
     }
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
@@ -43,7 +43,14 @@ impl Kernel for BlockingKernel {
     }
 }
 
-struct BlockingFile(Arc<dyn DeviceFile>);
+/// A device file whose event files block until the program says otherwise.
+pub(crate) struct BlockingFile(Arc<dyn DeviceFile>);
+
+impl BlockingFile {
+    pub(crate) fn over(file: Arc<dyn DeviceFile>) -> Arc<dyn DeviceFile> {
+        Arc::new(Self(file))
+    }
+}
 
 impl DeviceFile for BlockingFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {

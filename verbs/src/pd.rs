@@ -4,9 +4,11 @@ use crate::abi::*;
 use crate::context::ContextObject;
 use crate::domain::{Parent, Purpose, dealloc_parent};
 use crate::object::{boxed, destroy};
+use crate::process::InProcess;
 use crate::refusal::{Verb, object, status};
 use mlx5::{ProtectionDomain, QueueAllocator, ThreadDomain};
 use std::mem::ManuallyDrop;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 #[repr(C)]
 pub(crate) struct PdObject {
     pub(crate) c: ibv_pd,
-    pub(crate) domain: ManuallyDrop<ProtectionDomain>,
+    pub(crate) domain: ManuallyDrop<InProcess<ProtectionDomain>>,
     /// What a parent domain adds.
     pub(crate) parent: Option<Parent>,
 }
@@ -59,11 +61,28 @@ impl PdObject {
     }
 }
 
+/// A domain that a child process reaches as well.
+pub(crate) fn in_process(
+    context: *mut ibv_context,
+    domain: ProtectionDomain,
+) -> InProcess<ProtectionDomain> {
+    let context = context.expose_provenance();
+    InProcess::new(
+        domain,
+        Arc::new(move |parents| {
+            // SAFETY: the context is there as long as a domain of it.
+            let context = unsafe { ContextObject::of(ptr::with_exposed_provenance_mut(context)) };
+            context.context.import_pd(parents.kernel_handle()).ok()
+        }),
+    )
+}
+
 fn alloc(context: *mut ibv_context) -> Verb<*mut ibv_pd> {
     // SAFETY: by the contract of `alloc_pd`.
     let domain = unsafe { ContextObject::of(context) }.context.alloc_pd()?;
     let c = ibv_pd { context, handle: domain.kernel_handle() };
-    Ok(boxed(PdObject { c, domain: ManuallyDrop::new(domain), parent: None }))
+    let domain = ManuallyDrop::new(in_process(context, domain));
+    Ok(boxed(PdObject { c, domain, parent: None }))
 }
 
 /// `ibv_alloc_pd`.
@@ -84,7 +103,17 @@ pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     status(unsafe {
         match &(*this).parent {
             Some(parent) => dealloc_parent(this, parent),
-            None => destroy(this, &raw mut (*this).domain, ProtectionDomain::destroy),
+            None if (*this).domain.left() => {
+                // A child's part of it ends; the domain is its parent's.
+                drop(ManuallyDrop::take(&mut (*this).domain).into_inner());
+                drop(Box::from_raw(this));
+                Ok(())
+            }
+            None => destroy(this, &raw mut (*this).domain, |domain| {
+                let remake = Arc::clone(domain.remake());
+                let Some(domain) = domain.into_inner() else { return Ok(()) };
+                domain.destroy().map_err(|error| error.map(|domain| InProcess::new(domain, remake)))
+            }),
         }
     })
 }

@@ -119,3 +119,23 @@ fn get_context_once(
         lib_caps: length == size_of::<AllocUcontextReqV2>(),
     })
 }
+
+/// Asks what the context of a file has that is open already (QUERY_CONTEXT). The kernel does not
+/// tell whether the context has DEVX: the answer says that it has not.
+pub fn query(file: &dyn DeviceFile) -> Result<GetContext, Errno> {
+    let mut num_comp_vectors = 0_u32;
+    let mut core_support = 0_u64;
+    let mut driver = AllocUcontextResp::new_zeroed();
+    Call::new(method::QUERY_CONTEXT)
+        .output(attr::query_context::NUM_COMP_VECTORS, &mut num_comp_vectors)
+        .output(attr::query_context::CORE_SUPPORT, &mut core_support)
+        .output(attr::mlx5_query_context::RESP_UCTX, &mut driver)
+        .make(file)?;
+    Ok(GetContext {
+        num_comp_vectors,
+        core_support: CoreSupport::from_bits_retain(core_support),
+        driver,
+        devx: false,
+        lib_caps: driver.tot_bfregs == 0,
+    })
+}

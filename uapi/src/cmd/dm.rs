@@ -37,3 +37,16 @@ pub fn alloc(file: &dyn DeviceFile, length: u64, log_align: u32) -> Result<Dm, E
 pub fn free(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::DM_FREE, attr::free_dm::HANDLE, handle)
 }
+
+/// Asks where device memory is that exists already (DM_QUERY), and for its length.
+pub fn query(file: &dyn DeviceFile, handle: u32) -> Result<(Dm, u64), Errno> {
+    use attr::query_dm as id;
+    let (mut start_offset, mut page_index, mut length) = (0_u64, 0_u16, 0_u64);
+    Call::new(method::DM_QUERY)
+        .handle(id::REQ_HANDLE, handle)
+        .output(id::RESP_START_OFFSET, &mut start_offset)
+        .output(id::RESP_PAGE_INDEX, &mut page_index)
+        .output(id::RESP_LENGTH, &mut length)
+        .make(file)?;
+    Ok((Dm { handle, start_offset, page_index }, length))
+}

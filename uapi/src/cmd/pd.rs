@@ -3,6 +3,7 @@
 use super::destroy;
 use crate::{
     Errno,
+    call::Call,
     ioctl::{attr, method},
     kernel::DeviceFile,
     mlx5,
@@ -32,4 +33,14 @@ pub fn alloc(file: &dyn DeviceFile) -> Result<Pd, Errno> {
 /// Deallocates a protection domain (PD_DESTROY). `EBUSY` while objects belong to it.
 pub fn dealloc(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::PD_DESTROY, attr::destroy_pd::HANDLE, handle)
+}
+
+/// Asks for the device's number of a protection domain (PD_QUERY).
+pub fn query(file: &dyn DeviceFile, handle: u32) -> Result<Pd, Errno> {
+    let mut pdn = 0_u32;
+    Call::new(method::PD_QUERY)
+        .handle(attr::query_pd::HANDLE, handle)
+        .output(attr::query_pd::RESP_PDN, &mut pdn)
+        .make(file)?;
+    Ok(Pd { handle, pdn })
 }

@@ -6,12 +6,10 @@ use crate::refusal::{Refusal, Verb, status};
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::{DeviceFile, Errno};
 
-fn change(
-    qp: *mut ibv_qp,
-    gid: *const ibv_gid,
-    lid: u16,
-    command: fn(&dyn DeviceFile, u32, [u8; 16], u16) -> Result<(), Errno>,
-) -> Verb {
+/// A command about a queue pair and a group.
+type Command = fn(&dyn DeviceFile, u32, [u8; 16], u16) -> Result<(), Errno>;
+
+fn change(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16, command: Command) -> Verb {
     // SAFETY: by the callers' contract.
     let (this, gid) = unsafe { (QpObject::of(qp), (*gid).raw) };
     if this.c.qp_base.qp_type != IBV_QPT_UD {

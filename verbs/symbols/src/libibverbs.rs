@@ -88,13 +88,13 @@ macro_rules! libibverbs {
             }
 
             default "IBVERBS_1.10" {
-                ibv_import_device => refuse::null,
-                ibv_import_mr => refuse::null,
-                ibv_import_pd => refuse::null,
+                ibv_import_device => import::import_device,
+                ibv_import_mr => import::import_mr,
+                ibv_import_pd => import::import_pd,
                 ibv_query_ece => ece::query_ece,
                 ibv_set_ece => ece::set_ece,
-                ibv_unimport_mr => refuse::nothing,
-                ibv_unimport_pd => refuse::nothing,
+                ibv_unimport_mr => import::unimport_mr,
+                ibv_unimport_pd => import::unimport_pd,
             }
 
             default "IBVERBS_1.11" {
@@ -107,9 +107,9 @@ macro_rules! libibverbs {
             }
 
             default "IBVERBS_1.13" {
-                ibv_import_dm => refuse::null,
-                ibv_is_fork_initialized => fork::is_fork_initialized,
-                ibv_unimport_dm => refuse::nothing,
+                ibv_import_dm => import::import_dm,
+                ibv_is_fork_initialized => refuse::zero,
+                ibv_unimport_dm => import::unimport_dm,
             }
 
             default "IBVERBS_1.14" {
