@@ -106,6 +106,7 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     verbs.alloc_dm = Some(dm::alloc_dm);
     verbs.free_dm = Some(dm::free_dm);
     verbs.reg_dm_mr = Some(dm::reg_dm_mr);
+    verbs.create_cq_ex = Some(cq::extended::create_cq_ex);
     verbs.modify_cq = Some(cq::modify_cq);
     verbs.create_qp_ex = Some(qp::create::create_qp_ex);
     let c = &mut verbs.context;

@@ -29,6 +29,11 @@ impl PdObject {
         unsafe { &*pd.cast() }
     }
 
+    /// Whether it is a parent domain.
+    pub(crate) fn is_parent(&self) -> bool {
+        self.parent.is_some()
+    }
+
     /// Who provides the memory of a queue, if the program does.
     pub(crate) fn allocator(&self, purpose: Purpose) -> Option<Arc<dyn QueueAllocator>> {
         self.parent.as_ref()?.allocator(purpose)

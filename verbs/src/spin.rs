@@ -52,3 +52,22 @@ impl Spin {
         result
     }
 }
+
+/// A number that this thread has, and no other that runs. It is not zero.
+#[inline(always)]
+pub(crate) fn this_thread() -> usize {
+    let number: usize;
+    // SAFETY: reads where the thread's own memory is, which stays as long as the thread runs.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) number, options(nostack, preserves_flags, readonly));
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) number, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        thread_local!(static OWN: u8 = const { 0 });
+        number = OWN.with(|own| std::ptr::from_ref(own).addr());
+    }
+    number
+}

@@ -1,6 +1,7 @@
 //! Completion queues and their channels.
 
 pub mod channel;
+pub mod extended;
 pub mod poll;
 
 use crate::abi::*;
@@ -9,18 +10,23 @@ use crate::domain::Purpose;
 use crate::object::{Blank, boxed, destroy};
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
-use crate::spin::Spin;
+use crate::spin::{Spin, this_thread};
 use channel::ChannelObject;
-use mlx5::{CompletionCursor, CompletionQueue, CqeSize};
+use extended::WallClock;
+use mlx5::{CompletionCursor, CompletionQueue, CqeSize, Timestamps};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A completion queue. A pointer to it is an `ibv_cq`, and an `ibv_cq_ex` if it was made as one.
 #[repr(C)]
 pub(crate) struct CqObject {
-    pub(crate) c: ibv_cq_ex,
+    pub(crate) c: UnsafeCell<ibv_cq_ex>,
     pub(crate) lock: Spin,
     queue: UnsafeCell<ManuallyDrop<CompletionCursor>>,
+    /// The thread that holds the lock from one call to a later one, as it started a poll; or zero.
+    poller: AtomicUsize,
+    wall_clock: Option<WallClock>,
     /// The parent domain that it was made from, or NULL.
     domain: *mut ibv_pd,
 }
@@ -45,10 +51,34 @@ impl CqObject {
         unsafe { &mut *self.queue.get() }
     }
 
-    /// Runs `body` with the queue, and the lock held.
-    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut CompletionQueue) -> R) -> R {
+    /// Notes that this thread started a poll: it holds the lock.
+    #[inline(always)]
+    fn note_poll(&self) {
+        self.poller.store(this_thread(), Relaxed);
+    }
+
+    /// Notes that the poll ends.
+    #[inline(always)]
+    fn forget_poll(&self) {
+        self.poller.store(0, Relaxed);
+    }
+
+    /// Runs `body` with the lock held. A thread that started a poll has it already: C takes no lock to
+    /// arm a queue or to create a queue pair, so programs may do that before they end the poll.
+    pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
+        if self.poller.load(Relaxed) == this_thread() { body() } else { self.lock.hold(body) }
+    }
+
+    /// Runs `body` with the queue, and the lock held. A poll that was started goes on.
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&CompletionQueue) -> R) -> R {
         // SAFETY: the lock is held.
-        self.lock.hold(|| body(unsafe { self.cursor() }.queue()))
+        self.hold(|| body(unsafe { self.cursor() }))
+    }
+
+    /// As [`CqObject::with`], for what needs the queue alone. A poll that was started is ended.
+    pub(crate) fn with_mut<R>(&self, body: impl FnOnce(&mut CompletionQueue) -> R) -> R {
+        // SAFETY: the lock is held.
+        self.hold(|| body(unsafe { self.cursor() }.queue()))
     }
 }
 
@@ -63,11 +93,18 @@ pub(crate) struct Wanted {
     pub(crate) parent_domain: *mut ibv_pd,
     pub(crate) ignore_overrun: bool,
     pub(crate) single_threaded: bool,
+    pub(crate) timestamps: Timestamps,
 }
 
+/// Makes a completion queue; `fill` sets what only one that is polled in steps has.
+///
 /// # Safety
 /// Context, channel and domain exist; channel and domain may be NULL.
-pub(crate) unsafe fn make(wanted: &Wanted) -> Verb<*mut CqObject> {
+pub(crate) unsafe fn make(
+    wanted: &Wanted,
+    wall_clock: Option<WallClock>,
+    fill: impl FnOnce(&mut ibv_cq_ex),
+) -> Verb<*mut CqObject> {
     // SAFETY: by the contract.
     let context = unsafe { ContextObject::of(wanted.context) };
     let entries = u32::try_from(wanted.entries).map_err(|_| Refusal::INVALID)?;
@@ -76,7 +113,7 @@ pub(crate) unsafe fn make(wanted: &Wanted) -> Verb<*mut CqObject> {
     if context.environment.large_cqe {
         builder = builder.cqe_size(CqeSize::Bytes128);
     }
-    builder = builder.ignore_overrun(wanted.ignore_overrun);
+    builder = builder.ignore_overrun(wanted.ignore_overrun).timestamps(wanted.timestamps);
     if !wanted.channel.is_null() {
         // SAFETY: by the contract.
         builder = builder.channel(unsafe { &(*ChannelObject::of(wanted.channel)).channel });
@@ -103,9 +140,15 @@ pub(crate) unsafe fn make(wanted: &Wanted) -> Verb<*mut CqObject> {
     c.cqe = queue.capacity() as c_int;
     c.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
     c.cond = libc::PTHREAD_COND_INITIALIZER;
-    let lock = Spin::new(context.environment.locks && !wanted.single_threaded);
-    let queue = UnsafeCell::new(ManuallyDrop::new(queue.into_cursor()));
-    let made: *mut CqObject = boxed(CqObject { c, lock, queue, domain: wanted.parent_domain });
+    fill(&mut c);
+    let made: *mut CqObject = boxed(CqObject {
+        c: UnsafeCell::new(c),
+        lock: Spin::new(context.environment.locks && !wanted.single_threaded),
+        queue: UnsafeCell::new(ManuallyDrop::new(queue.into_cursor())),
+        poller: AtomicUsize::new(0),
+        wall_clock,
+        domain: wanted.parent_domain,
+    });
     context.cqs.add(id, made.cast());
     if !wanted.channel.is_null() {
         // SAFETY: by the contract.
@@ -134,9 +177,10 @@ pub unsafe extern "C" fn create_cq(
         parent_domain: std::ptr::null_mut(),
         ignore_overrun: false,
         single_threaded: false,
+        timestamps: Timestamps::Cycles,
     };
     // SAFETY: by the contract.
-    object(unsafe { make(&wanted) }.map(<*mut CqObject>::cast))
+    object(unsafe { make(&wanted, None, |_| ()) }.map(<*mut CqObject>::cast))
 }
 
 /// `ibv_destroy_cq`: waits until its events are acknowledged.
@@ -178,7 +222,7 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
 pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     let Ok(entries) = u32::try_from(cqe) else { return status(Err(Refusal::INVALID)) };
     // SAFETY: by the contract.
-    let resized = unsafe { CqObject::of(cq) }.with(|queue| {
+    let resized = unsafe { CqObject::of(cq) }.with_mut(|queue| {
         queue.resize(entries)?;
         Ok(queue.capacity())
     });
@@ -207,8 +251,8 @@ pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_att
 /// `cq` was not destroyed.
 pub unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     // SAFETY: by the contract.
-    let this = unsafe { CqObject::of(cq) };
-    if this.c.channel.is_null() {
+    let (this, channel) = unsafe { (CqObject::of(cq), (*cq).channel) };
+    if channel.is_null() {
         // Nobody is told, as in C.
         return 0;
     }

@@ -1,5 +1,6 @@
 //! Creating and destroying queue pairs.
 
+use super::extended::{self, Building};
 use super::{Address, CTransport, Functions, QpObject, QpOf, post};
 use crate::abi::*;
 use crate::context::wait_for_acks;
@@ -50,14 +51,14 @@ unsafe fn with_both<R>(
     // SAFETY: by the contract.
     let (first, second) = unsafe { (CqObject::of(first), CqObject::of(second)) };
     let same = std::ptr::eq(first, second);
-    first.lock.hold(|| {
+    first.hold(|| {
         let hold = || {
             // SAFETY: the locks are held. One queue is borrowed twice, but not to be changed.
             let (send, recv) =
                 unsafe { (&*CqObject::of(send).cursor(), &*CqObject::of(recv).cursor()) };
             body(send, recv)
         };
-        if same { hold() } else { second.lock.hold(hold) }
+        if same { hold() } else { second.hold(hold) }
     })
 }
 
@@ -72,7 +73,9 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     let thread_domain = pd.thread_domain();
     let allocator = pd.allocator(Purpose::QueuePair).or_else(|| context.dv.allocator());
     let ops = match wanted.send_ops {
-        Some(ops) => SendOps::from_bits(ops).ok_or(Refusal::NOT_SUPPORTED)?,
+        Some(ops) => SendOps::from_bits(ops)
+            .filter(|&ops| extended::supported::<T>().contains(ops))
+            .ok_or(Refusal::NOT_SUPPORTED)?,
         // Room for what any program may post, as C leaves it.
         None => SendOps::of::<T>() & (SendOps::BIND_MW | SendOps::LOCAL_INV),
     };
@@ -120,6 +123,11 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     c.qp_base.qp_type = init.qp_type;
     c.qp_base.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
     c.qp_base.cond = libc::PTHREAD_COND_INITIALIZER;
+    if wanted.send_ops.is_some() {
+        extended::fill::<T>(&mut c);
+    }
+    let building =
+        Building::new(caps.max_send_sge, caps.max_inline_data, wanted.send_ops.is_some());
     let locks = context.environment.locks && thread_domain.is_none();
     pd.hold();
     let made: *mut QpObject = boxed(QpOf::<T> {
@@ -136,6 +144,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             extended: wanted.send_ops.is_some(),
         },
         send: UnsafeCell::new(ManuallyDrop::new(send)),
+        building: UnsafeCell::new(building),
     });
     context.qps.add(id, made.cast());
     Ok(made)
@@ -207,7 +216,7 @@ pub unsafe extern "C" fn create_qp_ex(
         } else {
             let create_flags = if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) { ex.create_flags } else { 0 };
             let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(ex.send_ops_flags);
-            if create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 || send_ops.is_some() {
+            if create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 {
                 Err(Refusal::NOT_SUPPORTED)
             } else {
                 let first: *mut ibv_qp_init_attr = init.cast();

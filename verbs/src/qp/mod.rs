@@ -1,6 +1,7 @@
 //! Queue pairs.
 
 pub mod create;
+pub mod extended;
 pub mod modify;
 pub mod multicast;
 pub mod post;
@@ -10,6 +11,7 @@ use crate::context::ContextObject;
 use crate::cq::CqObject;
 use crate::refusal::{Refusal, Verb};
 use crate::spin::Spin;
+use extended::Building;
 use mlx5::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5::{
     ControlHalf, ListTransport, QpAttributes, QueuePair, QueuePairBuilder, QueuePairCaps,
@@ -100,6 +102,8 @@ pub(crate) struct QpObject {
 pub(crate) struct QpOf<T: CTransport> {
     pub(crate) head: QpObject,
     send: UnsafeCell<ManuallyDrop<SendHalf<T>>>,
+    /// The batch of `ibv_wr_start`, under the send lock.
+    building: UnsafeCell<Building<T>>,
 }
 
 impl QpObject {

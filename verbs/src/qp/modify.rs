@@ -95,7 +95,7 @@ pub(super) unsafe fn modify_of<T: CTransport>(this: &QpObject, wanted: &QpAttrib
             if to == QueueState::Reset {
                 // Its completions vanish, and what it took from a shared receive queue goes back.
                 for cq in whole.completion_queues() {
-                    cq.with(|cq| qp.purge(cq))?;
+                    cq.with_mut(|cq| qp.purge(cq))?;
                 }
             }
             Ok(())

@@ -4,9 +4,10 @@ use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::ah::AhObject;
 use crate::mw::binding;
+use mlx5::operation::{self, SendOperation};
 use mlx5::{
-    Data, InlineSges, ListError, Operation, PostError, ReceiveWr, RemoteAddress, SendFlags, SendWr,
-    Sge, UdAddress, UnsupportedOperation,
+    Batch, Data, InlineSges, ListError, Operation, PostError, ReceiveWr, RemoteAddress, SendFlags,
+    SendWr, Sge, UdAddress, UnsupportedOperation,
 };
 
 /// `enum ibv_send_flags` without `INLINE`, as the provider has them.
@@ -33,10 +34,20 @@ const FLAGS: [SendFlags; 32] = {
     table
 };
 
-/// The provider's flags.
+/// The provider's flags of an operation. As in C, those that say nothing of it are passed over.
 #[inline(always)]
-pub(crate) fn flags(flags: c_uint) -> SendFlags {
-    FLAGS[flags as usize % FLAGS.len()]
+fn flags<T: CTransport>(flags: c_uint, allowed: SendFlags) -> SendFlags {
+    FLAGS[flags as usize % FLAGS.len()].intersection(T::FLAGS).intersection(allowed)
+}
+
+/// C's list of SGEs: the same structure. A negative count is none.
+///
+/// # Safety
+/// As for [`entries`].
+#[inline(always)]
+pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
+    // SAFETY: by the contract.
+    unsafe { entries(list, usize::try_from(count).unwrap_or(0)) }
 }
 
 /// C's list of SGEs: the same structure.
@@ -44,91 +55,255 @@ pub(crate) fn flags(flags: c_uint) -> SendFlags {
 /// # Safety
 /// `list` has `count` entries.
 #[inline(always)]
-pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
-    const _: () = assert!(size_of::<ibv_sge>() == size_of::<Sge>());
-    if count <= 0 {
+pub(super) unsafe fn entries<'a>(list: *const ibv_sge, count: usize) -> &'a [Sge] {
+    const { assert!(size_of::<ibv_sge>() == size_of::<Sge>()) };
+    if count == 0 {
         return &[];
     }
     // SAFETY: by the contract; both structures have the same fields at the same offsets.
-    unsafe { std::slice::from_raw_parts(list.cast(), count as usize) }
+    unsafe { std::slice::from_raw_parts(list.cast(), count) }
 }
 
-/// The operation of a request.
+/// What a request names besides memory, in C's form.
+impl ibv_send_wr {
+    #[inline(always)]
+    unsafe fn remote(&self) -> RemoteAddress {
+        // SAFETY: the caller has set that member of the union.
+        unsafe { RemoteAddress { addr: self.wr.rdma.remote_addr, rkey: self.wr.rdma.rkey } }
+    }
+
+    #[inline(always)]
+    unsafe fn atomic_remote(&self) -> RemoteAddress {
+        // SAFETY: the caller has set that member of the union.
+        unsafe { RemoteAddress { addr: self.wr.atomic.remote_addr, rkey: self.wr.atomic.rkey } }
+    }
+
+    #[inline(always)]
+    unsafe fn immediate(&self) -> [u8; 4] {
+        // SAFETY: both members of the union are numbers.
+        unsafe { self.imm.imm_data }.to_ne_bytes()
+    }
+
+    /// The receiver, on a transport whose requests name it.
+    #[inline(always)]
+    unsafe fn address<'a, T: CTransport>(&self) -> Option<UdAddress<'a>> {
+        // A constant of the transport.
+        if T::ADDRESS != Address::Datagram {
+            return None;
+        }
+        // SAFETY: the caller has set that member of the union; the address handle exists.
+        unsafe {
+            let ud = self.wr.ud;
+            let vector = AhObject::of(ud.ah).handle.vector();
+            Some(UdAddress { vector, qp_num: ud.remote_qpn, qkey: ud.remote_qkey })
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn srqn<T: CTransport>(&self) -> Option<u32> {
+        // SAFETY: the union has one member.
+        (T::ADDRESS == Address::Srq).then_some(unsafe { self.qp_type.xrc.remote_srqn })
+    }
+}
+
+/// The operation of a request that [`add`] has no code for, and the flags that it may have.
 ///
 /// # Safety
 /// `wr` is a request as C makes them.
-#[inline(always)]
-unsafe fn operation(wr: &ibv_send_wr) -> Operation {
+unsafe fn rare(wr: &ibv_send_wr) -> (Operation, SendFlags) {
     // SAFETY: the opcode says which member of each union the caller has set.
     unsafe {
-        let rdma = || RemoteAddress { addr: wr.wr.rdma.remote_addr, rkey: wr.wr.rdma.rkey };
-        let atomic = || RemoteAddress { addr: wr.wr.atomic.remote_addr, rkey: wr.wr.atomic.rkey };
-        let immediate = || wr.imm.imm_data.to_ne_bytes();
         match wr.opcode {
-            IBV_WR_RDMA_WRITE => Operation::RdmaWrite(rdma()),
-            IBV_WR_RDMA_WRITE_WITH_IMM => Operation::RdmaWriteImm(rdma(), immediate()),
-            IBV_WR_SEND => Operation::Send,
-            IBV_WR_SEND_WITH_IMM => Operation::SendImm(immediate()),
-            IBV_WR_RDMA_READ => Operation::RdmaRead(rdma()),
-            IBV_WR_ATOMIC_CMP_AND_SWP => Operation::CompareSwap {
-                remote: atomic(),
-                compare: wr.wr.atomic.compare_add,
-                swap: wr.wr.atomic.swap,
-            },
+            IBV_WR_ATOMIC_CMP_AND_SWP => {
+                let (compare, swap) = (wr.wr.atomic.compare_add, wr.wr.atomic.swap);
+                let remote = wr.atomic_remote();
+                (Operation::CompareSwap { remote, compare, swap }, operation::CompareSwap::FLAGS)
+            }
             IBV_WR_ATOMIC_FETCH_AND_ADD => {
-                Operation::FetchAdd { remote: atomic(), add: wr.wr.atomic.compare_add }
+                let add = wr.wr.atomic.compare_add;
+                let remote = wr.atomic_remote();
+                (Operation::FetchAdd { remote, add }, operation::FetchAdd::FLAGS)
             }
             IBV_WR_BIND_MW => {
                 let bind = &wr.ext.bind_mw;
-                Operation::BindWindow(binding(bind.mw, bind.rkey, &bind.bind_info))
+                let binding = binding(bind.mw, bind.rkey, &bind.bind_info);
+                (Operation::BindWindow(binding), operation::BindWindow::FLAGS)
             }
-            IBV_WR_LOCAL_INV => Operation::LocalInvalidate(wr.imm.invalidate_rkey),
-            IBV_WR_SEND_WITH_INV => Operation::SendInvalidate(wr.imm.invalidate_rkey),
-            IBV_WR_TSO => Operation::Unsupported(UnsupportedOperation::Tso),
-            IBV_WR_ATOMIC_WRITE => Operation::Unsupported(UnsupportedOperation::AtomicWrite),
-            // Also for numbers that are no operation.
-            _ => Operation::Unsupported(UnsupportedOperation::Flush),
+            IBV_WR_LOCAL_INV => {
+                let rkey = wr.imm.invalidate_rkey;
+                (Operation::LocalInvalidate(rkey), operation::LocalInvalidate::FLAGS)
+            }
+            IBV_WR_SEND_WITH_INV => {
+                let rkey = wr.imm.invalidate_rkey;
+                (Operation::SendInvalidate(rkey), operation::SendInvalidate::FLAGS)
+            }
+            opcode => {
+                let which = match opcode {
+                    IBV_WR_TSO => UnsupportedOperation::Tso,
+                    IBV_WR_ATOMIC_WRITE => UnsupportedOperation::AtomicWrite,
+                    // Also for numbers that are no operation.
+                    _ => UnsupportedOperation::Flush,
+                };
+                (Operation::Unsupported(which), SendFlags::empty())
+            }
         }
     }
 }
+
+/// An operation of most requests, for which there is code of its own.
+pub(super) trait Common: SendOperation {
+    /// The operation of a request.
+    ///
+    /// # Safety
+    /// The request is one of this operation, as C makes them.
+    unsafe fn of(wr: &ibv_send_wr) -> Operation;
+}
+
+/// Those operations, a line each.
+macro_rules! common {
+    ($($opcode:ident $operation:ident |$wr:pat_param| $of:expr;)*) => {
+        $(impl Common for operation::$operation {
+            #[inline(always)]
+            unsafe fn of($wr: &ibv_send_wr) -> Operation {
+                // SAFETY: by the contract, the caller has set these members of the unions.
+                #[allow(unused_unsafe, reason = "some read none")]
+                unsafe { $of }
+            }
+        })*
+
+        /// Adds a request to a batch, with its data in the provider's form. The operations of most
+        /// requests are constants in the code of each, so that no choice is left to the builder.
+        ///
+        /// # Safety
+        /// `wr` is a request as C makes them, for a queue pair of transport `T`; its data, if inline,
+        /// is readable until the call returns.
+        #[inline(always)]
+        pub(super) unsafe fn add<T: CTransport>(
+            batch: &mut Batch<'_, T>,
+            wr: &ibv_send_wr,
+            data: Data<'_>,
+        ) {
+            // SAFETY: by the contract.
+            unsafe {
+                match wr.opcode {
+                    $($opcode => batch.push(&request::<T, operation::$operation>(wr, data)),)*
+                    _ => add_rare::<T>(batch, wr, data),
+                }
+            }
+        }
+
+        /// What `$each` has for these operations, by opcode, and `$other` for all others.
+        macro_rules! by_opcode {
+            ($each:ident, $other:expr) => {{
+                let mut all = [$other; 16];
+                $(all[$opcode as usize] = $each::<T, mlx5::operation::$operation>;)*
+                all
+            }};
+        }
+    };
+}
+
+common! {
+    IBV_WR_RDMA_WRITE RdmaWrite |wr| Operation::RdmaWrite(wr.remote());
+    IBV_WR_SEND Send |_| Operation::Send;
+    IBV_WR_SEND_WITH_IMM SendImm |wr| Operation::SendImm(wr.immediate());
+    IBV_WR_RDMA_WRITE_WITH_IMM RdmaWriteImm
+        |wr| Operation::RdmaWriteImm(wr.remote(), wr.immediate());
+    IBV_WR_RDMA_READ RdmaRead |wr| Operation::RdmaRead(wr.remote());
+}
+pub(super) use by_opcode;
 
 /// The provider's request.
 ///
 /// # Safety
-/// `wr` is a request as C makes them, for a queue pair of transport `T`.
+/// As for [`add`]; `wr` is of this operation.
 #[inline(always)]
-unsafe fn request<'a, T: CTransport>(wr: &'a ibv_send_wr) -> SendWr<'a> {
-    // SAFETY: by the contract. The bytes of inline data are readable until the call returns.
+pub(super) unsafe fn request<'a, T: CTransport, O: Common>(
+    wr: &ibv_send_wr,
+    data: Data<'a>,
+) -> SendWr<'a> {
+    // SAFETY: by the contract.
     unsafe {
-        let list = sges(wr.sg_list, wr.num_sge);
         SendWr {
             wr_id: wr.wr_id,
-            flags: flags(wr.send_flags),
-            operation: operation(wr),
-            data: if wr.send_flags & IBV_SEND_INLINE == 0 {
-                Data::Sges(list)
-            } else {
-                Data::InlineAt(InlineSges::new(list))
-            },
-            // Constants of the transport.
-            address: (T::ADDRESS == Address::Datagram).then(|| {
-                let ud = wr.wr.ud;
-                let vector = AhObject::of(ud.ah).handle.vector();
-                UdAddress { vector, qp_num: ud.remote_qpn, qkey: ud.remote_qkey }
-            }),
-            xrc_srqn: (T::ADDRESS == Address::Srq).then_some(wr.qp_type.xrc.remote_srqn),
+            flags: flags::<T>(wr.send_flags, O::FLAGS),
+            operation: O::of(wr),
+            data,
+            address: wr.address::<T>(),
+            xrc_srqn: wr.srqn::<T>(),
         }
     }
 }
 
-/// C's number for a refusal.
-pub(crate) fn errno(error: PostError) -> c_int {
+/// # Safety
+/// As for [`add`].
+#[inline(always)]
+pub(super) unsafe fn add_rare<T: CTransport>(
+    batch: &mut Batch<'_, T>,
+    wr: &ibv_send_wr,
+    data: Data<'_>,
+) {
+    batch.push_with(|| {
+        // SAFETY: by the contract.
+        unsafe {
+            let (operation, allowed) = rare(wr);
+            let bare =
+                matches!(operation, Operation::BindWindow(_) | Operation::LocalInvalidate(_));
+            SendWr {
+                wr_id: wr.wr_id,
+                flags: flags::<T>(wr.send_flags, allowed),
+                operation,
+                data: if bare { Data::default() } else { data },
+                address: wr.address::<T>(),
+                xrc_srqn: wr.srqn::<T>(),
+            }
+        }
+    });
+}
+
+/// Adds a request of a list to a batch.
+///
+/// # Safety
+/// `wr` is a request as C makes them, for a queue pair of transport `T`.
+#[inline(always)]
+unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) {
+    // SAFETY: by the contract. The bytes of inline data are readable until the call returns.
+    unsafe {
+        let list = sges(wr.sg_list, wr.num_sge);
+        if wr.send_flags & IBV_SEND_INLINE == 0 {
+            add::<T>(batch, wr, Data::Sges(list));
+        } else {
+            add::<T>(batch, wr, Data::InlineAt(InlineSges::new(list)));
+        }
+    }
+}
+
+/// C's number for a refused send request.
+pub(super) fn send_errno(error: PostError) -> c_int {
     match error {
         PostError::QueueFull { .. }
         | PostError::UnsignaledRun
         | PostError::TooManySges { .. }
-        | PostError::InlineTooLong { .. }
-        | PostError::TagListFull { .. } => libc::ENOMEM,
+        | PostError::InlineTooLong { .. } => libc::ENOMEM,
+        PostError::NoAtomics | PostError::WindowTooLong { .. } => libc::EOPNOTSUPP,
+        PostError::DeviceGone => libc::EIO,
+        _ => libc::EINVAL,
+    }
+}
+
+/// C's number for a refused request of a list of sends: it has none for a queue pair that may not
+/// send yet, but the room of a queue without SGEs.
+fn listed_errno(error: PostError) -> c_int {
+    match error {
+        PostError::State(_) => libc::ENOMEM,
+        error => send_errno(error),
+    }
+}
+
+/// C's number for a refused receive request.
+pub(crate) fn receive_errno(error: PostError) -> c_int {
+    match error {
+        PostError::QueueFull { .. } | PostError::TagListFull { .. } => libc::ENOMEM,
         PostError::DeviceGone => libc::EIO,
         _ => libc::EINVAL,
     }
@@ -190,6 +365,7 @@ pub(crate) unsafe fn refused<W: Linked>(
     list: *mut W,
     bad: *mut *mut W,
     ListError { index, error }: ListError,
+    errno: fn(PostError) -> c_int,
 ) -> c_int {
     // SAFETY: by the contract.
     unsafe { bad.write(Requests::of(list).nth(index as usize).unwrap_or(list)) };
@@ -204,15 +380,24 @@ pub(super) unsafe fn post_send_to<T: CTransport>(
 ) -> c_int {
     // SAFETY: by the contract of `post_send`.
     let this = unsafe { QpOf::<T>::of(qp) };
+    let mut next = wr;
     this.head.send_lock.lock();
     // SAFETY: the lock is held; by the contract of `post_send` for the requests.
-    let posted =
-        unsafe { this.send().post_send_iter(Requests::of(wr).map(|wr| request::<T>(&*wr))) };
+    let posted = unsafe {
+        this.send().post_while(|batch| {
+            if next.is_null() {
+                return false;
+            }
+            add_listed::<T>(batch, &*next);
+            next = (*next).next;
+            true
+        })
+    };
     this.head.send_lock.unlock();
     match posted {
-        Ok(_) => 0,
+        Ok(()) => 0,
         // SAFETY: by the contract of `post_send`.
-        Err(error) => unsafe { refused(wr, bad_wr, error) },
+        Err(error) => unsafe { refused(wr, bad_wr, error, listed_errno) },
     }
 }
 
@@ -262,6 +447,6 @@ pub unsafe extern "C" fn post_recv(
     match posted {
         Ok(_) => 0,
         // SAFETY: by the contract.
-        Err(error) => unsafe { refused(wr, bad_wr, error) },
+        Err(error) => unsafe { refused(wr, bad_wr, error, receive_errno) },
     }
 }

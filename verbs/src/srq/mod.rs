@@ -9,7 +9,7 @@ use crate::domain::Purpose;
 use crate::object::{Blank, boxed, destroy};
 use crate::pd::PdObject;
 use crate::qp::CTransport;
-use crate::qp::post::{receives, refused};
+use crate::qp::post::{receive_errno, receives, refused};
 use crate::refusal::{Refusal, Verb, object, status};
 use crate::spin::Spin;
 use crate::xrc::XrcdObject;
@@ -353,6 +353,6 @@ pub unsafe extern "C" fn post_srq_recv(
     match posted {
         Ok(_) => 0,
         // SAFETY: by the contract.
-        Err(error) => unsafe { refused(wr, bad_wr, error) },
+        Err(error) => unsafe { refused(wr, bad_wr, error, receive_errno) },
     }
 }

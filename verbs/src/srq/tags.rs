@@ -2,7 +2,7 @@
 
 use super::{Queue, SrqObject};
 use crate::abi::*;
-use crate::qp::post::{errno, sges};
+use crate::qp::post::{receive_errno, sges};
 use mlx5::{OpsFlags, OpsWr, PostError, TagAdd, TagHandle, TagMatchingQueue, TagOperation};
 
 /// The tags of a queue by the numbers that C gives them: their places in the list.
@@ -46,7 +46,7 @@ impl Tags {
         self.queue.post_srq_ops(&mut list).map_err(|refused| match refused.error {
             PostError::TagListFull { .. } => libc::ENOMEM,
             PostError::StaleTag | PostError::ForeignTag => libc::EINVAL,
-            error => errno(error),
+            error => receive_errno(error),
         })?;
         if let Some(handle) = list[0].handle {
             let place = usize::from(handle.place());

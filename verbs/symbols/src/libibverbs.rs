@@ -72,7 +72,7 @@ macro_rules! libibverbs {
             }
 
             default "IBVERBS_1.6" {
-                ibv_qp_to_qp_ex => refuse::null,
+                ibv_qp_to_qp_ex => qp::extended::qp_to_qp_ex,
             }
 
             default "IBVERBS_1.7" {

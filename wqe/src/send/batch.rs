@@ -68,8 +68,15 @@ impl<T: Transport> fmt::Debug for Batch<'_, T> {
 impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn new(queue: &'q mut SendQueue<T>) -> Self {
-        let (start, open) = (queue.here(), queue.gate.may_send());
-        Self { queue, open, start, cursor: start, added: 0, only: None, name: 0 }
+        let start = queue.here();
+        Self::at(queue, start)
+    }
+
+    /// A batch whose next request is at `cursor`.
+    #[inline(always)]
+    pub(crate) fn at(queue: &'q mut SendQueue<T>, cursor: Cursor) -> Self {
+        let open = queue.gate.may_send();
+        Self { queue, open, start: cursor, cursor, added: 0, only: None, name: 0 }
     }
 
     /// Starts a request. Its operation follows.
@@ -133,7 +140,7 @@ impl<'q, T: Transport> Batch<'q, T> {
 
     /// Takes the batch apart without dropping it.
     #[inline(always)]
-    fn into_parts(self) -> (&'q mut SendQueue<T>, Cursor, Cursor) {
+    pub(crate) fn into_parts(self) -> (&'q mut SendQueue<T>, Cursor, Cursor) {
         let this = ManuallyDrop::new(self);
         // SAFETY: the value is read once; the source is in a `ManuallyDrop` and never used again.
         (unsafe { core::ptr::read(&this.queue) }, this.start, this.cursor)
@@ -143,12 +150,6 @@ impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn error(&self) -> Option<BatchError> {
         self.queue.error()
-    }
-
-    /// Posts the requests before the one that was just refused, the first refusal of the batch.
-    pub(crate) fn complete_good(self) -> Result<(), BatchError> {
-        let (queue, _, cursor) = self.into_parts();
-        queue.complete_good(Cursor { sequence: cursor.sequence.wrapping_sub(1), ..cursor })
     }
 
     /// Adds a request by `push`, which is never on the fast path.
@@ -329,6 +330,23 @@ impl<T: Transport> Batch<'_, T> {
         self.added = self.added.wrapping_add(1);
         let (cursor, only) = self.queue.push::<O, _, _>(self.cursor, self.open, parts, data);
         (self.cursor, self.only) = (cursor, only.map(InRing));
+    }
+
+    /// As [`Batch::add`], if the fast path can build the request. Otherwise nothing is added.
+    #[inline(always)]
+    pub(crate) fn add_fast<O: SendOperation, A: Segment, D: Data>(
+        &mut self,
+        parts: Parts<A, O::Remote>,
+        data: D,
+    ) -> bool {
+        let Some((cursor, slot)) =
+            self.queue.push_fast::<O, _, _>(self.cursor, self.open, parts, data)
+        else {
+            return false;
+        };
+        self.added = self.added.wrapping_add(1);
+        (self.cursor, self.only) = (cursor, Some(InRing(slot)));
+        true
     }
 
     /// Adds a request without address; its data, if any, belongs to the operation.

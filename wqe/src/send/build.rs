@@ -55,8 +55,7 @@ impl<T: Transport> SendQueue<T> {
 
     /// Adds a request to a batch. Returns also its address if the fast path built it in the ring. A
     /// refusal is noted, and then nothing of the batch is posted. `open` says that posting is
-    /// allowed. The ring is not written before that is known: a forked child may not have it
-    /// mapped.
+    /// allowed.
     #[inline(always)]
     pub(crate) fn push<O: SendOperation, A: Segment, D: Data>(
         &mut self,
@@ -65,31 +64,47 @@ impl<T: Transport> SendQueue<T> {
         parts: Parts<A, O::Remote>,
         data: D,
     ) -> (Cursor, Option<NonNull<u8>>) {
-        let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
-        if !const { is_large::<O>() }
-            && data.is_fast(O::DATA, &self.limits)
-            && allowed.contains(parts.flags)
-            && open
-            && self.has_fast_room(cursor.head)
-        {
-            let slot = opaque(self.at(cursor.head));
-            // SAFETY: there is room for a request of the largest size, in blocks that the device
-            // does not own.
-            let units = unsafe {
-                Self::write_head::<O, A>(slot, parts.address, parts.remote);
-                let units = 1 + A::UNITS + O::Remote::UNITS;
-                units + data.write(slot.byte_add(units * UNIT))
-            };
-            let blocks = blocks_of(units);
-            // SAFETY: as above.
-            let info =
-                unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks, 0) };
-            // SAFETY: the records are alive, and were created for this ring.
-            unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
-            return (cursor.after(blocks), Some(slot));
+        if let Some((cursor, slot)) = self.push_fast::<O, A, D>(cursor, open, parts, data) {
+            return (cursor, Some(slot));
         }
         let Parts { wr_id, flags, immediate, address, remote } = parts;
         (self.push_slow::<O, A, D>(cursor, wr_id, flags, immediate, address, remote, data), None)
+    }
+
+    /// The fast path of [`SendQueue::push`]: adds nothing unless the request can be built in the ring
+    /// in one piece, with nothing to check. Returns its address. The ring is not written before it is
+    /// known that posting is allowed: a forked child may not have it mapped.
+    #[inline(always)]
+    pub(crate) fn push_fast<O: SendOperation, A: Segment, D: Data>(
+        &mut self,
+        cursor: Cursor,
+        open: bool,
+        parts: Parts<A, O::Remote>,
+        data: D,
+    ) -> Option<(Cursor, NonNull<u8>)> {
+        let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
+        if const { is_large::<O>() }
+            || !data.is_fast(O::DATA, &self.limits)
+            || !allowed.contains(parts.flags)
+            || !open
+            || !self.has_fast_room(cursor.head)
+        {
+            return None;
+        }
+        let slot = opaque(self.at(cursor.head));
+        // SAFETY: there is room for a request of the largest size, in blocks that the device does not
+        // own.
+        let units = unsafe {
+            Self::write_head::<O, A>(slot, parts.address, parts.remote);
+            let units = 1 + A::UNITS + O::Remote::UNITS;
+            units + data.write(slot.byte_add(units * UNIT))
+        };
+        let blocks = blocks_of(units);
+        // SAFETY: as above.
+        let info = unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks, 0) };
+        // SAFETY: the records are alive, and were created for this ring.
+        unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
+        Some((cursor.after(blocks), slot))
     }
 
     /// # Safety

@@ -1,7 +1,7 @@
 //! The list form (`ibv_post_send`): operations chosen at run time.
 
-use crate::request::data::{Inline as InlineBytes, InlineList, InlineSges};
-use crate::request::error::{BatchError, ListError, PostError, UnsupportedOperation};
+use crate::request::data::{Data as AnyData, Inline as InlineBytes, InlineList, InlineSges};
+use crate::request::error::{ListError, PostError, UnsupportedOperation};
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, SendOps};
 use crate::request::raw::RawWqe;
@@ -11,7 +11,7 @@ use crate::request::sge::Sge;
 use crate::request::transport::{Rc, Transport, Uc, Ud, XrcSend};
 use crate::request::window::Binding;
 use crate::send::batch::Batch;
-use crate::send::build::Parts;
+use crate::send::build::{Cursor, Parts};
 use crate::send::queue::SendQueue;
 use core::borrow::Borrow;
 use mlx5_prm::U32;
@@ -146,43 +146,84 @@ addresses! {
     XrcSend: RemoteSrq, |wr| wr.xrc_srqn.map(RemoteSrq).ok_or(PostError::SrqnMissing);
 }
 
+/// Adds the request that `wr` makes at `cursor`. Returns the position behind it.
+#[inline(never)]
+fn push_out_of_line<'a, T: ListTransport>(
+    queue: &mut SendQueue<T>,
+    cursor: Cursor,
+    wr: impl FnOnce() -> SendWr<'a>,
+) -> Cursor {
+    let wr = wr();
+    let mut batch = Batch::at(queue, cursor);
+    batch.push_any(&wr);
+    batch.into_parts().2
+}
+
 impl<T: ListTransport> Batch<'_, T> {
     /// Adds a request of the list form: its operation is chosen at run time.
     #[inline(always)]
     pub fn push(&mut self, wr: &SendWr<'_>) {
-        match wr.operation {
-            Operation::Send => self.message::<operation::Send>(wr, [0; 4], ()),
-            Operation::SendImm(imm) => self.message::<operation::SendImm>(wr, imm, ()),
-            Operation::RdmaWrite(to) => self.message::<operation::RdmaWrite>(wr, [0; 4], to),
-            Operation::RdmaWriteImm(to, imm) => {
-                self.message::<operation::RdmaWriteImm>(wr, imm, to);
-            }
-            Operation::RdmaRead(from) => self.entries::<operation::RdmaRead>(wr, from),
-            _ => self.push_rare(wr),
+        if !self.push_common::<false>(wr) {
+            self.push_with(|| *wr);
         }
     }
 
-    #[inline(never)]
-    fn push_rare(&mut self, wr: &SendWr<'_>) {
+    /// Adds a request of the list form, if that takes no more than the fast path: one SGE or one piece
+    /// of inline data, with room in the ring. Otherwise returns false and adds nothing: then
+    /// [`Batch::push`] adds or refuses it. For callers that keep all else out of line.
+    #[inline(always)]
+    pub fn push_fast(&mut self, wr: &SendWr<'_>) -> bool {
+        self.push_common::<true>(wr)
+    }
+
+    /// Adds a request of a common operation; with `FAST`, if the fast path can build it. Returns
+    /// whether it was added or refused.
+    #[inline(always)]
+    fn push_common<const FAST: bool>(&mut self, wr: &SendWr<'_>) -> bool {
+        match wr.operation {
+            Operation::Send => self.message::<operation::Send, FAST>(wr, [0; 4], ()),
+            Operation::SendImm(imm) => self.message::<operation::SendImm, FAST>(wr, imm, ()),
+            Operation::RdmaWrite(to) => self.message::<operation::RdmaWrite, FAST>(wr, [0; 4], to),
+            Operation::RdmaWriteImm(to, imm) => {
+                self.message::<operation::RdmaWriteImm, FAST>(wr, imm, to)
+            }
+            Operation::RdmaRead(from) => self.entries::<operation::RdmaRead, FAST>(wr, from),
+            _ => false,
+        }
+    }
+
+    /// Adds the request of the list form that `wr` makes. All of that is out of line, so that the
+    /// caller keeps the batch in registers: for operations that are rare.
+    #[inline(always)]
+    pub fn push_with<'a>(&mut self, wr: impl FnOnce() -> SendWr<'a>) {
+        self.push_slow_request(|queue, cursor| push_out_of_line(queue, cursor, wr));
+    }
+
+    /// [`Batch::push`] of any operation, in one place.
+    #[inline(always)]
+    fn push_any(&mut self, wr: &SendWr<'_>) {
+        if self.push_common::<false>(wr) {
+            return;
+        }
         match wr.operation {
             Operation::SendInvalidate(rkey) => {
-                self.message::<operation::SendInvalidate>(wr, rkey.to_be_bytes(), ());
+                self.message::<operation::SendInvalidate, false>(wr, rkey.to_be_bytes(), ());
             }
             Operation::CompareSwap { remote, compare, swap } => {
                 let what = Atomic { remote, swap_or_add: swap, compare };
-                self.entries::<operation::CompareSwap>(wr, what);
+                self.entries::<operation::CompareSwap, false>(wr, what);
             }
             Operation::FetchAdd { remote, add } => {
                 let what = Atomic { remote, swap_or_add: add, compare: 0 };
-                self.entries::<operation::FetchAdd>(wr, what);
+                self.entries::<operation::FetchAdd, false>(wr, what);
             }
             Operation::MaskedCompareSwap { remote, operands } => {
                 let what = MaskedAtomic { remote, operands };
-                self.entries::<operation::MaskedCompareSwap>(wr, what);
+                self.entries::<operation::MaskedCompareSwap, false>(wr, what);
             }
             Operation::MaskedFetchAdd { remote, add, boundary } => {
                 let what = Atomic { remote, swap_or_add: add, compare: boundary };
-                self.entries::<operation::MaskedFetchAdd>(wr, what);
+                self.entries::<operation::MaskedFetchAdd, false>(wr, what);
             }
             Operation::BindWindow(binding) => {
                 if self.is_bare::<operation::BindWindow>(wr) {
@@ -207,12 +248,12 @@ impl<T: ListTransport> Batch<'_, T> {
                 _ => self.refuse(PostError::RawWqeRequired),
             },
             Operation::Unsupported(which) => self.refuse(PostError::UnsupportedByDevice(which)),
-            // Handled by `push`.
+            // Added already.
             Operation::Send
             | Operation::SendImm(_)
             | Operation::RdmaWrite(_)
             | Operation::RdmaWriteImm(..)
-            | Operation::RdmaRead(_) => self.push(wr),
+            | Operation::RdmaRead(_) => {}
         }
     }
 
@@ -236,44 +277,78 @@ impl<T: ListTransport> Batch<'_, T> {
         has && bare
     }
 
-    /// Adds an operation whose data is SGEs or inline.
+    /// Adds an operation whose data is SGEs or inline. See [`Batch::push_common`].
     #[inline(always)]
-    fn message<O: Inline>(&mut self, wr: &SendWr<'_>, immediate: [u8; 4], remote: O::Remote) {
-        let Some(parts) = self.parts::<O>(wr, immediate, remote) else { return };
+    fn message<O: Inline, const FAST: bool>(
+        &mut self,
+        wr: &SendWr<'_>,
+        immediate: [u8; 4],
+        remote: O::Remote,
+    ) -> bool {
+        let Some(parts) = self.parts::<O, FAST>(wr, immediate, remote) else { return !FAST };
         match wr.data {
-            Data::Sges(&[sge]) => self.add::<O, _, _>(parts, sge),
-            Data::Sges(sges) => self.add::<O, _, _>(parts, sges),
-            Data::Inline(&[bytes]) => self.add::<O, _, _>(parts, InlineBytes(bytes)),
-            Data::Inline(pieces) => self.add::<O, _, _>(parts, InlineList(pieces)),
+            Data::Sges(&[sge]) => self.add_if::<O, _, _, FAST>(parts, sge),
+            Data::Inline(&[bytes]) => self.add_if::<O, _, _, FAST>(parts, InlineBytes(bytes)),
             Data::InlineAt(pieces) => match pieces.single() {
-                Some(piece) => self.add::<O, _, _>(parts, piece),
-                None => self.add::<O, _, _>(parts, pieces),
+                Some(piece) => self.add_if::<O, _, _, FAST>(parts, piece),
+                None if FAST => false,
+                None => self.add_if::<O, _, _, false>(parts, pieces),
             },
-            Data::Wqe(_) => self.refuse(PostError::DataNotAllowed),
+            _ if FAST => false,
+            Data::Sges(sges) => self.add_if::<O, _, _, false>(parts, sges),
+            Data::Inline(pieces) => self.add_if::<O, _, _, false>(parts, InlineList(pieces)),
+            Data::Wqe(_) => {
+                self.refuse(PostError::DataNotAllowed);
+                true
+            }
         }
     }
 
-    /// Adds an operation whose data is SGEs only.
+    /// Adds an operation whose data is SGEs only. See [`Batch::push_common`].
     #[inline(always)]
-    fn entries<O: SendOperation>(&mut self, wr: &SendWr<'_>, remote: O::Remote) {
-        let Some(parts) = self.parts::<O>(wr, [0; 4], remote) else { return };
+    fn entries<O: SendOperation, const FAST: bool>(
+        &mut self,
+        wr: &SendWr<'_>,
+        remote: O::Remote,
+    ) -> bool {
+        let Some(parts) = self.parts::<O, FAST>(wr, [0; 4], remote) else { return !FAST };
         match wr.data {
-            Data::Sges(&[sge]) => self.add::<O, _, _>(parts, sge),
-            Data::Sges(sges) => self.add::<O, _, _>(parts, sges),
-            Data::Inline(_) | Data::InlineAt(_) => self.refuse(PostError::InlineNotAllowed),
-            Data::Wqe(_) => self.refuse(PostError::DataNotAllowed),
+            Data::Sges(&[sge]) => self.add_if::<O, _, _, FAST>(parts, sge),
+            _ if FAST => false,
+            Data::Sges(sges) => self.add_if::<O, _, _, false>(parts, sges),
+            Data::Inline(_) | Data::InlineAt(_) => {
+                self.refuse(PostError::InlineNotAllowed);
+                true
+            }
+            Data::Wqe(_) => {
+                self.refuse(PostError::DataNotAllowed);
+                true
+            }
         }
+    }
+
+    #[inline(always)]
+    fn add_if<O: SendOperation, A: Segment, D: AnyData, const FAST: bool>(
+        &mut self,
+        parts: Parts<A, O::Remote>,
+        data: D,
+    ) -> bool {
+        if FAST {
+            return self.add_fast::<O, A, D>(parts, data);
+        }
+        self.add::<O, A, D>(parts, data);
+        true
     }
 
     /// Returns the parts of a request. Refuses it if the transport lacks the operation.
     #[inline(always)]
-    fn parts<'a, O: SendOperation>(
+    fn parts<'a, O: SendOperation, const FAST: bool>(
         &mut self,
         wr: &SendWr<'a>,
         immediate: [u8; 4],
         remote: O::Remote,
     ) -> Option<Parts<T::Address<'a>, O::Remote>> {
-        if !self.has::<O>() {
+        if FAST && !const { SendOps::of::<T>().contains(O::BIT) } || !FAST && !self.has::<O>() {
             return None;
         }
         match T::address(wr) {
@@ -281,6 +356,7 @@ impl<T: ListTransport> Batch<'_, T> {
                 let immediate = U32::from_bytes(immediate);
                 Some(Parts { wr_id: wr.wr_id, flags: wr.flags, immediate, address, remote })
             }
+            Err(_) if FAST => None,
             Err(error) => {
                 self.refuse(error);
                 None
@@ -289,22 +365,48 @@ impl<T: ListTransport> Batch<'_, T> {
     }
 }
 
+impl<T: Transport> SendQueue<T> {
+    /// Posts the requests that `add` adds to a batch, until it returns false or a request is
+    /// refused. Requests before the first refused one are posted, with one doorbell. The error has
+    /// the index of the refused request and what is wrong with it. If `add` panics, nothing is
+    /// posted.
+    #[inline(always)]
+    pub fn post_while(
+        &mut self,
+        mut add: impl FnMut(&mut Batch<'_, T>) -> bool,
+    ) -> Result<(), ListError> {
+        if self.error.is_some() {
+            // A refusal in a batch that was leaked does not concern this list.
+            self.abort_dropped();
+        }
+        let mut batch = self.wr_start();
+        while add(&mut batch) {
+            if batch.error().is_some() {
+                let (queue, _, cursor) = batch.into_parts();
+                return queue.complete_before_refused(cursor);
+            }
+        }
+        batch.complete().map_err(ListError::from)
+    }
+
+    /// Posts the requests of a batch before its first refused one, behind which is `cursor`. Returns
+    /// why that one was refused.
+    #[cold]
+    #[inline(never)]
+    fn complete_before_refused(&mut self, cursor: Cursor) -> Result<(), ListError> {
+        let refused = self.error().map(ListError::from);
+        let sequence = cursor.sequence.wrapping_sub(1);
+        self.complete_good(Cursor { sequence, ..cursor }).map_err(ListError::from)?;
+        refused.map_or(Ok(()), Err)
+    }
+}
+
 impl<T: ListTransport> SendQueue<T> {
     /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted,
     /// with one doorbell. The error has the index of the bad request and what is wrong with it.
     #[inline]
     pub fn post_send(&mut self, list: &[SendWr<'_>]) -> Result<(), ListError> {
-        // A refusal in a batch that was leaked does not concern this list.
-        self.abort();
-        let mut batch = self.wr_start();
-        for wr in list {
-            batch.push(wr);
-            if let Some(BatchError { index, error }) = batch.error() {
-                batch.complete_good().map_err(ListError::from)?;
-                return Err(ListError { index, error });
-            }
-        }
-        batch.complete().map_err(ListError::from)
+        self.post_send_iter(list).map(|_| ())
     }
 
     /// Posts the requests that `requests` yields and returns their number. Requests before the
@@ -316,17 +418,16 @@ impl<T: ListTransport> SendQueue<T> {
         &mut self,
         requests: impl IntoIterator<Item = W>,
     ) -> Result<usize, ListError> {
-        self.abort();
-        let mut batch = self.wr_start();
-        for wr in requests {
-            batch.push(wr.borrow());
-            if let Some(BatchError { index, error }) = batch.error() {
-                batch.complete_good().map_err(ListError::from)?;
-                return Err(ListError { index, error });
+        let mut requests = requests.into_iter();
+        let mut count = 0;
+        self.post_while(|batch| match requests.next() {
+            Some(wr) => {
+                batch.push(wr.borrow());
+                count += 1;
+                true
             }
-        }
-        let count = batch.len();
-        batch.complete().map_err(ListError::from)?;
+            None => false,
+        })?;
         Ok(count)
     }
 }

@@ -166,3 +166,47 @@ fn a_linked_list_of_c_is_posted_without_a_copy() {
     assert!(one.ring.all() == other.ring.all());
     assert_eq!(other.retire(1).unwrap().wr_id, 2);
 }
+
+/// Lists that a function adds to, one request a call.
+#[test]
+fn requests_that_a_function_adds_are_posted_up_to_the_first_bad_one() {
+    let mut long = sges(1);
+    long[0].length = u32::MAX;
+    for bad in 0..5 {
+        let (mut one, mut other) =
+            (Bed::<Rc>::new(Spec::default()), Bed::<Rc>::new(Spec::default()));
+        let request = |i| if i == bad { of_sges(i, SIGNALED, &long) } else { least(i, SIGNALED) };
+        let list: Vec<SendWr<'_>> = (0..4).map(request).collect();
+        let mut calls = 0;
+        let posted = other.queue.post_while(|batch| {
+            let Some(wr) = list.get(calls) else { return false };
+            calls += 1;
+            // Either way to add one.
+            if calls % 2 == 0 {
+                batch.push(wr)
+            } else {
+                batch.push_with(|| *wr)
+            }
+            true
+        });
+        assert_eq!(posted, one.queue.post_send(&list));
+        assert_eq!(posted.is_err(), bad < 4);
+        assert_eq!(calls as u64, (bad + 1).min(4), "no call after a refusal");
+        assert!(one.ring.all() == other.ring.all() && one.uar.all() == other.uar.all());
+        assert_eq!(one.producer(), other.producer());
+    }
+}
+
+/// A refusal in a batch that was leaked does not concern the next list.
+#[test]
+fn a_leaked_refusal_does_not_stop_a_list() {
+    let mut bed = Bed::<Rc>::new(Spec::default());
+    let mut long = sges(1);
+    long[0].length = u32::MAX;
+    let mut batch = bed.queue.wr_start();
+    batch.push(&least(1, SIGNALED));
+    batch.push(&of_sges(2, SIGNALED, &long));
+    std::mem::forget(batch);
+    assert_eq!(bed.queue.post_send_iter([least(3, SIGNALED), least(4, SIGNALED)]), Ok(2));
+    assert_eq!(bed.producer(), 2);
+}

@@ -11,6 +11,7 @@ mod cancel_model;
 mod chosen;
 mod extras;
 mod handles;
+mod inline_at;
 mod iterators;
 mod keys;
 mod layout;

@@ -3,6 +3,7 @@
 mod check;
 mod link;
 mod nodes;
+mod programs;
 mod taken;
 
 pub(crate) use taken::takes;
@@ -28,6 +29,11 @@ pub(crate) struct Arguments {
     /// Compare the symbols with those of Debian's libraries, and start programs with the library
     #[arg(long)]
     check: bool,
+
+    /// Run the programs of verbs/programs over rdma-core's libraries and over this one, on simulated
+    /// devices, and compare what they print. Needs a C compiler and rdma-core's headers
+    #[arg(long)]
+    programs: bool,
 }
 
 /// The two libraries.
@@ -38,7 +44,10 @@ const LIBMLX5: &str = "libmlx5.so.1";
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let folder = build()?;
     println!("{}", folder.join(LIBIBVERBS).display());
-    if arguments.check { check::run(&folder) } else { Ok(()) }
+    if arguments.check {
+        check::run(&folder)?;
+    }
+    if arguments.programs { programs::run(&folder) } else { Ok(()) }
 }
 
 /// Builds the library, and answers in which folder it is.

@@ -1,0 +1,518 @@
+//! Posting by `ibv_wr_*`: a batch that is built by several calls, with the send lock held from the
+//! first to the last.
+//!
+//! A request is kept in C's form from `ibv_wr_*`, which names its operation, to the setter that gives
+//! its data. That setter adds it to the batch.
+
+use super::post::{self, Common, add, add_rare, by_opcode, entries, send_errno};
+use super::{Address, CTransport, QpObject, QpOf};
+use crate::abi::*;
+use crate::object::Blank;
+use mlx5::{Batch, Data, InlineSges, SendOps, Sge};
+use std::mem::MaybeUninit;
+
+type Qp = *mut ibv_qp_ex;
+
+/// The opcode of no request: none waits for its data.
+const NONE: c_uint = c_uint::MAX;
+
+/// A batch under construction, between two calls.
+pub(super) struct Building<T: CTransport> {
+    /// There is a value from `wr_start` to `wr_complete` or `wr_abort`.
+    batch: MaybeUninit<Batch<'static, T>>,
+    /// The request that waits for its data, or for its receiver.
+    wr: ibv_send_wr,
+    /// Whether its receiver is set.
+    addressed: bool,
+    /// Data that was set before the receiver, which is copied: the program's own may be gone.
+    early: Option<Early>,
+}
+
+/// Data of a request whose receiver is not set yet.
+struct Early {
+    /// Room for one SGE more than a request can have, and for the inline data of one.
+    room: Box<[Sge]>,
+    kind: Kind,
+}
+
+/// What is in the room.
+#[derive(Clone, Copy)]
+enum Kind {
+    Nothing,
+    Sges(usize),
+    Inline(u32),
+}
+
+impl<T: CTransport> Building<T> {
+    /// For a queue pair of so many SGEs and so much inline data in a request.
+    pub(super) fn new(max_sge: u32, max_inline: u32, extended: bool) -> Self {
+        let early = (extended && T::ADDRESS != Address::Nothing).then(|| {
+            let inline = (max_inline as usize).div_ceil(size_of::<Sge>());
+            let room = vec![Sge::default(); inline.max(max_sge as usize + 1)];
+            Early { room: room.into(), kind: Kind::Nothing }
+        });
+        let mut wr = ibv_send_wr::blank();
+        wr.opcode = NONE;
+        Self { batch: MaybeUninit::uninit(), wr, addressed: false, early }
+    }
+}
+
+/// What `qp` is building.
+///
+/// # Safety
+/// `qp` is a queue pair of this transport, of which this thread has started a batch.
+#[inline(always)]
+unsafe fn of<'a, T: CTransport>(qp: Qp) -> &'a mut Building<T> {
+    // SAFETY: by the contract, the send lock is held.
+    unsafe { &mut *QpOf::<T>::of(qp.cast()).building.get() }
+}
+
+/// `ibv_wr_start`: the lock stays held until [`wr_complete`] or [`wr_abort`].
+unsafe extern "C" fn wr_start<T: CTransport>(qp: Qp) {
+    // SAFETY: C's contract: the queue pair exists.
+    unsafe {
+        let this = QpOf::<T>::of(qp.cast());
+        this.head.send_lock.lock();
+        // The borrow of the queue ends when the batch is completed or aborted. Until then this thread
+        // holds the lock, without which nothing else reaches the queue.
+        let batch: Batch<'static, T> = (*this.send.get()).wr_start();
+        (*this.building.get()).batch.write(batch);
+    }
+}
+
+/// `ibv_wr_complete`: all of the batch is posted, or nothing.
+unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
+    // SAFETY: C's contract: a batch was started. It is taken out before the lock is released.
+    unsafe {
+        let building = of::<T>(qp);
+        if building.wr.opcode != NONE {
+            // Its last request has no data.
+            wr_abort::<T>(qp);
+            return libc::EINVAL;
+        }
+        let done = building.batch.assume_init_read().complete();
+        QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
+        match done {
+            Ok(()) => 0,
+            Err(refused) => send_errno(refused.error),
+        }
+    }
+}
+
+/// `ibv_wr_abort`: nothing is posted.
+unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
+    // SAFETY: C's contract: a batch was started. It is dropped before the lock is released.
+    unsafe {
+        let building = of::<T>(qp);
+        building.wr.opcode = NONE;
+        building.batch.assume_init_drop();
+        QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
+    }
+}
+
+/// Starts a request: takes its identifier and flags, as they are now.
+///
+/// # Safety
+/// As for [`of`].
+#[inline(always)]
+unsafe fn request<'a, T: CTransport>(qp: Qp, opcode: c_uint) -> &'a mut ibv_send_wr {
+    // SAFETY: by the contract.
+    unsafe {
+        let building = of::<T>(qp);
+        if building.wr.opcode != NONE {
+            refuse_unfinished(building);
+        }
+        building.wr.opcode = opcode;
+        building.wr.wr_id = (*qp).wr_id;
+        building.wr.send_flags = (*qp).wr_flags;
+        if T::ADDRESS != Address::Nothing {
+            building.addressed = false;
+            if let Some(early) = &mut building.early {
+                early.kind = Kind::Nothing;
+            }
+        }
+        &mut building.wr
+    }
+}
+
+/// Refuses the batch: the program left a request without data or receiver.
+#[cold]
+#[inline(never)]
+unsafe fn refuse_unfinished<T: CTransport>(building: &mut Building<T>) {
+    building.wr.opcode = NONE;
+    // SAFETY: by the callers' contracts there is a batch. It refuses an operation that is none.
+    unsafe { add_rare::<T>(building.batch.assume_init_mut(), &building.wr, Data::default()) };
+}
+
+/// The functions that name an operation whose data follows, a line each.
+macro_rules! operations {
+    ($($name:ident($($argument:ident: $ty:ty),*) $opcode:ident, |$wr:ident| $set:expr;)*) => {$(
+        unsafe extern "C" fn $name<T: CTransport>(qp: Qp, $($argument: $ty),*) {
+            // SAFETY: C's contract: a batch was started.
+            let $wr = unsafe { request::<T>(qp, $opcode) };
+            $set
+        }
+    )*};
+}
+
+operations! {
+    wr_send() IBV_WR_SEND, |_wr| {};
+    wr_send_imm(imm_data: Be32) IBV_WR_SEND_WITH_IMM, |wr| wr.imm.imm_data = imm_data;
+    wr_send_inv(invalidate_rkey: u32) IBV_WR_SEND_WITH_INV,
+        |wr| wr.imm.invalidate_rkey = invalidate_rkey;
+    wr_rdma_write(rkey: u32, remote_addr: u64) IBV_WR_RDMA_WRITE,
+        |wr| wr.wr.rdma = ibv_send_wr_wr_rdma { remote_addr, rkey };
+    wr_rdma_write_imm(rkey: u32, remote_addr: u64, imm_data: Be32) IBV_WR_RDMA_WRITE_WITH_IMM, |wr| {
+        wr.wr.rdma = ibv_send_wr_wr_rdma { remote_addr, rkey };
+        wr.imm.imm_data = imm_data;
+    };
+    wr_rdma_read(rkey: u32, remote_addr: u64) IBV_WR_RDMA_READ,
+        |wr| wr.wr.rdma = ibv_send_wr_wr_rdma { remote_addr, rkey };
+    wr_atomic_cmp_swp(rkey: u32, remote_addr: u64, compare_add: u64, swap: u64)
+        IBV_WR_ATOMIC_CMP_AND_SWP,
+        |wr| wr.wr.atomic = ibv_send_wr_wr_atomic { remote_addr, compare_add, swap, rkey };
+    wr_atomic_fetch_add(rkey: u32, remote_addr: u64, compare_add: u64) IBV_WR_ATOMIC_FETCH_AND_ADD,
+        |wr| wr.wr.atomic = ibv_send_wr_wr_atomic { remote_addr, compare_add, swap: 0, rkey };
+}
+
+/// `ibv_wr_bind_mw`: has no data, so it is added at once.
+unsafe extern "C" fn wr_bind_mw<T: CTransport>(
+    qp: Qp,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    bind_info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: C's contract: a batch was started; window and description exist.
+    unsafe {
+        let wr = request::<T>(qp, IBV_WR_BIND_MW);
+        wr.ext.bind_mw = ibv_send_wr_u1_bind_mw { mw, rkey, bind_info: *bind_info };
+        finish(of::<T>(qp), Data::default());
+    }
+}
+
+/// `ibv_wr_local_inv`: has no data, so it is added at once.
+unsafe extern "C" fn wr_local_inv<T: CTransport>(qp: Qp, invalidate_rkey: u32) {
+    // SAFETY: C's contract: a batch was started.
+    unsafe {
+        request::<T>(qp, IBV_WR_LOCAL_INV).imm.invalidate_rkey = invalidate_rkey;
+        finish(of::<T>(qp), Data::default());
+    }
+}
+
+/// Adds the request, which is complete, to the batch.
+///
+/// # Safety
+/// As for [`add`]; there is a batch.
+#[inline(always)]
+unsafe fn finish<T: CTransport>(building: &mut Building<T>, data: Data<'_>) {
+    // SAFETY: by the contract.
+    unsafe { add::<T>(building.batch.assume_init_mut(), &building.wr, data) };
+    building.wr.opcode = NONE;
+}
+
+/// Sets the data of the request, and finishes it, unless its receiver is still to be set: then
+/// `keep` copies the data.
+///
+/// # Safety
+/// As for [`finish`].
+#[inline(always)]
+unsafe fn set<T: CTransport>(qp: Qp, data: Data<'_>, keep: impl FnOnce(&mut [Sge]) -> Kind) {
+    // SAFETY: by the contract.
+    unsafe {
+        let building = of::<T>(qp);
+        if T::ADDRESS != Address::Nothing && !building.addressed {
+            keep_data(building, keep);
+        } else {
+            finish(building, data);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn keep_data<T: CTransport>(building: &mut Building<T>, keep: impl FnOnce(&mut [Sge]) -> Kind) {
+    if let Some(early) = &mut building.early {
+        early.kind = keep(&mut early.room);
+    }
+}
+
+/// Copies as many SGEs as there is room for: more than a request can have, if it has too many, so
+/// that it is refused.
+fn keep_sges(list: &[Sge], room: &mut [Sge]) -> Kind {
+    let count = list.len().min(room.len());
+    room[..count].copy_from_slice(&list[..count]);
+    Kind::Sges(count)
+}
+
+/// Copies the bytes at `pieces`. If they do not fit, none, and a length that is refused.
+///
+/// # Safety
+/// The pieces are readable, if they fit.
+unsafe fn keep_inline(pieces: &[Sge], room: &mut [Sge]) -> Kind {
+    let length = pieces.iter().fold(0, |sum, piece| sum + u64::from(piece.length));
+    if length > size_of_val(room) as u64 {
+        return Kind::Inline(u32::MAX);
+    }
+    let mut to = room.as_mut_ptr().cast::<u8>();
+    for piece in pieces.iter().filter(|piece| piece.length != 0) {
+        let from = std::ptr::with_exposed_provenance::<u8>(piece.addr as usize);
+        // SAFETY: by the contract; all pieces fit, and any bytes are SGEs.
+        unsafe {
+            to.copy_from(from, piece.length as usize);
+            to = to.add(piece.length as usize);
+        }
+    }
+    Kind::Inline(length as u32)
+}
+
+/// The receiver of the request is set: finishes it if its data is.
+#[inline(always)]
+unsafe fn addressed<T: CTransport>(building: &mut Building<T>) {
+    building.addressed = true;
+    if let Some(Early { kind: Kind::Sges(_) | Kind::Inline(_), .. }) = &building.early {
+        // SAFETY: by the callers' contracts, as for `finish`.
+        unsafe { finish_early(building) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn finish_early<T: CTransport>(building: &mut Building<T>) {
+    let Some(early) = building.early.take() else { return };
+    let Early { room, kind } = early;
+    // SAFETY: by the callers' contracts, as for `finish`; the bytes in the room are readable.
+    unsafe {
+        match kind {
+            Kind::Nothing => {}
+            Kind::Sges(count) => finish(building, Data::Sges(&room[..count])),
+            Kind::Inline(length) => {
+                let addr = room.as_ptr().expose_provenance() as u64;
+                let pieces = [Sge { addr, length, lkey: 0 }];
+                finish(building, Data::InlineAt(InlineSges::new(&pieces)));
+            }
+        }
+    }
+    building.early = Some(Early { room, kind: Kind::Nothing });
+}
+
+/// `ibv_wr_set_ud_addr`.
+unsafe extern "C" fn wr_set_ud_addr<T: CTransport>(
+    qp: Qp,
+    ah: *mut ibv_ah,
+    remote_qpn: u32,
+    remote_qkey: u32,
+) {
+    // SAFETY: C's contract: a batch was started; the address handle exists until the request is
+    // finished.
+    unsafe {
+        let building = of::<T>(qp);
+        building.wr.wr.ud = ibv_send_wr_wr_ud { ah, remote_qpn, remote_qkey };
+        addressed(building);
+    }
+}
+
+/// `ibv_wr_set_xrc_srqn`.
+unsafe extern "C" fn wr_set_xrc_srqn<T: CTransport>(qp: Qp, remote_srqn: u32) {
+    // SAFETY: C's contract: a batch was started.
+    unsafe {
+        let building = of::<T>(qp);
+        building.wr.qp_type.xrc.remote_srqn = remote_srqn;
+        addressed(building);
+    }
+}
+
+/// A function that sets the data of a request.
+type SetSge = unsafe extern "C" fn(Qp, u32, u64, u32);
+type SetInline = unsafe extern "C" fn(Qp, *mut c_void, usize);
+
+/// Setters of data by the opcode of the request: one that is compiled for its operation, or one for all.
+struct Setters<T>(T);
+
+impl<T: CTransport> Setters<T> {
+    const SGE: &'static [SetSge; 16] = &by_opcode!(sge_of, any_sge::<T> as SetSge);
+    const INLINE: &'static [SetInline; 16] = &by_opcode!(inline_of, any_inline::<T> as SetInline);
+}
+
+/// Finishes the request without a call, if nothing is unusual. Returns whether it did.
+///
+/// # Safety
+/// As for [`finish`]; the request is of operation `O`.
+#[inline(always)]
+unsafe fn finish_fast<T: CTransport, O: Common>(
+    building: &mut Building<T>,
+    data: Data<'_>,
+) -> bool {
+    if T::ADDRESS != Address::Nothing && !building.addressed {
+        return false;
+    }
+    // SAFETY: by the contract.
+    let added = unsafe {
+        building.batch.assume_init_mut().push_fast(&post::request::<T, O>(&building.wr, data))
+    };
+    if added {
+        building.wr.opcode = NONE;
+    }
+    added
+}
+
+/// `ibv_wr_set_sge`.
+unsafe extern "C" fn wr_set_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, length: u32) {
+    // SAFETY: C's contract: a batch was started.
+    unsafe { Setters::<T>::SGE[of::<T>(qp).wr.opcode as usize % 16](qp, lkey, addr, length) }
+}
+
+/// [`wr_set_sge`] for one operation.
+unsafe extern "C" fn sge_of<T: CTransport, O: Common>(qp: Qp, lkey: u32, addr: u64, length: u32) {
+    let sge = Sge { addr, length, lkey };
+    let data = Data::Sges(std::slice::from_ref(&sge));
+    // SAFETY: C's contract: a batch was started.
+    unsafe {
+        if !finish_fast::<T, O>(of::<T>(qp), data) {
+            any_sge::<T>(qp, lkey, addr, length);
+        }
+    }
+}
+
+/// [`wr_set_sge`] for any operation.
+#[inline(never)]
+unsafe extern "C" fn any_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, length: u32) {
+    let sge = Sge { addr, length, lkey };
+    // SAFETY: C's contract: a batch was started.
+    unsafe { set_sges::<T>(qp, &[sge]) };
+}
+
+#[inline(always)]
+unsafe fn set_sges<T: CTransport>(qp: Qp, list: &[Sge]) {
+    // SAFETY: by the callers' contracts, as for `set`.
+    unsafe { set::<T>(qp, Data::Sges(list), |room| keep_sges(list, room)) };
+}
+
+/// `ibv_wr_set_sge_list`.
+unsafe extern "C" fn wr_set_sge_list<T: CTransport>(qp: Qp, num_sge: usize, list: *const ibv_sge) {
+    // SAFETY: C's contract: a batch was started, and the list has so many entries.
+    unsafe {
+        set_sges::<T>(qp, entries(list, num_sge));
+    }
+}
+
+/// Inline data of a length that every queue pair refuses.
+const TOO_LONG: Sge = Sge { addr: 0, length: u32::MAX, lkey: 0 };
+
+/// Sets inline data.
+///
+/// # Safety
+/// As for [`set`]; the pieces are readable, unless they are longer than the queue pair takes.
+#[inline(always)]
+unsafe fn set_inline<T: CTransport>(qp: Qp, pieces: &[Sge]) {
+    // SAFETY: by the contract.
+    unsafe {
+        let data = Data::InlineAt(InlineSges::new(pieces));
+        set::<T>(qp, data, |room| keep_inline(pieces, room));
+    }
+}
+
+/// Bytes of the program, as a piece of inline data.
+#[inline(always)]
+fn piece(addr: *mut c_void, length: usize) -> Sge {
+    let addr = addr.expose_provenance() as u64;
+    // More than any queue pair takes is refused, whatever it is.
+    Sge { addr, length: u32::try_from(length).unwrap_or(u32::MAX), lkey: 0 }
+}
+
+/// `ibv_wr_set_inline_data`.
+unsafe extern "C" fn wr_set_inline_data<T: CTransport>(qp: Qp, addr: *mut c_void, length: usize) {
+    // SAFETY: C's contract: a batch was started.
+    unsafe { Setters::<T>::INLINE[of::<T>(qp).wr.opcode as usize % 16](qp, addr, length) }
+}
+
+/// [`wr_set_inline_data`] for one operation.
+unsafe extern "C" fn inline_of<T: CTransport, O: Common>(qp: Qp, addr: *mut c_void, length: usize) {
+    let piece = piece(addr, length);
+    // SAFETY: C's contract: a batch was started, and the bytes are readable.
+    unsafe {
+        let data = Data::InlineAt(InlineSges::new(std::slice::from_ref(&piece)));
+        if !finish_fast::<T, O>(of::<T>(qp), data) {
+            any_inline::<T>(qp, addr, length);
+        }
+    }
+}
+
+/// [`wr_set_inline_data`] for any operation.
+#[inline(never)]
+unsafe extern "C" fn any_inline<T: CTransport>(qp: Qp, addr: *mut c_void, length: usize) {
+    // SAFETY: C's contract: a batch was started, and the bytes are readable.
+    unsafe { set_inline::<T>(qp, &[piece(addr, length)]) };
+}
+
+/// `ibv_wr_set_inline_data_list`.
+unsafe extern "C" fn wr_set_inline_data_list<T: CTransport>(
+    qp: Qp,
+    num_buf: usize,
+    buf_list: *const ibv_data_buf,
+) {
+    // The length of a buffer starts where that of an SGE is, and its high half, which is zero, lies
+    // where the key is, which is not used.
+    const {
+        assert!(cfg!(target_endian = "little"));
+        assert!(size_of::<ibv_data_buf>() == size_of::<ibv_sge>());
+    }
+    // SAFETY: C's contract: a batch was started, the list has so many entries, whose bytes are readable.
+    unsafe {
+        let pieces = entries(buf_list.cast(), num_buf);
+        let long = pieces.iter().any(|piece| piece.lkey != 0);
+        let pieces = if long { std::slice::from_ref(&TOO_LONG) } else { pieces };
+        set_inline::<T>(qp, pieces);
+    }
+}
+
+/// The operations that C has a bit for.
+const NAMED: SendOps = SendOps::from_bits_truncate(2 * IBV_QP_EX_WITH_ATOMIC_WRITE as u64 - 1);
+
+/// The operations that a queue pair of this transport can be asked for.
+pub(super) fn supported<T: CTransport>() -> SendOps {
+    SendOps::of::<T>().intersection(NAMED)
+}
+
+/// Fills in the functions of a queue pair: as in C, all that its transport has, whatever was asked for.
+/// Those of other operations stay NULL.
+pub(super) fn fill<T: CTransport>(c: &mut ibv_qp_ex) {
+    let has = supported::<T>();
+    macro_rules! operations {
+        ($($operation:ident $slot:ident;)*) => {
+            $(if has.contains(SendOps::$operation) { c.$slot = Some($slot::<T>); })*
+        };
+    }
+    operations! {
+        SEND wr_send;
+        SEND_IMM wr_send_imm;
+        SEND_INV wr_send_inv;
+        RDMA_WRITE wr_rdma_write;
+        RDMA_WRITE_IMM wr_rdma_write_imm;
+        RDMA_READ wr_rdma_read;
+        COMPARE_SWAP wr_atomic_cmp_swp;
+        FETCH_ADD wr_atomic_fetch_add;
+        BIND_MW wr_bind_mw;
+        LOCAL_INV wr_local_inv;
+    }
+    match T::ADDRESS {
+        Address::Nothing => {}
+        Address::Datagram => c.wr_set_ud_addr = Some(wr_set_ud_addr::<T>),
+        Address::Srq => c.wr_set_xrc_srqn = Some(wr_set_xrc_srqn::<T>),
+    }
+    c.wr_set_sge = Some(wr_set_sge::<T>);
+    c.wr_set_sge_list = Some(wr_set_sge_list::<T>);
+    c.wr_set_inline_data = Some(wr_set_inline_data::<T>);
+    c.wr_set_inline_data_list = Some(wr_set_inline_data_list::<T>);
+    c.wr_start = Some(wr_start::<T>);
+    c.wr_complete = Some(wr_complete::<T>);
+    c.wr_abort = Some(wr_abort::<T>);
+}
+
+/// `ibv_qp_to_qp_ex`: NULL unless the queue pair was made with send operations.
+///
+/// # Safety
+/// `qp` was not destroyed.
+pub unsafe extern "C" fn qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    // SAFETY: by the contract.
+    if unsafe { QpObject::of(qp) }.extended { qp.cast() } else { std::ptr::null_mut() }
+}

@@ -1,0 +1,146 @@
+//! Programs in C that run over rdma-core's libraries and over ours: both must print the same.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{in_file, with_library};
+use crate::build::{Profile, shared_library};
+use crate::failure::Failure;
+
+/// Where the programs are: each a file, with the headers that they share. One that C's library fails at
+/// has a text of the same name: what it prints over ours.
+const FOLDER: &str = "verbs/programs";
+
+/// The simulated devices that each runs on.
+const DEVICES: [&str; 2] = ["link=ib", "link=roce"];
+
+/// How long a program may run, in seconds: none takes a tenth of that.
+const LIMIT: &str = "120";
+
+/// Fails with all that differs. Without a compiler or headers it says so, and does nothing.
+pub(super) fn run(library: &Path) -> Result<(), Failure> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let simulator = shared_library("mlx5-sim-preload", Profile::Release)?;
+    let built = library.join("programs");
+    fs::create_dir_all(&built).map_err(in_file(&built))?;
+    if let Some(reason) = cannot_compile(&built) {
+        println!("SKIP: programs in C: {reason}");
+        return Ok(());
+    }
+    let mut faults = Vec::new();
+    for source in sources(&root.join(FOLDER))? {
+        let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let program = built.join(&name);
+        compile(&source, &program)?;
+        let expected = fs::read_to_string(source.with_extension("txt")).ok();
+        for device in DEVICES {
+            let theirs = match &expected {
+                Some(expected) => expected.clone(),
+                None => output(&program, &simulator, device, None)?,
+            };
+            let ours = output(&program, &simulator, device, Some(library))?;
+            match first_difference(&theirs, &ours) {
+                None => println!("{name}, {device}: {} lines", ours.lines().count()),
+                Some(difference) => faults.push(format!("{name}, {device}: {difference}")),
+            }
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(Failure::Library(faults)) }
+}
+
+fn compiler() -> String {
+    env::var("CC").unwrap_or_else(|_| "cc".into())
+}
+
+/// Why there is no compiling against rdma-core's headers and libraries here.
+fn cannot_compile(folder: &Path) -> Option<String> {
+    let probe = folder.join("probe.c");
+    let text = "#include <infiniband/verbs.h>\nint main(void) { return !ibv_fork_init; }\n";
+    fs::write(&probe, text).ok()?;
+    let tried = Command::new(compiler())
+        .arg(&probe)
+        .args(["-libverbs", "-o"])
+        .arg(folder.join("probe"))
+        .stderr(Stdio::null())
+        .status();
+    match tried {
+        Ok(status) if status.success() => None,
+        Ok(_) => Some("no headers of rdma-core; install libibverbs-dev".into()),
+        Err(_) => Some("no C compiler; install gcc".into()),
+    }
+}
+
+fn sources(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut sources = Vec::new();
+    for entry in fs::read_dir(folder).map_err(in_file(folder))? {
+        let path = entry.map_err(in_file(folder))?.path();
+        if path.extension().is_some_and(|extension| extension == "c") {
+            sources.push(path);
+        }
+    }
+    sources.sort();
+    Ok(sources)
+}
+
+fn compile(source: &Path, program: &Path) -> Result<(), Failure> {
+    let mut command = Command::new(compiler());
+    command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"]);
+    command.arg(program).arg(source).args(["-libverbs", "-lpthread"]);
+    let name = compiler();
+    match command.status() {
+        Err(error) => Err(Failure::Run { program: name, error }),
+        Ok(status) if !status.success() => Err(Failure::Status { program: name, status }),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// What a program prints on a simulated device. Its status comes last.
+fn output(
+    program: &Path,
+    simulator: &Path,
+    device: &str,
+    library: Option<&Path>,
+) -> Result<String, Failure> {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", LIMIT]).arg(program);
+    if let Some(library) = library {
+        with_library(&mut command, library);
+    }
+    command.env("MLX5_SIM", device).env("LD_PRELOAD", simulator).stderr(Stdio::inherit());
+    let name = program.display().to_string();
+    let output = command.output().map_err(|error| Failure::Run { program: name, error })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(format!("{text}ended with {}\n", output.status.code().unwrap_or(-1)))
+}
+
+/// The first line that differs.
+fn first_difference(theirs: &str, ours: &str) -> Option<String> {
+    let (mut left, mut right) = (theirs.lines(), ours.lines());
+    for number in 1.. {
+        match (left.next(), right.next()) {
+            (None, None) => break,
+            (a, b) if a == b => {}
+            (a, b) => {
+                let say = |line: Option<&str>| line.unwrap_or("nothing more").to_owned();
+                return Some(format!("line {number}\n    C's:  {}\n    ours: {}", say(a), say(b)));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_difference;
+
+    #[test]
+    fn the_first_line_that_differs_is_told() {
+        assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+        let told = first_difference("a\nb\n", "a\nc\n").expect("a difference");
+        assert!(told.starts_with("line 2") && told.contains("ours: c"), "{told}");
+        let told = first_difference("a\n", "a\nc\n").expect("a difference");
+        assert!(told.contains("C's:  nothing more"), "{told}");
+    }
+}
