@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::failure::Failure;
-use door::{Door, LINKS};
+use crate::provider::Provider;
+use door::{Door, LINKS, Link};
 use reasons::Unused;
 pub(crate) use report::place;
 pub(crate) use report::wrapped;
@@ -36,6 +37,12 @@ pub(crate) struct Arguments {
     /// Run this part alone, print the result of each test, and write nothing
     #[arg(long, value_enum, conflicts_with = "check")]
     only: Option<Part>,
+    /// Run over this libibverbs alone: with --check or --only
+    #[arg(long, value_enum)]
+    provider: Option<Provider>,
+    /// Run on this link alone: with --check or --only
+    #[arg(long, value_parser = ["ib", "roce"])]
+    link: Option<String>,
     /// Run nothing; regenerate the page from the ledger
     #[arg(long, conflicts_with_all = ["check", "only"])]
     pub(crate) document: bool,
@@ -70,32 +77,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::File { path: json, error });
     }
     let peers = pyverbs::peers()?;
-    let door = Door::build()?;
+    if !arguments.check && arguments.only.is_none() && arguments.is_partial() {
+        return Err(Failure::Partial);
+    }
     let suite = pyverbs::Suite::unpack()?;
 
     let mut rows = Vec::new();
     let mut unused = Unused::new();
-    for link in LINKS {
-        let wanted = |part| arguments.only.is_none_or(|only| only == part);
-        for module in suite.modules().iter().filter(|_| wanted(Part::Pyverbs)) {
-            let found = suite.run(&door, link, module, &mut unused)?;
-            eprintln!("{:4} {module}: {}", link.name, tally(&found));
-            rows.extend(found);
+    for provider in Provider::ALL {
+        if arguments.provider.is_some_and(|only| only != provider) {
+            continue;
         }
-        if wanted(Part::Tools) {
-            let found = tools::run(&door, link)?;
-            eprintln!("{:4} tools: {}", link.name, tally(&found));
-            rows.extend(found);
-        }
-        if wanted(Part::Pairs) {
-            let found = pairs::run(&door, link)?;
-            eprintln!("{:4} pairs: {}", link.name, tally(&found));
-            rows.extend(found);
-        }
-        if wanted(Part::Conformance) {
-            let found = conformance::run(&door, link, &mut unused)?;
-            eprintln!("{:4} conformance: {}", link.name, tally(&found));
-            rows.extend(found);
+        let door = Door::build(provider)?;
+        for link in LINKS {
+            if arguments.link.as_ref().is_none_or(|only| only == link.name) {
+                rows.extend(over(arguments.only, &door, link, &suite, &mut unused)?);
+            }
         }
     }
     if arguments.only.is_some() {
@@ -131,6 +128,43 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let unexplained: Vec<String> =
         now.rows().iter().filter(|row| row.is_unexplained()).map(Row::to_string).collect();
     if unexplained.is_empty() { Ok(()) } else { Err(Failure::Unexplained(unexplained)) }
+}
+
+impl Arguments {
+    /// Whether not everything is to be run.
+    fn is_partial(&self) -> bool {
+        self.provider.is_some() || self.link.is_some()
+    }
+}
+
+/// Runs what there is on one link over one provider.
+fn over(
+    only: Option<Part>,
+    door: &Door,
+    link: Link,
+    suite: &pyverbs::Suite,
+    unused: &mut Unused,
+) -> Result<Vec<Row>, Failure> {
+    let wanted = |part| only.is_none_or(|only| only == part);
+    let mut rows = Vec::new();
+    let mut found = |what: &str, found: Vec<Row>| {
+        eprintln!("{:4} {:4} {what}: {}", link.name, door.provider.name(), tally(&found));
+        rows.extend(found);
+    };
+    for module in suite.modules().iter().filter(|_| wanted(Part::Pyverbs)) {
+        found(module, suite.run(door, link, module, unused)?);
+    }
+    if wanted(Part::Tools) {
+        found("tools", tools::run(door, link)?);
+    }
+    if wanted(Part::Pairs) {
+        found("pairs", pairs::run(door, link)?);
+    }
+    // It is our driver's own, and needs no library.
+    if wanted(Part::Conformance) && door.provider == Provider::C {
+        found("conformance", conformance::run(door, link, unused)?);
+    }
+    Ok(rows)
 }
 
 /// Where the ledger is: for programs, and for people.

@@ -13,6 +13,7 @@ mod imports;
 mod ledger;
 mod mutants;
 mod oracle;
+mod provider;
 mod tsan;
 mod verbs;
 mod vm;

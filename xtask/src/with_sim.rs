@@ -8,6 +8,7 @@ use std::{env, fs};
 
 use crate::build::{Profile, shared_library};
 use crate::failure::Failure;
+use crate::provider::Provider;
 use crate::verbs;
 use crate::wire;
 
@@ -37,15 +38,6 @@ pub(crate) struct Arguments {
     /// The program, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
-}
-
-/// Whose libraries a program finds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Provider {
-    /// This provider's, from target/verbs.
-    Rust,
-    /// rdma-core's, where the program finds them by itself.
-    C,
 }
 
 /// Becomes the program.

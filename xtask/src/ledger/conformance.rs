@@ -9,6 +9,7 @@ use super::rows::{Outcome, Reason, Row};
 use super::suites::{CONFORMANCE, CONFORMANCE_SHARED};
 use crate::build::{self, Profile};
 use crate::failure::Failure;
+use crate::provider::Provider;
 
 /// The longest that the suite may take.
 const SECONDS: u32 = 600;
@@ -27,6 +28,7 @@ pub(super) fn run(door: &Door, link: Link, unused: &mut Unused) -> Result<Vec<Ro
         suite: CONFORMANCE_SHARED,
         test: super::rows::MACHINE.to_owned(),
         link: link.name,
+        provider: Provider::Rust,
         outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
         reason: trouble.map(Reason::Unexplained),
     });
@@ -52,13 +54,14 @@ fn one(
         suite,
         test: test.to_owned(),
         link: link.name,
+        provider: Provider::Rust,
         outcome,
         reason: reasons::explain(test, outcome, said, unused),
     });
     let mut rows: Vec<Row> = rows.collect();
     // Of a shared machine its host tells.
     if suite == CONFORMANCE {
-        rows.push(Row::of_violations(suite, None, link.name, &ended.violations));
+        rows.push(Row::of_violations(suite, None, link.name, Provider::Rust, &ended.violations));
     }
     Ok(rows)
 }

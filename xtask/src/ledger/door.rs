@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::build::{self, Profile};
 use crate::failure::Failure;
+use crate::provider::Provider;
+use crate::verbs;
 use crate::wire::Host;
 
 /// A port of the simulated device.
@@ -48,6 +50,9 @@ pub(super) struct Ended {
 pub(super) struct Door {
     library: PathBuf,
     host: PathBuf,
+    /// Where our libibverbs is, if it was built.
+    verbs: Option<PathBuf>,
+    pub(super) provider: Provider,
 }
 
 /// A program that runs.
@@ -66,12 +71,21 @@ impl Drop for Running {
 }
 
 impl Door {
-    /// Builds the library to preload.
-    pub(super) fn build() -> Result<Self, Failure> {
+    /// Builds the libraries.
+    pub(super) fn build(provider: Provider) -> Result<Self, Failure> {
         Ok(Self {
+            verbs: (provider == Provider::Rust).then(verbs::build).transpose()?,
+            provider,
             library: build::shared_library("mlx5-sim-preload", Profile::Release)?,
             host: build::program("mlx5-sim-wire", Profile::Release)?,
         })
+    }
+
+    /// The same device for programs that run over another libibverbs.
+    pub(super) fn over(&self, provider: Provider) -> Self {
+        let Self { library, host, verbs, .. } = self;
+        let (library, host, verbs) = (library.clone(), host.clone(), verbs.clone());
+        Self { library, host, verbs, provider }
     }
 
     /// A machine for several programs.
@@ -103,9 +117,14 @@ impl Door {
         let mut preload = std::ffi::OsString::from("LD_PRELOAD=");
         preload.push(&self.library);
         // timeout(1) ends the children of a program with it. Only the program is to be preloaded.
-        let child = Command::new("timeout")
-            .args(["--signal=KILL", &seconds.to_string(), "env"])
-            .arg(preload)
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", &seconds.to_string(), "env"]).arg(preload);
+        if let (Provider::Rust, Some(folder)) = (self.provider, &self.verbs) {
+            let mut path = std::ffi::OsString::from("LD_LIBRARY_PATH=");
+            path.push(folder);
+            command.arg(path);
+        }
+        let child = command
             .arg(format!("MLX5_SIM={settings}"))
             .arg(&program)
             .args(arguments)

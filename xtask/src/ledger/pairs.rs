@@ -9,6 +9,7 @@ use super::rows::{MACHINE, Outcome, Reason, Row};
 use super::suites::{INTEROP, PERFTEST, PINGPONG};
 use crate::build::{self, Profile};
 use crate::failure::Failure;
+use crate::provider::Provider;
 use crate::wire::Host;
 
 /// The longest that either program may take.
@@ -107,34 +108,43 @@ pub(super) const LEFT_OUT: [(&str, &str); 1] = [(
      queues at one channel, and takes the one's for the other's; later versions have two",
 )];
 
-/// Runs every pair on one link, one after the other, and all on one machine.
+/// Runs every pair on one link, one after the other, and all on one machine. Over our libibverbs,
+/// the programs of rdma-core also run with either side over C's.
 pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     let ours = build::program("mlx5-cli", Profile::Release)?;
     let mut host = door.machine(link.settings, link)?;
     let mut rows = Vec::new();
-    for (pair, port) in PAIRS.iter().zip(FIRST_PORT..) {
-        let trouble = meet(door, link, &host, &ours, pair, port)?;
-        rows.push(row(pair.suite, pair.test, link, trouble));
-    }
-    let status = host.wait()?;
-    let trouble = (!status.success()).then(|| format!("the machine ended with {status}"));
-    rows.push(row(PINGPONG, MACHINE, link, trouble));
-    Ok(rows)
-}
-
-fn row(suite: &'static str, test: &str, link: Link, trouble: Option<String>) -> Row {
-    Row {
+    let row = |suite, test: &str, trouble: Option<String>| Row {
         suite,
         test: test.to_owned(),
         link: link.name,
+        provider: door.provider,
         outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
         reason: trouble.map(Reason::Unexplained),
+    };
+    let c = door.over(Provider::C);
+    let mut ports = FIRST_PORT..;
+    let mut meet = |pair: &Pair, [server, client]: [&Door; 2]| {
+        meet([server, client], link, &host, &ours, pair, ports.next().unwrap_or(FIRST_PORT))
+    };
+    for pair in PAIRS {
+        rows.push(row(pair.suite, pair.test, meet(pair, [door, door])?));
+        if door.provider == Provider::Rust && pair.suite == PINGPONG {
+            let trouble = meet(pair, [&c, door])?;
+            rows.push(row(pair.suite, &format!("{}, the server over C", pair.test), trouble));
+            let trouble = meet(pair, [door, &c])?;
+            rows.push(row(pair.suite, &format!("{}, the client over C", pair.test), trouble));
+        }
     }
+    let status = host.wait()?;
+    let trouble = (!status.success()).then(|| format!("the machine ended with {status}"));
+    rows.push(row(PINGPONG, MACHINE, trouble));
+    Ok(rows)
 }
 
 /// Runs a pair; what went wrong, if anything did.
 fn meet(
-    door: &Door,
+    [over, client_over]: [&Door; 2],
     link: Link,
     host: &Host,
     ours: &Path,
@@ -143,7 +153,7 @@ fn meet(
 ) -> Result<Option<String>, Failure> {
     let settings = host.settings();
     let folder = std::env::temp_dir();
-    let start = |line: Line| {
+    let start = |door: &Door, line: Line| {
         let line = line.replace("DEVICE", DEVICE).replace("PORT", &port.to_string());
         let line = line.replace("GID", link.gid);
         let mut words = line.split_whitespace();
@@ -151,12 +161,12 @@ fn meet(
         let program = if program == "mlx5" { ours } else { Path::new(program) };
         door.start(&settings, &folder, SECONDS, program, &words.collect::<Vec<_>>())
     };
-    let mut server = start(pair.server)?;
+    let mut server = start(over, pair.server)?;
     let begun = Instant::now();
     while !is_listened_to(port) && !server.has_ended()? && begun.elapsed() < WAIT {
         std::thread::sleep(LOOK);
     }
-    let client = start(pair.client)?.wait()?;
+    let client = start(client_over, pair.client)?.wait()?;
     let server = server.wait()?;
     let missing = !client.stdout.contains(pair.said);
     let trouble = |who: &str, ended: &Ended| {

@@ -157,6 +157,7 @@ impl Suite {
         let row = |(test, outcome, said): (String, Outcome, String)| Row {
             suite: suites::PYVERBS,
             link: link.name,
+            provider: door.provider,
             outcome,
             reason: reasons::explain(&test, outcome, &said, unused),
             test,
@@ -167,13 +168,20 @@ impl Suite {
         let trouble = untold(&ended.stderr, found.len(), trouble);
         let mut rows: Vec<Row> = found.into_iter().map(row).collect();
         if !violations.is_empty() {
-            rows.push(Row::of_violations(suites::PYVERBS, Some(module), link.name, violations));
+            rows.push(Row::of_violations(
+                suites::PYVERBS,
+                Some(module),
+                link.name,
+                door.provider,
+                violations,
+            ));
         }
         if let Some(trouble) = trouble {
             rows.push(Row {
                 suite: suites::PYVERBS,
                 test: module.to_owned(),
                 link: link.name,
+                provider: door.provider,
                 outcome: Outcome::Error,
                 reason: Some(Reason::Unexplained(trouble)),
             });

@@ -9,6 +9,7 @@ use super::door::LINKS;
 use super::rows::{Ledger, Outcome, Shown};
 use super::{pairs, pyverbs, suites};
 use crate::failure::Failure;
+use crate::provider::Provider;
 
 const BEGIN: &str = "<!-- begin pyverbs: written by `cargo xtask ledger` -->\n";
 const END: &str = "<!-- end pyverbs -->\n";
@@ -37,7 +38,11 @@ pub(crate) fn place(document: &str, begin: &str, report: &str, end: &str) -> Str
 }
 
 fn report(ledger: &Ledger, peers: &[String]) -> String {
-    let rows = ledger.shown();
+    // Our own suites need no libibverbs, and stand with the programs that run over C's.
+    let (ours, cs): (Vec<Shown>, Vec<Shown>) = ledger
+        .shown()
+        .into_iter()
+        .partition(|row| row.provider == Provider::Rust.name() && !suites::is_own(&row.suite));
     let mut text = "## rdma-core's tests on the simulated device\n\n".to_owned();
     text.push_str(&wrapped(
         &format!(
@@ -53,15 +58,31 @@ fn report(ledger: &Ledger, peers: &[String]) -> String {
         "",
     ));
     text.push('\n');
-    text.push_str(&counts(&rows));
-    text.push_str("\n### Failures\n\n");
-    text.push_str(&by_reason(&rows, &[Outcome::Fail, Outcome::Error]));
-    text.push_str("\n### Skips\n\n");
-    text.push_str(&by_reason(&rows, &[Outcome::Skip]));
+    text.push_str(&counts(&cs));
+    text.push_str(&outcomes(&cs));
     text.push_str("\n### Left out\n\n");
     for (module, why) in pyverbs::LEFT_OUT.iter().chain(&pairs::LEFT_OUT) {
         text.push_str(&wrapped(&format!("* `{module}` {why}."), "  "));
     }
+    text.push_str("\n## The same programs over our libibverbs\n\n");
+    text.push_str(&wrapped(
+        "The same programs and tests over the `libibverbs.so.1` and `libmlx5.so.1` of `cargo xtask \
+         verbs`, which they find before C's (DROP_IN.md). So they judge this provider. In `pingpong` \
+         either side also runs over C's libraries.",
+        "",
+    ));
+    text.push('\n');
+    text.push_str(&counts(&ours));
+    text.push_str(&outcomes(&ours));
+    text
+}
+
+/// What has not passed, and why.
+fn outcomes(rows: &[Shown]) -> String {
+    let mut text = "\n### Failures\n\n".to_owned();
+    text.push_str(&by_reason(rows, &[Outcome::Fail, Outcome::Error]));
+    text.push_str("\n### Skips\n\n");
+    text.push_str(&by_reason(rows, &[Outcome::Skip]));
     text
 }
 
@@ -206,6 +227,7 @@ mod tests {
             suite: "pyverbs".into(),
             test: test.into(),
             link: link.into(),
+            provider: Provider::C.name().into(),
             result: Outcome::Skip.name().into(),
             reason: reason.into(),
             until: "some day".into(),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::suites;
 use crate::failure::Failure;
+use crate::provider::Provider;
 
 /// Programs on the simulated device, preloaded; see docs/TESTING.md.
 const RUNG: u64 = 2;
@@ -56,6 +57,8 @@ pub(super) struct Row {
     pub(super) suite: &'static str,
     pub(super) test: String,
     pub(super) link: &'static str,
+    /// Whose libibverbs it ran over.
+    pub(super) provider: Provider,
     pub(super) outcome: Outcome,
     /// Nothing for a test that passed.
     pub(super) reason: Option<Reason>,
@@ -68,6 +71,7 @@ impl Row {
         suite: &'static str,
         of: Option<&str>,
         link: &'static str,
+        provider: Provider,
         violations: &[String],
     ) -> Self {
         let test = of.map_or_else(|| MACHINE.to_owned(), |of| format!("{of}: {MACHINE}"));
@@ -75,7 +79,7 @@ impl Row {
             [] => (Outcome::Pass, None),
             told => (Outcome::Fail, Some(Reason::Unexplained(told.join(", ")))),
         };
-        Self { suite, test, link, outcome, reason }
+        Self { suite, test, link, provider, outcome, reason }
     }
 
     /// Whether a reader is left to guess.
@@ -91,14 +95,15 @@ impl Row {
         };
         json!({
             "suite": self.suite, "test": self.test, "link": self.link, "rung": RUNG,
-            "result": self.outcome.name(), "reason": reason, "until": until,
+            "provider": self.provider.name(), "result": self.outcome.name(), "reason": reason, "until": until,
         })
     }
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({}): {}", self.suite, self.test, self.link, self.outcome.name())?;
+        let (link, provider) = (self.link, self.provider.name());
+        write!(f, "{} {} ({link}, {provider}): {}", self.suite, self.test, self.outcome.name())?;
         match &self.reason {
             None => Ok(()),
             Some(Reason::Known { why, .. }) => write!(f, ": {why}"),
@@ -113,6 +118,7 @@ pub(super) struct Shown {
     pub(super) suite: String,
     pub(super) test: String,
     pub(super) link: String,
+    pub(super) provider: String,
     pub(super) result: String,
     /// Why it has not passed.
     pub(super) reason: String,
@@ -127,6 +133,7 @@ impl Shown {
             suite: text("suite"),
             test: text("test"),
             link: text("link"),
+            provider: text("provider"),
             result: text("result"),
             reason: text("reason"),
             until: text("until"),
@@ -139,8 +146,8 @@ impl Shown {
     }
 }
 
-/// What tells a row from the others: suite, rung, test, link with the kernel if it has one.
-type Key = (String, u64, String, String);
+/// What tells a row from the others: suite, rung, test, link with the kernel if it has one, provider.
+type Key = (String, u64, String, String, String);
 
 /// All rows, in an order that does not change.
 #[derive(Debug, Default)]
@@ -184,7 +191,8 @@ impl Ledger {
 
     /// This ledger with the suites of another in place of its own; suites that only it has stay.
     pub(super) fn with(mut self, other: &Self) -> Self {
-        let replaced = |key: &Key| other.values.keys().any(|k| (&k.0, k.1) == (&key.0, key.1));
+        let replaced =
+            |key: &Key| other.values.keys().any(|k| (&k.0, k.1, &k.4) == (&key.0, key.1, &key.4));
         self.values.retain(|key, _| !replaced(key));
         self.values.extend(other.values.iter().map(|(key, value)| (key.clone(), value.clone())));
         self
@@ -192,8 +200,12 @@ impl Ledger {
 
     /// Tests that pass in an earlier ledger, in a suite that this one has run, and not in this one.
     pub(super) fn regressed_since(&self, earlier: &Self) -> Vec<String> {
+        // Of what was run now: suite, link and provider.
+        let run =
+            |key: &Key| self.values.keys().any(|k| (&k.0, &k.3, &k.4) == (&key.0, &key.3, &key.4));
         earlier
             .passes()
+            .filter(|key| run(key))
             .filter(|key| !self.values.get(*key).is_some_and(is_pass))
             .map(|key| {
                 let now = match self.values.get(key) {
@@ -204,7 +216,7 @@ impl Ledger {
                     ),
                     None => "not run".to_owned(),
                 };
-                format!("{} {} ({}): {now}", key.0, key.2, key.3)
+                format!("{} {} ({}, {}): {now}", key.0, key.2, key.3, key.4)
             })
             .collect()
     }
@@ -247,12 +259,19 @@ fn key(value: &Value) -> Key {
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
     let kernel = value["kernel"].as_str().map(|kernel| format!(" {kernel}")).unwrap_or_default();
     let link = text("link") + &kernel;
-    (text("suite"), value["rung"].as_u64().unwrap_or_default(), text("test"), link)
+    (
+        text("suite"),
+        value["rung"].as_u64().unwrap_or_default(),
+        text("test"),
+        link,
+        text("provider"),
+    )
 }
 
 /// A row with what identifies it first, then whatever else it has.
 fn line(value: &Value) -> String {
-    const FIRST: [&str; 7] = ["suite", "test", "link", "rung", "result", "reason", "until"];
+    const FIRST: [&str; 8] =
+        ["suite", "test", "link", "rung", "provider", "result", "reason", "until"];
     let Some(object) = value.as_object() else { return value.to_string() };
     let first = FIRST.iter().filter_map(|name| object.get_key_value(*name));
     let rest = object.iter().filter(|(name, _)| !FIRST.contains(&name.as_str()));
@@ -270,6 +289,7 @@ mod tests {
             suite: "pyverbs",
             test: test.to_owned(),
             link: "ib",
+            provider: Provider::C,
             outcome,
             reason: None,
         };
@@ -282,7 +302,7 @@ mod tests {
         let now = ledger(&[("a", Outcome::Fail), ("c", Outcome::Skip), ("d", Outcome::Pass)]);
         assert_eq!(
             now.regressed_since(&earlier),
-            ["pyverbs a (ib): fail: ", "pyverbs b (ib): not run"]
+            ["pyverbs a (ib, c): fail: ", "pyverbs b (ib, c): not run"]
         );
         assert_eq!(now.regressed_since(&now), [""; 0]);
     }

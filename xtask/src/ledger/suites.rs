@@ -19,3 +19,8 @@ pub(super) const CONFORMANCE_SHARED: &str = "conformance, shared machine";
 /// Every one. Rows of other suites in the ledger are of other chores.
 pub(super) const ALL: [&str; 8] =
     [PYVERBS, TOOLS, UCX, PINGPONG, PERFTEST, INTEROP, CONFORMANCE, CONFORMANCE_SHARED];
+
+/// Whether a suite is the provider's own, which needs no libibverbs.
+pub(super) fn is_own(suite: &str) -> bool {
+    [CONFORMANCE, CONFORMANCE_SHARED].contains(&suite)
+}

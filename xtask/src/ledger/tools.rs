@@ -28,6 +28,7 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
             suite: suites::TOOLS,
             test: test.to_owned(),
             link: link.name,
+            provider: door.provider,
             outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
             reason: trouble.map(Reason::Unexplained),
         });
@@ -42,6 +43,7 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
             suite: suites::UCX,
             test: format!("ucx_info -u t -e, {settings}"),
             link: link.name,
+            provider: door.provider,
             outcome: if trouble.is_none() { Outcome::Pass } else { Outcome::Fail },
             reason: trouble.map(Reason::Unexplained),
         });
