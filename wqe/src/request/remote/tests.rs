@@ -137,7 +137,8 @@ fn a_part_may_begin_behind_an_element() {
     assert_eq!(part(Excluded(3), Unbounded), slice().range(4..));
     assert_eq!(part(Excluded(0), Included(7)), slice().range(1..8));
     let empty = part(Excluded(511), Unbounded).unwrap();
-    assert!(empty.len() == 0 && empty.is_empty() && !slice().is_empty());
+    assert_eq!(empty.len(), 0);
+    assert!(empty.is_empty() && !slice().is_empty());
     let outside = RemoteError::Outside { start: 513, end: 512, len: 512 };
     assert_eq!(part(Excluded(512), Unbounded), Err(outside));
 }
