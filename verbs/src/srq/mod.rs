@@ -145,9 +145,8 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
     // SAFETY: by the contract of `create_srq_ex`.
     let (context, pd) = unsafe { (ContextObject::of(wanted.context), PdObject::of(wanted.pd)) };
     let attr = &mut wanted.attr;
-    if attr.max_wr == 0 {
-        return Err(Refusal::INVALID);
-    }
+    // Who asks for no room gets some, as from C.
+    attr.max_wr = attr.max_wr.max(1);
     let queue = if wanted.kind == IBV_SRQT_TM {
         // SAFETY: by the contract of `create_srq_ex`.
         let queue = unsafe { CqObject::of(wanted.cq) }.with(|cq| {
