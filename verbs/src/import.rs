@@ -1,11 +1,12 @@
 //! Taking part in contexts and objects that exist already.
 
 use crate::abi::*;
-use crate::context::{self, ContextObject};
+use crate::context::ContextObject;
 use crate::device::DeviceObject;
 use crate::dm;
 use crate::mr::MrObject;
 use crate::object::boxed;
+use crate::open;
 use crate::pd::{PdObject, in_process};
 use crate::refusal::{Refusal, Verb, object};
 use mlx5_uapi::LinuxKernel;
@@ -23,7 +24,7 @@ fn device(cmd_fd: c_int) -> Verb<*mut ibv_context> {
     let number = LinuxKernel::node_number(&fd)?;
     let file = LinuxKernel::adopt(fd);
     let device = DeviceObject::with_number(number)?.ok_or(Refusal(libc::ENOENT))?;
-    context::import(device, file)
+    open::import(device, file)
 }
 
 /// `ibv_import_device`.

@@ -2,10 +2,10 @@
 
 use crate::abi::*;
 use crate::context::ContextObject;
-use crate::domain::{Parent, Purpose, dealloc_parent};
-use crate::object::{boxed, destroy};
+use crate::object::boxed;
+use crate::parent::{Parent, Purpose};
 use crate::process::InProcess;
-use crate::refusal::{Verb, object, status};
+use crate::refusal::{Verb, object};
 use mlx5::{ProtectionDomain, QueueAllocator, ThreadDomain};
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -96,29 +96,4 @@ fn alloc(context: *mut ibv_context) -> Verb<*mut ibv_pd> {
 /// `context` is open.
 pub unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     object(alloc(context))
-}
-
-/// `ibv_dealloc_pd`.
-///
-/// # Safety
-/// `pd` was not deallocated. If the call succeeds, it is used no more.
-pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    let this: *mut PdObject = pd.cast();
-    // SAFETY: by the contract.
-    status(unsafe {
-        match &(*this).parent {
-            Some(parent) => dealloc_parent(this, parent),
-            None if (*this).domain.left() => {
-                // A child's part of it ends; the domain is its parent's.
-                drop(ManuallyDrop::take(&mut (*this).domain).into_inner());
-                drop(Box::from_raw(this));
-                Ok(())
-            }
-            None => destroy(this, &raw mut (*this).domain, |domain| {
-                let remake = Arc::clone(domain.remake());
-                let Some(domain) = domain.into_inner() else { return Ok(()) };
-                domain.destroy().map_err(|error| error.map(|domain| InProcess::new(domain, remake)))
-            }),
-        }
-    })
 }

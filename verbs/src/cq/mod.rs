@@ -6,8 +6,8 @@ pub mod poll;
 
 use crate::abi::*;
 use crate::context::{ContextObject, wait_for_acks};
-use crate::domain::Purpose;
 use crate::object::{Blank, boxed, destroy};
+use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
 use crate::spin::{Spin, this_thread};

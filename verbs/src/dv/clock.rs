@@ -1,14 +1,14 @@
 //! The device's clock.
 
-use super::State;
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
 use crate::context::ContextObject;
+use crate::dv_state::DvState;
 use crate::refusal::{Refusal, Verb, status};
 use mlx5_uapi::mlx5::{MmapCommand, UcontextRespMask};
 use mlx5_uapi::{Access, page_size};
 
-impl State {
+impl DvState {
     /// The kernel's page that relates the clock to the time of day, if there is one.
     pub(super) fn clock(&self, context: &ContextObject) -> Option<&mlx5::Clock> {
         self.clock.get_or_init(|| context.context.clock().ok()).as_ref()

@@ -1,10 +1,11 @@
 //! Devices and ports: what mlx5 tells of them.
 
-use super::memory::Allocators;
-use super::{lock, room};
+use super::room;
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
-use crate::context::{self, ContextObject};
+use crate::context::ContextObject;
+use crate::dv_state::{Allocators, lock};
+use crate::open;
 use crate::refusal::{Refusal, Verb, object, status};
 use mlx5::Devx;
 use mlx5::mkey::SignatureCaps;
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn open_device(
         Some(attr) if attr.flags != 0 => Devx::Require,
         _ => Devx::Auto,
     };
-    object(context::open(device, devx))
+    object(open::open(device, devx))
 }
 
 /// The firmware's capabilities of a group, if the context may ask for them.

@@ -1,9 +1,9 @@
 //! Doorbell pages for queues that the program makes by commands, and those of emulated devices.
 
-use super::{State, lock};
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
 use crate::context::ContextObject;
+use crate::dv_state::{DvState, lock};
 use crate::object::boxed;
 use crate::refusal::{Refusal, Verb, object};
 use mlx5_uapi::cmd::{devx, uar as command};
@@ -66,12 +66,13 @@ impl UarObject {
     }
 }
 
-fn shared(context: *mut ibv_context, state: &State) -> Verb<*mut mlx5dv_devx_uar> {
+fn shared(context: *mut ibv_context, state: &DvState) -> Verb<*mut mlx5dv_devx_uar> {
     let mut shared = lock(&state.shared_uar);
     if shared.is_none() {
         *shared = Some(Box::new(UarObject::new(context, UarType::NonCached)?));
     }
-    Ok(shared.as_deref_mut().map_or(ptr::null_mut(), |page| ptr::from_mut(page).cast()))
+    let page = shared.as_deref_mut().and_then(|page| page.downcast_mut::<UarObject>());
+    Ok(page.map_or(ptr::null_mut(), |page| ptr::from_mut(page).cast()))
 }
 
 /// `mlx5dv_devx_alloc_uar`.
@@ -99,7 +100,10 @@ pub unsafe extern "C" fn free_uar(uar: *mut mlx5dv_devx_uar) {
     // SAFETY: by the contract; a page that is not the shared one was boxed by `alloc_uar`.
     unsafe {
         let state = &ContextObject::of((*this).context).dv;
-        let is_shared = lock(&state.shared_uar).as_deref().is_some_and(|page| ptr::eq(page, this));
+        let shared = lock(&state.shared_uar);
+        let page = shared.as_deref().and_then(|page| page.downcast_ref::<UarObject>());
+        let is_shared = page.is_some_and(|page| ptr::eq(page, this));
+        drop(shared);
         if !is_shared {
             Box::from_raw(this).free();
         }

@@ -1,17 +1,18 @@
 //! Creating and destroying queue pairs.
 
 use super::extended::{self, Building};
+use super::target::create_target;
 use super::{Address, CTransport, Functions, QpObject, QpOf, post};
 use crate::abi::*;
 use crate::context::wait_for_acks;
 use crate::cq::CqObject;
-use crate::domain::Purpose;
 use crate::object::{Blank, boxed};
+use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
 use crate::spin::Spin;
-use crate::srq::SrqObject;
-use crate::xrc::create_target;
+use crate::srq::{Queue, SrqObject};
+
 use mlx5::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5::{CompletionQueue, QpId, QueuePair, SendOps};
 use std::cell::UnsafeCell;
@@ -93,8 +94,11 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             .send_ops(ops);
         if !init.srq.is_null() {
             // SAFETY: by the contract of `create_qp`.
-            let attached =
-                unsafe { SrqObject::attach(init.srq, builder, init.cap.max_send_wr != 0) };
+            let attached = match unsafe { SrqObject::queue(init.srq) } {
+                Queue::Plain(queue) => Some(builder.srq(queue)),
+                // Without sends, the device uses the send queue for rendezvous data.
+                Queue::Tags(tags) => T::with_tags(builder, &tags.queue, init.cap.max_send_wr != 0),
+            };
             builder = attached.ok_or(Refusal::INVALID)?;
         }
         if let Some(domain) = thread_domain {
@@ -164,18 +168,6 @@ unsafe fn make(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     }
 }
 
-/// The sizes that were granted, in the terms of C.
-pub(super) fn sizes(this: &QpObject) -> ibv_qp_cap {
-    let caps = &this.caps;
-    ibv_qp_cap {
-        max_send_wr: caps.max_send_wr,
-        max_recv_wr: caps.max_recv_wr,
-        max_send_sge: caps.max_send_sge,
-        max_recv_sge: caps.max_recv_sge,
-        max_inline_data: caps.max_inline_data,
-    }
-}
-
 /// `ibv_create_qp`.
 ///
 /// # Safety
@@ -185,7 +177,7 @@ pub unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr)
     object(unsafe {
         let wanted = Wanted { pd, init: &*init, create_flags: 0, send_ops: None };
         make(&wanted).map(|made| {
-            (*init).cap = sizes(&*made);
+            (*init).cap = (*made).sizes();
             made.cast()
         })
     })
@@ -222,7 +214,7 @@ pub unsafe extern "C" fn create_qp_ex(
                 let first: *mut ibv_qp_init_attr = init.cast();
                 let wanted = Wanted { pd: ex.pd, init: &*first, create_flags, send_ops };
                 make(&wanted).map(|made| {
-                    (*init).cap = sizes(&*made);
+                    (*init).cap = (*made).sizes();
                     made.cast()
                 })
             }

@@ -4,10 +4,11 @@
 //! A request is kept in C's form from `ibv_wr_*`, which names its operation, to the setter that gives
 //! its data. That setter adds it to the batch.
 
-use super::post::{self, Common, add, add_rare, by_opcode, entries, send_errno};
+use super::post::{self, Common, add, add_rare, by_opcode, send_errno};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::object::Blank;
+use crate::request::entries;
 use mlx5::{Batch, Data, InlineSges, SendOps, Sge};
 use std::mem::MaybeUninit;
 

@@ -1,10 +1,12 @@
 //! Queue pairs.
 
+pub mod bind;
 pub mod create;
 pub mod extended;
 pub mod modify;
 pub mod multicast;
 pub mod post;
+pub mod target;
 
 use crate::abi::*;
 use crate::context::ContextObject;
@@ -118,6 +120,18 @@ impl QpObject {
     pub(crate) fn context(&self) -> &ContextObject {
         // SAFETY: a queue pair has a context, which outlives it.
         unsafe { ContextObject::of(self.c.qp_base.context) }
+    }
+
+    /// The sizes that were granted, in the terms of C.
+    fn sizes(&self) -> ibv_qp_cap {
+        let caps = &self.caps;
+        ibv_qp_cap {
+            max_send_wr: caps.max_send_wr,
+            max_recv_wr: caps.max_recv_wr,
+            max_send_sge: caps.max_send_sge,
+            max_recv_sge: caps.max_recv_sge,
+            max_inline_data: caps.max_inline_data,
+        }
     }
 
     fn as_c(&self) -> *mut ibv_qp {

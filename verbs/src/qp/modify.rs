@@ -1,6 +1,5 @@
 //! Changing and asking for the state of queue pairs.
 
-use super::create::sizes;
 use super::{CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::ah::path;
@@ -153,7 +152,7 @@ fn query(this: &QpObject, mask: c_int) -> Verb<(ibv_qp_attr, ibv_qp_init_attr)> 
     }
     to.ah_attr = to_path(&from.dest);
     to.alt_ah_attr = to_path(&from.alt_dest);
-    to.cap = sizes(this);
+    to.cap = this.sizes();
     let init = ibv_qp_init_attr {
         qp_context: base.qp_context,
         send_cq: base.send_cq,

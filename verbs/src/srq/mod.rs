@@ -5,17 +5,14 @@ pub mod tags;
 use crate::abi::*;
 use crate::context::{ContextObject, wait_for_acks};
 use crate::cq::CqObject;
-use crate::domain::Purpose;
 use crate::object::{Blank, boxed, destroy};
+use crate::parent::Purpose;
 use crate::pd::PdObject;
-use crate::qp::CTransport;
-use crate::qp::post::{receive_errno, receives, refused};
 use crate::refusal::{Refusal, Verb, object, status};
+use crate::request::{receive_errno, receives, refused};
 use crate::spin::Spin;
 use crate::xrc::XrcdObject;
-use mlx5::{
-    DestroyError, Error, ListError, QueuePairBuilder, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo,
-};
+use mlx5::{DestroyError, Error, ListError, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use tags::Tags;
@@ -110,22 +107,14 @@ impl SrqObject {
         self.lock.hold(|| body(unsafe { &mut *self.queue.get() }))
     }
 
-    /// Lets a queue pair receive from the queue.
+    /// The queue, for a queue pair that receives from it.
     ///
     /// # Safety
-    /// As for [`SrqObject::of`], as long as the builder lives.
-    ///
-    /// Without `sends`, the device uses the send queue for rendezvous data, where there are tags.
-    pub(crate) unsafe fn attach<'a, T: CTransport>(
-        srq: *mut ibv_srq,
-        builder: QueuePairBuilder<'a, T>,
-        sends: bool,
-    ) -> Option<QueuePairBuilder<'a, T>> {
-        // SAFETY: by the contract. Posting does not change what the builder reads.
-        match unsafe { &**Self::of(srq).queue.get() } {
-            Queue::Plain(queue) => Some(builder.srq(queue)),
-            Queue::Tags(tags) => T::with_tags(builder, &tags.queue, sends),
-        }
+    /// As for [`SrqObject::of`], as long as the reference lives, which only reads what posting does
+    /// not change.
+    pub(crate) unsafe fn queue<'a>(srq: *mut ibv_srq) -> &'a Queue {
+        // SAFETY: by the contract.
+        unsafe { &*Self::of(srq).queue.get() }
     }
 }
 

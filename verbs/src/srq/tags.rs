@@ -2,12 +2,12 @@
 
 use super::{Queue, SrqObject};
 use crate::abi::*;
-use crate::qp::post::{receive_errno, sges};
+use crate::request::{receive_errno, sges};
 use mlx5::{OpsFlags, OpsWr, PostError, TagAdd, TagHandle, TagMatchingQueue, TagOperation};
 
 /// The tags of a queue by the numbers that C gives them: their places in the list.
 pub(crate) struct Tags {
-    pub(super) queue: TagMatchingQueue,
+    pub(crate) queue: TagMatchingQueue,
     pub(super) handles: Vec<Option<TagHandle>>,
 }
 

@@ -1,15 +1,34 @@
-//! Memory of queues from a program's functions, for all queues of a context
-//! (`mlx5dv_set_context_attr`).
+//! What the verbs of libmlx5 keep of a context.
 
-use super::{State, lock};
 use crate::abi::mlx5dv::mlx5dv_ctx_allocators;
 use mlx5::QueueAllocator;
+use mlx5_uapi::Mapping;
+use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// What the verbs of libmlx5 keep of a context. Pages that are mapped keep the device open, so this
+/// goes before the context does.
+#[derive(Default)]
+pub(crate) struct DvState {
+    /// The page that `mlx5dv_get_clock_info` reads, if the kernel has one.
+    pub(crate) clock: OnceLock<Option<mlx5::Clock>>,
+    /// The page with the device's clock.
+    pub(crate) core_clock: OnceLock<Option<Mapping>>,
+    /// The page without BlueFlame that all users of the context share: the object of `dv::uar`.
+    pub(crate) shared_uar: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Who provides the memory of queues, if the program does, for all queues of a context
+    /// (`mlx5dv_set_context_attr`).
+    pub(crate) allocators: Mutex<Option<Allocators>>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The functions of a program that provide the memory of queues.
 #[derive(Clone, Copy)]
-pub(super) struct Allocators(pub(super) mlx5dv_ctx_allocators);
+pub(crate) struct Allocators(pub(crate) mlx5dv_ctx_allocators);
 
 // SAFETY: C's contract is that any thread may call the functions with the program's data.
 unsafe impl Send for Allocators {}
@@ -32,7 +51,7 @@ unsafe impl QueueAllocator for Allocators {
     }
 }
 
-impl State {
+impl DvState {
     /// Who provides the memory of queues that have no other provider.
     pub(crate) fn allocator(&self) -> Option<Arc<dyn QueueAllocator>> {
         let Allocators(functions) = (*lock(&self.allocators))?;

@@ -1,0 +1,131 @@
+//! Opening and closing devices: contexts, and their table of functions.
+
+use crate::abi::*;
+use crate::context::{ById, ContextObject};
+use crate::device::DeviceObject;
+use crate::dv_state::DvState;
+use crate::environment::Environment;
+use crate::kernel::BlockingFile;
+use crate::object::Blank;
+use crate::process::InProcess;
+use crate::refusal::{Verb, object, status};
+use crate::{cq, dm, domain, mr, mw, qp, query, srq, xrc};
+use mlx5::{Context, Devx, OpenOptions};
+use mlx5_uapi::{DeviceFile, LinuxKernel};
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+/// The functions that inline functions of the header call by the context.
+fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
+    let mut verbs = verbs_context::blank();
+    verbs.sz = size_of::<verbs_context>();
+    verbs.query_port = Some(query::query_port);
+    verbs.query_device_ex = Some(query::query_device_ex);
+    verbs.alloc_td = Some(domain::alloc_td);
+    verbs.dealloc_td = Some(domain::dealloc_td);
+    verbs.alloc_parent_domain = Some(domain::alloc_parent_domain);
+    verbs.open_xrcd = Some(xrc::open_xrcd);
+    verbs.close_xrcd = Some(xrc::close_xrcd);
+    verbs.open_qp = Some(qp::target::open_qp);
+    verbs.create_srq_ex = Some(srq::create_srq_ex);
+    verbs.get_srq_num = Some(srq::get_srq_num);
+    verbs.post_srq_ops = Some(srq::tags::post_srq_ops);
+    verbs.advise_mr = Some(mr::advise_mr);
+    verbs.alloc_dm = Some(dm::alloc_dm);
+    verbs.free_dm = Some(dm::free_dm);
+    verbs.reg_dm_mr = Some(dm::reg_dm_mr);
+    verbs.create_cq_ex = Some(cq::extended::create_cq_ex);
+    verbs.modify_cq = Some(cq::modify_cq);
+    verbs.create_qp_ex = Some(qp::create::create_qp_ex);
+    let c = &mut verbs.context;
+    c.device = device;
+    c.cmd_fd = context.device_file().as_fd().map_or(-1, |fd| fd.as_raw_fd());
+    c.async_fd = context.async_events().as_fd().as_raw_fd();
+    c.num_comp_vectors = context.num_comp_vectors() as c_int;
+    c.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+    // In front of the context is a table.
+    c.abi_compat = usize::MAX as *mut c_void;
+    c.ops._compat_query_device = Some(query::query_device);
+    c.ops._compat_query_port = Some(query::query_port_compat);
+    c.ops.alloc_mw = Some(mw::alloc_mw);
+    c.ops.bind_mw = Some(qp::bind::bind_mw);
+    c.ops.dealloc_mw = Some(mw::dealloc_mw);
+    c.ops.poll_cq = Some(cq::poll::poll_cq);
+    c.ops.req_notify_cq = Some(cq::req_notify_cq);
+    c.ops.post_srq_recv = Some(srq::post_srq_recv);
+    c.ops.post_send = Some(qp::post::post_send);
+    c.ops.post_recv = Some(qp::post::post_recv);
+    verbs
+}
+
+/// Opens a device of a device list.
+pub(crate) fn open(device: *mut ibv_device, devx: Devx) -> Verb<*mut ibv_context> {
+    let environment = Environment::read();
+    let options = OpenOptions::new().blueflame(environment.blueflame).devx(devx);
+    // SAFETY: by the contract of `open_device`.
+    let device = unsafe { DeviceObject::of(device) };
+    let context = device.device.open_with(&options)?;
+    Ok(make(device, context, environment))
+}
+
+/// The context of a child process: it takes part in its parent's.
+fn in_child(device: &'static DeviceObject, parents: &Context) -> Option<Context> {
+    let fd = parents.device_file().as_fd()?.try_clone_to_owned().ok()?;
+    let options = OpenOptions::new().blueflame(Environment::read().blueflame);
+    device.device.import(BlockingFile::over(LinuxKernel::adopt(fd)), &options).ok()
+}
+
+/// Takes part in a context that is open already.
+pub(crate) fn import(
+    device: &'static DeviceObject,
+    file: Arc<dyn DeviceFile>,
+) -> Verb<*mut ibv_context> {
+    let environment = Environment::read();
+    let options = OpenOptions::new().blueflame(environment.blueflame);
+    let context = device.device.import(BlockingFile::over(file), &options)?;
+    Ok(make(device, context, environment))
+}
+
+fn make(
+    device: &'static DeviceObject,
+    context: Context,
+    environment: Environment,
+) -> *mut ibv_context {
+    let verbs = table(device.as_c(), &context);
+    let made = Box::new(ContextObject {
+        verbs,
+        dv: DvState::default(),
+        context: InProcess::new(
+            context,
+            Arc::new(move |parents: &Context| in_child(device, parents)),
+        ),
+        environment,
+        qps: ById::new(),
+        cqs: ById::new(),
+        srqs: ById::new(),
+    });
+    ContextObject::as_c(Box::into_raw(made))
+}
+
+/// `ibv_open_device`.
+///
+/// # Safety
+/// `device` is from a device list.
+pub unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
+    object(open(device, Devx::Auto))
+}
+
+/// `ibv_close_device`.
+///
+/// # Safety
+/// `context` is open; nothing of it is used any more.
+pub unsafe extern "C" fn close_device(context: *mut ibv_context) -> c_int {
+    let start = context.wrapping_byte_sub(offset_of!(verbs_context, context));
+    // SAFETY: by the contract; the box was made by `open`.
+    let this = unsafe { Box::<ContextObject>::from_raw(start.cast()) };
+    let ContextObject { dv, context, .. } = *this;
+    drop(dv);
+    drop(context.into_inner());
+    status(Ok(()))
+}

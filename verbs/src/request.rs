@@ -1,0 +1,113 @@
+//! C's lists of requests, and what they have in common.
+
+use crate::abi::*;
+use mlx5::{ListError, PostError, ReceiveWr, Sge};
+
+/// C's list of SGEs: the same structure. A negative count is none.
+///
+/// # Safety
+/// As for [`entries`].
+#[inline(always)]
+pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
+    // SAFETY: by the contract.
+    unsafe { entries(list, usize::try_from(count).unwrap_or(0)) }
+}
+
+/// C's list of SGEs: the same structure.
+///
+/// # Safety
+/// `list` has `count` entries.
+#[inline(always)]
+pub(crate) unsafe fn entries<'a>(list: *const ibv_sge, count: usize) -> &'a [Sge] {
+    const { assert!(size_of::<ibv_sge>() == size_of::<Sge>()) };
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: by the contract; both structures have the same fields at the same offsets.
+    unsafe { std::slice::from_raw_parts(list.cast(), count) }
+}
+
+/// C's number for a refused receive request.
+pub(crate) fn receive_errno(error: PostError) -> c_int {
+    match error {
+        PostError::QueueFull { .. } | PostError::TagListFull { .. } => libc::ENOMEM,
+        PostError::DeviceGone => libc::EIO,
+        _ => libc::EINVAL,
+    }
+}
+
+/// A request that names the next one of its list.
+pub(crate) trait Linked {
+    fn next(&self) -> *mut Self;
+}
+
+impl Linked for ibv_send_wr {
+    #[inline(always)]
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+}
+
+impl Linked for ibv_recv_wr {
+    #[inline(always)]
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+}
+
+/// The requests of a list.
+pub(crate) struct Requests<W>(*mut W);
+
+impl<W> Requests<W> {
+    /// # Safety
+    /// `list` is NULL or a request; so is what each of them names as the next. They are there as
+    /// long as the value is used.
+    pub(crate) unsafe fn of(list: *mut W) -> Self {
+        Self(list)
+    }
+}
+
+impl<W: Linked> Iterator for Requests<W> {
+    type Item = *mut W;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<*mut W> {
+        let this = self.0;
+        if this.is_null() {
+            return None;
+        }
+        // SAFETY: by the contract of `of`.
+        self.0 = unsafe { &*this }.next();
+        Some(this)
+    }
+}
+
+/// Tells the caller which request was refused, and why.
+///
+/// # Safety
+/// `list` as for [`Requests::of`]; `bad` is writable.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn refused<W: Linked>(
+    list: *mut W,
+    bad: *mut *mut W,
+    ListError { index, error }: ListError,
+    errno: fn(PostError) -> c_int,
+) -> c_int {
+    // SAFETY: by the contract.
+    unsafe { bad.write(Requests::of(list).nth(index as usize).unwrap_or(list)) };
+    errno(error)
+}
+
+/// The provider's receive requests of a list.
+///
+/// # Safety
+/// As for [`Requests::of`].
+#[inline(always)]
+pub(crate) unsafe fn receives<'a>(list: *mut ibv_recv_wr) -> impl Iterator<Item = ReceiveWr<'a>> {
+    // SAFETY: by the contract.
+    unsafe { Requests::of(list) }.map(|wr| {
+        // SAFETY: by the contract.
+        unsafe { ReceiveWr { wr_id: (*wr).wr_id, sges: sges((*wr).sg_list, (*wr).num_sge) } }
+    })
+}
