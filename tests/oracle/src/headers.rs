@@ -45,7 +45,7 @@ pub(crate) fn compare() -> Result<(usize, Vec<String>), Box<dyn Error>> {
     let facts = facts();
     let mut program = String::from(
         "#include <stddef.h>\n#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n\
-         #include <infiniband/marshall.h>\n",
+         #include <infiniband/sa.h>\n#include <rdma/ib_user_sa.h>\n#include <rdma/ib_user_verbs.h>\n",
     );
     let head = program.lines().count();
     for fact in &facts {

@@ -15,7 +15,8 @@
 //!
 //! Programs that are linked now take a `default` one (`name@@NODE`); a `hidden` one (`name@NODE`) is for
 //! programs that were linked when it was the default. The function behind the arrow is a path in `mlx5-verbs`. It must
-//! have the C function's parameters and result: nothing checks that.
+//! have the C function's parameters and result, or be one of `refuse` that has the result: `cargo xtask verbs
+//! --check` compares with the headers, the compiler cannot.
 
 #![no_std]
 
@@ -73,8 +74,8 @@ pub struct Symbol {
 /// What a symbol is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// A function.
-    Function,
+    /// A function, which goes to that of this path in `mlx5-verbs`.
+    Function(&'static str),
     /// So many bytes.
     Data(u64),
 }
@@ -85,7 +86,7 @@ macro_rules! functions_listed {
             name: stringify!($name),
             node: $node,
             default: functions_listed!($kind),
-            kind: Kind::Function,
+            kind: Kind::Function(stringify!($($to)::+)),
         },)*)*]
     };
     (default) => { true };

@@ -12,7 +12,7 @@ fn line(symbol: &Symbol) -> String {
     let library = if symbol.node.starts_with("MLX5_") { "libmlx5" } else { "libibverbs" };
     let at = if symbol.default { "@@" } else { "@" };
     let size = match symbol.kind {
-        Kind::Function => String::new(),
+        Kind::Function(_) => String::new(),
         Kind::Data(size) => format!(" {size}"),
     };
     format!("{library} {}{at}{}{size}", symbol.name, symbol.node)

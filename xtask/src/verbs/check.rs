@@ -7,7 +7,7 @@ use std::process::Command;
 
 use mlx5_verbs_symbols::{DEBIAN, Kind, symbols};
 
-use super::{LIBIBVERBS, LIBMLX5, in_file, with_library};
+use super::{LIBIBVERBS, LIBMLX5, in_file, types, with_library};
 use crate::elf::{Elf, Export};
 use crate::failure::Failure;
 
@@ -63,7 +63,7 @@ pub(super) fn run(folder: &Path) -> Result<(), Failure> {
         node: symbol.node.to_owned(),
         default: symbol.default,
         data: match symbol.kind {
-            Kind::Function => None,
+            Kind::Function(_) => None,
             Kind::Data(size) => Some(size),
         },
     });
@@ -101,6 +101,7 @@ pub(super) fn run(folder: &Path) -> Result<(), Failure> {
             faults.push(format!("{release} has besides: {}", absent.join(", ")));
         }
     }
+    faults.extend(types::differing()?);
     for started in &STARTED {
         faults.extend(start(folder, started));
     }

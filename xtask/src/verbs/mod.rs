@@ -5,6 +5,7 @@ mod link;
 mod nodes;
 mod programs;
 mod taken;
+mod types;
 
 pub(crate) use taken::takes;
 
@@ -26,7 +27,7 @@ use link::Linked;
 /// this machine and newer ones.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Compare the symbols with those of Debian's libraries, and start programs with the library
+    /// Compare the symbols with those of Debian's libraries and the functions with the headers, and start programs with the library
     #[arg(long)]
     check: bool,
 

@@ -32,7 +32,7 @@ mod tests {
     use mlx5_verbs_symbols::{Kind, Symbol};
 
     fn symbol(name: &'static str, node: &'static str) -> Symbol {
-        Symbol { name, node, default: true, kind: Kind::Function }
+        Symbol { name, node, default: true, kind: Kind::Function("f") }
     }
 
     #[test]
