@@ -110,7 +110,7 @@ pub use context::{
 };
 pub use cq::{
     CompletionChannel, CompletionCursor, CompletionQueue, CompletionQueueBuilder, Completions,
-    CqeSize, IntoCompletions, PollError, SharedCompletionQueue, Timestamps,
+    CqeSize, IntoCompletions, PollError, RawCompletionQueue, SharedCompletionQueue, Timestamps,
 };
 pub use error::{DestroyError, Error, ErrorKind, FirmwareStatus, RegisterError, ReregisterError};
 pub use link::{CqId, Devx, QpId, SrqId, leaked};
@@ -120,10 +120,13 @@ pub use memory::{
     ProtectionDomain, Reregistration, SlotFrame, Typed, mkey,
     window::{self, BindError, MemoryWindow},
 };
-pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, ThreadDomain};
+pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, RawRegister, RawRing, ThreadDomain};
 pub use qp::*;
 pub use requests::Requests;
-pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, XrcDomain, XrcOpen};
+pub use srq::{
+    RawSharedReceiveQueue, SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, XrcDomain,
+    XrcOpen,
+};
 pub use tag_matching::{RendezvousData, TagMatchingQueue, TagMatchingQueueBuilder, TmMessage};
 
 /// The traits of plain types: see [`Plain`].

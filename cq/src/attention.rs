@@ -26,6 +26,7 @@ impl fmt::Debug for Attention {
             (word & Self::GONE != 0, "device gone"),
             (word & Self::CORRUPT != 0, "corrupt"),
             (word & Self::OVERRUN != 0, "overrun"),
+            (word & Self::HANDED_OVER != 0, "handed over"),
         ];
         f.debug_set().entries(notes.iter().filter(|note| note.0).map(|note| note.1)).finish()
     }
@@ -38,6 +39,7 @@ impl Attention {
     const GONE: u32 = 4;
     const CORRUPT: u32 = 8;
     const OVERRUN: u32 = 16;
+    const HANDED_OVER: u32 = 32;
 
     /// Makes the word at `word` an attention word.
     ///
@@ -69,6 +71,22 @@ impl Attention {
     pub fn take_deferred(self) -> bool {
         let word = self.word().fetch_and(!Self::DEFERRED, AcqRel);
         word & Self::DEFERRED != 0
+    }
+
+    /// Notes that other code may consume the queue, which the consumer index here then knows
+    /// nothing of.
+    pub fn set_handed_over(self) {
+        self.set(Self::HANDED_OVER);
+    }
+
+    /// Whether other code may consume the queue.
+    pub fn is_handed_over(self) -> bool {
+        self.word().load(Acquire) & Self::HANDED_OVER != 0
+    }
+
+    /// Clears that note: the queue is polled here after all.
+    pub fn take_back(self) {
+        self.word().fetch_and(!Self::HANDED_OVER, AcqRel);
     }
 
     /// Notes that the device is gone.

@@ -5,6 +5,7 @@ mod channel;
 mod completions;
 mod cursor;
 mod error;
+mod raw;
 mod resize;
 mod shared;
 mod wait;
@@ -15,6 +16,7 @@ pub use channel::CompletionChannel;
 pub use completions::{Completions, IntoCompletions};
 pub use cursor::CompletionCursor;
 pub use error::PollError;
+pub use raw::RawCompletionQueue;
 pub use shared::SharedCompletionQueue;
 
 use crate::context::{Context, Inner};
@@ -79,6 +81,10 @@ impl CqInner {
 
     /// Returns the index behind the last CQE that names `index`, as of now.
     fn end_of(&self, index: &UserIndex) -> Option<u32> {
+        if self.attention.is_handed_over() {
+            // Nothing here knows what was consumed.
+            return None;
+        }
         // Resizing, possibly on another thread, replaces the buffer.
         let _buffer = self.buffer();
         self.state.end_of(index.get())
@@ -258,6 +264,9 @@ impl CompletionQueue {
 
     /// Removes the completions of a queue pair that was reset, and returns their number.
     pub(crate) fn purge(&mut self, index: &UserIndex) -> u32 {
+        if self.inner.attention.is_handed_over() {
+            return 0;
+        }
         // Threads that look for the last completion of a queue wait.
         let _buffer = self.inner.buffer();
         // SAFETY: `RingState::end_of` is called only with this lock held.
@@ -302,6 +311,9 @@ impl CompletionQueue {
         let attention = self.inner.attention;
         if attention.is_forked() {
             return Err(PollError::Forked);
+        }
+        if attention.is_handed_over() {
+            attention.take_back();
         }
         if let Some(corruption) = self.ring.corruption() {
             return Err(PollError::Corrupt(corruption));

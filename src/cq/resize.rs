@@ -27,6 +27,9 @@ impl CompletionQueue {
         let context = &inner.context;
         context.check(VERB)?;
         let Some(handle) = inner.handle else { return Ok(()) };
+        if inner.attention.is_handed_over() {
+            return Err(Error::busy(VERB, "the queue's memory was handed over"));
+        }
         let max = context.max_cqe().min(MAX_ENTRIES);
         let Some(wanted) = entries_for(entries, max) else {
             let what = format!("{entries} CQEs requested; the device supports 1 to {max}");

@@ -153,6 +153,12 @@ impl DeviceMemory {
         self.inner.len
     }
 
+    /// The first byte, in a mapping of the device's page. Its memory is accessed in aligned words of
+    /// four bytes.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.inner.start.as_ptr()
+    }
+
     /// The kernel's handle, for calls that this crate does not wrap. See [`Context::device_file`].
     pub fn kernel_handle(&self) -> u32 {
         self.inner.handle

@@ -2,6 +2,7 @@
 //! the keys that pollers look up.
 
 mod buffer;
+mod raw;
 mod records;
 mod signed_keys;
 mod uar;
@@ -9,6 +10,7 @@ mod user_index;
 
 pub use buffer::QueueAllocator;
 pub(crate) use buffer::{MemorySource, QueueBuffer, allocate};
+pub use raw::{RawRegister, RawRing};
 pub(crate) use records::{RecordSlot, Records};
 pub(crate) use signed_keys::{Signed, SignedKeys};
 pub(crate) use uar::{CqUar, SendUar, Uars};

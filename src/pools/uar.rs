@@ -248,6 +248,17 @@ impl Registers {
         }
     }
 
+    /// Returns the first byte of a register, and where its page is in the device's file.
+    fn raw_address(&self, place: Place) -> (NonNull<u8>, u64) {
+        let state = self.state();
+        let which = match (place, &state.shared) {
+            (Place::Own(which), _) => which,
+            (Place::Shared, Some((which, _))) => *which,
+            _ => return (self.plain().register(BLUEFLAME), self.plain().uar.mmap_offset),
+        };
+        (self.blueflame_register(&state, which).1, state.pages[which.page].uar.mmap_offset)
+    }
+
     /// Unmaps and frees the pages, before the file is closed.
     fn close(&mut self, file: &dyn DeviceFile) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -298,6 +309,11 @@ impl Uars {
     /// Returns the page and the register for arming completion queues.
     pub(crate) fn cq(&self) -> CqUar {
         self.registers.cq()
+    }
+
+    /// Returns the page on which completion queues are armed.
+    pub(crate) fn cq_page(&self) -> NonNull<u8> {
+        self.registers.plain().register(0)
     }
 
     /// Keeps the pages allocated: a queue that was not destroyed still names one.

@@ -11,6 +11,7 @@ mod endpoint;
 mod inspect;
 mod multicast;
 mod post;
+mod raw;
 mod shared;
 mod states;
 mod target;
@@ -27,6 +28,7 @@ pub use cancel::{CancelError, Drained};
 pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
 pub(crate) use inspect::DeviceState;
+pub use raw::RawQueuePair;
 pub use shared::SharedQueuePair;
 pub use states::{NotDone, QuiesceError, QuiesceFault, WhyNotDone};
 pub use target::XrcTarget;
@@ -45,7 +47,7 @@ use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::ModifyQp;
 use mlx5_uapi::verbs::{QpAttrMask, QpType};
-use mlx5_wqe::{Gate, QueueState, ReceiveQueue, SendQueue};
+use mlx5_wqe::{Gate, QueueState, ReceiveLayout, ReceiveQueue, SendQueue};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The state that the halves of a queue pair share.
@@ -56,6 +58,7 @@ pub(crate) struct QpInner {
     qp_type: QpType,
     id: u64,
     caps: QueuePairCaps,
+    receive_layout: ReceiveLayout,
     /// Whether the send queue drains on signature errors.
     pipelining: bool,
     mode: DoorbellMode,

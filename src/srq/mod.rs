@@ -2,6 +2,7 @@
 
 mod builder;
 mod inner;
+mod raw;
 mod xrc;
 
 use crate::context::Inner;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use builder::SharedReceiveQueueBuilder;
 pub(crate) use builder::{Kind, Sizes, make};
 pub(crate) use inner::SrqInner;
+pub use raw::RawSharedReceiveQueue;
 pub use xrc::{XrcDomain, XrcOpen};
 
 /// The attributes of a shared receive queue, as the kernel returns them.

@@ -12,15 +12,21 @@ use std::ptr;
 
 /// Memory on the device.
 #[repr(C)]
-struct DmObject {
+pub(crate) struct DmObject {
     c: ibv_dm,
     memory: ManuallyDrop<DeviceMemory>,
 }
 
 impl DmObject {
-    unsafe fn of<'a>(dm: *mut ibv_dm) -> &'a Self {
+    /// # Safety
+    /// `dm` was not freed.
+    pub(crate) unsafe fn of<'a>(dm: *mut ibv_dm) -> &'a Self {
         // SAFETY: by the callers' contracts, it is the first field of an object of this type.
         unsafe { &*dm.cast() }
+    }
+
+    pub(crate) fn memory(&self) -> &DeviceMemory {
+        &self.memory
     }
 
     /// The numbers of a copy. What is outside of the memory is EFAULT, as in C.

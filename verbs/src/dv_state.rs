@@ -1,10 +1,12 @@
 //! What the verbs of libmlx5 keep of a context.
 
+use crate::abi::c_void;
 use crate::abi::mlx5dv::mlx5dv_ctx_allocators;
 use mlx5::QueueAllocator;
 use mlx5_uapi::Mapping;
 use std::any::Any;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What the verbs of libmlx5 keep of a context. Pages that are mapped keep the device open, so this
@@ -17,6 +19,8 @@ pub(crate) struct DvState {
     pub(crate) core_clock: OnceLock<Option<Mapping>>,
     /// The page without BlueFlame that all users of the context share: the object of `dv::uar`.
     pub(crate) shared_uar: Mutex<Option<Box<dyn Any + Send>>>,
+    /// The page on which completion queues are armed, whose place programs of old headers get.
+    cq_page: AtomicPtr<c_void>,
     /// Who provides the memory of queues, if the program does, for all queues of a context
     /// (`mlx5dv_set_context_attr`).
     pub(crate) allocators: Mutex<Option<Allocators>>,
@@ -52,6 +56,12 @@ unsafe impl QueueAllocator for Allocators {
 }
 
 impl DvState {
+    /// Where the address of the page is on which completion queues are armed.
+    pub(crate) fn cq_page(&self, page: *mut c_void) -> *const *mut c_void {
+        self.cq_page.store(page, Relaxed);
+        self.cq_page.as_ptr().cast_const()
+    }
+
     /// Who provides the memory of queues that have no other provider.
     pub(crate) fn allocator(&self) -> Option<Arc<dyn QueueAllocator>> {
         let Allocators(functions) = (*lock(&self.allocators))?;

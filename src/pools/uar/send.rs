@@ -101,6 +101,24 @@ impl SendUar {
         self.uars.registers.send_register(self.place)
     }
 
+    /// Returns the first byte of the register, and where its page is in the device's file.
+    pub(in crate::pools) fn raw_address(&self) -> (NonNull<u8>, u64) {
+        match &self.domain {
+            Some(domain) => domain.0.uar.raw_address(),
+            None => self.uars.registers.raw_address(self.place),
+        }
+    }
+
+    /// Whether no other queue rings the register, and it is one for BlueFlame.
+    pub(in crate::pools) fn is_exclusive(&self) -> bool {
+        matches!(self.place, Place::Own(_))
+    }
+
+    /// Returns the bytes of each half of a BlueFlame register.
+    pub(in crate::pools) fn half_size(&self) -> usize {
+        self.uars.registers.blueflame_size / 2
+    }
+
     /// Returns the first byte of an exclusive register.
     fn address(&self) -> NonNull<u8> {
         let registers = &self.uars.registers;

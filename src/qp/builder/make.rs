@@ -278,6 +278,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             qp_type: T::QP_TYPE,
             id,
             caps,
+            receive_layout,
             pipelining: self.pipelining,
             mode,
             gate,

@@ -4,6 +4,7 @@ pub mod clock;
 pub mod device;
 pub mod devx;
 pub mod event;
+pub mod init;
 pub mod pacing;
 pub mod uar;
 pub mod umem;

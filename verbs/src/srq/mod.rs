@@ -12,7 +12,10 @@ use crate::refusal::{Refusal, Verb, object, status};
 use crate::request::{receive_errno, receives, refused};
 use crate::spin::Spin;
 use crate::xrc::XrcdObject;
-use mlx5::{DestroyError, Error, ListError, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo};
+use mlx5::{
+    DestroyError, Error, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId,
+    SrqInfo,
+};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use tags::Tags;
@@ -105,6 +108,14 @@ impl SrqObject {
     fn with<R>(&self, body: impl FnOnce(&mut Queue) -> R) -> R {
         // SAFETY: the lock is held.
         self.lock.hold(|| body(unsafe { &mut *self.queue.get() }))
+    }
+
+    /// The parts of the queue in memory. A queue with tags has none for programs.
+    pub(crate) fn raw_parts(&self) -> Verb<RawSharedReceiveQueue> {
+        self.with(|queue| match queue {
+            Queue::Plain(queue) => Ok(queue.raw_parts()?),
+            Queue::Tags(_) => Err(Refusal::NOT_SUPPORTED),
+        })
     }
 
     /// The queue, for a queue pair that receives from it.

@@ -10,7 +10,7 @@ macro_rules! libmlx5 {
             }
 
             hidden "MLX5_1.0" {
-                mlx5dv_init_obj => refuse::error,
+                mlx5dv_init_obj => dv::init::init_obj_compat,
             }
 
             default "MLX5_1.1" {
@@ -18,7 +18,7 @@ macro_rules! libmlx5 {
             }
 
             default "MLX5_1.2" {
-                mlx5dv_init_obj => refuse::error,
+                mlx5dv_init_obj => dv::init::init_obj,
                 mlx5dv_set_context_attr => dv::device::set_context_attr,
             }
 

@@ -157,6 +157,14 @@ impl SharedReceiveQueue {
         self.layout
     }
 
+    /// Returns the first and the last of the free requests that the next posts fill, in order.
+    pub fn free_run(&self) -> (u32, u32) {
+        let most = self.layout.requests as usize;
+        let behind = (1..most).take_while(|step| self.free_behind(self.tail, *step).is_some());
+        let last = (self.tail + behind.count()) & (most - 1);
+        (self.tail as u32, last as u32)
+    }
+
     #[inline(always)]
     fn slot(&self, index: usize) -> NonNull<u8> {
         debug_assert!(index < self.layout.requests as usize);

@@ -1,0 +1,44 @@
+//! Completion queues that a program polls itself.
+
+use super::CompletionQueue;
+use crate::error::Error;
+use crate::pools::RawRing;
+use std::ptr::NonNull;
+
+/// A completion queue in memory: see [`CompletionQueue::hand_over`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawCompletionQueue {
+    /// The CQEs, a power of two: the queue holds one less.
+    pub cqes: RawRing,
+    /// The doorbell record: the consumer index, and the words by which the queue is armed, four bytes
+    /// each.
+    pub record: NonNull<u8>,
+    /// The page with the register by which the queue is armed, at offset 0x20.
+    pub page: NonNull<u8>,
+    /// Number of the queue in the device.
+    pub cqn: u32,
+}
+
+impl CompletionQueue {
+    /// Hands the queue over to a program that polls it itself (`mlx5dv_init_obj`). From now on nothing
+    /// here reads or changes it: a queue pair that is destroyed or reset leaves its CQEs there, and a
+    /// resize is refused. A poll takes the queue back.
+    ///
+    /// The pointers are valid until the queue is destroyed. What writes through them must follow the
+    /// device's rules for completion queues.
+    pub fn hand_over(&self) -> Result<RawCompletionQueue, Error> {
+        self.inner.context.check_process("init_obj")?;
+        let Some(slot) = &self.inner.slot else {
+            return Err(Error::invalid("init_obj", "the completion queue was destroyed".into()));
+        };
+        self.inner.attention.set_handed_over();
+        let buffer = self.inner.state.ring_buffer();
+        let (start, entries, stride) = (buffer.start, buffer.size(), buffer.stride as u32);
+        Ok(RawCompletionQueue {
+            cqes: RawRing { start, entries, stride },
+            record: slot.record(),
+            page: self.inner.context.uars.cq_page(),
+            cqn: self.inner.cqn,
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! Queue pairs that a program drives itself.
+
+use super::{ControlHalf, QueuePair, QueuePairTransport};
+use crate::error::Error;
+use crate::pools::{RawRegister, RawRing};
+use mlx5_prm::wqe::BLOCK;
+use std::ptr::NonNull;
+use std::sync::PoisonError;
+
+/// A queue pair in memory: see [`QueuePair::raw_parts`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawQueuePair {
+    /// The send queue, in basic blocks.
+    pub send: RawRing,
+    /// The receive queue, without entries if the queue pair has none of its own.
+    pub receive: RawRing,
+    /// The doorbell record: the receive counter and the send counter, four bytes each.
+    pub record: NonNull<u8>,
+    /// The doorbell register of the send queue.
+    pub register: RawRegister,
+}
+
+impl ControlHalf {
+    /// Returns the parts of the queue pair in memory. See [`QueuePair::raw_parts`].
+    pub fn raw_parts(&self) -> Result<RawQueuePair, Error> {
+        const VERB: &str = "init_obj";
+        let inner = &self.inner;
+        inner.context.check_process(VERB)?;
+        let memory = inner.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((buffer, slot, uar)) = &*memory else {
+            return Err(Error::invalid(VERB, "the queue pair was destroyed".into()));
+        };
+        let layout = inner.receive_layout;
+        // SAFETY: the buffer holds both rings, the send ring behind the receive ring.
+        let send = unsafe { buffer.as_non_null().byte_add(layout.bytes()) };
+        let (entries, stride) = (inner.caps.send_blocks, BLOCK as u32);
+        Ok(RawQueuePair {
+            send: RawRing { start: send, entries, stride },
+            receive: RawRing {
+                start: buffer.as_non_null(),
+                entries: layout.requests,
+                stride: layout.stride,
+            },
+            record: slot.record(),
+            register: uar.raw(),
+        })
+    }
+}
+
+impl<T: QueuePairTransport> QueuePair<T> {
+    /// Returns the parts of the queue pair in memory, for a program that posts to it itself
+    /// (`mlx5dv_init_obj`). Such a program posts nothing here, and polls the completion queue itself
+    /// too: see [`CompletionQueue::hand_over`](crate::CompletionQueue::hand_over). State changes stay
+    /// here. A queue pair that leaves RESET after a reset has a doorbell record of zeros.
+    ///
+    /// The pointers are valid until the queue pair is destroyed. What writes through them must follow
+    /// the device's rules for queue pairs.
+    pub fn raw_parts(&self) -> Result<RawQueuePair, Error> {
+        self.control.raw_parts()
+    }
+}

@@ -1,0 +1,188 @@
+//! `mlx5dv_init_obj`: the parts of objects in memory, for programs that drive queues themselves.
+//!
+//! A queue pair or shared receive queue is then only created, modified and destroyed here. A completion
+//! queue is read no more here, also not for a queue pair that goes or is reset, unless the program polls it
+//! by `ibv_poll_cq` after all.
+
+use super::devx::DevxObject;
+use crate::abi::mlx5dv::*;
+use crate::abi::*;
+use crate::ah::AhObject;
+use crate::context::ContextObject;
+use crate::cq::CqObject;
+use crate::dm::DmObject;
+use crate::pd::PdObject;
+use crate::qp::QpObject;
+use crate::refusal::{Refusal, Verb, status};
+use crate::srq::SrqObject;
+use mlx5::RawCompletionQueue;
+use std::ptr;
+
+unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
+    // SAFETY: by the contract of `init_obj`.
+    unsafe {
+        let parts = QpObject::of(from).with_control(|control| Ok(control.raw_parts()?))?;
+        let (asked, mut told) = ((*to).comp_mask, 0);
+        (*to).dbrec = parts.record.as_ptr().cast();
+        let ring = parts.send;
+        (*to).sq.buf = ring.start.as_ptr().cast();
+        (*to).sq.wqe_cnt = ring.entries;
+        (*to).sq.stride = ring.stride;
+        let ring = parts.receive;
+        (*to).rq.buf = ring.start.as_ptr().cast();
+        (*to).rq.wqe_cnt = ring.entries;
+        (*to).rq.stride = ring.stride;
+        (*to).bf.reg = parts.register.start.as_ptr().cast();
+        (*to).bf.size = parts.register.blueflame_size;
+        let wants = |mask: c_uint| asked & u64::from(mask) != 0;
+        if wants(MLX5DV_QP_MASK_UAR_MMAP_OFFSET) {
+            (*to).uar_mmap_offset = parts.register.mmap_offset as i64;
+            told |= u64::from(MLX5DV_QP_MASK_UAR_MMAP_OFFSET);
+        }
+        // Only raw packet queue pairs have these.
+        if wants(MLX5DV_QP_MASK_RAW_QP_HANDLES) {
+            (*to).tirn = 0;
+            (*to).tisn = 0;
+            (*to).rqn = 0;
+            (*to).sqn = 0;
+            told |= u64::from(MLX5DV_QP_MASK_RAW_QP_HANDLES);
+        }
+        if wants(MLX5DV_QP_MASK_RAW_QP_TIR_ADDR) {
+            (*to).tir_icm_addr = 0;
+            told |= u64::from(MLX5DV_QP_MASK_RAW_QP_TIR_ADDR);
+        }
+        (*to).comp_mask = told;
+    }
+    Ok(())
+}
+
+unsafe fn completion_queue(from: *mut ibv_cq, to: *mut mlx5dv_cq) -> Verb {
+    // SAFETY: by the contract of `init_obj`.
+    unsafe {
+        let RawCompletionQueue { cqes, record, page, cqn } =
+            CqObject::of(from).with(|queue| queue.hand_over())?;
+        (*to).buf = cqes.start.as_ptr().cast();
+        (*to).dbrec = record.as_ptr().cast();
+        (*to).cqe_cnt = cqes.entries;
+        (*to).cqe_size = cqes.stride;
+        (*to).cq_uar = page.as_ptr().cast();
+        (*to).cqn = cqn;
+        (*to).comp_mask = 0;
+    }
+    Ok(())
+}
+
+unsafe fn shared_receive_queue(from: *mut ibv_srq, to: *mut mlx5dv_srq) -> Verb {
+    // SAFETY: by the contract of `init_obj`.
+    unsafe {
+        let parts = SrqObject::of(from).raw_parts()?;
+        (*to).buf = parts.requests.start.as_ptr().cast();
+        (*to).dbrec = parts.record.as_ptr().cast();
+        (*to).stride = parts.requests.stride;
+        (*to).head = parts.head;
+        (*to).tail = parts.tail;
+        let asked = (*to).comp_mask & u64::from(MLX5DV_SRQ_MASK_SRQN);
+        if asked != 0 {
+            (*to).srqn = parts.srqn;
+        }
+        (*to).comp_mask = asked;
+    }
+    Ok(())
+}
+
+unsafe fn device_memory(from: *mut ibv_dm, to: *mut mlx5dv_dm) {
+    // SAFETY: by the contract of `init_obj`.
+    unsafe {
+        let memory = DmObject::of(from).memory();
+        (*to).buf = memory.as_ptr().cast();
+        (*to).length = memory.len() as u64;
+        let asked = (*to).comp_mask & u64::from(MLX5DV_DM_MASK_REMOTE_VA);
+        if asked != 0 {
+            // Only memory of another type has one.
+            (*to).remote_va = 0;
+        }
+        (*to).comp_mask = asked;
+    }
+}
+
+unsafe fn init(obj: *mut mlx5dv_obj, kinds: u64) -> Verb {
+    const KNOWN: c_uint = MLX5DV_OBJ_QP
+        | MLX5DV_OBJ_CQ
+        | MLX5DV_OBJ_SRQ
+        | MLX5DV_OBJ_RWQ
+        | MLX5DV_OBJ_DM
+        | MLX5DV_OBJ_AH
+        | MLX5DV_OBJ_PD
+        | MLX5DV_OBJ_DEVX;
+    if kinds & u64::from(KNOWN) == 0 {
+        return Err(Refusal::INVALID);
+    }
+    let is = |kind: c_uint| kinds & u64::from(kind) != 0;
+    // SAFETY: by the contract of `init_obj`: of the structure, which may be of an older, shorter kind,
+    // only what is named is there.
+    unsafe {
+        if is(MLX5DV_OBJ_QP) {
+            let mlx5dv_obj_qp { r#in, out } = (*obj).qp;
+            queue_pair(r#in, out)?;
+        }
+        if is(MLX5DV_OBJ_CQ) {
+            let mlx5dv_obj_cq { r#in, out } = (*obj).cq;
+            completion_queue(r#in, out)?;
+        }
+        if is(MLX5DV_OBJ_SRQ) {
+            let mlx5dv_obj_srq { r#in, out } = (*obj).srq;
+            shared_receive_queue(r#in, out)?;
+        }
+        if is(MLX5DV_OBJ_RWQ) {
+            return Err(Refusal::NOT_SUPPORTED);
+        }
+        if is(MLX5DV_OBJ_DM) {
+            let mlx5dv_obj_dm { r#in, out } = (*obj).dm;
+            device_memory(r#in, out);
+        }
+        if is(MLX5DV_OBJ_AH) {
+            let mlx5dv_obj_ah { r#in, out } = (*obj).ah;
+            (*out).av = ptr::from_ref(AhObject::of(r#in).handle.vector()).cast_mut().cast();
+            (*out).comp_mask = 0;
+        }
+        if is(MLX5DV_OBJ_PD) {
+            let mlx5dv_obj_pd { r#in, out } = (*obj).pd;
+            (*out).pdn = PdObject::of(r#in).domain.pdn();
+            (*out).comp_mask = 0;
+        }
+        if is(MLX5DV_OBJ_DEVX) {
+            let mlx5dv_obj_devx { r#in, out } = (*obj).devx;
+            (*out).handle = DevxObject::of(r#in).handle;
+        }
+    }
+    Ok(())
+}
+
+/// `mlx5dv_init_obj`.
+///
+/// # Safety
+/// Of each kind of object that `kinds` names, `obj` has one that exists, and where to write its parts,
+/// which is writable as far as the mask there asks. The program follows the device's rules for queues that
+/// it drives.
+pub unsafe extern "C" fn init_obj(obj: *mut mlx5dv_obj, kinds: u64) -> c_int {
+    // SAFETY: by the contract.
+    status(unsafe { init(obj, kinds) })
+}
+
+/// The symbol `mlx5dv_init_obj` of `MLX5_1.0`: instead of the page on which completion queues are armed it
+/// tells where its address is.
+///
+/// # Safety
+/// As for [`init_obj`].
+pub unsafe extern "C" fn init_obj_compat(obj: *mut mlx5dv_obj, kinds: u64) -> c_int {
+    // SAFETY: by the contract.
+    status(unsafe {
+        init(obj, kinds).map(|()| {
+            if kinds & u64::from(MLX5DV_OBJ_CQ) != 0 {
+                let mlx5dv_obj_cq { r#in, out } = (*obj).cq;
+                let place = ContextObject::of((*r#in).context).dv.cq_page((*out).cq_uar);
+                (*out).cq_uar = place.cast_mut().cast();
+            }
+        })
+    })
+}
