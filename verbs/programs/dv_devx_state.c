@@ -1,6 +1,6 @@
 /*
- * The state that a program reads in a queue pair follows firmware commands that change it, and a queue pair
- * that a command reset is a new one. C's library up to release 47 tells the state before.
+ * The state that a program reads in a queue pair follows firmware commands that change it, and so does
+ * posting. C's library of release 44 goes on with the state before.
  */
 #include "bed.h"
 
@@ -40,20 +40,12 @@ int main(void)
 	struct ibv_wc wc;
 
 	connect_pair(&bed, &pair);
-	for (int i = 0; i < 3; i++) {
-		for (int j = 0; j < DEPTH / 2; j++) {
-			must(!write_one(&bed, pair.qp), "ibv_post_send");
-			poll_one(ibv_cq_ex_to_cq(pair.cq), &wc);
-			must(!wc.status, "a completion");
-		}
-		command(pair.qp, TO_ERR & 0xff);
-		must(!write_one(&bed, pair.qp), "ibv_post_send");
-		poll_one(ibv_cq_ex_to_cq(pair.cq), &wc);
-		printf("flushed: %d\n", wc.status == IBV_WC_WR_FLUSH_ERR);
-		command(pair.qp, TO_RESET & 0xff);
-		command(pair.peer, TO_RESET & 0xff);
-		connect_pair(&bed, &pair);
-	}
+	command(pair.qp, TO_ERR & 0xff);
+	must(!write_one(&bed, pair.qp), "ibv_post_send");
+	poll_one(ibv_cq_ex_to_cq(pair.cq), &wc);
+	printf("flushed: %d\n", wc.status == IBV_WC_WR_FLUSH_ERR);
+	command(pair.qp, TO_RESET & 0xff);
+	printf("posting then: %s\n", name_of(write_one(&bed, pair.qp)));
 	drop_pair(&pair);
 	close_bed(&bed);
 	return 0;

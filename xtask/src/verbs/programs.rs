@@ -87,7 +87,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 fn compile(source: &Path, program: &Path) -> Result<(), Failure> {
     let mut command = Command::new(compiler());
     command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"]);
-    command.arg(program).arg(source).args(["-libverbs", "-lpthread"]);
+    command.arg(program).arg(source).args(["-lmlx5", "-libverbs", "-lpthread", "-ldl"]);
     let name = compiler();
     match command.status() {
         Err(error) => Err(Failure::Run { program: name, error }),
