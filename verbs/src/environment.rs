@@ -1,5 +1,6 @@
 //! The variables of C's libraries that programs rely on.
 
+use mlx5::HugePages;
 use std::env;
 
 /// What the environment says of the queues of a context that is opened.
@@ -21,5 +22,17 @@ impl Environment {
                 .is_some_and(|value| value == "y" || value == "Y" || value == "1"),
             large_cqe: env::var_os("MLX5_CQE_SIZE").is_some_and(|value| value == "128"),
         }
+    }
+}
+
+/// The pages of the memory of a queue, as `MLX_CQ_ALLOC_TYPE`, `MLX_QP_ALLOC_TYPE` and
+/// `MLX_SRQ_ALLOC_TYPE` say when it is created. C also knows memory that is contiguous by a driver of its
+/// own; that is ordinary memory here.
+pub(crate) fn pages(variable: &str) -> HugePages {
+    let value = env::var(variable).unwrap_or_default().to_ascii_uppercase();
+    match value.as_str() {
+        "HUGE" => HugePages::TwoMiB,
+        "PREFER_HUGE" | "ALL" => HugePages::Prefer,
+        _ => HugePages::None,
     }
 }

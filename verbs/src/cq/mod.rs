@@ -6,6 +6,7 @@ pub mod poll;
 
 use crate::abi::*;
 use crate::context::{ContextObject, wait_for_acks};
+use crate::environment;
 use crate::object::{Blank, boxed, destroy};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
@@ -124,9 +125,10 @@ pub(crate) unsafe fn make(
     let allocator = domain
         .and_then(|domain| domain.allocator(Purpose::CompletionQueue))
         .or_else(|| context.dv.allocator());
-    if let Some(allocator) = &allocator {
-        builder = builder.allocator(allocator);
-    }
+    builder = match &allocator {
+        Some(allocator) => builder.allocator(allocator),
+        None => builder.huge_pages(environment::pages("MLX_CQ_ALLOC_TYPE")),
+    };
     let queue = builder.build()?;
     if let Some(domain) = domain {
         domain.hold();

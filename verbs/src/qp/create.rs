@@ -6,6 +6,7 @@ use super::{Address, CTransport, Functions, QpObject, QpOf, post};
 use crate::abi::*;
 use crate::context::wait_for_acks;
 use crate::cq::CqObject;
+use crate::environment;
 use crate::object::{Blank, boxed};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
@@ -104,9 +105,10 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         if let Some(domain) = thread_domain {
             builder = builder.thread_domain(domain);
         }
-        if let Some(allocator) = &allocator {
-            builder = builder.allocator(allocator);
-        }
+        builder = match &allocator {
+            Some(allocator) => builder.allocator(allocator),
+            None => builder.huge_pages(environment::pages("MLX_QP_ALLOC_TYPE")),
+        };
         Ok(builder.build()?)
     };
     // SAFETY: by the contract of `create_qp`.

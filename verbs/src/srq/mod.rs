@@ -5,6 +5,7 @@ pub mod tags;
 use crate::abi::*;
 use crate::context::{ContextObject, wait_for_acks};
 use crate::cq::CqObject;
+use crate::environment;
 use crate::object::{Blank, boxed, destroy};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
@@ -161,9 +162,10 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
             pd.allocator(Purpose::SharedReceiveQueue).or_else(|| context.dv.allocator());
         let mut builder = pd.domain.create_srq(attr.max_wr).max_sge(attr.max_sge);
         builder = builder.limit(attr.srq_limit);
-        if let Some(allocator) = &allocator {
-            builder = builder.allocator(allocator);
-        }
+        builder = match &allocator {
+            Some(allocator) => builder.allocator(allocator),
+            None => builder.huge_pages(environment::pages("MLX_SRQ_ALLOC_TYPE")),
+        };
         let queue = if wanted.kind == IBV_SRQT_XRC {
             // SAFETY: by the contract of `create_srq_ex`.
             unsafe {

@@ -108,7 +108,7 @@ macro_rules! libibverbs {
 
             default "IBVERBS_1.13" {
                 ibv_import_dm => import::import_dm,
-                ibv_is_fork_initialized => refuse::zero,
+                ibv_is_fork_initialized => fork::is_fork_initialized,
                 ibv_unimport_dm => import::unimport_dm,
             }
 
