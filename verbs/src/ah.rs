@@ -31,12 +31,13 @@ pub(crate) fn path(attr: &ibv_ah_attr) -> AhAttr {
         port_num: attr.port_num,
         dlid: attr.dlid,
         sl: attr.sl,
-        src_path_bits: attr.src_path_bits,
+        src_path_bits: attr.src_path_bits & 0x7f,
         static_rate: attr.static_rate,
         grh: (attr.is_global != 0).then(|| GlobalRoute {
             // SAFETY: both members of the union are bytes.
             dgid: Gid::from_bytes(unsafe { grh.dgid.raw }),
-            flow_label: grh.flow_label,
+            // C leaves out what a header has no bits for, too.
+            flow_label: grh.flow_label & 0xf_ffff,
             sgid_index: grh.sgid_index,
             hop_limit: grh.hop_limit,
             traffic_class: grh.traffic_class,

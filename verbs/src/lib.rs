@@ -24,6 +24,7 @@ pub mod fork;
 pub mod from_kernel;
 pub mod import;
 mod kernel;
+mod log;
 pub mod mr;
 pub mod mw;
 mod netlink;

@@ -1,6 +1,7 @@
 //! How a verb tells its caller that it failed: errno, and NULL, the number itself, or −1.
 
 use crate::abi::c_int;
+use crate::log;
 use mlx5::{Errno, Error, ErrorKind};
 use std::ptr;
 
@@ -29,6 +30,7 @@ impl From<Error> for Refusal {
 impl From<&Error> for Refusal {
     /// The kernel's number, or the one that C's provider has for the same reason.
     fn from(error: &Error) -> Self {
+        log::refused(error);
         if let Some(errno) = error.errno() {
             return errno.into();
         }

@@ -103,6 +103,17 @@ pub(super) unsafe fn modify_of<T: CTransport>(this: &QpObject, wanted: &QpAttrib
     })
 }
 
+/// The attributes that an end of extended connections uses. The kernel passes over the others, which
+/// programs give as for a whole connection.
+fn used(qp_type: c_uint, mask: c_int) -> c_int {
+    let unused = match qp_type {
+        IBV_QPT_XRC_SEND => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+        IBV_QPT_XRC_RECV => IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
+        _ => 0,
+    };
+    mask & !(unused as c_int)
+}
+
 /// `ibv_modify_qp`.
 ///
 /// # Safety
@@ -115,7 +126,10 @@ pub unsafe extern "C" fn modify_qp(
     // SAFETY: by the contract.
     let (this, attr) = unsafe { (QpObject::of(qp), &*attr) };
     // SAFETY: by the contract; the function is that of the queue pair's transport.
-    status(attributes(attr, attr_mask).and_then(|to| unsafe { (this.functions.modify)(this, &to) }))
+    status(
+        attributes(attr, used(this.c.qp_base.qp_type, attr_mask))
+            .and_then(|to| unsafe { (this.functions.modify)(this, &to) }),
+    )
 }
 
 fn to_path(from: &QpDest) -> ibv_ah_attr {
