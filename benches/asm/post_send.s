@@ -15,11 +15,11 @@
     je 0
     cmp DWORD PTR [rsi+0xe0],r8d
     js 0
+    mov r10,QWORD PTR [rdx]
     mov edi,DWORD PTR [rsi+0xd0]
     and edi,r8d
     shl rdi,0x6
     add rdi,QWORD PTR [rsi+0x38]
-    mov r10,QWORD PTR [rdx]
     mov edx,DWORD PTR [rdx+0xc]
     bswap r9d
     bswap edx

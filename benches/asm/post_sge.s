@@ -16,6 +16,8 @@
     je 0
     cmp DWORD PTR [rsi+0xe0],eax
     js 0
+    mov r14,QWORD PTR [r8]
+    mov r8d,DWORD PTR [r8+0xc]
     mov edi,DWORD PTR [rsi+0xd0]
     and edi,eax
     shl rdi,0x6
@@ -24,14 +26,12 @@
     bswap r10d
     mov QWORD PTR [rdi+0x10],rdx
     mov QWORD PTR [rdi+0x18],r10
-    mov rdx,QWORD PTR [r8]
-    mov r8d,DWORD PTR [r8+0xc]
     bswap r11d
     bswap r8d
-    bswap rdx
+    bswap r14
     mov DWORD PTR [rdi+0x20],r11d
     mov DWORD PTR [rdi+0x24],r8d
-    mov QWORD PTR [rdi+0x28],rdx
+    mov QWORD PTR [rdi+0x28],r14
     movzx edx,ax
     shl rdx,0x28
     mov r8d,DWORD PTR [rsi+0xe4]

@@ -64,7 +64,9 @@ impl<T: Transport> SendQueue<T> {
         parts: Parts<A, O::Remote>,
         data: D,
     ) -> (Cursor, Option<NonNull<u8>>) {
-        if let Some((cursor, slot)) = self.push_fast::<O, A, D>(cursor, open, parts, data) {
+        if self.is_fast::<O, D>(cursor, open, parts.flags, &data) {
+            // SAFETY: just checked.
+            let (cursor, slot) = unsafe { self.build_fast::<O, A, D>(cursor, parts, data) };
             return (cursor, Some(slot));
         }
         let Parts { wr_id, flags, immediate, address, remote } = parts;
@@ -72,8 +74,7 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// The fast path of [`SendQueue::push`]: adds nothing unless the request can be built in the ring
-    /// in one piece, with nothing to check. Returns its address. The ring is not written before it is
-    /// known that posting is allowed: a forked child may not have it mapped.
+    /// in one piece, with nothing to check. Returns its address.
     #[inline(always)]
     pub(crate) fn push_fast<O: SendOperation, A: Segment, D: Data>(
         &mut self,
@@ -82,15 +83,44 @@ impl<T: Transport> SendQueue<T> {
         parts: Parts<A, O::Remote>,
         data: D,
     ) -> Option<(Cursor, NonNull<u8>)> {
-        let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
-        if const { is_large::<O>() }
-            || !data.is_fast(O::DATA, &self.limits)
-            || !allowed.contains(parts.flags)
-            || !open
-            || !self.has_fast_room(cursor.head)
-        {
+        if !self.is_fast::<O, D>(cursor, open, parts.flags, &data) {
             return None;
         }
+        // SAFETY: just checked.
+        Some(unsafe { self.build_fast::<O, A, D>(cursor, parts, data) })
+    }
+
+    /// Whether a request can be built in the ring in one piece, with nothing left to check. The ring
+    /// is not written before it is known that posting is allowed: a forked child may not have it
+    /// mapped.
+    #[inline(always)]
+    fn is_fast<O: SendOperation, D: Data>(
+        &self,
+        cursor: Cursor,
+        open: bool,
+        flags: SendFlags,
+        data: &D,
+    ) -> bool {
+        let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
+        !const { is_large::<O>() }
+            && data.is_fast(O::DATA, &self.limits)
+            && allowed.contains(flags)
+            && open
+            && self.has_fast_room(cursor.head)
+    }
+
+    /// Builds a request in the ring and stages its record. Returns the position behind it, and its
+    /// address.
+    ///
+    /// # Safety
+    /// [`SendQueue::is_fast`] is true of the same arguments.
+    #[inline(always)]
+    unsafe fn build_fast<O: SendOperation, A: Segment, D: Data>(
+        &mut self,
+        cursor: Cursor,
+        parts: Parts<A, O::Remote>,
+        data: D,
+    ) -> (Cursor, NonNull<u8>) {
         let slot = opaque(self.at(cursor.head));
         // SAFETY: there is room for a request of the largest size, in blocks that the device does not
         // own.
@@ -104,7 +134,7 @@ impl<T: Transport> SendQueue<T> {
         let info = unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks, 0) };
         // SAFETY: the records are alive, and were created for this ring.
         unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
-        Some((cursor.after(blocks), slot))
+        (cursor.after(blocks), slot)
     }
 
     /// # Safety
