@@ -37,3 +37,18 @@ fn a_name_has_one_default_node() {
         assert_eq!(defaults.count(), 1, "{}", symbol.name);
     }
 }
+
+/// What programs call of libibverbs and this library refuses.
+const REFUSED: [&str; 2] = ["ibv_query_qp_data_in_order", "ibv_resolve_eth_l2_from_gid"];
+
+#[test]
+fn what_refuses_of_libibverbs_is_known() {
+    let refuses = |symbol: &&Symbol| match symbol.kind {
+        Kind::Function(path) => symbol.default && path.starts_with("refuse"),
+        Kind::Data(_) => false,
+    };
+    let public = symbols().filter(|symbol| symbol.node.starts_with("IBVERBS_1."));
+    let mut found: Vec<&str> = public.filter(refuses).map(|symbol| symbol.name).collect();
+    found.sort_unstable();
+    assert_eq!(found, REFUSED);
+}
