@@ -127,14 +127,26 @@ pub struct AddressHandle {
 impl ProtectionDomain {
     /// Creates an address handle (`ibv_create_ah`).
     pub fn create_ah(&self, path: &AhAttr) -> Result<AddressHandle, Error> {
+        self.context.check(VERB)?;
+        let caps = self.context.port(VERB, path.port_num)?;
+        path.check(VERB, &caps)?;
+        self.create_ah_raw(path)
+    }
+
+    /// As [`ProtectionDomain::create_ah`], but leaves it to kernel and device to refuse what cannot be
+    /// a path: without a destination, or with more bits than a header has, which are left out.
+    pub fn create_ah_raw(&self, path: &AhAttr) -> Result<AddressHandle, Error> {
         let context = &self.context;
         context.check(VERB)?;
         let caps = context.port(VERB, path.port_num)?;
-        path.check(VERB, &caps)?;
         let (vector, handle) = match &path.grh {
             Some(grh) if caps.ethernet => {
                 let (vector, handle) = self.resolve(path, grh)?;
                 (vector, Some(handle))
+            }
+            None if caps.ethernet => {
+                let what = "the port is Ethernet: the path needs a global route (a GID)";
+                return Err(Error::invalid(VERB, what.into()));
             }
             _ => (infiniband_vector(path), None),
         };

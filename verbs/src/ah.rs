@@ -51,7 +51,7 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Verb<*mut ibv_ah> {
     if attr.port_num == 0 {
         return Err(Refusal::INVALID);
     }
-    let handle = domain.create_ah(&path(attr))?;
+    let handle = domain.create_ah_raw(&path(attr))?;
     let c = ibv_ah { context, pd, handle: handle.kernel_handle().unwrap_or(0) };
     Ok(boxed(AhObject { c, handle: ManuallyDrop::new(handle) }))
 }
