@@ -22,13 +22,11 @@ pub(super) struct Linked {
     linker: PathBuf,
     archive: PathBuf,
     runtime: Vec<PathBuf>,
-    /// Where version scripts lie.
-    folder: PathBuf,
 }
 
 impl Linked {
     /// Finds what is needed to link `archive`.
-    pub(super) fn new(archive: PathBuf, folder: &Path) -> Result<Self, Failure> {
+    pub(super) fn new(archive: PathBuf) -> Result<Self, Failure> {
         let linker = build::own_folder()?.join("bin/rust-lld");
         if !linker.exists() {
             return Err(Failure::NotBuilt(format!(
@@ -36,7 +34,7 @@ impl Linked {
                 linker.display()
             )));
         }
-        Ok(Self { linker, archive, runtime: runtime()?, folder: folder.to_owned() })
+        Ok(Self { linker, archive, runtime: runtime()? })
     }
 
     /// Writes a shared library with the symbols of the nodes that are wanted.
@@ -46,7 +44,7 @@ impl Linked {
         soname: &str,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<(), Failure> {
-        let script = self.folder.join("versions.map");
+        let script = path.with_extension("map");
         let text = nodes::script(mlx5_verbs_symbols::symbols(), wanted);
         fs::write(&script, text).map_err(in_file(&script))?;
         // A program that has the old file mapped keeps it.

@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 pub(crate) fn build() -> Result<PathBuf, Failure> {
     let archive = build::archive("mlx5-verbs-export", "verbs")?;
     let folder = archive.parent().unwrap_or(Path::new(".")).to_owned();
-    let linked = Linked::new(archive, &folder)?;
+    let linked = Linked::new(archive)?;
     linked.write(&folder.join(LIBIBVERBS), LIBIBVERBS, |_| true)?;
     for (name, target) in
         [("libibverbs.so", LIBIBVERBS), (LIBMLX5, LIBIBVERBS), ("libmlx5.so", LIBMLX5)]
