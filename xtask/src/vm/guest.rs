@@ -75,6 +75,8 @@ pub(super) struct Guest<'a> {
     pub(super) device: &'a Path,
     /// Programs of this machine that the guest has too.
     pub(super) programs: &'a [PathBuf],
+    /// Where our libibverbs is, if the guest can have it.
+    pub(super) verbs: Option<&'a Path>,
     pub(super) steps: &'a [Step],
     /// Whether somebody types, in place of the steps.
     pub(super) shell: bool,

@@ -24,6 +24,10 @@ const PACKAGED: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"]
 /// Where the guest has what rdma-core's tests start, out of the way of other steps.
 pub(super) const BESIDE_PYTHON: &str = "guest/python";
 
+/// Where the guest has our libraries, which programs find if they are told to, and the file.
+pub(super) const VERBS: &str = "guest/verbs";
+const OURS: &str = "libibverbs.so.1";
+
 /// rdma-core's programs that the guest has.
 const C_PROGRAMS: [&str; 12] = [
     "ibv_devices",
@@ -79,6 +83,11 @@ pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Fa
     for path in guest.programs {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         tree.program(&format!("bin/{name}"), path)?;
+    }
+
+    if let Some(folder) = guest.verbs {
+        tree.program(&format!("{VERBS}/{OURS}"), &folder.join(OURS))?;
+        tree.archive.link(&format!("{VERBS}/{PROVIDER}"), OURS);
     }
 
     let names: Vec<&str> = modules.iter().map(|module| module.name.as_str()).collect();

@@ -158,6 +158,7 @@ impl Wanted {
             hcas: self.hcas,
             device: &self.device,
             programs: &self.programs,
+            verbs: None,
             steps,
             shell: false,
             limit,

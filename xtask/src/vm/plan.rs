@@ -1,7 +1,7 @@
 //! What the whole run does in each machine.
 
 use super::guest::{Link, Step};
-use super::initramfs::BESIDE_PYTHON;
+use super::initramfs::{BESIDE_PYTHON, VERBS};
 use super::version::Version;
 use crate::ledger::pyverbs;
 
@@ -60,7 +60,11 @@ pub(super) fn steps(version: Version, link: Link, tests: &[String]) -> Vec<Step>
     ];
     steps.extend(programs(link));
     steps.extend(interop(link));
-    steps.extend(pyverbs(&modules(version, link, tests)));
+    let modules = modules(version, link, tests);
+    steps.extend(pyverbs(PYVERBS, "", &modules));
+    if has_ours(version) {
+        steps.extend(over_ours(link, &modules));
+    }
     steps.extend(removals());
     steps
 }
@@ -74,6 +78,30 @@ pub(super) const SUITES: [(&str, &str); 3] = [
 
 /// The step that runs rdma-core's tests, of which each is a row.
 pub(super) const PYVERBS: &str = "pyverbs";
+
+/// The same over our libibverbs; so are the steps whose names begin so.
+pub(super) const OVER_OURS: &str = "rust-";
+pub(super) const PYVERBS_OVER_OURS: &str = "rust-pyverbs";
+
+/// Whether the guest's C library has what our libibverbs needs, which this machine linked.
+pub(super) fn has_ours(version: Version) -> bool {
+    version != Version::V5_10
+}
+
+/// Programs of rdma-core over our libibverbs.
+fn over_ours(link: Link, modules: &[&str]) -> Vec<Step> {
+    let ours = format!("export LD_LIBRARY_PATH=/{VERBS}\n");
+    let mut steps: Vec<Step> = programs(link)
+        .into_iter()
+        .filter(|step| step.name.starts_with("ib"))
+        .map(|step| {
+            let script = format!("{ours}{}", step.script);
+            Step { name: format!("{OVER_OURS}{}", step.name), script, ..step }
+        })
+        .collect();
+    steps.extend(pyverbs(PYVERBS_OVER_OURS, &ours, modules));
+    steps
+}
 
 /// Pages of 2 MB that the machine sets aside for the tests that ask for some.
 const HUGE_PAGES: u32 = 16;
@@ -131,18 +159,18 @@ fn modules(version: Version, link: Link, tests: &[String]) -> Vec<&str> {
 
 /// rdma-core's own tests of its provider, in one process: it takes seconds to begin. Without a module
 /// that the release has there is nothing to run; started with none, it would run all.
-fn pyverbs(modules: &[&str]) -> Option<Step> {
+fn pyverbs(step: &str, before: &str, modules: &[&str]) -> Option<Step> {
     if modules.is_empty() {
         return None;
     }
     let names: Vec<String> = modules.iter().map(|module| format!("tests.{module}")).collect();
     let script = format!(
-        "export PATH=/{BESIDE_PYTHON}:$PATH\n\
+        "{before}export PATH=/{BESIDE_PYTHON}:$PATH\n\
          echo {HUGE_PAGES} >/proc/sys/vm/nr_hugepages\n\
          python3 tests/run_tests.py --dev mlx5_0 -v {}",
         names.join(" ")
     );
-    Some(Step::new(PYVERBS, 300, script))
+    Some(Step::new(step, 300, script))
 }
 
 fn suite(options: &str) -> String {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::guest::{Guest, Link};
 use super::ledger::{self, RUNG};
 use super::parts::Parts;
-use super::plan::{self, PYVERBS, SUITES};
+use super::plan::{self, OVER_OURS, PYVERBS, PYVERBS_OVER_OURS, SUITES};
 use super::python::Python;
 use super::record::{Done, Event, Record};
 use super::version::Version;
@@ -15,6 +15,8 @@ use super::{Arguments, OURS, cache, device, logs};
 use crate::build;
 use crate::failure::Failure;
 use crate::ledger::pyverbs::{self, Told};
+use crate::provider::Provider;
+use crate::verbs;
 
 /// How many devices a machine has: two ends may be on one, or on two.
 const HCAS: u32 = 2;
@@ -33,6 +35,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let device = device(arguments)?;
     let programs: Vec<_> =
         OURS.iter().map(|(_, package)| build::self_contained(package)).collect::<Result<_, _>>()?;
+    let verbs = machines.iter().any(|(version, _)| plan::has_ours(*version));
+    let verbs = verbs.then(verbs::build).transpose()?;
     let (mut rows, mut troubles, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     let mut ran = 0;
     for version in Version::ALL {
@@ -44,14 +48,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let wanted = |name: &str| {
             arguments.only.is_empty() || arguments.only.iter().any(|word| name.contains(word))
         };
-        let parts = match or_skip(version, fetch(version, wanted(PYVERBS)))? {
-            Ok(parts) => parts,
-            Err(said) => {
-                eprintln!("vm: {said}");
-                skipped.push(said);
-                continue;
-            }
-        };
+        let parts =
+            match or_skip(version, fetch(version, wanted(PYVERBS) || wanted(PYVERBS_OVER_OURS)))? {
+                Ok(parts) => parts,
+                Err(said) => {
+                    eprintln!("vm: {said}");
+                    skipped.push(said);
+                    continue;
+                }
+            };
         let tests = parts.python.as_ref().map_or(Ok(Vec::new()), Python::test_modules)?;
         for link in links {
             let name = format!("{} {}", version.name(), link.name());
@@ -65,6 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 hcas,
                 device: &device,
                 programs: &programs,
+                verbs: verbs.as_deref().filter(|_| plan::has_ours(version)),
                 steps: &steps,
                 shell: false,
                 limit: Duration::from_secs(arguments.limit),
@@ -155,12 +161,10 @@ fn table(
     link: Link,
     release: &str,
 ) -> Vec<Value> {
-    let row = |suite: &str, test: &str, result: &str, reason: &str| {
-        // Programs of others run over C's libibverbs there; our suites are the provider's own.
-        let ours = SUITES.iter().any(|(name, _)| *name == suite);
+    let row = |suite: &str, test: &str, provider: Provider, result: &str, reason: &str| {
         json!({
             "suite": suite, "test": test, "link": link.name(), "rung": RUNG,
-            "provider": if ours { "rust" } else { "c" }, "kernel": version.name(), "result": result, "reason": reason,
+            "provider": provider.name(), "kernel": version.name(), "result": result, "reason": reason,
         })
     };
     let mut rows = Vec::new();
@@ -169,19 +173,27 @@ fn table(
         if let Some((suite, _)) = SUITES.iter().find(|(_, step)| *step == name) {
             let cases = step.map(cases).unwrap_or_default();
             if cases.is_empty() {
-                rows.push(row(suite, "the suite as a whole", "fail", "it has written no ledger"));
+                let why = "it has written no ledger";
+                rows.push(row(suite, "the suite as a whole", Provider::Rust, "fail", why));
             }
             let text =
                 |case: &Value, name: &str| case[name].as_str().unwrap_or_default().to_owned();
             rows.extend(cases.iter().map(|case| {
-                row(suite, &text(case, "case"), &text(case, "result"), &text(case, "reason"))
+                let [test, result, reason] =
+                    ["case", "result", "reason"].map(|name| text(case, name));
+                row(suite, &test, Provider::Rust, &result, &reason)
             }));
             continue;
         }
-        if name == PYVERBS {
+        let (plain, provider) = match name.strip_prefix(OVER_OURS) {
+            Some(plain) => (plain, Provider::Rust),
+            None => (name, Provider::C),
+        };
+        if plain == PYVERBS {
             let told = told(step);
             rows.extend(
-                told.iter().map(|told| row(PYVERBS, &told.test, told.result, &told.reason)),
+                told.iter()
+                    .map(|told| row(PYVERBS, &told.test, provider, told.result, &told.reason)),
             );
             continue;
         }
@@ -190,7 +202,7 @@ fn table(
             Some(step) => ("fail", step.to_string()),
             None => ("fail", "it was not begun".to_owned()),
         };
-        let mut row = row("machine", name, result, &reason);
+        let mut row = row("machine", plain, provider, result, &reason);
         row["release"] = json!(release);
         rows.push(row);
     }
@@ -209,8 +221,9 @@ fn told(step: Option<&Done>) -> Vec<Told> {
 
 /// Tests of rdma-core's that were skipped for a reason that is not known.
 fn unexplained(record: &Record) -> Vec<String> {
-    let step = record.steps.iter().find(|step| step.name == PYVERBS);
-    let told = step.map(|step| told(Some(step))).unwrap_or_default();
+    let pyverbs = |step: &&Done| [PYVERBS, PYVERBS_OVER_OURS].contains(&step.name.as_str());
+    let told: Vec<Told> =
+        record.steps.iter().filter(pyverbs).flat_map(|step| told(Some(step))).collect();
     let skipped = told.iter().filter(|told| told.unexplained && told.result == "skip");
     skipped
         .map(|told| format!("{PYVERBS} {}: nobody knows why: {}", told.test, told.reason))
