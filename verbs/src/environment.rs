@@ -1,6 +1,7 @@
 //! The variables of C's libraries that programs rely on.
 
-use mlx5::HugePages;
+use crate::refusal::{Refusal, Verb};
+use mlx5::{CqeSize, HugePages};
 use std::env;
 
 /// What the environment says of the queues of a context that is opened.
@@ -10,8 +11,6 @@ pub(crate) struct Environment {
     pub(crate) locks: bool,
     /// `MLX5_SHUT_UP_BF`: no BlueFlame, only doorbells.
     pub(crate) blueflame: bool,
-    /// `MLX5_CQE_SIZE=128`: larger CQEs.
-    pub(crate) large_cqe: bool,
 }
 
 impl Environment {
@@ -20,8 +19,19 @@ impl Environment {
             locks: env::var_os("MLX5_SINGLE_THREADED").is_none_or(|value| value != "1"),
             blueflame: !env::var_os("MLX5_SHUT_UP_BF")
                 .is_some_and(|value| value == "y" || value == "Y" || value == "1"),
-            large_cqe: env::var_os("MLX5_CQE_SIZE").is_some_and(|value| value == "128"),
         }
+    }
+}
+
+/// The size of CQEs, as `MLX5_CQE_SIZE` says when a completion queue is created.
+pub(crate) fn cqe_size() -> Verb<CqeSize> {
+    match env::var("MLX5_CQE_SIZE") {
+        Err(_) => Ok(CqeSize::Bytes64),
+        Ok(value) => match value.trim().parse() {
+            Ok(64_u32) => Ok(CqeSize::Bytes64),
+            Ok(128) => Ok(CqeSize::Bytes128),
+            _ => Err(Refusal::INVALID),
+        },
     }
 }
 

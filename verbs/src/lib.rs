@@ -25,6 +25,7 @@ pub mod from_kernel;
 pub mod import;
 mod kernel;
 mod log;
+pub mod mkey;
 pub mod mr;
 pub mod mw;
 mod netlink;

@@ -1,5 +1,6 @@
 //! Objects that C has pointers to: made, blank, destroyed.
 
+use crate::abi::mlx5dv::mlx5dv_qp_ex;
 use crate::abi::*;
 use crate::refusal::Verb;
 use mlx5::DestroyError;
@@ -58,5 +59,5 @@ macro_rules! blank {
 
 blank! {
     ibv_cq_ex ibv_qp_ex ibv_srq ibv_wc ibv_qp_attr ibv_qp_init_attr ibv_device_attr
-    ibv_device_attr_ex ibv_port_attr ibv_dm ibv_send_wr verbs_context
+    mlx5dv_qp_ex ibv_device_attr_ex ibv_port_attr ibv_dm ibv_send_wr verbs_context
 }

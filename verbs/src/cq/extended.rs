@@ -1,7 +1,7 @@
 //! Completion queues that are polled in steps (`ibv_create_cq_ex`), and the functions of one.
 
 use super::poll::{opcode, status};
-use super::{CqObject, Wanted, make};
+use super::{Attributes, CqObject, Wanted, make};
 use crate::abi::*;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object};
@@ -217,9 +217,26 @@ fn fill(c: &mut ibv_cq_ex, wc_flags: c_uint, timestamps: Timestamps, wall_clock:
     }
 }
 
+/// Creates a completion queue with attributes of mlx5.
+///
 /// # Safety
 /// As for [`create_cq_ex`].
-unsafe fn create(context: *mut ibv_context, init: &ibv_cq_init_attr_ex) -> Verb<*mut CqObject> {
+pub(crate) unsafe fn create_with(
+    context: *mut ibv_context,
+    init: &ibv_cq_init_attr_ex,
+    attributes: Attributes,
+) -> Verb<*mut ibv_cq_ex> {
+    // SAFETY: by the contract.
+    unsafe { create(context, init, attributes) }.map(<*mut CqObject>::cast)
+}
+
+/// # Safety
+/// As for [`create_cq_ex`].
+unsafe fn create(
+    context: *mut ibv_context,
+    init: &ibv_cq_init_attr_ex,
+    attributes: Attributes,
+) -> Verb<*mut CqObject> {
     const KNOWN: u32 = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     const FLAGS: u32 = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
     let has = |bit: u32| init.comp_mask & bit != 0;
@@ -250,6 +267,7 @@ unsafe fn create(context: *mut ibv_context, init: &ibv_cq_init_attr_ex) -> Verb<
         ignore_overrun: flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN != 0,
         single_threaded: flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0,
         timestamps: Timestamps::Cycles,
+        attributes,
     };
     let wall = wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK != 0;
     // A program that reads cycles too gets the time of day by them.
@@ -282,5 +300,5 @@ pub unsafe extern "C" fn create_cq_ex(
     init: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     // SAFETY: by the contract.
-    object(unsafe { create(context, &*init) }.map(<*mut CqObject>::cast))
+    object(unsafe { create_with(context, &*init, Attributes::default()) })
 }

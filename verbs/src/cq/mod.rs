@@ -14,7 +14,7 @@ use crate::refusal::{Refusal, Verb, object, status};
 use crate::spin::{Spin, this_thread};
 use channel::ChannelObject;
 use extended::WallClock;
-use mlx5::{CompletionCursor, CompletionQueue, CqeSize, Timestamps};
+use mlx5::{CompletionCursor, CompletionQueue, CqeCompression, CqeSize, Timestamps};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -95,6 +95,16 @@ pub(crate) struct Wanted {
     pub(crate) ignore_overrun: bool,
     pub(crate) single_threaded: bool,
     pub(crate) timestamps: Timestamps,
+    pub(crate) attributes: Attributes,
+}
+
+/// What `mlx5dv_create_cq` adds.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Attributes {
+    /// If it is not told, the environment tells it.
+    pub(crate) size: Option<CqeSize>,
+    pub(crate) compression: Option<CqeCompression>,
+    pub(crate) padding: bool,
 }
 
 /// Makes a completion queue; `fill` sets what only one that is polled in steps has.
@@ -111,8 +121,10 @@ pub(crate) unsafe fn make(
     let entries = u32::try_from(wanted.entries).map_err(|_| Refusal::INVALID)?;
     let vector = u32::try_from(wanted.comp_vector).map_err(|_| Refusal::INVALID)?;
     let mut builder = context.context.create_cq(entries).comp_vector(vector);
-    if context.environment.large_cqe {
-        builder = builder.cqe_size(CqeSize::Bytes128);
+    let Attributes { size, compression, padding } = wanted.attributes;
+    builder = builder.cqe_size(size.map_or_else(environment::cqe_size, Ok)?).padding(padding);
+    if let Some(format) = compression {
+        builder = builder.compression(format);
     }
     builder = builder.ignore_overrun(wanted.ignore_overrun).timestamps(wanted.timestamps);
     if !wanted.channel.is_null() {
@@ -180,6 +192,7 @@ pub unsafe extern "C" fn create_cq(
         ignore_overrun: false,
         single_threaded: false,
         timestamps: Timestamps::Cycles,
+        attributes: Attributes::default(),
     };
     // SAFETY: by the contract.
     object(unsafe { make(&wanted, None, |_| ()) }.map(<*mut CqObject>::cast))

@@ -6,6 +6,7 @@ pub mod devx;
 pub mod event;
 pub mod init;
 pub mod pacing;
+pub mod queue;
 pub mod uar;
 pub mod umem;
 

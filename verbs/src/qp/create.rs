@@ -1,8 +1,10 @@
 //! Creating and destroying queue pairs.
 
+use super::driver;
 use super::extended::{self, Building};
 use super::target::create_target;
 use super::{Address, CTransport, Functions, QpObject, QpOf, post};
+use crate::abi::mlx5dv::mlx5dv_qp_ex;
 use crate::abi::*;
 use crate::context::wait_for_acks;
 use crate::cq::CqObject;
@@ -37,6 +39,26 @@ struct Wanted<'a> {
     init: &'a ibv_qp_init_attr,
     create_flags: u32,
     send_ops: Option<u64>,
+    driver: Driver,
+}
+
+/// What `mlx5dv_create_qp` adds.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Driver {
+    /// Operations of [`driver::SUPPORTED`].
+    pub(crate) send_ops: u64,
+    /// Short messages may lie in the CQE, also those of a responder.
+    pub(crate) scatter_to_cqe: bool,
+    /// The send queue drains on a signature error.
+    pub(crate) pipelining: bool,
+}
+
+impl Driver {
+    /// How many entries a request may give a key at least, if it may configure one. As in C, that
+    /// depends on the inline data.
+    fn entries(&self, inline: u32) -> Option<u32> {
+        (self.send_ops & driver::CONFIGURE != 0).then(|| (inline.saturating_add(4) / 16).max(4))
+    }
 }
 
 /// Runs `body` with both completion queues, and their locks held.
@@ -78,6 +100,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         Some(ops) => SendOps::from_bits(ops)
             .filter(|&ops| extended::supported::<T>().contains(ops))
             .ok_or(Refusal::NOT_SUPPORTED)?,
+        None if wanted.driver.send_ops != 0 => SendOps::empty(),
         // Room for what any program may post, as C leaves it.
         None => SendOps::of::<T>() & (SendOps::BIND_MW | SendOps::LOCAL_INV),
     };
@@ -101,6 +124,14 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
                 Queue::Tags(tags) => T::with_tags(builder, &tags.queue, init.cap.max_send_wr != 0),
             };
             builder = attached.ok_or(Refusal::INVALID)?;
+        }
+        let entries = wanted.driver.entries(init.cap.max_inline_data);
+        if wanted.driver.scatter_to_cqe {
+            builder = builder.scatter_to_cqe(true);
+        }
+        if entries.is_some() || wanted.driver.pipelining {
+            let made = T::with_keys(builder, entries, wanted.driver.pipelining);
+            builder = made.ok_or(Refusal::NOT_SUPPORTED)?;
         }
         if let Some(domain) = thread_domain {
             builder = builder.thread_domain(domain);
@@ -129,11 +160,15 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     c.qp_base.qp_type = init.qp_type;
     c.qp_base.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
     c.qp_base.cond = libc::PTHREAD_COND_INITIALIZER;
-    if wanted.send_ops.is_some() {
+    let extended = wanted.send_ops.is_some() || wanted.driver.send_ops != 0;
+    if extended {
         extended::fill::<T>(&mut c);
     }
-    let building =
-        Building::new(caps.max_send_sge, caps.max_inline_data, wanted.send_ops.is_some());
+    let mut dv = mlx5dv_qp_ex::blank();
+    if wanted.driver.send_ops != 0 {
+        driver::fill(&mut dv);
+    }
+    let building = Building::new(caps.max_send_sge, caps.max_inline_data, extended);
     let locks = context.environment.locks && thread_domain.is_none();
     pd.hold();
     let made: *mut QpObject = boxed(QpOf::<T> {
@@ -147,7 +182,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             control: UnsafeCell::new(Some(control)),
             caps,
             signal_all: init.sq_sig_all != 0,
-            extended: wanted.send_ops.is_some(),
+            extended,
+            dv: UnsafeCell::new(dv),
         },
         send: UnsafeCell::new(ManuallyDrop::new(send)),
         building: UnsafeCell::new(building),
@@ -177,12 +213,51 @@ unsafe fn make(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
 pub unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     // SAFETY: by the contract.
     object(unsafe {
-        let wanted = Wanted { pd, init: &*init, create_flags: 0, send_ops: None };
+        let driver = Driver::default();
+        let wanted = Wanted { pd, init: &*init, create_flags: 0, send_ops: None, driver };
         make(&wanted).map(|made| {
             (*init).cap = (*made).sizes();
             made.cast()
         })
     })
+}
+
+/// Creates a queue pair of extended attributes.
+///
+/// # Safety
+/// As for [`create_qp`].
+pub(crate) unsafe fn create_ex(
+    context: *mut ibv_context,
+    init: *mut ibv_qp_init_attr_ex,
+    driver: Driver,
+) -> Verb<*mut ibv_qp> {
+    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
+        | IBV_QP_INIT_ATTR_XRCD
+        | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    // SAFETY: by the contract. The attributes start with those of `create_qp`.
+    unsafe {
+        let ex = &*init;
+        let has = |bit: u32| ex.comp_mask & bit != 0;
+        if ex.comp_mask & !KNOWN != 0 {
+            return Err(Refusal::NOT_SUPPORTED);
+        }
+        if ex.qp_type == IBV_QPT_XRC_RECV {
+            return create_target(context, ex);
+        }
+        if !has(IBV_QP_INIT_ATTR_PD) {
+            return Err(Refusal::INVALID);
+        }
+        let create_flags = if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) { ex.create_flags } else { 0 };
+        let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(ex.send_ops_flags);
+        if create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 {
+            return Err(Refusal::NOT_SUPPORTED);
+        }
+        let first: *mut ibv_qp_init_attr = init.cast();
+        let made = make(&Wanted { pd: ex.pd, init: &*first, create_flags, send_ops, driver })?;
+        (*init).cap = (*made).sizes();
+        Ok(made.cast())
+    }
 }
 
 /// The operation behind `ibv_create_qp_ex`.
@@ -193,35 +268,8 @@ pub unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
-        | IBV_QP_INIT_ATTR_XRCD
-        | IBV_QP_INIT_ATTR_CREATE_FLAGS
-        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    // SAFETY: by the contract. The attributes start with those of `create_qp`.
-    object(unsafe {
-        let ex = &*init;
-        let has = |bit: u32| ex.comp_mask & bit != 0;
-        if ex.comp_mask & !KNOWN != 0 {
-            Err(Refusal::NOT_SUPPORTED)
-        } else if ex.qp_type == IBV_QPT_XRC_RECV {
-            create_target(context, ex)
-        } else if !has(IBV_QP_INIT_ATTR_PD) {
-            Err(Refusal::INVALID)
-        } else {
-            let create_flags = if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) { ex.create_flags } else { 0 };
-            let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(ex.send_ops_flags);
-            if create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 {
-                Err(Refusal::NOT_SUPPORTED)
-            } else {
-                let first: *mut ibv_qp_init_attr = init.cast();
-                let wanted = Wanted { pd: ex.pd, init: &*first, create_flags, send_ops };
-                make(&wanted).map(|made| {
-                    (*init).cap = (*made).sizes();
-                    made.cast()
-                })
-            }
-        }
-    })
+    // SAFETY: by the contract.
+    object(unsafe { create_ex(context, init, Driver::default()) })
 }
 
 unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {

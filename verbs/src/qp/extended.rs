@@ -4,12 +4,14 @@
 //! A request is kept in C's form from `ibv_wr_*`, which names its operation, to the setter that gives
 //! its data. That setter adds it to the batch.
 
+use super::driver::Configuring;
 use super::post::{self, Common, add, add_rare, by_opcode, send_errno};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::object::Blank;
+use crate::refusal::Refusal;
 use crate::request::entries;
-use mlx5::{Batch, Data, InlineSges, SendOps, Sge};
+use mlx5::{Batch, BatchError, Data, InlineSges, SendOps, Sge};
 use std::mem::MaybeUninit;
 
 type Qp = *mut ibv_qp_ex;
@@ -17,14 +19,21 @@ type Qp = *mut ibv_qp_ex;
 /// The opcode of no request: none waits for its data.
 const NONE: c_uint = c_uint::MAX;
 
+/// The opcode of a request that none of C's opcodes names, which waits for its setters.
+const DRIVER: c_uint = c_uint::MAX - 1;
+
 /// A batch under construction, between two calls.
 pub(super) struct Building<T: CTransport> {
     /// There is a value from `wr_start` to `wr_complete` or `wr_abort`.
-    batch: MaybeUninit<Batch<'static, T>>,
+    pub(super) batch: MaybeUninit<Batch<'static, T>>,
     /// The request that waits for its data, or for its receiver.
     wr: ibv_send_wr,
     /// Whether its receiver is set.
     addressed: bool,
+    /// The errno of a refusal that C's library has another one for than the batch.
+    refused: c_int,
+    /// The configuration of a memory key that waits for its setters.
+    pub(super) configuring: Option<Box<Configuring>>,
     /// Data that was set before the receiver, which is copied: the program's own may be gone.
     early: Option<Early>,
 }
@@ -54,7 +63,36 @@ impl<T: CTransport> Building<T> {
         });
         let mut wr = ibv_send_wr::blank();
         wr.opcode = NONE;
-        Self { batch: MaybeUninit::uninit(), wr, addressed: false, early }
+        let batch = MaybeUninit::uninit();
+        Self { batch, wr, addressed: false, refused: 0, configuring: None, early }
+    }
+
+    /// A request begins that is none of C's: see [`Building::leave_driver_request`].
+    ///
+    /// # Safety
+    /// There is a batch.
+    pub(super) unsafe fn begin_driver_request(&mut self) {
+        if self.wr.opcode != NONE {
+            // SAFETY: by the contract.
+            unsafe { refuse_unfinished(self) };
+        }
+        self.wr.opcode = DRIVER;
+    }
+
+    /// It was added to the batch, or refused.
+    pub(super) fn leave_driver_request(&mut self) {
+        if self.wr.opcode == DRIVER {
+            self.wr.opcode = NONE;
+        }
+    }
+
+    /// The errno of a batch that was refused.
+    #[cold]
+    fn errno(&mut self, refused: BatchError) -> c_int {
+        match std::mem::take(&mut self.refused) {
+            0 => send_errno(refused.error),
+            errno => errno,
+        }
     }
 }
 
@@ -91,12 +129,12 @@ unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
             wr_abort::<T>(qp);
             return libc::EINVAL;
         }
-        let done = building.batch.assume_init_read().complete();
-        QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
-        match done {
+        let done = match building.batch.assume_init_read().complete() {
             Ok(()) => 0,
-            Err(refused) => send_errno(refused.error),
-        }
+            Err(refused) => building.errno(refused),
+        };
+        QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
+        done
     }
 }
 
@@ -106,6 +144,8 @@ unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
     unsafe {
         let building = of::<T>(qp);
         building.wr.opcode = NONE;
+        building.refused = 0;
+        building.configuring = None;
         building.batch.assume_init_drop();
         QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
     }
@@ -143,6 +183,28 @@ unsafe fn refuse_unfinished<T: CTransport>(building: &mut Building<T>) {
     building.wr.opcode = NONE;
     // SAFETY: by the callers' contracts there is a batch. It refuses an operation that is none.
     unsafe { add_rare::<T>(building.batch.assume_init_mut(), &building.wr, Data::default()) };
+}
+
+/// What `qp` is building, for requests of libmlx5.
+///
+/// # Safety
+/// `qp` is a queue pair of this transport, of which this thread has started a batch.
+pub(super) unsafe fn building<'a, T: CTransport>(qp: Qp) -> &'a mut Building<T> {
+    // SAFETY: by the contract.
+    unsafe { of::<T>(qp) }
+}
+
+/// Refuses the batch with an errno of C's library.
+///
+/// # Safety
+/// There is a batch.
+#[cold]
+pub(super) unsafe fn refuse<T: CTransport>(building: &mut Building<T>, refusal: Refusal) {
+    if building.refused == 0 {
+        building.refused = refusal.0;
+    }
+    // SAFETY: by the contract.
+    unsafe { refuse_unfinished(building) };
 }
 
 /// The functions that name an operation whose data follows, a line each.

@@ -2,15 +2,18 @@
 
 pub mod bind;
 pub mod create;
+pub mod driver;
 pub mod extended;
 pub mod modify;
 pub mod multicast;
 pub mod post;
 pub mod target;
 
+use crate::abi::mlx5dv::mlx5dv_qp_ex;
 use crate::abi::*;
 use crate::context::ContextObject;
 use crate::cq::CqObject;
+use crate::object::Blank;
 use crate::refusal::{Refusal, Verb};
 use crate::spin::Spin;
 use extended::Building;
@@ -38,6 +41,19 @@ pub(crate) trait CTransport: QueuePairTransport + ListTransport {
     {
         None
     }
+
+    /// Makes a queue pair that configures memory keys, with so many entries, or that drains on signature
+    /// errors, if the transport can.
+    fn with_keys<'a>(
+        _builder: QueuePairBuilder<'a, Self>,
+        _entries: Option<u32>,
+        _pipelining: bool,
+    ) -> Option<QueuePairBuilder<'a, Self>>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// What a request names besides memory.
@@ -58,6 +74,17 @@ impl CTransport for Rc {
     ) -> Option<QueuePairBuilder<'a, Self>> {
         let builder = builder.tm_srq(queue);
         Some(if sends { builder.keep_send_queue() } else { builder })
+    }
+
+    fn with_keys<'a>(
+        mut builder: QueuePairBuilder<'a, Self>,
+        entries: Option<u32>,
+        pipelining: bool,
+    ) -> Option<QueuePairBuilder<'a, Self>> {
+        if let Some(entries) = entries {
+            builder = builder.mkey_configure(entries, true);
+        }
+        Some(if pipelining { builder.signature_pipelining() } else { builder })
     }
 }
 
@@ -97,6 +124,8 @@ pub(crate) struct QpObject {
     signal_all: bool,
     /// Whether programs may take it for an `ibv_qp_ex`.
     pub(crate) extended: bool,
+    /// The functions of libmlx5.
+    dv: UnsafeCell<mlx5dv_qp_ex>,
 }
 
 /// A queue pair of transport `T`.
@@ -178,6 +207,7 @@ impl QpObject {
             },
             signal_all: false,
             extended: false,
+            dv: UnsafeCell::new(mlx5dv_qp_ex::blank()),
         }
     }
 

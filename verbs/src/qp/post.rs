@@ -5,7 +5,9 @@ use crate::abi::*;
 use crate::ah::AhObject;
 use crate::mw::binding;
 use crate::request::{receive_errno, receives, refused, sges};
+use mlx5::mkey::MkeyRefusal;
 use mlx5::operation::{self, SendOperation};
+use mlx5::transport::Rc;
 use mlx5::{
     Batch, Data, InlineSges, ListError, Operation, PostError, RemoteAddress, SendFlags, SendWr,
     UdAddress, UnsupportedOperation,
@@ -39,6 +41,11 @@ const FLAGS: [SendFlags; 32] = {
 #[inline(always)]
 fn flags<T: CTransport>(flags: c_uint, allowed: SendFlags) -> SendFlags {
     FLAGS[flags as usize % FLAGS.len()].intersection(T::FLAGS).intersection(allowed)
+}
+
+/// The provider's flags of a request of libmlx5.
+pub(super) fn driver_flags(given: c_uint) -> SendFlags {
+    flags::<Rc>(given, SendFlags::all())
 }
 
 /// What a request names besides memory, in C's form.
@@ -261,8 +268,11 @@ pub(super) fn send_errno(error: PostError) -> c_int {
         PostError::QueueFull { .. }
         | PostError::UnsignaledRun
         | PostError::TooManySges { .. }
+        | PostError::TooManyMkeyEntries { .. }
         | PostError::InlineTooLong { .. } => libc::ENOMEM,
-        PostError::NoAtomics | PostError::WindowTooLong { .. } => libc::EOPNOTSUPP,
+        PostError::Mkey(MkeyRefusal::Variant)
+        | PostError::NoAtomics
+        | PostError::WindowTooLong { .. } => libc::EOPNOTSUPP,
         PostError::DeviceGone => libc::EIO,
         _ => libc::EINVAL,
     }

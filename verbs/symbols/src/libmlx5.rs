@@ -14,7 +14,7 @@ macro_rules! libmlx5 {
             }
 
             default "MLX5_1.1" {
-                mlx5dv_create_cq => refuse::null,
+                mlx5dv_create_cq => dv::queue::create_cq,
             }
 
             default "MLX5_1.2" {
@@ -23,7 +23,7 @@ macro_rules! libmlx5 {
             }
 
             default "MLX5_1.3" {
-                mlx5dv_create_qp => refuse::null,
+                mlx5dv_create_qp => dv::queue::create_qp,
                 mlx5dv_create_wq => refuse::null,
             }
 
@@ -80,9 +80,9 @@ macro_rules! libmlx5 {
 
             default "MLX5_1.10" {
                 mlx5dv_alloc_dm => refuse::null,
-                mlx5dv_create_mkey => refuse::null,
-                mlx5dv_destroy_mkey => refuse::error,
-                mlx5dv_qp_ex_from_ibv_qp_ex => refuse::null,
+                mlx5dv_create_mkey => mkey::create_mkey,
+                mlx5dv_destroy_mkey => mkey::destroy_mkey,
+                mlx5dv_qp_ex_from_ibv_qp_ex => qp::driver::from_ibv_qp_ex,
             }
 
             default "MLX5_1.11" {
@@ -131,9 +131,9 @@ macro_rules! libmlx5 {
             }
 
             default "MLX5_1.20" {
-                _mlx5dv_mkey_check => refuse::error,
+                _mlx5dv_mkey_check => mkey::mkey_check,
                 mlx5dv_map_ah_to_qp => refuse::error,
-                mlx5dv_qp_cancel_posted_send_wrs => refuse::error,
+                mlx5dv_qp_cancel_posted_send_wrs => qp::driver::cancel_posted_send_wrs,
             }
 
             default "MLX5_1.21" {

@@ -1,0 +1,118 @@
+//! Queues with attributes of mlx5.
+
+use crate::abi::mlx5dv::*;
+use crate::abi::*;
+use crate::cq::{Attributes, extended};
+use crate::qp::create::{Driver, create_ex};
+use crate::qp::driver::SUPPORTED;
+use crate::refusal::{Refusal, Verb, object};
+use mlx5::{CqeCompression, CqeSize};
+
+fn completion_attributes(dv: &mlx5dv_cq_init_attr) -> Verb<Attributes> {
+    const KNOWN: c_uint = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE
+        | MLX5DV_CQ_INIT_ATTR_MASK_FLAGS
+        | MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
+    let has = |mask: c_uint| dv.comp_mask & u64::from(mask) != 0;
+    let mut attributes = Attributes::default();
+    if dv.comp_mask & !u64::from(KNOWN) != 0 {
+        return Err(Refusal::INVALID);
+    }
+    if has(MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) {
+        attributes.size = Some(match dv.cqe_size {
+            64 => CqeSize::Bytes64,
+            128 => CqeSize::Bytes128,
+            _ => return Err(Refusal::INVALID),
+        });
+    }
+    if has(MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE) {
+        attributes.compression = Some(match dv.cqe_comp_res_format.into() {
+            MLX5DV_CQE_RES_FORMAT_HASH => CqeCompression::Hash,
+            MLX5DV_CQE_RES_FORMAT_CSUM => CqeCompression::Checksum,
+            MLX5DV_CQE_RES_FORMAT_CSUM_STRIDX => CqeCompression::ChecksumStride,
+            _ => return Err(Refusal::INVALID),
+        });
+    }
+    if has(MLX5DV_CQ_INIT_ATTR_MASK_FLAGS) {
+        if dv.flags & !MLX5DV_CQ_INIT_ATTR_FLAGS_CQE_PAD != 0 {
+            return Err(Refusal::INVALID);
+        }
+        attributes.padding = dv.flags & MLX5DV_CQ_INIT_ATTR_FLAGS_CQE_PAD != 0;
+    }
+    Ok(attributes)
+}
+
+/// `mlx5dv_create_cq`.
+///
+/// # Safety
+/// `context` is open, `init` is readable, and what it names exists; `dv` is NULL or readable.
+pub unsafe extern "C" fn create_cq(
+    context: *mut ibv_context,
+    init: *mut ibv_cq_init_attr_ex,
+    dv: *mut mlx5dv_cq_init_attr,
+) -> *mut ibv_cq_ex {
+    // SAFETY: by the contract.
+    object(unsafe {
+        let attributes = dv.as_ref().map(completion_attributes).transpose();
+        attributes.and_then(|attributes| {
+            // C has one errno for what a device lacks and for what nobody has.
+            extended::create_with(context, &*init, attributes.unwrap_or_default()).map_err(
+                |refusal| match refusal {
+                    Refusal::NOT_SUPPORTED if attributes.is_some() => Refusal::INVALID,
+                    refusal => refusal,
+                },
+            )
+        })
+    })
+}
+
+fn driver_attributes(qp_type: c_uint, dv: &mlx5dv_qp_init_attr) -> Verb<Driver> {
+    const KNOWN: c_uint = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS
+        | MLX5DV_QP_INIT_ATTR_MASK_DC
+        | MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS
+        | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
+    /// What the provider has; the other flags are of raw packets, credits, and order of data.
+    const FLAGS: c_uint = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE
+        | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE
+        | MLX5DV_QP_CREATE_SIG_PIPELINING;
+    const NAMED: c_uint = 2 * MLX5DV_QP_CREATE_OOO_DP - 1;
+    let has = |mask: c_uint| dv.comp_mask & u64::from(mask) != 0;
+    if dv.comp_mask & !u64::from(KNOWN) != 0
+        || has(MLX5DV_QP_INIT_ATTR_MASK_DC) && qp_type != IBV_QPT_DRIVER
+    {
+        return Err(Refusal::INVALID);
+    }
+    let flags = if has(MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) { dv.create_flags } else { 0 };
+    let scatter = flags & MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE != 0;
+    if flags & !NAMED != 0 || scatter && flags & MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE != 0 {
+        return Err(Refusal::INVALID);
+    }
+    let send_ops = if has(MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS) { dv.send_ops_flags } else { 0 };
+    if flags & !FLAGS != 0 || send_ops & !SUPPORTED != 0 {
+        return Err(Refusal::NOT_SUPPORTED);
+    }
+    if send_ops != 0 && qp_type != IBV_QPT_RC {
+        return Err(Refusal::NOT_SUPPORTED);
+    }
+    Ok(Driver {
+        send_ops,
+        scatter_to_cqe: scatter,
+        pipelining: flags & MLX5DV_QP_CREATE_SIG_PIPELINING != 0,
+    })
+}
+
+/// `mlx5dv_create_qp`.
+///
+/// # Safety
+/// `context` is open, `init` is readable, and what it names exists; its sizes are writable; `dv` is NULL or
+/// readable.
+pub unsafe extern "C" fn create_qp(
+    context: *mut ibv_context,
+    init: *mut ibv_qp_init_attr_ex,
+    dv: *mut mlx5dv_qp_init_attr,
+) -> *mut ibv_qp {
+    // SAFETY: by the contract.
+    object(unsafe {
+        let driver = dv.as_ref().map(|dv| driver_attributes((*init).qp_type, dv)).transpose();
+        driver.and_then(|driver| create_ex(context, init, driver.unwrap_or_default()))
+    })
+}

@@ -1,0 +1,479 @@
+//! The functions of `mlx5dv_qp_ex`: requests that configure memory keys, and requests that the program
+//! writes itself.
+//!
+//! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were told.
+//! The last one adds it to the batch.
+
+use super::extended::{Building, building, refuse};
+use super::{QpObject, post};
+use crate::abi::mlx5dv::*;
+use crate::abi::*;
+use crate::mkey::MkeyObject;
+use crate::refusal::{Refusal, Verb};
+use crate::request::entries;
+use mlx5::mkey::{
+    BlockSize, Crc, Domain, Escape, Guard, Interleaved, MkeyAccess, Seed, Signature,
+    SignatureBlock, SignatureBytes, T10Dif,
+};
+use mlx5::transport::Rc;
+use mlx5::{CancelError, RawWqe, SendFlags, Sge};
+use std::mem::offset_of;
+
+type Ex = *mut mlx5dv_qp_ex;
+
+/// The operations that a queue pair can be asked for.
+pub(crate) const SUPPORTED: u64 = (MLX5DV_QP_EX_WITH_MR_INTERLEAVED
+    | MLX5DV_QP_EX_WITH_MR_LIST
+    | MLX5DV_QP_EX_WITH_MKEY_CONFIGURE
+    | MLX5DV_QP_EX_WITH_RAW_WQE) as u64;
+
+/// Those of [`SUPPORTED`] that configure memory keys.
+pub(super) const CONFIGURE: u64 = SUPPORTED & !(MLX5DV_QP_EX_WITH_RAW_WQE as u64);
+
+/// A configuration of a key, as far as it was told.
+#[derive(Default)]
+pub(super) struct Configuring {
+    /// Its key, if there is one.
+    mkey: Option<*mut mlx5dv_mkey>,
+    wr_id: u64,
+    flags: SendFlags,
+    /// Setters that are still to come.
+    left: u8,
+    reset: bool,
+    access: Option<MkeyAccess>,
+    layout: Option<Layout>,
+    /// Of a list.
+    pieces: Vec<Sge>,
+    /// Of an interleaved layout.
+    interleaved: Vec<Interleaved>,
+    signature: Option<SignatureBlock>,
+}
+
+/// Which layout was told.
+#[derive(Clone, Copy)]
+enum Layout {
+    List,
+    Interleaved { repeat: u32 },
+}
+
+/// The queue pair of the functions.
+fn qp_of(dv: Ex) -> *mut ibv_qp_ex {
+    dv.wrapping_byte_sub(offset_of!(QpObject, dv)).cast()
+}
+
+/// `mlx5dv_qp_ex_from_ibv_qp_ex`.
+///
+/// # Safety
+/// `qp` was made with send operations, and not destroyed.
+pub unsafe extern "C" fn from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> Ex {
+    qp.wrapping_byte_add(offset_of!(QpObject, dv)).cast()
+}
+
+/// Runs a setter: refuses the batch if no configuration waits for it, or as it says.
+///
+/// # Safety
+/// C's contract: a batch was started.
+unsafe fn set(dv: Ex, setter: impl FnOnce(&mut Configuring) -> Verb) {
+    // SAFETY: by the contract.
+    let building = unsafe { building::<Rc>(qp_of(dv)) };
+    let done = match building.configuring.as_deref_mut() {
+        Some(waiting) if waiting.mkey.is_some() => setter(waiting),
+        // The batch was refused already, or nothing is configured.
+        _ => Err(Refusal::INVALID),
+    };
+    // SAFETY: by the contract.
+    unsafe {
+        match done {
+            Ok(()) => told(building),
+            Err(refusal) => give_up(building, refusal),
+        }
+    }
+}
+
+/// One more setter was told: the last one finishes the request.
+///
+/// # Safety
+/// As for [`set`].
+unsafe fn told(building: &mut Building<Rc>) {
+    let Some(waiting) = building.configuring.as_deref_mut() else { return };
+    waiting.left = waiting.left.saturating_sub(1);
+    if waiting.left == 0 {
+        // SAFETY: by the contract.
+        unsafe { finish(building) };
+    }
+}
+
+/// Adds the configuration to the batch.
+///
+/// # Safety
+/// As for [`set`].
+unsafe fn finish(building: &mut Building<Rc>) {
+    building.leave_driver_request();
+    let Some(waiting) = building.configuring.as_deref_mut() else { return };
+    let Some(mkey) = waiting.mkey.take() else { return };
+    // SAFETY: C's contract: the key exists until the batch is completed.
+    let (key, tag) = unsafe { MkeyObject::key(mkey) };
+    let mut configure = key.configure();
+    if tag != key.lkey() as u8 {
+        configure = configure.tag(tag);
+    }
+    if waiting.reset {
+        configure = configure.reset_signature();
+    }
+    if let Some(access) = waiting.access {
+        configure = configure.access(access);
+    }
+    if let Some(block) = &waiting.signature {
+        configure = configure.signature(block);
+    }
+    let configure = match waiting.layout {
+        None => configure,
+        Some(Layout::List) => configure.layout_list(&waiting.pieces),
+        Some(Layout::Interleaved { repeat }) => {
+            configure.layout_interleaved(repeat, &waiting.interleaved)
+        }
+    };
+    // SAFETY: by the contract, there is a batch.
+    let batch = unsafe { building.batch.assume_init_mut() };
+    batch.wr(waiting.wr_id, waiting.flags).mkey_configure(configure);
+}
+
+/// Refuses the batch, and forgets the configuration.
+///
+/// # Safety
+/// As for [`set`].
+#[cold]
+unsafe fn give_up(building: &mut Building<Rc>, refusal: Refusal) {
+    building.leave_driver_request();
+    if let Some(waiting) = building.configuring.as_deref_mut() {
+        waiting.mkey = None;
+    }
+    // SAFETY: by the contract.
+    unsafe { refuse(building, refusal) };
+}
+
+unsafe extern "C" fn wr_mkey_configure(
+    dv: Ex,
+    mkey: *mut mlx5dv_mkey,
+    num_setters: u8,
+    attr: *mut mlx5dv_mkey_conf_attr,
+) {
+    let qp = qp_of(dv);
+    // SAFETY: C's contract: a batch was started; the attributes are readable.
+    unsafe {
+        let building = building::<Rc>(qp);
+        building.begin_driver_request();
+        let (wr_id, wr_flags) = ((*qp).wr_id, (*qp).wr_flags);
+        let mlx5dv_mkey_conf_attr { conf_flags, comp_mask } = *attr;
+        let known = conf_flags & !MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR == 0 && comp_mask == 0;
+        if wr_flags & IBV_SEND_INLINE == 0 || !known {
+            return give_up(building, Refusal::NOT_SUPPORTED);
+        }
+        let waiting = building.configuring.get_or_insert_default();
+        waiting.mkey = Some(mkey);
+        waiting.wr_id = wr_id;
+        waiting.flags = post::driver_flags(wr_flags);
+        waiting.left = num_setters;
+        waiting.reset = conf_flags & MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR != 0;
+        waiting.access = None;
+        waiting.layout = None;
+        waiting.signature = None;
+        if num_setters == 0 {
+            finish(building);
+        }
+    }
+}
+
+fn rights(access_flags: u32) -> Verb<MkeyAccess> {
+    const RIGHTS: [(c_uint, MkeyAccess); 4] = [
+        (IBV_ACCESS_LOCAL_WRITE, MkeyAccess::LOCAL_WRITE),
+        (IBV_ACCESS_REMOTE_WRITE, MkeyAccess::REMOTE_WRITE),
+        (IBV_ACCESS_REMOTE_READ, MkeyAccess::REMOTE_READ),
+        (IBV_ACCESS_REMOTE_ATOMIC, MkeyAccess::REMOTE_ATOMIC),
+    ];
+    let (mut left, mut access) = (access_flags, MkeyAccess::empty());
+    for (bit, right) in RIGHTS {
+        if left & bit != 0 {
+            access |= right;
+            left &= !bit;
+        }
+    }
+    if left == 0 { Ok(access) } else { Err(Refusal::INVALID) }
+}
+
+unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
+    // SAFETY: C's contract.
+    unsafe {
+        set(dv, |waiting| {
+            let twice = waiting.access.replace(rights(access_flags)?).is_some();
+            if twice { Err(Refusal::INVALID) } else { Ok(()) }
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge) {
+    // SAFETY: C's contract: the list has so many entries.
+    unsafe {
+        set(dv, |waiting| {
+            waiting.pieces.clear();
+            waiting.pieces.extend_from_slice(entries(sge, num_sges.into()));
+            let twice = waiting.layout.replace(Layout::List).is_some();
+            if twice { Err(Refusal::INVALID) } else { Ok(()) }
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_mkey_layout_interleaved(
+    dv: Ex,
+    repeat: u32,
+    num_interleaved: u16,
+    data: *const mlx5dv_mr_interleaved,
+) {
+    // SAFETY: C's contract: the list has so many entries.
+    unsafe {
+        set(dv, |waiting| {
+            waiting.interleaved.clear();
+            waiting.interleaved.extend((0..usize::from(num_interleaved)).map(|at| {
+                let mlx5dv_mr_interleaved { addr, bytes_count, bytes_skip, lkey } = *data.add(at);
+                Interleaved { addr, bytes: bytes_count, skip: bytes_skip, lkey }
+            }));
+            let twice = waiting.layout.replace(Layout::Interleaved { repeat }).is_some();
+            if twice { Err(Refusal::INVALID) } else { Ok(()) }
+        });
+    }
+}
+
+/// The two values that a seed may have.
+fn seed(value: u64, ones: u64) -> Verb<Seed> {
+    match value {
+        0 => Ok(Seed::Zeros),
+        value if value == ones => Ok(Seed::Ones),
+        _ => Err(Refusal::INVALID),
+    }
+}
+
+fn t10_dif(dif: &mlx5dv_sig_t10dif) -> Verb<Signature> {
+    let flags = c_uint::from(dif.flags);
+    const KNOWN: c_uint = MLX5DV_SIG_T10DIF_FLAG_REF_REMAP
+        | MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE
+        | MLX5DV_SIG_T10DIF_FLAG_APP_REF_ESCAPE;
+    if flags & !KNOWN != 0 {
+        return Err(Refusal::INVALID);
+    }
+    let escape = if flags & MLX5DV_SIG_T10DIF_FLAG_APP_REF_ESCAPE != 0 {
+        Escape::ApplicationAndReferenceTag
+    } else if flags & MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE != 0 {
+        Escape::ApplicationTag
+    } else {
+        Escape::None
+    };
+    Ok(Signature::T10Dif(T10Dif {
+        guard: match dif.bg_type {
+            MLX5DV_SIG_T10DIF_CRC => Guard::Crc,
+            MLX5DV_SIG_T10DIF_CSUM => Guard::IpChecksum,
+            _ => return Err(Refusal::INVALID),
+        },
+        seed: seed(dif.bg.into(), 0xffff)?,
+        application_tag: dif.app_tag,
+        reference_tag: dif.ref_tag,
+        increment_reference_tag: flags & MLX5DV_SIG_T10DIF_FLAG_REF_REMAP != 0,
+        escape,
+    }))
+}
+
+fn crc(crc: &mlx5dv_sig_crc) -> Verb<Signature> {
+    Ok(Signature::Crc(match crc.r#type {
+        MLX5DV_SIG_CRC_TYPE_CRC32 => Crc::Crc32(seed(crc.seed, u32::MAX.into())?),
+        MLX5DV_SIG_CRC_TYPE_CRC32C => Crc::Crc32c(seed(crc.seed, u32::MAX.into())?),
+        MLX5DV_SIG_CRC_TYPE_CRC64_XP10 => Crc::Crc64Xp10(seed(crc.seed, u64::MAX)?),
+        _ => return Err(Refusal::INVALID),
+    }))
+}
+
+/// # Safety
+/// The signature that the domain names is readable.
+unsafe fn domain(from: &mlx5dv_sig_block_domain) -> Verb<Domain> {
+    let block_size = match from.block_size {
+        MLX5DV_BLOCK_SIZE_512 => BlockSize::B512,
+        MLX5DV_BLOCK_SIZE_520 => BlockSize::B520,
+        MLX5DV_BLOCK_SIZE_4048 => BlockSize::B4048,
+        MLX5DV_BLOCK_SIZE_4096 => BlockSize::B4096,
+        MLX5DV_BLOCK_SIZE_4160 => BlockSize::B4160,
+        _ => return Err(Refusal::INVALID),
+    };
+    if from.comp_mask != 0 {
+        return Err(Refusal::INVALID);
+    }
+    // SAFETY: by the contract, the type names the member of the union.
+    let signature = unsafe {
+        match from.sig_type {
+            MLX5DV_SIG_TYPE_T10DIF => t10_dif(&*from.sig.dif)?,
+            MLX5DV_SIG_TYPE_CRC => crc(&*from.sig.crc)?,
+            _ => return Err(Refusal::INVALID),
+        }
+    };
+    Ok(Domain { signature, block_size })
+}
+
+/// # Safety
+/// What the attributes name is readable.
+unsafe fn block(attr: &mlx5dv_sig_block_attr) -> Verb<SignatureBlock> {
+    let copies = attr.flags & MLX5DV_SIG_BLOCK_ATTR_FLAG_COPY_MASK != 0;
+    let unknown = attr.flags & !MLX5DV_SIG_BLOCK_ATTR_FLAG_COPY_MASK != 0;
+    if unknown || attr.comp_mask != 0 || attr.mem.is_null() && attr.wire.is_null() {
+        return Err(Refusal::INVALID);
+    }
+    let mut block = SignatureBlock::new().check(SignatureBytes::from_bits_retain(attr.check_mask));
+    // SAFETY: by the contract.
+    unsafe {
+        if let Some(memory) = attr.mem.as_ref() {
+            block = block.memory(domain(memory)?);
+        }
+        if let Some(wire) = attr.wire.as_ref() {
+            block = block.wire(domain(wire)?);
+        }
+    }
+    Ok(if copies { block.copy(SignatureBytes::from_bits_retain(attr.copy_mask)) } else { block })
+}
+
+unsafe extern "C" fn wr_set_mkey_sig_block(dv: Ex, attr: *const mlx5dv_sig_block_attr) {
+    // SAFETY: C's contract: what the attributes name is readable.
+    unsafe {
+        set(dv, |waiting| {
+            let twice = waiting.signature.replace(block(&*attr)?).is_some();
+            if twice { Err(Refusal::INVALID) } else { Ok(()) }
+        });
+    }
+}
+
+/// No key is made for encryption.
+unsafe extern "C" fn wr_set_mkey_crypto(dv: Ex, _attr: *const mlx5dv_crypto_attr) {
+    // SAFETY: C's contract.
+    unsafe { set(dv, |_| Err(Refusal::INVALID)) };
+}
+
+/// What the functions for a whole key at once configure it with.
+const PLAIN: mlx5dv_mkey_conf_attr = mlx5dv_mkey_conf_attr { conf_flags: 0, comp_mask: 0 };
+
+unsafe extern "C" fn wr_mr_interleaved(
+    dv: Ex,
+    mkey: *mut mlx5dv_mkey,
+    access_flags: u32,
+    repeat: u32,
+    num_interleaved: u16,
+    data: *mut mlx5dv_mr_interleaved,
+) {
+    // SAFETY: C's contract.
+    unsafe {
+        wr_mkey_configure(dv, mkey, 2, &mut { PLAIN });
+        if waits(dv) {
+            wr_set_mkey_access_flags(dv, access_flags);
+        }
+        if waits(dv) {
+            wr_set_mkey_layout_interleaved(dv, repeat, num_interleaved, data);
+        }
+    }
+}
+
+unsafe extern "C" fn wr_mr_list(
+    dv: Ex,
+    mkey: *mut mlx5dv_mkey,
+    access_flags: u32,
+    num_sges: u16,
+    sge: *mut ibv_sge,
+) {
+    // SAFETY: C's contract.
+    unsafe {
+        wr_mkey_configure(dv, mkey, 2, &mut { PLAIN });
+        if waits(dv) {
+            wr_set_mkey_access_flags(dv, access_flags);
+        }
+        if waits(dv) {
+            wr_set_mkey_layout_list(dv, num_sges, sge);
+        }
+    }
+}
+
+/// Whether a configuration waits for setters: it was not refused.
+unsafe fn waits(dv: Ex) -> bool {
+    // SAFETY: by the callers' contracts.
+    let building = unsafe { building::<Rc>(qp_of(dv)) };
+    building.configuring.as_ref().is_some_and(|waiting| waiting.mkey.is_some())
+}
+
+/// Bytes of a unit of a WQE, and where its control segment has how many there are.
+const UNIT: usize = 16;
+const UNITS_AT: usize = 7;
+
+unsafe extern "C" fn wr_raw_wqe(dv: Ex, wqe: *const c_void) {
+    let qp = qp_of(dv);
+    // SAFETY: C's contract: a batch was started; the WQE is readable for as many units as it says, and
+    // the program answers for what it does.
+    unsafe {
+        let building = building::<Rc>(qp);
+        building.begin_driver_request();
+        building.leave_driver_request();
+        let units = usize::from(wqe.cast::<u8>().add(UNITS_AT).read() & 0x3f);
+        match RawWqe::new(std::slice::from_raw_parts(wqe.cast(), units * UNIT)) {
+            Ok(wqe) => {
+                let wr = building.batch.assume_init_mut().wr((*qp).wr_id, SendFlags::empty());
+                wr.raw_wqe(wqe);
+            }
+            Err(_) => refuse(building, Refusal::INVALID),
+        }
+    }
+}
+
+/// There is no engine here that copies memory.
+unsafe extern "C" fn wr_memcpy(dv: Ex, _: u32, _: u64, _: u32, _: u64, _: usize) {
+    // SAFETY: C's contract: a batch was started.
+    unsafe { refuse(building::<Rc>(qp_of(dv)), Refusal::NOT_SUPPORTED) };
+}
+
+/// Fills in the functions of a queue pair that was made with any of these operations. Those of dynamic
+/// connections stay NULL.
+pub(super) fn fill(dv: &mut mlx5dv_qp_ex) {
+    dv.wr_mkey_configure = Some(wr_mkey_configure);
+    dv.wr_set_mkey_access_flags = Some(wr_set_mkey_access_flags);
+    dv.wr_set_mkey_layout_list = Some(wr_set_mkey_layout_list);
+    dv.wr_set_mkey_layout_interleaved = Some(wr_set_mkey_layout_interleaved);
+    dv.wr_set_mkey_sig_block = Some(wr_set_mkey_sig_block);
+    dv.wr_set_mkey_crypto = Some(wr_set_mkey_crypto);
+    dv.wr_mr_interleaved = Some(wr_mr_interleaved);
+    dv.wr_mr_list = Some(wr_mr_list);
+    dv.wr_raw_wqe = Some(wr_raw_wqe);
+    dv.wr_memcpy = Some(wr_memcpy);
+}
+
+unsafe fn cancel(dv: Ex, wr_id: u64) -> Verb<usize> {
+    // SAFETY: by the contract of `cancel_posted_send_wrs`.
+    let this = unsafe { super::QpOf::<Rc>::of(qp_of(dv).cast()) };
+    if this.head.c.qp_base.qp_type != IBV_QPT_RC {
+        return Err(Refusal::NOT_SUPPORTED);
+    }
+    this.head.with_control(|control| {
+        let refused = |error| match error {
+            CancelError::Query(error) => Refusal::from(&error),
+            _ => Refusal::INVALID,
+        };
+        let drained = control.drained().map_err(refused)?;
+        this.head.send_lock.hold(|| {
+            // SAFETY: the lock is held.
+            let cancelled = unsafe { this.send() }.cancel(&drained, wr_id).map_err(refused)?;
+            Ok(cancelled.count())
+        })
+    })
+}
+
+/// `mlx5dv_qp_cancel_posted_send_wrs`: how many requests of this identifier were cancelled, or a negative
+/// errno. The queue pair must be in SQD.
+///
+/// # Safety
+/// The queue pair was not destroyed.
+pub unsafe extern "C" fn cancel_posted_send_wrs(dv: Ex, wr_id: u64) -> c_int {
+    // SAFETY: by the contract.
+    match unsafe { cancel(dv, wr_id) } {
+        Ok(count) => count as c_int,
+        Err(refusal) => -refusal.0,
+    }
+}
