@@ -6,7 +6,7 @@ mod slow;
 use crate::attention::Attention;
 use crate::completion::WorkCompletion;
 use crate::corruption::Corruption;
-use crate::kind::Kind;
+use crate::kind::{CompletionOpcode, Kind};
 use crate::queue::Queue;
 use crate::run::Run;
 use crate::state::{RingBuffer, RingState, USER_INDEX};
@@ -325,6 +325,12 @@ impl<Q: Queue> Ring<Q> {
         // SAFETY: a cached queue is valid: the cache is cleared before destroyed queues are freed.
         let tag = (index != Self::NOT_CACHED).then(|| unsafe { queue.as_ref() }.user_tag());
         WorkCompletion::new(descriptor, wr_id, kind, Some(tag.unwrap_or(&NO_TAG)))
+    }
+
+    /// Returns what the completion of [`Ring::found`] was, at any time later.
+    #[inline(always)]
+    pub fn found_opcode(&self) -> CompletionOpcode {
+        self.found.2.facts().opcode
     }
 
     /// Passes the CQE at `descriptor`, which is the next one.

@@ -1,7 +1,7 @@
 //! A place among the completions of a queue that a caller keeps between calls.
 
 use super::{CompletionQueue, PollError};
-use mlx5_cq::WorkCompletion;
+use mlx5_cq::{CompletionOpcode, WorkCompletion};
 use std::ops::Deref;
 
 /// A completion queue, and a place among its completions: polling in steps, as
@@ -101,6 +101,12 @@ impl CompletionCursor {
     #[inline]
     pub fn current(&self) -> Option<WorkCompletion<'_>> {
         self.poll.as_ref().filter(|poll| poll.found).map(|_| self.queue.ring.found())
+    }
+
+    /// Returns what the last completion was, also when the poll was ended. Meaningless if there was none.
+    #[inline]
+    pub fn last_opcode(&self) -> CompletionOpcode {
+        self.queue.ring.found_opcode()
     }
 
     /// Ends the poll (`ibv_end_poll`), and returns how many completions it had. The device may

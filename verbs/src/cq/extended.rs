@@ -118,6 +118,12 @@ unsafe fn read<R: Default>(cq: Ex, read: impl FnOnce(WorkCompletion<'_>) -> Opti
     unsafe { of(cq).cursor() }.current().and_then(read).unwrap_or_default()
 }
 
+/// The opcode. Programs read it after [`end_poll`] too.
+unsafe extern "C" fn read_opcode(cq: Ex) -> c_uint {
+    // SAFETY: C's contract: no other thread has polled since this one did.
+    opcode(unsafe { of(cq).cursor() }.last_opcode())
+}
+
 /// The functions that read a completion, a line each.
 macro_rules! readers {
     ($($name:ident -> $ty:ty, |$completion:ident| $value:expr;)*) => {$(
@@ -129,7 +135,6 @@ macro_rules! readers {
 }
 
 readers! {
-    read_opcode -> c_uint, |of| Some(opcode(of.opcode()));
     read_vendor_err -> u32, |of| Some(of.status().err()?.vendor.into());
     read_wc_flags -> c_uint, |of| Some(flags(&of));
     read_byte_len -> u32, |of| of.byte_len();

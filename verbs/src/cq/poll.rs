@@ -2,7 +2,7 @@
 
 use super::CqObject;
 use crate::abi::*;
-use mlx5::{CompletionErrorKind, CompletionOpcode, Opcode, Syndrome, WorkCompletion};
+use mlx5::{CompletionErrorKind, CompletionOpcode, Syndrome, WorkCompletion};
 
 /// `enum ibv_wc_status` of an error.
 pub(crate) const fn status(kind: CompletionErrorKind) -> c_uint {
@@ -46,10 +46,10 @@ pub(crate) const fn opcode(opcode: CompletionOpcode) -> c_uint {
         CompletionOpcode::TmSync => IBV_WC_TM_SYNC,
         CompletionOpcode::TmReceive => IBV_WC_TM_RECV,
         CompletionOpcode::TmNoTag => IBV_WC_TM_NO_TAG,
-        // A key that was configured.
-        CompletionOpcode::Other(Opcode::Umr | Opcode::SetPsv) => IBV_WC_DRIVER1,
         // A request that the program wrote itself.
-        _ => IBV_WC_DRIVER2,
+        CompletionOpcode::Unnamed(_) => IBV_WC_DRIVER2,
+        // A key that was configured.
+        _ => IBV_WC_DRIVER1,
     }
 }
 

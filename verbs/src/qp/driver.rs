@@ -417,7 +417,7 @@ unsafe extern "C" fn wr_raw_wqe(dv: Ex, wqe: *const c_void) {
         match RawWqe::new(std::slice::from_raw_parts(wqe.cast(), units * UNIT)) {
             Ok(wqe) => {
                 let wr = building.batch.assume_init_mut().wr((*qp).wr_id, SendFlags::empty());
-                wr.raw_wqe(wqe);
+                wr.raw_wqe(wqe.unnamed());
             }
             Err(_) => refuse(building, Refusal::INVALID),
         }

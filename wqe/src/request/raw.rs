@@ -8,7 +8,10 @@ use mlx5_prm::wqe::{ControlSegment, MAX_UNITS, UNIT};
 /// 16-byte units as it says. Posting it fills in the block index and the queue pair number, adds
 /// the request's flags to its own, and adds a small fence where one is needed.
 #[derive(Clone, Copy, Debug)]
-pub struct RawWqe<'a>(&'a [u8]);
+pub struct RawWqe<'a> {
+    bytes: &'a [u8],
+    unnamed: bool,
+}
 
 /// Why bytes are not a WQE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +62,7 @@ impl<'a> RawWqe<'a> {
         if !bytes.len().is_multiple_of(UNIT) || !(1..=MAX_UNITS).contains(&given) {
             return Err(RawWqeError::Length { bytes: bytes.len() });
         }
-        let this = Self(bytes);
+        let this = Self { bytes, unnamed: false };
         let said = usize::from(bytes[offset_of!(ControlSegment, qpn_ds) + 3] & 0x3f);
         if said != given {
             return Err(RawWqeError::Units { said, given });
@@ -70,21 +73,36 @@ impl<'a> RawWqe<'a> {
         Ok(this)
     }
 
+    /// The opcode that no operation has, and that completions of [`RawWqe::unnamed`] tell.
+    pub const UNNAMED: u8 = 0x3f;
+
+    /// Has the completion tell [`RawWqe::UNNAMED`] instead of the opcode, as libmlx5 does, which has one
+    /// word for all requests that the caller built (`MLX5DV_WC_RAW_WQE`).
+    #[must_use]
+    pub const fn unnamed(self) -> Self {
+        Self { unnamed: true, ..self }
+    }
+
+    /// Returns the opcode that completions tell.
+    pub(crate) const fn told(self) -> u8 {
+        if self.unnamed { Self::UNNAMED } else { self.opcode() }
+    }
+
     /// The opcode.
     pub const fn opcode(self) -> u8 {
-        self.0[offset_of!(ControlSegment, opmod_index_opcode) + 3]
+        self.bytes[offset_of!(ControlSegment, opmod_index_opcode) + 3]
     }
 
     pub(crate) const fn modifier(self) -> u8 {
-        self.0[offset_of!(ControlSegment, opmod_index_opcode)]
+        self.bytes[offset_of!(ControlSegment, opmod_index_opcode)]
     }
 
     /// The `fm_ce_se` byte.
     pub(crate) const fn control(self) -> u8 {
-        self.0[offset_of!(ControlSegment, fm_ce_se)]
+        self.bytes[offset_of!(ControlSegment, fm_ce_se)]
     }
 
     pub(crate) const fn bytes(self) -> &'a [u8] {
-        self.0
+        self.bytes
     }
 }

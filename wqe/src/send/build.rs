@@ -255,7 +255,13 @@ impl<T: Transport> SendQueue<T> {
             slot.cast().write(word);
             slot.byte_add(offset_of!(ControlSegment, fm_ce_se)).write(control_byte);
         }
-        self.settle(cursor, wr_id, RequestInfo::new(place, control, blocks), in_ring)
+        let told = u64::from(wqe.opcode() ^ wqe.told()) << RequestInfo::OPCODE_SHIFT;
+        let info = RequestInfo::new(place ^ told, control, blocks);
+        let next = self.settle(cursor, wr_id, info, in_ring);
+        if told != 0 && self.error.is_none() && rewrites_key(wqe.opcode()) {
+            self.let_next_wait(cursor.sequence);
+        }
+        next
     }
 
     /// Checks whether a request can be built; refuses it if not, and returns the cursor behind it.

@@ -550,16 +550,34 @@ fn a_rewrite_that_is_not_posted_makes_nothing_wait() {
 
 #[test]
 fn a_raw_wqe_waits_and_is_waited_for_as_others_are() {
-    let mut bed = Bed::<Rc>::new(Spec::default());
     let (umr, fenced) = (raw_bytes(1, 0x25, 0), raw_bytes(1, 0x0a, 0x40));
-    let mut batch = bed.queue.wr_start();
-    for wqe in [&umr, &umr, &fenced, &umr, &fenced] {
-        batch.wr(1, SendFlags::empty()).raw_wqe(raw(wqe).unwrap());
+    for named in [true, false] {
+        let mut bed = Bed::<Rc>::new(Spec::default());
+        let mut batch = bed.queue.wr_start();
+        for wqe in [&umr, &umr, &fenced, &umr, &fenced] {
+            let wqe = raw(wqe).unwrap();
+            let wqe = if named { wqe } else { wqe.unnamed() };
+            batch.wr(1, SendFlags::empty()).raw_wqe(wqe);
+        }
+        batch.wr(1, SIGNALED).nop();
+        batch.complete().unwrap();
+        let fences: Vec<u8> = (0..6).map(|block| fence(&bed, block)).collect();
+        assert_eq!(fences, [0, 0x20, 0x40, 0, 0x40, 0]);
     }
-    batch.wr(1, SIGNALED).nop();
+}
+
+#[test]
+fn a_raw_wqe_without_a_name_keeps_its_opcode_in_the_ring_only() {
+    let mut bed = Bed::<Rc>::new(Spec::default());
+    let bytes = raw_bytes(2, 0x0a, 0x08);
+    let at = bed.queue.producer();
+    let mut batch = bed.queue.wr_start();
+    batch.wr(1, SIGNALED).raw_wqe(raw(&bytes).unwrap().unnamed());
     batch.complete().unwrap();
-    let fences: Vec<u8> = (0..6).map(|block| fence(&bed, block)).collect();
-    assert_eq!(fences, [0, 0x20, 0x40, 0, 0x40, 0]);
+    assert_eq!(bed.at_block(at.into(), 16)[3], 0x0a);
+    let info = bed.retire(at.into()).unwrap().info;
+    assert_eq!((info.opcode(), info.opcode_bits()), (None, RawWqe::UNNAMED));
+    assert!(!info.cancelled());
 }
 
 #[test]
