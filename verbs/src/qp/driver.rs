@@ -4,6 +4,7 @@
 //! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were told.
 //! The last one adds it to the batch.
 
+use super::configuring::{Configuring, Layout};
 use super::extended::{Building, building, refuse};
 use super::{QpObject, post};
 use crate::abi::mlx5dv::*;
@@ -16,7 +17,7 @@ use mlx5::mkey::{
     SignatureBlock, SignatureBytes, T10Dif,
 };
 use mlx5::transport::Rc;
-use mlx5::{CancelError, RawWqe, SendFlags, Sge};
+use mlx5::{CancelError, RawWqe, SendFlags};
 use std::mem::offset_of;
 
 type Ex = *mut mlx5dv_qp_ex;
@@ -30,32 +31,6 @@ pub(crate) const SUPPORTED: u64 = (MLX5DV_QP_EX_WITH_MR_INTERLEAVED
 /// Those of [`SUPPORTED`] that configure memory keys.
 pub(super) const CONFIGURE: u64 = SUPPORTED & !(MLX5DV_QP_EX_WITH_RAW_WQE as u64);
 
-/// A configuration of a key, as far as it was told.
-#[derive(Default)]
-pub(super) struct Configuring {
-    /// Its key, if there is one.
-    mkey: Option<*mut mlx5dv_mkey>,
-    wr_id: u64,
-    flags: SendFlags,
-    /// Setters that are still to come.
-    left: u8,
-    reset: bool,
-    access: Option<MkeyAccess>,
-    layout: Option<Layout>,
-    /// Of a list.
-    pieces: Vec<Sge>,
-    /// Of an interleaved layout.
-    interleaved: Vec<Interleaved>,
-    signature: Option<SignatureBlock>,
-}
-
-/// Which layout was told.
-#[derive(Clone, Copy)]
-enum Layout {
-    List,
-    Interleaved { repeat: u32 },
-}
-
 /// The queue pair of the functions.
 fn qp_of(dv: Ex) -> *mut ibv_qp_ex {
     dv.wrapping_byte_sub(offset_of!(QpObject, dv)).cast()
@@ -65,7 +40,7 @@ fn qp_of(dv: Ex) -> *mut ibv_qp_ex {
 ///
 /// # Safety
 /// `qp` was made with send operations, and not destroyed.
-pub unsafe extern "C" fn from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> Ex {
+pub unsafe extern "C" fn from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex {
     qp.wrapping_byte_add(offset_of!(QpObject, dv)).cast()
 }
 
@@ -470,7 +445,7 @@ unsafe fn cancel(dv: Ex, wr_id: u64) -> Verb<usize> {
 ///
 /// # Safety
 /// The queue pair was not destroyed.
-pub unsafe extern "C" fn cancel_posted_send_wrs(dv: Ex, wr_id: u64) -> c_int {
+pub unsafe extern "C" fn cancel_posted_send_wrs(dv: *mut mlx5dv_qp_ex, wr_id: u64) -> c_int {
     // SAFETY: by the contract.
     match unsafe { cancel(dv, wr_id) } {
         Ok(count) => count as c_int,

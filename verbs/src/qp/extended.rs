@@ -4,7 +4,7 @@
 //! A request is kept in C's form from `ibv_wr_*`, which names its operation, to the setter that gives
 //! its data. That setter adds it to the batch.
 
-use super::driver::Configuring;
+use super::configuring::Configuring;
 use super::post::{self, Common, add, add_rare, by_opcode, send_errno};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;

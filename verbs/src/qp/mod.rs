@@ -1,6 +1,7 @@
 //! Queue pairs.
 
 pub mod bind;
+mod configuring;
 pub mod create;
 pub mod driver;
 pub mod extended;
