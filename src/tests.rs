@@ -11,6 +11,7 @@ mod keys;
 mod memory;
 mod numa;
 mod open;
+mod parts;
 mod paths;
 mod polling;
 mod queues;
