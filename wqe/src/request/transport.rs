@@ -3,7 +3,10 @@
 use crate::request::flags::SendFlags;
 
 mod sealed {
-    pub trait Sealed {}
+    pub trait Sealed {
+        /// Which transport it is.
+        const WHICH: super::Which;
+    }
 }
 
 /// The transport service of a queue pair.
@@ -33,11 +36,28 @@ pub enum NeedsData {}
 /// One transport per line.
 macro_rules! transports {
     ($($(#[$doc:meta])* $name:ident: start $start:ident, address $units:literal units, flags $flags:expr;)*) => {
+        /// The transports as values.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Which {
+            $(#[allow(missing_docs)] $name,)*
+        }
+
+        impl Which {
+            /// Returns the transport's usual name.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $name::NAME,)*
+                }
+            }
+        }
+
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
             pub enum $name {}
-            impl sealed::Sealed for $name {}
+            impl sealed::Sealed for $name {
+                const WHICH: Which = Which::$name;
+            }
             impl Transport for $name {
                 type Start = $start;
                 const ADDRESS_UNITS: usize = $units;

@@ -8,7 +8,7 @@ use crate::request::raw::RawWqe;
 use crate::request::remote::RemoteAddress;
 use crate::request::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
 use crate::request::sge::Sge;
-use crate::request::transport::{NeedsAddress, NeedsData, NeedsSrqn, Transport};
+use crate::request::transport::{NeedsAddress, NeedsData, NeedsSrqn, Transport, Which};
 use crate::request::window::{Binding, UmrHead};
 use crate::send::build::{Cursor, Parts};
 use crate::send::cancel::RequestHandle;
@@ -43,6 +43,14 @@ pub struct Batch<'q, T: Transport> {
     name: u32,
 }
 
+/// Where a batch that was lent has come to.
+pub(crate) struct ComeTo {
+    cursor: Cursor,
+    added: u32,
+    only: Option<InRing>,
+    name: u32,
+}
+
 /// The address of a request in the ring of the queue that a batch borrows.
 #[derive(Clone, Copy)]
 struct InRing(NonNull<u8>);
@@ -56,12 +64,7 @@ unsafe impl Send for InRing {}
 
 impl<T: Transport> fmt::Debug for Batch<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch")
-            .field("transport", &format_args!("{}", T::NAME))
-            .field("qp_num", &format_args!("{:#x}", self.queue.qp_num()))
-            .field("requests", &self.len())
-            .field("refused", &self.queue.error)
-            .finish_non_exhaustive()
+        self.fmt_as(f, "Batch")
     }
 }
 
@@ -138,6 +141,71 @@ impl<'q, T: Transport> Batch<'q, T> {
         drop(self);
     }
 
+    /// Formats the batch, of the named type.
+    pub(crate) fn fmt_as(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        f.debug_struct(name)
+            .field("transport", &format_args!("{}", self.which().name()))
+            .field("qp_num", &format_args!("{:#x}", self.queue.qp_num()))
+            .field("requests", &self.len())
+            .field("refused", &self.queue.error)
+            .finish_non_exhaustive()
+    }
+
+    /// Returns the transport of the queue.
+    #[inline(always)]
+    pub(crate) fn which(&self) -> Which {
+        self.queue.which
+    }
+
+    /// As [`Batch::which`], read again. The compiler need not keep what was read first in a register.
+    #[inline(always)]
+    pub(crate) fn which_again(&self) -> Which {
+        // SAFETY: it is a field of the queue that the batch borrows.
+        unsafe { (&raw const self.queue.which).read_volatile() }
+    }
+
+    /// The same batch, whose type says another transport. Only adding requests depends on it:
+    /// [`Batch::lend`] is for that.
+    ///
+    /// # Safety
+    /// No request is added but to what [`Batch::lend`] returns.
+    #[inline(always)]
+    pub(crate) unsafe fn of_transport<U: Transport>(self) -> Batch<'q, U> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the value is read once; the source is in a `ManuallyDrop` and never used again.
+        let queue = unsafe { core::ptr::read(&this.queue) };
+        // SAFETY: by the caller's contract.
+        let queue = unsafe { queue.of_transport::<U>() };
+        let Self { open, start, cursor, added, only, name, .. } = *this;
+        Batch { queue, open, start, cursor, added, only, name }
+    }
+
+    /// The batch as one of another transport, to add requests to. [`Batch::take_back`] follows.
+    ///
+    /// # Safety
+    /// The queue is of transport `U`.
+    #[inline(always)]
+    pub(crate) unsafe fn lend<U: Transport>(&mut self) -> Batch<'_, U> {
+        let Self { open, start, cursor, added, only, name, .. } = *self;
+        // SAFETY: by the caller's contract.
+        let queue = unsafe { self.queue.of_transport::<U>() };
+        Batch { queue, open, start, cursor, added, only, name }
+    }
+
+    /// Where a lent batch has come to.
+    #[inline(always)]
+    pub(crate) fn come_to(self) -> ComeTo {
+        // It goes on, so it is not dropped.
+        let Self { cursor, added, only, name, .. } = *ManuallyDrop::new(self);
+        ComeTo { cursor, added, only, name }
+    }
+
+    /// Goes on where the batch that was lent has come to.
+    #[inline(always)]
+    pub(crate) fn take_back(&mut self, ComeTo { cursor, added, only, name }: ComeTo) {
+        (self.cursor, self.added, self.only, self.name) = (cursor, added, only, name);
+    }
+
     /// Takes the batch apart without dropping it.
     #[inline(always)]
     pub(crate) fn into_parts(self) -> (&'q mut SendQueue<T>, Cursor, Cursor) {
@@ -172,6 +240,13 @@ impl<'q, T: Transport> Batch<'q, T> {
         let sequence = self.cursor.sequence;
         self.cursor = push(self.queue, self.cursor);
         self.give_name(sequence);
+    }
+
+    /// Refuses the request under construction by `refuse`, which is out of line and needs no memory
+    /// of the caller's for the error.
+    #[inline(always)]
+    pub(crate) fn refuse_by(&mut self, refuse: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
+        self.cursor = refuse(self.queue, self.cursor);
     }
 
     /// Refuses the request under construction, and so the batch.

@@ -378,7 +378,7 @@ impl Cursor {
     not(miri),
     expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is read there")
 )]
-fn opaque(pointer: NonNull<u8>) -> NonNull<u8> {
+pub(crate) fn opaque(pointer: NonNull<u8>) -> NonNull<u8> {
     #[cfg(not(miri))]
     let pointer = {
         let mut address = pointer.as_ptr();

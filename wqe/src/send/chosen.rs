@@ -4,11 +4,14 @@ use crate::request::error::BatchError;
 use crate::request::flags::SendFlags;
 use crate::request::segment::Datagram;
 use crate::request::sge::Sge;
-use crate::request::transport::{Rc, Uc, Ud, XrcSend};
+use crate::request::transport::{Rc, Uc, Ud, Which, XrcSend};
 use crate::send::batch::{Batch, Wr};
+use crate::send::build::opaque;
 use crate::send::cancel::RequestHandle;
 use crate::send::list::{Data, ListTransport, Operation, SendWr};
+use crate::send::queue::SendQueue;
 use core::fmt;
+use core::ptr::NonNull;
 use mlx5_prm::wqe::AddressVector;
 
 mod sealed {
@@ -121,38 +124,51 @@ impl<'b, 'a, B: Takes> ChosenRequest<'b, 'a, B> {
     }
 }
 
-/// The transports, with the declarations for each.
-macro_rules! any_batch {
-    ($d:tt $($transport:ident),+) => {
-        /// A [`Batch`] of a queue pair of any transport.
-        #[must_use = "a batch that is dropped posts nothing"]
-        #[derive(Debug)]
-        pub enum AnyBatch<'q> {
-            $(
-                #[doc = concat!("Of transport [`", stringify!($transport), "`].")]
-                $transport(Batch<'q, $transport>),
-            )+
-        }
+/// A [`Batch`] of a queue pair of any transport.
+///
+/// Adding requests is all that depends on the transport, which the queue knows.
+#[must_use = "a batch that is dropped posts nothing"]
+pub struct AnyBatch<'q>(Batch<'q, Rc>);
 
-        $(
-            impl<'q> From<Batch<'q, $transport>> for AnyBatch<'q> {
-                #[inline(always)]
-                fn from(batch: Batch<'q, $transport>) -> Self {
-                    Self::$transport(batch)
-                }
-            }
-        )+
-
-        /// Evaluates `$body` with the batch inside `$any`.
-        macro_rules! of_any {
-            ($d any:expr, $d one:ident => $d body:expr) => {
-                match $d any { $(Self::$transport($d one) => $d body,)+ }
-            };
-        }
-    };
+impl fmt::Debug for AnyBatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_as(f, "AnyBatch")
+    }
 }
 
-any_batch!($ Rc, Uc, Ud, XrcSend);
+impl<'q, T: ListTransport> From<Batch<'q, T>> for AnyBatch<'q> {
+    #[inline(always)]
+    fn from(batch: Batch<'q, T>) -> Self {
+        // SAFETY: requests are added by `push` alone.
+        Self(unsafe { batch.of_transport() })
+    }
+}
+
+impl<T: ListTransport> SendQueue<T> {
+    /// As [`SendQueue::wr_start`], for requests that are built where the transport is not known.
+    #[inline(always)]
+    pub fn wr_start_any(&mut self) -> AnyBatch<'_> {
+        // SAFETY: requests are added by `AnyBatch::push` alone.
+        let queue = unsafe { self.of_transport::<Rc>() };
+        // SAFETY: the address is the same. The compiler cannot derive it from that of the value which
+        // the queue is part of, so it does not keep both in registers.
+        let queue = unsafe { opaque(NonNull::from(queue).cast()).cast().as_mut() };
+        AnyBatch(Batch::new(queue))
+    }
+}
+
+/// Adds a request to a batch, whose type says another transport than its queue has.
+///
+/// # Safety
+/// The queue is of transport `T`.
+#[inline(always)]
+unsafe fn push_to<T: ListTransport>(batch: &mut Batch<'_, Rc>, wr: &SendWr<'_>) {
+    // SAFETY: by the caller's contract.
+    let mut own = unsafe { batch.lend::<T>() };
+    own.push(wr);
+    let to = own.come_to();
+    batch.take_back(to);
+}
 
 impl<'q> AnyBatch<'q> {
     /// Starts a request. Its operation follows.
@@ -162,30 +178,43 @@ impl<'q> AnyBatch<'q> {
     }
 
     /// See [`Batch::push`].
+    ///
+    /// A reliable connection takes one branch, another transport two or three.
     #[inline(always)]
     pub fn push(&mut self, wr: &SendWr<'_>) {
-        of_any!(self, batch => batch.push(wr));
+        let Self(batch) = self;
+        if batch.which() == Which::Rc {
+            return batch.push(wr);
+        }
+        // SAFETY: the queue is of this transport.
+        unsafe {
+            match batch.which_again() {
+                Which::Uc => push_to::<Uc>(batch, wr),
+                Which::Ud => push_to::<Ud>(batch, wr),
+                Which::Rc | Which::XrcSend => push_to::<XrcSend>(batch, wr),
+            }
+        }
     }
 
     /// See [`Batch::handle`].
     pub fn handle(&mut self) -> RequestHandle {
-        of_any!(self, batch => batch.handle())
+        self.0.handle()
     }
 
     /// See [`Batch::len`].
     pub fn len(&self) -> usize {
-        of_any!(self, batch => batch.len())
+        self.0.len()
     }
 
     /// See [`Batch::is_empty`].
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.0.is_empty()
     }
 
     /// See [`Batch::complete`].
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
-        of_any!(self, batch => batch.complete())
+        self.0.complete()
     }
 
     /// See [`Batch::abort`].

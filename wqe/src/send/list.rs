@@ -122,17 +122,22 @@ pub trait ListTransport: Transport {
 
     /// Returns the receiver of a request.
     #[doc(hidden)]
-    fn address<'a>(wr: &SendWr<'a>) -> Result<Self::Address<'a>, PostError>;
+    fn address<'a>(wr: &SendWr<'a>) -> Option<Self::Address<'a>>;
+
+    /// What is wrong with a request without a receiver.
+    #[doc(hidden)]
+    const ADDRESS_MISSING: PostError;
 }
 
 /// One transport per line: its address segment, and where a request has it.
 macro_rules! addresses {
-    ($($transport:ident: $address:ty, |$wr:pat_param| $found:expr;)+) => {$(
+    ($($transport:ident: $address:ty, |$wr:pat_param| $found:expr, or $missing:ident;)+) => {$(
         impl ListTransport for $transport {
             type Address<'a> = $address;
+            const ADDRESS_MISSING: PostError = PostError::$missing;
 
             #[inline(always)]
-            fn address<'a>($wr: &SendWr<'a>) -> Result<$address, PostError> {
+            fn address<'a>($wr: &SendWr<'a>) -> Option<$address> {
                 $found
             }
         }
@@ -140,10 +145,10 @@ macro_rules! addresses {
 }
 
 addresses! {
-    Rc: (), |_| Ok(());
-    Uc: (), |_| Ok(());
-    Ud: Datagram<'a>, |wr| wr.address.ok_or(PostError::AddressMissing);
-    XrcSend: RemoteSrq, |wr| wr.xrc_srqn.map(RemoteSrq).ok_or(PostError::SrqnMissing);
+    Rc: (), |_| Some(()), or AddressMissing;
+    Uc: (), |_| Some(()), or AddressMissing;
+    Ud: Datagram<'a>, |wr| wr.address, or AddressMissing;
+    XrcSend: RemoteSrq, |wr| wr.xrc_srqn.map(RemoteSrq), or SrqnMissing;
 }
 
 /// Adds the request that `wr` makes at `cursor`. Returns the position behind it.
@@ -262,7 +267,7 @@ impl<T: ListTransport> Batch<'_, T> {
     fn has<O: SendOperation>(&mut self) -> bool {
         let has = const { SendOps::of::<T>().contains(O::BIT) };
         if !has {
-            self.refuse(PostError::Unsupported);
+            self.refuse_by(SendQueue::refuse_unsupported);
         }
         has
     }
@@ -352,13 +357,13 @@ impl<T: ListTransport> Batch<'_, T> {
             return None;
         }
         match T::address(wr) {
-            Ok(address) => {
+            Some(address) => {
                 let immediate = U32::from_bytes(immediate);
                 Some(Parts { wr_id: wr.wr_id, flags: wr.flags, immediate, address, remote })
             }
-            Err(_) if FAST => None,
-            Err(error) => {
-                self.refuse(error);
+            None if FAST => None,
+            None => {
+                self.refuse_by(SendQueue::refuse_without_address);
                 None
             }
         }
@@ -402,6 +407,20 @@ impl<T: Transport> SendQueue<T> {
 }
 
 impl<T: ListTransport> SendQueue<T> {
+    /// Refuses the request at `cursor`, whose operation the transport lacks.
+    #[cold]
+    #[inline(never)]
+    fn refuse_unsupported(&mut self, cursor: Cursor) -> Cursor {
+        self.refuse(cursor, PostError::Unsupported)
+    }
+
+    /// Refuses the request at `cursor`, which has no receiver.
+    #[cold]
+    #[inline(never)]
+    fn refuse_without_address(&mut self, cursor: Cursor) -> Cursor {
+        self.refuse(cursor, T::ADDRESS_MISSING)
+    }
+
     /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted,
     /// with one doorbell. The error has the index of the bad request and what is wrong with it.
     #[inline]

@@ -3,7 +3,7 @@
 use crate::gate::Gate;
 use crate::request::data::{ATOMIC_RESULT, Limits};
 use crate::request::error::{BatchError, PostError};
-use crate::request::transport::Transport;
+use crate::request::transport::{Transport, Which};
 use crate::send::journal::Journal;
 use crate::send::layout::SendLayout;
 use crate::send::records::{RequestInfo, SendRecords, Slots};
@@ -21,8 +21,28 @@ use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_SGE_LENGTH, control_flags};
 pub(crate) struct Scratch(pub(crate) [u8; MAX_BLOCKS * BLOCK]);
 
 /// The owner half of a send queue: writes requests into the ring and rings the doorbell.
+// Of the same layout for every transport, as `SendQueue::of_transport` requires; the fields in the
+// order of their alignment.
+#[repr(C)]
 pub struct SendQueue<T> {
+    /// Changes of memory keys by requests that have not yet completed.
+    pub(crate) journal: Journal,
+    /// The first refusal in the batch under construction.
+    pub(crate) error: Option<BatchError>,
     pub(crate) ring: NonNull<u8>,
+    pub(crate) gate: Gate,
+    pub(crate) record: QueuePairRecord,
+    pub(crate) register: SendRegister,
+    pub(crate) records: NonNull<SendRecords>,
+    pub(crate) slots: Slots,
+    pub(crate) scratch: Box<Scratch>,
+    /// The handle numbers of requests, by sequence number.
+    pub(crate) names: Box<[u32]>,
+    /// Number of the queue pair, shifted as in the first word of a WQE.
+    pub(crate) qpn: u64,
+    pub(crate) limits: Limits,
+    /// Unique among all queues of the process, and changed by a reset.
+    pub(crate) generation: u64,
     /// Blocks in the ring, minus one.
     pub(crate) mask: u32,
     pub(crate) max_request_blocks: u32,
@@ -35,17 +55,9 @@ pub struct SendQueue<T> {
     /// can be built there in one piece, with room for another one behind it. After that, requests
     /// take the slow path, which computes the room again.
     pub(crate) fast_limit: u32,
-    /// Number of the queue pair, shifted as in the first word of a WQE.
-    pub(crate) qpn: u64,
-    pub(crate) limits: Limits,
     /// Flags of every request, shifted as in the second word of a WQE: the completion flag, on a
     /// queue that signals all requests.
     pub(crate) default_flags: u32,
-    pub(crate) gate: Gate,
-    pub(crate) record: QueuePairRecord,
-    pub(crate) register: SendRegister,
-    pub(crate) records: NonNull<SendRecords>,
-    pub(crate) slots: Slots,
     /// Largest WQE, in blocks, that the fast path copies to a BlueFlame register. Zero if the queue
     /// has no register of its own, and while the batch under construction must be completed by the
     /// slow path.
@@ -53,28 +65,21 @@ pub struct SendQueue<T> {
     /// Sequence number of the last request, of any batch, that changed state here besides its WQE
     /// and record. While `sequence` has not passed it, its batch is not posted.
     pub(crate) noted: u32,
-    /// The first refusal in the batch under construction.
-    pub(crate) error: Option<BatchError>,
+    /// The block behind the last request that configures a key.
+    pub(crate) fence_at: u32,
+    /// Further WQEs, after the first of each request, in the batch under construction.
+    pub(crate) more_wqes: u32,
+    /// The last handle number that was given in this generation.
+    pub(crate) last_name: u32,
     /// Whether the last committed request rewrites a memory key, so that the next one needs a small
     /// fence. The next one needs it also if `head` equals `fence_at`.
     pub(crate) fence: bool,
-    /// The block behind the last request that configures a key.
-    pub(crate) fence_at: u32,
     /// As `fence`, for the last request that was built.
     pub(crate) fence_next: bool,
-    pub(crate) scratch: Box<Scratch>,
     /// Whether the device checks a signature of every request.
     pub(crate) signed: bool,
-    /// Changes of memory keys by requests that have not yet completed.
-    pub(crate) journal: Journal,
-    /// Further WQEs, after the first of each request, in the batch under construction.
-    pub(crate) more_wqes: u32,
-    /// Unique among all queues of the process, and changed by a reset.
-    pub(crate) generation: u64,
-    /// The last handle number that was given in this generation.
-    pub(crate) last_name: u32,
-    /// The handle numbers of requests, by sequence number.
-    pub(crate) names: Box<[u32]>,
+    /// The transport that the queue was created for.
+    pub(crate) which: Which,
     transport: PhantomData<T>,
 }
 
@@ -135,6 +140,18 @@ impl<T: Transport> fmt::Debug for SendQueue<T> {
 }
 
 impl<T: Transport> SendQueue<T> {
+    /// The same queue, whose type says another transport.
+    ///
+    /// # Safety
+    /// No request is added by the returned value, unless the queue was created for transport `U`:
+    /// the room for a request follows from the transport.
+    #[inline(always)]
+    pub(crate) unsafe fn of_transport<U: Transport>(&mut self) -> &mut SendQueue<U> {
+        // SAFETY: the types are `repr(C)`, and differ in what a `PhantomData` says alone, so they are
+        // laid out alike. The returned reference borrows this one.
+        unsafe { &mut *core::ptr::from_mut(self).cast() }
+    }
+
     /// Creates a send queue.
     ///
     /// # Safety
@@ -199,6 +216,7 @@ impl<T: Transport> SendQueue<T> {
             generation: next_generation(),
             last_name: 0,
             names: (0..layout.blocks).map(|_| 0).collect(),
+            which: T::WHICH,
             transport: PhantomData,
         }
     }

@@ -125,6 +125,8 @@ where
                             }
                             By::Any => {
                                 let mut batch = AnyBatch::from(batch);
+                                let name = format!("transport: {},", T::NAME);
+                                assert!(format!("{batch:?}").contains(&name), "{batch:?}");
                                 let length = batch.len();
                                 chosen!(batch, wr);
                                 assert_eq!((length, batch.len()), (0, listed.is_ok().into()));
