@@ -175,6 +175,19 @@ impl<'poll> WorkCompletion<'poll> {
         self.kind.facts().opcode
     }
 
+    /// [`CompletionOpcode::number`] of the opcode: quicker than asking for both.
+    #[inline(always)]
+    pub fn opcode_number(&self) -> u8 {
+        self.kind.facts().number
+    }
+
+    /// Whether the message is a receive with the fields of its packet, so that
+    /// [`WorkCompletion::src_qp`] and the like have a value.
+    #[inline(always)]
+    pub fn has_packet(&self) -> bool {
+        self.has_packet_fields()
+    }
+
     /// Whether the request was cancelled before the device executed it. Also true if it was flushed
     /// then, so that [`WorkCompletion::status`] is an error.
     #[inline(always)]

@@ -42,6 +42,31 @@ pub enum CompletionOpcode {
     TmNoTag,
 }
 
+impl CompletionOpcode {
+    /// The number that `enum ibv_wc_opcode` has for it. What it has no name for is
+    /// `IBV_WC_DRIVER1`, and `IBV_WC_DRIVER2` if it has none here either.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Send => 0,
+            Self::RdmaWrite => 1,
+            Self::RdmaRead => 2,
+            Self::CompareSwap => 3,
+            Self::FetchAdd => 4,
+            Self::BindWindow => 5,
+            Self::LocalInvalidate => 6,
+            Self::Receive => 128,
+            Self::ReceiveRdmaWithImm => 129,
+            Self::TmAdd => 130,
+            Self::TmDel => 131,
+            Self::TmSync => 132,
+            Self::TmReceive => 133,
+            Self::TmNoTag => 134,
+            Self::Other(_) => 135,
+            Self::Unnamed(_) => 136,
+        }
+    }
+}
+
 /// The kind of a completion, in bits of which the low ones index a table: the opcode of a send
 /// request (6 bits) with the mark of a cancelled one, or the CQE opcode of a receive; and whether
 /// it failed.
@@ -211,16 +236,19 @@ impl Kind {
 pub(crate) struct Facts {
     pub(crate) opcode: CompletionOpcode,
     pub(crate) has_length: bool,
+    /// [`CompletionOpcode::number`].
+    pub(crate) number: u8,
 }
 
 /// Computed at compile time, so that reading a completion only looks it up.
 static FACTS: [Facts; Kind::COUNT] = {
-    let mut table =
-        [const { Facts { opcode: CompletionOpcode::Send, has_length: false } }; Kind::COUNT];
+    let mut table = [const { Facts { opcode: CompletionOpcode::Send, has_length: false, number: 0 } };
+        Kind::COUNT];
     let mut kind = 0;
     while kind < Kind::COUNT {
         let of = Kind(kind as u16);
-        table[kind] = Facts { opcode: of.completion_opcode(), has_length: of.has_length() };
+        let opcode = of.completion_opcode();
+        table[kind] = Facts { opcode, has_length: of.has_length(), number: opcode.number() };
         kind += 1;
     }
     table

@@ -313,6 +313,19 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
+    /// The fast path of [`Ring::advance`]. `None`: [`Ring::advance`] must handle it.
+    #[inline(always)]
+    pub fn advance_fast(&mut self) -> Option<bool> {
+        match self.next_fast() {
+            Next::Completion(completion) => {
+                self.found = (completion.descriptor(), completion.wr_id(), completion.kind());
+                Some(true)
+            }
+            Next::Slow => None,
+            Next::Empty => Some(false),
+        }
+    }
+
     /// Returns the completion that [`Ring::advance`] or [`Ring::next_slow`] found last. It is
     /// meaningful until the next one is looked for, and until [`Ring::publish`].
     #[inline(always)]

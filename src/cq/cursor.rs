@@ -37,31 +37,48 @@ use std::ops::Deref;
 #[derive(Debug)]
 pub struct CompletionCursor {
     queue: CompletionQueue,
-    /// The poll that was started, if one was.
-    poll: Option<Poll>,
-}
-
-/// A poll that was started.
-#[derive(Debug)]
-struct Poll {
+    /// Completions of the poll that was started; zero if none was.
+    count: usize,
     /// Whether the last step found a completion.
     found: bool,
-    /// Completions so far.
-    count: usize,
 }
 
 impl CompletionQueue {
     /// Makes it a queue that is polled in steps.
     pub fn into_cursor(self) -> CompletionCursor {
-        CompletionCursor { queue: self, poll: None }
+        CompletionCursor { queue: self, count: 0, found: false }
     }
 }
 
 impl CompletionCursor {
     /// Starts a poll (`ibv_start_poll`) and returns the first completion. If there is none, no poll
     /// was started. A poll that was not ended is ended first.
-    #[inline]
+    #[inline(always)]
     pub fn start(&mut self) -> Result<Option<WorkCompletion<'_>>, PollError> {
+        let queue = &mut self.queue;
+        if self.count == 0 && !queue.ring.needs_attention() {
+            match queue.ring.advance_fast() {
+                Some(true) => {
+                    (self.count, self.found) = (1, true);
+                    return Ok(Some(self.queue.ring.found()));
+                }
+                Some(false) => {
+                    queue.found_nothing();
+                    if !queue.ring.needs_attention() {
+                        return Ok(None);
+                    }
+                }
+                None => {}
+            }
+        }
+        let found = self.start_slow()?;
+        Ok(found.then(|| self.queue.ring.found()))
+    }
+
+    /// [`CompletionCursor::start`] off the fast path. Returns whether there is a completion.
+    #[cold]
+    #[inline(never)]
+    fn start_slow(&mut self) -> Result<bool, PollError> {
         self.end();
         let queue = &mut self.queue;
         if queue.ring.needs_attention() {
@@ -73,34 +90,49 @@ impl CompletionCursor {
                 // Noticed during this poll, so this poll handles it.
                 queue.attend()?;
             }
-            return Ok(None);
+            return Ok(false);
         }
-        self.poll = Some(Poll { found: true, count: 1 });
-        Ok(Some(queue.ring.found()))
+        (self.count, self.found) = (1, true);
+        Ok(true)
     }
 
     /// Returns the next completion (`ibv_next_poll`). `None` if there is none, or if no poll was
     /// started. The poll goes on: a later call may find one.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
-        let poll = self.poll.as_mut()?;
-        // A queue pair may have been destroyed since the last call. An error is told by `start`.
-        let ring = &self.queue.ring;
-        let sound = !ring.needs_attention() || self.queue.attend().is_ok();
-        poll.found = sound && self.queue.ring.advance();
-        if !poll.found {
+        if self.count == 0 {
             return None;
         }
-        poll.count += 1;
+        // A queue pair may have been destroyed since the last call.
+        let found = match self.queue.ring.needs_attention() {
+            false => self.queue.ring.advance_fast(),
+            true => None,
+        };
+        self.found = match found {
+            Some(found) => found,
+            None => self.next_slow(),
+        };
+        if !self.found {
+            return None;
+        }
+        self.count += 1;
         Some(self.queue.ring.found())
+    }
+
+    /// [`CompletionCursor::next`] off the fast path. An error is told by `start`.
+    #[cold]
+    #[inline(never)]
+    fn next_slow(&mut self) -> bool {
+        let sound = !self.queue.ring.needs_attention() || self.queue.attend().is_ok();
+        sound && self.queue.ring.advance()
     }
 
     /// Returns the completion that [`CompletionCursor::start`] or [`CompletionCursor::next`]
     /// returned last. `None` if they found none, and when the poll was ended.
-    #[inline]
+    #[inline(always)]
     pub fn current(&self) -> Option<WorkCompletion<'_>> {
-        self.poll.as_ref().filter(|poll| poll.found).map(|_| self.queue.ring.found())
+        if self.found { Some(self.queue.ring.found()) } else { None }
     }
 
     /// Returns what the last completion was, also when the poll was ended. Meaningless if there was none.
@@ -111,14 +143,18 @@ impl CompletionCursor {
 
     /// Ends the poll (`ibv_end_poll`), and returns how many completions it had. The device may
     /// write over their CQEs from now on. Does nothing if no poll was started.
-    #[inline]
+    #[inline(always)]
     pub fn end(&mut self) -> usize {
-        let Some(Poll { count, .. }) = self.poll.take() else { return 0 };
-        self.queue.ring.publish();
+        let count = self.count;
+        if count != 0 {
+            (self.count, self.found) = (0, false);
+            self.queue.ring.publish();
+        }
         count
     }
 
     /// Ends the poll and lends the queue.
+    #[inline(always)]
     pub fn queue(&mut self) -> &mut CompletionQueue {
         self.end();
         &mut self.queue

@@ -213,6 +213,69 @@ impl CompletionQueue {
         Ok(count)
     }
 
+    /// Passes up to `max` completions to `each`, with the number of those before it, as long as the
+    /// fast path finds them: all of these succeeded. Returns their number, and whether
+    /// [`CompletionQueue::poll`] has to look for more. For callers that keep all but the fast path out
+    /// of line.
+    ///
+    /// ```no_run
+    /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), mlx5::PollError> {
+    /// let mut ids = [0; 16];
+    /// let (mut count, more) = cq.poll_fast(ids.len(), |place, wc| ids[place] = wc.wr_id());
+    /// if more {
+    ///     let rest = &mut ids[count..];
+    ///     let mut place = 0;
+    ///     count += cq.poll(rest.len(), |wc| {
+    ///         rest[place] = wc.wr_id();
+    ///         place += 1;
+    ///     })?;
+    /// }
+    /// # let _ = count;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline(always)]
+    pub fn poll_fast(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(usize, WorkCompletion<'_>),
+    ) -> (usize, bool) {
+        if self.ring.needs_attention() {
+            return (0, true);
+        }
+        let mut count = 0;
+        let unwinding = PublishOnUnwind(&mut self.ring);
+        let more = loop {
+            if count == max {
+                break false;
+            }
+            match unwinding.0.next_fast() {
+                Next::Completion(completion) => each(count, completion),
+                Next::Slow => break true,
+                Next::Empty => break false,
+            }
+            count += 1;
+        };
+        std::mem::forget(unwinding);
+        if count != 0 {
+            self.ring.publish();
+        } else if !more {
+            self.found_nothing();
+        }
+        (count, more)
+    }
+
+    /// Whether a poll would find nothing, as far as the fast path sees: then it counts as an empty
+    /// poll.
+    #[inline(always)]
+    pub fn poll_nothing(&mut self) -> bool {
+        if self.ring.has_next() || self.ring.needs_attention() {
+            return false;
+        }
+        self.found_nothing();
+        true
+    }
+
     /// Continues a poll after `count` completions, off the fast path. Out of line, so that the fast
     /// path is compiled for itself and keeps nothing alive for afterwards. `None` on failure, so
     /// that the result is returned in two registers. `each` comes first, in the register in which

@@ -1,7 +1,9 @@
 //! Posting to a queue pair and to its halves.
 
 use super::{QueuePair, QueuePairTransport, ReceiveHalf, SendHalf};
-use mlx5_wqe::{Batch, BatchError, ListError, ListTransport, PostError, ReceiveWr, SendWr, Sge};
+use mlx5_wqe::{
+    Batch, BatchError, ListError, ListTransport, PostError, ReceiveWr, SendWr, Sge, Steps,
+};
 use std::borrow::Borrow;
 
 impl<T: QueuePairTransport> QueuePair<T> {
@@ -244,6 +246,12 @@ impl<T: QueuePairTransport> SendHalf<T> {
         T: ListTransport,
     {
         self.queue.post_send_iter(requests)
+    }
+
+    /// Starts a batch whose requests are built in steps, by calls that do not know of each other.
+    #[inline(always)]
+    pub fn start_steps(&mut self) -> Steps<'_, T> {
+        self.queue.start_steps()
     }
 
     /// Posts the requests that `add` adds to a batch, until it returns false or a request is refused.

@@ -1,6 +1,6 @@
 //! Completion queues that are polled in steps (`ibv_create_cq_ex`), and the functions of one.
 
-use super::poll::{opcode, status};
+use super::poll::status;
 use super::{Attributes, CqObject, Wanted, make};
 use crate::abi::*;
 use crate::pd::PdObject;
@@ -121,7 +121,7 @@ unsafe fn read<R: Default>(cq: Ex, read: impl FnOnce(WorkCompletion<'_>) -> Opti
 /// The opcode. Programs read it after [`end_poll`] too.
 unsafe extern "C" fn read_opcode(cq: Ex) -> c_uint {
     // SAFETY: C's contract: no other thread has polled since this one did.
-    opcode(unsafe { of(cq).cursor() }.last_opcode())
+    unsafe { of(cq).cursor() }.last_opcode().number().into()
 }
 
 /// The functions that read a completion, a line each.

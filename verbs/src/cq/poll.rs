@@ -2,7 +2,7 @@
 
 use super::CqObject;
 use crate::abi::*;
-use mlx5::{CompletionErrorKind, CompletionOpcode, Syndrome, WorkCompletion};
+use mlx5::{CompletionErrorKind, CompletionOpcode, Opcode, Syndrome, WorkCompletion};
 
 /// `enum ibv_wc_status` of an error.
 pub(crate) const fn status(kind: CompletionErrorKind) -> c_uint {
@@ -28,30 +28,27 @@ pub(crate) const fn status(kind: CompletionErrorKind) -> c_uint {
     }
 }
 
-/// `enum ibv_wc_opcode`.
-#[inline(always)]
-pub(crate) const fn opcode(opcode: CompletionOpcode) -> c_uint {
-    match opcode {
-        CompletionOpcode::Send => IBV_WC_SEND,
-        CompletionOpcode::RdmaWrite => IBV_WC_RDMA_WRITE,
-        CompletionOpcode::RdmaRead => IBV_WC_RDMA_READ,
-        CompletionOpcode::CompareSwap => IBV_WC_COMP_SWAP,
-        CompletionOpcode::FetchAdd => IBV_WC_FETCH_ADD,
-        CompletionOpcode::BindWindow => IBV_WC_BIND_MW,
-        CompletionOpcode::LocalInvalidate => IBV_WC_LOCAL_INV,
-        CompletionOpcode::Receive => IBV_WC_RECV,
-        CompletionOpcode::ReceiveRdmaWithImm => IBV_WC_RECV_RDMA_WITH_IMM,
-        CompletionOpcode::TmAdd => IBV_WC_TM_ADD,
-        CompletionOpcode::TmDel => IBV_WC_TM_DEL,
-        CompletionOpcode::TmSync => IBV_WC_TM_SYNC,
-        CompletionOpcode::TmReceive => IBV_WC_TM_RECV,
-        CompletionOpcode::TmNoTag => IBV_WC_TM_NO_TAG,
-        // A request that the program wrote itself.
-        CompletionOpcode::Unnamed(_) => IBV_WC_DRIVER2,
-        // A key that was configured.
-        _ => IBV_WC_DRIVER1,
-    }
-}
+/// The numbers that the provider has for operations are C's.
+const _: () = {
+    assert!(CompletionOpcode::Send.number() as c_uint == IBV_WC_SEND);
+    assert!(CompletionOpcode::RdmaWrite.number() as c_uint == IBV_WC_RDMA_WRITE);
+    assert!(CompletionOpcode::RdmaRead.number() as c_uint == IBV_WC_RDMA_READ);
+    assert!(CompletionOpcode::CompareSwap.number() as c_uint == IBV_WC_COMP_SWAP);
+    assert!(CompletionOpcode::FetchAdd.number() as c_uint == IBV_WC_FETCH_ADD);
+    assert!(CompletionOpcode::BindWindow.number() as c_uint == IBV_WC_BIND_MW);
+    assert!(CompletionOpcode::LocalInvalidate.number() as c_uint == IBV_WC_LOCAL_INV);
+    assert!(CompletionOpcode::Receive.number() as c_uint == IBV_WC_RECV);
+    assert!(CompletionOpcode::ReceiveRdmaWithImm.number() as c_uint == IBV_WC_RECV_RDMA_WITH_IMM);
+    assert!(CompletionOpcode::TmAdd.number() as c_uint == IBV_WC_TM_ADD);
+    assert!(CompletionOpcode::TmDel.number() as c_uint == IBV_WC_TM_DEL);
+    assert!(CompletionOpcode::TmSync.number() as c_uint == IBV_WC_TM_SYNC);
+    assert!(CompletionOpcode::TmReceive.number() as c_uint == IBV_WC_TM_RECV);
+    assert!(CompletionOpcode::TmNoTag.number() as c_uint == IBV_WC_TM_NO_TAG);
+    // A request that the program wrote itself.
+    assert!(CompletionOpcode::Unnamed(0).number() as c_uint == IBV_WC_DRIVER2);
+    // A key that was configured.
+    assert!(CompletionOpcode::Other(Opcode::Umr).number() as c_uint == IBV_WC_DRIVER1);
+};
 
 /// The flags of a receive.
 #[inline(always)]
@@ -69,25 +66,33 @@ pub(crate) fn flags(completion: &WorkCompletion<'_>) -> c_uint {
     flags
 }
 
-/// Writes the fields that a completion has; C leaves the others as they are, too.
+/// Writes the fields of a completion that succeeded; C leaves the others as they are, too.
 #[inline(always)]
 fn fill(wc: &mut ibv_wc, completion: &WorkCompletion<'_>) {
     wc.wr_id = completion.wr_id();
     wc.qp_num = completion.qp_num();
     wc.wc_flags = 0;
+    wc.status = IBV_WC_SUCCESS;
+    wc.opcode = completion.opcode_number().into();
+    if let Some(length) = completion.byte_len() {
+        wc.byte_len = length;
+    }
+    if completion.has_packet() {
+        fill_received(wc, completion);
+    }
+}
+
+/// Writes the fields of any completion.
+fn fill_any(wc: &mut ibv_wc, completion: &WorkCompletion<'_>) {
     if let Err(error) = completion.status() {
+        wc.wr_id = completion.wr_id();
+        wc.qp_num = completion.qp_num();
+        wc.wc_flags = 0;
         wc.status = status(error.kind);
         wc.vendor_err = error.vendor.into();
         return;
     }
-    wc.status = IBV_WC_SUCCESS;
-    wc.opcode = opcode(completion.opcode());
-    if let Some(length) = completion.byte_len() {
-        wc.byte_len = length;
-    }
-    if completion.src_qp().is_some() {
-        fill_received(wc, completion);
-    }
+    fill(wc, completion);
 }
 
 /// The fields of a message that came.
@@ -115,20 +120,69 @@ fn fill_received(wc: &mut ibv_wc, completion: &WorkCompletion<'_>) {
 pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: by the contract.
     let this = unsafe { CqObject::of(cq) };
-    let mut next = wc;
     this.lock.lock();
-    // SAFETY: the lock is held.
-    let queue = unsafe { this.cursor() }.queue();
-    let polled = queue.poll(num_entries.max(0) as usize, |completion| {
-        // SAFETY: at most `num_entries` completions come.
-        unsafe {
-            fill(&mut *next, &completion);
-            next = next.add(1);
+    // SAFETY: the lock is held; otherwise by the contract.
+    unsafe {
+        if num_entries == 1 {
+            return poll_one(cq, wc);
         }
-    });
-    this.lock.unlock();
-    match polled {
-        Ok(count) => count as c_int,
-        Err(_) => -1,
+        if this.cursor().queue().poll_nothing() {
+            this.lock.unlock();
+            return 0;
+        }
+        poll_many(cq, num_entries, wc)
+    }
+}
+
+/// [`poll_cq`] for a single completion, after the lock was taken.
+#[inline(never)]
+unsafe extern "C" fn poll_one(cq: *mut ibv_cq, wc: *mut ibv_wc) -> c_int {
+    // SAFETY: by the contract of `poll_cq`; the lock is held.
+    unsafe { poll::<true>(cq, 1, wc) }
+}
+
+/// [`poll_cq`] for more, after the lock was taken.
+#[inline(never)]
+unsafe extern "C" fn poll_many(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
+    // SAFETY: by the contract of `poll_cq`; the lock is held.
+    unsafe { poll::<false>(cq, num_entries.max(0) as usize, wc) }
+}
+
+/// `ONE` says that `max` is one: it is code of its own.
+#[inline(always)]
+unsafe fn poll<const ONE: bool>(cq: *mut ibv_cq, max: usize, wc: *mut ibv_wc) -> c_int {
+    // SAFETY: by the contract of `poll_cq`; the lock is held, and a place is less than `max`.
+    unsafe {
+        let this = CqObject::of(cq);
+        let queue = this.cursor().queue();
+        let (count, more) =
+            queue.poll_fast(max, move |place, completion| fill(&mut *wc.add(place), &completion));
+        if more {
+            return poll_rest(cq, count, max, wc);
+        }
+        this.lock.unlock();
+        count as c_int
+    }
+}
+
+/// [`poll`] after `count` completions, off the fast path.
+#[cold]
+#[inline(never)]
+unsafe fn poll_rest(cq: *mut ibv_cq, count: usize, max: usize, wc: *mut ibv_wc) -> c_int {
+    // SAFETY: by the contract of `poll_cq`; the lock is held, and no more than `max` are written.
+    unsafe {
+        let this = CqObject::of(cq);
+        let mut next = wc.add(count);
+        let polled = this.cursor().queue().poll(max - count, |completion| {
+            fill_any(&mut *next, &completion);
+            next = next.add(1);
+        });
+        this.lock.unlock();
+        match polled {
+            Ok(more) => (count + more) as c_int,
+            Err(_) if count == 0 => -1,
+            // It is told when nothing else is left.
+            Err(_) => count as c_int,
+        }
     }
 }

@@ -110,7 +110,8 @@ unsafe fn finish(building: &mut Building<Rc>) {
     };
     // SAFETY: by the contract, there is a batch.
     let batch = unsafe { building.batch.assume_init_mut() };
-    batch.wr(waiting.wr_id, waiting.flags).mkey_configure(configure);
+    let (wr_id, flags) = (waiting.wr_id, waiting.flags);
+    batch.with_batch(|batch| batch.wr(wr_id, flags).mkey_configure(configure));
 }
 
 /// Refuses the batch, and forgets the configuration.
@@ -391,8 +392,10 @@ unsafe extern "C" fn wr_raw_wqe(dv: Ex, wqe: *const c_void) {
         let units = usize::from(wqe.cast::<u8>().add(UNITS_AT).read() & 0x3f);
         match RawWqe::new(std::slice::from_raw_parts(wqe.cast(), units * UNIT)) {
             Ok(wqe) => {
-                let wr = building.batch.assume_init_mut().wr((*qp).wr_id, SendFlags::empty());
-                wr.raw_wqe(wqe.unnamed());
+                let (batch, wr_id) = (building.batch.assume_init_mut(), (*qp).wr_id);
+                batch.with_batch(|batch| {
+                    batch.wr(wr_id, SendFlags::empty()).raw_wqe(wqe.unnamed());
+                });
             }
             Err(_) => refuse(building, Refusal::INVALID),
         }

@@ -1,23 +1,27 @@
 //! Posting by `ibv_wr_*`: a batch that is built by several calls, with the send lock held from the
 //! first to the last.
 //!
-//! A request is kept in C's form from `ibv_wr_*`, which names its operation, to the setter that gives
-//! its data. That setter adds it to the batch.
+//! `ibv_wr_*`, which names an operation, writes the head of a usual request to the ring, and the setter
+//! of data finishes it. Other requests, and those that name a receiver, are kept in C's form until all of
+//! them is known.
 
 use super::configuring::Configuring;
-use super::post::{self, Common, add, add_rare, by_opcode, send_errno};
+use super::post::{self, Common, any_request, by_opcode, flags, send_errno};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::object::Blank;
 use crate::refusal::Refusal;
 use crate::request::entries;
-use mlx5::{Batch, BatchError, Data, InlineSges, SendOps, Sge};
+use mlx5::operation::{self, Inline};
+use mlx5::{BatchError, Data, InlineSges, RemoteAddress, SendOps, Sge, Steps};
 use std::mem::MaybeUninit;
 
 type Qp = *mut ibv_qp_ex;
 
 /// The opcode of no request: none waits for its data.
 const NONE: c_uint = c_uint::MAX;
+/// The opcode of a request whose head is in the ring.
+const HEAD: c_uint = c_uint::MAX - 2;
 
 /// The opcode of a request that none of C's opcodes names, which waits for its setters.
 const DRIVER: c_uint = c_uint::MAX - 1;
@@ -25,7 +29,7 @@ const DRIVER: c_uint = c_uint::MAX - 1;
 /// A batch under construction, between two calls.
 pub(super) struct Building<T: CTransport> {
     /// There is a value from `wr_start` to `wr_complete` or `wr_abort`.
-    pub(super) batch: MaybeUninit<Batch<'static, T>>,
+    pub(super) batch: MaybeUninit<Steps<'static, T>>,
     /// The request that waits for its data, or for its receiver.
     wr: ibv_send_wr,
     /// Whether its receiver is set.
@@ -114,13 +118,27 @@ unsafe extern "C" fn wr_start<T: CTransport>(qp: Qp) {
         this.head.send_lock.lock();
         // The borrow of the queue ends when the batch is completed or aborted. Until then this thread
         // holds the lock, without which nothing else reaches the queue.
-        let batch: Batch<'static, T> = (*this.send.get()).wr_start();
+        let batch: Steps<'static, T> = (*this.send.get()).start_steps();
         (*this.building.get()).batch.write(batch);
     }
 }
 
 /// `ibv_wr_complete`: all of the batch is posted, or nothing.
 unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
+    // SAFETY: C's contract: a batch was started. Once it is posted nothing uses it.
+    unsafe {
+        let building = of::<T>(qp);
+        if building.wr.opcode == NONE && building.batch.assume_init_mut().complete_fast() {
+            QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
+            return 0;
+        }
+        complete::<T>(qp)
+    }
+}
+
+/// [`wr_complete`] off the fast path.
+#[inline(never)]
+unsafe extern "C" fn complete<T: CTransport>(qp: Qp) -> c_int {
     // SAFETY: C's contract: a batch was started. It is taken out before the lock is released.
     unsafe {
         let building = of::<T>(qp);
@@ -182,7 +200,7 @@ unsafe fn request<'a, T: CTransport>(qp: Qp, opcode: c_uint) -> &'a mut ibv_send
 unsafe fn refuse_unfinished<T: CTransport>(building: &mut Building<T>) {
     building.wr.opcode = NONE;
     // SAFETY: by the callers' contracts there is a batch. It refuses an operation that is none.
-    unsafe { add_rare::<T>(building.batch.assume_init_mut(), &building.wr, Data::default()) };
+    unsafe { finish(building, Data::default()) };
 }
 
 /// What `qp` is building, for requests of libmlx5.
@@ -207,28 +225,62 @@ pub(super) unsafe fn refuse<T: CTransport>(building: &mut Building<T>, refusal: 
     unsafe { refuse_unfinished(building) };
 }
 
-/// The functions that name an operation whose data follows, a line each.
+/// Starts a request of operation `O` by writing its head. Returns false, and does nothing, if it has to
+/// be kept until its data is known.
+///
+/// # Safety
+/// As for [`of`].
+#[inline(always)]
+unsafe fn head<T: CTransport, O: Inline>(qp: Qp, immediate: Be32, remote: O::Remote) -> bool {
+    // SAFETY: by the contract.
+    unsafe {
+        let building = of::<T>(qp);
+        let flags = flags::<T>((*qp).wr_flags, O::FLAGS);
+        let batch = building.batch.assume_init_mut();
+        let started = building.wr.opcode == NONE
+            && batch.head::<O>((*qp).wr_id, flags, immediate.to_ne_bytes(), remote);
+        if started {
+            building.wr.opcode = HEAD;
+        }
+        started
+    }
+}
+
+/// The functions that name an operation whose data follows, a line each: its arguments, its opcode, what
+/// is set of the request in C's form, and the head that may be written instead, if it has one.
 macro_rules! operations {
-    ($($name:ident($($argument:ident: $ty:ty),*) $opcode:ident, |$wr:ident| $set:expr;)*) => {$(
+    ($($name:ident($($argument:ident: $ty:ty),*) $opcode:ident
+        $(, head $operation:ident $immediate:expr, $remote:expr)?, |$wr:ident| $set:expr;)*
+    ) => {$(
         unsafe extern "C" fn $name<T: CTransport>(qp: Qp, $($argument: $ty),*) {
             // SAFETY: C's contract: a batch was started.
-            let $wr = unsafe { request::<T>(qp, $opcode) };
-            $set
+            unsafe {
+                $(if head::<T, operation::$operation>(qp, $immediate, $remote) {
+                    return;
+                })?
+                let $wr = request::<T>(qp, $opcode);
+                $set
+            }
         }
     )*};
 }
 
 operations! {
-    wr_send() IBV_WR_SEND, |_wr| {};
-    wr_send_imm(imm_data: Be32) IBV_WR_SEND_WITH_IMM, |wr| wr.imm.imm_data = imm_data;
+    wr_send() IBV_WR_SEND, head Send 0, (), |_wr| {};
+    wr_send_imm(imm_data: Be32) IBV_WR_SEND_WITH_IMM, head SendImm imm_data, (),
+        |wr| wr.imm.imm_data = imm_data;
     wr_send_inv(invalidate_rkey: u32) IBV_WR_SEND_WITH_INV,
+        head SendInvalidate invalidate_rkey.to_be(), (),
         |wr| wr.imm.invalidate_rkey = invalidate_rkey;
     wr_rdma_write(rkey: u32, remote_addr: u64) IBV_WR_RDMA_WRITE,
+        head RdmaWrite 0, RemoteAddress { addr: remote_addr, rkey },
         |wr| wr.wr.rdma = ibv_send_wr_wr_rdma { remote_addr, rkey };
-    wr_rdma_write_imm(rkey: u32, remote_addr: u64, imm_data: Be32) IBV_WR_RDMA_WRITE_WITH_IMM, |wr| {
-        wr.wr.rdma = ibv_send_wr_wr_rdma { remote_addr, rkey };
-        wr.imm.imm_data = imm_data;
-    };
+    wr_rdma_write_imm(rkey: u32, remote_addr: u64, imm_data: Be32) IBV_WR_RDMA_WRITE_WITH_IMM,
+        head RdmaWriteImm imm_data, RemoteAddress { addr: remote_addr, rkey },
+        |wr| {
+            wr.wr.rdma = ibv_send_wr_wr_rdma { remote_addr, rkey };
+            wr.imm.imm_data = imm_data;
+        };
     wr_rdma_read(rkey: u32, remote_addr: u64) IBV_WR_RDMA_READ,
         |wr| wr.wr.rdma = ibv_send_wr_wr_rdma { remote_addr, rkey };
     wr_atomic_cmp_swp(rkey: u32, remote_addr: u64, compare_add: u64, swap: u64)
@@ -265,29 +317,31 @@ unsafe extern "C" fn wr_local_inv<T: CTransport>(qp: Qp, invalidate_rkey: u32) {
 /// Adds the request, which is complete, to the batch.
 ///
 /// # Safety
-/// As for [`add`]; there is a batch.
+/// As for [`any_request`]; there is a batch.
 #[inline(always)]
 unsafe fn finish<T: CTransport>(building: &mut Building<T>, data: Data<'_>) {
+    let wr = &building.wr;
     // SAFETY: by the contract.
-    unsafe { add::<T>(building.batch.assume_init_mut(), &building.wr, data) };
+    unsafe { building.batch.assume_init_mut().push_with(|| any_request::<T>(wr, data)) };
     building.wr.opcode = NONE;
 }
 
-/// Sets the data of the request, and finishes it, unless its receiver is still to be set: then
-/// `keep` copies the data.
+/// Sets the data of a request that is kept, and finishes it, unless its receiver is still to be set:
+/// then `keep` copies the data.
 ///
 /// # Safety
 /// As for [`finish`].
 #[inline(always)]
-unsafe fn set<T: CTransport>(qp: Qp, data: Data<'_>, keep: impl FnOnce(&mut [Sge]) -> Kind) {
-    // SAFETY: by the contract.
-    unsafe {
-        let building = of::<T>(qp);
-        if T::ADDRESS != Address::Nothing && !building.addressed {
-            keep_data(building, keep);
-        } else {
-            finish(building, data);
-        }
+unsafe fn set<T: CTransport>(
+    building: &mut Building<T>,
+    data: Data<'_>,
+    keep: impl FnOnce(&mut [Sge]) -> Kind,
+) {
+    if T::ADDRESS != Address::Nothing && !building.addressed {
+        keep_data(building, keep);
+    } else {
+        // SAFETY: by the contract.
+        unsafe { finish(building, data) };
     }
 }
 
@@ -420,8 +474,18 @@ unsafe fn finish_fast<T: CTransport, O: Common>(
 
 /// `ibv_wr_set_sge`.
 unsafe extern "C" fn wr_set_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, length: u32) {
-    // SAFETY: C's contract: a batch was started.
-    unsafe { Setters::<T>::SGE[of::<T>(qp).wr.opcode as usize % 16](qp, lkey, addr, length) }
+    // SAFETY: C's contract: a batch was started. The opcode says that the request has a head.
+    unsafe {
+        let building = of::<T>(qp);
+        if T::ADDRESS == Address::Nothing
+            && building.wr.opcode == HEAD
+            && building.batch.assume_init_mut().sge(Sge { addr, length, lkey })
+        {
+            building.wr.opcode = NONE;
+            return;
+        }
+        Setters::<T>::SGE[building.wr.opcode as usize % 16](qp, lkey, addr, length);
+    }
 }
 
 /// [`wr_set_sge`] for one operation.
@@ -436,7 +500,7 @@ unsafe extern "C" fn sge_of<T: CTransport, O: Common>(qp: Qp, lkey: u32, addr: u
     }
 }
 
-/// [`wr_set_sge`] for any operation.
+/// [`wr_set_sge`] for any request.
 #[inline(never)]
 unsafe extern "C" fn any_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, length: u32) {
     let sge = Sge { addr, length, lkey };
@@ -446,16 +510,22 @@ unsafe extern "C" fn any_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, length
 
 #[inline(always)]
 unsafe fn set_sges<T: CTransport>(qp: Qp, list: &[Sge]) {
-    // SAFETY: by the callers' contracts, as for `set`.
-    unsafe { set::<T>(qp, Data::Sges(list), |room| keep_sges(list, room)) };
+    // SAFETY: by the callers' contracts, as for `set`. The opcode says that the request has a head.
+    unsafe {
+        let building = of::<T>(qp);
+        if building.wr.opcode == HEAD {
+            building.batch.assume_init_mut().list(list);
+            building.wr.opcode = NONE;
+        } else {
+            set(building, Data::Sges(list), |room| keep_sges(list, room));
+        }
+    }
 }
 
 /// `ibv_wr_set_sge_list`.
 unsafe extern "C" fn wr_set_sge_list<T: CTransport>(qp: Qp, num_sge: usize, list: *const ibv_sge) {
     // SAFETY: C's contract: a batch was started, and the list has so many entries.
-    unsafe {
-        set_sges::<T>(qp, entries(list, num_sge));
-    }
+    unsafe { set_sges::<T>(qp, entries(list, num_sge)) };
 }
 
 /// Inline data of a length that every queue pair refuses.
@@ -467,10 +537,15 @@ const TOO_LONG: Sge = Sge { addr: 0, length: u32::MAX, lkey: 0 };
 /// As for [`set`]; the pieces are readable, unless they are longer than the queue pair takes.
 #[inline(always)]
 unsafe fn set_inline<T: CTransport>(qp: Qp, pieces: &[Sge]) {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract. The opcode says that the request has a head.
     unsafe {
-        let data = Data::InlineAt(InlineSges::new(pieces));
-        set::<T>(qp, data, |room| keep_inline(pieces, room));
+        let (building, data) = (of::<T>(qp), InlineSges::new(pieces));
+        if building.wr.opcode == HEAD {
+            building.batch.assume_init_mut().inline_list(data);
+            building.wr.opcode = NONE;
+        } else {
+            set(building, Data::InlineAt(data), |room| keep_inline(pieces, room));
+        }
     }
 }
 
@@ -484,8 +559,19 @@ fn piece(addr: *mut c_void, length: usize) -> Sge {
 
 /// `ibv_wr_set_inline_data`.
 unsafe extern "C" fn wr_set_inline_data<T: CTransport>(qp: Qp, addr: *mut c_void, length: usize) {
-    // SAFETY: C's contract: a batch was started.
-    unsafe { Setters::<T>::INLINE[of::<T>(qp).wr.opcode as usize % 16](qp, addr, length) }
+    // SAFETY: C's contract: a batch was started, and the bytes are readable. The opcode says that the
+    // request has a head.
+    unsafe {
+        let building = of::<T>(qp);
+        if T::ADDRESS == Address::Nothing
+            && building.wr.opcode == HEAD
+            && building.batch.assume_init_ref().fits_inline(length)
+        {
+            building.wr.opcode = NONE;
+            return building.batch.assume_init_mut().inline(addr.cast(), length);
+        }
+        Setters::<T>::INLINE[building.wr.opcode as usize % 16](qp, addr, length);
+    }
 }
 
 /// [`wr_set_inline_data`] for one operation.
@@ -500,7 +586,7 @@ unsafe extern "C" fn inline_of<T: CTransport, O: Common>(qp: Qp, addr: *mut c_vo
     }
 }
 
-/// [`wr_set_inline_data`] for any operation.
+/// [`wr_set_inline_data`] for any request.
 #[inline(never)]
 unsafe extern "C" fn any_inline<T: CTransport>(qp: Qp, addr: *mut c_void, length: usize) {
     // SAFETY: C's contract: a batch was started, and the bytes are readable.

@@ -10,7 +10,7 @@ use mlx5::operation::{self, SendOperation};
 use mlx5::transport::Rc;
 use mlx5::{
     Batch, Data, InlineSges, ListError, Operation, PostError, RemoteAddress, SendFlags, SendWr,
-    UdAddress, UnsupportedOperation,
+    Sge, UdAddress, UnsupportedOperation,
 };
 
 /// `enum ibv_send_flags` without `INLINE`, as the provider has them.
@@ -39,7 +39,7 @@ const FLAGS: [SendFlags; 32] = {
 
 /// The provider's flags of an operation. As in C, those that say nothing of it are passed over.
 #[inline(always)]
-fn flags<T: CTransport>(flags: c_uint, allowed: SendFlags) -> SendFlags {
+pub(super) fn flags<T: CTransport>(flags: c_uint, allowed: SendFlags) -> SendFlags {
     FLAGS[flags as usize % FLAGS.len()].intersection(T::FLAGS).intersection(allowed)
 }
 
@@ -90,24 +90,122 @@ impl ibv_send_wr {
     }
 }
 
-/// The operation of a request that [`add`] has no code for, and the flags that it may have.
+/// An operation of most requests, for which there is code of its own.
+pub(super) trait Common: SendOperation {
+    /// The operation of a request.
+    ///
+    /// # Safety
+    /// The request is one of this operation, as C makes them.
+    unsafe fn of(wr: &ibv_send_wr) -> Operation;
+}
+
+/// Those operations, a line each.
+macro_rules! common {
+    ($($opcode:ident $operation:ident |$wr:pat_param| $of:expr;)*) => {
+        $(impl Common for operation::$operation {
+            #[inline(always)]
+            unsafe fn of($wr: &ibv_send_wr) -> Operation {
+                // SAFETY: by the contract, the caller has set these members of the unions.
+                #[allow(unused_unsafe, reason = "some read none")]
+                unsafe { $of }
+            }
+        })*
+
+        /// Adds a request to a batch if the fast path can build it, with its data in the provider's
+        /// form. The operation is a constant in the code of each.
+        ///
+        /// # Safety
+        /// `wr` is a request as C makes them, for a queue pair of transport `T`; its data, if inline,
+        /// is readable until the call returns.
+        #[inline(always)]
+        unsafe fn add_fast<T: CTransport>(
+            batch: &mut Batch<'_, T>,
+            wr: &ibv_send_wr,
+            data: Data<'_>,
+        ) -> bool {
+            // SAFETY: by the contract.
+            unsafe {
+                match wr.opcode {
+                    $($opcode => batch.push_fast(&request::<T, operation::$operation>(wr, data)),)*
+                    _ => false,
+                }
+            }
+        }
+
+        /// The operation of a request, and the flags that it may have.
+        ///
+        /// # Safety
+        /// `wr` is a request as C makes them.
+        unsafe fn any_operation(wr: &ibv_send_wr) -> (Operation, SendFlags) {
+            // SAFETY: by the contract.
+            unsafe {
+                match wr.opcode {
+                    $($opcode => (operation::$operation::of(wr), operation::$operation::FLAGS),)*
+                    _ => rare_operation(wr),
+                }
+            }
+        }
+
+        /// What `$each` has for these operations, by opcode, and `$other` for all others.
+        macro_rules! by_opcode {
+            ($each:ident, $other:expr) => {{
+                let mut all = [$other; 16];
+                $(all[$opcode as usize] = $each::<T, mlx5::operation::$operation>;)*
+                all
+            }};
+        }
+    };
+}
+
+common! {
+    IBV_WR_RDMA_WRITE RdmaWrite |wr| Operation::RdmaWrite(wr.remote());
+    IBV_WR_SEND Send |_| Operation::Send;
+    IBV_WR_SEND_WITH_IMM SendImm |wr| Operation::SendImm(wr.immediate());
+    IBV_WR_RDMA_WRITE_WITH_IMM RdmaWriteImm
+        |wr| Operation::RdmaWriteImm(wr.remote(), wr.immediate());
+    IBV_WR_RDMA_READ RdmaRead |wr| Operation::RdmaRead(wr.remote());
+    IBV_WR_ATOMIC_CMP_AND_SWP CompareSwap |wr| Operation::CompareSwap {
+        remote: wr.atomic_remote(),
+        compare: wr.wr.atomic.compare_add,
+        swap: wr.wr.atomic.swap,
+    };
+    IBV_WR_ATOMIC_FETCH_AND_ADD FetchAdd |wr| Operation::FetchAdd {
+        remote: wr.atomic_remote(),
+        add: wr.wr.atomic.compare_add,
+    };
+}
+pub(super) use by_opcode;
+
+/// The provider's request.
+///
+/// # Safety
+/// `wr` is a request of this operation, as C makes them, for a queue pair of transport `T`.
+#[inline(always)]
+pub(super) unsafe fn request<'a, T: CTransport, O: Common>(
+    wr: &ibv_send_wr,
+    data: Data<'a>,
+) -> SendWr<'a> {
+    // SAFETY: by the contract.
+    unsafe {
+        SendWr {
+            wr_id: wr.wr_id,
+            flags: flags::<T>(wr.send_flags, O::FLAGS),
+            operation: O::of(wr),
+            data,
+            address: wr.address::<T>(),
+            xrc_srqn: wr.srqn::<T>(),
+        }
+    }
+}
+
+/// [`any_operation`] of the others.
 ///
 /// # Safety
 /// `wr` is a request as C makes them.
-unsafe fn rare(wr: &ibv_send_wr) -> (Operation, SendFlags) {
+unsafe fn rare_operation(wr: &ibv_send_wr) -> (Operation, SendFlags) {
     // SAFETY: the opcode says which member of each union the caller has set.
     unsafe {
         match wr.opcode {
-            IBV_WR_ATOMIC_CMP_AND_SWP => {
-                let (compare, swap) = (wr.wr.atomic.compare_add, wr.wr.atomic.swap);
-                let remote = wr.atomic_remote();
-                (Operation::CompareSwap { remote, compare, swap }, operation::CompareSwap::FLAGS)
-            }
-            IBV_WR_ATOMIC_FETCH_AND_ADD => {
-                let add = wr.wr.atomic.compare_add;
-                let remote = wr.atomic_remote();
-                (Operation::FetchAdd { remote, add }, operation::FetchAdd::FLAGS)
-            }
             IBV_WR_BIND_MW => {
                 let bind = &wr.ext.bind_mw;
                 let binding = binding(bind.mw, bind.rkey, &bind.bind_info);
@@ -134,115 +232,64 @@ unsafe fn rare(wr: &ibv_send_wr) -> (Operation, SendFlags) {
     }
 }
 
-/// An operation of most requests, for which there is code of its own.
-pub(super) trait Common: SendOperation {
-    /// The operation of a request.
-    ///
-    /// # Safety
-    /// The request is one of this operation, as C makes them.
-    unsafe fn of(wr: &ibv_send_wr) -> Operation;
-}
-
-/// Those operations, a line each.
-macro_rules! common {
-    ($($opcode:ident $operation:ident |$wr:pat_param| $of:expr;)*) => {
-        $(impl Common for operation::$operation {
-            #[inline(always)]
-            unsafe fn of($wr: &ibv_send_wr) -> Operation {
-                // SAFETY: by the contract, the caller has set these members of the unions.
-                #[allow(unused_unsafe, reason = "some read none")]
-                unsafe { $of }
-            }
-        })*
-
-        /// Adds a request to a batch, with its data in the provider's form. The operations of most
-        /// requests are constants in the code of each, so that no choice is left to the builder.
-        ///
-        /// # Safety
-        /// `wr` is a request as C makes them, for a queue pair of transport `T`; its data, if inline,
-        /// is readable until the call returns.
-        #[inline(always)]
-        pub(super) unsafe fn add<T: CTransport>(
-            batch: &mut Batch<'_, T>,
-            wr: &ibv_send_wr,
-            data: Data<'_>,
-        ) {
-            // SAFETY: by the contract.
-            unsafe {
-                match wr.opcode {
-                    $($opcode => batch.push(&request::<T, operation::$operation>(wr, data)),)*
-                    _ => add_rare::<T>(batch, wr, data),
-                }
-            }
-        }
-
-        /// What `$each` has for these operations, by opcode, and `$other` for all others.
-        macro_rules! by_opcode {
-            ($each:ident, $other:expr) => {{
-                let mut all = [$other; 16];
-                $(all[$opcode as usize] = $each::<T, mlx5::operation::$operation>;)*
-                all
-            }};
-        }
-    };
-}
-
-common! {
-    IBV_WR_RDMA_WRITE RdmaWrite |wr| Operation::RdmaWrite(wr.remote());
-    IBV_WR_SEND Send |_| Operation::Send;
-    IBV_WR_SEND_WITH_IMM SendImm |wr| Operation::SendImm(wr.immediate());
-    IBV_WR_RDMA_WRITE_WITH_IMM RdmaWriteImm
-        |wr| Operation::RdmaWriteImm(wr.remote(), wr.immediate());
-    IBV_WR_RDMA_READ RdmaRead |wr| Operation::RdmaRead(wr.remote());
-}
-pub(super) use by_opcode;
-
-/// The provider's request.
+/// The provider's request, of any operation, with its data in the provider's form.
 ///
 /// # Safety
-/// As for [`add`]; `wr` is of this operation.
-#[inline(always)]
-pub(super) unsafe fn request<'a, T: CTransport, O: Common>(
+/// `wr` is a request as C makes them, for a queue pair of transport `T`.
+pub(super) unsafe fn any_request<'a, T: CTransport>(
     wr: &ibv_send_wr,
     data: Data<'a>,
 ) -> SendWr<'a> {
     // SAFETY: by the contract.
     unsafe {
+        let (operation, allowed) = any_operation(wr);
+        let bare = matches!(operation, Operation::BindWindow(_) | Operation::LocalInvalidate(_));
         SendWr {
             wr_id: wr.wr_id,
-            flags: flags::<T>(wr.send_flags, O::FLAGS),
-            operation: O::of(wr),
-            data,
+            flags: flags::<T>(wr.send_flags, allowed),
+            operation,
+            data: if bare { Data::default() } else { data },
             address: wr.address::<T>(),
             xrc_srqn: wr.srqn::<T>(),
         }
     }
 }
 
+/// The data of a request of a list.
+///
 /// # Safety
-/// As for [`add`].
+/// `wr` is a request as C makes them; the bytes of inline data are readable as long as the value is
+/// used.
+unsafe fn listed_data<'a>(wr: &'a ibv_send_wr) -> Data<'a> {
+    // SAFETY: by the contract.
+    unsafe {
+        let list = sges(wr.sg_list, wr.num_sge);
+        if wr.send_flags & IBV_SEND_INLINE == 0 {
+            Data::Sges(list)
+        } else {
+            Data::InlineAt(InlineSges::new(list))
+        }
+    }
+}
+
+/// Adds a request of a list to a batch if the fast path can build it.
+///
+/// # Safety
+/// As for [`add_listed`]; `list` are its SGEs.
 #[inline(always)]
-pub(super) unsafe fn add_rare<T: CTransport>(
+unsafe fn add_fast_of<T: CTransport>(
     batch: &mut Batch<'_, T>,
     wr: &ibv_send_wr,
-    data: Data<'_>,
-) {
-    batch.push_with(|| {
-        // SAFETY: by the contract.
-        unsafe {
-            let (operation, allowed) = rare(wr);
-            let bare =
-                matches!(operation, Operation::BindWindow(_) | Operation::LocalInvalidate(_));
-            SendWr {
-                wr_id: wr.wr_id,
-                flags: flags::<T>(wr.send_flags, allowed),
-                operation,
-                data: if bare { Data::default() } else { data },
-                address: wr.address::<T>(),
-                xrc_srqn: wr.srqn::<T>(),
-            }
+    list: &[Sge],
+) -> bool {
+    // SAFETY: by the contract. The bytes of inline data are readable until the call returns.
+    unsafe {
+        if wr.send_flags & IBV_SEND_INLINE == 0 {
+            add_fast::<T>(batch, wr, Data::Sges(list))
+        } else {
+            add_fast::<T>(batch, wr, Data::InlineAt(InlineSges::new(list)))
         }
-    });
+    }
 }
 
 /// Adds a request of a list to a batch.
@@ -251,14 +298,10 @@ pub(super) unsafe fn add_rare<T: CTransport>(
 /// `wr` is a request as C makes them, for a queue pair of transport `T`.
 #[inline(always)]
 unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) {
-    // SAFETY: by the contract. The bytes of inline data are readable until the call returns.
-    unsafe {
-        let list = sges(wr.sg_list, wr.num_sge);
-        if wr.send_flags & IBV_SEND_INLINE == 0 {
-            add::<T>(batch, wr, Data::Sges(list));
-        } else {
-            add::<T>(batch, wr, Data::InlineAt(InlineSges::new(list)));
-        }
+    // SAFETY: by the contract.
+    if !unsafe { add_fast_of::<T>(batch, wr, sges(wr.sg_list, wr.num_sge)) } {
+        // SAFETY: as above.
+        batch.push_with(|| unsafe { any_request::<T>(wr, listed_data(wr)) });
     }
 }
 
@@ -293,26 +336,66 @@ pub(super) unsafe fn post_send_to<T: CTransport>(
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
+    // SAFETY: by the contract of `post_send`; the lock is held while the queue is used.
+    unsafe {
+        if wr.is_null() || !(*wr).next.is_null() || (*wr).num_sge != 1 {
+            return post_list::<T>(qp, wr, bad_wr);
+        }
+        let sge = std::slice::from_ref(&*(*wr).sg_list.cast());
+        let this = QpOf::<T>::of(qp);
+        this.head.send_lock.lock();
+        let mut batch = this.send().wr_start();
+        if !add_fast_of::<T>(&mut batch, &*wr, sge) {
+            batch.abort();
+            return post_locked::<T>(qp, wr, bad_wr);
+        }
+        let posted = batch.complete_fast().or_else(Batch::complete);
+        this.head.send_lock.unlock();
+        match posted {
+            Ok(()) => 0,
+            Err(error) => refused(wr, bad_wr, error.into(), listed_errno),
+        }
+    }
+}
+
+/// [`post_send_to`] for a list.
+#[inline(never)]
+unsafe fn post_list<T: CTransport>(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
     // SAFETY: by the contract of `post_send`.
-    let this = unsafe { QpOf::<T>::of(qp) };
+    unsafe {
+        QpOf::<T>::of(qp).head.send_lock.lock();
+        post_locked::<T>(qp, wr, bad_wr)
+    }
+}
+
+/// [`post_send_to`] for any list, after the lock was taken.
+#[inline(never)]
+unsafe fn post_locked<T: CTransport>(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
     let mut next = wr;
-    this.head.send_lock.lock();
     // SAFETY: the lock is held; by the contract of `post_send` for the requests.
-    let posted = unsafe {
-        this.send().post_while(|batch| {
+    unsafe {
+        let this = QpOf::<T>::of(qp);
+        let posted = this.send().post_while(|batch| {
             if next.is_null() {
                 return false;
             }
             add_listed::<T>(batch, &*next);
             next = (*next).next;
             true
-        })
-    };
-    this.head.send_lock.unlock();
-    match posted {
-        Ok(()) => 0,
-        // SAFETY: by the contract of `post_send`.
-        Err(error) => unsafe { refused(wr, bad_wr, error, listed_errno) },
+        });
+        this.head.send_lock.unlock();
+        match posted {
+            Ok(()) => 0,
+            Err(error) => refused(wr, bad_wr, error, listed_errno),
+        }
     }
 }
 

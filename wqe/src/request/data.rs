@@ -216,6 +216,14 @@ pub(crate) struct InlineBytesAt {
     length: u32,
 }
 
+impl InlineBytesAt {
+    /// Bytes that are readable as long as the value is used.
+    #[inline(always)]
+    pub(crate) fn new(from: *const u8, length: u32) -> Self {
+        Self { addr: from.expose_provenance() as u64, length }
+    }
+}
+
 // SAFETY: at most `max_inline` bytes are written behind their header.
 unsafe impl Data for InlineBytesAt {
     #[inline(always)]

@@ -136,6 +136,17 @@ impl<'q, T: Transport> Batch<'q, T> {
         queue.complete(start, cursor, single)
     }
 
+    /// Posts the batch if it is one request of the usual size (a message with one SGE), which the fast
+    /// path built and which goes to the queue's own BlueFlame register. Otherwise returns it: then [`Batch::complete`] posts it.
+    #[inline(always)]
+    pub fn complete_fast(self) -> Result<(), Self> {
+        if self.only.is_none() || !self.queue.complete_usual(self.cursor) {
+            return Err(self);
+        }
+        let _posted = ManuallyDrop::new(self);
+        Ok(())
+    }
+
     /// Discards the batch (`ibv_wr_abort`), as dropping it does.
     pub fn abort(self) {
         drop(self);

@@ -140,7 +140,7 @@ impl<T: Transport> SendQueue<T> {
     /// # Safety
     /// `slot` has room for a request of the largest size.
     #[inline(always)]
-    unsafe fn write_head<O: SendOperation, A: Segment>(
+    pub(crate) unsafe fn write_head<O: SendOperation, A: Segment>(
         slot: NonNull<u8>,
         address: A,
         remote: O::Remote,
@@ -158,7 +158,7 @@ impl<T: Transport> SendQueue<T> {
     /// # Safety
     /// `slot` has room for a control segment.
     #[inline(always)]
-    unsafe fn write_control<O: SendOperation, A>(
+    pub(crate) unsafe fn write_control<O: SendOperation, A>(
         &self,
         slot: NonNull<u8>,
         cursor: Cursor,

@@ -153,7 +153,7 @@ addresses! {
 
 /// Adds the request that `wr` makes at `cursor`. Returns the position behind it.
 #[inline(never)]
-fn push_out_of_line<'a, T: ListTransport>(
+pub(crate) fn push_out_of_line<'a, T: ListTransport>(
     queue: &mut SendQueue<T>,
     cursor: Cursor,
     wr: impl FnOnce() -> SendWr<'a>,
@@ -193,6 +193,14 @@ impl<T: ListTransport> Batch<'_, T> {
                 self.message::<operation::RdmaWriteImm, FAST>(wr, imm, to)
             }
             Operation::RdmaRead(from) => self.entries::<operation::RdmaRead, FAST>(wr, from),
+            Operation::CompareSwap { remote, compare, swap } if FAST => {
+                let what = Atomic { remote, swap_or_add: swap, compare };
+                self.entries::<operation::CompareSwap, FAST>(wr, what)
+            }
+            Operation::FetchAdd { remote, add } if FAST => {
+                let what = Atomic { remote, swap_or_add: add, compare: 0 };
+                self.entries::<operation::FetchAdd, FAST>(wr, what)
+            }
             _ => false,
         }
     }

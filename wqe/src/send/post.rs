@@ -4,8 +4,9 @@
 //! without a call. Everything else leaves the inlined code at one point.
 
 use crate::request::error::{BatchError, PostError};
+use crate::request::operation::head_units;
 use crate::request::transport::Transport;
-use crate::send::build::Cursor;
+use crate::send::build::{Cursor, blocks_of};
 use crate::send::queue::SendQueue;
 use core::mem::offset_of;
 use core::ptr::NonNull;
@@ -57,10 +58,34 @@ impl<T: Transport> SendQueue<T> {
         Ok(())
     }
 
+    /// Blocks of a message with one SGE: a constant of the transport.
+    const USUAL_BLOCKS: u32 = blocks_of(head_units::<T>() + 1);
+
+    /// Posts the only request of a batch, up to `cursor`, if it is of the usual size, was built by the
+    /// fast path, and goes to the queue's own BlueFlame register. Otherwise returns false, and does
+    /// nothing.
+    #[inline(always)]
+    pub(crate) fn complete_usual(&mut self, cursor: Cursor) -> bool {
+        let (blocks, requests) = cursor.since(self.here());
+        let fits = self.fast_blueflame_blocks >= Self::USUAL_BLOCKS;
+        let one = requests == 1 && blocks == Self::USUAL_BLOCKS && fits;
+        if !one || !self.gate.may_send() {
+            return false;
+        }
+        let wqe = self.at(self.head);
+        self.commit(cursor);
+        // SAFETY: the request was just built, in one piece, of this many blocks.
+        unsafe {
+            let counter = cursor.head as u16;
+            self.register.ring_blueflame(self.record, counter, wqe, Self::USUAL_BLOCKS);
+        }
+        true
+    }
+
     /// [`SendQueue::complete`] for everything but a single request that the fast path built and
     /// that goes to the queue's own BlueFlame register.
     #[inline(never)]
-    fn complete_slow(&mut self, cursor: Cursor) -> Result<(), BatchError> {
+    pub(crate) fn complete_slow(&mut self, cursor: Cursor) -> Result<(), BatchError> {
         let (_, requests) = cursor.since(self.here());
         if requests == 0
             || !self.has_fast_room(cursor.head)
@@ -211,14 +236,15 @@ impl<T: Transport> SendQueue<T> {
     }
 }
 
+/// The last byte of `qpn_ds`; its low six bits are the number of units.
+pub(crate) const UNITS_AT: usize = offset_of!(ControlSegment, qpn_ds) + 3;
+
 /// Returns the units of the WQE at `wqe`.
 ///
 /// # Safety
 /// A control segment is at `wqe`.
 #[inline(always)]
 unsafe fn units_of(wqe: NonNull<u8>) -> u8 {
-    /// The last byte of `qpn_ds`; its low six bits are the number of units.
-    const UNITS_AT: usize = offset_of!(ControlSegment, qpn_ds) + 3;
     // SAFETY: by the caller's contract.
     unsafe { wqe.byte_add(UNITS_AT).read() & 0x3f }
 }

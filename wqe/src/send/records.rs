@@ -175,6 +175,18 @@ impl Slots {
         record.info.store(info.0, Relaxed);
     }
 
+    /// Owner: changes the blocks of request `sequence`, which is not published yet and has one.
+    ///
+    /// # Safety
+    /// As for [`Slots::stage`].
+    #[inline(always)]
+    pub(crate) unsafe fn set_blocks(&self, mask: u32, sequence: u32, blocks: u32) {
+        // SAFETY: the index is masked, so it is inside the ring of records.
+        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
+        let info = record.info.load(Relaxed) & !0xff;
+        record.info.store(info | u64::from(blocks), Relaxed);
+    }
+
     /// Owner: notes that request `sequence`, which is not published yet, has a handle.
     ///
     /// # Safety

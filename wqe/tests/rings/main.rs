@@ -24,6 +24,7 @@ mod room;
 mod sets;
 mod shared_receive;
 mod signature;
+mod steps;
 mod tag_records;
 mod tags;
 mod wrap;

@@ -1,0 +1,258 @@
+//! Requests that are built in steps: the same bytes, records and doorbells as those of a batch.
+
+use crate::bed::{Bed, Spec};
+use crate::by_hand::{IMM, INVALIDATED, REMOTE, least, of_sges, pattern, sges};
+use mlx5_wqe::operation::{RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate};
+use mlx5_wqe::{
+    BatchError, InlineSges, ListTransport, PostError, QueueState, Rc, SendFlags, Sge, Steps,
+    Transport, Uc, Ud, XrcSend,
+};
+
+const SIGNALED: SendFlags = SendFlags::SIGNALED;
+
+/// An operation whose head can be written first, by its number.
+const OPERATIONS: usize = 5;
+
+/// Data of a request.
+#[derive(Clone, Copy, Debug)]
+enum Given<'a> {
+    Sges(&'a [Sge]),
+    Inline(&'a [u8]),
+}
+
+fn place(bytes: &[u8]) -> Sge {
+    let addr = bytes.as_ptr().expose_provenance() as u64;
+    Sge { addr, length: bytes.len() as u32, lkey: 0 }
+}
+
+fn head<T: Transport>(steps: &mut Steps<'_, T>, wr_id: u64, which: usize) -> bool {
+    match which {
+        0 => steps.head::<Send>(wr_id, SIGNALED, [0; 4], ()),
+        1 => steps.head::<SendImm>(wr_id, SIGNALED, IMM, ()),
+        2 => steps.head::<SendInvalidate>(wr_id, SIGNALED, INVALIDATED.to_be_bytes(), ()),
+        3 => steps.head::<RdmaWrite>(wr_id, SendFlags::empty(), [0; 4], REMOTE),
+        _ => steps.head::<RdmaWriteImm>(wr_id, SIGNALED, IMM, REMOTE),
+    }
+}
+
+/// Gives the request its data by the quick setter if that takes it, otherwise by the other one. Says
+/// whether it was the quick one.
+fn give<T: ListTransport>(steps: &mut Steps<'_, T>, given: Given<'_>) -> bool {
+    // SAFETY: the last call wrote a head; the bytes are those of a slice.
+    unsafe {
+        match given {
+            Given::Sges(&[sge]) if steps.sge(sge) => return true,
+            Given::Sges(list) => steps.list(list),
+            Given::Inline(bytes) if steps.fits_inline(bytes.len()) => {
+                steps.inline(bytes.as_ptr(), bytes.len());
+                return true;
+            }
+            Given::Inline(bytes) => steps.inline_list(InlineSges::new(&[place(bytes)])),
+        }
+    }
+    false
+}
+
+macro_rules! typed {
+    ($batch:expr, $wr_id:expr, $which:expr, $given:expr) => {{
+        macro_rules! data {
+            ($request:expr) => {
+                match $given {
+                    Given::Sges(&[sge]) => $request.sge(sge),
+                    Given::Sges(list) => $request.sge_list(list),
+                    Given::Inline(bytes) => $request.inline_data(bytes),
+                }
+            };
+        }
+        match $which {
+            0 => data!($batch.wr($wr_id, SIGNALED).send()),
+            1 => data!($batch.wr($wr_id, SIGNALED).send_imm(IMM)),
+            2 => data!($batch.wr($wr_id, SIGNALED).send_inv(INVALIDATED)),
+            3 => data!($batch.wr($wr_id, SendFlags::empty()).rdma_write(REMOTE)),
+            _ => data!($batch.wr($wr_id, SIGNALED).rdma_write_imm(REMOTE, IMM)),
+        }
+    }};
+}
+
+/// Every operation with every form of data, alone and in batches, at each place of the ring.
+macro_rules! compare {
+    ($transport:ident) => {{
+        let (bytes, mut list) = (pattern(120), sges(4));
+        list[0].length = 1 << 20;
+        let empty = [Sge::default()];
+        let givens = [
+            Given::Sges(&list[..1]),
+            Given::Sges(&list[1..3]),
+            Given::Sges(&empty),
+            Given::Sges(&[]),
+            Given::Sges(&list),
+            Given::Inline(&bytes[..1]),
+            Given::Inline(&bytes[..8]),
+            Given::Inline(&bytes[..29]),
+            Given::Inline(&bytes[..60]),
+            Given::Inline(&[]),
+            Given::Inline(&bytes),
+        ];
+        let (mut quick, mut slow, mut whole) = (0, 0, 0);
+        for start in 0..16 {
+            for which in 0..OPERATIONS {
+                for (first, &given) in givens.iter().enumerate() {
+                    for count in [1, 3] {
+                        let spec = Spec { requests: 16, inline: 60, ..Spec::default() };
+                        let mut one = Bed::<$transport>::new(spec);
+                        let mut other = Bed::<$transport>::new(spec);
+                        one.advance_to(start % one.layout.blocks);
+                        other.advance_to(start % other.layout.blocks);
+                        let mut batch = one.queue.wr_start();
+                        let mut steps = other.queue.start_steps();
+                        for wr_id in 0..count {
+                            // The others of a batch are usual ones.
+                            let given = if wr_id == 1 { given } else { givens[first % 2 * 5] };
+                            let given = if count == 1 { givens[first] } else { given };
+                            typed!(batch, wr_id, which, given);
+                            if head(&mut steps, wr_id, which) {
+                                if give(&mut steps, given) { quick += 1 } else { slow += 1 }
+                            } else {
+                                whole += 1;
+                                push_whole(&mut steps, wr_id, which, given);
+                            }
+                        }
+                        let typed = batch.complete();
+                        let stepped = complete(steps);
+                        let what = format!("{which} {given:?} of {count} from {start}");
+                        assert_eq!(typed, stepped, "{what}");
+                        // What was refused may lie behind what the device reads.
+                        let same = one.ring.all() == other.ring.all();
+                        assert!(same || typed.is_err(), "ring: {what}");
+                        assert!(one.uar.all() == other.uar.all(), "doorbell: {what}");
+                        assert_eq!(one.record.all(), other.record.all(), "{what}");
+                        let mut block = u32::from(start as u16) % one.layout.blocks;
+                        while typed.is_ok() && block != u32::from(one.producer()) {
+                            let record = one.retire(block);
+                            assert_eq!(record, other.retire(block), "{what}");
+                            block += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(quick > 100 && slow > 100 && whole > 50, "{quick} {slow} {whole}");
+    }};
+}
+
+/// A request whose head was not written.
+fn push_whole<T: ListTransport>(
+    steps: &mut Steps<'_, T>,
+    wr_id: u64,
+    which: usize,
+    given: Given<'_>,
+) {
+    use mlx5_wqe::{Data, Operation};
+    let operation = [
+        Operation::Send,
+        Operation::SendImm(IMM),
+        Operation::SendInvalidate(INVALIDATED),
+        Operation::RdmaWrite(REMOTE),
+        Operation::RdmaWriteImm(REMOTE, IMM),
+    ][which];
+    let flags = if which == 3 { SendFlags::empty() } else { SIGNALED };
+    let pieces;
+    let data = match given {
+        Given::Sges(list) => Data::Sges(list),
+        Given::Inline(bytes) => {
+            pieces = [bytes];
+            Data::Inline(&pieces)
+        }
+    };
+    let wr = mlx5_wqe::SendWr { operation, data, ..least(wr_id, flags) };
+    steps.push_with(|| wr);
+}
+
+fn complete<T: ListTransport>(mut steps: Steps<'_, T>) -> Result<(), BatchError> {
+    if steps.complete_fast() {
+        std::mem::forget(steps);
+        return Ok(());
+    }
+    steps.complete()
+}
+
+#[test]
+fn a_request_built_in_steps_is_that_of_a_batch() {
+    compare!(Rc);
+    compare!(Uc);
+}
+
+/// Transports whose requests need an address have no head without it.
+#[test]
+fn a_request_that_needs_an_address_has_no_head() {
+    let mut bed = Bed::<Ud>::new(Spec::default());
+    assert!(!bed.queue.start_steps().head::<Send>(1, SIGNALED, [0; 4], ()));
+    let mut bed = Bed::<XrcSend>::new(Spec::default());
+    let mut steps = bed.queue.start_steps();
+    assert!(!steps.head::<Send>(1, SIGNALED, [0; 4], ()));
+    assert!(steps.push_fast(&of_sges(1, SIGNALED, &sges(1))));
+    assert_eq!(complete(steps), Ok(()));
+}
+
+/// What cannot be posted has no head, so that nothing is written to the ring.
+#[test]
+fn a_queue_that_may_not_send_writes_no_head() {
+    let mut bed = Bed::<Rc>::new(Spec::default());
+    let before = bed.ring.all();
+    bed.gate.gate.set_state(QueueState::Init);
+    let mut steps = bed.queue.start_steps();
+    assert!(!steps.head::<Send>(1, SIGNALED, [0; 4], ()));
+    steps.push_with(|| least(1, SIGNALED));
+    let refused = BatchError { index: 0, error: PostError::State(QueueState::Init) };
+    assert_eq!(complete(steps), Err(refused));
+    assert!(before == bed.ring.all());
+    bed.gate.gate.set_state(QueueState::ReadyToSend);
+    let mut steps = bed.queue.start_steps();
+    steps.push_with(|| least(1, SIGNALED));
+    assert_eq!(complete(steps), Ok(()));
+    // The fast path is back.
+    assert!(bed.queue.start_steps().head::<Send>(2, SIGNALED, [0; 4], ()));
+}
+
+/// A head without data, and a batch that is aborted or dropped, are nothing.
+#[test]
+fn a_head_alone_is_not_posted() {
+    let mut bed = Bed::<Rc>::new(Spec::default());
+    for way in 0..3 {
+        let mut steps = bed.queue.start_steps();
+        assert!(steps.head::<Send>(1, SIGNALED, [0; 4], ()));
+        match way {
+            0 => assert_eq!(complete(steps), Ok(())),
+            1 => steps.abort(),
+            _ => drop(steps),
+        }
+        assert_eq!(bed.producer(), 0);
+    }
+}
+
+/// A batch of one request of the usual size is completed fast as it is otherwise; any other one is given
+/// back.
+#[test]
+fn a_usual_request_is_completed_fast() {
+    let list = sges(2);
+    for (request, usual) in [
+        (of_sges(1, SIGNALED, &list[..1]), true),
+        (of_sges(1, SIGNALED, &list), false),
+        (least(1, SIGNALED), false),
+    ] {
+        for count in 1..3 {
+            let (mut one, mut other) =
+                (Bed::<Ud>::new(Spec::default()), Bed::<Ud>::new(Spec::default()));
+            let (mut batch, mut fast) = (one.queue.wr_start(), other.queue.wr_start());
+            for _ in 0..count {
+                batch.push(&request);
+                fast.push(&request);
+            }
+            let done = fast.complete_fast();
+            assert_eq!(done.is_ok(), usual && count == 1);
+            assert_eq!(done.or_else(|batch| batch.complete()), batch.complete());
+            assert!(one.ring.all() == other.ring.all() && one.uar.all() == other.uar.all());
+            assert_eq!(one.producer(), other.producer());
+        }
+    }
+}
