@@ -17,13 +17,32 @@ const QUEUES: usize = 256;
 /// How long the rounds of a case may take, in nanoseconds.
 const LONG: u64 = 4_000_000_000;
 
+/// Whose operations are done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Ours, those of the peer's library, and the floor.
+    Everyone,
+    /// Those that the peer's library does by libibverbs: it may be anybody's.
+    Peer,
+}
+
+impl Who {
+    /// The word of the command line.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Everyone => "beside",
+            Self::Peer => "peer",
+        }
+    }
+}
+
 /// What is done with a peer's library: `what` and the cases, or all.
-pub(crate) fn run(library: &str, what: &[&str]) -> Result<ExitCode, String> {
+pub(crate) fn run(library: &str, what: &[&str], who: Who) -> Result<ExitCode, String> {
     let peer = Library::load(library)?;
     let (what, cases) = match what {
         ["time", rounds, cases @ ..] => {
             let rounds = rounds.parse().map_err(|_| format!("{rounds:?} is no number"))?;
-            time(&peer, &|case| wanted(cases, case), rounds);
+            time(&peer, &|case| wanted(cases, case), rounds, who);
             return Ok(ExitCode::SUCCESS);
         }
         [what, cases @ ..] => (*what, cases),
@@ -32,7 +51,7 @@ pub(crate) fn run(library: &str, what: &[&str]) -> Result<ExitCode, String> {
     match what {
         "count" | "instructions" => {
             let functions = [rounds::functions(), peer.functions()].concat();
-            let arguments = [&["beside", library, "rounds"], cases].concat();
+            let arguments = [&[who.word(), library, "rounds"], cases].concat();
             for counted in count::count(&functions, &arguments, what == "count")? {
                 let name = format!("{}\t{}\t{}", counted.case, counted.who, counted.mode);
                 println!("count\t{name}\t{:.2}\t{:.3}", counted.instructions, counted.misses);
@@ -51,7 +70,8 @@ pub(crate) fn run(library: &str, what: &[&str]) -> Result<ExitCode, String> {
             }
         }
         "rounds" => {
-            count::rounds(all(&peer, &|case| wanted(cases, case)).into_iter().flatten().collect())
+            let all = all(&peer, &|case| wanted(cases, case), who);
+            count::rounds(all.into_iter().flatten().collect());
         }
         _ => return Err("`mlx5-bench` alone tells how it is used".into()),
     }
@@ -63,11 +83,14 @@ pub(crate) fn wanted(cases: &[&str], case: &str) -> bool {
     cases.is_empty() || cases.contains(&case)
 }
 
-/// Everyone's rounds, case by case.
-fn all(peer: &Library, wanted: &dyn Fn(&str) -> bool) -> Vec<Vec<Round>> {
+/// The rounds, case by case.
+fn all(peer: &Library, wanted: &dyn Fn(&str) -> bool, who: Who) -> Vec<Vec<Round>> {
     let machine = Machine::found();
-    let mut rounds = rounds::rounds(&machine, wanted);
-    rounds.extend(peer.rounds(&machine, wanted));
+    let mut rounds = peer.rounds(&machine, wanted);
+    match who {
+        Who::Everyone => rounds.splice(0..0, rounds::rounds(&machine, wanted)).for_each(drop),
+        Who::Peer => rounds.retain(|round| round.who != "floor"),
+    }
     let mut cases: Vec<Vec<Round>> = Vec::new();
     for round in rounds {
         match cases.iter_mut().find(|case| case[0].case == round.case) {
@@ -79,8 +102,8 @@ fn all(peer: &Library, wanted: &dyn Fn(&str) -> bool) -> Vec<Vec<Round>> {
 }
 
 /// Times every round of a case in turn, many times over.
-fn time(peer: &Library, wanted: &dyn Fn(&str) -> bool, rounds: u64) {
-    for mut case in all(peer, wanted) {
+fn time(peer: &Library, wanted: &dyn Fn(&str) -> bool, rounds: u64, who: Who) {
+    for mut case in all(peer, wanted, who) {
         let mut times = vec![Vec::new(); case.len()];
         let start = std::time::Instant::now();
         for i in 0..WARM_UP + rounds {

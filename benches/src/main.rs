@@ -19,7 +19,7 @@ mod requests;
 mod round;
 mod rounds;
 
-use beside::{median, wanted};
+use beside::{Who, median, wanted};
 use machine::Machine;
 use round::{Mode, ROUND};
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ const BARS: &[(&str, Mode, f64)] = &[
 ];
 
 const USAGE: &str = "\
-usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | beside ...
+usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | beside ... | peer ...
 
   count   instructions of each case, counted by valgrind's callgrind
   check   the same of cases that have a bar, and failure where one takes more
@@ -63,6 +63,8 @@ usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | beside ..
   beside LIBRARY instructions [CASE...] the same without cache misses, which is quicker
   beside LIBRARY time ROUNDS [CASE...]  nanoseconds of each case, in turn on one device
   beside LIBRARY memory                 bytes that a queue pair and a completion queue hold
+
+  peer LIBRARY ...                      the same with those of the library alone
 ";
 
 fn main() -> ExitCode {
@@ -81,7 +83,8 @@ fn main() -> ExitCode {
             time(cases);
             Ok(ExitCode::SUCCESS)
         }
-        ["beside", library, ref what @ ..] => beside::run(library, what),
+        ["beside", library, ref what @ ..] => beside::run(library, what, Who::Everyone),
+        ["peer", library, ref what @ ..] => beside::run(library, what, Who::Peer),
         _ => Err(USAGE.into()),
     };
     done.unwrap_or_else(|problem| {

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Holding, Measured, Pair, Row, make_directory};
+use super::{Holding, Measured, Pair, Row, door, make_directory};
 use crate::failure::Failure;
+use crate::verbs;
 
 /// Where the C of the benchmark is, and its files.
 const SOURCES: &str = "benches/peer";
@@ -27,6 +28,15 @@ pub(super) struct Peer {
     bench: PathBuf,
     simulator: PathBuf,
     library: PathBuf,
+    /// Where our libibverbs.so.1 is.
+    verbs: PathBuf,
+}
+
+/// Whose libibverbs the peer finds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Provider {
+    C,
+    Rust,
 }
 
 impl Peer {
@@ -44,13 +54,20 @@ impl Peer {
             .args(FILES.iter().map(|file| sources.join(file)))
             .args(["-libverbs", "-lmlx5"]);
         output(compiler)?;
-        Ok(Self { bench, simulator, library })
+        Ok(Self { bench, simulator, library, verbs: verbs::build()? })
     }
 
     /// The benchmark, shown a simulated device that stands still while it is measured.
-    fn command(&self, what: &[&str]) -> Command {
+    fn command(&self, what: &[&str], provider: Provider) -> Command {
         let mut command = Command::new(&self.bench);
-        command.arg("beside").arg(&self.library).args(what);
+        command.arg(match provider {
+            Provider::C => "beside",
+            Provider::Rust => "peer",
+        });
+        if provider == Provider::Rust {
+            verbs::with_library(&mut command, &self.verbs);
+        }
+        command.arg(&self.library).args(what);
         command.env("LD_PRELOAD", &self.simulator).env("MLX5_SIM", "step");
         command
     }
@@ -60,7 +77,10 @@ impl Peer {
     pub(super) fn count(&self, cases: &[&str], misses: bool) -> Result<Measured, Failure> {
         let what = if misses { "count" } else { "instructions" };
         let mut measured = Measured::default();
-        for line in output(self.command(&[&[what], cases].concat()))?.lines() {
+        let mut told = output(self.command(&[&[what], cases].concat(), Provider::C))?;
+        told +=
+            &over_ours(&output(self.command(&[&[what], door::CASES].concat(), Provider::Rust))?);
+        for line in told.lines() {
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["count", case, who, mode, instructions, misses] => measured.rows.push(Row {
                     case: case.to_owned(),
@@ -95,7 +115,10 @@ impl Peer {
     ) -> Result<(), Failure> {
         measured.rounds = rounds;
         let rounds = rounds.to_string();
-        for line in output(self.command(&[&["time", rounds.as_str()], cases].concat()))?.lines() {
+        let what = ["time", rounds.as_str()];
+        let mut told = output(self.command(&[&what, cases].concat(), Provider::C))?;
+        told += &over_ours(&output(self.command(&[&what, door::CASES].concat(), Provider::Rust))?);
+        for line in told.lines() {
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["time", case, who, mode, time] => {
                     let row = measured.row_mut(case, who, mode);
@@ -121,7 +144,7 @@ impl Peer {
     /// What queues hold.
     pub(super) fn memory(&self) -> Result<Vec<Holding>, Failure> {
         let mut holdings = Vec::new();
-        for line in output(self.command(&["memory"]))?.lines() {
+        for line in output(self.command(&["memory"], Provider::C))?.lines() {
             if let ["memory", case, who, mode, heap, mapped] =
                 line.split('\t').collect::<Vec<_>>()[..]
             {
@@ -140,6 +163,11 @@ impl Peer {
     fn wrong(&self, what: &str) -> Failure {
         Failure::Output { program: self.bench.display().to_string(), what: what.to_owned() }
     }
+}
+
+/// The same lines, of whoever does over our library what the peer does over rdma-core's.
+fn over_ours(lines: &str) -> String {
+    lines.replace("\trdma-core-", &format!("\t{}", door::WHO))
 }
 
 fn number(text: &str) -> Option<f64> {

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::bars::Verdict;
-use super::{CANNOT, Measured, Row};
+use super::{CANNOT, Measured, Row, door};
 
 /// The rows, as `docs/benchmarks.json` has them.
 pub(super) fn json(measured: &Measured) -> String {
@@ -74,22 +74,38 @@ const LEGACY: &[&str] = &[
 ];
 const EXTENDED: &[&str] = &["rdma-core-wr", "rdma-core-cq_ex"];
 
-const COLUMNS: [Column; 7] = [
+/// The same over our own library.
+const DOOR_LEGACY: &[&str] = &[
+    "mlx5-verbs-post_send",
+    "mlx5-verbs-poll_cq",
+    "mlx5-verbs-post_recv",
+    "mlx5-verbs-post_srq_recv",
+];
+const DOOR_EXTENDED: &[&str] = &["mlx5-verbs-wr", "mlx5-verbs-cq_ex"];
+
+const COLUMNS: [Column; 9] = [
     Column { heading: "floor", who: &["floor"], mode: "single" },
     Column { heading: "mlx5", who: &["mlx5"], mode: "single" },
     Column { heading: "mlx5, lock", who: &["mlx5"], mode: "shared" },
     Column { heading: "C", who: LEGACY, mode: "default" },
     Column { heading: "C, extended", who: EXTENDED, mode: "default" },
+    Column { heading: "C API, ours", who: DOOR_LEGACY, mode: "default" },
+    Column { heading: "C API, ours, extended", who: DOOR_EXTENDED, mode: "default" },
     Column { heading: "C, one thread", who: LEGACY, mode: "single_threaded" },
     Column { heading: "C, extended, one thread", who: EXTENDED, mode: "single_threaded" },
 ];
 
 /// `docs/BENCHMARKS.md`.
-pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
+pub(super) fn markdown(
+    measured: &Measured,
+    verdicts: &[Verdict],
+    door: &[door::Verdict],
+) -> String {
     let mut text = String::new();
     let _ = write!(text, "{}", INTRODUCTION);
     machine(&mut text, measured);
     bars(&mut text, measured, verdicts);
+    door_bars(&mut text, measured, door);
     text.push_str("\n## Instructions per operation\n\n");
     table(&mut text, measured, |row| format!("{:.1}", row.instructions));
     text.push_str("\n## Nanoseconds per operation\n\n");
@@ -147,6 +163,8 @@ const END: &str = "
   `ibv_post_send`, `ibv_post_recv` and `ibv_poll_cq`; *extended* is `ibv_wr_*` and
   `ibv_start_poll`; *one thread* has `MLX5_SINGLE_THREADED=1` and single-threaded completion
   queues. A batch of `ibv_post_send` includes filling the list; `list16` does not.
+* *C API, ours* is the same C program over our own libibverbs.so.1 (`cargo xtask verbs`), in a process
+  of its own, without the other competitors.
 * The *floor* (`benches/peer/floor.c`) is the bare stores, loads and fences on plain memory:
   prebuilt header words, one check for room, one record per request, the doorbell record, the
   register with its fences. It checks nothing else, selects nothing and takes no lock.
@@ -236,6 +254,33 @@ fn bars(text: &mut String, measured: &Measured, verdicts: &[Verdict]) {
             ),
             None => writeln!(text, " {:.1} | | | |", nanoseconds(ours)),
         };
+    }
+}
+
+/// One program over either library.
+fn door_bars(text: &mut String, measured: &Measured, verdicts: &[door::Verdict]) {
+    text.push_str(
+        "\n## The C API: our libibverbs.so.1 and rdma-core's\n\n\
+         The same C program, over either library; instructions include the program's own part.\n\n\
+         | case | way | instructions: ours | C | ratio | at most | ns: ours | C |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for door::Verdict { case, way, instructions } in verdicts {
+        let row = |who: &str| measured.row(case, &format!("{who}{way}"), "default");
+        let (ours, theirs) = (row(door::WHO), row("rdma-core-"));
+        let count = |row: Option<&Row>| row.map_or(f64::NAN, |row| row.instructions);
+        let time = |row: Option<&Row>| row.and_then(|row| row.nanoseconds).unwrap_or(f64::NAN);
+        let _ = writeln!(
+            text,
+            "| `{case}` | {way} | {:.1} | {:.1} | {:.3}{} | {:.2} | {:.1} | {:.1} |",
+            count(ours),
+            count(theirs),
+            instructions.ratio,
+            if instructions.holds() { "" } else { " **over**" },
+            instructions.bar,
+            time(ours),
+            time(theirs),
+        );
     }
 }
 
