@@ -15,6 +15,7 @@ mod parts;
 mod paths;
 mod polling;
 mod queues;
+mod raw;
 mod states;
 mod views;
 

@@ -16,7 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub(super) struct Bed {
     pub(super) simulator: Simulator,
     pub(super) context: Context,
-    pd: ProtectionDomain,
+    pub(super) pd: ProtectionDomain,
     pub(super) cq: CompletionQueue,
 }
 
