@@ -242,6 +242,30 @@ static void requests(void)
 	must(!mlx5dv_destroy_mkey(plain) && !mlx5dv_destroy_mkey(signs), "mlx5dv_destroy_mkey");
 }
 
+/* Memory on the device: what is written to its mapping is what a copy reads. */
+static void memory(void)
+{
+	for (int type = 0; type < 3; type++) {
+		struct ibv_alloc_dm_attr attr = { .length = 128 };
+		struct mlx5dv_alloc_dm_attr dv = { .type = type ? 7 + type : 0 };
+		struct mlx5dv_dm raw = { .comp_mask = MLX5DV_DM_MASK_REMOTE_VA | 1 << 4 };
+		struct mlx5dv_obj obj = { .dm.out = &raw };
+		uint32_t read = 0;
+
+		errno = 0;
+		obj.dm.in = mlx5dv_alloc_dm(bed.context, &attr, &dv);
+		printf("memory of type %d: %s\n", dv.type, obj.dm.in ? "there" : name_of(errno));
+		if (!obj.dm.in)
+			continue;
+		must(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_DM), "mlx5dv_init_obj");
+		*(volatile uint32_t *)((uint8_t *)raw.buf + 64) = 0x12345678;
+		must(!ibv_memcpy_from_dm(&read, obj.dm.in, 64, 4), "ibv_memcpy_from_dm");
+		printf("length %" PRIu64 ", told %#" PRIx64 ", address there %" PRIu64 ", read %#x\n",
+		       raw.length, raw.comp_mask, raw.remote_va, read);
+		must(!ibv_free_dm(obj.dm.in), "ibv_free_dm");
+	}
+}
+
 int main(void)
 {
 	bed = open_bed();
@@ -249,6 +273,7 @@ int main(void)
 	queue_pairs();
 	keys();
 	requests();
+	memory();
 	close_bed(&bed);
 	return 0;
 }

@@ -79,7 +79,7 @@ macro_rules! libmlx5 {
             }
 
             default "MLX5_1.10" {
-                mlx5dv_alloc_dm => refuse::null,
+                mlx5dv_alloc_dm => dv::memory::alloc_dm,
                 mlx5dv_create_mkey => mkey::create_mkey,
                 mlx5dv_destroy_mkey => mkey::destroy_mkey,
                 mlx5dv_qp_ex_from_ibv_qp_ex => qp::driver::from_ibv_qp_ex,

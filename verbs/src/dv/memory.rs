@@ -1,0 +1,28 @@
+//! Memory on the device, by type.
+
+use crate::abi::mlx5dv::*;
+use crate::abi::*;
+use crate::dm;
+use crate::refusal::{Refusal, object};
+use mlx5_uapi::mlx5::DmType;
+
+/// `mlx5dv_alloc_dm`: the memory for data; that of steering is another type.
+///
+/// # Safety
+/// `context` is open, the attributes are readable.
+pub unsafe extern "C" fn alloc_dm(
+    context: *mut ibv_context,
+    attr: *mut ibv_alloc_dm_attr,
+    dv: *mut mlx5dv_alloc_dm_attr,
+) -> *mut ibv_dm {
+    // SAFETY: by the contract.
+    let mlx5dv_alloc_dm_attr { r#type, comp_mask } = unsafe { *dv };
+    if comp_mask != 0 {
+        return object(Err(Refusal::INVALID));
+    }
+    if r#type != DmType::Memic.raw().into() {
+        return object(Err(Refusal::NOT_SUPPORTED));
+    }
+    // SAFETY: by the contract.
+    unsafe { dm::alloc_dm(context, attr) }
+}
