@@ -10,6 +10,7 @@
 pub mod abi;
 
 pub mod ah;
+pub mod clock;
 mod context;
 pub mod cq;
 pub mod device;

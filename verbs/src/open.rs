@@ -9,7 +9,7 @@ use crate::kernel::BlockingFile;
 use crate::object::Blank;
 use crate::process::InProcess;
 use crate::refusal::{Verb, object, status};
-use crate::{cq, dm, domain, mr, mw, qp, query, srq, xrc};
+use crate::{clock, cq, dm, domain, mr, mw, qp, query, srq, xrc};
 use mlx5::{Context, Devx, OpenOptions};
 use mlx5_uapi::{DeviceFile, LinuxKernel};
 use std::mem::offset_of;
@@ -21,6 +21,7 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     let mut verbs = verbs_context::blank();
     verbs.sz = size_of::<verbs_context>();
     verbs.query_port = Some(query::query_port);
+    verbs.query_rt_values = Some(clock::query_rt_values);
     verbs.query_device_ex = Some(query::query_device_ex);
     verbs.alloc_td = Some(domain::alloc_td);
     verbs.dealloc_td = Some(domain::dealloc_td);
