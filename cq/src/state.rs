@@ -153,6 +153,12 @@ pub(crate) fn is_title(op_own: u8) -> bool {
         && op_own >> OPCODE_SHIFT <= CqeOpcode::ResponderSendInvalidate as u8
 }
 
+/// Whether a CQE names a queue. The others have another field in place of the user index.
+pub(crate) fn names_a_queue(op_own: u8) -> bool {
+    let opcode = CqeOpcode::from_bits(op_own >> OPCODE_SHIFT);
+    !matches!(opcode, Some(CqeOpcode::SignatureError | CqeOpcode::Resize))
+}
+
 /// The half of a completion queue that other threads than the poller may read.
 pub struct RingState {
     buffer: AtomicPtr<u8>,
@@ -299,7 +305,7 @@ impl RingState {
                 return end;
             }
             position = position.wrapping_add(takes);
-            if user_index == index {
+            if user_index == index && names_a_queue(op_own) {
                 end = Some(position);
             }
         }

@@ -468,16 +468,21 @@ impl CompletionQueue {
 
     /// Destroys the queue (`ibv_destroy_cq`). Fails, and gives it back, while queue pairs complete
     /// here or when the kernel refuses.
-    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
-        let Self { ring, inner, until_check, last_error } = self;
-        let (inner, error) = match Arc::try_unwrap(inner) {
-            Ok(mut alone) => match alone.destroy() {
-                Ok(()) => return Ok(()),
-                Err(error) => (Arc::new(alone), error),
-            },
-            Err(inner) => (inner, Error::busy("destroy_cq", "queue pairs still complete here")),
-        };
-        Err(DestroyError::new(Self { ring, inner, until_check, last_error }, error))
+    pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
+        match self.withdraw() {
+            Ok(()) => Ok(()),
+            Err(error) => Err(DestroyError::new(self, error)),
+        }
+    }
+
+    /// Destroys the kernel's object, and keeps the memory: what is in the queue can still be polled,
+    /// and no event comes any more. Fails while queue pairs complete here or when the kernel refuses;
+    /// then nothing has changed.
+    fn withdraw(&mut self) -> Result<(), Error> {
+        match Arc::get_mut(&mut self.inner) {
+            Some(alone) => alone.destroy(),
+            None => Err(Error::busy("destroy_cq", "queue pairs still complete here")),
+        }
     }
 }
 

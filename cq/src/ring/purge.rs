@@ -2,7 +2,7 @@
 
 use super::Ring;
 use crate::queue::Queue;
-use crate::state::is_title;
+use crate::state::{is_title, names_a_queue};
 use crate::table::Lookup;
 use mlx5_doorbell::barrier;
 use mlx5_prm::cqe::{CqeOpcode, OPCODE_SHIFT};
@@ -107,12 +107,8 @@ impl<Q: Queue> Ring<Q> {
     }
 
     fn describe(&self, opcode: u8, index: u32, slots: u32, left: u32, counter: u16) -> Unit {
-        // These have something else in place of the user index.
-        let names_none = matches!(
-            CqeOpcode::from_bits(opcode),
-            Some(CqeOpcode::SignatureError | CqeOpcode::Resize)
-        );
-        Unit { slots, left, index: (!names_none).then_some(index), opcode, counter }
+        let index = names_a_queue(opcode << OPCODE_SHIFT).then_some(index);
+        Unit { slots, left, index, opcode, counter }
     }
 
     /// Returns the user index of a unit if its queue was destroyed.

@@ -3,7 +3,7 @@
 use crate::bed::{Bed, Entry, Outstanding};
 use crate::compressed::{mini, write_run};
 use mlx5_cq::Deferred;
-use mlx5_prm::cqe::MiniFormat;
+use mlx5_prm::cqe::{CqeOpcode, MiniFormat};
 use std::sync::{Arc, Mutex};
 
 /// The user indexes: of the queue that is reset, of one that goes on, of one that was destroyed.
@@ -49,6 +49,21 @@ fn the_completions_of_one_queue_go_and_the_others_stay_in_order() {
             bed.ring.publish();
         }
         assert_eq!((reset.asked.get(), bed.ring.corruption()), (0, None));
+    }
+}
+
+#[test]
+fn completions_that_name_no_queue_are_none_of_the_queue_whose_index_stands_there() {
+    for opcode in [CqeOpcode::Resize, CqeOpcode::SignatureError] {
+        let mut bed = Bed::new(3, 64);
+        let queue = Outstanding::default();
+        bed.register(RESET, &queue);
+        bed.device.write(Entry::new(opcode as u8, RESET, 0));
+        assert_eq!(bed.ring.state().end_of(RESET), None, "{opcode:?}");
+        bed.device.write(Entry::new(0, RESET, 0));
+        assert_eq!(bed.ring.state().end_of(RESET), Some(2), "{opcode:?}");
+        assert_eq!(purge(&mut bed).0, 1, "{opcode:?}");
+        assert_eq!(bed.ring.state().end_of(RESET), None, "{opcode:?}");
     }
 }
 

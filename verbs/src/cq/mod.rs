@@ -7,7 +7,7 @@ pub mod poll;
 use crate::abi::*;
 use crate::context::{ContextObject, wait_for_acks};
 use crate::environment;
-use crate::object::{Blank, boxed, destroy};
+use crate::object::{Blank, boxed};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
@@ -203,18 +203,15 @@ pub unsafe extern "C" fn create_cq(
 /// # Safety
 /// `cq` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
-    // SAFETY: by the contract. After the queue is destroyed no event of it is told any more, so the
-    // counts that are waited for are final.
+    let this: *mut CqObject = cq.cast();
+    // SAFETY: by the contract. Other threads may poll a queue that is in use, and until they have
+    // acknowledged its events also one that is not: so its kernel object goes under the lock, its
+    // memory last. After that no event of it is told any more, so the counts that are waited for are
+    // final.
     status(unsafe {
-        let this: *mut CqObject = cq.cast();
         let (context, id) = (ContextObject::of((*cq).context), (*this).cursor().id());
         let channel = (*cq).channel;
-        destroy(this, (*this).queue.get(), |cursor| {
-            // A busy queue stays as it was.
-            cursor
-                .into_inner()
-                .destroy()
-                .map_err(|error| error.map(CompletionQueue::into_cursor))?;
+        (*this).hold(|| (*this).cursor().withdraw()).map_err(Into::into).map(|()| {
             if !(*this).domain.is_null() {
                 PdObject::of((*this).domain).release();
             }
@@ -225,7 +222,8 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
                 let told = ChannelObject::remove(channel, id);
                 wait_for_acks(mutex, cond, &raw const (*cq).comp_events_completed, told);
             }
-            Ok(())
+            ManuallyDrop::drop(&mut *(*this).queue.get());
+            drop(Box::from_raw(this));
         })
     })
 }

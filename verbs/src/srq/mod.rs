@@ -326,15 +326,23 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
     // SAFETY: by the contract. After the queue is destroyed no event of it is told any more.
     status(unsafe {
         let context = ContextObject::of((*srq).context);
+        (*this).lock.lock();
         let id = (*(*this).queue.get()).id();
-        destroy(this, (*this).queue.get(), |queue| {
+        let destroyed = destroy(this, (*this).queue.get(), |queue| {
+            // The lock is held until the queue is gone, or until it is back: other threads may post
+            // to one that is in use.
             queue.destroy()?;
+            (*this).lock.unlock();
             PdObject::of((*srq).pd).release();
             let told = context.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);
             Ok(())
-        })
+        });
+        if destroyed.is_err() {
+            (*this).lock.unlock();
+        }
+        destroyed
     })
 }
 
