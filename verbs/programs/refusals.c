@@ -1,0 +1,130 @@
+/* What is refused, and what a caller then finds: lists that are too long, odd counts, signals, descriptors. */
+#include "bed.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+
+static struct bed bed;
+
+static void nothing(int number) { (void)number; }
+
+static void lists(struct pair *pair)
+{
+	static struct ibv_send_wr sends[1000], *bad_send;
+	static struct ibv_recv_wr receives[1000], *bad;
+	struct ibv_sge sge = { (uintptr_t)bed.from, 8, bed.mr->lkey };
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	int refused;
+
+	must(!ibv_query_qp(pair->qp, &attr, IBV_QP_CAP, &init), "ibv_query_qp");
+	for (int i = 0; i < 1000; i++) {
+		sends[i] = (struct ibv_send_wr){ .wr_id = i, .next = i < 999 ? &sends[i + 1] : NULL,
+			.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+			.wr.rdma = { (uintptr_t)bed.to, bed.mr->rkey } };
+		receives[i] = (struct ibv_recv_wr){ .wr_id = i, .sg_list = &sge, .num_sge = 1,
+			.next = i < 999 ? &receives[i + 1] : NULL };
+	}
+	refused = ibv_post_send(pair->qp, sends, &bad_send);
+	printf("1000 sends: %s, at least what was granted: %d\n", name_of(refused),
+	       bad_send - sends >= (long)init.cap.max_send_wr || bad_send - sends >= DEPTH);
+	refused = ibv_post_recv(pair->peer, receives, &bad);
+	printf("1000 receives: %s, bad %ld\n", name_of(refused), (long)(bad - receives));
+	receives[0].next = NULL;
+	receives[0].num_sge = 100;
+	refused = ibv_post_recv(pair->qp, receives, &bad);
+	printf("100 SGEs: %s, bad %ld\n", name_of(refused), (long)(bad - receives));
+	refused = ibv_post_recv(pair->qp, NULL, &bad);
+	printf("no receive: %s\n", name_of(refused));
+	refused = ibv_post_send(pair->qp, NULL, &bad_send);
+	printf("no send: %s\n", name_of(refused));
+}
+
+static void *interrupt(void *thread)
+{
+	for (int i = 0; i < 200; i++) {
+		struct timespec rest = { .tv_nsec = 1000000 };
+
+		pthread_kill(*(pthread_t *)thread, SIGUSR1);
+		nanosleep(&rest, NULL);
+	}
+	return NULL;
+}
+
+static void events(void)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(bed.context);
+	struct sigaction action = { .sa_handler = nothing };
+	struct ibv_async_event event;
+	pthread_t self = pthread_self(), other;
+	struct ibv_cq *cq;
+	void *context;
+	int flags;
+
+	must(channel, "ibv_create_comp_channel");
+	flags = fcntl(channel->fd, F_GETFL);
+	printf("a new channel blocks: %d\n", !(flags & O_NONBLOCK));
+	fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK);
+	errno = 0;
+	printf("no event: %d", ibv_get_cq_event(channel, &cq, &context));
+	printf(" %s\n", name_of(errno));
+	fcntl(channel->fd, F_SETFL, flags);
+	sigaction(SIGUSR1, &action, NULL);
+	must(!pthread_create(&other, NULL, interrupt, &self), "a thread");
+	errno = 0;
+	printf("a signal: %d", ibv_get_cq_event(channel, &cq, &context));
+	printf(" %s\n", name_of(errno));
+	pthread_join(other, NULL);
+	flags = fcntl(bed.context->async_fd, F_GETFL);
+	printf("asynchronous events block: %d\n", !(flags & O_NONBLOCK));
+	fcntl(bed.context->async_fd, F_SETFL, flags | O_NONBLOCK);
+	errno = 0;
+	printf("no asynchronous event: %d", ibv_get_async_event(bed.context, &event));
+	printf(" %s\n", name_of(errno));
+	must(!ibv_destroy_comp_channel(channel), "ibv_destroy_comp_channel");
+}
+
+static void creation(void)
+{
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC };
+	struct ibv_srq_init_attr srq = { .attr = { 1 << 30, 1, 0 } };
+	struct ibv_wc wc;
+	struct ibv_cq *cq;
+
+	for (int entries = -1; entries < 2; entries++) {
+		errno = 0;
+		cq = ibv_create_cq(bed.context, entries, NULL, NULL, 0);
+		printf("%d entries: %s\n", entries, cq ? "made" : name_of(errno));
+		if (cq)
+			ibv_destroy_cq(cq);
+	}
+	cq = ibv_create_cq(bed.context, 8, NULL, NULL, 0);
+	must(cq, "ibv_create_cq");
+	printf("poll of none: %d\n", ibv_poll_cq(cq, 0, &wc));
+	attr.send_cq = attr.recv_cq = cq;
+	attr.cap.max_send_wr = 1u << 31;
+	errno = 0;
+	printf("huge queue pair: %d", ibv_create_qp(bed.pd, &attr) != NULL);
+	printf(" %s\n", name_of(errno));
+	errno = 0;
+	printf("huge shared queue: %d", ibv_create_srq(bed.pd, &srq) != NULL);
+	printf(" %s\n", name_of(errno));
+	printf("resize to 0: %s\n", name_of(ibv_resize_cq(cq, 0)));
+	printf("domain in use: %s\n", name_of(ibv_dealloc_pd(bed.pd)));
+	must(!ibv_destroy_cq(cq), "ibv_destroy_cq");
+}
+
+int main(void)
+{
+	bed = open_bed();
+	struct pair pair = make_pair(&bed, IBV_QPT_RC, 0);
+
+	connect_pair(&bed, &pair);
+	lists(&pair);
+	drop_pair(&pair);
+	events();
+	creation();
+	close_bed(&bed);
+	return 0;
+}
