@@ -183,6 +183,20 @@ impl ControlHalf {
         *self.inner.handle()
     }
 
+    /// Returns the identifier that events use.
+    pub fn id(&self) -> QpId {
+        self.inner.id()
+    }
+
+    /// Destroys the kernel's queue pair and keeps the queues: whoever still has a half may call it,
+    /// and is refused. The queues go when the last half is dropped. For who has to wait for others
+    /// between the two.
+    pub fn withdraw(&mut self) -> Result<(), Error> {
+        self.inner.destroy()?;
+        self.state = QueueState::Reset;
+        Ok(())
+    }
+
     /// Number of the queue pair.
     pub fn qp_num(&self) -> u32 {
         self.inner.qp_num

@@ -252,3 +252,23 @@ fn nothing_is_posted_while_a_queue_pair_is_reset() {
     assert_eq!(*attempts.lock().unwrap(), [None, Some(refused)]);
     *sender.lock().unwrap() = None;
 }
+
+#[test]
+fn a_queue_pair_that_is_withdrawn_refuses_its_halves_until_they_go() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).build().unwrap();
+    let qp = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(8).build().unwrap();
+    let (mut send, mut receive, mut control) = qp.split();
+    control.withdraw().unwrap();
+    control.withdraw().unwrap();
+    assert!(send.post(|batch| batch.wr(1, SendFlags::empty()).send().inline_data(b"x")).is_err());
+    let refused = receive.as_mut().unwrap().recv(1, Sge::default());
+    assert!(refused.is_err(), "{refused:?}");
+    let init = QpAttributes::new().qp_state(mlx5_wqe::QueueState::Init);
+    assert!(control.modify(&init.pkey_index(0).port_num(1)).is_err());
+    assert!(control.query().is_err());
+    drop((send, receive, control, cq, pd, context));
+    assert_clean(&simulator);
+}

@@ -274,21 +274,16 @@ pub unsafe extern "C" fn create_qp_ex(
 
 unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
     let whole: *mut QpOf<T> = this.cast();
-    // SAFETY: by the contract of `destroy_qp`.
+    // SAFETY: by the contract of `destroy_qp`. Whoever handles an event of it may still call it until
+    // the event is acknowledged, and is refused: the queues go last.
     unsafe {
-        let destroyed = (*whole).with_whole(|qp| {
-            let id = qp.id();
-            match qp.destroy() {
-                Ok(()) => (Ok(id), None),
-                Err(error) => {
-                    let refusal = Refusal::from(error.error());
-                    (Err(refusal), Some(error.into_inner()))
-                }
-            }
-        });
-        let id = destroyed?;
+        let id = (*this).with_control(|control| {
+            control.withdraw()?;
+            Ok(control.id())
+        })?;
         PdObject::of((*this).c.qp_base.pd).release();
         drop_events(this, id);
+        ManuallyDrop::drop(&mut *(*whole).send.get());
         drop(Box::from_raw(whole));
     }
     Ok(())
