@@ -9,8 +9,8 @@ use super::{in_file, with_library};
 use crate::build::{Profile, shared_library};
 use crate::failure::Failure;
 
-/// Where the programs are: each a file, with the headers that they share. One that C's library fails at
-/// has a text of the same name: what it prints over ours.
+/// Where the programs are: each a file, with the headers that they share. One at which C's library fails,
+/// always or by chance, has a text of the same name: what it prints over ours.
 const FOLDER: &str = "verbs/programs";
 
 /// The simulated devices that each runs on.
