@@ -37,12 +37,12 @@ const HOT: [(&[&str], Rule); 19] = [
     (&["operations", "post", "fetch_add"], Rule::Send),
     (&["operations", "post", "compare_swap"], Rule::Send),
     (&["operations", "post", "datagram"], Rule::Send),
-    (&["operations", "post", "list"], Rule::Send),
     (&["operations", "post", "inline8_shared"], Rule::Send),
     (&["operations", "post", "sge_shared"], Rule::Send),
     (&["operations", "post", "send_shared"], Rule::Send),
-    // What batches end in.
+    // What batches and lists end in: a list itself rings no doorbell.
     (&["complete_slow"], Rule::Send),
+    (&["complete_before_refused"], Rule::Send),
     // What these call.
     (&["register", "copy_blocks"], Rule::Copy),
     (&["register", "SharedBlueFlame", "write"], Rule::Register),
