@@ -120,11 +120,16 @@ unsafe extern "C" fn memcpy_to_dm(
     host_addr: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: C's contract: the memory exists, and `host_addr` is readable for `length` bytes.
-    let (this, bytes) =
-        unsafe { (DmObject::of(dm), std::slice::from_raw_parts(host_addr.cast(), length)) };
-    let copied = this.check(dm_offset, length);
-    status(copied.and_then(|offset| Ok(this.memory.write_at(offset, bytes)?)))
+    // SAFETY: C's contract: the memory exists.
+    let this = unsafe { DmObject::of(dm) };
+    status(this.check(dm_offset, length).and_then(|offset| {
+        if length == 0 {
+            return Ok(());
+        }
+        // SAFETY: C's contract: `host_addr` is readable for `length` bytes, of which there are some.
+        let bytes = unsafe { std::slice::from_raw_parts(host_addr.cast(), length) };
+        Ok(this.memory.write_at(offset, bytes)?)
+    }))
 }
 
 /// What `ibv_memcpy_from_dm` calls.
@@ -134,9 +139,14 @@ unsafe extern "C" fn memcpy_from_dm(
     dm_offset: u64,
     length: usize,
 ) -> c_int {
-    // SAFETY: C's contract: the memory exists, and `host_addr` is writable for `length` bytes.
-    let (this, bytes) =
-        unsafe { (DmObject::of(dm), std::slice::from_raw_parts_mut(host_addr.cast(), length)) };
-    let copied = this.check(dm_offset, length);
-    status(copied.and_then(|offset| Ok(this.memory.read_at(offset, bytes)?)))
+    // SAFETY: C's contract: the memory exists.
+    let this = unsafe { DmObject::of(dm) };
+    status(this.check(dm_offset, length).and_then(|offset| {
+        if length == 0 {
+            return Ok(());
+        }
+        // SAFETY: C's contract: `host_addr` is writable for `length` bytes, of which there are some.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(host_addr.cast(), length) };
+        Ok(this.memory.read_at(offset, bytes)?)
+    }))
 }

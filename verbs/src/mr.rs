@@ -5,6 +5,7 @@ use crate::fork::Kept;
 use crate::object::{boxed, destroy};
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, set_errno, status};
+use crate::request::entries;
 use mlx5::{Access, MemoryRegion};
 use mlx5_uapi::cmd::mr as command;
 use mlx5_uapi::verbs::{self, Advice};
@@ -237,12 +238,10 @@ pub unsafe extern "C" fn advise_mr(
         if flags & !FLUSH != 0 {
             return Err(Refusal::NOT_SUPPORTED);
         }
+        let count = if list.is_null() { 0 } else { count as usize };
         // SAFETY: by the contract.
-        let (context, handle, list) = unsafe {
-            let list =
-                std::slice::from_raw_parts(list, if list.is_null() { 0 } else { count as usize });
-            (PdObject::context(pd), (*pd).handle, list)
-        };
+        let (context, handle, list) =
+            unsafe { (PdObject::context(pd), (*pd).handle, entries(list, count)) };
         let ranges: Vec<_> = list
             .iter()
             .map(|sge| verbs::Sge { addr: sge.addr, length: sge.length, lkey: sge.lkey })
