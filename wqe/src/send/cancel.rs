@@ -123,25 +123,26 @@ impl core::error::Error for NotPending {}
 
 /// A set of identifiers for one scan. A sparse hash table of `2^(64 - SHIFT)` slots rejects nearly
 /// all identifiers that are not in the set by one lookup; the sorted list decides the rest.
-struct IdSet<'a, const SHIFT: u32> {
+struct IdSet<'a, P, const SHIFT: u32> {
     /// Open addressing with linear probing: one more than an index of `sorted`; zero if the slot is
     /// free.
-    table: Vec<u32>,
+    table: Vec<P>,
     sorted: &'a [u64],
 }
 
-impl<'a, const SHIFT: u32> IdSet<'a, SHIFT> {
+impl<'a, P: Place, const SHIFT: u32> IdSet<'a, P, SHIFT> {
     const SIZE: usize = 1 << (u64::BITS - SHIFT);
 
-    /// `sorted` must have fewer identifiers than the table has slots.
+    /// `sorted` must have fewer identifiers than the table has slots, and at most as many as `P` can
+    /// count.
     fn new(sorted: &'a [u64]) -> Self {
-        let mut table = alloc::vec![0; Self::SIZE];
-        for (place, id) in (1..).zip(sorted) {
+        let mut table = alloc::vec![P::default(); Self::SIZE];
+        for (place, id) in sorted.iter().enumerate() {
             let mut at = Self::hash(*id);
-            while table[at] != 0 {
+            while table[at] != P::default() {
                 at = (at + 1) % Self::SIZE;
             }
-            table[at] = place;
+            table[at] = P::number(place + 1);
         }
         Self { table, sorted }
     }
@@ -156,7 +157,7 @@ impl<'a, const SHIFT: u32> IdSet<'a, SHIFT> {
     #[inline(always)]
     fn may_have(&self, id: u64) -> bool {
         // SAFETY: a hash has as many bits as the index of the table.
-        unsafe { *self.table.get_unchecked(Self::hash(id)) != 0 }
+        unsafe { *self.table.get_unchecked(Self::hash(id)) != P::default() }
     }
 
     /// Whether `id` is in the set.
@@ -164,14 +165,38 @@ impl<'a, const SHIFT: u32> IdSet<'a, SHIFT> {
     fn has(&self, id: u64) -> bool {
         let mut at = Self::hash(id);
         loop {
-            match self.table[at].checked_sub(1) {
+            match self.table[at].index().checked_sub(1) {
                 None => return false,
-                Some(place) if self.sorted[place as usize] == id => return true,
+                Some(place) if self.sorted[place] == id => return true,
                 Some(_) => at = (at + 1) % Self::SIZE,
             }
         }
     }
 }
+
+/// The number of an identifier in the table of an [`IdSet`]. As small as the set allows: the table is
+/// written for every scan.
+trait Place: Copy + Default + PartialEq {
+    fn number(number: usize) -> Self;
+    fn index(self) -> usize;
+}
+
+macro_rules! places {
+    ($($number:ident)*) => {$(
+        impl Place for $number {
+            fn number(number: usize) -> Self {
+                number as Self
+            }
+
+            #[inline(always)]
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    )*};
+}
+
+places!(u8 u16 u32);
 
 impl<T: Transport> SendQueue<T> {
     /// Finds the request boundary at which the device reports that it stopped. `None` if `counter`
@@ -248,9 +273,9 @@ impl<T: Transport> SendQueue<T> {
         // SAFETY: by the caller's contract.
         Ok(unsafe {
             match sorted.len() {
-                0..=64 => self.cancel_in(drained, &IdSet::<52>::new(&sorted)),
-                65..=1024 => self.cancel_in(drained, &IdSet::<48>::new(&sorted)),
-                1025..=0x4_0000 => self.cancel_in(drained, &IdSet::<44>::new(&sorted)),
+                0..=64 => self.cancel_in(drained, &IdSet::<u8, 52>::new(&sorted)),
+                65..=1024 => self.cancel_in(drained, &IdSet::<u16, 48>::new(&sorted)),
+                1025..=0x4_0000 => self.cancel_in(drained, &IdSet::<u32, 44>::new(&sorted)),
                 _ => {
                     let wanted = |id| sorted.binary_search(&id).is_ok();
                     self.cancel_where_id(drained, wanted, |_, _| true)
@@ -261,10 +286,10 @@ impl<T: Transport> SendQueue<T> {
 
     /// # Safety
     /// As for [`SendQueue::cancel`].
-    unsafe fn cancel_in<const SHIFT: u32>(
+    unsafe fn cancel_in<P: Place, const SHIFT: u32>(
         &mut self,
         drained: DrainPoint,
-        set: &IdSet<'_, SHIFT>,
+        set: &IdSet<'_, P, SHIFT>,
     ) -> Cancelled {
         // SAFETY: by the caller's contract.
         unsafe { self.cancel_where_id(drained, |id| set.may_have(id), |id, _| set.has(id)) }

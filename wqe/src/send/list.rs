@@ -79,6 +79,8 @@ pub enum Operation {
 
 /// The data of a request.
 #[derive(Clone, Copy, Debug)]
+// The tag in a byte of its own: every request of a list is asked for it.
+#[repr(u8)]
 pub enum Data<'a> {
     /// A list of pieces of local memory.
     Sges(&'a [Sge]),
