@@ -22,7 +22,8 @@ pub(crate) struct Door {
     pub(crate) descriptors: Descriptors,
     pub(crate) mappings: Mappings,
     pub(crate) trace: bool,
-    /// The process that it is of: one that shares its parent's memory is another.
+    /// The process that it is of. A child of vfork(2) runs in its parent's memory, and finds no door:
+    /// what it closes is its own copy of the parent's descriptors.
     pid: u32,
 }
 
@@ -60,9 +61,17 @@ impl Door {
     }
 
     fn there() -> Option<&'static Self> {
+        Self::of_any_process().filter(|door| door.is_of_this_process())
+    }
+
+    fn of_any_process() -> Option<&'static Self> {
         let slot = SLOT.load(Ordering::Acquire);
         // SAFETY: what stands there was leaked.
         unsafe { slot.as_ref() }?.get()?.as_ref()
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.pid == std::process::id()
     }
 
     /// The door, opened now if it was not; none for the library's own calls.
@@ -71,7 +80,7 @@ impl Door {
             return None;
         }
         let _inside = Inside::enter();
-        slot().get_or_init(Self::make).as_ref()
+        slot().get_or_init(Self::make).as_ref().filter(|door| door.is_of_this_process())
     }
 
     /// The door, and what a descriptor of the program stands for, if it is the machine's.
@@ -85,9 +94,7 @@ impl Door {
 
     /// What drivers of this process did that none may, and nobody has been told yet.
     pub(crate) fn violations() -> Vec<String> {
-        let Some(door) = Self::if_open().filter(|door| door.pid == std::process::id()) else {
-            return Vec::new();
-        };
+        let Some(door) = Self::if_open() else { return Vec::new() };
         let _inside = Inside::enter();
         door.machine.violations()
     }
@@ -197,7 +204,7 @@ fn register() {
 /// In a child after a fork.
 unsafe extern "C" fn forget() {
     let _inside = Inside::enter();
-    let door = Door::there();
+    let door = Door::of_any_process();
     SLOT.store(ptr::null_mut(), Ordering::Release);
     descriptors::forget_numbers();
     mappings::forget();

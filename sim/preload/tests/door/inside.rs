@@ -55,6 +55,7 @@ cases! {
     calls_that_the_device_does_not_know_are_refused, "";
     a_device_cannot_be_read_or_written, "";
     a_child_has_a_machine_of_its_own, "";
+    what_a_child_in_this_memory_closes_stays_open_here, "";
     a_call_by_its_number_is_the_device_s, "";
     a_call_past_the_library_maps_nothing, "";
 }
@@ -395,6 +396,35 @@ fn a_child_has_a_machine_of_its_own() -> Outcome {
 }
 
 /// Says a line to the other process.
+/// As Python starts programs: the child closes all that it has before it becomes another program.
+fn what_a_child_in_this_memory_closes_stays_open_here() -> Outcome {
+    extern "C" fn child(fd: *mut libc::c_void) -> i32 {
+        // SAFETY: they are the child's own copies.
+        unsafe {
+            libc::close(fd as usize as i32);
+            libc::close_range(3, u32::MAX, 0)
+        }
+    }
+    let file = node()?;
+    assert_eq!(empty_call(file.as_raw_fd()).raw_os_error(), Some(libc::EINVAL));
+    let mut stack = vec![0_u128; 4096];
+    // SAFETY: the stack lives until the child has ended, for which the call waits.
+    let child = unsafe {
+        libc::clone(
+            child,
+            stack.as_mut_ptr_range().end.cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            file.as_raw_fd() as usize as *mut libc::c_void,
+        )
+    };
+    let mut status = 0;
+    // SAFETY: there is room for the status.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert_eq!(empty_call(file.as_raw_fd()).raw_os_error(), Some(libc::EINVAL));
+    Ok(())
+}
+
 fn tell(line: impl std::fmt::Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
