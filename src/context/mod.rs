@@ -137,6 +137,17 @@ impl Context {
         self.inner.kept()
     }
 
+    /// Closes the device, unless a clone or an object of it still uses it: then the context comes back.
+    pub fn close(self) -> Result<(), Self> {
+        match Arc::try_unwrap(self.inner) {
+            Ok(inner) => {
+                drop(inner);
+                Ok(())
+            }
+            Err(inner) => Err(Self { inner }),
+        }
+    }
+
     /// Sets a BlueFlame register apart for the queues of one thread (`ibv_alloc_td`), for
     /// [`thread_domain`](crate::QueuePairBuilder::thread_domain). The register is freed once the
     /// domain and its queue pairs are gone. Fails if no register is left.

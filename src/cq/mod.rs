@@ -94,6 +94,11 @@ impl CqInner {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The kernel's handle, for a call.
+    fn live(&self, verb: &'static str) -> Result<u32, Error> {
+        self.handle.ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
+    }
+
     /// Queries whether the queue overran. Does nothing without DEVX.
     fn check_overrun(&self) {
         const VERB: &str = "query_cq";
@@ -430,7 +435,7 @@ impl CompletionQueue {
     /// [`crate::CompletionCaps`] has the device's maximum values; the kernel refuses a longer
     /// period.
     pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
-        let Some(handle) = self.inner.handle else { return Ok(()) };
+        let handle = self.inner.live("modify_cq")?;
         let context = &self.inner.context;
         context.run("modify_cq", |file| command::moderate(file, handle, count, period_us))
     }

@@ -26,7 +26,7 @@ impl CompletionQueue {
         let inner = &*self.inner;
         let context = &inner.context;
         context.check(VERB)?;
-        let Some(handle) = inner.handle else { return Ok(()) };
+        let handle = inner.live(VERB)?;
         if inner.attention.is_handed_over() {
             return Err(Error::busy(VERB, "the queue's memory was handed over"));
         }

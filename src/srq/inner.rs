@@ -32,6 +32,11 @@ impl SrqInner {
         *self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The kernel's handle, for a call.
+    pub(super) fn live(&self, verb: &'static str) -> Result<u32, Error> {
+        self.handle().ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
+    }
+
     pub(crate) fn destroy(&self) -> Result<(), Error> {
         const VERB: &str = "destroy_srq";
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);

@@ -147,7 +147,7 @@ impl SharedReceiveQueue {
         if limit > self.capacity() {
             return Err(Error::invalid(VERB, "the limit is larger than the queue".into()));
         }
-        let handle = self.handle().unwrap_or_default();
+        let handle = self.inner.live(VERB)?;
         command::modify(&*self.inner.context.file, handle, SrqAttrMask::LIMIT, 0, limit)
             .map_err(|errno| self.inner.context.fail(VERB, errno))
     }
@@ -156,7 +156,7 @@ impl SharedReceiveQueue {
     pub fn query(&self) -> Result<SrqInfo, Error> {
         const VERB: &str = "query_srq";
         self.inner.context.check(VERB)?;
-        let handle = self.handle().unwrap_or_default();
+        let handle = self.inner.live(VERB)?;
         let info = command::query(&*self.inner.context.file, handle)
             .map_err(|errno| self.inner.context.fail(VERB, errno))?;
         Ok(SrqInfo { max_wr: info.max_wr, max_sge: info.max_sge, limit: info.srq_limit })
@@ -164,14 +164,22 @@ impl SharedReceiveQueue {
 
     /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs take
     /// from it or when the kernel refuses.
-    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
-        if Arc::strong_count(&self.inner) > 1 {
-            let error = Error::busy("destroy_srq", "queue pairs still take from it");
-            return Err(DestroyError::new(self, error));
-        }
-        match self.inner.destroy() {
+    pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
+        match self.withdraw() {
             Ok(()) => Ok(()),
             Err(error) => Err(DestroyError::new(self, error)),
         }
+    }
+
+    /// Destroys the kernel's object (`ibv_destroy_srq`), and keeps the memory: posting is refused from
+    /// then on, and no event comes any more. The rest goes with the value. For callers whose threads
+    /// may still be at the queue when it is destroyed.
+    ///
+    /// Fails while queue pairs take from it or when the kernel refuses; then nothing has changed.
+    pub fn withdraw(&mut self) -> Result<(), Error> {
+        if Arc::strong_count(&self.inner) > 1 {
+            return Err(Error::busy("destroy_srq", "queue pairs still take from it"));
+        }
+        self.inner.destroy()
     }
 }

@@ -174,19 +174,22 @@ impl TagMatchingQueue {
 
     /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs belong
     /// to it or when the kernel refuses.
-    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
-        // The queue pair for operations is one of them.
-        if Arc::strong_count(&self.srq.inner) > 2 {
-            let error = Error::busy("destroy_srq", "queue pairs still belong to it");
-            return Err(DestroyError::new(self, error));
-        }
-        if let Err(error) = self.command.destroy() {
-            return Err(DestroyError::new(self, error));
-        }
-        match self.srq.inner.destroy() {
+    pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
+        match self.withdraw() {
             Ok(()) => Ok(()),
             Err(error) => Err(DestroyError::new(self, error)),
         }
+    }
+
+    /// Destroys the kernel's objects, and keeps the memory. See
+    /// [`crate::SharedReceiveQueue::withdraw`].
+    pub fn withdraw(&mut self) -> Result<(), Error> {
+        // The queue pair for operations is one of them.
+        if Arc::strong_count(&self.srq.inner) > 2 {
+            return Err(Error::busy("destroy_srq", "queue pairs still belong to it"));
+        }
+        self.command.destroy()?;
+        self.srq.inner.destroy()
     }
 }
 

@@ -6,6 +6,7 @@ use mlx5_sim::Model;
 use mlx5_uapi::ioctl::{attr, method};
 use mlx5_uapi::mlx5::{AllocUcontextResp, UcontextRespMask};
 use std::mem::offset_of;
+use std::sync::Arc;
 
 #[test]
 fn a_device_is_listed_with_what_sysfs_tells() {
@@ -229,4 +230,17 @@ fn what_needs_devx_says_so_by_the_name_of_the_operation() {
         assert_eq!(error.kind(), ErrorKind::NoDevx, "{error}");
         assert!(error.operation().starts_with("create_mkey"), "{error}");
     }
+}
+
+#[test]
+fn a_device_is_closed_once_nothing_of_it_is_left() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let file = Arc::downgrade(context.device_file());
+    let pd = context.alloc_pd().unwrap();
+    let context = context.close().unwrap_err();
+    assert!(file.upgrade().is_some() && context.query_port(1).is_ok());
+    drop(pd);
+    context.close().unwrap();
+    assert!(file.upgrade().is_none());
 }

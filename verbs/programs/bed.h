@@ -341,4 +341,20 @@ static inline int poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
 	return count;
 }
 
+/* Writes over memory that was freed, for who still uses it. */
+static inline void spoil(void)
+{
+	static void *blocks[64][64];
+
+	for (int size = 0; size < 64; size++)
+		for (int i = 0; i < 64; i++) {
+			blocks[size][i] = malloc(64 * (size + 1));
+			must(blocks[size][i], "memory");
+			memset(blocks[size][i], 0xff, 64 * (size + 1));
+		}
+	for (int size = 0; size < 64; size++)
+		for (int i = 0; i < 64; i++)
+			free(blocks[size][i]);
+}
+
 #endif

@@ -11,6 +11,7 @@ pub mod abi;
 
 pub mod ah;
 pub mod clock;
+pub mod close;
 mod context;
 pub mod cq;
 pub mod device;

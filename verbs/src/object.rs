@@ -2,6 +2,7 @@
 
 use crate::abi::mlx5dv::mlx5dv_qp_ex;
 use crate::abi::*;
+use crate::close;
 use crate::refusal::Verb;
 use mlx5::DestroyError;
 use std::mem::ManuallyDrop;
@@ -26,6 +27,7 @@ pub(crate) unsafe fn destroy<O, T>(
         match destroy(ManuallyDrop::take(&mut *held)) {
             Ok(()) => {
                 drop(Box::from_raw(object));
+                close::again();
                 Ok(())
             }
             Err(error) => {

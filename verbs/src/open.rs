@@ -8,11 +8,10 @@ use crate::environment::Environment;
 use crate::kernel::BlockingFile;
 use crate::object::Blank;
 use crate::process::InProcess;
-use crate::refusal::{Verb, object, status};
-use crate::{clock, cq, dm, domain, mr, mw, qp, query, srq, xrc};
+use crate::refusal::{Verb, object};
+use crate::{clock, close, cq, dm, domain, mr, mw, qp, query, srq, xrc};
 use mlx5::{Context, Devx, OpenOptions};
 use mlx5_uapi::{DeviceFile, LinuxKernel};
-use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
@@ -64,6 +63,7 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
 pub(crate) fn open(device: *mut ibv_device, devx: Devx) -> Verb<*mut ibv_context> {
     let environment = Environment::read();
     let options = OpenOptions::new().blueflame(environment.blueflame).devx(devx);
+    close::again();
     // SAFETY: by the contract of `open_device`.
     let device = unsafe { DeviceObject::of(device) };
     let context = device.device.open_with(&options)?;
@@ -115,18 +115,4 @@ fn make(
 /// `device` is from a device list.
 pub unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
     object(open(device, Devx::Auto))
-}
-
-/// `ibv_close_device`.
-///
-/// # Safety
-/// `context` is open; nothing of it is used any more.
-pub unsafe extern "C" fn close_device(context: *mut ibv_context) -> c_int {
-    let start = context.wrapping_byte_sub(offset_of!(verbs_context, context));
-    // SAFETY: by the contract; the box was made by `open`.
-    let this = unsafe { Box::<ContextObject>::from_raw(start.cast()) };
-    let ContextObject { dv, context, .. } = *this;
-    drop(dv);
-    drop(context.into_inner());
-    status(Ok(()))
 }

@@ -61,6 +61,30 @@ impl<T> InProcess<T> {
     }
 }
 
+impl<T> InProcess<T> {
+    /// Ends the value as [`InProcess::into_inner`] does, unless `end` gives it back. Whether it ended.
+    ///
+    /// # Safety
+    /// Once it ended, it is not used any more.
+    pub(crate) unsafe fn end(&mut self, end: impl FnOnce(T) -> Result<(), T>) -> bool {
+        if self.left() {
+            return match self.child.get_mut() {
+                // SAFETY: by the contract.
+                Some(Some(child)) => unsafe { child.end(end) },
+                _ => true,
+            };
+        }
+        // SAFETY: by the contract. A value that comes back is put where it was.
+        match end(unsafe { ManuallyDrop::take(&mut self.value) }) {
+            Ok(()) => true,
+            Err(value) => {
+                self.value = ManuallyDrop::new(value);
+                false
+            }
+        }
+    }
+}
+
 impl<T> Deref for InProcess<T> {
     type Target = T;
 

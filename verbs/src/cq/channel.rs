@@ -1,6 +1,7 @@
 //! Completion channels, and acknowledging what came through them.
 
 use crate::abi::*;
+use crate::close;
 use crate::context::{ById, ContextObject, acknowledge};
 use crate::object::boxed;
 use crate::refusal::{Refusal, Verb, object, status, zero_or_minus_one};
@@ -82,6 +83,7 @@ pub unsafe extern "C" fn destroy_comp_channel(channel: *mut ibv_comp_channel) ->
         }
         drop(Box::<ChannelObject>::from_raw(channel.cast()));
     }
+    close::again();
     0
 }
 

@@ -5,6 +5,7 @@ pub mod extended;
 pub mod poll;
 
 use crate::abi::*;
+use crate::close;
 use crate::context::{ContextObject, wait_for_acks};
 use crate::environment;
 use crate::object::{Blank, boxed};
@@ -224,6 +225,7 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
             }
             ManuallyDrop::drop(&mut *(*this).queue.get());
             drop(Box::from_raw(this));
+            close::again();
         })
     })
 }

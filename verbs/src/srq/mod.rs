@@ -3,10 +3,11 @@
 pub mod tags;
 
 use crate::abi::*;
+use crate::close;
 use crate::context::{ContextObject, wait_for_acks};
 use crate::cq::CqObject;
 use crate::environment;
-use crate::object::{Blank, boxed, destroy};
+use crate::object::{Blank, boxed};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
@@ -14,8 +15,7 @@ use crate::request::{receive_errno, receives, refused};
 use crate::spin::Spin;
 use crate::xrc::XrcdObject;
 use mlx5::{
-    DestroyError, Error, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId,
-    SrqInfo,
+    Error, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo,
 };
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -75,14 +75,11 @@ impl Queue {
         }
     }
 
-    fn destroy(self) -> Result<(), DestroyError<Self>> {
+    /// Destroys the kernel's object, and keeps the memory.
+    fn withdraw(&mut self) -> Result<(), Error> {
         match self {
-            Self::Plain(queue) => queue.destroy().map_err(|error| error.map(Self::Plain)),
-            Self::Tags(tags) => {
-                let Tags { queue, handles } = *tags;
-                let back = |queue| Self::Tags(Box::new(Tags { queue, handles }));
-                queue.destroy().map_err(|error| error.map(back))
-            }
+            Self::Plain(queue) => queue.withdraw(),
+            Self::Tags(tags) => tags.queue.withdraw(),
         }
     }
 }
@@ -323,26 +320,21 @@ pub unsafe extern "C" fn query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -
 /// `srq` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
     let this: *mut SrqObject = srq.cast();
-    // SAFETY: by the contract. After the queue is destroyed no event of it is told any more.
+    // SAFETY: by the contract. Other threads may post to a queue that is in use, and until they have
+    // acknowledged its events also to one that is not: so its kernel object goes under the lock, its
+    // memory last. After that no event of it is told any more, so the count that is waited for is final.
     status(unsafe {
         let context = ContextObject::of((*srq).context);
-        (*this).lock.lock();
-        let id = (*(*this).queue.get()).id();
-        let destroyed = destroy(this, (*this).queue.get(), |queue| {
-            // The lock is held until the queue is gone, or until it is back: other threads may post
-            // to one that is in use.
-            queue.destroy()?;
-            (*this).lock.unlock();
+        let id = (*this).with(|queue| queue.id());
+        (*this).with(Queue::withdraw).map_err(Into::into).map(|()| {
             PdObject::of((*srq).pd).release();
             let told = context.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);
-            Ok(())
-        });
-        if destroyed.is_err() {
-            (*this).lock.unlock();
-        }
-        destroyed
+            ManuallyDrop::drop(&mut *(*this).queue.get());
+            drop(Box::from_raw(this));
+            close::again();
+        })
     })
 }
 

@@ -22,7 +22,7 @@ macro_rules! libibverbs {
                 ibv_ack_cq_events => cq::channel::ack_cq_events,
                 ibv_alloc_pd => pd::alloc_pd,
                 ibv_attach_mcast => qp::multicast::attach_mcast,
-                ibv_close_device => open::close_device,
+                ibv_close_device => close::close_device,
                 ibv_copy_ah_attr_from_kern => from_kernel::copy_ah_attr_from_kern,
                 ibv_create_ah => ah::create_ah,
                 ibv_create_ah_from_wc => ah::create_ah_from_wc,

@@ -27,12 +27,13 @@ use link::Linked;
 /// this machine and newer ones.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Compare the symbols with those of Debian's libraries and the functions with the headers, and start programs with the library
+    /// Compare the symbols with those of Debian's libraries and the functions with the headers, start
+    /// programs with the library, and do what --programs does
     #[arg(long)]
     check: bool,
 
     /// Run the programs of verbs/programs over rdma-core's libraries and over this one, on simulated
-    /// devices, and compare what they print. Needs a C compiler and rdma-core's headers
+    /// devices, and compare what they print; violations fail. Needs a C compiler and rdma-core's headers
     #[arg(long)]
     programs: bool,
 }
@@ -48,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.check {
         check::run(&folder)?;
     }
-    if arguments.programs { programs::run(&folder) } else { Ok(()) }
+    if arguments.check || arguments.programs { programs::run(&folder) } else { Ok(()) }
 }
 
 /// Builds the library, and answers in which folder it is.

@@ -96,7 +96,14 @@ fn compile(source: &Path, program: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What a program prints on a simulated device. Its status comes last.
+/// Starts a program, which and the children of which note violations of the device model in a file: the
+/// program that was named first fails with them.
+const NOTING: &str = "export MLX5_SIM_REPORT=\"$0\"-$$; : >\"$MLX5_SIM_REPORT\"; exec \"$@\"";
+
+/// Memory that is freed is written over at once, so that a library that still uses it fails.
+const MEMORY: &str = "glibc.malloc.tcache_count=0:glibc.malloc.perturb=165";
+
+/// What a program prints on a simulated device. Its status comes last; violations are a failure.
 fn output(
     program: &Path,
     simulator: &Path,
@@ -104,11 +111,13 @@ fn output(
     library: Option<&Path>,
 ) -> Result<String, Failure> {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", LIMIT]).arg(program);
+    command.args(["--kill-after=5", LIMIT, "sh", "-c", NOTING]);
+    command.arg(program.with_extension("report")).arg(program);
     if let Some(library) = library {
         with_library(&mut command, library);
     }
-    command.env("MLX5_SIM", device).env("LD_PRELOAD", simulator).stderr(Stdio::inherit());
+    command.env("MLX5_SIM", device).env("LD_PRELOAD", simulator);
+    command.env("GLIBC_TUNABLES", MEMORY).stderr(Stdio::inherit());
     let name = program.display().to_string();
     let output = command.output().map_err(|error| Failure::Run { program: name, error })?;
     let text = String::from_utf8_lossy(&output.stdout);

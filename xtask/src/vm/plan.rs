@@ -63,7 +63,7 @@ pub(super) fn steps(version: Version, link: Link, tests: &[String]) -> Vec<Step>
     let modules = modules(version, link, tests);
     steps.extend(pyverbs(PYVERBS, "", &modules));
     if has_ours(version) && CHOICE.contains(&(version, link)) {
-        steps.extend(over_ours(version, link, &modules));
+        steps.extend(over_ours(link, &modules));
     }
     steps.extend(removals());
     steps
@@ -90,7 +90,7 @@ pub(super) fn has_ours(version: Version) -> bool {
 }
 
 /// Programs of rdma-core over our libibverbs.
-fn over_ours(version: Version, link: Link, modules: &[&str]) -> Vec<Step> {
+fn over_ours(link: Link, modules: &[&str]) -> Vec<Step> {
     let ours = format!("export LD_LIBRARY_PATH=/{VERBS}\n");
     let mut steps: Vec<Step> = programs(link)
         .into_iter()
@@ -100,10 +100,7 @@ fn over_ours(version: Version, link: Link, modules: &[&str]) -> Vec<Step> {
             Step { name: format!("{OVER_OURS}{}", step.name), script, ..step }
         })
         .collect();
-    // Of the tests of 6.12's release one module does not end: `test_mlx5_lag_affinity`.
-    if version == Version::V6_1 {
-        steps.extend(pyverbs(PYVERBS_OVER_OURS, &ours, modules));
-    }
+    steps.extend(pyverbs(PYVERBS_OVER_OURS, &ours, modules));
     steps
 }
 
