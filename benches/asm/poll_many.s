@@ -10,9 +10,9 @@
     mov rdx,QWORD PTR [rdi+0x90]
     mov edx,DWORD PTR [rdx]
     cmp edx,0x1
-    jne 12
+    jne 13
     test rcx,rcx
-    je 16
+    je 17
     mov r8,QWORD PTR [rdi+0x78]
     xor edx,edx
     mov rsi,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
@@ -30,13 +30,13 @@
     inc rdx
     mov r8,rbx
     cmp rcx,rdx
-    je 18
+    je 19
 2:
     mov r9,QWORD PTR [r8+0x38]
     bswap r9
     xor r9,QWORD PTR [rdi+0x58]
     test r9b,0x1
-    jne 15
+    jne 16
     mov r11d,DWORD PTR [r8+0x20]
     mov r10,r9
     shr r10,0x10
@@ -45,40 +45,40 @@
     cmp QWORD PTR [rdi+0x30],r11
     jne 5
     mov rbx,QWORD PTR [rdi+0x38]
-    movzx r9d,WORD PTR [rbx+0x80]
-    movzx r11d,WORD PTR [rbx]
-    cmp r9w,r11w
+    movzx ebp,WORD PTR [rbx+0x80]
+    movzx r15d,WORD PTR [rbx]
+    cmp r15w,bp
     jne 6
-    jmp 13
+    jmp 14
 3:
     test r9b,0xc
-    jne 13
+    jne 14
     lea ebx,[r9-0x10]
     cmp bl,0x40
-    jae 13
+    jae 14
     cmp QWORD PTR [rdi+0x40],r11
-    jne 7
+    jne 8
     mov r14,QWORD PTR [rdi+0x48]
     mov rbx,QWORD PTR [r14+0x198]
     cmp DWORD PTR [r14+0x190],0x1
-    jne 8
+    jne 9
 4:
     movzx r10d,r10w
     cmp QWORD PTR [rbx+0x18],r10
-    jbe 13
+    jbe 14
     cmp QWORD PTR [rbx+0x28],r10
-    jbe 13
+    jbe 14
     mov r11,QWORD PTR [rbx+0x10]
     mov rbx,QWORD PTR [rbx+0x20]
     movzx ebp,BYTE PTR [rbx+r10*1]
     test bpl,bpl
-    je 13
+    je 14
     mov r11,QWORD PTR [r11+r10*8]
     xor r14d,r14d
     xchg BYTE PTR [rbx+r10*1],r14b
     test r14b,r14b
-    jne 9
-    jmp 13
+    jne 10
+    jmp 14
 5:
     mov rbx,QWORD PTR [rdi+0xa8]
     mov r14d,r11d
@@ -90,41 +90,59 @@
     and r15d,0x7ff8
     mov r15,QWORD PTR [rbx+r15*1]
     test r15,r15
-    je 13
+    je 14
     and r14d,0xfff
     shl r14d,0x4
     mov rbx,QWORD PTR [r15+r14*1+0x8]
     mov r12,QWORD PTR [r15+r14*1]
     mov r14,QWORD PTR [r15+r14*1+0x8]
     cmp rbx,0x2
-    jb 13
+    jb 14
     cmp r14,rbx
-    jne 13
+    jne 14
     cmp r9d,r12d
-    jne 13
+    jne 14
     mov QWORD PTR [rdi+0x30],r11
     mov QWORD PTR [rdi+0x38],rbx
-    movzx r9d,WORD PTR [rbx+0x80]
-    movzx r11d,WORD PTR [rbx]
-    cmp r9w,r11w
-    je 13
+    movzx ebp,WORD PTR [rbx+0x80]
+    movzx r15d,WORD PTR [rbx]
+    cmp r15w,bp
+    je 14
 6:
-    movzx ebp,r9w
+    movzx r9d,bp
+    mov r14,QWORD PTR [rbx+0x100]
+    and r9d,DWORD PTR [rbx+0x110]
+    shl r9d,0x4
+    mov r11,QWORD PTR [r14+r9*1]
+    mov r9,QWORD PTR [r14+r9*1+0x8]
+    mov r12,r9
+    shr r12,0x28
+    cmp r10w,r12w
+    je 7
+    mov r14d,r10d
+    sub r14d,r12d
+    sub r15d,ebp
+    cmp r14w,r15w
+    jae 14
+    add r14d,ebp
     mov r9,QWORD PTR [rbx+0x100]
-    mov r14d,DWORD PTR [rbx+0x110]
-    and r14d,ebp
-    shl r14d,0x4
-    mov r11,QWORD PTR [r9+r14*1]
-    mov r9,QWORD PTR [r9+r14*1+0x8]
-    mov r14,r9
-    shr r14,0x28
-    cmp r10w,r14w
-    jne 13
+    mov r11d,r14d
+    and r11d,DWORD PTR [rbx+0x110]
+    movzx r15d,r11w
+    shl r15d,0x4
+    mov r11,QWORD PTR [r9+r15*1]
+    mov r9,QWORD PTR [r9+r15*1+0x8]
+    mov r15,r9
+    shr r15,0x28
+    mov ebp,r14d
+    cmp r10w,r15w
+    jne 14
+7:
     inc ebp
     mov WORD PTR [rbx+0x80],bp
     shr r9,0x20
-    jmp 10
-7:
+    jmp 11
+8:
     mov r14,QWORD PTR [rdi+0xa8]
     mov r15d,r11d
     bswap r15d
@@ -135,32 +153,32 @@
     and r12d,0x7ff8
     mov r13,QWORD PTR [r14+r12*1]
     test r13,r13
-    je 13
+    je 14
     and r15d,0xfff
     shl r15d,0x4
     mov r14,QWORD PTR [r13+r15*1+0x8]
     mov r12,QWORD PTR [r13+r15*1+0x0]
     mov r15,QWORD PTR [r13+r15*1+0x8]
     cmp r14,0x2
-    jb 13
+    jb 14
     cmp r15,r14
-    jne 13
+    jne 14
     shr r12,0x20
     cmp ebx,r12d
-    jne 13
+    jne 14
     mov QWORD PTR [rdi+0x40],r11
     mov QWORD PTR [rdi+0x48],r14
     mov rbx,QWORD PTR [r14+0x198]
     cmp DWORD PTR [r14+0x190],0x1
     je 4
-8:
+9:
     mov ebp,DWORD PTR [rbx+0x100]
     movzx r11d,WORD PTR [rbx+0x80]
     movzx r14d,r10w
     cmp ebp,r14d
-    jne 13
+    jne 14
     cmp r11w,r10w
-    je 13
+    je 14
     mov r11,QWORD PTR [rbx+0x180]
     mov r14d,DWORD PTR [rbx+0x188]
     dec r14d
@@ -169,20 +187,20 @@
     mov r11,QWORD PTR [r11+r10*8]
     inc ebp
     mov DWORD PTR [rbx+0x100],ebp
-9:
+10:
     shr r9b,0x4
     or r9b,0x80
-10:
+11:
     mov r10d,DWORD PTR [rdi+0xd0]
     inc r10d
     mov DWORD PTR [rdi+0xd0],r10d
     mov rbx,QWORD PTR [rdi+0x50]
     add rbx,r8
     cmp rbx,QWORD PTR [rdi+0x88]
-    jne 11
+    jne 12
     mov rbx,QWORD PTR [rdi+0x80]
     xor BYTE PTR [rdi+0x58],0x1
-11:
+12:
     mov QWORD PTR [rdi+0x78],rbx
     movzx r14d,r9b
     movzx r9d,BYTE PTR [rsi+r14*4+0x1]
@@ -190,31 +208,31 @@
     je 0
     xor r8d,r8d
     jmp 1
-12:
-    mov rsi,rax
-    xor edx,edx
-    jmp 14
 13:
     mov rsi,rax
+    xor edx,edx
+    jmp 15
 14:
+    mov rsi,rax
+15:
     call _ZN4mlx52cq15CompletionQueue9poll_rest
     and eax,0x1
-    jmp 20
-15:
-    test rdx,rdx
-    je 16
-    mov r10d,DWORD PTR [rdi+0xd0]
-    jmp 19
+    jmp 21
 16:
+    test rdx,rdx
+    je 17
+    mov r10d,DWORD PTR [rdi+0xd0]
+    jmp 20
+17:
     dec DWORD PTR [rdi+0xe0]
     mov eax,0x1
-    je 21
-17:
-    xor edx,edx
-    jmp 20
+    je 22
 18:
-    mov rdx,rcx
+    xor edx,edx
+    jmp 21
 19:
+    mov rdx,rcx
+20:
     mov rax,QWORD PTR [rdi+0xa0]
     mov DWORD PTR [rax+0x2c],r10d
     mov rax,QWORD PTR [rdi+0x98]
@@ -222,7 +240,7 @@
     bswap r10d
     mov DWORD PTR [rax],r10d
     mov eax,0x1
-20:
+21:
     add rsp,0x8
     pop rbx
     pop r12
@@ -231,7 +249,7 @@
     pop r15
     pop rbp
     ret
-21:
+22:
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue11check_alive]
     mov eax,0x1
-    jmp 17
+    jmp 18

@@ -4,7 +4,7 @@
     mov rax,QWORD PTR [rdi+0x90]
     mov eax,DWORD PTR [rax]
     cmp eax,0x1
-    jne 11
+    jne 13
     mov rax,QWORD PTR [rdi+0x78]
     mov rcx,QWORD PTR [rax+0x38]
     bswap rcx
@@ -19,15 +19,15 @@
     cmp QWORD PTR [rdi+0x30],r8
     jne 4
     mov r9,QWORD PTR [rdi+0x38]
-    movzx ecx,WORD PTR [r9+0x80]
-    movzx r8d,WORD PTR [r9]
-    cmp cx,r8w
+    movzx r10d,WORD PTR [r9+0x80]
+    movzx ebx,WORD PTR [r9]
+    cmp bx,r10w
     jne 5
-    jmp 11
+    jmp 13
 0:
     dec DWORD PTR [rdi+0xe0]
     mov eax,0x1
-    je 14
+    je 16
 1:
     xor edx,edx
     add rsp,0x8
@@ -41,30 +41,30 @@
     cmp r10b,0x40
     setb r10b
     test r9b,r10b
-    je 11
+    je 13
     cmp QWORD PTR [rdi+0x40],r8
-    jne 6
+    jne 7
     mov r10,QWORD PTR [rdi+0x48]
     mov r9,QWORD PTR [r10+0x198]
     cmp DWORD PTR [r10+0x190],0x1
-    jne 7
+    jne 8
 3:
     movzx edx,dx
     cmp QWORD PTR [r9+0x18],rdx
-    jbe 11
+    jbe 13
     cmp QWORD PTR [r9+0x28],rdx
-    jbe 11
+    jbe 13
     mov r8,QWORD PTR [r9+0x10]
     mov r9,QWORD PTR [r9+0x20]
     movzx r10d,BYTE PTR [r9+rdx*1]
     test r10b,r10b
-    je 11
+    je 13
     mov r8,QWORD PTR [r8+rdx*8]
     xor r10d,r10d
     xchg BYTE PTR [r9+rdx*1],r10b
     test r10b,r10b
-    jne 8
-    jmp 11
+    jne 9
+    jmp 13
 4:
     mov r9,QWORD PTR [rdi+0xa8]
     mov r10d,r8d
@@ -76,41 +76,41 @@
     and r11d,0x7ff8
     mov r11,QWORD PTR [r9+r11*1]
     test r11,r11
-    je 11
+    je 13
     and r10d,0xfff
     shl r10d,0x4
     mov r9,QWORD PTR [r11+r10*1+0x8]
     mov rbx,QWORD PTR [r11+r10*1]
     mov r10,QWORD PTR [r11+r10*1+0x8]
     cmp r9,0x2
-    jb 11
+    jb 13
     cmp r10,r9
-    jne 11
+    jne 13
     cmp ecx,ebx
-    jne 11
+    jne 13
     mov QWORD PTR [rdi+0x30],r8
     mov QWORD PTR [rdi+0x38],r9
-    movzx ecx,WORD PTR [r9+0x80]
-    movzx r8d,WORD PTR [r9]
-    cmp cx,r8w
-    je 11
+    movzx r10d,WORD PTR [r9+0x80]
+    movzx ebx,WORD PTR [r9]
+    cmp bx,r10w
+    je 13
 5:
-    movzx r10d,cx
-    mov rcx,QWORD PTR [r9+0x100]
-    mov r11d,DWORD PTR [r9+0x110]
-    and r11d,r10d
-    shl r11d,0x4
-    mov r8,QWORD PTR [rcx+r11*1]
-    mov rcx,QWORD PTR [rcx+r11*1+0x8]
-    mov r11,rcx
-    shr r11,0x28
-    cmp dx,r11w
-    jne 11
+    movzx ecx,r10w
+    mov r11,QWORD PTR [r9+0x100]
+    and ecx,DWORD PTR [r9+0x110]
+    shl ecx,0x4
+    mov r8,QWORD PTR [r11+rcx*1]
+    mov rcx,QWORD PTR [r11+rcx*1+0x8]
+    mov r14,rcx
+    shr r14,0x28
+    cmp dx,r14w
+    jne 12
+6:
     inc r10d
     mov WORD PTR [r9+0x80],r10w
     shr rcx,0x20
-    jmp 9
-6:
+    jmp 10
+7:
     mov r10,QWORD PTR [rdi+0xa8]
     mov r11d,r8d
     bswap r11d
@@ -121,32 +121,32 @@
     and ebx,0x7ff8
     mov r14,QWORD PTR [r10+rbx*1]
     test r14,r14
-    je 11
+    je 13
     and r11d,0xfff
     shl r11d,0x4
     mov r10,QWORD PTR [r14+r11*1+0x8]
     mov rbx,QWORD PTR [r14+r11*1]
     mov r11,QWORD PTR [r14+r11*1+0x8]
     cmp r10,0x2
-    jb 11
+    jb 13
     cmp r11,r10
-    jne 11
+    jne 13
     shr rbx,0x20
     cmp r9d,ebx
-    jne 11
+    jne 13
     mov QWORD PTR [rdi+0x40],r8
     mov QWORD PTR [rdi+0x48],r10
     mov r9,QWORD PTR [r10+0x198]
     cmp DWORD PTR [r10+0x190],0x1
     je 3
-7:
+8:
     mov r10d,DWORD PTR [r9+0x100]
     movzx r8d,WORD PTR [r9+0x80]
     movzx r11d,dx
     cmp r10d,r11d
-    jne 11
+    jne 13
     cmp r8w,dx
-    je 11
+    je 13
     mov r8,QWORD PTR [r9+0x180]
     mov r11d,DWORD PTR [r9+0x188]
     dec r11d
@@ -155,39 +155,58 @@
     mov r8,QWORD PTR [r8+rdx*8]
     inc r10d
     mov DWORD PTR [r9+0x100],r10d
-8:
+9:
     shr cl,0x4
     or cl,0x80
-9:
+10:
     mov edx,DWORD PTR [rdi+0xd0]
     inc edx
     mov DWORD PTR [rdi+0xd0],edx
     mov r9,QWORD PTR [rdi+0x50]
     add r9,rax
     cmp r9,QWORD PTR [rdi+0x88]
-    jne 10
+    jne 11
     mov r9,QWORD PTR [rdi+0x80]
     xor BYTE PTR [rdi+0x58],0x1
-10:
+11:
     mov QWORD PTR [rdi+0x78],r9
     movzx r9d,cl
     mov r10,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
     movzx ecx,BYTE PTR [r10+r9*4+0x1]
     cmp BYTE PTR [r10+r9*4],0x1
-    jne 12
+    jne 14
     mov eax,DWORD PTR [rax+0x2c]
     bswap eax
-    jmp 13
-11:
+    jmp 15
+12:
+    mov r11d,edx
+    sub r11d,r14d
+    sub ebx,r10d
+    cmp r11w,bx
+    jae 13
+    add r11d,r10d
+    mov rcx,QWORD PTR [r9+0x100]
+    mov r8d,r11d
+    and r8d,DWORD PTR [r9+0x110]
+    movzx r10d,r8w
+    shl r10d,0x4
+    mov r8,QWORD PTR [rcx+r10*1]
+    mov rcx,QWORD PTR [rcx+r10*1+0x8]
+    mov rbx,rcx
+    shr rbx,0x28
+    mov r10d,r11d
+    cmp dx,bx
+    je 6
+13:
     call _ZN4mlx52cq15CompletionQueue9poll_rest
     and eax,0x1
     add rsp,0x8
     pop rbx
     pop r14
     ret
-12:
+14:
     xor eax,eax
-13:
+15:
     xor r9d,r9d
     cmp cl,0x1
     sete r9b
@@ -206,7 +225,7 @@
     pop rbx
     pop r14
     ret
-14:
+16:
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue11check_alive]
     mov eax,0x1
     jmp 1

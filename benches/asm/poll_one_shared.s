@@ -5,11 +5,11 @@
     mov cl,0x1
     xor eax,eax
     lock cmpxchg BYTE PTR [rdi+0xe8],cl
-    jne 15
+    jne 17
     mov rax,QWORD PTR [rbx+0x90]
     mov eax,DWORD PTR [rax]
     cmp eax,0x1
-    jne 16
+    jne 18
 0:
     mov rax,QWORD PTR [rbx+0x78]
     mov rcx,QWORD PTR [rax+0x38]
@@ -25,18 +25,18 @@
     cmp QWORD PTR [rbx+0x30],rdi
     jne 5
     mov r8,QWORD PTR [rbx+0x38]
-    movzx ecx,WORD PTR [r8+0x80]
-    movzx edi,WORD PTR [r8]
-    cmp cx,di
+    movzx r9d,WORD PTR [r8+0x80]
+    movzx r11d,WORD PTR [r8]
+    cmp r11w,r9w
     jne 6
-    jmp 12
+    jmp 14
 1:
     dec DWORD PTR [rbx+0xe0]
     mov r14d,0x1
-    je 19
+    je 21
 2:
     xor edx,edx
-    jmp 18
+    jmp 20
 3:
     test cl,0xc
     sete r8b
@@ -44,30 +44,30 @@
     cmp r9b,0x40
     setb r9b
     test r8b,r9b
-    je 12
+    je 14
     cmp QWORD PTR [rbx+0x40],rdi
-    jne 7
+    jne 8
     mov r9,QWORD PTR [rbx+0x48]
     mov r8,QWORD PTR [r9+0x198]
     cmp DWORD PTR [r9+0x190],0x1
-    jne 8
+    jne 9
 4:
     movzx edx,dx
     cmp QWORD PTR [r8+0x18],rdx
-    jbe 12
+    jbe 14
     cmp QWORD PTR [r8+0x28],rdx
-    jbe 12
+    jbe 14
     mov rdi,QWORD PTR [r8+0x10]
     mov r8,QWORD PTR [r8+0x20]
     movzx r9d,BYTE PTR [r8+rdx*1]
     test r9b,r9b
-    je 12
+    je 14
     mov rdi,QWORD PTR [rdi+rdx*8]
     xor r9d,r9d
     xchg BYTE PTR [r8+rdx*1],r9b
     test r9b,r9b
-    jne 9
-    jmp 12
+    jne 10
+    jmp 14
 5:
     mov r8,QWORD PTR [rbx+0xa8]
     mov r9d,edi
@@ -79,41 +79,41 @@
     and r10d,0x7ff8
     mov r10,QWORD PTR [r8+r10*1]
     test r10,r10
-    je 12
+    je 14
     and r9d,0xfff
     shl r9d,0x4
     mov r8,QWORD PTR [r10+r9*1+0x8]
     mov r11,QWORD PTR [r10+r9*1]
     mov r9,QWORD PTR [r10+r9*1+0x8]
     cmp r8,0x2
-    jb 12
+    jb 14
     cmp r9,r8
-    jne 12
+    jne 14
     cmp ecx,r11d
-    jne 12
+    jne 14
     mov QWORD PTR [rbx+0x30],rdi
     mov QWORD PTR [rbx+0x38],r8
-    movzx ecx,WORD PTR [r8+0x80]
-    movzx edi,WORD PTR [r8]
-    cmp cx,di
-    je 12
+    movzx r9d,WORD PTR [r8+0x80]
+    movzx r11d,WORD PTR [r8]
+    cmp r11w,r9w
+    je 14
 6:
-    movzx r9d,cx
-    mov rcx,QWORD PTR [r8+0x100]
-    mov r10d,DWORD PTR [r8+0x110]
-    and r10d,r9d
-    shl r10d,0x4
-    mov rdi,QWORD PTR [rcx+r10*1]
-    mov rcx,QWORD PTR [rcx+r10*1+0x8]
-    mov r10,rcx
-    shr r10,0x28
-    cmp dx,r10w
-    jne 12
+    movzx ecx,r9w
+    mov r10,QWORD PTR [r8+0x100]
+    and ecx,DWORD PTR [r8+0x110]
+    shl ecx,0x4
+    mov rdi,QWORD PTR [r10+rcx*1]
+    mov rcx,QWORD PTR [r10+rcx*1+0x8]
+    mov r14,rcx
+    shr r14,0x28
+    cmp dx,r14w
+    jne 13
+7:
     inc r9d
     mov WORD PTR [r8+0x80],r9w
     shr rcx,0x20
-    jmp 10
-7:
+    jmp 11
+8:
     mov r9,QWORD PTR [rbx+0xa8]
     mov r10d,edi
     bswap r10d
@@ -124,32 +124,32 @@
     and r11d,0x7ff8
     mov r14,QWORD PTR [r9+r11*1]
     test r14,r14
-    je 12
+    je 14
     and r10d,0xfff
     shl r10d,0x4
     mov r9,QWORD PTR [r14+r10*1+0x8]
     mov r11,QWORD PTR [r14+r10*1]
     mov r10,QWORD PTR [r14+r10*1+0x8]
     cmp r9,0x2
-    jb 12
+    jb 14
     cmp r10,r9
-    jne 12
+    jne 14
     shr r11,0x20
     cmp r8d,r11d
-    jne 12
+    jne 14
     mov QWORD PTR [rbx+0x40],rdi
     mov QWORD PTR [rbx+0x48],r9
     mov r8,QWORD PTR [r9+0x198]
     cmp DWORD PTR [r9+0x190],0x1
     je 4
-8:
+9:
     mov r9d,DWORD PTR [r8+0x100]
     movzx edi,WORD PTR [r8+0x80]
     movzx r10d,dx
     cmp r9d,r10d
-    jne 12
+    jne 14
     cmp di,dx
-    je 12
+    je 14
     mov rdi,QWORD PTR [r8+0x180]
     mov r10d,DWORD PTR [r8+0x188]
     dec r10d
@@ -158,36 +158,55 @@
     mov rdi,QWORD PTR [rdi+rdx*8]
     inc r9d
     mov DWORD PTR [r8+0x100],r9d
-9:
+10:
     shr cl,0x4
     or cl,0x80
-10:
+11:
     mov edx,DWORD PTR [rbx+0xd0]
     inc edx
     mov DWORD PTR [rbx+0xd0],edx
     mov r8,QWORD PTR [rbx+0x50]
     add r8,rax
     cmp r8,QWORD PTR [rbx+0x88]
-    jne 11
+    jne 12
     mov r8,QWORD PTR [rbx+0x80]
     xor BYTE PTR [rbx+0x58],0x1
-11:
+12:
     mov QWORD PTR [rbx+0x78],r8
     movzx r8d,cl
     mov r9,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
     movzx ecx,BYTE PTR [r9+r8*4+0x1]
     cmp BYTE PTR [r9+r8*4],0x1
-    jne 13
+    jne 15
     mov eax,DWORD PTR [rax+0x2c]
     bswap eax
-    jmp 14
-12:
+    jmp 16
+13:
+    mov r10d,edx
+    sub r10d,r14d
+    sub r11d,r9d
+    cmp r10w,r11w
+    jae 14
+    add r10d,r9d
+    mov rcx,QWORD PTR [r8+0x100]
+    mov edi,r10d
+    and edi,DWORD PTR [r8+0x110]
+    movzx r9d,di
+    shl r9d,0x4
+    mov rdi,QWORD PTR [rcx+r9*1]
+    mov rcx,QWORD PTR [rcx+r9*1+0x8]
+    mov r11,rcx
+    shr r11,0x28
+    mov r9d,r10d
+    cmp dx,r11w
+    je 7
+14:
     mov rdi,rbx
     call _ZN4mlx52cq15CompletionQueue9poll_rest
-    jmp 17
-13:
+    jmp 19
+15:
     xor eax,eax
-14:
+16:
     xor r8d,r8d
     cmp cl,0x1
     sete r8b
@@ -202,8 +221,8 @@
     mov DWORD PTR [rax],edx
     mov r14d,0x1
     mov edx,0x1
-    jmp 18
-15:
+    jmp 20
+17:
     mov rdi,rbx
     mov r14,rsi
     call QWORD PTR [_ZN13mlx5_doorbell4lock13Lock$LT$T$GT$4wait]
@@ -212,20 +231,20 @@
     mov eax,DWORD PTR [rax]
     cmp eax,0x1
     je 0
-16:
+18:
     mov rdi,rbx
     call _ZN4mlx52cq15CompletionQueue9poll_rest
-17:
+19:
     mov r14,rax
     and r14d,0x1
-18:
+20:
     mov BYTE PTR [rbx+0xe8],0x0
     mov rax,r14
     add rsp,0x8
     pop rbx
     pop r14
     ret
-19:
+21:
     mov rdi,rbx
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue11check_alive]
     jmp 2

@@ -150,6 +150,8 @@ pub(crate) struct Options {
     pub(crate) shared_receive: bool,
     /// Whether the completions of what is posted may be compressed.
     pub(crate) compressed: bool,
+    /// Whether what is posted may have three SGEs.
+    pub(crate) lists: bool,
     /// Entries of the keys that requests configure.
     pub(crate) mkey_entries: u32,
 }
@@ -161,6 +163,7 @@ impl Default for Options {
             entries: 1024,
             shared_receive: false,
             compressed: false,
+            lists: false,
             mkey_entries: 0,
         }
     }
@@ -180,6 +183,7 @@ impl Bed {
             options.shared_receive.then(|| base.pd.create_srq(DEPTH).build().expect("create_srq"));
         let make = |cq, depth, srq: Option<&SharedReceiveQueue>| {
             let qp = base.pd.create_qp::<Rc>(cq, cq).max_send_wr(depth).max_inline_data(28);
+            let qp = if options.lists { qp.max_send_sge(3) } else { qp };
             let qp = match options.mkey_entries {
                 0 => qp,
                 entries => qp.mkey_configure(entries, false),
@@ -211,6 +215,26 @@ impl Bed {
         let Self { base, qp, peer, srq, cq, peer_cq, receives, sum } = self;
         let (qp, cq) = (qp.into_shared(), cq.into_shared());
         Bed { base, qp, peer, srq, cq, peer_cq, receives, sum }
+    }
+}
+
+impl<C: Poller> Bed<QueuePair<Rc>, C> {
+    /// Posts `count` requests that are signaled, each behind others that are not, and lets the device
+    /// complete them. `behind` answers how many others; of those, and of the signaled one itself, it
+    /// answers whether they have a list of SGEs, which takes another block.
+    pub(crate) fn sparse(&mut self, i: u64, count: u64, mut behind: impl FnMut(u64) -> (u64, u64)) {
+        for k in i..i + count {
+            let (remote, sge) = (self.base.remote(k), self.base.sge(k));
+            let (others, long) = behind(k);
+            let mut batch = self.qp.wr_start();
+            for other in 0..=others {
+                let flags = if other == others { SendFlags::SIGNALED } else { SendFlags::empty() };
+                let wr = batch.wr(k, flags).rdma_write(remote);
+                if long >> other & 1 == 1 { wr.sge_list(&[sge; 3]) } else { wr.sge(sge) }
+            }
+            batch.complete().expect("room");
+        }
+        self.base.machine.settle();
     }
 }
 

@@ -37,9 +37,16 @@ const BARS: &[(&str, Mode, f64)] = &[
     ("post_inline8_any", Mode::Single, 108.0),
     ("post_sge_any", Mode::Single, 100.0),
     ("post_send_any", Mode::Single, 93.0),
-    ("poll1", Mode::Single, 72.0),
-    ("poll16", Mode::Single, 61.0),
+    ("poll1", Mode::Single, 71.0),
+    ("poll16", Mode::Single, 57.5),
     ("empty_poll", Mode::Single, 24.0),
+    // A request behind others that are not signaled: a record more is looked at.
+    ("poll_sparse2", Mode::Single, 90.0),
+    ("poll_sparse16", Mode::Single, 90.0),
+    ("poll16_sparse2", Mode::Single, 76.0),
+    ("poll16_sparse16", Mode::Single, 76.0),
+    // Of sizes that differ the one that completed is searched for.
+    ("poll_sparse_mixed", Mode::Single, 300.0),
     ("post_recv1", Mode::Single, 110.0),
     ("mkey_configure", Mode::Single, 600.0),
     ("post_inline8", Mode::Shared, 150.0),

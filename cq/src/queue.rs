@@ -10,8 +10,14 @@ pub trait Queue {
     /// Retires the send request that starts at block `counter`, and all before it. `failed` says
     /// that it completed with an error.
     fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent>;
-    /// As [`Queue::retire_send`], but `None` unless it is the next request.
+    /// The fast path of [`Queue::retire_send`] for a request that succeeded. May return `None` unless
+    /// it is the next request.
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
+    /// As [`Queue::retire_next_send`], off the fast path: finds more requests.
+    #[inline(always)]
+    fn retire_send_ahead(&self, counter: u16) -> Option<SentRequest> {
+        self.retire_next_send(counter)
+    }
     /// Retires the receive request `counter` and returns its identifier.
     fn retire_receive(&self, counter: u16) -> Option<u64>;
     /// As [`Queue::retire_receive`], but may return `None` unless it is the next request.

@@ -296,10 +296,17 @@ impl CompletionQueue {
             self.attend_or_note()?;
         }
         let unwinding = PublishOnUnwind(&mut self.ring);
-        while count < max {
-            let Some(completion) = unwinding.0.next() else { break };
-            each(completion);
-            count += 1;
+        if count < max {
+            // The fast path has looked at the next CQE already.
+            let mut next = unwinding.0.next_slow();
+            while let Some(completion) = next {
+                each(completion);
+                count += 1;
+                if count >= max {
+                    break;
+                }
+                next = unwinding.0.next();
+            }
         }
         std::mem::forget(unwinding);
         if count != 0 {

@@ -41,6 +41,11 @@ impl Queue for QueuePairRecords {
         self.send.retire_next(counter).map(sent)
     }
 
+    #[inline(always)]
+    fn retire_send_ahead(&self, counter: u16) -> Option<SentRequest> {
+        self.send.retire_ahead(counter).map(sent)
+    }
+
     fn retire_receive(&self, counter: u16) -> Option<u64> {
         match &self.receive {
             ReceiveSide::Own(records) => records.retire(counter),

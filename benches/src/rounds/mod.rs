@@ -78,6 +78,7 @@ macro_rules! subjects {
 }
 
 subjects! {
-    post::single, post::any, post::shared, post::datagrams, poll::single, poll::shared, poll::compressed,
+    post::single, post::any, post::shared, post::datagrams, poll::single, poll::sparse,
+    poll::shared, poll::compressed,
     receive::own, receive::shared, mkey, cancel, control, many,
 }

@@ -28,6 +28,59 @@ pub(super) mod single {
     }
 }
 
+/// Completions of signaled requests that others come before, which are not signaled.
+pub(super) mod sparse {
+    use crate::bed::{BATCH, Bed, Options};
+    use crate::operations::poll;
+    use crate::round::timed;
+    use crate::rounds::subject;
+    use std::hint::black_box;
+
+    /// Bursts of 1 to 31 requests, of one block or two, of which the last is signaled.
+    fn burst(k: u64) -> (u64, u64) {
+        let random = (k + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (random >> 59, random ^ random >> 31)
+    }
+
+    subject! {
+        |machine| {
+            let options = Options { depth: 4096, lists: true, ..Options::default() };
+            (Bed::new(machine, options), ())
+        } =>
+
+        "poll_sparse2", Single, poll::one x 64, |bed, _given, first| {
+            bed.sparse(first, 64, |_| (1, 0));
+            let (cq, sum) = (&mut bed.cq, &mut bed.sum);
+            timed(64, |_| poll::one(cq, sum) == Some(1))
+        }
+        "poll_sparse16", Single, poll::one x 64, |bed, _given, first| {
+            bed.sparse(first, 64, |_| (15, 0));
+            let (cq, sum) = (&mut bed.cq, &mut bed.sum);
+            timed(64, |_| poll::one(cq, sum) == Some(1))
+        }
+        "poll_sparse_mixed", Single, poll::one x 64, |bed, _given, first| {
+            bed.sparse(first, 64, burst);
+            let (cq, sum) = (&mut bed.cq, &mut bed.sum);
+            timed(64, |_| poll::one(cq, sum) == Some(1))
+        }
+        "poll16_sparse2", Single, poll::many x 64, |bed, _given, first| {
+            bed.sparse(first, 64, |_| (1, 0));
+            let (cq, sum) = (&mut bed.cq, &mut bed.sum);
+            timed(4, |_| poll::many(cq, black_box(BATCH), sum) == Some(BATCH))
+        }
+        "poll16_sparse16", Single, poll::many x 64, |bed, _given, first| {
+            bed.sparse(first, 64, |_| (15, 0));
+            let (cq, sum) = (&mut bed.cq, &mut bed.sum);
+            timed(4, |_| poll::many(cq, black_box(BATCH), sum) == Some(BATCH))
+        }
+        "poll16_sparse_mixed", Single, poll::many x 64, |bed, _given, first| {
+            bed.sparse(first, 64, burst);
+            let (cq, sum) = (&mut bed.cq, &mut bed.sum);
+            timed(4, |_| poll::many(cq, black_box(BATCH), sum) == Some(BATCH))
+        }
+    }
+}
+
 /// A completion queue that several threads could poll.
 pub(super) mod shared {
     use crate::bed::{Bed, Options};

@@ -346,16 +346,16 @@ impl SendRecords {
             return None;
         }
         // Blocks relative to the first outstanding one. They fit in the ring, so they do not wrap.
-        let first = self.info(retired).first();
-        let ahead = |of: u16| of.wrapping_sub(first);
-        // Each request has at least one block, so its index is at most its relative block; if all
-        // requests before it have one block, it is exactly that.
-        let (mut low, mut high) = (0, count.min(ahead(block).saturating_add(1)));
-        let mut middle = high - 1;
+        let oldest = self.info(retired);
+        let ahead = |of: u16| of.wrapping_sub(oldest.first());
+        let wanted = ahead(block);
+        // Each request has at least one block, so its index is at most its relative block. Requests
+        // are mostly alike, so it is mostly the quotient of that by the blocks of the first.
+        let (mut low, mut high) = (0, count.min(wanted.saturating_add(1)));
+        let mut middle = (wanted / oldest.blocks().max(1)).min(high - 1);
         while low < high {
             let sequence = retired.wrapping_add(middle);
-            let found = self.info(sequence).first();
-            match ahead(found).cmp(&ahead(block)) {
+            match ahead(self.info(sequence).first()).cmp(&wanted) {
                 Ordering::Equal => return Some(sequence),
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
@@ -426,16 +426,41 @@ impl SendRecords {
         Some(if again { Retired::Duplicate } else { Retired::Request(completed) })
     }
 
-    /// Poller: [`SendRecords::retire`], but `None` unless it is the oldest outstanding request.
+    /// Poller: the fast path of [`SendRecords::retire`]. Finds the oldest outstanding request, and one
+    /// behind others of one block, which are those that the completion retires unreported. `None` for
+    /// any other.
     #[inline(always)]
     pub fn retire_next(&self, block: u16) -> Option<Completed> {
-        let sequence = self.retired.load(Relaxed);
+        let oldest = self.retired.load(Relaxed);
         // The acquire pairs with `publish`: all records before `committed` are written.
-        if sequence == self.committed.load(Acquire) {
+        let committed = self.committed.load(Acquire);
+        if oldest == committed {
             return None;
         }
-        let completed = self.get(sequence);
+        let mut sequence = oldest;
+        let mut completed = self.get(oldest);
         if completed.info.first() != block {
+            // Of one block each, there are as many requests before it as blocks.
+            let ahead = block.wrapping_sub(completed.info.first());
+            if ahead >= committed.wrapping_sub(oldest) {
+                return None;
+            }
+            sequence = oldest.wrapping_add(ahead);
+            completed = self.get(sequence);
+            if completed.info.first() != block {
+                return None;
+            }
+        }
+        self.retire_to(sequence);
+        Some(completed)
+    }
+
+    /// Poller: [`SendRecords::retire`] of a request that succeeded and has one WQE. `None` for any
+    /// other.
+    pub fn retire_ahead(&self, block: u16) -> Option<Completed> {
+        let sequence = self.starting_at(block)?;
+        let completed = self.get(sequence);
+        if completed.info.continues() || completed.info.has_more() {
             return None;
         }
         self.retire_to(sequence);

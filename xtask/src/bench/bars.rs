@@ -42,6 +42,7 @@ bars! {
     "single" ["cancel_1_of_1000", "cancel_64_of_4096"] <= 0.40, Some(0.40);
     "single" ["post_recv1", "post_recv16", "post_srq_recv1"] <= 1.00, None;
     "single" ["mkey_configure"] <= 1.05, None;
+    "single" ["poll_sparse2", "poll_sparse16"] <= 1.30, None, of ["poll1", "poll1"];
     "single" ["round_inline8_on_10000"] <= 1.25, None, of ["round_inline8_on_1"];
 }
 
