@@ -1,7 +1,7 @@
 //! A device file with memory and UAR pages only, and a kernel that alters the calls of another.
 
 use mlx5_uapi::{
-    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
+    Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
     ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method},
     mlx5::UarType,
     page_size,
@@ -247,6 +247,10 @@ impl Kernel for Altered {
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         self.kernel.uevents()
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        self.kernel.rdma_cm()
     }
 }
 

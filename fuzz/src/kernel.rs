@@ -3,7 +3,7 @@
 use crate::numbers::Numbers;
 use mlx5_uapi::ioctl::{AttrFlags, IoctlAttr, IoctlHeader};
 use mlx5_uapi::{
-    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
+    Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
 };
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +51,10 @@ impl Kernel for MutatingKernel {
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         self.inner.uevents()
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        self.inner.rdma_cm()
     }
 }
 

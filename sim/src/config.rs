@@ -76,6 +76,23 @@ impl Limits {
     }
 }
 
+/// The time limits of the connection manager.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CmConfig {
+    /// How long it waits for an answer before it sends a message again, in milliseconds; 16 times as
+    /// long once it knows that a request has come.
+    pub response_ms: u32,
+    /// How often it sends a message again.
+    pub retries: u32,
+    /// How long packets of an ended connection may be on their way, in milliseconds.
+    pub timewait_ms: u32,
+}
+
+impl CmConfig {
+    /// The kernel's (`CMA_CM_RESPONSE_TIMEOUT`, `CMA_MAX_CM_RETRIES`), with a short life of packets.
+    pub const KERNEL: Self = Self { response_ms: 4295, retries: 15, timewait_ms: 500 };
+}
+
 /// What to simulate. By default one ConnectX-7 with one InfiniBand port, run by a thread.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -122,6 +139,8 @@ pub struct SimConfig {
     pub addresses: bool,
     /// Faults that every device starts with.
     pub faults: Vec<Fault>,
+    /// The time limits of the connection manager.
+    pub cm: CmConfig,
 }
 
 /// 2024-01-01 00:00 UTC.
@@ -169,6 +188,7 @@ impl SimConfig {
             seed: 0,
             addresses: true,
             faults: Vec::new(),
+            cm: CmConfig::KERNEL,
         }
     }
 
@@ -224,6 +244,8 @@ impl SimConfig {
         longest_timer_us: u64;
         /// Sets how far a queue pair goes on behind a signature error that drains it.
         signature_drain: Option<u32>;
+        /// Sets the time limits of the connection manager.
+        cm: CmConfig;
         /// Sets what makes this fabric's addresses differ from another's.
         seed: u64;
     }

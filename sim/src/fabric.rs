@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,12 @@ struct Shared {
     stop: AtomicBool,
     config: SimConfig,
     patience: Patience,
+    /// What else the thread does between units of work.
+    chore: OnceLock<Chore>,
 }
+
+/// Work that the fabric's thread does beside that of the devices.
+pub(crate) type Chore = Box<dyn Fn() + Send + Sync>;
 
 impl Shared {
     /// Locks the engine. A panic elsewhere leaves it usable: every command is checked again.
@@ -122,9 +127,16 @@ impl Fabric {
             stop: AtomicBool::new(false),
             config,
             patience,
+            chore: OnceLock::new(),
         });
         let thread = (!shared.config.step).then(|| spawn(Arc::clone(&shared))).flatten();
         Self { owner: Arc::new(Owner { shared, thread, pid: std::process::id() }) }
+    }
+
+    /// Sets what the thread does beside the work of the devices, with the fabric unlocked. It can be
+    /// set once.
+    pub(crate) fn set_chore(&self, chore: Chore) {
+        let _ = self.owner.shared.chore.set(chore);
     }
 
     /// What it was made from.
@@ -204,6 +216,9 @@ fn work(shared: &Shared) {
                 }
                 worked = true;
             }
+        }
+        if let Some(chore) = shared.chore.get() {
+            chore();
         }
         while shared.waiting.load(Ordering::Acquire) > 0 {
             thread::yield_now();

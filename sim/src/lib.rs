@@ -27,8 +27,8 @@ pub mod model;
 pub mod processes;
 pub mod settings;
 
-pub use config::{LinkLayer, PortConfig, SimConfig};
+pub use config::{CmConfig, LinkLayer, PortConfig, SimConfig};
 pub use engine::fault::{Fault, Violation};
 pub use fabric::Fabric;
-pub use kernel::Simulator;
+pub use kernel::{CmCounts, CmMessage, Simulator};
 pub use model::{Capabilities, Model};

@@ -28,6 +28,10 @@ pub trait Kernel: Send + Sync + 'static {
     /// one message, which [`Uevent::parse`](crate::uevent::Uevent::parse) understands, and fails
     /// with `ENOBUFS` if messages were lost.
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno>;
+
+    /// Opens `/dev/infiniband/rdma_cm`: an event channel of the connection manager. Fails with
+    /// `ENOENT` on a kernel without one.
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno>;
 }
 
 /// An open uverbs device. Closing it destroys every object created through it.
@@ -59,6 +63,20 @@ pub trait DeviceFile: Send + Sync + 'static {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+}
+
+/// An open `/dev/infiniband/rdma_cm`, which does not block: an event channel of the connection
+/// manager. Its descriptor is readable while an event is pending. Closing it destroys the
+/// identifiers on it.
+pub trait CmFile: Send + Sync + AsFd + 'static {
+    /// Makes one call, as [`crate::rdma_cm`] encodes it. Fails with `EAGAIN` if an event is to be
+    /// read and none is pending. Returns `EINTR` to the caller; [`crate::rdma_cm::call`] repeats
+    /// the call.
+    ///
+    /// # Safety
+    /// Every address in the call is valid for its length: readable for inputs, writable for
+    /// outputs.
+    unsafe fn write(&self, call: &[u8]) -> Result<(), Errno>;
 }
 
 /// An event file. Its descriptor is readable while an event is pending.

@@ -5,6 +5,7 @@
 //!   implementation of [`kernel::Kernel`] can replace it.
 //! * [`ioctl`], [`verbs`], [`mlx5`] and [`write_cmd`] are the kernel's headers, written by hand:
 //!   numbers and layouts, with sizes and offsets asserted at compile time.
+//! * [`rdma_cm`] is the connection manager's header, with a typed call for each command.
 //! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the provider
 //!   makes.
 //! * [`names`] displays a call by the kernel's names; [`numa`] places memory.
@@ -28,6 +29,8 @@ pub mod mlx5;
 pub mod names;
 pub mod numa;
 pub mod process;
+#[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
+pub mod rdma_cm;
 pub mod real;
 pub mod sysfs;
 pub mod uevent;
@@ -38,7 +41,7 @@ pub mod write_cmd;
 
 pub use error::{AllocateError, AllocateStep, ProbeError};
 pub use kernel::{
-    Access, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size,
+    Access, CmFile, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size,
 };
 pub use nix::errno::Errno;
 pub use real::LinuxKernel;

@@ -1,5 +1,6 @@
 //! The implementation of the [`kernel`](crate::kernel) traits for Linux.
 
+mod rdma_cm;
 mod uevents;
 
 use core::ptr::NonNull;
@@ -27,7 +28,9 @@ use crate::{
     AllocateError, AllocateStep, Errno,
     call::MAX_EINTR_RETRIES,
     ioctl::{IoctlHeader, RDMA_VERBS_IOCTL},
-    kernel::{Access, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size},
+    kernel::{
+        Access, CmFile, DeviceFile, EventFile, HugePages, Kernel, Mapping, MemoryRequest, page_size,
+    },
     numa::prefer_node,
 };
 
@@ -111,6 +114,10 @@ impl Kernel for LinuxKernel {
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         Ok(Box::new(uevents::UeventSocket::new()?))
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        Ok(Arc::new(rdma_cm::RdmaCmFile::open(&self.dev.join("infiniband"))?))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use mlx5_uapi::ioctl::IoctlHeader;
 use mlx5_uapi::{
-    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, LinuxKernel, Mapping,
+    Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Kernel, LinuxKernel, Mapping,
     MemoryRequest,
 };
 use std::fs::File;
@@ -40,6 +40,10 @@ impl Kernel for BlockingKernel {
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         self.0.uevents()
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        self.0.rdma_cm()
     }
 }
 

@@ -5,9 +5,9 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use mlx5_uapi::{DeviceFile, EventFile};
+use mlx5_uapi::{CmFile, DeviceFile, EventFile};
 
-use crate::machine::Opened;
+use crate::machine::{Opened, OpenedChannel};
 
 /// An open device.
 pub(crate) struct Device {
@@ -24,6 +24,21 @@ impl Device {
     }
 }
 
+/// An open channel of the connection manager.
+pub(crate) struct Channel {
+    pub(crate) file: Arc<dyn CmFile>,
+    /// The numbers of its node.
+    pub(crate) node: (u32, u32),
+    /// By which a child process can inherit it.
+    pub(crate) number: Option<u64>,
+}
+
+impl Channel {
+    pub(crate) fn new(node: (u32, u32), (file, number): OpenedChannel) -> Self {
+        Self { file, node, number }
+    }
+}
+
 /// What a descriptor stands for. Copies of a descriptor share it.
 #[derive(Clone)]
 pub(crate) enum Entry {
@@ -31,6 +46,8 @@ pub(crate) enum Entry {
     /// A completion channel or a file of asynchronous events: the simulated kernel's, by whose
     /// descriptor it is named in calls.
     Events(Arc<dyn EventFile>),
+    /// A channel of the connection manager.
+    Channel(Arc<Channel>),
 }
 
 /// Numbers below this have a bit that says whether they might be the machine's; larger ones are

@@ -4,14 +4,24 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::descriptors::{Descriptors, Device, Entry};
+use crate::descriptors::{Channel, Descriptors, Device, Entry};
+use mlx5_uapi::rdma_cm;
+
 use crate::machine::Machine;
 use crate::{descriptors, say};
 
-/// An open device of the parent's.
+/// What an open file of the parent's is.
+enum Kind {
+    /// A device, by its name.
+    Device(String),
+    /// A channel of the connection manager, by the numbers of its node.
+    Channel((u32, u32)),
+}
+
+/// An open file of the parent's.
 struct File {
     fd: RawFd,
-    name: String,
+    kind: Kind,
     number: u64,
 }
 
@@ -39,8 +49,10 @@ pub(crate) fn remember(machine: &Machine, open: &Descriptors) {
     };
     let files = entries.into_iter().filter_map(|(fd, entry)| match entry {
         Entry::Device(device) => {
-            let number = device.number?;
-            Some(File { fd, name: device.name.clone(), number })
+            Some(File { fd, kind: Kind::Device(device.name.clone()), number: device.number? })
+        }
+        Entry::Channel(channel) => {
+            Some(File { fd, kind: Kind::Channel(channel.node), number: channel.number? })
         }
         Entry::Events(_) => None,
     });
@@ -59,12 +71,24 @@ pub(crate) fn take(machine: &Machine, to: &Descriptors) {
     let inheritance = INHERITANCE.try_lock().ok().and_then(|mut waiting| waiting.take());
     WAITS.store(false, Ordering::Release);
     let Some(Inheritance { parent, files }) = inheritance else { return };
-    for File { fd, name, number } in files {
+    for File { fd, kind, number } in files {
         if !descriptors::may_be_ours(fd) {
             continue;
         }
-        match machine.inherit(parent, number) {
-            Ok(opened) => to.add(fd, Entry::Device(Arc::new(Device::new(name, opened)))),
+        let (name, opened) = match kind {
+            Kind::Device(name) => {
+                let opened = machine.inherit(parent, number);
+                let device = opened.map(|opened| Device::new(name.clone(), opened));
+                (name, device.map(|device| Entry::Device(Arc::new(device))))
+            }
+            Kind::Channel(node) => {
+                let opened = machine.inherit_cm(parent, number);
+                let channel = opened.map(|opened| Channel::new(node, opened));
+                (rdma_cm::NODE.into(), channel.map(|channel| Entry::Channel(Arc::new(channel))))
+            }
+        };
+        match opened {
+            Ok(entry) => to.add(fd, entry),
             Err(errno) => say!("{name}: cannot be inherited: {errno}"),
         }
     }

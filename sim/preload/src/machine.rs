@@ -7,8 +7,8 @@ use std::sync::Arc;
 use mlx5_sim::engine::DrainAt;
 use mlx5_sim::kernel::SysfsEntry;
 use mlx5_sim::{SimConfig, Simulator};
-use mlx5_sim_wire::Wire;
-use mlx5_uapi::{DeviceFile, Errno, Kernel};
+use mlx5_sim_wire::{Wire, WireCmFile};
+use mlx5_uapi::{CmFile, DeviceFile, Errno, Kernel};
 
 /// A machine.
 pub(crate) enum Machine {
@@ -20,6 +20,8 @@ pub(crate) enum Machine {
 
 /// An open device, and the number by which a child process can inherit it.
 pub(crate) type Opened = (Arc<dyn DeviceFile>, Option<u64>);
+/// The same for a channel of the connection manager.
+pub(crate) type OpenedChannel = (Arc<dyn CmFile>, Option<u64>);
 
 impl Machine {
     pub(crate) fn start(config: SimConfig) -> Self {
@@ -47,6 +49,22 @@ impl Machine {
                 let number = file.number();
                 Ok((Arc::new(file), Some(number)))
             }
+        }
+    }
+
+    /// Opens a channel of the connection manager.
+    pub(crate) fn open_cm(&self) -> Result<OpenedChannel, Errno> {
+        match self {
+            Self::Own { kernel, .. } => Ok((kernel.rdma_cm()?, None)),
+            Self::Shared(wire) => Ok(numbered(wire.open_cm()?)),
+        }
+    }
+
+    /// Opens the channel that a parent process has open under a number.
+    pub(crate) fn inherit_cm(&self, parent: u64, number: u64) -> Result<OpenedChannel, Errno> {
+        match self {
+            Self::Own { .. } => Err(Errno::ENOTTY),
+            Self::Shared(wire) => Ok(numbered(wire.inherit_cm(parent, number)?)),
         }
     }
 
@@ -106,4 +124,9 @@ impl Machine {
             }
         }
     }
+}
+
+fn numbered(channel: WireCmFile) -> OpenedChannel {
+    let number = channel.number();
+    (Arc::new(channel), Some(number))
 }

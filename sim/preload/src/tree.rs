@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use mlx5_sim::kernel::SysfsEntry;
+use mlx5_uapi::rdma_cm;
 
 /// The network interfaces of a device. They are left out: programs ask the machine's own network
 /// for what is named there (`ip addr show eth2`), which knows nothing of a simulated device.
@@ -79,6 +80,9 @@ impl Tree {
             match entry {
                 SysfsEntry::File(contents) => {
                     fs::write(&place, contents)?;
+                    if path.strip_prefix(rdma_cm::SYSFS) == Some("/dev") {
+                        self.node(&nodes, rdma_cm::NODE, contents)?;
+                    }
                     if let Some(name) =
                         path.strip_prefix(VERBS).and_then(|rest| rest.strip_suffix("/dev"))
                     {

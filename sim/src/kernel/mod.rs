@@ -10,6 +10,7 @@ mod buffer;
 mod calls;
 mod clock;
 mod clock_map;
+mod cm;
 mod context;
 mod cq;
 mod current;
@@ -45,7 +46,7 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mlx5_uapi::{DeviceFile, Errno, EventFile, Kernel};
+use mlx5_uapi::{CmFile, DeviceFile, Errno, EventFile, Kernel};
 
 use crate::config::SimConfig;
 use crate::dma::Dma;
@@ -55,6 +56,7 @@ use crate::fabric::Fabric;
 use crate::firmware::Counts;
 use crate::kernel::bar::Bar;
 use crate::kernel::calls::Calls;
+use crate::kernel::cm::{Manager, SimCmFile};
 use crate::kernel::device_file::SimFile;
 use crate::kernel::file::OpenFile;
 use crate::kernel::hca::Hca;
@@ -63,6 +65,7 @@ use crate::kernel::uevents::Uevents;
 use crate::processes::{Process, Processes};
 
 pub use crate::kernel::bar::SharedPages;
+pub use crate::kernel::cm::{CmCounts, CmMessage, ProcessCmFile};
 pub use crate::kernel::device_file::ProcessFile;
 pub use crate::kernel::sysfs::SysfsEntry;
 
@@ -77,6 +80,7 @@ struct Shared {
     uevents: Uevents,
     bar: Bar,
     calls: Arc<Calls>,
+    cm: Arc<Manager>,
     /// What other processes need, if the machine has any.
     others: Option<Others>,
 }
@@ -125,12 +129,15 @@ impl Simulator {
     fn start(fabric: Fabric, bar: Bar, others: Option<Others>) -> Result<Self, Errno> {
         let count = fabric.config().devices;
         let hcas = (0..count).map(|id| Hca::start(&fabric, id, &bar)).collect::<Result<_, _>>()?;
+        let calls = Arc::default();
+        let cm = Manager::new(&fabric, &calls);
         let shared = Shared {
             fabric,
             hcas: Mutex::new(hcas),
             uevents: Uevents::default(),
             bar,
-            calls: Arc::default(),
+            calls,
+            cm,
             others,
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -156,6 +163,12 @@ impl Simulator {
         dev: (u32, u32),
     ) -> Result<ProcessFile, Errno> {
         Ok(ProcessFile::new(self.shared.open(node, dev)?, process))
+    }
+
+    /// Opens a channel of the connection manager for another process: addresses in its calls are that
+    /// process's own.
+    pub fn open_cm_for(&self, process: &Arc<Process>) -> Result<ProcessCmFile, Errno> {
+        Ok(ProcessCmFile::new(self.shared.cm.open()?, process))
     }
 
     /// The machine's kernel, for a driver.
@@ -237,6 +250,7 @@ impl Simulator {
         self.shared.fabric.lock().device_mut(device).inject(Fault::Remove);
         let hca = self.hca(device);
         hca.disassociate();
+        self.shared.cm.device_gone(device);
         self.shared.uevents.tell("remove", &hca);
     }
 
@@ -256,9 +270,26 @@ impl Simulator {
         self.shared.uevents.tell("add", &hca);
     }
 
+    /// Loses so many of the next messages of a kind that the connection manager sends.
+    pub fn lose_cm_messages(&self, message: CmMessage, count: u32) {
+        self.shared.cm.lose(message, count);
+    }
+
+    /// Lets the time pass for the connection manager until its next timer is due; says whether there
+    /// was one. In step mode its time passes only so.
+    pub fn pass_cm_time(&self) -> bool {
+        self.shared.cm.pass_time()
+    }
+
+    /// How many things the connection manager has that programs made.
+    #[must_use]
+    pub fn cm_counts(&self) -> CmCounts {
+        self.shared.cm.counts()
+    }
+
     /// Fails the `k`-th call to the kernel from now, the next one being the first, with `errno`
-    /// and without any effect. Calls are `open`, `ioctl`, `map`, `allocate` and `event_file`; to
-    /// look into sysfs is none.
+    /// and without any effect. Calls are `open`, `ioctl`, `map`, `allocate`, `event_file`, and `write`
+    /// to the connection manager; to look into sysfs is none.
     pub fn fail_call(&self, k: u64, errno: Errno) {
         self.shared.calls.fail(k, errno, false);
     }
@@ -353,5 +384,9 @@ impl Kernel for SimKernel {
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         Ok(Box::new(self.shared.uevents.watch()?))
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        Ok(Arc::new(SimCmFile(self.shared.cm.open()?)))
     }
 }

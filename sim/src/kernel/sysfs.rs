@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mlx5_uapi::Errno;
+use mlx5_uapi::rdma_cm;
 use mlx5_uapi::verbs::{ABI_VERSION, GidType};
 
 use crate::config::LinkLayer;
@@ -11,6 +12,9 @@ use crate::kernel::hca::Hca;
 /// Major number of uverbs devices, and the minor number of the first.
 const MAJOR: u32 = 231;
 const FIRST_MINOR: u32 = 192;
+/// Major number of miscellaneous devices, and the minor number of the connection manager.
+const MISC: u32 = 10;
+const CM_MINOR: u32 = 58;
 /// PCI's number for the vendor.
 const PCI_VENDOR: u16 = 0x15b3;
 /// PCI bus of the first device.
@@ -90,6 +94,8 @@ impl Tree {
         let around = around.trim_end_matches('/').to_owned();
         let mut tree = Self { around, ..Self::default() };
         tree.file("class/infiniband_verbs/abi_version", ABI_VERSION);
+        tree.file(format!("{}/abi_version", rdma_cm::SYSFS), rdma_cm::ABI_VERSION);
+        tree.file(format!("{}/dev", rdma_cm::SYSFS), format!("{MISC}:{CM_MINOR}"));
         for hca in devices {
             tree.device(hca)?;
         }

@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mlx5_sim::kernel::SysfsEntry;
 use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method};
+use mlx5_uapi::rdma_cm;
 use mlx5_uapi::{
-    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest, real,
+    Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
+    real,
 };
 use nix::libc;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -201,6 +203,24 @@ impl Wire {
         Ok(WireFile { wire: self.clone(), number: answer.numbers[0] })
     }
 
+    /// Opens a channel of the connection manager.
+    pub fn open_cm(&self) -> Result<WireCmFile, Errno> {
+        self.channel(Ask::OpenCm, &[])
+    }
+
+    /// The channel that another process has open under a number, which this one inherited.
+    pub fn inherit_cm(&self, process: u64, channel: u64) -> Result<WireCmFile, Errno> {
+        self.channel(Ask::InheritCm, &[process, channel])
+    }
+
+    fn channel(&self, ask: Ask, numbers: &[u64]) -> Result<WireCmFile, Errno> {
+        let answer = self.line.ask_well(ask, numbers, &[])?;
+        let signal = answer.file.ok_or(Errno::EPROTO)?;
+        let line = Arc::clone(&self.line);
+        line.events().insert(signal.as_raw_fd(), answer.numbers[1] as RawFd);
+        Ok(WireCmFile { line, number: answer.numbers[0], signal })
+    }
+
     /// Works until the machine has nothing left to do, and answers how many units that took.
     #[must_use]
     pub fn settle(&self) -> usize {
@@ -256,6 +276,10 @@ impl Kernel for Wire {
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Box::new(Quiet(EventFd::from_value_and_flags(0, flags)?)))
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        Ok(Arc::new(self.open_cm()?))
     }
 }
 
@@ -436,5 +460,47 @@ impl Drop for WireEvents {
     fn drop(&mut self) {
         self.line.events().remove(&self.signal.as_raw_fd());
         self.line.tell(Ask::CloseEvents, self.number);
+    }
+}
+
+/// A channel of the connection manager of a shared machine.
+pub struct WireCmFile {
+    line: Arc<Line>,
+    number: u64,
+    signal: OwnedFd,
+}
+
+impl fmt::Debug for WireCmFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WireCmFile").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl WireCmFile {
+    /// The number by which a child can inherit it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl AsFd for WireCmFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signal.as_fd()
+    }
+}
+
+impl CmFile for WireCmFile {
+    unsafe fn write(&self, call: &[u8]) -> Result<(), Errno> {
+        let mut call = call.to_vec();
+        rdma_cm::replace_channel(&mut call, |fd| self.line.events().get(&fd).copied());
+        self.line.ask_well(Ask::CallCm, &[self.number], &call).map(drop)
+    }
+}
+
+impl Drop for WireCmFile {
+    fn drop(&mut self) {
+        self.line.events().remove(&self.signal.as_raw_fd());
+        self.line.tell(Ask::CloseCm, self.number);
     }
 }

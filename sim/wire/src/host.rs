@@ -11,10 +11,11 @@ use std::thread;
 use std::time::Duration;
 
 use mlx5_sim::Simulator;
-use mlx5_sim::kernel::{ProcessFile, SysfsEntry};
+use mlx5_sim::kernel::{ProcessCmFile, ProcessFile, SysfsEntry};
 use mlx5_sim::processes::Process;
 use mlx5_sim::settings::Settings;
 use mlx5_uapi::names::NamedCall;
+use mlx5_uapi::rdma_cm::{CommandId, Header};
 use mlx5_uapi::{Access, Errno, EventFile, Mapping};
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -23,6 +24,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, getsockopt, listen,
     socket, sockopt,
 };
+use zerocopy::FromBytes;
 
 use crate::message::{self, Ask, LONGEST, Message, VERSION, to_bytes, to_words};
 
@@ -80,6 +82,7 @@ struct Client {
     number: u64,
     process: Arc<Process>,
     files: Mutex<Handles<ProcessFile>>,
+    channels: Mutex<Handles<Arc<ProcessCmFile>>>,
 }
 
 /// Things by number. Numbers are not used again.
@@ -220,7 +223,12 @@ impl Host {
                 }
             };
             let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
-            let client = Arc::new(Client { number, process, files: Mutex::default() });
+            let client = Arc::new(Client {
+                number,
+                process,
+                files: Mutex::default(),
+                channels: Mutex::default(),
+            });
             lock(&self.shared.clients).insert(number, Arc::clone(&client));
             let shared = Arc::clone(&self.shared);
             thread::Builder::new().name(format!("pid {pid}")).spawn(move || {
@@ -261,6 +269,8 @@ impl Drop for Connection<'_> {
         self.mappings.things.clear();
         let files = std::mem::take(&mut lock(&self.client.files).things);
         drop(files);
+        let channels = std::mem::take(&mut lock(&self.client.channels).things);
+        drop(channels);
         self.shared.tell_violations();
         lock(&self.shared.clients).remove(&self.client.number);
         self.shared.ring();
@@ -279,6 +289,9 @@ impl<'a> Connection<'a> {
             let answer = match ask {
                 Some(Ask::Events) => self.event_file(socket, &question.numbers),
                 Some(Ask::Hello) => self.hello(socket, &question.numbers),
+                Some(ask @ (Ask::OpenCm | Ask::InheritCm)) => {
+                    self.channel(socket, ask, &question.numbers)
+                }
                 Some(ask) => {
                     let asked = self.shared.trace.then(|| described(ask, &question));
                     let answer = self.answer(ask, question);
@@ -326,6 +339,29 @@ impl<'a> Connection<'a> {
             }
             Err(errno) => message::send(socket, &Message::failure(errno), None),
         }
+    }
+
+    /// Opens a channel of the connection manager, or takes one that was inherited.
+    fn channel(&mut self, socket: i32, ask: Ask, numbers: &[u64]) -> Result<(), Errno> {
+        match self.open_channel(ask, numbers) {
+            Ok(channel) => {
+                let there = channel.as_fd().as_raw_fd() as u64;
+                let number = lock(&self.client.channels).add(Arc::clone(&channel));
+                message::send(socket, &Message::numbers(&[number, there]), Some(channel.as_fd()))
+            }
+            Err(errno) => message::send(socket, &Message::failure(errno), None),
+        }
+    }
+
+    fn open_channel(&self, ask: Ask, numbers: &[u64]) -> Result<Arc<ProcessCmFile>, Errno> {
+        let process = &self.client.process;
+        if ask == Ask::OpenCm {
+            return self.shared.simulator.open_cm_for(process).map(Arc::new);
+        }
+        let parent = lock(&self.shared.clients).get(&numbers[0]).cloned();
+        let parent = parent.ok_or(Errno::EBADF)?;
+        let channel = lock(&parent.channels).get(numbers[1])?.inherited_by(process);
+        Ok(Arc::new(channel))
     }
 
     fn answer(&mut self, ask: Ask, question: Message) -> Result<Message, Errno> {
@@ -404,13 +440,28 @@ impl<'a> Connection<'a> {
                 text.truncate(end.unwrap_or(0));
                 Message::numbers(&[violations.len() as u64]).with(text.into_bytes())
             }
-            Ask::Hello | Ask::Events => return Err(Errno::ENOSYS),
+            Ask::CallCm => {
+                let channel = Arc::clone(lock(&self.client.channels).get(first)?);
+                channel.write(&question.bytes)?;
+                Message::default()
+            }
+            Ask::CloseCm => {
+                let channel = lock(&self.client.channels).things.remove(&first);
+                drop(channel);
+                Message::default()
+            }
+            Ask::Hello | Ask::Events | Ask::OpenCm | Ask::InheritCm => return Err(Errno::ENOSYS),
         })
     }
 }
 
 /// What is asked for, in words.
 fn described(ask: Ask, question: &Message) -> String {
+    if ask == Ask::CallCm {
+        let id = Header::read_from_prefix(&question.bytes).ok();
+        let id = id.and_then(|(header, _)| CommandId::from_raw(header.cmd));
+        return id.map_or_else(|| format!("{ask:?}"), |id| format!("rdma_cm {id:?}"));
+    }
     match NamedCall::read(&to_words(&question.bytes)).filter(|_| ask == Ask::Call) {
         Some(call) => format!("{call:#}"),
         None => format!("{ask:?}"),

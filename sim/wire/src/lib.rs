@@ -16,7 +16,7 @@ mod client;
 mod host;
 mod message;
 
-pub use client::{DESCRIPTORS, Wire, WireFile};
+pub use client::{DESCRIPTORS, Wire, WireCmFile, WireFile};
 pub use host::{Host, Leave, lock_of};
 
 /// Units of work that a program which ends can have left behind, and more.

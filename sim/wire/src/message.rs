@@ -8,7 +8,7 @@ use nix::cmsg_space;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
 /// Changes with every change of the messages: both ends have to be built alike.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 
 /// The longest message.
 pub(crate) const LONGEST: usize = 1 << 16;
@@ -47,10 +47,19 @@ pub(crate) enum Ask {
     Settle,
     /// For what drivers did that none may: first → violations so far; a line each.
     Violations,
+    /// To open a channel of the connection manager → channel, the host's number of its descriptor;
+    /// the descriptor.
+    OpenCm,
+    /// For a channel that it inherited: process, channel → the same.
+    InheritCm,
+    /// A call on a channel: channel; header and command.
+    CallCm,
+    /// To close a channel: channel.
+    CloseCm,
 }
 
 impl Ask {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 17] = [
         Self::Hello,
         Self::Sysfs,
         Self::Open,
@@ -64,6 +73,10 @@ impl Ask {
         Self::CloseEvents,
         Self::Settle,
         Self::Violations,
+        Self::OpenCm,
+        Self::InheritCm,
+        Self::CallCm,
+        Self::CloseCm,
     ];
 
     pub(crate) fn from_raw(kind: u64) -> Option<Self> {

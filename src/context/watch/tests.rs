@@ -1,6 +1,6 @@
 use super::*;
 use mlx5_sim::{SimConfig, Simulator};
-use mlx5_uapi::{DeviceFile, wait::wait_readable};
+use mlx5_uapi::{CmFile, DeviceFile, wait::wait_readable};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Two devices of a simulated machine, a watcher on it, and messages and names of the test's own.
@@ -55,6 +55,10 @@ impl Kernel for Scripted {
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         let (behind, answers) = (self.kernel.uevents()?, Arc::clone(&self.answers));
         Ok(Box::new(Answers { behind, answers }))
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        self.kernel.rdma_cm()
     }
 }
 

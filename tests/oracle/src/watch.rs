@@ -8,7 +8,7 @@ use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::ioctl::{IoctlHeader, Method, attr, method};
 use mlx5_uapi::mlx5::MmapCommand;
 use mlx5_uapi::{
-    Access, AllocateError, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
+    Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
 };
 
 use crate::event::Call;
@@ -118,6 +118,10 @@ impl Kernel for Watched {
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         self.kernel.uevents()
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        self.kernel.rdma_cm()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use mlx5::{Errno, Kernel};
 use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader, Method};
-use mlx5_uapi::{Access, AllocateError, DeviceFile, EventFile, Mapping, MemoryRequest};
+use mlx5_uapi::{Access, AllocateError, CmFile, DeviceFile, EventFile, Mapping, MemoryRequest};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -90,6 +90,10 @@ impl Kernel for Warp {
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         self.behind.uevents()
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        self.behind.rdma_cm()
     }
 }
 

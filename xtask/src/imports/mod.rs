@@ -27,7 +27,8 @@ pub(crate) struct Arguments {
 const PROVIDER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
 
 /// The others that have none.
-const BESIDE_IT: [&str; 13] = [
+const BESIDE_IT: [&str; 14] = [
+    "cm",
     "verbs",
     "verbs/symbols",
     "verbs/export",

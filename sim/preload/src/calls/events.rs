@@ -4,7 +4,7 @@
 //! readable when an event waits, and can be closed at any time.
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::iovec;
 use mlx5_uapi::{DeviceFile, Errno, EventFile};
@@ -25,39 +25,72 @@ pub(crate) unsafe fn adopt(
 ) -> Result<RawFd, Errno> {
     // SAFETY: the caller's contract.
     let file = unsafe { device.event_file(number) }?;
+    let fd = std::os::fd::IntoRawFd::into_raw_fd(watch(file.as_fd())?);
+    door.descriptors.add(fd, Entry::Events(file.into()));
+    Ok(fd)
+}
+
+/// A descriptor of the program's own that watches one of the simulator's.
+fn watch(watched: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     // SAFETY: a call without pointers.
     let watch = Errno::result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
     // SAFETY: the descriptor was just made, and belongs to nobody else.
     let watch = unsafe { OwnedFd::from_raw_fd(watch) };
     let mut wanted = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-    let watched = file.as_fd().as_raw_fd();
     // SAFETY: both descriptors are open, and the structure is filled.
     let added = unsafe {
-        libc::epoll_ctl(watch.as_raw_fd(), libc::EPOLL_CTL_ADD, watched, &raw mut wanted)
+        let (watch, watched) = (watch.as_raw_fd(), watched.as_raw_fd());
+        libc::epoll_ctl(watch, libc::EPOLL_CTL_ADD, watched, &raw mut wanted)
     };
     Errno::result(added)?;
-    let fd = std::os::fd::IntoRawFd::into_raw_fd(watch);
-    door.descriptors.add(fd, Entry::Events(file.into()));
-    Ok(fd)
+    Ok(watch)
+}
+
+/// Puts a descriptor that watches one of the simulator's in place of one that the program has just
+/// opened, with its flags.
+///
+/// # Safety
+/// The descriptor is the caller's, and nobody has seen it.
+pub(crate) unsafe fn take_place(fd: RawFd, watched: BorrowedFd<'_>) -> Result<(), Errno> {
+    let watch = watch(watched)?;
+    // SAFETY: the descriptors are open; those of the program are the caller's.
+    unsafe {
+        let none = std::ptr::null_mut();
+        let closing = next::fcntl(fd, libc::F_GETFD, none) & libc::FD_CLOEXEC != 0;
+        let status = Errno::result(next::fcntl(fd, libc::F_GETFL, none))?;
+        let flags = if closing { libc::O_CLOEXEC } else { 0 };
+        Errno::result(next::dup3(watch.as_raw_fd(), fd, flags))?;
+        let status = (status & libc::O_NONBLOCK) as usize as *mut c_void;
+        Errno::result(next::fcntl(fd, libc::F_SETFL, status))?;
+    }
+    Ok(())
 }
 
 /// Reads as the kernel does: waits for an event, unless the descriptor says not to.
 fn read_or_wait(file: &dyn EventFile, fd: RawFd, to: &mut [u8]) -> Result<usize, Errno> {
+    let waits = waits(fd)?;
     loop {
         match file.read(to) {
-            Err(Errno::EAGAIN) => {}
+            Err(Errno::EAGAIN) if waits => wait(file.as_fd())?,
             answer => return answer,
         }
-        // SAFETY: the descriptor is the program's; the call has no further arguments.
-        let flags = Errno::result(unsafe { next::fcntl(fd, libc::F_GETFL, std::ptr::null_mut()) })?;
-        if flags & libc::O_NONBLOCK != 0 {
-            return Err(Errno::EAGAIN);
-        }
-        let mut wait =
-            libc::pollfd { fd: file.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one structure, filled.
-        Errno::result(unsafe { libc::poll(&raw mut wait, 1, -1) })?;
     }
+}
+
+/// Whether calls on a descriptor of the program's wait. It is asked before the call: another thread may
+/// close the descriptor during it, and the call goes on.
+pub(crate) fn waits(fd: RawFd) -> Result<bool, Errno> {
+    // SAFETY: the descriptor is the program's; the call has no further arguments.
+    let flags = Errno::result(unsafe { next::fcntl(fd, libc::F_GETFL, std::ptr::null_mut()) })?;
+    Ok(flags & libc::O_NONBLOCK == 0)
+}
+
+/// Waits until a descriptor of the simulator's can be read.
+pub(crate) fn wait(watched: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut wait = libc::pollfd { fd: watched.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, filled.
+    Errno::result(unsafe { libc::poll(&raw mut wait, 1, -1) })?;
+    Ok(())
 }
 
 /// Reads from an event file. A device cannot be read.
@@ -67,7 +100,7 @@ fn read_or_wait(file: &dyn EventFile, fd: RawFd, to: &mut [u8]) -> Result<usize,
 pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isize> {
     let (_, entry) = Door::find(fd)?;
     let answer = match entry {
-        Entry::Device(_) => Err(Errno::EINVAL),
+        Entry::Device(_) | Entry::Channel(_) => Err(Errno::EINVAL),
         Entry::Events(_) if to.is_null() => Err(Errno::EFAULT),
         Entry::Events(file) => {
             let _inside = Inside::enter();

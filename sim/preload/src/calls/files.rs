@@ -8,9 +8,11 @@ use std::ptr;
 use std::sync::Arc;
 
 use mlx5_uapi::Errno;
+use mlx5_uapi::rdma_cm;
 
+use super::events;
 use super::paths::Description;
-use crate::descriptors::{Device, Entry, may_be_ours, unmark};
+use crate::descriptors::{Channel, Device, Entry, may_be_ours, unmark};
 use crate::door::Door;
 use crate::inside::Inside;
 use crate::next::{self, failed};
@@ -37,6 +39,10 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
         file.assume_init()
     };
     let Some(node) = file.identity().and_then(|file| door.tree.node_of(file)) else { return fd };
+    if node.name == rdma_cm::NODE {
+        // SAFETY: the caller's contract.
+        return unsafe { opened_channel(door, fd, node.numbers) };
+    }
     if std::env::var_os(HOOKS).is_some_and(|mode| mode == PAST_THE_LIBRARY) {
         say!(
             "{}: cannot be opened: with {HOOKS}={PAST_THE_LIBRARY} UCX maps memory past the \
@@ -56,6 +62,30 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
         }
         Err(errno) => {
             say!("{}: cannot be opened: {errno}", node.name);
+            // SAFETY: nobody has seen the descriptor.
+            unsafe { next::close(fd) };
+            failed(errno)
+        }
+    }
+}
+
+/// Opens a channel of the connection manager in the place of its node.
+///
+/// # Safety
+/// The descriptor is the caller's, and nobody has seen it.
+unsafe fn opened_channel(door: &Door, fd: c_int, node: (u32, u32)) -> c_int {
+    let channel = door.machine.open_cm().and_then(|channel| {
+        // SAFETY: the caller's contract.
+        unsafe { events::take_place(fd, channel.0.as_fd()) }?;
+        Ok(channel)
+    });
+    match channel {
+        Ok(channel) => {
+            door.descriptors.add(fd, Entry::Channel(Arc::new(Channel::new(node, channel))));
+            fd
+        }
+        Err(errno) => {
+            say!("{}: cannot be opened: {errno}", rdma_cm::NODE);
             // SAFETY: nobody has seen the descriptor.
             unsafe { next::close(fd) };
             failed(errno)

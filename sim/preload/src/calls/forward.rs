@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
 use mlx5_sim_wire::DESCRIPTORS;
-use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL, attr, method};
 use mlx5_uapi::names::NamedCall;
+use mlx5_uapi::rdma_cm::{self, CommandId};
 use mlx5_uapi::write_cmd::WriteCommand;
+use mlx5_uapi::{CmFile, Errno};
 
 use super::events;
 use crate::account::Call;
@@ -49,7 +50,7 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
             say!("{}: ioctl {request:#010x} is none of a verbs device", device.name);
             Err(Errno::ENOTTY)
         }
-        Entry::Events(_) => Err(Errno::ENOTTY),
+        Entry::Events(_) | Entry::Channel(_) => Err(Errno::ENOTTY),
     };
     Some(match answer {
         Ok(()) => 0,
@@ -198,17 +199,69 @@ fn tell(door: &Door, device: &Device, call: &Copied, answer: Result<(), Errno>) 
     }
 }
 
-/// Commands as write(2) calls: the device has the ioctl, and no program that finds it needs them.
+/// Commands as write(2) calls. Those of a device are refused: it has the ioctl, and no program that
+/// finds it needs them. Those of the connection manager are the only ones there are.
 ///
 /// # Safety
-/// As for write(2).
-pub(crate) unsafe fn write(fd: c_int, _from: *const c_void, _length: usize) -> Option<isize> {
-    let (_, entry) = Door::find(fd)?;
-    if let Entry::Device(device) = &entry {
-        let _inside = Inside::enter();
-        say!("{}: commands are taken through ioctl, not write", device.name);
+/// As for write(2); addresses in a command are what it wants.
+pub(crate) unsafe fn write(fd: c_int, from: *const c_void, length: usize) -> Option<isize> {
+    let (door, entry) = Door::find(fd)?;
+    let answer = match &entry {
+        Entry::Device(device) => {
+            let _inside = Inside::enter();
+            say!("{}: commands are taken through ioctl, not write", device.name);
+            Err(Errno::EINVAL)
+        }
+        Entry::Events(_) => Err(Errno::EINVAL),
+        Entry::Channel(_) if length > LONGEST => Err(Errno::EINVAL),
+        Entry::Channel(_) if from.is_null() => Err(Errno::EFAULT),
+        Entry::Channel(channel) => {
+            let _call = Call::begin();
+            let _inside = Inside::enter();
+            // SAFETY: the caller's contract.
+            let mut call =
+                unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) }.to_vec();
+            rdma_cm::replace_channel(&mut call, |fd| match own(door, fd)?.0 {
+                Entry::Channel(other) => Some(other.file.as_fd().as_raw_fd()),
+                _ => None,
+            });
+            // SAFETY: the caller's contract.
+            let answer = unsafe { command(fd, &*channel.file, &call) };
+            if door.trace {
+                tell_command(&call, answer);
+            }
+            answer
+        }
+    };
+    Some(match answer {
+        Ok(()) => length as isize,
+        Err(errno) => failed(errno) as isize,
+    })
+}
+
+/// A command of the connection manager, which waits for an event as the kernel does.
+///
+/// # Safety
+/// Addresses in the command are what it wants.
+unsafe fn command(fd: RawFd, channel: &dyn CmFile, call: &[u8]) -> Result<(), Errno> {
+    let waits = events::waits(fd)?;
+    loop {
+        // SAFETY: the caller's contract.
+        match unsafe { channel.write(call) } {
+            Err(Errno::EAGAIN) if waits => events::wait(channel.as_fd())?,
+            answer => return answer,
+        }
     }
-    Some(failed(Errno::EINVAL) as isize)
+}
+
+/// Says what became of a command.
+fn tell_command(call: &[u8], answer: Result<(), Errno>) {
+    let id = call.first_chunk().and_then(|cmd| CommandId::from_raw(u32::from_ne_bytes(*cmd)));
+    match (id, answer) {
+        (Some(id), Ok(())) => say!("{}: {id:?}", rdma_cm::NODE),
+        (Some(id), Err(errno)) => say!("{}: {id:?}: {errno}", rdma_cm::NODE),
+        (None, _) => say!("{}: an unknown command", rdma_cm::NODE),
+    }
 }
 
 /// The kernel's RDMA netlink knows real devices only; programs that miss it look into sysfs.

@@ -19,7 +19,7 @@ pub(crate) fn map(length: usize, rights: c_int, fd: c_int, offset: i64) -> Optio
     let (door, entry) = Door::find(fd)?;
     let _inside = Inside::enter();
     let answer = match &entry {
-        Entry::Events(_) => Err(Errno::ENODEV),
+        Entry::Events(_) | Entry::Channel(_) => Err(Errno::ENODEV),
         Entry::Device(device) => {
             let access = if rights & libc::PROT_WRITE == 0 { Access::Read } else { Access::Write };
             let answer = u64::try_from(offset)

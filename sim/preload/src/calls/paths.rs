@@ -4,11 +4,13 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::descriptors::Entry;
 use crate::door::Door;
 use crate::tree::Identity;
 
 const CLASSES: &[u8] = b"/sys/class/infiniband";
 const NODES: &[u8] = b"/dev/infiniband";
+const CHANNELS: &[u8] = b"/sys/class/misc/rdma_cm";
 const DEVICES: &[u8] = b"/sys/devices/";
 
 /// A path for libc.
@@ -38,7 +40,8 @@ pub(crate) unsafe fn redirected(path: *const c_char) -> Redirected {
     }
     // SAFETY: the caller's contract.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let door = if is_below(bytes, NODES) || bytes.starts_with(CLASSES) {
+    let below = is_below(bytes, NODES) || is_below(bytes, CHANNELS);
+    let door = if below || bytes.starts_with(CLASSES) {
         Door::open()
     } else if bytes.starts_with(DEVICES) {
         Door::if_open().filter(|door| {
@@ -134,6 +137,25 @@ impl Description for libc::statx {
         self.stx_mode = (libc::S_IFCHR | 0o666) as u16;
         (self.stx_rdev_major, self.stx_rdev_minor) = (major, minor);
     }
+}
+
+/// Describes what a descriptor leads to: a channel of the connection manager as its node, and a
+/// node's file as the device that it stands for.
+///
+/// # Safety
+/// If the answer is zero, the structure can be read and written.
+pub(crate) unsafe fn described_open<T: Description>(fd: c_int, answer: c_int, to: *mut T) -> c_int {
+    if answer == 0
+        && let Some((_, Entry::Channel(channel))) = Door::find(fd)
+        // SAFETY: libc has just written it.
+        && let Some(to) = unsafe { to.as_mut() }
+    {
+        let (major, minor) = channel.node;
+        to.become_device(major, minor);
+        return answer;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { described(answer, to) }
 }
 
 /// Describes a node's file as the device that it stands for.

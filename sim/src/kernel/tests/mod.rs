@@ -1,6 +1,7 @@
 //! The door, tested with the kernel's calls alone.
 
 mod calls;
+mod cm;
 mod devx;
 mod events;
 mod extended;

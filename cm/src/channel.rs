@@ -1,0 +1,66 @@
+//! Event channels.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mlx5::{Kernel, LinuxKernel};
+use mlx5_uapi::CmFile;
+
+use crate::error::Error;
+
+/// Tells identifiers apart in events. No two in a process have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct IdKey(pub(crate) u64);
+
+impl IdKey {
+    /// A key that no identifier has.
+    pub(crate) fn next() -> Self {
+        // The kernel takes 0 for an identifier that no program knows.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// An open channel, which identifiers share.
+pub(crate) struct Channel {
+    pub(crate) kernel: Arc<dyn Kernel>,
+    pub(crate) file: Arc<dyn CmFile>,
+}
+
+/// An event channel (`struct rdma_event_channel`): identifiers are created on it, and it brings
+/// their events.
+///
+/// Clones are handles of the same channel, which is closed when the last of them and of its
+/// identifiers is dropped.
+#[derive(Clone)]
+pub struct EventChannel {
+    pub(crate) channel: Arc<Channel>,
+}
+
+impl fmt::Debug for EventChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventChannel").finish_non_exhaustive()
+    }
+}
+
+impl EventChannel {
+    /// Opens a channel of the running kernel.
+    pub fn open() -> Result<Self, Error> {
+        Self::open_on(Arc::new(LinuxKernel::new()))
+    }
+
+    /// Opens a channel of `kernel`, for example a simulated one.
+    pub fn open_on(kernel: Arc<dyn Kernel>) -> Result<Self, Error> {
+        let file = kernel.rdma_cm().map_err(|errno| Error::kernel("open", errno))?;
+        Ok(Self { channel: Arc::new(Channel { kernel, file }) })
+    }
+}
+
+/// Readable while an event is pending.
+impl AsFd for EventChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.file.as_fd()
+    }
+}

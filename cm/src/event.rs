@@ -1,0 +1,212 @@
+//! What the kernel tells on a channel.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mlx5::{AhAttr, Errno, QpType};
+use mlx5_uapi::rdma_cm::{
+    ConnParam, CreateId, EventResp, EventType, GetEvent, PortSpace, UdParam, call,
+};
+use mlx5_uapi::wait::wait_readable;
+use zerocopy::FromBytes;
+
+use crate::attributes::decode_path;
+use crate::channel::{Channel, EventChannel, IdKey};
+use crate::data::PrivateData;
+use crate::error::{Error, Rejection};
+use crate::id::Id;
+use crate::param::Remote;
+
+impl EventChannel {
+    /// Creates an identifier: of connections in the port space [`PortSpace::Tcp`], of datagrams in
+    /// [`PortSpace::Udp`] and [`PortSpace::IpoIb`], of reliable connections in [`PortSpace::Ib`].
+    pub fn create_id(&self, space: PortSpace) -> Result<Id, Error> {
+        let kind = match space {
+            PortSpace::Tcp | PortSpace::Ib => QpType::Rc,
+            PortSpace::Udp | PortSpace::IpoIb => QpType::Ud,
+        };
+        self.create(space, kind)
+    }
+
+    /// Creates an identifier in the port space of InfiniBand, for queue pairs of a transport: RC,
+    /// UC, UD, or either side of XRC.
+    pub fn create_ib_id(&self, transport: QpType) -> Result<Id, Error> {
+        self.create(PortSpace::Ib, transport)
+    }
+
+    fn create(&self, space: PortSpace, kind: QpType) -> Result<Id, Error> {
+        let key = IdKey::next();
+        let command = CreateId {
+            uid: Id::tag(key, kind),
+            ps: space.raw(),
+            qp_type: kind.raw(),
+            ..CreateId::default()
+        };
+        let made = call(&*self.channel.file, command)
+            .map_err(|errno| Error::kernel("create_id", errno))?;
+        Ok(Id::new(Arc::clone(&self.channel), made.id, key, kind))
+    }
+
+    /// Returns the next event, or `None` if there is none.
+    pub fn poll(&self) -> Result<Option<Event>, Error> {
+        loop {
+            match call(&*self.channel.file, GetEvent::default()) {
+                Ok(record) => {
+                    if let Some(event) = Event::decode(&self.channel, &record) {
+                        return Ok(Some(event));
+                    }
+                }
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(errno) => return Err(Error::kernel("get_event", errno)),
+            }
+        }
+    }
+
+    /// Waits for the next event, for at most `timeout` (`None`: without limit). Returns `None` if
+    /// it did not come.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, Error> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if let Some(event) = self.poll()? {
+                return Ok(Some(event));
+            }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let readable =
+                wait_readable(self.as_fd(), left).map_err(|errno| Error::kernel("wait", errno))?;
+            if !readable {
+                return Ok(None);
+            }
+        }
+    }
+}
+/// An event of an identifier.
+#[derive(Debug)]
+pub struct Event {
+    /// The identifier: that of the listener for a request. For a multicast group the group's.
+    pub key: IdKey,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// Where a datagram queue pair is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UdPeer {
+    /// Its number.
+    pub qp_num: u32,
+    /// The Q_Key that datagrams to it must carry.
+    pub qkey: u32,
+    /// The path to it.
+    pub path: AhAttr,
+    /// Its program's private data, followed by zeros.
+    pub private_data: PrivateData,
+}
+
+/// What happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The address was resolved.
+    AddressResolved,
+    /// The address could not be resolved.
+    AddressError(Errno),
+    /// The route was resolved.
+    RouteResolved,
+    /// The route could not be resolved.
+    RouteError(Errno),
+    /// A peer asks for a connection. Dropping the identifier rejects.
+    ConnectRequest {
+        /// The identifier of the connection.
+        id: Id,
+        /// What the peer said.
+        remote: Remote,
+    },
+    /// A peer asks for the number of a datagram queue pair. Dropping the identifier refuses.
+    DatagramRequest {
+        /// The identifier of the request.
+        id: Id,
+        /// The peer's private data, followed by zeros.
+        private_data: PrivateData,
+    },
+    /// The peer accepted. Connect the queue pair ([`Id::to_rts`]), then call [`Id::ready`].
+    ConnectResponse(Remote),
+    /// The connection is established.
+    Established,
+    /// The peer told where its datagram queue pair is.
+    DatagramEstablished(UdPeer),
+    /// The connection failed.
+    ConnectError(Errno),
+    /// The peer does not answer, or refused datagrams: a negative errno, or the reason.
+    Unreachable(i32),
+    /// The peer rejected, or gave up.
+    Rejected(Rejection),
+    /// The connection has ended. With an errno, the peer did not agree in time.
+    Disconnected(Option<Errno>),
+    /// The device is going: drop what belongs to it.
+    DeviceRemoval,
+    /// The group was joined: this is where datagrams to it go.
+    MulticastJoined(UdPeer),
+    /// The group could not be joined.
+    MulticastError(Errno),
+    /// The address moved to another device: connect anew.
+    AddressChange,
+    /// No packet of the ended connection is on its way any more.
+    TimewaitExit,
+}
+
+impl Event {
+    /// Decodes an event; `None` for a kind that newer kernels or other libraries have.
+    fn decode(channel: &Arc<Channel>, record: &EventResp) -> Option<Self> {
+        let kind = EventType::from_raw(record.event)?;
+        let status = record.status.cast_signed();
+        let errno = Errno::from_raw(status.saturating_neg());
+        let conn = || ConnParam::read_from_prefix(&record.param).map(|(param, _)| param).ok();
+        let ud = || UdParam::read_from_bytes(&record.param).ok();
+        let remote = || Some(Remote::decode(&conn()?, record.ece));
+        let peer = || {
+            let param = ud()?;
+            Some(UdPeer {
+                qp_num: param.qp_num,
+                qkey: param.qkey,
+                path: decode_path(&param.ah_attr),
+                private_data: PrivateData::new(param.private_data, param.private_data_len),
+            })
+        };
+        let (key, transport) = Id::of_event(record.uid);
+        let is_ud = transport == Some(QpType::Ud);
+        let new = || {
+            let transport = transport.unwrap_or(QpType::Rc);
+            Id::new(Arc::clone(channel), record.id, IdKey::next(), transport)
+        };
+        let kind = match kind {
+            EventType::AddrResolved => EventKind::AddressResolved,
+            EventType::AddrError => EventKind::AddressError(errno),
+            EventType::RouteResolved => EventKind::RouteResolved,
+            EventType::RouteError => EventKind::RouteError(errno),
+            EventType::ConnectRequest if is_ud => {
+                EventKind::DatagramRequest { id: new(), private_data: peer()?.private_data }
+            }
+            EventType::ConnectRequest => EventKind::ConnectRequest { id: new(), remote: remote()? },
+            EventType::ConnectResponse => EventKind::ConnectResponse(remote()?),
+            EventType::ConnectError => EventKind::ConnectError(errno),
+            EventType::Unreachable => EventKind::Unreachable(status),
+            EventType::Rejected => EventKind::Rejected(Rejection {
+                reason: record.status,
+                private_data: remote()?.private_data,
+            }),
+            EventType::Established if is_ud => EventKind::DatagramEstablished(peer()?),
+            EventType::Established => EventKind::Established,
+            EventType::Disconnected => EventKind::Disconnected((status != 0).then_some(errno)),
+            EventType::DeviceRemoval => EventKind::DeviceRemoval,
+            EventType::MulticastJoin => EventKind::MulticastJoined(peer()?),
+            EventType::MulticastError => EventKind::MulticastError(errno),
+            EventType::AddrChange => EventKind::AddressChange,
+            EventType::TimewaitExit => EventKind::TimewaitExit,
+            EventType::AddrinfoResolved
+            | EventType::AddrinfoError
+            | EventType::User
+            | EventType::Internal => return None,
+        };
+        Some(Self { key, kind })
+    }
+}

@@ -1,0 +1,376 @@
+//! Identifiers of the connection manager.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mlx5::{Device, Errno, Guid, Kernel, Psn, QpAttributes, QpType, QueueState};
+use mlx5_uapi::rdma_cm::{
+    Accept, Bind, Command, Connect, DestroyId, Disconnect, IdOption, InitQpAttr, JoinFlag,
+    JoinMcast, Listen, MigrateId, Notify, QueryOption, Reject, ResolveAddr, ResolveRoute, call,
+    leave_mcast, private_data, query_addr, set_option,
+};
+use mlx5_uapi::verbs::EventType;
+
+use crate::address::Address;
+use crate::attributes::{Prepare, decode};
+use crate::channel::{Channel, EventChannel, IdKey};
+use crate::error::{Error, ErrorKind};
+use crate::param::ConnectParam;
+
+/// An identifier (`struct rdma_cm_id`): a listener, a connection, or a pair of addresses.
+///
+/// Dropping it destroys it: a listener listens no more, a request is rejected, a connection ends.
+/// Calls return at once; what comes of them is an [`Event`](crate::Event) of the channel.
+///
+/// A queue pair of one's own, on the side that asks: after
+/// [`RouteResolved`](crate::EventKind::RouteResolved), [`Id::init`] it on the
+/// [`device`](Id::device), post receives, and [`Id::connect`]; after
+/// [`ConnectResponse`](crate::EventKind::ConnectResponse), [`Id::to_rts`] and [`Id::ready`]. On the
+/// side that is asked: after [`ConnectRequest`](crate::EventKind::ConnectRequest), [`Id::init`],
+/// [`Id::to_rts`] and [`Id::accept`].
+pub struct Id {
+    channel: Arc<Channel>,
+    number: u32,
+    key: IdKey,
+    transport: QpType,
+}
+
+/// Bits of the kernel's tag that have the transport.
+const TRANSPORT_BITS: u32 = 8;
+
+impl Id {
+    pub(crate) fn new(channel: Arc<Channel>, number: u32, key: IdKey, transport: QpType) -> Self {
+        Self { channel, number, key, transport }
+    }
+
+    /// What the kernel returns with each event of an identifier.
+    pub(crate) fn tag(key: IdKey, transport: QpType) -> u64 {
+        key.0 << TRANSPORT_BITS | u64::from(transport.raw())
+    }
+
+    /// The key and the transport in it.
+    pub(crate) fn of_event(tag: u64) -> (IdKey, Option<QpType>) {
+        (IdKey(tag >> TRANSPORT_BITS), QpType::from_raw(tag as u8))
+    }
+
+    /// Returns the key by which events name the identifier.
+    pub fn key(&self) -> IdKey {
+        self.key
+    }
+
+    /// Returns the transport of its queue pairs.
+    pub fn transport(&self) -> QpType {
+        self.transport
+    }
+
+    /// The kernel that has it.
+    pub(crate) fn kernel(&self) -> &Arc<dyn Kernel> {
+        &self.channel.kernel
+    }
+
+    fn call<C: Command>(&self, operation: &'static str, command: C) -> Result<C::Response, Error> {
+        call(&*self.channel.file, command).map_err(|errno| Error::kernel(operation, errno))
+    }
+
+    /// Binds the identifier to an address of this machine. Port 0 lets the kernel choose one; the
+    /// unspecified address stands for all.
+    pub fn bind(&self, address: impl Into<Address>) -> Result<(), Error> {
+        let (addr, addr_size) = address.into().encode();
+        self.call("bind", Bind { id: self.number, addr, addr_size, ..Bind::default() })
+    }
+
+    /// Finds the port that leads to an address, and binds the identifier to it. With `source`, it is
+    /// bound to that address first. The channel tells what comes of it, in `timeout`.
+    pub fn resolve_addr(
+        &self,
+        source: Option<Address>,
+        destination: impl Into<Address>,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let (dst_addr, dst_size) = destination.into().encode();
+        let (src_addr, src_size) = source.map_or(([0; 128], 0), |source| source.encode());
+        let command = ResolveAddr {
+            id: self.number,
+            timeout_ms: milliseconds(timeout),
+            src_size,
+            dst_size,
+            reserved: 0,
+            src_addr,
+            dst_addr,
+        };
+        self.call("resolve_addr", command)
+    }
+
+    /// Resolves the route to the address.
+    pub fn resolve_route(&self, timeout: Duration) -> Result<(), Error> {
+        let timeout_ms = milliseconds(timeout);
+        self.call("resolve_route", ResolveRoute { id: self.number, timeout_ms })
+    }
+
+    /// Listens for requests, of which `backlog` may wait; 0 stands for as many as the kernel allows.
+    pub fn listen(&self, backlog: u32) -> Result<(), Error> {
+        self.call("listen", Listen { id: self.number, backlog })
+    }
+
+    /// Asks for a connection, or for the peer's datagram queue pair.
+    pub fn connect(&self, param: &ConnectParam<'_>) -> Result<(), Error> {
+        let room = match self.transport {
+            QpType::Ud => private_data::SIDR_REQUEST,
+            _ => private_data::REQUEST,
+        };
+        // Addresses of IP take some of the room, and those of InfiniBand none.
+        let is_ip = matches!(self.peer_addr()?, Some(Address::Ip(_)));
+        let header = if is_ip { private_data::IP_HEADER } else { 0 };
+        let (conn_param, ece) = param.encode("connect", room - header)?;
+        self.call("connect", Connect { conn_param, id: self.number, reserved: 0, ece })
+    }
+
+    /// Accepts a request. A queue pair is connected before ([`Id::to_rts`]): the peer sends as soon
+    /// as it knows.
+    pub fn accept(&self, param: &ConnectParam<'_>) -> Result<(), Error> {
+        let room = match self.transport {
+            QpType::Ud => private_data::SIDR_REPLY,
+            _ => private_data::REPLY,
+        };
+        let (conn_param, ece) = param.encode("accept", room)?;
+        let uid = Self::tag(self.key, self.transport);
+        self.call("accept", Accept { uid, conn_param, id: self.number, reserved: 0, ece })
+    }
+
+    /// Tells the peer, which has accepted, that this side can receive (`rdma_establish`).
+    pub fn ready(&self) -> Result<(), Error> {
+        self.call("ready", Accept { id: self.number, ..Accept::default() })
+    }
+
+    /// Rejects a request, with private data.
+    pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
+        let room = private_data::REJECT;
+        if data.len() > room {
+            return Err(Error::too_long("reject", data.len(), room));
+        }
+        let mut command =
+            Reject { id: self.number, private_data_len: data.len() as u8, ..Reject::default() };
+        command.private_data[..data.len()].copy_from_slice(data);
+        self.call("reject", command)
+    }
+
+    /// Ends the connection, or agrees to its end. Bring the queue pair to the error state first.
+    pub fn disconnect(&self) -> Result<(), Error> {
+        self.call("disconnect", Disconnect { id: self.number })
+    }
+
+    /// Tells the kernel that a message has come before the peer said that it is ready
+    /// (`IBV_EVENT_COMM_EST`): the connection is established.
+    pub fn communication_established(&self) -> Result<(), Error> {
+        let event = EventType::CommunicationEstablished.raw();
+        self.call("notify", Notify { id: self.number, event })
+    }
+
+    /// Returns the attributes with which a queue pair enters a state: INIT, and once the peer is
+    /// known RTR and RTS.
+    pub fn qp_attributes(&self, state: QueueState) -> Result<QpAttributes, Error> {
+        const OPERATION: &str = "init_qp_attr";
+        let qp_state = state as u32;
+        let command = InitQpAttr { id: self.number, qp_state, ..InitQpAttr::default() };
+        let attr = self.call(OPERATION, command)?;
+        decode(&attr, state).ok_or_else(|| {
+            let what = "the kernel returned an attribute that no queue pair can have";
+            Error::new(OPERATION, ErrorKind::Protocol, what)
+        })
+    }
+
+    /// Brings a queue pair to INIT, where receives can be posted. It is one of the
+    /// [`device`](Id::device).
+    pub fn init(&self, qp: &mut impl Prepare) -> Result<(), Error> {
+        let attributes = self.qp_attributes(QueueState::Init)?;
+        qp.modify(&attributes).map_err(|error| Error::driver("init", error))
+    }
+
+    /// Brings a queue pair, which is in RESET or INIT, to RTS.
+    pub fn to_rts(&self, qp: &mut impl Prepare) -> Result<(), Error> {
+        // What the peer may access is known only now.
+        self.init(qp)?;
+        let steps = match self.transport {
+            QpType::Ud => [
+                QpAttributes::new().qp_state(QueueState::ReadyToReceive),
+                QpAttributes::new().qp_state(QueueState::ReadyToSend).sq_psn(Psn::default()),
+            ],
+            _ => [
+                self.qp_attributes(QueueState::ReadyToReceive)?,
+                self.qp_attributes(QueueState::ReadyToSend)?,
+            ],
+        };
+        let mut steps = steps.iter();
+        steps.try_for_each(|step| qp.modify(step)).map_err(|error| Error::driver("to_rts", error))
+    }
+
+    /// Sets the type of service, before the route is resolved.
+    pub fn set_tos(&self, tos: u8) -> Result<(), Error> {
+        self.set(IdOption::Tos, &[tos])
+    }
+
+    /// Sets whether the address may be that of other identifiers that set this, too, before it is
+    /// bound.
+    pub fn set_reuse_addr(&self, reuse: bool) -> Result<(), Error> {
+        self.set(IdOption::ReuseAddr, &u32::from(reuse).to_ne_bytes())
+    }
+
+    /// Sets whether the unspecified address of IPv6 excludes those of IPv4, before it listens.
+    pub fn set_af_only(&self, only: bool) -> Result<(), Error> {
+        self.set(IdOption::AfOnly, &u32::from(only).to_ne_bytes())
+    }
+
+    /// Sets the acknowledge timeout of the queue pair, before it is connected.
+    pub fn set_ack_timeout(&self, timeout: mlx5::AckTimeout) -> Result<(), Error> {
+        self.set(IdOption::AckTimeout, &[timeout.get()])
+    }
+
+    fn set(&self, option: IdOption, value: &[u8]) -> Result<(), Error> {
+        set_option(&*self.channel.file, self.number, option, value)
+            .map_err(|errno| Error::kernel("set_option", errno))
+    }
+
+    /// Moves the identifier to another channel, with the events that are pending.
+    pub fn migrate(&mut self, to: &EventChannel) -> Result<(), Error> {
+        let fd = self.channel.file.as_fd().as_raw_fd().cast_unsigned();
+        let command = MigrateId { id: self.number, fd, ..MigrateId::default() };
+        call(&*to.channel.file, command).map_err(|errno| Error::kernel("migrate_id", errno))?;
+        self.channel = Arc::clone(&to.channel);
+        Ok(())
+    }
+
+    /// Joins a multicast group, for datagrams. The channel tells where they go; to receive them,
+    /// attach the queue pair to the group.
+    pub fn join_multicast(
+        &self,
+        group: impl Into<Address>,
+        flag: JoinFlag,
+    ) -> Result<Group, Error> {
+        let (addr, addr_size) = group.into().encode();
+        let key = IdKey::next();
+        let command = JoinMcast {
+            uid: Self::tag(key, self.transport),
+            id: self.number,
+            addr_size,
+            join_flags: flag.raw(),
+            addr,
+            ..JoinMcast::default()
+        };
+        let number = self.call("join_multicast", command)?.id;
+        Ok(Group { channel: Arc::clone(&self.channel), number, key })
+    }
+
+    /// Returns its own address, if it is bound.
+    pub fn local_addr(&self) -> Result<Option<Address>, Error> {
+        Ok(Address::decode(&self.query(QueryOption::Addr)?.src_addr))
+    }
+
+    /// Returns the peer's address, if it is known.
+    pub fn peer_addr(&self) -> Result<Option<Address>, Error> {
+        Ok(Address::decode(&self.query(QueryOption::Addr)?.dst_addr))
+    }
+
+    /// Returns its port on the device, if it is bound to one.
+    pub fn port_num(&self) -> Result<Option<u8>, Error> {
+        let port = self.query(QueryOption::Addr)?.port_num;
+        Ok((port != 0).then_some(port))
+    }
+
+    /// Returns the device that it is bound to: the queue pair is created there.
+    pub fn device(&self) -> Result<Device, Error> {
+        const OPERATION: &str = "device";
+        let guid = u64::from_be_bytes(self.query(QueryOption::Addr)?.node_guid);
+        let none = |what: &'static str| Error::new(OPERATION, ErrorKind::AddressNotAvailable, what);
+        if guid == 0 {
+            return Err(none("the identifier is not bound to a device: resolve an address first"));
+        }
+        let devices = mlx5::devices_on(Arc::clone(&self.channel.kernel))
+            .map_err(|error| Error::driver(OPERATION, error))?;
+        let mut devices = devices.into_iter();
+        devices.find(|device| device.guid() == Guid(guid)).ok_or_else(|| {
+            none("the address belongs to a device that this provider does not drive")
+        })
+    }
+
+    fn query(&self, option: QueryOption) -> Result<mlx5_uapi::rdma_cm::QueryAddrResp, Error> {
+        query_addr(&*self.channel.file, self.number, option)
+            .map_err(|errno| Error::kernel("query", errno))
+    }
+}
+
+/// The IP address in the result of [`Id::local_addr`] or [`Id::peer_addr`].
+pub(crate) fn ip(address: Option<Address>) -> Option<SocketAddr> {
+    address.and_then(|address| address.ip())
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        let command = DestroyId { id: self.number, ..DestroyId::default() };
+        // An identifier that the kernel does not know is gone.
+        let _: Result<_, Errno> = call(&*self.channel.file, command);
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Id")
+            .field("key", &self.key)
+            .field("transport", &self.transport)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A multicast group that was joined. Dropping it leaves the group, as does dropping the
+/// identifier.
+pub struct Group {
+    channel: Arc<Channel>,
+    number: u32,
+    key: IdKey,
+}
+
+impl Group {
+    /// Returns the key by which events name the group.
+    pub fn key(&self) -> IdKey {
+        self.key
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A group that the kernel does not know was left with its identifier.
+        let _: Result<_, Errno> = leave_mcast(&*self.channel.file, self.number);
+    }
+}
+
+/// A time limit as the kernel takes it: rounded up, and at least one.
+fn milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_has_key_and_transport() {
+        let tag = Id::tag(IdKey(7), QpType::Ud);
+        assert_eq!(Id::of_event(tag), (IdKey(7), Some(QpType::Ud)));
+        assert_ne!(IdKey::next(), IdKey::next());
+    }
+
+    #[test]
+    fn a_time_limit_is_rounded_up_and_limited() {
+        assert_eq!(milliseconds(Duration::ZERO), 1);
+        assert_eq!(milliseconds(Duration::from_micros(1001)), 2);
+        assert_eq!(milliseconds(Duration::MAX), u32::MAX);
+    }
+}

@@ -1,0 +1,89 @@
+//! Connection management: finding a peer by its address, and connecting a queue pair to its.
+//!
+//! Two ways lead to a connected queue pair:
+//!
+//! * The kernel's connection manager, the one behind C's librdmacm, with which this package
+//!   connects to programs in C, too. [`Listener::bind`] and [`connect`] are enough for reliable
+//!   connections. Below them, [`EventChannel`] and [`Id`] have what the kernel has: events,
+//!   datagrams, extended connections, multicast groups, options.
+//! * [`bootstrap`]: endpoints and regions over TCP, where there is no connection manager.
+//!
+//! A server and a client, here over a simulated device in one process:
+//!
+//! ```
+//! use mlx5::{ProtectionDomain, QueuePair, transport::Rc};
+//! use mlx5_cm as cm;
+//! use std::{net::SocketAddr, thread};
+//!
+//! # type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+//! # let simulator = mlx5_sim::Simulator::new(mlx5_sim::SimConfig::new().ports([mlx5_sim::PortConfig::ROCE]));
+//! # let kernel = simulator.kernel();
+//! /// A queue pair on the device that the connection manager chose.
+//! fn queue_pair(device: &mlx5::Device) -> Result<QueuePair<Rc>> {
+//!     let context = device.open()?;
+//!     let cq = context.create_cq(16).build()?;
+//!     let pd = context.alloc_pd()?;
+//!     Ok(pd.create_qp::<Rc>(&cq, &cq).max_send_wr(4).max_recv_wr(4).build()?)
+//! }
+//!
+//! // With the running kernel: `Listener::bind(address)` and `connect(address)`.
+//! let mut listener = cm::Listener::bind_on(kernel.clone(), "10.0.0.1:7471")?;
+//! let address: SocketAddr = listener.local_addr()?;
+//! let server = thread::spawn(move || -> Result<()> {
+//!     let request = listener.next(None)?;
+//!     assert!(request.private_data().starts_with(b"hello"));
+//!     let qp = queue_pair(&request.device()?)?;
+//!     let mut connection = request.accept(qp, b"welcome")?;
+//!     connection.wait_disconnected(None)?;
+//!     Ok(())
+//! });
+//!
+//! let peer = cm::connect_on(kernel, address)?;
+//! let qp = queue_pair(&peer.device()?)?;
+//! let mut connection = peer.connect(qp, b"hello")?;
+//! assert!(connection.private_data().starts_with(b"welcome"));
+//! assert_eq!(connection.qp_mut().state(), mlx5::QueueState::ReadyToSend);
+//! connection.disconnect()?;
+//! # server.join().unwrap()?;
+//! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+//! ```
+//!
+//! Every wait has a time limit: [`DEFAULT_TIMEOUT`], unless another is set. An [`Error`] says what
+//! failed, why, and what to do. Dropping an [`Id`] or a [`Connection`] ends it, which its peer is
+//! told.
+
+#![deny(missing_debug_implementations)]
+
+// Each module imports only from those that stand before it here:
+//
+// address, data, error
+// param         parameters of connections
+// attributes    attributes of queue pairs
+// channel       event channels
+// id            identifiers
+// event         what the kernel tells
+// connect       listeners and connections
+// bootstrap     connecting over TCP
+mod address;
+mod attributes;
+pub mod bootstrap;
+mod channel;
+mod connect;
+mod data;
+mod error;
+mod event;
+mod id;
+mod param;
+
+pub use address::{Address, IbAddress};
+pub use attributes::Prepare;
+pub use channel::{EventChannel, IdKey};
+pub use connect::{
+    Connection, ConnectionFailed, DEFAULT_TIMEOUT, Listener, Request, Resolved, connect, connect_on,
+};
+pub use data::PrivateData;
+pub use error::{Error, ErrorKind, Rejection};
+pub use event::{Event, EventKind, UdPeer};
+pub use id::{Group, Id};
+pub use mlx5_uapi::rdma_cm::{JoinFlag, PortSpace, private_data, reject_reason};
+pub use param::{ConnectParam, Remote};

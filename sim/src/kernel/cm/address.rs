@@ -1,0 +1,216 @@
+//! Addresses as programs give them: of IP, and of InfiniBand.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use mlx5_uapi::Errno;
+use mlx5_uapi::rdma_cm::{AF_IB, IbAddress, PortSpace, service_id};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::engine::Gid;
+
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+/// Bytes of the C library's structures.
+const INET_BYTES: usize = 16;
+const INET6_BYTES: usize = 28;
+
+/// The bits of a service ID that are a port.
+const PORT_BITS: u64 = 0xffff;
+
+/// An address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Address {
+    Ip(SocketAddr),
+    Ib { gid: Gid, pkey: [u8; 2], service: u64, mask: u64 },
+}
+
+impl Address {
+    /// Reads an address; `None` for no family.
+    pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, Errno> {
+        let (family, _) = u16::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
+        let port = |bytes: &[u8]| u16::from_be_bytes([bytes[2], bytes[3]]);
+        Ok(Some(match family {
+            0 => return Ok(None),
+            AF_INET => {
+                let bytes = bytes.get(..INET_BYTES).ok_or(Errno::EINVAL)?;
+                let ip = Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]);
+                Self::Ip((ip, port(bytes)).into())
+            }
+            AF_INET6 => {
+                let bytes = bytes.get(..INET6_BYTES).ok_or(Errno::EINVAL)?;
+                let (ip, _) =
+                    <[u8; 16]>::read_from_prefix(&bytes[8..]).map_err(|_| Errno::EINVAL)?;
+                let (scope, _) = u32::read_from_prefix(&bytes[24..]).map_err(|_| Errno::EINVAL)?;
+                Self::Ip(SocketAddrV6::new(ip.into(), port(bytes), 0, scope).into())
+            }
+            AF_IB => {
+                let (ib, _) = IbAddress::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
+                Self::Ib {
+                    gid: ib.addr,
+                    pkey: ib.pkey,
+                    service: u64::from_be_bytes(ib.sid),
+                    mask: u64::from_be_bytes(ib.sid_mask),
+                }
+            }
+            _ => return Err(Errno::EAFNOSUPPORT),
+        }))
+    }
+
+    /// Bytes of the C library's structure.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Ip(SocketAddr::V4(_)) => INET_BYTES,
+            Self::Ip(SocketAddr::V6(_)) => INET6_BYTES,
+            Self::Ib { .. } => size_of::<IbAddress>(),
+        }
+    }
+
+    /// Writes it as the C library has it.
+    pub(super) fn write<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        match self {
+            Self::Ip(SocketAddr::V4(address)) => {
+                bytes[..2].copy_from_slice(&AF_INET.to_ne_bytes());
+                bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+                bytes[4..8].copy_from_slice(&address.ip().octets());
+            }
+            Self::Ip(SocketAddr::V6(address)) => {
+                bytes[..2].copy_from_slice(&AF_INET6.to_ne_bytes());
+                bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+                bytes[8..24].copy_from_slice(&address.ip().octets());
+                bytes[24..28].copy_from_slice(&address.scope_id().to_ne_bytes());
+            }
+            Self::Ib { gid, pkey, service, mask } => {
+                let address = ib_address(*gid, *pkey, *service, *mask);
+                if let Some(to) = bytes.get_mut(..size_of::<IbAddress>()) {
+                    to.copy_from_slice(address.as_bytes());
+                }
+            }
+        }
+        bytes
+    }
+
+    /// The GID that it is: an IPv4 address in the manner of IPv6.
+    pub(super) fn gid(&self) -> Gid {
+        match self {
+            Self::Ip(address) => match address.ip() {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+                IpAddr::V6(ip) => ip.octets(),
+            },
+            Self::Ib { gid, .. } => *gid,
+        }
+    }
+
+    /// Whether it stands for all addresses.
+    pub(super) fn is_any(&self) -> bool {
+        match self {
+            Self::Ip(address) => address.ip().is_unspecified(),
+            Self::Ib { gid, .. } => *gid == [0; 16],
+        }
+    }
+
+    /// Whether it is one of IPv4, of IPv6, or neither.
+    pub(super) fn is_ipv4(&self) -> bool {
+        matches!(self, Self::Ip(SocketAddr::V4(_)))
+    }
+
+    pub(super) fn is_ipv6(&self) -> bool {
+        matches!(self, Self::Ip(SocketAddr::V6(_)))
+    }
+
+    /// The service that it names in a port space.
+    pub(super) fn service(&self, space: PortSpace) -> u64 {
+        match self {
+            Self::Ip(address) => service_id(space, address.port()),
+            Self::Ib { service, mask, .. } => service & mask,
+        }
+    }
+
+    /// Whether a port is to be chosen for it.
+    pub(super) fn needs_port(&self) -> bool {
+        match self {
+            Self::Ip(address) => address.port() == 0,
+            Self::Ib { service, mask, .. } => service & mask & PORT_BITS == 0,
+        }
+    }
+
+    /// The same with another port.
+    pub(super) fn with_port(mut self, port: u16) -> Self {
+        match &mut self {
+            Self::Ip(address) => address.set_port(port),
+            Self::Ib { service, mask, .. } => {
+                *service = *service & !PORT_BITS | u64::from(port);
+                *mask |= PORT_BITS;
+            }
+        }
+        self
+    }
+
+    /// The address of all addresses, of the same kind.
+    pub(super) fn any(&self) -> Self {
+        match self {
+            Self::Ip(SocketAddr::V4(_)) => Self::Ip((Ipv4Addr::UNSPECIFIED, 0).into()),
+            Self::Ip(SocketAddr::V6(_)) => Self::Ip((Ipv6Addr::UNSPECIFIED, 0).into()),
+            Self::Ib { pkey, service, mask, .. } => {
+                Self::Ib { gid: [0; 16], pkey: *pkey, service: service & !PORT_BITS, mask: *mask }
+            }
+        }
+    }
+
+    /// The same port at another place: the IP address that a GID is.
+    pub(super) fn at(&self, gid: Gid) -> Self {
+        match *self {
+            Self::Ip(address) => {
+                let ip = Ipv6Addr::from(gid);
+                let ip = ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4);
+                Self::Ip((ip, address.port()).into())
+            }
+            Self::Ib { pkey, service, mask, .. } => Self::Ib { gid, pkey, service, mask },
+        }
+    }
+}
+
+/// An address of InfiniBand.
+pub(super) fn ib_address(gid: Gid, pkey: [u8; 2], service: u64, mask: u64) -> IbAddress {
+    IbAddress {
+        family: AF_IB,
+        pkey,
+        addr: gid,
+        sid: service.to_be_bytes(),
+        sid_mask: mask.to_be_bytes(),
+        ..IbAddress::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_as_it_was_read() {
+        for text in ["10.0.0.1:7471", "[fe80::1%3]:5", "[::]:0"] {
+            let address = Address::Ip(text.parse().expect("an address"));
+            let bytes: [u8; 128] = address.write();
+            assert_eq!(Address::read(&bytes), Ok(Some(address)), "{text}");
+        }
+        let address = Address::Ib { gid: [7; 16], pkey: [0xff; 2], service: 0x0106_0007, mask: 9 };
+        let bytes: [u8; 128] = address.write();
+        assert_eq!(Address::read(&bytes), Ok(Some(address)));
+    }
+
+    #[test]
+    fn a_family_that_nobody_knows_is_refused_and_none_is_no_address() {
+        assert_eq!(Address::read(&[0; 128]), Ok(None));
+        assert_eq!(Address::read(&[1, 0, 0, 0]), Err(Errno::EAFNOSUPPORT));
+        assert_eq!(Address::read(&[2, 0, 0, 0]), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn a_port_is_part_of_a_service() {
+        let address = Address::Ip("10.0.0.1:0".parse().expect("an address"));
+        assert!(address.needs_port());
+        let address = address.with_port(9);
+        assert_eq!(address.service(PortSpace::Tcp), 0x0106_0009);
+        assert_eq!(address.at([0; 16]).service(PortSpace::Tcp), 0x0106_0009);
+    }
+}

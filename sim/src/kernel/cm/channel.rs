@@ -1,0 +1,85 @@
+//! Event channels.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Mutex;
+
+use mlx5_uapi::Errno;
+use mlx5_uapi::rdma_cm::EventResp;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::kernel::lock;
+
+/// An event that waits to be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) record: EventResp,
+    /// The identifier that counts its reading: of a request, the listener.
+    pub(super) owner: u32,
+    /// The new identifier of a request.
+    pub(super) request: Option<u32>,
+    /// The multicast group that it is about.
+    pub(super) group: Option<u32>,
+}
+
+/// The queue of an open file, and a descriptor that is readable while there are events.
+#[derive(Debug)]
+pub(super) struct Channel {
+    signal: EventFd,
+    queued: Mutex<VecDeque<Pending>>,
+}
+
+impl Channel {
+    pub(super) fn new() -> Result<Self, Errno> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let signal = EventFd::from_value_and_flags(0, flags)?;
+        Ok(Self { signal, queued: Mutex::default() })
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.signal.as_fd().as_raw_fd()
+    }
+
+    /// Works on the queue; the descriptor follows it.
+    fn with<T>(&self, work: impl FnOnce(&mut VecDeque<Pending>) -> T) -> T {
+        let mut queued = lock(&self.queued);
+        let result = work(&mut queued);
+        // An eventfd that cannot be written is full, and one that cannot be read is empty: both are
+        // what was wanted.
+        if queued.is_empty() {
+            let _ = self.signal.read();
+        } else {
+            let _ = self.signal.write(1);
+        }
+        result
+    }
+
+    pub(super) fn push(&self, event: Pending) {
+        self.with(|queued| queued.push_back(event));
+    }
+
+    /// The next event, which stays.
+    pub(super) fn first(&self) -> Option<Pending> {
+        lock(&self.queued).front().copied()
+    }
+
+    /// Takes the next event.
+    pub(super) fn pop(&self) {
+        self.with(VecDeque::pop_front);
+    }
+
+    /// Takes the events that something is true of.
+    pub(super) fn take(&self, which: impl Fn(&Pending) -> bool) -> Vec<Pending> {
+        self.with(|queued| {
+            let (taken, left): (Vec<_>, Vec<_>) = queued.drain(..).partition(which);
+            queued.extend(left);
+            taken
+        })
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signal.as_fd()
+    }
+}

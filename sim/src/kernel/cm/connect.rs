@@ -1,0 +1,492 @@
+//! The messages between both ends: what is sent when, and what comes of it.
+//!
+//! A message arrives at once, or is lost. Those that call for an answer are sent again until one
+//! comes or the sender gives up.
+
+use std::time::Duration;
+
+use mlx5_uapi::Errno;
+use mlx5_uapi::rdma_cm::{ConnParam, EventType, UdParam, private_data, reject_reason};
+use mlx5_uapi::verbs::{AhAttr, GlobalRoute};
+
+use crate::kernel::cm::address::Address;
+use crate::kernel::cm::attributes::{DATAGRAM_QKEY, path};
+use crate::kernel::cm::network::Network;
+use crate::kernel::cm::state::{CmMessage, Id, Link, Param, State, Table, Wait};
+
+/// How much longer who asks waits once it knows that the request has come, and that a program
+/// thinks about it (`CMA_CM_MRA_SETTING`).
+const PATIENCE: u64 = 16;
+
+/// `IB_CM_REJ_INVALID_COMM_ID`: the other end does not know the connection.
+const INVALID_COMM_ID: u32 = 6;
+/// `IB_SIDR_REJECT`, `IB_SIDR_UNSUPPORTED`: why a request for datagrams is refused.
+const SIDR_REJECT: i32 = 2;
+const SIDR_UNSUPPORTED: i32 = 1;
+
+/// What a rejection says.
+pub(super) struct Rejection<'a> {
+    pub(super) reason: u32,
+    pub(super) data: &'a [u8],
+}
+
+/// The manager's table, and the network that its messages go over.
+pub(super) struct Ends<'a> {
+    pub(super) table: &'a mut Table,
+    pub(super) network: &'a Network,
+}
+
+fn failed(errno: Errno) -> i32 {
+    -(errno as i32)
+}
+
+/// Parameters as the other end sees them, with private data of the message's length: what the
+/// program gave stands in front of zeros.
+fn seen(own: &ConnParam, room: usize) -> ConnParam {
+    let mut seen = *own;
+    (seen.responder_resources, seen.initiator_depth) =
+        (own.initiator_depth, own.responder_resources);
+    seen.private_data_len = room as u8;
+    seen.private_data[usize::from(own.private_data_len).min(room)..].fill(0);
+    seen.valid = 0;
+    seen
+}
+
+impl Ends<'_> {
+    fn id(&self, number: u32) -> Option<&Id> {
+        self.table.ids.get(&number)
+    }
+
+    fn id_mut(&mut self, number: u32) -> Option<&mut Id> {
+        self.table.ids.get_mut(&number)
+    }
+
+    fn set(&mut self, number: u32, link: Link) {
+        if let Some(id) = self.id_mut(number) {
+            id.link = link;
+        }
+    }
+
+    /// Whether a message of an identifier comes to where it goes.
+    fn arrives(&mut self, from: u32, message: CmMessage) -> bool {
+        if let Some(planned) = self.table.losing.get_mut(&message).filter(|planned| **planned > 0) {
+            *planned -= 1;
+            return false;
+        }
+        let Some(id) = self.id(from) else { return false };
+        let (Some(here), Some(there)) = (id.place, id.remote) else { return false };
+        self.network.reaches(here, there)
+    }
+
+    /// Sends a message that calls for an answer, and again when none comes.
+    pub(super) fn ask(&mut self, from: u32, message: CmMessage) {
+        let config = self.table.config;
+        let each = u64::from(config.response_ms) * 1_000_000;
+        let wait = Wait::Answer { message, left: config.retries, each };
+        self.table.wait(from, Duration::from_nanos(each), wait);
+        self.send(from, message);
+    }
+
+    /// Sends a message.
+    fn send(&mut self, from: u32, message: CmMessage) {
+        if !self.arrives(from, message) {
+            return;
+        }
+        match message {
+            CmMessage::Req | CmMessage::SidrReq => self.request(from),
+            CmMessage::Rep => self.reply(from),
+            CmMessage::Rtu => self.ready(from),
+            CmMessage::Dreq => self.disconnect_request(from),
+            CmMessage::Drep => self.disconnect_reply(from),
+            // These have contents of their own.
+            CmMessage::Rej | CmMessage::SidrRep => {}
+        }
+    }
+
+    /// The peer of an identifier, if that is its peer, too.
+    fn peer(&self, of: u32) -> Option<u32> {
+        let peer = self.id(of)?.peer?;
+        (self.id(peer)?.peer == Some(of)).then_some(peer)
+    }
+
+    /// Who listens where a request goes: rather at its very address than at any.
+    fn listener(&self, from: u32) -> Option<u32> {
+        let asking = self.id(from)?;
+        let to = asking.destination?;
+        let service = to.service(asking.space);
+        let listens = |id: &Id| {
+            let Some(at) = id.source else { return 0 };
+            if id.state != State::Listen || id.service != Some(service) {
+                return 0;
+            }
+            let family = matches!(
+                (at, to),
+                (Address::Ip(_), Address::Ip(_)) | (Address::Ib { .. }, Address::Ib { .. })
+            );
+            let covers = at.is_ipv4() == to.is_ipv4() || at.is_ipv6() && !id.options.af_only;
+            match at.is_any() {
+                true if family && covers => 1,
+                false if at.gid() == to.gid() => 2,
+                _ => 0,
+            }
+        };
+        let best = self.table.ids.iter().max_by_key(|(_, id)| listens(id));
+        best.filter(|(_, id)| listens(id) > 0).map(|(number, _)| *number)
+    }
+
+    fn request(&mut self, from: u32) {
+        if let Some(peer) = self.peer(from) {
+            // It was asked before; an answer that was lost is sent again.
+            match self.id(peer).map(|id| id.link) {
+                Some(Link::ReqReceived) => self.be_patient(from),
+                Some(Link::RepSent) => self.send(peer, CmMessage::Rep),
+                _ => {}
+            }
+            return;
+        }
+        let Some(asking) = self.id(from) else { return };
+        let is_ud = asking.is_ud();
+        let Some(listener) = self.listener(from) else {
+            return match is_ud {
+                true => self.datagram_refused(from, SIDR_UNSUPPORTED),
+                false => self.rejected(
+                    from,
+                    &Rejection { reason: reject_reason::INVALID_SERVICE_ID, data: &[] },
+                ),
+            };
+        };
+        let Some(listening) = self.id_mut(listener) else { return };
+        if listening.backlog == 0 {
+            // Who asks is left to try again.
+            return;
+        }
+        listening.backlog -= 1;
+        let listening = self.id(listener);
+        let (Some(listening), Some(asking)) = (listening, self.id(from)) else { return };
+        let mut new = Id::new(&listening.channel, 0, listening.space, asking.qp_type);
+        new.options = listening.options;
+        new.state = State::Connect;
+        new.link = if is_ud { Link::SidrReqReceived } else { Link::ReqReceived };
+        (new.source, new.destination) = (asking.destination, asking.source);
+        (new.place, new.remote) = (asking.remote, asking.place);
+        new.peer = Some(from);
+        let header = if asking.has_ip_header() { private_data::IP_HEADER } else { 0 };
+        let room = if is_ud { private_data::SIDR_REQUEST } else { private_data::REQUEST };
+        new.other = seen(&asking.own, room - header);
+        // Until its program says otherwise, it does what the other end asks for.
+        new.own.responder_resources = new.other.responder_resources;
+        new.own.initiator_depth = new.other.initiator_depth;
+        new.retry_count = asking.own.retry_count;
+        new.other_psn = asking.psn;
+        let ece = asking.own_ece;
+        new.other_ece = ece;
+        let param = match is_ud {
+            true => Param::Ud(UdParam {
+                private_data: new.other.private_data,
+                private_data_len: new.other.private_data_len,
+                ..UdParam::default()
+            }),
+            false => Param::Conn(new.other),
+        };
+        let new = self.table.add(new);
+        if let Some(asking) = self.id_mut(from) {
+            asking.peer = Some(new);
+        }
+        self.table.tell_request(listener, new, &param, ece);
+        if !is_ud {
+            self.be_patient(from);
+        }
+    }
+
+    /// Hears that the request has come, and waits longer for its answer.
+    fn be_patient(&mut self, from: u32) {
+        let each = u64::from(self.table.config.response_ms) * 1_000_000 * PATIENCE;
+        if let Some((_, Wait::Answer { message, left, .. })) = self.id(from).and_then(|id| id.timer)
+        {
+            let wait = Wait::Answer { message, left, each };
+            self.table.wait(from, Duration::from_nanos(each), wait);
+        }
+    }
+
+    fn reply(&mut self, from: u32) {
+        let Some(to) = self.peer(from) else {
+            let unknown = Rejection { reason: INVALID_COMM_ID, data: &[] };
+            return self.rejected(from, &unknown);
+        };
+        let Some(accepting) = self.id(from) else { return };
+        let (other, psn) = (seen(&accepting.own, private_data::REPLY), accepting.psn);
+        let ece = accepting.own_ece;
+        let Some(id) = self.id_mut(to) else { return };
+        match id.link {
+            Link::ReqSent => {
+                id.link = Link::RepReceived;
+                (id.other, id.other_psn, id.other_ece) = (other, psn, ece);
+                // What the other end can do bounds what this one may.
+                id.own.initiator_depth = other.initiator_depth;
+                id.own.responder_resources = other.responder_resources;
+                self.table.stop_waiting(to);
+                self.table.tell(to, EventType::ConnectResponse, 0, &Param::Conn(other));
+            }
+            Link::Established => self.send(to, CmMessage::Rtu),
+            _ => {}
+        }
+    }
+
+    /// Tells the peer that this side is ready.
+    pub(super) fn tell_ready(&mut self, from: u32) {
+        self.send(from, CmMessage::Rtu);
+    }
+
+    fn ready(&mut self, from: u32) {
+        if let Some(to) = self.peer(from) {
+            self.established(to);
+        }
+    }
+
+    /// The asking side is ready: it said so, or its first packet did.
+    pub(super) fn established(&mut self, number: u32) {
+        if self.id(number).is_some_and(|id| id.link == Link::RepSent) {
+            self.table.stop_waiting(number);
+            self.set(number, Link::Established);
+            self.table.tell(number, EventType::Established, 0, &Param::None);
+        }
+    }
+
+    /// Rejects, or gives up, and tells the peer.
+    pub(super) fn reject(&mut self, from: u32, rejection: &Rejection<'_>) {
+        let peer = self.peer(from);
+        self.table.stop_waiting(from);
+        let arrives = self.arrives(from, CmMessage::Rej);
+        if let Some(id) = self.id_mut(from) {
+            (id.link, id.peer) = (Link::Idle, None);
+        }
+        if let Some(peer) = peer.filter(|_| arrives) {
+            self.rejected(peer, rejection);
+        }
+    }
+
+    /// An identifier hears that it was rejected.
+    fn rejected(&mut self, number: u32, rejection: &Rejection<'_>) {
+        let Some(id) = self.id_mut(number) else { return };
+        let waits = matches!(
+            id.link,
+            Link::ReqSent | Link::RepSent | Link::RepReceived | Link::ReqReceived
+        );
+        if !waits {
+            return;
+        }
+        (id.link, id.peer) = (Link::Idle, None);
+        self.table.stop_waiting(number);
+        let mut param =
+            ConnParam { private_data_len: private_data::REJECT as u8, ..Default::default() };
+        let data = &rejection.data[..rejection.data.len().min(private_data::REJECT)];
+        param.private_data[..data.len()].copy_from_slice(data);
+        let reason = rejection.reason as i32;
+        self.table.tell(number, EventType::Rejected, reason, &Param::Conn(param));
+    }
+
+    /// Answers a request for datagrams.
+    pub(super) fn datagram_answered(&mut self, from: u32) {
+        let arrives = self.arrives(from, CmMessage::SidrRep);
+        let peer = self.peer(from);
+        let Some(id) = self.id_mut(from) else { return };
+        (id.link, id.peer) = (Link::Idle, None);
+        let own = seen(&id.own, private_data::SIDR_REPLY);
+        let qkey = if id.own.qkey == 0 { DATAGRAM_QKEY } else { id.own.qkey };
+        let Some(to) = peer.filter(|_| arrives) else { return };
+        if self.id(to).is_none_or(|id| id.link != Link::SidrReqSent) {
+            return;
+        }
+        self.table.stop_waiting(to);
+        let ah_attr = self.id(to).and_then(|id| path(self.network, id)).unwrap_or_default();
+        let Some(id) = self.id_mut(to) else { return };
+        (id.link, id.peer) = (Link::Idle, None);
+        let param = UdParam {
+            qp_num: own.qp_num,
+            qkey,
+            ah_attr,
+            private_data: own.private_data,
+            private_data_len: own.private_data_len,
+            reserved: [0; 7],
+        };
+        self.table.tell(to, EventType::Established, 0, &Param::Ud(param));
+    }
+
+    /// Refuses a request for datagrams.
+    pub(super) fn datagram_reject(&mut self, from: u32) {
+        let arrives = self.arrives(from, CmMessage::SidrRep);
+        let peer = self.peer(from);
+        if let Some(id) = self.id_mut(from) {
+            (id.link, id.peer) = (Link::Idle, None);
+        }
+        if let Some(to) = peer.filter(|_| arrives) {
+            self.datagram_refused(to, SIDR_REJECT);
+        }
+    }
+
+    fn datagram_refused(&mut self, number: u32, status: i32) {
+        let Some(id) = self.id_mut(number).filter(|id| id.link == Link::SidrReqSent) else {
+            return;
+        };
+        (id.link, id.peer) = (Link::Idle, None);
+        self.table.stop_waiting(number);
+        self.table.tell(number, EventType::Unreachable, status, &Param::None);
+    }
+
+    /// Ends a connection, or agrees to its end.
+    pub(super) fn disconnect(&mut self, number: u32) {
+        match self.id(number).map(|id| id.link) {
+            Some(Link::Established) => {
+                self.set(number, Link::DreqSent);
+                self.ask(number, CmMessage::Dreq);
+            }
+            Some(Link::DreqReceived) => {
+                self.send(number, CmMessage::Drep);
+                self.linger(number);
+            }
+            _ => {}
+        }
+    }
+
+    fn disconnect_request(&mut self, from: u32) {
+        let Some(to) = self.peer(from) else {
+            // An end that has forgotten the connection agrees.
+            return self.agreed(from);
+        };
+        match self.id(to).map(|id| id.link) {
+            Some(Link::Established | Link::RepSent | Link::DreqSent | Link::RepReceived) => {
+                self.table.stop_waiting(to);
+                self.set(to, Link::DreqReceived);
+                self.ended(to, 0);
+            }
+            Some(Link::DreqReceived) => {}
+            _ => self.agreed(from),
+        }
+    }
+
+    fn disconnect_reply(&mut self, from: u32) {
+        if let Some(to) = self.peer(from) {
+            self.agreed(to);
+        }
+    }
+
+    /// The peer agreed to the end.
+    fn agreed(&mut self, number: u32) {
+        if self.id(number).is_some_and(|id| id.link == Link::DreqSent) {
+            self.linger(number);
+            self.ended(number, 0);
+        }
+    }
+
+    /// Tells the program once that the connection has ended.
+    fn ended(&mut self, number: u32, status: i32) {
+        let Some(id) = self.id_mut(number).filter(|id| id.state == State::Connect) else { return };
+        id.state = State::Disconnect;
+        self.table.tell(number, EventType::Disconnected, status, &Param::None);
+    }
+
+    /// Waits until no packet of the connection is on its way.
+    fn linger(&mut self, number: u32) {
+        self.set(number, Link::Timewait);
+        let time = Duration::from_millis(self.table.config.timewait_ms.into());
+        self.table.wait(number, time, Wait::Timewait);
+    }
+
+    /// Ends an identifier, and tells its peer.
+    pub(super) fn destroy(&mut self, number: u32) {
+        let Some(id) = self.id(number) else { return };
+        let give_up = |reason| Rejection { reason, data: &[] };
+        match id.link {
+            Link::ReqSent => self.reject(number, &give_up(reject_reason::TIMEOUT)),
+            Link::ReqReceived | Link::RepSent | Link::RepReceived => {
+                self.reject(number, &give_up(reject_reason::CONSUMER_DEFINED));
+            }
+            Link::SidrReqReceived => self.datagram_reject(number),
+            // What it sends nobody will send again: the peer's own time limit helps if it is lost.
+            Link::Established => self.send(number, CmMessage::Dreq),
+            Link::DreqReceived => self.send(number, CmMessage::Drep),
+            _ => {}
+        }
+        self.table.stop_waiting(number);
+        let Some(id) = self.table.ids.remove(&number) else { return };
+        self.table.groups.retain(|_, group| group.id != number);
+        // Requests that its program has not seen end with it.
+        for event in id.channel.take(|event| event.owner == number) {
+            if let Some(request) = event.request {
+                self.destroy(request);
+            }
+        }
+    }
+
+    /// A timer has come.
+    pub(super) fn expired(&mut self, number: u32, wait: Wait) {
+        match wait {
+            Wait::Address => {
+                if let Some(id) = self.id_mut(number) {
+                    id.state = State::AddrBound;
+                    let status = failed(Errno::ETIMEDOUT);
+                    self.table.tell(number, EventType::AddrError, status, &Param::None);
+                }
+            }
+            Wait::Answer { message, left: 0, .. } => self.unanswered(number, message),
+            Wait::Answer { message, left, each } => {
+                let wait = Wait::Answer { message, left: left - 1, each };
+                self.table.wait(number, Duration::from_nanos(each), wait);
+                self.send(number, message);
+            }
+            Wait::Timewait => {
+                if let Some(id) = self.id_mut(number) {
+                    (id.link, id.peer) = (Link::Idle, None);
+                }
+                self.table.tell(number, EventType::TimewaitExit, 0, &Param::None);
+            }
+        }
+    }
+
+    /// No answer came to any of the tries.
+    fn unanswered(&mut self, number: u32, message: CmMessage) {
+        let status = failed(Errno::ETIMEDOUT);
+        if message == CmMessage::Dreq {
+            self.linger(number);
+            return self.ended(number, status);
+        }
+        if message == CmMessage::Req {
+            self.reject(number, &Rejection { reason: reject_reason::TIMEOUT, data: &[] });
+        }
+        if let Some(id) = self.id_mut(number) {
+            (id.link, id.peer) = (Link::Idle, None);
+        }
+        self.table.tell(number, EventType::Unreachable, status, &Param::None);
+    }
+
+    /// The device of some identifiers is gone.
+    pub(super) fn device_gone(&mut self, device: usize) {
+        let of = |id: &Id| id.place.is_some_and(|place| place.device == device);
+        let numbers: Vec<u32> =
+            self.table.ids.iter().filter(|(_, id)| of(id)).map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.table.stop_waiting(number);
+            if let Some(id) = self.id_mut(number) {
+                (id.state, id.link, id.peer) = (State::DeviceRemoval, Link::Idle, None);
+            }
+            self.table.tell(number, EventType::DeviceRemoval, 0, &Param::None);
+        }
+    }
+}
+
+/// The path of packets to a multicast group.
+pub(super) fn group_path(dgid: [u8; 16], sgid_index: u8, port: u8, mlid: u16, tos: u8) -> AhAttr {
+    AhAttr {
+        grh: GlobalRoute {
+            dgid,
+            sgid_index,
+            hop_limit: 1,
+            traffic_class: tos,
+            ..Default::default()
+        },
+        dlid: mlid,
+        is_global: 1,
+        port_num: port,
+        ..AhAttr::default()
+    }
+}

@@ -1,0 +1,256 @@
+//! What does not come, comes late, or comes from a program that is gone.
+
+use mlx5_uapi::rdma_cm::reject_reason;
+
+use super::*;
+use crate::CmMessage;
+
+/// Time limits until somebody gives up: the first try, and three more.
+const TRIES: usize = 4;
+
+fn timed_out() -> i32 {
+    -(Errno::ETIMEDOUT as i32)
+}
+
+#[test]
+fn nobody_listens_there() {
+    let pair = Pair::new(PortSpace::Tcp);
+    pair.server.destroy(pair.listener).expect("destroyed");
+    pair.client.connect(pair.id, b"").expect("asked");
+    let rejected = pair.client.expect(EventType::Rejected);
+    assert_eq!(rejected.status() as u32, reject_reason::INVALID_SERVICE_ID);
+    pair.end();
+}
+
+#[test]
+fn a_message_that_is_lost_is_sent_again() {
+    for message in [CmMessage::Req, CmMessage::Rep, CmMessage::Rtu] {
+        let pair = Pair::new(PortSpace::Tcp);
+        pair.machine.lose_cm_messages(message, 1);
+        pair.client.connect(pair.id, b"").expect("asked");
+        if message == CmMessage::Req {
+            assert!(pair.server.event().is_none());
+            assert!(pair.machine.pass_cm_time());
+        }
+        let request = pair.server.expect(EventType::ConnectRequest).0.id;
+        pair.server.accept(request, b"").expect("accepted");
+        if message == CmMessage::Rep {
+            assert!(pair.client.event().is_none());
+            assert!(pair.machine.pass_cm_time());
+        }
+        pair.client.expect(EventType::ConnectResponse);
+        pair.client.ready(pair.id).expect("ready");
+        if message == CmMessage::Rtu {
+            assert!(pair.server.event().is_none());
+            assert!(pair.machine.pass_cm_time());
+        }
+        pair.server.expect(EventType::Established);
+        assert!(!pair.machine.pass_cm_time(), "{message:?}: nobody waits any more");
+        pair.end();
+    }
+}
+
+#[test]
+fn a_request_that_always_gets_lost_is_given_up() {
+    for (space, message) in [(PortSpace::Tcp, CmMessage::Req), (PortSpace::Udp, CmMessage::SidrReq)]
+    {
+        let pair = Pair::new(space);
+        pair.machine.lose_cm_messages(message, u32::MAX);
+        pair.client.connect(pair.id, b"").expect("asked");
+        for _ in 0..TRIES {
+            assert!(pair.client.event().is_none());
+            assert!(pair.machine.pass_cm_time());
+        }
+        assert_eq!(pair.client.expect(EventType::Unreachable).status(), timed_out());
+        assert!(!pair.machine.pass_cm_time());
+        pair.end();
+    }
+}
+
+#[test]
+fn a_port_that_is_down_loses_everything() {
+    let pair = Pair::new(PortSpace::Tcp);
+    pair.machine.set_port_active(0, 1, false);
+    pair.client.connect(pair.id, b"").expect("asked");
+    while pair.machine.pass_cm_time() {}
+    assert_eq!(pair.client.expect(EventType::Unreachable).status(), timed_out());
+    pair.end();
+}
+
+#[test]
+fn more_requests_than_may_wait_are_asked_again_when_there_is_room() {
+    let pair = Pair::new(PortSpace::Tcp);
+    let ids: Vec<u32> =
+        (0..2).map(|n| resolved(&pair.client, CLIENT + n, PortSpace::Tcp)).collect();
+    for id in ids.iter().chain([&pair.id]) {
+        pair.client.connect(*id, b"").expect("asked");
+    }
+    // Two may wait; the third is asked again, once one was read.
+    pair.server.expect(EventType::ConnectRequest);
+    assert!(pair.machine.pass_cm_time());
+    pair.server.expect(EventType::ConnectRequest);
+    pair.server.expect(EventType::ConnectRequest);
+    assert!(pair.server.event().is_none());
+    pair.end();
+}
+
+#[test]
+fn more_requests_than_may_ever_wait_are_unreachable() {
+    let pair = Pair::new(PortSpace::Tcp);
+    let ids: Vec<u32> =
+        (0..2).map(|n| resolved(&pair.client, CLIENT + n, PortSpace::Tcp)).collect();
+    for id in ids.iter().chain([&pair.id]) {
+        pair.client.connect(*id, b"").expect("asked");
+    }
+    for _ in 0..TRIES {
+        assert!(pair.client.event().is_none());
+        assert!(pair.machine.pass_cm_time());
+    }
+    let event = pair.client.expect(EventType::Unreachable);
+    assert_eq!((event.0.id, event.status()), (pair.id, timed_out()));
+    pair.end();
+}
+
+#[test]
+fn a_request_whose_program_thinks_gets_more_time() {
+    let pair = Pair::new(PortSpace::Tcp);
+    let waiting = pair.ask();
+    // Another one that nobody hears of, and which is given up long before.
+    let other = resolved(&pair.client, CLIENT + 1, PortSpace::Tcp);
+    pair.machine.lose_cm_messages(CmMessage::Req, u32::MAX);
+    pair.client.connect(other, b"").expect("asked");
+    for _ in 0..TRIES {
+        assert!(pair.machine.pass_cm_time());
+    }
+    assert_eq!(pair.client.expect(EventType::Unreachable).0.id, other);
+    pair.server.accept(waiting, b"").expect("accepted");
+    pair.client.expect(EventType::ConnectResponse);
+    pair.end();
+}
+
+#[test]
+fn an_end_that_is_not_agreed_to_comes_all_the_same() {
+    let pair = Pair::new(PortSpace::Tcp);
+    pair.connect();
+    pair.machine.lose_cm_messages(CmMessage::Dreq, u32::MAX);
+    pair.client.disconnect(pair.id).expect("disconnected");
+    for _ in 0..TRIES {
+        assert!(pair.client.event().is_none());
+        assert!(pair.machine.pass_cm_time());
+    }
+    assert_eq!(pair.client.expect(EventType::Disconnected).status(), timed_out());
+    assert!(pair.server.event().is_none(), "nobody told it");
+    pair.end();
+}
+
+/// Where in a connection a program may be killed.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+enum Step {
+    Asked,
+    Accepted,
+    Connected,
+    Disconnecting,
+}
+
+const STEPS: [Step; 4] = [Step::Asked, Step::Accepted, Step::Connected, Step::Disconnecting];
+
+fn until(pair: &Pair, step: Step) {
+    let request = pair.ask();
+    if step >= Step::Accepted {
+        pair.server.accept(request, b"").expect("accepted");
+        pair.client.expect(EventType::ConnectResponse);
+    }
+    if step >= Step::Connected {
+        pair.client.ready(pair.id).expect("ready");
+        pair.server.expect(EventType::Established);
+    }
+    if step >= Step::Disconnecting {
+        pair.client.disconnect(pair.id).expect("disconnected");
+        pair.server.expect(EventType::Disconnected);
+    }
+}
+
+#[test]
+fn a_client_hears_of_a_server_that_is_killed_at_any_step() {
+    for step in STEPS {
+        let pair = Pair::new(PortSpace::Tcp);
+        until(&pair, step);
+        let Pair { machine, server, client, .. } = pair;
+        drop(server);
+        let event = client.event().unwrap_or_else(|| panic!("{step:?}: no event"));
+        let expected = match step {
+            Step::Asked | Step::Accepted => EventType::Rejected,
+            Step::Connected | Step::Disconnecting => EventType::Disconnected,
+        };
+        assert_eq!(event.kind(), expected, "{step:?}");
+        drop(client);
+        assert_eq!(machine.cm_counts(), CmCounts::default(), "{step:?}");
+        assert!(!machine.pass_cm_time(), "{step:?}: nobody waits any more");
+    }
+}
+
+#[test]
+fn a_server_hears_of_a_client_that_is_killed_once_it_has_accepted() {
+    for step in STEPS {
+        let pair = Pair::new(PortSpace::Tcp);
+        until(&pair, step);
+        let Pair { machine, server, client, .. } = pair;
+        drop(client);
+        let heard = server.event().map(|event| event.kind());
+        let expected = match step {
+            // The program has not named the connection yet: accepting it fails.
+            Step::Asked => None,
+            Step::Accepted => Some(EventType::Rejected),
+            Step::Connected => Some(EventType::Disconnected),
+            // It knows.
+            Step::Disconnecting => None,
+        };
+        assert_eq!(heard, expected, "{step:?}");
+        drop(server);
+        assert_eq!(machine.cm_counts(), CmCounts::default(), "{step:?}");
+    }
+}
+
+#[test]
+fn a_request_of_a_client_that_is_gone_cannot_be_accepted() {
+    let pair = Pair::new(PortSpace::Tcp);
+    let request = pair.ask();
+    pair.client.destroy(pair.id).expect("destroyed");
+    assert_eq!(pair.server.accept(request, b""), Err(Errno::EINVAL));
+    pair.end();
+}
+
+#[test]
+fn requests_that_nobody_read_end_with_their_listener() {
+    let pair = Pair::new(PortSpace::Tcp);
+    pair.client.connect(pair.id, b"").expect("asked");
+    pair.server.destroy(pair.listener).expect("destroyed");
+    assert!(pair.server.event().is_none());
+    pair.client.expect(EventType::Rejected);
+    assert_eq!(pair.machine.cm_counts().ids, 1);
+    pair.end();
+}
+
+#[test]
+fn a_device_that_is_pulled_out_is_told_of() {
+    let pair = Pair::new(PortSpace::Tcp);
+    pair.connect();
+    pair.machine.remove_device(0);
+    pair.client.expect(EventType::DeviceRemoval);
+    // The listener's address is the device's, too.
+    pair.server.expect(EventType::DeviceRemoval);
+    pair.server.expect(EventType::DeviceRemoval);
+    assert_eq!(pair.client.attributes(pair.id, QpState::Rts).map(drop), Err(Errno::EINVAL));
+    pair.end();
+}
+
+#[test]
+fn a_response_that_cannot_be_handed_out_leaves_nothing() {
+    let machine = machine(PortConfig::ROCE);
+    let program = Program::start(&machine);
+    // A call that the kernel refuses, and one that names no memory.
+    machine.fail_call(1, Errno::ENOMEM);
+    let create = CreateId { ps: PortSpace::Tcp.raw(), ..Default::default() };
+    assert_eq!(call(&*program.0, create).map(drop), Err(Errno::ENOMEM));
+    assert_eq!(machine.cm_counts().ids, 0);
+}
