@@ -209,7 +209,8 @@ fn describe(region: RemoteAddress, length: u32) -> [u8; INFO] {
 }
 
 fn described(info: [u8; INFO]) -> (RemoteAddress, u32) {
-    let number = |at: usize| u32::from_be_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+    let number =
+        |at: usize| u32::from_be_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
     let addr = u64::from(number(0)) << 32 | u64::from(number(4));
     (RemoteAddress { addr, rkey: number(8) }, number(12))
 }

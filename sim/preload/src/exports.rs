@@ -96,9 +96,9 @@ interpose! {
     fn lstat64(path: Text, to: *mut Stat64) -> c_int, redirect path, then |answer| paths::described(answer, to);
     fn fstat(fd: c_int, to: *mut Stat) -> c_int, called here, then |answer| paths::described_open(fd, answer, to);
     fn fstat64(fd: c_int, to: *mut Stat64) -> c_int, then |answer| paths::described_open(fd, answer, to);
-    fn fstatat(dir: c_int, path: Text, to: *mut Stat, flags: c_int) -> c_int, redirect path, then |answer| paths::described(answer, to);
-    fn fstatat64(dir: c_int, path: Text, to: *mut Stat64, flags: c_int) -> c_int, redirect path, then |answer| paths::described(answer, to);
-    fn statx(dir: c_int, path: Text, flags: c_int, mask: c_uint, to: *mut Statx) -> c_int, redirect path, then |answer| paths::described(answer, to);
+    fn fstatat(dir: c_int, path: Text, to: *mut Stat, flags: c_int) -> c_int, redirect path, then |answer| paths::described_at(dir, path, answer, to);
+    fn fstatat64(dir: c_int, path: Text, to: *mut Stat64, flags: c_int) -> c_int, redirect path, then |answer| paths::described_at(dir, path, answer, to);
+    fn statx(dir: c_int, path: Text, flags: c_int, mask: c_uint, to: *mut Statx) -> c_int, redirect path, then |answer| paths::described_at(dir, path, answer, to);
     // The same as older programs call them; the version is that of the one structure there is.
     fn __xstat(version: c_int, path: Text, to: *mut Stat) -> c_int, unless { let _ = version; Some(self::stat(path, to)) };
     fn __xstat64(version: c_int, path: Text, to: *mut Stat64) -> c_int, unless { let _ = version; Some(self::stat64(path, to)) };

@@ -158,6 +158,25 @@ pub(crate) unsafe fn described_open<T: Description>(fd: c_int, answer: c_int, to
     unsafe { described(answer, to) }
 }
 
+/// The same for a path below a directory, which may be empty: then it is about the descriptor.
+///
+/// # Safety
+/// The path is null or a string of C. If the answer is zero, the structure can be read and written.
+pub(crate) unsafe fn described_at<T: Description>(
+    dir: c_int,
+    path: *const c_char,
+    answer: c_int,
+    to: *mut T,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match path.is_null() || *path == 0 {
+            true => described_open(dir, answer, to),
+            false => described(answer, to),
+        }
+    }
+}
+
 /// Describes a node's file as the device that it stands for.
 ///
 /// # Safety

@@ -19,6 +19,11 @@ use mlx5_uapi::mlx5::{AllocUcontextReqV2, LibCaps, UcontextFlags};
 use mlx5_uapi::verbs::{QpCap, QpCreateFlags, QpType};
 use mlx5_uapi::{Errno, Kernel, LinuxKernel, sysfs};
 
+use crate::channels::{
+    a_call_that_waits_for_an_event_waits, a_channel_takes_calls_and_brings_events,
+    an_identifier_leaves_one_channel_for_another,
+};
+
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 /// What a case does.
 type Body = fn() -> Outcome;
@@ -58,6 +63,9 @@ cases! {
     what_a_child_in_this_memory_closes_stays_open_here, "";
     a_call_by_its_number_is_the_device_s, "";
     a_call_past_the_library_maps_nothing, "";
+    a_channel_takes_calls_and_brings_events, "link=roce";
+    an_identifier_leaves_one_channel_for_another, "link=roce";
+    a_call_that_waits_for_an_event_waits, "link=roce";
 }
 
 /// Not to be run by itself: it ends without leave.
@@ -195,7 +203,7 @@ fn devices_are_found() -> Outcome {
 }
 
 fn the_tree_can_be_walked() -> Outcome {
-    assert_eq!(names("/dev/infiniband")?, ["uverbs0", "uverbs1"]);
+    assert_eq!(names("/dev/infiniband")?, ["rdma_cm", "uverbs0", "uverbs1"]);
     assert_eq!(names("/sys/class/infiniband")?, ["mlx5_0", "mlx5_1"]);
     let verbs = names("/sys/class/infiniband_verbs")?;
     assert_eq!(verbs, ["abi_version", "uverbs0", "uverbs1"]);

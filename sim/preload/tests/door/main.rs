@@ -1,6 +1,7 @@
 //! What a program sees through the door. The program is this one: each test runs it again, with
 //! the library preloaded, and it uses the devices by ordinary system calls.
 
+mod channels;
 mod inside;
 mod shared;
 mod violations;
