@@ -152,6 +152,6 @@ pub use mlx5_wqe::{
     InlineSges, ListError, ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode,
     NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest, PostError,
     QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, RemoteError, RemoteSlice, Request,
-    RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge, Steps, UdAddress,
+    RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge, Steps, StepsState, UdAddress,
     UnsupportedOperation, WindowType, Wr, operation, transport,
 };

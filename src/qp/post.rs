@@ -3,6 +3,7 @@
 use super::{QueuePair, QueuePairTransport, ReceiveHalf, SendHalf};
 use mlx5_wqe::{
     Batch, BatchError, ListError, ListTransport, PostError, ReceiveWr, SendWr, Sge, Steps,
+    StepsState,
 };
 use std::borrow::Borrow;
 
@@ -248,10 +249,22 @@ impl<T: QueuePairTransport> SendHalf<T> {
         self.queue.post_send_iter(requests)
     }
 
-    /// Starts a batch whose requests are built in steps, by calls that do not know of each other.
+    /// Starts a batch whose requests are built in steps, by calls that do not know of each other, and
+    /// sets up what has to be kept between them.
     #[inline(always)]
-    pub fn start_steps(&mut self) -> Steps<'_, T> {
-        self.queue.start_steps()
+    pub fn start_steps<'q>(&'q mut self, state: &'q mut StepsState) -> Steps<'q, T> {
+        self.queue.start_steps(state)
+    }
+
+    /// Goes on with a batch that is built in steps.
+    ///
+    /// # Safety
+    /// [`SendHalf::start_steps`] of this value set `state` up, the batch was neither completed nor
+    /// aborted, and since then nothing but the steps of this state used the value mutably.
+    #[inline(always)]
+    pub unsafe fn steps<'q>(&'q mut self, state: &'q mut StepsState) -> Steps<'q, T> {
+        // SAFETY: by the contract, nothing else used the queue.
+        unsafe { self.queue.steps(state) }
     }
 
     /// Posts the requests that `add` adds to a batch, until it returns false or a request is refused.

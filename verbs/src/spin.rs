@@ -20,9 +20,16 @@ impl Spin {
 
     #[inline(always)]
     pub(crate) fn lock(&self) {
-        if self.needed && self.taken.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+        if !self.try_lock() {
             self.wait();
         }
+    }
+
+    /// Takes the lock if it is free. Returns whether it did.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self) -> bool {
+        // One instruction less than a comparison with what is stored.
+        !self.needed || !self.taken.swap(true, Acquire)
     }
 
     #[cold]
@@ -38,9 +45,8 @@ impl Spin {
 
     #[inline(always)]
     pub(crate) fn unlock(&self) {
-        if self.needed {
-            self.taken.store(false, Release);
-        }
+        // Also if it is not needed: that costs less than to ask.
+        self.taken.store(false, Release);
     }
 
     /// Runs `body` with the lock held.

@@ -52,4 +52,4 @@ pub use send::layout::SendLayout;
 pub use send::list::{Data, ListTransport, Operation, SendWr};
 pub use send::queue::{SendParts, SendQueue};
 pub use send::records::{Completed, RequestInfo, Retired, SendRecords};
-pub use send::steps::Steps;
+pub use send::steps::{Steps, StepsState};

@@ -168,7 +168,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     if wanted.driver.send_ops != 0 {
         driver::fill(&mut dv);
     }
-    let building = Building::new(caps.max_send_sge, caps.max_inline_data, extended);
+    let building = Building::new::<T>(caps.max_send_sge, caps.max_inline_data, extended);
     let locks = context.environment.locks && thread_domain.is_none();
     pd.hold();
     let made: *mut QpObject = boxed(QpOf::<T> {

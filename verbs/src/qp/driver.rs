@@ -5,7 +5,7 @@
 //! The last one adds it to the batch.
 
 use super::configuring::{Configuring, Layout};
-use super::extended::{Building, building, refuse};
+use super::extended::{Open, open};
 use super::{QpObject, post};
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
@@ -50,18 +50,16 @@ pub unsafe extern "C" fn from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex
 /// C's contract: a batch was started.
 unsafe fn set(dv: Ex, setter: impl FnOnce(&mut Configuring) -> Verb) {
     // SAFETY: by the contract.
-    let building = unsafe { building::<Rc>(qp_of(dv)) };
-    let done = match building.configuring.as_deref_mut() {
+    let mut open = unsafe { open::<Rc>(qp_of(dv)) };
+    let done = match open.kept.configuring.as_deref_mut() {
         Some(waiting) if waiting.mkey.is_some() => setter(waiting),
         // The batch was refused already, or nothing is configured.
         _ => Err(Refusal::INVALID),
     };
-    // SAFETY: by the contract.
-    unsafe {
-        match done {
-            Ok(()) => told(building),
-            Err(refusal) => give_up(building, refusal),
-        }
+    match done {
+        // SAFETY: by the contract.
+        Ok(()) => unsafe { told(&mut open) },
+        Err(refusal) => give_up(&mut open, refusal),
     }
 }
 
@@ -69,12 +67,12 @@ unsafe fn set(dv: Ex, setter: impl FnOnce(&mut Configuring) -> Verb) {
 ///
 /// # Safety
 /// As for [`set`].
-unsafe fn told(building: &mut Building<Rc>) {
-    let Some(waiting) = building.configuring.as_deref_mut() else { return };
+unsafe fn told(open: &mut Open<'_, Rc>) {
+    let Some(waiting) = open.kept.configuring.as_deref_mut() else { return };
     waiting.left = waiting.left.saturating_sub(1);
     if waiting.left == 0 {
         // SAFETY: by the contract.
-        unsafe { finish(building) };
+        unsafe { finish(open) };
     }
 }
 
@@ -82,9 +80,9 @@ unsafe fn told(building: &mut Building<Rc>) {
 ///
 /// # Safety
 /// As for [`set`].
-unsafe fn finish(building: &mut Building<Rc>) {
-    building.leave_driver_request();
-    let Some(waiting) = building.configuring.as_deref_mut() else { return };
+unsafe fn finish(open: &mut Open<'_, Rc>) {
+    open.leave_driver_request();
+    let Some(waiting) = open.kept.configuring.as_deref_mut() else { return };
     let Some(mkey) = waiting.mkey.take() else { return };
     // SAFETY: C's contract: the key exists until the batch is completed.
     let (key, tag) = unsafe { MkeyObject::key(mkey) };
@@ -108,24 +106,18 @@ unsafe fn finish(building: &mut Building<Rc>) {
             configure.layout_interleaved(repeat, &waiting.interleaved)
         }
     };
-    // SAFETY: by the contract, there is a batch.
-    let batch = unsafe { building.batch.assume_init_mut() };
     let (wr_id, flags) = (waiting.wr_id, waiting.flags);
-    batch.with_batch(|batch| batch.wr(wr_id, flags).mkey_configure(configure));
+    open.steps.with_batch(|batch| batch.wr(wr_id, flags).mkey_configure(configure));
 }
 
 /// Refuses the batch, and forgets the configuration.
-///
-/// # Safety
-/// As for [`set`].
 #[cold]
-unsafe fn give_up(building: &mut Building<Rc>, refusal: Refusal) {
-    building.leave_driver_request();
-    if let Some(waiting) = building.configuring.as_deref_mut() {
+fn give_up(open: &mut Open<'_, Rc>, refusal: Refusal) {
+    open.leave_driver_request();
+    if let Some(waiting) = open.kept.configuring.as_deref_mut() {
         waiting.mkey = None;
     }
-    // SAFETY: by the contract.
-    unsafe { refuse(building, refusal) };
+    open.refuse(refusal);
 }
 
 unsafe extern "C" fn wr_mkey_configure(
@@ -137,15 +129,15 @@ unsafe extern "C" fn wr_mkey_configure(
     let qp = qp_of(dv);
     // SAFETY: C's contract: a batch was started; the attributes are readable.
     unsafe {
-        let building = building::<Rc>(qp);
-        building.begin_driver_request();
+        let mut open = open::<Rc>(qp);
+        open.begin_driver_request();
         let (wr_id, wr_flags) = ((*qp).wr_id, (*qp).wr_flags);
         let mlx5dv_mkey_conf_attr { conf_flags, comp_mask } = *attr;
         let known = conf_flags & !MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR == 0 && comp_mask == 0;
         if wr_flags & IBV_SEND_INLINE == 0 || !known {
-            return give_up(building, Refusal::NOT_SUPPORTED);
+            return give_up(&mut open, Refusal::NOT_SUPPORTED);
         }
-        let waiting = building.configuring.get_or_insert_default();
+        let waiting = open.kept.configuring.get_or_insert_default();
         waiting.mkey = Some(mkey);
         waiting.wr_id = wr_id;
         waiting.flags = post::driver_flags(wr_flags);
@@ -155,7 +147,7 @@ unsafe extern "C" fn wr_mkey_configure(
         waiting.layout = None;
         waiting.signature = None;
         if num_setters == 0 {
-            finish(building);
+            finish(&mut open);
         }
     }
 }
@@ -373,8 +365,8 @@ unsafe extern "C" fn wr_mr_list(
 /// Whether a configuration waits for setters: it was not refused.
 unsafe fn waits(dv: Ex) -> bool {
     // SAFETY: by the callers' contracts.
-    let building = unsafe { building::<Rc>(qp_of(dv)) };
-    building.configuring.as_ref().is_some_and(|waiting| waiting.mkey.is_some())
+    let open = unsafe { open::<Rc>(qp_of(dv)) };
+    open.kept.configuring.as_ref().is_some_and(|waiting| waiting.mkey.is_some())
 }
 
 /// Bytes of a unit of a WQE, and where its control segment has how many there are.
@@ -386,18 +378,18 @@ unsafe extern "C" fn wr_raw_wqe(dv: Ex, wqe: *const c_void) {
     // SAFETY: C's contract: a batch was started; the WQE is readable for as many units as it says, and
     // the program answers for what it does.
     unsafe {
-        let building = building::<Rc>(qp);
-        building.begin_driver_request();
-        building.leave_driver_request();
+        let mut open = open::<Rc>(qp);
+        open.begin_driver_request();
+        open.leave_driver_request();
         let units = usize::from(wqe.cast::<u8>().add(UNITS_AT).read() & 0x3f);
         match RawWqe::new(std::slice::from_raw_parts(wqe.cast(), units * UNIT)) {
             Ok(wqe) => {
-                let (batch, wr_id) = (building.batch.assume_init_mut(), (*qp).wr_id);
-                batch.with_batch(|batch| {
+                let wr_id = (*qp).wr_id;
+                open.steps.with_batch(|batch| {
                     batch.wr(wr_id, SendFlags::empty()).raw_wqe(wqe.unnamed());
                 });
             }
-            Err(_) => refuse(building, Refusal::INVALID),
+            Err(_) => open.refuse(Refusal::INVALID),
         }
     }
 }
@@ -405,7 +397,7 @@ unsafe extern "C" fn wr_raw_wqe(dv: Ex, wqe: *const c_void) {
 /// There is no engine here that copies memory.
 unsafe extern "C" fn wr_memcpy(dv: Ex, _: u32, _: u64, _: u32, _: u64, _: usize) {
     // SAFETY: C's contract: a batch was started.
-    unsafe { refuse(building::<Rc>(qp_of(dv)), Refusal::NOT_SUPPORTED) };
+    unsafe { open::<Rc>(qp_of(dv)) }.refuse(Refusal::NOT_SUPPORTED);
 }
 
 /// Fills in the functions of a queue pair that was made with any of these operations. Those of dynamic

@@ -13,23 +13,24 @@ use crate::object::Blank;
 use crate::refusal::Refusal;
 use crate::request::entries;
 use mlx5::operation::{self, Inline};
-use mlx5::{BatchError, Data, InlineSges, RemoteAddress, SendOps, Sge, Steps};
-use std::mem::MaybeUninit;
+use mlx5::{BatchError, Data, InlineSges, RemoteAddress, SendOps, Sge, Steps, StepsState};
 
 type Qp = *mut ibv_qp_ex;
 
-/// The opcode of no request: none waits for its data.
+/// The opcode of no request: none is kept.
 const NONE: c_uint = c_uint::MAX;
-/// The opcode of a request whose head is in the ring.
-const HEAD: c_uint = c_uint::MAX - 2;
-
 /// The opcode of a request that none of C's opcodes names, which waits for its setters.
 const DRIVER: c_uint = c_uint::MAX - 1;
 
 /// A batch under construction, between two calls.
-pub(super) struct Building<T: CTransport> {
-    /// There is a value from `wr_start` to `wr_complete` or `wr_abort`.
-    pub(super) batch: MaybeUninit<Steps<'static, T>>,
+pub(super) struct Building {
+    /// Set up from `wr_start` to `wr_complete` or `wr_abort`.
+    state: StepsState,
+    kept: Kept,
+}
+
+/// What is not in the ring yet.
+pub(super) struct Kept {
     /// The request that waits for its data, or for its receiver.
     wr: ibv_send_wr,
     /// Whether its receiver is set.
@@ -40,6 +41,12 @@ pub(super) struct Building<T: CTransport> {
     pub(super) configuring: Option<Box<Configuring>>,
     /// Data that was set before the receiver, which is copied: the program's own may be gone.
     early: Option<Early>,
+}
+
+/// The batch of a queue pair during a call.
+pub(super) struct Open<'a, T: CTransport> {
+    pub(super) steps: Steps<'a, T>,
+    pub(super) kept: &'a mut Kept,
 }
 
 /// Data of a request whose receiver is not set yet.
@@ -57,9 +64,9 @@ enum Kind {
     Inline(u32),
 }
 
-impl<T: CTransport> Building<T> {
-    /// For a queue pair of so many SGEs and so much inline data in a request.
-    pub(super) fn new(max_sge: u32, max_inline: u32, extended: bool) -> Self {
+impl Building {
+    /// For a queue pair of transport `T`, so many SGEs and so much inline data in a request.
+    pub(super) fn new<T: CTransport>(max_sge: u32, max_inline: u32, extended: bool) -> Self {
         let early = (extended && T::ADDRESS != Address::Nothing).then(|| {
             let inline = (max_inline as usize).div_ceil(size_of::<Sge>());
             let room = vec![Sge::default(); inline.max(max_sge as usize + 1)];
@@ -67,29 +74,12 @@ impl<T: CTransport> Building<T> {
         });
         let mut wr = ibv_send_wr::blank();
         wr.opcode = NONE;
-        let batch = MaybeUninit::uninit();
-        Self { batch, wr, addressed: false, refused: 0, configuring: None, early }
+        let kept = Kept { wr, addressed: false, refused: 0, configuring: None, early };
+        Self { state: StepsState::new(), kept }
     }
+}
 
-    /// A request begins that is none of C's: see [`Building::leave_driver_request`].
-    ///
-    /// # Safety
-    /// There is a batch.
-    pub(super) unsafe fn begin_driver_request(&mut self) {
-        if self.wr.opcode != NONE {
-            // SAFETY: by the contract.
-            unsafe { refuse_unfinished(self) };
-        }
-        self.wr.opcode = DRIVER;
-    }
-
-    /// It was added to the batch, or refused.
-    pub(super) fn leave_driver_request(&mut self) {
-        if self.wr.opcode == DRIVER {
-            self.wr.opcode = NONE;
-        }
-    }
-
+impl Kept {
     /// The errno of a batch that was refused.
     #[cold]
     fn errno(&mut self, refused: BatchError) -> c_int {
@@ -100,35 +90,198 @@ impl<T: CTransport> Building<T> {
     }
 }
 
-/// What `qp` is building.
+impl<T: CTransport> Open<'_, T> {
+    /// A request begins that is kept until all of it is known.
+    #[inline(always)]
+    fn begin(&mut self, opcode: c_uint) {
+        self.steps.keep();
+        self.kept.wr.opcode = opcode;
+    }
+
+    /// No request is kept any more.
+    #[inline(always)]
+    fn end(&mut self) {
+        self.steps.release();
+        self.kept.wr.opcode = NONE;
+    }
+
+    /// A request begins that is none of C's: see [`Open::leave_driver_request`].
+    pub(super) fn begin_driver_request(&mut self) {
+        if self.steps.is_pending() {
+            self.refuse_unfinished();
+        }
+        self.begin(DRIVER);
+    }
+
+    /// It was added to the batch, or refused.
+    pub(super) fn leave_driver_request(&mut self) {
+        if self.kept.wr.opcode == DRIVER {
+            self.end();
+        }
+    }
+
+    /// Refuses the batch: the program left a request without data or receiver.
+    #[cold]
+    #[inline(never)]
+    fn refuse_unfinished(&mut self) {
+        self.kept.wr.opcode = NONE;
+        // SAFETY: the opcode is none of C's, so nothing of the request is used.
+        unsafe { self.finish(Data::default()) };
+    }
+
+    /// Refuses the batch with an errno of C's library.
+    #[cold]
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
+        if self.kept.refused == 0 {
+            self.kept.refused = refusal.0;
+        }
+        self.refuse_unfinished();
+    }
+
+    /// Adds the request, which is complete, to the batch.
+    ///
+    /// # Safety
+    /// As for [`any_request`].
+    #[inline(always)]
+    unsafe fn finish(&mut self, data: Data<'_>) {
+        let wr = &self.kept.wr;
+        // SAFETY: by the contract.
+        self.steps.push_with(|| unsafe { any_request::<T>(wr, data) });
+        self.kept.wr.opcode = NONE;
+    }
+
+    /// Sets the data of a request that is kept, and finishes it, unless its receiver is still to be
+    /// set: then `keep` copies the data.
+    ///
+    /// # Safety
+    /// As for [`Open::finish`].
+    #[inline(always)]
+    unsafe fn set(&mut self, data: Data<'_>, keep: impl FnOnce(&mut [Sge]) -> Kind) {
+        if T::ADDRESS != Address::Nothing && !self.kept.addressed {
+            self.keep_data(keep);
+        } else {
+            // SAFETY: by the contract.
+            unsafe { self.finish(data) };
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keep_data(&mut self, keep: impl FnOnce(&mut [Sge]) -> Kind) {
+        if let Some(early) = &mut self.kept.early {
+            early.kind = keep(&mut early.room);
+        }
+    }
+
+    /// The receiver of the request is set: finishes it if its data is.
+    ///
+    /// # Safety
+    /// As for [`Open::finish`].
+    #[inline(always)]
+    unsafe fn addressed(&mut self) {
+        self.kept.addressed = true;
+        if let Some(Early { kind: Kind::Sges(_) | Kind::Inline(_), .. }) = &self.kept.early {
+            // SAFETY: by the contract.
+            unsafe { self.finish_early() };
+        }
+    }
+
+    /// Finishes a request whose data was set first.
+    ///
+    /// # Safety
+    /// As for [`Open::finish`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn finish_early(&mut self) {
+        let Some(early) = self.kept.early.take() else { return };
+        let Early { room, kind } = early;
+        // SAFETY: by the contract; the bytes in the room are readable.
+        unsafe {
+            match kind {
+                Kind::Nothing => {}
+                Kind::Sges(count) => self.finish(Data::Sges(&room[..count])),
+                Kind::Inline(length) => {
+                    let addr = room.as_ptr().expose_provenance() as u64;
+                    let pieces = [Sge { addr, length, lkey: 0 }];
+                    self.finish(Data::InlineAt(InlineSges::new(&pieces)));
+                }
+            }
+        }
+        self.kept.early = Some(Early { room, kind: Kind::Nothing });
+    }
+
+    /// Finishes the request without a call, if nothing is unusual. Returns whether it did.
+    ///
+    /// # Safety
+    /// As for [`Open::finish`]; the request is of operation `O`.
+    #[inline(always)]
+    unsafe fn finish_fast<O: Common>(&mut self, data: Data<'_>) -> bool {
+        if T::ADDRESS != Address::Nothing && !self.kept.addressed {
+            return false;
+        }
+        // SAFETY: by the contract.
+        let added = self.steps.push_fast(&unsafe { post::request::<T, O>(&self.kept.wr, data) });
+        if added {
+            self.kept.wr.opcode = NONE;
+        }
+        added
+    }
+}
+
+/// The batch of `qp`.
 ///
 /// # Safety
 /// `qp` is a queue pair of this transport, of which this thread has started a batch.
 #[inline(always)]
-unsafe fn of<'a, T: CTransport>(qp: Qp) -> &'a mut Building<T> {
-    // SAFETY: by the contract, the send lock is held.
-    unsafe { &mut *QpOf::<T>::of(qp.cast()).building.get() }
+pub(super) unsafe fn open<'a, T: CTransport>(qp: Qp) -> Open<'a, T> {
+    // SAFETY: by the contract, the send lock is held, and the batch was started: nothing else uses the
+    // queue before it is completed.
+    unsafe {
+        let this = QpOf::<T>::of(qp.cast());
+        let Building { state, kept } = &mut *this.building.get();
+        Open { steps: this.send().steps(state), kept }
+    }
 }
 
 /// `ibv_wr_start`: the lock stays held until [`wr_complete`] or [`wr_abort`].
 unsafe extern "C" fn wr_start<T: CTransport>(qp: Qp) {
     // SAFETY: C's contract: the queue pair exists.
     unsafe {
+        if QpOf::<T>::of(qp.cast()).head.send_lock.try_lock() {
+            start::<T>(qp);
+        } else {
+            start_when_free::<T>(qp);
+        }
+    }
+}
+
+/// [`wr_start`] while another thread has the lock.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn start_when_free<T: CTransport>(qp: Qp) {
+    // SAFETY: as for `wr_start`.
+    unsafe {
+        QpOf::<T>::of(qp.cast()).head.send_lock.lock();
+        start::<T>(qp);
+    }
+}
+
+/// # Safety
+/// The send lock is held.
+#[inline(always)]
+unsafe fn start<T: CTransport>(qp: Qp) {
+    // SAFETY: by the contract.
+    unsafe {
         let this = QpOf::<T>::of(qp.cast());
-        this.head.send_lock.lock();
-        // The borrow of the queue ends when the batch is completed or aborted. Until then this thread
-        // holds the lock, without which nothing else reaches the queue.
-        let batch: Steps<'static, T> = (*this.send.get()).start_steps();
-        (*this.building.get()).batch.write(batch);
+        this.send().start_steps(&mut (*this.building.get()).state);
     }
 }
 
 /// `ibv_wr_complete`: all of the batch is posted, or nothing.
 unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
-    // SAFETY: C's contract: a batch was started. Once it is posted nothing uses it.
+    // SAFETY: C's contract: a batch was started.
     unsafe {
-        let building = of::<T>(qp);
-        if building.wr.opcode == NONE && building.batch.assume_init_mut().complete_fast() {
+        if open::<T>(qp).steps.complete_fast() {
             QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
             return 0;
         }
@@ -139,17 +292,17 @@ unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
 /// [`wr_complete`] off the fast path.
 #[inline(never)]
 unsafe extern "C" fn complete<T: CTransport>(qp: Qp) -> c_int {
-    // SAFETY: C's contract: a batch was started. It is taken out before the lock is released.
+    // SAFETY: C's contract: a batch was started. It is not used once the lock is released.
     unsafe {
-        let building = of::<T>(qp);
-        if building.wr.opcode != NONE {
+        let Open { steps, kept } = open::<T>(qp);
+        if steps.is_pending() {
             // Its last request has no data.
             wr_abort::<T>(qp);
             return libc::EINVAL;
         }
-        let done = match building.batch.assume_init_read().complete() {
+        let done = match steps.complete() {
             Ok(()) => 0,
-            Err(refused) => building.errno(refused),
+            Err(refused) => kept.errno(refused),
         };
         QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
         done
@@ -158,91 +311,65 @@ unsafe extern "C" fn complete<T: CTransport>(qp: Qp) -> c_int {
 
 /// `ibv_wr_abort`: nothing is posted.
 unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
-    // SAFETY: C's contract: a batch was started. It is dropped before the lock is released.
+    // SAFETY: C's contract: a batch was started. It is not used once the lock is released.
     unsafe {
-        let building = of::<T>(qp);
-        building.wr.opcode = NONE;
-        building.refused = 0;
-        building.configuring = None;
-        building.batch.assume_init_drop();
+        let Open { steps, kept } = open::<T>(qp);
+        kept.wr.opcode = NONE;
+        kept.refused = 0;
+        kept.configuring = None;
+        steps.abort();
         QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
     }
 }
 
-/// Starts a request: takes its identifier and flags, as they are now.
+/// Starts a request that is kept: takes its identifier and flags, as they are now.
 ///
 /// # Safety
-/// As for [`of`].
+/// As for [`open`].
 #[inline(always)]
 unsafe fn request<'a, T: CTransport>(qp: Qp, opcode: c_uint) -> &'a mut ibv_send_wr {
     // SAFETY: by the contract.
     unsafe {
-        let building = of::<T>(qp);
-        if building.wr.opcode != NONE {
-            refuse_unfinished(building);
+        if open::<T>(qp).steps.is_pending() {
+            refuse_unfinished::<T>(qp);
         }
-        building.wr.opcode = opcode;
-        building.wr.wr_id = (*qp).wr_id;
-        building.wr.send_flags = (*qp).wr_flags;
+        let mut open = open::<T>(qp);
+        open.begin(opcode);
+        let kept = open.kept;
+        kept.wr.wr_id = (*qp).wr_id;
+        kept.wr.send_flags = (*qp).wr_flags;
         if T::ADDRESS != Address::Nothing {
-            building.addressed = false;
-            if let Some(early) = &mut building.early {
+            kept.addressed = false;
+            if let Some(early) = &mut kept.early {
                 early.kind = Kind::Nothing;
             }
         }
-        &mut building.wr
+        &mut kept.wr
     }
 }
 
-/// Refuses the batch: the program left a request without data or receiver.
+/// [`Open::refuse_unfinished`], called with what is in a register already.
+///
+/// # Safety
+/// As for [`open`].
 #[cold]
 #[inline(never)]
-unsafe fn refuse_unfinished<T: CTransport>(building: &mut Building<T>) {
-    building.wr.opcode = NONE;
-    // SAFETY: by the callers' contracts there is a batch. It refuses an operation that is none.
-    unsafe { finish(building, Data::default()) };
-}
-
-/// What `qp` is building, for requests of libmlx5.
-///
-/// # Safety
-/// `qp` is a queue pair of this transport, of which this thread has started a batch.
-pub(super) unsafe fn building<'a, T: CTransport>(qp: Qp) -> &'a mut Building<T> {
+unsafe fn refuse_unfinished<T: CTransport>(qp: Qp) {
     // SAFETY: by the contract.
-    unsafe { of::<T>(qp) }
-}
-
-/// Refuses the batch with an errno of C's library.
-///
-/// # Safety
-/// There is a batch.
-#[cold]
-pub(super) unsafe fn refuse<T: CTransport>(building: &mut Building<T>, refusal: Refusal) {
-    if building.refused == 0 {
-        building.refused = refusal.0;
-    }
-    // SAFETY: by the contract.
-    unsafe { refuse_unfinished(building) };
+    unsafe { open::<T>(qp) }.refuse_unfinished();
 }
 
 /// Starts a request of operation `O` by writing its head. Returns false, and does nothing, if it has to
 /// be kept until its data is known.
 ///
 /// # Safety
-/// As for [`of`].
+/// As for [`open`].
 #[inline(always)]
 unsafe fn head<T: CTransport, O: Inline>(qp: Qp, immediate: Be32, remote: O::Remote) -> bool {
     // SAFETY: by the contract.
     unsafe {
-        let building = of::<T>(qp);
         let flags = flags::<T>((*qp).wr_flags, O::FLAGS);
-        let batch = building.batch.assume_init_mut();
-        let started = building.wr.opcode == NONE
-            && batch.head::<O>((*qp).wr_id, flags, immediate.to_ne_bytes(), remote);
-        if started {
-            building.wr.opcode = HEAD;
-        }
-        started
+        open::<T>(qp).steps.head::<O>((*qp).wr_id, flags, immediate.to_ne_bytes(), remote)
     }
 }
 
@@ -301,7 +428,7 @@ unsafe extern "C" fn wr_bind_mw<T: CTransport>(
     unsafe {
         let wr = request::<T>(qp, IBV_WR_BIND_MW);
         wr.ext.bind_mw = ibv_send_wr_u1_bind_mw { mw, rkey, bind_info: *bind_info };
-        finish(of::<T>(qp), Data::default());
+        open::<T>(qp).finish(Data::default());
     }
 }
 
@@ -310,46 +437,7 @@ unsafe extern "C" fn wr_local_inv<T: CTransport>(qp: Qp, invalidate_rkey: u32) {
     // SAFETY: C's contract: a batch was started.
     unsafe {
         request::<T>(qp, IBV_WR_LOCAL_INV).imm.invalidate_rkey = invalidate_rkey;
-        finish(of::<T>(qp), Data::default());
-    }
-}
-
-/// Adds the request, which is complete, to the batch.
-///
-/// # Safety
-/// As for [`any_request`]; there is a batch.
-#[inline(always)]
-unsafe fn finish<T: CTransport>(building: &mut Building<T>, data: Data<'_>) {
-    let wr = &building.wr;
-    // SAFETY: by the contract.
-    unsafe { building.batch.assume_init_mut().push_with(|| any_request::<T>(wr, data)) };
-    building.wr.opcode = NONE;
-}
-
-/// Sets the data of a request that is kept, and finishes it, unless its receiver is still to be set:
-/// then `keep` copies the data.
-///
-/// # Safety
-/// As for [`finish`].
-#[inline(always)]
-unsafe fn set<T: CTransport>(
-    building: &mut Building<T>,
-    data: Data<'_>,
-    keep: impl FnOnce(&mut [Sge]) -> Kind,
-) {
-    if T::ADDRESS != Address::Nothing && !building.addressed {
-        keep_data(building, keep);
-    } else {
-        // SAFETY: by the contract.
-        unsafe { finish(building, data) };
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn keep_data<T: CTransport>(building: &mut Building<T>, keep: impl FnOnce(&mut [Sge]) -> Kind) {
-    if let Some(early) = &mut building.early {
-        early.kind = keep(&mut early.room);
+        open::<T>(qp).finish(Data::default());
     }
 }
 
@@ -382,36 +470,6 @@ unsafe fn keep_inline(pieces: &[Sge], room: &mut [Sge]) -> Kind {
     Kind::Inline(length as u32)
 }
 
-/// The receiver of the request is set: finishes it if its data is.
-#[inline(always)]
-unsafe fn addressed<T: CTransport>(building: &mut Building<T>) {
-    building.addressed = true;
-    if let Some(Early { kind: Kind::Sges(_) | Kind::Inline(_), .. }) = &building.early {
-        // SAFETY: by the callers' contracts, as for `finish`.
-        unsafe { finish_early(building) };
-    }
-}
-
-#[cold]
-#[inline(never)]
-unsafe fn finish_early<T: CTransport>(building: &mut Building<T>) {
-    let Some(early) = building.early.take() else { return };
-    let Early { room, kind } = early;
-    // SAFETY: by the callers' contracts, as for `finish`; the bytes in the room are readable.
-    unsafe {
-        match kind {
-            Kind::Nothing => {}
-            Kind::Sges(count) => finish(building, Data::Sges(&room[..count])),
-            Kind::Inline(length) => {
-                let addr = room.as_ptr().expose_provenance() as u64;
-                let pieces = [Sge { addr, length, lkey: 0 }];
-                finish(building, Data::InlineAt(InlineSges::new(&pieces)));
-            }
-        }
-    }
-    building.early = Some(Early { room, kind: Kind::Nothing });
-}
-
 /// `ibv_wr_set_ud_addr`.
 unsafe extern "C" fn wr_set_ud_addr<T: CTransport>(
     qp: Qp,
@@ -422,9 +480,9 @@ unsafe extern "C" fn wr_set_ud_addr<T: CTransport>(
     // SAFETY: C's contract: a batch was started; the address handle exists until the request is
     // finished.
     unsafe {
-        let building = of::<T>(qp);
-        building.wr.wr.ud = ibv_send_wr_wr_ud { ah, remote_qpn, remote_qkey };
-        addressed(building);
+        let mut open = open::<T>(qp);
+        open.kept.wr.wr.ud = ibv_send_wr_wr_ud { ah, remote_qpn, remote_qkey };
+        open.addressed();
     }
 }
 
@@ -432,9 +490,9 @@ unsafe extern "C" fn wr_set_ud_addr<T: CTransport>(
 unsafe extern "C" fn wr_set_xrc_srqn<T: CTransport>(qp: Qp, remote_srqn: u32) {
     // SAFETY: C's contract: a batch was started.
     unsafe {
-        let building = of::<T>(qp);
-        building.wr.qp_type.xrc.remote_srqn = remote_srqn;
-        addressed(building);
+        let mut open = open::<T>(qp);
+        open.kept.wr.qp_type.xrc.remote_srqn = remote_srqn;
+        open.addressed();
     }
 }
 
@@ -450,41 +508,14 @@ impl<T: CTransport> Setters<T> {
     const INLINE: &'static [SetInline; 16] = &by_opcode!(inline_of, any_inline::<T> as SetInline);
 }
 
-/// Finishes the request without a call, if nothing is unusual. Returns whether it did.
-///
-/// # Safety
-/// As for [`finish`]; the request is of operation `O`.
-#[inline(always)]
-unsafe fn finish_fast<T: CTransport, O: Common>(
-    building: &mut Building<T>,
-    data: Data<'_>,
-) -> bool {
-    if T::ADDRESS != Address::Nothing && !building.addressed {
-        return false;
-    }
-    // SAFETY: by the contract.
-    let added = unsafe {
-        building.batch.assume_init_mut().push_fast(&post::request::<T, O>(&building.wr, data))
-    };
-    if added {
-        building.wr.opcode = NONE;
-    }
-    added
-}
-
 /// `ibv_wr_set_sge`.
 unsafe extern "C" fn wr_set_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, length: u32) {
-    // SAFETY: C's contract: a batch was started. The opcode says that the request has a head.
+    // SAFETY: C's contract: a batch was started.
     unsafe {
-        let building = of::<T>(qp);
-        if T::ADDRESS == Address::Nothing
-            && building.wr.opcode == HEAD
-            && building.batch.assume_init_mut().sge(Sge { addr, length, lkey })
-        {
-            building.wr.opcode = NONE;
-            return;
+        let mut open = open::<T>(qp);
+        if !open.steps.sge(Sge { addr, length, lkey }) {
+            Setters::<T>::SGE[open.kept.wr.opcode as usize % 16](qp, lkey, addr, length);
         }
-        Setters::<T>::SGE[building.wr.opcode as usize % 16](qp, lkey, addr, length);
     }
 }
 
@@ -494,7 +525,7 @@ unsafe extern "C" fn sge_of<T: CTransport, O: Common>(qp: Qp, lkey: u32, addr: u
     let data = Data::Sges(std::slice::from_ref(&sge));
     // SAFETY: C's contract: a batch was started.
     unsafe {
-        if !finish_fast::<T, O>(of::<T>(qp), data) {
+        if !open::<T>(qp).finish_fast::<O>(data) {
             any_sge::<T>(qp, lkey, addr, length);
         }
     }
@@ -510,14 +541,13 @@ unsafe extern "C" fn any_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, length
 
 #[inline(always)]
 unsafe fn set_sges<T: CTransport>(qp: Qp, list: &[Sge]) {
-    // SAFETY: by the callers' contracts, as for `set`. The opcode says that the request has a head.
+    // SAFETY: by the callers' contracts, as for `Open::set`.
     unsafe {
-        let building = of::<T>(qp);
-        if building.wr.opcode == HEAD {
-            building.batch.assume_init_mut().list(list);
-            building.wr.opcode = NONE;
+        let mut open = open::<T>(qp);
+        if open.steps.has_head() {
+            open.steps.list(list);
         } else {
-            set(building, Data::Sges(list), |room| keep_sges(list, room));
+            open.set(Data::Sges(list), |room| keep_sges(list, room));
         }
     }
 }
@@ -534,17 +564,16 @@ const TOO_LONG: Sge = Sge { addr: 0, length: u32::MAX, lkey: 0 };
 /// Sets inline data.
 ///
 /// # Safety
-/// As for [`set`]; the pieces are readable, unless they are longer than the queue pair takes.
+/// As for [`Open::set`]; the pieces are readable, unless they are longer than the queue pair takes.
 #[inline(always)]
 unsafe fn set_inline<T: CTransport>(qp: Qp, pieces: &[Sge]) {
-    // SAFETY: by the contract. The opcode says that the request has a head.
+    // SAFETY: by the contract.
     unsafe {
-        let (building, data) = (of::<T>(qp), InlineSges::new(pieces));
-        if building.wr.opcode == HEAD {
-            building.batch.assume_init_mut().inline_list(data);
-            building.wr.opcode = NONE;
+        let (mut open, data) = (open::<T>(qp), InlineSges::new(pieces));
+        if open.steps.has_head() {
+            open.steps.inline_list(data);
         } else {
-            set(building, Data::InlineAt(data), |room| keep_inline(pieces, room));
+            open.set(Data::InlineAt(data), |room| keep_inline(pieces, room));
         }
     }
 }
@@ -559,18 +588,12 @@ fn piece(addr: *mut c_void, length: usize) -> Sge {
 
 /// `ibv_wr_set_inline_data`.
 unsafe extern "C" fn wr_set_inline_data<T: CTransport>(qp: Qp, addr: *mut c_void, length: usize) {
-    // SAFETY: C's contract: a batch was started, and the bytes are readable. The opcode says that the
-    // request has a head.
+    // SAFETY: C's contract: a batch was started, and the bytes are readable.
     unsafe {
-        let building = of::<T>(qp);
-        if T::ADDRESS == Address::Nothing
-            && building.wr.opcode == HEAD
-            && building.batch.assume_init_ref().fits_inline(length)
-        {
-            building.wr.opcode = NONE;
-            return building.batch.assume_init_mut().inline(addr.cast(), length);
+        let mut open = open::<T>(qp);
+        if !open.steps.inline(addr.cast(), length) {
+            Setters::<T>::INLINE[open.kept.wr.opcode as usize % 16](qp, addr, length);
         }
-        Setters::<T>::INLINE[building.wr.opcode as usize % 16](qp, addr, length);
     }
 }
 
@@ -580,7 +603,7 @@ unsafe extern "C" fn inline_of<T: CTransport, O: Common>(qp: Qp, addr: *mut c_vo
     // SAFETY: C's contract: a batch was started, and the bytes are readable.
     unsafe {
         let data = Data::InlineAt(InlineSges::new(std::slice::from_ref(&piece)));
-        if !finish_fast::<T, O>(of::<T>(qp), data) {
+        if !open::<T>(qp).finish_fast::<O>(data) {
             any_inline::<T>(qp, addr, length);
         }
     }

@@ -135,7 +135,7 @@ pub(crate) struct QpOf<T: CTransport> {
     pub(crate) head: QpObject,
     send: UnsafeCell<ManuallyDrop<SendHalf<T>>>,
     /// The batch of `ibv_wr_start`, under the send lock.
-    building: UnsafeCell<Building<T>>,
+    building: UnsafeCell<Building>,
 }
 
 impl QpObject {

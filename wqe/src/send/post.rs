@@ -59,7 +59,7 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// Blocks of a message with one SGE: a constant of the transport.
-    const USUAL_BLOCKS: u32 = blocks_of(head_units::<T>() + 1);
+    pub(crate) const USUAL_BLOCKS: u32 = blocks_of(head_units::<T>() + 1);
 
     /// Posts the only request of a batch, up to `cursor`, if it is of the usual size, was built by the
     /// fast path, and goes to the queue's own BlueFlame register. Otherwise returns false, and does
@@ -67,19 +67,34 @@ impl<T: Transport> SendQueue<T> {
     #[inline(always)]
     pub(crate) fn complete_usual(&mut self, cursor: Cursor) -> bool {
         let (blocks, requests) = cursor.since(self.here());
-        let fits = self.fast_blueflame_blocks >= Self::USUAL_BLOCKS;
-        let one = requests == 1 && blocks == Self::USUAL_BLOCKS && fits;
+        let one = requests == 1 && blocks == Self::USUAL_BLOCKS && self.copies_usual();
         if !one || !self.gate.may_send() {
             return false;
         }
+        // SAFETY: the request was just built, of this many blocks, which may be copied.
+        unsafe { self.post_usual(cursor) };
+        true
+    }
+
+    /// Whether a request of the usual size goes to the queue's own BlueFlame register.
+    #[inline(always)]
+    pub(crate) fn copies_usual(&self) -> bool {
+        self.fast_blueflame_blocks >= Self::USUAL_BLOCKS
+    }
+
+    /// Posts the only request of a batch, up to `cursor`.
+    ///
+    /// # Safety
+    /// The fast path built it; it has [`SendQueue::USUAL_BLOCKS`], and [`SendQueue::copies_usual`].
+    #[inline(always)]
+    pub(crate) unsafe fn post_usual(&mut self, cursor: Cursor) {
         let wqe = self.at(self.head);
         self.commit(cursor);
-        // SAFETY: the request was just built, in one piece, of this many blocks.
+        // SAFETY: by the contract; the fast path builds in one piece.
         unsafe {
             let counter = cursor.head as u16;
             self.register.ring_blueflame(self.record, counter, wqe, Self::USUAL_BLOCKS);
         }
-        true
     }
 
     /// [`SendQueue::complete`] for everything but a single request that the fast path built and

@@ -17,48 +17,106 @@ use crate::send::list::{ListTransport, SendWr, push_out_of_line};
 use crate::send::post::UNITS_AT;
 use crate::send::queue::SendQueue;
 use core::fmt;
-use core::mem::{ManuallyDrop, MaybeUninit};
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use mlx5_prm::U32;
 use mlx5_prm::wqe::{BLOCK, UNIT};
 
-/// A batch under construction whose requests are built in steps. As a [`Batch`] it is posted whole or
-/// not at all, and aborted if it is dropped.
-#[must_use = "a batch that is dropped posts nothing"]
-pub struct Steps<'q, T: Transport> {
-    queue: &'q mut SendQueue<T>,
-    /// The position behind the last request built.
-    cursor: Cursor,
-    /// The request that has a head, and where its data goes.
-    slot: MaybeUninit<NonNull<u8>>,
-    data: MaybeUninit<NonNull<u8>>,
-    /// Whether a request was built off the fast path.
-    slow: bool,
+/// What has to be kept of a batch that is built in steps, from one call to the next.
+// The two numbers of the position lie apart: side by side, they are increased by vector instructions,
+// twice as many.
+#[repr(C)]
+pub struct StepsState {
+    /// The block behind the last request built.
+    head: u32,
+    /// Where the data of the request that has a head goes; [`NONE`], or [`KEPT`].
+    pending: *mut u8,
+    /// Whether a request was built off the fast path, or is not of the usual size. A whole word: it is
+    /// tested with `pending`.
+    slow: usize,
+    /// The requests built, as [`Cursor`] counts them.
+    sequence: u32,
 }
 
-// SAFETY: the addresses are in the ring of the queue that the value has borrowed, and `SendQueue` is
-// `Send`.
-unsafe impl<T: Transport> Send for Steps<'_, T> {}
+/// No request waits for its data.
+const NONE: *mut u8 = ptr::null_mut();
+/// The caller keeps a request until its data is known. No data goes to this address, which is not that
+/// of a unit.
+const KEPT: *mut u8 = ptr::without_provenance_mut(1);
+
+// SAFETY: the address is in the ring of the queue, and is used only with a reference to the queue, which
+// is `Send`.
+unsafe impl Send for StepsState {}
+
+impl StepsState {
+    /// No batch.
+    pub const fn new() -> Self {
+        Self { head: 0, pending: NONE, slow: 0, sequence: 0 }
+    }
+
+    /// The position behind the last request built.
+    #[inline(always)]
+    fn cursor(&self) -> Cursor {
+        Cursor { head: self.head, sequence: self.sequence }
+    }
+
+    #[inline(always)]
+    fn set_cursor(&mut self, Cursor { head, sequence }: Cursor) {
+        (self.head, self.sequence) = (head, sequence);
+    }
+}
+
+impl Default for StepsState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for StepsState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepsState")
+            .field("pending", &!self.pending.is_null())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A batch under construction whose requests are built in steps. As a [`Batch`] it is posted whole or
+/// not at all. A value that is dropped changes nothing: [`SendQueue::steps`] goes on with the batch.
+/// A batch that is never completed posts nothing.
+pub struct Steps<'q, T: Transport> {
+    queue: &'q mut SendQueue<T>,
+    state: &'q mut StepsState,
+}
 
 impl<T: Transport> fmt::Debug for Steps<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Steps")
             .field("transport", &format_args!("{}", T::NAME))
             .field("qp_num", &format_args!("{:#x}", self.queue.qp_num()))
-            .field("requests", &self.cursor.since(self.queue.here()).1)
+            .field("requests", &self.state.cursor().since(self.queue.here()).1)
             .finish_non_exhaustive()
     }
 }
 
 impl<T: Transport> SendQueue<T> {
-    /// Starts a batch whose requests are built in steps.
+    /// Starts a batch whose requests are built in steps, and sets up what has to be kept of it.
     #[inline(always)]
-    pub fn start_steps(&mut self) -> Steps<'_, T> {
+    pub fn start_steps<'q>(&'q mut self, state: &'q mut StepsState) -> Steps<'q, T> {
         if !self.gate.may_send() {
             self.leave_fast_path();
         }
-        let (cursor, slot, data) = (self.here(), MaybeUninit::uninit(), MaybeUninit::uninit());
-        Steps { queue: self, cursor, slot, data, slow: false }
+        let Cursor { head, sequence } = self.here();
+        *state = StepsState { head, pending: NONE, slow: 0, sequence };
+        Steps { queue: self, state }
+    }
+
+    /// Goes on with a batch.
+    ///
+    /// # Safety
+    /// [`SendQueue::start_steps`] of this queue set `state` up, the batch was neither completed nor
+    /// aborted, and since then nothing but the steps of this state used the queue mutably.
+    #[inline(always)]
+    pub unsafe fn steps<'q>(&'q mut self, state: &'q mut StepsState) -> Steps<'q, T> {
+        Steps { queue: self, state }
     }
 
     /// Makes every request take the slow path, which refuses it.
@@ -68,10 +126,35 @@ impl<T: Transport> SendQueue<T> {
     }
 }
 
-impl<'q, T: Transport> Steps<'q, T> {
+impl<T: Transport> Steps<'_, T> {
+    /// Whether a request waits for its data: it has a head, or the caller keeps it.
+    #[inline(always)]
+    pub fn is_pending(&self) -> bool {
+        !self.state.pending.is_null()
+    }
+
+    /// Whether a request that has a head waits for its data.
+    #[inline(always)]
+    pub fn has_head(&self) -> bool {
+        self.state.pending.addr() > KEPT.addr()
+    }
+
+    /// Notes that the caller keeps a request: until it is added, or [`Steps::release`], no head is
+    /// written and no data is taken.
+    #[inline(always)]
+    pub fn keep(&mut self) {
+        self.state.pending = KEPT;
+    }
+
+    /// Forgets the request that waits for its data.
+    #[inline(always)]
+    pub fn release(&mut self) {
+        self.state.pending = NONE;
+    }
+
     /// Writes the head of a request, whose data follows. Returns false, and does nothing, unless the
-    /// fast path can build it and its transport needs no address: then [`Steps::push_with`] adds it,
-    /// when its data is known.
+    /// fast path can build it, its transport needs no address, and no request is pending: then
+    /// [`Steps::push_with`] adds it, when its data is known.
     #[inline(always)]
     pub fn head<O: Inline>(
         &mut self,
@@ -85,16 +168,18 @@ impl<'q, T: Transport> Steps<'q, T> {
             assert!(blocks_of(units) == 1);
             units
         };
+        let cursor = self.state.cursor();
         let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
         if T::ADDRESS_UNITS != 0
             || !const { SendOps::of::<T>().contains(O::BIT) }
+            || self.is_pending()
             || !allowed.contains(flags)
-            || !self.queue.has_fast_room(self.cursor.head)
+            || !self.queue.has_fast_room(cursor.head)
         {
             return false;
         }
         let queue = &mut *self.queue;
-        let slot = opaque(queue.at(self.cursor.head));
+        let slot = opaque(queue.at(cursor.head));
         let immediate = U32::from_bytes(immediate);
         let parts = Parts { wr_id, flags, immediate, address: (), remote };
         // SAFETY: there is room for a request of the largest size, in blocks that the device does not
@@ -102,106 +187,108 @@ impl<'q, T: Transport> Steps<'q, T> {
         // were created for this ring.
         unsafe {
             SendQueue::<T>::write_head::<O, ()>(slot, (), remote);
-            let info = queue.write_control::<O, _>(slot, self.cursor, &parts, units, 1, 0);
-            queue.slots.stage(queue.mask, self.cursor.sequence, wr_id, info);
-            self.data.write(slot.byte_add((units - 1) * UNIT));
+            let info = queue.write_control::<O, _>(slot, cursor, &parts, units, 1, 0);
+            queue.slots.stage(queue.mask, cursor.sequence, wr_id, info);
+            self.state.pending = slot.byte_add((units - 1) * UNIT).as_ptr();
         }
-        self.slot.write(slot);
         true
     }
 
     /// Gives the request that has a head one piece of local memory. Returns false, and does nothing,
-    /// if it has to be checked: then [`Steps::list`] takes it.
-    ///
-    /// # Safety
-    /// The last call wrote a head.
+    /// if there is none, or the piece has to be checked: then [`Steps::list`] takes it.
     #[inline(always)]
-    pub unsafe fn sge(&mut self, sge: Sge) -> bool {
+    pub fn sge(&mut self, sge: Sge) -> bool {
+        let Some(data) = self.fast_data() else { return false };
         if !sge.is_fast(DataKind::Message, &self.queue.limits) {
             return false;
         }
-        // SAFETY: by the contract, `data` is where the data of a request goes. The head already counts
-        // one unit of data.
-        unsafe { sge.write(self.data.assume_init()) };
-        self.cursor = self.cursor.after(1);
+        // SAFETY: the data of the request goes there. The head already counts one unit of data.
+        unsafe { sge.write(data) };
+        self.state.pending = NONE;
+        self.state.set_cursor(self.state.cursor().after(1));
         true
     }
 
-    /// Whether [`Steps::inline`] takes so many bytes: [`Steps::inline_list`] takes none, and refuses
-    /// more than fit.
-    #[inline(always)]
-    pub fn fits_inline(&self, length: usize) -> bool {
-        // One comparison also rejects the length zero.
-        length.wrapping_sub(1) < self.queue.limits.max_inline
-    }
-
-    /// Gives the request that has a head its data: `length` bytes that are copied into it.
+    /// Gives the request that has a head its data: `length` bytes that are copied into it. Returns
+    /// false, and does nothing, if there is none, or no data of this length: then
+    /// [`Steps::inline_list`] takes none, and refuses more than fit.
     ///
     /// # Safety
-    /// The last call wrote a head; the bytes are readable, and [`Steps::fits_inline`].
+    /// The bytes are readable, unless they are longer than the queue takes.
     #[inline(always)]
-    pub unsafe fn inline(&mut self, from: *const u8, length: usize) {
+    pub unsafe fn inline(&mut self, from: *const u8, length: usize) -> bool {
+        let Some(data) = self.fast_data() else { return false };
+        // One comparison also rejects the length zero.
+        if length.wrapping_sub(1) >= self.queue.limits.max_inline {
+            return false;
+        }
+        self.state.pending = NONE;
         let piece = InlineBytesAt::new(from, length as u32);
-        // SAFETY: by the contract, `data` is where the data of a request goes.
+        // SAFETY: the data of the request goes there; the bytes are readable, by the contract.
         unsafe {
-            let units = piece.write(self.data.assume_init());
-            self.finish(units);
+            let units = piece.write(data);
+            self.finish(data, units);
+        }
+        true
+    }
+
+    /// Gives the request that has a head a list of pieces of local memory. Without one it does nothing.
+    pub fn list(&mut self, sges: &[Sge]) {
+        self.finish_checked(sges);
+    }
+
+    /// Gives the request that has a head its data: bytes that are copied into it. Without one it does
+    /// nothing.
+    pub fn inline_list(&mut self, pieces: InlineSges<'_>) {
+        self.finish_checked(pieces);
+    }
+
+    /// Where the data of the request that has a head goes.
+    #[inline(always)]
+    fn fast_data(&self) -> Option<NonNull<u8>> {
+        // Nothing has to be asked where no request has a head.
+        if T::ADDRESS_UNITS == 0 && self.has_head() {
+            NonNull::new(self.state.pending)
+        } else {
+            None
         }
     }
 
-    /// Gives the request that has a head a list of pieces of local memory.
-    ///
-    /// # Safety
-    /// The last call wrote a head.
-    pub unsafe fn list(&mut self, sges: &[Sge]) {
-        // SAFETY: by the contract.
-        unsafe { self.finish_checked(sges) };
-    }
-
-    /// Gives the request that has a head its data: bytes that are copied into it.
-    ///
-    /// # Safety
-    /// The last call wrote a head.
-    pub unsafe fn inline_list(&mut self, pieces: InlineSges<'_>) {
-        // SAFETY: by the contract.
-        unsafe { self.finish_checked(pieces) };
-    }
-
-    /// # Safety
-    /// The last call wrote a head.
     #[cold]
     #[inline(never)]
-    unsafe fn finish_checked(&mut self, data: impl Data) {
-        self.slow = true;
-        // SAFETY: by the contract, `data` is where the data of a request goes.
+    fn finish_checked(&mut self, data: impl Data) {
+        let Some(at) = self.fast_data() else { return };
+        self.state.pending = NONE;
+        self.state.slow = 1;
+        // SAFETY: the data of the request goes there, with room for a request of the largest size.
         unsafe {
-            let at = self.data.assume_init();
             match data.write_checked(at, DataKind::Message, &self.queue.limits) {
-                Ok(units) => self.finish(units),
-                Err(error) => self.cursor = self.queue.refuse(self.cursor, error),
+                Ok(units) => self.finish(at, units),
+                Err(error) => {
+                    let cursor = self.queue.refuse(self.state.cursor(), error);
+                    self.state.set_cursor(cursor);
+                }
             }
         }
     }
 
-    /// Finishes the request that has a head and so many units of data.
+    /// Finishes the request that has a head, and so many units of data at `data`.
     ///
     /// # Safety
-    /// The last call wrote a head.
+    /// They were written, behind the head at the cursor.
     #[inline(always)]
-    unsafe fn finish(&mut self, data_units: usize) {
-        // SAFETY: by the contract, both were written, and a control segment is at `slot`.
-        let units = unsafe {
-            let (slot, data) = (self.slot.assume_init(), self.data.assume_init());
-            let head = data.addr().get().wrapping_sub(slot.addr().get());
-            let units = head / UNIT + data_units;
-            slot.byte_add(UNITS_AT).write(units as u8);
-            units
-        };
+    unsafe fn finish(&mut self, data: NonNull<u8>, data_units: usize) {
+        // A request starts a block, and the data of this one starts in its first.
+        const { assert!(BLOCK.is_power_of_two()) };
+        let head = data.addr().get() % BLOCK;
+        let units = head / UNIT + data_units;
+        // SAFETY: by the contract a control segment is there.
+        unsafe { data.byte_sub(head).byte_add(UNITS_AT).write(units as u8) };
         if units > BLOCK / UNIT {
             // SAFETY: by the contract.
-            return unsafe { self.finish_large(blocks_of(units)) };
+            return unsafe { Self::finish_large(self.queue, self.state, blocks_of(units)) };
         }
-        self.cursor = self.cursor.after(1);
+        self.state.set_cursor(self.state.cursor().after(1));
     }
 
     /// [`Steps::finish`] of a request of several blocks.
@@ -209,10 +296,11 @@ impl<'q, T: Transport> Steps<'q, T> {
     /// # Safety
     /// As for [`Steps::finish`].
     #[inline(never)]
-    unsafe fn finish_large(&mut self, blocks: u32) {
+    unsafe fn finish_large(queue: &SendQueue<T>, state: &mut StepsState, blocks: u32) {
         // SAFETY: by the contract, the request has a record.
-        unsafe { self.queue.slots.set_blocks(self.queue.mask, self.cursor.sequence, blocks) };
-        self.cursor = self.cursor.after(blocks);
+        unsafe { queue.slots.set_blocks(queue.mask, state.sequence, blocks) };
+        state.set_cursor(state.cursor().after(blocks));
+        state.slow = 1;
     }
 
     /// Adds a request of the list form, as [`Batch::push_fast`] does.
@@ -221,10 +309,16 @@ impl<'q, T: Transport> Steps<'q, T> {
     where
         T: ListTransport,
     {
-        let mut batch = Batch::at(self.queue, self.cursor);
+        let before = self.state.cursor();
+        let mut batch = Batch::at(self.queue, before);
         let added = batch.push_fast(wr);
         let (_, _, cursor) = batch.into_parts();
-        self.cursor = cursor;
+        if added {
+            self.state.set_cursor(cursor);
+            self.state.pending = NONE;
+            let (blocks, _) = cursor.since(before);
+            self.state.slow |= usize::from(blocks != SendQueue::<T>::USUAL_BLOCKS);
+        }
         added
     }
 
@@ -234,17 +328,20 @@ impl<'q, T: Transport> Steps<'q, T> {
     where
         T: ListTransport,
     {
-        self.slow = true;
-        self.cursor = push_out_of_line(self.queue, self.cursor, wr);
+        self.state.slow = 1;
+        self.state.pending = NONE;
+        let cursor = push_out_of_line(self.queue, self.state.cursor(), wr);
+        self.state.set_cursor(cursor);
     }
 
     /// Adds requests by the typed builder.
     pub fn with_batch<R>(&mut self, add: impl FnOnce(&mut Batch<'_, T>) -> R) -> R {
-        self.slow = true;
-        let mut batch = Batch::at(self.queue, self.cursor);
+        self.state.slow = 1;
+        self.state.pending = NONE;
+        let mut batch = Batch::at(self.queue, self.state.cursor());
         let added = add(&mut batch);
         let (_, _, cursor) = batch.into_parts();
-        self.cursor = cursor;
+        self.state.set_cursor(cursor);
         added
     }
 
@@ -252,29 +349,32 @@ impl<'q, T: Transport> Steps<'q, T> {
     /// no data is not part of it.
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: the value is read once; the source is in a `ManuallyDrop` and never used again.
-        let queue = unsafe { core::ptr::read(&this.queue) };
-        queue.complete_slow(this.cursor)
+        self.state.pending = NONE;
+        self.queue.complete_slow(self.state.cursor())
     }
 
     /// Posts the batch if it is one request of the usual size (a message with one SGE), which goes to the
-    /// queue's own BlueFlame register. Otherwise returns false, and does nothing: then [`Steps::complete`] posts it. If this
-    /// returns true, the value must not be dropped.
+    /// queue's own BlueFlame register, and no other one is pending. Otherwise returns false, and does
+    /// nothing: then [`Steps::complete`] posts it.
+    ///
+    /// Whether posting is allowed was asked when the batch was started. If the queue pair has left the
+    /// state since, the device flushes the request.
     #[inline(always)]
     pub fn complete_fast(&mut self) -> bool {
-        !self.slow && self.queue.complete_usual(self.cursor)
+        // If none is slow, each has as many blocks as the usual one.
+        let one = self.queue.sequence.wrapping_add(1) == self.state.sequence;
+        if self.state.pending.addr() | self.state.slow != 0 || !one || !self.queue.copies_usual() {
+            return false;
+        }
+        // SAFETY: as just checked.
+        unsafe { self.queue.post_usual(self.state.cursor()) };
+        true
     }
 
-    /// Discards the batch, as dropping it does.
-    pub fn abort(self) {
-        drop(self);
-    }
-}
-
-impl<T: Transport> Drop for Steps<'_, T> {
+    /// Discards the batch.
     #[inline(always)]
-    fn drop(&mut self) {
+    pub fn abort(self) {
+        self.state.pending = NONE;
         self.queue.abort_dropped();
     }
 }

@@ -5,7 +5,7 @@ use crate::by_hand::{IMM, INVALIDATED, REMOTE, least, of_sges, pattern, sges};
 use mlx5_wqe::operation::{RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate};
 use mlx5_wqe::{
     BatchError, InlineSges, ListTransport, PostError, QueueState, Rc, SendFlags, Sge, Steps,
-    Transport, Uc, Ud, XrcSend,
+    StepsState, Transport, Uc, Ud, XrcSend,
 };
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -38,16 +38,17 @@ fn head<T: Transport>(steps: &mut Steps<'_, T>, wr_id: u64, which: usize) -> boo
 /// Gives the request its data by the quick setter if that takes it, otherwise by the other one. Says
 /// whether it was the quick one.
 fn give<T: ListTransport>(steps: &mut Steps<'_, T>, given: Given<'_>) -> bool {
-    // SAFETY: the last call wrote a head; the bytes are those of a slice.
-    unsafe {
-        match given {
-            Given::Sges(&[sge]) if steps.sge(sge) => return true,
-            Given::Sges(list) => steps.list(list),
-            Given::Inline(bytes) if steps.fits_inline(bytes.len()) => {
-                steps.inline(bytes.as_ptr(), bytes.len());
-                return true;
-            }
-            Given::Inline(bytes) => steps.inline_list(InlineSges::new(&[place(bytes)])),
+    match given {
+        Given::Sges(&[sge]) if steps.sge(sge) => return true,
+        Given::Sges(list) => steps.list(list),
+        // SAFETY: the bytes are those of a slice.
+        Given::Inline(bytes) if unsafe { steps.inline(bytes.as_ptr(), bytes.len()) } => {
+            return true;
+        }
+        Given::Inline(bytes) => {
+            let piece = [place(bytes)];
+            // SAFETY: as above.
+            steps.inline_list(unsafe { InlineSges::new(&piece) });
         }
     }
     false
@@ -104,7 +105,8 @@ macro_rules! compare {
                         one.advance_to(start % one.layout.blocks);
                         other.advance_to(start % other.layout.blocks);
                         let mut batch = one.queue.wr_start();
-                        let mut steps = other.queue.start_steps();
+                        let mut state = StepsState::new();
+                        let mut steps = other.queue.start_steps(&mut state);
                         for wr_id in 0..count {
                             // The others of a batch are usual ones.
                             let given = if wr_id == 1 { given } else { givens[first % 2 * 5] };
@@ -169,11 +171,7 @@ fn push_whole<T: ListTransport>(
 }
 
 fn complete<T: ListTransport>(mut steps: Steps<'_, T>) -> Result<(), BatchError> {
-    if steps.complete_fast() {
-        std::mem::forget(steps);
-        return Ok(());
-    }
-    steps.complete()
+    if steps.complete_fast() { Ok(()) } else { steps.complete() }
 }
 
 #[test]
@@ -185,10 +183,11 @@ fn a_request_built_in_steps_is_that_of_a_batch() {
 /// Transports whose requests need an address have no head without it.
 #[test]
 fn a_request_that_needs_an_address_has_no_head() {
+    let mut state = StepsState::new();
     let mut bed = Bed::<Ud>::new(Spec::default());
-    assert!(!bed.queue.start_steps().head::<Send>(1, SIGNALED, [0; 4], ()));
+    assert!(!bed.queue.start_steps(&mut state).head::<Send>(1, SIGNALED, [0; 4], ()));
     let mut bed = Bed::<XrcSend>::new(Spec::default());
-    let mut steps = bed.queue.start_steps();
+    let mut steps = bed.queue.start_steps(&mut state);
     assert!(!steps.head::<Send>(1, SIGNALED, [0; 4], ()));
     assert!(steps.push_fast(&of_sges(1, SIGNALED, &sges(1))));
     assert_eq!(complete(steps), Ok(()));
@@ -200,26 +199,28 @@ fn a_queue_that_may_not_send_writes_no_head() {
     let mut bed = Bed::<Rc>::new(Spec::default());
     let before = bed.ring.all();
     bed.gate.gate.set_state(QueueState::Init);
-    let mut steps = bed.queue.start_steps();
+    let mut state = StepsState::new();
+    let mut steps = bed.queue.start_steps(&mut state);
     assert!(!steps.head::<Send>(1, SIGNALED, [0; 4], ()));
     steps.push_with(|| least(1, SIGNALED));
     let refused = BatchError { index: 0, error: PostError::State(QueueState::Init) };
     assert_eq!(complete(steps), Err(refused));
     assert!(before == bed.ring.all());
     bed.gate.gate.set_state(QueueState::ReadyToSend);
-    let mut steps = bed.queue.start_steps();
+    let mut steps = bed.queue.start_steps(&mut state);
     steps.push_with(|| least(1, SIGNALED));
     assert_eq!(complete(steps), Ok(()));
     // The fast path is back.
-    assert!(bed.queue.start_steps().head::<Send>(2, SIGNALED, [0; 4], ()));
+    assert!(bed.queue.start_steps(&mut state).head::<Send>(2, SIGNALED, [0; 4], ()));
 }
 
 /// A head without data, and a batch that is aborted or dropped, are nothing.
 #[test]
 fn a_head_alone_is_not_posted() {
     let mut bed = Bed::<Rc>::new(Spec::default());
+    let mut state = StepsState::new();
     for way in 0..3 {
-        let mut steps = bed.queue.start_steps();
+        let mut steps = bed.queue.start_steps(&mut state);
         assert!(steps.head::<Send>(1, SIGNALED, [0; 4], ()));
         match way {
             0 => assert_eq!(complete(steps), Ok(())),
@@ -228,6 +229,99 @@ fn a_head_alone_is_not_posted() {
         }
         assert_eq!(bed.producer(), 0);
     }
+}
+
+/// A request that the caller keeps is pending: no head is written and no data is taken until it is added
+/// or released, and the batch is not completed fast.
+#[test]
+fn a_kept_request_holds_up_the_others() {
+    let mut bed = Bed::<Rc>::new(Spec::default());
+    let mut state = StepsState::new();
+    let before = bed.ring.all();
+    let mut steps = bed.queue.start_steps(&mut state);
+    assert!(!steps.is_pending() && !steps.has_head());
+    steps.keep();
+    assert!(steps.is_pending() && !steps.has_head());
+    assert!(!steps.head::<Send>(1, SIGNALED, [0; 4], ()));
+    assert!(!steps.sge(sges(1)[0]));
+    // SAFETY: the bytes are those of an array.
+    assert!(!unsafe { steps.inline([0; 8].as_ptr(), 8) });
+    assert!(!steps.complete_fast());
+    assert!(before == bed.ring.all());
+    // SAFETY: the batch of this state is under construction, and nothing else used the queue.
+    let mut steps = unsafe { bed.queue.steps(&mut state) };
+    steps.release();
+    assert!(steps.head::<Send>(1, SIGNALED, [0; 4], ()) && steps.has_head());
+    assert!(!steps.complete_fast(), "its data is not known");
+    assert!(steps.sge(sges(1)[0]) && !steps.is_pending());
+    assert!(!steps.sge(sges(1)[0]), "it has its data");
+    steps.keep();
+    assert!(!steps.complete_fast(), "another one is kept");
+    steps.release();
+    assert!(steps.head::<Send>(2, SIGNALED, [0; 4], ()));
+    assert!(!steps.complete_fast(), "another one has a head");
+    steps.release();
+    assert!(steps.complete_fast());
+    assert_eq!(bed.producer(), 1);
+}
+
+/// A queue without a BlueFlame register of its own, and requests of another size, are posted as those of a
+/// batch.
+#[test]
+fn only_what_fits_the_register_is_completed_fast() {
+    let bytes = pattern(100);
+    for (blueflame, length, fast) in [(512, 8, true), (512, 100, false), (0, 8, false)] {
+        let spec = Spec { inline: 100, blueflame, ..Spec::default() };
+        let (mut one, mut other) = (Bed::<Ud>::new(spec), Bed::<Ud>::new(spec));
+        let piece = [place(&bytes[..length])];
+        // SAFETY: the bytes are those of an array.
+        let data = mlx5_wqe::Data::InlineAt(unsafe { InlineSges::new(&piece) });
+        let request = mlx5_wqe::SendWr { data, ..of_sges(1, SIGNALED, &[]) };
+        let mut state = StepsState::new();
+        let mut steps = one.queue.start_steps(&mut state);
+        assert!(steps.push_fast(&request));
+        assert_eq!(steps.complete_fast(), fast, "{blueflame} {length}");
+        assert!(fast || steps.complete().is_ok());
+        let mut batch = other.queue.wr_start();
+        batch.push(&request);
+        assert_eq!(batch.complete(), Ok(()));
+        assert!(one.ring.all() == other.ring.all() && one.uar.all() == other.uar.all());
+        assert_eq!(one.producer(), other.producer());
+    }
+}
+
+/// A batch that is put aside between its steps goes on, also where the 16 bits of the counters wrap around.
+#[test]
+fn steps_go_on_from_what_was_kept() {
+    let mut bed = Bed::<Uc>::new(Spec::default());
+    let mut state = StepsState::new();
+    let sge = sges(1)[0];
+    let (mut heads, mut fast) = (0, 0);
+    macro_rules! again {
+        // SAFETY: the batch of this state is under construction, and nothing else used the queue.
+        () => {
+            unsafe { bed.queue.steps(&mut state) }
+        };
+    }
+    for wr_id in 0..70_000_u64 {
+        let first = bed.queue.producer();
+        drop(bed.queue.start_steps(&mut state));
+        if again!().head::<Send>(wr_id, SIGNALED, [0; 4], ()) {
+            assert!(again!().sge(sge));
+            heads += 1;
+        } else {
+            let request = of_sges(wr_id, SIGNALED, std::slice::from_ref(&sge));
+            again!().push_with(|| request);
+        }
+        if again!().complete_fast() {
+            fast += 1;
+        } else {
+            assert_eq!(again!().complete(), Ok(()), "{wr_id}");
+        }
+        assert_eq!(bed.queue.producer(), first.wrapping_add(1));
+        assert_eq!(bed.retire(u32::from(first)).map(|done| done.wr_id), Some(wr_id));
+    }
+    assert!(heads > 30_000 && fast > 30_000 && heads < 70_000, "{heads} {fast}");
 }
 
 /// A batch of one request of the usual size is completed fast as it is otherwise; any other one is given
