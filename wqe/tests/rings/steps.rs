@@ -225,7 +225,7 @@ fn a_head_alone_is_not_posted() {
         match way {
             0 => assert_eq!(complete(steps), Ok(())),
             1 => steps.abort(),
-            _ => drop(steps),
+            _ => (),
         }
         assert_eq!(bed.producer(), 0);
     }
@@ -298,14 +298,14 @@ fn steps_go_on_from_what_was_kept() {
     let sge = sges(1)[0];
     let (mut heads, mut fast) = (0, 0);
     macro_rules! again {
-        // SAFETY: the batch of this state is under construction, and nothing else used the queue.
-        () => {
+        () => {{
+            // SAFETY: the batch of this state is under construction, and nothing else used the queue.
             unsafe { bed.queue.steps(&mut state) }
-        };
+        }};
     }
     for wr_id in 0..70_000_u64 {
         let first = bed.queue.producer();
-        drop(bed.queue.start_steps(&mut state));
+        let _ = bed.queue.start_steps(&mut state);
         if again!().head::<Send>(wr_id, SIGNALED, [0; 4], ()) {
             assert!(again!().sge(sge));
             heads += 1;
