@@ -1,12 +1,22 @@
 /* Every table of cases. */
 #include <stddef.h>
 
-#include "bench.h"
+#include "peer.h"
 
 extern bench_cases post_cases, poll_cases, receive_cases, mkey_cases, cancel_cases;
-extern bench_cases control_cases, floor_cases;
+extern bench_cases control_cases, floor_cases, by_hand_cases;
 
 EXPORT const struct bench_case *const bench_tables[] = {
-	post_cases,   poll_cases,    receive_cases, mkey_cases,
-	cancel_cases, control_cases, floor_cases,   NULL,
+	post_cases,
+	poll_cases,
+	receive_cases,
+	mkey_cases,
+	cancel_cases,
+	control_cases,
+/* What does not depend on the library is there once. */
+#ifndef OVER_OURS
+	floor_cases,
+	by_hand_cases,
+#endif
+	NULL,
 };

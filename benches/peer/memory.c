@@ -1,6 +1,9 @@
 /* Queues that are kept, so that what they hold can be measured. */
 #include "peer.h"
 
+/* How the names begin of who makes them. */
+EXPORT const char bench_memory_who[] = WHO;
+
 EXPORT void *bench_memory_open(const struct bench_machine *machine)
 {
 	return open_plain(machine, 0);

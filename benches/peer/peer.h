@@ -95,8 +95,15 @@ void polled(void *state, uint32_t calls);
 		must(!bad, #name);                                                  \
 	}
 
+/* Over whose libibverbs this is compiled. */
+#ifdef OVER_OURS
+#define WHO "mlx5-verbs-"
+#else
+#define WHO "rdma-core-"
+#endif
+
 #define CASE(name, who, operation, calls, operations, open, prepare, finish)        \
-	{ name, "rdma-core-" who, "peer_" #operation, calls, operations, open,   \
+	{ name, WHO who, "peer_" #operation, calls, operations, open,   \
 	  prepare, calls_##operation, finish }
 
 #endif

@@ -49,6 +49,16 @@ impl Base {
         self.context.create_cq(entries).build().expect("create_cq")
     }
 
+    /// A queue pair that is connected with itself.
+    pub(crate) fn loopback(&self, cq: &CompletionQueue, depth: u32) -> QueuePair<Rc> {
+        let (options, psn) = (ConnectOptions::default(), Psn::wrapping(0));
+        let qp = self.pd.create_qp::<Rc>(cq, cq).max_send_wr(depth).max_inline_data(28);
+        let mut qp = qp.build().expect("create_qp");
+        let here = qp.endpoint(&self.port, psn, &options);
+        qp.connect(&self.port, psn, &here, &options).expect("connect");
+        qp
+    }
+
     fn offset(i: u64) -> usize {
         i as usize * 64 % (MEMORY - 4096)
     }

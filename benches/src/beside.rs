@@ -1,11 +1,12 @@
-//! Ours beside the peer's: the same operations in turn on one device.
+//! Ours beside the peers': the same operations in turn on one device.
 
+use crate::bed::DEPTH;
 use crate::count;
 use crate::machine::Machine;
 use crate::memory::{self, Holding, PerQueue};
 use crate::peer::Library;
-use crate::round::{ROUND, Round};
-use crate::rounds;
+use crate::round::{ROUND, Round, median};
+use crate::{cores, latency, rounds, threads};
 use std::process::ExitCode;
 
 /// Rounds before anything is timed.
@@ -17,32 +18,29 @@ const QUEUES: usize = 256;
 /// How long the rounds of a case may take, in nanoseconds.
 const LONG: u64 = 4_000_000_000;
 
-/// Whose operations are done.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
-    /// Ours, those of the peer's library, and the floor.
-    Everyone,
-    /// Those that the peer's library does by libibverbs: it may be anybody's.
-    Peer,
-}
+/// Whose times are compared with whose, by how the names begin.
+const COMPARED: [(&str, &str); 5] = [
+    ("mlx5", "rdma-core-"),
+    ("mlx5", "floor"),
+    ("mlx5", "by-hand"),
+    ("mlx5", "ucx"),
+    ("mlx5-verbs-", "rdma-core-"),
+];
 
-impl Who {
-    /// The word of the command line.
-    fn word(self) -> &'static str {
-        match self {
-            Self::Everyone => "beside",
-            Self::Peer => "peer",
-        }
-    }
-}
-
-/// What is done with a peer's library: `what` and the cases, or all.
-pub(crate) fn run(library: &str, what: &[&str], who: Who) -> Result<ExitCode, String> {
-    let peer = Library::load(library)?;
+/// What is done with the peers' libraries, of which there are several in a list of paths: `what` and
+/// the cases, or all.
+pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
+    let peers = std::env::split_paths(libraries).map(|path| Library::load(&path));
+    let peers: Vec<Library> = peers.collect::<Result<_, _>>()?;
     let (what, cases) = match what {
         ["time", rounds, cases @ ..] => {
             let rounds = rounds.parse().map_err(|_| format!("{rounds:?} is no number"))?;
-            time(&peer, &|case| wanted(cases, case), rounds, who);
+            time(&peers, &|case| wanted(cases, case), rounds);
+            return Ok(ExitCode::SUCCESS);
+        }
+        ["latency", rounds, cases @ ..] => {
+            let rounds = rounds.parse().map_err(|_| format!("{rounds:?} is no number"))?;
+            latencies(&peers, &|case| cases.contains(&case), rounds);
             return Ok(ExitCode::SUCCESS);
         }
         [what, cases @ ..] => (*what, cases),
@@ -50,8 +48,9 @@ pub(crate) fn run(library: &str, what: &[&str], who: Who) -> Result<ExitCode, St
     };
     match what {
         "count" | "instructions" => {
-            let functions = [rounds::functions(), peer.functions()].concat();
-            let arguments = [&[who.word(), library, "rounds"], cases].concat();
+            let theirs = peers.iter().flat_map(Library::functions);
+            let functions: Vec<_> = rounds::functions().into_iter().chain(theirs).collect();
+            let arguments = [&["beside", libraries, "rounds"], cases].concat();
             for counted in count::count(&functions, &arguments, what == "count")? {
                 let name = format!("{}\t{}\t{}", counted.case, counted.who, counted.mode);
                 println!("count\t{name}\t{:.2}\t{:.3}", counted.instructions, counted.misses);
@@ -63,14 +62,16 @@ pub(crate) fn run(library: &str, what: &[&str], who: Who) -> Result<ExitCode, St
         "memory" => {
             let machine = Machine::found();
             let ours = memory::ours(&machine, QUEUES);
-            for holding in ours.into_iter().chain(peer.memory(&machine, QUEUES)) {
+            let theirs = peers.iter().flat_map(|peer| peer.memory(&machine, QUEUES));
+            for holding in ours.into_iter().chain(theirs) {
                 let Holding { case, who, mode, each } = holding;
                 let (mode, PerQueue { heap, mapped }) = (mode.name(), each);
                 println!("memory\t{case}\t{who}\t{mode}\t{heap:.0}\t{mapped:.0}");
             }
         }
+        "threads" => threads::run(&peers),
         "rounds" => {
-            let all = all(&peer, &|case| wanted(cases, case), who);
+            let all = all(&peers, &|case| wanted(cases, case));
             count::rounds(all.into_iter().flatten().collect());
         }
         _ => return Err("`mlx5-bench` alone tells how it is used".into()),
@@ -84,13 +85,10 @@ pub(crate) fn wanted(cases: &[&str], case: &str) -> bool {
 }
 
 /// The rounds, case by case.
-fn all(peer: &Library, wanted: &dyn Fn(&str) -> bool, who: Who) -> Vec<Vec<Round>> {
+fn all(peers: &[Library], wanted: &dyn Fn(&str) -> bool) -> Vec<Vec<Round>> {
     let machine = Machine::found();
-    let mut rounds = peer.rounds(&machine, wanted);
-    match who {
-        Who::Everyone => rounds.splice(0..0, rounds::rounds(&machine, wanted)).for_each(drop),
-        Who::Peer => rounds.retain(|round| round.who != "floor"),
-    }
+    let mut rounds = rounds::rounds(&machine, wanted);
+    rounds.extend(peers.iter().flat_map(|peer| peer.rounds(&machine, wanted)));
     let mut cases: Vec<Vec<Round>> = Vec::new();
     for round in rounds {
         match cases.iter_mut().find(|case| case[0].case == round.case) {
@@ -102,8 +100,8 @@ fn all(peer: &Library, wanted: &dyn Fn(&str) -> bool, who: Who) -> Vec<Vec<Round
 }
 
 /// Times every round of a case in turn, many times over.
-fn time(peer: &Library, wanted: &dyn Fn(&str) -> bool, rounds: u64, who: Who) {
-    for mut case in all(peer, wanted, who) {
+fn time(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: u64) {
+    for mut case in all(peers, wanted) {
         let mut times = vec![Vec::new(); case.len()];
         let start = std::time::Instant::now();
         for i in 0..WARM_UP + rounds {
@@ -123,21 +121,73 @@ fn time(peer: &Library, wanted: &dyn Fn(&str) -> bool, rounds: u64, who: Who) {
         for (round, times) in case.iter().zip(&times) {
             println!("time\t{}\t{:.2}", round.name(), median(times.iter().copied()));
         }
-        let ours = case.iter().zip(&times).filter(|(round, _)| round.who == "mlx5");
-        for (mine, my_times) in ours {
-            let peers =
-                case.iter().zip(&times).filter(|(round, _)| round.who.starts_with("rdma-core"));
-            for (other, their_times) in peers {
-                let ratios = my_times.iter().zip(their_times).map(|(mine, theirs)| mine / theirs);
-                let (mode, other) = (mine.mode.name(), other.name());
-                println!("pair\t{mode}\t{other}\t{:.3}", median(ratios));
+        for (mine, my_times) in case.iter().zip(&times) {
+            for (other, their_times) in case.iter().zip(&times) {
+                if compared(&mine.who, &other.who) {
+                    let ratios =
+                        my_times.iter().zip(their_times).map(|(mine, theirs)| mine / theirs);
+                    let (who, mode) = (&other.who, other.mode.name());
+                    println!("pair\t{}\t{who}\t{mode}\t{:.3}", mine.name(), median(ratios));
+                }
             }
         }
     }
 }
 
-pub(crate) fn median(of: impl Iterator<Item = f64>) -> f64 {
-    let mut of: Vec<f64> = of.collect();
-    of.sort_unstable_by(f64::total_cmp);
-    of[of.len() / 2]
+/// How long single operations of cases take, of everybody after the other; and the clock, which is part of
+/// each time.
+fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
+    let tell = |name: &str, found: latency::Distribution| {
+        let numbers = found.percentiles.map(|time| format!("{time:.1}")).join("\t");
+        println!("latency\t{name}\t{}\t{numbers}", found.samples);
+        for (cause, count) in latency::Cause::ALL.iter().zip(found.causes) {
+            println!("cause\t{name}\t{count}\t{}", cause.name());
+        }
+    };
+    let clock = latency::distribution(rounds, ROUND as usize, DEPTH, |_| {
+        if latency::is_sampled() {
+            latency::sample(ROUND as usize, |_| true);
+        }
+    });
+    tell("nothing\tclock\tsingle", clock);
+    // The device works on the last core, where it starts; operations are on the first.
+    let device = cores::usable().last().map(|core| cores::pin(*core));
+    let mut all: Vec<Round> = all(peers, wanted).into_iter().flatten().collect();
+    // What everybody needs is made before anything is sampled: the device looks after all of it.
+    for round in &mut all {
+        (round.run)(0);
+    }
+    drop(device);
+    for round in &mut all {
+        let operations = round.operations as usize;
+        let found = latency::distribution(rounds, operations, DEPTH, |number| {
+            (round.run)(number * ROUND);
+        });
+        tell(&round.name(), found);
+    }
+}
+
+/// Whether times are compared: those of the C API over our library with those of the same way only.
+fn compared(mine: &str, other: &str) -> bool {
+    COMPARED.iter().any(|(our, their)| match (our.strip_suffix('-'), other.strip_prefix(their)) {
+        (Some(_), Some(way)) => mine.strip_prefix(our) == Some(way),
+        (None, Some(_)) => mine == *our,
+        (_, None) => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compared;
+
+    #[test]
+    fn ours_are_compared_with_everybody_and_the_c_api_with_the_same_way() {
+        for other in ["rdma-core-wr", "rdma-core-poll_cq", "floor", "by-hand", "ucx"] {
+            assert!(compared("mlx5", other), "{other}");
+            assert!(!compared(other, other) && !compared(other, "mlx5"), "{other}");
+        }
+        assert!(compared("mlx5-verbs-wr", "rdma-core-wr"));
+        assert!(!compared("mlx5-verbs-wr", "rdma-core-post_send"));
+        assert!(!compared("mlx5-verbs-wr", "floor") && !compared("mlx5", "mlx5-verbs-wr"));
+    }
 }

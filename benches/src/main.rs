@@ -4,12 +4,15 @@
 //! `mlx5-bench count` counts instructions, with valgrind's callgrind, and `mlx5-bench check` fails
 //! where they are more than the bar of the case; `mlx5-bench time` prints nanoseconds.
 //!
-//! `mlx5-bench beside` does the same operations in turn with others that a shared library offers:
-//! those of rdma-core's C provider. `cargo xtask bench` builds that library, and runs it.
+//! `mlx5-bench beside` does the same operations in turn with others that shared libraries offer: those
+//! of rdma-core's C provider, of the same C program over our libibverbs, of UCX, and of queues that a
+//! program drives by itself. `cargo xtask bench` builds these libraries, and runs it.
 
 mod bed;
 mod beside;
+mod cores;
 mod count;
+mod latency;
 mod machine;
 mod memory;
 mod operations;
@@ -18,10 +21,11 @@ mod profile;
 mod requests;
 mod round;
 mod rounds;
+mod threads;
 
-use beside::{Who, median, wanted};
+use beside::wanted;
 use machine::Machine;
-use round::{Mode, ROUND};
+use round::{Mode, ROUND, median};
 use std::process::ExitCode;
 
 /// The most instructions of an operation, one case a line.
@@ -60,18 +64,18 @@ const BARS: &[(&str, Mode, f64)] = &[
 ];
 
 const USAGE: &str = "\
-usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | beside ... | peer ...
+usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | beside ...
 
   count   instructions of each case, counted by valgrind's callgrind
   check   the same of cases that have a bar, and failure where one takes more
   time    nanoseconds of each case: the median of many rounds
 
-  beside LIBRARY count [CASE...]        the same, with those of the library
-  beside LIBRARY instructions [CASE...] the same without cache misses, which is quicker
-  beside LIBRARY time ROUNDS [CASE...]  nanoseconds of each case, in turn on one device
-  beside LIBRARY memory                 bytes that a queue pair and a completion queue hold
-
-  peer LIBRARY ...                      the same with those of the library alone
+  beside LIBRARIES count [CASE...]        the same, with those of shared libraries, a list with colons
+  beside LIBRARIES instructions [CASE...] the same without cache misses, which is quicker
+  beside LIBRARIES time ROUNDS [CASE...]  nanoseconds of each case, in turn on one device
+  beside LIBRARIES memory                 bytes that a queue pair and a completion queue hold
+ beside LIBRARIES latency ROUNDS CASE...  how long single operations take, and why the longest do
+  beside LIBRARIES threads                several threads at the same time, on cores of their own
 ";
 
 fn main() -> ExitCode {
@@ -90,8 +94,7 @@ fn main() -> ExitCode {
             time(cases);
             Ok(ExitCode::SUCCESS)
         }
-        ["beside", library, ref what @ ..] => beside::run(library, what, Who::Everyone),
-        ["peer", library, ref what @ ..] => beside::run(library, what, Who::Peer),
+        ["beside", libraries, ref what @ ..] => beside::run(libraries, what),
         _ => Err(USAGE.into()),
     };
     done.unwrap_or_else(|problem| {

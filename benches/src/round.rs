@@ -1,5 +1,6 @@
 //! Operations that can be done in rounds of many.
 
+use crate::latency;
 use crate::machine::kernel_time;
 use std::time::Instant;
 
@@ -49,8 +50,12 @@ impl Round {
     }
 }
 
-/// Times calls; what each answers is looked at afterwards.
+/// Times calls, or samples each; what each answers is looked at afterwards.
 pub(crate) fn timed(calls: usize, mut call: impl FnMut(usize) -> bool) -> u64 {
+    if latency::is_sampled() {
+        assert!(latency::sample(calls, call), "room, and something to poll");
+        return 0;
+    }
     let mut good = true;
     let nanoseconds = time(|| {
         for k in 0..calls {
@@ -69,4 +74,11 @@ pub(crate) fn time(operations: impl FnOnce()) -> u64 {
     operations();
     let nanoseconds = start.elapsed().as_nanos() as u64;
     nanoseconds.saturating_sub(kernel_time() - before)
+}
+
+/// The one in the middle.
+pub(crate) fn median(of: impl Iterator<Item = f64>) -> f64 {
+    let mut of: Vec<f64> = of.collect();
+    of.sort_unstable_by(f64::total_cmp);
+    of[of.len() / 2]
 }

@@ -3,7 +3,7 @@
 use mlx5::transport::{Rc, Ud};
 use mlx5::{
     AddressVector, AnyQueuePair, BatchError, ListError, Operation, QueuePair, RemoteAddress,
-    SendFlags, SendWr, Sge, SharedQueuePair,
+    SendFlags, SendHalf, SendWr, Sge, SharedQueuePair,
 };
 
 type Qp = QueuePair<Rc>;
@@ -159,6 +159,18 @@ pub(crate) fn inline8_shared(
     qp.post(|batch| {
         batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
     })
+}
+
+#[inline(never)]
+pub(crate) fn inline8_half(
+    half: &mut SendHalf<Rc>,
+    remote: RemoteAddress,
+    bytes: &[u8],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = half.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
+    batch.complete()
 }
 
 #[inline(never)]

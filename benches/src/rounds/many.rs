@@ -5,7 +5,7 @@ use crate::machine::Machine;
 use crate::operations::{poll, post};
 use crate::round::{Mode, ROUND, Round, timed};
 use mlx5::transport::Rc as Reliable;
-use mlx5::{CompletionQueue, ConnectOptions, Psn, QueuePair};
+use mlx5::{CompletionQueue, QueuePair};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -31,16 +31,7 @@ impl Many {
     fn new(machine: &Machine, count: usize) -> Self {
         let base = Base::new(machine);
         let cq = base.cq(1024);
-        let (options, psn) = (ConnectOptions::default(), Psn::wrapping(0));
-        let qps = (0..count)
-            .map(|_| {
-                let qp = base.pd.create_qp::<Reliable>(&cq, &cq).max_send_wr(ROUND as u32);
-                let mut qp = qp.max_inline_data(28).build().expect("create_qp");
-                let here = qp.endpoint(&base.port, psn, &options);
-                qp.connect(&base.port, psn, &here, &options).expect("connect");
-                qp
-            })
-            .collect();
+        let qps = (0..count).map(|_| base.loopback(&cq, ROUND as u32)).collect();
         let given = Given::new(&base);
         Self { base, given, qps, cq, sum: 0 }
     }

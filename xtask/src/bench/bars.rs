@@ -2,53 +2,95 @@
 
 use std::fmt;
 
-use super::{Measured, derived};
+use super::missed::{MISSED, Missed};
+use super::rival::Rival;
+use super::{Measured, Row, derived};
 
-/// The most that ours may take of what something else takes.
+/// The C API over our library: how the names begin of who does it. The way follows, as behind
+/// `rdma-core-`.
+pub(super) const OVER_OURS: &str = "mlx5-verbs-";
+
+/// The most that ours may take of what its rival takes.
 struct Bar {
     cases: &'static [&'static str],
+    who: &'static str,
     mode: &'static str,
+    rival: Rival,
     instructions: f64,
     nanoseconds: Option<f64>,
-    /// Our own cases that it is held against, one for each. If there are none, it is held against the
-    /// better of the peer's ways: instructions, of its default mode; nanoseconds, of its
-    /// single-threaded mode.
-    own: &'static [&'static str],
 }
 
-/// One a line.
+/// One a line: who in which mode, the cases, and the most of the rival's instructions and nanoseconds.
 macro_rules! bars {
-    ($($mode:literal [$($case:literal),*] <= $instructions:literal, $nanoseconds:expr
-        $(, of [$($own:literal),*])?;)*) => {
+    ($($who:literal $mode:literal [$($case:literal),*] <= $instructions:literal, $nanoseconds:expr, of $rival:expr;)*) => {
         const BARS: &[Bar] = &[$(Bar {
             cases: &[$($case),*],
+            who: $who,
             mode: $mode,
+            rival: $rival,
             instructions: $instructions,
             nanoseconds: $nanoseconds,
-            own: &[$($($own),*)?],
         }),*];
     };
 }
 
+const FLOOR: Rival = Rival::Floor { besides: 0 };
+const LOCKED_FLOOR: Rival = Rival::Floor { besides: 12 };
+
 bars! {
-    "single" ["post_inline8", "post_sge", "post_send"] <= 0.35, Some(0.65);
-    "single" ["batch16_inline8"] <= 0.35, Some(0.55);
-    "single" ["batch16_sge"] <= 0.45, Some(0.55);
-    "single" ["list16_inline8"] <= 0.50, Some(0.75);
-    "single" ["poll1"] <= 0.35, Some(0.35);
-    "single" ["poll16"] <= 0.50, Some(0.35);
-    "single" ["empty_poll"] <= 0.45, Some(0.60);
-    "shared" ["post_inline8", "post_sge", "post_send", "poll1"] <= 0.50, None;
-    "single" ["cancel_1_of_1000", "cancel_64_of_4096"] <= 0.40, Some(0.40);
-    "single" ["post_recv1", "post_recv16", "post_srq_recv1"] <= 1.00, None;
-    "single" ["mkey_configure"] <= 1.05, None;
-    "single" ["poll_sparse2", "poll_sparse16"] <= 1.30, None, of ["poll1", "poll1"];
-    "single" ["round_inline8_on_10000"] <= 1.25, None, of ["round_inline8_on_1"];
+    "mlx5" "single" ["post_inline8", "post_sge", "post_send"] <= 0.35, Some(0.65), of Rival::C;
+    "mlx5" "single" ["batch16_inline8"] <= 0.35, Some(0.55), of Rival::C;
+    "mlx5" "single" ["batch16_sge"] <= 0.45, Some(0.55), of Rival::C;
+    "mlx5" "single" ["list16_inline8"] <= 0.50, Some(0.75), of Rival::C;
+    "mlx5" "single" ["poll1"] <= 0.35, Some(0.35), of Rival::C;
+    "mlx5" "single" ["poll16"] <= 0.50, Some(0.35), of Rival::C;
+    "mlx5" "single" ["empty_poll"] <= 0.45, Some(0.60), of Rival::C;
+    "mlx5" "shared" ["post_inline8", "post_sge", "post_send", "poll1"] <= 0.50, None, of Rival::C;
+    "mlx5" "single" ["cancel_1_of_1000", "cancel_64_of_4096"] <= 0.40, Some(0.40), of Rival::C;
+    "mlx5" "single" ["post_recv1", "post_recv16", "post_srq_recv1"] <= 1.00, None, of Rival::C;
+    "mlx5" "single" ["mkey_configure"] <= 0.70, Some(1.00), of Rival::C;
+    "mlx5" "single" ["create_destroy_qp"] <= 1.00, Some(1.00), of Rival::C;
+
+    "mlx5" "single" ["post_inline8", "post_sge", "post_send"] <= 1.20, None, of FLOOR;
+    "mlx5" "single" ["batch16_inline8", "batch16_sge"] <= 1.35, None, of FLOOR;
+    "mlx5" "single" ["post_ud"] <= 1.15, None, of FLOOR;
+    "mlx5" "single" ["poll1"] <= 1.40, None, of FLOOR;
+    "mlx5" "single" ["poll16"] <= 1.30, None, of FLOOR;
+    "mlx5" "single" ["empty_poll"] <= 1.20, None, of FLOOR;
+    "mlx5" "single" ["post_recv1"] <= 2.40, None, of FLOOR;
+    "mlx5" "single" ["post_recv16"] <= 1.50, None, of FLOOR;
+    "mlx5" "single" ["post_srq_recv1"] <= 2.40, None, of FLOOR;
+    "mlx5" "shared" ["post_inline8", "post_sge", "post_send"] <= 1.20, None, of LOCKED_FLOOR;
+    "mlx5" "shared" ["poll1"] <= 1.40, None, of LOCKED_FLOOR;
+
+    "mlx5-verbs-post_send" "default" ["post_inline8", "post_sge", "post_send"] <= 0.55, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-wr" "default" ["post_inline8", "post_sge", "post_send"] <= 0.55, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-post_send" "default" ["batch16_inline8", "batch16_sge", "list16_inline8"] <= 0.60, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-wr" "default" ["batch16_inline8", "batch16_sge"] <= 0.60, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-poll_cq" "default" ["poll1", "empty_poll"] <= 0.60, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-poll_cq" "default" ["poll16"] <= 0.65, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-cq_ex" "default" ["poll1", "poll16", "empty_poll"] <= 0.75, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-post_send" "default" ["post_ud", "post_fetch_add", "post_cmp_swp"] <= 1.00, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-wr" "default" ["post_ud", "post_fetch_add", "post_cmp_swp"] <= 1.00, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-post_recv" "default" ["post_recv1", "post_recv16"] <= 1.00, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-post_srq_recv" "default" ["post_srq_recv1"] <= 1.00, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-wr" "default" ["mkey_configure"] <= 1.00, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-create_qp" "default" ["create_destroy_qp"] <= 1.00, Some(1.00), of Rival::SameProgram;
+    "mlx5-verbs-cancel" "default" ["cancel_1_of_1000", "cancel_64_of_4096"] <= 1.00, Some(1.00), of Rival::SameProgram;
+
+    "mlx5" "single" ["poll_sparse2", "poll_sparse16"] <= 1.30, None, of Rival::Case("poll1");
+    "mlx5" "single" ["poll1_compressed"] <= 1.50, None, of Rival::Case("poll1");
+    "mlx5" "single" ["poll16_compressed"] <= 1.50, None, of Rival::Case("poll16");
+    "mlx5" "single" ["round_inline8_on_10000"] <= 1.25, None, of Rival::Case("round_inline8_on_1");
 }
 
 /// Every case that is measured for a bar.
 pub(super) fn cases() -> Vec<&'static str> {
-    let all = BARS.iter().flat_map(|bar| [bar.cases, bar.own].concat());
+    let rival = |bar: &Bar| match bar.rival {
+        Rival::Case(case) => Some(case),
+        _ => None,
+    };
+    let all = BARS.iter().flat_map(|bar| bar.cases.iter().copied().chain(rival(bar)));
     let mut cases: Vec<_> =
         all.flat_map(|case| derived::parts(case).map_or(vec![case], Vec::from)).collect();
     cases.sort_unstable();
@@ -71,7 +113,7 @@ impl Against {
 
 impl fmt::Display for Against {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.holds() { "holds" } else { "OVER" };
+        let verdict = if self.holds() { "holds" } else { "MISSED" };
         write!(f, "{:.3} / {:.2} {verdict}", self.ratio, self.bar)
     }
 }
@@ -80,56 +122,96 @@ impl fmt::Display for Against {
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) case: &'static str,
+    pub(super) who: &'static str,
     pub(super) mode: &'static str,
-    /// The case of ours that it was held against, if not the peer's.
-    pub(super) own: Option<&'static str>,
-    /// The peer's better way by instructions.
-    pub(super) peer: String,
+    pub(super) rival: Rival,
+    /// Who the rival is, of several; by instructions and by time.
+    pub(super) rivals: [String; 2],
+    /// What ours takes and what the rival takes.
+    pub(super) counts: [f64; 2],
+    pub(super) times: [f64; 2],
     pub(super) instructions: Against,
-    /// The peer's better way by time.
-    pub(super) peer_in_time: String,
     pub(super) nanoseconds: Option<Against>,
+    /// If it is known that the bar is missed.
+    pub(super) missed: Option<&'static Missed>,
+}
+
+impl Verdict {
+    /// Whether a change made it worse: a bar is missed that was not, or by more than it was.
+    pub(super) fn is_worse(&self) -> bool {
+        !self.instructions.holds()
+            && self.missed.is_none_or(|missed| self.instructions.ratio > missed.ratio + 0.005)
+    }
+
+    /// The way of the C API.
+    pub(super) fn way(&self) -> &'static str {
+        self.who.strip_prefix(OVER_OURS).unwrap_or(self.mode)
+    }
+}
+
+impl Bar {
+    /// The rows of the rival: by instructions and by time.
+    fn rivals<'a>(&self, measured: &'a Measured, case: &str) -> [Option<&'a Row>; 2] {
+        let twice = |row| [row, row];
+        match self.rival {
+            Rival::C => [
+                measured.best_peer(case, "default", |row| row.instructions),
+                measured.best_peer(case, "single_threaded", |row| {
+                    row.nanoseconds.unwrap_or(f64::INFINITY)
+                }),
+            ],
+            Rival::Floor { .. } => twice(measured.row(case, "floor", "single")),
+            Rival::SameProgram => {
+                twice(measured.row(case, &self.who.replace(OVER_OURS, "rdma-core-"), self.mode))
+            }
+            Rival::Case(other) => twice(measured.row(other, self.who, self.mode)),
+        }
+    }
+
+    fn verdict(&self, measured: &Measured, case: &'static str) -> Verdict {
+        let ours = measured.row(case, self.who, self.mode);
+        let [rival, in_time] = self.rivals(measured, case);
+        let who = |row: Option<&Row>| row.map_or_else(String::new, |row| row.who.clone());
+        let count = |row: Option<&Row>| row.map_or(f64::NAN, |row| row.instructions);
+        let time = |row: Option<&Row>| row.and_then(|row| row.nanoseconds).unwrap_or(f64::NAN);
+        let counts = [count(ours), count(rival)];
+        let besides = match self.rival {
+            Rival::Floor { besides } => f64::from(besides),
+            _ => 0.0,
+        };
+        let ratio = (counts[0] - besides) / counts[1];
+        // What was not measured holds nothing.
+        let ratio = if ratio.is_nan() { f64::INFINITY } else { ratio };
+        let pair = measured.pairs.iter().find(|pair| {
+            pair.case == case
+                && (pair.who.as_str(), pair.mode.as_str()) == (self.who, self.mode)
+                && in_time.is_some_and(|row| (&row.who, &row.mode) == (&pair.peer, &pair.peer_mode))
+        });
+        let missed = |one: &&Missed| {
+            (one.case, one.who, one.mode, one.rival) == (case, self.who, self.mode, self.rival)
+        };
+        Verdict {
+            case,
+            who: self.who,
+            mode: self.mode,
+            rival: self.rival,
+            rivals: [who(rival), who(in_time)],
+            counts,
+            times: [time(ours), time(in_time)],
+            instructions: Against { ratio, bar: self.instructions },
+            nanoseconds: self.nanoseconds.filter(|_| measured.rounds != 0).map(|bar| {
+                let ratio = pair.map_or(f64::INFINITY, |pair| pair.ratio);
+                Against { ratio, bar }
+            }),
+            missed: MISSED.iter().find(missed),
+        }
+    }
 }
 
 /// Every bar, held against what was measured. A case that was not measured holds nothing.
 pub(super) fn verdicts(measured: &Measured) -> Vec<Verdict> {
-    let bars = BARS.iter().flat_map(|bar| {
-        let own = bar.own.iter().map(|&own| Some(own)).chain(std::iter::repeat(None));
-        bar.cases.iter().zip(own).map(move |(&case, own)| (case, own, bar))
-    });
-    bars.map(|(case, own, bar)| {
-        let ours = measured.row(case, "mlx5", bar.mode);
-        let peer = match own {
-            Some(own) => measured.row(own, "mlx5", bar.mode),
-            None => measured.best_peer(case, "default", |row| row.instructions),
-        };
-        let ratio = match (ours, peer) {
-            (Some(ours), Some(peer)) => ours.instructions / peer.instructions,
-            _ => f64::INFINITY,
-        };
-        let in_time = measured
-            .best_peer(case, "single_threaded", |row| row.nanoseconds.unwrap_or(f64::INFINITY));
-        let pair = measured.pairs.iter().find(|pair| {
-            pair.case == case
-                && pair.mode == bar.mode
-                && pair.peer_mode == "single_threaded"
-                && in_time.is_some_and(|row| row.who == pair.peer)
-        });
-        let who = |row: Option<&super::Row>| row.map_or_else(String::new, |row| row.who.clone());
-        Verdict {
-            case,
-            mode: bar.mode,
-            own,
-            peer: who(peer),
-            instructions: Against { ratio, bar: bar.instructions },
-            peer_in_time: who(in_time),
-            nanoseconds: bar.nanoseconds.filter(|_| measured.rounds != 0).map(|bar| {
-                let ratio = pair.map_or(f64::INFINITY, |pair| pair.ratio);
-                Against { ratio, bar }
-            }),
-        }
-    })
-    .collect()
+    let each = |bar: &'static Bar| bar.cases.iter().map(move |case| bar.verdict(measured, case));
+    BARS.iter().flat_map(each).collect()
 }
 
 #[cfg(test)]
@@ -150,50 +232,105 @@ mod tests {
     }
 
     fn measured(ours: f64, ratio: f64) -> Measured {
-        let pair = |peer: &str, ratio| Pair {
+        let pair = |who: &str, mode: &str, peer: &str, peer_mode: &str, ratio| Pair {
             case: "poll1".into(),
-            mode: "single".into(),
+            who: who.into(),
+            mode: mode.into(),
             peer: peer.into(),
-            peer_mode: "single_threaded".into(),
+            peer_mode: peer_mode.into(),
             ratio,
         };
         Measured {
             rows: vec![
                 row("mlx5", "single", ours, 1.0),
+                row("mlx5", "shared", ours, 1.0),
+                row("floor", "single", 50.0, 1.0),
                 row("rdma-core-poll_cq", "default", 200.0, 3.0),
                 row("rdma-core-cq_ex", "default", 300.0, 2.0),
                 row("rdma-core-poll_cq", "single_threaded", 10.0, 4.0),
                 row("rdma-core-cq_ex", "single_threaded", 20.0, 3.0),
+                row("mlx5-verbs-poll_cq", "default", ours, 1.0),
             ],
-            pairs: vec![pair("rdma-core-poll_cq", 0.1), pair("rdma-core-cq_ex", ratio)],
+            pairs: vec![
+                pair("mlx5", "single", "rdma-core-poll_cq", "single_threaded", 0.1),
+                pair("mlx5", "single", "rdma-core-cq_ex", "single_threaded", ratio),
+                pair("mlx5-verbs-poll_cq", "default", "rdma-core-cq_ex", "default", 9.0),
+                pair("mlx5-verbs-poll_cq", "default", "rdma-core-poll_cq", "default", ratio),
+            ],
             rounds: 1,
             ..Measured::default()
         }
     }
 
-    fn poll1(measured: &Measured) -> Verdict {
+    fn poll1(measured: &Measured, who: &str, mode: &str, rival: Rival) -> Verdict {
         let all = verdicts(measured);
-        all.into_iter().find(|verdict| verdict.case == "poll1").expect("a bar")
+        let is_it =
+            |one: &Verdict| (one.case, one.who, one.mode, one.rival) == ("poll1", who, mode, rival);
+        all.into_iter().find(is_it).expect("a bar")
     }
 
     #[test]
     fn instructions_are_held_against_the_better_way_in_default_mode() {
-        let held = poll1(&measured(70.0, 0.2));
-        assert_eq!(held.peer, "rdma-core-poll_cq");
-        assert!(held.instructions.holds());
-        assert!(!poll1(&measured(70.1, 0.2)).instructions.holds());
+        let of = |ours| poll1(&measured(ours, 0.2), "mlx5", "single", Rival::C);
+        assert_eq!(of(70.0).rivals[0], "rdma-core-poll_cq");
+        assert!(of(70.0).instructions.holds() && !of(70.1).instructions.holds());
     }
 
     #[test]
     fn time_is_held_against_the_faster_way_in_single_threaded_mode() {
-        let held = poll1(&measured(70.0, 0.35));
-        assert_eq!(held.peer_in_time, "rdma-core-cq_ex");
-        assert!(held.nanoseconds.expect("a bar").holds());
-        assert!(!poll1(&measured(70.0, 0.36)).nanoseconds.expect("a bar").holds());
+        let of = |ratio| poll1(&measured(70.0, ratio), "mlx5", "single", Rival::C);
+        assert_eq!(of(0.35).rivals[1], "rdma-core-cq_ex");
+        let holds = |ratio| of(ratio).nanoseconds.expect("a bar").holds();
+        assert!(holds(0.35) && !holds(0.36));
+    }
+
+    #[test]
+    fn a_lock_may_take_twelve_instructions_more_than_the_floors_bar() {
+        let holds = |ours, mode, besides| {
+            let rival = Rival::Floor { besides };
+            poll1(&measured(ours, 0.2), "mlx5", mode, rival).instructions.holds()
+        };
+        assert!(holds(70.0, "single", 0) && !holds(70.1, "single", 0));
+        assert!(holds(82.0, "shared", 12) && !holds(82.1, "shared", 12));
+    }
+
+    #[test]
+    fn the_c_api_is_held_against_the_same_way_over_cs_library() {
+        let of = |ours, ratio| {
+            let measured = measured(ours, ratio);
+            poll1(&measured, "mlx5-verbs-poll_cq", "default", Rival::SameProgram)
+        };
+        assert!(of(120.0, 1.0).instructions.holds() && !of(120.1, 1.0).instructions.holds());
+        let holds = |ratio| of(120.0, ratio).nanoseconds.expect("a bar").holds();
+        assert!(holds(1.0) && !holds(1.01));
     }
 
     #[test]
     fn what_was_not_measured_does_not_hold() {
         assert!(verdicts(&Measured::default()).iter().all(|verdict| !verdict.instructions.holds()));
+    }
+
+    #[test]
+    fn a_bar_that_is_known_to_be_missed_may_not_be_missed_by_more() {
+        const KNOWN: Missed =
+            Missed { case: "poll1", who: "mlx5", mode: "single", rival: FLOOR, ratio: 1.80 };
+        let worse = |ours, missed| {
+            let verdict = poll1(&measured(ours, 0.2), "mlx5", "single", FLOOR);
+            Verdict { missed, ..verdict }.is_worse()
+        };
+        assert!(!worse(70.0, None) && worse(72.0, None));
+        assert!(!worse(90.0, Some(&KNOWN)) && worse(91.0, Some(&KNOWN)));
+    }
+
+    #[test]
+    fn every_missed_bar_is_a_bar() {
+        for missed in MISSED {
+            let is_it = |bar: &&Bar| {
+                (bar.who, bar.mode, bar.rival) == (missed.who, missed.mode, missed.rival)
+                    && bar.cases.contains(&missed.case)
+            };
+            let bar = BARS.iter().find(is_it);
+            assert!(bar.is_some_and(|bar| bar.instructions < missed.ratio), "{missed:?}");
+        }
     }
 }

@@ -15,6 +15,10 @@ const PAIRS: &[(&str, &str)] = &[
     ("mlx5", "mlx5"),
     ("rdma-core-post_send", "rdma-core-poll_cq"),
     ("rdma-core-wr", "rdma-core-cq_ex"),
+    ("mlx5-verbs-post_send", "mlx5-verbs-poll_cq"),
+    ("mlx5-verbs-wr", "mlx5-verbs-cq_ex"),
+    ("ucx", "ucx"),
+    ("by-hand", "by-hand"),
     ("floor", "floor"),
 ];
 

@@ -1,9 +1,9 @@
-//! Building the peer, and running the benchmark with it.
+//! Building the peers, and running the benchmark with them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Holding, Measured, Pair, Row, door, make_directory};
+use super::{Holding, Measured, Pair, Row, make_directory};
 use crate::failure::Failure;
 use crate::verbs;
 
@@ -21,53 +21,50 @@ const FILES: &[&str] = &[
     "cancel.c",
     "control.c",
     "floor.c",
+    "by_hand.c",
+    "threads.c",
 ];
+/// What is compiled for UCX.
+const UCX: &[&str] = &["ucx.c"];
+
+/// How UCX has to be: it shares the process with others, so it leaves malloc, mmap and signals alone.
+const UCX_SETTINGS: [(&str, &str); 3] =
+    [("UCX_MEM_EVENTS", "n"), ("UCX_HANDLE_ERRORS", "none"), ("UCX_IB_REG_METHODS", "direct")];
 
 /// The benchmark, with what it needs.
 pub(super) struct Peer {
     bench: PathBuf,
     simulator: PathBuf,
-    library: PathBuf,
-    /// Where our libibverbs.so.1 is.
-    verbs: PathBuf,
-}
-
-/// Whose libibverbs the peer finds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Provider {
-    C,
-    Rust,
+    /// The peers' libraries, a list of paths.
+    libraries: String,
 }
 
 impl Peer {
-    /// Compiles the peer.
+    /// Compiles the peers: over C's libraries, over ours, and over UCX if it is here.
     pub(super) fn build(bench: PathBuf, simulator: PathBuf) -> Result<Self, Failure> {
         let scratch = bench.with_file_name("bench");
         make_directory(&scratch)?;
-        let library = scratch.join("libpeer.so");
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name(SOURCES);
-        let mut compiler = Command::new("cc");
-        compiler
-            .args(["-std=gnu11", "-O2", "-g1", "-Wall", "-Wextra", "-Werror"])
-            .args(["-fvisibility=hidden", "-fPIC", "-shared", "-o"])
-            .arg(&library)
-            .args(FILES.iter().map(|file| sources.join(file)))
-            .args(["-libverbs", "-lmlx5"]);
-        output(compiler)?;
-        Ok(Self { bench, simulator, library, verbs: verbs::build()? })
+        let ours = verbs::build_apart()?;
+        let mut peers = vec![
+            compile(&scratch, "libpeer.so", FILES, |cc| cc.args(["-libverbs", "-lmlx5"]))?,
+            compile(&scratch, "libpeer-ours.so", FILES, |cc| {
+                let folder = ours.parent().unwrap_or(Path::new("."));
+                cc.arg("-DOVER_OURS").arg(&ours).arg("-Wl,-rpath").arg(folder)
+            })?,
+        ];
+        if Path::new("/usr/include/uct/api/uct.h").exists() {
+            peers.push(compile(&scratch, "libpeer-ucx.so", UCX, |cc| cc.args(["-luct", "-lucs"]))?);
+        } else {
+            println!("left out: UCX, whose headers are not here (Debian's libucx-dev)");
+        }
+        let peers: Vec<_> = peers.iter().map(|path| path.display().to_string()).collect();
+        Ok(Self { bench, simulator, libraries: peers.join(":") })
     }
 
     /// The benchmark, shown a simulated device that stands still while it is measured.
-    fn command(&self, what: &[&str], provider: Provider) -> Command {
+    fn command(&self, what: &[&str]) -> Command {
         let mut command = Command::new(&self.bench);
-        command.arg(match provider {
-            Provider::C => "beside",
-            Provider::Rust => "peer",
-        });
-        if provider == Provider::Rust {
-            verbs::with_library(&mut command, &self.verbs);
-        }
-        command.arg(&self.library).args(what);
+        command.arg("beside").arg(&self.libraries).args(what).envs(UCX_SETTINGS);
         command.env("LD_PRELOAD", &self.simulator).env("MLX5_SIM", "step");
         command
     }
@@ -77,10 +74,7 @@ impl Peer {
     pub(super) fn count(&self, cases: &[&str], misses: bool) -> Result<Measured, Failure> {
         let what = if misses { "count" } else { "instructions" };
         let mut measured = Measured::default();
-        let mut told = output(self.command(&[&[what], cases].concat(), Provider::C))?;
-        told +=
-            &over_ours(&output(self.command(&[&[what], door::CASES].concat(), Provider::Rust))?);
-        for line in told.lines() {
+        for line in output(self.command(&[&[what], cases].concat()))?.lines() {
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["count", case, who, mode, instructions, misses] => measured.rows.push(Row {
                     case: case.to_owned(),
@@ -116,17 +110,16 @@ impl Peer {
         measured.rounds = rounds;
         let rounds = rounds.to_string();
         let what = ["time", rounds.as_str()];
-        let mut told = output(self.command(&[&what, cases].concat(), Provider::C))?;
-        told += &over_ours(&output(self.command(&[&what, door::CASES].concat(), Provider::Rust))?);
-        for line in told.lines() {
+        for line in output(self.command(&[&what, cases].concat()))?.lines() {
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["time", case, who, mode, time] => {
                     let row = measured.row_mut(case, who, mode);
                     let row = row.ok_or_else(|| self.wrong("a time of what was not counted"))?;
                     row.nanoseconds = Some(number(time).ok_or_else(|| self.wrong("no time"))?);
                 }
-                ["pair", mode, case, peer, peer_mode, ratio] => measured.pairs.push(Pair {
+                ["pair", case, who, mode, peer, peer_mode, ratio] => measured.pairs.push(Pair {
                     case: case.to_owned(),
+                    who: who.to_owned(),
                     mode: mode.to_owned(),
                     peer: peer.to_owned(),
                     peer_mode: peer_mode.to_owned(),
@@ -144,7 +137,7 @@ impl Peer {
     /// What queues hold.
     pub(super) fn memory(&self) -> Result<Vec<Holding>, Failure> {
         let mut holdings = Vec::new();
-        for line in output(self.command(&["memory"], Provider::C))?.lines() {
+        for line in output(self.command(&["memory"]))?.lines() {
             if let ["memory", case, who, mode, heap, mapped] =
                 line.split('\t').collect::<Vec<_>>()[..]
             {
@@ -165,9 +158,24 @@ impl Peer {
     }
 }
 
-/// The same lines, of whoever does over our library what the peer does over rdma-core's.
-fn over_ours(lines: &str) -> String {
-    lines.replace("\trdma-core-", &format!("\t{}", door::WHO))
+/// Compiles a peer's library, and answers where it is.
+fn compile(
+    folder: &Path,
+    name: &str,
+    files: &[&str],
+    with: impl FnOnce(&mut Command) -> &mut Command,
+) -> Result<PathBuf, Failure> {
+    let library = folder.join(name);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name(SOURCES);
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-std=gnu11", "-O2", "-g1", "-Wall", "-Wextra", "-Werror"])
+        .args(["-fvisibility=hidden", "-fPIC", "-shared", "-o"])
+        .arg(&library)
+        .args(files.iter().map(|file| sources.join(file)));
+    with(&mut compiler);
+    output(compiler)?;
+    Ok(library)
 }
 
 fn number(text: &str) -> Option<f64> {

@@ -41,6 +41,8 @@ pub(crate) struct Arguments {
 /// The two libraries.
 const LIBIBVERBS: &str = "libibverbs.so.1";
 const LIBMLX5: &str = "libmlx5.so.1";
+/// The name of the library where both are C's.
+const APART: &str = "libmlx5-verbs.so";
 
 /// Builds, and checks.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -52,11 +54,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.check || arguments.programs { programs::run(&folder) } else { Ok(()) }
 }
 
-/// Builds the library, and answers in which folder it is.
-pub(crate) fn build() -> Result<PathBuf, Failure> {
+/// Compiles what the library is linked from, and answers in which folder it will be.
+fn compile() -> Result<(Linked, PathBuf), Failure> {
     let archive = build::archive("mlx5-verbs-export", "verbs")?;
     let folder = archive.parent().unwrap_or(Path::new(".")).to_owned();
-    let linked = Linked::new(archive)?;
+    Ok((Linked::new(archive)?, folder))
+}
+
+/// Builds the library under a name of its own, for a program that has C's loaded as well, and answers where
+/// it is.
+pub(crate) fn build_apart() -> Result<PathBuf, Failure> {
+    let (linked, folder) = compile()?;
+    let path = folder.join(APART);
+    linked.write(&path, APART, |_| true)?;
+    Ok(path)
+}
+
+/// Builds the library, and answers in which folder it is.
+pub(crate) fn build() -> Result<PathBuf, Failure> {
+    let (linked, folder) = compile()?;
     linked.write(&folder.join(LIBIBVERBS), LIBIBVERBS, |_| true)?;
     for (name, target) in
         [("libibverbs.so", LIBIBVERBS), (LIBMLX5, LIBIBVERBS), ("libmlx5.so", LIBMLX5)]

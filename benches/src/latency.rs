@@ -1,0 +1,373 @@
+//! How long single operations take, as a distribution, and what makes the longest ones long.
+//!
+//! The device works at the same time, on a core of its own. What the kernel knows of this thread and
+//! this core is read before and after each round of operations; see [`Evidence`].
+
+use crate::cores;
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::time::Instant;
+
+/// What a long operation is blamed on, in the order in which that is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// The kernel resolved a page fault in its round.
+    PageFault,
+    /// Another thread ran on this core in its round.
+    Preempted,
+    /// This core was interrupted in its round.
+    Interrupt,
+    /// It was the first of its round: its code and data were in no near cache.
+    First,
+    /// It is at the place of the ring at which most long ones are: a slow path of the queue.
+    SamePlace,
+    /// None of these: a cache line that the device had, or the machine below this one.
+    Other,
+}
+
+impl Cause {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::PageFault,
+        Self::Preempted,
+        Self::Interrupt,
+        Self::First,
+        Self::SamePlace,
+        Self::Other,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::PageFault => "page fault",
+            Self::Preempted => "another thread",
+            Self::Interrupt => "interrupt",
+            Self::First => "first of a round",
+            Self::SamePlace => "slow path",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// What the kernel has counted so far.
+#[derive(Clone, Copy, Default, Debug)]
+struct Evidence {
+    /// Page faults of this thread, and how often another thread ran in its stead.
+    faults: i64,
+    switches: i64,
+    /// Interrupts of this core.
+    interrupts: u64,
+}
+
+impl Evidence {
+    fn since(self, before: Self) -> Self {
+        Self {
+            faults: self.faults - before.faults,
+            switches: self.switches - before.switches,
+            interrupts: self.interrupts - before.interrupts,
+        }
+    }
+}
+
+/// Where interrupts are counted, and of which core.
+struct Witness {
+    interrupts: Option<File>,
+    text: Vec<u8>,
+    /// Which of the columns.
+    column: usize,
+}
+
+impl Witness {
+    /// Longer than any table of interrupts of a machine that is measured on.
+    const TEXT: usize = 1 << 16;
+
+    fn new(core: usize) -> Self {
+        let interrupts = File::open("/proc/interrupts").ok();
+        let mut witness = Self { interrupts, text: vec![0; Self::TEXT], column: 0 };
+        let name = format!("CPU{core}");
+        let heading = witness.table().lines().next().unwrap_or_default().to_owned();
+        witness.column = heading.split_ascii_whitespace().position(|one| one == name).unwrap_or(0);
+        witness
+    }
+
+    fn table(&mut self) -> &str {
+        let file = self.interrupts.as_ref();
+        let length = file.and_then(|file| file.read_at(&mut self.text, 0).ok()).unwrap_or(0);
+        std::str::from_utf8(&self.text[..length]).unwrap_or_default()
+    }
+
+    fn evidence(&mut self) -> Evidence {
+        let column = self.column;
+        let interrupts = interrupts(self.table(), column);
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: there is room for the answer, and zeros are one.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let faults = usage.ru_minflt + usage.ru_majflt;
+        Evidence { faults, switches: usage.ru_nivcsw + usage.ru_nvcsw, interrupts }
+    }
+}
+
+/// The interrupts of the core in a column of `/proc/interrupts`.
+fn interrupts(table: &str, column: usize) -> u64 {
+    let of_line = |line: &str| -> Option<u64> {
+        let (_, counts) = line.split_once(':')?;
+        counts.split_ascii_whitespace().nth(column)?.parse().ok()
+    };
+    table.lines().filter_map(of_line).sum()
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    ticks: u64,
+    round: u32,
+    /// Which one of the round, and of all.
+    place: u32,
+    number: u64,
+}
+
+/// What is measured while operations are sampled.
+struct Sampling {
+    witness: Witness,
+    samples: Vec<Sample>,
+    rounds: Vec<Evidence>,
+}
+
+thread_local! {
+    /// What the operations of this thread are sampled to, if they are.
+    static SAMPLING: RefCell<Option<Sampling>> = const { RefCell::new(None) };
+}
+
+/// Whether each operation is to be timed by itself.
+pub(crate) fn is_sampled() -> bool {
+    SAMPLING.with_borrow(Option::is_some)
+}
+
+/// Times each of so many calls, and says whether all were good. Must only be called if they
+/// [are sampled](is_sampled).
+pub(crate) fn sample(calls: usize, mut call: impl FnMut(usize) -> bool) -> bool {
+    let mut good = true;
+    SAMPLING.with_borrow_mut(|sampling| {
+        let sampling = sampling.as_mut().expect("operations are sampled");
+        let first = sampling.samples.len();
+        let round = sampling.rounds.len() as u32;
+        let blank = Sample { ticks: 0, round, place: 0, number: 0 };
+        // There is room, so no page of the list is touched for the first time meanwhile.
+        sampling.samples.extend((0..calls).map(|k| Sample {
+            place: k as u32,
+            number: (first + k) as u64,
+            ..blank
+        }));
+        let before = sampling.witness.evidence();
+        for (k, sample) in sampling.samples[first..].iter_mut().enumerate() {
+            let begin = ticks();
+            good &= call(k);
+            sample.ticks = ticks() - begin;
+        }
+        sampling.rounds.push(sampling.witness.evidence().since(before));
+    });
+    good
+}
+
+/// A counter that goes on with time, read in order with what is before and after it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn ticks() -> u64 {
+    use std::arch::x86_64::{_mm_lfence, _rdtsc};
+    // SAFETY: every x86-64 processor has both.
+    unsafe {
+        _mm_lfence();
+        let now = _rdtsc();
+        _mm_lfence();
+        now
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn ticks() -> u64 {
+    let now;
+    // SAFETY: reads a counter.
+    unsafe { std::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) now) };
+    now
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn ticks() -> u64 {
+    use std::sync::OnceLock;
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// Nanoseconds of a tick.
+fn nanoseconds_of_a_tick() -> f64 {
+    const LONG_ENOUGH: u128 = 20_000_000;
+    let (start, first) = (Instant::now(), ticks());
+    while start.elapsed().as_nanos() < LONG_ENOUGH {}
+    let (elapsed, last) = (start.elapsed(), ticks());
+    elapsed.as_nanos() as f64 / (last - first) as f64
+}
+
+/// What was found out of an operation.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Distribution {
+    pub(crate) samples: usize,
+    /// Nanoseconds that so many of a hundred do not exceed: see [`PERCENTILES`]; the last is the worst.
+    pub(crate) percentiles: [f64; PERCENTILES.len()],
+    /// The operations above the second to last percentile, by cause.
+    pub(crate) causes: [usize; Cause::ALL.len()],
+}
+
+/// Which percentiles there are; the last is the worst of all.
+pub(crate) const PERCENTILES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
+/// The operations above this one are asked for their cause.
+const TAIL: usize = 3;
+
+/// Samples operations: `round` is called so often, with the number of the round, on a core of its own. The
+/// rings have so many places.
+pub(crate) fn distribution(
+    rounds: usize,
+    operations: usize,
+    places: u32,
+    mut round: impl FnMut(u64),
+) -> Distribution {
+    let core = cores::usable()[0];
+    let _pinned = cores::pin(core);
+    let tick = nanoseconds_of_a_tick();
+    // Before anything is sampled, everything is done once.
+    (0..WARM_UP).for_each(&mut round);
+    let blank = Sample { ticks: 0, round: 0, place: 0, number: 0 };
+    // Written once, so that no page is touched for the first time later.
+    let mut samples = vec![blank; rounds * operations];
+    samples.clear();
+    let sampling =
+        Sampling { witness: Witness::new(core), samples, rounds: Vec::with_capacity(rounds) };
+    SAMPLING.set(Some(sampling));
+    (WARM_UP..WARM_UP + rounds as u64).for_each(&mut round);
+    let sampling = SAMPLING.take().expect("operations were sampled");
+    summary(&sampling.samples, &sampling.rounds, places, tick)
+}
+
+/// Rounds before any is sampled.
+const WARM_UP: u64 = 50;
+
+fn summary(samples: &[Sample], rounds: &[Evidence], places: u32, tick: f64) -> Distribution {
+    let mut sorted: Vec<u64> = samples.iter().map(|sample| sample.ticks).collect();
+    sorted.sort_unstable();
+    let at = |percentile: f64| {
+        let rank = (sorted.len() as f64 * percentile / 100.0).ceil() as usize;
+        sorted[rank.clamp(1, sorted.len()) - 1]
+    };
+    let threshold = at(PERCENTILES[TAIL]);
+    let tail: Vec<Sample> = samples.iter().filter(|one| one.ticks > threshold).copied().collect();
+    let mut causes = [0; Cause::ALL.len()];
+    for cause in blame(&tail, rounds, places) {
+        causes[cause as usize] += 1;
+    }
+    let percentiles = PERCENTILES.map(|percentile| at(percentile) as f64 * tick);
+    Distribution { samples: samples.len(), percentiles, causes }
+}
+
+/// What each of the longest is blamed on. An event of a round explains its longest ones only, as many as
+/// there were.
+fn blame(tail: &[Sample], rounds: &[Evidence], places: u32) -> Vec<Cause> {
+    let mut left: Vec<Evidence> = rounds.to_vec();
+    let mut order: Vec<usize> = (0..tail.len()).collect();
+    order.sort_unstable_by_key(|&at| std::cmp::Reverse(tail[at].ticks));
+    let mut causes = vec![Cause::Other; tail.len()];
+    for at in order {
+        let Sample { round, place, .. } = tail[at];
+        let left = &mut left[round as usize];
+        causes[at] = if left.faults > 0 {
+            left.faults -= 1;
+            Cause::PageFault
+        } else if left.switches > 0 {
+            left.switches -= 1;
+            Cause::Preempted
+        } else if left.interrupts > 0 {
+            left.interrupts -= 1;
+            Cause::Interrupt
+        } else if place == 0 {
+            Cause::First
+        } else {
+            Cause::Other
+        };
+    }
+    // Of what is left, a tenth of all at one place of the ring is no accident.
+    let place = |at: usize| (tail[at].number % u64::from(places)) as usize;
+    let mut counts = vec![0; places as usize];
+    for at in (0..tail.len()).filter(|&at| causes[at] == Cause::Other) {
+        counts[place(at)] += 1;
+    }
+    for (at, cause) in causes.iter_mut().enumerate() {
+        let there = counts[place(at)];
+        if *cause == Cause::Other && there >= 10 && there * 10 >= tail.len() {
+            *cause = Cause::SamePlace;
+        }
+    }
+    causes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Evidence = Evidence { faults: 0, switches: 0, interrupts: 0 };
+
+    fn sample(ticks: u64, round: u32, place: u32) -> Sample {
+        Sample { ticks, round, place, number: u64::from(round) * 64 + u64::from(place) }
+    }
+
+    #[test]
+    fn interrupts_are_those_of_one_core() {
+        let table = "           CPU0       CPU1\n  1:         10          7   IO-APIC  timer\n\
+                     LOC:        100        200   Local timer interrupts\nERR:          0\n";
+        assert_eq!(interrupts(table, 0), 110);
+        assert_eq!(interrupts(table, 1), 207);
+    }
+
+    #[test]
+    fn an_event_explains_the_longest_of_its_round() {
+        let rounds = [Evidence { interrupts: 1, ..QUIET }, Evidence { faults: 1, ..QUIET }, QUIET];
+        let tail = [sample(50, 0, 3), sample(90, 0, 5), sample(70, 1, 0), sample(60, 2, 0)];
+        let expected = [Cause::Other, Cause::Interrupt, Cause::PageFault, Cause::First];
+        assert_eq!(blame(&tail, &rounds, 256), expected);
+    }
+
+    #[test]
+    fn what_is_long_at_one_place_of_the_ring_is_a_slow_path() {
+        let rounds = vec![QUIET; 400];
+        // Every fourth round starts a lap.
+        let tail: Vec<Sample> = (0..20).map(|lap| sample(50, lap * 4, 63)).collect();
+        assert!(blame(&tail, &rounds, 256).iter().all(|cause| *cause == Cause::SamePlace));
+        let tail: Vec<Sample> = (0..20).map(|i| sample(50, i * 5, 3 * i + 1)).collect();
+        assert!(blame(&tail, &rounds, 256).iter().all(|cause| *cause == Cause::Other));
+    }
+
+    #[test]
+    fn percentiles_are_those_of_all_samples_and_causes_those_of_the_longest() {
+        let samples: Vec<Sample> =
+            (0..10_000).map(|i| sample(u64::from(i) + 1, i / 64, i % 64)).collect();
+        let rounds = vec![QUIET; 157];
+        let found = summary(&samples, &rounds, 256, 2.0);
+        assert_eq!(found.percentiles, [10_000.0, 18_000.0, 19_800.0, 19_980.0, 19_998.0, 20_000.0]);
+        assert_eq!(found.causes.iter().sum::<usize>(), 10);
+    }
+
+    #[test]
+    fn what_is_sampled_is_every_call_of_every_round() {
+        let mut calls = 0;
+        let found = distribution(3, 4, 256, |_| {
+            if is_sampled() {
+                assert!(super::sample(4, |_| {
+                    calls += 1;
+                    true
+                }));
+            }
+        });
+        assert_eq!((found.samples, calls), (12, 12));
+        assert!(!is_sampled());
+    }
+}

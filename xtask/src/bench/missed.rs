@@ -1,0 +1,58 @@
+//! Bars that are missed, and by how much. Nothing may miss its bar by more.
+
+use super::rival::Rival;
+
+/// A bar that is missed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missed {
+    pub(super) case: &'static str,
+    pub(super) who: &'static str,
+    pub(super) mode: &'static str,
+    pub(super) rival: Rival,
+    /// What is reached, in instructions.
+    pub(super) ratio: f64,
+}
+
+/// One a line.
+macro_rules! missed {
+    ($($who:literal $mode:literal $case:literal $rival:expr => $ratio:literal;)*) => {
+        pub(super) const MISSED: &[Missed] = &[$(Missed {
+            case: $case,
+            who: $who,
+            mode: $mode,
+            rival: $rival,
+            ratio: $ratio,
+        }),*];
+    };
+}
+
+const FLOOR: Rival = Rival::Floor { besides: 0 };
+const LOCKED_FLOOR: Rival = Rival::Floor { besides: 12 };
+
+missed! {
+    "mlx5" "single" "mkey_configure" Rival::C => 0.985;
+    "mlx5" "single" "post_inline8" FLOOR => 1.440;
+    "mlx5" "single" "post_sge" FLOOR => 1.274;
+    "mlx5" "single" "post_send" FLOOR => 1.291;
+    "mlx5" "single" "batch16_inline8" FLOOR => 1.925;
+    "mlx5" "single" "batch16_sge" FLOOR => 1.480;
+    "mlx5" "single" "post_ud" FLOOR => 1.277;
+    "mlx5" "single" "poll1" FLOOR => 1.800;
+    "mlx5" "single" "poll16" FLOOR => 1.557;
+    "mlx5" "single" "empty_poll" FLOOR => 1.353;
+    "mlx5" "single" "post_recv1" FLOOR => 4.364;
+    "mlx5" "single" "post_recv16" FLOOR => 2.053;
+    "mlx5" "single" "post_srq_recv1" FLOOR => 5.106;
+    "mlx5" "shared" "post_inline8" LOCKED_FLOOR => 1.467;
+    "mlx5" "shared" "post_sge" LOCKED_FLOOR => 1.274;
+    "mlx5" "shared" "post_send" LOCKED_FLOOR => 1.261;
+    "mlx5" "shared" "poll1" LOCKED_FLOOR => 1.700;
+    "mlx5" "single" "poll1_compressed" Rival::Case("poll1") => 5.400;
+    "mlx5" "single" "poll16_compressed" Rival::Case("poll16") => 5.900;
+    "mlx5-verbs-wr" "default" "post_inline8" Rival::SameProgram => 0.608;
+    "mlx5-verbs-wr" "default" "post_sge" Rival::SameProgram => 0.634;
+    "mlx5-verbs-wr" "default" "post_send" Rival::SameProgram => 0.628;
+    "mlx5-verbs-wr" "default" "batch16_sge" Rival::SameProgram => 0.664;
+    "mlx5-verbs-wr" "default" "mkey_configure" Rival::SameProgram => 1.906;
+    "mlx5-verbs-post_srq_recv" "default" "post_srq_recv1" Rival::SameProgram => 1.252;
+}

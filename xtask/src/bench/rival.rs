@@ -1,0 +1,16 @@
+//! Whom ours is held against.
+
+/// What something of ours is held against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rival {
+    /// The better of C's ways: instructions, of its default mode; nanoseconds, of its single-threaded
+    /// mode.
+    C,
+    /// The bare stores and loads. The lock of a shared queue may take some instructions besides.
+    Floor { besides: u32 },
+    /// The same program over C's library, in the same way. Both take the locks that they take by
+    /// default.
+    SameProgram,
+    /// Another case of ours.
+    Case(&'static str),
+}
