@@ -215,7 +215,7 @@
 14:
     mov rsi,rax
 15:
-    call _ZN4mlx52cq15CompletionQueue9poll_rest
+    call QWORD PTR [_ZN4mlx52cq15CompletionQueue9poll_rest]
     and eax,0x1
     jmp 21
 16:

@@ -198,7 +198,9 @@
     cmp dx,bx
     je 6
 13:
-    call _ZN4mlx52cq15CompletionQueue9poll_rest
+    mov ecx,0x1
+    xor edx,edx
+    call QWORD PTR [_ZN4mlx52cq15CompletionQueue9poll_rest]
     and eax,0x1
     add rsp,0x8
     pop rbx

@@ -201,8 +201,10 @@
     cmp dx,r11w
     je 7
 14:
+    mov ecx,0x1
     mov rdi,rbx
-    call _ZN4mlx52cq15CompletionQueue9poll_rest
+    xor edx,edx
+    call QWORD PTR [_ZN4mlx52cq15CompletionQueue9poll_rest]
     jmp 19
 15:
     xor eax,eax
@@ -232,8 +234,10 @@
     cmp eax,0x1
     je 0
 18:
+    mov ecx,0x1
     mov rdi,rbx
-    call _ZN4mlx52cq15CompletionQueue9poll_rest
+    xor edx,edx
+    call QWORD PTR [_ZN4mlx52cq15CompletionQueue9poll_rest]
 19:
     mov r14,rax
     and r14d,0x1

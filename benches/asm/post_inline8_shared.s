@@ -170,7 +170,7 @@
     mov rdi,rbx
     mov r13,r9
     mov rbp,rdx
-    call _ZN13mlx5_doorbell4lock13Lock$LT$T$GT$4wait
+    call QWORD PTR [_ZN13mlx5_doorbell4lock13Lock$LT$T$GT$4wait]
     mov rdx,rbp
     mov r9,r13
     jmp 0

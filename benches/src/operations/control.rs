@@ -4,7 +4,7 @@ use mlx5::transport::Rc;
 use mlx5::{CompletionQueue, Error, ProtectionDomain};
 
 #[inline(never)]
-pub(crate) fn create_destroy_qp(
+pub fn create_destroy_qp(
     pd: &ProtectionDomain,
     cq: &CompletionQueue,
     depth: u32,

@@ -5,7 +5,7 @@ use mlx5::transport::Rc;
 use mlx5::{BatchError, QueuePair, SendFlags, Sge};
 
 #[inline(never)]
-pub(crate) fn configure(
+pub fn configure(
     qp: &mut QueuePair<Rc>,
     mkey: &Mkey,
     pieces: &[Sge; 4],

@@ -1,8 +1,10 @@
 //! The operations that are counted, each as a user would write it, in a function of its own.
 
-pub(crate) mod cancel;
-pub(crate) mod control;
-pub(crate) mod mkey;
-pub(crate) mod poll;
-pub(crate) mod post;
-pub(crate) mod receive;
+#![allow(missing_docs, reason = "each is what its name says")]
+
+pub mod cancel;
+pub mod control;
+pub mod mkey;
+pub mod poll;
+pub mod post;
+pub mod receive;

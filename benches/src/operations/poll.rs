@@ -13,17 +13,17 @@ fn read(completion: WorkCompletion<'_>, sum: &mut u64) {
 }
 
 #[inline(never)]
-pub(crate) fn one(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usize> {
+pub fn one(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usize> {
     cq.poll(1, |completion| read(completion, sum)).ok()
 }
 
 #[inline(never)]
-pub(crate) fn many(cq: &mut CompletionQueue, max: usize, sum: &mut u64) -> Option<usize> {
+pub fn many(cq: &mut CompletionQueue, max: usize, sum: &mut u64) -> Option<usize> {
     cq.poll(max, |completion| read(completion, sum)).ok()
 }
 
 #[inline(never)]
-pub(crate) fn empty(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usize> {
+pub fn empty(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usize> {
     let mut count = 0;
     let polled = cq.poll(1, |completion| {
         count += 1;
@@ -33,6 +33,6 @@ pub(crate) fn empty(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usize> {
 }
 
 #[inline(never)]
-pub(crate) fn one_shared(cq: &SharedCompletionQueue, sum: &mut u64) -> Option<usize> {
+pub fn one_shared(cq: &SharedCompletionQueue, sum: &mut u64) -> Option<usize> {
     cq.poll(1, |completion| read(completion, sum)).ok()
 }

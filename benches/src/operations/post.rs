@@ -9,7 +9,7 @@ use mlx5::{
 type Qp = QueuePair<Rc>;
 
 #[inline(never)]
-pub(crate) fn inline8(
+pub fn inline8(
     qp: &mut Qp,
     remote: RemoteAddress,
     bytes: &[u8],
@@ -21,26 +21,21 @@ pub(crate) fn inline8(
 }
 
 #[inline(never)]
-pub(crate) fn sge(
-    qp: &mut Qp,
-    remote: RemoteAddress,
-    sge: Sge,
-    wr_id: u64,
-) -> Result<(), BatchError> {
+pub fn sge(qp: &mut Qp, remote: RemoteAddress, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();
     batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).sge(sge);
     batch.complete()
 }
 
 #[inline(never)]
-pub(crate) fn send(qp: &mut Qp, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
+pub fn send(qp: &mut Qp, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();
     batch.wr(wr_id, SendFlags::SIGNALED).send().sge(sge);
     batch.complete()
 }
 
 #[inline(never)]
-pub(crate) fn fetch_add(
+pub fn fetch_add(
     qp: &mut Qp,
     remote: RemoteAddress,
     sge: Sge,
@@ -53,7 +48,7 @@ pub(crate) fn fetch_add(
 }
 
 #[inline(never)]
-pub(crate) fn compare_swap(
+pub fn compare_swap(
     qp: &mut Qp,
     remote: RemoteAddress,
     sge: Sge,
@@ -66,7 +61,7 @@ pub(crate) fn compare_swap(
 }
 
 #[inline(never)]
-pub(crate) fn datagram(
+pub fn datagram(
     qp: &mut QueuePair<Ud>,
     to: &AddressVector,
     qp_num: u32,
@@ -80,7 +75,7 @@ pub(crate) fn datagram(
 }
 
 #[inline(never)]
-pub(crate) fn batch_inline8(
+pub fn batch_inline8(
     qp: &mut Qp,
     remotes: &[RemoteAddress; 16],
     bytes: &[u8],
@@ -94,7 +89,7 @@ pub(crate) fn batch_inline8(
 }
 
 #[inline(never)]
-pub(crate) fn batch_sge(
+pub fn batch_sge(
     qp: &mut Qp,
     remotes: &[RemoteAddress; 16],
     sges: &[Sge; 16],
@@ -108,12 +103,12 @@ pub(crate) fn batch_sge(
 }
 
 #[inline(never)]
-pub(crate) fn list(qp: &mut Qp, list: &[SendWr<'_>]) -> Result<(), ListError> {
+pub fn list(qp: &mut Qp, list: &[SendWr<'_>]) -> Result<(), ListError> {
     qp.post_send(list)
 }
 
 #[inline(never)]
-pub(crate) fn inline8_any(
+pub fn inline8_any(
     qp: &mut AnyQueuePair,
     remote: RemoteAddress,
     bytes: &[u8],
@@ -126,7 +121,7 @@ pub(crate) fn inline8_any(
 }
 
 #[inline(never)]
-pub(crate) fn sge_any(
+pub fn sge_any(
     qp: &mut AnyQueuePair,
     remote: RemoteAddress,
     sge: Sge,
@@ -138,19 +133,19 @@ pub(crate) fn sge_any(
 }
 
 #[inline(never)]
-pub(crate) fn send_any(qp: &mut AnyQueuePair, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
+pub fn send_any(qp: &mut AnyQueuePair, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();
     batch.wr(wr_id, SendFlags::SIGNALED).operation(Operation::Send).sge(sge);
     batch.complete()
 }
 
 #[inline(never)]
-pub(crate) fn iterator(qp: &mut Qp, list: &[SendWr<'_>]) -> Result<usize, ListError> {
+pub fn iterator(qp: &mut Qp, list: &[SendWr<'_>]) -> Result<usize, ListError> {
     qp.post_send_iter(list)
 }
 
 #[inline(never)]
-pub(crate) fn inline8_shared(
+pub fn inline8_shared(
     qp: &SharedQueuePair<Rc>,
     remote: RemoteAddress,
     bytes: &[u8],
@@ -162,7 +157,7 @@ pub(crate) fn inline8_shared(
 }
 
 #[inline(never)]
-pub(crate) fn inline8_half(
+pub fn inline8_half(
     half: &mut SendHalf<Rc>,
     remote: RemoteAddress,
     bytes: &[u8],
@@ -174,7 +169,7 @@ pub(crate) fn inline8_half(
 }
 
 #[inline(never)]
-pub(crate) fn sge_shared(
+pub fn sge_shared(
     qp: &SharedQueuePair<Rc>,
     remote: RemoteAddress,
     sge: Sge,
@@ -184,10 +179,6 @@ pub(crate) fn sge_shared(
 }
 
 #[inline(never)]
-pub(crate) fn send_shared(
-    qp: &SharedQueuePair<Rc>,
-    sge: Sge,
-    wr_id: u64,
-) -> Result<(), BatchError> {
+pub fn send_shared(qp: &SharedQueuePair<Rc>, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
     qp.post(|batch| batch.wr(wr_id, SendFlags::SIGNALED).send().sge(sge))
 }

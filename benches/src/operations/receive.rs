@@ -4,12 +4,12 @@ use mlx5::transport::Rc;
 use mlx5::{ListError, QueuePair, ReceiveWr, SharedReceiveQueue};
 
 #[inline(never)]
-pub(crate) fn post_recv(qp: &mut QueuePair<Rc>, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
+pub fn post_recv(qp: &mut QueuePair<Rc>, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
     qp.post_recv(list)
 }
 
 #[inline(never)]
-pub(crate) fn post_srq_recv(
+pub fn post_srq_recv(
     srq: &mut SharedReceiveQueue,
     list: &[ReceiveWr<'_>],
 ) -> Result<(), ListError> {
