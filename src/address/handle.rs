@@ -344,8 +344,7 @@ impl AhAttr {
             let what = "the 40 bytes before the datagram are neither a GRH nor an IP header";
             return Err(Error::invalid(VERB, what.into()));
         };
-        let group = header.destination.ipv4().is_some_and(|ip| ip.is_multicast());
-        if group || header.destination.is_multicast() {
+        if header.destination.is_multicast() {
             let what = "the datagram was sent to a multicast group and does not contain this \
                         port's GID: create the path from the sender's address";
             return Err(Error::invalid(VERB, what.into()));

@@ -36,9 +36,12 @@ impl Gid {
         self.ipv4().map_or_else(|| IpAddr::V6(self.into()), IpAddr::V4)
     }
 
-    /// Whether it is a multicast GID.
+    /// Whether it is a multicast GID: of IPv6, or an IPv4-mapped multicast address, as RoCE v2 has it
+    /// for groups of IPv4.
     pub const fn is_multicast(self) -> bool {
-        self.0[0] == 0xff
+        const MAPPED: u128 = 0xffff;
+        let is_mapped = u128::from_be_bytes(self.0) >> 32 == MAPPED;
+        self.0[0] == 0xff || is_mapped && self.0[12] & 0xf0 == 0xe0
     }
 
     /// Whether it is a link-local GID.
@@ -147,5 +150,7 @@ mod tests {
         assert_eq!(gid.ipv4(), Some(Ipv4Addr::new(192, 168, 0, 1)));
         assert!(Gid::default().is_zero() && Gid::default().ipv4().is_none());
         assert!("ff0e::1".parse::<Gid>().unwrap().is_multicast());
+        assert!(Gid::from(Ipv4Addr::new(239, 1, 2, 3)).is_multicast());
+        assert!(!Gid::from(Ipv4Addr::new(10, 1, 2, 3)).is_multicast());
     }
 }

@@ -30,10 +30,11 @@ impl QueuePair<Ud> {
         command: GroupCommand,
     ) -> Result<(), Error> {
         let inner = &self.control.inner;
-        if group.to_bytes()[0] != 0xff {
+        if !group.is_multicast() {
             return Err(Error::invalid(
                 verb,
-                "not a multicast GID: it does not start with ff".into(),
+                "not a multicast GID: it neither starts with ff nor is a multicast address of IPv4"
+                    .into(),
             ));
         }
         let handle = inner.live_handle(verb)?;

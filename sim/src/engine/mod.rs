@@ -39,6 +39,7 @@ mod tests;
 pub use device::{Device, FIRST_UAR, Holder};
 pub use devices::Engine;
 pub use mlx5_prm::cqe::Syndrome;
+pub(crate) use route::is_multicast;
 pub(crate) use state::compress::LONGEST_RUN;
 pub use state::cq::{CqConfig, Moderation};
 pub use state::drain::DrainAt;

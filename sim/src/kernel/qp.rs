@@ -16,6 +16,7 @@ use mlx5_uapi::verbs::{
 use mlx5_uapi::write_cmd::{Mcast, QueryQp, QueryQpResp};
 use zerocopy::IntoBytes;
 
+use crate::engine::is_multicast;
 use crate::kernel::buffer::{self, QueueMemory};
 use crate::kernel::decode::{Request, is_clear_behind};
 use crate::kernel::events::Subscription;
@@ -401,7 +402,7 @@ fn group(state: &mut State, call: &WriteCall<'_, '_>) -> Result<(u32, Mcast), Er
     state.context()?;
     let request: Mcast = call.request();
     let qp = state.objects.qp(request.qp_handle)?;
-    if request.gid[0] != 0xff || qp.kind != QpType::Ud {
+    if !is_multicast(&request.gid) || qp.kind != QpType::Ud {
         return Err(Errno::EINVAL);
     }
     Ok((qp.qpn, request))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::rdma_cm::{ConnParam, EventType, UdParam, private_data, reject_reason};
-use mlx5_uapi::verbs::{AhAttr, GlobalRoute};
+use mlx5_uapi::verbs::{AhAttr, GlobalRoute, QpType};
 
 use crate::kernel::cm::address::Address;
 use crate::kernel::cm::attributes::{DATAGRAM_QKEY, path};
@@ -155,7 +155,16 @@ impl Ends<'_> {
                 ),
             };
         };
+        // The other end of an extended connection is a target.
+        let kind = match asking.qp_type {
+            QpType::XrcIni => QpType::XrcTgt,
+            kind => kind,
+        };
         let Some(listening) = self.id_mut(listener) else { return };
+        if listening.qp_type != kind {
+            let other = Rejection { reason: reject_reason::CONSUMER_DEFINED, data: &[] };
+            return self.rejected(from, &other);
+        }
         if listening.backlog == 0 {
             // Who asks is left to try again.
             return;
@@ -163,7 +172,7 @@ impl Ends<'_> {
         listening.backlog -= 1;
         let listening = self.id(listener);
         let (Some(listening), Some(asking)) = (listening, self.id(from)) else { return };
-        let mut new = Id::new(&listening.channel, 0, listening.space, asking.qp_type);
+        let mut new = Id::new(&listening.channel, 0, listening.space, kind);
         new.options = listening.options;
         new.state = State::Connect;
         new.link = if is_ud { Link::SidrReqReceived } else { Link::ReqReceived };

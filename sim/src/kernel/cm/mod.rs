@@ -39,7 +39,7 @@ use crate::kernel::cm::channel::Channel;
 use crate::kernel::cm::commands::Call;
 use crate::kernel::cm::connect::Ends;
 use crate::kernel::cm::network::Network;
-use crate::kernel::cm::state::Table;
+use crate::kernel::cm::state::{State, Table};
 use crate::kernel::current::Current;
 use crate::kernel::lock;
 use crate::processes::Process;
@@ -121,6 +121,7 @@ impl Manager {
         CmCounts {
             channels: self.channels.load(Ordering::Acquire),
             ids: table.ids.len(),
+            listeners: table.ids.values().filter(|id| id.state == State::Listen).count(),
             groups: table.groups.len(),
             services: table.ids.values().filter(|id| id.service.is_some()).count(),
         }

@@ -75,6 +75,8 @@ pub struct CmCounts {
     pub channels: usize,
     /// Identifiers.
     pub ids: usize,
+    /// Identifiers that listen.
+    pub listeners: usize,
     /// Multicast groups that were joined.
     pub groups: usize,
     /// Services that are in use.

@@ -103,7 +103,10 @@ fn a_channel_that_is_closed_ends_its_identifiers() {
     let pair = Pair::new(PortSpace::Tcp);
     pair.connect();
     let Pair { machine, server, client, .. } = pair;
-    assert_eq!(machine.cm_counts(), CmCounts { channels: 2, ids: 3, groups: 0, services: 2 });
+    assert_eq!(
+        machine.cm_counts(),
+        CmCounts { channels: 2, ids: 3, listeners: 1, groups: 0, services: 2 }
+    );
     drop(server);
     client.expect(EventType::Disconnected);
     drop(client);

@@ -1,0 +1,327 @@
+//! What goes wrong: an error that says so, within the time limit, and nothing left over.
+
+use std::thread;
+use std::time::Duration;
+
+use mlx5::Errno;
+use mlx5_cm::{
+    ConnectParam, ErrorKind, EventKind, Id, Listener, PortSpace, connect_on, reject_reason,
+};
+use mlx5_sim::CmMessage;
+
+use crate::rig::{ADDRESS, Failed, LIMIT, Machine, Objects, address, event};
+
+#[test]
+fn nobody_listens_and_the_queue_pair_comes_back() {
+    let machine = Machine::roce();
+    let failed = machine.client(b"").expect_err("nobody is there");
+    assert_eq!(failed.error().kind(), ErrorKind::Rejected);
+    let reason = failed.error().rejection().expect("a rejection").reason;
+    assert_eq!(reason, reject_reason::INVALID_SERVICE_ID);
+    let Failed::Refused(failed) = failed else { panic!("the address is there") };
+    let (error, mut qp) = failed.into_parts();
+    assert!(error.to_string().contains("nobody listens"), "{error}");
+    qp.reset().expect("reset");
+    drop(qp);
+    machine.end();
+}
+
+#[test]
+fn a_program_that_rejects_may_say_why() {
+    let machine = Machine::roce();
+    let mut listener = machine.listener();
+    thread::scope(|scope| {
+        scope.spawn(|| listener.next(Some(LIMIT)).expect("a request").reject(b"full"));
+        let failed = machine.client(b"").expect_err("rejected");
+        let rejection = failed.error().rejection().expect("a rejection");
+        assert_eq!(rejection.reason, reject_reason::CONSUMER_DEFINED);
+        assert!(rejection.private_data.starts_with(b"full\0"));
+    });
+    drop(listener);
+    machine.end();
+}
+
+#[test]
+fn private_data_that_is_too_long_is_refused_before_anything_is_sent() {
+    let machine = Machine::roce();
+    let mut listener = machine.listener();
+    let failed = machine.client(&[1; 57]).expect_err("too long");
+    assert_eq!(failed.error().kind(), ErrorKind::PrivateDataTooLong);
+    assert!(failed.error().to_string().contains("57"));
+    drop(failed);
+    thread::scope(|scope| {
+        let client = scope.spawn(|| machine.client(&[1; 56]).map(drop));
+        let request = listener.next(Some(LIMIT)).expect("a request");
+        assert_eq!(request.private_data()[..], [1; 56]);
+        let error = request.id().reject(&[2; 149]).expect_err("too long");
+        assert_eq!(error.kind(), ErrorKind::PrivateDataTooLong);
+        let (objects, qp) = Objects::new(&request.device().expect("a device"));
+        let failed = request.accept(qp, &[2; 197]).expect_err("too long");
+        assert_eq!(failed.error().kind(), ErrorKind::PrivateDataTooLong);
+        drop((failed, objects));
+        // The request went with the attempt.
+        let failed = client.join().expect("the client").expect_err("rejected");
+        assert_eq!(failed.error().kind(), ErrorKind::Rejected);
+    });
+    drop(listener);
+    machine.end();
+}
+
+#[test]
+fn an_address_of_nobody_is_told_apart_from_one_that_nothing_leads_to() {
+    let machine = Machine::roce();
+    let error = connect_on(machine.kernel(), "192.168.7.7:1").expect_err("no way");
+    assert_eq!((error.kind(), error.errno()), (ErrorKind::Unreachable, Some(Errno::ENETUNREACH)));
+    let channel = machine.channel();
+    let id = channel.create_id(PortSpace::Tcp).expect("created");
+    let nobody: std::net::SocketAddr = "10.0.0.77:1".parse().expect("an address");
+    id.resolve_addr(None, nobody, Duration::from_millis(5)).expect("resolving");
+    assert!(matches!(event(&channel), EventKind::AddressError(Errno::ETIMEDOUT)));
+    let error = Listener::bind_on(machine.kernel(), nobody).expect_err("not ours");
+    assert_eq!(error.kind(), ErrorKind::AddressNotAvailable);
+    drop((id, channel));
+    machine.end();
+}
+
+#[test]
+fn a_request_that_always_gets_lost_is_unreachable_or_out_of_time() {
+    let machine = Machine::roce();
+    let listener = machine.listener();
+    machine.simulator.lose_cm_messages(CmMessage::Req, u32::MAX);
+    let failed = machine.client(b"").expect_err("unreachable");
+    assert_eq!(failed.error().kind(), ErrorKind::Unreachable);
+    drop(failed);
+    // A program with less patience than the kernel.
+    let peer = connect_on(machine.kernel(), ADDRESS).expect("resolved");
+    let (objects, qp) = Objects::new(&peer.device().expect("a device"));
+    let failed = peer.timeout(Duration::from_millis(1)).connect(qp, b"").expect_err("no time");
+    assert_eq!(failed.error().kind(), ErrorKind::TimedOut);
+    drop((failed, objects, listener));
+    machine.end();
+}
+
+#[test]
+fn messages_that_are_lost_once_or_come_late_change_nothing() {
+    for message in [CmMessage::Req, CmMessage::Rep, CmMessage::Rtu] {
+        let machine = Machine::roce();
+        machine.simulator.lose_cm_messages(message, 2);
+        let [(mut client, mut ours), (mut server, mut theirs)] = machine.connected();
+        ours.send(client.qp_mut(), "ping");
+        assert_eq!(theirs.receive(), "ping", "{message:?}");
+        machine.simulator.lose_cm_messages(CmMessage::Dreq, 1);
+        machine.simulator.lose_cm_messages(CmMessage::Drep, 1);
+        client.disconnect().expect("disconnected");
+        server.wait_disconnected(Some(LIMIT)).expect("the end");
+        client.wait_disconnected(Some(LIMIT)).expect("agreed");
+        drop((client, server, ours, theirs));
+        machine.end();
+    }
+}
+
+#[test]
+fn a_backlog_that_is_full_delays_and_does_not_refuse() {
+    let machine = Machine::roce();
+    let channel = machine.channel();
+    let id = channel.create_id(PortSpace::Tcp).expect("created");
+    id.bind(address()).expect("bound");
+    id.listen(1).expect("listening");
+    let mut listener = Listener::from_parts(channel, id);
+    thread::scope(|scope| {
+        let clients = [(); 3].map(|()| scope.spawn(|| machine.client(b"")));
+        let servers = [(); 3].map(|()| {
+            let request = listener.next(Some(LIMIT)).expect("a request");
+            let (objects, qp) = Objects::new(&request.device().expect("a device"));
+            (request.timeout(LIMIT).accept(qp, b"").expect("accepted"), objects)
+        });
+        for client in clients {
+            drop(client.join().expect("a client").expect("connected"));
+        }
+        drop(servers);
+    });
+    drop(listener);
+    machine.end();
+}
+
+#[test]
+fn a_server_that_is_gone_is_told_of_at_every_step() {
+    let machine = Machine::roce();
+    // With the request unread, and read.
+    for is_read in [false, true] {
+        let mut listener = machine.listener();
+        thread::scope(|scope| {
+            let client = scope.spawn(|| machine.client(b"").map(drop));
+            if is_read {
+                drop(listener.next(Some(LIMIT)).expect("a request"));
+            } else {
+                // The request waits once the descriptor is readable.
+                use std::os::fd::AsFd;
+                let waits = mlx5_uapi::wait::wait_readable(listener.as_fd(), Some(LIMIT));
+                assert_eq!(waits, Ok(true));
+            }
+            drop(listener);
+            let failed = client.join().expect("the client").expect_err("rejected");
+            assert_eq!(failed.error().kind(), ErrorKind::Rejected);
+        });
+    }
+    // Connected, and while it is being disconnected.
+    for disconnects in [false, true] {
+        let [(mut client, ours), (server, theirs)] = machine.connected();
+        if disconnects {
+            client.disconnect().expect("disconnected");
+        }
+        drop((server, theirs));
+        client.wait_disconnected(Some(LIMIT)).expect("the end");
+        drop((client, ours));
+    }
+    machine.end();
+}
+
+#[test]
+fn a_client_that_is_gone_is_told_of_at_every_step() {
+    let machine = Machine::roce();
+    let mut listener = machine.listener();
+    let ask = || {
+        let channel = machine.channel();
+        let id = channel.create_id(PortSpace::Tcp).expect("created");
+        id.resolve_addr(None, address(), LIMIT).expect("resolving");
+        event(&channel);
+        id.resolve_route(LIMIT).expect("resolving");
+        event(&channel);
+        id.connect(&ConnectParam::new(1)).expect("asked");
+        (channel, id)
+    };
+    // Before the server accepts.
+    let client = ask();
+    let request = listener.next(Some(LIMIT)).expect("a request");
+    let (objects, qp) = Objects::new(&request.device().expect("a device"));
+    drop(client);
+    let failed = request.accept(qp, b"").expect_err("gone");
+    assert_eq!(failed.error().kind(), ErrorKind::WrongState);
+    assert!(failed.error().to_string().contains("gone"), "{failed}");
+    drop(failed);
+    // Once it has, before the client is ready.
+    let (channel, id) = ask();
+    let request = listener.next(Some(LIMIT)).expect("a request");
+    let qp = objects.queue_pair();
+    thread::scope(|scope| {
+        let server = scope.spawn(|| request.timeout(LIMIT).accept(qp, b"").map(drop));
+        assert!(matches!(event(&channel), EventKind::ConnectResponse(_)));
+        drop(id);
+        let failed = server.join().expect("the server").expect_err("rejected");
+        assert_eq!(failed.error().kind(), ErrorKind::Rejected);
+    });
+    drop((channel, objects, listener));
+    // Connected, and while it is being disconnected.
+    for disconnects in [false, true] {
+        let [(client, ours), (mut server, theirs)] = machine.connected();
+        if disconnects {
+            server.disconnect().expect("disconnected");
+        }
+        drop((client, ours));
+        server.wait_disconnected(Some(LIMIT)).expect("the end");
+        drop((server, theirs));
+    }
+    machine.end();
+}
+
+#[test]
+fn a_client_that_never_gets_ready_is_given_up() {
+    let machine = Machine::roce();
+    let mut listener = machine.listener();
+    let channel = machine.channel();
+    let id = channel.create_id(PortSpace::Tcp).expect("created");
+    id.resolve_addr(None, address(), LIMIT).expect("resolving");
+    event(&channel);
+    id.resolve_route(LIMIT).expect("resolving");
+    event(&channel);
+    id.connect(&ConnectParam::new(1)).expect("asked");
+    let request = listener.next(Some(LIMIT)).expect("a request");
+    let (objects, qp) = Objects::new(&request.device().expect("a device"));
+    let failed = request.timeout(LIMIT).accept(qp, b"").expect_err("never ready");
+    assert_eq!(failed.error().kind(), ErrorKind::Unreachable);
+    drop((failed, objects, id, channel, listener));
+    machine.end();
+}
+
+#[test]
+fn nobody_comes() {
+    let machine = Machine::roce();
+    let mut listener = machine.listener();
+    let error = listener.next(Some(Duration::from_millis(1))).expect_err("nobody");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    drop(listener);
+    machine.end();
+}
+
+#[test]
+fn a_device_that_is_pulled_out_ends_connections_and_listeners() {
+    let machine = Machine::roce();
+    let mut listener = Listener::bind_on(machine.kernel(), "10.0.0.1:9").expect("a listener");
+    let [(mut client, ours), (mut server, theirs)] = machine.connected();
+    machine.simulator.remove_device(0);
+    for connection in [&mut client, &mut server] {
+        let error = connection.wait_disconnected(Some(LIMIT)).expect_err("gone");
+        assert_eq!(error.kind(), ErrorKind::DeviceGone);
+    }
+    let error = listener.next(Some(LIMIT)).expect_err("gone");
+    assert_eq!(error.kind(), ErrorKind::DeviceGone);
+    drop((client, server, ours, theirs, listener));
+    assert_eq!(machine.simulator.cm_counts(), Default::default());
+}
+
+/// A whole connection, by the calls of identifiers, in one thread.
+fn session(machine: &Machine) -> Result<(), mlx5_cm::Error> {
+    let (server, client) = (
+        mlx5_cm::EventChannel::open_on(machine.kernel())?,
+        mlx5_cm::EventChannel::open_on(machine.kernel())?,
+    );
+    let next = |channel: &mlx5_cm::EventChannel| -> Result<Option<EventKind>, mlx5_cm::Error> {
+        Ok(channel.wait(Some(Duration::from_millis(200)))?.map(|event| event.kind))
+    };
+    let listener = server.create_id(PortSpace::Tcp)?;
+    listener.bind(address())?;
+    listener.listen(1)?;
+    let id: Id = client.create_id(PortSpace::Tcp)?;
+    id.resolve_addr(None, address(), LIMIT)?;
+    next(&client)?;
+    id.resolve_route(LIMIT)?;
+    next(&client)?;
+    id.connect(&ConnectParam::new(1).private_data(b"hello"))?;
+    let Some(EventKind::ConnectRequest { id: mut request, .. }) = next(&server)? else {
+        return Ok(());
+    };
+    let own = mlx5_cm::EventChannel::open_on(machine.kernel())?;
+    request.migrate(&own)?;
+    request.qp_attributes(mlx5::QueueState::ReadyToReceive)?;
+    request.accept(&ConnectParam::new(2))?;
+    next(&client)?;
+    id.ready()?;
+    next(&own)?;
+    id.disconnect()?;
+    next(&own)?;
+    request.disconnect()?;
+    next(&client)?;
+    Ok(())
+}
+
+#[test]
+fn each_call_may_fail_before_or_after_its_work_and_nothing_is_left() {
+    let machine = Machine::roce();
+    session(&machine).expect("nothing fails");
+    let calls = machine.simulator.calls();
+    assert!(calls > 20, "{calls}");
+    for late in [false, true] {
+        for k in 1..=calls {
+            match late {
+                false => machine.simulator.fail_call(k, Errno::ENOMEM),
+                true => machine.simulator.fail_call_late(k, Errno::EFAULT),
+            }
+            // Which error it is depends on the call; a failed destruction is not told of.
+            let _ = session(&machine);
+            machine.simulator.fail_no_call();
+            let counts = machine.simulator.cm_counts();
+            assert_eq!(counts, Default::default(), "call {k}, late {late}");
+        }
+    }
+    machine.end();
+}

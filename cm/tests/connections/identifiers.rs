@@ -1,0 +1,162 @@
+//! Identifiers, channels, options and groups.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use mlx5::AckTimeout;
+use mlx5_cm::{Address, ConnectParam, ErrorKind, EventChannel, EventKind, Id, JoinFlag, PortSpace};
+
+use crate::rig::{ADDRESS, LIMIT, Machine, Objects, address, event};
+
+fn listening(channel: &EventChannel, at: &str) -> Id {
+    let id = channel.create_id(PortSpace::Tcp).expect("created");
+    id.bind(at.parse::<std::net::SocketAddr>().expect("an address")).expect("bound");
+    id.listen(0).expect("listening");
+    id
+}
+
+fn resolved(channel: &EventChannel, prepare: impl FnOnce(&Id)) -> Id {
+    let id = channel.create_id(PortSpace::Tcp).expect("created");
+    prepare(&id);
+    id.resolve_addr(None, address(), LIMIT).expect("resolving");
+    assert!(matches!(event(channel), EventKind::AddressResolved));
+    id.resolve_route(LIMIT).expect("resolving");
+    assert!(matches!(event(channel), EventKind::RouteResolved));
+    id
+}
+
+#[test]
+fn options_end_up_in_the_queue_pair() {
+    let machine = Machine::roce();
+    let (server, client) = (machine.channel(), machine.channel());
+    let listener = listening(&server, ADDRESS);
+    let id = resolved(&client, |id| {
+        id.set_tos(0x68).expect("set");
+        id.set_ack_timeout(AckTimeout::new(9).expect("a timeout")).expect("set");
+    });
+    id.connect(&ConnectParam::new(1)).expect("asked");
+    let EventKind::ConnectRequest { id: request, .. } = event(&server) else {
+        panic!("no request")
+    };
+    request.accept(&ConnectParam::new(2)).expect("accepted");
+    assert!(matches!(event(&client), EventKind::ConnectResponse(_)));
+    let rtr = id.qp_attributes(mlx5::QueueState::ReadyToReceive).expect("attributes");
+    let route = rtr.ah_attr.and_then(|path| path.grh).expect("a route");
+    assert_eq!(route.traffic_class, 0x68);
+    let rts = id.qp_attributes(mlx5::QueueState::ReadyToSend).expect("attributes");
+    assert_eq!(rts.timeout.map(AckTimeout::get), Some(9));
+    drop((id, request, listener, server, client));
+    machine.end();
+}
+
+#[test]
+fn an_address_in_use_is_refused_and_shared_by_those_who_want_that() {
+    let machine = Machine::roce();
+    let channel = machine.channel();
+    let first = listening(&channel, ADDRESS);
+    let second = channel.create_id(PortSpace::Tcp).expect("created");
+    let error = second.bind(address()).expect_err("in use");
+    assert_eq!(error.kind(), ErrorKind::AddressInUse);
+    drop(first);
+    let ids = [(); 2].map(|()| {
+        let id = channel.create_id(PortSpace::Tcp).expect("created");
+        id.set_reuse_addr(true).expect("set");
+        id.bind(address()).expect("shared");
+        id
+    });
+    assert_eq!(ids[0].local_addr().expect("asked"), Some(Address::Ip(address())));
+    drop((ids, second, channel));
+    machine.end();
+}
+
+#[test]
+fn the_unspecified_address_of_ipv6_takes_ipv4_unless_it_is_told_not_to() {
+    let machine = Machine::roce();
+    for (only, reaches) in [(false, true), (true, false)] {
+        let (server, client) = (machine.channel(), machine.channel());
+        let listener = server.create_id(PortSpace::Tcp).expect("created");
+        listener.set_af_only(only).expect("set");
+        listener.bind("[::]:7471".parse::<std::net::SocketAddr>().expect("IPv6")).expect("bound");
+        listener.listen(0).expect("listening");
+        let id = resolved(&client, |_| {});
+        id.connect(&ConnectParam::new(1)).expect("asked");
+        match reaches {
+            true => assert!(matches!(event(&server), EventKind::ConnectRequest { .. })),
+            false => assert!(matches!(event(&client), EventKind::Rejected(_))),
+        }
+    }
+    machine.end();
+}
+
+#[test]
+fn an_identifier_takes_its_events_along_to_another_channel() {
+    let machine = Machine::roce();
+    let (server, client, other) = (machine.channel(), machine.channel(), machine.channel());
+    let listener = listening(&server, ADDRESS);
+    let mut id = resolved(&client, |_| {});
+    id.connect(&ConnectParam::new(1)).expect("asked");
+    drop(event(&server));
+    id.migrate(&other).expect("migrated");
+    assert!(client.poll().expect("no error").is_none());
+    let moved = other.wait(Some(LIMIT)).expect("no error").expect("an event");
+    assert_eq!(moved.key, id.key());
+    assert!(matches!(moved.kind, EventKind::Rejected(_)));
+    drop((id, listener, server, client, other));
+    machine.end();
+}
+
+#[test]
+fn a_channel_is_readable_while_an_event_is_pending() {
+    let machine = Machine::roce();
+    let channel = machine.channel();
+    let readable =
+        || mlx5_uapi::wait::wait_readable(channel.as_fd(), Some(Duration::ZERO)).expect("polled");
+    assert!(!readable());
+    assert!(channel.wait(Some(Duration::from_millis(1))).expect("no error").is_none());
+    let id = channel.create_id(PortSpace::Tcp).expect("created");
+    id.resolve_addr(None, address(), LIMIT).expect("resolving");
+    assert!(readable());
+    event(&channel);
+    assert!(!readable());
+    drop((id, channel));
+    machine.end();
+}
+
+#[test]
+fn a_group_is_joined_and_a_queue_pair_attached() {
+    let machine = Machine::roce();
+    let channel = machine.channel();
+    let id = channel.create_id(PortSpace::Udp).expect("created");
+    id.bind("10.0.0.1:0".parse::<std::net::SocketAddr>().expect("an address")).expect("bound");
+    let group = "239.1.2.3:0".parse::<std::net::SocketAddr>().expect("an address");
+    let joined = id.join_multicast(group, JoinFlag::FullMember).expect("joining");
+    let event = channel.wait(Some(LIMIT)).expect("no error").expect("an event");
+    assert_eq!(event.key, joined.key());
+    let EventKind::MulticastJoined(place) = event.kind else { panic!("not joined") };
+    let context = id.device().expect("a device").open().expect("a context");
+    let pd = context.alloc_pd().expect("a domain");
+    let cq = context.create_cq(4).build().expect("a queue");
+    let mut qp = pd.create_qp::<mlx5::transport::Ud>(&cq, &cq).build().expect("a queue pair");
+    id.to_rts(&mut qp).expect("RTS");
+    let gid = place.path.grh.expect("a route").dgid;
+    qp.attach_mcast(gid, place.path.dlid).expect("attached");
+    qp.detach_mcast(gid, place.path.dlid).expect("detached");
+    assert_eq!(machine.simulator.cm_counts().groups, 1);
+    drop(joined);
+    assert_eq!(machine.simulator.cm_counts().groups, 0);
+    drop((id, qp, cq, pd, context, channel));
+    machine.end();
+}
+
+#[test]
+fn a_queue_pair_of_another_port_is_refused_by_the_device_and_not_by_a_hang() {
+    let machine = Machine::roce();
+    let channel = machine.channel();
+    let id = resolved(&channel, |_| {});
+    let (objects, mut qp) = Objects::new(&id.device().expect("a device"));
+    // Nobody has answered: there are no attributes to connect with.
+    let error = id.to_rts(&mut qp).expect_err("not connected");
+    assert_eq!(error.kind(), ErrorKind::WrongState);
+    drop((qp, objects, id, channel));
+    machine.end();
+}
