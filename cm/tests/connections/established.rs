@@ -15,6 +15,9 @@ fn messages_go_both_ways_over_either_kind_of_port() {
         assert!(server.private_data().starts_with(b"hello\0"));
         assert!(client.private_data().starts_with(b"welcome\0"));
         assert_eq!(server.remote().qp_num, client.qp().qp_num());
+        // Both name the vendor, and no option: as the driver's queue pairs have none.
+        let ece = |remote: &mlx5_cm::Remote| (remote.ece_vendor, remote.ece_options);
+        assert_eq!([ece(server.remote()), ece(client.remote())], [(0x15b3, 0); 2]);
         ours.send(client.qp_mut(), "ping");
         assert_eq!(theirs.receive(), "ping");
         theirs.send(server.qp_mut(), "pong");

@@ -10,9 +10,9 @@ use crate::kernel::cm::network::Network;
 use crate::kernel::cm::state::{Id, Link};
 
 /// `RDMA_UDP_QKEY`.
-pub(super) const DATAGRAM_QKEY: u32 = 0x0123_4567;
+const DATAGRAM_QKEY: u32 = 0x0123_4567;
 /// The Q_Key of an IPoIB interface.
-pub(super) const IPOIB_QKEY: u32 = 0x0000_0b1b;
+const IPOIB_QKEY: u32 = 0x0000_0b1b;
 /// How long an acknowledgement may take, if no option says otherwise: twice the life of a packet on
 /// Ethernet (`CMA_IBOE_PACKET_LIFETIME`).
 const ACK_TIMEOUT: u8 = 19;

@@ -10,7 +10,7 @@ use mlx5_uapi::rdma_cm::{ConnParam, EventType, UdParam, private_data, reject_rea
 use mlx5_uapi::verbs::{AhAttr, GlobalRoute, QpType};
 
 use crate::kernel::cm::address::Address;
-use crate::kernel::cm::attributes::{DATAGRAM_QKEY, path};
+use crate::kernel::cm::attributes::{path, qkey};
 use crate::kernel::cm::network::Network;
 use crate::kernel::cm::state::{CmMessage, Id, Link, Param, State, Table, Wait};
 
@@ -301,7 +301,7 @@ impl Ends<'_> {
         let Some(id) = self.id_mut(from) else { return };
         (id.link, id.peer) = (Link::Idle, None);
         let own = seen(&id.own, private_data::SIDR_REPLY);
-        let qkey = if id.own.qkey == 0 { DATAGRAM_QKEY } else { id.own.qkey };
+        let qkey = if id.own.qkey == 0 { qkey(id) } else { id.own.qkey };
         let Some(to) = peer.filter(|_| arrives) else { return };
         if self.id(to).is_none_or(|id| id.link != Link::SidrReqSent) {
             return;

@@ -115,6 +115,17 @@ fn datagram_queue_pairs_learn_each_others_numbers() {
 }
 
 #[test]
+fn datagrams_of_ipoib_have_the_q_key_of_the_interface() {
+    let pair = Pair::on(machine(PortConfig::INFINIBAND), PortSpace::IpoIb);
+    pair.client.connect(pair.id, b"").expect("asked");
+    let request = pair.server.expect(EventType::ConnectRequest);
+    let init = pair.server.attributes(request.0.id, QpState::Init).expect("attributes");
+    pair.server.accept(request.0.id, b"").expect("accepted");
+    assert_eq!((pair.client.expect(EventType::Established).ud().qkey, init.qkey), (0xb1b, 0xb1b));
+    pair.end();
+}
+
+#[test]
 fn a_refused_datagram_request_is_unreachable() {
     let pair = Pair::new(PortSpace::Udp);
     pair.client.connect(pair.id, b"").expect("asked");
