@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::build::{Profile, shared_library};
 use crate::failure::Failure;
+use crate::verbs;
 
 /// Post the same requests through rdma-core's provider and this one, and compare what they write
 ///
@@ -41,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     command.args(["run", "--quiet", "--package", "mlx5-oracle", "--"]);
     command.arg("--peer").arg(&peer).arg("--tags").arg(&tags);
     command.arg("--completions").arg(&completions).arg("--faults").arg(&faults);
-    command.arg("--preload").arg(&library);
+    command.arg("--verbs").arg(verbs::build()?).arg("--preload").arg(&library);
     if arguments.document {
         command.arg("--document").arg(root.join("docs/CONFORMANCE.md"));
     }

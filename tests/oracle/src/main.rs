@@ -57,6 +57,10 @@ struct Arguments {
     #[arg(long)]
     faults: PathBuf,
 
+    /// The folder of this provider's libibverbs, over which that program runs too
+    #[arg(long)]
+    verbs: PathBuf,
+
     /// The library that gives it a simulated device
     #[arg(long)]
     preload: PathBuf,
@@ -91,7 +95,8 @@ fn gids(link: Link) -> Result<Vec<[u8; 16]>, Box<dyn Error>> {
 
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let table = Table::load()?;
-    let faults = faults::start(arguments.faults.clone(), arguments.preload.clone());
+    let Arguments { faults, preload, verbs, .. } = arguments;
+    let faults = faults::start(faults.clone(), preload.clone(), verbs.clone());
     let (infiniband, ethernet) = (gids(Link::InfiniBand)?, gids(Link::Ethernet)?);
     let own = |link| match link {
         Link::InfiniBand => infiniband.clone(),
