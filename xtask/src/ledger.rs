@@ -9,6 +9,7 @@ mod report;
 mod rows;
 mod suites;
 mod tools;
+mod traces;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,9 +41,14 @@ pub(crate) struct Arguments {
     /// Run over this libibverbs alone
     #[arg(long, value_enum)]
     provider: Option<Provider>,
-    /// Run on this link alone: with --check or --only
+    /// Run on this link alone: with --check, --only or --traces
     #[arg(long, value_parser = ["ib", "roce"])]
     link: Option<String>,
+    /// Run the tests of pyverbs over both libibverbs, and compare which objects are made in the simulated
+    /// kernel and what it refuses, test by test: a test that expects an error also passes over a library
+    /// that can do nothing
+    #[arg(long, conflicts_with_all = ["check", "only", "provider"])]
+    traces: bool,
     /// Run nothing; regenerate the page from the ledger
     #[arg(long, conflicts_with_all = ["check", "only"])]
     pub(crate) document: bool,
@@ -71,6 +77,9 @@ pub(crate) fn document() -> Result<(), Failure> {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let begun = Instant::now();
     let [json, markdown] = documents();
+    if arguments.traces {
+        return compare_traces(arguments);
+    }
     let kept = Ledger::read(&json)?;
     if arguments.check && !kept.has_passes() {
         let error = io::Error::other("no test passes in it, so that nothing can be compared");
@@ -129,6 +138,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let unexplained: Vec<String> =
         now.rows().iter().filter(|row| row.is_unexplained()).map(Row::to_string).collect();
     if unexplained.is_empty() { Ok(()) } else { Err(Failure::Unexplained(unexplained)) }
+}
+
+/// Compares what the tests do to the simulated kernel over either library.
+fn compare_traces(arguments: &Arguments) -> Result<(), Failure> {
+    pyverbs::peers()?;
+    let suite = pyverbs::Suite::unpack()?;
+    for link in LINKS {
+        if arguments.link.as_ref().is_none_or(|only| only == link.name) {
+            println!("{}: {} tests with the same calls", link.name, traces::run(&suite, link)?);
+        }
+    }
+    Ok(())
 }
 
 impl Arguments {

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -15,7 +16,10 @@ use nix::sys::stat::{FileStat, fstat, stat};
 use crate::processes::Process;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
+    /// Never dropped, so that calls can be made for as long as the thread runs: programs make some at exit.
+    /// A [`Current`] that ends leaves what was there before, in the end nothing.
+    static CURRENT: RefCell<ManuallyDrop<Option<Arc<Process>>>> =
+        const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 /// While it lives, calls of this thread are those of a process.
@@ -25,13 +29,14 @@ pub(crate) struct Current {
 
 impl Current {
     pub(crate) fn enter(process: Option<&Arc<Process>>) -> Self {
-        Self { before: CURRENT.replace(process.cloned()) }
+        let process = ManuallyDrop::new(process.cloned());
+        Self { before: ManuallyDrop::into_inner(CURRENT.replace(process)) }
     }
 }
 
 impl Drop for Current {
     fn drop(&mut self) {
-        CURRENT.set(self.before.take());
+        drop(ManuallyDrop::into_inner(CURRENT.replace(ManuallyDrop::new(self.before.take()))));
     }
 }
 

@@ -12,8 +12,10 @@ use crate::abi::*;
 use crate::object::Blank;
 use crate::refusal::Refusal;
 use crate::request::entries;
+use crate::spin::this_thread;
 use mlx5::operation::{self, Inline};
 use mlx5::{BatchError, Data, InlineSges, RemoteAddress, SendOps, Sge, Steps, StepsState};
+use std::sync::atomic::Ordering::Relaxed;
 
 type Qp = *mut ibv_qp_ex;
 
@@ -273,8 +275,47 @@ unsafe fn start<T: CTransport>(qp: Qp) {
     // SAFETY: by the contract.
     unsafe {
         let this = QpOf::<T>::of(qp.cast());
-        this.send().start_steps(&mut (*this.building.get()).state);
+        this.head.starter.store(this_thread(), Relaxed);
+        start_batch(this);
     }
+}
+
+/// Starts the batch.
+///
+/// # Safety
+/// This thread holds the send lock, and there is no batch.
+#[inline(always)]
+pub(super) unsafe fn start_batch<T: CTransport>(this: &QpOf<T>) {
+    // SAFETY: by the contract.
+    unsafe { this.send().start_steps(&mut (*this.building.get()).state) };
+}
+
+/// Drops the batch: nothing of it is posted.
+///
+/// # Safety
+/// `qp` is a queue pair of this transport, of which this thread has started a batch, which is not used
+/// any more.
+pub(super) unsafe fn drop_batch<T: CTransport>(qp: Qp) {
+    // SAFETY: by the contract.
+    unsafe {
+        let Open { steps, kept } = open::<T>(qp);
+        kept.wr.opcode = NONE;
+        kept.refused = 0;
+        kept.configuring = None;
+        steps.abort();
+    }
+}
+
+/// Lets the send lock go that was held since the batch was started.
+///
+/// # Safety
+/// As for [`open`].
+#[inline(always)]
+unsafe fn release<T: CTransport>(qp: Qp) {
+    // SAFETY: by the contract.
+    let head = unsafe { &QpOf::<T>::of(qp.cast()).head };
+    head.starter.store(0, Relaxed);
+    head.send_lock.unlock();
 }
 
 /// `ibv_wr_complete`: all of the batch is posted, or nothing.
@@ -282,7 +323,7 @@ unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
     // SAFETY: C's contract: a batch was started.
     unsafe {
         if open::<T>(qp).steps.complete_fast() {
-            QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
+            release::<T>(qp);
             return 0;
         }
         complete::<T>(qp)
@@ -304,7 +345,7 @@ unsafe extern "C" fn complete<T: CTransport>(qp: Qp) -> c_int {
             Ok(()) => 0,
             Err(refused) => kept.errno(refused),
         };
-        QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
+        release::<T>(qp);
         done
     }
 }
@@ -313,12 +354,8 @@ unsafe extern "C" fn complete<T: CTransport>(qp: Qp) -> c_int {
 unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
     // SAFETY: C's contract: a batch was started. It is not used once the lock is released.
     unsafe {
-        let Open { steps, kept } = open::<T>(qp);
-        kept.wr.opcode = NONE;
-        kept.refused = 0;
-        kept.configuring = None;
-        steps.abort();
-        QpOf::<T>::of(qp.cast()).head.send_lock.unlock();
+        drop_batch::<T>(qp);
+        release::<T>(qp);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::context::ContextObject;
 use crate::cq::CqObject;
 use crate::object::Blank;
 use crate::refusal::{Refusal, Verb};
-use crate::spin::Spin;
+use crate::spin::{Spin, this_thread};
 use extended::Building;
 use mlx5::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5::{
@@ -25,6 +25,7 @@ use mlx5::{
 };
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// The transports of queue pairs that send.
@@ -115,6 +116,8 @@ pub(crate) struct QpObject {
     pub(crate) c: ibv_qp_ex,
     functions: &'static Functions,
     pub(crate) send_lock: Spin,
+    /// The thread that holds the send lock from one call to a later one, as it started a batch; or zero.
+    starter: AtomicUsize,
     receive_lock: Spin,
     receive: UnsafeCell<Option<ReceiveHalf>>,
     /// Held while the state changes.
@@ -193,6 +196,7 @@ impl QpObject {
             c,
             functions,
             send_lock: Spin::new(true),
+            starter: AtomicUsize::new(0),
             receive_lock: Spin::new(true),
             receive: UnsafeCell::new(None),
             control_lock: Mutex::new(()),
@@ -241,12 +245,26 @@ impl<T: CTransport> QpOf<T> {
         unsafe { &mut *self.send.get() }
     }
 
+    /// Runs `body` with the send lock held. A thread that started a batch has it already: C takes no lock to
+    /// change a state, so programs may do that before they complete the batch. It is empty then.
+    fn hold_send<R>(&self, body: impl FnOnce() -> R) -> R {
+        if self.head.starter.load(Relaxed) != this_thread() {
+            return self.head.send_lock.hold(body);
+        }
+        // SAFETY: this thread holds the lock, and has started a batch.
+        unsafe { extended::drop_batch::<T>(self.head.as_c().cast()) };
+        let result = body();
+        // SAFETY: as above; the queue is back.
+        unsafe { extended::start_batch(self) };
+        result
+    }
+
     /// Runs `body` with the whole queue pair, which nobody else uses meanwhile: all its locks are
     /// held.
     fn with_whole<R>(&self, body: impl FnOnce(QueuePair<T>) -> (R, Option<QueuePair<T>>)) -> R {
         let head = &self.head;
         let _held = head.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        head.send_lock.hold(|| {
+        self.hold_send(|| {
             head.receive_lock.hold(|| {
                 // SAFETY: all locks are held. The halves are put back, or the object is not used any
                 // more.

@@ -39,6 +39,8 @@ pub(super) struct Ended {
     pub(super) stdout: String,
     /// Without what the simulator has said.
     pub(super) stderr: String,
+    /// The same with it.
+    pub(super) told: String,
     /// What a driver did that none may, as the simulator has said it.
     pub(super) violations: Vec<String>,
     /// Nothing if it ended well.
@@ -174,6 +176,7 @@ impl Running {
             stdout: String::from_utf8_lossy(&said).into_owned(),
             violations: violations(&stderr),
             stderr: without_the_simulator(&stderr),
+            told: stderr.into_owned(),
             trouble,
         })
     }

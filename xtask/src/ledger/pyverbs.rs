@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::door::{DEVICE, Door, Link};
+use super::door::{DEVICE, Door, Ended, Link};
 use super::reasons::{self, Unused};
 use super::rows::{Outcome, Reason, Row};
 use super::suites;
@@ -135,14 +135,8 @@ impl Suite {
         &self.modules
     }
 
-    /// Runs one module on one link.
-    pub(super) fn run(
-        &self,
-        door: &Door,
-        link: Link,
-        module: &str,
-        unused: &mut Unused,
-    ) -> Result<Vec<Row>, Failure> {
+    /// Runs one module on one link, with `more` settings of the simulated device.
+    fn start(&self, door: &Door, link: Link, module: &str, more: &str) -> Result<Ended, Failure> {
         let name = format!("tests.{module}");
         let credentials = self.folder.join(CREDENTIALS.0);
         let credentials = format!("MLX5_CRYPTO_TEST_INFO={}", credentials.display());
@@ -152,8 +146,26 @@ impl Suite {
             true => Some(door.machine(link.settings, link)?),
             false => None,
         };
-        let settings = machine.as_ref().map_or_else(|| link.settings.to_owned(), Host::settings);
-        let ended = door.start(&settings, &self.folder, SECONDS, "env", &arguments)?.wait()?;
+        let mut settings =
+            machine.as_ref().map_or_else(|| link.settings.to_owned(), Host::settings);
+        settings.push_str(more);
+        door.start(&settings, &self.folder, SECONDS, "env", &arguments)?.wait()
+    }
+
+    /// The report of one module on one link, with what the simulated kernel says of each call.
+    pub(super) fn traced(&self, door: &Door, link: Link, module: &str) -> Result<String, Failure> {
+        Ok(self.start(door, link, module, ",trace")?.told)
+    }
+
+    /// Runs one module on one link.
+    pub(super) fn run(
+        &self,
+        door: &Door,
+        link: Link,
+        module: &str,
+        unused: &mut Unused,
+    ) -> Result<Vec<Row>, Failure> {
+        let ended = self.start(door, link, module, "")?;
         let row = |(test, outcome, said): (String, Outcome, String)| Row {
             suite: suites::PYVERBS,
             link: link.name,
@@ -278,7 +290,7 @@ fn results(report: &str, trouble: Option<&str>) -> Vec<(String, Outcome, String)
 }
 
 /// The test that a line like `test_a (tests.test_b.C.test_a) ... ok` is about, as `test_b.C.test_a`.
-fn header(line: &str) -> Option<String> {
+pub(super) fn header(line: &str) -> Option<String> {
     let (method, rest) = line.split_once(" (")?;
     let (path, _) = rest.split_once(')')?;
     let path = path.strip_prefix("tests.").or_else(|| path.strip_prefix("unittest."))?;
