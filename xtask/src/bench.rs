@@ -1,12 +1,15 @@
 //! `cargo xtask bench`: the hot paths beside those of rdma-core's C provider and of others.
 
 mod bars;
+mod builds;
 mod derived;
+mod latency;
 mod missed;
 mod peer;
 mod plot;
 mod report;
 mod rival;
+mod threads;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +17,16 @@ use std::path::{Path, PathBuf};
 use crate::build::{Profile, program, shared_library};
 use crate::failure::Failure;
 use bars::{OVER_OURS, Verdict};
+use builds::Build;
+use latency::Latency;
 use peer::Peer;
 use rival::Rival;
+use threads::Crowd;
 
 /// Measure posting and polling beside rdma-core's C provider and others, on one simulated device
 ///
 /// Needs a C compiler, valgrind, libibverbs with the mlx5 provider, and, for its column, UCX with its
-/// headers. Writes BENCHMARKS.md, benchmarks.json and benchmarks.svg; with --short, nothing.
+/// headers. Writes BENCHMARKS.md, benchmarks.json and plots.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Count instructions of the cases that have a bar, and nothing else
@@ -32,9 +38,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     check: bool,
 
-    /// Where to write what was measured
-    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
-    out: PathBuf,
+    /// Where to write what was measured: docs, if nothing else is said. With --short, only the plot of
+    /// instructions is written, and only if this is said
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
 }
 
 /// What the peer cannot do: cases, in whose way, and why.
@@ -46,6 +53,8 @@ const CANNOT: &[(&[&str], &str, &str)] = &[(
 
 /// Rounds that are timed, of operations that do not take long.
 const ROUNDS: u32 = 1500;
+/// Rounds of 64 operations of which each is timed.
+const SAMPLED: u32 = 10_000;
 
 /// What was measured of an operation.
 #[derive(Clone, Debug)]
@@ -101,6 +110,9 @@ struct Measured {
     rows: Vec<Row>,
     pairs: Vec<Pair>,
     holdings: Vec<Holding>,
+    crowd: Crowd,
+    latencies: Vec<Latency>,
+    builds: Vec<Build>,
     rounds: u32,
 }
 
@@ -139,18 +151,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         derived::add(&mut measured);
         let verdicts = bars::verdicts(&measured);
         print(&verdicts);
+        if let Some(out) = &arguments.out {
+            make_directory(out)?;
+            write(&out.join(plot::HOT_PATHS), &plot::hot_paths(&measured))?;
+        }
         return judge(arguments, &verdicts);
     }
     let mut measured = peer.count(&[], true)?;
     peer.time(ROUNDS, &[], &mut measured)?;
     measured.holdings = peer.memory()?;
+    measured.crowd = peer.threads()?;
+    measured.latencies = peer.latencies(SAMPLED)?;
+    measured.builds = builds::measure()?;
     derived::add(&mut measured);
     let verdicts = bars::verdicts(&measured);
     print(&verdicts);
-    make_directory(&arguments.out)?;
-    write(&arguments.out.join("benchmarks.json"), &report::json(&measured))?;
-    write(&arguments.out.join("benchmarks.svg"), &plot::svg(&measured))?;
-    write(&arguments.out.join("BENCHMARKS.md"), &report::markdown(&measured, &verdicts))?;
+    let out = arguments.out.clone().unwrap_or_else(|| "docs".into());
+    make_directory(&out)?;
+    write(&out.join("benchmarks.json"), &report::json(&measured))?;
+    write(&out.join("benchmarks.svg"), &plot::svg(&measured))?;
+    write(&out.join(plot::HOT_PATHS), &plot::hot_paths(&measured))?;
+    for (case, file) in latency::PLOTS {
+        write(&out.join(file), &latency::svg(&measured.latencies, case))?;
+    }
+    write(&out.join("BENCHMARKS.md"), &report::markdown(&measured, &verdicts))?;
     judge(arguments, &verdicts)
 }
 

@@ -100,6 +100,11 @@ fn build(package: &str, targets: &str, profile: Profile) -> Result<Vec<Value>, F
     artifacts(cargo(package, targets, profile))
 }
 
+/// The command that builds what `targets` names of a package, as it is published.
+pub(crate) fn release(package: &str, targets: &str) -> Command {
+    cargo(package, targets, Profile::Release)
+}
+
 /// The command that builds what `targets` names of a package.
 fn cargo(package: &str, targets: &str, profile: Profile) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());

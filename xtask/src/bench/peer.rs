@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::latency::{self, Device, Latency};
+use super::threads::Crowd;
 use super::{Holding, Measured, Pair, Row, make_directory};
 use crate::failure::Failure;
 use crate::verbs;
@@ -151,6 +153,29 @@ impl Peer {
             }
         }
         if holdings.is_empty() { Err(self.wrong("no bytes")) } else { Ok(holdings) }
+    }
+
+    /// What threads do at the same time.
+    pub(super) fn threads(&self) -> Result<Crowd, Failure> {
+        let told = output(self.command(&["threads"]))?;
+        Crowd::read(&told).ok_or_else(|| self.wrong("nothing of threads"))
+    }
+
+    /// How long single operations take, on a device that works meanwhile and on one that stands still.
+    pub(super) fn latencies(&self, rounds: u32) -> Result<Vec<Latency>, Failure> {
+        let rounds = rounds.to_string();
+        let cases = latency::PLOTS.map(|(case, _)| case);
+        let what = [&["latency", rounds.as_str()], &cases[..]].concat();
+        let mut all = Vec::new();
+        for device in [Device::Works, Device::StandsStill] {
+            let mut command = self.command(&what);
+            if device == Device::Works {
+                command.env_remove("MLX5_SIM");
+            }
+            let read = latency::read(&output(command)?, device);
+            all.extend(read.ok_or_else(|| self.wrong("no distributions"))?);
+        }
+        Ok(all)
     }
 
     fn wrong(&self, what: &str) -> Failure {

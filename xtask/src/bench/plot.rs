@@ -2,20 +2,28 @@
 
 use std::fmt::Write as _;
 
-use super::{CANNOT, Measured, Row};
+use super::{CANNOT, Measured, OVER_OURS, Row};
 
 /// Whose bars there are: heading, colour, whether a row is one of theirs.
 type Series = (&'static str, &'static str, fn(&Row) -> bool);
 
 /// Who holds memory, by how the names begin, and the series whose colour that has.
-const HOLDERS: [(&str, usize); 2] = [("mlx5", 1), ("rdma-core", 2)];
+const HOLDERS: [(&str, usize); 3] = [("mlx5", 1), (OVER_OURS, 3), ("rdma-core", 4)];
 
-const SERIES: [Series; 4] = [
+const SERIES: [Series; 7] = [
     ("floor", "#b8b8b8", |row| row.who == "floor"),
     ("mlx5", "#0b7a75", |row| row.who == "mlx5" && row.mode == "single"),
+    ("by hand", "#3d5a80", |row| row.who == "by-hand"),
+    ("C API, ours", "#7fc8a9", |row| row.who.starts_with(OVER_OURS) && row.mode == "default"),
     ("C, default", "#d1495b", |row| row.is_peer() && row.mode == "default"),
     ("C, one thread", "#edae49", |row| row.is_peer() && row.mode == "single_threaded"),
+    ("UCX", "#8e6c8a", |row| row.who == "ucx"),
 ];
+
+/// The plot of instructions alone, and its cases.
+pub(super) const HOT_PATHS: &str = "benchmarks-hot-paths.svg";
+const HOT: [&str; 6] =
+    ["post_inline8", "post_sge", "batch16_inline8", "poll1", "poll16", "empty_poll"];
 
 const WIDTH: f64 = 1440.0;
 const LEFT: f64 = 50.0;
@@ -23,9 +31,29 @@ const PANEL: f64 = 230.0;
 const TOP: f64 = 50.0;
 const GAP: f64 = 70.0;
 
+/// Instructions of the hot paths, which do not depend on the machine, of the better of each one's ways.
+pub(super) fn hot_paths(measured: &Measured) -> String {
+    let mut svg = beginning(TOP + PANEL + GAP);
+    let cases = HOT.to_vec();
+    panel(&mut svg, measured, &cases, TOP, "instructions of an operation", |row| row.instructions);
+    svg + "</svg>\n"
+}
+
 /// Instructions, and nanoseconds, of the better of each one's ways; and what queues hold.
 pub(super) fn svg(measured: &Measured) -> String {
-    let height = TOP + 3.0 * (PANEL + GAP);
+    let mut svg = beginning(TOP + 3.0 * (PANEL + GAP));
+    let cases = plotted(measured);
+    panel(&mut svg, measured, &cases, TOP, "instructions of an operation", |row| row.instructions);
+    let second = TOP + PANEL + GAP;
+    panel(&mut svg, measured, &cases, second, "nanoseconds of an operation", |row| {
+        row.nanoseconds.unwrap_or(f64::NAN)
+    });
+    memory(&mut svg, measured, second + PANEL + GAP);
+    svg + "</svg>\n"
+}
+
+/// The beginning of a picture, with whose colour is which.
+fn beginning(height: f64) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"sans-serif\" font-size=\"11\">\n\
@@ -40,13 +68,7 @@ pub(super) fn svg(measured: &Measured) -> String {
             x + 17.0
         );
     }
-    panel(&mut svg, measured, TOP, "instructions of an operation", |row| row.instructions);
-    let second = TOP + PANEL + GAP;
-    panel(&mut svg, measured, second, "nanoseconds of an operation", |row| {
-        row.nanoseconds.unwrap_or(f64::NAN)
-    });
-    memory(&mut svg, measured, second + PANEL + GAP);
-    svg + "</svg>\n"
+    svg
 }
 
 /// The cases that go on one scale: those of a few hundred instructions, that the peer has, too, or
@@ -114,8 +136,14 @@ fn label(svg: &mut String, middle: f64, bottom: f64, text: &str, line: usize) {
     );
 }
 
-fn panel(svg: &mut String, measured: &Measured, top: f64, heading: &str, value: fn(&Row) -> f64) {
-    let cases = plotted(measured);
+fn panel(
+    svg: &mut String,
+    measured: &Measured,
+    cases: &[&str],
+    top: f64,
+    heading: &str,
+    value: fn(&Row) -> f64,
+) {
     let rows = measured.rows.iter().filter(|row| cases.contains(&row.case.as_str()));
     let most = rows.map(value).fold(1.0, f64::max);
     let bottom = top + PANEL;
@@ -137,7 +165,7 @@ fn panel(svg: &mut String, measured: &Measured, top: f64, heading: &str, value: 
 /// KiB that a queue holds.
 fn memory(svg: &mut String, measured: &Measured, top: f64) {
     const KIB: f64 = 1024.0;
-    let (group, width) = (120.0, 40.0);
+    let (group, width) = (150.0, 40.0);
     let mut cases: Vec<&str> = measured.holdings.iter().map(|one| one.case.as_str()).collect();
     cases.sort_unstable();
     cases.dedup();
@@ -149,7 +177,7 @@ fn memory(svg: &mut String, measured: &Measured, top: f64) {
         let left = LEFT + group * (i as f64 + 0.1);
         for (k, (who, series)) in HOLDERS.iter().enumerate() {
             let theirs =
-                measured.holdings.iter().find(|one| one.case == *case && one.who.starts_with(who));
+                measured.holdings.iter().find(|one| one.case == *case && holder(&one.who) == *who);
             let Some(theirs) = theirs else { continue };
             let value = theirs.bytes() / KIB;
             let x = left + width * k as f64;
@@ -157,6 +185,11 @@ fn memory(svg: &mut String, measured: &Measured, top: f64) {
         }
         label(svg, left + width, bottom, case, 0);
     }
+}
+
+/// Whose memory it is, of [`HOLDERS`].
+fn holder(who: &str) -> &'static str {
+    HOLDERS.iter().map(|holder| holder.0).filter(|name| who.starts_with(name)).max().unwrap_or("")
 }
 
 /// A distance of marks that makes three to eight of them.

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::bars::{Against, Verdict};
-use super::{CANNOT, Measured, OVER_OURS, Rival, Row};
+use super::{CANNOT, Measured, OVER_OURS, Rival, Row, builds, latency, plot};
 
 /// The rows, as `docs/benchmarks.json` has them.
 pub(super) fn json(measured: &Measured) -> String {
@@ -49,7 +49,9 @@ pub(super) fn json(measured: &Measured) -> String {
         })
     });
     let mut text = String::from("[\n");
-    let rows: Vec<Value> = rows.chain(cannot).chain(holdings).collect();
+    let rows = rows.chain(cannot).chain(holdings).chain(measured.crowd.json());
+    let rows = rows.chain(latency::json(&measured.latencies)).chain(builds::json(&measured.builds));
+    let rows: Vec<Value> = rows.collect();
     for (i, row) in rows.iter().enumerate() {
         let comma = if i + 1 < rows.len() { "," } else { "" };
         let _ = writeln!(text, "  {row}{comma}");
@@ -113,8 +115,12 @@ pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
     table(&mut text, measured, |row| format!("{:.1}", row.nanoseconds.unwrap_or(f64::NAN)));
     text.push_str("\n## First-level data cache misses per operation\n\n");
     table(&mut text, measured, |row| format!("{:.2}", row.misses));
+    measured.crowd.markdown(&mut text);
+    latency::markdown(&mut text, &measured.latencies);
+    builds::markdown(&mut text, &measured.builds);
     holdings(&mut text, measured);
     text.push_str("\n![Instructions and nanoseconds as bars](benchmarks.svg)\n");
+    let _ = writeln!(text, "\n![Instructions of the hot paths]({})", plot::HOT_PATHS);
     places(&mut text, measured, verdicts);
     text.push_str(END);
     text
@@ -125,9 +131,8 @@ const INTRODUCTION: &str = "\
 
 The cost of posting and polling with this driver, with rdma-core's C provider, with UCX, with queues
 that a C program drives by itself, and the minimum possible cost (the floor). `cargo xtask bench`
-measures, and writes this page, `benchmarks.json` and `benchmarks.svg`. It needs a C compiler,
-valgrind, libibverbs with its mlx5 provider, and UCX with its headers; without UCX it leaves that
-column out. `cargo xtask bench --short --check` counts the instructions of what has a bar, and fails
+measures, and writes this page, `benchmarks.json` and the plots. It needs a C compiler, valgrind,
+libibverbs with its mlx5 provider, and UCX with its headers; without UCX it leaves that column out. `cargo xtask bench --short --check` counts the instructions of what has a bar, and fails
 where a bar is missed that was reached, or by more than it was (`xtask/src/bench/missed.rs`).
 
 ";
@@ -194,7 +199,7 @@ The doorbell register of a simulated device is ordinary memory. Only silicon can
 stores to write-combining memory and of the fences after them, whether BlueFlame saves the device
 a read, how the device's writes to queue memory interact with CPU caches, and latency and message
 rate on a wire. The benchmark runs unchanged on a real ConnectX
-(`mlx5-bench beside LIBRARY time 1000`), except for the cancel cases: no program can drain a real
+(`mlx5-bench beside LIBRARIES time 1000`), except for the cancel cases: no program can drain a real
 device's queue on command.
 ";
 
