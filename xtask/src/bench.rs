@@ -38,6 +38,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     check: bool,
 
+    /// Leave out what other ways to build get, for which the benchmark is built six times
+    #[arg(long)]
+    no_builds: bool,
+
     /// Where to write what was measured: docs, if nothing else is said. With --short, only the plot of
     /// instructions is written, and only if this is said
     #[arg(long, value_name = "DIRECTORY")]
@@ -157,12 +161,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         return judge(arguments, &verdicts);
     }
+    // What can fail for want of a tool comes first.
+    let builds = if arguments.no_builds { Vec::new() } else { builds::measure()? };
     let mut measured = peer.count(&[], true)?;
+    measured.builds = builds;
     peer.time(ROUNDS, &[], &mut measured)?;
     measured.holdings = peer.memory()?;
     measured.crowd = peer.threads()?;
     measured.latencies = peer.latencies(SAMPLED)?;
-    measured.builds = builds::measure()?;
     derived::add(&mut measured);
     let verdicts = bars::verdicts(&measured);
     print(&verdicts);
