@@ -12,15 +12,15 @@
     jne 18
 0:
     mov rax,QWORD PTR [rbx+0x78]
-    mov rcx,QWORD PTR [rax+0x38]
-    bswap rcx
-    xor rcx,QWORD PTR [rbx+0x58]
-    test cl,0x1
+    mov rdx,QWORD PTR [rax+0x38]
+    bswap rdx
+    xor rdx,QWORD PTR [rbx+0x58]
+    test dl,0x1
     jne 1
     mov edi,DWORD PTR [rax+0x20]
-    mov rdx,rcx
-    shr rdx,0x10
-    cmp cl,0x3
+    mov rcx,rdx
+    shr rcx,0x10
+    cmp dl,0x3
     ja 3
     cmp QWORD PTR [rbx+0x30],rdi
     jne 5
@@ -38,9 +38,9 @@
     xor edx,edx
     jmp 20
 3:
-    test cl,0xc
+    test dl,0xc
     sete r8b
-    lea r9d,[rcx-0x10]
+    lea r9d,[rdx-0x10]
     cmp r9b,0x40
     setb r9b
     test r8b,r9b
@@ -52,27 +52,37 @@
     cmp DWORD PTR [r9+0x190],0x1
     jne 9
 4:
-    movzx edx,dx
-    cmp QWORD PTR [r8+0x18],rdx
+    movzx r9d,cx
+    cmp QWORD PTR [r8+0x28],r9
     jbe 14
-    cmp QWORD PTR [r8+0x28],rdx
-    jbe 14
-    mov rdi,QWORD PTR [r8+0x10]
-    mov r8,QWORD PTR [r8+0x20]
-    movzx r9d,BYTE PTR [r8+rdx*1]
-    test r9b,r9b
+    mov r10,QWORD PTR [r8+0x20]
+    movzx edi,BYTE PTR [r10+r9*1]
+    test dil,dil
     je 14
-    mov rdi,QWORD PTR [rdi+rdx*8]
-    xor r9d,r9d
-    xchg BYTE PTR [r8+rdx*1],r9b
-    test r9b,r9b
-    jne 10
-    jmp 14
+    mov rdi,QWORD PTR [r8+0x10]
+    mov rdi,QWORD PTR [rdi+r9*8]
+    xor r11d,r11d
+    xchg BYTE PTR [r10+r9*1],r11b
+    test r11b,r11b
+    je 14
+    movzx r9d,cx
+    mov r10d,r9d
+    shr r10d,0x6
+    mov r11,QWORD PTR [r8+0x30]
+    mov r14d,0x1
+    shl r14,cl
+    lock or QWORD PTR [r11+r10*8],r14
+    mov rcx,QWORD PTR [r8+0x40]
+    mov BYTE PTR [rcx+r10*1],0x1
+    mov rcx,QWORD PTR [r8+0x50]
+    shr r9d,0xa
+    mov BYTE PTR [rcx+r9*1],0x1
+    jmp 10
 5:
     mov r8,QWORD PTR [rbx+0xa8]
     mov r9d,edi
     bswap r9d
-    mov ecx,DWORD PTR [rbx+0xd4]
+    mov edx,DWORD PTR [rbx+0xd4]
     mov r8,QWORD PTR [r8+0x10]
     mov r10d,r9d
     shr r10d,0x9
@@ -89,7 +99,7 @@
     jb 14
     cmp r9,r8
     jne 14
-    cmp ecx,r11d
+    cmp edx,r11d
     jne 14
     mov QWORD PTR [rbx+0x30],rdi
     mov QWORD PTR [rbx+0x38],r8
@@ -98,20 +108,20 @@
     cmp r11w,r9w
     je 14
 6:
-    movzx ecx,r9w
+    movzx edx,r9w
     mov r10,QWORD PTR [r8+0x100]
-    and ecx,DWORD PTR [r8+0x110]
-    shl ecx,0x4
-    mov rdi,QWORD PTR [r10+rcx*1]
-    mov rcx,QWORD PTR [r10+rcx*1+0x8]
-    mov r14,rcx
+    and edx,DWORD PTR [r8+0x110]
+    shl edx,0x4
+    mov rdi,QWORD PTR [r10+rdx*1]
+    mov rdx,QWORD PTR [r10+rdx*1+0x8]
+    mov r14,rdx
     shr r14,0x28
-    cmp dx,r14w
+    cmp cx,r14w
     jne 13
 7:
     inc r9d
     mov WORD PTR [r8+0x80],r9w
-    shr rcx,0x20
+    shr rdx,0x20
     jmp 11
 8:
     mov r9,QWORD PTR [rbx+0xa8]
@@ -145,26 +155,26 @@
 9:
     mov r9d,DWORD PTR [r8+0x100]
     movzx edi,WORD PTR [r8+0x80]
-    movzx r10d,dx
+    movzx r10d,cx
     cmp r9d,r10d
     jne 14
-    cmp di,dx
+    cmp di,cx
     je 14
     mov rdi,QWORD PTR [r8+0x180]
     mov r10d,DWORD PTR [r8+0x188]
     dec r10d
-    and r10d,edx
-    movzx edx,r10w
-    mov rdi,QWORD PTR [rdi+rdx*8]
+    and r10d,ecx
+    movzx ecx,r10w
+    mov rdi,QWORD PTR [rdi+rcx*8]
     inc r9d
     mov DWORD PTR [r8+0x100],r9d
 10:
-    shr cl,0x4
-    or cl,0x80
+    shr dl,0x4
+    or dl,0x80
 11:
-    mov edx,DWORD PTR [rbx+0xd0]
-    inc edx
-    mov DWORD PTR [rbx+0xd0],edx
+    mov ecx,DWORD PTR [rbx+0xd0]
+    inc ecx
+    mov DWORD PTR [rbx+0xd0],ecx
     mov r8,QWORD PTR [rbx+0x50]
     add r8,rax
     cmp r8,QWORD PTR [rbx+0x88]
@@ -173,32 +183,32 @@
     xor BYTE PTR [rbx+0x58],0x1
 12:
     mov QWORD PTR [rbx+0x78],r8
-    movzx r8d,cl
+    movzx r8d,dl
     mov r9,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
-    movzx ecx,BYTE PTR [r9+r8*4+0x1]
+    movzx edx,BYTE PTR [r9+r8*4+0x1]
     cmp BYTE PTR [r9+r8*4],0x1
     jne 15
     mov eax,DWORD PTR [rax+0x2c]
     bswap eax
     jmp 16
 13:
-    mov r10d,edx
+    mov r10d,ecx
     sub r10d,r14d
     sub r11d,r9d
     cmp r10w,r11w
     jae 14
     add r10d,r9d
-    mov rcx,QWORD PTR [r8+0x100]
+    mov rdx,QWORD PTR [r8+0x100]
     mov edi,r10d
     and edi,DWORD PTR [r8+0x110]
     movzx r9d,di
     shl r9d,0x4
-    mov rdi,QWORD PTR [rcx+r9*1]
-    mov rcx,QWORD PTR [rcx+r9*1+0x8]
-    mov r11,rcx
+    mov rdi,QWORD PTR [rdx+r9*1]
+    mov rdx,QWORD PTR [rdx+r9*1+0x8]
+    mov r11,rdx
     shr r11,0x28
     mov r9d,r10d
-    cmp dx,r11w
+    cmp cx,r11w
     je 7
 14:
     mov ecx,0x1
@@ -210,17 +220,17 @@
     xor eax,eax
 16:
     xor r8d,r8d
-    cmp cl,0x1
+    cmp dl,0x1
     sete r8b
     add rdi,rax
     add rdi,r8
     add QWORD PTR [rsi],rdi
     mov rax,QWORD PTR [rbx+0xa0]
-    mov DWORD PTR [rax+0x2c],edx
+    mov DWORD PTR [rax+0x2c],ecx
     mov rax,QWORD PTR [rbx+0x98]
-    and edx,0xffffff
-    bswap edx
-    mov DWORD PTR [rax],edx
+    and ecx,0xffffff
+    bswap ecx
+    mov DWORD PTR [rax],ecx
     mov r14d,0x1
     mov edx,0x1
     jmp 20

@@ -51,7 +51,13 @@ const BARS: &[(&str, Mode, f64)] = &[
     ("poll16_sparse16", Mode::Single, 76.0),
     // Of sizes that differ the one that completed is searched for.
     ("poll_sparse_mixed", Mode::Single, 320.0),
-    ("post_recv1", Mode::Single, 110.0),
+    ("post_recv1", Mode::Single, 48.0),
+    ("recv_one", Mode::Single, 42.5),
+    ("post_recv16", Mode::Single, 31.0),
+    ("post_srq_recv1", Mode::Single, 45.5),
+    // Most of it is claiming a free place. It does not grow with the queue.
+    ("post_srq_recv_random_1024", Mode::Single, 300.0),
+    ("post_srq_recv_random_32768", Mode::Single, 300.0),
     ("mkey_configure", Mode::Single, 600.0),
     ("post_inline8", Mode::Shared, 150.0),
     ("post_sge", Mode::Shared, 139.0),

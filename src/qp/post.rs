@@ -135,7 +135,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
 
     /// Posts a list of receive requests (`ibv_post_recv`). Requests before the first bad one are
     /// posted. Refused if the queue pair uses a shared receive queue.
-    #[inline]
+    #[inline(always)]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         match &mut self.receive {
             Some(receive) => receive.post_recv(list),
@@ -181,7 +181,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// # Ok(())
     /// # }
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
         match &mut self.receive {
             Some(receive) => receive.recv(wr_id, sge),
@@ -306,7 +306,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
 impl ReceiveHalf {
     /// Posts a list of receive requests (`ibv_post_recv`). Requests before the first bad one are
     /// posted.
-    #[inline]
+    #[inline(always)]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         self.queue.post_recv(list)
     }
@@ -321,7 +321,7 @@ impl ReceiveHalf {
     }
 
     /// Posts one receive request with one buffer. See [`QueuePair::recv`].
-    #[inline]
+    #[inline(always)]
     pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
         self.queue.recv(wr_id, sge)
     }

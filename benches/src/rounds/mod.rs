@@ -7,6 +7,7 @@ mod mkey;
 mod poll;
 mod post;
 mod receive;
+mod scattered;
 
 use crate::machine::Machine;
 use crate::round::Round;
@@ -80,5 +81,5 @@ macro_rules! subjects {
 subjects! {
     post::single, post::any, post::shared, post::datagrams, poll::single, poll::sparse,
     poll::shared, poll::compressed,
-    receive::own, receive::shared, mkey, cancel, control, many,
+    receive::own, receive::shared, scattered, mkey, cancel, control, many,
 }

@@ -21,6 +21,13 @@ pub(super) mod own {
             bed.receive(64);
             time
         }
+        "recv_one", Single, receive::recv x 64, |bed, given, first| {
+            let time = timed(64, |k| {
+                receive::recv(&mut bed.peer, given.sges[k], first + k as u64).is_ok()
+            });
+            bed.receive(64);
+            time
+        }
         "post_recv16", Single, receive::post_recv x 64, |bed, given, first| {
             let list: [_; ROUND as usize] = std::array::from_fn(|k| {
                 ReceiveWr { wr_id: first + k as u64, sges: &given.sges[k..=k] }

@@ -335,6 +335,46 @@ fn a_shared_receive_is_had_by_one_poller() {
     });
 }
 
+/// A poller that has told of a completion has given its request back: whoever hears of that has room, also
+/// while another poller gives back one of the same word.
+#[test]
+fn who_hears_of_a_shared_receive_has_room_for_another() {
+    model(2, || {
+        let memory = Memory::new();
+        let layout = ReceiveLayout { requests: 4, max_sge: 1, stride: 32 };
+        let records = std::sync::Arc::new(SharedReceiveRecords::new(4));
+        // SAFETY: memory and records are kept longer than the queue.
+        let mut queue = unsafe {
+            let (gate, record) = (gate(&memory), record(&memory));
+            let records = std::sync::Arc::clone(&records);
+            SharedReceiveQueue::new(memory.at(0), layout, 1 << 30, gate, record, records)
+        };
+        for number in 0..3 {
+            queue.post_recv(&[ReceiveWr { wr_id: number, sges: &[] }]).unwrap();
+        }
+        let told = Arc::new(AtomicUsize::new(0));
+        let pollers: Vec<_> = (0..2)
+            .map(|index| {
+                let (records, told) = (std::sync::Arc::clone(&records), Arc::clone(&told));
+                thread::spawn(move || {
+                    assert_eq!(records.retire(index), Some(index.into()));
+                    told.fetch_add(1, Ordering::Release);
+                })
+            })
+            .collect();
+        let room = told.load(Ordering::Acquire);
+        for number in 0..room {
+            let posted = queue.post_recv(&[ReceiveWr { wr_id: number as u64, sges: &[] }]);
+            assert!(posted.is_ok(), "{number} of {room}");
+        }
+        pollers.into_iter().for_each(|poller| poller.join().unwrap());
+        for _ in room..2 {
+            assert!(queue.post_recv(&[ReceiveWr { wr_id: 9, sges: &[] }]).is_ok());
+        }
+        assert!(queue.post_recv(&[ReceiveWr { wr_id: 9, sges: &[] }]).is_err());
+    });
+}
+
 /// The records of a queue pair, as far as the life of one matters here.
 struct Tracked {
     /// Written when it is freed, read when it is asked: loom finds it if one does not come before

@@ -1,4 +1,5 @@
 //! Receive queues: of a queue pair, and shared ones.
 
+mod free;
 pub(crate) mod queue;
 pub(crate) mod shared;

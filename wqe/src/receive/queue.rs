@@ -4,6 +4,7 @@ use crate::gate::Gate;
 use crate::request::data::{write_sge, write_sges};
 use crate::request::error::{ListError, PostError};
 use crate::request::sge::Sge;
+use crate::send::build::opaque;
 use crate::sync::{
     AtomicU16, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -235,14 +236,24 @@ impl ReceiveRecords {
 }
 
 /// The owner half of a receive queue.
+// In the order in which a post asks for them.
+#[repr(C)]
 pub struct ReceiveQueue {
-    ring: NonNull<u8>,
-    layout: ReceiveLayout,
-    longest: u32,
-    head: u16,
     gate: Gate,
+    ring: NonNull<u8>,
+    /// The identifiers in `records`.
+    wr_ids: NonNull<AtomicU64>,
     record: QueuePairRecord,
     records: Arc<ReceiveRecords>,
+    layout: ReceiveLayout,
+    longest: u32,
+    /// Requests in the ring, minus one. Meaningless for a ring of zero requests.
+    mask: u32,
+    /// Producer index, free-running.
+    head: u16,
+    /// Where the queue was last seen to be full: `head` may come to here before that is computed
+    /// again.
+    limit: u16,
 }
 
 impl fmt::Debug for ReceiveQueue {
@@ -255,7 +266,8 @@ impl fmt::Debug for ReceiveQueue {
     }
 }
 
-// SAFETY: the ring is reached only through this value.
+// SAFETY: the ring is reached only through this value; the identifiers are atomic, in the records
+// that the value keeps.
 unsafe impl Send for ReceiveQueue {}
 
 impl ReceiveQueue {
@@ -274,32 +286,116 @@ impl ReceiveQueue {
         records: Arc<ReceiveRecords>,
     ) -> Self {
         let longest = longest_sge(max_message);
-        Self { ring, layout, longest, head: 0, gate, record, records }
+        let wr_ids = NonNull::from(&*records.wr_ids).cast();
+        let (mask, limit) = (layout.requests.wrapping_sub(1), layout.requests as u16);
+        Self { ring, layout, longest, mask, head: 0, limit, gate, record, records, wr_ids }
     }
 
     /// Posts a list of receive requests (`ibv_post_recv`). Requests before the first bad one are
     /// posted. The error has the index of the bad request and what is wrong with it.
-    #[inline]
+    #[inline(always)]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
-        if !self.gate.may_receive() {
-            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+        if let [ReceiveWr { wr_id, sges: [sge] }] = list
+            && self.recv_fast(wr_id, sge)
+        {
+            return Ok(());
         }
-        let oldest = self.records.oldest();
-        let mut head = self.head;
-        for wr in list {
-            if let Err(error) = self.write(head, oldest, wr) {
-                return Err(self.stop(head, error));
-            }
-            head = head.wrapping_add(1);
-        }
-        self.publish(head);
-        Ok(())
+        self.post_list(list)
     }
 
     /// Posts one receive request with one buffer.
-    #[inline]
+    #[inline(always)]
     pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
-        self.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error)
+        if self.recv_fast(&wr_id, &sge) {
+            return Ok(());
+        }
+        self.recv_slow(wr_id, sge)
+    }
+
+    /// Posts one receive request with one buffer, if there is nothing else to check. Otherwise
+    /// returns false, and does nothing.
+    #[inline(always)]
+    fn recv_fast(&mut self, wr_id: &u64, sge: &Sge) -> bool {
+        let head = self.head;
+        if !self.gate.may_receive() || !is_usual(*sge, self.longest) || head == self.limit {
+            return false;
+        }
+        let index = self.index(head);
+        // SAFETY: the queue is not full, so the place is free, and there is one; the index is masked,
+        // so it is inside the ring and its records. There is room for `max_sge` SGEs.
+        unsafe {
+            let slot = opaque(self.ring.byte_add(index * self.layout.stride as usize));
+            write_usual(slot, *sge, self.layout.max_sge);
+            self.wr_ids.add(index).as_ref().store(*wr_id, Relaxed);
+        }
+        self.publish(head.wrapping_add(1));
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recv_slow(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
+        self.post_list(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error)
+    }
+
+    /// [`ReceiveQueue::post_recv`] of any list.
+    #[inline(never)]
+    fn post_list(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
+        if !self.gate.may_receive() {
+            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+        }
+        let mut head = self.head;
+        let mut rest = list;
+        while !rest.is_empty() {
+            let index = self.index(head);
+            let run = match self.room(head) {
+                0 => return Err(self.stop(head, FULL)),
+                room => rest.len().min(room).min(self.layout.requests as usize - index),
+            };
+            let now;
+            (now, rest) = rest.split_at(run);
+            // SAFETY: there is room for so many requests, which do not pass the end of the ring.
+            match unsafe { self.write_run(index, now) } {
+                Ok(()) => head = head.wrapping_add(run as u16),
+                Err((place, error)) => {
+                    return Err(self.stop(head.wrapping_add(place as u16), error));
+                }
+            }
+        }
+        if head != self.head {
+            self.publish(head);
+        }
+        Ok(())
+    }
+
+    /// Writes requests, from place `index` of the ring on. Returns the place in the list of a bad one
+    /// and what is wrong with it.
+    ///
+    /// # Safety
+    /// So many places follow in the ring, and are free.
+    #[inline(always)]
+    unsafe fn write_run(
+        &mut self,
+        index: usize,
+        list: &[ReceiveWr<'_>],
+    ) -> Result<(), (usize, PostError)> {
+        let (ReceiveLayout { max_sge, stride, .. }, longest) = (self.layout, self.longest);
+        // SAFETY: the place is in the ring, and there is a record for each.
+        let (mut slot, mut wr_id) =
+            unsafe { (self.ring.byte_add(index * stride as usize), self.wr_ids.add(index)) };
+        for wr in list {
+            // SAFETY: a place has room for `max_sge` SGEs; it is free, and has a record. The addresses
+            // behind the last place of the run are not used.
+            unsafe {
+                if let Err(error) = write_scatter(slot, wr.sges, max_sge, longest) {
+                    let place = (&raw const *wr).offset_from_unsigned(list.as_ptr());
+                    return Err((place, error));
+                }
+                wr_id.as_ref().store(wr.wr_id, Relaxed);
+                (slot, wr_id) = (slot.byte_add(stride as usize), wr_id.add(1));
+            }
+        }
+        Ok(())
     }
 
     /// Posts the receive requests that `requests` yields and returns their number. Requests before
@@ -314,10 +410,9 @@ impl ReceiveQueue {
             return Err(ListError { index: 0, error: self.gate.refusal().into() });
         }
         let mut count = 0;
-        let oldest = self.records.oldest();
         let mut written = Unpublished { head: self.head, queue: self };
         for wr in requests {
-            if let Err(error) = written.queue.write(written.head, oldest, wr.borrow()) {
+            if let Err(error) = written.queue.write(written.head, wr.borrow()) {
                 return Err(ListError { index: count, error });
             }
             written.head = written.head.wrapping_add(1);
@@ -328,28 +423,37 @@ impl ReceiveQueue {
     }
 
     #[inline(always)]
-    fn write(&mut self, head: u16, oldest: u16, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
-        if u32::from(head.wrapping_sub(oldest)) >= self.layout.requests {
-            return Err(PostError::QueueFull { free: 0, needed: 1 });
+    fn write(&mut self, head: u16, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
+        if self.room(head) == 0 {
+            return Err(FULL);
         }
-        let index = usize::from(head) & (self.layout.requests as usize - 1);
-        // SAFETY: the index is masked, so it is inside the ring.
-        let slot = unsafe { self.ring.byte_add(index * self.layout.stride as usize) };
-        // SAFETY: a WQE of the ring has room for `max_sge` SGEs, and this one is free.
-        unsafe { write_scatter(slot, wr.sges, self.layout.max_sge, self.longest)? };
-        self.records.wr_id(head).store(wr.wr_id, Relaxed);
-        Ok(())
+        // SAFETY: there is room for a request, and one does not pass the end of the ring.
+        unsafe { self.write_run(self.index(head), core::slice::from_ref(wr)) }
+            .map_err(|(_, error)| error)
+    }
+
+    /// The place of request `head` in the ring. Meaningless for a ring of zero requests.
+    #[inline(always)]
+    fn index(&self, head: u16) -> usize {
+        (u32::from(head) & self.mask) as usize
+    }
+
+    /// How many requests fit from `head` on, as far as is known: none only if the queue is full.
+    #[inline(always)]
+    fn room(&mut self, head: u16) -> usize {
+        if head == self.limit {
+            self.limit = self.records.oldest().wrapping_add(self.layout.requests as u16);
+        }
+        self.limit.wrapping_sub(head).into()
     }
 
     /// Publishes the requests before `head` to the poller, then to the device.
     #[inline(always)]
     fn publish(&mut self, head: u16) {
-        if head != self.head {
-            self.head = head;
-            self.records.posted.store(head, Release);
-            mlx5_doorbell::barrier::to_device();
-            self.record.set_receive(head);
-        }
+        self.head = head;
+        self.records.posted.store(head, Release);
+        mlx5_doorbell::barrier::to_device();
+        self.record.set_receive(head);
     }
 
     /// Posts the requests before the bad one.
@@ -357,7 +461,9 @@ impl ReceiveQueue {
     #[inline(never)]
     fn stop(&mut self, head: u16, error: PostError) -> ListError {
         let index = head.wrapping_sub(self.head).into();
-        self.publish(head);
+        if head != self.head {
+            self.publish(head);
+        }
         ListError { index, error }
     }
 
@@ -375,11 +481,14 @@ impl ReceiveQueue {
     /// Resets all counters. The queue pair was reset, and no earlier completion can be polled any
     /// more.
     pub fn reset(&mut self) {
-        self.head = 0;
+        (self.head, self.limit) = (0, self.layout.requests as u16);
         self.records.reset();
         self.record.set_receive(0);
     }
 }
+
+/// There is no room for a request.
+pub(crate) const FULL: PostError = PostError::QueueFull { free: 0, needed: 1 };
 
 /// Requests that were written up to `head`. Dropping it publishes them.
 struct Unpublished<'a> {
@@ -390,13 +499,36 @@ struct Unpublished<'a> {
 impl Drop for Unpublished<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.queue.publish(self.head);
+        if self.head != self.queue.head {
+            self.queue.publish(self.head);
+        }
     }
 }
 
 /// The maximum length of a single SGE that needs no further check.
 pub(crate) fn longest_sge(max_message: u32) -> u32 {
     max_message.min(MAX_SGE_LENGTH)
+}
+
+/// Whether a single SGE needs no further check: it is neither empty nor too long.
+#[inline(always)]
+pub(crate) fn is_usual(sge: Sge, longest: u32) -> bool {
+    sge.length.wrapping_sub(1) < longest
+}
+
+/// Writes a scatter list of one SGE, with an end mark if it is shorter than the WQE.
+///
+/// # Safety
+/// `at` has room for `max_sge` SGEs, at least one.
+#[inline(always)]
+pub(crate) unsafe fn write_usual(at: NonNull<u8>, sge: Sge, max_sge: u32) {
+    // SAFETY: by the caller's contract; the end mark takes the place of the second SGE.
+    unsafe {
+        if max_sge > 1 {
+            at.byte_add(UNIT).cast().write(DataSegment::END);
+        }
+        write_sge(at, sge);
+    }
 }
 
 /// Checks and writes a scatter list, with an end mark if it is shorter than the WQE. `longest` is
@@ -412,15 +544,10 @@ pub(crate) unsafe fn write_scatter(
     longest: u32,
 ) -> Result<(), PostError> {
     if let &[sge] = sges
-        && sge.length.wrapping_sub(1) < longest
+        && is_usual(sge, longest)
     {
-        // SAFETY: by the caller's contract; the end mark takes the place of the second SGE.
-        unsafe {
-            write_sge(at, sge);
-            if max_sge > 1 {
-                at.byte_add(UNIT).cast().write(DataSegment::END);
-            }
-        }
+        // SAFETY: by the caller's contract.
+        unsafe { write_usual(at, sge, max_sge) };
         return Ok(());
     }
     // SAFETY: by the caller's contract.
@@ -431,7 +558,11 @@ pub(crate) unsafe fn write_scatter(
 /// As for [`write_scatter`].
 // Out of line, so that the common case stays in registers.
 #[inline(never)]
-unsafe fn write_scatter_list(at: NonNull<u8>, sges: &[Sge], max_sge: u32) -> Result<(), PostError> {
+pub(crate) unsafe fn write_scatter_list(
+    at: NonNull<u8>,
+    sges: &[Sge],
+    max_sge: u32,
+) -> Result<(), PostError> {
     let units = match sges {
         [] => 0,
         // SAFETY: by the caller's contract. A scatter list may be longer than any message, so only

@@ -1,9 +1,14 @@
 //! The shared receive queue: a list of requests that several queue pairs consume.
 
 use crate::gate::Gate;
-use crate::receive::queue::{ReceiveLayout, ReceiveWr, longest_sge, write_scatter};
+use crate::receive::free::{Claims, FreePlaces};
+use crate::receive::queue::{
+    FULL, ReceiveLayout, ReceiveWr, is_usual, longest_sge, write_scatter_list,
+};
+use crate::request::data::write_sge;
 use crate::request::error::{ListError, PostError};
 use crate::request::sge::Sge;
+use crate::send::build::opaque;
 use crate::sync::{
     AtomicBool, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -12,11 +17,12 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::borrow::Borrow;
 use core::fmt;
-use core::mem::size_of;
+use core::mem::{offset_of, size_of};
+use core::ops::Range;
 use core::ptr::NonNull;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_prm::U16;
-use mlx5_prm::wqe::SrqNextSegment;
+use mlx5_prm::wqe::{DataSegment, SrqNextSegment, UNIT};
 
 /// The shared half of a shared receive queue: which requests the device holds. The queue pairs that
 /// consume them may complete on different completion queues, polled by different threads.
@@ -25,6 +31,8 @@ pub struct SharedReceiveRecords {
     /// One flag per request: whether the device holds it. Only the owner sets a flag, and only a
     /// poller clears it.
     held: Box<[AtomicBool]>,
+    /// Requests that completed and that the owner has not claimed again.
+    free: FreePlaces,
 }
 
 impl fmt::Debug for SharedReceiveRecords {
@@ -42,6 +50,7 @@ impl SharedReceiveRecords {
         Self {
             wr_ids: (0..requests).map(|_| AtomicU64::new(0)).collect(),
             held: (0..requests).map(|_| AtomicBool::new(false)).collect(),
+            free: FreePlaces::new(requests),
         }
     }
 
@@ -55,38 +64,20 @@ impl SharedReceiveRecords {
     #[inline]
     pub fn retire(&self, index: u16) -> Option<u64> {
         let index = usize::from(index);
-        let (wr_id, held) = (self.wr_ids.get(index)?, self.held.get(index)?);
+        let held = self.held.get(index)?;
         // The acquire pairs with the owner's release in `hold`: the identifier is written.
         if !held.load(Acquire) {
             return None;
         }
-        let wr_id = wr_id.load(Relaxed);
-        // The release lets the owner reuse the request. The swap makes sure that only one poller
-        // retires it.
-        held.swap(false, AcqRel).then_some(wr_id)
-    }
-
-    /// Owner: whether the device holds a request.
-    ///
-    /// # Safety
-    /// `index` is less than the number of records.
-    #[inline(always)]
-    unsafe fn is_held(&self, index: usize) -> bool {
-        // SAFETY: by the caller's contract.
-        unsafe { self.held.get_unchecked(index) }.load(Acquire)
-    }
-
-    /// Owner: notes that the device holds a request.
-    ///
-    /// # Safety
-    /// As for [`Self::is_held`].
-    #[inline(always)]
-    unsafe fn hold(&self, index: usize, wr_id: u64) {
-        // SAFETY: by the caller's contract; both arrays have the same length.
-        unsafe {
-            self.wr_ids.get_unchecked(index).store(wr_id, Relaxed);
-            self.held.get_unchecked(index).store(true, Release);
+        // SAFETY: there are as many identifiers as flags.
+        let wr_id = unsafe { self.wr_ids.get_unchecked(index) }.load(Relaxed);
+        // The swap makes sure that only one poller retires it.
+        if !held.swap(false, AcqRel) {
+            return None;
         }
+        // SAFETY: there is a place for each flag.
+        unsafe { self.free.put(index as u32) };
+        Some(wr_id)
     }
 }
 
@@ -94,16 +85,28 @@ impl SharedReceiveRecords {
 ///
 /// The device walks a linked list: each WQE names the next. The last posted WQE names a free one,
 /// the *tail*, which the next post fills. So one WQE of the ring is always free.
+// In the order in which a post asks for them.
+#[repr(C)]
 pub struct SharedReceiveQueue {
+    gate: Gate,
     ring: NonNull<u8>,
+    /// The identifiers and the flags in `records`.
+    wr_ids: NonNull<AtomicU64>,
+    held: NonNull<AtomicBool>,
+    record: QueuePairRecord,
     layout: ReceiveLayout,
     longest: u32,
     /// The free WQE that the last posted one names.
-    tail: usize,
-    /// Requests posted so far, free-running in the 16 bits that the device sees.
-    posted: u16,
-    gate: Gate,
-    record: QueuePairRecord,
+    tail: u32,
+    /// WQEs from the tail up to here, at least the tail, are claimed: posts take them in order.
+    end: u32,
+    /// Requests posted so far, free-running, minus the tail. The device sees 16 bits of the sum.
+    base: u32,
+    /// The WQEs that posts take after those; none, if that is empty.
+    spare: Range<u32>,
+    claims: Claims,
+    /// A bit for each WQE that may not have the usual form. WQEs are given it when they are claimed.
+    unusual: Box<[u64]>,
     records: Arc<SharedReceiveRecords>,
 }
 
@@ -117,7 +120,8 @@ impl fmt::Debug for SharedReceiveQueue {
     }
 }
 
-// SAFETY: the ring is reached only through this value.
+// SAFETY: the ring is reached only through this value; identifiers and flags are atomic, in the
+// records that the value keeps.
 unsafe impl Send for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {
@@ -138,11 +142,28 @@ impl SharedReceiveQueue {
         records: Arc<SharedReceiveRecords>,
     ) -> Self {
         assert!(records.held.len() >= layout.requests as usize, "a record for each request");
-        let longest = longest_sge(max_message);
-        let queue = Self { ring, layout, longest, tail: 0, posted: 0, gate, record, records };
-        let requests = layout.requests as usize;
-        for index in 0..requests {
-            queue.link(index, (index + 1) % requests);
+        let mut queue = Self {
+            ring,
+            layout,
+            longest: longest_sge(max_message),
+            tail: 0,
+            end: layout.requests,
+            base: 0,
+            spare: 0..0,
+            claims: Claims::default(),
+            unusual: (0..(layout.requests as usize).div_ceil(u64::BITS as usize))
+                .map(|_| 0)
+                .collect(),
+            gate,
+            record,
+            wr_ids: NonNull::from(&*records.wr_ids).cast(),
+            held: NonNull::from(&*records.held).cast(),
+            records,
+        };
+        for index in 0..layout.requests {
+            // SAFETY: a WQE of the ring starts with this segment.
+            unsafe { queue.slot(index).cast().write(SrqNextSegment::default()) };
+            queue.make_usual(index);
         }
         queue
     }
@@ -159,64 +180,118 @@ impl SharedReceiveQueue {
 
     /// Returns the first and the last of the free requests that the next posts fill, in order.
     pub fn free_run(&self) -> (u32, u32) {
-        let most = self.layout.requests as usize;
-        let behind = (1..most).take_while(|step| self.free_behind(self.tail, *step).is_some());
-        let last = (self.tail + behind.count()) & (most - 1);
-        (self.tail as u32, last as u32)
+        let behind = |index: u32| (index + 1) % self.layout.requests;
+        let is_free = |index: u32| {
+            (self.tail..self.end).contains(&index)
+                || self.spare.contains(&index)
+                || self.claims.is_free(&self.records.free, index)
+        };
+        let mut last = self.tail;
+        while behind(last) != self.tail && is_free(behind(last)) {
+            last = behind(last);
+        }
+        (self.tail, last)
+    }
+
+    const fn mask(&self) -> u32 {
+        self.layout.requests - 1
     }
 
     #[inline(always)]
-    fn slot(&self, index: usize) -> NonNull<u8> {
-        debug_assert!(index < self.layout.requests as usize);
+    fn slot(&self, index: u32) -> NonNull<u8> {
+        debug_assert!(index < self.layout.requests);
         // SAFETY: every caller passes an index below the number of requests.
-        unsafe { self.ring.byte_add(index * self.layout.stride as usize) }
+        unsafe { self.ring.byte_add(index as usize * self.layout.stride as usize) }
     }
 
+    /// Notes that the device holds the WQE at the tail.
     #[inline(always)]
-    fn link(&self, index: usize, next: usize) {
-        let segment =
-            SrqNextSegment { next_wqe_index: U16::new(next as u16), ..SrqNextSegment::default() };
-        // SAFETY: a WQE starts with this segment.
-        unsafe { self.slot(index).cast().write(segment) };
+    fn hold(&mut self, wr_id: u64) {
+        let tail = self.tail as usize;
+        // SAFETY: the tail is below the number of requests, for each of which there is a record.
+        unsafe {
+            self.wr_ids.add(tail).as_ref().store(wr_id, Relaxed);
+            self.held.add(tail).as_ref().store(true, Release);
+        }
     }
 
-    /// Returns the WQE `step` places behind `tail`, if it is free.
-    #[inline(always)]
-    fn free_behind(&self, tail: usize, step: usize) -> Option<usize> {
-        let index = (tail + step) & (self.layout.requests as usize - 1);
-        // SAFETY: the index is masked, and there is a record for each request.
-        (!unsafe { self.records.is_held(index) }).then_some(index)
+    /// Makes `next` the WQE that follows `index`.
+    fn link(&mut self, index: u32, next: u32) {
+        const NEXT: usize = offset_of!(SrqNextSegment, next_wqe_index);
+        // SAFETY: a WQE starts with this segment. The rest of it was written when the queue was
+        // created.
+        unsafe { self.slot(index).byte_add(NEXT).cast().write(U16::new(next as u16)) };
     }
 
-    /// Finds a free WQE other than `tail`, starting two places behind it.
-    #[cold]
-    #[inline(never)]
-    fn find_free(&self, tail: usize) -> Option<usize> {
-        (2..self.layout.requests as usize).find_map(|step| self.free_behind(tail, step))
+    /// Gives a free WQE its usual form: it is followed by the next one in the ring, and ends behind its
+    /// first SGE.
+    fn make_usual(&mut self, index: u32) {
+        self.link(index, (index + 1) & self.mask());
+        if self.layout.max_sge > 1 {
+            let second = Self::HEAD as usize + UNIT;
+            // SAFETY: the WQE has room for a second SGE.
+            unsafe { self.slot(index).byte_add(second).cast().write(DataSegment::END) };
+        }
     }
 
     /// Posts a list of receive requests (`ibv_post_srq_recv`). Requests before the first bad one
     /// are posted. The error has the index of the bad request and what is wrong with it.
-    #[inline]
+    #[inline(always)]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
-        if !self.gate.may_receive() {
-            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+        if let [ReceiveWr { wr_id, sges: [sge] }] = list
+            && self.recv_fast(wr_id, sge)
+        {
+            return Ok(());
         }
-        let mut posted = Posted { tail: self.tail, counter: self.posted };
-        for wr in list {
-            match self.write(posted.tail, wr) {
-                Ok(next) => posted = Posted { tail: next, counter: posted.counter.wrapping_add(1) },
-                Err(error) => return Err(self.stop(posted, error)),
-            }
-        }
-        self.publish(posted);
-        Ok(())
+        self.post_list(list)
     }
 
     /// Posts one receive request with one buffer.
-    #[inline]
+    #[inline(always)]
     pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
-        self.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error)
+        if self.recv_fast(&wr_id, &sge) {
+            return Ok(());
+        }
+        self.recv_slow(wr_id, sge)
+    }
+
+    /// Posts one receive request with one buffer, if there is nothing else to check. Otherwise
+    /// returns false, and does nothing.
+    #[inline(always)]
+    fn recv_fast(&mut self, wr_id: &u64, sge: &Sge) -> bool {
+        if !self.gate.may_receive() || !is_usual(*sge, self.longest) {
+            return false;
+        }
+        let (tail, next) = (self.tail, self.tail + 1);
+        if next == self.end {
+            return false;
+        }
+        // SAFETY: the SGEs follow the head of the WQE at the tail, which is free and of the usual form.
+        unsafe {
+            write_sge(opaque(self.slot(tail)).byte_add(Self::HEAD as usize), *sge);
+            self.hold(*wr_id);
+        }
+        self.tail = next;
+        self.publish();
+        true
+    }
+
+    /// [`SharedReceiveQueue::recv`] where something is to be checked, or another run begins.
+    #[inline(never)]
+    fn recv_slow(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
+        if !self.gate.may_receive() {
+            return Err(self.gate.refusal().into());
+        }
+        self.write(&ReceiveWr { wr_id, sges: &[sge] })?;
+        self.publish();
+        Ok(())
+    }
+
+    /// [`SharedReceiveQueue::post_recv`] of any list.
+    #[cold]
+    #[inline(never)]
+    fn post_list(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
+        self.post_recv_iter(list).map(|_| ())
     }
 
     /// Posts the receive requests that `requests` yields and returns their number. Requests before
@@ -231,13 +306,10 @@ impl SharedReceiveQueue {
             return Err(ListError { index: 0, error: self.gate.refusal().into() });
         }
         let mut count = 0;
-        let posted = Posted { tail: self.tail, counter: self.posted };
-        let mut written = Unpublished { queue: self, posted };
+        let written = Unpublished(self);
         for wr in requests {
-            let Posted { tail, counter } = written.posted;
-            match written.queue.write(tail, wr.borrow()) {
-                Ok(tail) => written.posted = Posted { tail, counter: counter.wrapping_add(1) },
-                Err(error) => return Err(ListError { index: count, error }),
+            if let Err(error) = written.0.write(wr.borrow()) {
+                return Err(ListError { index: count, error });
             }
             count += 1;
         }
@@ -245,65 +317,100 @@ impl SharedReceiveQueue {
         Ok(count as usize)
     }
 
-    /// Writes a request to the tail and returns the next tail.
+    /// Writes a request to the tail, and moves the tail.
     #[inline(always)]
-    fn write(&mut self, tail: usize, wr: &ReceiveWr<'_>) -> Result<usize, PostError> {
-        // Requests mostly complete in posting order.
-        let next = match self.free_behind(tail, 1) {
-            Some(next) => next,
-            None => self.find_free(tail).ok_or(PostError::QueueFull { free: 0, needed: 1 })?,
-        };
-        // SAFETY: the SGEs follow the head, there is room for `max_sge`, and the WQE at the tail is
-        // free.
+    fn write(&mut self, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
+        let tail = self.tail;
+        if tail + 1 == self.end {
+            self.extend_run()?;
+        }
+        // SAFETY: the SGEs follow the head of a WQE. There is room for `max_sge`, and the WQE at the
+        // tail is free and of the usual form.
         unsafe {
             let entries = self.slot(tail).byte_add(Self::HEAD as usize);
-            write_scatter(entries, wr.sges, self.layout.max_sge, self.longest)?;
+            match wr.sges {
+                [sge] if is_usual(*sge, self.longest) => write_sge(entries, *sge),
+                sges => {
+                    if let Err(error) = write_scatter_list(entries, sges, self.layout.max_sge) {
+                        // Some may have been written before the bad one.
+                        self.make_usual(tail);
+                        return Err(error);
+                    }
+                    self.note_unusual(tail);
+                }
+            }
         }
-        self.link(tail, next);
-        // SAFETY: the tail is a WQE of the ring, and there is a record for each.
-        unsafe { self.records.hold(tail, wr.wr_id) };
-        Ok(next)
+        self.hold(wr.wr_id);
+        self.tail = tail + 1;
+        if self.tail == self.end {
+            self.begin_run(tail);
+        }
+        Ok(())
     }
 
-    /// Publishes the posted requests to the device.
-    #[inline(always)]
-    fn publish(&mut self, posted: Posted) {
-        if posted.counter != self.posted {
-            (self.tail, self.posted) = (posted.tail, posted.counter);
-            mlx5_doorbell::barrier::to_device();
-            // The only counter of a shared receive queue's record is at the place of the receive
-            // counter.
-            self.record.set_receive(posted.counter);
-        }
-    }
-
-    /// Posts the requests before the bad one.
-    #[cold]
+    /// Claims the WQEs that posts take after the tail, the last one that is claimed: into the same run, if
+    /// they follow it in the ring.
     #[inline(never)]
-    fn stop(&mut self, posted: Posted, error: PostError) -> ListError {
-        let index = posted.counter.wrapping_sub(self.posted).into();
-        self.publish(posted);
-        ListError { index, error }
+    fn extend_run(&mut self) -> Result<(), PostError> {
+        if self.spare.is_empty() {
+            // On from the tail, if requests completed in the order in which they were posted.
+            let run = self.claims.next_run(&self.records.free, self.end & self.mask());
+            self.spare = run.ok_or(FULL)?;
+            self.make_run_usual();
+        }
+        if self.spare.start == self.end {
+            (self.end, self.spare) = (self.spare.end, 0..0);
+        }
+        Ok(())
+    }
+
+    /// Goes on with the spare run behind `last`, which was posted.
+    #[inline(always)]
+    fn begin_run(&mut self, last: u32) {
+        let Range { start, end } = self.spare.clone();
+        self.link(last, start);
+        self.note_unusual(last);
+        self.base = self.base.wrapping_add(self.tail).wrapping_sub(start);
+        (self.tail, self.end, self.spare) = (start, end, 0..0);
+    }
+
+    /// Notes that a WQE may not have the usual form.
+    #[inline(always)]
+    fn note_unusual(&mut self, index: u32) {
+        self.unusual[(index / u64::BITS) as usize] |= 1 << (index % u64::BITS);
+    }
+
+    /// Gives the WQEs that were claimed last their usual form.
+    #[inline(always)]
+    fn make_run_usual(&mut self) {
+        let Range { start, end } = self.spare.clone();
+        // A run lies in one word of bits.
+        let claimed = u64::MAX >> (u64::BITS - (end - start)) << (start % u64::BITS);
+        let word = &mut self.unusual[(start / u64::BITS) as usize];
+        let mut unusual = *word & claimed;
+        *word &= !claimed;
+        while unusual != 0 {
+            self.make_usual(start / u64::BITS * u64::BITS + unusual.trailing_zeros());
+            unusual &= unusual - 1;
+        }
+    }
+
+    /// Publishes the requests before the tail to the device.
+    #[inline(always)]
+    fn publish(&mut self) {
+        mlx5_doorbell::barrier::to_device();
+        // The only counter of a shared receive queue's record is at the place of the receive
+        // counter.
+        self.record.set_receive(self.base.wrapping_add(self.tail) as u16);
     }
 }
 
-/// The position while a list is posted.
-#[derive(Clone, Copy)]
-struct Posted {
-    tail: usize,
-    counter: u16,
-}
-
-/// Requests that were written, up to a position. Dropping it publishes them: the records say that
-/// the device holds them.
-struct Unpublished<'a> {
-    queue: &'a mut SharedReceiveQueue,
-    posted: Posted,
-}
+/// Requests that were written. Dropping it publishes them: the records say that the device holds them.
+struct Unpublished<'a>(&'a mut SharedReceiveQueue);
 
 impl Drop for Unpublished<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.queue.publish(self.posted);
+        self.0.publish();
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::bed::{GateBed, Memory};
 use crate::by_hand::sges;
+use crate::sets::Random;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_wqe::{
     ListError, PostError, QueueState, ReceiveLayout, ReceiveWr, Sge, SharedReceiveQueue,
     SharedReceiveRecords,
 };
 use proptest::prelude::*;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 struct Bed {
@@ -240,6 +241,90 @@ proptest! {
             }
         }
     }
+}
+
+/// A queue of any size, whose requests come back in any order: it takes as many as it has room for, in
+/// whatever form, and each arrives.
+fn check_any_order(requests: u32, seed: u64) {
+    let mut random = Random(seed);
+    let mut below = |limit: usize| (random.next() % limit as u64) as usize;
+    let mut bed = Bed::new(requests, 3);
+    let (capacity, data) = (bed.queue.capacity() as usize, sges(3));
+    let long = [data[0], data[1], Sge { length: 1 << 31, ..data[2] }];
+    let (mut next, mut held) = (0u64, Vec::new());
+    for _ in 0..20 {
+        for _ in 0..below(2 * requests as usize + 2) {
+            if held.len() < capacity && below(8) == 0 {
+                let error = PostError::SgeTooLong { index: 2, length: 1 << 31 };
+                assert_eq!(bed.post(next, &long), Err(ListError { index: 0, error }));
+            }
+            let list = &data[..[0, 1, 1, 1, 1, 2, 3][below(7)]];
+            if held.len() == capacity {
+                assert_eq!(bed.post(next, list), Err(full(0)), "seed {seed}");
+                break;
+            }
+            assert_eq!(bed.post(next, list), Ok(()), "{} of {capacity}, seed {seed}", held.len());
+            let (index, taken) = bed.device.take().expect("one was posted");
+            assert_eq!(taken, list, "seed {seed}");
+            held.push((index, next));
+            next += 1;
+        }
+        for _ in 0..below(held.len() + 1) {
+            let (index, wr_id) = held.swap_remove(below(held.len()));
+            assert_eq!(bed.records.retire(index), Some(wr_id), "seed {seed}");
+            assert_eq!(bed.records.retire(index), None, "seed {seed}");
+        }
+        assert_eq!(bed.records.in_flight() as usize, held.len(), "seed {seed}");
+        let indexes: BTreeSet<_> = held.iter().map(|(index, _)| *index).collect();
+        assert_eq!(indexes.len(), held.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn requests_of_a_queue_of_any_size_come_back_in_any_order() {
+    for (log, seed) in (1..=15).zip(1..) {
+        check_any_order(1 << log, seed);
+    }
+}
+
+/// What came back in any order is posted in the order of the ring again, in few runs.
+#[test]
+fn requests_that_came_back_in_any_order_are_posted_in_runs() {
+    for (log, seed) in (6..=15).zip(1..) {
+        let (requests, mut random) = (1_usize << log, Random(seed));
+        let mut bed = Bed::new(requests as u32, 1);
+        for _ in 0..3 {
+            let posted = requests - 1;
+            let data = sges(1);
+            (0..posted).for_each(|wr_id| bed.post(wr_id as u64, &data).unwrap());
+            let taken = std::iter::from_fn(|| bed.device.take().map(|(index, _)| index));
+            let mut taken: Vec<_> = taken.collect();
+            let breaks = taken.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+            // One at the end of the ring, and one where a word of places is taken in two parts.
+            assert!(breaks <= 3, "{breaks} breaks among {requests}, seed {seed}");
+            for left in (1..=posted).rev() {
+                let index = taken.swap_remove((random.next() % left as u64) as usize);
+                assert!(bed.records.retire(index).is_some());
+            }
+        }
+    }
+}
+
+/// The free requests that the next posts fill, as a program finds them that posts to the ring itself.
+#[test]
+fn the_free_run_is_what_the_next_posts_fill() {
+    let mut bed = Bed::new(128, 1);
+    let data = sges(1);
+    assert_eq!(bed.queue.free_run(), (0, 127));
+    (0..100).for_each(|wr_id| bed.post(wr_id, &data).unwrap());
+    assert_eq!(bed.queue.free_run(), (100, 127));
+    (0..50).for_each(|index| assert!(bed.records.retire(index).is_some()));
+    assert_eq!(bed.queue.free_run(), (100, 49));
+    (0..70).for_each(|wr_id| bed.post(wr_id, &data).unwrap());
+    assert_eq!(bed.queue.free_run(), (42, 49));
+    let taken: Vec<_> = std::iter::from_fn(|| bed.device.take()).map(|(index, _)| index).collect();
+    let expected: Vec<_> = (0..128).chain(0..42).collect();
+    assert_eq!(taken, expected);
 }
 
 #[test]

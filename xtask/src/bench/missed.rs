@@ -40,9 +40,6 @@ missed! {
     "mlx5" "single" "poll1" FLOOR => 1.776;
     "mlx5" "single" "poll16" FLOOR => 1.531;
     "mlx5" "single" "empty_poll" FLOOR => 1.353;
-    "mlx5" "single" "post_recv1" FLOOR => 4.364;
-    "mlx5" "single" "post_recv16" FLOOR => 2.053;
-    "mlx5" "single" "post_srq_recv1" FLOOR => 5.106;
     "mlx5" "shared" "post_inline8" LOCKED_FLOOR => 1.467;
     "mlx5" "shared" "post_sge" LOCKED_FLOOR => 1.274;
     "mlx5" "shared" "post_send" LOCKED_FLOOR => 1.268;

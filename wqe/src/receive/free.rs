@@ -1,0 +1,144 @@
+//! The free places of a shared receive queue, which pollers give back in any order.
+//!
+//! Each place has a bit, set from when a poller gives it back until the owner claims it. Each word of
+//! these bits has a mark, and each group of words too, so that the owner finds one with a bit by a few
+//! loads in a queue of any size. A mark says where to look first, no more: pollers set it by a plain
+//! store, and in a race it may be lost. So before the queue is full all words are looked at.
+
+use crate::sync::{
+    AtomicBool, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use alloc::boxed::Box;
+use core::ops::Range;
+
+const BITS: u32 = u64::BITS;
+
+/// Words of a group.
+const GROUP: u32 = 16;
+
+/// The places that were given back: several pollers put places in, and one owner takes them out.
+pub(crate) struct FreePlaces {
+    places: Box<[AtomicU64]>,
+    /// Marks of words.
+    words: Box<[AtomicBool]>,
+    /// Marks of groups of words.
+    groups: Box<[AtomicBool]>,
+}
+
+fn unmarked(count: u32) -> Box<[AtomicBool]> {
+    (0..count).map(|_| AtomicBool::new(false)).collect()
+}
+
+impl FreePlaces {
+    /// No place of so many.
+    pub(crate) fn new(places: u32) -> Self {
+        let words = places.div_ceil(BITS);
+        Self {
+            places: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            words: unmarked(words),
+            groups: unmarked(words.div_ceil(GROUP)),
+        }
+    }
+
+    /// Poller: puts a place into the set. The release lets the owner use it.
+    ///
+    /// # Safety
+    /// There is such a place.
+    #[inline(always)]
+    pub(crate) unsafe fn put(&self, place: u32) {
+        let word = place / BITS;
+        // SAFETY: by the contract, there is a word with this place, in a group.
+        unsafe {
+            self.places.get_unchecked(word as usize).fetch_or(1 << (place % BITS), AcqRel);
+            self.words.get_unchecked(word as usize).store(true, Release);
+            self.groups.get_unchecked((word / GROUP) as usize).store(true, Release);
+        }
+    }
+}
+
+/// What the owner took out of a set and has not used yet: places of one word, by its index.
+#[derive(Default)]
+pub(crate) struct Claims {
+    word: u32,
+    places: u64,
+}
+
+impl Claims {
+    /// Returns the first run of free places from `from` on, as far as one word has them. If there are
+    /// none behind `from`, looks on from the first one.
+    #[inline(always)]
+    pub(crate) fn next_run(&mut self, free: &FreePlaces, from: u32) -> Option<Range<u32>> {
+        if self.places == 0 && !self.next_word(free, from / BITS) {
+            return None;
+        }
+        let behind = if from / BITS == self.word { u64::MAX << (from % BITS) } else { u64::MAX };
+        let behind = self.places & behind;
+        let first = if behind == 0 { self.places } else { behind }.trailing_zeros();
+        let length = (self.places >> first).trailing_ones();
+        self.places &= !(u64::MAX >> (BITS - length) << first);
+        let start = self.word * BITS + first;
+        Some(start..start + length)
+    }
+
+    /// Takes the places of the next word that has some, from word `from` on, all around.
+    #[inline(always)]
+    fn next_word(&mut self, free: &FreePlaces, from: u32) -> bool {
+        let groups = free.groups.len() as u32;
+        let group = from / GROUP;
+        // The mark of this group may have been cleared when a word of it was taken.
+        self.take_marked(free, from..(group + 1) * GROUP)
+            || (group + 1..groups).chain(0..=group.min(groups - 1)).any(|group| {
+                let mark = &free.groups[group as usize];
+                // Whoever sets a mark has put a place in, and set the mark of its word, before.
+                mark.load(Acquire) && {
+                    mark.store(false, Relaxed);
+                    self.take_marked(free, group * GROUP..(group + 1) * GROUP)
+                }
+            })
+            || self.take_any(free)
+    }
+
+    /// Takes the places of the first word with a mark among some of one group.
+    #[inline(always)]
+    fn take_marked(&mut self, free: &FreePlaces, among: Range<u32>) -> bool {
+        let end = among.end.min(free.words.len() as u32);
+        (among.start..end).any(|word| {
+            let mark = &free.words[word as usize];
+            mark.load(Acquire) && {
+                mark.store(false, Relaxed);
+                self.take(free, word) && {
+                    // Others behind it may have marks.
+                    free.groups[(word / GROUP) as usize].store(true, Relaxed);
+                    true
+                }
+            }
+        })
+    }
+
+    /// Takes the places of any word that has some: a poller may have put one in and not have set the
+    /// marks yet.
+    #[cold]
+    fn take_any(&mut self, free: &FreePlaces) -> bool {
+        (0..free.places.len() as u32).any(|word| self.take(free, word))
+    }
+
+    /// Takes the places of a word. Returns whether there are some.
+    #[inline(always)]
+    fn take(&mut self, free: &FreePlaces, word: u32) -> bool {
+        let places = &free.places[word as usize];
+        if places.load(Acquire) == 0 {
+            return false;
+        }
+        // The acquire pairs with the pollers' release in `put`.
+        (self.word, self.places) = (word, places.swap(0, AcqRel));
+        true
+    }
+
+    /// Whether a place is free: given back, or taken here.
+    pub(crate) fn is_free(&self, free: &FreePlaces, place: u32) -> bool {
+        let given = free.places[(place / BITS) as usize].load(Acquire);
+        let taken = if place / BITS == self.word { self.places } else { 0 };
+        (given | taken) & 1 << (place % BITS) != 0
+    }
+}
