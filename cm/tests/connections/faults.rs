@@ -85,7 +85,7 @@ fn an_address_of_nobody_is_told_apart_from_one_that_nothing_leads_to() {
 
 #[test]
 fn a_request_that_always_gets_lost_is_unreachable_or_out_of_time() {
-    let machine = Machine::roce();
+    let machine = Machine::impatient();
     let listener = machine.listener();
     machine.simulator.lose_cm_messages(CmMessage::Req, u32::MAX);
     let failed = machine.client(b"").expect_err("unreachable");
@@ -226,7 +226,7 @@ fn a_client_that_is_gone_is_told_of_at_every_step() {
 
 #[test]
 fn a_client_that_never_gets_ready_is_given_up() {
-    let machine = Machine::roce();
+    let machine = Machine::impatient();
     let mut listener = machine.listener();
     let channel = machine.channel();
     let id = channel.create_id(PortSpace::Tcp).expect("created");

@@ -27,8 +27,18 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// It gives up only after the test has: threads may be kept from running for long.
     pub(crate) fn new(port: PortConfig) -> Self {
-        let cm = CmConfig { response_ms: 20, retries: 3, timewait_ms: 1 };
+        Self::with_retries(port, 10_000)
+    }
+
+    /// One that gives up soon, for tests where nobody answers.
+    pub(crate) fn impatient() -> Self {
+        Self::with_retries(PortConfig::ROCE, 3)
+    }
+
+    fn with_retries(port: PortConfig, retries: u32) -> Self {
+        let cm = CmConfig { response_ms: 20, retries, timewait_ms: 1 };
         Self { simulator: Simulator::new(SimConfig::new().ports([port]).cm(cm)) }
     }
 
