@@ -69,6 +69,9 @@ pub struct WorkCompletion<'poll> {
     descriptor: NonNull<u8>,
     wr_id: u64,
     kind: Kind,
+    /// Marks of the kind. Apart from it, so that the fast path does not combine them for callers that
+    /// do not ask.
+    marks: Kind,
     /// The tag of the queue. `None` for the view of an [`OwnedCompletion`], which has its value.
     tag: Option<&'poll UserTag>,
     poll: PhantomData<&'poll ()>,
@@ -112,9 +115,10 @@ impl<'poll> WorkCompletion<'poll> {
         descriptor: NonNull<u8>,
         wr_id: u64,
         kind: Kind,
+        marks: Kind,
         tag: Option<&'poll UserTag>,
     ) -> Self {
-        Self { descriptor, wr_id, kind, tag, poll: PhantomData }
+        Self { descriptor, wr_id, kind, marks, tag, poll: PhantomData }
     }
 
     /// Returns the value with a lifetime that the caller must bound again. The borrow checker does
@@ -124,12 +128,18 @@ impl<'poll> WorkCompletion<'poll> {
         // SAFETY: the tag is part of a queue, which stays valid until the poller next frees
         // destroyed queues; the caller bounds the lifetime by the borrow of the poller.
         let tag = self.tag.map(|tag| unsafe { NonNull::from(tag).as_ref() });
-        WorkCompletion::new(self.descriptor, self.wr_id, self.kind, tag)
+        WorkCompletion::new(self.descriptor, self.wr_id, self.kind, self.marks, tag)
     }
 
     #[inline(always)]
     pub(crate) const fn kind(&self) -> Kind {
-        self.kind
+        self.kind.with(self.marks)
+    }
+
+    /// Returns all of it but the tag.
+    #[inline(always)]
+    pub(crate) const fn parts(&self) -> (NonNull<u8>, u64, Kind) {
+        (self.descriptor, self.wr_id, self.kind())
     }
 
     #[inline(always)]
@@ -222,7 +232,7 @@ impl<'poll> WorkCompletion<'poll> {
     /// inline data.
     #[inline]
     fn format(&self) -> Format {
-        match self.kind.0 & (Kind::IN_DESCRIPTOR | Kind::BEFORE_DESCRIPTOR) {
+        match self.kind().0 & (Kind::IN_DESCRIPTOR | Kind::BEFORE_DESCRIPTOR) {
             _ if self.kind.is_error() => Format::Plain,
             Kind::IN_DESCRIPTOR => Format::Inline32,
             Kind::BEFORE_DESCRIPTOR => Format::Inline64,
@@ -311,7 +321,7 @@ impl<'poll> WorkCompletion<'poll> {
     /// The checksum over the packet. Compressed CQEs have it only if the queue was created so.
     #[inline]
     pub fn checksum(&self) -> Option<u16> {
-        let has = self.has_packet_fields() && self.kind.0 & Kind::KEPT_HASH == 0;
+        let has = self.has_packet_fields() && self.kind().0 & Kind::KEPT_HASH == 0;
         has.then(|| field!(self, Cqe.check_sum as u16))
     }
 
@@ -319,7 +329,7 @@ impl<'poll> WorkCompletion<'poll> {
     /// so.
     #[inline]
     pub fn rss_hash(&self) -> Option<u32> {
-        let has = self.has_packet_fields() && self.kind.0 & Kind::KEPT_CHECKSUM == 0;
+        let has = self.has_packet_fields() && self.kind().0 & Kind::KEPT_CHECKSUM == 0;
         has.then(|| field!(self, Cqe.rss_hash_result as u32))
     }
 
@@ -350,13 +360,13 @@ impl<'poll> WorkCompletion<'poll> {
     pub fn timestamp(&self) -> Option<u64> {
         // Failures of tag matching itself are reported in a CQE like any other.
         let failed = self.kind.is_error() && self.kind.tag_failure().is_none();
-        (!failed && !self.kind.is_compressed()).then(|| field!(self, Cqe.timestamp as u64))
+        (!failed && !self.is_compressed()).then(|| field!(self, Cqe.timestamp as u64))
     }
 
     /// Whether the CQE was in a compressed run.
     #[inline]
     pub fn is_compressed(&self) -> bool {
-        self.kind.is_compressed()
+        self.kind().is_compressed()
     }
 
     /// Returns a copy that does not borrow the queue.
@@ -370,7 +380,7 @@ impl<'poll> WorkCompletion<'poll> {
             // SAFETY: as above.
             entry[0] = unsafe { before.cast::<[u64; 8]>().read_volatile() };
         }
-        let Self { wr_id, kind, .. } = *self;
+        let (_, wr_id, kind) = self.parts();
         OwnedCompletion { entry, user_tag: self.user_tag(), wr_id, kind }
     }
 }
@@ -476,7 +486,7 @@ impl OwnedCompletion {
         const _: () = assert!(offset_of!(OwnedCompletion, user_tag) == 2 * DESCRIPTOR);
         // SAFETY: it is the second half of the copy, with which the value starts.
         let descriptor = unsafe { NonNull::from(self).cast::<u8>().byte_add(DESCRIPTOR) };
-        WorkCompletion::new(descriptor, self.wr_id, self.kind, None)
+        WorkCompletion::new(descriptor, self.wr_id, self.kind, Kind::PLAIN, None)
     }
 }
 

@@ -89,6 +89,9 @@ impl Kind {
     /// Not part of the table index: a completion of tag matching that was found as that of a send.
     const OF_SENDS: u16 = 0x8000;
 
+    /// No mark.
+    pub(crate) const PLAIN: Self = Self(0);
+
     /// The mark of a compressed CQE.
     pub(crate) const fn compressed(format: MiniFormat) -> Self {
         Self(match format {

@@ -35,7 +35,7 @@ pub use corruption::Corruption;
 pub use deferred::Deferred;
 pub use kind::CompletionOpcode;
 pub use queue::{Queue, Sent, SentRequest, Tagged, TaggedOutcome};
-pub use ring::{Next, Ring, RingParts, SignatureErrorHook, SkippedReceive};
+pub use ring::{Next, Poll, Ring, RingParts, SignatureErrorHook, SkippedReceive};
 pub use state::{RingBuffer, RingState};
 pub use table::{Lookup, RingId, Side, UserIndexTable};
 pub use tag_matching::TmInfo;

@@ -19,18 +19,13 @@ use core::mem::offset_of;
 use core::ops::Range;
 use core::ptr::NonNull;
 use mlx5_doorbell::{CompletionQueueRecord, barrier};
-use mlx5_prm::cqe::{
-    Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, MiniFormat, OPCODE_SHIFT, OWNER, SOLICITED,
-};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, OPCODE_SHIFT, OWNER, SOLICITED};
 use mlx5_prm::signature::SignatureErrorCqe;
 
-/// Offset of the last eight bytes of a descriptor: send opcode and queue pair number, counter,
-/// signature, and opcode with ownership bit.
-const TAIL: usize = offset_of!(Cqe, sop_drop_qpn);
-/// The bits of a descriptor's last byte whose values are fixed for a CQE of the fast path. They
-/// include the format, so only plain CQEs take the fast path.
-const KIND: u8 = !(SOLICITED | OWNER);
-/// The value of the bits `KIND` in the CQE of a successful send request.
+/// Offset of the last four bytes of a descriptor: counter, signature, and opcode with ownership bit.
+const TAIL: usize = offset_of!(Cqe, wqe_counter);
+/// The last byte of the new CQE of a successful send request, without the bit of a solicited event:
+/// ownership bit and format are zero, so that one comparison finds the most frequent CQE.
 const REQUEST: u8 = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
 /// The last bytes of the CQEs of receives, if their format is plain.
 const RECEIVES: Range<u8> = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT
@@ -49,24 +44,29 @@ pub enum Next<'poll> {
 
 /// The owner half of a completion queue.
 pub struct Ring<Q> {
-    /// The next descriptor.
+    /// The next descriptor: of the ring, or of the expanded CQEs of a compressed run.
     next: NonNull<u8>,
     /// The first descriptor.
     first: NonNull<u8>,
-    /// The end of the last descriptor.
+    /// The end of the last descriptor. Never reached in a compressed run.
     end: NonNull<u8>,
     stride: usize,
-    /// Consumer index, free-running.
-    consumer: u32,
+    /// The slots that are consumed with a CQE: one, or none in a compressed run, which is consumed
+    /// as a whole.
+    step: u32,
+    /// Slots that were passed but are not published: they follow the consumer index of `state`.
+    passed: u32,
     /// The ownership bit of the next CQE once the device has written it, in the width of the word
     /// that it is compared with.
-    owner: u64,
+    owner: u32,
     /// The user index word of the last CQE and its queue, separately for sends and receives: a
     /// queue whose sends complete here may have its receives on another ring, with another poller.
     sent: (u64, NonNull<Q>),
     received: (u64, NonNull<Q>),
     /// A completion found by the slow path: CQE, identifier and kind.
     found: (NonNull<u8>, u64, Kind),
+    /// The marks of the CQEs of the fast path.
+    marks: Kind,
     corruption: Option<Corruption>,
     attention: Attention,
     record: CompletionQueueRecord,
@@ -88,13 +88,36 @@ pub type SignatureErrorHook = Box<dyn FnMut(&SignatureErrorCqe) + Send>;
 pub type SkippedReceive = Box<dyn FnMut(u32, u16) + Send>;
 
 impl<Q> Ring<Q> {
+    /// Returns the consumer index, free-running.
+    #[inline(always)]
+    pub fn consumer(&self) -> u32 {
+        self.state.consumed_here().wrapping_add(self.passed)
+    }
+
+    /// Publishes the consumer index to other threads and to the device.
+    #[inline(always)]
+    pub fn publish(&mut self) {
+        let passed = core::mem::take(&mut self.passed);
+        self.publish_more(passed, 1);
+    }
+
+    /// Publishes `count` times `step` slots more than were published.
+    #[inline(always)]
+    fn publish_more(&self, count: u32, step: u32) {
+        // Orders all reads of passed CQEs before the device may overwrite them.
+        barrier::from_device();
+        let consumer = self.state.consumed_here().wrapping_add(count.wrapping_mul(step));
+        self.state.set_consumed(consumer);
+        self.record.set_consumer(consumer);
+    }
+
     /// Returns the number of CQEs that are written and were not consumed. `None` in a forked child,
     /// which may lack the memory.
     pub fn waiting(&self) -> Option<u32> {
         if self.attention.is_forked() {
             return None;
         }
-        Some(self.state.waiting(self.consumer) - self.run.consumed())
+        Some(self.state.waiting(self.consumer()) - self.run.consumed(self.next))
     }
 }
 
@@ -102,7 +125,7 @@ impl<Q> fmt::Debug for Ring<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring")
             .field("size", &self.state.size())
-            .field("consumer", &self.consumer)
+            .field("consumer", &self.consumer())
             .field("waiting", &self.waiting())
             .field("corruption", &self.corruption)
             .field("attention", &self.attention)
@@ -148,14 +171,16 @@ impl<Q: Queue> Ring<Q> {
             next: state.descriptor(consumer),
             first,
             end: end_of(&ring_buffer, first),
-            run: Run::new(state.compression().unwrap_or(MiniFormat::Hash)),
+            run: Run::new(state.compression()),
             resizes: 0,
             stride: state.stride(),
-            consumer,
+            step: 1,
+            passed: 0,
             owner: ring_buffer.owner(consumer).into(),
             sent: Self::NOTHING_CACHED,
             received: Self::NOTHING_CACHED,
             found: (first, 0, Kind::sent(0)),
+            marks: Kind::PLAIN,
             corruption: None,
             attention,
             record: state.record(),
@@ -205,11 +230,6 @@ impl<Q: Queue> Ring<Q> {
         &self.state
     }
 
-    /// Returns the consumer index.
-    pub const fn consumer(&self) -> u32 {
-        self.consumer
-    }
-
     /// Returns the corruption that was found, if any.
     pub const fn corruption(&self) -> Option<Corruption> {
         self.corruption
@@ -230,25 +250,36 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// The fast path of [`Ring::next`]. Consumes a CQE only if it is plain, without error, and of
-    /// the next request of its queue.
+    /// a request that its queue finds on the fast path.
     #[inline(always)]
     pub fn next_fast(&mut self) -> Next<'_> {
-        let descriptor = self.next;
-        // SAFETY: the last eight bytes of a descriptor, aligned to eight. One load reads the
-        // ownership bit together with the opcode and the counter.
-        let tail = unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() };
-        // The ownership bit becomes zero if the CQE is new.
-        let tail = u64::from_be(tail) ^ self.owner;
-        if tail as u8 & OWNER != 0 {
-            return Next::Empty;
+        let mut next = self.next;
+        let found = self.look(&mut next);
+        if let Next::Completion(_) = found {
+            self.next = next;
+            self.passed = self.passed.wrapping_add(self.step);
         }
-        // Orders the read of the ownership bit before reads of the rest of the CQE and of the data
-        // that it announces.
-        barrier::from_device();
-        // SAFETY: the four bytes are inside a descriptor, and aligned to four.
-        let index = unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() };
+        found
+    }
+
+    /// Starts a poll of the fast path.
+    #[inline(always)]
+    pub fn poll(&mut self) -> Poll<'_, Q> {
+        Poll { next: self.next, count: 0, ring: self }
+    }
+
+    /// Looks at the CQE at `next`, which is the next one, and passes it if it is of the fast path. The
+    /// caller bounds the lifetime by the borrow of the ring.
+    #[inline(always)]
+    fn look<'poll>(&mut self, next: &mut NonNull<u8>) -> Next<'poll> {
+        let descriptor = *next;
+        // One load reads the ownership bit together with the opcode and the counter. The ownership
+        // bit becomes zero if the CQE is new.
+        let tail = read_tail(descriptor) ^ self.owner;
+        let op_own = tail as u8;
         let counter = (tail >> 16) as u16;
-        let (wr_id, kind, tag) = if tail as u8 & KIND == REQUEST {
+        let (wr_id, kind, tag) = if op_own & !SOLICITED == REQUEST {
+            let index = index_after_owner(descriptor);
             if u64::from(index) != self.sent.0 && !self.look_up(index, Side::Send) {
                 return Next::Slow;
             }
@@ -258,10 +289,13 @@ impl<Q: Queue> Ring<Q> {
             let Some(sent) = queue.retire_next_send(counter) else { return Next::Slow };
             (sent.wr_id, Kind::sent(sent.opcode), queue.user_tag())
         } else {
-            let op_own = tail as u8;
+            if op_own & OWNER != 0 {
+                return Next::Empty;
+            }
             if op_own & FORMAT_MASK != 0 || !RECEIVES.contains(&op_own) {
                 return Next::Slow;
             }
+            let index = index_after_owner(descriptor);
             if u64::from(index) != self.received.0 && !self.look_up(index, Side::Receive) {
                 return Next::Slow;
             }
@@ -270,15 +304,18 @@ impl<Q: Queue> Ring<Q> {
             let Some(wr_id) = queue.retire_next_receive(counter) else { return Next::Slow };
             (wr_id, Kind::received(op_own >> OPCODE_SHIFT), queue.user_tag())
         };
-        self.pass(descriptor);
-        Next::Completion(WorkCompletion::new(descriptor, wr_id, kind, Some(tag)))
+        let tag = NonNull::from(tag);
+        *next = self.after(descriptor);
+        // SAFETY: as above.
+        let tag = unsafe { tag.as_ref() };
+        Next::Completion(WorkCompletion::new(descriptor, wr_id, kind, self.marks, Some(tag)))
     }
 
     /// Looks up the queue that the word `index` of a CQE names. Fails if it does not exist, was
     /// destroyed, or this side of it does not complete here.
     #[inline(always)]
     fn look_up(&mut self, index: u32, side: Side) -> bool {
-        let Some(queue) = self.queues.get_fast(u32::from_be(index), self.id, side) else {
+        let Some(queue) = self.queues.get_fast(u32::from_be(index), &self.id, side) else {
             return false;
         };
         *self.cached(side) = (index.into(), queue);
@@ -305,7 +342,7 @@ impl<Q: Queue> Ring<Q> {
     pub fn advance(&mut self) -> bool {
         match self.next_fast() {
             Next::Completion(completion) => {
-                self.found = (completion.descriptor(), completion.wr_id(), completion.kind());
+                self.found = completion.parts();
                 true
             }
             Next::Slow => self.find_completion(),
@@ -318,7 +355,7 @@ impl<Q: Queue> Ring<Q> {
     pub fn advance_fast(&mut self) -> Option<bool> {
         match self.next_fast() {
             Next::Completion(completion) => {
-                self.found = (completion.descriptor(), completion.wr_id(), completion.kind());
+                self.found = completion.parts();
                 Some(true)
             }
             Next::Slow => None,
@@ -337,7 +374,8 @@ impl<Q: Queue> Ring<Q> {
         };
         // SAFETY: a cached queue is valid: the cache is cleared before destroyed queues are freed.
         let tag = (index != Self::NOT_CACHED).then(|| unsafe { queue.as_ref() }.user_tag());
-        WorkCompletion::new(descriptor, wr_id, kind, Some(tag.unwrap_or(&NO_TAG)))
+        let tag = Some(tag.unwrap_or(&NO_TAG));
+        WorkCompletion::new(descriptor, wr_id, kind, Kind::PLAIN, tag)
     }
 
     /// Returns what the completion of [`Ring::found`] was, at any time later.
@@ -349,15 +387,20 @@ impl<Q: Queue> Ring<Q> {
     /// Passes the CQE at `descriptor`, which is the next one.
     #[inline(always)]
     fn pass(&mut self, descriptor: NonNull<u8>) {
-        self.consumer = self.consumer.wrapping_add(1);
+        self.next = self.after(descriptor);
+        self.passed = self.passed.wrapping_add(self.step);
+    }
+
+    /// Returns the descriptor that follows the one at `descriptor`, which is passed.
+    #[inline(always)]
+    fn after(&mut self, descriptor: NonNull<u8>) -> NonNull<u8> {
         let next = descriptor.as_ptr().wrapping_byte_add(self.stride);
         if next == self.end.as_ptr() {
-            self.next = self.first;
-            self.owner ^= u64::from(OWNER);
-        } else {
-            // SAFETY: the address is inside the buffer.
-            self.next = unsafe { NonNull::new_unchecked(next) };
+            self.owner ^= u32::from(OWNER);
+            return self.first;
         }
+        // SAFETY: the address is inside the buffer, or inside the expanded CQEs of a run.
+        unsafe { NonNull::new_unchecked(next) }
     }
 
     /// Whether the next CQE is written.
@@ -368,13 +411,26 @@ impl<Q: Queue> Ring<Q> {
         (op_own ^ self.owner as u8) & OWNER == 0
     }
 
-    /// Computes the position of the next CQE from the consumer index.
+    /// Computes the position of the next CQE from the consumer index. In a compressed run, the next
+    /// CQE is among those that are expanded.
     fn find_position(&mut self) {
-        let ring_buffer = self.state.ring_buffer();
+        if self.run.is_active() {
+            return;
+        }
+        let (ring_buffer, consumer) = (self.state.ring_buffer(), self.consumer());
         self.first = self.state.descriptor(0);
         self.end = end_of(&ring_buffer, self.first);
-        self.next = self.state.descriptor(self.consumer);
-        self.owner = ring_buffer.owner(self.consumer).into();
+        self.next = self.state.descriptor(consumer);
+        self.owner = ring_buffer.owner(consumer).into();
+        (self.stride, self.step, self.marks) = (self.state.stride(), 1, Kind::PLAIN);
+    }
+
+    /// Continues with the expanded CQEs of a compressed run.
+    fn enter_run(&mut self, first: NonNull<u8>) {
+        (self.next, self.stride, self.step) = (first, DESCRIPTOR, 0);
+        // No descriptor ends here: the last one of a chunk is not passed on the fast path.
+        self.end = NonNull::dangling();
+        self.marks = Kind::compressed(self.run.format());
     }
 
     /// Moves to another buffer, after the command that resizes the queue on the device, and copies
@@ -402,13 +458,13 @@ impl<Q: Queue> Ring<Q> {
         // Passed CQEs are not copied, so nothing may look for them any more.
         self.publish();
         // SAFETY: by the caller's contract; all CQEs before the consumer index were passed.
-        if unsafe { self.state.move_to(to, self.consumer, self.resizes) }.is_none() {
+        if unsafe { self.state.move_to(to, self.consumer(), self.resizes) }.is_none() {
             return false;
         }
         self.resizes += 1;
         self.find_position();
         // It may have been in the old buffer.
-        self.found = (self.first, 0, Kind::sent(0));
+        self.found = (self.next, 0, Kind::sent(0));
         true
     }
 
@@ -423,15 +479,6 @@ impl<Q: Queue> Ring<Q> {
         false
     }
 
-    /// Publishes the consumer index to other threads and to the device.
-    #[inline(always)]
-    pub fn publish(&self) {
-        // Orders all reads of passed CQEs before the device may overwrite them.
-        barrier::from_device();
-        self.state.set_consumed(self.consumer);
-        self.record.set_consumer(self.consumer);
-    }
-
     /// Whether the next CQE is written.
     #[inline]
     pub fn has_next(&self) -> bool {
@@ -441,6 +488,62 @@ impl<Q: Queue> Ring<Q> {
     /// Returns the doorbell record.
     pub const fn record(&self) -> CompletionQueueRecord {
         self.record
+    }
+}
+
+/// Returns the last four bytes of a descriptor.
+#[inline(always)]
+fn read_tail(descriptor: NonNull<u8>) -> u32 {
+    // SAFETY: the four bytes are inside a descriptor, and aligned to four.
+    u32::from_be(unsafe { descriptor.byte_add(TAIL).cast::<u32>().read_volatile() })
+}
+
+/// Returns the user index word of a CQE whose ownership bit was read.
+#[inline(always)]
+fn index_after_owner(descriptor: NonNull<u8>) -> u32 {
+    // Orders the read of the ownership bit before reads of the rest of the CQE and of the data
+    // that it announces.
+    barrier::from_device();
+    // SAFETY: the four bytes are inside a descriptor, and aligned to four.
+    unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() }
+}
+
+/// A poll on the fast path. It keeps the position to itself, so that it stays in a register from one
+/// CQE to the next. When it is dropped, the CQEs that it consumed are published.
+pub struct Poll<'a, Q> {
+    ring: &'a mut Ring<Q>,
+    next: NonNull<u8>,
+    /// CQEs that were consumed.
+    count: u32,
+}
+
+impl<Q> fmt::Debug for Poll<'_, Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Poll").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl<Q: Queue> Poll<'_, Q> {
+    /// As [`Ring::next_fast`].
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[inline(always)]
+    pub fn next(&mut self) -> Next<'_> {
+        let found = self.ring.look(&mut self.next);
+        if let Next::Completion(_) = found {
+            self.count += 1;
+        }
+        found
+    }
+}
+
+impl<Q> Drop for Poll<'_, Q> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.ring.next = self.next;
+        if self.count != 0 {
+            // All of them are of one kind: a compressed run begins and ends off the fast path.
+            self.ring.publish_more(self.count, self.ring.step);
+        }
     }
 }
 

@@ -1,50 +1,79 @@
-//! Compressed runs, expanded one CQE at a time.
+//! Compressed runs, expanded some CQEs at a time.
 //!
 //! A run is a title and arrays of mini CQEs. It takes as many slots of the ring as it has CQEs. The
 //! device writes nothing else into these slots: the others hold CQEs of an earlier lap, and mini
 //! CQEs overlap the ownership bits. So before the run is passed, the last bytes of all slots but
 //! the title's are marked as not written.
+//!
+//! CQEs are expanded into memory of the poller, where the fast path polls them as it polls a ring. A
+//! descriptor of a format that it does not take follows them, so that it comes back for more. The
+//! last CQE of a run is expanded alone, and the slow path returns it: with it the run is passed.
 
-use crate::state::{RingState, USER_INDEX_MASK};
+use crate::state::{COUNT, RingState, USER_INDEX_MASK};
 use alloc::boxed::Box;
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
-use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, MINI_CQES, MiniCqe, MiniFormat, OPCODE_SHIFT};
+use mlx5_prm::cqe::{
+    Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, MINI_CQES, MiniCqe, MiniFormat, OPCODE_SHIFT,
+};
 
-/// A buffer for a descriptor, aligned as in a ring.
-#[repr(align(64))]
-struct Entry(#[expect(dead_code, reason = "reached by address")] [u8; DESCRIPTOR]);
+/// The most CQEs that are expanded at a time: all but the last of the longest run that devices write,
+/// and few enough to stay in the cache.
+const CHUNK: usize = 8 * MINI_CQES;
+
+/// An expanded CQE, aligned as in a ring.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Entry([u64; DESCRIPTOR / 8]);
+
+/// The CQEs of a chunk, and what ends it.
+type Chunk = [Entry; CHUNK + 1];
 
 /// The state of the run that a ring is in, if any.
 pub(crate) struct Run {
-    /// The CQE under construction: the title, with the fields of the current mini CQE.
-    entry: NonNull<Entry>,
+    /// Expanded CQEs. Only rings with compression have them.
+    chunk: Option<NonNull<Chunk>>,
     format: MiniFormat,
+    /// What all CQEs of the run have in common, as a CQE that is not compressed.
+    title: Cqe,
     /// Free-running index of the title.
     first: u32,
-    /// Number of CQEs in the run (zero outside a run), and how many were returned.
+    /// Number of CQEs in the run (zero outside a run).
     count: u32,
-    told: u32,
-    counter: u16,
-    is_request: bool,
+    /// CQEs before the chunk, and in it.
+    before: u32,
+    expanded: u32,
 }
 
-// SAFETY: the buffer is owned by this value.
+// SAFETY: the chunk is owned by this value.
 unsafe impl Send for Run {}
 
 impl Run {
-    pub(crate) fn new(format: MiniFormat) -> Self {
-        let entry = NonNull::from(Box::leak(Box::new(Entry([0; DESCRIPTOR]))));
-        Self { entry, format, first: 0, count: 0, told: 0, counter: 0, is_request: false }
+    /// Prepares for runs, if the device writes any.
+    pub(crate) fn new(format: Option<MiniFormat>) -> Self {
+        // SAFETY: any bytes are a valid `Cqe`.
+        let title = unsafe { core::mem::zeroed::<Cqe>() };
+        let chunk = format
+            .map(|_| NonNull::from(Box::leak(Box::new([Entry([0; DESCRIPTOR / 8]); CHUNK + 1]))));
+        let format = format.unwrap_or(MiniFormat::Hash);
+        Self { chunk, format, title, first: 0, count: 0, before: 0, expanded: 0 }
     }
 
     pub(crate) fn is_active(&self) -> bool {
         self.count != 0
     }
 
-    /// Returns the number of CQEs that were returned and whose slots are not consumed yet.
-    pub(crate) fn consumed(&self) -> u32 {
-        self.told
+    /// Returns the number of CQEs that were returned and whose slots are not consumed yet, if the
+    /// next CQE of the ring is the one at `next`.
+    pub(crate) fn consumed(&self, next: NonNull<u8>) -> u32 {
+        match self.chunk {
+            Some(chunk) if self.is_active() => {
+                let bytes = next.addr().get() - chunk.addr().get();
+                self.before + (bytes / DESCRIPTOR) as u32
+            }
+            _ => 0,
+        }
     }
 
     /// Returns the number of slots that it takes.
@@ -52,21 +81,15 @@ impl Run {
         self.count
     }
 
-    fn cqe(&mut self) -> &mut Cqe {
-        // SAFETY: the buffer is owned by this value, and nothing reads it while it is borrowed.
-        unsafe { self.entry.cast::<Cqe>().as_mut() }
-    }
-
     /// Returns opcode, user index and counter of the title.
     pub(crate) fn title(&self) -> (u8, u32, u16) {
-        // SAFETY: the buffer is owned by this value, and nothing writes it meanwhile.
-        let title = unsafe { self.entry.cast::<Cqe>().as_ref() };
-        (title.op_own >> OPCODE_SHIFT, title.srqn_uidx.get() & USER_INDEX_MASK, self.counter)
+        let Cqe { op_own, srqn_uidx, wqe_counter, .. } = &self.title;
+        (op_own >> OPCODE_SHIFT, srqn_uidx.get() & USER_INDEX_MASK, wqe_counter.get())
     }
 
     /// Makes the run name another user index.
     pub(crate) fn rename(&mut self, index: u32) {
-        self.cqe().srqn_uidx.set(index);
+        self.title.srqn_uidx.set(index);
     }
 
     /// Notes that the run was moved by so many slots.
@@ -76,7 +99,7 @@ impl Run {
 
     /// Forgets the run, whose slots are free.
     pub(crate) fn abandon(&mut self) {
-        (self.count, self.told) = (0, 0);
+        (self.count, self.before, self.expanded) = (0, 0, 0);
     }
 
     /// Which field receives keep of their own.
@@ -87,80 +110,156 @@ impl Run {
     /// Starts a run at index `first` of the ring, where its title is written. `Err` has the count
     /// if no correct device writes it.
     pub(crate) fn start(&mut self, state: &RingState, first: u32) -> Result<(), u32> {
-        // SAFETY: one is a descriptor of the ring, the other the buffer of this value.
-        let title = unsafe {
-            let title = state.descriptor(first).cast::<[u64; DESCRIPTOR / 8]>().read_volatile();
-            self.entry.cast().write(title);
-            self.entry.cast::<Cqe>().read()
+        let mut title = {
+            let title = state.descriptor(first).cast::<[u64; DESCRIPTOR / 8]>();
+            // SAFETY: a descriptor of the ring, aligned to 64.
+            let words = unsafe { title.read_volatile() };
+            // SAFETY: the sizes are equal, and any bytes are a valid `Cqe`.
+            unsafe { core::mem::transmute::<[u64; DESCRIPTOR / 8], Cqe>(words) }
         };
         let count = title.byte_count.get();
         // A run of one would have its array in a slot behind itself.
         if count < 2 || count > state.size() {
             return Err(count);
         }
-        let opcode = title.op_own >> OPCODE_SHIFT;
-        (self.first, self.count, self.told) = (first, count, 0);
-        self.counter = title.wqe_counter.get();
-        self.is_request = opcode == CqeOpcode::Requester as u8;
+        title.op_own &= !FORMAT_MASK;
+        self.title = title;
+        (self.first, self.count, self.before, self.expanded) = (first, count, 0, 0);
         Ok(())
     }
 
-    /// Returns the next CQE of the run, which must have one. It is unchanged until the next call.
-    pub(crate) fn descriptor(&mut self, state: &RingState) -> NonNull<u8> {
-        let number = self.told as usize / MINI_CQES;
-        let array = match number {
-            0 => 1,
-            number => (number * MINI_CQES) as u32,
-        };
-        let array = state.descriptor(self.first.wrapping_add(array)).cast::<u64>();
-        // SAFETY: eight aligned bytes of a slot of the ring that belongs to the run.
-        let mini = unsafe { array.add(self.told as usize % MINI_CQES).read_volatile() };
-        // SAFETY: the sizes are equal, and every value is a valid `MiniCqe`.
-        let mini: MiniCqe = unsafe { core::mem::transmute(mini) };
-        let unique = mini.unique.get();
-        // SAFETY: the buffer is owned by this value, and nothing reads it while it is borrowed.
-        let entry = unsafe { self.entry.cast::<Cqe>().as_mut() };
-        entry.byte_count = mini.byte_count;
-        if self.is_request {
-            let number = entry.sop_drop_qpn.get() & 0xff_ffff;
-            let opcode = unique >> MiniCqe::OPCODE_SHIFT & 0xff;
-            entry.sop_drop_qpn.set(opcode << 24 | number);
-            entry.wqe_counter.set((unique >> MiniCqe::COUNTER_SHIFT) as u16);
-        } else {
-            entry.wqe_counter.set(self.counter.wrapping_add(self.told as u16));
-            match self.format {
-                MiniFormat::Hash => entry.rss_hash_result.set(unique),
-                MiniFormat::Checksum | MiniFormat::ChecksumStride => {
-                    entry.check_sum.set((unique >> MiniCqe::COUNTER_SHIFT) as u16);
-                }
-            }
-        }
-        self.entry.cast()
+    /// Whether the chunk is the last CQE of the run.
+    pub(crate) fn is_last(&self) -> bool {
+        self.before + 1 == self.count
     }
 
-    /// Passes the CQE that was returned. If it was the last, the run is over, and the number of its
-    /// slots is returned.
-    pub(crate) fn pass(&mut self, state: &RingState) -> Option<u32> {
-        self.told += 1;
-        if self.told < self.count {
-            return None;
+    /// Expands the next CQEs of the run, of which those of the chunk were returned, and returns the
+    /// first of them. `None` without compression.
+    pub(crate) fn expand(&mut self, state: &RingState) -> Option<NonNull<u8>> {
+        let mut chunk = self.chunk?;
+        // SAFETY: the chunk is owned by this value, and no completion of an earlier one is left.
+        let entries = unsafe { chunk.as_mut() };
+        self.before += self.expanded;
+        let rest = (self.count - self.before) as usize;
+        // The last one is expanded alone.
+        let number = if rest == 1 { 1 } else { CHUNK.min(rest - 1) };
+        self.expanded = number as u32;
+        let arrays = Arrays { state, first: self.first, told: self.before as usize };
+        let (title, places) = (self.title, &mut entries[..number]);
+        if title.op_own >> OPCODE_SHIFT == CqeOpcode::Requester as u8 {
+            let mut last = title;
+            last.sop_drop_qpn.set(title.sop_drop_qpn.get() & 0xff_ffff);
+            last.wqe_counter.set(0);
+            let last = u64::from_le(words(last)[LAST]);
+            arrays.expand(places, title, |mini, entry| {
+                let opcode = mini >> OPCODE & 0xff;
+                let counter = mini & 0xffff;
+                entry.0[LAST] = (last | opcode | counter << COUNTER).to_le();
+            });
+        } else {
+            let mut counter = title.wqe_counter.get().wrapping_add(self.before as u16);
+            let hash = matches!(self.format, MiniFormat::Hash);
+            arrays.expand(places, title, |mini, entry| {
+                let unique @ [high, low, ..] = (mini as u32).to_le_bytes();
+                let cqe = entry.cqe();
+                cqe.wqe_counter.set(counter);
+                counter = counter.wrapping_add(1);
+                if hash {
+                    cqe.rss_hash_result = unique.into();
+                } else {
+                    cqe.check_sum = [high, low].into();
+                }
+            });
         }
-        self.told = 0;
-        let count = core::mem::take(&mut self.count);
+        // With the format of a title, which the fast path does not take.
+        let mut end = self.title;
+        end.op_own |= FORMAT_MASK;
+        entries[number].0 = words(end);
+        Some(chunk.cast())
+    }
+
+    /// Passes the run, whose last CQE was returned, and returns the number of its slots.
+    pub(crate) fn pass(&mut self, state: &RingState) -> u32 {
+        let count = self.count;
+        self.abandon();
         // Orders the reads of the mini CQEs before the writes that mark their slots.
         barrier::from_device();
-        for place in 1..count {
-            state.clear(self.first.wrapping_add(place));
-        }
+        state.clear(self.first.wrapping_add(1), count - 1);
         // The device may write the slots as soon as it is told that they are free.
         barrier::to_device();
-        Some(count)
+        count
     }
+}
+
+/// The arrays of mini CQEs of a run, from the mini CQE `told` on.
+struct Arrays<'a> {
+    state: &'a RingState,
+    first: u32,
+    told: usize,
+}
+
+impl Arrays<'_> {
+    /// Makes each of `entries` a copy of `title` with the byte count of a mini CQE, and has `set` set
+    /// the rest of it.
+    #[inline(always)]
+    fn expand(self, mut entries: &mut [Entry], title: Cqe, mut set: impl FnMut(u64, &mut Entry)) {
+        let mut told = self.told;
+        // In memory, to be copied by vectors: the compiler would take apart what it knows.
+        let title = Entry(words(title));
+        let title = core::hint::black_box(&title);
+        let bytes = u64::from_le(title.0[COUNT / 8]) & u64::from(u32::MAX);
+        while !entries.is_empty() {
+            let place = told % MINI_CQES;
+            let (now, later) = entries.split_at_mut(entries.len().min(MINI_CQES - place));
+            // The arrays are in slots 1, 8, 16 and so on.
+            let array = match told - place {
+                0 => 1,
+                behind => behind as u32,
+            };
+            let array = self.state.descriptor(self.first.wrapping_add(array)).cast::<u64>();
+            told += now.len();
+            for (mini, entry) in (place..).zip(now) {
+                // SAFETY: eight aligned bytes of a slot of the ring that belongs to the run.
+                let mini = u64::from_le(unsafe { array.add(mini).read_volatile() });
+                *entry = *title;
+                // It is the second half of both words.
+                entry.0[COUNT / 8] = (bytes | mini & !u64::from(u32::MAX)).to_le();
+                set(mini, entry);
+            }
+            entries = later;
+        }
+    }
+}
+
+impl Entry {
+    fn cqe(&mut self) -> &mut Cqe {
+        // SAFETY: the sizes are equal, and any bytes are valid for both.
+        unsafe { NonNull::from(self).cast::<Cqe>().as_mut() }
+    }
+}
+
+/// The last word of a descriptor.
+const LAST: usize = DESCRIPTOR / 8 - 1;
+/// Position of the opcode of a request in the first word of a mini CQE, if the word is read in
+/// little-endian order, and of the counter in the last word of a descriptor.
+const OPCODE: u32 = 8 * 2;
+const COUNTER: u32 = 8 * (offset_of!(Cqe, wqe_counter) % 8) as u32;
+const _: () = assert!(MiniCqe::COUNTER_SHIFT == 16 && MiniCqe::OPCODE_SHIFT == 8);
+const _: () = assert!(offset_of!(Cqe, sop_drop_qpn) == 56 && offset_of!(Cqe, wqe_counter) == 60);
+const _: () = assert!(COUNT % 8 == 4 && offset_of!(MiniCqe, byte_count) == 4);
+
+/// Returns a descriptor as words.
+#[inline(always)]
+fn words(cqe: Cqe) -> [u64; DESCRIPTOR / 8] {
+    // SAFETY: the sizes are equal, and any bytes are valid words.
+    unsafe { core::mem::transmute(cqe) }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // SAFETY: it came from a box.
-        drop(unsafe { Box::from_raw(self.entry.as_ptr()) });
+        if let Some(chunk) = self.chunk {
+            // SAFETY: it came from a box.
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
+        }
     }
 }

@@ -251,15 +251,36 @@ impl RingState {
         self.ring_buffer().descriptor(index)
     }
 
-    /// Marks a CQE that the poller is about to pass as not written on the next lap.
-    pub(crate) fn clear(&self, index: u32) {
+    /// Marks `count` CQEs from `start` on, which the poller is about to pass, as not written on the
+    /// next lap.
+    pub(crate) fn clear(&self, start: u32, count: u32) {
         let ring_buffer = self.ring_buffer();
-        ring_buffer.set_op_own(index, OP_OWN_INITIAL | ring_buffer.owner(index));
+        let (mut index, mut left) = (start, count);
+        while left != 0 {
+            // Up to the end of the buffer they lie one behind the other, on one lap.
+            let to_end = ring_buffer.size() - (index & (ring_buffer.size() - 1));
+            let number = left.min(to_end);
+            let op_own = OP_OWN_INITIAL | ring_buffer.owner(index);
+            let mut byte = ring_buffer.last_byte(index).as_ptr();
+            for _ in 0..number {
+                // SAFETY: the last byte of a descriptor of the buffer; as in `set_op_own` otherwise.
+                unsafe { byte.write_volatile(op_own) };
+                byte = byte.wrapping_byte_add(ring_buffer.stride);
+            }
+            index = index.wrapping_add(number);
+            left -= number;
+        }
     }
 
     /// Returns the consumer index.
     pub fn consumed(&self) -> u32 {
         self.consumed.load(Acquire)
+    }
+
+    /// Poller: returns the consumer index, which nothing else changes.
+    #[inline(always)]
+    pub(crate) fn consumed_here(&self) -> u32 {
+        self.consumed.load(Relaxed)
     }
 
     #[inline(always)]

@@ -118,17 +118,20 @@ impl<Q> UserIndexTable<Q> {
         NonNull::new(found).map_or(Lookup::Unknown, Lookup::Queue)
     }
 
-    /// The fast path of [`UserIndexTable::get`]. `None` unless a queue is found at once.
+    /// The fast path of [`UserIndexTable::get`]. `None` unless a queue is found at once. Each word is
+    /// compared as soon as it is read, `ring` too, so that few are in registers at a time.
     #[inline(always)]
-    pub fn get_fast(&self, index: u32, ring: RingId, side: Side) -> Option<NonNull<Q>> {
+    pub fn get_fast(&self, index: u32, ring: &RingId, side: Side) -> Option<NonNull<Q>> {
         let Entry { rings, queue } = &self.level(index)?[index as usize % LEVEL_SIZE];
         // The loads are in the same order as in `get`.
         let found = queue.load(Acquire);
-        let rings = rings.load(Acquire);
-        let settled = queue.load(Acquire) == found;
-        let completes_here = side.completes(rings, ring);
-        let there = found.addr() > tombstone::<Q>().addr();
-        if settled && completes_here && there { NonNull::new(found) } else { None }
+        if found.addr() <= tombstone::<Q>().addr() {
+            return None;
+        }
+        if !side.completes(rings.load(Acquire), *ring) || queue.load(Acquire) != found {
+            return None;
+        }
+        NonNull::new(found)
     }
 
     #[inline(always)]
@@ -217,7 +220,7 @@ mod tests {
         let mut queue = 1;
         let queue = NonNull::from(&mut queue);
         let get = |ring, side| {
-            let quickly = table.get_fast(5, ring, side);
+            let quickly = table.get_fast(5, &ring, side);
             let found = table.get(5, ring, side);
             let there = if let Lookup::Queue(queue) = found { Some(queue) } else { None };
             assert_eq!(quickly, there);

@@ -197,23 +197,21 @@ impl CompletionQueue {
             return self.poll_rest(each, 0, max).ok_or(self.last_error);
         }
         let mut count = 0;
-        let unwinding = PublishOnUnwind(&mut self.ring);
+        let mut poll = self.ring.poll();
         while count < max {
-            match unwinding.0.next_fast() {
+            match poll.next() {
                 Next::Completion(completion) => each(completion),
                 Next::Slow => {
-                    std::mem::forget(unwinding);
+                    drop(poll);
                     return self.poll_rest(each, count, max).ok_or(self.last_error);
                 }
                 Next::Empty => break,
             }
             count += 1;
         }
-        std::mem::forget(unwinding);
+        drop(poll);
         if count == 0 {
             self.found_nothing();
-        } else {
-            self.ring.publish();
         }
         Ok(count)
     }
@@ -249,22 +247,20 @@ impl CompletionQueue {
             return (0, true);
         }
         let mut count = 0;
-        let unwinding = PublishOnUnwind(&mut self.ring);
+        let mut poll = self.ring.poll();
         let more = loop {
             if count == max {
                 break false;
             }
-            match unwinding.0.next_fast() {
+            match poll.next() {
                 Next::Completion(completion) => each(count, completion),
                 Next::Slow => break true,
                 Next::Empty => break false,
             }
             count += 1;
         };
-        std::mem::forget(unwinding);
-        if count != 0 {
-            self.ring.publish();
-        } else if !more {
+        drop(poll);
+        if count == 0 && !more {
             self.found_nothing();
         }
         (count, more)

@@ -24,12 +24,8 @@ pub fn many(cq: &mut CompletionQueue, max: usize, sum: &mut u64) -> Option<usize
 
 #[inline(never)]
 pub fn empty(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usize> {
-    let mut count = 0;
-    let polled = cq.poll(1, |completion| {
-        count += 1;
-        read(completion, sum);
-    });
-    polled.ok()
+    // Not what `one` does, or there would be one function of two names.
+    cq.poll(1, |completion| *sum += completion.wr_id()).ok()
 }
 
 #[inline(never)]

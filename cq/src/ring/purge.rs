@@ -52,7 +52,7 @@ impl<Q: Queue> Ring<Q> {
         }
         let (mut scanned, mut removed, mut count) = (0, 0, 0);
         while let Some(unit) = self.unit(scanned) {
-            let at = self.consumer.wrapping_add(scanned);
+            let at = self.consumer().wrapping_add(scanned);
             scanned += unit.slots;
             if unit.index == Some(index) {
                 unit.receives(&mut discard);
@@ -80,7 +80,7 @@ impl<Q: Queue> Ring<Q> {
     /// if it is none that a correct device writes.
     fn unit(&self, ahead: u32) -> Option<Unit> {
         let buffer = self.state.ring_buffer();
-        let at = self.consumer.wrapping_add(ahead);
+        let at = self.consumer().wrapping_add(ahead);
         if ahead == 0 && self.run.is_active() {
             return Some(self.run_unit());
         }
@@ -101,7 +101,7 @@ impl<Q: Queue> Ring<Q> {
     /// Returns the run of which some CQEs may be consumed.
     fn run_unit(&self) -> Unit {
         let (opcode, index, counter) = self.run.title();
-        let (slots, consumed) = (self.run.slots(), self.run.consumed());
+        let (slots, consumed) = (self.run.slots(), self.run.consumed(self.next));
         let counter = counter.wrapping_add(consumed as u16);
         self.describe(opcode, index, slots, slots - consumed, counter)
     }
@@ -120,7 +120,7 @@ impl<Q: Queue> Ring<Q> {
 
     /// Makes the unit at `at` name the user index `index`.
     fn rename(&mut self, at: u32, index: u32) {
-        if at == self.consumer && self.run.is_active() {
+        if at == self.consumer() && self.run.is_active() {
             self.run.rename(index);
         }
         self.state.ring_buffer().set_user_index(at, index);
@@ -140,15 +140,15 @@ impl<Q: Queue> Ring<Q> {
                 continue;
             }
             for slot in 0..unit.slots {
-                let from = self.consumer.wrapping_add(first + slot);
-                buffer.copy(from, &buffer, self.consumer.wrapping_add(kept + slot));
+                let from = self.consumer().wrapping_add(first + slot);
+                buffer.copy(from, &buffer, self.consumer().wrapping_add(kept + slot));
             }
-            let front = self.consumer.wrapping_add(kept);
+            let front = self.consumer().wrapping_add(kept);
             buffer.set_owner(front, buffer.owner(front.wrapping_add(removed)));
             kept += unit.slots;
         }
         for slot in (0..kept).rev() {
-            let from = self.consumer.wrapping_add(slot);
+            let from = self.consumer().wrapping_add(slot);
             buffer.copy(from, &buffer, from.wrapping_add(removed));
         }
         if self.run.is_active() && self.run.title().1 == index {
@@ -156,10 +156,8 @@ impl<Q: Queue> Ring<Q> {
         } else {
             self.run.move_by(removed);
         }
-        for slot in 0..removed {
-            self.state.clear(self.consumer.wrapping_add(slot));
-        }
-        self.consumer = self.consumer.wrapping_add(removed);
+        self.state.clear(self.consumer(), removed);
+        self.passed = self.passed.wrapping_add(removed);
         self.find_position();
         // The device may write the slots as soon as it is told that they are free.
         barrier::to_device();

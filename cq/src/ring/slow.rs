@@ -1,7 +1,7 @@
 //! The slow path of polling: CQEs with errors, compressed runs, inline data, completions out of
 //! order, CQEs that are no completions, and CQEs that no correct device writes.
 
-use super::{REQUEST, Ring, TAIL};
+use super::{REQUEST, Ring, index_after_owner, read_tail};
 use crate::corruption::Corruption;
 use crate::kind::Kind;
 use crate::queue::{Found, Queue, Sent};
@@ -22,7 +22,7 @@ struct Decoded {
     descriptor: NonNull<u8>,
     /// The word with the user index, in the device's byte order.
     index: u32,
-    tail: u64,
+    tail: u32,
     /// Whether it was compressed, or has inline data.
     marks: Kind,
 }
@@ -103,17 +103,17 @@ impl<Q: Queue> Ring<Q> {
     /// completed last: mostly one behind others that were not signaled. Otherwise nothing changes.
     #[inline(always)]
     fn find_request(&mut self) -> bool {
-        let Decoded { descriptor, index, tail, .. } = self.decode_at(self.next, Kind::sent(0));
-        let kind = (tail ^ self.owner) as u8 & !SOLICITED;
-        if kind != REQUEST || u64::from(index) != self.sent.0 || self.run.is_active() {
+        let descriptor = self.next;
+        let tail = read_tail(descriptor);
+        let op_own = (tail ^ self.owner) as u8;
+        if op_own & !SOLICITED != REQUEST || self.sent.0 != index_after_owner(descriptor).into() {
             return false;
         }
-        barrier::from_device();
         // SAFETY: a cached queue is valid: the cache is cleared before destroyed queues are freed.
         let queue = unsafe { self.sent.1.as_ref() };
         let Some(sent) = queue.retire_send_ahead((tail >> 16) as u16) else { return false };
         self.pass(descriptor);
-        self.found = (descriptor, sent.wr_id, Kind::sent(sent.opcode));
+        self.found = (descriptor, sent.wr_id, Kind::sent(sent.opcode).with(self.marks));
         true
     }
 
@@ -158,24 +158,34 @@ impl<Q: Queue> Ring<Q> {
     /// Decodes the next CQE, which is written. `None` if it is about no request; it was passed
     /// then.
     fn decode(&mut self) -> Result<Option<Decoded>, Corruption> {
+        let op_own = read_tail(self.next) as u8;
+        if is_title(op_own) {
+            return self.decode_compressed(op_own).map(Some);
+        }
+        if self.run.is_active() {
+            return Ok(Some(self.decode_at(self.next, self.marks)));
+        }
+        if op_own >> OPCODE_SHIFT == CqeOpcode::Resize as u8 && self.resizes > 0 {
+            self.resizes -= 1;
+            self.pass(self.next);
+            return Ok(None);
+        }
+        let format = self.check_format(op_own)?;
+        Ok(Some(self.decode_at(self.next, Kind::formatted(format))))
+    }
+
+    /// Starts a compressed run, or goes on with it, and decodes the next CQE of it.
+    fn decode_compressed(&mut self, op_own: u8) -> Result<Decoded, Corruption> {
         if !self.run.is_active() {
-            let op_own = read_tail(self.next) as u8;
-            if op_own >> OPCODE_SHIFT == CqeOpcode::Resize as u8 && self.resizes > 0 {
-                self.resizes -= 1;
-                self.pass(self.next);
-                return Ok(None);
-            }
-            if !is_title(op_own) {
-                let format = self.check_format(op_own)?;
-                return Ok(Some(self.decode_at(self.next, Kind::formatted(format))));
-            }
             if self.state.compression().is_none() {
                 return Err(Corruption::Format(Format::of(op_own)));
             }
-            self.run.start(&self.state, self.consumer).map_err(Corruption::Run)?;
+            self.run.start(&self.state, self.consumer()).map_err(Corruption::Run)?;
         }
-        let entry = self.run.descriptor(&self.state);
-        Ok(Some(self.decode_at(entry, Kind::compressed(self.run.format()))))
+        if let Some(first) = self.run.expand(&self.state) {
+            self.enter_run(first);
+        }
+        Ok(self.decode_at(self.next, self.marks))
     }
 
     fn decode_at(&self, descriptor: NonNull<u8>, marks: Kind) -> Decoded {
@@ -204,20 +214,19 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Passes the CQE, which may be one of a compressed run.
+    /// Passes the CQE, with which a compressed run may end.
     fn pass_any(&mut self, descriptor: NonNull<u8>) {
-        if !self.run.is_active() {
-            return self.pass(descriptor);
-        }
-        if let Some(count) = self.run.pass(&self.state) {
-            self.consumer = self.consumer.wrapping_add(count);
+        if self.run.is_active() && self.run.is_last() {
+            self.passed = self.passed.wrapping_add(self.run.pass(&self.state));
             self.find_position();
+        } else {
+            self.pass(descriptor);
         }
     }
 
     /// Reports a skipped CQE of a destroyed queue, if it is that of a receive.
     #[cold]
-    fn skip_destroyed(&mut self, user_index: u32, tail: u64) {
+    fn skip_destroyed(&mut self, user_index: u32, tail: u32) {
         use CqeOpcode::*;
         if let Some(departed) = &mut self.departed
             && let Some(
@@ -255,10 +264,4 @@ impl<Q: Queue> Ring<Q> {
             _ => return Err(Corruption::Opcode(opcode)),
         })
     }
-}
-
-/// Returns the last eight bytes of a descriptor.
-fn read_tail(descriptor: NonNull<u8>) -> u64 {
-    // SAFETY: the eight bytes are inside a descriptor, and aligned to eight.
-    u64::from_be(unsafe { descriptor.byte_add(TAIL).cast::<u64>().read_volatile() })
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::queue::{Sent, SentRequest};
+use mlx5_prm::cqe::MiniFormat;
 
 /// A queue that accepts every counter. It is not zero-sized, because the table stores its address.
 struct Any(#[expect(dead_code, reason = "for its size")] u64);
@@ -55,7 +56,7 @@ unsafe fn ring_at(
             id: RingId(1),
         });
         ring_buffer.clear_from(start);
-        ring.consumer = start;
+        ring.state.set_consumed(start);
         ring.find_position();
         ring.publish();
         (ring, ring_buffer, words)

@@ -1,7 +1,7 @@
 //! Compressed runs, computed by hand from the description of the format, and inline data.
 
 use crate::bed::{Bed, Device, Entry, Outstanding};
-use mlx5_cq::{Corruption, RingBuffer};
+use mlx5_cq::{Corruption, Next, RingBuffer};
 use mlx5_prm::cqe::{Format, MiniFormat};
 
 const FORMATS: [MiniFormat; 3] =
@@ -317,4 +317,101 @@ fn a_queue_that_was_not_resized_has_no_entry_that_says_so() {
     };
     assert_eq!(moved, Err(Corruption::Resize));
     assert_eq!(bed.ring.corruption(), Some(Corruption::Resize));
+}
+
+/// Runs of every length around those that are expanded at a time, of requests and of receives, polled
+/// in steps of one and as polls of the fast path that are published. In the middle of some, the queue
+/// is resized, or the CQEs of another queue are removed from before and behind.
+#[test]
+fn runs_of_every_length_tell_each_cqe_once_whatever_happens_in_the_middle() {
+    for stride in [64, 128] {
+        let mut bed = Bed::compressed(9, stride, MiniFormat::Hash);
+        let [queue, other]: [Outstanding; 2] = Default::default();
+        bed.register(5, &queue);
+        bed.register(6, &other);
+        let mut counter = 0xff00_u16;
+        let mut log_size = 9;
+        for turn in 0..220u32 {
+            let count = [2, 3, 8, 9, 63, 64, 65, 66, 127, 128, 129, 130, 200][turn as usize % 13];
+            let (requests, event) = (turn % 2 == 0, turn % 5);
+            // Written by another queue before and behind the run.
+            other.receive(7, 70);
+            bed.device.write(Entry::new(2, 6, 7));
+            let mut minis = Vec::new();
+            for k in 0..count {
+                let at = counter.wrapping_add(k);
+                let [high, low] = at.to_be_bytes();
+                if requests {
+                    queue.send(at, u64::from(at) + 1, 0x10);
+                    minis.push(mini([high, low, 0x10, 0], u32::from(k)));
+                } else {
+                    queue.receive(at, u64::from(at) + 1);
+                    minis.push(mini([1, 2, high, low], u32::from(k)));
+                }
+            }
+            let title = Entry::new(if requests { 0 } else { 2 }, 5, counter).qp_num(0x77);
+            write_run(&mut bed.device, title, &minis);
+            let start = bed.ring.consumer() + 1;
+            let middle = turn as u16 * 7 % count;
+            let mut polled = 0;
+            let mut purged = false;
+            if event == 1 && middle == 0 {
+                // SAFETY: no other thread is there.
+                assert_eq!(unsafe { bed.ring.purge(6, |_| ()) }, 1);
+                purged = true;
+            }
+            if !purged {
+                assert_eq!(bed.next_id(), Some(70));
+            }
+            while polled < count {
+                if polled == middle {
+                    match event {
+                        1 if !purged => {
+                            other.receive(8, 80);
+                            bed.device.write(Entry::new(2, 6, 8));
+                            // SAFETY: no other thread is there.
+                            assert_eq!(unsafe { bed.ring.purge(6, |_| ()) }, 1);
+                            other.receives.borrow_mut().clear();
+                        }
+                        2 => {
+                            log_size = 17 - log_size;
+                            bed.resize(log_size);
+                        }
+                        _ => {}
+                    }
+                }
+                let waiting = bed.ring.waiting();
+                let (wr_id, own, qpn, compressed) = if turn % 3 == 0 {
+                    let mut poll = bed.ring.poll();
+                    match poll.next() {
+                        Next::Completion(wc) => {
+                            (wc.wr_id(), wc.byte_len(), wc.qp_num(), wc.is_compressed())
+                        }
+                        Next::Slow => {
+                            drop(poll);
+                            let wc = bed.ring.next_slow().expect("one more");
+                            (wc.wr_id(), wc.byte_len(), wc.qp_num(), wc.is_compressed())
+                        }
+                        Next::Empty => panic!("turn {turn}: {polled} of {count}"),
+                    }
+                } else {
+                    let wc = bed.next().expect("one more");
+                    (wc.wr_id(), wc.byte_len(), wc.qp_num(), wc.is_compressed())
+                };
+                let at = counter.wrapping_add(polled);
+                assert_eq!((wr_id, own), (u64::from(at) + 1, Some(polled.into())), "turn {turn}");
+                assert!(compressed && qpn == 0x77);
+                polled += 1;
+                assert_eq!(bed.ring.waiting(), waiting.map(|waiting| waiting - 1), "turn {turn}");
+                if polled < count && event != 1 {
+                    assert_eq!(bed.ring.consumer(), start, "passed as a whole");
+                }
+            }
+            while bed.next().is_some() {}
+            assert_eq!(bed.ring.consumer(), bed.device.written, "turn {turn}");
+            bed.ring.publish();
+            counter = counter.wrapping_add(count);
+        }
+        assert_eq!(bed.ring.corruption(), None);
+    }
 }

@@ -142,6 +142,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    #[inline(always)]
+    fn info(&self) -> RequestInfo {
+        // The acquire pairs with the owner's release when it cancels.
+        RequestInfo(self.info.load(Acquire))
+    }
+
     /// Owner: marks the request as cancelled and passes it to `cancelled`, unless it is cancelled
     /// already or is a NOP.
     // Out of line, so that the scan stays in registers.
@@ -308,14 +314,15 @@ impl SendRecords {
     /// Returns the description of request `sequence`.
     #[inline(always)]
     pub(crate) fn info(&self, sequence: u16) -> RequestInfo {
-        // The acquire pairs with the owner's release when it cancels.
-        RequestInfo(self.record(sequence).info.load(Acquire))
+        self.record(sequence).info()
     }
 
     /// Returns the record of request `sequence`.
     #[inline(always)]
     pub(crate) fn get(&self, sequence: u16) -> Completed {
-        Completed { wr_id: self.record(sequence).wr_id.load(Relaxed), info: self.info(sequence) }
+        let record = self.record(sequence);
+        let info = record.info();
+        Completed { wr_id: record.wr_id.load(Relaxed), info }
     }
 
     /// Returns the first WQE from `from` on that starts a request.
@@ -431,21 +438,20 @@ impl SendRecords {
     /// any other.
     #[inline(always)]
     pub fn retire_next(&self, block: u16) -> Option<Completed> {
-        let oldest = self.retired.load(Relaxed);
+        let mut sequence = self.retired.load(Relaxed);
         // The acquire pairs with `publish`: all records before `committed` are written.
-        let committed = self.committed.load(Acquire);
-        if oldest == committed {
+        if sequence == self.committed.load(Acquire) {
             return None;
         }
-        let mut sequence = oldest;
-        let mut completed = self.get(oldest);
+        let mut completed = self.get(sequence);
         if completed.info.first() != block {
             // Of one block each, there are as many requests before it as blocks.
             let ahead = block.wrapping_sub(completed.info.first());
-            if ahead >= committed.wrapping_sub(oldest) {
+            // Read again rather than kept in a register on the way of every completion.
+            if ahead >= self.committed.load(Acquire).wrapping_sub(sequence) {
                 return None;
             }
-            sequence = oldest.wrapping_add(ahead);
+            sequence = sequence.wrapping_add(ahead);
             completed = self.get(sequence);
             if completed.info.first() != block {
                 return None;

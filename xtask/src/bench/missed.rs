@@ -37,15 +37,18 @@ missed! {
     "mlx5" "single" "batch16_inline8" FLOOR => 1.925;
     "mlx5" "single" "batch16_sge" FLOOR => 1.480;
     "mlx5" "single" "post_ud" FLOOR => 1.277;
-    "mlx5" "single" "poll1" FLOOR => 1.776;
-    "mlx5" "single" "poll16" FLOOR => 1.531;
-    "mlx5" "single" "empty_poll" FLOOR => 1.353;
+    // Beside the floor (benches/asm/poll_one.s): the word that stops a forked child (4), whose queue the
+    // CQE is of (3), whether its request is outstanding and starts there (5), the kind in a table, because
+    // the operation is asked for (4), the position (3), and a register that is saved (2).
+    "mlx5" "single" "poll1" FLOOR => 1.600;
+    "mlx5" "single" "poll16" FLOOR => 1.350;
+    "mlx5" "single" "empty_poll" FLOOR => 1.236;
     "mlx5" "shared" "post_inline8" LOCKED_FLOOR => 1.467;
     "mlx5" "shared" "post_sge" LOCKED_FLOOR => 1.274;
     "mlx5" "shared" "post_send" LOCKED_FLOOR => 1.268;
-    "mlx5" "shared" "poll1" LOCKED_FLOOR => 1.676;
-    "mlx5" "single" "poll1_compressed" Rival::Case("poll1") => 5.400;
-    "mlx5" "single" "poll16_compressed" Rival::Case("poll16") => 5.900;
+    "mlx5" "shared" "poll1" LOCKED_FLOOR => 1.618;
+    "mlx5" "single" "poll1_compressed" Rival::Case("poll1") => 1.718;
+    "mlx5" "single" "poll16_compressed" Rival::Case("poll16") => 1.932;
     "mlx5-verbs-wr" "default" "batch16_sge" Rival::SameProgram => 0.601;
     "mlx5-verbs-wr" "default" "mkey_configure" Rival::SameProgram => 1.943;
     "mlx5-verbs-post_srq_recv" "default" "post_srq_recv1" Rival::SameProgram => 1.183;
