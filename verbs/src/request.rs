@@ -99,6 +99,24 @@ pub(crate) unsafe fn refused<W: Linked>(
     errno(error)
 }
 
+/// The only request of a list, if it names one piece of memory.
+///
+/// # Safety
+/// As for [`Requests::of`].
+#[inline(always)]
+pub(crate) unsafe fn single_receive(list: *mut ibv_recv_wr) -> Option<(u64, Sge)> {
+    // SAFETY: by the contract.
+    unsafe {
+        let wr = list.as_ref()?;
+        (wr.next.is_null() && wr.num_sge == 1).then(|| (wr.wr_id, *wr.sg_list.cast()))
+    }
+}
+
+/// What is refused of a list of one request.
+pub(crate) fn only(error: PostError) -> ListError {
+    ListError { index: 0, error }
+}
+
 /// The provider's receive requests of a list.
 ///
 /// # Safety

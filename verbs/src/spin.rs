@@ -2,20 +2,21 @@
 //! later one (`ibv_wr_start`, `ibv_start_poll`), so there is no guard.
 
 use std::sync::atomic::{
-    AtomicBool,
+    AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 /// A spin lock that a thread domain or `MLX5_SINGLE_THREADED` turns off.
 pub(crate) struct Spin {
-    taken: AtomicBool,
+    /// The number of the thread that has it, or zero.
+    holder: AtomicUsize,
     /// Without it, the caller has promised that one thread at a time uses the queue.
     needed: bool,
 }
 
 impl Spin {
     pub(crate) const fn new(needed: bool) -> Self {
-        Self { taken: AtomicBool::new(false), needed }
+        Self { holder: AtomicUsize::new(0), needed }
     }
 
     #[inline(always)]
@@ -28,15 +29,23 @@ impl Spin {
     /// Takes the lock if it is free. Returns whether it did.
     #[inline(always)]
     pub(crate) fn try_lock(&self) -> bool {
-        // One instruction less than a comparison with what is stored.
-        !self.needed || !self.taken.swap(true, Acquire)
+        if self.needed {
+            return self.holder.compare_exchange(0, this_thread(), Acquire, Relaxed).is_ok();
+        }
+        self.holder.store(this_thread(), Relaxed);
+        true
+    }
+
+    /// Whether this thread has the lock, from an earlier call.
+    pub(crate) fn is_mine(&self) -> bool {
+        self.holder.load(Relaxed) == this_thread()
     }
 
     #[cold]
     #[inline(never)]
     fn wait(&self) {
         let mut turns = 0_u32;
-        while self.taken.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
+        while self.holder.compare_exchange_weak(0, this_thread(), Acquire, Relaxed).is_err() {
             turns += 1;
             // The holder may have been preempted: then it needs the core.
             if turns.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
@@ -46,7 +55,7 @@ impl Spin {
     #[inline(always)]
     pub(crate) fn unlock(&self) {
         // Also if it is not needed: that costs less than to ask.
-        self.taken.store(false, Release);
+        self.holder.store(0, Release);
     }
 
     /// Runs `body` with the lock held.

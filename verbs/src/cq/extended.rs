@@ -64,7 +64,6 @@ unsafe extern "C" fn start_poll<const WALL_CLOCK: bool>(
     let refused = match unsafe { this.cursor() }.start() {
         Ok(Some(completion)) => {
             show(this, &completion);
-            this.note_poll();
             return 0;
         }
         Ok(None) => libc::ENOENT,
@@ -103,7 +102,6 @@ unsafe extern "C" fn end_poll(cq: Ex) {
     unsafe {
         let this = of(cq);
         this.cursor().end();
-        this.forget_poll();
         this.lock.unlock();
     }
 }

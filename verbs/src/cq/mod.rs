@@ -12,13 +12,12 @@ use crate::object::{Blank, boxed};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
-use crate::spin::{Spin, this_thread};
+use crate::spin::Spin;
 use channel::ChannelObject;
 use extended::WallClock;
 use mlx5::{CompletionCursor, CompletionQueue, CqeCompression, CqeSize, Timestamps};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A completion queue. A pointer to it is an `ibv_cq`, and an `ibv_cq_ex` if it was made as one.
 #[repr(C)]
@@ -26,8 +25,6 @@ pub(crate) struct CqObject {
     pub(crate) c: UnsafeCell<ibv_cq_ex>,
     pub(crate) lock: Spin,
     queue: UnsafeCell<ManuallyDrop<CompletionCursor>>,
-    /// The thread that holds the lock from one call to a later one, as it started a poll; or zero.
-    poller: AtomicUsize,
     wall_clock: Option<WallClock>,
     /// The parent domain that it was made from, or NULL.
     domain: *mut ibv_pd,
@@ -53,22 +50,10 @@ impl CqObject {
         unsafe { &mut *self.queue.get() }
     }
 
-    /// Notes that this thread started a poll: it holds the lock.
-    #[inline(always)]
-    fn note_poll(&self) {
-        self.poller.store(this_thread(), Relaxed);
-    }
-
-    /// Notes that the poll ends.
-    #[inline(always)]
-    fn forget_poll(&self) {
-        self.poller.store(0, Relaxed);
-    }
-
     /// Runs `body` with the lock held. A thread that started a poll has it already: C takes no lock to
     /// arm a queue or to create a queue pair, so programs may do that before they end the poll.
     pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
-        if self.poller.load(Relaxed) == this_thread() { body() } else { self.lock.hold(body) }
+        if self.lock.is_mine() { body() } else { self.lock.hold(body) }
     }
 
     /// Runs `body` with the queue, and the lock held. A poll that was started goes on.
@@ -160,7 +145,6 @@ pub(crate) unsafe fn make(
         c: UnsafeCell::new(c),
         lock: Spin::new(context.environment.locks && !wanted.single_threaded),
         queue: UnsafeCell::new(ManuallyDrop::new(queue.into_cursor())),
-        poller: AtomicUsize::new(0),
         wall_clock,
         domain: wanted.parent_domain,
     });

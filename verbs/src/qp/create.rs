@@ -21,7 +21,6 @@ use mlx5::{CompletionQueue, QpId, QueuePair, SendOps};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
 
 /// The functions of a transport.
 struct Of<T>(T);
@@ -177,7 +176,6 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             c,
             functions: Of::<T>::FUNCTIONS,
             send_lock: Spin::new(locks),
-            starter: AtomicUsize::new(0),
             receive_lock: Spin::new(locks),
             receive: UnsafeCell::new(receive),
             control_lock: Mutex::new(()),

@@ -12,10 +12,8 @@ use crate::abi::*;
 use crate::object::Blank;
 use crate::refusal::Refusal;
 use crate::request::entries;
-use crate::spin::this_thread;
 use mlx5::operation::{self, Inline};
 use mlx5::{BatchError, Data, InlineSges, RemoteAddress, SendOps, Sge, Steps, StepsState};
-use std::sync::atomic::Ordering::Relaxed;
 
 type Qp = *mut ibv_qp_ex;
 
@@ -274,9 +272,7 @@ unsafe extern "C" fn start_when_free<T: CTransport>(qp: Qp) {
 unsafe fn start<T: CTransport>(qp: Qp) {
     // SAFETY: by the contract.
     unsafe {
-        let this = QpOf::<T>::of(qp.cast());
-        this.head.starter.store(this_thread(), Relaxed);
-        start_batch(this);
+        start_batch(QpOf::<T>::of(qp.cast()));
     }
 }
 
@@ -313,9 +309,7 @@ pub(super) unsafe fn drop_batch<T: CTransport>(qp: Qp) {
 #[inline(always)]
 unsafe fn release<T: CTransport>(qp: Qp) {
     // SAFETY: by the contract.
-    let head = unsafe { &QpOf::<T>::of(qp.cast()).head };
-    head.starter.store(0, Relaxed);
-    head.send_lock.unlock();
+    unsafe { QpOf::<T>::of(qp.cast()) }.head.send_lock.unlock();
 }
 
 /// `ibv_wr_complete`: all of the batch is posted, or nothing.
@@ -330,10 +324,26 @@ unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
     }
 }
 
-/// [`wr_complete`] off the fast path.
+/// [`wr_complete`] of a batch of any size.
 #[inline(never)]
 unsafe extern "C" fn complete<T: CTransport>(qp: Qp) -> c_int {
     // SAFETY: C's contract: a batch was started. It is not used once the lock is released.
+    unsafe {
+        let mut steps = open::<T>(qp).steps;
+        if steps.is_pending() || !steps.complete_many() {
+            return complete_unusual::<T>(qp);
+        }
+        release::<T>(qp);
+        0
+    }
+}
+
+/// [`complete`] if the batch is refused, or the room has to be computed again. A function of its own, so
+/// that the other one needs no frame for it.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn complete_unusual<T: CTransport>(qp: Qp) -> c_int {
+    // SAFETY: as for `complete`.
     unsafe {
         let Open { steps, kept } = open::<T>(qp);
         if steps.is_pending() {

@@ -16,7 +16,7 @@ use crate::context::ContextObject;
 use crate::cq::CqObject;
 use crate::object::Blank;
 use crate::refusal::{Refusal, Verb};
-use crate::spin::{Spin, this_thread};
+use crate::spin::Spin;
 use extended::Building;
 use mlx5::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5::{
@@ -25,7 +25,6 @@ use mlx5::{
 };
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// The transports of queue pairs that send.
@@ -116,8 +115,6 @@ pub(crate) struct QpObject {
     pub(crate) c: ibv_qp_ex,
     functions: &'static Functions,
     pub(crate) send_lock: Spin,
-    /// The thread that holds the send lock from one call to a later one, as it started a batch; or zero.
-    starter: AtomicUsize,
     receive_lock: Spin,
     receive: UnsafeCell<Option<ReceiveHalf>>,
     /// Held while the state changes.
@@ -196,7 +193,6 @@ impl QpObject {
             c,
             functions,
             send_lock: Spin::new(true),
-            starter: AtomicUsize::new(0),
             receive_lock: Spin::new(true),
             receive: UnsafeCell::new(None),
             control_lock: Mutex::new(()),
@@ -248,7 +244,7 @@ impl<T: CTransport> QpOf<T> {
     /// Runs `body` with the send lock held. A thread that started a batch has it already: C takes no lock to
     /// change a state, so programs may do that before they complete the batch. It is empty then.
     fn hold_send<R>(&self, body: impl FnOnce() -> R) -> R {
-        if self.head.starter.load(Relaxed) != this_thread() {
+        if !self.head.send_lock.is_mine() {
             return self.head.send_lock.hold(body);
         }
         // SAFETY: this thread holds the lock, and has started a batch.

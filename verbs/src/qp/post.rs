@@ -4,13 +4,13 @@ use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::ah::AhObject;
 use crate::mw::binding;
-use crate::request::{receive_errno, receives, refused, sges};
+use crate::request::{only, receive_errno, receives, refused, sges, single_receive};
 use mlx5::mkey::MkeyRefusal;
 use mlx5::operation::{self, SendOperation};
 use mlx5::transport::Rc;
 use mlx5::{
-    Batch, Data, InlineSges, ListError, Operation, PostError, RemoteAddress, SendFlags, SendWr,
-    Sge, UdAddress, UnsupportedOperation,
+    Batch, Data, InlineSges, Operation, PostError, RemoteAddress, SendFlags, SendWr, Sge,
+    UdAddress, UnsupportedOperation,
 };
 
 /// `enum ibv_send_flags` without `INLINE`, as the provider has them.
@@ -425,9 +425,13 @@ pub unsafe extern "C" fn post_recv(
     let this = unsafe { QpObject::of(qp) };
     let posted = this.with_receive(|half| match half {
         // SAFETY: by the contract.
-        Some(half) => half.post_recv_iter(unsafe { receives(wr) }),
-        None if wr.is_null() => Ok(0),
-        None => Err(ListError { index: 0, error: PostError::Unsupported }),
+        Some(half) => match unsafe { single_receive(wr) } {
+            Some((wr_id, sge)) => half.recv(wr_id, sge).map_err(only),
+            // SAFETY: by the contract.
+            None => half.post_recv_iter(unsafe { receives(wr) }).map(drop),
+        },
+        None if wr.is_null() => Ok(()),
+        None => Err(only(PostError::Unsupported)),
     });
     match posted {
         Ok(_) => 0,

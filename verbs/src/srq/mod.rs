@@ -11,7 +11,7 @@ use crate::object::{Blank, boxed};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
-use crate::request::{receive_errno, receives, refused};
+use crate::request::{only, receive_errno, receives, refused, single_receive};
 use crate::spin::Spin;
 use crate::xrc::XrcdObject;
 use mlx5::{
@@ -350,7 +350,11 @@ pub unsafe extern "C" fn post_srq_recv(
     // SAFETY: by the contract.
     let this = unsafe { SrqObject::of(srq) };
     // SAFETY: by the contract.
-    let posted = this.with(|queue| queue.post(unsafe { receives(wr) }));
+    let posted = this.with(|queue| match (unsafe { single_receive(wr) }, queue) {
+        (Some((wr_id, sge)), Queue::Plain(queue)) => queue.recv(wr_id, sge).map_err(only),
+        // SAFETY: by the contract.
+        (_, queue) => queue.post(unsafe { receives(wr) }),
+    });
     match posted {
         Ok(_) => 0,
         // SAFETY: by the contract.

@@ -101,18 +101,25 @@ impl<T: Transport> SendQueue<T> {
     /// that goes to the queue's own BlueFlame register.
     #[inline(never)]
     pub(crate) fn complete_slow(&mut self, cursor: Cursor) -> Result<(), BatchError> {
+        if self.complete_built(cursor) { Ok(()) } else { self.complete_unusual(cursor) }
+    }
+
+    /// Posts a batch of which nothing was refused and the room need not be computed again. Otherwise
+    /// returns false, and does nothing.
+    #[inline(always)]
+    pub(crate) fn complete_built(&mut self, cursor: Cursor) -> bool {
         let (_, requests) = cursor.since(self.here());
         if requests == 0
             || !self.has_fast_room(cursor.head)
             || self.error.is_some()
             || !self.gate.may_send()
         {
-            return self.complete_unusual(cursor);
+            return false;
         }
         let first = self.head;
         self.commit(cursor);
         self.ring_doorbell(first, requests);
-        Ok(())
+        true
     }
 
     /// [`SendQueue::complete`] if a request was refused, the room must be computed again, or a

@@ -353,6 +353,20 @@ impl<T: Transport> Steps<'_, T> {
         self.queue.complete_slow(self.state.cursor())
     }
 
+    /// Posts the batch if nothing of it was refused and the room need not be computed again. Otherwise
+    /// returns false, and does nothing: then [`Steps::complete`] posts it, or says what was refused.
+    #[inline(always)]
+    pub fn complete_many(&mut self) -> bool {
+        let cursor = self.state.cursor();
+        Self::complete_built(self.queue, cursor)
+    }
+
+    // Out of line, as it is called for each operation that a program may name first.
+    #[inline(never)]
+    fn complete_built(queue: &mut SendQueue<T>, cursor: Cursor) -> bool {
+        queue.complete_built(cursor)
+    }
+
     /// Posts the batch if it is one request of the usual size (a message with one SGE), which goes to the
     /// queue's own BlueFlame register, and no other one is pending. Otherwise returns false, and does
     /// nothing: then [`Steps::complete`] posts it.
