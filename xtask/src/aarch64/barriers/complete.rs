@@ -5,7 +5,7 @@ use crate::asm::flow::is_call;
 use crate::asm::listing::Listing;
 
 /// Where the word with the owner bit is in a completion.
-const OWNER: &str = "#56";
+const OWNER: &str = "#60";
 
 /// The cut of the consumer counter to the bits that the device reads.
 const COUNTER: &str = "#0xffffff";
@@ -73,7 +73,7 @@ fn saved(register: &str) -> bool {
 
 /// A big-endian word that is read at the place of the owner bit.
 fn is_owner(listing: &Listing, at: usize, access: &Access<'_>) -> bool {
-    if access.store || access.size != 8 || access.offset != OWNER {
+    if access.store || access.size != 4 || access.offset != OWNER {
         return false;
     }
     let near = listing.0[at + 1..].iter().take(NEAR);
@@ -104,8 +104,8 @@ mod tests {
     use super::super::testing::listing;
     use super::*;
 
-    const GOOD: &str = "ldr x1, [x0, #56]; ldr x19, [x0, #120]; ldr x8, [x19, #56]; ldr x9, [x0]; \
-                        rev x8, x8; dmb oshld; ldr w2, [x19, #44]; dmb oshld; \
+    const GOOD: &str = "ldr w1, [x0, #60]; ldr x19, [x0, #120]; ldr w10, [x19, #60]; ldr x9, [x0]; \
+                        rev w10, w10; dmb oshld; ldr w2, [x19, #44]; dmb oshld; \
                         and w8, w8, #0xffffff; ldr x9, [x0, #152]; rev w8, w8; str w8, [x9]; ret";
 
     fn examined(text: &str) -> Result<(), String> {
@@ -135,15 +135,15 @@ mod tests {
     #[test]
     fn a_function_that_does_none_of_it_is_found() {
         assert!(examined("ret").is_err());
-        assert!(examined(&GOOD.replace("rev x8, x8; ", "")).is_err(), "no owner bit");
+        assert!(examined(&GOOD.replace("rev w10, w10; ", "")).is_err(), "no owner bit");
         assert!(examined(&GOOD.replace("rev w8, w8; ", "")).is_err(), "no counter");
     }
 
     #[test]
     fn every_way_is_followed() {
-        let around = GOOD.replacen("rev x8, x8; dmb", "rev x8, x8; tbnz >7; dmb", 1);
+        let around = GOOD.replacen("rev w10, w10; dmb", "rev w10, w10; tbnz >7; dmb", 1);
         assert!(examined(&around).is_err(), "around the barrier");
-        let empty = GOOD.replacen("rev x8, x8; dmb", "rev x8, x8; tbnz >14; dmb", 1);
+        let empty = GOOD.replacen("rev w10, w10; dmb", "rev w10, w10; tbnz >14; dmb", 1);
         assert_eq!(examined(&format!("{empty}; mov w0, #0x0; ret")), Ok(()));
     }
 
@@ -151,7 +151,7 @@ mod tests {
     fn the_next_completion_is_in_another_register() {
         let on = GOOD.replacen("ldr w2, [x19, #44]", "ldr w2, [x19, #44]; mov x19, x7", 1);
         assert_eq!(examined(&on), Ok(()));
-        let other = GOOD.replacen("rev x8, x8; dmb", "rev x8, x8; mov x19, x7; dmb", 1);
+        let other = GOOD.replacen("rev w10, w10; dmb", "rev w10, w10; mov x19, x7; dmb", 1);
         assert!(examined(&other).is_err(), "nothing more of it is read");
     }
 }
