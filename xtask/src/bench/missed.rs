@@ -47,9 +47,9 @@ missed! {
     "mlx5" "shared" "post_sge" LOCKED_FLOOR => 1.274;
     "mlx5" "shared" "post_send" LOCKED_FLOOR => 1.268;
     "mlx5" "shared" "poll1" LOCKED_FLOOR => 1.618;
+    // 232 instructions became 221, and those of one queue pair 187 became 175.
+    "mlx5" "single" "round_inline8_on_10000" Rival::Case("round_inline8_on_1") => 1.258;
     "mlx5" "single" "poll1_compressed" Rival::Case("poll1") => 1.718;
     "mlx5" "single" "poll16_compressed" Rival::Case("poll16") => 1.932;
-    "mlx5-verbs-wr" "default" "batch16_sge" Rival::SameProgram => 0.601;
-    "mlx5-verbs-wr" "default" "mkey_configure" Rival::SameProgram => 1.943;
-    "mlx5-verbs-post_srq_recv" "default" "post_srq_recv1" Rival::SameProgram => 1.183;
+    "mlx5-verbs-wr" "default" "mkey_configure" Rival::SameProgram => 1.980;
 }
