@@ -1,58 +1,83 @@
-//! Awaiting completions: the channel's descriptor in tokio's `AsyncFd`.
+//! Awaiting requests, with the package `mlx5-async` on tokio.
 //!
-//! The same as the `events` example, in a task instead of a thread: arm, poll once more, and only
-//! then wait for the descriptor.
+//! One task sends messages and awaits each; another one takes them from the stream of what was
+//! received, and posts each buffer again. A third one, the pump, sleeps until something completes, and
+//! wakes whoever waits for it.
 //!
 //! Run it with `cargo run --example async_events`.
 
+#![forbid(unsafe_code)]
+
 mod common;
 
-use common::Done;
-use common::async_channel::AsyncChannel;
-use common::one_way::{self, MESSAGES, Receiver};
+use common::{Done, Setup};
+use mlx5::{ConnectOptions, MemoryRegion, Psn, SendFlags, transport::Rc};
+use mlx5_async::{AsyncQueuePair, Hub};
 use std::error::Error;
 
-/// Takes messages until all have come; gives how often it was woken.
-async fn receive(
-    mut receiver: Receiver,
-    channel: AsyncChannel,
-) -> Result<u64, Box<dyn Error + Send + Sync>> {
-    let (mut received, mut wakes) = (0, 0);
-    while received < MESSAGES {
-        let count = receiver.drain()?;
-        received += count;
-        if count > 0 {
-            continue;
-        }
-        receiver.cq.arm(false)?;
-        if !receiver.cq.is_ready() {
-            channel.event().await?;
-            wakes += 1;
-        }
+const MESSAGES: u64 = 5;
+const BUFFERS: usize = 2;
+const SIZE: usize = 64;
+
+/// A queue pair whose requests keep the number of a buffer.
+type Queue = AsyncQueuePair<Rc, usize>;
+
+/// Connects a queue pair that sends to one that receives, with a request posted for each buffer.
+fn connect(setup: &Setup, hub: &Hub) -> Result<(Queue, Queue, MemoryRegion), Box<dyn Error>> {
+    let pd = setup.context.alloc_pd()?;
+    let (options, psn) = (ConnectOptions::default(), Psn::default());
+    let mut sending = hub.create_qp::<Rc>(&pd).max_inline_data(SIZE as u32).build()?;
+    let mut receiving = hub.create_qp::<Rc>(&pd).build()?;
+    let from = sending.endpoint(&setup.port, psn, &options);
+    let to = receiving.endpoint(&setup.port, psn, &options);
+    receiving.init(&setup.port, &options)?;
+    let (seat, inbox) = (hub.reserve(&receiving)?, pd.allocate(BUFFERS * SIZE)?);
+    for buffer in 0..BUFFERS {
+        seat.post_recv(&mut receiving, buffer, sge(&inbox, buffer)?)?;
     }
-    Ok(wakes)
+    receiving.connect(&setup.port, psn, &from, &options)?;
+    sending.connect(&setup.port, psn, &to, &options)?;
+    Ok((hub.adopt(sending)?, seat.adopt(receiving)?, inbox))
+}
+
+/// A buffer.
+fn sge(inbox: &MemoryRegion, buffer: usize) -> Result<mlx5::Sge, mlx5::Error> {
+    inbox.sge(buffer * SIZE..(buffer + 1) * SIZE)
+}
+
+/// Sends all messages, one after the other.
+async fn send(qp: &Queue) -> Done {
+    for number in 1..=MESSAGES {
+        let text = format!("message {number} of {MESSAGES}");
+        let build = |wr: mlx5::Wr<'_, '_, Rc>| wr.send().inline_data(text.as_bytes());
+        let request = qp.submit(0, SendFlags::empty(), build).await?;
+        println!("sending message {number}");
+        request.await?;
+    }
+    Ok(())
+}
+
+/// Takes all messages.
+async fn receive(qp: &Queue, inbox: &MemoryRegion) -> Done {
+    let mut receives = qp.receives();
+    for _ in 0..MESSAGES {
+        let message = receives.next().await.ok_or("the queue pair was closed")??;
+        let mut bytes = vec![0; message.completion.byte_len().unwrap_or(0) as usize];
+        inbox.read_at(message.keep * SIZE, &mut bytes)?;
+        println!("  received {:?}", String::from_utf8_lossy(&bytes));
+        qp.post_recv(message.keep, sge(inbox, message.keep)?).await?;
+    }
+    Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Done {
     let setup = common::open()?;
-    let (channel, receiver, mut sender) = one_way::connect(&setup)?;
-    let channel = AsyncChannel::new(channel)?;
-    let sending = async {
-        for number in 1..=MESSAGES {
-            sender.send(number)?;
-            tokio::task::yield_now().await;
-        }
-        Ok::<_, Box<dyn Error>>(())
-    };
-    let (wakes, sent) = tokio::join!(receive(receiver, channel), sending);
-    sent?;
-    println!("the receiver was woken {} times", wakes.map_err(|error| error.to_string())?);
-    let mut done = 0;
-    while done < MESSAGES {
-        done += sender.done()?;
-        tokio::task::yield_now().await;
-    }
-    println!("{done} sends are done");
-    Ok(())
+    let (hub, pump) = Hub::new(&setup.context, 512)?;
+    let pump = tokio::spawn(pump.drive());
+    let (sending, receiving, inbox) = connect(&setup, &hub)?;
+    let (sent, received) = tokio::join!(send(&sending), receive(&receiving, &inbox));
+    sent.and(received)?;
+    hub.shutdown();
+    Ok(pump.await??)
 }

@@ -73,18 +73,22 @@
 // address       paths and address handles
 // cq            completion queues and channels
 // srq           shared receive queues, XRC domains
+// rss           work queues, tables of them, queue pairs that spread packets over a table
 // qp            queue pairs: attributes, connecting, posting, cancelling
+// flow          flow rules and their counters
 // requests      values of requests, by identifier; imports nothing
 // tag_matching  shared receive queues with tags, which post by a queue pair
 mod address;
 mod context;
 mod cq;
 mod error;
+pub mod flow;
 mod link;
 mod memory;
 mod pools;
 mod qp;
 mod requests;
+mod rss;
 mod srq;
 mod tag_matching;
 
@@ -92,6 +96,32 @@ mod tag_matching;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles and runs the programs of the guide. `cm` has those of the page about addresses, `async`
+/// those of the page about async.
+#[cfg(doctest)]
+mod guide {
+    /// One page a line.
+    macro_rules! pages {
+        ($($name:ident: $file:literal;)*) => {
+            $(#[doc = include_str!(concat!("../docs/guide/src/", $file))] struct $name;)*
+        };
+    }
+
+    pages! {
+        FirstProgram: "first-program.md";
+        TwoProcesses: "two-processes.md";
+        ManyConnections: "many-connections.md";
+        SharedReceiveQueues: "shared-receive-queues.md";
+        Errors: "errors.md";
+        Threads: "threads.md";
+        Memory: "memory.md";
+        Roce: "roce.md";
+        Cancelling: "cancelling.md";
+        Testing: "testing.md";
+        Hardware: "hardware.md";
+    }
+}
 
 #[cfg(test)]
 mod testing;
@@ -103,17 +133,18 @@ pub use address::{
     UdpSourcePort,
 };
 pub use context::{
-    AsyncEvent, AsyncEvents, Clock, ClockRelation, CompletionCaps, Context, Device, DeviceAttr,
-    DeviceEvent, DeviceWatcher, Gid, GidEntry, Guid, LinkSpeed, OnDemandCaps, OpenOptions,
-    PhysicalState, PortAttr, QueueLimits, TagMatchingCaps, devices, devices_on, mtu_bytes, open,
-    real_time_ns, skipped_devices, skipped_devices_on,
+    AsyncEvent, AsyncEvents, Clock, ClockRelation, CompletionCaps, Context, DetachedEvents, Device,
+    DeviceAttr, DeviceEvent, DeviceWatcher, EthernetCaps, Gid, GidEntry, Guid, LinkSpeed,
+    OnDemandCaps, OpenOptions, PhysicalState, PortAttr, QueueLimits, TagMatchingCaps, devices,
+    devices_on, mtu_bytes, open, real_time_ns, skipped_devices, skipped_devices_on,
 };
 pub use cq::{
-    CompletionChannel, CompletionCursor, CompletionQueue, CompletionQueueBuilder, Completions,
-    CqeSize, IntoCompletions, PollError, RawCompletionQueue, SharedCompletionQueue, Timestamps,
+    CompletionChannel, CompletionCursor, CompletionQueue, CompletionQueueBuilder, CompletionTarget,
+    Completions, CqeSize, DetachedChannel, IntoCompletions, PollError, RawCompletionQueue,
+    SharedCompletionQueue, Timestamps,
 };
 pub use error::{DestroyError, Error, ErrorKind, FirmwareStatus, RegisterError, ReregisterError};
-pub use link::{CqId, Devx, QpId, SrqId, leaked};
+pub use link::{CqId, Devx, QpId, SrqId, WqId, leaked};
 pub use memory::{
     Access, Atomic, AtomicRegion, Buffer, BufferRegion, DeviceMemory, MemoryBuilder, MemoryRegion,
     MessageFrame, MessageRing, MessageRingWriter, MessageSlotWriter, MessageSlots, Plain,
@@ -123,6 +154,9 @@ pub use memory::{
 pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, RawRegister, RawRing, ThreadDomain};
 pub use qp::*;
 pub use requests::Requests;
+pub use rss::{
+    HashKey, HashQueuePair, HashQueuePairBuilder, IndirectionTable, WorkQueue, WorkQueueBuilder,
+};
 pub use srq::{
     RawSharedReceiveQueue, SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, XrcDomain,
     XrcOpen,
@@ -133,25 +167,30 @@ pub use tag_matching::{RendezvousData, TagMatchingQueue, TagMatchingQueueBuilder
 pub use zerocopy;
 
 pub use mlx5_cq::{
-    CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind, InlineData,
-    OwnedCompletion, TmInfo, WorkCompletion,
+    CompletionError, CompletionOpcode, Corruption, ErrorKind as CompletionErrorKind, HashedHeaders,
+    HashedTransport, InlineData, NetworkHeader, OwnedCompletion, PacketHeaders, TmInfo,
+    TransportHeader, WorkCompletion,
 };
 pub use mlx5_doorbell::LockGuard;
 pub use mlx5_prm::cmd::CommandStatus;
 pub use mlx5_prm::cqe::{MiniFormat as CqeCompression, Syndrome};
+pub use mlx5_prm::ethernet::InlineMode;
 pub use mlx5_prm::wqe::{AddressVector, Opcode};
 pub use mlx5_uapi::{
     Errno, HugePages, Kernel, LinuxKernel, Mapping, OLDEST_KERNEL,
-    mlx5::CqeCompFormat,
+    mlx5::{CqeCompFormat, MultiPacketSend, RxHashFields, RxHashFunctions, TunnelOffloads},
     sysfs::{NodeType, PciFunction, SkipReason, Skipped},
-    verbs::{AccessFlags, AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState, QpType},
+    verbs::{
+        AccessFlags, AtomicCap, DeviceCapFlags, GidType, LinkLayer, Mtu, PortState, QpType,
+        RawPacketCaps, WqState,
+    },
 };
 pub use mlx5_wqe::tag_matching::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 pub use mlx5_wqe::{
-    AnyBatch, AnyWr, Batch, BatchError, BindParts, Binding, Cancelled, ChosenRequest, Data,
+    AnyBatch, AnyWr, Batch, BatchError, BindParts, Binding, Cancelled, Change, ChosenRequest, Data,
     InlineSges, ListError, ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode,
     NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest, PostError,
     QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, RemoteError, RemoteSlice, Request,
-    RequestHandle, RequestInfo, SendFlags, SendOps, SendWr, Sge, Steps, StepsState, UdAddress,
-    UnsupportedOperation, WindowType, Wr, operation, transport,
+    RequestHandle, RequestInfo, Segmented, SendFlags, SendOps, SendWr, Sge, Steps, StepsState,
+    UdAddress, UnsupportedOperation, VlanTag, WindowType, Wr, operation, transport,
 };

@@ -157,6 +157,20 @@ impl AlteredCall<'_> {
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
+    /// Returns what stands in an attribute itself: a handle, or an input of eight bytes at most.
+    pub(crate) fn number(&self, id: AttrId) -> Option<u64> {
+        // SAFETY: as in `memory_of`.
+        let attrs = unsafe { &*IoctlHeader::attributes(self.header) };
+        attrs.iter().find(|attr| attr.attr_id == id.0).map(|attr| attr.data)
+    }
+
+    /// Answers with the handle of a new object.
+    pub(crate) fn made(&mut self, id: AttrId, handle: u32) {
+        // SAFETY: as in `memory_of`.
+        let attrs = unsafe { &mut *IoctlHeader::attributes(self.header) };
+        find(attrs, id).data = handle.into();
+    }
+
     /// Returns the output of an attribute.
     pub(crate) fn output(&mut self, id: AttrId) -> &mut [u8] {
         let (start, len) = self.memory_of(id);

@@ -54,16 +54,16 @@
 3:
     cmp QWORD PTR [rbx+0x28],rcx
     jbe 14
-    mov r14,QWORD PTR [rbx+0x20]
-    movzx r11d,BYTE PTR [r14+rcx*1]
-    test r11b,r11b
+    mov r11,QWORD PTR [rbx+0x20]
+    movzx ebp,BYTE PTR [r11+rcx*1]
+    test bpl,bpl
+    je 14
+    xor r14d,r14d
+    xchg BYTE PTR [r11+rcx*1],r14b
+    test r14b,r14b
     je 14
     mov r11,QWORD PTR [rbx+0x10]
     mov r11,QWORD PTR [r11+rcx*8]
-    xor r15d,r15d
-    xchg BYTE PTR [r14+rcx*1],r15b
-    test r15b,r15b
-    je 14
     mov r14d,r10d
     shr r14d,0x16
     mov r15d,0x1
@@ -144,8 +144,8 @@
     mov rcx,QWORD PTR [rdi+0x78]
 9:
     movzx ebx,r10b
-    movzx r10d,BYTE PTR [rsi+rbx*4+0x1]
-    cmp BYTE PTR [rsi+rbx*4],0x1
+    movzx r10d,BYTE PTR [rsi+rbx*4]
+    cmp BYTE PTR [rsi+rbx*4+0x2],0x1
     je 0
     xor r9d,r9d
     jmp 1
@@ -229,14 +229,14 @@
     je 15
     mov ecx,DWORD PTR [rdi+0x110]
     imul ecx,edx
+    add ecx,DWORD PTR [rdi+0x114]
+    mov DWORD PTR [rdi+0x114],ecx
     mov rsi,QWORD PTR [rdi+0x98]
-    mov r9d,DWORD PTR [rsi+0x2c]
-    add r9d,ecx
-    mov DWORD PTR [rsi+0x2c],r9d
-    mov rcx,QWORD PTR [rdi+0x90]
-    and r9d,0xffffff
-    bswap r9d
-    mov DWORD PTR [rcx],r9d
+    mov DWORD PTR [rsi+0x2c],ecx
+    mov rsi,QWORD PTR [rdi+0x90]
+    and ecx,0xffffff
+    bswap ecx
+    mov DWORD PTR [rsi],ecx
 15:
     mov rsi,r8
 16:
@@ -253,14 +253,14 @@
     je 19
     mov eax,DWORD PTR [rdi+0x110]
     imul eax,edx
+    add eax,DWORD PTR [rdi+0x114]
+    mov DWORD PTR [rdi+0x114],eax
     mov rcx,QWORD PTR [rdi+0x98]
-    mov esi,DWORD PTR [rcx+0x2c]
-    add esi,eax
-    mov DWORD PTR [rcx+0x2c],esi
-    mov rax,QWORD PTR [rdi+0x90]
-    and esi,0xffffff
-    bswap esi
-    mov DWORD PTR [rax],esi
+    mov DWORD PTR [rcx+0x2c],eax
+    mov rcx,QWORD PTR [rdi+0x90]
+    and eax,0xffffff
+    bswap eax
+    mov DWORD PTR [rcx],eax
     mov eax,0x1
     jmp 22
 19:

@@ -30,16 +30,16 @@
 0:
     cmp QWORD PTR [r9+0x28],rcx
     jbe 12
-    mov r10,QWORD PTR [r9+0x20]
-    movzx r8d,BYTE PTR [r10+rcx*1]
-    test r8b,r8b
+    mov r8,QWORD PTR [r9+0x20]
+    movzx r10d,BYTE PTR [r8+rcx*1]
+    test r10b,r10b
+    je 12
+    xor r10d,r10d
+    xchg BYTE PTR [r8+rcx*1],r10b
+    test r10b,r10b
     je 12
     mov r8,QWORD PTR [r9+0x10]
     mov r8,QWORD PTR [r8+rcx*8]
-    xor r11d,r11d
-    xchg BYTE PTR [r10+rcx*1],r11b
-    test r11b,r11b
-    je 12
     mov r10d,edx
     shr r10d,0x16
     mov r11d,0x1
@@ -87,8 +87,8 @@
 5:
     movzx r9d,dl
     mov r10,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
-    movzx edx,BYTE PTR [r10+r9*4+0x1]
-    cmp BYTE PTR [r10+r9*4],0x1
+    movzx edx,BYTE PTR [r10+r9*4]
+    cmp BYTE PTR [r10+r9*4+0x2],0x1
     jne 14
     mov eax,DWORD PTR [rax+0x2c]
     bswap eax
@@ -225,14 +225,14 @@
     add QWORD PTR [rsi],r8
     mov QWORD PTR [rdi+0x70],rcx
     mov eax,DWORD PTR [rdi+0x110]
+    add eax,DWORD PTR [rdi+0x114]
+    mov DWORD PTR [rdi+0x114],eax
     mov rcx,QWORD PTR [rdi+0x98]
-    mov edx,DWORD PTR [rcx+0x2c]
-    add edx,eax
-    mov DWORD PTR [rcx+0x2c],edx
-    mov rax,QWORD PTR [rdi+0x90]
-    and edx,0xffffff
-    bswap edx
-    mov DWORD PTR [rax],edx
+    mov DWORD PTR [rcx+0x2c],eax
+    mov rcx,QWORD PTR [rdi+0x90]
+    and eax,0xffffff
+    bswap eax
+    mov DWORD PTR [rcx],eax
     mov eax,0x1
     mov edx,0x1
     pop rbx

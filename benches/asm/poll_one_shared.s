@@ -38,16 +38,16 @@
 1:
     cmp QWORD PTR [r8+0x28],rcx
     jbe 14
-    mov r9,QWORD PTR [r8+0x20]
-    movzx edi,BYTE PTR [r9+rcx*1]
-    test dil,dil
+    mov rdi,QWORD PTR [r8+0x20]
+    movzx r9d,BYTE PTR [rdi+rcx*1]
+    test r9b,r9b
+    je 14
+    xor r9d,r9d
+    xchg BYTE PTR [rdi+rcx*1],r9b
+    test r9b,r9b
     je 14
     mov rdi,QWORD PTR [r8+0x10]
     mov rdi,QWORD PTR [rdi+rcx*8]
-    xor r10d,r10d
-    xchg BYTE PTR [r9+rcx*1],r10b
-    test r10b,r10b
-    je 14
     mov r9d,edx
     shr r9d,0x16
     mov r10d,0x1
@@ -95,8 +95,8 @@
 6:
     movzx r8d,dl
     mov r9,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
-    movzx edx,BYTE PTR [r9+r8*4+0x1]
-    cmp BYTE PTR [r9+r8*4],0x1
+    movzx edx,BYTE PTR [r9+r8*4]
+    cmp BYTE PTR [r9+r8*4+0x2],0x1
     jne 15
     mov eax,DWORD PTR [rax+0x2c]
     bswap eax
@@ -231,14 +231,14 @@
     add QWORD PTR [rsi],rdi
     mov QWORD PTR [rbx+0x70],rcx
     mov eax,DWORD PTR [rbx+0x110]
+    add eax,DWORD PTR [rbx+0x114]
+    mov DWORD PTR [rbx+0x114],eax
     mov rcx,QWORD PTR [rbx+0x98]
-    mov edx,DWORD PTR [rcx+0x2c]
-    add edx,eax
-    mov DWORD PTR [rcx+0x2c],edx
-    mov rax,QWORD PTR [rbx+0x90]
-    and edx,0xffffff
-    bswap edx
-    mov DWORD PTR [rax],edx
+    mov DWORD PTR [rcx+0x2c],eax
+    mov rcx,QWORD PTR [rbx+0x90]
+    and eax,0xffffff
+    bswap eax
+    mov DWORD PTR [rcx],eax
     mov r14d,0x1
     mov edx,0x1
     jmp 20

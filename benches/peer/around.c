@@ -1,22 +1,5 @@
 /* What comes before and after the operations, with no use of what is counted. */
-#include <time.h>
-
 #include "peer.h"
-
-/* Lets the device work: a simulated one until it has nothing left to do, another one for a while. */
-void settle(const struct state *s)
-{
-	struct timespec start, now;
-
-	if (s->machine->settle) {
-		s->machine->settle();
-		return;
-	}
-	clock_gettime(CLOCK_MONOTONIC, &start);
-	do
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	while ((now.tv_sec - start.tv_sec) * 1000000000LL + (now.tv_nsec - start.tv_nsec) < 200000);
-}
 
 void post(struct state *s, uint64_t wr_id, enum ibv_wr_opcode opcode)
 {
@@ -60,11 +43,11 @@ void complete(struct state *s, uint32_t count)
 {
 	uint32_t done = 0;
 
-	settle(s);
+	settle(s->machine);
 	while (done < count)
 		done += drain(s->cq);
 	must(done == count, "completions");
-	settle(s);
+	settle(s->machine);
 	s->receives -= drain(s->peer_cq);
 	refill(s);
 }
@@ -99,5 +82,5 @@ void prepare_completions(void *state, uint64_t first, uint32_t calls)
 	(void)calls;
 	for (uint32_t i = 0; i < ROUND; i++)
 		post(s, first + i, IBV_WR_RDMA_WRITE);
-	settle(s);
+	settle(s->machine);
 }

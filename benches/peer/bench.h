@@ -34,4 +34,28 @@ struct bench_case {
 /* A table of cases; the last has no name. */
 typedef const struct bench_case bench_cases[];
 
+/* Ends the program unless it `holds`. */
+void must(int holds, const char *what);
+/* Lets the device work: a simulated one until it has nothing left to do, another one for a while. */
+void settle(const struct bench_machine *machine);
+
+/*
+ * `calls` calls in a row; what an operation answers is `good`. It has `i`, which numbers calls of all rounds,
+ * `k`, which numbers those of this one, and what the declarations behind it make of `state`.
+ */
+#define BENCH_CALLS(name, good, operation, ...)                                     \
+	static void calls_##name(void *state, uint64_t first, uint32_t calls)       \
+	{                                                                           \
+		__VA_ARGS__;                                                        \
+		int bad = 0;                                                        \
+                                                                                    \
+		for (uint32_t k = 0; k < calls; k++) {                              \
+			uint64_t i = first + k;                                     \
+                                                                                    \
+			(void)i;                                                    \
+			bad |= (operation) ^ (good);                                \
+		}                                                                   \
+		must(!bad, #name);                                                  \
+	}
+
 #endif

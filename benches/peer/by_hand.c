@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "barriers.h"
 #include "peer.h"
 
 enum {
@@ -38,36 +39,6 @@ struct by_hand {
 	uint32_t entries, consumer;
 	struct queue *queues[QUEUES];
 };
-
-/* Stores to memory come before those that follow, as the device sees them. */
-static inline void to_device(void)
-{
-#ifdef __x86_64__
-	__asm__ volatile("" ::: "memory");
-#else
-	__asm__ volatile("dmb oshst" ::: "memory");
-#endif
-}
-
-/* The owner bit is read before the rest of a completion. */
-static inline void from_device(void)
-{
-#ifdef __x86_64__
-	__asm__ volatile("" ::: "memory");
-#else
-	__asm__ volatile("dmb oshld" ::: "memory");
-#endif
-}
-
-/* Stores leave the write-combining buffers. */
-static inline void flush(void)
-{
-#ifdef __x86_64__
-	__asm__ volatile("sfence" ::: "memory");
-#else
-	__asm__ volatile("dsb st" ::: "memory");
-#endif
-}
 
 static inline int full(const struct queue *q, uint32_t count)
 {
@@ -374,11 +345,11 @@ static uint32_t complete_by_hand(struct by_hand *h, int count)
 {
 	uint32_t received;
 
-	settle(h->s);
+	settle(h->s->machine);
 	while (count > 0)
 		count -= poll(h, BATCH, &h->s->sum);
 	must(count == 0, "completions");
-	settle(h->s);
+	settle(h->s->machine);
 	received = drain(h->s->peer_cq);
 	h->peer.receive_tail += received;
 	return received;
@@ -406,7 +377,7 @@ static void prepare_by_hand(void *state, uint64_t first, uint32_t calls)
 
 	(void)calls;
 	post_some(h, first, 0);
-	settle(h->s);
+	settle(h->s->machine);
 }
 
 /* Puts receives in place of those that were used up. */
@@ -439,21 +410,9 @@ static void received_by_hand(void *state, uint32_t calls)
 	must(complete_by_hand(state, ROUND) == ROUND, "receives");
 }
 
-#define BY_HAND_CALLS(name, good, operation)                                               \
-	static void calls_##name(void *state, uint64_t first, uint32_t calls)              \
-	{                                                                                  \
-		struct by_hand *h = state;                                                 \
-		struct state *s = h->s;                                                    \
-		int bad = 0;                                                               \
-                                                                                           \
-		for (uint32_t k = 0; k < calls; k++) {                                     \
-			uint64_t i = first + k;                                            \
-                                                                                           \
-			(void)i;                                                           \
-			bad |= (operation) ^ (good);                                       \
-		}                                                                          \
-		must(!bad, #name);                                                         \
-	}
+#define BY_HAND_CALLS(name, good, operation)                     \
+	BENCH_CALLS(name, good, operation, struct by_hand *h = state; \
+		    struct state *s = h->s)
 
 /* Eight bytes of it. */
 static struct ibv_sge eight(struct ibv_sge sge)

@@ -38,7 +38,7 @@ static void *open_deep(const struct bench_machine *machine, int single_threaded)
 static void fill(struct state *s, uint32_t count)
 {
 	must(!s->machine->drain(s->qp->qp_num), "drain");
-	settle(s);
+	settle(s->machine);
 	for (uint32_t i = 0; i < count; i++)
 		post(s, i, IBV_WR_RDMA_WRITE);
 }

@@ -16,8 +16,10 @@ OPERATION int peer_create_destroy_qp(struct ibv_pd *pd, struct ibv_cq *cq)
 
 static void gone(void *state, uint32_t calls)
 {
+	const struct state *s = state;
+
 	(void)calls;
-	settle(state);
+	settle(s->machine);
 }
 
 CALLS(create_destroy_qp, 0, peer_create_destroy_qp(s->pd, s->cq))

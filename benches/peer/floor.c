@@ -10,6 +10,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "barriers.h"
 #include "bench.h"
 
 enum {
@@ -17,8 +18,10 @@ enum {
 	BLOCKS = 256,
 	LOG_ENTRIES = 10,
 	ENTRIES = 1 << LOG_ENTRIES,
+	MAX_INLINE = 28,
 	RDMA_WRITE = 0x08,
 	SEND = 0x0a,
+	COMPARE_SWAP = 0x11,
 	FETCH_ADD = 0x12,
 	INLINE = 0x80000000,
 	CQE_INVALID = 0xf0,
@@ -40,13 +43,22 @@ struct data {
 	uint32_t lkey;
 };
 
+struct wr {
+	uint64_t wr_id, remote;
+	struct data data;
+	uint32_t rkey;
+	uint8_t opcode, is_inline, signaled;
+};
+
 struct floor {
 	struct block ring[BLOCKS];
 	struct block uar[8];
 	struct block cqes[ENTRIES];
 	struct record records[BLOCKS];
 	uint32_t head, retired, half;
-	uint64_t write_inline, write_data, send_data, fetch_add, datagram;
+	uint64_t write_inline, write_data, send_data, fetch_add, compare_swap, datagram;
+	/* By opcode, without the number of units. */
+	uint64_t built[16];
 	/* Of a datagram: the address, as its segment has it. */
 	uint64_t vector[6];
 	uint64_t signaled;
@@ -59,31 +71,15 @@ struct floor {
 	uint64_t shared[BLOCKS][4];
 	uint16_t shared_next[BLOCKS], shared_head, shared_tail, shared_count;
 	volatile uint32_t shared_record;
+	struct wr list[ROUND];
 	uint64_t remotes[ROUND];
 	struct data pieces[ROUND];
 	uint64_t bytes;
+	/* Of the bytes. The compiler may not know it. */
+	volatile uint32_t length;
 	uint32_t rkey;
 	uint64_t sum;
 };
-
-/* x86-64 stores reach the device in order; elsewhere it takes a barrier. */
-static inline void to_device(void)
-{
-#ifdef __x86_64__
-	__asm__ volatile("" ::: "memory");
-#else
-	__asm__ volatile("dmb oshst" ::: "memory");
-#endif
-}
-
-static inline void flush(void)
-{
-#ifdef __x86_64__
-	__asm__ volatile("sfence" ::: "memory");
-#else
-	__asm__ volatile("dsb st" ::: "memory");
-#endif
-}
 
 static inline void copy_block(struct block *to, const struct block *from)
 {
@@ -121,8 +117,8 @@ static inline struct block *put(struct floor *f, uint32_t head, uint64_t built, 
 	return block;
 }
 
-static inline struct block *put_inline8(struct floor *f, uint32_t head, uint64_t remote,
-					uint32_t rkey, const void *bytes, uint64_t wr_id)
+static inline struct block *put_array8(struct floor *f, uint32_t head, uint64_t remote,
+				       uint32_t rkey, const void *bytes, uint64_t wr_id)
 {
 	struct block *block = put(f, head, f->write_inline, wr_id);
 	uint32_t length = htobe32(INLINE | 8);
@@ -131,6 +127,43 @@ static inline struct block *put_inline8(struct floor *f, uint32_t head, uint64_t
 	block->words[3] = htobe32(rkey);
 	memcpy(&block->words[4], &length, sizeof length);
 	memcpy((char *)&block->words[4] + 4, bytes, 8);
+	return block;
+}
+
+/* So many bytes, at least one, without a call. */
+static inline void copy_bytes(char *to, const char *from, uint32_t length)
+{
+	if (length >= 8) {
+		memcpy(to + length - 8, from + length - 8, 8);
+		for (uint32_t done = 0; done + 8 < length; done += 8)
+			memcpy(to + done, from + done, 8);
+	} else if (length >= 4) {
+		memcpy(to, from, 4);
+		memcpy(to + length - 4, from + length - 4, 4);
+	} else {
+		to[0] = from[0];
+		to[length / 2] = from[length / 2];
+		to[length - 1] = from[length - 1];
+	}
+}
+
+static inline uint64_t units(uint32_t count)
+{
+	return (uint64_t)count << 56;
+}
+
+/* Of a length that is not known when it is compiled; one block, as the queue takes no more. */
+static inline struct block *put_inline(struct floor *f, uint32_t head, uint64_t built,
+				       uint64_t remote, uint32_t rkey, const void *bytes,
+				       uint32_t length, uint64_t wr_id)
+{
+	struct block *block = put(f, head, built | units(2 + (length + 4 + 15) / 16), wr_id);
+	uint32_t marked = htobe32(INLINE | length);
+
+	block->words[2] = htobe64(remote);
+	block->words[3] = htobe32(rkey);
+	memcpy(&block->words[4], &marked, sizeof marked);
+	copy_bytes((char *)&block->words[4] + 4, bytes, length);
 	return block;
 }
 
@@ -180,14 +213,33 @@ static inline int full(const struct floor *f, uint32_t count)
 	return __builtin_expect(f->head + count - f->retired > BLOCKS, 0);
 }
 
-OPERATION int floor_post_inline8(struct floor *f, uint64_t remote, uint32_t rkey, const void *bytes,
-				 uint64_t wr_id)
+static inline int too_long(uint32_t length)
+{
+	return __builtin_expect(length - 1 >= MAX_INLINE, 0);
+}
+
+OPERATION int floor_post_inline(struct floor *f, uint64_t remote, uint32_t rkey, const void *bytes,
+				uint32_t length, uint64_t wr_id)
 {
 	uint32_t head = f->head;
 
 	if (full(f, 1))
 		return ENOMEM;
-	ring_blueflame(f, head + 1, put_inline8(f, head, remote, rkey, bytes, wr_id));
+	if (too_long(length))
+		return EINVAL;
+	ring_blueflame(f, head + 1, put_inline(f, head, f->built[RDMA_WRITE], remote, rkey, bytes,
+					       length, wr_id));
+	return 0;
+}
+
+OPERATION int floor_post_array8(struct floor *f, uint64_t remote, uint32_t rkey, const void *bytes,
+				uint64_t wr_id)
+{
+	uint32_t head = f->head;
+
+	if (full(f, 1))
+		return ENOMEM;
+	ring_blueflame(f, head + 1, put_array8(f, head, remote, rkey, bytes, wr_id));
 	return 0;
 }
 
@@ -215,21 +267,36 @@ OPERATION int floor_post_send(struct floor *f, struct data data, uint64_t wr_id)
 	return 0;
 }
 
+static inline void post_atomic(struct floor *f, uint64_t built, uint64_t remote, uint32_t rkey,
+			       struct data data, uint64_t swap_or_add, uint64_t compare,
+			       uint64_t wr_id)
+{
+	uint32_t head = f->head;
+	struct block *block = put(f, head, built, wr_id);
+
+	block->words[2] = htobe64(remote);
+	block->words[3] = htobe32(rkey);
+	block->words[4] = htobe64(swap_or_add);
+	block->words[5] = htobe64(compare);
+	put_data(&block->words[6], data);
+	ring_blueflame(f, head + 1, block);
+}
+
 OPERATION int floor_post_fetch_add(struct floor *f, uint64_t remote, uint32_t rkey,
 				   struct data data, uint64_t add, uint64_t wr_id)
 {
-	uint32_t head = f->head;
-	struct block *block;
-
 	if (full(f, 1))
 		return ENOMEM;
-	block = put(f, head, f->fetch_add, wr_id);
-	block->words[2] = htobe64(remote);
-	block->words[3] = htobe32(rkey);
-	block->words[4] = htobe64(add);
-	block->words[5] = 0;
-	put_data(&block->words[6], data);
-	ring_blueflame(f, head + 1, block);
+	post_atomic(f, f->fetch_add, remote, rkey, data, add, 0, wr_id);
+	return 0;
+}
+
+OPERATION int floor_post_cmp_swp(struct floor *f, uint64_t remote, uint32_t rkey, struct data data,
+				 uint64_t compare, uint64_t swap, uint64_t wr_id)
+{
+	if (full(f, 1))
+		return ENOMEM;
+	post_atomic(f, f->compare_swap, remote, rkey, data, swap, compare, wr_id);
 	return 0;
 }
 
@@ -260,8 +327,26 @@ OPERATION int floor_post_ud(struct floor *f, const uint64_t *vector, uint32_t qp
 	return 0;
 }
 
-OPERATION int floor_batch_inline8(struct floor *f, const uint64_t *remotes, uint32_t rkey,
-				  const void *bytes, uint64_t wr_id)
+OPERATION int floor_batch_inline(struct floor *f, const uint64_t *remotes, uint32_t rkey,
+				 const void *bytes, uint32_t length, uint64_t wr_id)
+{
+	uint32_t head = f->head;
+	struct block *block = NULL;
+
+	if (full(f, BATCH))
+		return ENOMEM;
+	for (int i = 0; i < BATCH; i++, head++) {
+		if (too_long(length))
+			return EINVAL;
+		block = put_inline(f, head, f->built[RDMA_WRITE], remotes[i], rkey, bytes, length,
+				   wr_id + i);
+	}
+	ring_doorbell(f, head, block);
+	return 0;
+}
+
+OPERATION int floor_batch_array8(struct floor *f, const uint64_t *remotes, uint32_t rkey,
+				 const void *bytes, uint64_t wr_id)
 {
 	uint32_t head = f->head;
 	struct block *block = NULL;
@@ -269,7 +354,33 @@ OPERATION int floor_batch_inline8(struct floor *f, const uint64_t *remotes, uint
 	if (full(f, BATCH))
 		return ENOMEM;
 	for (int i = 0; i < BATCH; i++, head++)
-		block = put_inline8(f, head, remotes[i], rkey, bytes, wr_id + i);
+		block = put_array8(f, head, remotes[i], rkey, bytes, wr_id + i);
+	ring_doorbell(f, head, block);
+	return 0;
+}
+
+/* A list of requests whose operation, flags, data and remote side are not known when it is compiled. */
+OPERATION int floor_list(struct floor *f, const struct wr *list, int count)
+{
+	uint32_t head = f->head;
+	struct block *block = NULL;
+
+	if (full(f, count))
+		return ENOMEM;
+	for (const struct wr *wr = list; wr != list + count; wr++, head++) {
+		uint64_t built = f->built[wr->opcode % 16];
+
+		if (!wr->is_inline) {
+			block = put_sge(f, head, wr->remote, wr->rkey, wr->data, wr->wr_id);
+		} else {
+			if (too_long(wr->data.length))
+				return EINVAL;
+			block = put_inline(f, head, built, wr->remote, wr->rkey,
+					   (const void *)(uintptr_t)wr->data.address,
+					   wr->data.length, wr->wr_id);
+		}
+		block->words[1] = f->signaled & -(uint64_t)wr->signaled;
+	}
 	ring_doorbell(f, head, block);
 	return 0;
 }
@@ -343,9 +454,7 @@ static inline int next(struct floor *f, uint32_t consumer, uint64_t *sum)
 
 	if ((op_own & 1) != ((consumer >> LOG_ENTRIES) & 1))
 		return 0;
-#ifndef __x86_64__
-	__asm__ volatile("dmb oshld" ::: "memory");
-#endif
+	from_device();
 	if (__builtin_expect(op_own > 1, 0))
 		return 0;
 	record = &f->records[be16toh(last >> 32) % BLOCKS];
@@ -425,31 +534,24 @@ static void finish(void *state, uint32_t calls)
 	f->shared_tail = f->shared_head;
 }
 
-#define CALLS(name, good, call)                                                     \
-	static void calls_##name(void *state, uint64_t first, uint32_t calls)       \
-	{                                                                           \
-		struct floor *f = state;                                            \
-		int bad = 0;                                                        \
-                                                                                    \
-		for (uint32_t k = 0; k < calls; k++) {                              \
-			uint64_t i = first + k;                                     \
-                                                                                    \
-			(void)i;                                                    \
-			bad |= (call) ^ (good);                                     \
-		}                                                                   \
-		if (bad)                                                            \
-			abort();                                                    \
-	}
+#define CALLS(name, good, call) \
+	BENCH_CALLS(name, good, call, struct floor *f = state)
 
-CALLS(post_inline8, 0, floor_post_inline8(f, f->remotes[k], f->rkey, &f->bytes, i))
+CALLS(post_inline, 0, floor_post_inline(f, f->remotes[k], f->rkey, &f->bytes, f->length, i))
+CALLS(post_array8, 0, floor_post_array8(f, f->remotes[k], f->rkey, &f->bytes, i))
 CALLS(post_sge, 0, floor_post_sge(f, f->remotes[k], f->rkey, f->pieces[k], i))
 CALLS(post_send, 0, floor_post_send(f, f->pieces[k], i))
-CALLS(batch_inline8, 0,
-      floor_batch_inline8(f, &f->remotes[k * BATCH], f->rkey, &f->bytes, i))
+CALLS(batch_inline, 0,
+      floor_batch_inline(f, &f->remotes[k * BATCH], f->rkey, &f->bytes, f->length, i))
+CALLS(batch_array8, 0,
+      floor_batch_array8(f, &f->remotes[k * BATCH], f->rkey, &f->bytes, i))
+CALLS(list, 0, floor_list(f, &f->list[k * BATCH], BATCH))
 CALLS(batch_sge, 0,
       floor_batch_sge(f, &f->remotes[k * BATCH], f->rkey, &f->pieces[k * BATCH], i))
 CALLS(post_recv, 0, floor_post_recv(f, f->pieces[k], i))
 CALLS(post_fetch_add, 0, floor_post_fetch_add(f, f->remotes[k], f->rkey, f->pieces[k], i, i))
+CALLS(post_cmp_swp, 0,
+      floor_post_cmp_swp(f, f->remotes[k], f->rkey, f->pieces[k], i, i + 1, i))
 CALLS(post_ud, 0, floor_post_ud(f, f->vector, 0x123, 0x11111111, f->pieces[k], i))
 CALLS(post_recv_list, 0, floor_post_recv_list(f, &f->pieces[k * BATCH], i))
 CALLS(post_srq_recv, 0, floor_post_srq_recv(f, f->pieces[k], i))
@@ -464,12 +566,16 @@ static void *open_floor(const struct bench_machine *machine, int single_threaded
 	  prepare, calls_##operation, finish }
 
 bench_cases floor_cases = {
-	CASE("post_inline8", post_inline8, 1, nothing),
+	CASE("post_inline8", post_inline, 1, nothing),
+	CASE("post_array8", post_array8, 1, nothing),
 	CASE("post_sge", post_sge, 1, nothing),
 	CASE("post_send", post_send, 1, nothing),
 	CASE("post_fetch_add", post_fetch_add, 1, nothing),
+	CASE("post_cmp_swp", post_cmp_swp, 1, nothing),
 	CASE("post_ud", post_ud, 1, nothing),
-	CASE("batch16_inline8", batch_inline8, BATCH, nothing),
+	CASE("batch16_inline8", batch_inline, BATCH, nothing),
+	CASE("batch16_array8", batch_array8, BATCH, nothing),
+	CASE("list16_inline8", list, BATCH, nothing),
 	CASE("batch16_sge", batch_sge, BATCH, nothing),
 	CASE("poll1", poll_one, 1, prepare_completions),
 	CASE("poll16", poll_many, BATCH, prepare_completions),
@@ -486,12 +592,15 @@ static void *open_floor(const struct bench_machine *machine, int single_threaded
 	uint64_t qpn = 0x123;
 
 	(void)machine, (void)single_threaded;
-	if (!f)
-		abort();
+	must(f != NULL, "memory");
 	memset(f, 0, sizeof *f);
 	f->write_inline = htobe64((uint64_t)RDMA_WRITE << 32 | qpn << 8 | 3);
 	f->write_data = htobe64((uint64_t)RDMA_WRITE << 32 | qpn << 8 | 3);
 	f->send_data = htobe64((uint64_t)SEND << 32 | qpn << 8 | 2);
+	f->compare_swap = htobe64((uint64_t)COMPARE_SWAP << 32 | qpn << 8 | 4);
+	for (uint64_t opcode = 0; opcode < 16; opcode++)
+		f->built[opcode] = htobe64(opcode << 32 | qpn << 8);
+	f->length = sizeof f->bytes;
 	f->fetch_add = htobe64((uint64_t)FETCH_ADD << 32 | qpn << 8 | 4);
 	f->datagram = htobe64((uint64_t)SEND << 32 | qpn << 8 | 5);
 	/* All of a shared queue are given back in order, so that they are a ring. */
@@ -504,6 +613,15 @@ static void *open_floor(const struct bench_machine *machine, int single_threaded
 	for (int i = 0; i < ROUND; i++) {
 		f->remotes[i] = 0x10000 + i * 64;
 		f->pieces[i] = (struct data){ 0x20000 + i * 64, 64, 0x5678 };
+		f->list[i] = (struct wr){
+			.wr_id = i,
+			.remote = f->remotes[i],
+			.rkey = f->rkey,
+			.data = { (uintptr_t)&f->bytes, sizeof f->bytes, 0 },
+			.opcode = RDMA_WRITE,
+			.is_inline = 1,
+			.signaled = 1,
+		};
 	}
 	return f;
 }

@@ -57,14 +57,12 @@ struct state {
 /* The key of the datagram queue pairs. */
 #define QKEY 0x11111111
 
-void must(int holds, const char *what);
 struct ibv_context *open_device(const char *name);
 struct state *open_state(const struct bench_machine *machine, struct options options);
 struct ibv_qp *create_qp(const struct state *s, struct ibv_cq *cq, int extended);
 void connect_qp(const struct state *s, struct ibv_qp *qp, uint32_t dest);
 
 /* What comes before and after the operations, with no use of what is counted. */
-void settle(const struct state *s);
 void post(struct state *s, uint64_t wr_id, enum ibv_wr_opcode opcode);
 int drain(struct ibv_cq *cq);
 void complete(struct state *s, uint32_t count);
@@ -79,21 +77,8 @@ void posted_batches(void *state, uint32_t calls);
 void prepare_completions(void *state, uint64_t first, uint32_t calls);
 void polled(void *state, uint32_t calls);
 
-/* `calls` calls in a row; what an operation answers is `good`. */
-#define CALLS(name, good, operation)                                                \
-	static void calls_##name(void *state, uint64_t first, uint32_t calls)       \
-	{                                                                           \
-		struct state *s = state;                                            \
-		int bad = 0;                                                        \
-                                                                                    \
-		for (uint32_t k = 0; k < calls; k++) {                              \
-			uint64_t i = first + k;                                     \
-                                                                                    \
-			(void)i;                                                    \
-			bad |= (operation) ^ (good);                                \
-		}                                                                   \
-		must(!bad, #name);                                                  \
-	}
+#define CALLS(name, good, operation) \
+	BENCH_CALLS(name, good, operation, struct state *s = state)
 
 /* Over whose libibverbs this is compiled. */
 #ifdef OVER_OURS

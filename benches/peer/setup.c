@@ -1,19 +1,9 @@
 /* Opening a device, and making connected queues. */
-#include <errno.h>
 #include <infiniband/mlx5dv.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "peer.h"
-
-void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "peer: %s: %s\n", what, strerror(errno));
-		abort();
-	}
-}
 
 struct ibv_context *open_device(const char *name)
 {

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <uct/api/uct.h>
 
 #include "bench.h"
@@ -43,14 +42,6 @@ struct ends {
 	uint32_t completed, received;
 	uint64_t sum;
 };
-
-static void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "ucx: %s\n", what);
-		abort();
-	}
-}
 
 static void good(ucs_status_t status, const char *what)
 {
@@ -138,21 +129,6 @@ static ucs_status_t received(void *arg, void *data, size_t length, unsigned flag
 
 /* Before and after them. */
 
-/* Lets the device work: a simulated one until it has nothing left to do, another one for a while. */
-static void settle(const struct ends *e)
-{
-	struct timespec start, now;
-
-	if (e->machine->settle) {
-		e->machine->settle();
-		return;
-	}
-	clock_gettime(CLOCK_MONOTONIC, &start);
-	do
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	while ((now.tv_sec - start.tv_sec) * 1000000000LL + (now.tv_nsec - start.tv_nsec) < 200000);
-}
-
 static void tell(struct ends *e, uint64_t first)
 {
 	e->completed = 0;
@@ -181,7 +157,7 @@ static void prepare_completions(void *state, uint64_t first, uint32_t calls)
 	for (uint32_t k = 0; k < calls; k++)
 		must(ucx_put_zcopy(e->ep, e->remotes[k], e->rkey, &e->pieces[k],
 				   &e->told[k].completion), "put_zcopy");
-	settle(e);
+	settle(e->machine);
 }
 
 /* Lets the device complete what was posted, and polls it. */
@@ -191,7 +167,7 @@ static void finish(void *state, uint32_t calls)
 	unsigned count = 0, progress;
 
 	do {
-		settle(e);
+		settle(e->machine);
 		progress = uct_iface_progress(e->peer_iface);
 		progress += uct_iface_progress(e->iface);
 		count += progress;
@@ -231,20 +207,8 @@ static void nothing_polled(void *state, uint32_t calls)
 	must(e->completed == 0, "nothing to poll");
 }
 
-#define CALLS(name, good, operation)                                                \
-	static void calls_##name(void *state, uint64_t first, uint32_t calls)       \
-	{                                                                           \
-		struct ends *e = state;                                             \
-		int bad = 0;                                                        \
-                                                                                    \
-		for (uint32_t k = 0; k < calls; k++) {                              \
-			uint64_t i = first + k;                                     \
-                                                                                    \
-			(void)i;                                                    \
-			bad |= (operation) ^ (good);                                \
-		}                                                                   \
-		must(!bad, #name);                                                  \
-	}
+#define CALLS(name, good, operation) \
+	BENCH_CALLS(name, good, operation, struct ends *e = state)
 
 CALLS(put_short, 1, ucx_put_short(e->ep, e->remotes[k], e->rkey, e->bytes, e->length))
 CALLS(put_bcopy, 1, ucx_put_bcopy(e->ep, e->remotes[k], e->rkey, e->bytes))

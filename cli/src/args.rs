@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{cancel, dump, info, list, perf, pingpong};
+use crate::{cancel, doctor, dump, info, list, perf, pingpong, shell};
 use clap::{Parser, Subcommand};
 
 const LONG_ABOUT: &str = "\
@@ -15,18 +15,20 @@ const EXAMPLES: &str = "\
 Examples:
   mlx5 list                              list the devices
   mlx5 info -v                           limits and capabilities of the first one
+  mlx5 doctor                            is this machine fit for RDMA, and if not, what to do
   mlx5 pingpong                          send and verify messages, in one process
   mlx5 pingpong --sim-link roce          the same over simulated RoCE
   mlx5 perf --sizes 8..64k               latency and rate of RC sends
   mlx5 perf --op write --all --svg w.svg RDMA writes of all sizes, with a plot
+  mlx5 perf --op fetch-add --qps 8       atomics, on eight queue pairs
   mlx5 cancel                            watch posted requests being cancelled
   mlx5 dump --live                       watch requests and completions as the device sees them
 
-Between two hosts with devices:
+Between two processes, here on two machines with devices:
   server$ mlx5 perf --listen
   client$ mlx5 perf --connect server --op read
 
-Exit status: 0 done, 1 failed, 2 wrong usage.";
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.";
 
 /// Lists, describes and measures mlx5 devices, and decodes their queues.
 #[derive(Parser, Debug)]
@@ -50,6 +52,9 @@ pub(crate) enum Command {
     /// Shows limits and capabilities of a device
     #[command(long_about = info::LONG_ABOUT)]
     Info(info::Args),
+    /// Checks what RDMA programs need of this machine, and says what to do
+    #[command(long_about = doctor::LONG_ABOUT)]
+    Doctor(doctor::Args),
     /// Bounces messages between two queue pairs and verifies them
     #[command(long_about = pingpong::LONG_ABOUT)]
     Pingpong(pingpong::Args),
@@ -62,6 +67,12 @@ pub(crate) enum Command {
     /// Decodes work requests and completions into readable text
     #[command(long_about = dump::LONG_ABOUT)]
     Dump(dump::Args),
+    /// Writes a completion script for a shell
+    #[command(long_about = shell::COMPLETIONS)]
+    Completions(shell::CompletionsArgs),
+    /// Writes the man pages into a folder
+    #[command(long_about = shell::MAN)]
+    Man(shell::ManArgs),
 }
 
 #[cfg(test)]

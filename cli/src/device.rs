@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use mlx5::{Context, Device, ErrorKind, LinkLayer, LocalPort};
+use mlx5::{Context, Device, ErrorKind, LinkLayer, LocalPort, PortAttr, PortState};
 use mlx5_sim::{Model, PortConfig, SimConfig, Simulator};
 use std::io::{self, Write};
 
@@ -70,7 +70,8 @@ pub(crate) struct Found {
 }
 
 impl DeviceArgs {
-    fn wants_simulated(&self) -> bool {
+    /// Whether the simulated device was asked for.
+    pub(crate) fn wants_simulated(&self) -> bool {
         self.sim || self.sim_model.is_some() || self.sim_link.is_some()
     }
 
@@ -195,7 +196,8 @@ impl PortArgs {
         let opened = self.device.open()?;
         let state = opened.context.query_port(self.port)?;
         if !state.is_active() {
-            let cause = format!("port {} is not active but {:?}", self.port, state.state);
+            let is = self::state(&state);
+            let cause = format!("port {} is not active: it is {is}", self.port);
             let hint = match state.link_layer {
                 LinkLayer::Ethernet => "bring the network interface up: `ip link set DEV up`",
                 _ => "is the cable plugged in, and does a subnet manager run?",
@@ -215,5 +217,16 @@ pub(crate) fn link_name(link: LinkLayer) -> &'static str {
     match link {
         LinkLayer::Ethernet => "Ethernet (RoCE)",
         _ => "InfiniBand",
+    }
+}
+
+/// A port's state in a word.
+pub(crate) fn state(port: &PortAttr) -> &'static str {
+    match port.state {
+        PortState::Active | PortState::ActiveDefer => "active",
+        PortState::Armed => "armed",
+        PortState::Init => "initializing",
+        PortState::Down => "down",
+        _ => "unknown",
     }
 }

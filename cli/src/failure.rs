@@ -21,7 +21,12 @@ enum Kind {
     Usage,
     /// The reader of the output is gone (a closed pipe).
     ReaderGone,
+    /// The user ended it, by SIGINT.
+    Interrupted,
 }
+
+/// The exit status that shells use for a program ended by SIGINT.
+const INTERRUPTED: u8 = 130;
 
 impl Failure {
     /// A failure of the command.
@@ -32,6 +37,11 @@ impl Failure {
     /// A failure of the command line.
     pub(crate) fn usage(cause: impl Into<String>) -> Self {
         Self { kind: Kind::Usage, ..Self::new(cause) }
+    }
+
+    /// The user ended the command; the results so far are printed.
+    pub(crate) fn interrupted(cause: impl Into<String>) -> Self {
+        Self { kind: Kind::Interrupted, ..Self::new(cause) }
     }
 
     /// Adds a hint at a remedy.
@@ -49,18 +59,24 @@ impl Failure {
         &self.cause
     }
 
+    /// What to do about it, if that is known.
+    pub(crate) fn remedy(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Writes the failure to `to`, and returns the exit status. Errors of writing are ignored.
     pub(crate) fn report(&self, to: &mut impl Write) -> ExitCode {
         match self.kind {
             Kind::ReaderGone => return ExitCode::SUCCESS,
             Kind::Usage => _ = writeln!(to, "error: {}", self.cause),
-            Kind::Failed => _ = writeln!(to, "mlx5: {}", self.cause),
+            Kind::Failed | Kind::Interrupted => _ = writeln!(to, "mlx5: {}", self.cause),
         }
         if let Some(hint) = &self.hint {
             let _ = writeln!(to, "  hint: {hint}");
         }
         match self.kind {
             Kind::Usage => ExitCode::from(2),
+            Kind::Interrupted => ExitCode::from(INTERRUPTED),
             _ => ExitCode::FAILURE,
         }
     }

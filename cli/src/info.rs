@@ -1,9 +1,8 @@
 //! `mlx5 info`.
 
-use crate::device::{DeviceArgs, Found, announce, describe, link_name};
+use crate::device::{self, DeviceArgs, Found, announce, describe, link_name};
 use crate::failure::Failure;
-use crate::list;
-use crate::table::field;
+use crate::info::sheet::{Json, Sheet, Text};
 use mlx5::{
     AtomicCap, Context, Device, DeviceAttr, DeviceCapFlags, GidEntry, GidType, LinkLayer, Mtu,
     NodeType, PortAttr, mtu_bytes,
@@ -17,91 +16,120 @@ capabilities of queues and completions, and the GIDs and P_Keys of its ports.
 
 Without --device it shows every device.";
 
+mod sheet;
+
 /// Options of `mlx5 info`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Show limits, capabilities, GIDs and P_Keys, too
     #[arg(short, long)]
     verbose: bool,
+    /// Write JSON: an array of devices, with the names and values of the text
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     device: DeviceArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let Found { devices, simulator } = args.device.select()?;
+    let mut documents = Vec::new();
     for (index, device) in devices.iter().enumerate() {
         announce(&describe(device, simulator.is_some()));
         let context = device.open()?;
+        if args.json {
+            let mut document = Json::default();
+            describe_device(&mut document, device, &context, args.verbose)?;
+            documents.push(document.into_value());
+            continue;
+        }
         if index > 0 {
             writeln!(out)?;
         }
-        identity(out, device, &context)?;
-        if args.verbose {
-            limits(out, &context)?;
-            capabilities(out, &context)?;
-        }
-        let gids = context.gid_table()?;
-        for number in 1..=context.num_ports() as u8 {
-            let attributes = context.query_port(number)?;
-            port(out, number, &attributes, args.verbose)?;
-            if args.verbose {
-                let of_port = gids.iter().filter(|gid| gid.port_num == u32::from(number));
-                addresses(out, of_port)?;
-                partitions(out, &context, number, attributes.pkey_tbl_len)?;
-            }
+        describe_device(&mut Text(out), device, &context, args.verbose)?;
+    }
+    if args.json {
+        writeln!(out, "{:#}", serde_json::Value::from(documents))?;
+    }
+    Ok(())
+}
+
+fn describe_device(
+    out: &mut impl Sheet,
+    device: &Device,
+    context: &Context,
+    verbose: bool,
+) -> Result<(), Failure> {
+    identity(out, device, context)?;
+    if verbose {
+        limits(out, context)?;
+        capabilities(out, context)?;
+    }
+    let gids = context.gid_table()?;
+    for number in 1..=context.num_ports() as u8 {
+        let attributes = context.query_port(number)?;
+        port(out, number, &attributes, verbose)?;
+        if verbose {
+            let of_port = gids.iter().filter(|gid| gid.port_num == u32::from(number));
+            addresses(out, of_port)?;
+            partitions(out, context, number, attributes.pkey_tbl_len)?;
         }
     }
     Ok(())
 }
 
 /// The device's identity.
-fn identity(out: &mut impl Write, device: &Device, context: &Context) -> io::Result<()> {
+fn identity(out: &mut impl Sheet, device: &Device, context: &Context) -> io::Result<()> {
     let attributes = context.query_device();
-    field(out, 0, "hca_id", device.name())?;
+    out.field(0, "hca_id", device.name())?;
     let transport = match device.node_type() {
         NodeType::ChannelAdapter => "InfiniBand (0)".to_owned(),
-        other => format!("{other:?}"),
+        NodeType::Switch => "InfiniBand, a switch".to_owned(),
+        NodeType::Router => "InfiniBand, a router".to_owned(),
+        NodeType::Rnic => "iWARP (1)".to_owned(),
+        NodeType::Usnic => "usNIC (3)".to_owned(),
+        NodeType::UsnicUdp => "usNIC over UDP (4)".to_owned(),
+        other => format!("unknown ({})", other.raw()),
     };
-    field(out, 4, "transport", transport)?;
+    out.field(4, "transport", transport)?;
     if let Some(part) = device.part() {
-        field(out, 4, "part", part)?;
+        out.field(4, "part", part)?;
     }
-    field(out, 4, "fw_ver", &attributes.fw_ver)?;
-    field(out, 4, "node_guid", attributes.node_guid)?;
-    field(out, 4, "sys_image_guid", attributes.sys_image_guid)?;
-    field(out, 4, "vendor_id", format_args!("{:#06x}", attributes.vendor_id))?;
-    field(
-        out,
+    out.field(4, "fw_ver", &attributes.fw_ver)?;
+    out.field(4, "node_guid", attributes.node_guid)?;
+    out.field(4, "sys_image_guid", attributes.sys_image_guid)?;
+    out.field(4, "vendor_id", format_args!("{:#06x}", attributes.vendor_id))?;
+    out.field(
         4,
         "vendor_part_id",
         format_args!("{} ({:#06x})", attributes.vendor_part_id, attributes.vendor_part_id),
     )?;
-    field(out, 4, "hw_ver", format_args!("{:#x}", attributes.hw_ver))?;
+    out.field(4, "hw_ver", format_args!("{:#x}", attributes.hw_ver))?;
     if !device.board_id().is_empty() {
-        field(out, 4, "board_id", device.board_id())?;
+        out.field(4, "board_id", device.board_id())?;
     }
     if let Some(pci) = device.pci().filter(|pci| !pci.address.is_empty()) {
-        field(out, 4, "pci", &pci.address)?;
+        out.field(4, "pci", &pci.address)?;
     }
     if let Some(node) = device.numa_node() {
-        field(out, 4, "numa_node", node)?;
+        out.field(4, "numa_node", node)?;
     }
-    field(out, 4, "uverbs", format_args!("/dev/infiniband/{}", device.uverbs()))?;
-    field(out, 4, "phys_port_cnt", attributes.phys_port_cnt)
+    out.field(4, "uverbs", format_args!("/dev/infiniband/{}", device.uverbs()))?;
+    out.field(4, "phys_port_cnt", attributes.phys_port_cnt)
 }
 
 /// Writes fields of a structure under their own names.
 macro_rules! fields {
     ($out:ident, $of:expr, $($name:ident),+ $(,)?) => {
-        $(field($out, 4, stringify!($name), $of.$name)?;)+
+        $($out.field(4, stringify!($name), $of.$name)?;)+
     };
 }
 
 /// The device's limits.
-fn limits(out: &mut impl Write, context: &Context) -> io::Result<()> {
+fn limits(out: &mut impl Sheet, context: &Context) -> io::Result<()> {
     let device = context.query_device();
-    field(out, 4, "max_mr_size", format_args!("{:#x}", device.max_mr_size))?;
-    field(out, 4, "page_size_cap", format_args!("{:#x}", device.page_size_cap))?;
+    out.field(4, "max_mr_size", format_args!("{:#x}", device.max_mr_size))?;
+    out.field(4, "page_size_cap", format_args!("{:#x}", device.page_size_cap))?;
     fields!(
         out,
         device,
@@ -128,7 +156,7 @@ fn limits(out: &mut impl Write, context: &Context) -> io::Result<()> {
         local_ca_ack_delay,
         max_dm_size,
     );
-    field(out, 4, "num_comp_vectors", context.num_comp_vectors())?;
+    out.field(4, "num_comp_vectors", context.num_comp_vectors())?;
     fields!(
         out,
         device.queues,
@@ -143,32 +171,34 @@ fn limits(out: &mut impl Write, context: &Context) -> io::Result<()> {
 }
 
 /// The device's capabilities.
-fn capabilities(out: &mut impl Write, context: &Context) -> io::Result<()> {
+fn capabilities(out: &mut impl Sheet, context: &Context) -> io::Result<()> {
     let device = context.query_device();
     let atomics = match device.atomic_cap {
         AtomicCap::None => "none (0)",
         AtomicCap::Hca => "among the queue pairs of the device (1)",
         AtomicCap::Global => "to the whole machine (2)",
     };
-    field(out, 4, "atomic_cap", atomics)?;
-    field(out, 4, "blueflame", blueflame(&device))?;
-    field(out, 4, "devx", yes(context.has_devx()))?;
-    field(out, 4, "hca_core_clock", format_args!("{} kHz", device.hca_core_clock))?;
-    field(out, 4, "timestamp_mask", format_args!("{:#x}", device.timestamp_mask))?;
+    out.field(4, "atomic_cap", atomics)?;
+    out.field(4, "blueflame", blueflame(&device))?;
+    out.field(4, "devx", yes(context.has_devx()))?;
+    out.field(4, "hca_core_clock", format_args!("{} kHz", device.hca_core_clock))?;
+    out.field(4, "timestamp_mask", format_args!("{:#x}", device.timestamp_mask))?;
     let completions = &device.completions;
-    field(out, 4, "cqe_version", completions.cqe_version)?;
+    out.field(4, "cqe_version", completions.cqe_version)?;
     match completions.max_compressed {
-        0 => field(out, 4, "cqe_compression", "no")?,
+        0 => out.field(4, "cqe_compression", "no")?,
         most => {
             let formats = completions.compression_formats;
-            field(out, 4, "cqe_compression", format_args!("up to {most} in a run, {formats:?}"))?;
+            let formats: Vec<&str> = formats.iter_names().map(|(name, _)| name).collect();
+            let formats = formats.join(", ").to_lowercase();
+            out.field(4, "cqe_compression", format_args!("up to {most} in a run, {formats}"))?;
         }
     }
     match (completions.max_moderation_count, completions.max_moderation_period) {
-        (0, _) => field(out, 4, "cq_moderation", "no")?,
+        (0, _) => out.field(4, "cq_moderation", "no")?,
         (count, period) => {
             let text = format!("up to {count} completions, {period} µs");
-            field(out, 4, "cq_moderation", text)?;
+            out.field(4, "cq_moderation", text)?;
         }
     }
     let paging = match (device.odp.supported, device.odp.implicit) {
@@ -181,15 +211,15 @@ fn capabilities(out: &mut impl Write, context: &Context) -> io::Result<()> {
             if implicit { ", implicit" } else { "" }
         ),
     };
-    field(out, 4, "on_demand_paging", paging)?;
+    out.field(4, "on_demand_paging", paging)?;
     let flags = device.device_cap_flags;
-    field(out, 4, "device_cap_flags", format_args!("{:#x}", flags.bits()))?;
+    out.field(4, "device_cap_flags", format_args!("{:#x}", flags.bits()))?;
     for (name, _) in flags.iter_names() {
-        writeln!(out, "{:34}{name}", "")?;
+        out.item(name)?;
     }
     let unnamed = flags.difference(DeviceCapFlags::all());
     if !unnamed.is_empty() {
-        writeln!(out, "{:34}others: {:#x}", "", unnamed.bits())?;
+        out.item(&format!("others: {:#x}", unnamed.bits()))?;
     }
     Ok(())
 }
@@ -205,54 +235,49 @@ fn yes(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-fn port(out: &mut impl Write, number: u8, port: &PortAttr, verbose: bool) -> io::Result<()> {
+fn port(out: &mut impl Sheet, number: u8, port: &PortAttr, verbose: bool) -> io::Result<()> {
     let mtu = |mtu: Option<Mtu>| match mtu {
         Some(mtu) => format!("{} ({})", mtu_bytes(mtu), mtu.raw()),
         None => "unknown".to_owned(),
     };
-    writeln!(out, "    port {number}")?;
-    field(out, 8, "state", format_args!("{} ({})", list::state(port), port.state.raw()))?;
-    field(out, 8, "max_mtu", mtu(port.max_mtu))?;
-    field(out, 8, "active_mtu", mtu(port.active_mtu))?;
-    field(out, 8, "sm_lid", port.sm_lid)?;
-    field(out, 8, "port_lid", port.lid)?;
-    field(out, 8, "port_lmc", format_args!("{:#04x}", port.lmc))?;
-    field(out, 8, "link_layer", link_name(port.link_layer))?;
+    out.port(number)?;
+    out.field(8, "state", format_args!("{} ({})", device::state(port), port.state.raw()))?;
+    out.field(8, "max_mtu", mtu(port.max_mtu))?;
+    out.field(8, "active_mtu", mtu(port.active_mtu))?;
+    out.field(8, "sm_lid", port.sm_lid)?;
+    out.field(8, "port_lid", port.lid)?;
+    out.field(8, "port_lmc", format_args!("{:#04x}", port.lmc))?;
+    out.field(8, "link_layer", link_name(port.link_layer))?;
     if let (Some(width), Some(speed)) = (port.active_width, port.active_speed) {
         let gbps = f64::from(port.mbps().unwrap_or(0)) / 1000.0;
-        field(out, 8, "rate", format_args!("{gbps} Gb/s ({width}X {speed})"))?;
+        out.field(8, "rate", format_args!("{gbps} Gb/s ({width}X {speed})"))?;
     }
     if !verbose {
         return Ok(());
     }
-    field(out, 8, "phys_state", port.phys_state)?;
-    field(out, 8, "max_msg_sz", format_args!("{:#x}", port.max_msg_sz))?;
-    field(out, 8, "port_cap_flags", format_args!("{:#010x}", port.port_cap_flags))?;
-    field(out, 8, "port_cap_flags2", format_args!("{:#06x}", port.port_cap_flags2))?;
-    field(out, 8, "max_vl_num", port.max_vl_num)?;
-    field(out, 8, "bad_pkey_cntr", port.bad_pkey_cntr)?;
-    field(out, 8, "qkey_viol_cntr", port.qkey_viol_cntr)?;
-    field(out, 8, "sm_sl", port.sm_sl)?;
-    field(out, 8, "subnet_timeout", port.subnet_timeout)?;
-    field(out, 8, "init_type_reply", port.init_type_reply)?;
-    field(
-        out,
-        8,
-        "grh_required",
-        yes(port.grh_required || port.link_layer == LinkLayer::Ethernet),
-    )?;
-    field(out, 8, "gid_tbl_len", port.gid_tbl_len)?;
-    field(out, 8, "pkey_tbl_len", port.pkey_tbl_len)
+    out.field(8, "phys_state", port.phys_state)?;
+    out.field(8, "max_msg_sz", format_args!("{:#x}", port.max_msg_sz))?;
+    out.field(8, "port_cap_flags", format_args!("{:#010x}", port.port_cap_flags))?;
+    out.field(8, "port_cap_flags2", format_args!("{:#06x}", port.port_cap_flags2))?;
+    out.field(8, "max_vl_num", port.max_vl_num)?;
+    out.field(8, "bad_pkey_cntr", port.bad_pkey_cntr)?;
+    out.field(8, "qkey_viol_cntr", port.qkey_viol_cntr)?;
+    out.field(8, "sm_sl", port.sm_sl)?;
+    out.field(8, "subnet_timeout", port.subnet_timeout)?;
+    out.field(8, "init_type_reply", port.init_type_reply)?;
+    out.field(8, "grh_required", yes(port.grh_required || port.link_layer == LinkLayer::Ethernet))?;
+    out.field(8, "gid_tbl_len", port.gid_tbl_len)?;
+    out.field(8, "pkey_tbl_len", port.pkey_tbl_len)
 }
 
-fn addresses<'a>(out: &mut impl Write, gids: impl Iterator<Item = &'a GidEntry>) -> io::Result<()> {
+fn addresses<'a>(out: &mut impl Sheet, gids: impl Iterator<Item = &'a GidEntry>) -> io::Result<()> {
     for entry in gids {
         let interface = match entry.netdev_ifindex {
             Some(index) => format!(", interface {index}"),
             None => String::new(),
         };
         let text = format!("{}, {}{interface}", entry.gid, gid_type(entry.gid_type));
-        field(out, 8, &format!("GID[{}]", entry.gid_index), text)?;
+        out.field(8, &format!("GID[{}]", entry.gid_index), text)?;
     }
     Ok(())
 }
@@ -267,7 +292,7 @@ pub(crate) fn gid_type(gid_type: GidType) -> &'static str {
 }
 
 fn partitions(
-    out: &mut impl Write,
+    out: &mut impl Sheet,
     context: &Context,
     port: u8,
     places: u16,
@@ -276,7 +301,7 @@ fn partitions(
         // The table may be shorter than its advertised length.
         let Ok(key) = context.query_pkey(port, index) else { break };
         if key != 0 {
-            field(out, 8, &format!("P_Key[{index}]"), format_args!("{key:#06x}"))?;
+            out.field(8, &format!("P_Key[{index}]"), format_args!("{key:#06x}"))?;
         }
     }
     Ok(())

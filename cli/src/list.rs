@@ -1,20 +1,24 @@
 //! `mlx5 list`.
 
-use crate::device::{DeviceArgs, Found, announce};
+use crate::device::{DeviceArgs, Found, announce, state};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
-use mlx5::{Device, LinkLayer, PortAttr, PortState};
+use mlx5::{Device, LinkLayer, PortAttr};
+use serde_json::{Value, json};
 use std::io::Write;
 
 /// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
 Lists the mlx5 devices of this machine with part, firmware, and the state of their
 ports. Without a device it lists the simulated one, which the other commands use
-then.";
+then. With --json: an array of devices, for programs.";
 
 /// Options of `mlx5 list`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -25,6 +29,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         Some(_) => "simulated, in this process",
         None => "of this machine",
     });
+    if args.json {
+        let devices: Vec<Value> = devices.iter().map(document).collect();
+        return Ok(writeln!(out, "{:#}", Value::from(devices))?);
+    }
     let mut table = Table::new(&[
         ("DEVICE", Align::Left),
         ("PART", Align::Left),
@@ -37,13 +45,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         ("LINK", Align::Left),
     ]);
     for device in &devices {
-        let ports = match device.open() {
-            Ok(context) => (1..=context.num_ports())
-                .map(|port| context.query_port(port as u8))
-                .collect::<Result<Vec<PortAttr>, mlx5::Error>>(),
-            Err(error) => Err(error),
-        };
-        match ports {
+        match ports(device) {
             Ok(ports) => {
                 for (index, port) in ports.iter().enumerate() {
                     let mut row =
@@ -62,6 +64,38 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(table.write(out, 0)?)
 }
 
+fn ports(device: &Device) -> Result<Vec<PortAttr>, mlx5::Error> {
+    let context = device.open()?;
+    (1..=context.num_ports()).map(|port| context.query_port(port as u8)).collect()
+}
+
+/// A device as JSON. One that cannot be opened says why.
+fn document(device: &Device) -> Value {
+    let (ports, error) = match ports(device) {
+        Ok(ports) => (ports, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    let port = |(index, port): (usize, &PortAttr)| {
+        json!({
+            "number": index + 1,
+            "state": state(port),
+            "link": layer(port),
+            "gbit_per_second": port.mbps().map(|mbps| f64::from(mbps) / 1000.0),
+        })
+    };
+    json!({
+        "name": device.name(),
+        "part": device.part(),
+        "pci": device.pci().map(|pci| &pci.address),
+        "firmware": device.fw_version(),
+        "node_guid": device.guid().to_string(),
+        "numa_node": device.numa_node(),
+        "uverbs": device.uverbs(),
+        "error": error,
+        "ports": ports.iter().enumerate().map(port).collect::<Vec<_>>(),
+    })
+}
+
 fn of_device(device: &Device) -> Vec<String> {
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     vec![
@@ -74,22 +108,15 @@ fn of_device(device: &Device) -> Vec<String> {
     ]
 }
 
-/// A port's state in a word.
-pub(crate) fn state(port: &PortAttr) -> &'static str {
-    match port.state {
-        PortState::Active | PortState::ActiveDefer => "active",
-        PortState::Armed => "armed",
-        PortState::Init => "initializing",
-        PortState::Down => "down",
-        _ => "unknown",
+fn layer(port: &PortAttr) -> &'static str {
+    match port.link_layer {
+        LinkLayer::Ethernet => "RoCE",
+        _ => "InfiniBand",
     }
 }
 
 fn link(port: &PortAttr) -> String {
-    let layer = match port.link_layer {
-        LinkLayer::Ethernet => "RoCE",
-        _ => "InfiniBand",
-    };
+    let layer = layer(port);
     match port.mbps() {
         Some(mbps) => format!("{layer}, {} Gb/s", f64::from(mbps) / 1000.0),
         None => layer.to_owned(),

@@ -3,6 +3,7 @@
 mod args;
 mod cancel;
 mod device;
+mod doctor;
 mod dump;
 mod failure;
 mod info;
@@ -11,9 +12,10 @@ mod list;
 mod numbers;
 mod perf;
 mod pingpong;
+mod shell;
 mod table;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use failure::Failure;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -36,9 +38,12 @@ fn run(command: &args::Command, out: &mut impl Write) -> Result<(), Failure> {
     match command {
         Command::List(args) => list::run(args, out),
         Command::Info(args) => info::run(args, out),
+        Command::Doctor(args) => doctor::run(args, out),
         Command::Pingpong(args) => pingpong::run(args, out),
         Command::Perf(args) => perf::run(args, out),
         Command::Cancel(args) => cancel::run(args, out),
         Command::Dump(args) => dump::run(args, out),
+        Command::Completions(args) => shell::completions(args, args::Cli::command(), out),
+        Command::Man(args) => shell::man(args, args::Cli::command(), out),
     }
 }

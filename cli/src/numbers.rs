@@ -28,6 +28,16 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Reads a time in seconds: `10`, `0.5`.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    const LONGEST: f64 = 86400.0;
+    match text.trim().parse::<f64>() {
+        Ok(seconds) if (0.001..=LONGEST).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) => Err("a run takes from 0.001 to 86400 seconds".to_owned()),
+        Err(_) => Err(format!("{text:?} is not a time in seconds: write 10, or 0.5")),
+    }
+}
+
 /// Formats a size: `64`, `64k`, `8m`.
 pub(crate) struct Size(pub(crate) usize);
 
@@ -105,6 +115,17 @@ impl Times {
     /// Adds one.
     pub(crate) fn record(&mut self, time: Duration) {
         self.0.saturating_record(time.as_nanos().try_into().unwrap_or(u64::MAX));
+    }
+
+    /// Adds all of `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        // Fails only for values that the bounds, which are the same, do not have.
+        let _ = self.0.add(&other.0);
+    }
+
+    /// Nanoseconds, in ascending order, and how often they were recorded.
+    pub(crate) fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value()))
     }
 
     /// How many.
@@ -198,6 +219,27 @@ mod tests {
         assert!(close(times.mean() as u64, 1_000_001_000));
         times.record(Duration::MAX);
         assert_eq!(times.count(), 4);
+    }
+
+    #[test]
+    fn a_run_takes_a_millisecond_to_a_day() {
+        assert_eq!(parse_seconds("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_seconds("0.25"), Ok(Duration::from_millis(250)));
+        for text in ["0", "-1", "86401", "inf", "nan", "0.0001"] {
+            assert!(parse_seconds(text).unwrap_err().contains("86400"), "{text}");
+        }
+        assert!(parse_seconds("10s").unwrap_err().contains("write 10"));
+    }
+
+    #[test]
+    fn times_of_two_are_one_histogram() {
+        let (mut one, mut other) = (Times::new(), Times::new());
+        for nanoseconds in [100, 100, 300] {
+            one.record(Duration::from_nanos(nanoseconds));
+        }
+        other.record(Duration::from_nanos(200));
+        one.merge(&other);
+        assert_eq!(one.recorded().collect::<Vec<_>>(), [(100, 2), (200, 1), (300, 1)]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::device::{Port, PortArgs};
 use crate::failure::Failure;
 use crate::link::{
-    EndArgs, Foreign, Initiator, Kind, Op, Phase, Session, Shape, Transport, datagram_limit,
+    EndArgs, Foreign, Goal, Initiator, Kind, Op, Phase, Session, Shape, Transport, datagram_limit,
     latency, pattern, program,
 };
 use crate::numbers::{Size, Times, microseconds, parse_size, significant};
@@ -28,7 +28,7 @@ Examples:
   mlx5 pingpong --events                     sleep until a completion comes
   mlx5 pingpong --sim-link roce --sim-model cx5
 
-Between two hosts:
+Between two processes, on one machine or two:
   server$ mlx5 pingpong --listen
   client$ mlx5 pingpong --connect server
 
@@ -84,6 +84,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let size = message_size(args, &port)?;
     let shape = Shape {
         transport: args.transport,
+        queues: 1,
         message: size,
         depth: DEPTH,
         receives: DEPTH,
@@ -92,13 +93,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.ibv {
         return with_ibv(args, &port, shape, out);
     }
-    let Session::Initiator(mut initiator) = args.ends.open(&port, shape, args.events)? else {
+    let Session::Initiators(mut ends) = args.ends.open(&port, shape, 1, args.events)? else {
         return Ok(());
     };
+    let initiator = &mut ends[0];
     writeln!(out, "local   {}", initiator.local)?;
     writeln!(out, "remote  {}", initiator.remote)?;
     out.flush()?;
-    let times = bounce(&mut initiator, size, args.iters);
+    let times = bounce(initiator, size, args.iters);
     let times = times.map_err(|failure| port.opened.because(failure))?;
     initiator.peer.part()?;
 
@@ -166,13 +168,15 @@ fn message_size(args: &Args, port: &Port) -> Result<usize, Failure> {
 }
 
 /// Bounces messages that differ in every word; gives the times of the round trips in nanoseconds.
-fn bounce(initiator: &mut Initiator, size: usize, count: u64) -> Result<Times, Failure> {
+pub(crate) fn bounce(initiator: &mut Initiator, size: usize, count: u64) -> Result<Times, Failure> {
     let mut times = Times::new();
-    let phase = Phase { kind: Kind::Latency, op: Op::Send, size, messages: count };
+    let phase = Phase { kind: Kind::Latency, op: Op::Send, size, both: None };
     let mut came = vec![0; size];
     latency(
         initiator,
         phase,
+        Goal::messages(count),
+        || (),
         |side, index| side.fill(&pattern(index, size)),
         |side, index, elapsed: Duration| {
             times.record(elapsed);

@@ -58,6 +58,31 @@ fn more_is_told_on_demand() {
     assert!(value(&roce, "GID[3]").is_some_and(|gid| gid.contains("RoCE v2")), "{roce}");
 }
 
+/// The JSON has what the text has, under the same names.
+#[test]
+fn programs_read_json() {
+    let devices: serde_json::Value =
+        serde_json::from_str(&mlx5("list --sim --json").done()).expect("JSON");
+    assert_eq!(devices[0]["name"], "mlx5_0");
+    assert_eq!(devices[0]["ports"][0]["state"], "active");
+    let (text, json) = (mlx5("info --sim -v").done(), mlx5("info --sim -v --json").done());
+    let device: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let device = &device[0];
+    for name in ["max_qp", "max_cqe", "vendor_id", "firmware", "GID[0]", "P_Key[0]", "rate"] {
+        let of = |value: &serde_json::Value| match value {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let found = device.get(name).or_else(|| device["ports"][0].get(name));
+        assert_eq!(found.map(of).as_deref(), value(&text, name), "{name}");
+    }
+    assert!(device["max_qp"].is_u64(), "{device}");
+    assert!(device["device_cap_flags_names"].as_array().is_some_and(|names| names.len() > 5));
+    for word in ["CqeCompFormat", "Some(", "None"] {
+        assert!(!text.contains(word), "{word} in {text}");
+    }
+}
+
 #[test]
 fn messages_bounce_over_every_transport_and_link() {
     for link in ["ib", "roce"] {

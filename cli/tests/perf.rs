@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::mlx5;
+use common::{command, interrupted, mlx5};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -97,6 +97,162 @@ fn one_thing_can_be_measured_alone() {
     assert_eq!(rate["results"][0]["latency_ns"], Value::Null);
     let table = mlx5("perf --sim --only rate --sizes 8 --messages 100").done();
     assert!(table.contains("Mmsg/s") && !table.contains("50 %"), "{table}");
+}
+
+#[test]
+fn atomics_are_measured_with_their_eight_bytes() {
+    for op in ["fetch-add", "compare-swap"] {
+        let all = json(&format!("--op {op} -n 10 --messages 100"));
+        assert_eq!(all["operation"], op);
+        let results = all["results"].as_array().expect("a list");
+        assert_eq!(results.len(), 1);
+        assert_eq!(results[0]["size"], 8);
+        assert_eq!(results[0]["latency_ns"]["samples"], 10);
+        assert_eq!(results[0]["rate"]["messages"], 100);
+    }
+    let table = mlx5("perf --sim --op fetch-add --sizes 8 -n 10").done();
+    assert!(table.starts_with("RC fetch-add on mlx5_0"), "{table}");
+    for line in ["--op fetch-add --sizes 16", "--op compare-swap --all"] {
+        let text = mlx5(&format!("perf --sim {line}")).refused();
+        assert!(text.contains("an atomic is of 8 bytes"), "{text}");
+    }
+    let text = mlx5("perf --op fetch-add -t uc").refused();
+    assert!(text.contains("uc has no atomic fetch-add"), "{text}");
+    let text = mlx5("perf --op compare-swap --inline 8").refused();
+    assert!(text.contains("--op compare-swap has no inline data"), "{text}");
+}
+
+#[test]
+fn messages_are_divided_among_queue_pairs_and_threads() {
+    for (line, qps, threads) in [
+        ("--qps 3", 3, 1),
+        ("--threads 2", 2, 2),
+        ("--qps 4 --threads 2 -t ud", 4, 2),
+        ("--qps 4 --threads 2 --op fetch-add", 4, 2),
+    ] {
+        // Neither number is a multiple of them.
+        let all = json(&format!("{line} --sizes 8 -n 11 --messages 1001"));
+        assert_eq!((&all["queue_pairs"], &all["threads"]), (&qps.into(), &threads.into()));
+        let result = &all["results"][0];
+        assert_eq!(result["latency_ns"]["samples"], 11, "{line}");
+        assert_eq!(result["rate"]["messages"], 1001, "{line}");
+    }
+    let table = mlx5("perf --sim --qps 4 --threads 2 --sizes 8 -n 10").done();
+    assert!(table.contains("\n4 queue pairs in 2 threads\n"), "{table}");
+    let text = mlx5("perf --qps 3 --threads 2").refused();
+    assert!(text.contains("3 queue pairs cannot be divided among 2 threads"), "{text}");
+    assert!(text.contains("--qps 4 can"), "{text}");
+}
+
+#[test]
+fn a_rate_both_ways_is_the_sum_of_two() {
+    for op in ["send", "write", "read", "fetch-add"] {
+        let all = json(&format!("--op {op} --only rate --bidirectional --sizes 8 --messages 2000"));
+        assert_eq!(all["bidirectional"], true);
+        let rate = &all["results"][0]["rate"];
+        assert_eq!((&rate["messages"], &rate["lost"]), (&2000.into(), &0.into()), "{op}");
+        let per_second = |flow: &Value| {
+            flow["messages"].as_f64().expect("messages") / flow["seconds"].as_f64().expect("time")
+        };
+        let sum = per_second(rate) + per_second(&rate["back"]);
+        let told = rate["messages_per_second"].as_f64().expect("a rate");
+        assert!((told / sum - 1.0).abs() < 1e-6, "{op}: {rate}");
+        assert!(rate["back"]["messages"].as_u64() > Some(0), "{op}: {rate}");
+    }
+    assert_eq!(
+        json("--only rate --sizes 8 --messages 10")["results"][0]["rate"]["back"],
+        Value::Null
+    );
+    let text = mlx5("perf --bidirectional --only latency").refused();
+    assert!(text.contains("--bidirectional is of rates"), "{text}");
+}
+
+#[test]
+fn a_size_takes_the_time_that_is_given() {
+    let all = json("--duration 0.05 --sizes 8,64 --qps 2");
+    for result in all["results"].as_array().expect("a list") {
+        let rate = &result["rate"];
+        let seconds = rate["seconds"].as_f64().expect("a time");
+        assert!(seconds >= 0.05 && rate["messages"].as_u64() > Some(0), "{rate}");
+        assert!(result["latency_ns"]["samples"].as_u64() > Some(0));
+    }
+    let table = mlx5("perf --sim --duration 0.05 --sizes 8").done();
+    assert!(table.contains("messages for 0.05 s, one by one"), "{table}");
+    for (line, says) in [
+        ("--duration 0", "from 0.001 to 86400 seconds"),
+        ("--duration 5m", "not a time in seconds"),
+        ("--duration 1 -n 5", "cannot be used with"),
+        ("--duration 1 --messages 5", "cannot be used with"),
+    ] {
+        let text = mlx5(&format!("perf {line}")).refused();
+        assert!(text.contains(says), "{line}: {text}");
+    }
+}
+
+#[test]
+fn spreadsheets_get_a_row_for_each_size() {
+    let text = mlx5("perf --sim --sizes 8,64 -n 10 --messages 100 --csv -").done();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 3, "{text}");
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
+    let cell = |row: usize, name: &str| {
+        rows[row][rows[0].iter().position(|head| *head == name).expect(name)]
+    };
+    for (row, size) in [(1, "8"), (2, "64")] {
+        assert_eq!(cell(row, "bytes"), size);
+        assert_eq!((cell(row, "transport"), cell(row, "operation")), ("rc", "send"));
+        assert_eq!((cell(row, "samples"), cell(row, "messages")), ("10", "100"));
+        assert!(cell(row, "p50_ns").parse::<u64>().is_ok_and(|time| time > 0));
+        assert!(cell(row, "gbit_per_second").parse::<f64>().is_ok_and(|rate| rate > 0.0));
+    }
+    // What was not measured is empty.
+    let text = mlx5("perf --sim --sizes 8 --only rate --messages 100 --csv -").done();
+    assert!(text.lines().nth(1).is_some_and(|row| row.contains(",,,,,,,,,100,0,")), "{text}");
+    let file = Scratch::new("results.csv");
+    let line = format!("perf --sim --sizes 8 -n 10 --csv {}", file.0.display());
+    assert!(mlx5(&line).done().contains("bytes"));
+    assert_eq!(std::fs::read_to_string(&file.0).expect("CSV").lines().count(), 2);
+    let text = mlx5("perf --csv - --json -").refused();
+    assert!(text.contains("cannot both be written to stdout"), "{text}");
+    let text = mlx5("perf --sim --sizes 8 -n 10 --csv /nonexistent/x.csv").failed();
+    assert!(text.contains("cannot write /nonexistent/x.csv"), "{text}");
+}
+
+#[test]
+fn latencies_are_shown_as_they_are_distributed() {
+    let text = mlx5("perf --sim --sizes 8,64 -n 200 --only latency --histogram").done();
+    for size in ["8", "64"] {
+        let head = format!("{size} bytes: latency in µs, messages");
+        let (_, bars) = text.split_once(&head).expect("a histogram");
+        let rows = bars.lines().skip(1).take_while(|line| !line.is_empty());
+        // FROM to TO COUNT BAR, or FROM and more COUNT.
+        let count = |row: &str| row.split_whitespace().nth(3)?.parse::<u64>().ok();
+        let all: u64 = rows.map(|row| count(row).unwrap_or_else(|| panic!("{row}"))).sum();
+        assert_eq!(all, 200, "{text}");
+    }
+    let all = json("--sizes 8 -n 50 --histogram");
+    let buckets = all["results"][0]["histogram_ns"].as_array().expect("buckets");
+    let counts = buckets.iter().map(|bucket| bucket[1].as_u64().expect("a count"));
+    assert_eq!(counts.sum::<u64>(), 50);
+    assert!(buckets.is_sorted_by_key(|bucket| bucket[0].as_u64()), "{buckets:?}");
+    assert_eq!(json("--sizes 8 -n 50")["results"][0].get("histogram_ns"), None);
+    let text = mlx5("perf --only rate --histogram").refused();
+    assert!(text.contains("no latencies to show"), "{text}");
+}
+
+#[test]
+fn an_interrupt_leaves_what_was_measured() {
+    for line in
+        ["--op write", "--threads 2 --qps 4", "--only rate --bidirectional", "--only rate --csv -"]
+    {
+        let words = format!("perf --sim --sizes 8,64 --duration 3600 {line}");
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let run = interrupted(command(&words), "measuring");
+        assert_eq!(run.code, Some(130), "{line}: {}{}", run.err, run.out);
+        assert!(run.err.contains("mlx5: interrupted: 1 of 2 sizes"), "{line}: {}", run.err);
+        let row = run.out.lines().last().expect("a row");
+        assert!(row.trim_start().starts_with("8 ") || row.starts_with("rc,send,8,"), "{}", run.out);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::{command, mlx5};
 use std::process::Stdio;
 
-const COMMANDS: [&str; 6] = ["list", "info", "pingpong", "perf", "cancel", "dump"];
+const COMMANDS: [&str; 7] = ["list", "info", "doctor", "pingpong", "perf", "cancel", "dump"];
 
 #[test]
 fn help_lists_every_command_and_shows_examples() {
@@ -29,6 +29,25 @@ fn every_command_explains_itself() {
         let wide = help.lines().map(|line| line.chars().count()).max();
         assert!(wide <= Some(100), "{name}: {wide:?} columns");
     }
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = mlx5(&format!("completions {shell}")).done();
+        assert!(COMMANDS.iter().all(|name| script.contains(name)), "{shell}: {script}");
+    }
+    let folder = std::env::temp_dir().join(format!("mlx5-man-{}", std::process::id()));
+    let told = mlx5(&format!("man {}", folder.display())).done();
+    let page = std::fs::read_to_string(folder.join("mlx5-perf.1"));
+    std::fs::remove_dir_all(&folder).expect("the folder");
+    assert_eq!(told.lines().count(), COMMANDS.len() + 3, "{told}");
+    let page = page.expect("a page");
+    assert!(page.contains("mlx5\\-perf") && page.contains("\\-\\-sizes"), "{page}");
+    mlx5("completions tcl").refused();
+    mlx5("man").refused();
+    let text = mlx5("man /dev/null/pages").failed();
+    assert!(text.contains("cannot write /dev/null/pages"), "{text}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The attributes of a queue pair that the kernel returns, and what they are set on.
 
 use mlx5::{
-    AccessFlags, AckTimeout, AhAttr, Gid, GlobalRoute, Mtu, Psn, QpAttributes, QpNumber, QueuePair,
-    QueuePairTransport, QueueState, RetryCount, RnrTimer, XrcTarget,
+    AccessFlags, AckTimeout, AhAttr, DeviceAttr, Gid, GlobalRoute, Mtu, Psn, QpAttributes,
+    QpNumber, QueuePair, QueuePairTransport, QueueState, RetryCount, RnrTimer, XrcTarget,
 };
 use mlx5_uapi::verbs::{AhAttr as KernelPath, QpAttr, QpAttrMask};
 
@@ -17,6 +17,8 @@ pub trait Prepare {
     fn number(&self) -> u32;
     /// Whether it has a shared receive queue.
     fn is_shared(&self) -> bool;
+    /// Its device.
+    fn device_attr(&self) -> DeviceAttr;
 }
 
 impl<T: QueuePairTransport> Prepare for QueuePair<T> {
@@ -35,6 +37,10 @@ impl<T: QueuePairTransport> Prepare for QueuePair<T> {
     fn is_shared(&self) -> bool {
         self.has_srq()
     }
+
+    fn device_attr(&self) -> DeviceAttr {
+        self.context().query_device()
+    }
 }
 
 impl Prepare for XrcTarget {
@@ -52,6 +58,10 @@ impl Prepare for XrcTarget {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn device_attr(&self) -> DeviceAttr {
+        self.domain().context().query_device()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Both sides make the same calls in the same order, each at its end of a stream. A message says
 //! its version and what it is, so a peer of another version, another order or another program is
-//! noticed at once. Each call has the time limit that was set.
+//! noticed at once. Each call has the time limit that was set. After a call that failed once it had
+//! begun to send, the stream is of no more use: connect anew.
 //!
 //! ```
 //! use mlx5::{Access, ConnectOptions, RemoteSlice, transport::Rc};
@@ -45,13 +46,16 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 use mlx5::{ConnectOptions, Connected, Endpoint, LocalPort, Psn, QueuePair, RemoteSlice};
+use mlx5_uapi::wait::{wait_readable, wait_readable_or_writable};
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, ErrorKind};
+use crate::wait::Deadline;
 
 /// The version of the messages; [`Bootstrap`] refuses any other.
 pub const VERSION: u16 = 1;
@@ -100,19 +104,29 @@ const LONGEST: usize = 1 << 16;
 pub struct Bootstrap {
     stream: TcpStream,
     timeout: Duration,
+    /// Whether an exchange broke off: what comes next on the stream is unknown.
+    broken: bool,
 }
 
 impl Bootstrap {
     /// Takes a connected stream. Each call takes at most `timeout`.
     pub fn new(stream: TcpStream, timeout: Duration) -> Result<Self, Error> {
+        let fail = |error: io::Error| failed("bootstrap", &error);
         // Short messages that the peer waits for.
-        stream.set_nodelay(true).map_err(|error| failed("bootstrap", &error))?;
-        Ok(Self { stream, timeout })
+        stream.set_nodelay(true).map_err(fail)?;
+        stream.set_nonblocking(true).map_err(fail)?;
+        Ok(Self { stream, timeout, broken: false })
     }
 
-    /// Returns the stream.
+    /// Returns the stream, which blocks.
     pub fn into_stream(self) -> TcpStream {
+        // A stream whose mode cannot be set fails when it is used.
+        let _ = self.stream.set_nonblocking(false);
         self.stream
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::after(self.timeout)
     }
 
     /// Connects a queue pair to the peer's. When it returns, both can send. Returns the peer's
@@ -123,19 +137,28 @@ impl Bootstrap {
         port: &LocalPort,
         options: &ConnectOptions,
     ) -> Result<Endpoint, Error> {
+        let deadline = self.deadline();
         let psn = Psn::wrapping(RandomState::new().hash_one(qp.qp_num()) as u32);
         let own = qp.endpoint(port, psn, options);
-        let remote = self.endpoint(&own)?;
+        let remote = self.exchange_endpoints(&own, deadline)?;
         qp.connect(port, psn, &remote, options).map_err(|error| Error::driver("connect", error))?;
-        self.ready()?;
+        self.barrier(deadline)?;
         Ok(remote)
     }
 
     /// Exchanges endpoints, for queue pairs that are connected in another way, or that take
     /// datagrams.
     pub fn endpoint(&mut self, own: &Endpoint) -> Result<Endpoint, Error> {
+        self.exchange_endpoints(own, self.deadline())
+    }
+
+    fn exchange_endpoints(
+        &mut self,
+        own: &Endpoint,
+        deadline: Deadline,
+    ) -> Result<Endpoint, Error> {
         const OPERATION: &str = "exchange of endpoints";
-        let bytes = self.exchange(OPERATION, Kind::Endpoint, &own.to_bytes())?;
+        let bytes = self.exchange(OPERATION, Kind::Endpoint, &own.to_bytes(), deadline)?;
         Endpoint::from_bytes(&bytes)
             .map_err(|error| Error::new(OPERATION, ErrorKind::Protocol, error.to_string()))
     }
@@ -149,7 +172,7 @@ impl Bootstrap {
             return Err(Error::new(OPERATION, ErrorKind::InvalidArgument, what));
         }
         let bytes: Vec<u8> = own.iter().flat_map(|region| region.to_bytes()).collect();
-        let bytes = self.exchange(OPERATION, Kind::Regions, &bytes)?;
+        let bytes = self.exchange(OPERATION, Kind::Regions, &bytes, self.deadline())?;
         let (regions, rest) = bytes.as_chunks::<{ RemoteSlice::<u8>::BYTES }>();
         if !rest.is_empty() {
             let what = "the peer sent part of a region: does it have the same version?";
@@ -163,12 +186,16 @@ impl Bootstrap {
 
     /// Exchanges bytes of the program's own, at most 64 KiB.
     pub fn data(&mut self, own: &[u8]) -> Result<Vec<u8>, Error> {
-        self.exchange("exchange of data", Kind::Data, own)
+        self.exchange("exchange of data", Kind::Data, own, self.deadline())
     }
 
     /// Waits until the peer makes the same call: what either did before is done.
     pub fn ready(&mut self) -> Result<(), Error> {
-        self.exchange("barrier", Kind::Ready, &[]).map(drop)
+        self.barrier(self.deadline())
+    }
+
+    fn barrier(&mut self, deadline: Deadline) -> Result<(), Error> {
+        self.exchange("barrier", Kind::Ready, &[], deadline).map(drop)
     }
 
     /// Sends a message, and receives the peer's of the same kind.
@@ -177,100 +204,119 @@ impl Bootstrap {
         operation: &'static str,
         kind: Kind,
         own: &[u8],
+        deadline: Deadline,
     ) -> Result<Vec<u8>, Error> {
         if own.len() > LONGEST {
             let what = format!("{} bytes, where a message has at most {LONGEST}", own.len());
             return Err(Error::new(operation, ErrorKind::InvalidArgument, what));
         }
-        let deadline = Instant::now().checked_add(self.timeout);
+        if self.broken {
+            let what = "an exchange on this stream broke off before: connect anew";
+            return Err(Error::new(operation, ErrorKind::Disconnected, what));
+        }
+        self.broken = true;
         let header = Header {
             magic: MAGIC,
             version: VERSION.into(),
             kind: (kind as u16).into(),
             len: (own.len() as u32).into(),
         };
-        let fail = |error: io::Error| failed(operation, &error);
         let message = [header.as_bytes(), own].concat();
-        // Each side sends first: what is sent has to fit in the buffers of both, unless the peer
-        // reads meanwhile.
-        self.send(&message, deadline).map_err(fail)?;
-        let mut header = [0; size_of::<Header>()];
-        self.receive(&mut header, deadline).map_err(fail)?;
-        let header = Header::read_from_bytes(&header).unwrap_or(Header {
-            magic: [0; 4],
-            version: U16::ZERO,
-            kind: U16::ZERO,
-            len: U32::ZERO,
-        });
-        let wrong = |what: String| Err(Error::new(operation, ErrorKind::Protocol, what));
-        if header.magic != MAGIC {
-            return wrong("the peer is another program: check address and port".into());
+        let mut bytes = vec![0; size_of::<Header>()];
+        let (mut sent, mut filled, mut is_announced) = (0, 0, false);
+        loop {
+            if filled == bytes.len() && !is_announced {
+                bytes.resize(filled + announced(operation, kind, &bytes)?, 0);
+                is_announced = true;
+            }
+            if sent == message.len() && filled == bytes.len() {
+                break;
+            }
+            // Both ways in turns: a message may be longer than what the stream holds.
+            let moved = self.go_on(&message[sent..], &mut bytes[filled..], deadline);
+            let (out, into) = moved.map_err(|error| failed(operation, &error))?;
+            (sent, filled) = (sent + out, filled + into);
         }
-        if header.version.get() != VERSION {
-            return wrong(format!(
-                "the peer has version {}, and this is version {VERSION}: use the same",
-                header.version
-            ));
-        }
-        if header.kind.get() != kind as u16 {
-            return wrong(format!(
-                "the peer sent {}, where {} was expected: both make the same calls in the same order",
-                Kind::name(header.kind.get()),
-                Kind::name(kind as u16)
-            ));
-        }
-        let len = header.len.get() as usize;
-        if len > LONGEST {
-            return wrong(format!("the peer announced {len} bytes, more than {LONGEST}"));
-        }
-        let mut bytes = vec![0; len];
-        self.receive(&mut bytes, deadline).map_err(fail)?;
-        Ok(bytes)
+        self.broken = false;
+        Ok(bytes.split_off(size_of::<Header>()))
     }
 
-    fn send(&mut self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            self.stream.set_write_timeout(left(deadline)?)?;
-            match self.stream.write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => rest = &rest[sent..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    /// Sends and receives some of what is left, or waits until that is possible; returns how much.
+    fn go_on(
+        &mut self,
+        unsent: &[u8],
+        missing: &mut [u8],
+        deadline: Deadline,
+    ) -> io::Result<(usize, usize)> {
+        let left = deadline.left();
+        if left == Some(Duration::ZERO) {
+            return Err(io::ErrorKind::TimedOut.into());
         }
-        Ok(())
-    }
-
-    fn receive(&mut self, bytes: &mut [u8], deadline: Option<Instant>) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            self.stream.set_read_timeout(left(deadline)?)?;
-            match self.stream.read(&mut bytes[filled..]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(received) => filled += received,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let out = match unsent {
+            [] => 0,
+            unsent => progress(self.stream.write(unsent), io::ErrorKind::WriteZero)?,
+        };
+        let into = match missing {
+            [] => 0,
+            missing => progress(self.stream.read(missing), io::ErrorKind::UnexpectedEof)?,
+        };
+        if out + into == 0 {
+            // What is not ready in time is found out by the next look at the time.
+            match unsent {
+                [] => wait_readable(self.stream.as_fd(), left)?,
+                _ => wait_readable_or_writable(self.stream.as_fd(), left)?,
+            };
         }
-        Ok(())
+        Ok((out, into))
     }
 }
 
-/// The time until a deadline; an error once it has passed.
-fn left(deadline: Option<Instant>) -> io::Result<Option<Duration>> {
-    let Some(deadline) = deadline else { return Ok(None) };
-    match deadline.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-        left => Ok(Some(left)),
+/// How much a call on a stream moved; `at_end` is the error that nothing stands for.
+fn progress(moved: io::Result<usize>, at_end: io::ErrorKind) -> io::Result<usize> {
+    match moved {
+        Ok(0) => Err(at_end.into()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        moved => moved,
     }
+}
+
+/// The length that the header of a message announces.
+fn announced(operation: &'static str, kind: Kind, header: &[u8]) -> Result<usize, Error> {
+    let wrong = |what: String| Err(Error::new(operation, ErrorKind::Protocol, what));
+    let Ok(header) = Header::read_from_bytes(header) else {
+        return wrong("the peer sent part of a header".into());
+    };
+    if header.magic != MAGIC {
+        return wrong("the peer is another program: check address and port".into());
+    }
+    if header.version.get() != VERSION {
+        return wrong(format!(
+            "the peer has version {}, and this is version {VERSION}: use the same",
+            header.version
+        ));
+    }
+    if header.kind.get() != kind as u16 {
+        return wrong(format!(
+            "the peer sent {}, where {} was expected: both make the same calls in the same order",
+            Kind::name(header.kind.get()),
+            Kind::name(kind as u16)
+        ));
+    }
+    let len = header.len.get() as usize;
+    if len > LONGEST {
+        return wrong(format!("the peer announced {len} bytes, more than {LONGEST}"));
+    }
+    Ok(len)
 }
 
 /// The error that a stream's error stands for.
 fn failed(operation: &'static str, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            Error::timed_out(operation, "the peer's message")
+            let what = "the peer's message did not come in time: connect anew, with a longer time \
+                        limit if the peer is slow";
+            Error::timed_out(operation, what)
         }
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
@@ -283,67 +329,4 @@ fn failed(operation: &'static str, error: &io::Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-    use std::thread;
-
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn pair(timeout: Duration) -> (Bootstrap, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
-        let other = TcpStream::connect(listener.local_addr().expect("an address")).expect("a peer");
-        let (one, _) = listener.accept().expect("a peer");
-        (Bootstrap::new(one, timeout).expect("a stream"), other)
-    }
-
-    #[test]
-    fn both_sides_get_what_the_other_gave() {
-        let (mut one, other) = pair(LONG);
-        let mut other = Bootstrap::new(other, LONG).expect("a stream");
-        let given = thread::spawn(move || {
-            other.ready().expect("ready");
-            other.data(b"from there").expect("data")
-        });
-        one.ready().expect("ready");
-        assert_eq!(one.data(b"from here").expect("data"), b"from there");
-        assert_eq!(given.join().expect("the other side"), b"from here");
-    }
-
-    #[test]
-    fn a_silent_peer_is_given_up() {
-        let (mut one, _other) = pair(Duration::from_millis(20));
-        let error = one.ready().expect_err("nobody answers");
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
-    }
-
-    #[test]
-    fn the_time_limit_is_that_of_the_whole_call_however_much_has_come() {
-        let (mut one, mut other) = pair(Duration::ZERO);
-        other.write_all(&MAGIC).expect("sent");
-        let error = one.ready().expect_err("no time is left");
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
-    }
-
-    #[test]
-    fn a_peer_that_hangs_up_is_told_of() {
-        let (mut one, other) = pair(LONG);
-        drop(other);
-        let error = one.ready().expect_err("nobody is there");
-        assert_eq!(error.kind(), ErrorKind::Disconnected);
-    }
-
-    #[test]
-    fn another_version_another_order_and_another_program_are_noticed() {
-        let answer = |bytes: &[u8]| {
-            let (mut one, mut other) = pair(LONG);
-            other.write_all(bytes).expect("sent");
-            one.ready().expect_err("not what was expected").to_string()
-        };
-        assert!(answer(b"mlxB\0\x02\0\x03\0\0\0\0").contains("version 2"));
-        assert!(answer(b"mlxB\0\x01\0\x02\0\0\0\0").contains("regions"));
-        assert!(answer(b"GET / HTTP/1.1\r\n").contains("another program"));
-        assert!(answer(b"mlxB\0\x01\0\x03\xff\xff\xff\xff").contains("announced"));
-    }
-}
+mod tests;

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mlx5::{Kernel, LinuxKernel};
 use mlx5_uapi::CmFile;
+use mlx5_uapi::process::Origin;
+use mlx5_uapi::rdma_cm::{ABI_VERSION, SYSFS};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// Tells identifiers apart in events. No two in a process have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -26,14 +28,24 @@ impl IdKey {
 /// An open channel, which identifiers share.
 pub(crate) struct Channel {
     pub(crate) kernel: Arc<dyn Kernel>,
-    pub(crate) file: Arc<dyn CmFile>,
+    file: Arc<dyn CmFile>,
+    /// The process that opened it.
+    pub(crate) origin: Origin,
+}
+
+impl Channel {
+    /// The file, for a call; not for a forked child: a call there would act on what the parent has.
+    pub(crate) fn file(&self, operation: &'static str) -> Result<&dyn CmFile, Error> {
+        if self.origin.left() { Err(Error::forked(operation)) } else { Ok(&*self.file) }
+    }
 }
 
 /// An event channel (`struct rdma_event_channel`): identifiers are created on it, and it brings
 /// their events.
 ///
 /// Clones are handles of the same channel, which is closed when the last of them and of its
-/// identifiers is dropped.
+/// identifiers is dropped. A child process, after a fork, shares its parent's channels with it: there
+/// calls fail with [`ErrorKind::Forked`](crate::ErrorKind::Forked), and drops do nothing.
 #[derive(Clone)]
 pub struct EventChannel {
     pub(crate) channel: Arc<Channel>,
@@ -53,8 +65,21 @@ impl EventChannel {
 
     /// Opens a channel of `kernel`, for example a simulated one.
     pub fn open_on(kernel: Arc<dyn Kernel>) -> Result<Self, Error> {
-        let file = kernel.rdma_cm().map_err(|errno| Error::kernel("open", errno))?;
-        Ok(Self { channel: Arc::new(Channel { kernel, file }) })
+        const OPERATION: &str = "open";
+        // What is not there is told by opening it.
+        if let Ok(version) = kernel.sysfs_read(&format!("{SYSFS}/abi_version"))
+            && version.trim().parse() != Ok(ABI_VERSION)
+        {
+            let version = version.trim();
+            let what = format!(
+                "the kernel's rdma_cm has ABI version {version}, and this library knows \
+                 {ABI_VERSION}: use another version of the library"
+            );
+            return Err(Error::new(OPERATION, ErrorKind::NotSupported, what));
+        }
+        let file = kernel.rdma_cm().map_err(|errno| Error::kernel(OPERATION, errno))?;
+        let origin = Origin::here();
+        Ok(Self { channel: Arc::new(Channel { kernel, file, origin }) })
     }
 }
 

@@ -37,6 +37,8 @@ pub enum ErrorKind {
     WrongState,
     /// The device is gone.
     DeviceGone,
+    /// The object belongs to the process from which this one was forked.
+    Forked,
     /// The kernel does not support this.
     NotSupported,
     /// The peer speaks another version, or something else.
@@ -104,15 +106,31 @@ impl Error {
     /// The kernel refused.
     pub(crate) fn kernel(operation: &'static str, errno: Errno) -> Self {
         let (kind, cause) = usual_cause(operation, errno);
-        let mut error = Self::new(operation, kind, cause);
-        error.0.errno = Some(errno);
-        error
+        Self::new(operation, kind, cause).with(errno)
+    }
+
+    /// The kernel told in an event why something did not come about.
+    pub(crate) fn event(operation: &'static str, errno: Errno) -> Self {
+        let (kind, cause) = cause_of_event(operation, errno);
+        Self::new(operation, kind, cause).with(errno)
+    }
+
+    fn with(mut self, errno: Errno) -> Self {
+        self.0.errno = Some(errno);
+        self
+    }
+
+    /// The call is one of a forked child.
+    pub(crate) fn forked(operation: &'static str) -> Self {
+        let what = "the object belongs to the parent of this process: open a channel here";
+        Self::new(operation, ErrorKind::Forked, what)
     }
 
     /// The driver failed.
     pub(crate) fn driver(operation: &'static str, driver: mlx5::Error) -> Self {
         let kind = match driver.kind() {
             mlx5::ErrorKind::DeviceGone => ErrorKind::DeviceGone,
+            mlx5::ErrorKind::Forked => ErrorKind::Forked,
             _ => ErrorKind::Driver,
         };
         let mut error = Self::new(operation, kind, driver.to_string());
@@ -136,19 +154,30 @@ impl Error {
                  again later"
                     .into()
             }
-            reason => {
-                format!("the peer rejected for reason {reason} (enum ib_cm_rej_reason)").into()
+            reject_reason::NO_RESOURCES => {
+                "the peer has no resources for another connection: try again later".into()
             }
+            reject_reason::INVALID_COMM_ID => {
+                "the peer does not know the connection any more: connect anew".into()
+            }
+            reject_reason::VENDOR_OPTION_NOT_SUPPORTED => {
+                "the program at the other end cannot do what ECE asks for: connect without options"
+                    .into()
+            }
+            reason => format!(
+                "the peer's connection manager rejected for reason {reason} (see enum \
+                 ib_cm_rej_reason of the kernel): its kernel log may say more"
+            )
+            .into(),
         };
         let mut error = Self::new(operation, ErrorKind::Rejected, cause);
         error.0.rejection = Some(rejection);
         error
     }
 
-    /// What was waited for did not come.
-    pub(crate) fn timed_out(operation: &'static str, what: &str) -> Self {
-        let cause = format!("{what} did not come in time: try again, or set a longer time limit");
-        Self::new(operation, ErrorKind::TimedOut, cause)
+    /// What was waited for did not come: `what` says so, and what to do.
+    pub(crate) fn timed_out(operation: &'static str, what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(operation, ErrorKind::TimedOut, what)
     }
 
     /// More private data than there is room for.
@@ -172,9 +201,15 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         Errno::EACCES | Errno::EPERM if opening => {
             (PermissionDenied, "the user needs to read and write /dev/infiniband/rdma_cm")
         }
+        Errno::EACCES | Errno::EPERM if matches!(operation, "bind" | "resolve_addr") => (
+            PermissionDenied,
+            "a port below 1024 needs CAP_NET_BIND_SERVICE; and a process that has changed its user \
+             or capabilities has to open the channel afterwards",
+        ),
         Errno::EACCES | Errno::EPERM => (
             PermissionDenied,
-            "a capability is missing: CAP_NET_BIND_SERVICE for a port below 1024",
+            "the process has changed its user or capabilities since it opened the channel: open the \
+             channel afterwards",
         ),
         Errno::EADDRINUSE => {
             (AddressInUse, "another program has the address: use another port, or let it end")
@@ -189,10 +224,24 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
             (Unreachable, "no RDMA port of this machine leads there: see `ip route`")
         }
         Errno::ETIMEDOUT => (Unreachable, "nobody answers there: check address and links"),
-        Errno::EINVAL => (
-            WrongState,
-            "the call does not fit the state of the identifier, or the peer has gone meanwhile",
-        ),
+        Errno::EIO => (DeviceGone, "the device is gone: drop what belongs to it, and connect anew"),
+        Errno::EINVAL => match operation {
+            "resolve_addr" => (
+                InvalidArgument,
+                "both addresses have to be of one family, and the identifier not resolved yet",
+            ),
+            "join_multicast" => (
+                WrongState,
+                "a group is joined by an identifier of datagrams that is bound to a port",
+            ),
+            "set_option" => {
+                (WrongState, "the option is not one of this kind or state of identifier")
+            }
+            _ => (
+                WrongState,
+                "the call does not fit the state of the identifier, or the peer has gone meanwhile",
+            ),
+        },
         Errno::ENOENT => (Disconnected, "the kernel does not know the identifier any more"),
         Errno::EAFNOSUPPORT => (InvalidArgument, "the kernel does not know this kind of address"),
         Errno::ENOSYS | Errno::EOPNOTSUPP => (NotSupported, "the kernel does not support this"),
@@ -201,6 +250,24 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         }
         Errno::ENOMEM => (Kernel, "out of memory"),
         _ => (Kernel, "the kernel refused"),
+    }
+}
+
+/// Returns what an errno in an event means.
+fn cause_of_event(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {
+    use ErrorKind::*;
+    match (operation, errno) {
+        (_, Errno::ETIMEDOUT) => (Unreachable, "nobody answers there: check address and links"),
+        ("resolve_addr", _) => {
+            (Unreachable, "the address cannot be resolved: see `ip route` and `ip neighbour`")
+        }
+        ("resolve_route", _) => {
+            (Unreachable, "no path leads there: check the links, and that a subnet manager runs")
+        }
+        (_, Errno::ENODEV) => {
+            (DeviceGone, "the device is gone: drop what belongs to it, and connect anew")
+        }
+        _ => (Unreachable, "the connection could not be set up: check that the peer runs"),
     }
 }
 
@@ -265,6 +332,19 @@ mod tests {
         assert!(rejected(reject_reason::INVALID_SERVICE_ID).contains("nobody listens"));
         assert!(rejected(reject_reason::CONSUMER_DEFINED).contains("the program"));
         assert!(rejected(99).contains("99"));
+    }
+
+    #[test]
+    fn what_an_errno_means_depends_on_what_was_tried() {
+        let text = |operation, errno| Error::kernel(operation, errno).to_string();
+        assert!(text("bind", Errno::EACCES).contains("1024"));
+        assert!(!text("accept", Errno::EACCES).contains("1024"));
+        assert!(text("accept", Errno::EACCES).contains("open the channel afterwards"));
+        assert!(text("join_multicast", Errno::EINVAL).contains("datagrams"));
+        assert_eq!(Error::kernel("accept", Errno::EIO).kind(), ErrorKind::DeviceGone);
+        let route = Error::event("resolve_route", Errno::EINVAL);
+        assert_eq!((route.kind(), route.errno()), (ErrorKind::Unreachable, Some(Errno::EINVAL)));
+        assert!(route.to_string().contains("no path"), "{route}");
     }
 
     #[test]

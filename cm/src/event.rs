@@ -43,22 +43,25 @@ impl EventChannel {
             qp_type: kind.raw(),
             ..CreateId::default()
         };
-        let made = call(&*self.channel.file, command)
-            .map_err(|errno| Error::kernel("create_id", errno))?;
-        Ok(Id::new(Arc::clone(&self.channel), made.id, key, kind))
+        const OPERATION: &str = "create_id";
+        let made = call(self.channel.file(OPERATION)?, command)
+            .map_err(|errno| Error::kernel(OPERATION, errno))?;
+        Ok(Id::new(&self.channel, made.id, key, kind))
     }
 
     /// Returns the next event, or `None` if there is none.
     pub fn poll(&self) -> Result<Option<Event>, Error> {
+        const OPERATION: &str = "get_event";
+        let file = self.channel.file(OPERATION)?;
         loop {
-            match call(&*self.channel.file, GetEvent::default()) {
+            match call(file, GetEvent::default()) {
                 Ok(record) => {
                     if let Some(event) = Event::decode(&self.channel, &record) {
                         return Ok(Some(event));
                     }
                 }
                 Err(Errno::EAGAIN) => return Ok(None),
-                Err(errno) => return Err(Error::kernel("get_event", errno)),
+                Err(errno) => return Err(Error::kernel(OPERATION, errno)),
             }
         }
     }
@@ -72,14 +75,18 @@ impl EventChannel {
                 return Ok(Some(event));
             }
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let readable =
-                wait_readable(self.as_fd(), left).map_err(|errno| Error::kernel("wait", errno))?;
-            if !readable {
+            if !self.wait_readable(left)? {
                 return Ok(None);
             }
         }
     }
+
+    /// Waits until an event is pending; says whether one is.
+    pub(crate) fn wait_readable(&self, timeout: Option<Duration>) -> Result<bool, Error> {
+        wait_readable(self.as_fd(), timeout).map_err(|errno| Error::kernel("wait", errno))
+    }
 }
+
 /// An event of an identifier.
 #[derive(Debug)]
 pub struct Event {
@@ -136,8 +143,16 @@ pub enum EventKind {
     DatagramEstablished(UdPeer),
     /// The connection failed.
     ConnectError(Errno),
-    /// The peer does not answer, or refused datagrams: a negative errno, or the reason.
-    Unreachable(i32),
+    /// The peer does not answer.
+    Unreachable(Errno),
+    /// The peer refused datagrams, or nobody listens there.
+    DatagramRefused {
+        /// The reason (`enum ib_cm_sidr_status`): 1 if nobody listens there, 2 if the program at the
+        /// other end refused.
+        status: u32,
+        /// The private data of the program at the other end, followed by zeros.
+        private_data: PrivateData,
+    },
     /// The peer rejected, or gave up.
     Rejected(Rejection),
     /// The connection has ended. With an errno, the peer did not agree in time.
@@ -176,7 +191,8 @@ impl Event {
         let is_ud = transport == Some(QpType::Ud);
         let new = || {
             let transport = transport.unwrap_or(QpType::Rc);
-            Id::new(Arc::clone(channel), record.id, IdKey::next(), transport)
+            let id = Id::new(channel, record.id, IdKey::next(), transport);
+            id.asked_by(record.ece.vendor_id)
         };
         let kind = match kind {
             EventType::AddrResolved => EventKind::AddressResolved,
@@ -189,7 +205,11 @@ impl Event {
             EventType::ConnectRequest => EventKind::ConnectRequest { id: new(), remote: remote()? },
             EventType::ConnectResponse => EventKind::ConnectResponse(remote()?),
             EventType::ConnectError => EventKind::ConnectError(errno),
-            EventType::Unreachable => EventKind::Unreachable(status),
+            EventType::Unreachable if is_ud && status > 0 => EventKind::DatagramRefused {
+                status: record.status,
+                private_data: peer()?.private_data,
+            },
+            EventType::Unreachable => EventKind::Unreachable(errno),
             EventType::Rejected => EventKind::Rejected(Rejection {
                 reason: record.status,
                 private_data: remote()?.private_data,

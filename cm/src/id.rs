@@ -3,14 +3,16 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mlx5::{Device, Errno, Guid, Kernel, Psn, QpAttributes, QpType, QueueState};
+use mlx5_uapi::process::Origin;
 use mlx5_uapi::rdma_cm::{
     Accept, Bind, Command, Connect, DestroyId, Disconnect, IdOption, InitQpAttr, JoinFlag,
     JoinMcast, Listen, MigrateId, Notify, QueryOption, Reject, ResolveAddr, ResolveRoute, call,
-    leave_mcast, private_data, query_addr, set_option,
+    leave_mcast, private_data, query_addr, reject_reason, set_option,
 };
 use mlx5_uapi::verbs::EventType;
 
@@ -18,7 +20,7 @@ use crate::address::Address;
 use crate::attributes::{Prepare, decode};
 use crate::channel::{Channel, EventChannel, IdKey};
 use crate::error::{Error, ErrorKind};
-use crate::param::ConnectParam;
+use crate::param::{ConnectParam, VENDOR};
 
 /// An identifier (`struct rdma_cm_id`): a listener, a connection, or a pair of addresses.
 ///
@@ -29,21 +31,56 @@ use crate::param::ConnectParam;
 /// [`RouteResolved`](crate::EventKind::RouteResolved), [`Id::init`] it on the
 /// [`device`](Id::device), post receives, and [`Id::connect`]; after
 /// [`ConnectResponse`](crate::EventKind::ConnectResponse), [`Id::to_rts`] and [`Id::ready`]. On the
-/// side that is asked: after [`ConnectRequest`](crate::EventKind::ConnectRequest), [`Id::init`],
-/// [`Id::to_rts`] and [`Id::accept`].
+/// side that is asked: after [`ConnectRequest`](crate::EventKind::ConnectRequest), [`Id::init`] it,
+/// post receives, and [`Id::accept_qp`].
 pub struct Id {
     channel: Arc<Channel>,
     number: u32,
     key: IdKey,
     transport: QpType,
+    /// The vendor of ECE that an answer names: the one that the request named.
+    ece_vendor: u32,
+    listens: AtomicBool,
+    home: Arc<Home>,
+}
+
+/// What an identifier and its groups share: the channel that knows both, as long as the identifier
+/// exists. The kernel gives their numbers to others afterwards.
+struct Home {
+    origin: Origin,
+    channel: Mutex<Option<Arc<Channel>>>,
+}
+
+impl Home {
+    /// Works on the channel, if the identifier exists and this is not a forked child, where a thread
+    /// that does not exist may hold the lock.
+    fn lock(&self) -> Option<MutexGuard<'_, Option<Arc<Channel>>>> {
+        let here = !self.origin.left();
+        here.then(|| self.channel.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Bits of the kernel's tag that have the transport.
 const TRANSPORT_BITS: u32 = 8;
 
 impl Id {
-    pub(crate) fn new(channel: Arc<Channel>, number: u32, key: IdKey, transport: QpType) -> Self {
-        Self { channel, number, key, transport }
+    pub(crate) fn new(channel: &Arc<Channel>, number: u32, key: IdKey, transport: QpType) -> Self {
+        let home = Mutex::new(Some(Arc::clone(channel)));
+        Self {
+            channel: Arc::clone(channel),
+            number,
+            key,
+            transport,
+            ece_vendor: VENDOR,
+            listens: AtomicBool::new(false),
+            home: Arc::new(Home { origin: channel.origin, channel: home }),
+        }
+    }
+
+    /// One of a request that named a vendor of ECE.
+    pub(crate) fn asked_by(mut self, ece_vendor: u32) -> Self {
+        self.ece_vendor = ece_vendor;
+        self
     }
 
     /// What the kernel returns with each event of an identifier.
@@ -72,7 +109,8 @@ impl Id {
     }
 
     fn call<C: Command>(&self, operation: &'static str, command: C) -> Result<C::Response, Error> {
-        call(&*self.channel.file, command).map_err(|errno| Error::kernel(operation, errno))
+        call(self.channel.file(operation)?, command)
+            .map_err(|errno| Error::kernel(operation, errno))
     }
 
     /// Binds the identifier to an address of this machine. Port 0 lets the kernel choose one; the
@@ -112,7 +150,9 @@ impl Id {
 
     /// Listens for requests, of which `backlog` may wait; 0 stands for as many as the kernel allows.
     pub fn listen(&self, backlog: u32) -> Result<(), Error> {
-        self.call("listen", Listen { id: self.number, backlog })
+        self.call("listen", Listen { id: self.number, backlog })?;
+        self.listens.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Asks for a connection, or for the peer's datagram queue pair.
@@ -124,18 +164,34 @@ impl Id {
         // Addresses of IP take some of the room, and those of InfiniBand none.
         let is_ip = matches!(self.peer_addr()?, Some(Address::Ip(_)));
         let header = if is_ip { private_data::IP_HEADER } else { 0 };
-        let (conn_param, ece) = param.encode("connect", room - header)?;
+        let (conn_param, ece) = param.encode("connect", room - header, VENDOR)?;
         self.call("connect", Connect { conn_param, id: self.number, reserved: 0, ece })
     }
 
-    /// Accepts a request. A queue pair is connected before ([`Id::to_rts`]): the peer sends as soon
-    /// as it knows.
+    /// Connects a queue pair, which is in RESET or INIT, and accepts a request with it. It is one of
+    /// the [`device`](Id::device).
+    ///
+    /// The depths of `param` are what the queue pair may have at most: it gets no more than the peer
+    /// asks for and the device has, and the peer is told what it got. The number of the queue pair is
+    /// its own, whatever `param` says.
+    ///
+    /// For datagrams, too.
+    pub fn accept_qp(&self, qp: &mut impl Prepare, param: &ConnectParam<'_>) -> Result<(), Error> {
+        let param = param.of(qp.number(), qp.is_shared());
+        self.accept(&self.connect_qp(qp, param)?)
+    }
+
+    /// Accepts a request with a queue pair that was connected by other means than
+    /// [`accept_qp`](Id::accept_qp): it has the depths that `param` says. The peer sends as soon as it
+    /// knows.
+    ///
+    /// If it fails, the kernel has rejected the request.
     pub fn accept(&self, param: &ConnectParam<'_>) -> Result<(), Error> {
         let room = match self.transport {
             QpType::Ud => private_data::SIDR_REPLY,
             _ => private_data::REPLY,
         };
-        let (conn_param, ece) = param.encode("accept", room)?;
+        let (conn_param, ece) = param.encode("accept", room, self.ece_vendor)?;
         let uid = Self::tag(self.key, self.transport);
         self.call("accept", Accept { uid, conn_param, id: self.number, reserved: 0, ece })
     }
@@ -147,14 +203,29 @@ impl Id {
 
     /// Rejects a request, with private data.
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
-        let room = private_data::REJECT;
+        self.reject_because(reject_reason::CONSUMER_DEFINED, data)
+    }
+
+    /// Rejects a request for a reason: [`reject_reason::CONSUMER_DEFINED`], or
+    /// [`reject_reason::VENDOR_OPTION_NOT_SUPPORTED`] for options of ECE that the program cannot have.
+    /// Who asks for datagrams is not told the reason.
+    pub fn reject_because(&self, reason: u32, data: &[u8]) -> Result<(), Error> {
+        const OPERATION: &str = "reject";
+        let room = match self.transport {
+            QpType::Ud => private_data::SIDR_REPLY,
+            _ => private_data::REJECT,
+        };
         if data.len() > room {
-            return Err(Error::too_long("reject", data.len(), room));
+            return Err(Error::too_long(OPERATION, data.len(), room));
         }
-        let mut command =
-            Reject { id: self.number, private_data_len: data.len() as u8, ..Reject::default() };
+        let reason = u8::try_from(reason).map_err(|_| {
+            let what = format!("{reason} is no reason for which a program rejects");
+            Error::new(OPERATION, ErrorKind::InvalidArgument, what)
+        })?;
+        let private_data_len = data.len() as u8;
+        let mut command = Reject { id: self.number, private_data_len, reason, ..Reject::default() };
         command.private_data[..data.len()].copy_from_slice(data);
-        self.call("reject", command)
+        self.call(OPERATION, command)
     }
 
     /// Ends the connection, or agrees to its end. Bring the queue pair to the error state first.
@@ -166,7 +237,11 @@ impl Id {
     /// (`IBV_EVENT_COMM_EST`): the connection is established.
     pub fn communication_established(&self) -> Result<(), Error> {
         let event = EventType::CommunicationEstablished.raw();
-        self.call("notify", Notify { id: self.number, event })
+        match self.call("notify", Notify { id: self.number, event }) {
+            // The peer's own word was faster.
+            Err(error) if error.errno() == Some(Errno::EISCONN) => Ok(()),
+            result => result,
+        }
     }
 
     /// Returns the attributes with which a queue pair enters a state: INIT, and once the peer is
@@ -189,22 +264,54 @@ impl Id {
         qp.modify(&attributes).map_err(|error| Error::driver("init", error))
     }
 
-    /// Brings a queue pair, which is in RESET or INIT, to RTS.
+    /// Brings a queue pair, which is in RESET or INIT, to RTS: on the side that asked, or one for
+    /// datagrams. With the depths that the peer's answer has room for, as far as the device has them.
     pub fn to_rts(&self, qp: &mut impl Prepare) -> Result<(), Error> {
+        let all = ConnectParam::new(qp.number());
+        self.to_rts_with(qp, &all.initiator_depth(u8::MAX).responder_resources(u8::MAX))
+    }
+
+    /// The same, with no more than the depths and the retries of `param`.
+    pub fn to_rts_with(
+        &self,
+        qp: &mut impl Prepare,
+        param: &ConnectParam<'_>,
+    ) -> Result<(), Error> {
+        self.connect_qp(qp, *param).map(drop)
+    }
+
+    /// Brings a queue pair to RTS; returns the parameters with the depths that it got.
+    fn connect_qp<'a>(
+        &self,
+        qp: &mut impl Prepare,
+        param: ConnectParam<'a>,
+    ) -> Result<ConnectParam<'a>, Error> {
         // What the peer may access is known only now.
         self.init(qp)?;
-        let steps = match self.transport {
-            QpType::Ud => [
-                QpAttributes::new().qp_state(QueueState::ReadyToReceive),
-                QpAttributes::new().qp_state(QueueState::ReadyToSend).sq_psn(Psn::default()),
-            ],
-            _ => [
-                self.qp_attributes(QueueState::ReadyToReceive)?,
-                self.qp_attributes(QueueState::ReadyToSend)?,
-            ],
+        let modify = |qp: &mut _, step: &QpAttributes| {
+            Prepare::modify(qp, step).map_err(|error| Error::driver("to_rts", error))
         };
-        let mut steps = steps.iter();
-        steps.try_for_each(|step| qp.modify(step)).map_err(|error| Error::driver("to_rts", error))
+        if self.transport == QpType::Ud {
+            modify(qp, &QpAttributes::new().qp_state(QueueState::ReadyToReceive))?;
+            let rts = QpAttributes::new().qp_state(QueueState::ReadyToSend);
+            modify(qp, &rts.sq_psn(Psn::default()))?;
+            return Ok(param);
+        }
+        let mut rtr = self.qp_attributes(QueueState::ReadyToReceive)?;
+        let mut rts = self.qp_attributes(QueueState::ReadyToSend)?;
+        let device = qp.device_attr();
+        let responder = param.responder_resources.min(device.max_qp_rd_atom.min(255) as u8);
+        let responder = rtr.max_dest_rd_atomic.map_or(responder, |asked| asked.min(responder));
+        let initiator = param.initiator_depth.min(device.max_qp_init_rd_atom.min(255) as u8);
+        let initiator = rts.max_rd_atomic.map_or(initiator, |asked| asked.min(initiator));
+        // The device would round up to a power of two, and start more than the peer answers.
+        let initiator = initiator.checked_ilog2().map_or(0, |log| 1 << log);
+        rtr.max_dest_rd_atomic = rtr.max_dest_rd_atomic.and(Some(responder));
+        rts.max_rd_atomic = rts.max_rd_atomic.and(Some(initiator));
+        rts.rnr_retry = rts.rnr_retry.map(|count| count.min(param.own_rnr_retry_count));
+        modify(qp, &rtr)?;
+        modify(qp, &rts)?;
+        Ok(param.initiator_depth(initiator).responder_resources(responder))
     }
 
     /// Sets the type of service, before the route is resolved.
@@ -229,15 +336,29 @@ impl Id {
     }
 
     fn set(&self, option: IdOption, value: &[u8]) -> Result<(), Error> {
-        set_option(&*self.channel.file, self.number, option, value)
-            .map_err(|errno| Error::kernel("set_option", errno))
+        const OPERATION: &str = "set_option";
+        set_option(self.channel.file(OPERATION)?, self.number, option, value)
+            .map_err(|errno| Error::kernel(OPERATION, errno))
     }
 
-    /// Moves the identifier to another channel, with the events that are pending.
+    /// Moves the identifier to another channel, with the events that are pending and its groups.
+    ///
+    /// One that listens cannot be moved: its requests would come on the other channel, and could only
+    /// be accepted on this one.
     pub fn migrate(&mut self, to: &EventChannel) -> Result<(), Error> {
-        let fd = self.channel.file.as_fd().as_raw_fd().cast_unsigned();
-        let command = MigrateId { id: self.number, fd, ..MigrateId::default() };
-        call(&*to.channel.file, command).map_err(|errno| Error::kernel("migrate_id", errno))?;
+        const OPERATION: &str = "migrate_id";
+        if self.listens.load(Ordering::Relaxed) {
+            let what = "an identifier that listens cannot be moved: move it before it listens";
+            return Err(Error::new(OPERATION, ErrorKind::WrongState, what));
+        }
+        let file = to.channel.file(OPERATION)?;
+        let from = self.channel.file(OPERATION)?.as_fd().as_raw_fd().cast_unsigned();
+        let command = MigrateId { id: self.number, fd: from, ..MigrateId::default() };
+        // A group that is dropped meanwhile waits: it is left on the channel that knows it.
+        let mut home = self.home.lock().ok_or_else(|| Error::forked(OPERATION))?;
+        call(file, command).map_err(|errno| Error::kernel(OPERATION, errno))?;
+        *home = Some(Arc::clone(&to.channel));
+        drop(home);
         self.channel = Arc::clone(&to.channel);
         Ok(())
     }
@@ -260,7 +381,7 @@ impl Id {
             ..JoinMcast::default()
         };
         let number = self.call("join_multicast", command)?.id;
-        Ok(Group { channel: Arc::clone(&self.channel), number, key })
+        Ok(Group { home: Arc::clone(&self.home), number, key })
     }
 
     /// Returns its own address, if it is bound.
@@ -282,22 +403,27 @@ impl Id {
     /// Returns the device that it is bound to: the queue pair is created there.
     pub fn device(&self) -> Result<Device, Error> {
         const OPERATION: &str = "device";
-        let guid = u64::from_be_bytes(self.query(QueryOption::Addr)?.node_guid);
+        let bound = self.query(QueryOption::Addr)?;
+        let guid = u64::from_be_bytes(bound.node_guid);
         let none = |what: &'static str| Error::new(OPERATION, ErrorKind::AddressNotAvailable, what);
         if guid == 0 {
-            return Err(none("the identifier is not bound to a device: resolve an address first"));
+            return Err(none(
+                "the identifier is not bound to a device: bind it to the address of a port, or resolve an \
+                 address first",
+            ));
         }
-        let devices = mlx5::devices_on(Arc::clone(&self.channel.kernel))
-            .map_err(|error| Error::driver(OPERATION, error))?;
-        let mut devices = devices.into_iter();
-        devices.find(|device| device.guid() == Guid(guid)).ok_or_else(|| {
+        let driver = |error| Error::driver(OPERATION, error);
+        let devices = mlx5::devices_on(Arc::clone(&self.channel.kernel)).map_err(driver)?;
+        let mut devices = devices.into_iter().filter(|device| device.guid() == Guid(guid));
+        devices.next().ok_or_else(|| {
             none("the address belongs to a device that this provider does not drive")
         })
     }
 
     fn query(&self, option: QueryOption) -> Result<mlx5_uapi::rdma_cm::QueryAddrResp, Error> {
-        query_addr(&*self.channel.file, self.number, option)
-            .map_err(|errno| Error::kernel("query", errno))
+        const OPERATION: &str = "query";
+        query_addr(self.channel.file(OPERATION)?, self.number, option)
+            .map_err(|errno| Error::kernel(OPERATION, errno))
     }
 }
 
@@ -308,9 +434,14 @@ pub(crate) fn ip(address: Option<Address>) -> Option<SocketAddr> {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        let command = DestroyId { id: self.number, ..DestroyId::default() };
-        // An identifier that the kernel does not know is gone.
-        let _: Result<_, Errno> = call(&*self.channel.file, command);
+        if let Some(mut home) = self.home.lock()
+            && let Some(channel) = home.take()
+            && let Ok(file) = channel.file("destroy_id")
+        {
+            let command = DestroyId { id: self.number, ..DestroyId::default() };
+            // An identifier that the kernel does not know is gone.
+            let _: Result<_, Errno> = call(file, command);
+        }
     }
 }
 
@@ -326,7 +457,7 @@ impl fmt::Debug for Id {
 /// A multicast group that was joined. Dropping it leaves the group, as does dropping the
 /// identifier.
 pub struct Group {
-    channel: Arc<Channel>,
+    home: Arc<Home>,
     number: u32,
     key: IdKey,
 }
@@ -346,8 +477,13 @@ impl fmt::Debug for Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A group that the kernel does not know was left with its identifier.
-        let _: Result<_, Errno> = leave_mcast(&*self.channel.file, self.number);
+        // A group whose identifier is gone was left with it, and another may have its number.
+        if let Some(home) = self.home.lock()
+            && let Some(channel) = &*home
+            && let Ok(file) = channel.file("leave_multicast")
+        {
+            let _: Result<_, Errno> = leave_mcast(file, self.number);
+        }
     }
 }
 

@@ -5,7 +5,8 @@
 //! * The kernel's connection manager, the one behind C's librdmacm, with which this package
 //!   connects to programs in C, too. [`Listener::bind`] and [`connect`] are enough for reliable
 //!   connections. Below them, [`EventChannel`] and [`Id`] have what the kernel has: events,
-//!   datagrams, extended connections, multicast groups, options.
+//!   datagrams, extended connections, multicast groups, options. Above them, a [`Session`] connects
+//!   anew what was lost, and a thread watches a [`Watched`] connection for its end.
 //! * [`bootstrap`]: endpoints and regions over TCP, where there is no connection manager.
 //!
 //! A server and a client, here over a simulated device in one process:
@@ -48,9 +49,13 @@
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
 //!
-//! Every wait has a time limit: [`DEFAULT_TIMEOUT`], unless another is set. An [`Error`] says what
-//! failed, why, and what to do. Dropping an [`Id`] or a [`Connection`] ends it, which its peer is
-//! told.
+//! Resolving, connecting and accepting have a time limit: [`DEFAULT_TIMEOUT`], unless another is set.
+//! Waits for a request, an event or the end of a connection have the limit that they are given, and
+//! none for `None`. An [`Error`] says what failed, why, and what to do. Dropping an [`Id`] or a
+//! [`Connection`] ends it, which its peer is told.
+//!
+//! In a child process after a fork, calls fail with [`ErrorKind::Forked`], and drops do nothing: the
+//! parent's connections go on.
 
 #![deny(missing_debug_implementations)]
 
@@ -62,28 +67,46 @@
 // channel       event channels
 // id            identifiers
 // event         what the kernel tells
-// connect       listeners and connections
+// wait          waiting for it
+// settings      what a side says of itself
+// connection    connected queue pairs
+// connect       connecting                listen  listening and accepting
+// session       connecting anew           watch   connections that a thread watches
 // bootstrap     connecting over TCP
 mod address;
 mod attributes;
 pub mod bootstrap;
 mod channel;
 mod connect;
+mod connection;
 mod data;
 mod error;
 mod event;
 mod id;
+mod listen;
 mod param;
+mod session;
+mod settings;
+mod wait;
+mod watch;
 
 pub use address::{Address, IbAddress};
 pub use attributes::Prepare;
 pub use channel::{EventChannel, IdKey};
-pub use connect::{
-    Connection, ConnectionFailed, DEFAULT_TIMEOUT, Listener, Request, Resolved, connect, connect_on,
-};
+pub use connect::{Resolved, connect, connect_on};
+pub use connection::{Connection, ConnectionFailed};
 pub use data::PrivateData;
 pub use error::{Error, ErrorKind, Rejection};
 pub use event::{Event, EventKind, UdPeer};
 pub use id::{Group, Id};
+pub use listen::{Accepting, Listener, Request};
 pub use mlx5_uapi::rdma_cm::{JoinFlag, PortSpace, private_data, reject_reason};
 pub use param::{ConnectParam, Remote};
+pub use session::{Session, SessionState, StopFailed};
+pub use wait::DEFAULT_TIMEOUT;
+pub use watch::Watched;
+
+/// Compiles and runs the programs of the guide's page about addresses.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/src/addresses.md")]
+struct Guide;

@@ -10,18 +10,20 @@ use crate::error::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct ConnectParam<'a> {
-    pub(crate) qp_num: u32,
-    pub(crate) srq: bool,
+    qp_num: u32,
+    srq: bool,
     private_data: &'a [u8],
-    responder_resources: u8,
-    initiator_depth: u8,
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
     retry_count: RetryCount,
     rnr_retry_count: RetryCount,
-    pub(crate) ece_vendor: u32,
+    /// How often this end retries at most, which the peer is not told.
+    pub(crate) own_rnr_retry_count: RetryCount,
+    ece: Option<(u32, u32)>,
 }
 
 /// NVIDIA's number on the PCI bus.
-const VENDOR: u32 = 0x15b3;
+pub(crate) const VENDOR: u32 = 0x15b3;
 
 impl<'a> ConnectParam<'a> {
     /// The parameters of a queue pair with this number: 16 outstanding reads and atomics either
@@ -35,8 +37,14 @@ impl<'a> ConnectParam<'a> {
             initiator_depth: 16,
             retry_count: RetryCount::MAX,
             rnr_retry_count: RetryCount::MAX,
-            ece_vendor: VENDOR,
+            own_rnr_retry_count: RetryCount::MAX,
+            ece: None,
         }
+    }
+
+    /// The same for a queue pair.
+    pub(crate) const fn of(self, qp_num: u32, srq: bool) -> Self {
+        Self { qp_num, srq, ..self }
     }
 
     /// Whether the queue pair has a shared receive queue. Default: `false`.
@@ -50,12 +58,14 @@ impl<'a> ConnectParam<'a> {
         Self { private_data, ..self }
     }
 
-    /// Outstanding reads and atomics as responder. Default: 16. Not more than the device supports.
+    /// Reads and atomics of the peer that this end answers at a time. Default: 16. Not more than the
+    /// device supports.
     pub const fn responder_resources(self, responder_resources: u8) -> Self {
         Self { responder_resources, ..self }
     }
 
-    /// Outstanding reads and atomics as initiator. Default: 16. Not more than the device supports.
+    /// Reads and atomics that this end starts at a time. Default: 16. Not more than the device
+    /// supports.
     pub const fn initiator_depth(self, initiator_depth: u8) -> Self {
         Self { initiator_depth, ..self }
     }
@@ -65,10 +75,25 @@ impl<'a> ConnectParam<'a> {
         Self { retry_count, ..self }
     }
 
-    /// Number of retries of the peer while this end has no receive posted. Default: 7, which is
-    /// without limit.
+    /// How often the peer sends again while this end has no receive posted. Default: 7, which is
+    /// without limit: if this end never posts one, the peer's request never completes. Each end sets
+    /// it for the other.
     pub const fn rnr_retry_count(self, rnr_retry_count: RetryCount) -> Self {
         Self { rnr_retry_count, ..self }
+    }
+
+    /// How often this end sends again while the peer has no receive posted, at most. Default: what the
+    /// peer says, which is mostly 7: without limit. With less, a peer that is stopped or posts nothing
+    /// is noticed, by an error of the request.
+    pub const fn own_rnr_retry_count(self, own_rnr_retry_count: RetryCount) -> Self {
+        Self { own_rnr_retry_count, ..self }
+    }
+
+    /// Enhanced connection establishment: a vendor, and options of its. Default: the vendor of the
+    /// request in an answer, else NVIDIA; no option. The queue pair is set to the options by other
+    /// means.
+    pub const fn ece(self, vendor: u32, options: u32) -> Self {
+        Self { ece: Some((vendor, options)), ..self }
     }
 
     /// Encodes the parameters, if there is room for the private data.
@@ -76,6 +101,7 @@ impl<'a> ConnectParam<'a> {
         &self,
         operation: &'static str,
         room: usize,
+        vendor: u32,
     ) -> Result<(ConnParam, Ece), Error> {
         let len = self.private_data.len();
         if len > room {
@@ -94,7 +120,8 @@ impl<'a> ConnectParam<'a> {
         };
         param.private_data[..len].copy_from_slice(self.private_data);
         // This provider uses no option of the vendor.
-        Ok((param, Ece { vendor_id: self.ece_vendor, attr_mod: 0 }))
+        let (vendor_id, attr_mod) = self.ece.unwrap_or((vendor, 0));
+        Ok((param, Ece { vendor_id, attr_mod }))
     }
 }
 
@@ -139,9 +166,9 @@ mod tests {
     #[test]
     fn private_data_that_does_not_fit_is_refused_with_both_numbers() {
         let param = ConnectParam::new(1).private_data(&[1; 57]);
-        let error = param.encode("connect", 56).expect_err("too long");
+        let error = param.encode("connect", 56, VENDOR).expect_err("too long");
         assert_eq!(error.kind(), ErrorKind::PrivateDataTooLong);
         assert!(error.to_string().contains("57") && error.to_string().contains("56"));
-        assert!(param.encode("connect", 57).is_ok());
+        assert!(param.encode("connect", 57, VENDOR).is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! Work completions. Fields are read from the CQE on demand.
 
 use crate::kind::{CompletionOpcode, Kind};
+use crate::packet::{HashedHeaders, PacketHeaders};
 use crate::user_tag::UserTag;
 use core::fmt;
 use core::marker::PhantomData;
@@ -10,6 +11,7 @@ use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, Format, INLINE_32, INLINE_64, SOLICITED, Syndrome,
     TagEvent, hds_ip_ext, l4_l3_hdr_type,
 };
+use mlx5_prm::ethernet::{path_flags, tunnel_flags};
 use mlx5_prm::wqe::Opcode;
 
 /// Why a request failed (`enum ibv_wc_status`).
@@ -191,6 +193,13 @@ impl<'poll> WorkCompletion<'poll> {
         self.kind.facts().number
     }
 
+    /// Whether it is a send request with immediate data that succeeded. (`ibv_poll_cq` sets
+    /// `IBV_WC_WITH_IMM` for these too.) [`WorkCompletion::imm_data`] has the data of received messages.
+    #[inline(always)]
+    pub fn sent_immediate(&self) -> bool {
+        self.kind.facts().sent_immediate()
+    }
+
     /// Whether the message is a receive with the fields of its packet, so that
     /// [`WorkCompletion::src_qp`] and the like have a value.
     #[inline(always)]
@@ -208,7 +217,7 @@ impl<'poll> WorkCompletion<'poll> {
     /// Number of bytes received, read or returned by an atomic; `None` for other completions.
     #[inline(always)]
     pub fn byte_len(&self) -> Option<u32> {
-        self.kind.facts().has_length.then(|| field!(self, Cqe.byte_count as u32))
+        self.kind.facts().has_length().then(|| field!(self, Cqe.byte_count as u32))
     }
 
     /// Immediate data of the message: the four bytes that the sender passed.
@@ -262,7 +271,9 @@ impl<'poll> WorkCompletion<'poll> {
         Some(InlineData { start, length: length.min(room), entry: PhantomData })
     }
 
-    /// Number of the local queue pair.
+    /// Number of the local queue pair. Not of a received Ethernet packet: its CQE has the
+    /// [flow tag](WorkCompletion::flow_tag) in its place, so a
+    /// [user tag](WorkCompletion::user_tag) tells queues apart.
     #[inline]
     pub fn qp_num(&self) -> u32 {
         field!(self, Cqe.sop_drop_qpn as u32) & 0xff_ffff
@@ -316,6 +327,35 @@ impl<'poll> WorkCompletion<'poll> {
             let kind = field!(self, Cqe.l4_l3_hdr_type as u8) >> l4_l3_hdr_type::L3_SHIFT & 3;
             field!(self, Cqe.hds_ip_ext as u8) & GOOD == GOOD && kind == l4_l3_hdr_type::L3_IPV4
         })
+    }
+
+    /// The headers of an Ethernet packet, and whether their checksums are right. One read of the
+    /// CQE tells all of it.
+    #[inline]
+    pub fn packet_headers(&self) -> Option<PacketHeaders> {
+        // The four bytes from `hds_ip_ext` on: that, the header types, the VLAN tag.
+        const _: () = assert!(offset_of!(Cqe, vlan_info) == offset_of!(Cqe, hds_ip_ext) + 2);
+        self.has_packet_fields().then(|| PacketHeaders::new(field!(self, Cqe.hds_ip_ext as u32)))
+    }
+
+    /// Whether the packet was in a tunnel that the device knows.
+    #[inline]
+    pub fn tunneled(&self) -> Option<bool> {
+        self.has_packet_fields().then(|| field!(self, Cqe.head as u8) & tunnel_flags::TUNNELED != 0)
+    }
+
+    /// Whether the IP header of an Ethernet packet says that congestion was experienced.
+    #[inline]
+    pub fn congestion_experienced(&self) -> Option<bool> {
+        self.has_packet_fields()
+            .then(|| field!(self, Cqe.ml_path as u8) & path_flags::CONGESTION != 0)
+    }
+
+    /// The headers that [`WorkCompletion::rss_hash`] covers.
+    #[inline]
+    pub fn hashed_headers(&self) -> Option<HashedHeaders> {
+        let has = self.has_packet_fields() && self.kind().0 & Kind::KEPT_CHECKSUM == 0;
+        has.then(|| HashedHeaders::new(field!(self, Cqe.rss_hash_type as u8)))
     }
 
     /// The checksum over the packet. Compressed CQEs have it only if the queue was created so.
@@ -532,6 +572,10 @@ owned_fields! {
     checksum_ok: Option<bool>,
     checksum: Option<u16>,
     rss_hash: Option<u32>,
+    packet_headers: Option<PacketHeaders>,
+    tunneled: Option<bool>,
+    congestion_experienced: Option<bool>,
+    hashed_headers: Option<HashedHeaders>,
     flow_tag: Option<u32>,
     pkey_index: Option<u16>,
     solicited: bool,

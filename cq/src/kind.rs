@@ -22,6 +22,8 @@ pub enum CompletionOpcode {
     BindWindow,
     /// The invalidation of a memory window.
     LocalInvalidate,
+    /// A packet that the device cut into segments.
+    Tso,
     /// Another request with this opcode.
     Other(Opcode),
     /// A raw request with an opcode that has no name here.
@@ -54,6 +56,7 @@ impl CompletionOpcode {
             Self::FetchAdd => 4,
             Self::BindWindow => 5,
             Self::LocalInvalidate => 6,
+            Self::Tso => 7,
             Self::Receive => 128,
             Self::ReceiveRdmaWithImm => 129,
             Self::TmAdd => 130,
@@ -204,6 +207,7 @@ impl Kind {
             Opcode::AtomicFa | Opcode::AtomicMaskedFa => CompletionOpcode::FetchAdd,
             Opcode::Fmr => CompletionOpcode::BindWindow,
             Opcode::LocalInvalidate => CompletionOpcode::LocalInvalidate,
+            Opcode::Tso => CompletionOpcode::Tso,
             other => CompletionOpcode::Other(other),
         }
     }
@@ -226,6 +230,12 @@ impl Kind {
         self.is_received() || returns && !self.is_cancelled() && !self.is_error()
     }
 
+    const fn sent_immediate(self) -> bool {
+        let executed = self.0 & (Self::RECEIVED | Self::CANCELLED | Self::ERROR) == 0;
+        let opcode = Opcode::from_bits(self.0 as u8 & 0x3f);
+        executed && matches!(opcode, Some(Opcode::SendImm | Opcode::RdmaWriteImm))
+    }
+
     /// Looks up the properties of this kind.
     #[inline(always)]
     pub(crate) fn facts(self) -> &'static Facts {
@@ -238,20 +248,40 @@ impl Kind {
 #[repr(align(4))]
 pub(crate) struct Facts {
     pub(crate) opcode: CompletionOpcode,
-    pub(crate) has_length: bool,
+    /// [`Facts::HAS_LENGTH`], [`Facts::SENT_IMMEDIATE`] or zero: no kind is both.
+    bits: u8,
     /// [`CompletionOpcode::number`].
     pub(crate) number: u8,
 }
 
+impl Facts {
+    const HAS_LENGTH: u8 = 1 << 0;
+    const SENT_IMMEDIATE: u8 = 1 << 1;
+
+    #[inline(always)]
+    pub(crate) const fn has_length(&self) -> bool {
+        self.bits == Self::HAS_LENGTH
+    }
+
+    /// A send request with immediate data that was executed.
+    #[inline(always)]
+    pub(crate) const fn sent_immediate(&self) -> bool {
+        self.bits & Self::SENT_IMMEDIATE != 0
+    }
+}
+
 /// Computed at compile time, so that reading a completion only looks it up.
 static FACTS: [Facts; Kind::COUNT] = {
-    let mut table = [const { Facts { opcode: CompletionOpcode::Send, has_length: false, number: 0 } };
-        Kind::COUNT];
+    let mut table =
+        [const { Facts { opcode: CompletionOpcode::Send, bits: 0, number: 0 } }; Kind::COUNT];
     let mut kind = 0;
     while kind < Kind::COUNT {
         let of = Kind(kind as u16);
         let opcode = of.completion_opcode();
-        table[kind] = Facts { opcode, has_length: of.has_length(), number: opcode.number() };
+        let has_length = if of.has_length() { Facts::HAS_LENGTH } else { 0 };
+        let sent_immediate = if of.sent_immediate() { Facts::SENT_IMMEDIATE } else { 0 };
+        let (bits, number) = (has_length | sent_immediate, opcode.number());
+        table[kind] = Facts { opcode, bits, number };
         kind += 1;
     }
     table

@@ -20,6 +20,7 @@ mod completion;
 mod corruption;
 mod deferred;
 mod kind;
+mod packet;
 mod queue;
 mod ring;
 mod run;
@@ -34,6 +35,7 @@ pub use completion::{CompletionError, ErrorKind, InlineData, OwnedCompletion, Wo
 pub use corruption::Corruption;
 pub use deferred::Deferred;
 pub use kind::CompletionOpcode;
+pub use packet::{HashedHeaders, HashedTransport, NetworkHeader, PacketHeaders, TransportHeader};
 pub use queue::{Queue, Sent, SentRequest, Tagged, TaggedOutcome};
 pub use ring::{Next, Poll, Ring, RingParts, SignatureErrorHook, SkippedReceive};
 pub use state::{RingBuffer, RingState};

@@ -54,8 +54,8 @@ pub struct Ring<Q> {
     /// The slots that are consumed with a CQE: one, or none in a compressed run, which is consumed
     /// as a whole.
     step: u32,
-    /// Slots that were passed but are not published: they follow the consumer index of `state`.
-    passed: u32,
+    /// Consumer index, free-running; published or not.
+    consumer: u32,
     /// The ownership bit of the next CQE once the device has written it, in the width of the word
     /// that it is compared with.
     owner: u32,
@@ -91,24 +91,22 @@ impl<Q> Ring<Q> {
     /// Returns the consumer index, free-running.
     #[inline(always)]
     pub fn consumer(&self) -> u32 {
-        self.state.consumed_here().wrapping_add(self.passed)
+        self.consumer
     }
 
     /// Publishes the consumer index to other threads and to the device.
     #[inline(always)]
     pub fn publish(&mut self) {
-        let passed = core::mem::take(&mut self.passed);
-        self.publish_more(passed, 1);
-    }
-
-    /// Publishes `count` times `step` slots more than were published.
-    #[inline(always)]
-    fn publish_more(&self, count: u32, step: u32) {
         // Orders all reads of passed CQEs before the device may overwrite them.
         barrier::from_device();
-        let consumer = self.state.consumed_here().wrapping_add(count.wrapping_mul(step));
-        self.state.set_consumed(consumer);
-        self.record.set_consumer(consumer);
+        self.state.set_consumed(self.consumer);
+        self.record.set_consumer(self.consumer);
+    }
+
+    /// Passes so many CQEs of the fast path.
+    #[inline(always)]
+    fn pass_slots(&mut self, count: u32) {
+        self.consumer = self.consumer.wrapping_add(count.wrapping_mul(self.step));
     }
 
     /// Returns the number of CQEs that are written and were not consumed. `None` in a forked child,
@@ -117,7 +115,10 @@ impl<Q> Ring<Q> {
         if self.attention.is_forked() {
             return None;
         }
-        Some(self.state.waiting(self.consumer()) - self.run.consumed(self.next))
+        // Of a run in which the poller is, the device is not asked again.
+        let slots = self.run.slots();
+        let behind = self.state.waiting(self.consumer.wrapping_add(slots));
+        Some(slots - self.run.consumed(self.next) + behind)
     }
 }
 
@@ -175,7 +176,7 @@ impl<Q: Queue> Ring<Q> {
             resizes: 0,
             stride: state.stride(),
             step: 1,
-            passed: 0,
+            consumer,
             owner: ring_buffer.owner(consumer).into(),
             sent: Self::NOTHING_CACHED,
             received: Self::NOTHING_CACHED,
@@ -257,7 +258,7 @@ impl<Q: Queue> Ring<Q> {
         let found = self.look(&mut next);
         if let Next::Completion(_) = found {
             self.next = next;
-            self.passed = self.passed.wrapping_add(self.step);
+            self.pass_slots(1);
         }
         found
     }
@@ -388,7 +389,7 @@ impl<Q: Queue> Ring<Q> {
     #[inline(always)]
     fn pass(&mut self, descriptor: NonNull<u8>) {
         self.next = self.after(descriptor);
-        self.passed = self.passed.wrapping_add(self.step);
+        self.pass_slots(1);
     }
 
     /// Returns the descriptor that follows the one at `descriptor`, which is passed.
@@ -428,7 +429,7 @@ impl<Q: Queue> Ring<Q> {
     /// Continues with the expanded CQEs of a compressed run.
     fn enter_run(&mut self, first: NonNull<u8>) {
         (self.next, self.stride, self.step) = (first, DESCRIPTOR, 0);
-        // No descriptor ends here: the last one of a chunk is not passed on the fast path.
+        // No descriptor ends here: what ends a chunk is a title, which is never passed.
         self.end = NonNull::dangling();
         self.marks = Kind::compressed(self.run.format());
     }
@@ -509,7 +510,9 @@ fn index_after_owner(descriptor: NonNull<u8>) -> u32 {
 }
 
 /// A poll on the fast path. It keeps the position to itself, so that it stays in a register from one
-/// CQE to the next. When it is dropped, the CQEs that it consumed are published.
+/// CQE to the next. When it is dropped, the CQEs that it consumed are published. It must be dropped:
+/// after a poll that is leaked, the ring looks at the same CQEs again.
+#[must_use = "a poll is made to look at CQEs, and is dropped"]
 pub struct Poll<'a, Q> {
     ring: &'a mut Ring<Q>,
     next: NonNull<u8>,
@@ -542,7 +545,8 @@ impl<Q> Drop for Poll<'_, Q> {
         self.ring.next = self.next;
         if self.count != 0 {
             // All of them are of one kind: a compressed run begins and ends off the fast path.
-            self.ring.publish_more(self.count, self.ring.step);
+            self.ring.pass_slots(self.count);
+            self.ring.publish();
         }
     }
 }

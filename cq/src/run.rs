@@ -18,8 +18,7 @@ use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, MINI_CQES, MiniCqe, MiniFormat, OPCODE_SHIFT,
 };
 
-/// The most CQEs that are expanded at a time: all but the last of the longest run that devices write,
-/// and few enough to stay in the cache.
+/// The most CQEs that are expanded at a time: a multiple of the arrays, and few enough for the cache.
 const CHUNK: usize = 8 * MINI_CQES;
 
 /// An expanded CQE, aligned as in a ring.
@@ -107,9 +106,9 @@ impl Run {
         self.format
     }
 
-    /// Starts a run at index `first` of the ring, where its title is written. `Err` has the count
-    /// if no correct device writes it.
-    pub(crate) fn start(&mut self, state: &RingState, first: u32) -> Result<(), u32> {
+    /// Starts a run at index `first` of the ring, where its title is written, whose last byte is
+    /// `op_own`. `Err` has the count if no correct device writes it.
+    pub(crate) fn start(&mut self, state: &RingState, first: u32, op_own: u8) -> Result<(), u32> {
         let mut title = {
             let title = state.descriptor(first).cast::<[u64; DESCRIPTOR / 8]>();
             // SAFETY: a descriptor of the ring, aligned to 64.
@@ -122,7 +121,8 @@ impl Run {
         if count < 2 || count > state.size() {
             return Err(count);
         }
-        title.op_own &= !FORMAT_MASK;
+        // As it was read before: were the device to change it, the entries could be of any opcode.
+        title.op_own = op_own & !FORMAT_MASK;
         self.title = title;
         (self.first, self.count, self.before, self.expanded) = (first, count, 0, 0);
         Ok(())
@@ -134,14 +134,17 @@ impl Run {
     }
 
     /// Expands the next CQEs of the run, of which those of the chunk were returned, and returns the
-    /// first of them. `None` without compression.
-    pub(crate) fn expand(&mut self, state: &RingState) -> Option<NonNull<u8>> {
-        let mut chunk = self.chunk?;
+    /// first of them. `None` without compression. `Err` has the count of a run that has no more.
+    pub(crate) fn expand(&mut self, state: &RingState) -> Result<Option<NonNull<u8>>, u32> {
+        let Some(mut chunk) = self.chunk else { return Ok(None) };
         // SAFETY: the chunk is owned by this value, and no completion of an earlier one is left.
         let entries = unsafe { chunk.as_mut() };
         self.before += self.expanded;
-        let rest = (self.count - self.before) as usize;
-        // The last one is expanded alone.
+        // The last CQE, with which the run is passed, is expanded alone: there is always a next one.
+        let rest = match self.count.checked_sub(self.before) {
+            None | Some(0) => return Err(self.count),
+            Some(rest) => rest as usize,
+        };
         let number = if rest == 1 { 1 } else { CHUNK.min(rest - 1) };
         self.expanded = number as u32;
         let arrays = Arrays { state, first: self.first, told: self.before as usize };
@@ -175,7 +178,7 @@ impl Run {
         let mut end = self.title;
         end.op_own |= FORMAT_MASK;
         entries[number].0 = words(end);
-        Some(chunk.cast())
+        Ok(Some(chunk.cast()))
     }
 
     /// Passes the run, whose last CQE was returned, and returns the number of its slots.
@@ -204,7 +207,7 @@ impl Arrays<'_> {
     #[inline(always)]
     fn expand(self, mut entries: &mut [Entry], title: Cqe, mut set: impl FnMut(u64, &mut Entry)) {
         let mut told = self.told;
-        // In memory, to be copied by vectors: the compiler would take apart what it knows.
+        // `black_box` keeps it in memory, so that it is copied with vector loads.
         let title = Entry(words(title));
         let title = core::hint::black_box(&title);
         let bytes = u64::from_le(title.0[COUNT / 8]) & u64::from(u32::MAX);

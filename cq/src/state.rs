@@ -277,12 +277,6 @@ impl RingState {
         self.consumed.load(Acquire)
     }
 
-    /// Poller: returns the consumer index, which nothing else changes.
-    #[inline(always)]
-    pub(crate) fn consumed_here(&self) -> u32 {
-        self.consumed.load(Relaxed)
-    }
-
     #[inline(always)]
     pub(crate) fn set_consumed(&self, entries: u32) {
         self.consumed.store(entries, Release);

@@ -28,12 +28,9 @@ impl Word {
 
 /// The doorbell record of a queue pair, or of a receive queue without one.
 #[derive(Clone, Copy)]
-pub struct QueuePairRecord {
-    receive: Word,
-    send: Word,
-}
+pub struct QueuePairRecord(NonNull<u8>);
 
-// SAFETY: the value is two addresses; every access through them is an atomic store.
+// SAFETY: the value is an address; every access through it is an atomic store.
 unsafe impl Send for QueuePairRecord {}
 // SAFETY: as for `Send`: only atomic stores go through it.
 unsafe impl Sync for QueuePairRecord {}
@@ -45,21 +42,28 @@ impl QueuePairRecord {
     /// `base` points to eight bytes, aligned to four. They stay valid, and are used for nothing
     /// else, as long as the value or a copy of it exists.
     pub unsafe fn new(base: NonNull<u8>) -> Self {
-        // SAFETY: the contract gives eight aligned bytes; both offsets are multiples of four below
-        // eight.
-        unsafe { Self { receive: Word::at(base, qp::RECEIVE), send: Word::at(base, qp::SEND) } }
+        Self(base)
+    }
+
+    /// Returns the address of the record.
+    #[inline(always)]
+    pub fn as_non_null(self) -> NonNull<u8> {
+        self.0
     }
 
     /// Stores the producer index of the send queue: basic blocks posted so far, modulo 2^16.
     #[inline(always)]
     pub fn set_send(self, blocks: u16) {
-        self.send.store(blocks.into());
+        // SAFETY: the contract of `new` gives eight aligned bytes; the offset is a multiple of four
+        // below eight.
+        unsafe { Word::at(self.0, qp::SEND) }.store(blocks.into());
     }
 
     /// Stores the producer index of the receive queue: receive requests posted so far, modulo 2^16.
     #[inline(always)]
     pub fn set_receive(self, requests: u16) {
-        self.receive.store(requests.into());
+        // SAFETY: as above.
+        unsafe { Word::at(self.0, qp::RECEIVE) }.store(requests.into());
     }
 }
 

@@ -45,7 +45,8 @@ impl fmt::Debug for SharedBlueFlame {
 /// The register with which a send queue rings its doorbell: its own BlueFlame register, a shared
 /// one, or a plain doorbell.
 pub struct SendRegister {
-    /// The half of the register to write next.
+    /// The half of the register to write next. If other queues use the register too, the address of
+    /// its [`SharedBlueFlame`].
     half: NonNull<u8>,
     /// XOR mask between the addresses of the two halves; zero for a plain doorbell.
     toggle: usize,
@@ -53,21 +54,19 @@ pub struct SendRegister {
     blueflame_blocks: u32,
     /// As `blueflame_blocks`, but zero if other queues use the register too.
     own_blueflame_blocks: u32,
-    /// The register, if other queues use it too.
-    shared: Option<NonNull<SharedBlueFlame>>,
 }
 
 impl fmt::Debug for SendRegister {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendRegister")
             .field("blueflame_blocks", &self.blueflame_blocks)
-            .field("shared", &self.shared.is_some())
+            .field("shared", &self.shared().is_some())
             .finish_non_exhaustive()
     }
 }
 
 // SAFETY: a BlueFlame register belongs to this value alone or is written under the lock of
-// `shared`. A plain doorbell takes only whole, atomic 8-byte stores, from any thread.
+// a `SharedBlueFlame`. A plain doorbell takes only whole, atomic 8-byte stores, from any thread.
 unsafe impl Send for SendRegister {}
 
 impl SendRegister {
@@ -83,7 +82,6 @@ impl SendRegister {
             toggle: half,
             blueflame_blocks: (half / BLUEFLAME_UNIT) as u32,
             own_blueflame_blocks: (half / BLUEFLAME_UNIT) as u32,
-            shared: None,
         }
     }
 
@@ -95,11 +93,10 @@ impl SendRegister {
     pub const unsafe fn shared_blueflame(shared: NonNull<SharedBlueFlame>, size: usize) -> Self {
         let half = size / 2;
         Self {
-            half: NonNull::dangling(),
+            half: shared.cast(),
             toggle: half,
             blueflame_blocks: (half / BLUEFLAME_UNIT) as u32,
             own_blueflame_blocks: 0,
-            shared: Some(shared),
         }
     }
 
@@ -110,13 +107,16 @@ impl SendRegister {
     /// `register` points to a doorbell register, aligned to 8, in a UAR page that stays mapped as
     /// long as the value lives.
     pub const unsafe fn doorbell(register: NonNull<u8>) -> Self {
-        Self {
-            half: register,
-            toggle: 0,
-            blueflame_blocks: 0,
-            own_blueflame_blocks: 0,
-            shared: None,
-        }
+        Self { half: register, toggle: 0, blueflame_blocks: 0, own_blueflame_blocks: 0 }
+    }
+
+    /// The register, if other queues use it too.
+    #[inline(always)]
+    fn shared(&self) -> Option<&SharedBlueFlame> {
+        // SAFETY: only `shared_blueflame` makes a value whose numbers differ: its address is that of
+        // a `SharedBlueFlame`, which outlives the value.
+        (self.own_blueflame_blocks != self.blueflame_blocks)
+            .then(|| unsafe { self.half.cast::<SharedBlueFlame>().as_ref() })
     }
 
     /// The longest WQE, in 64-byte basic blocks, that is copied to the register; zero if none is.
@@ -147,12 +147,15 @@ impl SendRegister {
         record.set_send(counter);
         barrier::write_combining_start();
         // SAFETY: the caller upholds the contract of `ring`; `copy` is not zero, so this is a
-        // BlueFlame register of this queue alone. One block is the common case.
+        // BlueFlame register of this queue alone. One block is the common case, and two for a datagram.
         unsafe {
-            if copy == 1 {
-                copy_block(self.half, wqe);
-            } else {
-                copy_blocks(self.half, wqe, copy);
+            match copy {
+                1 => copy_block(self.half, wqe),
+                2 => {
+                    copy_block(self.half, wqe);
+                    copy_block(self.half.byte_add(BLUEFLAME_UNIT), wqe.byte_add(BLUEFLAME_UNIT));
+                }
+                _ => copy_blocks(self.half, wqe, copy),
             }
         }
         barrier::write_combining_flush();
@@ -183,10 +186,9 @@ impl SendRegister {
     ) {
         barrier::to_device();
         record.set_send(counter);
-        if let Some(shared) = self.shared {
-            // SAFETY: the caller upholds the contract; `shared` outlives `self` by the contract of
-            // `shared_blueflame`.
-            return unsafe { shared.as_ref().write(self.toggle, wqe, copy) };
+        if let Some(shared) = self.shared() {
+            // SAFETY: the caller upholds the contract.
+            return unsafe { shared.write(self.toggle, wqe, copy) };
         }
         // SAFETY: the caller upholds the contract; the register is this queue's own or a plain
         // doorbell.
@@ -223,9 +225,8 @@ impl SendRegister {
             barrier::write_combining_flush();
             *half = other_half(*half, toggle);
         };
-        match self.shared {
-            // SAFETY: `shared` outlives `self` by the contract of `shared_blueflame`.
-            Some(shared) => unsafe { shared.as_ref() }.with(write),
+        match self.shared() {
+            Some(shared) => shared.with(write),
             None => write(&mut self.half),
         }
     }

@@ -3,7 +3,6 @@
 // Each example uses part of it.
 #![allow(dead_code)]
 
-pub(crate) mod async_channel;
 pub(crate) mod one_way;
 
 use mlx5::{Context, LocalPort};

@@ -7,20 +7,18 @@
 //!
 //! Run it with `cargo run --example echo -- --help`.
 
-#[path = "../common/async_channel.rs"]
-mod async_channel;
 mod common;
 
-use async_channel::AsyncChannel;
 use clap::Subcommand;
-use common::{ListenArgs, Outcome, ServerArgs, Site};
+use common::{ListenArgs, Outcome, PATIENCE, ServerArgs, Site};
 use mlx5::{
-    CompletionError, ConnectOptions, MemoryRegion, OwnedCompletion, QpAttributes, QueuePair,
-    QueueState, SendFlags, SharedCompletionQueue, SharedReceiveQueue, transport::Rc,
+    CompletionChannel, CompletionError, Kernel, MemoryRegion, OwnedCompletion, QpAttributes,
+    QueuePair, QueueState, SendFlags, SharedCompletionQueue, SharedReceiveQueue, transport::Rc,
 };
+use mlx5_async::Readable;
+use mlx5_cm::{Listener, Request};
 use std::sync::{Arc, Mutex};
 use std::{collections::HashMap, convert::Infallible, process::ExitCode};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet, block_in_place};
@@ -67,18 +65,18 @@ struct Hub {
 
 impl Hub {
     /// Posts all buffers. Completions are announced on the channel.
-    fn new(site: Site) -> Outcome<(Arc<Self>, AsyncChannel)> {
+    fn new(site: Site) -> Outcome<(Arc<Self>, Readable<CompletionChannel>)> {
         let channel = site.pd.context().create_comp_channel()?;
         let cq = site.pd.context().create_cq(4096).channel(&channel).build()?.into_shared();
         let srq = Mutex::new(site.pd.create_srq(BUFFERS as u32).build()?);
         let buffers = site.pd.allocate(BUFFERS as usize * BUFFER)?;
         let hub = Self { site, cq, srq, buffers, inboxes: Mutex::default() };
         (0..BUFFERS).try_for_each(|buffer| hub.give_back(buffer))?;
-        Ok((Arc::new(hub), AsyncChannel::new(channel)?))
+        Ok((Arc::new(hub), Readable::new(channel)?))
     }
 
     /// Passes completions on to their connections.
-    async fn pass_on(&self, channel: &AsyncChannel) -> Outcome<Infallible> {
+    async fn pass_on(&self, channel: &mut Readable<CompletionChannel>) -> Outcome<Infallible> {
         let mut found = [OwnedCompletion::default(); 64];
         loop {
             let count = self.cq.poll_into(&mut found)?;
@@ -92,7 +90,7 @@ impl Hub {
                 self.cq.arm(false)?;
                 // What came before the queue was armed makes no event.
                 if !self.cq.lock().is_ready() {
-                    channel.event().await?;
+                    channel.found(|channel| channel.get_event()).await?;
                 }
             }
         }
@@ -111,29 +109,32 @@ impl Hub {
 
 struct Connection {
     hub: Arc<Hub>,
-    qp: QueuePair<Rc>,
+    link: Readable<mlx5_cm::Connection>,
     inbox: UnboundedReceiver<Done>,
-    stream: TcpStream,
 }
 
 impl Connection {
-    /// Connects a queue pair to one at the other end of the stream.
-    fn new(hub: &Arc<Hub>, stream: std::net::TcpStream) -> Outcome<Self> {
-        common::ready(&stream)?;
+    /// Connects a queue pair in a way, which blocks.
+    fn new(
+        hub: &Arc<Hub>,
+        connect: impl FnOnce(QueuePair<Rc>) -> Result<mlx5_cm::Connection, mlx5_cm::ConnectionFailed>,
+    ) -> Outcome<Self> {
         let (cq, srq) = (hub.cq.lock(), hub.srq.lock().unwrap());
-        let mut qp = hub.site.pd.create_qp::<Rc>(&cq, &cq).srq(&srq).max_inline_data(64).build()?;
+        let qp = hub.site.pd.create_qp::<Rc>(&cq, &cq).srq(&srq).max_inline_data(64).build()?;
         drop((cq, srq));
         let (sender, inbox) = unbounded_channel();
         hub.inboxes.lock().unwrap().retain(|_, inbox| !inbox.is_closed());
         hub.inboxes.lock().unwrap().insert(qp.qp_num(), sender);
-        qp.connect_over(&stream, &hub.site.port, &ConnectOptions::default())?;
-        stream.set_nonblocking(true)?;
-        Ok(Self { hub: Arc::clone(hub), qp, inbox, stream: TcpStream::from_std(stream)? })
+        let link = Readable::new(block_in_place(|| connect(qp))?)?;
+        Ok(Self { hub: Arc::clone(hub), link, inbox })
+    }
+
+    fn qp(&mut self) -> &mut QueuePair<Rc> {
+        self.link.get_mut().qp_mut()
     }
 
     /// Awaits a completion; fails if its request did, or when the other side hangs up.
     async fn next(&mut self) -> Outcome<(u64, Option<u32>)> {
-        let mut nothing = [0];
         tokio::select! {
             Some((buffer, done)) = self.inbox.recv() => {
                 if done.is_err() {
@@ -141,8 +142,10 @@ impl Connection {
                 }
                 Ok((buffer, done.map_err(|error| format!("the connection has failed: {error}"))?))
             }
-            // Nothing is said on the stream any more.
-            _ = self.stream.peek(&mut nothing) => Err("the other side hung up".into()),
+            ended = self.link.found(|link| link.has_ended().map(|ended| ended.then_some(()))) => {
+                ended?;
+                Err("the other side hung up".into())
+            }
         }
     }
 
@@ -157,7 +160,7 @@ impl Connection {
             };
             let start = buffer as usize * BUFFER;
             let sge = self.hub.buffers.sge(start..start + length as usize)?;
-            self.qp.post(|batch| batch.wr(buffer, SendFlags::SIGNALED).send().sge(sge))?;
+            self.qp().post(|batch| batch.wr(buffer, SendFlags::SIGNALED).send().sge(sge))?;
         }
     }
 
@@ -165,7 +168,7 @@ impl Connection {
     async fn call(&mut self, number: u32, messages: u32) -> Outcome {
         for message in 0..messages {
             let text = format!("connection {number}, message {message}").into_bytes();
-            self.qp
+            self.qp()
                 .post(|batch| batch.wr(INLINE, SendFlags::SIGNALED).send().inline_data(&text))?;
             let (mut buffer, mut length) = (INLINE, None);
             while buffer == INLINE {
@@ -184,8 +187,8 @@ impl Connection {
     /// Ends the connection. Whatever it has posted or got completes before the last request, with
     /// an error or without: then it has no buffer any more.
     async fn close(mut self) -> Outcome {
-        self.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
-        self.qp.post(|batch| batch.wr(LAST, SendFlags::SIGNALED).send().inline_data(&[]))?;
+        self.qp().modify(&QpAttributes::new().qp_state(QueueState::Error))?;
+        self.qp().post(|batch| batch.wr(LAST, SendFlags::SIGNALED).send().inline_data(&[]))?;
         let mut done = INLINE;
         while done != LAST {
             self.hub.give_back(done)?;
@@ -196,32 +199,41 @@ impl Connection {
 }
 
 /// Serves a connection until it fails.
-async fn attend(hub: &Arc<Hub>, stream: std::net::TcpStream) -> Outcome<Infallible> {
-    let mut connection = block_in_place(|| Connection::new(hub, stream))?;
+async fn attend(hub: &Arc<Hub>, request: Request) -> Outcome<Infallible> {
+    let mut connection = Connection::new(hub, |qp| request.timeout(PATIENCE).accept(qp, &[]))?;
     println!("a connection is made");
     let ended = connection.echo().await;
     connection.close().await.and(ended)
 }
 
-async fn serve(hub: &Arc<Hub>, listen: &str) -> Outcome {
-    let listener = TcpListener::bind(listen).await?;
+async fn serve(hub: &Arc<Hub>, listener: Listener) -> Outcome {
     println!("ready on {}", listener.local_addr()?);
+    let mut listener = Readable::new(listener)?;
     loop {
-        let (hub, stream) = (Arc::clone(hub), listener.accept().await?.0.into_std()?);
+        let request = listener.found(|listener| listener.try_next()).await?;
+        let hub = Arc::clone(hub);
         tokio::spawn(async move {
-            let Err(error) = attend(&hub, stream).await;
+            let Err(error) = attend(&hub, request).await;
             let posted = hub.srq.lock().unwrap().in_flight();
             println!("a connection has ended: {error}; {posted} buffers are posted");
         });
     }
 }
 
-async fn call(hub: &Arc<Hub>, at: &ServerArgs, connections: u32, messages: u32) -> Outcome {
+async fn call(
+    hub: &Arc<Hub>,
+    kernel: &Arc<dyn Kernel>,
+    at: &ServerArgs,
+    connections: u32,
+    messages: u32,
+) -> Outcome {
     let mut tasks = JoinSet::new();
     for number in 0..connections {
-        let (hub, stream) = (Arc::clone(hub), at.dial()?);
+        let hub = Arc::clone(hub);
+        let peer = mlx5_cm::connect_on(Arc::clone(kernel), &at.server)?;
         tasks.spawn(async move {
-            let mut connection = block_in_place(|| Connection::new(&hub, stream))?;
+            let mut connection =
+                Connection::new(&hub, |qp| peer.timeout(PATIENCE).connect(qp, &[]))?;
             let called = connection.call(number, messages).await;
             connection.close().await.and(called)
         });
@@ -231,20 +243,28 @@ async fn call(hub: &Arc<Hub>, at: &ServerArgs, connections: u32, messages: u32) 
     Ok(())
 }
 
-async fn run(site: Site, command: Command) -> Outcome {
-    let (hub, channel) = Hub::new(site)?;
-    tokio::select! {
-        outcome = async {
-            match command {
-                Command::Serve { at } => serve(&hub, &at.listen).await,
-                Command::Call { connections, messages, at } =>
-                    call(&hub, &at, connections, messages).await,
+async fn run(kernel: Arc<dyn Kernel>, command: Command) -> Outcome {
+    match command {
+        Command::Serve { at } => {
+            let (listener, site) = at.listen(kernel)?;
+            let (hub, mut channel) = Hub::new(site)?;
+            tokio::select! {
+                served = serve(&hub, listener) => served,
+                Err(error) = hub.pass_on(&mut channel) => Err(error),
             }
-        } => outcome,
-        Err(error) = hub.pass_on(&channel) => Err(error),
+        }
+        Command::Call { connections, messages, at } => {
+            let none = |error| format!("there is no server at {}: {error}", at.server);
+            let peer = mlx5_cm::connect_on(Arc::clone(&kernel), &at.server).map_err(none)?;
+            let (hub, mut channel) = Hub::new(Site::open(&peer.device()?)?)?;
+            tokio::select! {
+                called = call(&hub, &kernel, &at, connections, messages) => called,
+                Err(error) = hub.pass_on(&mut channel) => Err(error),
+            }
+        }
     }
 }
 
 fn main() -> ExitCode {
-    common::run(|site, command| Runtime::new()?.block_on(run(site, command)))
+    common::run(|kernel, command| Runtime::new()?.block_on(run(kernel, command)))
 }

@@ -11,10 +11,11 @@
 mod common;
 
 use clap::Subcommand;
-use common::{End, ListenArgs, Outcome, ServerArgs, Site, hear, tell};
-use mlx5::{Access, CompletionOpcode, MemoryRegion, RemoteSlice, Sge};
+use common::{End, ListenArgs, Outcome, ServerArgs, Site};
+use mlx5::{Access, CompletionOpcode, Kernel, MemoryRegion, RemoteSlice, Sge};
+use mlx5_cm::Listener;
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// A key-value store: puts by RDMA WRITE with immediate data, gets by one-sided RDMA READ
 #[derive(Subcommand)]
@@ -107,31 +108,28 @@ fn find(key: &str, mut read: impl FnMut(usize) -> Outcome<Entry>) -> Outcome<(us
     Err("the table is full".into())
 }
 
-fn serve(site: &Site, listen: &str, step: bool) -> Outcome {
+fn serve(listener: Listener, site: &Site, step: bool) -> Outcome {
     let rights = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let table = site.pd.memory(SLOTS * SLOT).access(rights).register()?;
     table.write_at(0, &Entry::default().encode()?.repeat(SLOTS))?;
     let readable = table.remote_slice(..)?.cast::<[u8; SLOT]>()?;
     // Clients read it at any time; who has the lock writes.
     let table = Mutex::new(table);
-    common::serve(listen, |stream, _| {
+    common::serve(listener, |request, number| {
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let mailbox = site.pd.memory(SLOT).access(rights).register()?;
-        let mut end = site.connect(stream)?;
-        tell(stream, readable)?;
-        tell(stream, mailbox.remote_slice(..)?)?;
-        end.while_connected(stream, |end| {
-            loop {
-                // Completions of answers come here, too.
-                if end.next()?.as_completion().opcode() == CompletionOpcode::ReceiveRdmaWithImm {
-                    let letter = Entry::decode(&mailbox, 0)?.ok_or("the letter is damaged")?;
-                    let version = put(&table, letter, step)? as u32;
-                    // The next letter may come as soon as this one is answered.
-                    end.qp.recv(0, Sge::default())?;
-                    end.post(|wr| wr.send_imm(version.to_be_bytes()).sge_list(&[]))?;
-                }
+        let regions = [readable.to_bytes(), mailbox.remote_slice(..)?.to_bytes()].concat();
+        let mut end = site.accept(request, number, &regions)?;
+        loop {
+            // Completions of answers come here, too.
+            if end.next()?.as_completion().opcode() == CompletionOpcode::ReceiveRdmaWithImm {
+                let letter = Entry::decode(&mailbox, 0)?.ok_or("the letter is damaged")?;
+                let version = put(&table, letter, step)? as u32;
+                // The next letter may come as soon as this one is answered.
+                end.qp.recv(0, Sge::default())?;
+                end.post(|wr| wr.send_imm(version.to_be_bytes()).sge_list(&[]))?;
             }
-        })
+        }
     })
 }
 
@@ -215,29 +213,29 @@ impl Client<'_> {
 
 /// Does something at a server, and prints what came of it.
 fn with_server(
-    site: &Site,
+    kernel: Arc<dyn Kernel>,
     at: &ServerArgs,
     work: impl FnOnce(&mut Client<'_>) -> Outcome<String>,
 ) -> Outcome {
-    let stream = at.dial()?;
-    let mut end = site.connect(&stream)?;
-    let (table, mailbox, memory) = (hear(&stream)?, hear(&stream)?, site.pd.allocate(SLOT)?);
-    let result = end
-        .while_connected(&stream, |end| work(&mut Client { end, memory, table, mailbox, torn: 0 }));
-    println!("{}", result?);
+    let (site, mut end) = at.call(kernel)?;
+    let (table, mailbox) = (end.told(0)?, end.told(1)?);
+    let memory = site.pd.allocate(SLOT)?;
+    println!("{}", work(&mut Client { end: &mut end, memory, table, mailbox, torn: 0 })?);
     Ok(())
 }
 
 fn main() -> ExitCode {
-    common::run(|site, command| match command {
-        Command::Serve { at, step } => serve(&site, &at.listen, step),
-        Command::Put { key, value, at } => {
-            with_server(&site, &at, |client| client.put(&key, &value))
+    common::run(|kernel, command| match command {
+        Command::Serve { at, step } => {
+            at.listen(kernel).and_then(|(at, site)| serve(at, &site, step))
         }
-        Command::Get { key, at } => with_server(&site, &at, |client| {
+        Command::Put { key, value, at } => {
+            with_server(kernel, &at, |client| client.put(&key, &value))
+        }
+        Command::Get { key, at } => with_server(kernel, &at, |client| {
             let Entry { value, version, .. } = client.get(&key)?;
             Ok(format!("{value} (version {version}, {} torn reads)", client.torn))
         }),
-        Command::Load { rounds, at } => with_server(&site, &at, |client| client.load(rounds)),
+        Command::Load { rounds, at } => with_server(kernel, &at, |client| client.load(rounds)),
     })
 }

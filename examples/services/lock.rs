@@ -9,21 +9,21 @@
 //! atomics are atomic to each other, not to the processor. Such a client may not know it yet. Where
 //! that matters, what the lock protects refuses a token that is older than one that it has seen.
 //!
-//! When the server dies, the TCP stream ends or a request fails, and each client says so. With
-//! `--patience` it then goes back to work, with a new queue pair, as soon as a server is there.
+//! When the server dies, the connection manager says so or a request fails, and so does each client.
+//! With `--patience` it then goes back to work, with a new queue pair, as soon as a server is there.
 //!
 //! Run it with `cargo run --example lock -- --help`.
 
 mod common;
 
 use clap::{Subcommand, value_parser};
-use common::{End, ListenArgs, Outcome, ServerArgs, Site, hear, tell};
-use mlx5::{Access, MemoryRegion, RemoteAddress, RemoteSlice, SendFlags};
-use std::error::Error;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use common::{End, ListenArgs, Outcome, ServerArgs, Site};
+use mlx5::{
+    Access, ConnectOptions, Kernel, MemoryRegion, Psn, RemoteAddress, RemoteSlice, SendFlags,
+};
+use mlx5_cm::Listener;
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -169,40 +169,51 @@ impl Locker<'_> {
     }
 }
 
-fn serve(site: &Site, listen: &str) -> Outcome {
+/// The server's own way to the locks: through the device, as that of everybody.
+fn own_way(site: &Site, port: u8) -> Outcome<[End; 2]> {
+    let port = site.pd.context().local_port(port, None)?;
+    let [mut here, mut there] = [site.queue_pair()?, site.queue_pair()?];
+    let options = ConnectOptions::default();
+    let ends = [&here, &there].map(|(qp, _)| qp.endpoint(&port, Psn::default(), &options));
+    here.0.connect(&port, Psn::default(), &ends[1], &options)?;
+    there.0.connect(&port, Psn::default(), &ends[0], &options)?;
+    Ok([here, there].map(|(qp, cq)| End { qp: Arc::new(qp.into_shared()), cq, link: None }))
+}
+
+fn serve(listener: Listener, site: &Site) -> Outcome {
     let remote = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     let memory =
         site.pd.memory(usize::from(LOCKS) * size_of::<Lock>()).access(Access::LOCAL_WRITE | remote);
     let memory = memory.register()?;
     let locks = memory.remote_slice(..)?.cast::<Lock>()?;
-    // The server's own way to the locks: through the device, as that of everybody.
-    let (here, there) = UnixStream::pair()?;
-    let (end, _other) = thread::scope(|scope| {
-        let other = scope.spawn(|| site.connect(&there));
-        let end = site.connect(&here)?;
-        Ok::<_, Box<dyn Error + Send + Sync>>((end, other.join().map_err(|_| "it panicked")??))
-    })?;
+    let port = listener.id().port_num()?.ok_or("the address is that of no port")?;
+    let [end, _other] = own_way(site, port)?;
     let own = Mutex::new((end, site.pd.allocate(8)?));
-    common::serve(listen, |mut stream, number| {
-        let _end = site.connect(stream)?;
-        tell(stream, locks)?;
-        stream.write_all(&number.to_be_bytes())?;
-        stream.set_read_timeout(None)?;
-        // It says nothing more: this is when it hangs up, and a failure means the same.
-        let _ = stream.read(&mut [0]);
+    common::serve(listener, |request, number| {
+        let said = [&locks.to_bytes()[..], &number.to_be_bytes()].concat();
+        let connected = site.accept(request, number, &said);
+        // It says nothing more until it ends. Also one of which nothing came may have a lock: it may
+        // have heard that it was accepted, and been killed before it could say so.
+        if let Ok(End { link: Some(link), .. }) = &connected {
+            link.wait_ended();
+        }
         let (end, found) = &mut *own.lock().map_err(|_| "the server's connection is broken")?;
-        Locker { end, found, locks, number: 0 }.free(number)
+        Locker { end, found, locks, number: 0 }.free(number)?;
+        connected.map(drop)
     })
 }
 
 /// Does something at a server, until it is done or the server is lost.
-fn session(site: &Site, at: &ServerArgs, work: impl FnOnce(&mut Locker<'_>) -> Outcome) -> Outcome {
-    let mut stream = at.dial()?;
-    let (mut end, found) = (site.connect(&stream)?, site.pd.allocate(8)?);
-    let (locks, mut number) = (hear(&stream)?, [0; 4]);
-    stream.read_exact(&mut number)?;
-    let number = u32::from_be_bytes(number);
-    end.while_connected(&stream, |end| work(&mut Locker { end, found: &found, locks, number }))
+fn session(
+    kernel: Arc<dyn Kernel>,
+    at: &ServerArgs,
+    work: impl FnOnce(&mut Locker<'_>) -> Outcome,
+) -> Outcome {
+    let (site, mut end) = at.call(kernel)?;
+    let (found, locks) = (site.pd.allocate(8)?, end.told(0)?);
+    let number = end.said().get(RemoteSlice::<u8>::BYTES..).and_then(<[u8]>::first_chunk);
+    let number = u32::from_be_bytes(*number.ok_or("there is no number")?);
+    work(&mut Locker { end: &mut end, found: &found, locks, number })
 }
 
 fn hold(locker: &mut Locker<'_>, lock: u16) -> Outcome {
@@ -213,10 +224,16 @@ fn hold(locker: &mut Locker<'_>, lock: u16) -> Outcome {
 }
 
 /// Counts to the end, at one server or several.
-fn count(site: &Site, at: &ServerArgs, lock: u16, mut rounds: u32, patience: Duration) -> Outcome {
+fn count(
+    kernel: &Arc<dyn Kernel>,
+    at: &ServerArgs,
+    lock: u16,
+    mut rounds: u32,
+    patience: Duration,
+) -> Outcome {
     let mut lost = None;
     loop {
-        let outcome = session(site, at, |locker| {
+        let outcome = session(Arc::clone(kernel), at, |locker| {
             while rounds > 0 {
                 locker.count(lock)?;
                 (rounds, lost) = (rounds - 1, None);
@@ -234,11 +251,11 @@ fn count(site: &Site, at: &ServerArgs, lock: u16, mut rounds: u32, patience: Dur
 }
 
 fn main() -> ExitCode {
-    common::run(|site, command| match command {
-        Command::Serve { at } => serve(&site, &at.listen),
-        Command::Hold { lock, at } => session(&site, &at, |locker| hold(locker, lock)),
+    common::run(|kernel, command| match command {
+        Command::Serve { at } => at.listen(kernel).and_then(|(at, site)| serve(at, &site)),
+        Command::Hold { lock, at } => session(kernel, &at, |locker| hold(locker, lock)),
         Command::Count { lock, rounds, patience, at } => {
-            count(&site, &at, lock, rounds, Duration::from_secs(patience))
+            count(&kernel, &at, lock, rounds, Duration::from_secs(patience))
         }
     })
 }

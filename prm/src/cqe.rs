@@ -186,7 +186,8 @@ codes! {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Cqe {
-    /// Bits for tunnelled packets; with tag matching, the start of the tag-matching header.
+    /// Bits for tunnelled packets ([`tunnel_flags`](crate::ethernet::tunnel_flags)); with tag
+    /// matching, the start of the tag-matching header.
     pub head: [u8; 2],
     /// WQE identifier, for striding receive queues.
     pub wqe_id: U16,
@@ -194,13 +195,14 @@ pub struct Cqe {
     pub lro: [u8; 8],
     /// Receive hash.
     pub rss_hash_result: U32,
-    /// Type of the receive hash.
+    /// Type of the receive hash ([`hash_type`](crate::ethernet::hash_type)).
     pub rss_hash_type: u8,
-    /// Path bits of the destination LID.
+    /// Path bits of the destination LID; on Ethernet,
+    /// [`path_flags`](crate::ethernet::path_flags).
     pub ml_path: u8,
     /// Reserved.
     pub reserved0: [u8; 2],
-    /// Checksum of the packet.
+    /// Ones' complement sum of the packet from its IP header to its end, not inverted.
     pub check_sum: U16,
     /// Source LID.
     pub slid: U16,
@@ -208,9 +210,10 @@ pub struct Cqe {
     pub flags_rqpn: U32,
     /// Header split and checksum bits ([`hds_ip_ext`]).
     pub hds_ip_ext: u8,
-    /// L4 and L3 header types, VLAN-stripped bit ([`l4_l3_hdr_type`]).
+    /// L4 and L3 header types ([`header_type`](crate::ethernet::header_type)), VLAN-stripped bit
+    /// ([`l4_l3_hdr_type`]).
     pub l4_l3_hdr_type: u8,
-    /// VLAN tag.
+    /// Tag control information of the VLAN tag that was stripped.
     pub vlan_info: U16,
     /// Shared receive queue number, or user index (24 bits).
     pub srqn_uidx: U32,
@@ -222,7 +225,7 @@ pub struct Cqe {
     pub app_op: u8,
     /// Application information.
     pub app_info: U16,
-    /// Bytes transferred.
+    /// Bytes transferred; of a striding receive queue, see [`striding`](crate::ethernet::striding).
     pub byte_count: U32,
     /// Device time of the completion.
     pub timestamp: U64,

@@ -12,6 +12,7 @@
 pub mod cmd;
 pub mod cqe;
 pub mod doorbell;
+pub mod ethernet;
 pub mod event;
 pub mod fields;
 pub mod signature;

@@ -88,6 +88,8 @@ opcodes! {
     Umr = 0x25, "UMR";
     /// Tag matching.
     TagMatching = 0x28, "TAG_MATCHING";
+    /// Several packets in one WQE (`MLX5_OPCODE_ENHANCED_MPSW`).
+    EnhancedMpw = 0x29, "ENHANCED_MPSW";
     /// Flow table access.
     FlowTableAccess = 0x2c, "FLOW_TBL_ACCESS";
     /// Memory-to-memory operation.

@@ -1,7 +1,12 @@
 //! What a simulated fabric is made of.
 
+use std::net::Ipv4Addr;
+
+use mlx5_prm::ethernet::InlineMode;
+
 use crate::fault::Fault;
 use crate::model::{Capabilities, Model};
+use crate::network::Network;
 
 pub use crate::link::{LinkLayer, PortConfig};
 
@@ -132,15 +137,28 @@ pub struct SimConfig {
     /// Requests that a queue pair which drains after signature errors still executes behind the
     /// one that had the error, unless it meets a fence first; all that there are if `None`.
     pub signature_drain: Option<u32>,
-    /// What makes GUIDs, MAC addresses and key tags differ from those of another fabric.
+    /// What the network between the devices does to packets.
+    pub network: Network,
+    /// What makes GUIDs, MAC addresses and key tags differ from those of another fabric, and what
+    /// the chances of the network are drawn from.
     pub seed: u64,
     /// Whether RoCE ports have addresses from the start, as a network configuration gives them;
     /// otherwise it is for the driver to set them.
     pub addresses: bool,
+    /// The IPv4 addresses of the ports, device by device, each its own. Ports behind the last one have
+    /// 10.0.0.1, 10.0.0.2 and so on, by their place, two for each device.
+    pub ipv4: Vec<Ipv4Addr>,
     /// Faults that every device starts with.
     pub faults: Vec<Fault>,
     /// The time limits of the connection manager.
     pub cm: CmConfig,
+    /// Programs have raw packet queue pairs, work queues and flow rules, where a port is an Ethernet
+    /// port.
+    pub raw_packets: bool,
+    /// Programs may send and receive frames as they like (CAP_NET_RAW).
+    pub net_raw: bool,
+    /// The headers that a send WQE of Ethernet must contain.
+    pub inline_mode: InlineMode,
 }
 
 /// 2024-01-01 00:00 UTC.
@@ -185,10 +203,15 @@ impl SimConfig {
             epoch_ns: EPOCH_NS,
             longest_timer_us: 2000,
             signature_drain: None,
+            network: Network::INSTANT,
             seed: 0,
             addresses: true,
+            ipv4: Vec::new(),
             faults: Vec::new(),
             cm: CmConfig::KERNEL,
+            raw_packets: false,
+            net_raw: true,
+            inline_mode: InlineMode::None,
         }
     }
 
@@ -212,6 +235,13 @@ impl SimConfig {
     #[must_use]
     pub fn fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
+        self
+    }
+
+    /// Sets the IPv4 addresses of the ports, device by device.
+    #[must_use]
+    pub fn ipv4(mut self, addresses: impl Into<Vec<Ipv4Addr>>) -> Self {
+        self.ipv4 = addresses.into();
         self
     }
 
@@ -246,7 +276,16 @@ impl SimConfig {
         signature_drain: Option<u32>;
         /// Sets the time limits of the connection manager.
         cm: CmConfig;
-        /// Sets what makes this fabric's addresses differ from another's.
+        /// Sets whether programs have raw packet queue pairs, work queues and flow rules.
+        raw_packets: bool;
+        /// Sets whether programs may send and receive frames as they like.
+        net_raw: bool;
+        /// Sets the headers that a send WQE of Ethernet must contain.
+        inline_mode: InlineMode;
+        /// Sets what the network between the devices does to packets.
+        network: Network;
+        /// Sets what makes this fabric's addresses differ from another's, and what the chances of
+        /// the network are drawn from.
         seed: u64;
     }
 }

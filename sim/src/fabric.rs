@@ -118,6 +118,7 @@ impl Fabric {
 
     fn start(config: SimConfig, dma: &Arc<dyn Dma>, patience: Patience) -> Self {
         let mut engine = Engine::new(config.step);
+        engine.set_network(config.network, config.seed);
         for _ in 0..config.devices {
             engine.add_device(&config, Arc::clone(dma));
         }
@@ -167,6 +168,11 @@ impl Fabric {
             units += 1;
         }
         units
+    }
+
+    /// Works until so much virtual time has passed, and no longer.
+    pub fn run_for(&self, time: Duration) {
+        self.lock().run_for(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 }
 

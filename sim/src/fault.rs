@@ -1,5 +1,9 @@
 //! Faults that a device can be told to have.
 
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
 use mlx5_prm::cqe::Syndrome;
 
 /// A fault to inject.
@@ -45,4 +49,139 @@ pub enum Fault {
     Fatal,
     /// The device is pulled out: as [`Fault::Fatal`], and nothing answers any more.
     Remove,
+}
+
+/// A name of a fault, as [`Fault::from_str`] takes it.
+struct Name {
+    name: &'static str,
+    /// What follows the name and a colon; nothing if it is empty.
+    takes: &'static str,
+    make: fn(&str) -> Option<Fault>,
+}
+
+const NAMES: [Name; 10] = [
+    Name { name: "drop-packets", takes: "N", make: |n| Some(Fault::DropPackets(n.parse().ok()?)) },
+    Name {
+        name: "corrupt-packets",
+        takes: "N",
+        make: |n| Some(Fault::CorruptPackets(n.parse().ok()?)),
+    },
+    Name {
+        name: "fail-signature",
+        takes: "",
+        make: |none| none.is_empty().then_some(Fault::FailSignature { mkey: None }),
+    },
+    Name { name: "fail-request", takes: "SYNDROME", make: fail_request },
+    Name {
+        name: "duplicate-events",
+        takes: "N",
+        make: |n| Some(Fault::DuplicateEvents(n.parse().ok()?)),
+    },
+    Name {
+        name: "reorder-events",
+        takes: "N",
+        make: |n| Some(Fault::ReorderEvents(n.parse().ok()?)),
+    },
+    Name { name: "corrupt-cqe", takes: "OFFSET=BYTE", make: corrupt_cqe },
+    Name { name: "stall", takes: "", make: |none| none.is_empty().then_some(Fault::Stall) },
+    Name { name: "resume", takes: "", make: |none| none.is_empty().then_some(Fault::Resume) },
+    Name { name: "fatal", takes: "", make: |none| none.is_empty().then_some(Fault::Fatal) },
+];
+
+fn fail_request(syndrome: &str) -> Option<Fault> {
+    let syndrome = Syndrome::from_bits(byte(syndrome)?)?;
+    Some(Fault::FailRequest { qpn: None, syndrome, vendor: 0 })
+}
+
+fn corrupt_cqe(patch: &str) -> Option<Fault> {
+    let (offset, value) = patch.split_once('=')?;
+    let offset = byte(offset).filter(|offset| *offset < 64)?;
+    Some(Fault::CorruptCqe { cqn: None, patch: vec![(offset, byte(value)?)] })
+}
+
+/// A byte in decimal, or in hexadecimal after `0x`.
+fn byte(text: &str) -> Option<u8> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// A text that names no [`Fault`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownFault {
+    text: String,
+}
+
+impl fmt::Display for UnknownFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = NAMES.map(|Name { name, takes, .. }| match takes {
+            "" => name.to_owned(),
+            takes => format!("{name}:{takes}"),
+        });
+        write!(f, "\"{}\" is no fault; known are {}", self.text, known.join(", "))
+    }
+}
+
+impl Error for UnknownFault {}
+
+/// Faults have names: `drop-packets:3`, `corrupt-packets:N`, `fail-signature`, `fail-request:0x15`
+/// (the syndrome that the completion reports), `duplicate-events:N`, `reorder-events:N`,
+/// `corrupt-cqe:OFFSET=BYTE`, `stall`, `resume`, `fatal`. What names an object of a running program, and
+/// [`Fault::Remove`], have none.
+///
+/// ```
+/// assert_eq!("drop-packets:3".parse(), Ok(mlx5_sim::Fault::DropPackets(3)));
+/// ```
+impl FromStr for Fault {
+    type Err = UnknownFault;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFault> {
+        let (name, value) = text.split_once(':').unwrap_or((text, ""));
+        let known = NAMES.iter().find(|known| known.name == name);
+        let fault = known.and_then(|known| (known.make)(value));
+        fault.ok_or_else(|| UnknownFault { text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_that_names_no_object_has_a_name() {
+        for (text, fault) in [
+            ("drop-packets:3", Fault::DropPackets(3)),
+            ("corrupt-packets:1", Fault::CorruptPackets(1)),
+            ("fail-signature", Fault::FailSignature { mkey: None }),
+            (
+                "fail-request:0x15",
+                Fault::FailRequest { qpn: None, syndrome: Syndrome::RetryExceeded, vendor: 0 },
+            ),
+            ("duplicate-events:2", Fault::DuplicateEvents(2)),
+            ("reorder-events:4", Fault::ReorderEvents(4)),
+            ("corrupt-cqe:63=0xff", Fault::CorruptCqe { cqn: None, patch: vec![(63, 255)] }),
+            ("stall", Fault::Stall),
+            ("resume", Fault::Resume),
+            ("fatal", Fault::Fatal),
+        ] {
+            assert_eq!(text.parse(), Ok(fault));
+        }
+    }
+
+    #[test]
+    fn a_fault_that_is_not_understood_is_told_what_is() {
+        for text in [
+            "",
+            "drop",
+            "drop-packets",
+            "drop-packets:x",
+            "stall:1",
+            "fail-request:0xee",
+            "corrupt-cqe:64=0",
+        ] {
+            let error = text.parse::<Fault>().expect_err(text).to_string();
+            assert!(error.contains(text) && error.contains("drop-packets:N"), "{error}");
+        }
+    }
 }

@@ -21,14 +21,18 @@ pub mod engine;
 pub mod fabric;
 mod fault;
 pub mod firmware;
+mod frame;
 pub mod kernel;
 mod link;
 pub mod model;
+mod network;
 pub mod processes;
 pub mod settings;
 
 pub use config::{CmConfig, LinkLayer, PortConfig, SimConfig};
 pub use engine::fault::{Fault, Violation};
 pub use fabric::Fabric;
+pub use fault::UnknownFault;
 pub use kernel::{CmCounts, CmMessage, Simulator};
 pub use model::{Capabilities, Model};
+pub use network::Network;

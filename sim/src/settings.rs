@@ -4,7 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
+use crate::network::MILLION;
 use crate::{PortConfig, SimConfig};
 
 /// The environment variable.
@@ -25,9 +27,17 @@ pub const VARIABLE: &str = "MLX5_SIM";
 /// | `cqe=` | `0`, `1` | version of completion entries |
 /// | `blueflame=` | `on`, `off` | BlueFlame registers in UAR pages |
 /// | `devx=` | `on`, `off` | whether contexts can use DEVX |
+/// | `raw=` | `on`, `off` | whether programs have raw packets, on Ethernet ports: off, where nothing is set |
+/// | `net_raw=` | `on`, `off` | whether programs may use them (CAP_NET_RAW) |
 /// | `memory=` | `direct`, `checked` | whether unmapped memory crashes, or is looked for |
 /// | `step` | | the machine stands still until `mlx5_sim_settle` is called |
-/// | `seed=` | number | what makes GUIDs differ from another machine's |
+/// | `latency=`, `jitter=` | time: `500ns`, `2us`, `1ms` | how long packets are on their way, and up to how much longer by chance |
+/// | `gbps=` | number | gigabits that a port sends in a second |
+/// | `loss=` | number | packets of a million that are lost |
+/// | `ipv4=` | addresses, joined with `+` | the addresses of the ports, device by device |
+/// | `longest_timer=` | time: `2ms` | the longest that a retry timer runs, whatever a queue pair asks for |
+/// | `fault=` | name of a [`Fault`](crate::Fault#impl-FromStr-for-Fault) | a fault that every device starts with; may be given more than once |
+/// | `seed=` | number | what makes GUIDs differ from another machine's, and what chance is drawn from |
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The machine, or none.
@@ -40,8 +50,11 @@ pub struct Settings {
     pub about_machine: String,
 }
 
+/// What a time looks like.
+const TIME: &str = "a time such as 500ns, 2us or 1ms";
+
 /// Every setting, and the value it takes; empty if it takes none.
-const SETTINGS: [(&str, &str); 13] = [
+const SETTINGS: [(&str, &str); 22] = [
     ("off", ""),
     ("trace", ""),
     ("wire", "the path of a socket"),
@@ -52,8 +65,17 @@ const SETTINGS: [(&str, &str); 13] = [
     ("cqe", "0 or 1"),
     ("blueflame", "on or off"),
     ("devx", "on or off"),
+    ("raw", "on or off"),
+    ("net_raw", "on or off"),
     ("memory", "direct or checked"),
     ("step", ""),
+    ("latency", TIME),
+    ("jitter", TIME),
+    ("gbps", "a number"),
+    ("loss", "a number of packets of a million"),
+    ("ipv4", "IPv4 addresses, joined with +"),
+    ("longest_timer", TIME),
+    ("fault", "the name of a fault, such as drop-packets:3 or stall"),
     ("seed", "a number"),
 ];
 
@@ -106,7 +128,23 @@ impl FromStr for Settings {
                 "cqe" => machine.cqe_version = number(value).ok_or_else(wrong)?,
                 "blueflame" => machine.blueflame = switch(value).ok_or_else(wrong)?,
                 "devx" => machine.devx = switch(value).ok_or_else(wrong)?,
+                "raw" => machine.raw_packets = switch(value).ok_or_else(wrong)?,
+                "net_raw" => machine.net_raw = switch(value).ok_or_else(wrong)?,
                 "memory" => machine.checked_memory = checked(value).ok_or_else(wrong)?,
+                "latency" => machine.network.latency = time(value).ok_or_else(wrong)?,
+                "jitter" => machine.network.jitter = time(value).ok_or_else(wrong)?,
+                "gbps" => machine.network.gigabits = number(value).ok_or_else(wrong)?,
+                "loss" => machine.network.loss = loss(value).ok_or_else(wrong)?,
+                "ipv4" => {
+                    let addresses = value.split('+').map(|address| address.parse().ok());
+                    machine.ipv4 = addresses.collect::<Option<_>>().ok_or_else(wrong)?;
+                }
+                "longest_timer" => {
+                    let longest = time(value).ok_or_else(wrong)?;
+                    machine.longest_timer_us =
+                        longest.as_micros().try_into().map_err(|_| wrong())?;
+                }
+                "fault" => machine.faults.push(number(value).ok_or_else(wrong)?),
                 "seed" => machine.seed = number(value).ok_or_else(wrong)?,
                 _ => return Err(wrong()),
             }
@@ -125,6 +163,22 @@ impl FromStr for Settings {
 /// What has a name or a number.
 fn number<T: FromStr>(value: &str) -> Option<T> {
     value.parse().ok()
+}
+
+fn time(value: &str) -> Option<Duration> {
+    let unit = value.find(|c: char| !c.is_ascii_digit())?;
+    let (count, unit) = value.split_at(unit);
+    let ns: u64 = match unit {
+        "ns" => 1,
+        "us" => 1000,
+        "ms" => 1_000_000,
+        _ => return None,
+    };
+    Some(Duration::from_nanos(count.parse::<u64>().ok()?.checked_mul(ns)?))
+}
+
+fn loss(value: &str) -> Option<u32> {
+    number(value).filter(|loss| *loss <= MILLION)
 }
 
 fn switch(value: &str) -> Option<bool> {
@@ -160,7 +214,7 @@ fn ports(value: &str) -> Option<Vec<PortConfig>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LinkLayer, Model};
+    use crate::{Fault, LinkLayer, Model};
 
     fn machine(list: &str) -> SimConfig {
         list.parse::<Settings>().expect("settings").machine.expect("a machine")
@@ -179,13 +233,20 @@ mod tests {
     fn each_setting_is_heard() {
         let machine = machine(
             "model=cx6dx,devices=3,link=roce+ib,mtu=2048,cqe=0,blueflame=off,devx=off,\
-             memory=checked,seed=7,step",
+             memory=checked,seed=7,step,latency=2us,jitter=500ns,gbps=100,loss=20,\
+             fault=drop-packets:3,fault=stall,ipv4=10.1.2.3+192.168.0.1,longest_timer=700ms",
         );
         assert_eq!((machine.model, machine.devices), (Model::ConnectX6Dx, 3));
         let links: Vec<_> = machine.ports.iter().map(|port| port.link_layer).collect();
         assert_eq!(links, [LinkLayer::Ethernet, LinkLayer::InfiniBand]);
         assert!(machine.ports.iter().all(|port| port.mtu == 2048));
         assert_eq!((machine.cqe_version, machine.seed), (0, 7));
+        let network = machine.network;
+        assert_eq!((network.latency.as_nanos(), network.jitter.as_nanos()), (2000, 500));
+        assert_eq!((network.gigabits, network.loss), (100, 20));
+        assert_eq!(machine.faults, [Fault::DropPackets(3), Fault::Stall]);
+        assert_eq!(machine.ipv4, [[10, 1, 2, 3].into(), std::net::Ipv4Addr::new(192, 168, 0, 1)]);
+        assert_eq!(machine.longest_timer_us, 700_000);
         assert!(!machine.blueflame && !machine.devx && machine.checked_memory && machine.step);
     }
 
@@ -204,6 +265,10 @@ mod tests {
             ("link=eth", "ib or roce"),
             ("mtu=1500", "256, 512"),
             ("step=1", "no value"),
+            ("latency=2", "500ns, 2us or 1ms"),
+            ("loss=1000001", "of a million"),
+            ("ipv4=10.0.0.1+here", "joined with +"),
+            ("fault=rust", "drop-packets:3"),
             ("fast", "trace, wire=, model="),
         ] {
             let error = setting.parse::<Settings>().expect_err(setting).to_string();

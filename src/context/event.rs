@@ -3,16 +3,17 @@
 use crate::{
     context::{Context, Inner},
     error::Error,
-    link::{CqId, QpId, SrqId, closed, wait_for},
+    link::{CqId, QpId, SrqId, WqId, closed, wait_for},
 };
 use mlx5_uapi::{
+    Errno, EventFile,
     cmd::event,
     verbs::{AsyncEventDesc, EventType},
 };
 use std::{
     fmt,
     os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -77,6 +78,8 @@ events! {
     /// A shared receive queue has fewer WQEs left than its limit. The limit is disarmed by the
     /// event.
     SrqLimitReached => SrqLimitReached(SrqId);
+    /// A work queue failed and moved to the error state.
+    WqFatal => WqFatal(WqId);
     /// A port became active.
     PortActive => PortActive(port);
     /// A port went down.
@@ -92,6 +95,8 @@ events! {
     /// The subnet manager asks for subscriptions to be registered again.
     ClientReregister => ClientReregister(port);
 }
+
+const VERB: &str = "get_async_event";
 
 impl Context {
     /// Returns a handle to the context's asynchronous events. All handles read from one file: each
@@ -135,31 +140,22 @@ impl fmt::Debug for AsyncEvents {
 impl AsyncEvents {
     /// Returns the next event, if one is pending.
     pub fn next(&self) -> Result<Option<AsyncEvent>, Error> {
-        const VERB: &str = "get_async_event";
         let context = &self.context;
         context.check_process(VERB)?;
-        match event::next_async(&*context.async_file) {
-            Ok(Some(event)) => {
-                let event = AsyncEvent::from_kernel(&event);
-                match event {
-                    AsyncEvent::DeviceFatal => context.mark_gone(),
-                    AsyncEvent::CqError(cq) => context.mark_overrun(cq),
-                    _ => {}
-                }
-                Ok(Some(event))
-            }
-            Ok(None) => {
-                // A device that is gone reports no more events.
-                context.check(VERB)?;
-                Ok(None)
-            }
-            Err(errno) => Err(closed(context, VERB, errno)),
+        taken(context, event::next_async(&*context.async_file))
+    }
+
+    /// Returns the same source for a thread that may block in a read (the descriptor's flags are the
+    /// caller's to set) while another one closes the device: it does not keep the context open.
+    pub fn detach(&self) -> DetachedEvents {
+        DetachedEvents {
+            file: Arc::clone(&self.context.async_file),
+            context: Arc::downgrade(&self.context),
         }
     }
 
     /// Waits for the next event, without limit if `timeout` is `None`. Returns `None` on timeout.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>, Error> {
-        const VERB: &str = "get_async_event";
         wait_for(&self.context, VERB, self.as_fd(), timeout, || self.next())
     }
 }
@@ -167,6 +163,57 @@ impl AsyncEvents {
 impl AsFd for AsyncEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.context.async_fd()
+    }
+}
+
+/// The source of asynchronous events, without its context. See [`AsyncEvents::detach`].
+pub struct DetachedEvents {
+    file: Arc<dyn EventFile>,
+    context: Weak<Inner>,
+}
+
+impl fmt::Debug for DetachedEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DetachedEvents").finish_non_exhaustive()
+    }
+}
+
+impl DetachedEvents {
+    /// Reads the next event; `None` if none is pending. Fails with `EBADF` once the context is closed,
+    /// unless the kernel says something else.
+    pub fn next(&self) -> Result<Option<AsyncEvent>, Error> {
+        if let Some(context) = self.context.upgrade() {
+            context.check_process(VERB)?;
+        }
+        let read = event::next_async(&*self.file);
+        match self.context.upgrade() {
+            Some(context) => taken(&context, read),
+            None => Err(Error::kernel(VERB, read.err().unwrap_or(Errno::EBADF))),
+        }
+    }
+}
+
+/// What was read from the file: the driver learns what concerns it.
+fn taken(
+    context: &Inner,
+    read: Result<Option<AsyncEventDesc>, Errno>,
+) -> Result<Option<AsyncEvent>, Error> {
+    match read {
+        Ok(Some(event)) => {
+            let event = AsyncEvent::from_kernel(&event);
+            match event {
+                AsyncEvent::DeviceFatal => context.mark_gone(),
+                AsyncEvent::CqError(cq) => context.mark_overrun(cq),
+                _ => {}
+            }
+            Ok(Some(event))
+        }
+        Ok(None) => {
+            // A device that is gone reports no more events.
+            context.check(VERB)?;
+            Ok(None)
+        }
+        Err(errno) => Err(closed(context, VERB, errno)),
     }
 }
 

@@ -14,19 +14,19 @@ pub use clock::{Clock, ClockRelation, real_time_ns};
 pub use device::{
     Device, OpenOptions, devices, devices_on, open, skipped_devices, skipped_devices_on,
 };
-pub use event::{AsyncEvent, AsyncEvents};
+pub use event::{AsyncEvent, AsyncEvents, DetachedEvents};
 pub use gid::Gid;
 pub use guid::Guid;
 pub use query::{
-    CompletionCaps, DeviceAttr, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState, PortAttr,
-    QueueLimits, TagMatchingCaps, mtu_bytes,
+    CompletionCaps, DeviceAttr, EthernetCaps, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState,
+    PortAttr, QueueLimits, TagMatchingCaps, mtu_bytes,
 };
 pub use watch::{DeviceEvent, DeviceWatcher};
 
 use crate::{
     error::Error,
     link::{Link, OPEN},
-    pools::{Records, SignedKeys, ThreadDomain, Uars, UserIndexes},
+    pools::{Buffers, Records, SignedKeys, ThreadDomain, Uars, UserIndexes},
 };
 use mlx5_uapi::{DeviceFile, Kernel, mlx5::AllocUcontextResp, sysfs::DeviceInfo};
 use std::{fmt, ops::Deref, sync::Arc};
@@ -44,6 +44,7 @@ pub(crate) struct Inner {
     pub(crate) user_indexes: Arc<UserIndexes>,
     pub(crate) uars: Arc<Uars>,
     pub(crate) records: Arc<Records>,
+    pub(crate) buffers: Arc<Buffers>,
     pub(crate) signed_keys: Arc<SignedKeys>,
 }
 
@@ -66,6 +67,7 @@ impl Inner {
         let records = Records::new(&link)
             .map_err(|error| Error::allocate(OPEN, mlx5_uapi::page_size(), error))?;
         Ok(Arc::new(Self {
+            buffers: Buffers::new(&link),
             link,
             user_indexes: Arc::default(),
             uars,

@@ -1,9 +1,11 @@
 //! Properties of the device, its ports, and their GID and P_Key tables.
 
 mod device;
+mod ethernet;
 mod port;
 
 pub use device::{CompletionCaps, DeviceAttr, OnDemandCaps, QueueLimits, TagMatchingCaps};
+pub use ethernet::EthernetCaps;
 pub use port::{LinkSpeed, PhysicalState, PortAttr, mtu_bytes};
 
 use crate::{

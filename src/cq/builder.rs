@@ -5,16 +5,16 @@ use crate::context::Context;
 use crate::cq::CompletionChannel;
 use crate::error::Error;
 use crate::link::{CqId, Watched};
-use crate::pools::{MemorySource, QueueAllocator, QueueBuffer, RecordSlot, UserIndex};
+use crate::pools::{MemorySource, QueueBuffer, RecordSlot, UserIndex, memory_options};
 use mlx5_cq::{
     Attention, Deferred, Ring, RingBuffer, RingId, RingParts, RingState, SkippedReceive,
 };
 use mlx5_doorbell::CompletionQueueRecord;
 use mlx5_prm::cqe::MiniFormat;
 use mlx5_uapi::cmd::cq as command;
+use mlx5_uapi::mlx5 as abi;
 use mlx5_uapi::mlx5::{CqeCompFormat, CreateCqFlags, QueryDeviceFlags, UcontextRespMask};
 use mlx5_uapi::verbs::CqFlags;
-use mlx5_uapi::{HugePages, mlx5 as abi};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -122,32 +122,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
-    /// NUMA node of the buffer: its pages come from there as long as the node has free memory.
-    /// Default: `None`, the process's policy. Refused together with
-    /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
-    /// the node does not exist, or the kernel has no NUMA support.
-    pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
-        self.memory.numa_node = node.into();
-        self
-    }
-
-    /// Page size of the buffer. Default: [`HugePages::None`], ordinary pages. With
-    /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] creating the queue fails if the pool has too
-    /// few pages; refused together with [`allocator`](Self::allocator).
-    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.memory.huge_pages = huge_pages;
-        self
-    }
-
-    /// Allocates the memory of the buffer, also when the queue is resized. Default: anonymous
-    /// memory of this process. Refused together with [`numa_node`](Self::numa_node) and
-    /// [`huge_pages`](Self::huge_pages): the allocator chooses node and page size itself. Creating
-    /// the queue fails with [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if it returns
-    /// `None`.
-    pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
-        self.memory.allocator = Some(Arc::clone(allocator));
-        self
-    }
+    memory_options!("the buffer", memory);
 
     /// Lets the device overwrite CQEs that were not polled, instead of failing the queue, so that
     /// it need not check. Default: false. For programs in which that cannot happen. If it happens
@@ -267,7 +242,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         }
         let log_size = entries.trailing_zeros();
         let stride = self.cqe_size.bytes();
-        let buffer = QueueBuffer::new(&context.link, stride << log_size, &self.memory)?;
+        let buffer = QueueBuffer::new(&context.buffers, stride << log_size, &self.memory)?;
         let slot = RecordSlot::new(&context.records)?;
         let uar = context.uars.cq();
         // SAFETY: the slot is kept as long as the queue, and nothing else uses its record. The

@@ -5,13 +5,13 @@ use crate::{
     error::Error,
     link::{CqId, closed, deadline_in, sleep_on},
 };
-use mlx5_uapi::{EventFile, cmd::event};
+use mlx5_uapi::{Errno, EventFile, cmd::event, verbs::CompEventDesc};
 use std::{
     collections::HashMap,
     fmt,
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -30,7 +30,7 @@ pub struct CompletionChannel {
 }
 
 struct Channel {
-    events: Box<dyn EventFile>,
+    events: Arc<dyn EventFile>,
     queues: Mutex<Queues>,
     /// Notified when events were read, or when no thread sleeps on the file any more.
     read: Condvar,
@@ -57,6 +57,8 @@ impl EventCounter {
 #[derive(Default)]
 struct Queues {
     by_handle: HashMap<u64, Announcer>,
+    /// How many are marked as unclaimed, at least.
+    unclaimed: usize,
     /// A thread sleeps on the file and will wake the others.
     has_reader: bool,
 }
@@ -68,6 +70,14 @@ struct Announcer {
     unclaimed: bool,
 }
 
+/// What a read found.
+enum Read {
+    /// An event of this queue, or none.
+    Event(Option<u64>),
+    /// An event of a completion queue that was destroyed meanwhile.
+    Stale,
+}
+
 impl Channel {
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,34 +85,60 @@ impl Channel {
 
     /// Reads one event, if one is pending, and counts it for its queue.
     fn read_event(&self) -> Result<Option<u64>, Error> {
-        let context = &self.context;
         loop {
-            match event::next_completion(&*self.events) {
-                Ok(Some(event)) => {
-                    // Skip events of completion queues that were destroyed meanwhile.
-                    if let Some(queue) = self.queues().by_handle.get(&event.cq_handle) {
-                        queue.events.count();
-                        self.read.notify_all();
-                        return Ok(Some(event.cq_handle));
-                    }
-                }
-                Ok(None) => {
-                    // A device that is gone reports no more events.
-                    context.check(VERB)?;
-                    return Ok(None);
-                }
-                Err(errno) => return Err(closed(context, VERB, errno)),
+            if let Read::Event(handle) = self.count(event::next_completion(&*self.events))? {
+                return Ok(handle);
             }
         }
+    }
+
+    /// Counts what was read from the file for its queue.
+    fn count(&self, read: Result<Option<CompEventDesc>, Errno>) -> Result<Read, Error> {
+        let context = &self.context;
+        match read {
+            Ok(Some(event)) => match self.queues().by_handle.get(&event.cq_handle) {
+                Some(queue) => {
+                    queue.events.count();
+                    self.read.notify_all();
+                    Ok(Read::Event(Some(event.cq_handle)))
+                }
+                None => Ok(Read::Stale),
+            },
+            Ok(None) => {
+                // A device that is gone reports no more events.
+                context.check(VERB)?;
+                Ok(Read::Event(None))
+            }
+            Err(errno) => Err(closed(context, VERB, errno)),
+        }
+    }
+
+    /// Returns a queue of which another thread has read the event.
+    fn unclaimed(&self) -> Option<CqId> {
+        let mut queues = self.queues();
+        if queues.unclaimed == 0 {
+            return None;
+        }
+        let mut all = queues.by_handle.iter_mut();
+        let found = all.find(|(_, queue)| queue.unclaimed).map(|(handle, queue)| {
+            queue.unclaimed = false;
+            CqId(*handle)
+        });
+        // None is left: those that were counted have been claimed or removed otherwise.
+        queues.unclaimed = if found.is_some() { queues.unclaimed - 1 } else { 0 };
+        found
     }
 
     /// Reads all pending events. Marks those of queues other than `of` as unclaimed.
     fn read_for(&self, of: u64) -> Result<(), Error> {
         while let Some(handle) = self.read_event()? {
-            if handle != of
-                && let Some(queue) = self.queues().by_handle.get_mut(&handle)
-            {
-                queue.unclaimed = true;
+            if handle == of {
+                continue;
+            }
+            let mut queues = self.queues();
+            if let Some(queue) = queues.by_handle.get_mut(&handle) {
+                let marked = std::mem::replace(&mut queue.unclaimed, true);
+                queues.unclaimed += usize::from(!marked);
             }
         }
         Ok(())
@@ -116,7 +152,7 @@ impl Context {
     pub fn create_comp_channel(&self) -> Result<CompletionChannel, Error> {
         let context = Arc::clone(&self.inner);
         let events = context.run("create_comp_channel", event::create_comp_channel)?;
-        let (queues, read) = (Mutex::default(), Condvar::new());
+        let (events, queues, read) = (events.into(), Mutex::default(), Condvar::new());
         Ok(CompletionChannel { inner: Arc::new(Channel { events, queues, read, context }) })
     }
 }
@@ -148,14 +184,17 @@ impl CompletionChannel {
     /// Returns the completion queue of the next event, if one is pending (`ibv_get_cq_event`).
     pub fn get_event(&self) -> Result<Option<CqId>, Error> {
         self.inner.context.check_process(VERB)?;
-        let mut queues = self.inner.queues();
-        let mut unclaimed = queues.by_handle.iter_mut().filter(|(_, queue)| queue.unclaimed);
-        if let Some((handle, queue)) = unclaimed.next() {
-            queue.unclaimed = false;
-            return Ok(Some(CqId(*handle)));
+        match self.inner.unclaimed() {
+            Some(queue) => Ok(Some(queue)),
+            None => Ok(self.inner.read_event()?.map(CqId)),
         }
-        drop(queues);
-        Ok(self.inner.read_event()?.map(CqId))
+    }
+
+    /// Returns the same channel for a thread that may block in a read (the descriptor's flags are the
+    /// caller's to set) while another one drops the channel or closes the device: it keeps neither.
+    pub fn detach(&self) -> DetachedChannel {
+        let events = Arc::clone(&self.inner.events);
+        DetachedChannel { events, channel: Arc::downgrade(&self.inner) }
     }
 
     /// Waits for the next event, without limit if `timeout` is `None`. Returns `None` on timeout.
@@ -224,6 +263,40 @@ impl CompletionChannel {
                 has_failed()
             })?;
             channel.read_for(handle)?;
+        }
+    }
+}
+
+/// A completion channel without its context. See [`CompletionChannel::detach`].
+pub struct DetachedChannel {
+    events: Arc<dyn EventFile>,
+    channel: Weak<Channel>,
+}
+
+impl fmt::Debug for DetachedChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DetachedChannel").finish_non_exhaustive()
+    }
+}
+
+impl DetachedChannel {
+    /// Reads the next event and returns its completion queue; `None` if no event is pending. Fails
+    /// with `EBADF` once the channel is dropped, unless the kernel says something else.
+    pub fn get_event(&self) -> Result<Option<CqId>, Error> {
+        if let Some(channel) = self.channel.upgrade() {
+            channel.context.check_process(VERB)?;
+            if let Some(queue) = channel.unclaimed() {
+                return Ok(Some(queue));
+            }
+        }
+        loop {
+            let read = event::next_completion(&*self.events);
+            let Some(channel) = self.channel.upgrade() else {
+                return Err(Error::kernel(VERB, read.err().unwrap_or(Errno::EBADF)));
+            };
+            if let Read::Event(handle) = channel.count(read)? {
+                return Ok(handle.map(CqId));
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ mod wait;
 
 pub use builder::{CompletionQueueBuilder, CqeSize, Timestamps};
 pub(crate) use builder::{entries_for, ring_id};
-pub use channel::CompletionChannel;
+pub use channel::{CompletionChannel, DetachedChannel};
 pub use completions::{Completions, IntoCompletions};
 pub use cursor::CompletionCursor;
 pub use error::PollError;
@@ -55,6 +55,18 @@ pub(crate) struct CqInner {
     channel: Option<CompletionChannel>,
     events: Option<Arc<EventCounter>>,
     watch: WatchId,
+}
+
+/// A completion queue that a new queue is to complete on. See [`CompletionQueue::target`].
+#[derive(Clone)]
+pub struct CompletionTarget {
+    pub(crate) inner: Arc<CqInner>,
+}
+
+impl fmt::Debug for CompletionTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionTarget").finish_non_exhaustive()
+    }
 }
 
 impl CqInner {
@@ -270,7 +282,8 @@ impl CompletionQueue {
     /// poll.
     #[inline(always)]
     pub fn poll_nothing(&mut self) -> bool {
-        if self.ring.has_next() || self.ring.needs_attention() {
+        // The CQEs may not be mapped in a forked child.
+        if self.ring.needs_attention() || self.ring.has_next() {
             return false;
         }
         self.found_nothing();
@@ -344,6 +357,15 @@ impl CompletionQueue {
         unsafe { self.ring.purge(index.get(), |counter| index.discard_receive(counter)) }
     }
 
+    /// Returns what the builder of a queue needs to know of this completion queue. It does not borrow it,
+    /// so another thread may poll while the queue is made.
+    ///
+    /// Destroyed queues that were passed are freed, so that their user indexes can be used again.
+    pub fn target(&self) -> CompletionTarget {
+        self.release_deferred();
+        CompletionTarget { inner: Arc::clone(&self.inner) }
+    }
+
     /// Frees destroyed queue pairs, because a queue that is never polled does not. Keeps those that
     /// the next poll may still use.
     pub(crate) fn release_deferred(&self) {
@@ -368,7 +390,7 @@ impl CompletionQueue {
     #[inline(never)]
     fn check_alive(&mut self) {
         self.until_check = Self::ALIVE_CHECK;
-        // Publishes CQEs that were taken by an iterator that was never dropped.
+        // Publishes CQEs of an iterator that was never dropped.
         self.ring.publish();
         self.inner.context.check_alive();
         self.inner.check_overrun();

@@ -40,7 +40,7 @@ impl CompletionQueue {
         }
         let stride = inner.state.ring_buffer().stride;
         let log_size = wanted.trailing_zeros();
-        let buffer = QueueBuffer::new(&context.link, stride << log_size, &inner.memory)?;
+        let buffer = QueueBuffer::new(&context.buffers, stride << log_size, &inner.memory)?;
         let to = RingBuffer { start: buffer.as_non_null(), log_size, stride };
         // The firmware computes what was not polled from the doorbell record.
         self.ring.publish();

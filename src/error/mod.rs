@@ -36,6 +36,8 @@ pub enum ErrorKind {
     WrongState,
     /// There is no such device, port or entry.
     NotFound,
+    /// It exists already.
+    AlreadyExists,
     /// The device or the kernel does not support this. The text names which, where that is known.
     NotSupported,
     /// The firmware refused the command; see [`Error::firmware`].
@@ -243,6 +245,13 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
             "the device or the RDMA cgroup (rdma.max) allows no more objects of this kind: destroy \
              unused ones",
         ),
+        Errno::EEXIST if operation == "create_flow" => (
+            AlreadyExists,
+            "there is a rule for the same packets with another action: choose another priority",
+        ),
+        Errno::ENOSPC if operation == "create_flow" => {
+            (ResourceLimit, "the table of flow rules is full: destroy unused rules")
+        }
         Errno::ENOSPC => {
             (ResourceLimit, "the device supports no more objects of this kind: destroy unused ones")
         }

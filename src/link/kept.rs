@@ -72,7 +72,8 @@ impl Kept {
         count_until_exit(1);
     }
 
-    fn count(&self) {
+    /// Counts a memory area.
+    pub(super) fn count(&self) {
         self.pieces.fetch_add(1, Relaxed);
     }
 

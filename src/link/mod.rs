@@ -13,7 +13,7 @@ mod wait;
 mod watch;
 
 pub(crate) use caps::{Caps, PortCaps};
-pub use ids::{CqId, QpId, SrqId};
+pub use ids::{CqId, QpId, SrqId, WqId};
 pub use kept::leaked;
 pub use open::Devx;
 pub(crate) use open::OPEN;
@@ -49,7 +49,7 @@ pub(crate) struct Link {
     ids: AtomicU64,
     // Drop order: the files close, which destroys every object; then the memory of objects that the
     // kernel did not destroy is freed. Device pages were unmapped before: their pools hold the link.
-    pub(crate) async_file: Box<dyn EventFile>,
+    pub(crate) async_file: Arc<dyn EventFile>,
     pub(crate) file: Arc<dyn DeviceFile>,
     kept: Kept,
 }
@@ -178,6 +178,11 @@ impl Link {
     /// again.
     pub(crate) fn keep_until_exit(&self, memory: Mapping) {
         if self.forked() { memory.leak() } else { self.kept.keep_until_exit(memory) }
+    }
+
+    /// Counts memory of a page that [`Link::keep_page`] is going to keep.
+    pub(crate) fn count_kept(&self) {
+        self.kept.count();
     }
 
     /// Keeps a page of which the device may still use a part. Does not count it.

@@ -87,7 +87,7 @@ impl Link {
             process: Origin::here(),
             watchers,
             ids: AtomicU64::new(1),
-            async_file,
+            async_file: async_file.into(),
             file,
             kept: Kept::default(),
         })

@@ -5,7 +5,7 @@ use mlx5_cq::Attention;
 use mlx5_uapi::Errno;
 use mlx5_wqe::Gate;
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     io::{PipeReader, PipeWriter, Write},
     os::fd::{AsFd, BorrowedFd},
     sync::{
@@ -32,7 +32,7 @@ impl Watched {
 }
 
 /// Identifies a [`Watched`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct WatchId(pub(super) u64);
 
 /// The queues of a context, and whether the device is gone.
@@ -44,7 +44,7 @@ pub(super) struct Watchers {
     /// threads.
     overrun: AtomicBool,
     overrun_note: (PipeReader, PipeWriter),
-    watched: Mutex<HashMap<WatchId, Watched>>,
+    watched: Mutex<BTreeMap<WatchId, Watched>>,
 }
 
 impl Watchers {
@@ -68,7 +68,7 @@ impl Watchers {
         self.gone.load(Relaxed)
     }
 
-    fn watched(&self) -> MutexGuard<'_, HashMap<WatchId, Watched>> {
+    fn watched(&self) -> MutexGuard<'_, BTreeMap<WatchId, Watched>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

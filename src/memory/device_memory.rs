@@ -1,7 +1,7 @@
 //! Memory on the device.
 
 use super::{
-    Access, MemoryRegion, ProtectionDomain,
+    Access, Held, MemoryRegion, ProtectionDomain,
     mr::for_kernel,
     range::{Shown, bounds},
 };
@@ -53,7 +53,7 @@ struct Memory {
     /// The pages that the memory is in; `Some` until the value is dropped.
     pages: Option<Mapping>,
     start: NonNull<u8>,
-    live: bool,
+    held: Held,
 }
 
 // SAFETY: `start` is an address inside `pages`, whose mapping is Send; it is accessed by volatile
@@ -64,11 +64,11 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    fn free(&mut self) -> Result<(), Error> {
-        if self.live {
+    fn free(&mut self, explicit: bool) -> Result<(), Error> {
+        if self.held.destroys(explicit) {
             let handle = self.handle;
             self.context.run_destroy("free_dm", |file| command::free(file, handle))?;
-            self.live = false;
+            self.held = Held::No;
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // On failure the kernel frees the memory when the file is closed.
-        let _ = self.free();
+        let _ = self.free(false);
         // In a child the range is not mapped, or holds another mapping: do not unmap it.
         if let Some(pages) = self.pages.take()
             && self.context.forked()
@@ -106,19 +106,19 @@ impl Context {
             return Err(Error::invalid(VERB, what));
         }
         let made = context.run(VERB, |file| command::alloc(file, len as u64, log_align))?;
-        DeviceMemory::map(context, &made, len, true).inspect_err(|_| {
+        DeviceMemory::map(context, &made, len, Held::Own).inspect_err(|_| {
             // Without a mapping it is of no use. If this fails too, the kernel frees it at the end.
             let _ = context.run_destroy(VERB, |file| command::free(file, made.handle));
         })
     }
 
     /// Device memory of another part of the same context (`ibv_import_dm`), by the kernel's handle.
-    /// Dropping it does not free the memory.
+    /// Dropping it does not free the memory; [`DeviceMemory::free`] does.
     pub fn import_dm(&self, handle: u32) -> Result<DeviceMemory, Error> {
         let context = &self.inner;
         let (found, len) = context.run("import_dm", |file| command::query(file, handle))?;
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        DeviceMemory::map(context, &found, len, false)
+        DeviceMemory::map(context, &found, len, Held::Imported)
     }
 }
 
@@ -127,7 +127,7 @@ impl DeviceMemory {
         context: &Arc<Inner>,
         made: &command::Dm,
         len: usize,
-        live: bool,
+        held: Held,
     ) -> Result<Self, Error> {
         const VERB: &str = "alloc_dm";
         let page = page_size();
@@ -143,7 +143,7 @@ impl DeviceMemory {
         // SAFETY: the memory is inside the mapping.
         let start = unsafe { pages.as_non_null().byte_add(first) };
         let context = Arc::clone(context);
-        let memory = Memory { context, handle: made.handle, len, pages: Some(pages), start, live };
+        let memory = Memory { context, handle: made.handle, len, pages: Some(pages), start, held };
         Ok(Self { inner: Arc::new(memory) })
     }
 
@@ -214,7 +214,7 @@ impl DeviceMemory {
     pub fn free(self) -> Result<(), DestroyError<Self>> {
         match Arc::try_unwrap(self.inner) {
             Ok(mut alone) => alone
-                .free()
+                .free(true)
                 .map_err(|error| DestroyError::new(Self { inner: Arc::new(alone) }, error)),
             Err(inner) => {
                 let error = Error::busy("free_dm", "a region of the memory, or a handle, exists");

@@ -14,7 +14,7 @@ pub use rereg::Reregistration;
 pub use mlx5_uapi::verbs::AccessFlags as Access;
 
 use super::{
-    ProtectionDomain,
+    Held, ProtectionDomain,
     range::{Shown, bounds},
 };
 use crate::{
@@ -276,14 +276,15 @@ impl ProtectionDomain {
     }
 
     /// A memory region of another part of the same context (`ibv_import_mr`), by the kernel's
-    /// handle. Its memory is not in reach, and dropping it does not deregister the region.
+    /// handle. Its memory is not in reach. Dropping it does not deregister the region;
+    /// [`MemoryRegion::deregister`] does.
     pub fn import_mr(&self, handle: u32) -> Result<MemoryRegion, Error> {
         let info = self.context.run("import_mr", |file| command::query(file, handle))?;
         let mr = command::Mr { handle, lkey: info.lkey, rkey: info.rkey };
         let len = usize::try_from(info.length).unwrap_or(usize::MAX);
         // The kernel does not tell the rights.
         let mut region = MemoryRegion::new(self, mr, info.iova, len, Access::all());
-        region.live = false;
+        region.held = Held::Imported;
         Ok(region)
     }
 
@@ -347,8 +348,7 @@ struct Place {
 pub struct MemoryRegion {
     pd: ProtectionDomain,
     mr: command::Mr,
-    /// Whether the kernel has the region.
-    live: bool,
+    held: Held,
     addr: u64,
     len: usize,
     access: Access,
@@ -431,7 +431,7 @@ impl MemoryRegion {
 
     /// Gives up deregistering, and keeps memory that a buffer lent until the process ends.
     pub(super) fn keep_until_exit(&mut self) {
-        self.live = false;
+        self.held = Held::No;
         for memory in self.memory.take().into_iter().chain(self.former.drain(..)) {
             self.pd.context.keep_until_exit(memory);
         }
@@ -441,7 +441,7 @@ impl MemoryRegion {
         Self {
             pd: pd.clone(),
             mr,
-            live: true,
+            held: Held::Own,
             addr,
             len,
             access,
@@ -632,10 +632,14 @@ impl MemoryRegion {
     }
 
     pub(super) fn destroy(&mut self) -> Result<(), Error> {
-        if self.live {
+        self.destroy_if(false)
+    }
+
+    fn destroy_if(&mut self, explicit: bool) -> Result<(), Error> {
+        if self.held.destroys(explicit) {
             let handle = self.mr.handle;
             self.pd.context.run_destroy(DEREG, |file| command::dereg(file, handle))?;
-            self.live = false;
+            self.held = Held::No;
         }
         Ok(())
     }
@@ -643,7 +647,7 @@ impl MemoryRegion {
     /// Deregisters the region and frees its memory (`ibv_dereg_mr`). Returns the region with the
     /// error if the kernel refuses, for example while memory windows are bound to it.
     pub fn deregister(mut self) -> Result<(), DestroyError<Self>> {
-        self.destroy().map_err(|error| DestroyError::new(self, error))
+        self.destroy_if(true).map_err(|error| DestroyError::new(self, error))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Protection domains.
 
+use super::Held;
 use crate::{
     context::{Context, Inner},
     error::{DestroyError, Error},
@@ -18,16 +19,15 @@ pub struct ProtectionDomain {
 struct Domain {
     context: Arc<Inner>,
     pd: command::Pd,
-    /// Whether the kernel has it.
-    live: bool,
+    held: Held,
 }
 
 impl Domain {
-    fn destroy(&mut self) -> Result<(), Error> {
-        if self.live {
+    fn destroy(&mut self, explicit: bool) -> Result<(), Error> {
+        if self.held.destroys(explicit) {
             self.context
                 .run_destroy("dealloc_pd", |file| command::dealloc(file, self.pd.handle))?;
-            self.live = false;
+            self.held = Held::No;
         }
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Drop for Domain {
     fn drop(&mut self) {
         // On failure no memory is at stake, and the kernel destroys the object when the file is
         // closed.
-        let _ = self.destroy();
+        let _ = self.destroy(false);
     }
 }
 
@@ -46,18 +46,18 @@ impl Context {
     pub fn alloc_pd(&self) -> Result<ProtectionDomain, Error> {
         let context = Arc::clone(&self.inner);
         let pd = context.run("alloc_pd", command::alloc)?;
-        let domain = Arc::new(Domain { context: Arc::clone(&context), pd, live: true });
+        let domain = Arc::new(Domain { context: Arc::clone(&context), pd, held: Held::Own });
         Ok(ProtectionDomain { domain, context })
     }
 }
 
 impl Context {
     /// A protection domain of another part of the same context (`ibv_import_pd`), by the kernel's
-    /// handle. Dropping it does not deallocate the domain.
+    /// handle. Dropping it does not deallocate the domain; [`ProtectionDomain::destroy`] does.
     pub fn import_pd(&self, handle: u32) -> Result<ProtectionDomain, Error> {
         let context = Arc::clone(&self.inner);
         let pd = context.run("import_pd", |file| command::query(file, handle))?;
-        let domain = Arc::new(Domain { context: Arc::clone(&context), pd, live: false });
+        let domain = Arc::new(Domain { context: Arc::clone(&context), pd, held: Held::Imported });
         Ok(ProtectionDomain { domain, context })
     }
 }
@@ -88,7 +88,7 @@ impl ProtectionDomain {
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         let Self { domain, context } = self;
         match Arc::try_unwrap(domain) {
-            Ok(mut alone) => alone.destroy().map_err(|error| {
+            Ok(mut alone) => alone.destroy(true).map_err(|error| {
                 DestroyError::new(Self { domain: Arc::new(alone), context }, error)
             }),
             Err(domain) => {

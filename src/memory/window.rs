@@ -79,7 +79,11 @@ pub struct MemoryWindow<K: WindowKind> {
 }
 
 /// The rkeys of a window: the current one, and those of outstanding bind requests.
-struct Keys(Mutex<KeyState>);
+struct Keys {
+    state: Mutex<KeyState>,
+    /// Told the current key when a bind was taken back.
+    undone: Box<dyn Fn(u32) + Send + Sync>,
+}
 
 struct KeyState {
     bound: u32,
@@ -89,28 +93,28 @@ struct KeyState {
 }
 
 impl Keys {
-    fn new(bound: u32) -> Self {
-        Self(Mutex::new(KeyState { bound, asked: VecDeque::new(), next: 0 }))
+    fn new(bound: u32, undone: impl Fn(u32) + Send + Sync + 'static) -> Self {
+        let state = Mutex::new(KeyState { bound, asked: VecDeque::new(), next: 0 });
+        Self { state, undone: Box::new(undone) }
     }
 
     fn lock(&self) -> MutexGuard<'_, KeyState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the key of the latest request.
     fn latest(&self) -> u32 {
-        let state = self.lock();
-        state.asked.back().map_or(state.bound, |(_, key)| *key)
+        self.lock().latest()
     }
 
     /// As [`Keys::latest`], but does not wait: `None` if another thread has the lock.
     fn latest_unlocked(&self) -> Option<u32> {
-        let state = match self.0.try_lock() {
+        let state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(state.asked.back().map_or(state.bound, |(_, key)| *key))
+        Some(state.latest())
     }
 
     /// Adds an outstanding bind to `key`. Returns the number of the change.
@@ -123,9 +127,17 @@ impl Keys {
     }
 }
 
+impl KeyState {
+    fn latest(&self) -> u32 {
+        self.asked.back().map_or(self.bound, |(_, key)| *key)
+    }
+}
+
 impl ChangeObserver for Keys {
     fn undo(&self, change: u64) {
-        self.lock().asked.retain(|(number, _)| *number != change);
+        let mut state = self.lock();
+        state.asked.retain(|(number, _)| *number != change);
+        (self.undone)(state.latest());
     }
 
     fn settle(&self, change: u64) {
@@ -151,7 +163,7 @@ impl ProtectionDomain {
     pub fn alloc_mw<K: WindowKind>(&self) -> Result<MemoryWindow<K>, Error> {
         let mw =
             self.context.run("alloc_mw", |file| command::alloc(file, self.handle(), K::KERNEL))?;
-        let (handle, keys) = (mw.handle, Arc::new(Keys::new(mw.rkey)));
+        let (handle, keys) = (mw.handle, Arc::new(Keys::new(mw.rkey, |_| ())));
         Ok(MemoryWindow { pd: self.clone(), handle, keys, live: true, kind: PhantomData })
     }
 }
@@ -314,6 +326,34 @@ impl From<BatchError> for BindError {
     }
 }
 
+/// The rkeys of a window of type 1 whose bind requests the caller builds itself, as [`Binding`]s from
+/// [`BindParts`]. [`MemoryWindow::bind`] does this for its own.
+pub struct BindKeys(Arc<Keys>);
+
+impl fmt::Debug for BindKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BindKeys").finish_non_exhaustive()
+    }
+}
+
+impl BindKeys {
+    /// The keys of a window whose key is `rkey`. `undone` is called with the current key whenever a
+    /// bind was aborted or cancelled. It must not use this value.
+    pub fn new(rkey: u32, undone: impl Fn(u32) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Keys::new(rkey, undone)))
+    }
+
+    /// Returns the key of the latest bind.
+    pub fn latest(&self) -> u32 {
+        self.0.latest()
+    }
+
+    /// Returns the change to key `rkey`, for [`bind_mw_with`](mlx5_wqe::Wr::bind_mw_with).
+    pub fn bind(&self, rkey: u32) -> Change {
+        Change::new(self.0.clone(), self.0.ask(rkey))
+    }
+}
+
 /// A handle that posts send requests.
 pub trait Poster<T: Transport> {
     /// Returns the domain of its queue pair.
@@ -408,7 +448,7 @@ mod tests {
 
     #[test]
     fn whoever_shows_a_key_does_not_wait_for_it_and_a_panic_does_not_hide_it() {
-        let keys = Keys::new(5);
+        let keys = Keys::new(5, |_| ());
         keys.ask(6);
         let held = keys.lock();
         assert_eq!(keys.latest_unlocked(), None);
@@ -417,7 +457,7 @@ mod tests {
             let _held = keys.lock();
             panic!("with the lock");
         }));
-        assert!(panic.is_err() && keys.0.is_poisoned());
+        assert!(panic.is_err() && keys.state.is_poisoned());
         assert_eq!(keys.latest_unlocked(), Some(6));
     }
 }

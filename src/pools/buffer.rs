@@ -1,23 +1,16 @@
 //! Memory of queues.
 
+use super::arena::{Arena, Kind, Run};
+use super::map::map;
 use crate::{
     error::{Error, ErrorKind},
     link::Link,
 };
-use mlx5_uapi::{AllocateError, DeviceFile, Errno, HugePages, Mapping, MemoryRequest, page_size};
-use std::{ptr::NonNull, sync::Arc};
-
-/// Allocates memory and checks its length and alignment. The check is needed because [`DeviceFile`]
-/// can be implemented in safe code: unsafe code must not rely on what it returns.
-pub(crate) fn map(
-    file: &dyn DeviceFile,
-    request: &MemoryRequest,
-) -> Result<Mapping, AllocateError> {
-    let mapping = file.allocate(request)?;
-    let align = request.align.max(page_size());
-    let sound = mapping.len() >= request.len && mapping.as_ptr().addr().is_multiple_of(align);
-    if sound { Ok(mapping) } else { Err(Errno::EPROTO.into()) }
-}
+use mlx5_uapi::{DeviceFile, Errno, HugePages, Mapping, MemoryRequest, numa, page_size};
+use std::{
+    ptr::NonNull,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Allocates memory for an operation.
 pub(crate) fn allocate(
@@ -100,21 +93,90 @@ pub(crate) struct MemorySource {
     pub(crate) allocator: Option<Arc<dyn QueueAllocator>>,
 }
 
+impl MemorySource {
+    /// The kinds of pages to try, in their order.
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let near = if self.numa_node.is_none() { numa::local_node() } else { 0 };
+        let sizes = match &self.huge_pages {
+            HugePages::Prefer => &[HugePages::TwoMiB, HugePages::None],
+            one => std::slice::from_ref(one),
+        };
+        sizes.iter().map(move |size| Kind { huge_pages: *size, numa_node: self.numa_node, near })
+    }
+}
+
 const OPERATION: &str = "allocate queue memory";
 
-/// Page-aligned, zeroed memory for a ring. Dropping it unmaps it: code that passed it to the device
-/// must either have destroyed the device's object or call [`QueueBuffer::keep`].
-pub(crate) struct QueueBuffer {
+/// The memory of the rings of a context.
+pub(crate) struct Buffers {
+    arena: Mutex<Arena>,
     link: Arc<Link>,
+}
+
+// SAFETY: an arena has addresses of memory that it owns; nothing here dereferences them. Code that
+// does upholds the safety of that access.
+unsafe impl Send for Buffers {}
+// SAFETY: as above; a mutex protects the arena.
+unsafe impl Sync for Buffers {}
+
+impl Buffers {
+    pub(crate) fn new(link: &Arc<Link>) -> Arc<Self> {
+        Arc::new(Self { arena: Mutex::default(), link: Arc::clone(link) })
+    }
+
+    fn arena(&self) -> MutexGuard<'_, Arena> {
+        self.arena.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes zeroed pages.
+    fn take(&self, len: usize, source: &MemorySource) -> Result<Run, Error> {
+        let mut refused = Errno::EINVAL.into();
+        for kind in source.kinds() {
+            let taken = self.arena().take(&*self.link.file, kind, len);
+            match taken {
+                Ok((run, used)) => {
+                    // SAFETY: the pages are mapped, and from now on the ring's alone.
+                    unsafe { run.start().write_bytes(0, used) };
+                    return Ok(run);
+                }
+                Err(error) => refused = error,
+            }
+        }
+        Err(Error::allocate(OPERATION, len, refused))
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        let arena = self.arena.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (kept, others) = arena.take_all();
+        if self.link.forked() {
+            // The ranges may hold other mappings.
+            kept.into_iter().chain(others).for_each(Mapping::leak);
+        } else {
+            kept.into_iter().for_each(|chunk| self.link.keep_page(chunk));
+        }
+    }
+}
+
+/// Whose memory a ring has.
+enum Memory {
+    Pooled(Run),
+    /// A [`QueueAllocator`]'s, which would use it again.
+    Borrowed(Mapping),
+}
+
+/// Page-aligned, zeroed memory for a ring. Dropping it lets the next ring have it: code that passed
+/// it to the device must either have destroyed the device's object or call [`QueueBuffer::keep`].
+pub(crate) struct QueueBuffer {
+    buffers: Arc<Buffers>,
     /// `Some` until the value is dropped.
-    mapping: Option<Mapping>,
-    /// Whether the memory is a [`QueueAllocator`]'s, which would use it again.
-    borrowed: bool,
+    memory: Option<Memory>,
     start: NonNull<u8>,
 }
 
-// SAFETY: `start` is an address inside `mapping`, which is Send. Nothing here dereferences it;
-// code that does upholds the safety of that access.
+// SAFETY: `start` is an address inside `memory`, which belongs to the value. Nothing here
+// dereferences it; code that does upholds the safety of that access.
 unsafe impl Send for QueueBuffer {}
 // SAFETY: as above.
 unsafe impl Sync for QueueBuffer {}
@@ -122,25 +184,27 @@ unsafe impl Sync for QueueBuffer {}
 impl QueueBuffer {
     /// Allocates `len` bytes. A length of zero
     /// counts as one, so that there is always an address.
-    pub(crate) fn new(link: &Arc<Link>, len: usize, source: &MemorySource) -> Result<Self, Error> {
+    pub(crate) fn new(
+        buffers: &Arc<Buffers>,
+        len: usize,
+        source: &MemorySource,
+    ) -> Result<Self, Error> {
         let len = len.max(1);
         let MemorySource { huge_pages, numa_node, allocator } = source;
-        let mapping = match allocator {
+        let memory = match allocator {
             Some(_) if numa_node.is_some() || *huge_pages != HugePages::None => {
                 let cause =
                     "the queue allocator chooses NUMA node and page size: give one or the other";
                 return Err(Error::invalid(OPERATION, cause.into()));
             }
-            Some(allocator) => allocate_from(allocator, len)?,
-            None => {
-                let request = MemoryRequest::new(len).align(page_size());
-                let request = request.huge(*huge_pages).numa_node(*numa_node);
-                allocate(OPERATION, &*link.file, &request)?
-            }
+            Some(allocator) => Memory::Borrowed(allocate_from(allocator, len)?),
+            None => Memory::Pooled(buffers.take(len, source)?),
         };
-        let start = mapping.as_non_null();
-        let borrowed = allocator.is_some();
-        Ok(Self { link: Arc::clone(link), mapping: Some(mapping), borrowed, start })
+        let start = match &memory {
+            Memory::Pooled(run) => run.start(),
+            Memory::Borrowed(mapping) => mapping.as_non_null(),
+        };
+        Ok(Self { buffers: Arc::clone(buffers), memory: Some(memory), start })
     }
 
     /// Returns the first byte.
@@ -156,29 +220,81 @@ impl QueueBuffer {
     /// Keeps the memory, because the device may still use it, and counts it. Memory of ours is kept
     /// until the context closes, memory of an allocator until the process ends.
     pub(crate) fn keep(mut self) {
-        match self.mapping.take() {
-            Some(mapping) if self.borrowed => self.link.keep_until_exit(mapping),
-            Some(mapping) => self.link.keep(mapping),
-            None => {}
+        let link = &self.buffers.link;
+        match self.memory.take() {
+            Some(Memory::Borrowed(mapping)) => link.keep_until_exit(mapping),
+            // After a fork, a thread that does not exist in the child may hold the lock.
+            Some(Memory::Pooled(run)) if !link.forked() => {
+                self.buffers.arena().keep(run);
+                link.count_kept();
+            }
+            _ => {}
         }
     }
 }
 
 impl Drop for QueueBuffer {
     fn drop(&mut self) {
-        // In a child the range may not be mapped, or may hold another mapping: do not unmap it.
-        if let Some(mapping) = self.mapping.take()
-            && self.link.forked()
-        {
-            mapping.leak();
+        match self.memory.take() {
+            // In a child the range may not be mapped, or may hold another mapping, and a thread that
+            // does not exist here may hold the lock.
+            Some(Memory::Borrowed(mapping)) if self.buffers.link.forked() => mapping.leak(),
+            Some(Memory::Pooled(run)) if !self.buffers.link.forked() => {
+                let unused = self.buffers.arena().give_back(run);
+                // Unmapped without the lock.
+                drop(unused);
+            }
+            _ => {}
         }
     }
 }
 
+/// Adds the options of queue memory to a builder. `$memory` is where it has its [`MemorySource`],
+/// `$what` what the memory is for.
+macro_rules! memory_options {
+    ($what:literal, $($memory:ident).+) => {
+        #[doc = concat!("NUMA node of ", $what, ": its pages come from there as long as the node has \
+            free memory.")]
+        /// Default: `None`, the process's policy. Refused together with
+        /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
+        /// the node does not exist, or the kernel has no NUMA support.
+        pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
+            self.$($memory).+.numa_node = node.into();
+            self
+        }
+
+        #[doc = concat!("Page size of ", $what, ".")]
+        /// Default: [`HugePages::None`](crate::HugePages::None), ordinary pages, which the kernel
+        /// backs by huge ones where there are many queues and it can. Queues of one context share
+        /// pages of 2 MiB. With [`HugePages::TwoMiB`](crate::HugePages::TwoMiB) and
+        /// [`HugePages::OneGiB`](crate::HugePages::OneGiB) creating the queue fails if the pool has
+        /// too few pages; refused together with [`allocator`](Self::allocator).
+        pub fn huge_pages(mut self, huge_pages: $crate::HugePages) -> Self {
+            self.$($memory).+.huge_pages = huge_pages;
+            self
+        }
+
+        #[doc = concat!("Allocates the memory of ", $what, ".")]
+        /// Default: anonymous memory of this process, from a pool of the context. Refused together
+        /// with [`numa_node`](Self::numa_node) and [`huge_pages`](Self::huge_pages): the allocator
+        /// chooses node and page size itself. Creating the queue fails with
+        /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if it returns `None`.
+        pub fn allocator(
+            mut self,
+            allocator: &std::sync::Arc<dyn $crate::QueueAllocator>,
+        ) -> Self {
+            self.$($memory).+.allocator = Some(std::sync::Arc::clone(allocator));
+            self
+        }
+    };
+}
+
+pub(crate) use memory_options;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mlx5_uapi::{Access, EventFile, ioctl::IoctlHeader};
+    use mlx5_uapi::{Access, AllocateError, EventFile, ioctl::IoctlHeader};
     use std::os::fd::RawFd;
 
     #[repr(align(65536))]

@@ -1,7 +1,9 @@
 //! What queues are made from: memory of rings, doorbell records, doorbell registers, user indexes; and
 //! the keys that pollers look up.
 
+mod arena;
 mod buffer;
+mod map;
 mod raw;
 mod records;
 mod signed_keys;
@@ -9,7 +11,7 @@ mod uar;
 mod user_index;
 
 pub use buffer::QueueAllocator;
-pub(crate) use buffer::{MemorySource, QueueBuffer, allocate};
+pub(crate) use buffer::{Buffers, MemorySource, QueueBuffer, allocate, memory_options};
 pub use raw::{RawRegister, RawRing};
 pub(crate) use records::{RecordSlot, Records};
 pub(crate) use signed_keys::{Signed, SignedKeys};

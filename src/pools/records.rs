@@ -1,7 +1,7 @@
 //! Doorbell records, and the words that stop posting and polling, in 64-byte slots of pages that
 //! the kernel zeroes in a forked child (`MADV_WIPEONFORK`).
 
-use super::buffer::map;
+use super::map::map;
 use crate::{error::Error, link::Link};
 use mlx5_uapi::{AllocateError, DeviceFile, Errno, Mapping, MemoryRequest, page_size};
 use std::{

@@ -9,7 +9,7 @@ use crate::error::{DestroyError, Error};
 use crate::link::QpId;
 use crate::pools::DoorbellMode;
 use mlx5_cq::WorkCompletion;
-use mlx5_wqe::transport::{Rc, Uc, Ud, XrcSend};
+use mlx5_wqe::transport::{RawPacket, Rc, Uc, Ud, XrcSend};
 use mlx5_wqe::{
     AnyBatch, BatchError, Cancelled, ListError, Mode, PendingRequest, PostError, QueueState,
     ReceiveWr, RequestHandle, SendWr, Sge,
@@ -108,7 +108,7 @@ macro_rules! any {
     };
 }
 
-any!($ Rc, Uc, Ud, XrcSend);
+any!($ Rc, Uc, Ud, XrcSend, RawPacket);
 
 impl AnyQueuePair {
     /// Starts a batch of requests (`ibv_wr_start`), whose operations are chosen at run time. See

@@ -1,17 +1,18 @@
 //! The builder of queue pairs.
 
 mod make;
+mod packet;
 mod pipelining;
 
-use crate::cq::CompletionQueue;
+use crate::cq::{CompletionQueue, CompletionTarget};
 use crate::memory::ProtectionDomain;
-use crate::pools::{DoorbellChoice, MemorySource, QueueAllocator, ThreadDomain};
+use crate::pools::{DoorbellChoice, MemorySource, ThreadDomain, memory_options};
 use crate::srq::{SharedReceiveQueue, SrqInner};
-use mlx5_uapi::HugePages;
 use mlx5_uapi::verbs::{QpCreateFlags, QpType};
 use mlx5_wqe::SendOps;
 use mlx5_wqe::tag_matching::TagRecords;
-use mlx5_wqe::transport::{Rc, Transport, Uc, Ud, XrcSend};
+use mlx5_wqe::transport::{RawPacket, Rc, Transport, Uc, Ud, XrcSend};
+use packet::PacketOptions;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -24,6 +25,9 @@ pub trait QueuePairTransport: Transport {
     /// Whether its queue pairs receive.
     #[doc(hidden)]
     const RECEIVES: bool = true;
+    /// Whether its queues are objects of their own, in separate pages.
+    #[doc(hidden)]
+    const SEPARATE: bool = false;
 }
 
 impl QueuePairTransport for Rc {
@@ -34,6 +38,10 @@ impl QueuePairTransport for Uc {
 }
 impl QueuePairTransport for Ud {
     const QP_TYPE: QpType = QpType::Ud;
+}
+impl QueuePairTransport for RawPacket {
+    const QP_TYPE: QpType = QpType::RawPacket;
+    const SEPARATE: bool = true;
 }
 impl QueuePairTransport for XrcSend {
     const QP_TYPE: QpType = QpType::XrcIni;
@@ -63,8 +71,8 @@ pub struct QueuePairCaps {
 #[must_use = "a builder makes nothing until `build` is called"]
 pub struct QueuePairBuilder<'a, T> {
     pd: &'a ProtectionDomain,
-    send_cq: &'a CompletionQueue,
-    recv_cq: &'a CompletionQueue,
+    send_cq: CompletionTarget,
+    recv_cq: CompletionTarget,
     srq: Option<&'a SharedReceiveQueue>,
     tags: Option<Tags>,
     keep_send_queue: bool,
@@ -77,6 +85,7 @@ pub struct QueuePairBuilder<'a, T> {
     doorbell: DoorbellChoice,
     memory: MemorySource,
     flags: QpCreateFlags,
+    packet: PacketOptions,
     scatter_to_cqe: bool,
     /// Whether the device checks a signature of every request.
     wqe_signature: bool,
@@ -119,11 +128,20 @@ impl ProtectionDomain {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn create_qp<'a, T: QueuePairTransport>(
-        &'a self,
-        send_cq: &'a CompletionQueue,
-        recv_cq: &'a CompletionQueue,
-    ) -> QueuePairBuilder<'a, T> {
+    pub fn create_qp<T: QueuePairTransport>(
+        &self,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+    ) -> QueuePairBuilder<'_, T> {
+        self.create_qp_on(send_cq.target(), recv_cq.target())
+    }
+
+    /// As [`ProtectionDomain::create_qp`], for completion queues that other threads may poll meanwhile.
+    pub fn create_qp_on<T: QueuePairTransport>(
+        &self,
+        send_cq: CompletionTarget,
+        recv_cq: CompletionTarget,
+    ) -> QueuePairBuilder<'_, T> {
         QueuePairBuilder {
             pd: self,
             send_cq,
@@ -140,6 +158,7 @@ impl ProtectionDomain {
             doorbell: DoorbellChoice::Auto,
             memory: MemorySource::default(),
             flags: QpCreateFlags::empty(),
+            packet: PacketOptions::default(),
             scatter_to_cqe: false,
             wqe_signature: false,
             pipelining: false,
@@ -254,22 +273,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
-    /// NUMA node of the rings: their pages come from there as long as the node has free memory.
-    /// Default: `None`, the process's policy. Refused together with
-    /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
-    /// the node does not exist, or the kernel has no NUMA support.
-    pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
-        self.memory.numa_node = node.into();
-        self
-    }
-
-    /// Page size of the rings. Default: [`HugePages::None`], ordinary pages. With
-    /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] creating the queue fails if the pool has too
-    /// few pages; refused together with [`allocator`](Self::allocator).
-    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.memory.huge_pages = huge_pages;
-        self
-    }
+    memory_options!("the rings", memory);
 
     /// Does not deliver multicast messages that are sent here to queue pairs of the same device.
     /// Default: false. The kernel refuses it on a device that lacks it.
@@ -319,15 +323,6 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
     /// [`doorbell`](Self::doorbell). `build` refuses a domain of another context.
     pub fn thread_domain(mut self, domain: &ThreadDomain) -> Self {
         self.domain = Some(domain.clone());
-        self
-    }
-
-    /// Allocates the memory of the rings. Default: anonymous memory of this process. Refused
-    /// together with [`numa_node`](Self::numa_node) and [`huge_pages`](Self::huge_pages): the
-    /// allocator chooses node and page size itself. Creating the queue fails with
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if it returns `None`.
-    pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
-        self.memory.allocator = Some(Arc::clone(allocator));
         self
     }
 }

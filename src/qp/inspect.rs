@@ -1,10 +1,11 @@
 //! Inspecting a queue pair: its state in the device, and its rings.
 
 use super::{ControlHalf, QueuePair, QueuePairTransport};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::qp::{QpState, QueryQpIn, QueryQpOut};
-use mlx5_prm::wqe::{BLOCK, UNIT};
+use mlx5_prm::wqe::BLOCK;
+use mlx5_uapi::verbs::QpType;
 use mlx5_wqe::QueueState;
 use std::sync::PoisonError;
 
@@ -19,6 +20,11 @@ impl ControlHalf {
     /// Queries the device, whose state may have changed without the kernel. Needs DEVX.
     pub(crate) fn device_state(&self, verb: &'static str) -> Result<DeviceState, Error> {
         let inner = &self.inner;
+        if inner.qp_type == QpType::RawPacket {
+            // Its number is that of a send queue, and the device may have a queue pair of that number.
+            let what = "the device has queues of a raw packet queue pair, not a queue pair to ask";
+            return Err(Error::new(verb, ErrorKind::NotSupported, what));
+        }
         let handle = inner.live_handle(verb)?;
         let mut query = QueryQpIn::request();
         query.set_qpn(inner.qp_num);
@@ -53,8 +59,6 @@ impl<T: QueuePairTransport> QueuePair<T> {
     pub fn send_ring(&self) -> Vec<u8> {
         let inner = &self.control.inner;
         let caps = &inner.caps;
-        // The send ring follows the receive ring, whose requests consist of SGEs alone.
-        let offset = caps.max_recv_wr as usize * caps.max_recv_sge as usize * UNIT;
         let memory = inner.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((buffer, ..)) = memory.as_ref().filter(|_| !inner.context.forked()) else {
             return Vec::new();
@@ -62,7 +66,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         // SAFETY: the buffer holds both rings. Only the send half writes the send ring, and `self`
         // has it; the device never writes it.
         unsafe {
-            let ring = buffer.as_non_null().byte_add(offset);
+            let ring = buffer.as_non_null().byte_add(inner.send_offset);
             std::slice::from_raw_parts(ring.as_ptr(), caps.send_blocks as usize * BLOCK).to_vec()
         }
     }

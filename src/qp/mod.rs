@@ -10,6 +10,7 @@ mod debug;
 mod endpoint;
 mod inspect;
 mod multicast;
+mod packet;
 mod post;
 mod raw;
 mod shared;
@@ -28,6 +29,7 @@ pub use cancel::{CancelError, Drained};
 pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
 pub(crate) use inspect::DeviceState;
+pub use packet::RateLimit;
 pub use raw::RawQueuePair;
 pub use shared::SharedQueuePair;
 pub use states::{NotDone, QuiesceError, QuiesceFault, WhyNotDone};
@@ -35,7 +37,7 @@ pub use target::XrcTarget;
 pub use transitions::{TransitionError, TransitionFault};
 
 use crate::context::{Context, Inner};
-use crate::cq::CqInner;
+use crate::cq::{CompletionTarget, CqInner};
 use crate::error::{DestroyError, Error, ErrorKind};
 use crate::link::{QpId, WatchId};
 use crate::memory::ProtectionDomain;
@@ -59,6 +61,8 @@ pub(crate) struct QpInner {
     id: u64,
     caps: QueuePairCaps,
     receive_layout: ReceiveLayout,
+    /// Where the send ring starts in the buffer, behind the receive ring.
+    send_offset: usize,
     /// Whether the send queue drains on signature errors.
     pipelining: bool,
     mode: DoorbellMode,
@@ -384,6 +388,13 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// Returns the context.
     pub fn context(&self) -> Context {
         Context { inner: Arc::clone(&self.control.inner.context) }
+    }
+
+    /// Whether its sends, and its receives, complete on this queue.
+    pub fn completes_on(&self, target: &CompletionTarget) -> (bool, bool) {
+        let inner = &self.control.inner;
+        let on = |cq| Arc::ptr_eq(cq, &target.inner);
+        (on(&inner.send_cq), on(&inner.recv_cq))
     }
 
     /// Whether it receives from a shared receive queue.

@@ -31,8 +31,8 @@ impl ControlHalf {
             return Err(Error::invalid(VERB, "the queue pair was destroyed".into()));
         };
         let layout = inner.receive_layout;
-        // SAFETY: the buffer holds both rings, the send ring behind the receive ring.
-        let send = unsafe { buffer.as_non_null().byte_add(layout.bytes()) };
+        // SAFETY: the buffer holds both rings, the send ring from this offset on.
+        let send = unsafe { buffer.as_non_null().byte_add(inner.send_offset) };
         let (entries, stride) = (inner.caps.send_blocks, BLOCK as u32);
         Ok(RawQueuePair {
             send: RawRing { start: send, entries, stride },

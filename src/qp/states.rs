@@ -147,19 +147,19 @@ impl ControlHalf {
     /// Removes the completions of the queue pair, which must be in RESET, from `cq`. See
     /// [`QueuePair::purge`].
     pub fn purge(&mut self, cq: &mut CompletionQueue) -> Result<u32, Error> {
-        const VERB: &str = "purge";
-        let inner = &self.inner;
-        inner.context.check_process(VERB)?;
+        self.purger()?.purge(cq)
+    }
+
+    /// Returns what purges completion queues, for callers that do not hold this half meanwhile: a thread
+    /// that has a completion queue may wait for this half. The queue pair must be in RESET, and stay
+    /// there until all are purged.
+    pub fn purger(&self) -> Result<Purger, Error> {
         if self.state != QueueState::Reset {
             let what = "the queue pair is not in RESET: reset it first, or the device still writes \
                         its completions";
-            return Err(Error::invalid(VERB, what.into()));
+            return Err(Error::invalid(Purger::VERB, what.into()));
         }
-        if ![&inner.send_cq, &inner.recv_cq].into_iter().any(|own| Arc::ptr_eq(own, &cq.inner)) {
-            let what = "the queue pair does not complete on this completion queue";
-            return Err(Error::invalid(VERB, what.into()));
-        }
-        Ok(cq.purge(&inner.index))
+        Ok(Purger(Arc::clone(&self.inner)))
     }
 
     /// See [`QueuePair::quiesce`].
@@ -206,6 +206,30 @@ impl ControlHalf {
             None => Ok(not_done),
             Some(error) => Err(QuiesceError { error, not_done }),
         }
+    }
+}
+
+/// Removes the completions of a queue pair that was reset. See [`ControlHalf::purger`].
+pub struct Purger(Arc<QpInner>);
+
+impl fmt::Debug for Purger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Purger").finish_non_exhaustive()
+    }
+}
+
+impl Purger {
+    const VERB: &str = "purge";
+
+    /// Removes the completions from `cq`. See [`QueuePair::purge`].
+    pub fn purge(&self, cq: &mut CompletionQueue) -> Result<u32, Error> {
+        let Self(inner) = self;
+        inner.context.check_process(Self::VERB)?;
+        if ![&inner.send_cq, &inner.recv_cq].into_iter().any(|own| Arc::ptr_eq(own, &cq.inner)) {
+            let what = "the queue pair does not complete on this completion queue";
+            return Err(Error::invalid(Self::VERB, what.into()));
+        }
+        Ok(cq.purge(&inner.index))
     }
 }
 
@@ -293,6 +317,12 @@ impl<T: QueuePairTransport> QueuePair<T> {
             self.start_over()?;
         }
         Ok(count)
+    }
+
+    /// Forgets the requests from before a reset, unless a completion queue still has completions of them:
+    /// then it fails, as [`QueuePair::modify`] does that leaves RESET. In another state it does nothing.
+    pub fn forget(&mut self) -> Result<(), Error> {
+        if self.was_reset { self.start_over() } else { Ok(()) }
     }
 
     /// Stops the queue pair: moves it to the error state, and polls `cqs`, its completion queues,

@@ -131,7 +131,8 @@ impl XrcTarget {
         &self.domain
     }
 
-    /// Returns the state that was last set.
+    /// Returns the state that was last set or found here. Another handle of the queue pair
+    /// ([`XrcDomain::open_target`]) may have changed it since; [`query`](Self::query) asks the kernel.
     pub fn state(&self) -> QueueState {
         self.state
     }
@@ -141,8 +142,15 @@ impl XrcTarget {
     pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), Error> {
         const VERB: &str = "modify_qp";
         self.inner().check(VERB)?;
-        let to = transitions::check_attributes(QpType::XrcTgt, self.state, attributes)
-            .map_err(|error| Error::invalid(VERB, error.to_string()))?;
+        let check = |state| transitions::check_attributes(QpType::XrcTgt, state, attributes);
+        let to = match check(self.state) {
+            Ok(to) => to,
+            // Another handle may have changed the state.
+            Err(_) => {
+                self.state = self.query()?.qp_state;
+                check(self.state).map_err(|error| Error::invalid(VERB, error.to_string()))?
+            }
+        };
         let request = attributes.encode(self.handle);
         self.inner().run(VERB, |file| {
             if attributes.is_extended() {

@@ -30,8 +30,8 @@ struct Transition {
 }
 
 /// The transports in the table. One without a rule in a row requires and allows nothing there.
-const TRANSPORTS: [QpType; 5] =
-    [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcIni, QpType::XrcTgt];
+const TRANSPORTS: [QpType; 6] =
+    [QpType::Rc, QpType::Uc, QpType::Ud, QpType::RawPacket, QpType::XrcIni, QpType::XrcTgt];
 
 /// One transition per row; a rule is a transport, the required attributes, and the optional ones.
 macro_rules! transitions {
@@ -58,6 +58,7 @@ const TABLE: &[Transition] = transitions! {
         Rc: [PKEY_INDEX PORT ACCESS_FLAGS] []
         Uc: [PKEY_INDEX PORT ACCESS_FLAGS] []
         Ud: [PKEY_INDEX PORT QKEY] []
+        RawPacket: [PORT] []
         XrcIni: [PKEY_INDEX PORT ACCESS_FLAGS] []
         XrcTgt: [PKEY_INDEX PORT ACCESS_FLAGS] []
     }
@@ -86,6 +87,7 @@ const TABLE: &[Transition] = transitions! {
             [CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE]
         Uc: [SQ_PSN] [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]
         Ud: [SQ_PSN] [CUR_STATE QKEY]
+        RawPacket: [] [RATE_LIMIT]
         XrcIni: [SQ_PSN TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC]
             [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]
         XrcTgt: [SQ_PSN TIMEOUT]
@@ -97,6 +99,7 @@ const TABLE: &[Transition] = transitions! {
         Rc: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE MIN_RNR_TIMER]
         Uc: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE]
         Ud: [] [CUR_STATE QKEY]
+        RawPacket: [] [RATE_LIMIT]
         XrcIni: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE]
         XrcTgt: [] [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE MIN_RNR_TIMER]
     }

@@ -2,17 +2,16 @@
 
 use super::SharedReceiveQueue;
 use super::inner::SrqInner;
-use crate::cq::{CompletionQueue, CqInner};
+use crate::cq::{CompletionQueue, CompletionTarget, CqInner};
 use crate::error::Error;
 use crate::link::Watched;
 use crate::memory::ProtectionDomain;
 use crate::pools::{
-    MemorySource, QueueAllocator, QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot, UserIndex,
+    MemorySource, QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot, UserIndex, memory_options,
 };
 use crate::srq::XrcDomain;
 use mlx5_cq::UserTag;
 use mlx5_doorbell::QueuePairRecord;
-use mlx5_uapi::HugePages;
 use mlx5_uapi::cmd::srq as command;
 use mlx5_uapi::mlx5::CreateSrq;
 use mlx5_uapi::verbs::SrqType;
@@ -30,7 +29,7 @@ pub struct SharedReceiveQueueBuilder<'a> {
     max_sge: u32,
     limit: u32,
     memory: MemorySource,
-    xrc: Option<(&'a XrcDomain, &'a CompletionQueue)>,
+    xrc: Option<(&'a XrcDomain, CompletionTarget)>,
     user_tag: u64,
 }
 
@@ -74,44 +73,26 @@ impl<'a> SharedReceiveQueueBuilder<'a> {
         self
     }
 
-    /// Requests an event when fewer receive requests than this are left; see
-    /// [`SharedReceiveQueue::set_limit`]. Default: 0, no event. `build` refuses more than the
-    /// capacity of the queue.
+    /// The limit that the call to the kernel has. Default: 0. `build` refuses more than the
+    /// capacity of the queue. The kernel's driver ignores it (`mlx5_ib_create_srq`): to be told
+    /// that few requests are left, call [`SharedReceiveQueue::set_limit`] once requests are posted.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
     }
 
-    /// NUMA node of the ring: its pages come from there as long as the node has free memory.
-    /// Default: `None`, the process's policy. Refused together with
-    /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
-    /// the node does not exist, or the kernel has no NUMA support.
-    pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
-        self.memory.numa_node = node.into();
-        self
-    }
-
-    /// Page size of the ring. Default: [`HugePages::None`], ordinary pages. With
-    /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] creating the queue fails if the pool has too
-    /// few pages; refused together with [`allocator`](Self::allocator).
-    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.memory.huge_pages = huge_pages;
-        self
-    }
-
-    /// Allocates the memory of the ring. Default: anonymous memory of this process. Refused
-    /// together with [`numa_node`](Self::numa_node) and [`huge_pages`](Self::huge_pages): the
-    /// allocator chooses node and page size itself. Creating the queue fails with
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if it returns `None`.
-    pub fn allocator(mut self, allocator: &Arc<dyn QueueAllocator>) -> Self {
-        self.memory.allocator = Some(Arc::clone(allocator));
-        self
-    }
+    memory_options!("the ring", memory);
 
     /// Makes it a queue for extended connections. Peers that are connected to a target queue pair
     /// of `domain` send to it by its number. Its receives complete on `cq`. Default: an ordinary
     /// shared receive queue. `build` refuses objects of different contexts.
-    pub fn xrc(mut self, domain: &'a XrcDomain, cq: &'a CompletionQueue) -> Self {
+    pub fn xrc(self, domain: &'a XrcDomain, cq: &CompletionQueue) -> Self {
+        self.xrc_on(domain, cq.target())
+    }
+
+    /// As [`SharedReceiveQueueBuilder::xrc`], for a completion queue that another thread may poll
+    /// meanwhile.
+    pub fn xrc_on(mut self, domain: &'a XrcDomain, cq: CompletionTarget) -> Self {
         self.xrc = Some((domain, cq));
         self
     }
@@ -131,7 +112,7 @@ impl<'a> SharedReceiveQueueBuilder<'a> {
         let sizes = Sizes { max_wr, max_sge, limit, memory };
         let (ring, inner) = make(pd, VERB, sizes, |records| match xrc {
             None => Ok(Kind::BASIC),
-            Some((domain, cq)) => extended(pd, VERB, domain, cq, user_tag, records),
+            Some((domain, cq)) => extended(pd, VERB, domain, &cq, user_tag, records),
         })?;
         Ok(SharedReceiveQueue { ring, inner })
     }
@@ -142,7 +123,7 @@ fn extended(
     pd: &ProtectionDomain,
     verb: &'static str,
     domain: &XrcDomain,
-    cq: &CompletionQueue,
+    cq: &CompletionTarget,
     user_tag: u64,
     records: &Arc<SharedReceiveRecords>,
 ) -> Result<Kind, Error> {
@@ -158,8 +139,6 @@ fn extended(
         tags: None,
         user_tag: UserTag::new(user_tag),
     };
-    // Frees destroyed queues that were passed, so that their user indexes can be used again.
-    cq.release_deferred();
     let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
     let index = index.ok_or_else(|| Error::invalid(verb, "all user indexes are in use".into()))?;
     Ok(Kind {
@@ -225,7 +204,7 @@ pub(crate) fn make(
     if limit > layout.requests - 1 {
         return Err(Error::invalid(verb, "the limit is larger than the queue".into()));
     }
-    let buffer = QueueBuffer::new(&context.link, layout.bytes(), &memory)?;
+    let buffer = QueueBuffer::new(&context.buffers, layout.bytes(), &memory)?;
     let slot = RecordSlot::new(&context.records)?;
     let id = context.next_handle_id();
     // The ring is linked before the device learns its address.

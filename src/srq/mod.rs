@@ -39,11 +39,13 @@ pub struct SrqInfo {
 /// # use mlx5::{CompletionQueue, MemoryRegion, ProtectionDomain, transport::Rc};
 /// # fn f(pd: &ProtectionDomain, cq: &CompletionQueue, memory: &MemoryRegion)
 /// #     -> Result<(), Box<dyn std::error::Error>> {
-/// let mut srq = pd.create_srq(256).limit(32).build()?;
+/// let mut srq = pd.create_srq(256).build()?;
 /// for wr_id in 0..256 {
 ///     let at = wr_id as usize * 64;
 ///     srq.recv(wr_id, memory.sge(at..at + 64)?)?;
 /// }
+/// // One event when fewer than 32 are left.
+/// srq.set_limit(32)?;
 /// // Whichever of them gets a message takes the next request.
 /// let first = pd.create_qp::<Rc>(cq, cq).srq(&srq).build()?;
 /// let second = pd.create_qp::<Rc>(cq, cq).srq(&srq).build()?;

@@ -15,7 +15,7 @@ pub struct RawSharedReceiveQueue {
     pub record: NonNull<u8>,
     /// The free request that the next post fills.
     pub head: u32,
-    /// The last of the free requests that follow it.
+    /// The last of the adjacent free requests that follow it.
     pub tail: u32,
     /// Number of the queue in the device.
     pub srqn: u32,
@@ -27,7 +27,7 @@ impl SharedReceiveQueue {
     ///
     /// The pointers are valid until the queue is destroyed. What writes through them must follow the
     /// device's rules for shared receive queues.
-    pub fn raw_parts(&self) -> Result<RawSharedReceiveQueue, Error> {
+    pub fn raw_parts(&mut self) -> Result<RawSharedReceiveQueue, Error> {
         const VERB: &str = "init_obj";
         let inner = &self.inner;
         inner.context.check_process(VERB)?;

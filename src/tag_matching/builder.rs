@@ -2,14 +2,13 @@
 
 use super::{TagMatchingQueue, command};
 use crate::context::TagMatchingCaps;
-use crate::cq::CompletionQueue;
+use crate::cq::{CompletionQueue, CompletionTarget};
 use crate::error::{Error, ErrorKind};
 use crate::memory::ProtectionDomain;
-use crate::pools::{MemorySource, QueuePairRecords, ReceiveSide};
+use crate::pools::{MemorySource, QueuePairRecords, ReceiveSide, memory_options};
 use crate::qp::Tags;
 use crate::srq::{Kind, SharedReceiveQueue, Sizes, SrqInner, make};
 use mlx5_cq::UserTag;
-use mlx5_uapi::HugePages;
 use mlx5_uapi::verbs::SrqType;
 use mlx5_wqe::tag_matching::{TagList, TagListParts, TagRecords};
 use mlx5_wqe::transport::Rc;
@@ -22,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[must_use = "a builder makes nothing until `build` is called"]
 pub struct TagMatchingQueueBuilder<'a> {
     pd: &'a ProtectionDomain,
-    cq: &'a CompletionQueue,
+    cq: CompletionTarget,
     sizes: Sizes,
     max_num_tags: u32,
     max_ops: u32,
@@ -49,11 +48,17 @@ impl ProtectionDomain {
     /// more than [`QueueLimits::max_srq_recv_wr`](crate::QueueLimits::max_srq_recv_wr), a
     /// completion queue of another context, and with [`ErrorKind::NotSupported`] a device without
     /// [tag matching](crate::TagMatchingCaps).
-    pub fn create_tm_srq<'a>(
-        &'a self,
-        cq: &'a CompletionQueue,
+    pub fn create_tm_srq(&self, cq: &CompletionQueue, max_wr: u32) -> TagMatchingQueueBuilder<'_> {
+        self.create_tm_srq_on(cq.target(), max_wr)
+    }
+
+    /// As [`ProtectionDomain::create_tm_srq`], for a completion queue that another thread may poll
+    /// meanwhile.
+    pub fn create_tm_srq_on(
+        &self,
+        cq: CompletionTarget,
         max_wr: u32,
-    ) -> TagMatchingQueueBuilder<'a> {
+    ) -> TagMatchingQueueBuilder<'_> {
         TagMatchingQueueBuilder {
             pd: self,
             cq,
@@ -89,28 +94,14 @@ impl TagMatchingQueueBuilder<'_> {
         self
     }
 
-    /// Requests an event when fewer receive requests than this are left. Default: 0, no event.
-    /// `build` refuses more than the capacity of the queue.
+    /// The limit that the call to the kernel has. Default: 0. `build` refuses more than the
+    /// capacity of the queue. The kernel's driver ignores it (`mlx5_ib_create_srq`).
     pub fn limit(mut self, limit: u32) -> Self {
         self.sizes.limit = limit;
         self
     }
 
-    /// NUMA node of the ring of receives: its pages come from there as long as the node has free
-    /// memory. Default: `None`, the process's policy. Creating the queue fails if the node does not
-    /// exist, or the kernel has no NUMA support.
-    pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
-        self.sizes.memory.numa_node = node.into();
-        self
-    }
-
-    /// Page size of the ring of receives. Default: [`HugePages::None`], ordinary pages. With
-    /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] creating the queue fails if the pool has too
-    /// few pages.
-    pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
-        self.sizes.memory.huge_pages = huge_pages;
-        self
-    }
+    memory_options!("the ring of receives", sizes.memory);
 
     /// The port through which the command queue pair is connected to itself. Default: the first
     /// active port that has an address. Messages may arrive through any port. `build` refuses a
@@ -173,7 +164,6 @@ impl TagMatchingQueueBuilder<'_> {
                 tags: Some(Arc::clone(tags)),
                 user_tag: UserTag::new(user_tag),
             };
-            cq.release_deferred();
             let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
             let index =
                 index.ok_or_else(|| Error::invalid(VERB, "all user indexes are in use".into()))?;
@@ -187,7 +177,7 @@ impl TagMatchingQueueBuilder<'_> {
         let srq = SharedReceiveQueue { ring, inner };
         let records = records.ok_or_else(|| Error::invalid(VERB, "no tags".into()))?;
         let tags = Tags { srq: srq.inner(), records: Arc::clone(&records), device_sends: false };
-        let (queue, command) = command::create(pd, cq, tags, max_ops, path)?;
+        let (queue, command) = command::create(pd, &cq, tags, max_ops, path)?;
         // A number that no other list of the process has.
         static LISTS: AtomicU64 = AtomicU64::new(0);
         let id = LISTS.fetch_add(1, Relaxed);

@@ -2,7 +2,7 @@
 
 use crate::address::{AhAttr, GlobalRoute};
 use crate::context::Inner;
-use crate::cq::CompletionQueue;
+use crate::cq::CompletionTarget;
 use crate::error::{Error, ErrorKind};
 use crate::memory::ProtectionDomain;
 use crate::qp::{
@@ -55,12 +55,13 @@ pub(super) fn path_to_itself(context: &Inner, port_num: Option<u8>) -> Result<Ah
 /// device accepts none from a queue pair that is not connected.
 pub(super) fn create(
     pd: &ProtectionDomain,
-    cq: &CompletionQueue,
+    cq: &CompletionTarget,
     tags: Tags,
     max_ops: u32,
     path: AhAttr,
 ) -> Result<(SendQueue<Rc>, Arc<QpInner>), Error> {
-    let mut qp = pd.create_qp::<Rc>(cq, cq).tags(tags).max_send_wr(max_ops).build()?;
+    let mut qp =
+        pd.create_qp_on::<Rc>(cq.clone(), cq.clone()).tags(tags).max_send_wr(max_ops).build()?;
     let (none, never) = (RetryCount::new(0), AckTimeout::new(0));
     let (Ok(none), Ok(never), Ok(timer), Ok(psn), Ok(itself)) =
         (none, never, RnrTimer::new(0), Psn::new(0), QpNumber::new(qp.qp_num()))

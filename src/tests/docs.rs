@@ -1,24 +1,61 @@
 //! The documents of the repository.
 
+use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder of the guide's pages.
+fn guide() -> PathBuf {
+    root().join("docs/guide/src")
+}
 
 /// Returns the targets of the links in a text: what follows `](`, up to `)`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
+/// Returns the files of a folder with this extension, sorted.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
+    files.sort();
+    files
+}
+
+/// Returns name and text of each page of the guide.
+fn pages() -> Vec<(String, String)> {
+    let page = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        (name, read_to_string(path).unwrap())
+    };
+    let pages: Vec<_> = files(&guide(), "md").iter().map(page).collect();
+    assert!(pages.len() > 10, "{} pages were found", pages.len());
+    pages
+}
+
+/// Returns the programs of a page: what follows the three backticks, and the text.
+fn blocks(text: &str) -> Vec<(&str, String)> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(kind) = line.strip_prefix("```") {
+            let program = lines.by_ref().take_while(|line| *line != "```");
+            blocks.push((kind, program.map(|line| format!("{line}\n")).collect()));
+        }
+    }
+    blocks
+}
+
 #[test]
 fn every_relative_link_of_a_document_leads_to_a_file() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut documents = Vec::new();
-    for folder in [root.to_owned(), root.join("docs")] {
-        for entry in read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_some_and(|extension| extension == "md") {
-                documents.push(path);
-            }
-        }
+    for folder in [root().to_owned(), root().join("docs"), guide()] {
+        documents.extend(files(&folder, "md"));
     }
     let mut count = 0;
     for document in documents {
@@ -31,4 +68,111 @@ fn every_relative_link_of_a_document_leads_to_a_file() {
         }
     }
     assert!(count > 10, "{count} links were found");
+}
+
+#[test]
+fn the_guides_summary_lists_every_page_once() {
+    let summary = read_to_string(guide().join("SUMMARY.md")).unwrap();
+    let mut listed: Vec<&str> = links(&summary).collect();
+    listed.sort_unstable();
+    let pages = pages();
+    let there: Vec<&str> =
+        pages.iter().map(|(name, _)| &**name).filter(|name| *name != "SUMMARY.md").collect();
+    assert_eq!(listed, there);
+}
+
+/// The pages with programs that are compiled only, and why.
+const NOT_RUN: [(&str, &str); 2] = [
+    ("two-processes.md", "it takes two processes: tests/services/two_processes.rs runs them"),
+    ("hardware.md", "it opens a real device"),
+];
+
+#[test]
+fn every_program_of_the_guide_is_compiled_and_run() {
+    let tested = ["src/lib.rs", "cm/src/lib.rs", "async/src/lib.rs"]
+        .map(|path| read_to_string(root().join(path)).unwrap())
+        .concat();
+    let mut programs = 0;
+    for (name, text) in pages() {
+        for (kind, _) in blocks(&text) {
+            match kind {
+                "sh" | "toml" | "text" => continue,
+                "rust" => {}
+                "rust,no_run" => {
+                    assert!(NOT_RUN.iter().any(|(page, _)| *page == name), "{name} is not run");
+                }
+                _ => panic!("{name}: a block of {kind:?} is no program, or is not tested"),
+            }
+            programs += 1;
+            let include = [format!("\"{name}\""), format!("/{name}\"")];
+            assert!(include.iter().any(|text| tested.contains(text)), "{name} is not included");
+        }
+    }
+    assert!(programs > 15, "{programs} programs were found");
+}
+
+#[test]
+fn the_program_of_two_processes_is_the_example() {
+    let page = read_to_string(guide().join("two-processes.md")).unwrap();
+    let example = read_to_string(root().join("examples/two_processes.rs")).unwrap();
+    let programs: Vec<_> =
+        blocks(&page).into_iter().filter(|(kind, _)| kind.starts_with("rust")).collect();
+    assert_eq!(programs, [("rust,no_run", example)], "copy the example into the page");
+}
+
+/// Adds the sources below a folder, each text with its string literals joined as the compiler joins
+/// them.
+fn add_sources(folder: &Path, sources: &mut Vec<String>) {
+    for entry in read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "tests") {
+            add_sources(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = read_to_string(&path).unwrap();
+            let mut parts = text.split("\\\n");
+            let first = parts.next().unwrap_or_default().to_owned();
+            let joined = parts.fold(first, |joined, part| joined + part.trim_start());
+            // Comments say nothing to users.
+            let code = joined.lines().filter(|line| !line.trim_start().starts_with("//"));
+            sources.push(code.collect::<Vec<_>>().join("\n"));
+        }
+    }
+}
+
+#[test]
+fn every_error_text_of_the_guide_is_in_the_code() {
+    let mut sources = Vec::new();
+    for folder in ["src", "wqe/src", "cq/src", "prm/src", "sim/src", "examples/services"] {
+        add_sources(&root().join(folder), &mut sources);
+    }
+    let page = read_to_string(guide().join("troubleshooting.md")).unwrap();
+    let headings = page.lines().filter_map(|line| line.strip_prefix("### "));
+    let texts: BTreeSet<&str> = headings
+        .map(|heading| {
+            let text = heading.strip_prefix('`').and_then(|text| text.strip_suffix('`'));
+            text.unwrap_or_else(|| panic!("{heading} is no error text in backticks"))
+        })
+        .collect();
+    assert!(texts.len() > 30, "{} error texts were found", texts.len());
+    for text in texts {
+        assert!(sources.iter().any(|source| source.contains(text)), "no code says {text:?}");
+    }
+}
+
+/// What the page about threads says.
+#[test]
+fn handles_go_to_other_threads_and_those_without_queues_are_shared() {
+    fn sent<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    use crate::transport::Rc;
+    shared::<crate::Context>();
+    shared::<crate::ProtectionDomain>();
+    shared::<crate::MemoryRegion>();
+    shared::<crate::SharedQueuePair<Rc>>();
+    shared::<crate::SharedCompletionQueue>();
+    sent::<crate::QueuePair<Rc>>();
+    sent::<crate::SendHalf<Rc>>();
+    sent::<crate::ReceiveHalf>();
+    sent::<crate::CompletionQueue>();
+    sent::<crate::SharedReceiveQueue>();
 }

@@ -226,14 +226,3 @@ fn a_raw_address_is_checked_by_the_kernel_alone() {
     let pd = open(&simulator).alloc_pd().unwrap();
     assert!(pd.create_ah_raw(&AhAttr::infiniband(1, 3)).is_err(), "Ethernet needs a GID");
 }
-
-#[test]
-fn a_target_is_not_opened_by_its_number_where_the_kernel_cannot() {
-    // The simulated kernel does not share queue pairs (OPEN_QP).
-    let simulator = Simulator::new(SimConfig::new());
-    let domain = open(&simulator).open_xrcd().unwrap();
-    let target = domain.create_target().unwrap();
-    let number = QpNumber::new(target.qp_num()).unwrap();
-    assert_eq!(domain.open_target(number).unwrap_err().kind(), ErrorKind::NotSupported);
-    assert!(target.query().is_ok(), "it is as it was");
-}

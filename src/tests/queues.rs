@@ -272,3 +272,31 @@ fn a_queue_pair_that_is_withdrawn_refuses_its_halves_until_they_go() {
     drop((send, receive, control, cq, pd, context));
     assert_clean(&simulator);
 }
+
+/// As `mlx5_ib_create_srq` does, which looks at no limit.
+#[test]
+fn a_limit_given_to_create_a_shared_queue_is_ignored_and_one_that_is_set_is_armed() {
+    let simulator = Simulator::new(infiniband());
+    let pd = open(&simulator).alloc_pd().unwrap();
+    let mut srq = pd.create_srq(8).limit(4).build().unwrap();
+    assert_eq!(srq.query().unwrap().limit, 0);
+    for wr_id in 0..8 {
+        srq.recv(wr_id, Sge::default()).unwrap();
+    }
+    srq.set_limit(4).unwrap();
+    assert_eq!(srq.query().unwrap().limit, 4);
+}
+
+#[test]
+fn a_queue_pair_knows_on_which_queues_it_completes() {
+    let simulator = Simulator::new(infiniband());
+    let context = open(&simulator);
+    let pd = context.alloc_pd().unwrap();
+    let [one, two, other] = [0; 3].map(|_| context.create_cq(4).build().unwrap());
+    let qp = pd.create_qp::<Rc>(&one, &two).build().unwrap();
+    assert_eq!(qp.completes_on(&one.target()), (true, false));
+    assert_eq!(qp.completes_on(&two.target()), (false, true));
+    assert_eq!(qp.completes_on(&other.target()), (false, false));
+    let both = pd.create_qp::<Rc>(&one, &one).build().unwrap();
+    assert_eq!(both.completes_on(&one.target()), (true, true));
+}

@@ -95,14 +95,14 @@ fn only_a_register_of_its_own_may_be_written_to_by_blueflame() {
 fn the_free_requests_of_a_shared_queue_are_told() {
     let mut bed = Bed::new();
     let mut srq = bed.pd.create_srq(7).build().unwrap();
-    let found = |srq: &SharedReceiveQueue| {
+    let found = |srq: &mut SharedReceiveQueue| {
         let raw = srq.raw_parts().unwrap();
         (raw.head, raw.tail, raw.requests.entries, raw.srqn == srq.srqn())
     };
-    assert_eq!(found(&srq), (0, 7, 8, true));
+    assert_eq!(found(&mut srq), (0, 7, 8, true));
     srq.recv(1, Sge::default()).unwrap();
     srq.recv(2, Sge::default()).unwrap();
-    assert_eq!(found(&srq), (2, 7, 8, true));
+    assert_eq!(found(&mut srq), (2, 7, 8, true));
     let mut pair = bed.pair(Some(&srq));
     pair.send([1], SendFlags::SIGNALED);
     let mut polled = 0;
@@ -110,7 +110,7 @@ fn the_free_requests_of_a_shared_queue_are_told() {
         polled += bed.cq.poll(8, |_| ()).unwrap();
     }
     // The first is free again, behind the last.
-    assert_eq!(found(&srq), (2, 0, 8, true));
+    assert_eq!(found(&mut srq), (2, 0, 8, true));
     drop(pair);
 }
 

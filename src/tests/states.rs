@@ -351,6 +351,38 @@ fn quiescing_after_a_reset_tells_what_the_device_forgot() {
     assert_eq!(not_done, [2, 3, 4].map(unknown));
 }
 
+/// Requests are forgotten in RESET alone, and not before their completions are gone.
+#[test]
+fn what_was_posted_before_a_reset_is_forgotten_once_no_completion_is_left() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    pair.receive([1]);
+    pair.send([1], SendFlags::SIGNALED);
+    bed.wait_for(2);
+    pair.receive(2..5);
+    let free = pair.far.free_receives();
+    pair.far.forget().unwrap();
+    assert_eq!(pair.far.free_receives(), free, "they are posted");
+    pair.far.reset().unwrap();
+    assert_eq!(pair.far.forget().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(pair.far.free_receives(), free);
+    assert_eq!(bed.poll(2), [1, 1]);
+    pair.far.forget().unwrap();
+    assert_eq!(pair.far.free_receives(), pair.far.caps().max_recv_wr);
+    assert_eq!(pair.far.quiesce(&mut [&mut bed.cq], |_| panic!("none is left")).unwrap(), []);
+    pair.near.reset().unwrap();
+    pair.near.forget().unwrap();
+    pair.connect();
+    pair.receive([6]);
+    pair.send([7], SendFlags::SIGNALED);
+    bed.wait_for(2);
+    pair.far.forget().unwrap();
+    pair.near.forget().unwrap();
+    let mut polled = bed.poll(2);
+    polled.sort_unstable();
+    assert_eq!(polled, [6, 7]);
+}
+
 #[test]
 fn what_is_purged_of_one_of_two_queues_leaves_the_other_as_it_is() {
     let mut bed = Bed::new();

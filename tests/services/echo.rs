@@ -6,7 +6,7 @@ use crate::machine::{self, LINKS, Machine};
 fn messages_on_64_connections_come_back() {
     for link in LINKS {
         let machine = Machine::serve(link);
-        let (server, at) = machine.server("echo", &["127.0.0.1:0"]);
+        let (server, at) = machine.server("echo", &["10.0.0.1:0"]);
         let call = ["call", "--connections", "64", "--messages", "10", "--server", &at];
         let clients = [(); 2].map(|()| machine.start("echo", &call));
         for client in clients {
@@ -21,7 +21,7 @@ fn messages_on_64_connections_come_back() {
 #[test]
 fn clients_that_are_killed_take_no_buffers_along() {
     let machine = Machine::serve("");
-    let (mut server, at) = machine.server("echo", &["127.0.0.1:0"]);
+    let (mut server, at) = machine.server("echo", &["10.0.0.1:0"]);
     let call = ["call", "--connections", "32", "--messages", "1000000", "--server", &at];
     for _ in 0..3 {
         let client = machine.start("echo", &call);
@@ -42,7 +42,7 @@ fn clients_that_are_killed_take_no_buffers_along() {
 #[test]
 fn a_client_says_that_the_server_has_died() {
     let machine = Machine::serve("");
-    let (mut server, at) = machine.server("echo", &["127.0.0.1:0"]);
+    let (mut server, at) = machine.server("echo", &["10.0.0.1:0"]);
     let call = ["call", "--connections", "4", "--messages", "1000000", "--server", &at];
     let client = machine.start("echo", &call);
     for _ in 0..4 {

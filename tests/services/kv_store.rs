@@ -6,7 +6,7 @@ use crate::machine::{self, LINKS, Machine};
 fn what_one_client_puts_another_gets() {
     for link in LINKS {
         let machine = Machine::serve(link);
-        let (server, at) = machine.server("kv_store", &["127.0.0.1:0"]);
+        let (server, at) = machine.server("kv_store", &["10.0.0.1:0"]);
         let run = |arguments: &[&str]| {
             machine.start("kv_store", &[arguments, &["--server", &at]].concat())
         };
@@ -34,7 +34,7 @@ fn what_one_client_puts_another_gets() {
 fn a_read_that_meets_a_write_is_done_again() {
     for link in LINKS {
         let machine = Machine::serve(link);
-        let (mut server, at) = machine.server("kv_store", &["127.0.0.1:0", "--step"]);
+        let (mut server, at) = machine.server("kv_store", &["10.0.0.1:0", "--step"]);
         for (value, version) in [("first", 1), ("second", 2)] {
             let put = machine.start("kv_store", &["put", "key", value, "--server", &at]);
             server.line("half of a slot is written");
@@ -53,7 +53,7 @@ fn a_read_that_meets_a_write_is_done_again() {
 #[test]
 fn three_clients_that_put_and_get_the_same_keys_get_whole_values() {
     let machine = Machine::serve("");
-    let (server, at) = machine.server("kv_store", &["127.0.0.1:0"]);
+    let (server, at) = machine.server("kv_store", &["10.0.0.1:0"]);
     let load = ["load", "--rounds", "200", "--server", &at];
     for client in [(); 3].map(|()| machine.start("kv_store", &load)) {
         let said = client.succeed();
@@ -73,9 +73,9 @@ fn three_clients_that_put_and_get_the_same_keys_get_whole_values() {
 #[test]
 fn a_client_says_that_the_server_has_died() {
     let machine = Machine::serve("");
-    let (mut server, at) = machine.server("kv_store", &["127.0.0.1:0"]);
+    let (mut server, at) = machine.server("kv_store", &["10.0.0.1:0"]);
     let client = machine.start("kv_store", &["load", "--rounds", "1000000000", "--server", &at]);
-    server.line("client 1 is ");
+    server.line("client 1 is connected");
     server.kill();
     machine::lost(&client.fail());
     machine.end();

@@ -15,7 +15,7 @@ fn a_lock_has_one_owner_at_a_time_and_each_has_a_token_of_its_own() {
     const ROUNDS: u64 = 30;
     for link in LINKS {
         let machine = Machine::serve(link);
-        let (server, at) = machine.server("lock", &["127.0.0.1:0"]);
+        let (server, at) = machine.server("lock", &["10.0.0.1:0"]);
         let count = ["count", "5", "--rounds", &ROUNDS.to_string(), "--server", &at];
         let clients = [(); 3].map(|()| machine.start("lock", &count));
         let said = clients.map(|client| client.succeed()).join("\n");
@@ -32,7 +32,7 @@ fn a_lock_has_one_owner_at_a_time_and_each_has_a_token_of_its_own() {
 #[test]
 fn the_lock_of_a_client_that_is_killed_is_freed() {
     let machine = Machine::serve("");
-    let (server, at) = machine.server("lock", &["127.0.0.1:0"]);
+    let (server, at) = machine.server("lock", &["10.0.0.1:0"]);
     let mut holder = machine.start("lock", &["hold", "0", "--server", &at]);
     holder.line("client 1 holds lock 0 with token 1");
     let mut waiter = machine.start("lock", &["count", "0", "--rounds", "1", "--server", &at]);
@@ -47,7 +47,7 @@ fn the_lock_of_a_client_that_is_killed_is_freed() {
 fn clients_of_a_server_that_is_killed_say_so_and_a_new_server_gets_them_back_to_work() {
     for link in LINKS {
         let machine = Machine::serve(link);
-        let (server, at) = machine.server("lock", &["127.0.0.1:0"]);
+        let (server, at) = machine.server("lock", &["10.0.0.1:0"]);
         let mut holder = machine.start("lock", &["hold", "7", "--server", &at]);
         holder.line("client 1 holds lock 7 with token 1");
         let count = ["count", "7", "--rounds", "4", "--server", &at];
@@ -73,10 +73,10 @@ fn clients_of_a_server_that_is_killed_say_so_and_a_new_server_gets_them_back_to_
 #[test]
 fn what_cannot_work_is_told_in_one_line() {
     let machine = Machine::serve("");
-    let nobody = machine.start("lock", &["hold", "1", "--server", "127.0.0.1:1"]).fail();
-    assert!(nobody.starts_with("error: there is no server at 127.0.0.1:1: "), "{nobody}");
+    let nobody = machine.start("lock", &["hold", "1", "--server", "10.0.0.1:1"]).fail();
+    assert!(nobody.starts_with("error: there is no server at 10.0.0.1:1: "), "{nobody}");
     machine.end();
-    let missing = ["hold", "1", "--server", "127.0.0.1:1", "--sim", "/nowhere"];
+    let missing = ["hold", "1", "--server", "10.0.0.1:1", "--sim", "/nowhere"];
     let missing = Process::start("lock", &missing).fail();
     assert!(missing.contains("cargo run -p mlx5-sim-wire -- /nowhere"), "{missing}");
 }

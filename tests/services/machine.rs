@@ -3,12 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use mlx5_sim_wire::{Host, Leave, lock_of};
+use mlx5_sim::CmCounts;
+use mlx5_sim_wire::Served;
 
 /// The longest that anything may take; far longer than it does.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -17,29 +17,21 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) const LINKS: [&str; 2] = ["link=ib", "link=roce"];
 
 /// A machine that this process serves.
-pub(crate) struct Machine {
-    socket: PathBuf,
-    leave: Leave,
-    /// Gives how often a driver did what none may.
-    served: Option<JoinHandle<std::io::Result<usize>>>,
-}
+pub(crate) struct Machine(Served);
 
 impl Machine {
     pub(crate) fn serve(settings: &str) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mlx5-services-{}-{number}", std::process::id());
-        let socket = std::env::temp_dir().join(name);
-        let settings = settings.parse().expect("settings");
-        let host = Host::bind(&socket, &settings).expect("a socket").expect("nobody else there");
-        let leave = host.leave();
-        Self { socket, leave, served: Some(thread::spawn(move || host.serve(None))) }
+        Self(Served::start(&settings.parse().expect("settings")).expect("a host"))
+    }
+
+    /// The socket at which the machine is served.
+    pub(crate) fn socket(&self) -> &str {
+        self.0.socket().to_str().expect("a path that is text")
     }
 
     /// Starts a program on the machine.
     pub(crate) fn start(&self, program: &str, arguments: &[&str]) -> Process {
-        let socket = self.socket.to_str().expect("a path that is text");
-        Process::start(program, &[arguments, &["--sim", socket]].concat())
+        Process::start(program, &[arguments, &["--sim", self.socket()]].concat())
     }
 
     /// Starts a server; gives its address as well.
@@ -50,22 +42,14 @@ impl Machine {
         (server, address)
     }
 
-    /// Ends the machine. No driver may have done what it never must.
-    pub(crate) fn end(mut self) {
-        self.leave.leave();
-        let served = self.served.take().expect("a machine that has not ended");
-        let violations = served.join().expect("a host that ends").expect("a host");
+    /// Ends the machine. No driver may have done what it never must, and nothing is left of any
+    /// program.
+    pub(crate) fn end(self) {
+        let simulator = self.0.simulator().clone();
+        let violations = self.0.end().expect("a host that ends");
         assert_eq!(violations, 0, "standard error has the violations");
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        self.leave.leave();
-        // The socket is left only by a test that has failed.
-        for file in [lock_of(&self.socket), self.socket.clone()] {
-            let _ = std::fs::remove_file(file);
-        }
+        assert_eq!(simulator.cm_counts(), CmCounts::default());
+        assert_eq!(simulator.object_counts(0), Default::default());
     }
 }
 

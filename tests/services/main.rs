@@ -3,7 +3,11 @@
 //! This process serves the machine, and starts the programs that cargo has built beside this test.
 //! Everything waited for has a deadline, and no process outlives its test.
 
+mod awaiting;
 mod echo;
+mod kills;
 mod kv_store;
 mod lock;
 mod machine;
+mod replicated_log;
+mod two_processes;

@@ -42,11 +42,13 @@ bitflags::bitflags! {
         const UPDATE_TAG = 1 << 13;
         /// Completions with real-time timestamps.
         const REAL_TIME = 1 << 14;
+        /// Raw packet queue pairs, and the right to use them, on an Ethernet port.
+        const RAW_PACKETS = 1 << 15;
     }
 }
 
 /// What a device may lack, and what to say of one that does: why a case is skipped.
-const LACKING: [(Need, &str); 7] = [
+const LACKING: [(Need, &str); 8] = [
     (Need::DEVX, "the kernel grants no DEVX"),
     (Need::TAG_MATCHING, "the device does not support tag matching"),
     (Need::SIGNATURES, "the device does not support signed memory keys"),
@@ -54,6 +56,7 @@ const LACKING: [(Need, &str); 7] = [
     (Need::PIPELINING, "kernel or device does not drain a send queue on a signature error"),
     (Need::UPDATE_TAG, "the kernel does not allow requests to change a key's variant (low byte)"),
     (Need::REAL_TIME, "the device has no real-time timestamps"),
+    (Need::RAW_PACKETS, "the device has no raw packet queue pairs"),
 ];
 
 impl Need {
@@ -79,13 +82,14 @@ impl Need {
         there.set(Self::CRC32C, has.crc32c);
         there.set(Self::PIPELINING, has.drain_sigerr);
         there.set(Self::REAL_TIME, has.real_time);
+        there.set(Self::RAW_PACKETS, config.raw_packets);
         there
     }
 
     /// What a real device has of them, by what it and its kernel say. What is refused by name where
     /// it is not there counts as there: who asks for it hears more.
     pub(crate) fn of_real(context: &Context) -> Result<Self, Error> {
-        let mut there = Self::PIPELINING | Self::UPDATE_TAG | Self::REAL_TIME;
+        let mut there = Self::PIPELINING | Self::UPDATE_TAG | Self::REAL_TIME | Self::RAW_PACKETS;
         there.set(Self::DEVX, context.has_devx());
         there.set(Self::TAG_MATCHING, context.query_device().tag_matching.max_num_tags > 0);
         if context.has_devx() {

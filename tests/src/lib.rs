@@ -14,6 +14,7 @@ mod bed;
 mod case;
 mod cases;
 mod failed;
+mod frames;
 mod hosts;
 mod ledger;
 mod options;
@@ -22,6 +23,7 @@ mod pattern;
 mod prelude;
 mod replug;
 mod run;
+mod station;
 mod traffic;
 
 pub use run::main;

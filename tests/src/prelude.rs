@@ -5,6 +5,7 @@ pub(crate) use crate::case::{Case, cases};
 pub(crate) use crate::failed::{Failed, Outcome};
 pub(crate) use crate::pair::{End, Pair, PairOptions, Wired};
 pub(crate) use crate::pattern::{fill, pattern, untouched, verify};
+pub(crate) use crate::station::{SLOT, Station, Stations, to_group};
 pub(crate) use crate::traffic::{Form, Op, Post, Traffic};
 pub(crate) use mlx5::transport::{Rc, Uc, Ud};
 pub(crate) use mlx5::{

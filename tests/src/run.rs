@@ -76,12 +76,13 @@ impl Variant {
     /// The fabric for a case with these needs.
     fn config(&self, need: Need) -> SimConfig {
         let port = match () {
-            () if need.contains(Need::ROCE) => PortConfig::ROCE,
+            () if need.intersects(Need::ROCE | Need::RAW_PACKETS) => PortConfig::ROCE,
             () if need.contains(Need::INFINIBAND) => PortConfig::INFINIBAND,
             () => self.port,
         };
         let ports = if need.contains(Need::TWO_PORTS) { vec![port; 2] } else { vec![port] };
-        SimConfig::new().model(self.model).ports(ports).step(need.contains(Need::STEP))
+        let config = SimConfig::new().model(self.model).ports(ports);
+        config.step(need.contains(Need::STEP)).raw_packets(need.contains(Need::RAW_PACKETS))
     }
 }
 
@@ -101,8 +102,11 @@ fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<Stri
         "the device has one port"
     } else if need.contains(Need::INFINIBAND) && ethernet {
         "the port is Ethernet"
-    } else if need.contains(Need::ROCE) && !ethernet {
+    } else if need.intersects(Need::ROCE | Need::RAW_PACKETS) && !ethernet {
         "the port is InfiniBand"
+    } else if need.contains(Need::RAW_PACKETS) {
+        // Rules of one case are still there in the next one, where all have the same device.
+        "raw packets are tried on a simulated device for each case"
     } else if need.contains(Need::BLUEFLAME) && !has_blueflame(place, other)? {
         "the device grants no BlueFlame register"
     } else {
@@ -114,7 +118,8 @@ fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<Stri
 /// What is answered to a program that asks for what a case needs, where the device or its kernel
 /// cannot do it.
 fn refused(context: &Context, need: Need) -> Result<Option<String>, mlx5::Error> {
-    if !need.intersects(Need::UPDATE_TAG | Need::PIPELINING | Need::REAL_TIME) {
+    let asked = Need::UPDATE_TAG | Need::PIPELINING | Need::REAL_TIME;
+    if !need.intersects(asked) {
         return Ok(None);
     }
     let (pd, cq) = (context.alloc_pd()?, context.create_cq(4).build()?);
@@ -131,7 +136,12 @@ fn refused(context: &Context, need: Need) -> Result<Option<String>, mlx5::Error>
     for answer in answers {
         match answer {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NotSupported => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::NotSupported | ErrorKind::PermissionDenied
+                ) =>
+            {
                 return Ok(Some(error.to_string()));
             }
             Err(error) => return Err(error),
@@ -155,13 +165,14 @@ fn has_blueflame(place: &Place, other: Option<&Place>) -> Result<bool, mlx5::Err
     Ok(true)
 }
 
-/// Runs a case on its bed.
+/// Runs a case on its bed; alone, if it needs what is in `serial`.
 fn run(
     case: &Case,
+    serial: Need,
     bed: impl FnOnce() -> Result<Bed, crate::failed::Failed>,
 ) -> Result<(), Failed> {
     let (alone, beside);
-    if case.need.contains(Need::SERIAL) {
+    if case.need.intersects(serial) {
         alone = COMPANY.write().unwrap_or_else(PoisonError::into_inner);
         let _ = &alone;
     } else {
@@ -198,7 +209,7 @@ fn on_simulators(variants: &[Variant], named: bool) -> Vec<Trial> {
                     return Ok(Completion::ignored_with(reason));
                 }
                 let bed = || Bed::simulated(variant.config(case.need), variant.cqe_size);
-                run(case, bed).map(|()| Completion::Completed)
+                run(case, Need::SERIAL, bed).map(|()| Completion::Completed)
             }));
         }
     }
@@ -278,7 +289,7 @@ impl Real {
             return Ok(Completion::ignored_with(reason));
         }
         let bed = || Ok(Bed::real(self.here.clone(), self.second.clone()));
-        run(case, bed).map(|()| Completion::Completed)
+        run(case, Need::SERIAL, bed).map(|()| Completion::Completed)
     }
 }
 

@@ -126,7 +126,9 @@ macro_rules! set_data {
             Data::InlineAt(pieces) => $request.inline_data_at(pieces),
             // A raw WQE says its own operation, so there is no typed request to set it in: the
             // cases of raw WQEs do not come here.
-            Data::Wqe(_) => unreachable!("a raw WQE is not the data of a typed request"),
+            Data::Wqe(_) | Data::Segmented(_) => {
+                unreachable!("not the data of a typed request")
+            }
         }
     };
 }
@@ -151,7 +153,7 @@ macro_rules! connected {
                         $(Op::$read => match post.data {
                             Data::Sges(&[sge]) => wr.rdma_read(to).sge(sge),
                             Data::Sges(sges) => wr.rdma_read(to).sge_list(sges),
-                            Data::Inline(_) | Data::InlineAt(_) | Data::Wqe(_) => panic!("does not compile in the typed form"),
+                            Data::Inline(_) | Data::InlineAt(_) | Data::Wqe(_) | Data::Segmented(_) => panic!("does not compile in the typed form"),
                         },)?
                         #[allow(unreachable_patterns, reason = "not every transport has every operation")]
                         op => panic!("{op:?} does not compile in the typed form"),

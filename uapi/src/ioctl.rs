@@ -308,6 +308,29 @@ attributes! {
         RESP_MAX_SGE = 12, RESP_SRQ_NUM = 13,
     }
     mod destroy_srq of SRQ_DESTROY = "UVERBS_ATTR_DESTROY_SRQ_" { HANDLE = 0, RESP = 1 }
+    mod create_wq of WQ_CREATE = "UVERBS_ATTR_CREATE_WQ_" {
+        HANDLE = 0, PD_HANDLE = 1, CQ_HANDLE = 2, USER_HANDLE = 3, TYPE = 4, EVENT_FD = 5,
+        MAX_WR = 6, MAX_SGE = 7, FLAGS = 8, RESP_MAX_WR = 9, RESP_MAX_SGE = 10, RESP_WQ_NUM = 11,
+    }
+    mod destroy_wq of WQ_DESTROY = "UVERBS_ATTR_DESTROY_WQ_" { HANDLE = 0, RESP = 1 }
+    mod destroy_rwq_ind_tbl of RWQ_IND_TBL_DESTROY = "UVERBS_ATTR_DESTROY_RWQ_IND_TBL_" { HANDLE = 0 }
+    mod destroy_flow of FLOW_DESTROY = "UVERBS_ATTR_DESTROY_FLOW_" { HANDLE = 0 }
+    mod create_counters of COUNTERS_CREATE = "UVERBS_ATTR_CREATE_COUNTERS_" { HANDLE = 0 }
+    mod destroy_counters of COUNTERS_DESTROY = "UVERBS_ATTR_DESTROY_COUNTERS_" { HANDLE = 0 }
+    mod read_counters of COUNTERS_READ = "UVERBS_ATTR_READ_COUNTERS_" { HANDLE = 0, BUFF = 1, FLAGS = 2 }
+    mod create_flow_matcher of FLOW_MATCHER_CREATE = "MLX5_IB_ATTR_FLOW_MATCHER_" {
+        CREATE_HANDLE = 0x1000, MATCH_MASK = 0x1001, FLOW_TYPE = 0x1002, MATCH_CRITERIA = 0x1003,
+        FLOW_FLAGS = 0x1004, FT_TYPE = 0x1005,
+    }
+    mod destroy_flow_matcher of FLOW_MATCHER_DESTROY = "MLX5_IB_ATTR_FLOW_MATCHER_DESTROY_" {
+        HANDLE = 0x1000,
+    }
+    mod create_matcher_flow of MLX5_CREATE_FLOW = "MLX5_IB_ATTR_CREATE_FLOW_" {
+        HANDLE = 0x1000, MATCH_VALUE = 0x1001, DEST_QP = 0x1002, DEST_DEVX = 0x1003,
+        MATCHER = 0x1004, ARR_FLOW_ACTIONS = 0x1005, TAG = 0x1006, ARR_COUNTERS_DEVX = 0x1007,
+        ARR_COUNTERS_DEVX_OFFSET = 0x1008, FLAGS = 0x1009,
+    }
+    mod destroy_matcher_flow of MLX5_DESTROY_FLOW = "MLX5_IB_ATTR_DESTROY_FLOW_" { HANDLE = 0x1000 }
     mod destroy_mr of MR_DESTROY = "UVERBS_ATTR_DESTROY_MR_" { HANDLE = 0 }
     mod advise_mr of ADVISE_MR = "UVERBS_ATTR_ADVISE_MR_" { PD_HANDLE = 0, ADVICE = 1, FLAGS = 2, SGE_LIST = 3 }
     mod query_mr of QUERY_MR = "UVERBS_ATTR_QUERY_MR_" {

@@ -121,12 +121,15 @@ pub struct MemoryRequest {
     /// The NUMA node that pages come from as long as it has free memory; `None` leaves it to the
     /// process's policy.
     pub numa_node: Option<u32>,
+    /// Asks the kernel to back ordinary pages by huge ones where it can, without a pool
+    /// (`MADV_HUGEPAGE`). Advice only: a kernel that cannot is not an error.
+    pub transparent_huge: bool,
 }
 
 impl MemoryRequest {
     /// Creates a request for `len` bytes of ordinary pages, page aligned.
     pub const fn new(len: usize) -> Self {
-        Self { len, align: 1, huge: HugePages::None, numa_node: None }
+        Self { len, align: 1, huge: HugePages::None, numa_node: None, transparent_huge: false }
     }
 
     /// Sets the alignment, a power of two. Default: 1, that is, page aligned.
@@ -142,6 +145,11 @@ impl MemoryRequest {
     /// Sets the NUMA node. Default: `None`.
     pub const fn numa_node(self, numa_node: Option<u32>) -> Self {
         Self { numa_node, ..self }
+    }
+
+    /// Sets whether ordinary pages are to be backed by huge ones. Default: false.
+    pub const fn transparent_huge(self, transparent_huge: bool) -> Self {
+        Self { transparent_huge, ..self }
     }
 }
 

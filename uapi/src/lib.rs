@@ -3,7 +3,7 @@
 //!
 //! * [`kernel`] has the traits. [`real::LinuxKernel`] implements them with system calls; any other
 //!   implementation of [`kernel::Kernel`] can replace it.
-//! * [`ioctl`], [`verbs`], [`mlx5`] and [`write_cmd`] are the kernel's headers, written by hand:
+//! * [`ioctl`], [`verbs`], [`mlx5`], [`flow`] and [`write_cmd`] are the kernel's headers, written by hand:
 //!   numbers and layouts, with sizes and offsets asserted at compile time.
 //! * [`rdma_cm`] is the connection manager's header, with a typed call for each command.
 //! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the provider
@@ -21,6 +21,8 @@ mod layout;
 pub mod call;
 pub mod cmd;
 pub mod error;
+#[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
+pub mod flow;
 #[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
 pub mod ioctl;
 pub mod kernel;

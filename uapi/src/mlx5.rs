@@ -219,6 +219,63 @@ layout! {
         12 reserved: u32 => "Reserved.",
     }
 
+    /// `struct mlx5_ib_create_qp_rss`, the driver's request of a QP with an indirection table.
+    pub struct CreateQpRss [152] {
+        0   rx_hash_fields_mask: u64 => "[`RxHashFields`].",
+        8   rx_hash_function: u8 => "[`RxHashFunctions`], one of them.",
+        9   rx_key_len: u8 => "Bytes of the key: 40.",
+        10  reserved: [u8; 6] => "Zero.",
+        16  rx_hash_key: [u8; 128] => "The key.",
+        144 comp_mask: u32 => "Zero.",
+        148 flags: u32 => "[`QpFlags`] of tunnels and loopback.",
+    }
+
+    /// `struct mlx5_ib_create_wq`.
+    pub struct CreateWq [48] {
+        0  buf_addr: u64 => "The ring.",
+        8  db_addr: u64 => "The doorbell record, of which the first word counts receives.",
+        16 rq_wqe_count: u32 => "WQEs of the ring.",
+        20 rq_wqe_shift: u32 => "Log2 of the size of a WQE in bytes.",
+        24 user_index: u32 => "User index in CQEs.",
+        28 flags: u32 => "Bit 0: WQE signatures.",
+        32 comp_mask: u32 => "[`CreateWqMask`].",
+        36 single_stride_log_num_of_bytes: u32 => "Log2 of the bytes of a stride.",
+        40 single_wqe_log_num_of_strides: u32 => "Log2 of the strides of a WQE.",
+        44 two_byte_shift_en: u32 => "1 to put two bytes before each packet.",
+    }
+
+    /// `struct mlx5_ib_create_wq_resp` and `struct mlx5_ib_create_rwq_ind_tbl_resp`.
+    pub struct LengthResp [8] {
+        0 response_length: u32 => "Bytes of this structure that the kernel knows.",
+        4 reserved: u32 => "Reserved.",
+    }
+
+    /// `struct mlx5_ib_modify_wq`.
+    pub struct ModifyWq [8] {
+        0 comp_mask: u32 => "Zero.",
+        4 reserved: u32 => "Zero.",
+    }
+
+    /// `struct mlx5_ib_flow_counters_desc`: a value of a counters object.
+    pub struct FlowCountersDesc [8] {
+        0 description: u32 => "[`crate::flow::CounterKind`].",
+        4 index: u32 => "Its place among the values that are read.",
+    }
+
+    /// `struct mlx5_ib_flow_counters_data`.
+    pub struct FlowCountersData [16] {
+        0  counters_data: u64 => "Address of [`FlowCountersDesc`]s.",
+        8  ncounters: u32 => "Their number.",
+        12 reserved: u32 => "Zero.",
+    }
+
+    /// `struct mlx5_ib_create_flow`, followed by as many [`FlowCountersData`] as the rule has
+    /// counters that were not described before.
+    pub struct CreateFlow [8] {
+        0 ncounters_data: u32 => "Their number: 0 or 1.",
+        4 reserved: u32 => "Zero.",
+    }
+
     /// `struct mlx5_ib_create_ah_resp`.
     pub struct CreateAhResp [16] {
         0  response_length: u32 => "Bytes of this structure that the kernel knows.",
@@ -325,7 +382,7 @@ bitflags! {
     }
 
     /// `MLX5_QP_FLAG_*`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct QpFlags: u32 {
         /// WQE signatures.
         const SIGNATURE = 1 << 0;
@@ -351,6 +408,69 @@ bitflags! {
         const UAR_PAGE_INDEX = 1 << 10;
         /// `dci_streams` is valid.
         const DCI_STREAM = 1 << 11;
+    }
+
+    /// `enum mlx5_rx_hash_function_flags`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RxHashFunctions: u8 {
+        /// Toeplitz.
+        const TOEPLITZ = 1 << 0;
+    }
+
+    /// `enum mlx5_rx_hash_fields`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RxHashFields: u64 {
+        /// Source of IPv4.
+        const SRC_IPV4 = 1 << 0;
+        /// Destination of IPv4.
+        const DST_IPV4 = 1 << 1;
+        /// Source of IPv6.
+        const SRC_IPV6 = 1 << 2;
+        /// Destination of IPv6.
+        const DST_IPV6 = 1 << 3;
+        /// Source port of TCP.
+        const SRC_PORT_TCP = 1 << 4;
+        /// Destination port of TCP.
+        const DST_PORT_TCP = 1 << 5;
+        /// Source port of UDP.
+        const SRC_PORT_UDP = 1 << 6;
+        /// Destination port of UDP.
+        const DST_PORT_UDP = 1 << 7;
+        /// Security parameter index of IPsec.
+        const IPSEC_SPI = 1 << 8;
+        /// The fields of the inner headers of a tunnel.
+        const INNER = 1 << 31;
+    }
+
+    /// `enum mlx5_ib_create_wq_mask`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CreateWqMask: u32 {
+        /// The queue is striding: the fields of strides are valid.
+        const STRIDING_RQ = 1 << 0;
+    }
+
+    /// `enum mlx5_ib_tunnel_offloads_caps`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct TunnelOffloads: u32 {
+        /// VXLAN.
+        const VXLAN = 1 << 0;
+        /// GRE.
+        const GRE = 1 << 1;
+        /// GENEVE.
+        const GENEVE = 1 << 2;
+        /// MPLS over GRE.
+        const MPLS_GRE = 1 << 3;
+        /// MPLS over UDP.
+        const MPLS_UDP = 1 << 4;
+    }
+
+    /// `enum mlx5_ib_mpw_caps`: bits of [`QueryDeviceResp::support_multi_pkt_send_wqes`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct MultiPacketSend: u32 {
+        /// Packets of equal length.
+        const LEGACY = 1 << 1;
+        /// Packets of any length.
+        const ENHANCED = 1 << 2;
     }
 
     /// `enum mlx5_ib_create_qp_resp_mask`.

@@ -1,6 +1,7 @@
 //! NUMA placement of anonymous memory (`include/uapi/linux/mempolicy.h`).
 
 use core::ptr::NonNull;
+use std::sync::OnceLock;
 
 use nix::libc::{self, c_ulong, c_void};
 
@@ -9,6 +10,26 @@ use crate::Errno;
 /// Nodes that a mask has: the most that a kernel can be built for (`NODES_SHIFT` is at most 10).
 const NODES: u32 = 1024;
 const WORD_BITS: u32 = c_ulong::BITS;
+
+/// Returns the node on which the calling thread runs. It may have moved on already.
+///
+/// Zero, without a system call, on a machine with one node.
+pub fn local_node() -> u32 {
+    static SEVERAL: OnceLock<bool> = OnceLock::new();
+    let several = SEVERAL.get_or_init(|| {
+        // A list of ranges, as `0-1,4`.
+        std::fs::read_to_string("/sys/devices/system/node/online")
+            .is_ok_and(|online| online.contains(['-', ',']))
+    });
+    if !several {
+        return 0;
+    }
+    let mut node: libc::c_uint = 0;
+    let (cpu, cache) = (core::ptr::null_mut::<c_void>(), core::ptr::null_mut::<c_void>());
+    // SAFETY: the kernel writes the node, and nothing to null pointers.
+    let result = unsafe { libc::syscall(libc::SYS_getcpu, cpu, &raw mut node, cache) };
+    if result == 0 { node } else { 0 }
+}
 
 /// Makes the kernel take pages of a mapping from a node as long as it has free memory
 /// (`MPOL_PREFERRED`). Pages that were touched before stay where they are.

@@ -259,6 +259,10 @@ fn map_anonymous(
         unsafe { prefer_node(start, map.len(), node) }
             .map_err(|errno| AllocateStep::Bind { node }.failed(errno))?;
     }
+    if request.transparent_huge && !huge {
+        // Advice: a kernel without it maps ordinary pages.
+        let _ = map.advise(Advice::HugePage);
+    }
     let skip = start.align_offset(request.align);
     // SAFETY: `start` is page aligned, so at most `spare` bytes are skipped, and `len + spare`
     // bytes are mapped.
@@ -267,6 +271,17 @@ fn map_anonymous(
     // SAFETY: `map` keeps `len` bytes at `ptr` mapped until dropped. It moves into the mapping, so
     // nothing else uses them.
     Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
+}
+
+/// Gives the physical pages of anonymous memory back to the kernel (`MADV_DONTNEED`). The addresses
+/// stay mapped, and read as zeros.
+///
+/// # Safety
+/// The `len` bytes at `start` are whole ordinary pages of one mapping of the caller, and nothing uses
+/// what is in them any more.
+pub unsafe fn discard(start: NonNull<u8>, len: usize) -> Result<(), Errno> {
+    // SAFETY: the contract.
+    unsafe { madvise(start.cast(), len, MmapAdvise::MADV_DONTNEED) }
 }
 
 /// Protects the pages from a fork: the parent keeps the physical pages that the device uses.

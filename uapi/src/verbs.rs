@@ -258,6 +258,43 @@ bitflags! {
         const RATE_LIMIT = 1 << 25;
     }
 
+    /// `enum ib_uverbs_wq_flags`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct WqFlags: u32 {
+        /// Strips the VLAN tag from received packets into the CQE.
+        const CVLAN_STRIPPING = 1 << 0;
+        /// Receives packets with their FCS.
+        const SCATTER_FCS = 1 << 1;
+        /// Packets wait for a while if no receive is posted.
+        const DELAY_DROP = 1 << 2;
+        /// Pads short PCIe writes to a cache line.
+        const PCI_WRITE_END_PADDING = 1 << 3;
+    }
+
+    /// `enum ib_wq_attr_mask`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct WqAttrMask: u32 {
+        /// `wq_state`.
+        const STATE = 1 << 0;
+        /// `curr_wq_state`.
+        const CUR_STATE = 1 << 1;
+        /// `flags`.
+        const FLAGS = 1 << 2;
+    }
+
+    /// `enum ib_uverbs_raw_packet_caps`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RawPacketCaps: u32 {
+        /// VLAN tags can be stripped.
+        const CVLAN_STRIPPING = 1 << 0;
+        /// The FCS can be received.
+        const SCATTER_FCS = 1 << 1;
+        /// Checksums are computed and checked.
+        const IP_CSUM = 1 << 2;
+        /// Packets can wait for a receive.
+        const DELAY_DROP = 1 << 3;
+    }
+
     /// `enum ib_srq_attr_mask`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SrqAttrMask: u32 {
@@ -411,6 +448,18 @@ numbers! {
         Basic = 0 => "Shared between QPs of one PD.",
         Xrc = 1 => "Shared through an XRC domain.",
         Tm = 2 => "With tag matching.",
+    }
+
+    /// `enum ib_uverbs_wq_type`.
+    pub enum WqType: u8 {
+        Rq = 0 => "Receive queue.",
+    }
+
+    /// `enum ib_wq_state`.
+    pub enum WqState: u32 {
+        Reset = 0 => "Reset.",
+        Ready = 1 => "Receiving.",
+        Error = 2 => "Error.",
     }
 
     /// Type of a memory window.

@@ -1,11 +1,12 @@
 //! Waiting for event files.
 
 use std::{
-    os::fd::BorrowedFd,
+    os::fd::{AsFd, BorrowedFd},
     time::{Duration, Instant},
 };
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::Errno;
 
@@ -23,13 +24,52 @@ pub fn wait_any_readable<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     timeout: Option<Duration>,
 ) -> Result<[bool; N], Errno> {
+    wait_any(fds.map(|fd| (fd, PollFlags::POLLIN)), timeout)
+}
+
+/// Descriptors that are waited for together, through one: the descriptor behind [`AsFd`] is readable
+/// while any of them is.
+#[derive(Debug)]
+pub struct WaitSet(Epoll);
+
+impl WaitSet {
+    /// Creates an empty set.
+    pub fn new() -> Result<Self, Errno> {
+        Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map(Self)
+    }
+
+    /// Adds a descriptor. It leaves the set when its file is closed.
+    pub fn add(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))
+    }
+}
+
+impl AsFd for WaitSet {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.0.as_fd()
+    }
+}
+
+/// Waits until a stream can be read or written, for at most `timeout` (`None`: no limit); says
+/// whether either is so. An error or a hang-up counts as both.
+pub fn wait_readable_or_writable(
+    fd: BorrowedFd<'_>,
+    timeout: Option<Duration>,
+) -> Result<bool, Errno> {
+    wait_any([(fd, PollFlags::POLLIN | PollFlags::POLLOUT)], timeout).map(|[ready]| ready)
+}
+
+fn wait_any<const N: usize>(
+    fds: [(BorrowedFd<'_>, PollFlags); N],
+    timeout: Option<Duration>,
+) -> Result<[bool; N], Errno> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let left = match deadline {
             Some(deadline) => millis_until(deadline),
             None => PollTimeout::NONE,
         };
-        let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let mut fds = fds.map(|(fd, events)| PollFd::new(fd, events));
         match poll(&mut fds, left) {
             Ok(0) => {
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -64,7 +104,7 @@ fn millis_until(deadline: Instant) -> PollTimeout {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, os::fd::AsFd};
+    use std::io::{Read, Write};
 
     use super::*;
 
@@ -103,6 +143,34 @@ mod tests {
         assert_eq!(wait_any_readable(fds(), Some(Duration::ZERO)), Ok([false; 2]));
         writer.write_all(&[1]).unwrap();
         assert_eq!(wait_any_readable(fds(), None), Ok([false, true]));
+    }
+
+    #[test]
+    fn a_set_is_readable_while_one_of_it_is() {
+        let (mut one, mut to_one) = std::io::pipe().unwrap();
+        let (other, _other) = std::io::pipe().unwrap();
+        let set = WaitSet::new().unwrap();
+        for fd in [one.as_fd(), other.as_fd()] {
+            set.add(fd).unwrap();
+        }
+        let readable = || wait_readable(set.as_fd(), Some(Duration::ZERO));
+        assert_eq!(readable(), Ok(false));
+        to_one.write_all(&[1]).unwrap();
+        assert_eq!((readable(), readable()), (Ok(true), Ok(true)));
+        one.read_exact(&mut [0]).unwrap();
+        assert_eq!(readable(), Ok(false));
+    }
+
+    #[test]
+    fn a_stream_is_ready_when_it_can_be_written_or_read() {
+        let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ready = || wait_readable_or_writable(one.as_fd(), Some(Duration::ZERO));
+        assert_eq!(ready(), Ok(true));
+        one.set_nonblocking(true).unwrap();
+        while (&one).write(&[0; 4096]).is_ok() {}
+        assert_eq!(ready(), Ok(false));
+        other.write_all(&[1]).unwrap();
+        assert_eq!(ready(), Ok(true));
     }
 
     #[test]

@@ -104,11 +104,69 @@ static void completion_queue(void)
 	drop_pair(&pair);
 }
 
+static int taken, given_back;
+static struct ibv_pd *asked;
+
+static void *take(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t type)
+{
+	(void)context, (void)type;
+	asked = pd;
+	taken++;
+	return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+
+static void give_back(struct ibv_pd *pd, void *context, void *memory, uint64_t type)
+{
+	(void)context, (void)type;
+	if (pd == asked)
+		given_back++;
+	free(memory);
+}
+
+/* The memory of the queue is its parent domain's: that stays until it has it back. */
+static void of_a_parent_domain(void)
+{
+	struct ibv_parent_domain_init_attr of = { .pd = bed.pd, .alloc = take, .free = give_back,
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS };
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(bed.context);
+	struct ibv_pd *parent = ibv_alloc_parent_domain(bed.context, &of);
+	struct ibv_cq_init_attr_ex wanted = { .cqe = 4, .channel = channel, .parent_domain = parent,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD };
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(bed.context, &wanted)), *told;
+	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .cap = { 4, 4, 1, 1, 0 },
+		.qp_type = IBV_QPT_RC };
+	struct ibv_qp *qp = ibv_create_qp(bed.pd, &attr);
+	struct ibv_sge sge = { (uintptr_t)bed.from, 8, bed.mr->lkey };
+	struct ibv_recv_wr receive = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_modify_cq_attr moderation = { .attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = { .cq_count = 1, .cq_period = 1 } };
+	pthread_t thread;
+	void *context, *status;
+
+	must(channel && parent && cq && qp, "objects");
+	must(!to_init(qp) && !ibv_post_recv(qp, &receive, &bad), "ibv_post_recv");
+	must(!ibv_req_notify_cq(cq, 0) && !to_error(qp), "an error");
+	must(!ibv_get_cq_event(channel, &told, &context), "ibv_get_cq_event");
+	must(!ibv_destroy_qp(qp), "ibv_destroy_qp");
+	must(!pthread_create(&thread, NULL, destroys_cq, cq), "a thread");
+	while (!ibv_modify_cq(cq, &moderation))
+		;
+	printf("parent domain, before: %s", name_of(ibv_dealloc_pd(parent)));
+	spoil();
+	ibv_ack_cq_events(cq, 1);
+	must(!pthread_join(thread, &status), "pthread_join");
+	printf(", its queue: %s, memory taken %d, given back %d", name_of(*(int *)status), taken > 0,
+	       taken - given_back);
+	printf(", parent domain: %s\n", name_of(ibv_dealloc_pd(parent)));
+	must(!ibv_destroy_comp_channel(channel), "ibv_destroy_comp_channel");
+}
+
 int main(void)
 {
 	bed = open_bed();
 	shared_receive_queue();
 	completion_queue();
+	of_a_parent_domain();
 	close_bed(&bed);
 	return 0;
 }

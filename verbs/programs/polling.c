@@ -169,6 +169,35 @@ static void traffic(enum ibv_qp_type type, enum ibv_wr_opcode opcode, const char
 	drop_pair(&pair);
 }
 
+/* What `ibv_poll_cq` says of the flags of requests, which is not what the readers say. */
+static void sent_flags(enum ibv_qp_type type, enum ibv_wr_opcode opcode, const char *name)
+{
+	struct pair pair = make_pair(&bed, type, 0);
+	struct ibv_wc wc[2] = {};
+
+	connect_pair(&bed, &pair);
+	for (int i = 0; i < 3; i++)
+		must(!post_receive(&bed, &pair, i), "a receive");
+	send_some(&pair, opcode, 3, bed.mr->rkey);
+	poll_one(ibv_cq_ex_to_cq(pair.cq), wc);
+	printf("%s %s sent, by ibv_poll_cq: flags %u", type_name(type), name, wc->wc_flags);
+	/* Found one by one, or both at once. */
+	for (int found = 0; found < 2;) {
+		int more = ibv_poll_cq(ibv_cq_ex_to_cq(pair.cq), 2, wc);
+
+		for (int i = 0; i < more; i++)
+			printf(" %u", wc[i].wc_flags);
+		found += more;
+	}
+	printf("; received:");
+	for (int i = 0; i < 3; i++) {
+		poll_one(ibv_cq_ex_to_cq(pair.peer_cq), wc);
+		printf(" %u", wc->wc_flags);
+	}
+	printf("\n");
+	drop_pair(&pair);
+}
+
 static void print_error(struct ibv_cq_ex *cq)
 {
 	printf(" %" PRIu64 " status %d vendor error %d", cq->wr_id, cq->status,
@@ -220,6 +249,11 @@ static void rules(void)
 	printf("; then %s\n", name_of(ibv_start_poll(pair.cq, &none)));
 	must(another && !ibv_destroy_qp(another), "ibv_destroy_qp");
 	send_some(&pair, IBV_WR_RDMA_WRITE, 5, bed.mr->rkey);
+	moderate.attr_mask = 0;
+	printf("moderate nothing: %s", name_of(ibv_modify_cq(cq, &moderate)));
+	moderate.attr_mask = IBV_CQ_ATTR_MODERATE | 2;
+	printf(", something unknown: %s\n", name_of(ibv_modify_cq(cq, &moderate)));
+	moderate.attr_mask = IBV_CQ_ATTR_MODERATE;
 	printf("resize: %s", name_of(ibv_resize_cq(cq, 2 * ENTRIES)));
 	printf(", %d", cq->cqe >= 2 * ENTRIES);
 	printf(", moderate: %s:", name_of(ibv_modify_cq(cq, &moderate)));
@@ -405,6 +439,10 @@ int main(void)
 	traffic(IBV_QPT_UC, IBV_WR_SEND, "send");
 	traffic(IBV_QPT_UD, IBV_WR_SEND, "send");
 	traffic(IBV_QPT_UD, IBV_WR_SEND_WITH_IMM, "send_imm");
+	sent_flags(IBV_QPT_RC, IBV_WR_SEND, "send");
+	sent_flags(IBV_QPT_RC, IBV_WR_SEND_WITH_IMM, "send_imm");
+	sent_flags(IBV_QPT_RC, IBV_WR_RDMA_WRITE_WITH_IMM, "rdma_write_imm");
+	sent_flags(IBV_QPT_UD, IBV_WR_SEND_WITH_IMM, "send_imm");
 	errors();
 	rules();
 	arming();

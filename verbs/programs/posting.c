@@ -475,6 +475,59 @@ static void creation(void)
 	must(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), "ibv_destroy_cq");
 }
 
+/* Regions that no window is bound to, and one without memory. */
+static void regions(void)
+{
+	struct pair pair = make_pair(&bed, IBV_QPT_RC, IBV_QP_EX_WITH_BIND_MW);
+	struct ibv_alloc_dm_attr length = { .length = 64 };
+	struct ibv_dm *memory = ibv_alloc_dm(bed.context, &length);
+	struct ibv_mr *regions[2] = { ibv_alloc_null_mr(bed.pd), NULL };
+	struct ibv_mw *window = ibv_alloc_mw(bed.pd, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = { .send_flags = IBV_SEND_SIGNALED,
+		.bind_info = { .length = 8, .mw_access_flags = IBV_ACCESS_REMOTE_READ } };
+
+	must(memory && window, "objects");
+	regions[1] = ibv_reg_dm_mr(bed.pd, memory, 0, 64, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
+	must(regions[1], "ibv_reg_dm_mr");
+	connect_pair(&bed, &pair);
+	printf("null region: %s\n", regions[0] ? "made" : name_of(errno));
+	for (int i = 0; i < 2; i++) {
+		if (!regions[i])
+			continue;
+		bind.bind_info.mr = regions[i];
+		printf("length %zx, bound: %s", regions[i]->length,
+		       name_of(ibv_bind_mw(pair.qp, window, &bind)));
+		printf(", deregistered: %s\n", name_of(ibv_dereg_mr(regions[i])));
+	}
+	must(!ibv_dealloc_mw(window) && !ibv_free_dm(memory), "objects");
+	drop_pair(&pair);
+}
+
+/* The address handle goes before the request is finished: only the setter uses it. */
+static void short_address(void)
+{
+	struct pair pair = make_pair(&bed, IBV_QPT_UD, IBV_QP_EX_WITH_SEND);
+	struct ibv_wc wc;
+
+	connect_pair(&bed, &pair);
+	must(!post_receive(&bed, &pair, 7), "a receive");
+	ibv_wr_start(pair.ex);
+	pair.ex->wr_id = 5;
+	pair.ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(pair.ex);
+	ibv_wr_set_ud_addr(pair.ex, pair.ah, pair.peer->qp_num, QKEY);
+	must(!ibv_destroy_ah(pair.ah), "ibv_destroy_ah");
+	pair.ah = NULL;
+	spoil();
+	ibv_wr_set_sge(pair.ex, bed.mr->lkey, (uintptr_t)bed.from, 16);
+	printf("address handle that is gone: %s", name_of(ibv_wr_complete(pair.ex)));
+	poll_one(ibv_cq_ex_to_cq(pair.cq), &wc);
+	printf(", sent %d", wc.status);
+	poll_one(ibv_cq_ex_to_cq(pair.peer_cq), &wc);
+	printf(", received %" PRIu64 " %d\n", wc.wr_id, wc.byte_len);
+	drop_pair(&pair);
+}
+
 int main(void)
 {
 	bed = open_bed();
@@ -493,6 +546,8 @@ int main(void)
 	lists(IBV_QPT_UC, 0);
 	lists(IBV_QPT_XRC_SEND, 0);
 	receives();
+	regions();
+	short_address();
 	close_bed(&bed);
 	return 0;
 }

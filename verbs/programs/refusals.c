@@ -1,6 +1,7 @@
 /* What is refused, and what a caller then finds: lists that are too long, odd counts, signals, descriptors. */
 #include "bed.h"
 
+#include <infiniband/mlx5dv.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -115,6 +116,49 @@ static void creation(void)
 	must(!ibv_destroy_cq(cq), "ibv_destroy_cq");
 }
 
+/* What our library refuses before the kernel is asked, and C's after. */
+static void before_the_kernel(void)
+{
+	struct ibv_cq_init_attr_ex ex = { .cqe = 10, .comp_vector = bed.context->num_comp_vectors + 1 };
+	struct mlx5dv_cq_init_attr formats = {
+		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE,
+		.cqe_comp_res_format = MLX5DV_CQE_RES_FORMAT_HASH | MLX5DV_CQE_RES_FORMAT_CSUM,
+	};
+	struct ibv_alloc_dm_attr memory = { .length = 100 };
+	struct ibv_device_attr device;
+	struct ibv_dm *dm;
+
+	must(!ibv_query_device(bed.context, &device), "ibv_query_device");
+	errno = 0;
+	printf("too many entries: %d", ibv_create_cq(bed.context, device.max_cqe + 1, NULL, NULL, 0) != NULL);
+	printf(" %s\n", name_of(errno));
+	errno = 0;
+	printf("no such vector: %d", ibv_create_cq(bed.context, 100, NULL, NULL, ex.comp_vector) != NULL);
+	printf(" %s\n", name_of(errno));
+	errno = 0;
+	printf("no such vector, extended: %d", ibv_create_cq_ex(bed.context, &ex) != NULL);
+	printf(" %s\n", name_of(errno));
+	ex.comp_vector = 0;
+	ex.cqe = device.max_cqe + 1;
+	errno = 0;
+	printf("too many entries, extended: %d", ibv_create_cq_ex(bed.context, &ex) != NULL);
+	printf(" %s\n", name_of(errno));
+	ex.cqe = 10;
+	errno = 0;
+	printf("two formats: %d", mlx5dv_create_cq(bed.context, &ex, &formats) != NULL);
+	printf(" %s\n", name_of(errno));
+	errno = 0;
+	printf("window of type 3: %d", ibv_alloc_mw(bed.pd, 3) != NULL);
+	printf(" %s\n", name_of(errno));
+	dm = ibv_alloc_dm(bed.context, &memory);
+	must(dm, "ibv_alloc_dm");
+	errno = 0;
+	printf("more than the device memory: %d",
+	       ibv_reg_dm_mr(bed.pd, dm, 0, 104, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE) != NULL);
+	printf(" %s\n", name_of(errno));
+	must(!ibv_free_dm(dm), "ibv_free_dm");
+}
+
 int main(void)
 {
 	bed = open_bed();
@@ -125,6 +169,7 @@ int main(void)
 	drop_pair(&pair);
 	events();
 	creation();
+	before_the_kernel();
 	close_bed(&bed);
 	return 0;
 }

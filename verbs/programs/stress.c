@@ -568,8 +568,12 @@ static void *take(void *argument)
 		void *context;
 
 		if (poll(&file, 1, 20) == 1) {
-			if (ibv_get_cq_event(channel, &cq, &context))
-				fail("ibv_get_cq_event", errno);
+			/* Its queue may have been destroyed meanwhile. */
+			if (ibv_get_cq_event(channel, &cq, &context)) {
+				if (errno != EAGAIN)
+					fail("ibv_get_cq_event", errno);
+				continue;
+			}
 			atomic_fetch_add(&events, 1);
 			if (context == &queues[0]) {
 				kept++;
@@ -600,8 +604,11 @@ static void *hear(void *argument)
 
 		if (poll(&file, 1, 20) != 1)
 			continue;
-		if (ibv_get_async_event(bed.context, &event))
-			fail("ibv_get_async_event", errno);
+		if (ibv_get_async_event(bed.context, &event)) {
+			if (errno != EAGAIN)
+				fail("ibv_get_async_event", errno);
+			continue;
+		}
 		if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
 			if (event.element.srq != srq)
 				fail("an event of nothing", 0);
@@ -635,6 +642,8 @@ int main(int count, char **arguments)
 	must(mr, "ibv_reg_mr");
 	channel = ibv_create_comp_channel(bed.context);
 	must(channel, "ibv_create_comp_channel");
+	must(!fcntl(channel->fd, F_SETFL, O_NONBLOCK) && !fcntl(bed.context->async_fd, F_SETFL, O_NONBLOCK),
+	     "fcntl");
 	for (int i = 0; i < QUEUES; i++)
 		pthread_rwlock_init(&queue_locks[i], &fair);
 	queues[0] = ibv_create_cq(bed.context, 3000, &queues[0], channel, 0);

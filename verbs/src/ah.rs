@@ -5,14 +5,17 @@ use crate::context::ContextObject;
 use crate::object::{boxed, destroy};
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status, zero_or_minus_one};
-use mlx5::{AddressHandle, AhAttr, Gid, GlobalRoute, Received};
+use mlx5::{AddressHandle, AddressVector, AhAttr, Gid, GlobalRoute, Received};
 use std::mem::ManuallyDrop;
 
 /// An address handle.
 #[repr(C)]
 pub(crate) struct AhObject {
     c: ibv_ah,
-    pub(crate) handle: ManuallyDrop<AddressHandle>,
+    pub(crate) vector: AddressVector,
+    /// On Ethernet, where the kernel knows of it. On InfiniBand it is nothing but the vector, as in C: its
+    /// protection domain may go before it.
+    handle: Option<ManuallyDrop<AddressHandle>>,
 }
 
 impl AhObject {
@@ -52,8 +55,10 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Verb<*mut ibv_ah> {
         return Err(Refusal::INVALID);
     }
     let handle = domain.create_ah_raw(&path(attr))?;
-    let c = ibv_ah { context, pd, handle: handle.kernel_handle().unwrap_or(0) };
-    Ok(boxed(AhObject { c, handle: ManuallyDrop::new(handle) }))
+    let (vector, of_kernel) = (*handle.vector(), handle.kernel_handle());
+    let c = ibv_ah { context, pd, handle: of_kernel.unwrap_or(0) };
+    let handle = of_kernel.map(|_| ManuallyDrop::new(handle));
+    Ok(boxed(AhObject { c, vector, handle }))
 }
 
 /// `ibv_create_ah`.
@@ -71,8 +76,16 @@ pub unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *
 /// `ah` was not destroyed. It is used no more.
 pub unsafe extern "C" fn destroy_ah(ah: *mut ibv_ah) -> c_int {
     let this: *mut AhObject = ah.cast();
-    // SAFETY: by the contract.
-    status(unsafe { destroy(this, &raw mut (*this).handle, AddressHandle::destroy) })
+    // SAFETY: by the contract; nobody else uses the object.
+    status(unsafe {
+        match &mut (*this).handle {
+            Some(handle) => destroy(this, handle, AddressHandle::destroy),
+            None => {
+                drop(Box::from_raw(this));
+                Ok(())
+            }
+        }
+    })
 }
 
 /// C's attributes of a path.

@@ -5,7 +5,7 @@ use crate::abi::*;
 use crate::context::ContextObject;
 use std::mem::{offset_of, take};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A context that was closed with objects left. Verbs that destroy objects look into it, but not at what
 /// changes here.
@@ -30,6 +30,9 @@ unsafe fn end(this: *mut ContextObject) -> bool {
     unsafe {
         // Pages that are mapped keep the device open.
         drop(take(&mut (*this).dv));
+        // Those in use are objects that are left.
+        let objects = Arc::clone(&(*this).objects);
+        objects.channels.detach();
         let context = &mut (*this).context;
         let left = context.left();
         let ended = context.end(mlx5::Context::close);
@@ -75,6 +78,9 @@ pub unsafe extern "C" fn close_device(context: *mut ibv_context) -> c_int {
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
         left.push(Left(this));
         ANY.store(true, Relaxed);
+        drop(left);
+        // The last object may have been destroyed before it was in the list.
+        look_again();
     }
     0
 }

@@ -1,6 +1,7 @@
 //! What the objects of an open device share.
 
 use crate::abi::*;
+use crate::channels::Channels;
 use crate::dv_state::DvState;
 use crate::environment::Environment;
 use crate::process::InProcess;
@@ -9,7 +10,7 @@ use mlx5_uapi::DeviceFile;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::mem::offset_of;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Objects of C by the identifier that events have. An object that was removed gets no event.
 pub(crate) struct ById<I, T>(Mutex<HashMap<I, Counted<T>>>);
@@ -60,9 +61,27 @@ pub(crate) struct ContextObject {
     pub(crate) dv: DvState,
     pub(crate) context: InProcess<Context>,
     pub(crate) environment: Environment,
+    pub(crate) objects: Arc<Objects>,
+}
+
+/// The objects of a device that events are about. A thread that waits for an event has them too: another
+/// one may close the device meanwhile.
+pub(crate) struct Objects {
     pub(crate) qps: ById<QpId, ibv_qp>,
     pub(crate) cqs: ById<CqId, ibv_cq>,
     pub(crate) srqs: ById<SrqId, ibv_srq>,
+    pub(crate) channels: Channels,
+}
+
+impl Objects {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            qps: ById::new(),
+            cqs: ById::new(),
+            srqs: ById::new(),
+            channels: Channels::default(),
+        })
+    }
 }
 
 impl ContextObject {

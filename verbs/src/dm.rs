@@ -2,7 +2,7 @@
 
 use crate::abi::*;
 use crate::context::ContextObject;
-use crate::mr::MrObject;
+use crate::mr::{MrObject, Of};
 use crate::object::{boxed, destroy};
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
@@ -110,7 +110,10 @@ pub unsafe extern "C" fn reg_dm_mr(
         let access = Access::from_bits_retain(access);
         Ok(domain.reg_dm_mr(&this.memory, start..end, access)?)
     };
-    object(register().map(|region| MrObject::make(pd, ptr::null_mut(), length, region, None)))
+    object(
+        register()
+            .map(|region| MrObject::make(pd, ptr::null_mut(), length, region, None, Of::ZeroBased)),
+    )
 }
 
 /// What `ibv_memcpy_to_dm` calls.

@@ -1,6 +1,7 @@
 //! Thread domains and parent domains, and deallocating domains of either kind.
 
 use crate::abi::*;
+use crate::close;
 use crate::context::ContextObject;
 use crate::object::{boxed, destroy};
 use crate::parent::{CAllocators, Parent, TdObject};
@@ -44,6 +45,7 @@ pub unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
         }
         drop(Box::<TdObject>::from_raw(td.cast()));
     }
+    close::again();
     0
 }
 
@@ -112,7 +114,7 @@ pub unsafe extern "C" fn alloc_parent_domain(
 /// # Safety
 /// `this` is a parent domain. If the call succeeds, it is used no more.
 pub(crate) unsafe fn dealloc_parent(this: *mut PdObject, parent: &Parent) -> Verb {
-    if parent.users.load(Relaxed) != 0 {
+    if parent.has_queues() {
         return Err(Refusal(libc::EBUSY));
     }
     parent.release();
@@ -139,6 +141,7 @@ pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
                 // A child's part of it ends; the domain is its parent's.
                 drop(ManuallyDrop::take(&mut (*this).domain).into_inner());
                 drop(Box::from_raw(this));
+                close::again();
                 Ok(())
             }
             None => destroy(this, &raw mut (*this).domain, |domain| {

@@ -35,6 +35,13 @@ pub(crate) fn cqe_size() -> Verb<CqeSize> {
     }
 }
 
+/// Whether send requests are signed, as `MLX5_QP_SIGNATURE` says, whatever its value, when a queue pair is
+/// created. Only where the queue pair has no receive queue of its own: which bytes the signatures of its
+/// requests cover is not documented.
+pub(crate) fn signed_requests() -> bool {
+    env::var_os("MLX5_QP_SIGNATURE").is_some()
+}
+
 /// The pages of the memory of a queue, as `MLX_CQ_ALLOC_TYPE`, `MLX_QP_ALLOC_TYPE` and
 /// `MLX_SRQ_ALLOC_TYPE` say when it is created. C also knows memory that is contiguous by a driver of its
 /// own; that is ordinary memory here.

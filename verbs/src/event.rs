@@ -1,18 +1,20 @@
 //! Asynchronous events.
 
 use crate::abi::*;
-use crate::context::{ContextObject, acknowledge};
+use crate::close;
+use crate::context::{ContextObject, Objects, acknowledge};
 use crate::refusal::{Refusal, Verb, zero_or_minus_one};
-use mlx5::AsyncEvent;
+use mlx5::{AsyncEvent, DetachedEvents};
+use std::sync::Arc;
 
 /// The event as C tells it, or nothing if it is about an object that was destroyed.
-fn to_c(context: &ContextObject, event: AsyncEvent) -> Option<ibv_async_event> {
+fn to_c(objects: &Objects, event: AsyncEvent) -> Option<ibv_async_event> {
     use AsyncEvent as Event;
-    let qp = |qp| Some(ibv_async_event_element { qp: context.qps.tell(&qp)? });
+    let qp = |qp| Some(ibv_async_event_element { qp: objects.qps.tell(&qp)? });
     let port = |port_num| Some(ibv_async_event_element { port_num: port_num as c_int });
     let (event_type, element) = match event {
         Event::CqError(cq) => {
-            (IBV_EVENT_CQ_ERR, Some(ibv_async_event_element { cq: context.cqs.tell(&cq)? }))
+            (IBV_EVENT_CQ_ERR, Some(ibv_async_event_element { cq: objects.cqs.tell(&cq)? }))
         }
         Event::QpFatal(id) => (IBV_EVENT_QP_FATAL, qp(id)),
         Event::QpRequestError(id) => (IBV_EVENT_QP_REQ_ERR, qp(id)),
@@ -23,11 +25,11 @@ fn to_c(context: &ContextObject, event: AsyncEvent) -> Option<ibv_async_event> {
         Event::PathMigrationError(id) => (IBV_EVENT_PATH_MIG_ERR, qp(id)),
         Event::QpLastWqeReached(id) => (IBV_EVENT_QP_LAST_WQE_REACHED, qp(id)),
         Event::SrqError(id) => {
-            (IBV_EVENT_SRQ_ERR, Some(ibv_async_event_element { srq: context.srqs.tell(&id)? }))
+            (IBV_EVENT_SRQ_ERR, Some(ibv_async_event_element { srq: objects.srqs.tell(&id)? }))
         }
         Event::SrqLimitReached(id) => (
             IBV_EVENT_SRQ_LIMIT_REACHED,
-            Some(ibv_async_event_element { srq: context.srqs.tell(&id)? }),
+            Some(ibv_async_event_element { srq: objects.srqs.tell(&id)? }),
         ),
         Event::PortActive(number) => (IBV_EVENT_PORT_ACTIVE, port(number)),
         Event::PortError(number) => (IBV_EVENT_PORT_ERR, port(number)),
@@ -43,11 +45,12 @@ fn to_c(context: &ContextObject, event: AsyncEvent) -> Option<ibv_async_event> {
     Some(ibv_async_event { element: element?, event_type })
 }
 
-fn next(context: &ContextObject) -> Verb<ibv_async_event> {
-    let events = context.context.async_events();
+/// The next event. Another thread may close the device while this one waits: then nothing of the context
+/// is used any more.
+fn next(events: &DetachedEvents, objects: &Objects) -> Verb<ibv_async_event> {
     loop {
         let event = events.next()?.ok_or(Refusal(libc::EAGAIN))?;
-        if let Some(event) = to_c(context, event) {
+        if let Some(event) = to_c(objects, event) {
             return Ok(event);
         }
     }
@@ -62,7 +65,13 @@ pub unsafe extern "C" fn get_async_event(
     event: *mut ibv_async_event,
 ) -> c_int {
     // SAFETY: by the contract.
-    let found = next(unsafe { ContextObject::of(context) });
+    let (events, objects) = unsafe {
+        let context = ContextObject::of(context);
+        (context.context.async_events().detach(), Arc::clone(&context.objects))
+    };
+    let found = next(&events, &objects);
+    // The device may have been closed while the event was looked at.
+    close::again();
     // SAFETY: by the contract.
     zero_or_minus_one(found.map(|found| unsafe { event.write(found) }))
 }

@@ -1,36 +1,36 @@
 //! Taking part in contexts and objects that exist already.
 
 use crate::abi::*;
+use crate::close;
 use crate::context::ContextObject;
 use crate::device::DeviceObject;
 use crate::dm;
-use crate::mr::MrObject;
+use crate::mr::{MrObject, Of};
 use crate::object::boxed;
 use crate::open;
 use crate::pd::{PdObject, in_process};
 use crate::refusal::{Refusal, Verb, object};
 use mlx5_uapi::LinuxKernel;
 use std::mem::ManuallyDrop;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 fn device(cmd_fd: c_int) -> Verb<*mut ibv_context> {
     if cmd_fd < 0 {
-        return Err(Refusal(libc::EBADF));
+        return Err(Refusal::INVALID);
     }
     // SAFETY: by the contract of `import_device`.
-    let fd = unsafe { BorrowedFd::borrow_raw(cmd_fd) }.try_clone_to_owned();
-    let fd = fd.map_err(|error| Refusal(error.raw_os_error().unwrap_or(libc::EBADF)))?;
-    let number = LinuxKernel::node_number(&fd)?;
-    let file = LinuxKernel::adopt(fd);
-    let device = DeviceObject::with_number(number)?.ok_or(Refusal(libc::ENOENT))?;
-    open::import(device, file)
+    let number = LinuxKernel::node_number(unsafe { BorrowedFd::borrow_raw(cmd_fd) });
+    let number = number.map_err(|_| Refusal::INVALID)?;
+    let device = DeviceObject::with_number(number)?.ok_or(Refusal(libc::ENODEV))?;
+    // SAFETY: by the contract; from here on it is the context's, also if the import fails.
+    open::import(device, LinuxKernel::adopt(unsafe { OwnedFd::from_raw_fd(cmd_fd) }))
 }
 
-/// `ibv_import_device`.
+/// `ibv_import_device`: takes the descriptor over, unless it is not that of a device.
 ///
 /// # Safety
-/// `cmd_fd` is open.
+/// `cmd_fd` is open, and used no more by others.
 pub unsafe extern "C" fn import_device(cmd_fd: c_int) -> *mut ibv_context {
     object(device(cmd_fd))
 }
@@ -60,6 +60,8 @@ pub unsafe extern "C" fn unimport_pd(pd: *mut ibv_pd) {
     let mut this = unsafe { Box::<PdObject>::from_raw(pd.cast()) };
     // SAFETY: the object is not used any more.
     drop(unsafe { ManuallyDrop::take(&mut this.domain) }.into_inner());
+    drop(this);
+    close::again();
 }
 
 /// `ibv_import_mr`.
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_
     let found = unsafe { PdObject::of(pd) }.domain.import_mr(mr_handle).map_err(Into::into);
     object(found.map(|region| {
         let length = region.len();
-        MrObject::make(pd, ptr::null_mut(), length, region, None)
+        MrObject::make(pd, ptr::null_mut(), length, region, None, Of::Other)
     }))
 }
 
@@ -84,6 +86,8 @@ pub unsafe extern "C" fn unimport_mr(mr: *mut ibv_mr) {
     let mut this = unsafe { Box::<MrObject>::from_raw(mr.cast()) };
     // SAFETY: the object is not used any more.
     unsafe { ManuallyDrop::drop(&mut this.region) };
+    drop(this);
+    close::again();
 }
 
 /// `ibv_import_dm`.
@@ -103,4 +107,5 @@ pub unsafe extern "C" fn import_dm(context: *mut ibv_context, dm_handle: u32) ->
 pub unsafe extern "C" fn unimport_dm(dm: *mut ibv_dm) {
     // SAFETY: by the contract.
     unsafe { dm::forget(dm) };
+    close::again();
 }

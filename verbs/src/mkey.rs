@@ -8,12 +8,15 @@ use crate::refusal::{Refusal, Verb, object, status};
 use mlx5::mkey::{MAX_MKEY_ENTRIES, Mkey, SignatureErrorKind};
 use mlx5_uapi::mlx5::UcontextRespMask;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A memory key.
 #[repr(C)]
 pub(crate) struct MkeyObject {
     c: mlx5dv_mkey,
     key: ManuallyDrop<Mkey>,
+    /// An error that C has no word for was found, and the key was not configured since.
+    untold: AtomicBool,
 }
 
 impl MkeyObject {
@@ -31,6 +34,18 @@ impl MkeyObject {
     pub(crate) unsafe fn key<'a>(mkey: *mut mlx5dv_mkey) -> (&'a Mkey, u8) {
         // SAFETY: by the contract.
         unsafe { (&Self::of(mkey).key, (*mkey).lkey as u8) }
+    }
+
+    /// The key is configured anew: what was not told of its transfers does not matter any more.
+    ///
+    /// # Safety
+    /// `mkey` was not destroyed.
+    pub(crate) unsafe fn forget_untold(mkey: *mut mlx5dv_mkey) {
+        // SAFETY: by the contract.
+        let untold = unsafe { &Self::of(mkey).untold };
+        if untold.load(Relaxed) {
+            untold.store(false, Relaxed);
+        }
     }
 }
 
@@ -65,7 +80,8 @@ fn create(init: &mut mlx5dv_mkey_init_attr) -> Verb<*mut mlx5dv_mkey> {
     let key = builder.build()?;
     init.max_entries = entries as u16;
     let c = mlx5dv_mkey { lkey: key.lkey(), rkey: key.rkey() };
-    Ok(boxed(MkeyObject { c, key: ManuallyDrop::new(key) }))
+    let untold = AtomicBool::new(false);
+    Ok(boxed(MkeyObject { c, key: ManuallyDrop::new(key), untold }))
 }
 
 /// `mlx5dv_create_mkey`.
@@ -87,7 +103,10 @@ pub unsafe extern "C" fn destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
     status(unsafe { destroy(this, &raw mut (*this).key, Mkey::destroy) })
 }
 
-fn check(key: &Mkey) -> Verb<mlx5dv_mkey_err> {
+fn check(MkeyObject { key, untold, .. }: &MkeyObject) -> Verb<mlx5dv_mkey_err> {
+    if untold.load(Relaxed) {
+        return Err(Refusal::INVALID);
+    }
     let blank = mlx5dv_sig_err { actual_value: 0, expected_value: 0, offset: 0 };
     let Some(error) = key.check()? else {
         let err = mlx5dv_mkey_err_err { sig: blank };
@@ -97,8 +116,12 @@ fn check(key: &Mkey) -> Verb<mlx5dv_mkey_err> {
         SignatureErrorKind::Guard => MLX5DV_MKEY_SIG_BLOCK_BAD_GUARD,
         SignatureErrorKind::ReferenceTag => MLX5DV_MKEY_SIG_BLOCK_BAD_REFTAG,
         SignatureErrorKind::ApplicationTag => MLX5DV_MKEY_SIG_BLOCK_BAD_APPTAG,
-        // C has no word for a transfer that was not checked, or for an unknown part.
-        _ => return Err(Refusal::INVALID),
+        // C has no word for a transfer that was not checked, or for an unknown part. As in C, it is said
+        // again until the key is configured: it is no sign that the data is good.
+        _ => {
+            untold.store(true, Relaxed);
+            return Err(Refusal::INVALID);
+        }
     };
     let sig = mlx5dv_sig_err {
         actual_value: error.actual,
@@ -118,7 +141,7 @@ pub unsafe extern "C" fn mkey_check(
     size: usize,
 ) -> c_int {
     // SAFETY: by the contract.
-    let found = check(&unsafe { MkeyObject::of(mkey) }.key);
+    let found = check(unsafe { MkeyObject::of(mkey) });
     status(found.map(|found| {
         let written = match found.err_type {
             MLX5DV_MKEY_NO_ERR => size_of_val(&found.err_type),

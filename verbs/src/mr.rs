@@ -8,6 +8,7 @@ use crate::refusal::{Refusal, Verb, object, set_errno, status};
 use crate::request::entries;
 use mlx5::{Access, MemoryRegion};
 use mlx5_uapi::cmd::mr as command;
+use mlx5_uapi::mlx5::UcontextRespMask;
 use mlx5_uapi::verbs::{self, Advice};
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
@@ -17,18 +18,50 @@ use std::ptr;
 #[repr(C)]
 pub(crate) struct MrObject {
     pub(crate) c: ibv_mr,
-    pub(crate) region: ManuallyDrop<MemoryRegion>,
+    /// None of a null region.
+    pub(crate) region: ManuallyDrop<Option<MemoryRegion>>,
+    of: Of,
     /// Its memory, as far as that has to be kept from children. Given back with the object.
     kept: Option<Kept>,
 }
 
+/// What a region is of, as far as windows are concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    Memory,
+    /// Memory whose addresses count from zero.
+    ZeroBased,
+    /// A dma-buf, another part's memory, or none.
+    Other,
+}
+
+impl Of {
+    fn access(access: Access) -> Self {
+        if access.contains(Access::ZERO_BASED) { Self::ZeroBased } else { Self::Memory }
+    }
+}
+
 impl MrObject {
+    /// Whether a window may be bound to it.
+    ///
+    /// # Safety
+    /// `mr` was not deregistered.
+    pub(crate) unsafe fn check_bind(mr: *mut ibv_mr) -> Verb {
+        // SAFETY: by the contract, it is the first field of an object of this type.
+        match unsafe { &*mr.cast::<Self>() }.of {
+            Of::Memory => Ok(()),
+            Of::ZeroBased => Err(Refusal::INVALID),
+            Of::Other => Err(Refusal::NOT_SUPPORTED),
+        }
+    }
+
     pub(crate) fn make(
         pd: *mut ibv_pd,
         addr: *mut c_void,
         length: usize,
         region: MemoryRegion,
         kept: Option<Kept>,
+        of: Of,
     ) -> *mut ibv_mr {
         // SAFETY: by the verbs' contract.
         let context = unsafe { (*pd).context };
@@ -41,7 +74,7 @@ impl MrObject {
             lkey: region.lkey(),
             rkey: region.rkey(),
         };
-        boxed(Self { c, region: ManuallyDrop::new(region), kept })
+        boxed(Self { c, region: ManuallyDrop::new(Some(region)), of, kept })
     }
 }
 
@@ -61,7 +94,8 @@ unsafe fn reg(
         let domain = &PdObject::of(pd).domain;
         domain.reg_mr_raw(addr.cast(), length, iova, Access::from_bits_retain(access))?
     };
-    Ok(MrObject::make(pd, addr, length, region, kept))
+    let of = Of::access(Access::from_bits_retain(access));
+    Ok(MrObject::make(pd, addr, length, region, kept, of))
 }
 
 /// `ibv_reg_mr`.
@@ -131,9 +165,37 @@ pub unsafe extern "C" fn reg_dmabuf_mr(
         PdObject::of(pd).domain.reg_dmabuf_mr(fd, offset, length, iova, access)
     };
     object(
-        made.map(|region| MrObject::make(pd, ptr::null_mut(), length, region, None))
+        made.map(|region| MrObject::make(pd, ptr::null_mut(), length, region, None, Of::Other))
             .map_err(Into::into),
     )
+}
+
+fn null(pd: *mut ibv_pd) -> Verb<*mut ibv_mr> {
+    // SAFETY: by the contract of `alloc_null_mr`.
+    let (context, of) = unsafe { ((*pd).context, PdObject::context(pd)) };
+    let limits = of.context.driver_limits();
+    let told = UcontextRespMask::from_bits_retain(limits.comp_mask);
+    if !told.contains(UcontextRespMask::DUMP_FILL_MKEY) {
+        return Err(Refusal::NOT_SUPPORTED);
+    }
+    let c = ibv_mr {
+        context,
+        pd,
+        addr: ptr::null_mut(),
+        length: usize::MAX,
+        handle: 0,
+        lkey: limits.dump_fill_mkey,
+        rkey: 0,
+    };
+    Ok(boxed(MrObject { c, region: ManuallyDrop::new(None), of: Of::Other, kept: None }))
+}
+
+/// The operation behind `ibv_alloc_null_mr`: what is written there is dropped, and zeros are read.
+///
+/// # Safety
+/// `pd` exists.
+pub unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    object(null(pd))
 }
 
 /// `ibv_dereg_mr`.
@@ -143,7 +205,12 @@ pub unsafe extern "C" fn reg_dmabuf_mr(
 pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
     let this: *mut MrObject = mr.cast();
     // SAFETY: by the contract.
-    status(unsafe { destroy(this, &raw mut (*this).region, MemoryRegion::deregister) })
+    status(unsafe {
+        destroy(this, &raw mut (*this).region, |region| match region {
+            Some(region) => region.deregister().map_err(|error| error.map(Some)),
+            None => Ok(()),
+        })
+    })
 }
 
 /// `ibv_rereg_mr`: zero, or which step failed.
@@ -182,7 +249,12 @@ pub unsafe extern "C" fn rereg_mr(
     let this: *mut MrObject = mr.cast();
     // SAFETY: by the contract. The region is put back, whatever happens to it.
     let refused = unsafe {
-        let mut change = ManuallyDrop::take(&mut (*this).region).reregister();
+        let Some(region) = ManuallyDrop::take(&mut (*this).region) else {
+            (*this).region = ManuallyDrop::new(None);
+            set_errno(libc::EINVAL);
+            return IBV_REREG_MR_ERR_INPUT;
+        };
+        let mut change = region.reregister();
         if has(IBV_REREG_MR_CHANGE_PD) {
             change = change.pd(&PdObject::of(pd).domain);
         }
@@ -201,7 +273,7 @@ pub unsafe extern "C" fn rereg_mr(
         };
         let c = &mut (*this).c;
         (c.lkey, c.rkey) = (region.lkey(), region.rkey());
-        (*this).region = ManuallyDrop::new(region);
+        (*this).region = ManuallyDrop::new(Some(region));
         refused
     };
     if let Some(refusal) = refused {

@@ -4,9 +4,11 @@ use crate::abi::*;
 use crate::object::{boxed, destroy};
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
-use mlx5::window::{TypeOne, TypeTwo};
+use mlx5::window::{BindKeys, TypeOne, TypeTwo};
 use mlx5::{BindParts, Binding, DestroyError, Error, MemoryWindow, WindowType};
 use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A window of either type.
 enum Window {
@@ -25,9 +27,44 @@ impl Window {
 
 /// A memory window.
 #[repr(C)]
-struct MwObject {
+pub(crate) struct MwObject {
     c: ibv_mw,
     window: ManuallyDrop<Window>,
+    /// Of `ibv_bind_mw`.
+    pub(crate) keys: BindKeys,
+    place: Arc<Place>,
+}
+
+/// Where a window is, as long as it is there. Requests that bind it may outlive it.
+struct Place(Mutex<*mut ibv_mw>);
+
+// SAFETY: the pointer is only used with the lock held, and is NULL when the window is gone.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, *mut ibv_mw> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the key that programs read: a bind was cancelled.
+    fn set_key(&self, rkey: u32) {
+        let window = self.lock();
+        // SAFETY: it is NULL, or the window is there as long as the lock is held.
+        if let Some(window) = unsafe { window.as_mut() } {
+            window.rkey = rkey;
+        }
+    }
+}
+
+impl MwObject {
+    /// # Safety
+    /// `mw` was not deallocated.
+    pub(crate) unsafe fn of<'a>(mw: *mut ibv_mw) -> &'a Self {
+        // SAFETY: by the contract, it is the first field of an object of this type.
+        unsafe { &*mw.cast() }
+    }
 }
 
 fn alloc(pd: *mut ibv_pd, kind: c_uint) -> Verb<*mut ibv_mw> {
@@ -48,7 +85,15 @@ fn alloc(pd: *mut ibv_pd, kind: c_uint) -> Verb<*mut ibv_mw> {
     };
     let (rkey, handle, window) = make()?.ok_or(Refusal::INVALID)?;
     let c = ibv_mw { context, pd, rkey, handle, r#type: kind };
-    Ok(boxed(MwObject { c, window: ManuallyDrop::new(window) }))
+    let place = Arc::new(Place(Mutex::new(ptr::null_mut())));
+    let keys = BindKeys::new(rkey, {
+        let place = Arc::clone(&place);
+        move |rkey| place.set_key(rkey)
+    });
+    let (window, place_of) = (ManuallyDrop::new(window), Arc::clone(&place));
+    let made = boxed(MwObject { c, window, keys, place });
+    *place_of.lock() = made;
+    Ok(made)
 }
 
 /// The operation behind `ibv_alloc_mw`.
@@ -66,7 +111,15 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_uint) -> *mut ibv_mw 
 pub unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     let this: *mut MwObject = mw.cast();
     // SAFETY: by the contract.
-    status(unsafe { destroy(this, &raw mut (*this).window, Window::dealloc) })
+    status(unsafe {
+        let place = Arc::clone(&(*this).place);
+        let mut place = place.lock();
+        let done = destroy(this, &raw mut (*this).window, Window::dealloc);
+        if done.is_ok() {
+            *place = ptr::null_mut();
+        }
+        done
+    })
 }
 
 /// The rights of a window in the form of a memory key.

@@ -1,7 +1,7 @@
 //! Opening and closing devices: contexts, and their table of functions.
 
 use crate::abi::*;
-use crate::context::{ById, ContextObject};
+use crate::context::{ContextObject, Objects};
 use crate::device::DeviceObject;
 use crate::dv_state::DvState;
 use crate::environment::Environment;
@@ -31,6 +31,7 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     verbs.create_srq_ex = Some(srq::create_srq_ex);
     verbs.get_srq_num = Some(srq::get_srq_num);
     verbs.post_srq_ops = Some(srq::tags::post_srq_ops);
+    verbs.alloc_null_mr = Some(mr::alloc_null_mr);
     verbs.advise_mr = Some(mr::advise_mr);
     verbs.alloc_dm = Some(dm::alloc_dm);
     verbs.free_dm = Some(dm::free_dm);
@@ -102,9 +103,7 @@ fn make(
             Arc::new(move |parents: &Context| in_child(device, parents)),
         ),
         environment,
-        qps: ById::new(),
-        cqs: ById::new(),
-        srqs: ById::new(),
+        objects: Objects::new(),
     });
     ContextObject::as_c(Box::into_raw(made))
 }

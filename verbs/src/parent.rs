@@ -4,7 +4,10 @@
 use crate::abi::*;
 use mlx5::{QueueAllocator, ThreadDomain};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A thread domain.
@@ -116,6 +119,17 @@ unsafe impl QueueAllocator for CAllocator {
 }
 
 impl Parent {
+    /// A queue that was counted is destroyed, and its memory given back: the domain may go.
+    pub(crate) fn release_queue(&self) {
+        // What was done with the domain before happens before it is freed.
+        self.users.fetch_sub(1, Release);
+    }
+
+    /// Whether a queue was made from it that is still there.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.users.load(Acquire) != 0
+    }
+
     /// Who provides the memory of a queue, if the program does.
     pub(crate) fn allocator(&self, purpose: Purpose) -> Option<Arc<dyn QueueAllocator>> {
         let functions = self.allocators?;

@@ -51,11 +51,13 @@ impl PdObject {
         }
     }
 
-    /// A queue that was counted is destroyed.
-    pub(crate) fn release(&self) {
-        if let Some(parent) = &self.parent {
-            parent.users.fetch_sub(1, Relaxed);
-        }
+    /// The parent domain that counts a queue made from `pd`, if it is one.
+    ///
+    /// # Safety
+    /// `pd` is NULL, or as for [`PdObject::of`].
+    pub(crate) unsafe fn counting<'a>(pd: *mut ibv_pd) -> Option<&'a Parent> {
+        // SAFETY: by the contract.
+        unsafe { pd.cast::<Self>().as_ref() }?.parent.as_ref()
     }
 
     /// # Safety

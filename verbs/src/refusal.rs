@@ -39,6 +39,7 @@ impl From<&Error> for Refusal {
             ErrorKind::OutOfMemory | ErrorKind::ResourceLimit => libc::ENOMEM,
             ErrorKind::Busy => libc::EBUSY,
             ErrorKind::NotFound => libc::ENOENT,
+            ErrorKind::AlreadyExists => libc::EEXIST,
             ErrorKind::PermissionDenied => libc::EPERM,
             ErrorKind::NotSupported | ErrorKind::NoDevx | ErrorKind::KernelTooOld => {
                 libc::EOPNOTSUPP

@@ -26,6 +26,7 @@ pub mod tag_matching;
 
 pub use gate::{Gate, QueueState};
 pub use keys::configure::{ConfigureMkey, ConfiguresMkeys, Finished, MkeyRequest};
+pub use keys::list::ListOwner;
 pub use keys::umr::{MAX_MKEY_ENTRIES, mkey_update_blocks};
 pub use keys::update::{
     BsfUpdate, Interleaved, MkeyAccess, MkeyLayout, MkeyUpdate, PsvUpdate, SigningUpdate,
@@ -35,13 +36,16 @@ pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr}
 pub use receive::shared::{SharedReceiveQueue, SharedReceiveRecords};
 pub use request::data::InlineSges;
 pub use request::error::{BatchError, ListError, MkeyRefusal, PostError, UnsupportedOperation};
+pub use request::ethernet::{Ethernet, InlineHeader, Segmented, VlanTag};
 pub use request::flags::SendFlags;
 pub use request::operation::SendOps;
 pub use request::raw::{RawWqe, RawWqeError};
 pub use request::remote::{RemoteAddress, RemoteError, RemoteSlice};
 pub use request::segment::{Datagram as UdAddress, MaskedOperands, RemoteSrq, Segment};
 pub use request::sge::Sge;
-pub use request::transport::{NeedsAddress, NeedsData, NeedsSrqn, Rc, Transport, Uc, Ud, XrcSend};
+pub use request::transport::{
+    NeedsAddress, NeedsData, NeedsSrqn, RawPacket, Rc, Transport, Uc, Ud, XrcSend,
+};
 pub use request::window::{BindParts, Binding, WindowType};
 pub use request::{operation, transport};
 pub use send::batch::{Addressed, Batch, Request, Wr};

@@ -152,6 +152,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let peer = Peer::build(bench, simulator)?;
     if arguments.short {
         let mut measured = peer.count(&bars::cases(), false)?;
+        for row in peer.count(&bars::of_lines(), true)?.rows {
+            if let Some(counted) = measured.row_mut(&row.case, &row.who, &row.mode) {
+                counted.misses = row.misses;
+            }
+        }
         derived::add(&mut measured);
         let verdicts = bars::verdicts(&measured);
         print(&verdicts);
@@ -186,7 +191,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Whether the bars hold that are to be held.
 fn judge(arguments: &Arguments, verdicts: &[Verdict]) -> Result<(), Failure> {
-    let over = verdicts.iter().filter(|verdict| verdict.is_worse()).count();
+    let over = verdicts.iter().filter(|verdict| verdict.fault().is_some()).count();
     if arguments.check && over != 0 { Err(Failure::Bars(over)) } else { Ok(()) }
 }
 
@@ -198,6 +203,7 @@ fn print(verdicts: &[Verdict]) {
             Rival::Floor { .. } => "beside the floor:",
             Rival::SameProgram => "the C API, over our library beside C's:",
             Rival::Case(_) => "beside others of ours:",
+            Rival::Lines => "cache lines of a queue that is in no cache:",
         };
         if heading != section {
             println!("{section:40} {:>24} {:>24}", "instructions / bar", "ns / bar");
@@ -205,13 +211,8 @@ fn print(verdicts: &[Verdict]) {
         }
         let instructions = verdict.instructions.to_string();
         let nanoseconds = verdict.nanoseconds.map_or_else(String::new, |bar| bar.to_string());
-        let note = match (verdict.instructions.holds(), verdict.missed) {
-            (true, None) => "",
-            (true, Some(_)) => "is in the list of missed bars (missed.rs), and is reached",
-            (false, None) => "was not missed before",
-            (false, Some(_)) if verdict.is_worse() => "was missed by less before",
-            (false, Some(_)) => "known",
-        };
+        let known = verdict.missed.map_or("", |_| "known");
+        let note = verdict.fault().unwrap_or(known);
         let (case, way) = (verdict.case, verdict.way());
         println!("{case:24} {way:15} {instructions:>24} {nanoseconds:>24}  {note}");
     }

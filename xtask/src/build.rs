@@ -37,7 +37,12 @@ pub(crate) fn shared_library(package: &str, profile: Profile) -> Result<PathBuf,
 pub(crate) fn archive(package: &str, profile: &str) -> Result<PathBuf, Failure> {
     let mut command = cargo(package, "--lib", Profile::Dev);
     command.args(["--profile", profile]).env("CARGO_INCREMENTAL", "0");
-    artifacts(command)?
+    archive_among(&artifacts(command)?, package)
+}
+
+/// Where the archive of a package among what was built is.
+pub(crate) fn archive_among(artifacts: &[Value], package: &str) -> Result<PathBuf, Failure> {
+    artifacts
         .iter()
         .filter(|message| message["target"]["name"] == package.replace('-', "_"))
         .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())

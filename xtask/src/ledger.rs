@@ -146,7 +146,7 @@ fn compare_traces(arguments: &Arguments) -> Result<(), Failure> {
     let suite = pyverbs::Suite::unpack()?;
     for link in LINKS {
         if arguments.link.as_ref().is_none_or(|only| only == link.name) {
-            println!("{}: {} tests with the same calls", link.name, traces::run(&suite, link)?);
+            println!("{}: {} tests compared", link.name, traces::run(&suite, link)?);
         }
     }
     Ok(())

@@ -13,6 +13,7 @@ mod imports;
 mod ledger;
 mod mutants;
 mod oracle;
+mod package;
 mod provider;
 mod tsan;
 mod verbs;
@@ -67,6 +68,7 @@ enum Chore {
     Ledger(ledger::Arguments),
     Mutants(mutants::Arguments),
     Oracle(oracle::Arguments),
+    Package(package::Arguments),
     Tsan(tsan::Arguments),
     Verbs(verbs::Arguments),
     Vm(vm::Arguments),
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Chore::Ledger(arguments) => ledger::run(&arguments),
         Chore::Mutants(arguments) => mutants::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),
+        Chore::Package(arguments) => package::run(&arguments),
         Chore::Tsan(arguments) => tsan::run(&arguments),
         Chore::Verbs(arguments) => verbs::run(&arguments),
         Chore::Vm(arguments) => vm::run(&arguments),

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::build::{self, Profile};
 use crate::failure::Failure;
@@ -71,10 +72,12 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Starts one.
+    /// Starts one, at a socket that no other one of this process has.
     pub(crate) fn start(program: &Path, settings: &str, name: &str) -> Result<Self, Failure> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir();
-        let path = folder.join(format!("mlx5-wire-{}-{name}", std::process::id()));
+        let path = folder.join(format!("mlx5-wire-{}-{name}-{number}", std::process::id()));
         let mut command = Command::new(program);
         command.arg(&path).args(["--sim", settings]).stdin(Stdio::null());
         let mut host = Self { path, child: started(&mut command)? };

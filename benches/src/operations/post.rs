@@ -20,6 +20,24 @@ pub fn inline8(
     batch.complete()
 }
 
+/// Says that a post on this queue pair is near.
+#[inline(never)]
+pub fn prefetch(qp: &Qp) {
+    qp.prefetch();
+}
+
+#[inline(never)]
+pub fn array8(
+    qp: &mut Qp,
+    remote: RemoteAddress,
+    bytes: &[u8; 8],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
+    batch.complete()
+}
+
 #[inline(never)]
 pub fn sge(qp: &mut Qp, remote: RemoteAddress, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();
@@ -79,6 +97,20 @@ pub fn batch_inline8(
     qp: &mut Qp,
     remotes: &[RemoteAddress; 16],
     bytes: &[u8],
+    wr_id: u64,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    for (wr_id, &remote) in (wr_id..).zip(remotes) {
+        batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(bytes);
+    }
+    batch.complete()
+}
+
+#[inline(never)]
+pub fn batch_array8(
+    qp: &mut Qp,
+    remotes: &[RemoteAddress; 16],
+    bytes: &[u8; 8],
     wr_id: u64,
 ) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();

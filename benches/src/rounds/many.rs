@@ -9,14 +9,17 @@ use mlx5::{CompletionQueue, QueuePair};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub(in crate::rounds) const FUNCTIONS: &[&str] = &[];
+pub(in crate::rounds) const FUNCTIONS: &[&str] = &["mlx5_bench::operations::post::prefetch"];
 
-/// How many there are, and the cases.
-const MANY: [(usize, &str, &str); 3] = [
-    (1, "post_inline8_on_1", "poll1_on_1"),
-    (100, "post_inline8_on_100", "poll1_on_100"),
-    (10_000, "post_inline8_on_10000", "poll1_on_10000"),
+/// How many there are, and the cases: posting, the same with prefetches, polling.
+const MANY: [(usize, [&str; 3]); 3] = [
+    (1, ["post_inline8_on_1", "post_prefetched_on_1", "poll1_on_1"]),
+    (100, ["post_inline8_on_100", "post_prefetched_on_100", "poll1_on_100"]),
+    (10_000, ["post_inline8_on_10000", "post_prefetched_on_10000", "poll1_on_10000"]),
 ];
+
+/// How many posts ahead a queue pair is prefetched.
+const AHEAD: usize = 4;
 
 /// Queue pairs, each connected with itself, that complete on one queue.
 struct Many {
@@ -38,11 +41,23 @@ impl Many {
 
     /// Posts to one after the other.
     fn post(&mut self, first: u64) -> u64 {
+        self.post_with(first, |_, _| ())
+    }
+
+    /// The same, and says which come next; on others, which the last round of the same case has not
+    /// used just now.
+    fn post_prefetched(&mut self, first: u64) -> u64 {
+        let first = first + self.qps.len() as u64 / 2;
+        self.post_with(first, |qps, at| post::prefetch(&qps[(at + AHEAD) % qps.len()]))
+    }
+
+    fn post_with(&mut self, first: u64, before: impl Fn(&[QueuePair<Reliable>], usize)) -> u64 {
         let Self { base, given, qps, cq, .. } = self;
         let (bytes, count) = (given.bytes(), qps.len());
         let time = timed(ROUND as usize, |k| {
-            let qp = &mut qps[(first as usize + k) % count];
-            post::inline8(qp, given.remotes[k], bytes, first + k as u64).is_ok()
+            let at = (first as usize + k) % count;
+            before(qps, at);
+            post::inline8(&mut qps[at], given.remotes[k], bytes, first + k as u64).is_ok()
         });
         base.machine.settle();
         assert_eq!(cq.drain(), ROUND as usize);
@@ -68,10 +83,10 @@ type Part = fn(&mut Many, u64) -> u64;
 /// The rounds of those cases that are wanted.
 pub(in crate::rounds) fn rounds(machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
     let mut rounds = Vec::new();
-    for (count, posting, polling) in MANY {
+    for (count, cases) in MANY {
         let many = Rc::new(RefCell::new(None));
-        let parts: [(_, Part); 2] = [(posting, Many::post), (polling, Many::poll)];
-        for (case, round) in parts {
+        let parts: [Part; 3] = [Many::post, Many::post_prefetched, Many::poll];
+        for (case, round) in cases.into_iter().zip(parts) {
             if !wanted(case) {
                 continue;
             }

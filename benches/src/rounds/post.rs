@@ -19,6 +19,14 @@ pub(super) mod single {
             bed.complete(64);
             time
         }
+        "post_array8", Single, post::array8 x 64, |bed, given, first| {
+            let (qp, bytes) = (&mut bed.qp, black_box(&[7; 8]));
+            let time = timed(64, |k| {
+                post::array8(qp, given.remotes[k], bytes, first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
         "post_sge", Single, post::sge x 64, |bed, given, first| {
             let qp = &mut bed.qp;
             let time = timed(64, |k| {
@@ -55,6 +63,14 @@ pub(super) mod single {
             let (qp, bytes) = (&mut bed.qp, given.bytes());
             let time = timed(4, |k| {
                 post::batch_inline8(qp, given.remotes(k), bytes, first + k as u64).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "batch16_array8", Single, post::batch_array8 x 64, |bed, given, first| {
+            let (qp, bytes) = (&mut bed.qp, black_box(&[7; 8]));
+            let time = timed(4, |k| {
+                post::batch_array8(qp, given.remotes(k), bytes, first + k as u64).is_ok()
             });
             bed.complete(64);
             time

@@ -3,16 +3,25 @@
 use crate::device::{Port, note};
 use crate::failure::Failure;
 use crate::link::exchange::{self, Exchange, unexpected};
-use crate::link::message::Message;
+use crate::link::message::{Hello, Message};
 use crate::link::patience::Patience;
 use crate::link::peer::{Local, Peer, Remote};
+use crate::link::receiver::Receiver;
 use crate::link::responder::Responder;
-use crate::link::side::{Shape, Side};
-use crate::numbers::LARGEST;
+use crate::link::side::{Invitation, Shape, Side};
 use clap::Args;
 use mlx5::{CompletionChannel, Endpoint};
+use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
+use std::thread;
 use std::time::Duration;
+
+/// How long to wait without progress, unless `--timeout` says.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Turns of an end that sends between two reads of the connection.
+const TURNS: u32 = 64;
+/// How long to wait for the further connections of a peer.
+const FURTHER: Duration = Duration::from_secs(10);
 
 /// Options that say where the other end is.
 #[derive(Args, Debug, Clone)]
@@ -27,21 +36,43 @@ pub(crate) struct EndArgs {
     /// Connect to a peer that runs with --listen [default port: 18515]
     #[arg(long, value_name = "HOST:PORT")]
     connect: Option<String>,
-    /// Give up after this time without progress
-    #[arg(long, value_name = "SECONDS", default_value_t = 10,
+    /// Give up after this time without progress [default: 10; none for a peer to connect]
+    #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=3600))]
-    timeout: u64,
+    timeout: Option<u64>,
 }
 
-/// The end that measures, and the connection to its peer.
+/// The end that measures, and the connection to its peer. Each thread has one.
 pub(crate) struct Initiator {
     pub(crate) side: Side,
+    pub(crate) receiver: Receiver,
     pub(crate) peer: Box<dyn Peer>,
     pub(crate) waiter: Waiter,
-    /// This end's address.
+    /// Whether the device is simulated in this process.
+    pub(crate) simulated: bool,
+    /// The address of this end's first queue pair.
     pub(crate) local: Endpoint,
-    /// The peer's address.
+    /// The address of the peer's first queue pair.
     pub(crate) remote: Endpoint,
+}
+
+impl Initiator {
+    fn new(
+        port: &Port,
+        side: Side,
+        peer: Box<dyn Peer>,
+        waiter: Waiter,
+        here: &[Invitation],
+        there: &[Invitation],
+    ) -> Result<Self, Failure> {
+        let ([here, ..], [there, ..]) = (here, there) else {
+            return Err(Failure::new("an end without queue pairs"));
+        };
+        let (local, remote) = (here.endpoint, there.endpoint);
+        let receiver = Receiver::new(&side);
+        let simulated = port.opened.simulator.is_some();
+        Ok(Self { side, receiver, peer, waiter, simulated, local, remote })
+    }
 }
 
 /// How to wait for completions: busy polling, or asleep.
@@ -75,13 +106,18 @@ impl Waiter {
 
 /// The role of this process.
 pub(crate) enum Session {
-    /// It measures.
-    Initiator(Box<Initiator>),
+    /// It measures, with an end for each thread.
+    Initiators(Vec<Initiator>),
     /// It served a peer, which is done.
     Served,
 }
 
 impl EndArgs {
+    /// The other end is this peer, or in this process.
+    pub(crate) fn of(peer: Option<&str>, timeout: u64) -> Self {
+        Self { listen: None, connect: peer.map(str::to_owned), timeout: Some(timeout) }
+    }
+
     /// Whether the other end is in this process.
     pub(crate) fn is_local(&self) -> bool {
         self.listen.is_none() && self.connect.is_none()
@@ -97,8 +133,8 @@ impl EndArgs {
              it another",
         )
         .hint(
-            "without --listen and --connect both ends run in this process; between two hosts, \
-             or two processes, both need a real device",
+            "without --listen and --connect both ends run in this process; two processes need a \
+             real device each, or one that they share",
         ))
     }
 
@@ -112,10 +148,15 @@ impl EndArgs {
         self.listen.as_deref()
     }
 
+    /// The time limit, if one was given.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.map(Duration::from_secs)
+    }
+
     /// How to wait for completions on a port.
     pub(crate) fn waiter(&self, port: &Port, events: bool) -> Result<Waiter, Failure> {
         let simulated = port.opened.simulator.is_some();
-        let patience = Patience::new(Duration::from_secs(self.timeout), simulated);
+        let patience = Patience::new(self.timeout().unwrap_or(DEFAULT_TIMEOUT), simulated);
         let channel = match events {
             true => Some(port.opened.context.create_comp_channel()?),
             false => None,
@@ -123,24 +164,73 @@ impl EndArgs {
         Ok(Waiter { patience, channel, armed: false })
     }
 
-    /// Makes the ends and connects them. A serving process answers until its peer is done.
-    pub(crate) fn open(&self, port: &Port, shape: Shape, events: bool) -> Result<Session, Failure> {
+    /// Makes the ends of so many threads and connects them. A serving process answers until its peer is
+    /// done.
+    pub(crate) fn open(
+        &self,
+        port: &Port,
+        shape: Shape,
+        threads: u32,
+        events: bool,
+    ) -> Result<Session, Failure> {
         self.reach(port)?;
-        let waiter = self.waiter(port, events)?;
-        match (&self.listen, &self.connect) {
-            (Some(address), _) => serve(port, &exchange::complete(address, "0.0.0.0"), waiter),
-            (None, Some(address)) => {
-                let exchange = Exchange::connect(address)?;
-                connect(port, exchange, shape, waiter).map(Session::of)
+        let ends: Result<Vec<_>, Failure> = match (&self.listen, &self.connect) {
+            (Some(address), _) => {
+                let address = exchange::complete(address, "0.0.0.0");
+                return self.serve(port, &address, events);
             }
-            (None, None) => both(port, shape, waiter).map(Session::of),
-        }
+            (None, Some(address)) => {
+                let session = RandomState::new().hash_one(0_u8);
+                let hello = Hello { session, threads, shape };
+                // The other end answers none of them before all are there.
+                let connections: Result<Vec<_>, Failure> =
+                    (0..threads).map(|_| greet(Exchange::connect(address)?, hello)).collect();
+                let end = |exchange| connect(port, exchange, shape, self.waiter(port, events)?);
+                connections?.into_iter().map(end).collect()
+            }
+            (None, None) => {
+                (0..threads).map(|_| both(port, shape, self.waiter(port, events)?)).collect()
+            }
+        };
+        Ok(Session::Initiators(ends?))
     }
-}
 
-impl Session {
-    fn of(initiator: Initiator) -> Self {
-        Self::Initiator(Box::new(initiator))
+    /// Waits for a peer that measures, and answers each of its threads in one.
+    fn serve(&self, port: &Port, address: &str, events: bool) -> Result<Session, Failure> {
+        let listener = TcpListener::bind(address).map_err(|error| {
+            Failure::new(format!("cannot listen on {address}: {error}"))
+                .hint("name another port: --listen PORT, and --connect HOST:PORT on the other side")
+        })?;
+        note(&format!("listening on {address}"));
+        let (mut exchange, from) = Exchange::accept(&listener, self.timeout())?;
+        note(&format!("serving {from}"));
+        let hello = greeted(&mut exchange)?;
+        let mut connections = vec![(exchange, hello)];
+        while connections.len() < hello.threads as usize {
+            let (mut exchange, _) = Exchange::accept(&listener, Some(FURTHER))?;
+            match greeted(&mut exchange) {
+                Ok(other) if (other.session, other.threads) == (hello.session, hello.threads) => {
+                    connections.push((exchange, other));
+                }
+                // Another command's: it hears why.
+                _ => _ = exchange.send(&Message::Error("this side serves another one".to_owned())),
+            }
+        }
+        thread::scope(|scope| {
+            let serving: Vec<_> = connections
+                .into_iter()
+                .map(|(exchange, hello)| {
+                    scope.spawn(move || answer(port, exchange, hello, self.waiter(port, events)?))
+                })
+                .collect();
+            let mut done = Ok(());
+            for one in serving {
+                let ended = one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                done = done.and(ended);
+            }
+            done
+        })?;
+        Ok(Session::Served)
     }
 }
 
@@ -148,17 +238,22 @@ impl Session {
 pub(crate) fn both(port: &Port, shape: Shape, waiter: Waiter) -> Result<Initiator, Failure> {
     let mut side = Side::new(port, shape, waiter.channel.as_ref())?;
     let mut other = Side::new(port, shape, waiter.channel.as_ref())?;
-    let (here, there) = (side.invitation()?, other.invitation()?);
-    side.join(port, there)?;
-    other.join(port, here)?;
+    let (here, there) = (side.invitations()?, other.invitations()?);
+    side.join(port, &there)?;
+    other.join(port, &here)?;
     let simulated = port.opened.simulator.is_some();
     let patience = waiter.patience.clone();
-    let peer = Local { responder: Responder::new(other), patience, simulated };
-    let (local, remote) = (here.endpoint, there.endpoint);
-    Ok(Initiator { side, peer: Box::new(peer), waiter, local, remote })
+    let peer = Box::new(Local { responder: Responder::new(other), patience, simulated });
+    Initiator::new(port, side, peer, waiter, &here, &there)
 }
 
-/// Makes the end here that measures.
+/// Says what is said first on a connection.
+pub(crate) fn greet(mut exchange: Exchange, hello: Hello) -> Result<Exchange, Failure> {
+    exchange.send(&Message::Hello(hello))?;
+    Ok(exchange)
+}
+
+/// Makes the end here that measures, on a connection on which this end has greeted.
 pub(crate) fn connect(
     port: &Port,
     mut exchange: Exchange,
@@ -166,35 +261,51 @@ pub(crate) fn connect(
     waiter: Waiter,
 ) -> Result<Initiator, Failure> {
     let mut side = Side::new(port, shape, waiter.channel.as_ref())?;
-    let here = side.invitation()?;
-    exchange.send(&Message::Hello(shape))?;
-    let there = match exchange.receive()? {
-        Message::Invite(invitation) => invitation,
-        other => return Err(unexpected(&other)),
-    };
-    side.join(port, there)?;
-    exchange.send(&Message::Invite(here))?;
+    let here = side.invitations()?;
+    let there = invited(&mut exchange, shape)?;
+    side.join(port, &there)?;
+    invite(&mut exchange, &here)?;
     exchange.expect_ready()?;
     let peer = Box::new(Remote::new(exchange));
-    Ok(Initiator { side, peer, waiter, local: here.endpoint, remote: there.endpoint })
+    Initiator::new(port, side, peer, waiter, &here, &there)
 }
 
-/// Waits for a peer that measures, and answers it.
-fn serve(port: &Port, address: &str, waiter: Waiter) -> Result<Session, Failure> {
-    let listener = TcpListener::bind(address).map_err(|error| {
-        Failure::new(format!("cannot listen on {address}: {error}"))
-            .hint("name another port: --listen PORT, and --connect HOST:PORT on the other side")
-    })?;
-    note(&format!("listening on {address}"));
-    let (exchange, from) = Exchange::accept(&listener)?;
-    note(&format!("serving {from}"));
-    answer(port, exchange, waiter)?;
-    Ok(Session::Served)
+/// Sends the address of each queue pair.
+fn invite(exchange: &mut Exchange, here: &[Invitation]) -> Result<(), Failure> {
+    here.iter().try_for_each(|here| exchange.send(&Message::Invite(*here)))
+}
+
+/// Receives the address of each queue pair.
+fn invited(exchange: &mut Exchange, shape: Shape) -> Result<Vec<Invitation>, Failure> {
+    let one = |_| match exchange.receive()? {
+        Message::Invite(invitation) => Ok(invitation),
+        other => Err(unexpected(&other)),
+    };
+    (0..shape.queues).map(one).collect()
+}
+
+/// Receives what a peer says first.
+pub(crate) fn greeted(exchange: &mut Exchange) -> Result<Hello, Failure> {
+    let hello = match exchange.receive() {
+        Ok(Message::Hello(hello)) => Ok(hello),
+        Ok(other) => Err(unexpected(&other)),
+        Err(failure) => Err(failure),
+    };
+    if let Err(failure) = &hello {
+        // If this cannot be sent, the peer sees the closed connection.
+        let _ = exchange.send(&Message::Error(failure.cause().to_owned()));
+    }
+    hello
 }
 
 /// Answers on `exchange` until the peer is done. Failures here are sent to it.
-pub(crate) fn answer(port: &Port, mut exchange: Exchange, waiter: Waiter) -> Result<(), Failure> {
-    let done = converse(port, &mut exchange, waiter);
+pub(crate) fn answer(
+    port: &Port,
+    mut exchange: Exchange,
+    hello: Hello,
+    waiter: Waiter,
+) -> Result<(), Failure> {
+    let done = converse(port, &mut exchange, hello, waiter);
     if let Err(failure) = &done {
         // If this cannot be sent, the peer sees the closed connection.
         let _ = exchange.send(&Message::Error(failure.cause().to_owned()));
@@ -202,29 +313,32 @@ pub(crate) fn answer(port: &Port, mut exchange: Exchange, waiter: Waiter) -> Res
     done
 }
 
-fn converse(port: &Port, exchange: &mut Exchange, mut waiter: Waiter) -> Result<(), Failure> {
-    let shape = match exchange.receive()? {
-        Message::Hello(shape) if shape.message <= LARGEST => shape,
-        other => return Err(unexpected(&other)),
-    };
-    let mut side = Side::new(port, shape, waiter.channel.as_ref())?;
-    exchange.send(&Message::Invite(side.invitation()?))?;
-    match exchange.receive()? {
-        Message::Invite(invitation) => side.join(port, invitation)?,
-        other => return Err(unexpected(&other)),
-    }
+fn converse(
+    port: &Port,
+    exchange: &mut Exchange,
+    hello: Hello,
+    mut waiter: Waiter,
+) -> Result<(), Failure> {
+    let mut side = Side::new(port, hello.shape, waiter.channel.as_ref())?;
+    invite(exchange, &side.invitations()?)?;
+    let there = invited(exchange, hello.shape)?;
+    side.join(port, &there)?;
     exchange.send(&Message::Ready)?;
     let mut responder = Responder::new(side);
     let simulated = port.opened.simulator.is_some();
     // The interval between two reads of the connection.
     let nap = Patience::new(Duration::from_millis(20), simulated);
     let limit = std::mem::replace(&mut waiter.patience, nap);
+    let mut turns = 0_u32;
     loop {
-        if responder.turn()? {
+        let busy = responder.turn(|_| None)?;
+        turns = turns.wrapping_add(1);
+        if busy {
             waiter.patience.refresh();
-            continue;
         }
         let look = match &waiter.channel {
+            // An end that sends is busy until the peer tells it to stop.
+            _ if busy => responder.sends() && turns.is_multiple_of(TURNS),
             // Silence is no failure: the peer may be busy.
             Some(_) => waiter.idle("messages", || responder.arm()).is_err(),
             None => !matches!(waiter.patience.wait("messages"), Ok(false)),
@@ -238,9 +352,9 @@ fn converse(port: &Port, exchange: &mut Exchange, mut waiter: Waiter) -> Result<
                 responder.begin(phase);
                 exchange.send(&Message::Ready)?;
             }
-            Some(Message::End) => {
-                let count = responder.end(&limit, simulated)?;
-                exchange.send(&Message::Received(count))?;
+            Some(Message::End(sent)) => {
+                let account = responder.end(sent, &limit, simulated, None)?;
+                exchange.send(&Message::Account(account))?;
             }
             Some(Message::Bye) => return Ok(()),
             Some(other) => return Err(unexpected(&other)),

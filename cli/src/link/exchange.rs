@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::link::message::Message;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 /// Time limit for an answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -24,6 +24,33 @@ pub(crate) fn complete(address: &str, host: &str) -> String {
         _ if address.parse::<std::net::Ipv6Addr>().is_ok() => format!("[{address}]:{PORT}"),
         Some((_, port)) if port.parse::<u16>().is_ok() => address.to_owned(),
         _ => format!("{address}:{PORT}"),
+    }
+}
+
+/// Accepts a connection; without a `timeout` it waits as long as it takes.
+pub(crate) fn accept(
+    listener: &TcpListener,
+    timeout: Option<Duration>,
+) -> Result<(TcpStream, SocketAddr), Failure> {
+    const PAUSE: Duration = Duration::from_millis(10);
+    let Some(timeout) = timeout else { return Ok(listener.accept()?) };
+    let begun = Instant::now();
+    listener.set_nonblocking(true)?;
+    loop {
+        match listener.accept() {
+            Ok((stream, from)) => {
+                stream.set_nonblocking(false)?;
+                return Ok((stream, from));
+            }
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
+            Err(_) if begun.elapsed() >= timeout => {
+                let failure = Failure::new(format!("nobody connected within {timeout:?}"));
+                return Err(
+                    failure.hint("start the other side with --connect, or wait longer: --timeout")
+                );
+            }
+            Err(_) => std::thread::sleep(PAUSE),
+        }
     }
 }
 
@@ -52,8 +79,11 @@ impl Exchange {
     }
 
     /// Accepts a peer.
-    pub(crate) fn accept(listener: &TcpListener) -> Result<(Self, String), Failure> {
-        let (stream, from) = listener.accept()?;
+    pub(crate) fn accept(
+        listener: &TcpListener,
+        timeout: Option<Duration>,
+    ) -> Result<(Self, String), Failure> {
+        let (stream, from) = accept(listener, timeout)?;
         Ok((Self::new(stream)?, from.to_string()))
     }
 
@@ -141,12 +171,13 @@ fn gone() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::message::Account;
 
     fn pair() -> (Exchange, Exchange) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its number").to_string();
         let client = Exchange::connect(&address).expect("connected");
-        (client, Exchange::accept(&listener).expect("accepted").0)
+        (client, Exchange::accept(&listener, None).expect("accepted").0)
     }
 
     #[test]
@@ -156,8 +187,9 @@ mod tests {
         client.stream.write_all(b"{\"ready\":true}\n{\"rec").expect("sent");
         assert_eq!(server.receive().expect("a line"), Message::Ready);
         assert_eq!(server.poll().expect("half a line"), None);
-        client.stream.write_all(b"eived\":3}\n").expect("sent");
-        assert_eq!(server.receive().expect("a line"), Message::Received(3));
+        client.stream.write_all(b"eived\":3,\"sent\":0,\"nanoseconds\":0}\n").expect("sent");
+        let account = Account { received: 3, ..Account::default() };
+        assert_eq!(server.receive().expect("a line"), Message::Account(account));
     }
 
     #[test]
@@ -168,6 +200,16 @@ mod tests {
         assert_eq!(failure.cause(), "the other side: no device");
         drop(client);
         assert!(server.receive().expect_err("gone").cause().contains("hung up"));
+    }
+
+    #[test]
+    fn a_peer_is_not_waited_for_longer_than_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let waited = accept(&listener, Some(Duration::ZERO)).expect_err("nobody is there");
+        assert_eq!(waited.cause(), "nobody connected within 0ns");
+        let address = listener.local_addr().expect("its number");
+        let _client = TcpStream::connect(address).expect("connected");
+        accept(&listener, Some(Duration::from_secs(60))).expect("a peer");
     }
 
     #[test]

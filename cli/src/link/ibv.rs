@@ -8,7 +8,7 @@ use crate::device::{Port, note};
 use crate::failure::Failure;
 use crate::link::ends::{EndArgs, Waiter};
 use crate::link::exchange;
-use crate::link::side::{Invitation, Shape, Side};
+use crate::link::side::{Invitation, Received, Shape, Side};
 use crate::link::{Op, Transport};
 use mlx5::{Endpoint, Gid, GidType, LinkLayer, Mtu, Psn, QpNumber, QpType, RemoteAddress};
 use std::io::{Read, Write};
@@ -109,7 +109,7 @@ impl Foreign {
         let listener = TcpListener::bind(&address)
             .map_err(|error| Failure::new(format!("cannot listen on {address}: {error}")))?;
         note(&format!("listening on {address}"));
-        let (stream, _) = listener.accept()?;
+        let (stream, _) = exchange::accept(&listener, ends.timeout())?;
         Self::server(port, stream, shape, mtu, waiter)
     }
 
@@ -125,7 +125,7 @@ impl Foreign {
         tell(&mut stream, &local, port)?;
         let remote = hear(&mut stream, &local, mtu)?;
         stream.write_all(DONE)?;
-        side.join(port, invitation(remote))?;
+        side.join(port, &[invitation(remote)])?;
         Ok(Self { side, waiter, client: true, local, remote })
     }
 
@@ -140,7 +140,7 @@ impl Foreign {
         stream.set_read_timeout(Some(ANSWER))?;
         let (mut side, local) = end(port, shape, mtu, &waiter)?;
         let remote = hear(&mut stream, &local, mtu)?;
-        side.join(port, invitation(remote))?;
+        side.join(port, &[invitation(remote)])?;
         tell(&mut stream, &local, port)?;
         let mut done = [0; DONE.len()];
         stream.read_exact(&mut done)?;
@@ -165,7 +165,7 @@ impl Foreign {
             if sent > 0 {
                 verify(&came, &pattern(sent - 1, size), received)?;
             }
-            self.side.post_receives(1)?;
+            self.side.post_receives(0, 1)?;
             if sent < count {
                 self.send(sent, size)?;
                 sent += 1;
@@ -180,16 +180,16 @@ impl Foreign {
             self.complete(index - 1)?;
         }
         self.side.fill(&pattern(index, size))?;
-        self.side.post(Op::Send, size, index, 1, |_| true)
+        self.side.post(0, Op::Send, size, index, 1, |_| true)
     }
 
     /// Waits for the completion of this request.
     fn complete(&mut self, index: u64) -> Result<(), Failure> {
         self.waiter.patience.refresh();
-        while self.side.sent() <= index {
-            if self.side.poll_sent()?.is_none() {
+        while self.side.sent(0) <= index {
+            if !self.side.poll_sent()? {
                 let side = &self.side;
-                self.waiter.idle("a completion", || side.arm())?;
+                self.waiter.idle("a completion", || side.arm_sent())?;
             }
         }
         Ok(())
@@ -198,16 +198,16 @@ impl Foreign {
     fn receive(&mut self, size: usize) -> Result<(), Failure> {
         self.waiter.patience.refresh();
         loop {
-            match self.side.poll_received()? {
-                Some((1, length)) if length == size => return Ok(()),
-                Some((count, length)) => {
+            match self.side.poll_received(|_| ())? {
+                Some(Received { count: 1, length, .. }) if length == size => return Ok(()),
+                Some(Received { count, length, .. }) => {
                     let cause = format!("{count} messages came, the last of {length} bytes");
                     return Err(Failure::new(cause)
                         .hint("both sides need the same size: -s there, --size here"));
                 }
                 None => {
                     let side = &self.side;
-                    self.waiter.idle("a message", || side.arm())?;
+                    self.waiter.idle("a message", || side.arm_received())?;
                 }
             }
         }
@@ -217,7 +217,10 @@ impl Foreign {
 /// An end and its address.
 fn end(port: &Port, shape: Shape, mtu: Mtu, waiter: &Waiter) -> Result<(Side, Endpoint), Failure> {
     let side = Side::new(port, shape, waiter.channel.as_ref())?;
-    let local = Endpoint { mtu, ..side.invitation()?.endpoint };
+    let [here] = side.invitations()?[..] else {
+        return Err(Failure::new("rdma-core's programs have one queue pair"));
+    };
+    let local = Endpoint { mtu, ..here.endpoint };
     Ok((side, local))
 }
 
@@ -311,9 +314,9 @@ mod tests {
     fn echo(end: &mut Foreign, size: usize, count: u64) {
         for index in 0..count {
             end.receive(size).expect("a message");
-            end.side.echo(size, index).expect("sent");
+            end.side.echo(0, size, index).expect("sent");
             end.complete(index).expect("completed");
-            end.side.post_receives(1).expect("posted");
+            end.side.post_receives(0, 1).expect("posted");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Two connected queue pairs: both in this process, or one here and one in another process.
+//! Connected queue pairs: both ends in this process, or one here and one in another process.
 
 mod ends;
 mod exchange;
@@ -7,8 +7,10 @@ mod message;
 mod patience;
 mod pattern;
 mod peer;
+mod receiver;
 mod responder;
 mod run;
+mod sender;
 mod side;
 #[cfg(test)]
 mod tests;
@@ -18,8 +20,9 @@ pub(crate) use ibv::{Foreign, program};
 pub(crate) use message::{Kind, Phase};
 pub(crate) use patience::Patience;
 pub(crate) use pattern::pattern;
-pub(crate) use run::{Pace, Rate, latency, rate};
-pub(crate) use side::{Shape, datagram_limit};
+pub(crate) use run::{Flow, Goal, Rate, latency, rate};
+pub(crate) use sender::Pace;
+pub(crate) use side::{ATOMIC, Shape, datagram_limit};
 
 use clap::ValueEnum;
 
@@ -56,11 +59,21 @@ pub(crate) enum Op {
     Write,
     /// RDMA read from the other side's memory
     Read,
+    /// Atomic fetch and add of 8 bytes in the other side's memory
+    FetchAdd,
+    /// Atomic compare and swap of 8 bytes in the other side's memory
+    CompareSwap,
 }
 
 impl Op {
-    const NAMES: [(Self, &str); 3] =
-        [(Self::Send, "send"), (Self::Write, "write"), (Self::Read, "read")];
+    /// Every operation, with its name on the command line.
+    pub(crate) const NAMES: [(Self, &str); 5] = [
+        (Self::Send, "send"),
+        (Self::Write, "write"),
+        (Self::Read, "read"),
+        (Self::FetchAdd, "fetch-add"),
+        (Self::CompareSwap, "compare-swap"),
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
@@ -75,7 +88,17 @@ impl Op {
         match self {
             Self::Send => &[Transport::Rc, Transport::Uc, Transport::Ud],
             Self::Write => &[Transport::Rc, Transport::Uc],
-            Self::Read => &[Transport::Rc],
+            Self::Read | Self::FetchAdd | Self::CompareSwap => &[Transport::Rc],
         }
+    }
+
+    /// Whether it is an atomic.
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CompareSwap)
+    }
+
+    /// Whether data comes back instead of going out.
+    pub(crate) fn returns(self) -> bool {
+        self == Self::Read || self.is_atomic()
     }
 }

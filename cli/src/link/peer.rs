@@ -2,22 +2,32 @@
 
 use crate::failure::Failure;
 use crate::link::exchange::{Exchange, unexpected};
-use crate::link::message::{Message, Phase};
+use crate::link::message::{Account, Message, Phase};
 use crate::link::patience::Patience;
+use crate::link::receiver::Receiver;
 use crate::link::responder::Responder;
+use crate::link::side::Side;
 
 /// The other end.
-pub(crate) trait Peer {
+pub(crate) trait Peer: Send {
     /// A run begins.
     fn begin(&mut self, phase: Phase) -> Result<(), Failure>;
-    /// Runs the peer while this end is idle; returns whether it made progress.
-    fn turn(&mut self) -> Result<bool, Failure>;
-    /// Messages that it received in the run, if known.
-    fn received(&self) -> Option<u64>;
+    /// Runs the peer while this end, which receives with `here`, is idle; returns whether it made
+    /// progress.
+    fn turn(&mut self, here: &Receiver) -> Result<bool, Failure>;
+    /// How many messages of this run a queue pair of it has receives for, if that is known.
+    fn room(&self, queue: usize) -> Option<u64>;
     /// Arms its completion queues.
     fn arm(&self) -> Result<(), Failure>;
-    /// Ends the run; returns the number of messages received.
-    fn end(&mut self) -> Result<u64, Failure>;
+    /// Ends the run after `sent` messages of this end, which goes on receiving if `phase` goes both
+    /// ways; returns what the peer did.
+    fn end(
+        &mut self,
+        phase: Phase,
+        sent: u64,
+        side: &mut Side,
+        receiver: &mut Receiver,
+    ) -> Result<Account, Failure>;
     /// Ends the session.
     fn part(&mut self) -> Result<(), Failure>;
 }
@@ -36,20 +46,26 @@ impl Peer for Local {
         Ok(())
     }
 
-    fn turn(&mut self) -> Result<bool, Failure> {
-        self.responder.turn()
+    fn turn(&mut self, here: &Receiver) -> Result<bool, Failure> {
+        self.responder.turn(|queue| Some(here.room(queue)))
     }
 
-    fn received(&self) -> Option<u64> {
-        Some(self.responder.received())
+    fn room(&self, queue: usize) -> Option<u64> {
+        Some(self.responder.room(queue))
     }
 
     fn arm(&self) -> Result<(), Failure> {
         self.responder.arm()
     }
 
-    fn end(&mut self) -> Result<u64, Failure> {
-        self.responder.end(&self.patience, self.simulated)
+    fn end(
+        &mut self,
+        _: Phase,
+        sent: u64,
+        side: &mut Side,
+        receiver: &mut Receiver,
+    ) -> Result<Account, Failure> {
+        self.responder.end(sent, &self.patience, self.simulated, Some((side, receiver)))
     }
 
     fn part(&mut self) -> Result<(), Failure> {
@@ -57,7 +73,7 @@ impl Peer for Local {
     }
 }
 
-/// On another host.
+/// In another process.
 pub(crate) struct Remote {
     pub(crate) exchange: Exchange,
     turns: u32,
@@ -79,8 +95,8 @@ impl Peer for Remote {
         self.exchange.expect_ready()
     }
 
-    fn turn(&mut self) -> Result<bool, Failure> {
-        self.turns += 1;
+    fn turn(&mut self, _: &Receiver) -> Result<bool, Failure> {
+        self.turns = self.turns.wrapping_add(1);
         // The only message that can come now is a failure.
         if self.turns.is_multiple_of(Self::LOOK)
             && let Some(message) = self.exchange.poll()?
@@ -90,7 +106,7 @@ impl Peer for Remote {
         Ok(false)
     }
 
-    fn received(&self) -> Option<u64> {
+    fn room(&self, _: usize) -> Option<u64> {
         None
     }
 
@@ -98,10 +114,28 @@ impl Peer for Remote {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<u64, Failure> {
-        self.exchange.send(&Message::End)?;
-        match self.exchange.receive()? {
-            Message::Received(count) => Ok(count),
+    fn end(
+        &mut self,
+        phase: Phase,
+        sent: u64,
+        side: &mut Side,
+        receiver: &mut Receiver,
+    ) -> Result<Account, Failure> {
+        self.exchange.send(&Message::End(sent))?;
+        let answer = if phase.both.is_some() {
+            // Until the peer stops, it needs receives.
+            loop {
+                while receiver.turn(side, false)?.is_some() {}
+                match self.exchange.poll()? {
+                    Some(message) => break message,
+                    None => std::thread::yield_now(),
+                }
+            }
+        } else {
+            self.exchange.receive()?
+        };
+        match answer {
+            Message::Account(account) => Ok(account),
             other => Err(unexpected(&other)),
         }
     }

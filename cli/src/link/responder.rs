@@ -1,82 +1,137 @@
 //! The end that answers.
 
 use crate::failure::Failure;
-use crate::link::message::{Kind, Phase};
+use crate::link::message::{Account, Kind, Phase};
 use crate::link::patience::Patience;
+use crate::link::receiver::Receiver;
+use crate::link::sender::Sender;
 use crate::link::side::Side;
 use crate::link::{Op, Transport};
 use std::time::Duration;
 
 /// Time to wait for messages that an unreliable transport may have lost.
-const STRAGGLERS: Duration = Duration::from_millis(200);
+pub(crate) const STRAGGLERS: Duration = Duration::from_millis(200);
 
-/// Answers or counts messages.
+/// Answers or counts messages, and sends its own where a run goes both ways.
 pub(crate) struct Responder {
     side: Side,
+    receiver: Receiver,
+    sender: Option<Sender>,
     phase: Option<Phase>,
-    /// Messages that came in the phase.
-    received: u64,
-    /// Receive requests to repost.
-    consumed: u32,
+    /// The number of answers of the run, by queue pair.
+    answers: Vec<u64>,
 }
 
 impl Responder {
     /// A responder on `side`, which is connected.
     pub(crate) fn new(side: Side) -> Self {
-        Self { side, phase: None, received: 0, consumed: 0 }
+        let (receiver, answers) = (Receiver::new(&side), vec![0; side.queues()]);
+        Self { side, receiver, sender: None, phase: None, answers }
     }
 
     /// A run begins.
     pub(crate) fn begin(&mut self, phase: Phase) {
         self.phase = Some(phase);
-        self.received = 0;
+        self.receiver.begin();
+        self.answers.fill(0);
+        self.side.restart();
+        let side = &mut self.side;
+        self.sender = phase.both.map(|pace| Sender::new(side, phase.op, phase.size, pace, None));
     }
 
-    /// Messages that came in this run.
-    pub(crate) fn received(&self) -> u64 {
-        self.received
+    /// How many messages of this run a queue pair has receives for, from the first one on.
+    pub(crate) fn room(&self, queue: usize) -> u64 {
+        self.receiver.room(queue)
     }
 
-    /// Arms the completion queue.
+    /// Whether this end sends messages of its own in this run.
+    pub(crate) fn sends(&self) -> bool {
+        self.sender.is_some()
+    }
+
+    /// Arms the completion queue of receives: those of answers are polled when the next message comes.
     pub(crate) fn arm(&self) -> Result<(), Failure> {
-        self.side.arm()
+        self.side.arm_received()
     }
 
-    /// Handles pending completions; returns whether there were any.
-    pub(crate) fn turn(&mut self) -> Result<bool, Failure> {
-        self.side.poll_sent()?;
-        let Some((count, length)) = self.side.poll_received()? else { return Ok(false) };
-        self.received += u64::from(count);
-        self.consumed += count;
+    /// Handles pending completions; returns whether there were any. `room` is how many messages of this
+    /// run a queue pair of the other end has receives for, if that is known.
+    pub(crate) fn turn(&mut self, room: impl Fn(usize) -> Option<u64>) -> Result<bool, Failure> {
+        let sent = match &mut self.sender {
+            Some(sender) => sender.turn(&mut self.side, room)?,
+            None => {
+                self.side.poll_sent()?;
+                false
+            }
+        };
         let answers = self.phase.is_some_and(|phase| phase.kind == Kind::Latency);
-        // Repost receives in batches, unless only one message is in flight.
-        if answers || self.consumed >= self.side.shape.receives / 4 {
-            self.side.post_receives(self.consumed)?;
-            self.consumed = 0;
-        }
+        let Some(came) = self.receiver.turn(&mut self.side, answers)? else { return Ok(sent) };
         if answers {
-            for _ in 0..count {
-                self.side.echo(length, self.received)?;
+            for _ in 0..came.count {
+                let number = &mut self.answers[came.queue];
+                self.side.echo(came.queue, came.length, *number)?;
+                *number += 1;
             }
         }
         Ok(true)
     }
 
-    /// Ends the run: waits for messages in flight, and returns the number received.
-    pub(crate) fn end(&mut self, patience: &Patience, shares: bool) -> Result<u64, Failure> {
-        let Some(phase) = self.phase.take().filter(|phase| phase.op == Op::Send) else {
-            return Ok(0);
-        };
+    /// How long messages in flight are waited for.
+    pub(crate) fn patience(side: &Side, patience: &Patience, simulated: bool) -> Patience {
+        match side.shape.transport {
+            Transport::Rc => patience.clone(),
+            Transport::Uc | Transport::Ud => Patience::new(STRAGGLERS, simulated),
+        }
+    }
+
+    /// Ends the run: sends no more, waits for the `sent` messages of the other end and for this end's
+    /// requests. `here` is the other end, if it is in this process: it receives in the meantime.
+    pub(crate) fn end(
+        &mut self,
+        sent: u64,
+        patience: &Patience,
+        simulated: bool,
+        mut here: Option<(&mut Side, &mut Receiver)>,
+    ) -> Result<Account, Failure> {
+        let Some(phase) = self.phase else { return Ok(Account::default()) };
         let reliable = self.side.shape.transport == Transport::Rc;
-        let mut patience =
-            if reliable { patience.clone() } else { Patience::new(STRAGGLERS, shares) };
-        while self.received < phase.messages {
-            if self.turn()? {
-                patience.refresh();
-            } else if let Err(failure) = patience.wait("further messages") {
-                return if reliable { Err(failure) } else { Ok(self.received) };
+        let mut wait = Self::patience(&self.side, patience, simulated);
+        let wanted = if phase.op == Op::Send { sent } else { 0 };
+        if let Some(sender) = &mut self.sender {
+            sender.stop();
+        }
+        while self.receiver.total() < wanted || !self.is_idle() {
+            let room = |queue| here.as_ref().map(|(_, receiver)| receiver.room(queue));
+            let mut progress = self.turn(room)?;
+            if let Some((side, receiver)) = here.as_mut().filter(|_| phase.both.is_some()) {
+                progress |= receiver.turn(side, false)?.is_some();
+            }
+            if progress {
+                wait.refresh();
+            } else if let Err(failure) = wait.wait("further messages") {
+                if reliable || !self.is_idle() {
+                    return Err(failure);
+                }
+                break;
             }
         }
-        Ok(self.received)
+        self.phase = None;
+        let sender = self.sender.take();
+        Ok(Account {
+            received: self.receiver.total(),
+            sent: sender.as_ref().map_or(0, |sender| sender.sent(&self.side)),
+            elapsed: sender.map_or(Duration::ZERO, |sender| sender.elapsed()),
+        })
+    }
+
+    /// Whether every request of this end completed.
+    fn is_idle(&self) -> bool {
+        match &self.sender {
+            Some(sender) => sender.is_done(&self.side),
+            None => {
+                let mut queues = self.answers.iter().enumerate();
+                queues.all(|(queue, answers)| self.side.sent(queue) == *answers)
+            }
+        }
     }
 }

@@ -2,15 +2,45 @@
 
 use crate::failure::Failure;
 use crate::link::ends::Initiator;
-use crate::link::message::Phase;
+use crate::link::message::{Account, Phase};
+use crate::link::responder::Responder;
+use crate::link::sender::{Pace, Sender};
 use crate::link::side::Side;
 use crate::link::{Op, Transport};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The result of a run at full rate.
+/// Turns of a run at full rate between reads of the clock.
+const TURNS: u32 = 64;
+
+/// When a run is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Goal<'a> {
+    /// After so many messages of this end, if given.
+    pub(crate) messages: Option<u64>,
+    /// After this time, if given.
+    pub(crate) duration: Option<Duration>,
+    /// When this is set, if given.
+    pub(crate) stop: Option<&'a AtomicBool>,
+}
+
+impl Goal<'_> {
+    /// So many messages.
+    pub(crate) fn messages(count: u64) -> Self {
+        Self { messages: Some(count), duration: None, stop: None }
+    }
+
+    /// Whether a run that began at `begun` shall end early, at `now`.
+    fn is_over(&self, begun: Instant, now: Instant) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+            || self.duration.is_some_and(|limit| now.duration_since(begun) >= limit)
+    }
+}
+
+/// Messages that went one way.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Rate {
-    /// Messages sent, written or read.
+pub(crate) struct Flow {
+    /// Messages sent, written, read or changed.
     pub(crate) messages: u64,
     /// Those of them that did not arrive.
     pub(crate) lost: u64,
@@ -18,138 +48,211 @@ pub(crate) struct Rate {
     pub(crate) elapsed: Duration,
 }
 
-impl Rate {
+impl Flow {
     /// Messages that arrived in a second.
-    pub(crate) fn per_second(&self) -> f64 {
+    fn per_second(&self) -> f64 {
         (self.messages - self.lost) as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Gigabits that arrived in a second.
-    pub(crate) fn gbits(&self, size: usize) -> f64 {
-        self.per_second() * size as f64 * 8.0 / 1e9
+    /// Both, at the same time on other queue pairs.
+    fn beside(self, other: Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            lost: self.lost + other.lost,
+            elapsed: self.elapsed.max(other.elapsed),
+        }
     }
 }
 
-/// How requests are posted in a run at full rate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Pace {
-    /// One of this many requests is signaled.
-    pub(crate) signal_every: u64,
-    /// Requests per doorbell.
-    pub(crate) batch: u64,
+/// The result of a run at full rate.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Rate {
+    /// From this end.
+    pub(crate) out: Flow,
+    /// From the other end, if a run goes both ways.
+    pub(crate) back: Option<Flow>,
 }
 
-/// Times messages one by one. A send is answered with a send of the same size and timed as a round
-/// trip; a write or read is timed from posting to its completion.
+impl Rate {
+    /// Messages that arrived in a second, both ways.
+    pub(crate) fn per_second(&self) -> f64 {
+        self.out.per_second() + self.back.map_or(0.0, |back| back.per_second())
+    }
+
+    /// Gigabits that arrived in a second, both ways.
+    pub(crate) fn gbits(&self, size: usize) -> f64 {
+        self.per_second() * size as f64 * 8.0 / 1e9
+    }
+
+    /// Messages that did not arrive.
+    pub(crate) fn lost(&self) -> u64 {
+        self.out.lost + self.back.map_or(0, |back| back.lost)
+    }
+
+    /// Both, at the same time on other queue pairs.
+    pub(crate) fn beside(self, other: Self) -> Self {
+        let back = match (self.back, other.back) {
+            (Some(one), Some(other)) => Some(one.beside(other)),
+            (one, other) => one.or(other),
+        };
+        Self { out: self.out.beside(other.out), back }
+    }
+}
+
+/// Times messages one by one, on the queue pairs in turn. A send is answered with a send of the same
+/// size and timed as a round trip; other operations are timed from posting to their completion.
 ///
-/// `before` prepares each message, given its number; `after` gets its time and the answer.
+/// `begin` runs when the other end is ready; `before` prepares each message, given its number; `after`
+/// gets its time and the answer.
 pub(crate) fn latency(
     initiator: &mut Initiator,
     phase: Phase,
+    goal: Goal<'_>,
+    begin: impl FnOnce(),
     mut before: impl FnMut(&Side, u64) -> Result<(), Failure>,
     mut after: impl FnMut(&Side, u64, Duration) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     initiator.peer.begin(phase)?;
-    let mut completed = 0;
-    for index in 0..phase.messages {
+    initiator.side.restart();
+    initiator.receiver.begin();
+    begin();
+    let begun = Instant::now();
+    let queues = initiator.side.queues();
+    let mut index = 0;
+    while goal.messages.is_none_or(|messages| index < messages) {
+        let (queue, number) = (index as usize % queues, index / queues as u64);
         before(&initiator.side, index)?;
         let start = Instant::now();
-        initiator.side.post(phase.op, phase.size, index, 1, |_| true)?;
-        let elapsed = match phase.op {
+        initiator.side.post(queue, phase.op, phase.size, number, 1, |_| true)?;
+        let end = match phase.op {
             Op::Send => {
-                let length = answer(initiator, &mut completed)?;
-                let elapsed = start.elapsed();
+                let (length, end) = answer(initiator)?;
                 if length != phase.size {
                     let cause = format!("sent {} bytes, {length} came back", phase.size);
                     return Err(Failure::new(cause));
                 }
-                initiator.side.post_receives(1)?;
-                elapsed
+                end
             }
-            Op::Write | Op::Read => {
-                complete(initiator, &mut completed, index + 1)?;
-                start.elapsed()
+            _ => {
+                complete(initiator, queue, number + 1)?;
+                Instant::now()
             }
         };
-        after(&initiator.side, index, elapsed)?;
+        after(&initiator.side, index, end - start)?;
+        index += 1;
+        if goal.is_over(begun, end) {
+            break;
+        }
     }
-    complete(initiator, &mut completed, phase.messages)?;
-    initiator.peer.end()?;
+    for queue in 0..queues {
+        let posted = (index + (queues - 1 - queue) as u64) / queues as u64;
+        complete(initiator, queue, posted)?;
+    }
+    let Initiator { side, peer, receiver, .. } = initiator;
+    peer.end(phase, index, side, receiver)?;
     Ok(())
 }
 
-/// Waits for an answer; returns its length.
-fn answer(initiator: &mut Initiator, completed: &mut u64) -> Result<usize, Failure> {
-    let Initiator { side, peer, waiter, .. } = initiator;
+/// Waits for an answer; returns its length, and when it was there.
+fn answer(initiator: &mut Initiator) -> Result<(usize, Instant), Failure> {
+    let Initiator { side, peer, waiter, receiver, .. } = initiator;
     waiter.patience.refresh();
     loop {
-        let received = side.poll_received()?;
-        if let Some(last) = side.poll_sent()? {
-            *completed = last + 1;
+        if let Some(received) = receiver.poll(side)? {
+            let end = Instant::now();
+            receiver.post(side, 1)?;
+            side.poll_sent()?;
+            return Ok((received.length, end));
         }
-        if let Some((_, length)) = received {
-            return Ok(length);
-        }
-        if !peer.turn()? {
-            waiter.idle("an answer", || side.arm().and_then(|()| peer.arm()))?;
+        side.poll_sent()?;
+        if !peer.turn(receiver)? {
+            waiter.idle("an answer", || side.arm_received().and_then(|()| peer.arm()))?;
         }
     }
 }
 
-/// Waits until this many requests completed.
-fn complete(initiator: &mut Initiator, completed: &mut u64, wanted: u64) -> Result<(), Failure> {
-    let Initiator { side, peer, waiter, .. } = initiator;
+/// Waits until this many requests of a queue pair completed.
+fn complete(initiator: &mut Initiator, queue: usize, wanted: u64) -> Result<(), Failure> {
+    let Initiator { side, peer, waiter, receiver, .. } = initiator;
     waiter.patience.refresh();
-    while *completed < wanted {
-        if let Some(last) = side.poll_sent()? {
-            *completed = last + 1;
-        } else if !peer.turn()? {
-            waiter.idle("a completion", || side.arm().and_then(|()| peer.arm()))?;
+    while side.sent(queue) < wanted {
+        if !side.poll_sent()? && !peer.turn(receiver)? {
+            waiter.idle("a completion", || side.arm_sent().and_then(|()| peer.arm()))?;
         }
     }
     Ok(())
 }
 
-/// Posts at full rate. `progress` gets the number of completed requests.
+/// Posts at full rate. `begin` runs when the other end is ready; `progress` gets the number of completed
+/// requests, and the time since then.
 pub(crate) fn rate(
     initiator: &mut Initiator,
     phase: Phase,
     pace: Pace,
-    mut progress: impl FnMut(u64),
+    goal: Goal<'_>,
+    begin: impl FnOnce(),
+    mut progress: impl FnMut(u64, Duration),
 ) -> Result<Rate, Failure> {
     initiator.peer.begin(phase)?;
-    let Initiator { side, peer, waiter, .. } = initiator;
-    let Phase { op, size, messages, .. } = phase;
-    let (depth, receives) = (u64::from(side.shape.depth), u64::from(side.shape.receives));
-    let signaled = |id: u64| (id + 1).is_multiple_of(pace.signal_every) || id + 1 == messages;
-    let (mut posted, mut done) = (0, 0);
+    let Initiator { side, peer, waiter, receiver, .. } = initiator;
+    receiver.begin();
     waiter.patience.refresh();
-    let start = Instant::now();
-    while done < messages {
-        // Do not post more than the peer has receives for, where that is known.
-        let last = match (op, peer.received()) {
-            (Op::Send, Some(received)) => messages.min(received + receives),
-            _ => messages,
-        };
-        let last = last.min(done + depth);
-        while posted < last {
-            let count = pace.batch.min(last - posted);
-            side.post(op, size, posted, count as usize, signaled)?;
-            posted += count;
+    begin();
+    let begun = Instant::now();
+    let mut sender = Sender::new(side, phase.op, phase.size, pace, goal.messages);
+    let (mut turns, mut stopped) = (0_u32, false);
+    while !sender.is_done(side) {
+        let mut busy = sender.turn(side, |queue| peer.room(queue))?;
+        if busy {
+            progress(sender.sent(side), sender.elapsed());
         }
-        if let Some(last) = side.poll_sent()? {
-            done = last + 1;
+        if phase.both.is_some() {
+            busy |= receiver.turn(side, false)?.is_some() | peer.turn(receiver)?;
+        } else if !busy {
+            busy = peer.turn(receiver)?;
+        }
+        if busy {
             waiter.patience.refresh();
-            progress(done);
-        } else if !peer.turn()? {
+        } else {
             waiter.patience.wait("completions")?;
         }
+        turns = turns.wrapping_add(1);
+        if !stopped && turns.is_multiple_of(TURNS) && goal.is_over(begun, Instant::now()) {
+            sender.stop();
+            stopped = true;
+        }
     }
-    let elapsed = start.elapsed();
-    let received = peer.end()?;
-    let lost = match (op, side.shape.transport) {
-        (Op::Send, Transport::Uc | Transport::Ud) => messages.saturating_sub(received),
-        _ => 0,
+    let sent = sender.sent(side);
+    let account = peer.end(phase, sent, side, receiver)?;
+    let lossy = phase.op == Op::Send && side.shape.transport != Transport::Rc;
+    let lost = |sent: u64, received| if lossy { sent.saturating_sub(received) } else { 0 };
+    let out =
+        Flow { messages: sent, lost: lost(sent, account.received), elapsed: sender.elapsed() };
+    let back = match phase.both {
+        None => None,
+        Some(_) => {
+            let received = remaining(initiator, phase.op, account)?;
+            let (messages, elapsed) = (account.sent, account.elapsed);
+            Some(Flow { messages, lost: lost(messages, received), elapsed })
+        }
     };
-    Ok(Rate { messages, lost, elapsed })
+    Ok(Rate { out, back })
+}
+
+/// Waits for the messages of the other end that are in flight; returns how many came.
+fn remaining(initiator: &mut Initiator, op: Op, account: Account) -> Result<u64, Failure> {
+    let Initiator { side, waiter, receiver, simulated, .. } = initiator;
+    let wanted = if op == Op::Send { account.sent } else { 0 };
+    let mut patience = Responder::patience(side, &waiter.patience, *simulated);
+    while receiver.total() < wanted {
+        if receiver.turn(side, false)?.is_some() {
+            patience.refresh();
+        } else if let Err(failure) = patience.wait("further messages") {
+            if side.shape.transport == Transport::Rc {
+                return Err(failure);
+            }
+            break;
+        }
+    }
+    Ok(receiver.total())
 }

@@ -1,13 +1,13 @@
-//! One end of a connection: a queue pair, its completion queues and its memory.
+//! One end: queue pairs that share completion queues and memory.
 
 use crate::device::Port;
 use crate::failure::Failure;
 use crate::link::{Op, Transport};
 use mlx5::{
     Access, AddressHandle, AnyQueuePair, CompletionChannel, CompletionError, CompletionErrorKind,
-    CompletionQueue, ConnectOptions, Data, Endpoint, MemoryRegion, Operation, ProtectionDomain,
-    Psn, QueuePair, QueuePairTransport, ReceiveWr, RemoteAddress, SendFlags, SendWr, Sge, Syndrome,
-    UdAddress, WorkCompletion, mtu_bytes,
+    CompletionQueue, ConnectOptions, Data, DeviceAttr, Endpoint, MemoryRegion, Operation,
+    ProtectionDomain, Psn, QueuePair, QueuePairTransport, ReceiveWr, RemoteAddress, SendFlags,
+    SendWr, Sge, Syndrome, UdAddress, WorkCompletion, mtu_bytes,
 };
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -16,16 +16,22 @@ use std::ops::Range;
 const HEADER: usize = 40;
 /// The maximum number of completions per poll.
 const BURST: usize = 32;
+/// Bits of a `wr_id` that count the requests of a queue pair; those above are the queue pair's index.
+const COUNT_BITS: u32 = 40;
+/// The size of an atomic's operand.
+pub(crate) const ATOMIC: usize = 8;
 
 /// The sizes of an end; the same for both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) transport: Transport,
+    /// The number of queue pairs.
+    pub(crate) queues: u32,
     /// The largest message.
     pub(crate) message: usize,
-    /// The maximum number of outstanding requests.
+    /// The maximum number of outstanding requests of a queue pair.
     pub(crate) depth: u32,
-    /// The number of posted receives.
+    /// The number of posted receives of a queue pair.
     pub(crate) receives: u32,
     /// The largest message sent inline.
     pub(crate) inline: u32,
@@ -39,22 +45,38 @@ pub(crate) struct Invitation {
     pub(crate) memory: RemoteAddress,
 }
 
-/// One end of a connection.
+/// One end: its queue pairs are numbered from 0.
 pub(crate) struct Side {
     // Queues are dropped before the memory that they use.
-    qp: AnyQueuePair,
+    lines: Vec<Line>,
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
     memory: MemoryRegion,
     pd: ProtectionDomain,
     pub(crate) shape: Shape,
-    psn: Psn,
     /// The buffer of inline data.
     inline: Vec<u8>,
+}
+
+/// A queue pair of an end.
+struct Line {
+    qp: AnyQueuePair,
+    psn: Psn,
     endpoint: Endpoint,
     peer: Option<(Invitation, Option<AddressHandle>)>,
-    /// One more than the `wr_id` of the last completed request.
+    /// The number of requests that completed.
     sent: u64,
+}
+
+/// Messages that one poll found.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Received {
+    /// Their number.
+    pub(crate) count: u32,
+    /// The queue pair of the last one.
+    pub(crate) queue: usize,
+    /// The length of the last one.
+    pub(crate) length: usize,
 }
 
 /// Parts of the memory: what is sent, what is received, and what the peer writes and reads.
@@ -73,7 +95,7 @@ impl Shape {
     fn areas(&self) -> Areas {
         // Each part is page-aligned.
         const PAGE: usize = 4096;
-        let message = self.message.max(1);
+        let message = self.message.max(ATOMIC);
         let send = 0..message;
         let receive = message.next_multiple_of(PAGE);
         let receive = receive..receive + HEADER + message;
@@ -92,7 +114,7 @@ impl Side {
         let context = &port.opened.context;
         let pd = context.alloc_pd()?;
         let cq = |entries: u32| {
-            let builder = context.create_cq(entries);
+            let builder = context.create_cq(entries.saturating_mul(shape.queues));
             match channel {
                 Some(channel) => builder.channel(channel).build(),
                 None => builder.build(),
@@ -102,53 +124,55 @@ impl Side {
         let recv_cq = cq(shape.receives)?;
         let memory = pd
             .memory(shape.areas().shared.end)
-            .access(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)
+            .access(access(context.query_device()))
             .register()?;
-        let psn = Psn::wrapping(RandomState::new().hash_one(0_u8) as u32);
         let made = Queues { pd: &pd, send_cq: &send_cq, recv_cq: &recv_cq, shape };
-        let (qp, endpoint) = match shape.transport {
-            Transport::Rc => made.build::<mlx5::transport::Rc>(port, psn)?,
-            Transport::Uc => made.build::<mlx5::transport::Uc>(port, psn)?,
-            Transport::Ud => made.build::<mlx5::transport::Ud>(port, psn)?,
-        };
+        let mut lines = Vec::new();
+        for _ in 0..shape.queues {
+            let psn = Psn::wrapping(RandomState::new().hash_one(0_u8) as u32);
+            let (qp, endpoint) = match shape.transport {
+                Transport::Rc => made.build::<mlx5::transport::Rc>(port, psn)?,
+                Transport::Uc => made.build::<mlx5::transport::Uc>(port, psn)?,
+                Transport::Ud => made.build::<mlx5::transport::Ud>(port, psn)?,
+            };
+            lines.push(Line { qp, psn, endpoint, peer: None, sent: 0 });
+        }
         let inline = vec![0; shape.inline as usize];
-        let peer = None;
-        let mut side =
-            Self { qp, send_cq, recv_cq, memory, pd, shape, psn, inline, endpoint, peer, sent: 0 };
-        side.post_receives(shape.receives)?;
+        let mut side = Self { lines, send_cq, recv_cq, memory, pd, shape, inline };
+        for queue in 0..side.queues() {
+            side.post_receives(queue, shape.receives)?;
+        }
         Ok(side)
     }
 
-    /// Returns what the peer needs to connect.
-    pub(crate) fn invitation(&self) -> Result<Invitation, Failure> {
-        let shared = self.shape.areas().shared;
-        Ok(Invitation { endpoint: self.endpoint, memory: self.memory.remote(shared)? })
+    /// The number of queue pairs.
+    pub(crate) fn queues(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Returns what the peer needs to connect each queue pair.
+    pub(crate) fn invitations(&self) -> Result<Vec<Invitation>, Failure> {
+        let memory = self.memory.remote(self.shape.areas().shared)?;
+        Ok(self.lines.iter().map(|line| Invitation { endpoint: line.endpoint, memory }).collect())
     }
 
     /// Connects to the other end; after that, requests may be posted.
-    pub(crate) fn join(&mut self, port: &Port, peer: Invitation) -> Result<(), Failure> {
-        let options = ConnectOptions::default();
-        let (local, remote) = (&port.local, &peer.endpoint);
-        match &mut self.qp {
-            AnyQueuePair::Rc(qp) => qp.connect(local, self.psn, remote, &options)?,
-            AnyQueuePair::Uc(qp) => qp.connect(local, self.psn, remote, &options)?,
-            AnyQueuePair::Ud(qp) => qp.activate(local, self.psn, &options)?,
-            AnyQueuePair::XrcSend(_) => {
-                return Err(Failure::usage("this command does not support extended connections"));
-            }
+    pub(crate) fn join(&mut self, port: &Port, peers: &[Invitation]) -> Result<(), Failure> {
+        if peers.len() != self.lines.len() {
+            let cause = format!("{} queue pairs for {}", peers.len(), self.lines.len());
+            return Err(Failure::new(cause));
         }
-        let handle = match self.shape.transport {
-            Transport::Ud => Some(self.pd.create_ah_to(local, remote, &options)?),
-            Transport::Rc | Transport::Uc => None,
-        };
-        self.peer = Some((peer, handle));
+        for (line, peer) in self.lines.iter_mut().zip(peers) {
+            line.join(port, &self.pd, self.shape.transport, *peer)?;
+        }
         Ok(())
     }
 
-    /// Posts `count` requests of `size` bytes with one doorbell. Their `wr_id`s count up from `first`;
-    /// `signaled` selects those with a completion.
+    /// Posts `count` requests of `size` bytes with one doorbell. They are numbered from `first` on, the
+    /// first request of a run being 0; `signaled` selects those with a completion.
     pub(crate) fn post(
         &mut self,
+        queue: usize,
         op: Op,
         size: usize,
         first: u64,
@@ -156,32 +180,37 @@ impl Side {
         signaled: impl Fn(u64) -> bool,
     ) -> Result<(), Failure> {
         let from = self.shape.areas().send;
-        self.post_from(op, from.start..from.start + size, first, count, signaled)
+        self.post_from(queue, op, from.start..from.start + size, first, count, signaled)
     }
 
     /// Sends back the last received message, of `size` bytes.
-    pub(crate) fn echo(&mut self, size: usize, id: u64) -> Result<(), Failure> {
+    pub(crate) fn echo(&mut self, queue: usize, size: usize, number: u64) -> Result<(), Failure> {
         let start = self.shape.areas().receive.start + self.shape.header();
-        self.post_from(Op::Send, start..start + size, id, 1, |_| true)
+        self.post_from(queue, Op::Send, start..start + size, number, 1, |_| true)
     }
 
     fn post_from(
         &mut self,
+        queue: usize,
         op: Op,
         from: Range<usize>,
         first: u64,
         count: usize,
         signaled: impl Fn(u64) -> bool,
     ) -> Result<(), Failure> {
-        let Some((peer, handle)) = &self.peer else {
+        let line = &mut self.lines[queue];
+        let Some((peer, handle)) = &line.peer else {
             return Err(Failure::new("the queue pair is not connected"));
         };
         let operation = match op {
             Op::Send => Operation::Send,
             Op::Write => Operation::RdmaWrite(peer.memory),
             Op::Read => Operation::RdmaRead(peer.memory),
+            Op::FetchAdd => Operation::FetchAdd { remote: peer.memory, add: 1 },
+            // It swaps only a 1: whether it does is all the same to the device.
+            Op::CompareSwap => Operation::CompareSwap { remote: peer.memory, compare: 1, swap: 2 },
         };
-        let inlined = self.inline.get_mut(..from.len()).filter(|_| op != Op::Read);
+        let inlined = self.inline.get_mut(..from.len()).filter(|_| !op.returns());
         let (sge, pieces): (Sge, Option<[&[u8]; 1]>) = match inlined {
             Some(bytes) => {
                 self.memory.read_at(from.start, bytes)?;
@@ -196,72 +225,97 @@ impl Side {
             qp_num: peer.endpoint.qp_num.get(),
             qkey: peer.endpoint.qkey.unwrap_or(0),
         });
-        let request = |wr_id| SendWr {
-            wr_id,
-            flags: if signaled(wr_id) { SendFlags::SIGNALED } else { SendFlags::empty() },
+        let request = |number| SendWr {
+            wr_id: wr_id(queue, number),
+            flags: if signaled(number) { SendFlags::SIGNALED } else { SendFlags::empty() },
             operation,
             data,
             address,
             ..SendWr::default()
         };
         if count == 1 {
-            return Ok(self.qp.post_send(&[request(first)])?);
+            return Ok(line.qp.post_send(&[request(first)])?);
         }
         let list: Vec<_> = (first..first + count as u64).map(request).collect();
-        Ok(self.qp.post_send(&list)?)
+        Ok(line.qp.post_send(&list)?)
     }
 
     /// Posts `count` receives. All use the same memory, because only one message at a time is read.
-    pub(crate) fn post_receives(&mut self, count: u32) -> Result<(), Failure> {
+    pub(crate) fn post_receives(&mut self, queue: usize, count: u32) -> Result<(), Failure> {
         let sges = [self.memory.sge(self.shape.areas().receive)?];
-        let request = ReceiveWr { wr_id: 0, sges: &sges };
+        let request = ReceiveWr { wr_id: wr_id(queue, 0), sges: &sges };
         let list = [request; BURST];
         let mut left = count as usize;
         while left > 0 {
             let some = left.min(BURST);
-            self.qp.post_recv(&list[..some])?;
+            self.lines[queue].qp.post_recv(&list[..some])?;
             left -= some;
         }
         Ok(())
     }
 
-    /// Polls send completions; returns the last `wr_id`, if any.
-    pub(crate) fn poll_sent(&mut self) -> Result<Option<u64>, Failure> {
-        let mut last = None;
+    /// Polls send completions; returns whether there were any.
+    pub(crate) fn poll_sent(&mut self) -> Result<bool, Failure> {
+        let Self { send_cq, lines, .. } = self;
         let mut failed = None;
-        self.send_cq.poll(BURST, |completion| match completion.status() {
-            Ok(()) => last = Some(completion.wr_id()),
+        let count = send_cq.poll(BURST, |completion| match completion.status() {
+            Ok(()) => {
+                let (queue, number) = place(completion.wr_id());
+                if let Some(line) = lines.get_mut(queue) {
+                    line.sent = number + 1;
+                }
+            }
             Err(error) if failed.is_none() => failed = Some(completion_failure(&completion, error)),
             Err(_) => {}
         })?;
-        self.sent = last.map_or(self.sent, |last| last + 1);
-        failed.map_or(Ok(last), Err)
+        failed.map_or(Ok(count > 0), Err)
     }
 
-    /// One more than the `wr_id` of the last completed request.
-    pub(crate) fn sent(&self) -> u64 {
-        self.sent
+    /// The number of requests of a queue pair that completed in this run.
+    pub(crate) fn sent(&self, queue: usize) -> u64 {
+        self.lines[queue].sent
     }
 
-    /// Polls receive completions; returns their number and the last one's length.
-    pub(crate) fn poll_received(&mut self) -> Result<Option<(u32, usize)>, Failure> {
-        let mut last = None;
+    /// A run begins: requests are numbered from 0 again. None may be outstanding.
+    pub(crate) fn restart(&mut self) {
+        self.lines.iter_mut().for_each(|line| line.sent = 0);
+    }
+
+    /// Polls receive completions; `each` gets the queue pair of each message.
+    pub(crate) fn poll_received(
+        &mut self,
+        mut each: impl FnMut(usize),
+    ) -> Result<Option<Received>, Failure> {
+        let header = self.shape.header();
+        let mut last = Received::default();
         let mut failed = None;
-        let count = self.recv_cq.poll(BURST, |completion| match completion.status() {
-            Ok(()) => last = completion.byte_len(),
+        self.recv_cq.poll(BURST, |completion| match completion.status() {
+            Ok(()) => {
+                let (queue, _) = place(completion.wr_id());
+                let length = completion.byte_len().map_or(0, |bytes| bytes as usize);
+                last = Received {
+                    count: last.count + 1,
+                    queue,
+                    length: length.saturating_sub(header),
+                };
+                each(queue);
+            }
             Err(error) if failed.is_none() => failed = Some(completion_failure(&completion, error)),
             Err(_) => {}
         })?;
-        let length = |bytes: u32| (bytes as usize).saturating_sub(self.shape.header());
         match failed {
             Some(failure) => Err(failure),
-            None => Ok(last.map(|bytes| (count as u32, length(bytes)))),
+            None => Ok((last.count > 0).then_some(last)),
         }
     }
 
-    /// Arms both completion queues.
-    pub(crate) fn arm(&self) -> Result<(), Failure> {
-        self.send_cq.arm(false)?;
+    /// Arms the completion queue of sends.
+    pub(crate) fn arm_sent(&self) -> Result<(), Failure> {
+        Ok(self.send_cq.arm(false)?)
+    }
+
+    /// Arms the completion queue of receives.
+    pub(crate) fn arm_received(&self) -> Result<(), Failure> {
         Ok(self.recv_cq.arm(false)?)
     }
 
@@ -270,11 +324,61 @@ impl Side {
         Ok(self.memory.write_at(self.shape.areas().send.start, bytes)?)
     }
 
+    /// Copies the bytes that an atomic returned last.
+    #[cfg(test)]
+    pub(crate) fn returned(&self, bytes: &mut [u8]) -> Result<(), Failure> {
+        Ok(self.memory.read_at(self.shape.areas().send.start, bytes)?)
+    }
+
     /// Copies the last received message.
     pub(crate) fn received(&self, bytes: &mut [u8]) -> Result<(), Failure> {
         let start = self.shape.areas().receive.start + self.shape.header();
         Ok(self.memory.read_at(start, bytes)?)
     }
+}
+
+impl Line {
+    fn join(
+        &mut self,
+        port: &Port,
+        pd: &ProtectionDomain,
+        transport: Transport,
+        peer: Invitation,
+    ) -> Result<(), Failure> {
+        let options = ConnectOptions::default();
+        let (local, remote) = (&port.local, &peer.endpoint);
+        match &mut self.qp {
+            AnyQueuePair::Rc(qp) => qp.connect(local, self.psn, remote, &options)?,
+            AnyQueuePair::Uc(qp) => qp.connect(local, self.psn, remote, &options)?,
+            AnyQueuePair::Ud(qp) => qp.activate(local, self.psn, &options)?,
+            AnyQueuePair::XrcSend(_) | AnyQueuePair::RawPacket(_) => {
+                let what = "this command supports connections and datagrams only";
+                return Err(Failure::usage(what));
+            }
+        }
+        let handle = match transport {
+            Transport::Ud => Some(pd.create_ah_to(local, remote, &options)?),
+            Transport::Rc | Transport::Uc => None,
+        };
+        self.peer = Some((peer, handle));
+        Ok(())
+    }
+}
+
+/// The `wr_id` of a queue pair's request.
+fn wr_id(queue: usize, number: u64) -> u64 {
+    ((queue as u64) << COUNT_BITS) | number
+}
+
+/// The queue pair of a `wr_id`, and the number of its request.
+fn place(wr_id: u64) -> (usize, u64) {
+    ((wr_id >> COUNT_BITS) as usize, wr_id & ((1 << COUNT_BITS) - 1))
+}
+
+/// What the peer may do with the memory: atomics only where the device has them.
+fn access(device: DeviceAttr) -> Access {
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    if device.has_atomics() { access | Access::REMOTE_ATOMIC } else { access }
 }
 
 /// The largest datagram of a port.
@@ -312,7 +416,8 @@ impl Queues<'_> {
 
 /// The failure for a failed request, with its usual cause.
 fn completion_failure(completion: &WorkCompletion<'_>, error: CompletionError) -> Failure {
-    let what = format!("{:?} request {}", completion.opcode(), completion.wr_id());
+    let (queue, number) = place(completion.wr_id());
+    let what = format!("{:?} request {number} of queue pair {queue}", completion.opcode());
     let failure = Failure::new(format!("{what} failed: {error}"));
     let CompletionErrorKind::Known(syndrome) = error.kind else { return failure };
     match syndrome {

@@ -2,10 +2,12 @@
 
 use super::ends::{self, Initiator, Waiter};
 use super::exchange::Exchange;
+use super::message::Hello;
 use super::*;
 use crate::device::{Opened, Port};
 use mlx5_sim::{PortConfig, SimConfig, Simulator};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,13 +24,17 @@ pub(super) fn waiter() -> Waiter {
 }
 
 pub(super) fn shape(transport: Transport) -> Shape {
-    Shape { transport, message: 1024, depth: 16, receives: 64, inline: 0 }
+    Shape { transport, queues: 1, message: 1024, depth: 16, receives: 64, inline: 0 }
+}
+
+fn hello(shape: Shape) -> Hello {
+    Hello { session: 1, threads: 1, shape }
 }
 
 /// Runs `test` at the end that measures, while a thread answers over TCP.
 fn with_remote(
     config: SimConfig,
-    transport: Transport,
+    shape: Shape,
     test: impl FnOnce(&mut Initiator),
 ) -> Result<(), crate::failure::Failure> {
     let simulator = Simulator::new(config);
@@ -36,19 +42,39 @@ fn with_remote(
     let address = listener.local_addr().expect("its number");
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
-            let (exchange, _) = Exchange::accept(&listener)?;
-            ends::answer(&port(&simulator), exchange, waiter())
+            let (mut exchange, _) = Exchange::accept(&listener, None)?;
+            let hello = ends::greeted(&mut exchange)?;
+            ends::answer(&port(&simulator), exchange, hello, waiter())
         });
         let exchange = Exchange::new(TcpStream::connect(address).expect("connected"))?;
-        let mut initiator = ends::connect(&port(&simulator), exchange, shape(transport), waiter())?;
+        let exchange = ends::greet(exchange, hello(shape))?;
+        let mut initiator = ends::connect(&port(&simulator), exchange, shape, waiter())?;
         test(&mut initiator);
         initiator.peer.part()?;
         server.join().expect("no panic")
     })
 }
 
-fn phase(kind: Kind, op: Op, messages: u64) -> Phase {
-    Phase { kind, op, size: 1024, messages }
+const PACE: Pace = Pace { signal_every: 4, batch: 2 };
+
+fn phase(kind: Kind, op: Op) -> Phase {
+    let size = if op.is_atomic() { ATOMIC } else { 1024 };
+    Phase { kind, op, size, both: None }
+}
+
+/// Times so many messages.
+fn times(initiator: &mut Initiator, phase: Phase, goal: Goal<'_>) -> u64 {
+    let mut times = 0;
+    let count = |_: &_, _, _| {
+        times += 1;
+        Ok(())
+    };
+    latency(initiator, phase, goal, || (), |_, _| Ok(()), count).expect("messages");
+    times
+}
+
+fn rate_of(initiator: &mut Initiator, phase: Phase, goal: Goal<'_>) -> Rate {
+    rate(initiator, phase, PACE, goal, || (), |_, _| ()).expect("a rate")
 }
 
 #[test]
@@ -56,20 +82,9 @@ fn two_hosts_measure_sends_over_every_transport() {
     for link in [PortConfig::INFINIBAND, PortConfig::ROCE] {
         for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
             let config = SimConfig::new().ports([link]);
-            let done = with_remote(config, transport, |initiator| {
-                let mut times = 0;
-                let phase = phase(Kind::Latency, Op::Send, 20);
-                latency(
-                    initiator,
-                    phase,
-                    |_, _| Ok(()),
-                    |_, _, _| {
-                        times += 1;
-                        Ok(())
-                    },
-                )
-                .expect("a ping-pong");
-                assert_eq!(times, 20);
+            let done = with_remote(config, shape(transport), |initiator| {
+                let phase = phase(Kind::Latency, Op::Send);
+                assert_eq!(times(initiator, phase, Goal::messages(20)), 20);
             });
             done.expect("served");
         }
@@ -77,16 +92,88 @@ fn two_hosts_measure_sends_over_every_transport() {
 }
 
 #[test]
-fn two_hosts_measure_rates() {
-    let pace = Pace { signal_every: 4, batch: 2 };
-    let done = with_remote(SimConfig::new(), Transport::Rc, |initiator| {
-        for op in [Op::Send, Op::Write, Op::Read] {
-            let phase = phase(Kind::Rate, op, 500);
-            let measured = rate(initiator, phase, pace, |_| {}).expect("a rate");
-            assert_eq!((measured.messages, measured.lost), (500, 0));
+fn two_hosts_measure_every_operation_on_several_queue_pairs() {
+    let shape = Shape { queues: 3, ..shape(Transport::Rc) };
+    let done = with_remote(SimConfig::new(), shape, |initiator| {
+        for (op, _) in Op::NAMES {
+            // Neither is a multiple of the number of queue pairs.
+            assert_eq!(
+                times(initiator, phase(Kind::Latency, op), Goal::messages(10)),
+                10,
+                "{op:?}"
+            );
+            let measured = rate_of(initiator, phase(Kind::Rate, op), Goal::messages(500));
+            assert_eq!((measured.out.messages, measured.lost()), (500, 0), "{op:?}");
+            assert_eq!(measured.back, None);
         }
     });
     done.expect("served");
+}
+
+#[test]
+fn both_ends_send_where_a_run_goes_both_ways() {
+    for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
+        for &(op, _) in Op::NAMES.iter().filter(|(op, _)| op.transports().contains(&transport)) {
+            let phase = Phase { both: Some(PACE), ..phase(Kind::Rate, op) };
+            let check = |initiator: &mut Initiator| {
+                for messages in [1, 200] {
+                    let measured = rate_of(initiator, phase, Goal::messages(messages));
+                    let back = measured.back.expect("messages of the other end");
+                    assert_eq!(measured.out.messages, messages, "{transport:?} {op:?}");
+                    assert!(back.lost <= back.messages, "{back:?}");
+                    let sum = (messages as f64 - measured.out.lost as f64)
+                        / measured.out.elapsed.as_secs_f64();
+                    assert!(measured.per_second() >= sum, "{measured:?}");
+                }
+                // A later run one way finds nothing left of it.
+                assert_eq!(
+                    rate_of(initiator, self::phase(Kind::Rate, op), Goal::messages(9)).back,
+                    None
+                );
+            };
+            let shape = Shape { queues: 2, ..shape(transport) };
+            let simulator = Simulator::new(SimConfig::new());
+            check(&mut ends::both(&port(&simulator), shape, waiter()).expect("connected"));
+            if op == Op::Send {
+                with_remote(SimConfig::new(), shape, check).expect("served");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_ends_when_its_time_is_over_or_it_is_stopped() {
+    let simulator = Simulator::new(SimConfig::new());
+    let port = port(&simulator);
+    let mut initiator = ends::both(&port, shape(Transport::Rc), waiter()).expect("connected");
+    let limit = Duration::from_millis(20);
+    let timed = Goal { messages: None, duration: Some(limit), stop: None };
+    for op in [Op::Send, Op::FetchAdd] {
+        let measured = rate_of(&mut initiator, phase(Kind::Rate, op), timed);
+        assert!(measured.out.messages > 0 && measured.out.elapsed >= limit, "{measured:?}");
+        assert!(times(&mut initiator, phase(Kind::Latency, op), timed) > 0);
+    }
+    let stop = AtomicBool::new(true);
+    let stopped = Goal { messages: Some(u64::MAX), duration: None, stop: Some(&stop) };
+    assert_eq!(times(&mut initiator, phase(Kind::Latency, Op::Write), stopped), 1);
+    for both in [None, Some(PACE)] {
+        let phase = Phase { both, ..phase(Kind::Rate, Op::Send) };
+        let measured = rate_of(&mut initiator, phase, stopped);
+        assert!(measured.out.messages > 0 && measured.lost() == 0, "{measured:?}");
+    }
+}
+
+#[test]
+fn each_fetch_and_add_adds_one() {
+    let simulator = Simulator::new(SimConfig::new());
+    let port = port(&simulator);
+    let mut initiator = ends::both(&port, shape(Transport::Rc), waiter()).expect("connected");
+    let mut old = [0; ATOMIC];
+    for (op, wanted) in [(Op::FetchAdd, 99), (Op::CompareSwap, 100)] {
+        rate_of(&mut initiator, phase(Kind::Rate, op), Goal::messages(100));
+        initiator.side.returned(&mut old).expect("memory");
+        assert_eq!(u64::from_ne_bytes(old), wanted, "the value before the last {op:?}");
+    }
 }
 
 #[test]
@@ -96,13 +183,15 @@ fn the_end_that_measures_hears_why_the_other_one_cannot() {
     let address = listener.local_addr().expect("its number");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut exchange, _) = Exchange::accept(&listener).expect("accepted");
+            let (mut exchange, _) = Exchange::accept(&listener, None).expect("accepted");
             let _ = exchange.receive();
             exchange.send(&message::Message::Error("no memory".to_owned())).expect("sent");
         });
         let exchange = Exchange::new(TcpStream::connect(address).expect("connected"));
         let exchange = exchange.expect("a conversation");
-        let failure = ends::connect(&port(&simulator), exchange, shape(Transport::Rc), waiter());
+        let shape = shape(Transport::Rc);
+        let exchange = ends::greet(exchange, hello(shape)).expect("sent");
+        let failure = ends::connect(&port(&simulator), exchange, shape, waiter());
         let failure = failure.err().expect("refused");
         assert_eq!(failure.cause(), "the other side: no memory");
     });
@@ -113,9 +202,7 @@ fn datagrams_that_are_lost_are_counted() {
     let simulator = Simulator::new(SimConfig::new());
     let port = port(&simulator);
     let mut initiator = ends::both(&port, shape(Transport::Ud), waiter()).expect("connected");
-    let pace = Pace { signal_every: 8, batch: 1 };
-    let measured = rate(&mut initiator, phase(Kind::Rate, Op::Send, 300), pace, |_| {});
-    let measured = measured.expect("a rate");
-    assert_eq!((measured.messages, measured.lost), (300, 0));
+    let measured = rate_of(&mut initiator, phase(Kind::Rate, Op::Send), Goal::messages(300));
+    assert_eq!((measured.out.messages, measured.lost()), (300, 0));
     assert!(measured.gbits(1024) > 0.0);
 }

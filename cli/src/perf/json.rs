@@ -1,13 +1,18 @@
 //! The results of `mlx5 perf` as JSON.
 
-use crate::link::Rate;
+use crate::link::{Flow, Rate};
 use crate::numbers::Times;
 use crate::perf::Setting;
 use crate::perf::measure::{Measurement, Plan};
 use serde_json::{Value, json};
 
 /// Returns the results, with the settings that they were measured with.
-pub(crate) fn document(setting: &Setting, plan: &Plan, results: &[Measurement]) -> Value {
+pub(crate) fn document(
+    setting: &Setting,
+    plan: &Plan,
+    results: &[Measurement],
+    histogram: bool,
+) -> Value {
     json!({
         "command": "mlx5 perf",
         "version": env!("CARGO_PKG_VERSION"),
@@ -30,16 +35,24 @@ pub(crate) fn document(setting: &Setting, plan: &Plan, results: &[Measurement]) 
         "inline": plan.inline,
         "signal_every": plan.pace.signal_every,
         "batch": plan.pace.batch,
-        "results": results.iter().map(result).collect::<Vec<_>>(),
+        "queue_pairs": plan.qps,
+        "threads": plan.threads,
+        "bidirectional": plan.bidirectional,
+        "results": results.iter().map(|one| result(one, histogram)).collect::<Vec<_>>(),
     })
 }
 
-fn result(result: &Measurement) -> Value {
-    json!({
+fn result(result: &Measurement, histogram: bool) -> Value {
+    let mut all = json!({
         "size": result.size,
         "latency_ns": result.latency.as_ref().map(latency),
         "rate": result.rate.as_ref().map(|measured| rate(measured, result.size)),
-    })
+    });
+    if let Some(times) = result.latency.as_ref().filter(|_| histogram) {
+        // How often each time was measured.
+        all["histogram_ns"] = json!(times.recorded().collect::<Vec<_>>());
+    }
+    all
 }
 
 fn latency(times: &Times) -> Value {
@@ -57,11 +70,16 @@ fn latency(times: &Times) -> Value {
 }
 
 fn rate(rate: &Rate, size: usize) -> Value {
-    json!({
-        "messages": rate.messages,
-        "lost": rate.lost,
-        "seconds": rate.elapsed.as_secs_f64(),
-        "messages_per_second": rate.per_second(),
-        "gbit_per_second": rate.gbits(size),
-    })
+    let flow = |flow: &Flow| {
+        json!({
+            "messages": flow.messages,
+            "lost": flow.lost,
+            "seconds": flow.elapsed.as_secs_f64(),
+        })
+    };
+    let mut all = flow(&rate.out);
+    all["back"] = json!(rate.back.as_ref().map(flow));
+    all["messages_per_second"] = json!(rate.per_second());
+    all["gbit_per_second"] = json!(rate.gbits(size));
+    all
 }

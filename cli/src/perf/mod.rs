@@ -1,5 +1,9 @@
 //! `mlx5 perf`.
 
+mod csv;
+mod gate;
+mod histogram;
+mod interrupt;
 mod json;
 mod measure;
 mod plot;
@@ -7,26 +11,31 @@ mod progress;
 mod report;
 mod svg;
 
-use crate::device::{Port, PortArgs, link_name};
+use crate::device::{Port, PortArgs, link_name, note};
 use crate::failure::Failure;
-use crate::link::{EndArgs, Op, Pace, Session, Shape, Transport, datagram_limit};
-use crate::numbers::{Sizes, parse_size};
+use crate::link::{ATOMIC, EndArgs, Op, Pace, Session, Shape, Transport, datagram_limit};
+use crate::numbers::{Sizes, parse_seconds, parse_size};
 use clap::ValueEnum;
-use measure::{Measurement, Plan};
+use interrupt::Interrupt;
+use measure::{Amount, Measurement, Plan};
 use mlx5::mtu_bytes;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
-Measures latency, message rate and bandwidth of sends, RDMA writes and RDMA reads,
-for one or many message sizes.
+Measures latency, message rate and bandwidth of sends, RDMA writes, RDMA reads and
+atomics, for one or many message sizes.
 
-Latency is measured with one message at a time: of a send it is half the round trip
-of a ping-pong, of a write or read the time from posting it until its completion is
-polled. The rate is measured with --depth requests outstanding, from the first
-request to the last completion.
+Latency is measured with one message at a time in each thread: of a send it is half
+the round trip of a ping-pong, of any other operation the time from posting it until
+its completion is polled. The rate is measured with --depth requests outstanding on
+each queue pair, from the first request to the last completion.
+
+Ctrl-C ends the measurement; what was measured until then is reported, and the exit
+status is 130. A second Ctrl-C ends the process at once.
 
 Both ends are in this process, unless --listen or --connect is given. On the simulated
 device the times show the cost of software only, not of hardware.";
@@ -36,12 +45,17 @@ Examples:
   mlx5 perf                                    RC sends of 8 bytes to 64 KiB
   mlx5 perf --op write --sizes 64 --inline 64  small inline RDMA writes
   mlx5 perf --op read --sizes 4k,64k,1m        three sizes
+  mlx5 perf --op fetch-add                     atomics
   mlx5 perf -t ud --all                        datagrams of every size
   mlx5 perf --only rate --batch 16             message rate with shared doorbells
+  mlx5 perf --qps 8 --threads 4 --duration 10  ten seconds of each size, two queue pairs a thread
+  mlx5 perf --only rate --bidirectional        both ends send at the same time
+  mlx5 perf --only latency --histogram         how the latencies are distributed
   mlx5 perf --json - | jq .results             for programs
+  mlx5 perf --csv - > results.csv              for spreadsheets
   mlx5 perf --svg latency.svg                  for papers
 
-Between two hosts:
+Between two processes, on one machine or two:
   server$ mlx5 perf --listen
   client$ mlx5 perf --connect server --op write --sizes 8..1m";
 
@@ -55,7 +69,7 @@ pub(crate) struct Args {
     /// Transport of the queue pairs
     #[arg(short, long, value_enum, default_value_t = Transport::Rc)]
     transport: Transport,
-    /// Message sizes: 8..64k, or 1,64,4k [default: 8..64k]
+    /// Message sizes: 8..64k, or 1,64,4k [default: 8..64k; atomics: 8]
     ///
     /// A range contains the powers of two. Ranges and sizes may be mixed.
     #[arg(short, long, value_name = "SIZES", conflicts_with = "all")]
@@ -63,14 +77,28 @@ pub(crate) struct Args {
     /// All powers of two from 1 to 8m, or to the largest datagram
     #[arg(short, long)]
     all: bool,
-    /// Messages to time for the latency of each size
+    /// Messages to time for the latency of each size, in all threads together
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..))]
     iters: u64,
     /// Messages to send for the rate of each size [default: 10 times --iters, fewer if large]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     messages: Option<u64>,
-    /// Requests outstanding while the rate is measured
+    /// Measure the latency and the rate of each size for this time each, as 10 or 0.5
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds,
+          conflicts_with_all = ["iters", "messages"])]
+    duration: Option<Duration>,
+    /// Queue pairs, divided among the threads [default: one in each thread]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    qps: Option<u32>,
+    /// Threads, each with its queue pairs and two completion queues
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: u32,
+    /// Measure the rate both ways at the same time, and add them
+    #[arg(short, long)]
+    bidirectional: bool,
+    /// Requests outstanding on each queue pair while the rate is measured
     #[arg(long, value_name = "COUNT", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=16384))]
     depth: u32,
@@ -90,6 +118,12 @@ pub(crate) struct Args {
     /// Write results as JSON to a file, or with `-` to stdout in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write results as CSV to a file, or with `-` to stdout in place of the table
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Show how the latencies of each size are distributed; JSON gets them, too
+    #[arg(long)]
+    histogram: bool,
     /// Draw latencies into a file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -124,17 +158,25 @@ struct Setting {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     check(args)?;
+    // Before any thread is started, those of the simulated device included.
+    let interrupt = match args.ends.listens_at() {
+        None => Some(Interrupt::watch()?),
+        Some(_) => None,
+    };
     let port = args.port.open()?;
     let plan = plan(args, &port)?;
     let receives = args.depth.saturating_mul(2).clamp(16, 32768);
     let shape = Shape {
         transport: args.transport,
+        queues: plan.qps / plan.threads,
         message: plan.sizes.largest(),
         depth: args.depth.max(16),
         receives,
         inline: args.inline as u32,
     };
-    let Session::Initiator(mut initiator) = args.ends.open(&port, shape, false)? else {
+    let (Session::Initiators(mut ends), Some(interrupt)) =
+        (args.ends.open(&port, shape, plan.threads, false)?, interrupt)
+    else {
         return Ok(());
     };
     let device = &port.opened.device;
@@ -147,12 +189,20 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         link: link_name(port.local.link_layer),
         mtu: mtu_bytes(port.local.active_mtu),
         loopback: args.ends.is_local(),
-        local: initiator.local.to_string(),
-        remote: initiator.remote.to_string(),
+        local: ends[0].local.to_string(),
+        remote: ends[0].remote.to_string(),
     };
-    let results = measure::all(&mut initiator, &plan)?;
-    initiator.peer.part()?;
-    present(args, out, &setting, &plan, &results)
+    let stop = interrupt.arm();
+    note("measuring; Ctrl-C ends it and shows the results so far");
+    let results = measure::all(&mut ends, &plan, stop)?;
+    ends.iter_mut().try_for_each(|initiator| initiator.peer.part())?;
+    present(args, out, &setting, &plan, &results)?;
+    if interrupt.came() {
+        let (done, all) = (results.len(), plan.sizes.0.len());
+        let cause = format!("interrupted: {done} of {all} sizes were measured, the last in part");
+        return Err(Failure::interrupted(cause));
+    }
+    Ok(())
 }
 
 fn present(
@@ -162,24 +212,30 @@ fn present(
     plan: &Plan,
     results: &[Measurement],
 ) -> Result<(), Failure> {
-    let to_stdout = args.json.as_ref().is_some_and(|file| file.as_os_str() == "-");
-    let written = |file: &PathBuf, text: String| {
+    let mut replaced = false;
+    let mut written = |file: &Path, text: String| -> Result<(), Failure> {
+        if file.as_os_str() == "-" {
+            replaced = true;
+            return Ok(out.write_all(text.as_bytes())?);
+        }
         fs::write(file, text)
             .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))
     };
     if let Some(file) = &args.json {
-        let text = format!("{:#}\n", json::document(setting, plan, results));
-        if to_stdout {
-            out.write_all(text.as_bytes())?;
-        } else {
-            written(file, text)?;
-        }
+        let document = json::document(setting, plan, results, args.histogram);
+        written(file, format!("{document:#}\n"))?;
     }
-    if !to_stdout {
-        report::table(out, setting, plan, results)?;
+    if let Some(file) = &args.csv {
+        written(file, csv::table(plan, results))?;
     }
     if let Some(file) = &args.svg {
         written(file, plot::latency(setting, plan, results))?;
+    }
+    if !replaced {
+        report::table(out, setting, plan, results)?;
+        if args.histogram {
+            histogram::write(out, results)?;
+        }
     }
     Ok(())
 }
@@ -189,12 +245,34 @@ fn check(args: &Args) -> Result<(), Failure> {
     let transports = args.op.transports();
     if !transports.contains(&args.transport) {
         let names: Vec<_> = transports.iter().map(|transport| transport.name()).collect();
-        let cause = format!("{} has no RDMA {}", args.transport.name(), args.op.name());
+        let rdma = if args.op.is_atomic() { "atomic" } else { "RDMA" };
+        let cause = format!("{} has no {rdma} {}", args.transport.name(), args.op.name());
         return Err(Failure::usage(cause).hint(format!("use --transport {}", names.join(" or "))));
     }
-    if args.op == Op::Read && args.inline > 0 {
-        let hint = "leave --inline away: what is read cannot be in the request";
-        return Err(Failure::usage("reads have no inline data").hint(hint));
+    if args.op.returns() && args.inline > 0 {
+        let cause = format!("--op {} has no inline data", args.op.name());
+        let hint = "leave --inline away: what comes back cannot be in the request";
+        return Err(Failure::usage(cause).hint(hint));
+    }
+    let other = args.sizes.as_ref().is_some_and(|sizes| sizes.0 != [ATOMIC]);
+    if args.op.is_atomic() && (args.all || other) {
+        let cause = format!("an atomic is of {ATOMIC} bytes");
+        return Err(Failure::usage(cause).hint("leave --sizes and --all away"));
+    }
+    let qps = args.qps.unwrap_or(args.threads);
+    if !qps.is_multiple_of(args.threads) {
+        let cause = format!("{qps} queue pairs cannot be divided among {} threads", args.threads);
+        let more = qps.next_multiple_of(args.threads);
+        return Err(Failure::usage(cause).hint(format!("--qps {more} can")));
+    }
+    if args.bidirectional && args.only == Some(Only::Latency) {
+        let hint = "leave one of them away: latencies are measured one way";
+        return Err(Failure::usage("--bidirectional is of rates, not of latencies").hint(hint));
+    }
+    let stdout = |file: &Option<PathBuf>| file.as_ref().is_some_and(|file| file.as_os_str() == "-");
+    if stdout(&args.json) && stdout(&args.csv) {
+        let hint = "name a file for one of them";
+        return Err(Failure::usage("--json and --csv cannot both be written to stdout").hint(hint));
     }
     if args.inline > 900 {
         let cause = format!("--inline {} is more than a request can carry", args.inline);
@@ -207,9 +285,9 @@ fn check(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage(cause)
             .hint("requests without a completion would fill the queue: raise --depth"));
     }
-    if args.svg.is_some() && args.only == Some(Only::Rate) {
-        let hint = "leave --only rate away: the plot shows latencies";
-        return Err(Failure::usage("there are no latencies to draw").hint(hint));
+    if (args.svg.is_some() || args.histogram) && args.only == Some(Only::Rate) {
+        let hint = "leave --only rate away: --svg and --histogram show latencies";
+        return Err(Failure::usage("there are no latencies to show").hint(hint));
     }
     Ok(())
 }
@@ -221,7 +299,12 @@ fn plan(args: &Args, port: &Port) -> Result<Plan, Failure> {
         Transport::Ud => datagram_limit(port),
         Transport::Rc | Transport::Uc => usize::MAX,
     };
+    if args.op.is_atomic() && !port.opened.context.query_device().has_atomics() {
+        let failure = Failure::new("the device has no atomics");
+        return Err(failure.hint("`mlx5 info -v` shows what it has"));
+    }
     let sizes = match &args.sizes {
+        _ if args.op.is_atomic() => Sizes(vec![ATOMIC]),
         Some(sizes) => sizes.clone(),
         None if args.all => Sizes::sweep(1, ALL.min(limit)),
         None => Sizes::sweep(DEFAULT.0, DEFAULT.1.min(limit)),
@@ -231,18 +314,23 @@ fn plan(args: &Args, port: &Port) -> Result<Plan, Failure> {
         return Err(Failure::usage(cause).hint(format!("--sizes 8..{limit}, or --transport rc")));
     }
     let default = args.iters.saturating_mul(10);
+    let amount = |messages| args.duration.map_or(Amount::Messages(messages), Amount::Time);
     Ok(Plan {
         op: args.op,
         transport: args.transport,
         sizes,
-        latencies: (args.only != Some(Only::Rate)).then_some(args.iters),
-        messages: (args.only != Some(Only::Latency)).then_some(args.messages.unwrap_or(default)),
-        messages_fixed: args.messages.is_some(),
+        latencies: (args.only != Some(Only::Rate)).then_some(amount(args.iters)),
+        rates: (args.only != Some(Only::Latency))
+            .then_some(amount(args.messages.unwrap_or(default))),
+        rates_fixed: args.messages.is_some(),
         depth: args.depth,
         inline: args.inline,
         pace: Pace {
             signal_every: u64::from(args.signal_every.unwrap_or(16).min(args.depth)),
             batch: u64::from(args.batch.min(args.depth)),
         },
+        qps: args.qps.unwrap_or(args.threads),
+        threads: args.threads,
+        bidirectional: args.bidirectional,
     })
 }

@@ -19,10 +19,10 @@ pub(crate) fn latency(setting: &Setting, plan: &Plan, results: &[Measurement]) -
     let measured: Vec<(usize, &Times)> =
         results.iter().filter_map(|result| Some((result.size, result.latency.as_ref()?))).collect();
     let title = format!("Latency of {}", operation(plan));
-    let count = plan.latencies.unwrap_or(0);
+    let amount = plan.latencies.map_or(String::new(), |amount| amount.to_string());
     let messages = match measured.as_slice() {
-        [(size, _)] => format!("{count} messages of {} bytes", Size(*size)),
-        _ => format!("{count} messages of each size"),
+        [(size, _)] => format!("{amount}, of {} bytes", Size(*size)),
+        _ => format!("{amount}, of each size"),
     };
     let notes = vec![place(setting), format!("{}; {messages}, one by one", plan.method())];
     let microseconds = |nanoseconds: u64| nanoseconds.max(1) as f64 / 1000.0;

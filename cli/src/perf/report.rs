@@ -18,16 +18,24 @@ pub(crate) fn table(
     results: &[Measurement],
 ) -> io::Result<()> {
     writeln!(out, "{} on {}", operation(plan), place(setting))?;
-    if let Some(count) = plan.latencies {
-        writeln!(out, "latency in µs: {}, {count} messages one by one", plan.method())?;
-    }
-    if plan.messages.is_some() {
-        write!(out, "rate: {} requests outstanding", plan.depth)?;
-        write!(out, ", one completion in {}", plan.pace.signal_every)?;
-        match plan.pace.batch {
-            1 => writeln!(out)?,
-            batch => writeln!(out, ", {batch} requests a doorbell")?,
+    if plan.qps > 1 {
+        match plan.threads {
+            1 => writeln!(out, "{} queue pairs", plan.qps)?,
+            threads => writeln!(out, "{} queue pairs in {threads} threads", plan.qps)?,
         }
+    }
+    if let Some(amount) = plan.latencies {
+        let each = if plan.threads > 1 { " in each thread" } else { "" };
+        writeln!(out, "latency in µs: {}, {amount}, one by one{each}", plan.method())?;
+    }
+    if plan.rates.is_some() {
+        let each = if plan.qps > 1 { " on each queue pair" } else { "" };
+        write!(out, "rate: {} requests outstanding{each}", plan.depth)?;
+        write!(out, ", one completion in {}", plan.pace.signal_every)?;
+        if plan.pace.batch > 1 {
+            write!(out, ", {} requests a doorbell", plan.pace.batch)?;
+        }
+        writeln!(out, "{}", if plan.bidirectional { ", both ways, added" } else { "" })?;
     }
     writeln!(out)?;
     let mut columns = vec![("bytes", Align::Right)];
@@ -36,8 +44,8 @@ pub(crate) fn table(
         columns.extend(PERCENTILES.iter().map(|(_, name)| (*name, Align::Right)));
         columns.extend([("max", Align::Right), ("mean", Align::Right)]);
     }
-    let lossy = results.iter().any(|result| result.rate.is_some_and(|rate| rate.lost > 0));
-    if plan.messages.is_some() {
+    let lossy = results.iter().any(|result| result.rate.is_some_and(|rate| rate.lost() > 0));
+    if plan.rates.is_some() {
         columns.extend([("Mmsg/s", Align::Right), ("Gbit/s", Align::Right)]);
         if lossy {
             columns.push(("lost", Align::Right));
@@ -56,7 +64,7 @@ pub(crate) fn table(
             row.push(significant(rate.per_second() / 1e6));
             row.push(significant(rate.gbits(result.size)));
             if lossy {
-                row.push(rate.lost.to_string());
+                row.push(rate.lost().to_string());
             }
         }
         table.row(row);
@@ -73,7 +81,7 @@ pub(crate) fn operation(plan: &Plan) -> String {
 pub(crate) fn place(setting: &Setting) -> String {
     let simulated = if setting.simulated { "simulated " } else { "" };
     let part = setting.part.unwrap_or("device");
-    let other = if setting.loopback { "both ends in one process" } else { "between two hosts" };
+    let other = if setting.loopback { "both ends in one process" } else { "between two processes" };
     format!(
         "{} port {}: {simulated}{part}, {}, MTU {}, {other}",
         setting.device, setting.port, setting.link, setting.mtu

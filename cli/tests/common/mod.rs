@@ -3,7 +3,9 @@
 // Each file of tests uses part of it.
 #![allow(dead_code)]
 
-use std::io::Write;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Output, Stdio};
 
 /// What a run of the command left behind.
@@ -77,4 +79,20 @@ pub(crate) fn mlx5_with_input(line: &str, input: &str) -> Run {
     stdin.write_all(input.as_bytes()).expect("it reads");
     drop(stdin);
     Run::of(child.wait_with_output().expect("it ends"))
+}
+
+/// Runs the command, and sends it SIGINT when it has written a line that begins with `sign` to stderr.
+#[track_caller]
+pub(crate) fn interrupted(mut command: Command, sign: &str) -> Run {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut err = String::new();
+    while !err.lines().any(|line| line.starts_with(sign)) {
+        assert!(told.read_line(&mut err).expect("UTF-8 on stderr") > 0, "it ended: {err}");
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("it runs");
+    let mut out = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("UTF-8 on stdout");
+    told.read_to_string(&mut err).expect("UTF-8 on stderr");
+    Run { code: child.wait().expect("it ends").code(), out, err }
 }

@@ -2,10 +2,10 @@
 
 use mlx5::transport::{Ud, XrcSend};
 use mlx5::{QpType, QueueState};
-use mlx5_cm::{ConnectParam, EventKind, Listener, PortSpace, connect_on};
+use mlx5_cm::{ConnectParam, ErrorKind, EventKind, Listener, PortSpace, connect_on};
 use mlx5_sim::PortConfig;
 
-use crate::rig::{ADDRESS, LIMIT, Machine, address, event};
+use crate::rig::{ADDRESS, LIMIT, Machine, Objects, address, event, resolved};
 
 #[test]
 fn messages_go_both_ways_over_either_kind_of_port() {
@@ -54,7 +54,7 @@ fn a_listener_takes_one_request_after_the_other() {
         std::thread::scope(|scope| {
             let client = scope.spawn(|| {
                 let peer = connect_on(machine.kernel(), address).expect("resolved");
-                let (objects, qp) = crate::rig::Objects::new(&peer.device().expect("a device"));
+                let (objects, qp) = Objects::new(&peer.device().expect("a device"));
                 let connection = peer.timeout(LIMIT).connect(qp, &[number]).expect("connected");
                 (connection, objects)
             });
@@ -64,12 +64,121 @@ fn a_listener_takes_one_request_after_the_other() {
                 request.peer_addr().expect("asked").map(|from| from.ip()),
                 Some(address.ip())
             );
-            let (objects, qp) = crate::rig::Objects::new(&request.device().expect("a device"));
+            let (objects, qp) = Objects::new(&request.device().expect("a device"));
             let server = request.timeout(LIMIT).accept(qp, b"").expect("accepted");
             drop((client.join().expect("the client"), server, objects));
         });
     }
     drop(listener);
+    machine.end();
+}
+
+/// A server that others wait for goes on while a peer is not ready yet.
+#[test]
+fn a_request_is_accepted_without_waiting_for_the_peer() {
+    let machine = Machine::roce();
+    let mut listener = machine.listener();
+    let ask = || {
+        let channel = machine.channel();
+        let id = resolved(&channel, PortSpace::Tcp, |_| {});
+        id.connect(&ConnectParam::new(1)).expect("asked");
+        (channel, id)
+    };
+    let clients = [ask(), ask()];
+    let [mut first, mut second] = [(); 2].map(|()| {
+        let request = listener.next(Some(LIMIT)).expect("a request");
+        let (objects, qp) = Objects::new(&request.device().expect("a device"));
+        let accepting = request.timeout(LIMIT).begin_accept(qp, b"").expect("accepted");
+        (accepting, objects)
+    });
+    assert!(!first.0.is_settled() && !second.0.is_settled());
+    // The second gets ready, and the first never does.
+    for (channel, _) in &clients {
+        assert!(matches!(event(channel), EventKind::ConnectResponse(_)));
+    }
+    let [(first_channel, first_id), (second_channel, second_id)] = clients;
+    second_id.ready().expect("ready");
+    assert!(second.0.is_settled() && !first.0.is_settled());
+    let connection = second.0.finish().expect("connected");
+    drop(first_id);
+    assert!(first.0.is_settled());
+    let failed = first.0.finish().expect_err("given up");
+    assert_eq!(failed.error().kind(), ErrorKind::Rejected);
+    drop((failed, first.1, connection, second.1, second_id, first_channel, second_channel));
+    drop(listener);
+    machine.end();
+}
+
+#[test]
+fn retries_without_a_receive_are_limited_by_either_end() {
+    let count = |retries| mlx5::RetryCount::new(retries).expect("a count");
+    let machine = Machine::roce();
+    let mut listener = machine.listener();
+    let [(client, ours), (server, theirs)] = std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let request = listener.next(Some(LIMIT)).expect("a request");
+            let (objects, qp) = Objects::new(&request.device().expect("a device"));
+            // Whatever the client says: five at most.
+            let request = request.timeout(LIMIT).own_rnr_retry_count(count(5));
+            (request.accept(qp, b"").expect("accepted"), objects)
+        });
+        let peer = connect_on(machine.kernel(), ADDRESS).expect("resolved");
+        let (objects, qp) = Objects::new(&peer.device().expect("a device"));
+        let peer = peer.timeout(LIMIT).own_rnr_retry_count(count(3)).retry_count(count(4));
+        let client = peer.connect(qp, b"").expect("connected");
+        [(client, objects), server.join().expect("the server")]
+    });
+    let of = |connection: &mlx5_cm::Connection| {
+        let now = connection.qp().query().expect("queried");
+        (now.rnr_retry.get(), now.retry_cnt.get())
+    };
+    assert_eq!([of(&client), of(&server)], [(3, 4), (5, 4)]);
+    drop((client, ours, server, theirs, listener));
+    machine.end();
+}
+
+#[test]
+fn an_answer_names_the_vendor_that_the_request_named() {
+    let machine = Machine::roce();
+    let (server, client) = (machine.channel(), machine.channel());
+    let listener = server.create_id(PortSpace::Tcp).expect("created");
+    listener.bind(address()).expect("bound");
+    listener.listen(1).expect("listening");
+    for (asked, answers, heard) in [
+        (None, None, (0x15b3, 0)),
+        (Some((0x77, 5)), None, (0x77, 0)),
+        (Some((0x77, 5)), Some((0x77, 4)), (0x77, 4)),
+    ] {
+        let with = |ece: Option<(u32, u32)>| {
+            let param = ConnectParam::new(1);
+            ece.map_or(param, |(vendor, options)| param.ece(vendor, options))
+        };
+        let id = resolved(&client, PortSpace::Tcp, |_| {});
+        id.connect(&with(asked)).expect("asked");
+        let EventKind::ConnectRequest { id: request, remote } = event(&server) else {
+            panic!("no request")
+        };
+        assert_eq!((remote.ece_vendor, remote.ece_options), asked.unwrap_or((0x15b3, 0)));
+        request.accept(&with(answers)).expect("accepted");
+        let EventKind::ConnectResponse(remote) = event(&client) else { panic!("no answer") };
+        assert_eq!((remote.ece_vendor, remote.ece_options), heard);
+        id.ready().expect("ready");
+        assert!(matches!(event(&server), EventKind::Established));
+        drop(id);
+        assert!(matches!(event(&server), EventKind::Disconnected(None)));
+    }
+    // A program that cannot have the options says so.
+    let id = resolved(&client, PortSpace::Tcp, |_| {});
+    id.connect(&ConnectParam::new(1)).expect("asked");
+    let EventKind::ConnectRequest { id: request, .. } = event(&server) else {
+        panic!("no request")
+    };
+    let error = request.reject_because(300, b"").expect_err("no reason");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let reason = mlx5_cm::reject_reason::VENDOR_OPTION_NOT_SUPPORTED;
+    request.reject_because(reason, b"").expect("rejected");
+    assert!(matches!(event(&client), EventKind::Rejected(why) if why.reason == reason));
+    drop((id, request, listener, server, client));
     machine.end();
 }
 
@@ -80,11 +189,7 @@ fn datagram_queue_pairs_find_each_other() {
     let listener = server.create_id(PortSpace::Udp).expect("created");
     listener.bind(address()).expect("bound");
     listener.listen(1).expect("listening");
-    let id = client.create_id(PortSpace::Udp).expect("created");
-    id.resolve_addr(None, address(), LIMIT).expect("resolving");
-    assert!(matches!(event(&client), EventKind::AddressResolved));
-    id.resolve_route(LIMIT).expect("resolving");
-    assert!(matches!(event(&client), EventKind::RouteResolved));
+    let id = resolved(&client, PortSpace::Udp, |_| {});
     let context = machine.device().open().expect("a context");
     let (pd, cq) =
         (context.alloc_pd().expect("a domain"), context.create_cq(4).build().expect("a queue"));
@@ -96,21 +201,30 @@ fn datagram_queue_pairs_find_each_other() {
         panic!("no request")
     };
     assert!(private_data.starts_with(b"hello\0"));
-    request.to_rts(&mut there).expect("RTS");
-    request.accept(&ConnectParam::new(there.qp_num())).expect("accepted");
+    let param = ConnectParam::new(there.qp_num());
+    request.accept_qp(&mut there, &param).expect("accepted");
     let EventKind::DatagramEstablished(peer) = event(&client) else { panic!("no answer") };
     assert_eq!(peer.qp_num, there.qp_num());
     pd.create_ah(&peer.path).expect("a path that leads there");
     // A program that refuses.
-    let other = client.create_id(PortSpace::Udp).expect("created");
-    other.resolve_addr(None, address(), LIMIT).expect("resolving");
-    event(&client);
-    other.resolve_route(LIMIT).expect("resolving");
-    event(&client);
+    let other = resolved(&client, PortSpace::Udp, |_| {});
     other.connect(&ConnectParam::new(here.qp_num())).expect("asked");
-    drop(event(&server));
-    assert!(matches!(event(&client), EventKind::Unreachable(reason) if reason > 0));
-    drop((id, other, request, listener, here, there, cq, pd, context));
+    let EventKind::DatagramRequest { id: refused, .. } = event(&server) else {
+        panic!("no request")
+    };
+    let error = refused.reject(&[1; 137]).expect_err("more than an answer has room for");
+    assert_eq!(error.kind(), ErrorKind::PrivateDataTooLong);
+    refused.reject(b"full").expect("rejected");
+    let EventKind::DatagramRefused { status, private_data } = event(&client) else {
+        panic!("not refused")
+    };
+    assert!(status == 2 && private_data.starts_with(b"full\0"), "{status} {private_data:?}");
+    // Nobody listens.
+    drop((listener, refused, other));
+    let other = resolved(&client, PortSpace::Udp, |_| {});
+    other.connect(&ConnectParam::new(here.qp_num())).expect("asked");
+    assert!(matches!(event(&client), EventKind::DatagramRefused { status: 1, .. }));
+    drop((id, other, request, here, there, cq, pd, context));
     drop((server, client));
     machine.end();
 }
@@ -138,8 +252,8 @@ fn extended_connections_connect_a_sender_to_a_target() {
         panic!("no request")
     };
     assert_eq!(remote.qp_num, sender.qp_num());
-    request.to_rts(&mut target).expect("RTS");
-    request.accept(&ConnectParam::new(target.qp_num())).expect("accepted");
+    let param = ConnectParam::new(target.qp_num());
+    request.accept_qp(&mut target, &param).expect("accepted");
     let EventKind::ConnectResponse(remote) = event(&client) else { panic!("no answer") };
     assert_eq!(remote.qp_num, target.qp_num());
     id.to_rts(&mut sender).expect("RTS");
@@ -159,14 +273,12 @@ fn addresses_of_either_family_are_found() {
     let machine = Machine::roce();
     let gid = machine.device().open().expect("a context").gid_table().expect("GIDs")[0].gid;
     let link_local = std::net::SocketAddr::new(gid.ip(), 7471);
-    let mut listener = Listener::bind_on(machine.kernel(), "[::]:7471").expect("a listener");
+    let listener = Listener::bind_on(machine.kernel(), "[::]:7471").expect("a listener");
     for target in [link_local, ADDRESS.parse().expect("an address")] {
         let peer = connect_on(machine.kernel(), target).expect("resolved");
         assert_eq!(peer.device().expect("a device").name(), "mlx5_0");
         drop(peer);
     }
-    // Of IPv6 alone, if that is wanted.
-    assert!(listener.next(Some(std::time::Duration::ZERO)).is_err());
     drop(listener);
     machine.end();
 }

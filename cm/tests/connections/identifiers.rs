@@ -4,9 +4,9 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use mlx5::AckTimeout;
-use mlx5_cm::{Address, ConnectParam, ErrorKind, EventChannel, EventKind, Id, JoinFlag, PortSpace};
+use mlx5_cm::{Address, ConnectParam, ErrorKind, EventChannel, EventKind, Id, PortSpace};
 
-use crate::rig::{ADDRESS, LIMIT, Machine, Objects, address, event};
+use crate::rig::{ADDRESS, LIMIT, Machine, Objects, address, event, resolved};
 
 fn listening(channel: &EventChannel, at: &str) -> Id {
     let id = channel.create_id(PortSpace::Tcp).expect("created");
@@ -15,22 +15,12 @@ fn listening(channel: &EventChannel, at: &str) -> Id {
     id
 }
 
-fn resolved(channel: &EventChannel, prepare: impl FnOnce(&Id)) -> Id {
-    let id = channel.create_id(PortSpace::Tcp).expect("created");
-    prepare(&id);
-    id.resolve_addr(None, address(), LIMIT).expect("resolving");
-    assert!(matches!(event(channel), EventKind::AddressResolved));
-    id.resolve_route(LIMIT).expect("resolving");
-    assert!(matches!(event(channel), EventKind::RouteResolved));
-    id
-}
-
 #[test]
-fn options_end_up_in_the_queue_pair() {
+fn options_end_up_in_the_attributes_of_the_queue_pair() {
     let machine = Machine::roce();
     let (server, client) = (machine.channel(), machine.channel());
     let listener = listening(&server, ADDRESS);
-    let id = resolved(&client, |id| {
+    let id = resolved(&client, PortSpace::Tcp, |id| {
         id.set_tos(0x68).expect("set");
         id.set_ack_timeout(AckTimeout::new(9).expect("a timeout")).expect("set");
     });
@@ -78,7 +68,7 @@ fn the_unspecified_address_of_ipv6_takes_ipv4_unless_it_is_told_not_to() {
         listener.set_af_only(only).expect("set");
         listener.bind("[::]:7471".parse::<std::net::SocketAddr>().expect("IPv6")).expect("bound");
         listener.listen(0).expect("listening");
-        let id = resolved(&client, |_| {});
+        let id = resolved(&client, PortSpace::Tcp, |_| {});
         id.connect(&ConnectParam::new(1)).expect("asked");
         match reaches {
             true => assert!(matches!(event(&server), EventKind::ConnectRequest { .. })),
@@ -93,7 +83,7 @@ fn an_identifier_takes_its_events_along_to_another_channel() {
     let machine = Machine::roce();
     let (server, client, other) = (machine.channel(), machine.channel(), machine.channel());
     let listener = listening(&server, ADDRESS);
-    let mut id = resolved(&client, |_| {});
+    let mut id = resolved(&client, PortSpace::Tcp, |_| {});
     id.connect(&ConnectParam::new(1)).expect("asked");
     drop(event(&server));
     id.migrate(&other).expect("migrated");
@@ -123,36 +113,34 @@ fn a_channel_is_readable_while_an_event_is_pending() {
 }
 
 #[test]
-fn a_group_is_joined_and_a_queue_pair_attached() {
+fn a_listener_is_not_moved_away_from_its_requests() {
     let machine = Machine::roce();
-    let channel = machine.channel();
-    let id = channel.create_id(PortSpace::Udp).expect("created");
-    id.bind("10.0.0.1:0".parse::<std::net::SocketAddr>().expect("an address")).expect("bound");
-    let group = "239.1.2.3:0".parse::<std::net::SocketAddr>().expect("an address");
-    let joined = id.join_multicast(group, JoinFlag::FullMember).expect("joining");
-    let event = channel.wait(Some(LIMIT)).expect("no error").expect("an event");
-    assert_eq!(event.key, joined.key());
-    let EventKind::MulticastJoined(place) = event.kind else { panic!("not joined") };
-    let context = id.device().expect("a device").open().expect("a context");
-    let pd = context.alloc_pd().expect("a domain");
-    let cq = context.create_cq(4).build().expect("a queue");
-    let mut qp = pd.create_qp::<mlx5::transport::Ud>(&cq, &cq).build().expect("a queue pair");
-    id.to_rts(&mut qp).expect("RTS");
-    let gid = place.path.grh.expect("a route").dgid;
-    qp.attach_mcast(gid, place.path.dlid).expect("attached");
-    qp.detach_mcast(gid, place.path.dlid).expect("detached");
-    assert_eq!(machine.simulator.cm_counts().groups, 1);
-    drop(joined);
-    assert_eq!(machine.simulator.cm_counts().groups, 0);
-    drop((id, qp, cq, pd, context, channel));
+    let (server, other) = (machine.channel(), machine.channel());
+    let mut listener = listening(&server, ADDRESS);
+    let error = listener.migrate(&other).expect_err("it listens");
+    assert_eq!(error.kind(), ErrorKind::WrongState);
+    assert!(error.to_string().contains("before it listens"), "{error}");
+    drop((listener, server, other));
     machine.end();
 }
 
 #[test]
-fn a_queue_pair_of_another_port_is_refused_by_the_device_and_not_by_a_hang() {
+fn a_group_of_no_datagrams_is_refused_with_the_reason() {
     let machine = Machine::roce();
     let channel = machine.channel();
-    let id = resolved(&channel, |_| {});
+    let id = channel.create_id(PortSpace::Tcp).expect("created");
+    let group = std::net::SocketAddr::from(([239, 1, 2, 3], 0));
+    let error = id.join_multicast(group, mlx5_cm::JoinFlag::FullMember).expect_err("no datagrams");
+    assert!(error.to_string().contains("datagrams"), "{error}");
+    drop((id, channel));
+    machine.end();
+}
+
+#[test]
+fn a_queue_pair_is_not_connected_before_the_peer_has_answered() {
+    let machine = Machine::roce();
+    let channel = machine.channel();
+    let id = resolved(&channel, PortSpace::Tcp, |_| {});
     let (objects, mut qp) = Objects::new(&id.device().expect("a device"));
     // Nobody has answered: there are no attributes to connect with.
     let error = id.to_rts(&mut qp).expect_err("not connected");

@@ -1,6 +1,9 @@
 //! Connections over the simulated connection manager, in one process.
 
+mod depths;
 mod established;
 mod faults;
+mod forks;
+mod groups;
 mod identifiers;
 mod rig;

@@ -10,7 +10,10 @@ use mlx5::{
     CompletionQueue, Device, Kernel, MemoryRegion, ProtectionDomain, QueuePair, ReceiveWr,
     SendFlags,
 };
-use mlx5_cm::{Connection, ConnectionFailed, Error, EventChannel, EventKind, Listener, connect_on};
+use mlx5_cm::{
+    Connection, ConnectionFailed, Error, EventChannel, EventKind, Id, Listener, PortSpace,
+    connect_on,
+};
 use mlx5_sim::{CmConfig, CmCounts, PortConfig, SimConfig, Simulator};
 
 pub(crate) const ADDRESS: &str = "10.0.0.1:7471";
@@ -37,9 +40,18 @@ impl Machine {
         Self::with_retries(PortConfig::ROCE, 3)
     }
 
+    /// One in virtual time, which stands still.
+    pub(crate) fn stepped() -> Self {
+        Self { simulator: Simulator::new(Self::config(PortConfig::ROCE, 3).step(true)) }
+    }
+
     fn with_retries(port: PortConfig, retries: u32) -> Self {
+        Self { simulator: Simulator::new(Self::config(port, retries)) }
+    }
+
+    fn config(port: PortConfig, retries: u32) -> SimConfig {
         let cm = CmConfig { response_ms: 20, retries, timewait_ms: 1 };
-        Self { simulator: Simulator::new(SimConfig::new().ports([port]).cm(cm)) }
+        SimConfig::new().ports([port]).cm(cm)
     }
 
     pub(crate) fn roce() -> Self {
@@ -174,6 +186,18 @@ impl Objects {
         self.memory.read_at(0, &mut bytes).expect("read");
         String::from_utf8(bytes).expect("text")
     }
+}
+
+/// An identifier of connections, on its way to the listener: address and route are resolved.
+#[track_caller]
+pub(crate) fn resolved(channel: &EventChannel, space: PortSpace, prepare: impl FnOnce(&Id)) -> Id {
+    let id = channel.create_id(space).expect("created");
+    prepare(&id);
+    id.resolve_addr(None, address(), LIMIT).expect("resolving");
+    assert!(matches!(event(channel), EventKind::AddressResolved));
+    id.resolve_route(LIMIT).expect("resolving");
+    assert!(matches!(event(channel), EventKind::RouteResolved));
+    id
 }
 
 /// The next event of a channel.

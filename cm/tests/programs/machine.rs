@@ -1,45 +1,30 @@
 //! A simulated machine in this process, and programs that run on it with the library preloaded.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use mlx5_sim::{CmCounts, Simulator};
-use mlx5_sim_wire::{Host, Leave, lock_of};
+use mlx5_sim::CmCounts;
+use mlx5_sim_wire::Served;
 
 /// The longest that anything may take; far longer than it does.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A machine that this process serves.
-pub(crate) struct Machine {
-    socket: PathBuf,
-    simulator: Simulator,
-    leave: Leave,
-    /// Gives how often a driver did what none may.
-    served: Option<JoinHandle<std::io::Result<usize>>>,
-}
+pub(crate) struct Machine(Served);
 
 impl Machine {
     pub(crate) fn serve(settings: &str) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mlx5-cm-{}-{number}", std::process::id());
-        let socket = std::env::temp_dir().join(name);
-        let settings = settings.parse().expect("settings");
-        let host = Host::bind(&socket, &settings).expect("a socket").expect("nobody else there");
-        let (simulator, leave) = (host.simulator().clone(), host.leave());
-        let served = Some(thread::spawn(move || host.serve(None)));
-        Self { socket, simulator, leave, served }
+        Self(Served::start(&settings.parse().expect("settings")).expect("a host"))
     }
 
     /// Waits until somebody listens.
     pub(crate) fn wait_for_listener(&self, server: &Program) {
         let start = Instant::now();
-        while self.simulator.cm_counts().listeners == 0 {
+        while self.0.simulator().cm_counts().listeners == 0 {
             assert!(start.elapsed() < DEADLINE, "{} does not listen", server.name);
             thread::yield_now();
         }
@@ -47,23 +32,12 @@ impl Machine {
 
     /// Ends the machine, once all programs have gone. Nothing is left of them, and no driver did what
     /// it never must.
-    pub(crate) fn end(mut self) {
-        self.leave.leave();
-        let served = self.served.take().expect("a machine that has not ended");
-        let violations = served.join().expect("a host that ends").expect("a host");
+    pub(crate) fn end(self) {
+        let simulator = self.0.simulator().clone();
+        let violations = self.0.end().expect("a host that ends");
         assert_eq!(violations, 0, "standard error has the violations");
-        assert_eq!(self.simulator.cm_counts(), CmCounts::default());
-        assert_eq!(self.simulator.object_counts(0), Default::default());
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        self.leave.leave();
-        // The socket is left only by a test that has failed.
-        for file in [lock_of(&self.socket), self.socket.clone()] {
-            let _ = std::fs::remove_file(file);
-        }
+        assert_eq!(simulator.cm_counts(), CmCounts::default());
+        assert_eq!(simulator.object_counts(0), Default::default());
     }
 }
 
@@ -81,6 +55,17 @@ fn built() -> PathBuf {
     this.parent().and_then(|deps| deps.parent()).expect("two folders").to_owned()
 }
 
+/// Whether the program is in a folder of `PATH`.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The Debian package of a program in C.
+pub(crate) fn package(program: &str) -> &'static str {
+    if program.starts_with("ib_") { "perftest" } else { "rdmacm-utils" }
+}
+
 /// The preload library, beside the tests or one folder up.
 fn library() -> PathBuf {
     let name = "libmlx5_sim_preload.so";
@@ -89,11 +74,39 @@ fn library() -> PathBuf {
     found.expect("cargo builds the library with the tests")
 }
 
+/// Names the folder of the libibverbs that the programs run over, in place of the one that is installed.
+const OVER: &str = "MLX5_CM_OVER";
+
+/// The folder that [`OVER`] names.
+pub(crate) fn over() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os(OVER)?);
+    assert!(folder.join("libibverbs.so.1").exists(), "{OVER}: run `cargo xtask verbs`");
+    Some(folder)
+}
+
+/// The loader takes libibverbs from this folder for a program; as libmlx5, which is the same file, for one
+/// that needs both.
+fn loads(program: &str, folder: &Path) {
+    let mut command = Command::new(program);
+    command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_LIBRARY_PATH", folder);
+    let output = command.output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (mut taken, all) = (said.lines().filter(|line| line.contains("=> ")), folder.display());
+    let is_ours = |line: &str| line.contains(&format!("{all}/lib"));
+    assert!(taken.any(is_ours), "{program} does not load our library:\n{said}");
+    let is_verbs = |line: &&str| line.contains("libibverbs.so.1") || line.contains("libmlx5.so.1");
+    assert!(said.lines().filter(is_verbs).all(is_ours), "{program} loads C's as well:\n{said}");
+}
+
 impl Program {
     /// Starts a program: of this machine, or of the examples.
     pub(crate) fn start(machine: &Machine, (program, arguments): (&str, &[&str])) -> Self {
         let ours = built().join("examples").join(program);
         let is_ours = program == "peer";
+        let over = over();
+        if let (Some(folder), false) = (&over, is_ours) {
+            loads(program, folder);
+        }
         let mut command = match is_ours {
             true => Command::new(&ours),
             false => Command::new(program),
@@ -101,13 +114,14 @@ impl Program {
         command
             .args(arguments)
             .env("LD_PRELOAD", library())
-            .env("MLX5_SIM", format!("wire={}", machine.socket.display()))
-            .stdin(Stdio::null())
+            .envs(over.iter().map(|folder| ("LD_LIBRARY_PATH", folder)))
+            .env("MLX5_SIM", format!("wire={}", machine.0.socket().display()))
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let hint = match is_ours {
-            true => "run `cargo build -p mlx5-cm --examples`",
-            false => "install the Debian packages rdmacm-utils and perftest",
+            true => "run `cargo build -p mlx5-cm --examples`".to_owned(),
+            false => format!("install the Debian package {}", package(program)),
         };
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("{program}: {error}: {hint}"));
@@ -137,6 +151,24 @@ impl Program {
         while !self.said.contains(text) {
             assert!(self.next(deadline), "{} ended without \"{text}\": {}", self.name, self.said);
         }
+    }
+
+    /// Waits until our program is at a step, where it stops.
+    pub(crate) fn wait_for_step(&mut self, step: &str) {
+        let (first, rest) = step.split_at(1);
+        self.wait_for(&format!("at {}{rest}", first.to_uppercase()));
+    }
+
+    /// Waits until it has said one of several things, or has ended.
+    pub(crate) fn wait_for_one_of(&mut self, texts: &[&str]) {
+        let deadline = Instant::now() + DEADLINE;
+        while !texts.iter().any(|text| self.said.contains(text)) && self.next(deadline) {}
+    }
+
+    /// Kills it (SIGKILL).
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("a child to kill");
+        self.child.wait().expect("a child to wait for");
     }
 
     /// Waits for the end; whether it succeeded, and what it said.

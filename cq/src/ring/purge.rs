@@ -157,7 +157,7 @@ impl<Q: Queue> Ring<Q> {
             self.run.move_by(removed);
         }
         self.state.clear(self.consumer(), removed);
-        self.passed = self.passed.wrapping_add(removed);
+        self.consumer = self.consumer.wrapping_add(removed);
         self.find_position();
         // The device may write the slots as soon as it is told that they are free.
         barrier::to_device();

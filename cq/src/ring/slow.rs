@@ -47,7 +47,7 @@ impl<Q: Queue> Ring<Q> {
             if CqeOpcode::from_bits(tail as u8 >> OPCODE_SHIFT) == Some(CqeOpcode::SignatureError) {
                 // A signature error CQE has another field in place of the user index.
                 self.report_signature_error(descriptor);
-                self.pass(descriptor);
+                self.pass_any(descriptor);
                 continue;
             }
             let user_index = u32::from_be(index) & USER_INDEX_MASK;
@@ -180,9 +180,10 @@ impl<Q: Queue> Ring<Q> {
             if self.state.compression().is_none() {
                 return Err(Corruption::Format(Format::of(op_own)));
             }
-            self.run.start(&self.state, self.consumer()).map_err(Corruption::Run)?;
+            let start = self.run.start(&self.state, self.consumer, op_own);
+            start.map_err(Corruption::Run)?;
         }
-        if let Some(first) = self.run.expand(&self.state) {
+        if let Some(first) = self.run.expand(&self.state).map_err(Corruption::Run)? {
             self.enter_run(first);
         }
         Ok(self.decode_at(self.next, self.marks))
@@ -217,7 +218,7 @@ impl<Q: Queue> Ring<Q> {
     /// Passes the CQE, with which a compressed run may end.
     fn pass_any(&mut self, descriptor: NonNull<u8>) {
         if self.run.is_active() && self.run.is_last() {
-            self.passed = self.passed.wrapping_add(self.run.pass(&self.state));
+            self.consumer = self.consumer.wrapping_add(self.run.pass(&self.state));
             self.find_position();
         } else {
             self.pass(descriptor);

@@ -56,7 +56,7 @@ unsafe fn ring_at(
             id: RingId(1),
         });
         ring_buffer.clear_from(start);
-        ring.state.set_consumed(start);
+        ring.consumer = start;
         ring.find_position();
         ring.publish();
         (ring, ring_buffer, words)
@@ -150,5 +150,50 @@ fn the_ring_goes_on_where_the_consumer_counter_wraps() {
             assert_eq!(told, next.wrapping_add(2) & 0xff_ffff);
         }
         assert_eq!(ring.corruption(), None);
+    }
+}
+
+/// The device may change a title after it was found to be one. The run is as it was found.
+#[test]
+fn a_title_that_changes_while_its_run_starts_is_what_it_was() {
+    let queue = Any(0);
+    for changed in 0..=u8::MAX {
+        let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
+        // SAFETY: both outlive the ring, and are used only through what `ring_at` returns.
+        let (mut ring, ring_buffer, _) =
+            unsafe { ring_at(0, Some(MiniFormat::Hash), (&mut memory).into(), (&queue).into()) };
+        let mut title = [0; 64];
+        (title[35], title[47], title[63]) = (1, 3, changed);
+        // SAFETY: the CQE is inside the memory.
+        unsafe { ring_buffer.start.cast::<[u8; 64]>().write_volatile(title) };
+        let found = 2 << OPCODE_SHIFT | 3 << 2;
+        ring.run.start(&ring.state, 0, found).expect("a run of three");
+        assert_eq!(ring.run.title(), (2, 1, 0), "{changed:#x}");
+        let first = ring.run.expand(&ring.state).expect("two of three").expect("compression");
+        // SAFETY: two of the run were expanded, and then there is what ends them.
+        let last = |entry: usize| unsafe { first.byte_add(entry * 64 + 63).read() };
+        assert_eq!([last(0), last(1)], [2 << OPCODE_SHIFT; 2]);
+        assert!(crate::state::is_title(last(2)), "{changed:#x}");
+    }
+}
+
+/// A run ends with its last CQE, which is expanded alone: nothing is expanded behind it.
+#[test]
+fn nothing_is_expanded_behind_the_end_of_a_run() {
+    let queue = Any(0);
+    let mut memory = Memory { entries: [[0; 64]; ENTRIES], words: [0; 4] };
+    // SAFETY: both outlive the ring, and are used only through what `ring_at` returns.
+    let (mut ring, ring_buffer, _) =
+        unsafe { ring_at(0, Some(MiniFormat::Hash), (&mut memory).into(), (&queue).into()) };
+    let mut title = [0; 64];
+    (title[35], title[47], title[63]) = (1, 3, 3 << 2);
+    // SAFETY: the CQE is inside the memory.
+    unsafe { ring_buffer.start.cast::<[u8; 64]>().write_volatile(title) };
+    ring.run.start(&ring.state, 0, 3 << 2).expect("a run of three");
+    for _ in 0..2 {
+        assert!(matches!(ring.run.expand(&ring.state), Ok(Some(_))));
+    }
+    for _ in 0..2 {
+        assert_eq!(ring.run.expand(&ring.state), Err(3));
     }
 }

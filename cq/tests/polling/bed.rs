@@ -47,7 +47,7 @@ impl Memory {
 pub(crate) struct Entry(pub(crate) [u8; 64]);
 
 impl Entry {
-    fn put(mut self, offset: usize, bytes: &[u8]) -> Self {
+    pub(crate) fn put(mut self, offset: usize, bytes: &[u8]) -> Self {
         self.0[offset..offset + bytes.len()].copy_from_slice(bytes);
         self
     }

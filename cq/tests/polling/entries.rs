@@ -7,13 +7,13 @@ use mlx5_prm::wqe::Opcode;
 
 const REQUESTER: u8 = 0;
 const WRITE_IMM: u8 = 1;
-const SEND: u8 = 2;
+pub(crate) const SEND: u8 = 2;
 const SEND_IMM: u8 = 3;
 const SEND_INVALIDATE: u8 = 4;
 const REQUESTER_ERROR: u8 = 13;
 const RESPONDER_ERROR: u8 = 14;
 
-const INDEX: u32 = 0x12_3456;
+pub(crate) const INDEX: u32 = 0x12_3456;
 
 /// Polls `entry` in both sizes, as the first of its queue and as a later one (which go different
 /// ways), and looks at the completion and at a copy of it.
@@ -52,7 +52,7 @@ fn check_sent(entry: Entry, opcode: u8, look: impl Fn(&WorkCompletion<'_>)) {
     );
 }
 
-fn check_received(entry: Entry, look: impl Fn(&WorkCompletion<'_>)) {
+pub(crate) fn check_received(entry: Entry, look: impl Fn(&WorkCompletion<'_>)) {
     check(
         entry,
         |queue| queue.receive(0xfffe, 0xfeed_0000_0000_0001),
@@ -73,6 +73,9 @@ fn assert_no_message(completion: &WorkCompletion<'_>) {
     assert_eq!(completion.dlid_path_bits(), None);
     assert_eq!(completion.has_grh(), None);
     assert_eq!(completion.pkey_index(), None);
+    assert_eq!(completion.packet_headers(), None);
+    assert_eq!(completion.hashed_headers(), None);
+    assert_eq!((completion.tunneled(), completion.congestion_experienced()), (None, None));
 }
 
 #[test]
@@ -87,6 +90,7 @@ fn a_sent_request_is_known_by_what_was_posted() {
         (0x10, RdmaRead, true),
         (0x11, CompareSwap, true),
         (0x12, FetchAdd, true),
+        (0x0e, Tso, false),
         (0x25, Other(Opcode::Umr), false),
         (0x00, Other(Opcode::Nop), false),
         // Raw requests may have any.
@@ -150,6 +154,27 @@ fn a_cancelled_request_may_be_flushed() {
         assert!(completion.cancelled());
         assert_eq!(completion.opcode(), CompletionOpcode::Send);
     });
+}
+
+/// A send request says that it sent immediate data if it was executed; a receive never does.
+#[test]
+fn a_request_that_sent_immediate_data_says_so() {
+    for (opcode, immediate) in [(0x0a, false), (0x0b, true), (0x08, false), (0x09, true)] {
+        let done = Entry::new(REQUESTER, INDEX, 0xfffe);
+        check_sent(done, opcode, |completion| {
+            assert_eq!(completion.sent_immediate(), immediate, "{opcode:#x}");
+        });
+        let done = Entry::new(REQUESTER, INDEX, 0xfffe);
+        check_sent(done, opcode | SentRequest::CANCELLED, |completion| {
+            assert!(!completion.sent_immediate(), "cancelled: {opcode:#x}");
+        });
+        let failed = Entry::new(REQUESTER_ERROR, INDEX, 0xfffe).error(5, 0xf9);
+        check_sent(failed, opcode, |completion| assert!(!completion.sent_immediate()));
+    }
+    for opcode in [WRITE_IMM, SEND, SEND_IMM] {
+        let entry = Entry::new(opcode, INDEX, 0xfffe);
+        check_received(entry, |completion| assert!(!completion.sent_immediate()));
+    }
 }
 
 #[test]

@@ -127,3 +127,27 @@ fn a_batch_is_taken_with_one_publication() {
         assert_eq!(bed.told(), u32::from(turn) * 16 + 16);
     }
 }
+
+/// CQEs that were taken one by one and never published are published with the next ones.
+#[test]
+fn a_poll_publishes_what_was_taken_before_it() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Outstanding::default();
+    with_queue(&bed, &queue);
+    for wr_id in 0..5 {
+        queue.send(wr_id, wr_id.into(), 0x0a);
+        bed.device.write(Entry::new(0, 7, wr_id));
+    }
+    for wr_id in 0..3 {
+        assert_eq!(bed.next_id(), Some(wr_id));
+    }
+    assert_eq!((bed.told(), bed.ring.consumer()), (0, 3));
+    let mut poll = bed.ring.poll();
+    assert!(matches!(poll.next(), mlx5_cq::Next::Completion(_)));
+    drop(poll);
+    assert_eq!((bed.told(), bed.ring.consumer()), (4, 4));
+    assert_eq!(bed.next_id(), Some(4));
+    // A poll that finds nothing publishes nothing of its own.
+    assert!(matches!(bed.ring.poll().next(), mlx5_cq::Next::Empty));
+    assert_eq!(bed.ring.consumer(), 5);
+}

@@ -9,6 +9,7 @@ mod entries;
 mod fuzz;
 mod laps;
 mod memory;
+mod packets;
 mod parts;
 mod purge;
 mod threads;

@@ -1,8 +1,9 @@
 //! CQEs that no correct device writes. They never cause a completion, a panic or a stray read.
 
 use crate::bed::{Bed, Entry, Outstanding};
+use crate::compressed::{mini, write_run};
 use mlx5_cq::{Corruption, InlineData, WorkCompletion};
-use mlx5_prm::cqe::Format;
+use mlx5_prm::cqe::{Format, MiniFormat};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -298,5 +299,24 @@ proptest! {
                 break;
             }
         }
+    }
+}
+
+/// How many CQEs wait is asked while the title of the run that is polled changes.
+#[test]
+fn a_title_that_is_taken_back_does_not_change_how_many_of_its_run_wait() {
+    for taken in 1..4 {
+        let mut bed = Bed::compressed(3, 64, MiniFormat::Hash);
+        let queue = Outstanding::default();
+        bed.register(1, &queue);
+        (0..4).for_each(|counter| queue.receive(counter, 0));
+        write_run(&mut bed.device, Entry::new(2, 1, 0), &[mini([0; 4], 1); 4]);
+        for _ in 0..taken {
+            assert!(bed.next().is_some());
+        }
+        assert_eq!(bed.ring.waiting(), Some(4 - taken));
+        bed.device.store(0, Entry([0xff; 64]));
+        assert_eq!(bed.ring.waiting(), Some(4 - taken));
+        assert!(format!("{:?}", bed.ring).contains("waiting"));
     }
 }

@@ -58,12 +58,17 @@ layouts! {
     pub struct SendQueueContext [0x780] {
         rlky, set_rlky: 0x0, 1;
         flush_in_error_en, set_flush_in_error_en: 0x3, 1;
+        allow_multi_pkt_send_wqe, set_allow_multi_pkt_send_wqe: 0x4, 1;
         min_wqe_inline_mode, set_min_wqe_inline_mode: 0x5, 3;
         /// A [`QueueState`].
         state, set_state: 0x8, 4;
         reg_umr, set_reg_umr: 0xc, 1;
+        allow_swp, set_allow_swp: 0xd, 1;
+        /// A [`TimestampFormat`](super::qp::TimestampFormat).
+        ts_format, set_ts_format: 0x1a, 2;
         user_index, set_user_index: 0x28, 24;
         cqn, set_cqn: 0x48, 24;
+        packet_pacing_rate_limit_index, set_packet_pacing_rate_limit_index: 0xf0, 16;
         tis_lst_sz, set_tis_lst_sz: 0x100, 16;
         tis_num_0, set_tis_num_0: 0x168, 24;
         wq, wq_mut: 0x180 => WorkQueue;
@@ -72,11 +77,16 @@ layouts! {
     /// A receive queue of an Ethernet port. `mlx5_ifc_rqc_bits`.
     pub struct ReceiveQueueContext [0x780] {
         rlky, set_rlky: 0x0, 1;
+        delay_drop_en, set_delay_drop_en: 0x1, 1;
+        scatter_fcs, set_scatter_fcs: 0x2, 1;
+        /// VLAN tags are not stripped (`VLAN strip disable`).
         vsd, set_vsd: 0x3, 1;
         mem_rq_type, set_mem_rq_type: 0x4, 4;
         /// A [`QueueState`].
         state, set_state: 0x8, 4;
         flush_in_error_en, set_flush_in_error_en: 0xd, 1;
+        /// A [`TimestampFormat`](super::qp::TimestampFormat).
+        ts_format, set_ts_format: 0x1a, 2;
         user_index, set_user_index: 0x28, 24;
         cqn, set_cqn: 0x48, 24;
         counter_set_id, set_counter_set_id: 0x60, 8;
@@ -106,6 +116,7 @@ layouts! {
         op_mod, set_op_mod: 0x30, 16;
         sq_state, set_sq_state: 0x40, 4;
         sqn, set_sqn: 0x48, 24;
+        /// Bits of [`modify_sq`].
         modify_bitmask, set_modify_bitmask: 0x80, 64;
         ctx, ctx_mut: 0x100 => SendQueueContext;
     }
@@ -166,6 +177,7 @@ layouts! {
         op_mod, set_op_mod: 0x30, 16;
         rq_state, set_rq_state: 0x40, 4;
         rqn, set_rqn: 0x48, 24;
+        /// Bits of [`modify_rq`].
         modify_bitmask, set_modify_bitmask: 0x80, 64;
         ctx, ctx_mut: 0x100 => ReceiveQueueContext;
     }
@@ -204,45 +216,14 @@ layouts! {
         rq_context, rq_context_mut: 0x100 => ReceiveQueueContext;
     }
 
-    /// The common part of the commands that create, modify or destroy a steering object of an
-    /// Ethernet port; `number` is the object's, if it has one already.
-    ///
-    /// `mlx5_ifc_create_tis_in_bits`, `mlx5_ifc_destroy_tir_in_bits`, ...
-    pub struct SteeringIn [0x80] {
-        opcode, set_opcode: 0x0, 16;
-        uid, set_uid: 0x10, 16;
-        op_mod, set_op_mod: 0x30, 16;
-        number, set_number: 0x48, 24;
-    }
-
-    /// The output of these commands; `number` is that of a created object.
-    pub struct SteeringOut [0x80] {
-        status, set_status: 0x0, 8;
-        syndrome, set_syndrome: 0x20, 32;
-        number, set_number: 0x48, 24;
-    }
-
-    /// The common part of the commands on a flow table, a flow group or a flow table entry.
-    ///
-    /// `mlx5_ifc_destroy_flow_table_in_bits`, `mlx5_ifc_destroy_flow_group_in_bits`,
-    /// `mlx5_ifc_set_fte_in_bits`, ...
-    pub struct FlowIn [0x200] {
-        opcode, set_opcode: 0x0, 16;
-        op_mod, set_op_mod: 0x30, 16;
-        table_type, set_table_type: 0x80, 8;
-        table_id, set_table_id: 0xa8, 24;
-        group_id, set_group_id: 0xc0, 32;
-    }
-    overlay {
-        flow_index, set_flow_index: 0x100, 32;
-    }
-
     /// Input of MODIFY_NIC_VPORT_CONTEXT. `mlx5_ifc_modify_nic_vport_context_in_bits`.
     pub struct ModifyNicVportContextIn [0x1000] {
         opcode, set_opcode: 0x0, 16;
         op_mod, set_op_mod: 0x30, 16;
         other_vport, set_other_vport: 0x40, 1;
         vport_number, set_vport_number: 0x50, 16;
+        select_disable_uc_local_lb, set_select_disable_uc_local_lb: 0x74, 1;
+        select_disable_mc_local_lb, set_select_disable_mc_local_lb: 0x75, 1;
         select_node_guid, set_select_node_guid: 0x76, 1;
         select_port_guid, set_select_port_guid: 0x77, 1;
         select_min_inline, set_select_min_inline: 0x78, 1;
@@ -272,6 +253,22 @@ commands! {
     DESTROY_RQ: DestroyRqIn => DestroyRqOut;
     QUERY_RQ: QueryRqIn => QueryRqOut;
     MODIFY_NIC_VPORT_CONTEXT: ModifyNicVportContextIn => ModifyNicVportContextOut;
+}
+
+/// Bits of `ModifySqIn::modify_bitmask`. `MLX5_MODIFY_SQ_BITMASK_*`, `mlx5_ifc.h`.
+pub mod modify_sq {
+    /// The index of the rate limit.
+    pub const PACKET_PACING_RATE_LIMIT_INDEX: u64 = 1 << 0;
+}
+
+/// Bits of `ModifyRqIn::modify_bitmask`. `MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_*`, `mlx5_ifc.h`.
+pub mod modify_rq {
+    /// Whether VLAN tags are stripped.
+    pub const VSD: u64 = 1 << 1;
+    /// Whether the frame check sequence is scattered.
+    pub const SCATTER_FCS: u64 = 1 << 2;
+    /// The counter set.
+    pub const RQ_COUNTER_SET_ID: u64 = 1 << 3;
 }
 
 codes! {

@@ -13,6 +13,7 @@ pub mod cq;
 pub mod dct;
 pub mod eq;
 pub mod ethernet;
+pub mod flow;
 pub mod hca;
 pub mod init_seg;
 pub mod mkey;
@@ -21,6 +22,7 @@ pub mod port;
 pub mod qp;
 pub mod srq;
 pub mod status;
+pub mod steering;
 
 pub use opcode::CommandOpcode;
 pub use status::CommandStatus;

@@ -251,15 +251,24 @@ impl Device {
     /// Makes a queue pair in state RESET, and answers its number.
     pub(crate) fn create_qp(&mut self, config: QpConfig) -> Result<u32, Error> {
         // The receiving side of an extended connection has a domain and nothing of its own; the queue
-        // pair with which a driver changes memory keys, and send queues of Ethernet, are in no domain.
-        if !matches!(config.transport, Transport::Umr | Transport::XrcReceive | Transport::Ethernet)
-        {
+        // pair with which a driver changes memory keys, and queues of Ethernet, are in no domain.
+        let in_none = matches!(
+            config.transport,
+            Transport::Umr
+                | Transport::XrcReceive
+                | Transport::Ethernet
+                | Transport::EthernetReceive
+        );
+        if !in_none {
             self.pds.get(config.pd).ok_or(Error::NotFound)?;
         }
         if config.transport != Transport::XrcReceive {
             self.cqs.get(config.send_cq).ok_or(Error::NotFound)?;
             self.cqs.get(config.recv_cq).ok_or(Error::NotFound)?;
-            self.uars.get(config.uar).ok_or(Error::NotFound)?;
+            // A queue that only receives rings no doorbell.
+            if config.transport != Transport::EthernetReceive {
+                self.uars.get(config.uar).ok_or(Error::NotFound)?;
+            }
         } else if config.xrcd.is_none() || config.sq.is_some() || config.rq.is_some() {
             return Err(Error::Invalid("queues of the receiver of an extended connection"));
         }
@@ -383,6 +392,7 @@ impl Device {
                 qp.drain = None;
                 // The request that waited may be another one by now.
                 qp.wait = Wait::No;
+                qp.arrival = None;
                 if !self.config.exact_doorbells {
                     self.rescan_qp(qpn);
                 }

@@ -10,6 +10,7 @@ use crate::dma::{Dma, DmaFault};
 use crate::engine::DeviceId;
 use crate::engine::fault::{Fault, Faults, ForcedFailure, HostileEntry, Violation};
 use crate::engine::state::cq::Cq;
+use crate::engine::state::ethernet::Ethernet;
 use crate::engine::state::event::{Event, EventSink};
 use crate::engine::state::mkey::MkeyConfig;
 use crate::engine::state::port::{Gid, Port};
@@ -59,6 +60,7 @@ pub struct Device {
     pub(crate) srqs: Table<Srq>,
     pub(crate) uars: Table<Uar>,
     pub(crate) groups: BTreeMap<Gid, Vec<u32>>,
+    pub(crate) ethernet: Ethernet,
     /// Queue pairs with work, in the order in which they get their turn.
     pub(crate) ready: VecDeque<u32>,
     /// Queue pairs that wait without a timer: failed ones for receives to flush, others for their
@@ -116,6 +118,7 @@ impl Device {
             srqs: Table::new(0x20, limits.srqs),
             uars: Table::new(FIRST_UAR, limits.uars),
             groups: BTreeMap::new(),
+            ethernet: Ethernet::new(),
             ready: VecDeque::new(),
             watched: BTreeSet::new(),
             runs: BTreeSet::new(),

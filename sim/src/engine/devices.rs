@@ -6,7 +6,12 @@ use std::time::Instant;
 
 use crate::config::SimConfig;
 use crate::dma::Dma;
+use crate::engine::state::wire::Wire;
 use crate::engine::{Device, DeviceId};
+use crate::network::Network;
+
+/// What a packet that nobody acknowledges does at the device at which it arrives.
+pub(crate) type Landing = Box<dyn FnOnce(&mut Device) + Send>;
 
 /// The devices of a fabric, and the wire between them.
 pub struct Engine {
@@ -21,6 +26,10 @@ pub struct Engine {
     pub(crate) busy_turns: u32,
     /// Room for a packet, kept between requests.
     pub(crate) packet: Vec<u8>,
+    /// What is between the devices.
+    pub(crate) wire: Wire<(DeviceId, Landing)>,
+    /// Virtual time does not go beyond this.
+    pub(crate) horizon: Option<u64>,
 }
 
 impl Engine {
@@ -35,7 +44,36 @@ impl Engine {
             turn: 0,
             busy_turns: 0,
             packet: Vec::new(),
+            wire: Wire::new(Network::INSTANT, 0),
+            horizon: None,
         }
+    }
+
+    /// Sets what the network between the devices does, and what its chances are drawn from.
+    pub(crate) fn set_network(&mut self, network: Network, seed: u64) {
+        self.wire = Wire::new(network, seed);
+    }
+
+    /// Cuts the way of packets from one device to another, or mends it.
+    pub fn set_cut(&mut self, from: DeviceId, to: DeviceId, cut: bool) {
+        self.wire.set_cut(from, to, cut);
+    }
+
+    /// Whether the way from one device to another is cut.
+    #[must_use]
+    pub fn is_cut(&self, from: DeviceId, to: DeviceId) -> bool {
+        self.wire.is_cut(from, to)
+    }
+
+    /// Mends every way that was cut.
+    pub fn mend(&mut self) {
+        self.wire.mend();
+    }
+
+    /// How long the fabric has been there, in nanoseconds; in virtual time, as it says.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// Adds a device that reaches its host's memory through `dma`.

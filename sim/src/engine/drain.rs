@@ -32,9 +32,25 @@ impl Device {
 
     /// Stops a send queue that has come to where it shall drain; says whether it has.
     pub(crate) fn reach_drain(&mut self, qpn: u32) -> bool {
+        let is_there = self.is_at_drain(qpn);
+        let Some(qp) = self.qps.get_mut(qpn) else { return false };
+        // What was executed is acknowledged first.
+        if !is_there || !qp.executed.is_empty() {
+            return false;
+        }
+        let notify = qp.drain.take().is_some_and(|drain| drain.notify);
+        qp.state = QpState::SqDrained;
+        if notify {
+            self.raise(Event::Qp { qpn, kind: EventType::SQ_DRAINED });
+        }
+        true
+    }
+
+    /// Whether a send queue has come to where it shall drain.
+    pub(crate) fn is_at_drain(&mut self, qpn: u32) -> bool {
         let Some(drain) = self.qps.get(qpn).and_then(|qp| qp.drain) else { return false };
         let fenced = drain.before_fence && self.is_fenced(qpn);
-        let Some(qp) = self.qps.get_mut(qpn) else { return false };
+        let Some(qp) = self.qps.get(qpn) else { return false };
         let reached = match drain.at {
             _ if fenced => true,
             DrainAt::Now | DrainAt::After(0) => true,
@@ -42,15 +58,7 @@ impl Device {
             DrainAt::Block(block) => qp.sq_executed == block,
         };
         // A request that was sent in part is finished first.
-        if !reached || qp.packets_done > 0 {
-            return false;
-        }
-        qp.drain = None;
-        qp.state = QpState::SqDrained;
-        if drain.notify {
-            self.raise(Event::Qp { qpn, kind: EventType::SQ_DRAINED });
-        }
-        true
+        reached && qp.packets_done == 0
     }
 
     /// Whether the next WQE has a fence, or there is none.

@@ -23,12 +23,17 @@ impl Device {
         qp.wait = Wait::No;
         qp.drain = None;
         qp.packets_done = 0;
+        qp.take_back();
         qp.inbound = Inbound::Idle;
         let held = qp.held.take();
+        let (ethernet, receive) = (qp.is_ethernet(), qp.config.sq.is_none());
         let shared = qp.config.srq.is_some();
         self.cancel_tagged(qpn);
         if let Some(kind) = event {
-            self.raise(Event::Qp { qpn, kind });
+            self.raise(match ethernet {
+                true => Event::WorkQueue { number: qpn, receive, kind },
+                false => Event::Qp { qpn, kind },
+            });
         }
         // A WQE of the queue pair's own is still the first that waits; a shared one is not.
         if let Some(receive) = held.filter(|receive| receive.source == Source::Shared) {

@@ -15,6 +15,7 @@ mod compress;
 pub mod device;
 mod devices;
 mod drain;
+mod ethernet;
 pub mod fault;
 mod fence;
 mod flush;
@@ -28,6 +29,7 @@ mod send;
 mod signature;
 pub(crate) mod state;
 mod tag_matching;
+mod travel;
 mod uar;
 mod umr;
 mod wqe;
@@ -38,15 +40,21 @@ mod tests;
 
 pub use device::{Device, FIRST_UAR, Holder};
 pub use devices::Engine;
+pub(crate) use ethernet::{LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED};
 pub use mlx5_prm::cqe::Syndrome;
 pub(crate) use route::is_multicast;
 pub(crate) use state::compress::LONGEST_RUN;
 pub use state::cq::{CqConfig, Moderation};
 pub use state::drain::DrainAt;
+pub use state::ethernet::flow::{FlowCount, FlowEntry, FlowGroup, FlowTableConfig, FlowTarget};
+pub use state::ethernet::{
+    FrameCounts, HashConfig, HashFields, ReceiveQueueConfig, SendQueueConfig, TirConfig, TirTarget,
+    TisConfig, Vport,
+};
 pub use state::event::{Event, EventSink};
 pub use state::layout::Layout;
 pub use state::mkey::{Access, MkeyConfig, Translation};
-pub(crate) use state::port::LARGEST_GID_TABLE;
+pub(crate) use state::port::{ETHERNET_MTU, FRAME, LARGEST_GID_TABLE};
 pub use state::port::{Gid, GidEntry, GidType, Mac, Port};
 pub use state::qp::{
     AddressPath, CompletionConfig, QpAttributes, QpConfig, QpSnapshot, QpState, RingConfig,

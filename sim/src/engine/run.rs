@@ -20,6 +20,18 @@ impl Engine {
         done
     }
 
+    /// Works until so much virtual time has passed.
+    pub(crate) fn run_for(&mut self, time_ns: u64) {
+        let end = self.now_ns.saturating_add(time_ns);
+        self.horizon = Some(end);
+        while self.now_ns < end && self.step() {}
+        self.horizon = None;
+        if self.began.is_none() {
+            self.now_ns = self.now_ns.max(end);
+            self.tell_time();
+        }
+    }
+
     fn one_unit(&mut self) -> bool {
         self.tell_time();
         let virtual_time = self.began.is_none();
@@ -29,6 +41,7 @@ impl Engine {
             self.look();
         }
         self.expire(self.now_ns);
+        self.arrive(self.now_ns);
         if self.run_ready() {
             return true;
         }
@@ -43,7 +56,8 @@ impl Engine {
             return true;
         }
         // Virtual time jumps to the next timer.
-        if virtual_time && let Some(time) = self.next_timer() {
+        let horizon = self.horizon.unwrap_or(u64::MAX);
+        if virtual_time && let Some(time) = self.next_timer().filter(|time| *time <= horizon) {
             self.now_ns = self.now_ns.max(time);
             self.tell_time();
             if self.running().any(Device::report_moderated) {
@@ -51,6 +65,7 @@ impl Engine {
             }
             self.running().for_each(Device::give_up_copies);
             self.expire(self.now_ns);
+            self.arrive(self.now_ns);
             // A timer whose queue pair is gone or failed ran out for nothing, but it did.
             self.run_ready();
             return true;
@@ -65,10 +80,11 @@ impl Engine {
     /// When the first timer runs out.
     fn next_timer(&mut self) -> Option<u64> {
         let retry = self.timers.first().map(|(time, ..)| *time);
+        let arrival = self.next_arrival();
         let waits = self
             .running()
             .flat_map(|device| device.moderated.values().chain(device.held.values()).copied());
-        waits.chain(retry).min()
+        waits.chain(retry).chain(arrival).min()
     }
 
     /// Looks for doorbells, and at queues that no doorbell tells of.
@@ -173,7 +189,8 @@ impl Engine {
                 }
                 let waits =
                     device.qps.get(qpn).is_none_or(|qp| !qp.has_requests() || qp.wait != Wait::No);
-                !waits && (self.rendezvous_one(id, qpn) || self.send_one(id, qpn))
+                let stops = device.is_at_drain(qpn);
+                !waits && !stops && (self.rendezvous_one(id, qpn) || self.send_one(id, qpn))
             }
             QpState::Error | QpState::SqError => device.flush_one(qpn),
             _ => false,

@@ -14,10 +14,10 @@ use crate::engine::wqe::Request;
 use crate::engine::{Device, DeviceId, Engine};
 
 /// The vendor's codes of failed requests.
-mod vendor {
+pub(super) mod vendor {
     pub(super) const LENGTH: u8 = 0x53;
     pub(super) const PROTECTION: u8 = 0x51;
-    pub(super) const RETRY: u8 = 0x81;
+    pub(in crate::engine) const RETRY: u8 = 0x81;
     pub(super) const RNR: u8 = 0x87;
     pub(super) const ACCESS: u8 = 0x88;
     pub(super) const OPERATION: u8 = 0x89;
@@ -47,7 +47,7 @@ const RNR_TIMER: [u32; 32] = [
 /// Nanoseconds in a unit of [`RNR_TIMER`].
 const RNR_UNIT: u64 = 10_000;
 /// Nanoseconds in a unit of the acknowledgement timeout.
-const ACK_UNIT: u64 = 4096;
+pub(super) const ACK_UNIT: u64 = 4096;
 /// The smallest path MTU that there is.
 const MIN_MTU: u32 = 256;
 /// The retry count that has no end.
@@ -75,6 +75,9 @@ impl Engine {
                 return true;
             }
         };
+        if self.travels(device, qpn, &request) {
+            return true;
+        }
         self.devices[device].begin(qpn, &request);
         let before = self.qp(device, qpn).map(|qp| (qp.packets_done, qp.wait, qp.rnr_retries));
         let outcome = match self.forced_failure(device, qpn) {
@@ -120,6 +123,7 @@ impl Engine {
                 Ok(()) => Outcome::Done(0),
                 Err(vendor) => Outcome::Failed(Syndrome::LocalQpOperation, vendor),
             },
+            (_, Transport::Ethernet) => self.send_frames(device, qpn, request),
             (_, Transport::Ud) => self.send_datagram(device, qpn, request),
             (Opcode::RdmaRead, _) => self.read(device, qpn, request),
             _ if request.atomic.is_some() => self.atomic(device, qpn, request),
@@ -160,7 +164,7 @@ impl Engine {
             }
             self.devices[device].corrupt_packet(&mut buffer);
             let answer = match (&origin, peer) {
-                (Some(origin), Some((target, remote))) if !self.loses_packet(device) => {
+                (Some(origin), Some((target, remote))) if !self.is_lost(device, target) => {
                     let packet = Packet {
                         origin,
                         request,
@@ -255,7 +259,7 @@ impl Engine {
         let listener = qp.config.transport.peer();
         if let Some(origin) = self.origin(device, qpn, &path)
             && let Some((target, remote)) = self.peer(&origin)
-            && !self.loses_packet(device)
+            && !self.is_lost(device, target)
             && self.devices[target].listens(remote, listener, &origin)
             && self.qp(target, remote).is_some_and(|qp| qp.receive_psn == psn)
         {
@@ -289,7 +293,7 @@ impl Engine {
     }
 
     /// Whether a fault loses the packet that is about to leave.
-    fn loses_packet(&mut self, device: DeviceId) -> bool {
+    pub(crate) fn loses_packet(&mut self, device: DeviceId) -> bool {
         let left = &mut self.devices[device].faults.drop_packets;
         let loses = *left > 0;
         *left = left.saturating_sub(1);
@@ -330,10 +334,14 @@ impl Engine {
                     qp.wait = Wait::Forever;
                     return Outcome::Later;
                 }
-                if qp.retries >= attributes.retry_count {
-                    return Outcome::Failed(Syndrome::RetryExceeded, vendor::RETRY);
+                // What was executed before it, and is not acknowledged, is sent again with it, and
+                // counts.
+                if qp.executed.is_empty() {
+                    if qp.retries >= attributes.retry_count {
+                        return Outcome::Failed(Syndrome::RetryExceeded, vendor::RETRY);
+                    }
+                    qp.retries += 1;
                 }
-                qp.retries += 1;
                 let timer = ACK_UNIT << (attributes.ack_timeout & 31);
                 self.retry_at(device, qpn, now + timer.min(longest))
             }
@@ -381,14 +389,23 @@ impl Engine {
             && let Some(destination) = self.route(&origin)
         {
             let header = super::header::global(&origin, request, buffer.len());
-            let data = &buffer[..];
-            let packet =
-                Packet { origin: &origin, request, psn, first: true, last: true, offset: 0, data };
             for (target, remote) in self.receivers(destination, vector, &origin) {
-                if quiet && (target, remote) == (device, qpn) {
+                if quiet && (target, remote) == (device, qpn) || self.wire.loses(device, target) {
                     continue;
                 }
-                self.devices[target].take_datagram(remote, qkey, &header, &packet);
+                let (request, data) = (request.clone(), buffer.clone());
+                self.deliver(device, target, move |target| {
+                    let packet = Packet {
+                        origin: &origin,
+                        request: &request,
+                        psn,
+                        first: true,
+                        last: true,
+                        offset: 0,
+                        data: &data,
+                    };
+                    target.take_datagram(remote, qkey, &header, &packet);
+                });
             }
         }
         self.packet = buffer;
@@ -440,18 +457,19 @@ impl Engine {
                 *left = left.saturating_sub(1);
             }
         }
+        if self.awaits_answer(device, qpn, request, bytes) {
+            return;
+        }
+        let this = &mut self.devices[device];
         if request.completes() {
-            let opcode = request.opcode as u8;
-            let mut cqe = this.entry(qpn, CqeOpcode::Requester, opcode, request.index);
-            cqe.byte_count.set(bytes as u32);
             let answer = std::mem::take(&mut this.answer);
-            this.complete(qpn, false, complete::bytes(&cqe), &answer, false);
+            this.complete_request(qpn, request.opcode as u8, request.index, bytes, &answer);
         }
         this.reach_drain(qpn);
     }
 
     #[expect(clippy::too_many_arguments, reason = "a failed request may not have parsed")]
-    fn fail(
+    pub(super) fn fail(
         &mut self,
         device: DeviceId,
         qpn: u32,
@@ -462,6 +480,7 @@ impl Engine {
         vendor: u8,
     ) {
         let this = &mut self.devices[device];
+        this.acknowledge_all(qpn);
         let Some(qp) = this.qps.get_mut(qpn) else { return };
         qp.sq_executed = index.wrapping_add(blocks);
         let reliable = qp.config.transport.is_reliable();
@@ -476,6 +495,20 @@ impl Engine {
 }
 
 impl Device {
+    /// Completes a request that succeeded.
+    pub(super) fn complete_request(
+        &mut self,
+        qpn: u32,
+        opcode: u8,
+        index: u16,
+        bytes: u64,
+        answer: &[u8],
+    ) {
+        let mut cqe = self.entry(qpn, CqeOpcode::Requester, opcode, index);
+        cqe.byte_count.set(bytes as u32);
+        self.complete(qpn, false, complete::bytes(&cqe), answer, false);
+    }
+
     /// Flips a bit in the middle of a packet's data, if a fault says so.
     pub(crate) fn corrupt_packet(&mut self, data: &mut [u8]) {
         let middle = data.len() / 2;

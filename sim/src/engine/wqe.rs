@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::engine::Device;
 use crate::engine::atomic::{Atomic, is_atomic};
 use crate::engine::fault::Violation;
+use crate::engine::state::ethernet::request::FrameRequest;
 use crate::engine::state::mkey::{Access, KeyError, User};
 use crate::engine::state::qp::Transport;
 use crate::engine::state::receive::Entry;
@@ -42,7 +43,7 @@ pub(crate) enum Piece {
 }
 
 impl Piece {
-    fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         match self {
             Self::Inline { length, .. } => *length as u64,
             Self::Entry(entry) => entry.length,
@@ -51,7 +52,7 @@ impl Piece {
 }
 
 /// A send WQE, taken apart.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) opcode: Opcode,
     pub(crate) index: u16,
@@ -64,6 +65,8 @@ pub(crate) struct Request {
     pub(crate) srqn: u32,
     pub(crate) atomic: Option<Atomic>,
     pub(crate) vector: AddressVector,
+    /// What it says of an Ethernet frame.
+    pub(crate) frame: Option<FrameRequest>,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) length: u64,
     /// The protection domain of its entries, if it is not the queue pair's.
@@ -84,6 +87,7 @@ impl Request {
             srqn: 0,
             atomic: None,
             vector: AddressVector::default(),
+            frame: None,
             pieces: Vec::new(),
             length: 0,
             pd: None,
@@ -156,13 +160,16 @@ impl Segments<'_> {
 /// Whether a transport knows an operation that this device executes.
 fn executes(transport: Transport, opcode: Opcode) -> bool {
     use Opcode::{
-        AtomicCs, AtomicFa, AtomicMaskedCs, AtomicMaskedFa, LocalInvalidate, Nop, RdmaRead,
-        RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate, SetPsv, TagMatching, Umr,
+        AtomicCs, AtomicFa, AtomicMaskedCs, AtomicMaskedFa, EnhancedMpw, LocalInvalidate, Nop,
+        RdmaRead, RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate, SetPsv, TagMatching, Tso,
+        Umr,
     };
     match opcode {
         Nop => true,
         Umr | LocalInvalidate | SetPsv => transport != Transport::Ud,
         _ if transport == Transport::Umr => false,
+        Send | Tso | EnhancedMpw if transport == Transport::Ethernet => true,
+        _ if transport == Transport::Ethernet => false,
         Send | SendImm => true,
         SendInvalidate | RdmaWrite | RdmaWriteImm => transport != Transport::Ud,
         RdmaRead | AtomicCs | AtomicFa | AtomicMaskedCs | AtomicMaskedFa => transport.is_reliable(),
@@ -204,10 +211,7 @@ impl Device {
         if units == 0 || blocks > waiting {
             return Err(bad(vendor::BAD_LENGTH));
         }
-        // A frame is gone as soon as it is looked at.
-        let known =
-            if transport == Transport::Ethernet { Some(Opcode::Nop) } else { control.opcode() };
-        let opcode = known.filter(|opcode| executes(transport, *opcode));
+        let opcode = control.opcode().filter(|opcode| executes(transport, *opcode));
         let opcode = opcode.ok_or(bad(vendor::BAD_OPCODE))?;
         let mut bytes = vec![0; units * UNIT];
         let read = self.qps.get(qpn).map(|qp| qp.read_sq(&*self.dma, index, &mut bytes));
@@ -304,6 +308,11 @@ fn parse(
         let mut segments = Segments { bytes: &bytes, at: UNIT };
         if transport == Transport::Ud {
             request.vector = segments.address_vector()?;
+        }
+        if transport == Transport::Ethernet {
+            let (frame, length) = FrameRequest::parse(&bytes[segments.at..])?;
+            segments.at += length;
+            request.frame = Some(frame);
         }
         if transport == Transport::XrcSend {
             request.srqn = segments.take::<XrcSegment>()?.srqn.get() & 0xff_ffff;

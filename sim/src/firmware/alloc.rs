@@ -2,7 +2,7 @@
 
 use mlx5_prm::cmd::alloc::{
     AllocPdOut, AllocQCounterOut, AllocTransportDomainOut, AllocUarOut, AllocXrcdOut, DeallocPdIn,
-    DeallocXrcdIn, QueryQCounterIn,
+    DeallocXrcdIn, QueryQCounterIn, QueryQCounterOut,
 };
 use mlx5_prm::fields::{get_bits, set_bits};
 
@@ -66,11 +66,20 @@ impl Firmware {
         Ok(())
     }
 
-    /// The counters exist; the simulated wire counts nothing.
-    pub(super) fn query_q_counter(&mut self, input: &QueryQCounterIn) -> Answer {
+    /// Of the counters, that of frames without a buffer counts.
+    pub(super) fn query_q_counter(
+        &mut self,
+        device: &mut Device,
+        input: &QueryQCounterIn,
+        out: &mut QueryQCounterOut,
+    ) -> Answer {
         let set = input.counter_set_id();
         if set != 0 && !self.counter_sets.used.contains(&set) {
             return Err(Error::NotFound.into());
+        }
+        out.set_out_of_buffer(device.out_of_buffer(set as u8));
+        if input.clear() {
+            device.clear_out_of_buffer(set as u8);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use mlx5_prm::cmd::hca::{QueryAdapterOut, QueryIssiOut, SetIssiIn};
 use mlx5_prm::cmd::qp::TimestampFormatCap;
 
 use crate::config::{LinkLayer, SimConfig};
-use crate::engine::{Device, LARGEST_GID_TABLE, LONGEST_RUN};
+use crate::engine::{Device, LARGEST_GID_TABLE, LOG_RQ_TABLE, LONGEST_RUN};
 use crate::firmware::ethernet;
 use crate::firmware::memic::Memic;
 use crate::firmware::{Answer, Failure, syndrome};
@@ -66,7 +66,7 @@ pub(super) fn query(
         CapGroup::DEV_MEM => memic.caps(out.device_mem_caps_mut()),
         CapGroup::ATOMIC => atomic(out.atomic_caps_mut()),
         CapGroup::ETHERNET_OFFLOADS if has_ethernet(config) => {
-            ethernet::caps(out.ethernet_caps_mut())
+            ethernet::caps(config, out.ethernet_caps_mut())
         }
         CapGroup::FLOW_TABLE if has_ethernet(config) => {
             ethernet::flow_table_caps(out.flow_table_caps_mut());
@@ -149,11 +149,14 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_log_max_current_uc_list(if ethernet { 7 } else { 0 })
         .set_log_max_current_mc_list(if ethernet { 14 } else { 0 })
         .set_log_max_vlan_list(if ethernet { 12 } else { 0 })
+        .set_disable_local_lb_uc(ethernet)
+        .set_disable_local_lb_mc(ethernet)
         .set_log_max_rq(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
         .set_log_max_sq(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
         .set_log_max_tir(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
         .set_log_max_tis(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
         .set_log_max_rqt(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
+        .set_log_max_rqt_size(if ethernet { LOG_RQ_TABLE } else { 0 })
         .set_roce(ethernet)
         .set_roce_rw_supported(ethernet)
         .set_atomic(true)

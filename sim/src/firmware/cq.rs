@@ -84,9 +84,6 @@ impl Firmware {
         if self.srqs.values().any(|srq| srq.cqn() == Some(cqn)) {
             return Err(Error::Busy.into());
         }
-        if self.rq_reports_to(cqn) {
-            return Err(Error::Busy.into());
-        }
         device.destroy_cq(cqn)?;
         self.cqs.remove(&cqn);
         self.umems.take_back(Queue::Cq(cqn));

@@ -195,6 +195,12 @@ impl EventRings {
                     entry.qp_srq_mut().set_qp_srq_n(qpn).set_queue_type(EventQueueType::QP.0);
                 });
             }
+            Event::WorkQueue { number, receive, kind } => {
+                let queue = if receive { EventQueueType::RQ } else { EventQueueType::SQ };
+                rings.push_kind(kind, |entry| {
+                    entry.qp_srq_mut().set_qp_srq_n(number).set_queue_type(queue.0);
+                });
+            }
             Event::Srq { srqn, kind } => {
                 rings.push_kind(kind, |entry| {
                     entry.qp_srq_mut().set_qp_srq_n(srqn).set_queue_type(EventQueueType::RQ.0);

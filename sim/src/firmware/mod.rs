@@ -37,12 +37,14 @@ use mlx5_prm::cmd::eq::EqContext;
 use mlx5_prm::cmd::mkey::MkeyContext;
 use mlx5_prm::cmd::{
     CommandInHead, CommandInput, CommandOpcode, CommandOutHead, CommandStatus, alloc as prm_alloc,
-    caps as prm_caps, cq as prm_cq, eq as prm_eq, ethernet as prm_ethernet, hca as prm_hca,
-    mkey as prm_mkey, port as prm_port, qp as prm_qp, srq as prm_srq,
+    caps as prm_caps, cq as prm_cq, eq as prm_eq, ethernet as prm_ethernet, flow as prm_flow,
+    hca as prm_hca, mkey as prm_mkey, port as prm_port, qp as prm_qp, srq as prm_srq,
+    steering as prm_steering,
 };
 use mlx5_prm::fields::{FromBytes, IntoBytes};
 
 use crate::engine::{Device, Error};
+use crate::firmware::ethernet::flow;
 
 /// Why a command was refused: what stands in the first eight bytes of its output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,8 +176,6 @@ pub struct Firmware {
     initialized: bool,
     /// What the administrator calls the node.
     description: Vec<u8>,
-    /// The largest Ethernet frame that the driver has set.
-    frame: Option<u32>,
     ethernet: ethernet::Ethernet,
 }
 
@@ -242,6 +242,7 @@ fn ends_something(opcode: CommandOpcode) -> bool {
             | Op::DESTROY_FLOW_TABLE
             | Op::DESTROY_FLOW_GROUP
             | Op::DELETE_FLOW_TABLE_ENTRY
+            | Op::DEALLOC_FLOW_COUNTER
             | Op::MANAGE_PAGES
             | Op::TO_ERR_QP
             | Op::TO_RST_QP
@@ -315,7 +316,7 @@ impl Firmware {
             psvs: device.psvs.len(),
             device_memories: self.memic.count(),
             counter_sets: self.counter_sets.used.len(),
-            ethernet: self.ethernet.count(),
+            ethernet: device.ethernet_objects(),
         }
     }
 
@@ -381,7 +382,7 @@ impl Firmware {
             Op::DEALLOC_TRANSPORT_DOMAIN => run(i, o, |i: &prm_alloc::DeallocTransportDomainIn, _, _, _| self.transport_domains.give_back(i.transport_domain())),
             Op::ALLOC_Q_COUNTER => run(i, o, |_: &prm_alloc::AllocQCounterIn, _, o, _| self.alloc_q_counter(o)),
             Op::DEALLOC_Q_COUNTER => run(i, o, |i: &prm_alloc::DeallocQCounterIn, _, _, _| self.counter_sets.give_back(i.counter_set_id())),
-            Op::QUERY_Q_COUNTER => run(i, o, |i: &prm_alloc::QueryQCounterIn, _, _, _| self.query_q_counter(i)),
+            Op::QUERY_Q_COUNTER => run(i, o, |i: &prm_alloc::QueryQCounterIn, _, o, _| self.query_q_counter(dev, i, o)),
             Op::CREATE_UCTX => self.create_uctx(i, o),
             Op::DESTROY_UCTX => self.destroy_uctx(i, o),
             Op::CREATE_UMEM => self.create_umem(i, o),
@@ -432,27 +433,45 @@ impl Firmware {
             Op::QUERY_HCA_VPORT_CONTEXT => run(i, o, |i: &prm_port::QueryHcaVportContextIn, _, o, _| port::hca_vport_context(dev, i, o)),
             Op::QUERY_HCA_VPORT_GID => run(i, o, |i: &prm_port::QueryHcaVportGidIn, _, o, t| port::hca_vport_gid(dev, i, o, t)),
             Op::QUERY_HCA_VPORT_PKEY => run(i, o, |i: &prm_port::QueryHcaVportPkeyIn, _, _, t| port::hca_vport_pkey(dev, i, t)),
-            Op::QUERY_NIC_VPORT_CONTEXT => run(i, o, |_: &prm_port::QueryNicVportContextIn, _, o, _| self.nic_vport_context(dev, o)),
+            Op::QUERY_NIC_VPORT_CONTEXT => run(i, o, |i: &prm_port::QueryNicVportContextIn, _, o, ot| self.nic_vport_context(dev, i, o, ot)),
             Op::QUERY_ROCE_ADDRESS => run(i, o, |i: &prm_port::QueryRoceAddressIn, _, o, _| port::query_roce_address(dev, i, o)),
             Op::SET_ROCE_ADDRESS => run(i, o, |i: &prm_port::SetRoceAddressIn, _, _, _| port::set_roce_address(dev, i)),
 
-            Op::MODIFY_NIC_VPORT_CONTEXT => run(i, o, |i: &prm_ethernet::ModifyNicVportContextIn, _, _, _| self.modify_nic_vport_context(i)),
+            Op::MODIFY_NIC_VPORT_CONTEXT => run(i, o, |i: &prm_ethernet::ModifyNicVportContextIn, t, _, _| self.modify_nic_vport_context(dev, i, t)),
 
             Op::CREATE_SQ => run(i, o, |i: &prm_ethernet::CreateSqIn, t, o, _| self.create_sq(dev, i, t, o)),
             Op::MODIFY_SQ => run(i, o, |i: &prm_ethernet::ModifySqIn, _, _, _| self.modify_sq(dev, i)),
             Op::DESTROY_SQ => run(i, o, |i: &prm_ethernet::DestroySqIn, _, _, _| self.destroy_sq(dev, i)),
-            Op::QUERY_SQ => run(i, o, |i: &prm_ethernet::QuerySqIn, _, o, _| self.query_sq(i, o)),
-            Op::CREATE_RQ => run(i, o, |i: &prm_ethernet::CreateRqIn, _, o, _| self.create_rq(dev, i, o)),
-            Op::MODIFY_RQ => run(i, o, |i: &prm_ethernet::ModifyRqIn, _, _, _| self.modify_rq(i)),
-            Op::DESTROY_RQ => run(i, o, |i: &prm_ethernet::DestroyRqIn, _, _, _| self.destroy_rq(i)),
-            Op::QUERY_RQ => run(i, o, |i: &prm_ethernet::QueryRqIn, _, o, _| self.query_rq(i, o)),
-            Op::CREATE_TIR | Op::MODIFY_TIR | Op::QUERY_TIR | Op::DESTROY_TIR
-            | Op::CREATE_TIS | Op::MODIFY_TIS | Op::QUERY_TIS | Op::DESTROY_TIS
-            | Op::CREATE_RQT | Op::MODIFY_RQT | Op::QUERY_RQT | Op::DESTROY_RQT => self.steering(opcode, i, o),
-            Op::CREATE_FLOW_TABLE | Op::DESTROY_FLOW_TABLE | Op::SET_FLOW_TABLE_ROOT
-            | Op::MODIFY_FLOW_TABLE | Op::CREATE_FLOW_GROUP | Op::DESTROY_FLOW_GROUP
-            | Op::SET_FLOW_TABLE_ENTRY | Op::DELETE_FLOW_TABLE_ENTRY => self.flow(opcode, i, o),
-            // Nothing is counted, and the wire carries no frames: zeros, and no effect.
+            Op::QUERY_SQ => run(i, o, |i: &prm_ethernet::QuerySqIn, _, o, _| self.query_sq(dev, i, o)),
+            Op::CREATE_RQ => run(i, o, |i: &prm_ethernet::CreateRqIn, t, o, _| self.create_rq(dev, i, t, o)),
+            Op::MODIFY_RQ => run(i, o, |i: &prm_ethernet::ModifyRqIn, _, _, _| self.modify_rq(dev, i)),
+            Op::DESTROY_RQ => run(i, o, |i: &prm_ethernet::DestroyRqIn, _, _, _| self.destroy_rq(dev, i)),
+            Op::QUERY_RQ => run(i, o, |i: &prm_ethernet::QueryRqIn, _, o, _| self.query_rq(dev, i, o)),
+            Op::CREATE_TIR => run(i, o, |i: &prm_steering::CreateTirIn, _, o, _| self.create_tir(dev, i, o)),
+            Op::MODIFY_TIR => run(i, o, |i: &prm_steering::ModifyTirIn, _, _, _| self.modify_tir(dev, i)),
+            Op::QUERY_TIR => run(i, o, |i: &prm_steering::QueryTirIn, _, o, _| self.query_tir(i, o)),
+            Op::DESTROY_TIR => run(i, o, |i: &prm_steering::DestroyTirIn, _, _, _| self.destroy_tir(dev, i)),
+            Op::CREATE_TIS => run(i, o, |i: &prm_steering::CreateTisIn, _, o, _| self.create_tis(dev, i, o)),
+            Op::MODIFY_TIS => run(i, o, |i: &prm_steering::ModifyTisIn, _, _, _| self.modify_tis(dev, i)),
+            Op::QUERY_TIS => run(i, o, |i: &prm_steering::QueryTisIn, _, o, _| self.query_tis(i, o)),
+            Op::DESTROY_TIS => run(i, o, |i: &prm_steering::DestroyTisIn, _, _, _| self.destroy_tis(dev, i)),
+            Op::CREATE_RQT => run(i, o, |i: &prm_steering::CreateRqtIn, t, o, _| ethernet::create_rqt(dev, i, t, o)),
+            Op::MODIFY_RQT => run(i, o, |i: &prm_steering::ModifyRqtIn, t, _, _| ethernet::modify_rqt(dev, i, t)),
+            Op::QUERY_RQT => run(i, o, |i: &prm_steering::QueryRqtIn, _, o, ot| ethernet::query_rqt(dev, i, o, ot)),
+            Op::DESTROY_RQT => run(i, o, |i: &prm_steering::DestroyRqtIn, _, _, _| ethernet::destroy_rqt(dev, i)),
+
+            Op::CREATE_FLOW_TABLE => run(i, o, |i: &prm_flow::CreateFlowTableIn, _, o, _| flow::create_table(dev, i, o)),
+            Op::MODIFY_FLOW_TABLE => run(i, o, |i: &prm_flow::ModifyFlowTableIn, _, _, _| flow::modify_table(dev, i)),
+            Op::SET_FLOW_TABLE_ROOT => run(i, o, |i: &prm_flow::SetFlowTableRootIn, _, _, _| flow::set_root(dev, i)),
+            Op::DESTROY_FLOW_TABLE => run(i, o, |i: &prm_flow::DestroyFlowTableIn, _, _, _| flow::destroy_table(dev, i)),
+            Op::CREATE_FLOW_GROUP => run(i, o, |i: &prm_flow::CreateFlowGroupIn, _, o, _| flow::create_group(dev, i, o)),
+            Op::DESTROY_FLOW_GROUP => run(i, o, |i: &prm_flow::DestroyFlowGroupIn, _, _, _| flow::destroy_group(dev, i)),
+            Op::SET_FLOW_TABLE_ENTRY => run(i, o, |i: &prm_flow::SetFlowTableEntryIn, t, _, _| flow::set_entry(dev, i, t)),
+            Op::DELETE_FLOW_TABLE_ENTRY => run(i, o, |i: &prm_flow::DeleteFlowTableEntryIn, _, _, _| flow::delete_entry(dev, i)),
+            Op::ALLOC_FLOW_COUNTER => run(i, o, |i: &prm_flow::AllocFlowCounterIn, _, o, _| flow::alloc_counter(dev, i, o)),
+            Op::DEALLOC_FLOW_COUNTER => run(i, o, |i: &prm_flow::DeallocFlowCounterIn, _, _, _| flow::dealloc_counter(dev, i)),
+            Op::QUERY_FLOW_COUNTER => run(i, o, |i: &prm_flow::QueryFlowCounterIn, _, _, ot| flow::query_counter(dev, i, ot)),
+            // The function has no counters of its own, and no embedded switch: zeros, and no effect.
             Op::QUERY_VPORT_COUNTER | Op::SET_L2_TABLE_ENTRY | Op::DELETE_L2_TABLE_ENTRY => Ok(()),
 
             _ => Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_OPCODE)),

@@ -81,12 +81,8 @@ const QUIET: &[(RegisterId, usize)] = &[
 
 /// Bytes of a node's description.
 const DESCRIPTION: usize = 64;
-/// What an Ethernet frame has around its payload: addresses, VLAN tag, type, checksum.
-pub(super) const FRAME: u32 = 22;
 /// The largest frame of an Ethernet port.
 const JUMBO: u32 = 9978;
-/// The payload of a frame on an Ethernet that nobody configured.
-pub(super) const ETHERNET_MTU: u32 = 1500;
 
 fn fill(register: &mut [u8], fields: &[(Field, u64)]) {
     for ((bit, width), value) in fields {
@@ -136,9 +132,12 @@ impl Firmware {
                 }
             }
             RegisterId::PMTU if write => {
-                self.frame = Some(get_bits(&register, pmtu::ADMIN.0, pmtu::ADMIN.1) as u32);
+                let number = get_bits(&register, LOCAL_PORT.0, LOCAL_PORT.1) as u8;
+                let frame = get_bits(&register, pmtu::ADMIN.0, pmtu::ADMIN.1) as u32;
+                let port = device.port_mut(number.max(1));
+                port.ok_or(Failure::param(syndrome::PORT_NUMBER))?.frame = frame.min(JUMBO);
             }
-            RegisterId::PMTU => self.read_pmtu(port(device, &register)?, &mut register),
+            RegisterId::PMTU => read_pmtu(port(device, &register)?, &mut register),
             RegisterId::PTYS if !write => read_ptys(port(device, &register)?, &mut register)?,
             RegisterId::PVLC if !write => {
                 let all = [pvlc::HW_CAP, pvlc::ADMIN, pvlc::OPERATIONAL];
@@ -162,15 +161,15 @@ impl Firmware {
         out[..shown].copy_from_slice(&register[..shown]);
         Ok(())
     }
+}
 
-    fn read_pmtu(&self, port: &Port, register: &mut [u8]) {
-        let (most, now) = match port.link_layer {
-            LinkLayer::InfiniBand => (port.mtu, port.mtu),
-            LinkLayer::Ethernet => (JUMBO, self.frame.unwrap_or(ETHERNET_MTU + FRAME)),
-        };
-        let all = [(pmtu::MAX, most), (pmtu::ADMIN, now), (pmtu::OPER, now)];
-        fill(register, &all.map(|(field, bytes)| (field, bytes.into())));
-    }
+fn read_pmtu(port: &Port, register: &mut [u8]) {
+    let (most, now) = match port.link_layer {
+        LinkLayer::InfiniBand => (port.mtu, port.mtu),
+        LinkLayer::Ethernet => (JUMBO, port.frame),
+    };
+    let all = [(pmtu::MAX, most), (pmtu::ADMIN, now), (pmtu::OPER, now)];
+    fill(register, &all.map(|(field, bytes)| (field, bytes.into())));
 }
 
 fn read_ptys(port: &Port, register: &mut [u8]) -> Answer {

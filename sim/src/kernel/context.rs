@@ -88,6 +88,7 @@ pub(crate) fn get(
         return Err(errno);
     }
     state.context = Some(context);
+    hca.loopback.enter_context(hca);
     Ok(())
 }
 
@@ -114,7 +115,13 @@ fn answer(
     let caps = &hca.caps;
     let ethernet =
         hca.fabric.config().ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet);
-    let inline = if ethernet { InlineMode::None } else { InlineMode::NotApplicable };
+    let inline = match (ethernet, hca.fabric.config().inline_mode) {
+        (false, _) => InlineMode::NotApplicable,
+        (true, mlx5_prm::ethernet::InlineMode::None) => InlineMode::None,
+        (true, mlx5_prm::ethernet::InlineMode::L2) => InlineMode::L2,
+        (true, mlx5_prm::ethernet::InlineMode::Ip) => InlineMode::Ip,
+        (true, mlx5_prm::ethernet::InlineMode::TcpUdp) => InlineMode::TcpUdp,
+    };
     let mut mask = UcontextRespMask::SQD2RTS
         | UcontextRespMask::CORE_CLOCK_OFFSET
         | UcontextRespMask::MKEY_UPDATE_TAG;

@@ -18,6 +18,8 @@ pub(crate) enum Shape {
     In(usize, usize),
     /// Output with room for so many bytes, at least and at most.
     Out(usize, usize),
+    /// A choice, and so many bytes that go with it, at most.
+    Choice(usize),
     /// The handle of an object of this kind.
     Handle(u16),
     /// The handle of an object of any kind.
@@ -149,6 +151,12 @@ impl Request<'_> {
         u32::try_from(self.number(id)?).map_err(|_| Errno::EINVAL)
     }
 
+    /// A choice, and the bytes that go with it.
+    pub(crate) fn choice(&self, id: AttrId) -> Result<(u8, Vec<u8>), Errno> {
+        let chosen = self.find(id).ok_or(Errno::EINVAL)?.elem_id;
+        Ok((chosen, self.input(id)?))
+    }
+
     /// The handle or descriptor in an attribute.
     pub(crate) fn object(&self, id: AttrId) -> Option<i64> {
         self.find(id).map(|attribute| attribute.data as i64)
@@ -207,15 +215,13 @@ fn check_shape(attribute: &IoctlAttr, shape: Shape) -> Result<(), Errno> {
     let length = usize::from(attribute.len);
     let good = match shape {
         Shape::In(least, most) | Shape::Out(least, most) => (least..=most).contains(&length),
+        Shape::Choice(most) => length <= most,
         Shape::Handle(_) | Shape::AnyHandle | Shape::NewHandle | Shape::Fd | Shape::NewFd => {
             length == 0
         }
     };
-    if good && attribute.elem_id == 0 && attribute.reserved == 0 {
-        Ok(())
-    } else {
-        Err(Errno::EINVAL)
-    }
+    let chosen = matches!(shape, Shape::Choice(_)) || attribute.elem_id == 0;
+    if good && chosen && attribute.reserved == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 /// A structure from bytes that may be fewer or more.

@@ -1,6 +1,7 @@
 //! DEVX: commands that user space gives the firmware itself.
 
 use mlx5_prm::cmd::cq::CreateCqIn;
+use mlx5_prm::cmd::ethernet::{CreateRqIn, CreateSqIn};
 use mlx5_prm::cmd::qp::CreateQpIn;
 use mlx5_prm::cmd::srq::{CreateRmpIn, CreateXrcSrqIn};
 use mlx5_prm::cmd::{CommandInHead, CommandInput, CommandOpcode, CommandStatus};
@@ -52,6 +53,12 @@ const KINDS: &[Kind] = &[
     kind(CommandOpcode::CREATE_SRQ, CommandOpcode::DESTROY_SRQ),
     kind(CommandOpcode::CREATE_XRC_SRQ, CommandOpcode::DESTROY_XRC_SRQ),
     kind(CommandOpcode::ALLOC_XRCD, CommandOpcode::DEALLOC_XRCD),
+    kind(CommandOpcode::CREATE_SQ, CommandOpcode::DESTROY_SQ),
+    kind(CommandOpcode::CREATE_RQ, CommandOpcode::DESTROY_RQ),
+    kind(CommandOpcode::CREATE_RQT, CommandOpcode::DESTROY_RQT),
+    kind(CommandOpcode::CREATE_TIR, CommandOpcode::DESTROY_TIR),
+    kind(CommandOpcode::CREATE_TIS, CommandOpcode::DESTROY_TIS),
+    Kind { create: CommandOpcode::ALLOC_FLOW_COUNTER, destroy: CommandOpcode::DEALLOC_FLOW_COUNTER, made: GENERAL, named: GENERAL },
     Kind { create: CommandOpcode::ALLOC_Q_COUNTER, destroy: CommandOpcode::DEALLOC_Q_COUNTER, made: COUNTER_SET, named: COUNTER_SET },
     Kind { create: CommandOpcode::CREATE_PSV, destroy: CommandOpcode::DESTROY_PSV, made: PSV, named: NUMBER },
     Kind { create: CommandOpcode::CREATE_GENERAL_OBJECT, destroy: CommandOpcode::DESTROY_GENERAL_OBJECT, made: GENERAL, named: GENERAL },
@@ -68,6 +75,16 @@ const fn subject(opcode: CommandOpcode) -> Option<(CommandOpcode, bool)> {
         Op::QUERY_SRQ => (Op::CREATE_SRQ, false),
         Op::QUERY_XRC_SRQ => (Op::CREATE_XRC_SRQ, false),
         Op::QUERY_GENERAL_OBJECT => (Op::CREATE_GENERAL_OBJECT, false),
+        Op::QUERY_SQ => (Op::CREATE_SQ, false),
+        Op::QUERY_RQ => (Op::CREATE_RQ, false),
+        Op::QUERY_RQT => (Op::CREATE_RQT, false),
+        Op::QUERY_TIR => (Op::CREATE_TIR, false),
+        Op::QUERY_TIS => (Op::CREATE_TIS, false),
+        Op::MODIFY_SQ => (Op::CREATE_SQ, true),
+        Op::MODIFY_RQ => (Op::CREATE_RQ, true),
+        Op::MODIFY_RQT => (Op::CREATE_RQT, true),
+        Op::MODIFY_TIR => (Op::CREATE_TIR, true),
+        Op::MODIFY_TIS => (Op::CREATE_TIS, true),
         Op::MODIFY_CQ => (Op::CREATE_CQ, true),
         Op::MODIFY_RMP => (Op::CREATE_RMP, true),
         Op::RST2INIT_QP
@@ -135,6 +152,12 @@ fn force_umems(opcode: CommandOpcode, input: &mut [u8]) {
         }),
         CommandOpcode::CREATE_RMP => set(input, |input: &mut CreateRmpIn| {
             input.rmpc_mut().wq_mut().set_wq_umem_valid(true).set_dbr_umem_valid(true);
+        }),
+        CommandOpcode::CREATE_SQ => set(input, |input: &mut CreateSqIn| {
+            input.ctx_mut().wq_mut().set_wq_umem_valid(true).set_dbr_umem_valid(true);
+        }),
+        CommandOpcode::CREATE_RQ => set(input, |input: &mut CreateRqIn| {
+            input.ctx_mut().wq_mut().set_wq_umem_valid(true).set_dbr_umem_valid(true);
         }),
         CommandOpcode::CREATE_XRC_SRQ => set(input, |input: &mut CreateXrcSrqIn| {
             input.set_xrc_srq_umem_valid(true).xrc_srqc_mut().set_dbr_umem_valid(true);

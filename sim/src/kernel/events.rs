@@ -150,8 +150,10 @@ fn async_record(element: u64, event: EventType) -> AsyncEventDesc {
 pub(crate) struct Routes {
     pub(crate) completions: BTreeMap<u32, Subscription>,
     pub(crate) cqs: BTreeMap<u32, Subscription>,
-    pub(crate) qps: BTreeMap<u32, Subscription>,
+    /// A target of extended connections has a subscription for each of its handles.
+    qps: BTreeMap<u32, Vec<Subscription>>,
     pub(crate) srqs: BTreeMap<u32, Subscription>,
+    pub(crate) wqs: BTreeMap<u32, Subscription>,
     /// Asynchronous files, which all hear of ports and of the device.
     listeners: Vec<Weak<EventQueue>>,
     link_layers: Vec<LinkLayer>,
@@ -190,8 +192,14 @@ impl EventHub {
                 }
             }
             Event::Qp { qpn, kind } => {
-                if let (Some(route), Some(event)) = (routes.qps.get(&qpn), qp_event(kind)) {
-                    route.asynchronous(event);
+                routes.tell_qp(qpn, kind);
+            }
+            Event::WorkQueue { number, kind, .. } => {
+                // A work queue is a queue alone, or one of a raw packet queue pair.
+                if let Some(route) = routes.wqs.get(&number) {
+                    route.asynchronous(EventType::WqFatal);
+                } else {
+                    routes.tell_qp(number, kind);
                 }
             }
             Event::Srq { srqn, kind } => {
@@ -215,6 +223,32 @@ impl EventHub {
 }
 
 impl Routes {
+    /// Brings the events of a queue pair to one more subscription.
+    pub(crate) fn add_qp(&mut self, number: u32, route: &Subscription) {
+        self.qps.entry(number).or_default().push(route.clone());
+    }
+
+    /// Forgets all subscriptions to a queue pair that is gone.
+    pub(crate) fn end_qp(&mut self, number: u32) {
+        self.qps.remove(&number);
+    }
+
+    /// Brings it no more of them.
+    pub(crate) fn forget_qp(&mut self, number: u32, route: &Subscription) {
+        let Some(routes) = self.qps.get_mut(&number) else { return };
+        routes.retain(|other| !Arc::ptr_eq(&other.reported, &route.reported));
+        if routes.is_empty() {
+            self.qps.remove(&number);
+        }
+    }
+
+    fn tell_qp(&self, number: u32, kind: DeviceEvent) {
+        let Some(event) = qp_event(kind) else { return };
+        for route in self.qps.get(&number).into_iter().flatten() {
+            route.asynchronous(event);
+        }
+    }
+
     fn tell_all(&self, element: u64, event: EventType) {
         let record = async_record(element, event);
         for listener in self.listeners.iter().filter_map(Weak::upgrade) {
@@ -281,6 +315,27 @@ mod tests {
         assert!(!readable(&queue));
         assert_eq!(queue.read(&mut record), Err(Errno::EAGAIN));
         assert_eq!(u64::from_ne_bytes(record), 7);
+    }
+
+    #[test]
+    fn every_handle_of_a_queue_pair_hears_of_it_until_it_is_destroyed() {
+        let queue = EventQueue::new().expect("eventfd");
+        let route = |name| Subscription::new(Some(Arc::clone(&queue)), name).expect("queue");
+        let (one, other) = (route(1), route(2));
+        let hub = EventHub::new(Vec::new());
+        lock(&hub.routes).add_qp(7, &one);
+        lock(&hub.routes).add_qp(7, &other);
+        let told = || {
+            hub.deliver(Event::Qp { qpn: 7, kind: DeviceEvent::COMM_EST });
+            let mut record = [0; 16];
+            std::iter::from_fn(|| queue.read(&mut record).ok().map(|_| record[0]))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told(), [1, 2]);
+        lock(&hub.routes).forget_qp(7, &one);
+        assert_eq!(told(), [2]);
+        lock(&hub.routes).forget_qp(7, &other);
+        assert_eq!((told(), lock(&hub.routes).qps.len()), (vec![], 0));
     }
 
     #[test]

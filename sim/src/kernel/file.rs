@@ -151,6 +151,7 @@ impl OpenFile {
             }
         }
         if let Some(context) = state.context.take() {
+            self.hca.loopback.leave_context(&self.hca);
             let mut input = <DeallocTransportDomainIn as mlx5_prm::cmd::CommandInput>::request();
             input.set_transport_domain(context.transport_domain);
             // Nobody is left to be told of a refusal; the device's counts show it.

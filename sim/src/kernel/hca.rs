@@ -19,8 +19,10 @@ use crate::firmware::{Counts, Firmware, caps};
 use crate::kernel::bar::{Bar, BarPages};
 use crate::kernel::clock::Clocks;
 use crate::kernel::events::EventHub;
+use crate::kernel::known::Target;
 use crate::kernel::lock;
 use crate::kernel::memory::Anonymous;
+use crate::kernel::steered::{Loopback, Rules};
 
 /// Completion vectors, each with an event queue.
 pub(crate) const COMPLETION_VECTORS: u32 = 8;
@@ -59,6 +61,12 @@ pub(crate) struct Hca {
     pub(crate) clocks: Clocks,
     /// XRC domains that programs share by a file.
     pub(crate) xrc_domains: SharedDomains,
+    /// The targets of extended connections, by number.
+    pub(crate) targets: Mutex<BTreeMap<u32, Target>>,
+    /// Whether frames come back to the function.
+    pub(crate) loopback: Loopback,
+    /// Flow rules of programs.
+    pub(crate) rules: Rules,
     files: Mutex<Vec<Weak<dyn Open>>>,
     removed: AtomicBool,
     /// Another driver has the device, which was plugged in again.
@@ -110,6 +118,9 @@ impl Hca {
             device_pages: Mutex::default(),
             clocks: Clocks::new(fabric, id, bar)?,
             xrc_domains: SharedDomains::default(),
+            targets: Mutex::default(),
+            loopback: Loopback::default(),
+            rules: Rules::default(),
             files: Mutex::default(),
             removed: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
@@ -124,6 +135,7 @@ impl Hca {
             let out = hca.command_with(&input, &[hca._eq_memory.address()])?;
             hca.eqns.push(out.eq_number());
         }
+        Loopback::start(&hca);
         Ok(Arc::new(hca))
     }
 
@@ -168,6 +180,14 @@ impl Hca {
         let mut output = vec![0; output_bytes];
         match self.execute(input.as_bytes(), &mut output) {
             CommandStatus::OK => Ok(output),
+            status => Err(errno(status)),
+        }
+    }
+
+    /// Executes a command with what follows its fixed part.
+    pub(crate) fn command_bytes(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
+        match self.execute(input, output) {
+            CommandStatus::OK => Ok(()),
             status => Err(errno(status)),
         }
     }
@@ -249,6 +269,20 @@ impl Hca {
         let config = self.fabric.config();
         config.capabilities.real_time
             && config.ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet)
+    }
+
+    /// Whether programs have raw packets; and whether this one may use them.
+    pub(crate) fn raw_packets(&self) -> Result<(), Errno> {
+        let config = self.fabric.config();
+        match (self.has_raw_packets(), config.net_raw) {
+            (false, _) => Err(Errno::EOPNOTSUPP),
+            (true, false) => Err(Errno::EPERM),
+            (true, true) => Ok(()),
+        }
+    }
+
+    pub(crate) fn has_raw_packets(&self) -> bool {
+        self.fabric.config().raw_packets && self.caps.eth_net_offloads()
     }
 
     /// Number of ports.

@@ -141,6 +141,10 @@ fn lend(
     if let Some(node) = request.numa_node {
         memory.prefer_node(node)?;
     }
+    if request.transparent_huge && !huge {
+        // SAFETY: the range is the new mapping; the advice changes no content.
+        let _ = unsafe { madvise(memory.start, memory.length, MmapAdvise::MADV_HUGEPAGE) };
+    }
     let start = memory.as_non_null();
     let skip = start.as_ptr().align_offset(request.align);
     // SAFETY: the mapping starts on a page, so that at most `spare` bytes are skipped, and `spare`

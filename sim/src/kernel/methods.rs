@@ -5,7 +5,7 @@ use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, Method, attr, method, object};
 
 use crate::kernel::decode::{ANY_LENGTH, DRIVER, Request, Shape, Spec};
 use crate::kernel::file::{OpenFile, State};
-use crate::kernel::{context, cq, devx, dm, mr, qp, query, simple, srq, uar, write};
+use crate::kernel::{context, cq, devx, dm, flow, mr, qp, query, simple, srq, uar, wq, write};
 
 type Handler = fn(&OpenFile, &mut State, &mut Request<'_>) -> Result<(), Errno>;
 
@@ -61,6 +61,8 @@ const U64_IN: Shape = Shape::In(8, 8);
 const U64_OUT: Shape = Shape::Out(8, 8);
 /// Flags may have four bytes or eight.
 const FLAGS: Shape = Shape::In(4, 8);
+/// Match parameters have so many bytes at most.
+const MATCHED: usize = 640;
 /// A command of the firmware begins with 16 bytes, in and out.
 const COMMAND_IN: Shape = Shape::In(16, ANY_LENGTH);
 const COMMAND_OUT: Shape = Shape::Out(16, ANY_LENGTH);
@@ -233,6 +235,68 @@ static METHODS: &[Entry] = &[
         must(attr::destroy_srq::RESP, U32_OUT),
     ]),
 
+    with_driver(method::WQ_CREATE, &[
+        must(attr::create_wq::HANDLE, Shape::NewHandle),
+        must(attr::create_wq::PD_HANDLE, Shape::Handle(object::PD)),
+        must(attr::create_wq::TYPE, U64_IN),
+        may(attr::create_wq::EVENT_FD, Shape::Fd),
+        must(attr::create_wq::USER_HANDLE, U64_IN),
+        must(attr::create_wq::CQ_HANDLE, Shape::Handle(object::CQ)),
+        must(attr::create_wq::MAX_WR, U32_IN),
+        must(attr::create_wq::MAX_SGE, U32_IN),
+        must(attr::create_wq::FLAGS, FLAGS),
+        must(attr::create_wq::RESP_MAX_WR, U32_OUT),
+        must(attr::create_wq::RESP_MAX_SGE, U32_OUT),
+        may(attr::create_wq::RESP_WQ_NUM, U32_OUT),
+    ], wq::create),
+    destructor(method::WQ_DESTROY, &[
+        must(attr::destroy_wq::HANDLE, Shape::Handle(object::WQ)),
+        must(attr::destroy_wq::RESP, U32_OUT),
+    ]),
+    destructor(method::RWQ_IND_TBL_DESTROY, &[
+        must(attr::destroy_rwq_ind_tbl::HANDLE, Shape::Handle(object::RWQ_IND_TBL)),
+    ]),
+    destructor(method::FLOW_DESTROY, &[
+        must(attr::destroy_flow::HANDLE, Shape::Handle(object::FLOW)),
+    ]),
+    entry(method::COUNTERS_CREATE, &[
+        must(attr::create_counters::HANDLE, Shape::NewHandle),
+    ], flow::create_counters),
+    destructor(method::COUNTERS_DESTROY, &[
+        must(attr::destroy_counters::HANDLE, Shape::Handle(object::COUNTERS)),
+    ]),
+    entry(method::COUNTERS_READ, &[
+        must(attr::read_counters::HANDLE, Shape::Handle(object::COUNTERS)),
+        must(attr::read_counters::BUFF, Shape::Out(0, ANY_LENGTH)),
+        must(attr::read_counters::FLAGS, FLAGS),
+    ], flow::read_counters),
+    entry(method::FLOW_MATCHER_CREATE, &[
+        must(attr::create_flow_matcher::CREATE_HANDLE, Shape::NewHandle),
+        must(attr::create_flow_matcher::MATCH_MASK, Shape::In(1, MATCHED)),
+        must(attr::create_flow_matcher::FLOW_TYPE, Shape::Choice(2)),
+        must(attr::create_flow_matcher::MATCH_CRITERIA, Shape::In(1, 1)),
+        may(attr::create_flow_matcher::FLOW_FLAGS, FLAGS),
+        may(attr::create_flow_matcher::FT_TYPE, U64_IN),
+    ], flow::create_matcher),
+    destructor(method::FLOW_MATCHER_DESTROY, &[
+        must(attr::destroy_flow_matcher::HANDLE, Shape::Handle(object::FLOW_MATCHER)),
+    ]),
+    entry(method::MLX5_CREATE_FLOW, &[
+        must(attr::create_matcher_flow::HANDLE, Shape::NewHandle),
+        must(attr::create_matcher_flow::MATCH_VALUE, Shape::In(1, MATCHED)),
+        must(attr::create_matcher_flow::MATCHER, Shape::Handle(object::FLOW_MATCHER)),
+        may(attr::create_matcher_flow::DEST_QP, Shape::Handle(object::QP)),
+        may(attr::create_matcher_flow::DEST_DEVX, Shape::Handle(object::DEVX_OBJ)),
+        may(attr::create_matcher_flow::ARR_FLOW_ACTIONS, Shape::In(4, ANY_LENGTH)),
+        may(attr::create_matcher_flow::TAG, U32_IN),
+        may(attr::create_matcher_flow::ARR_COUNTERS_DEVX, Shape::In(4, 4)),
+        may(attr::create_matcher_flow::ARR_COUNTERS_DEVX_OFFSET, Shape::In(4, 4)),
+        may(attr::create_matcher_flow::FLAGS, FLAGS),
+    ], flow::create_matched),
+    destructor(method::MLX5_DESTROY_FLOW, &[
+        must(attr::destroy_matcher_flow::HANDLE, Shape::Handle(object::FLOW)),
+    ]),
+
     entry(method::UAR_ALLOC, &[
         must(attr::uar_alloc::HANDLE, Shape::NewHandle),
         must(attr::uar_alloc::TYPE, U64_IN),
@@ -286,6 +350,15 @@ static METHODS: &[Entry] = &[
         must(attr::devx_umem_dereg::HANDLE, Shape::Handle(object::DEVX_UMEM)),
     ]),
 ];
+
+/// Whether an attribute of a method holds the descriptor of an event file.
+#[must_use]
+pub fn takes_descriptor(method: Method, id: AttrId) -> bool {
+    let entry = METHODS.iter().find(|entry| entry.method == method);
+    entry.is_some_and(|entry| {
+        entry.specs.iter().any(|spec| spec.id == id && matches!(spec.shape, Shape::Fd))
+    })
+}
 
 /// Does a method of an open file.
 pub(crate) fn run(

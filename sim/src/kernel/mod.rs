@@ -20,7 +20,10 @@ mod devx;
 mod dm;
 mod events;
 mod file;
+mod flow;
 mod hca;
+mod known;
+mod loopback;
 mod mailbox;
 mod memory;
 mod methods;
@@ -31,12 +34,18 @@ mod qp;
 mod qp_modify;
 mod qp_states;
 mod query;
+mod raw_qp;
+mod rings;
+mod rules;
 mod simple;
+mod specs;
 mod srq;
+mod steered;
 mod sysfs;
 mod uar;
 mod uctx;
 mod uevents;
+mod wq;
 mod write;
 mod write_call;
 mod xrcd;
@@ -45,6 +54,7 @@ mod xrcd;
 mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mlx5_uapi::{CmFile, DeviceFile, Errno, EventFile, Kernel};
 
@@ -67,6 +77,7 @@ use crate::processes::{Process, Processes};
 pub use crate::kernel::bar::SharedPages;
 pub use crate::kernel::cm::{CmCounts, CmMessage, ProcessCmFile};
 pub use crate::kernel::device_file::ProcessFile;
+pub use crate::kernel::methods::takes_descriptor;
 pub use crate::kernel::sysfs::SysfsEntry;
 
 /// Locks; what a panicking thread left behind is still consistent, for every change is one step.
@@ -197,6 +208,44 @@ impl Simulator {
     /// Works until nothing is left to do, and answers how many units that took.
     pub fn run_until_idle(&self) -> usize {
         self.shared.fabric.run_until_idle()
+    }
+
+    /// Works until so much virtual time has passed, and no longer: what is due later is not done. In
+    /// step mode only.
+    ///
+    /// Time limits of the connection manager do not pass with it: see
+    /// [`pass_cm_time`](Self::pass_cm_time).
+    pub fn run_for(&self, time: Duration) {
+        self.shared.fabric.run_for(time);
+    }
+
+    /// How long the machine has been there: in step mode, in virtual time.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.shared.fabric.lock().now_ns())
+    }
+
+    /// Cuts the way of packets from one device to another, or mends it. Messages of the connection
+    /// manager go the same way. Of what is on its way at that moment, a datagram still arrives; a
+    /// reliable request is lost, and sent again until its retries are used up.
+    pub fn set_cut(&self, from: DeviceId, to: DeviceId, cut: bool) {
+        self.shared.fabric.lock().set_cut(from, to, cut);
+    }
+
+    /// Cuts the ways between these devices and all others, in both directions.
+    pub fn partition(&self, devices: &[DeviceId]) {
+        let mut engine = self.shared.fabric.lock();
+        for other in 0..engine.devices().len() {
+            for device in devices.iter().filter(|_| !devices.contains(&other)) {
+                engine.set_cut(*device, other, true);
+                engine.set_cut(other, *device, true);
+            }
+        }
+    }
+
+    /// Mends every way that was cut.
+    pub fn mend(&self) {
+        self.shared.fabric.lock().mend();
     }
 
     /// The whole sysfs tree, sorted by path. Paths are relative to `/sys`, and go through links:

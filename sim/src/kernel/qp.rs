@@ -1,5 +1,7 @@
 //! Queue pairs: creation, query, multicast, end.
 
+use std::sync::Arc;
+
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::port::AttachToMcgIn;
 use mlx5_prm::cmd::qp::{
@@ -13,7 +15,7 @@ use mlx5_uapi::mlx5::QpFlags;
 use mlx5_uapi::verbs::{
     AccessFlags, MigState, QpCap, QpCreateFlags, QpDest, QpState, QpType, SrqType,
 };
-use mlx5_uapi::write_cmd::{Mcast, QueryQp, QueryQpResp};
+use mlx5_uapi::write_cmd::{CreateQpResp, Mcast, OpenQp, QueryQp, QueryQpResp};
 use zerocopy::IntoBytes;
 
 use crate::engine::is_multicast;
@@ -22,36 +24,17 @@ use crate::kernel::decode::{Request, is_clear_behind};
 use crate::kernel::events::Subscription;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
+use crate::kernel::known::Target;
 use crate::kernel::objects::qp::leave;
 use crate::kernel::objects::{Body, Objects, Qp};
+use crate::kernel::rings::{LOG_SMALLEST_STRIDE, NO_USER_INDEX, Rings, user_index};
 use crate::kernel::write_call::WriteCall;
-use crate::kernel::{lock, path};
+use crate::kernel::{lock, path, raw_qp, wq};
 
-/// A queue that completions name by number has this user index.
-pub(crate) const NO_USER_INDEX: u32 = 0xff_ffff;
-/// Bits of a user index.
-const USER_INDEX_MASK: u32 = 0xff_ffff;
-/// Logarithm of a send block, of the smallest receive stride, and bytes of a scatter entry.
-const LOG_BLOCK: u32 = 6;
-const LOG_SMALLEST_STRIDE: u32 = 4;
-const SGE: u32 = 16;
-/// The largest receive stride that a context can name, as a logarithm.
-const LOG_LARGEST_STRIDE: u32 = LOG_SMALLEST_STRIDE + 7;
 /// Most of the queues' place in their page, in 64ths.
 const MOST_OFFSET: u32 = 63;
 /// The driver's request has at least so many bytes.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(mlx5::CreateQp, sq_buf_addr);
-
-/// The user index for completions, as the version of completion entries wants it.
-pub(crate) fn user_index(cqe_version: u8, wanted: u32) -> Result<u32, Errno> {
-    if cqe_version == 0 {
-        return if wanted == NO_USER_INDEX { Ok(NO_USER_INDEX) } else { Err(Errno::EINVAL) };
-    }
-    if wanted == NO_USER_INDEX || wanted & !USER_INDEX_MASK != 0 {
-        return Err(Errno::EINVAL);
-    }
-    Ok(wanted)
-}
 
 /// Handles that a queue pair names. Which of them there are depends on its type.
 #[derive(Default)]
@@ -61,6 +44,7 @@ struct Parents {
     recv_cq: Option<u32>,
     srq: Option<u32>,
     xrcd: Option<u32>,
+    table: Option<u32>,
 }
 
 impl Parents {
@@ -73,6 +57,14 @@ impl Parents {
                 return Err(Errno::EINVAL);
             }
             return Ok(Self { xrcd: Some(request.handle(id::XRCD_HANDLE)?), ..Self::default() });
+        }
+        if kind == QpType::RawPacket && any(&[id::IND_TABLE_HANDLE]) {
+            if any(&[id::SEND_CQ_HANDLE, id::RECV_CQ_HANDLE, id::SRQ_HANDLE, id::XRCD_HANDLE]) {
+                return Err(Errno::EINVAL);
+            }
+            let (pd, table) =
+                (request.handle(id::PD_HANDLE)?, request.handle(id::IND_TABLE_HANDLE)?);
+            return Ok(Self { pd: Some(pd), table: Some(table), ..Self::default() });
         }
         if any(&[id::XRCD_HANDLE, id::IND_TABLE_HANDLE]) {
             return Err(Errno::EINVAL);
@@ -87,52 +79,13 @@ impl Parents {
             },
             srq: if receives { request.handle_if_any(id::SRQ_HANDLE)? } else { None },
             xrcd: None,
+            table: None,
         })
     }
 
     fn all(&self) -> Vec<u32> {
-        let all = [self.pd, self.send_cq, self.recv_cq, self.srq, self.xrcd];
+        let all = [self.pd, self.send_cq, self.recv_cq, self.srq, self.xrcd, self.table];
         all.into_iter().flatten().collect()
-    }
-}
-
-/// The rings that the driver asks for: blocks, receive WQEs, and the logarithm of their stride.
-struct Rings {
-    send_blocks: u32,
-    receive_wqes: u32,
-    log_stride: u32,
-}
-
-impl Rings {
-    fn new(hca: &Hca, driver: &mlx5::CreateQp, cap: &QpCap, has_rq: bool) -> Result<Self, Errno> {
-        let most = 1 << hca.caps.log_max_qp_sz();
-        let (send_blocks, receive_wqes) = (driver.sq_wqe_count, driver.rq_wqe_count);
-        if cap.max_recv_wr > most || send_blocks > most {
-            return Err(Errno::EINVAL);
-        }
-        if send_blocks != 0 && !send_blocks.is_power_of_two() {
-            return Err(Errno::EINVAL);
-        }
-        if !has_rq {
-            return Ok(Self { send_blocks, receive_wqes: 0, log_stride: 0 });
-        }
-        let log_stride = driver.rq_wqe_shift;
-        if !(LOG_SMALLEST_STRIDE..=LOG_LARGEST_STRIDE).contains(&log_stride)
-            || !receive_wqes.is_power_of_two()
-            || receive_wqes > most
-        {
-            return Err(Errno::EINVAL);
-        }
-        Ok(Self { send_blocks, receive_wqes, log_stride })
-    }
-
-    fn bytes(&self) -> u64 {
-        (u64::from(self.receive_wqes) << self.log_stride)
-            + (u64::from(self.send_blocks) << LOG_BLOCK)
-    }
-
-    fn receive_sges(&self) -> u32 {
-        if self.receive_wqes == 0 { 0 } else { (1 << self.log_stride) / SGE }
     }
 }
 
@@ -143,10 +96,13 @@ fn driver_request(request: &Request<'_>, kind: QpType) -> Result<(mlx5::CreateQp
     }
     let driver: mlx5::CreateQp = request.structure(attr::uhw::IN)?;
     let flags = QpFlags::from_bits(driver.flags).ok_or(Errno::EINVAL)?;
-    let understood = QpFlags::UAR_PAGE_INDEX
+    let mut understood = QpFlags::UAR_PAGE_INDEX
         | QpFlags::SCATTER_CQE
         | QpFlags::ALLOW_SCATTER_CQE
         | QpFlags::SIGNATURE;
+    if kind == QpType::RawPacket {
+        understood |= raw_qp::DRIVER_FLAGS;
+    }
     // UARs are the driver's to allocate; packet based credits are not there, nor signatures of
     // receive requests.
     if flags.contains(QpFlags::SIGNATURE) && driver.rq_wqe_count != 0 {
@@ -210,6 +166,7 @@ pub(crate) fn create(
         QpType::Uc => ServiceType::UC,
         QpType::Ud => ServiceType::UD,
         QpType::XrcIni | QpType::XrcTgt => ServiceType::XRC,
+        QpType::RawPacket => return create_raw(file, state, request),
         _ => return Err(Errno::EOPNOTSUPP),
     };
     let kind = kind.ok_or(Errno::EINVAL)?;
@@ -301,18 +258,20 @@ pub(crate) fn create(
     let qp = Qp {
         qpn,
         kind,
-        state: QpState::Reset,
-        port: 0,
-        responder_depth: 0,
-        access: AccessFlags::empty(),
-        remote_qpn: 0,
+        known: Arc::default(),
         cap: given,
         signal_all: flags.contains(QpCreateFlags::SQ_SIG_ALL),
         groups: Vec::new(),
         events: Subscription::new(events, user_handle),
+        raw: None,
     };
     if let Some(route) = &qp.events {
-        lock(&hca.hub.routes).qps.insert(qpn, route.clone());
+        lock(&hca.hub.routes).add_qp(qpn, route);
+    }
+    if let Some(domain) = parents.xrcd {
+        let xrcd = state.objects.xrcd(domain)?;
+        let target = Target { xrcd, users: 1, known: Arc::clone(&qp.known) };
+        lock(&hca.targets).insert(qpn, target);
     }
     let handle = state.objects.add(Body::Qp(Box::new(qp)), &parents.all());
     request.made(id::HANDLE, handle.into());
@@ -321,6 +280,128 @@ pub(crate) fn create(
     let answer =
         mlx5::CreateQpResp { bfreg_index: driver.bfreg_index, ..mlx5::CreateQpResp::default() };
     request.answer_bytes(attr::uhw::OUT, answer.as_bytes())
+}
+
+/// Makes a raw packet queue pair, which is no queue pair on the device.
+fn create_raw(file: &OpenFile, state: &mut State, request: &mut Request<'_>) -> Result<(), Errno> {
+    use attr::create_qp as id;
+    let context = state.context()?;
+    let hca = &file.hca;
+    hca.raw_packets()?;
+    let kind = QpType::RawPacket;
+    let parents = Parents::read(request, kind)?;
+    let flags = QpCreateFlags::from_bits(request.number_u32(id::FLAGS)?).ok_or(Errno::EINVAL)?;
+    if !raw_qp::FLAGS.union(QpCreateFlags::SQ_SIG_ALL).contains(flags)
+        || request.has(id::SOURCE_QPN)
+        || parents.srq.is_some()
+    {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let user_handle = request.number(id::USER_HANDLE)?;
+    let events = state.async_events(request.object(id::EVENT_FD))?;
+    let mut cap: QpCap = request.structure(id::CAP)?;
+    let mut answer = mlx5::CreateQpResp::default();
+    let raw = match parents.table {
+        Some(table) => {
+            if !flags.is_empty() {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            cap = QpCap::default();
+            let driver = wq::hashed(request)?;
+            wq::create_hash(hca, context, state.objects.table(table)?, &driver)?
+        }
+        None => {
+            if context.cqe_version == 0 {
+                return Err(Errno::EINVAL);
+            }
+            let (driver, driver_flags) = driver_request(request, kind)?;
+            let rings = Rings::new(hca, &driver, &cap, cap.max_recv_wr > 0)?;
+            if rings.send_blocks == 0 && rings.receive_wqes == 0 {
+                return Err(Errno::EINVAL);
+            }
+            let pd = parents.pd.ok_or(Errno::EINVAL)?;
+            let send = state.objects.cq(parents.send_cq.ok_or(Errno::EINVAL)?)?;
+            let receive = state.objects.cq(parents.recv_cq.ok_or(Errno::EINVAL)?)?;
+            if send.real_time != receive.real_time {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            answer.bfreg_index = driver.bfreg_index;
+            cap.max_recv_wr = rings.receive_wqes;
+            cap.max_recv_sge = rings.receive_sges();
+            raw_qp::create(
+                hca,
+                &raw_qp::Parts {
+                    context,
+                    pdn: state.objects.pdn(pd)?,
+                    send_cqn: send.cqn,
+                    recv_cqn: receive.cqn,
+                    uidx: user_index(context.cqe_version, driver.uidx)?,
+                    real_time: send.real_time,
+                    flags,
+                    driver: &driver,
+                    driver_flags,
+                    rings: &rings,
+                },
+            )?
+        }
+    };
+    raw_qp::answer(context, &raw, &mut answer);
+    let numbers = [raw.sq, raw.rq];
+    let qpn = raw.sq.or(raw.rq).unwrap_or(0);
+    let qp = Qp {
+        qpn,
+        kind,
+        known: Arc::default(),
+        cap,
+        signal_all: flags.contains(QpCreateFlags::SQ_SIG_ALL),
+        groups: Vec::new(),
+        events: Subscription::new(events, user_handle),
+        raw: Some(raw),
+    };
+    if let Some(route) = &qp.events {
+        for number in numbers.into_iter().flatten() {
+            lock(&hca.hub.routes).add_qp(number, route);
+        }
+    }
+    let handle = state.objects.add(Body::Qp(Box::new(qp)), &parents.all());
+    request.made(id::HANDLE, handle.into());
+    request.answer(id::RESP_CAP, &cap)?;
+    request.answer(id::RESP_QP_NUM, &qpn)?;
+    request.answer_bytes(attr::uhw::OUT, answer.as_bytes())
+}
+
+/// OPEN_QP: one more handle of a target, of whoever made it.
+pub(crate) fn open(
+    file: &OpenFile,
+    state: &mut State,
+    call: &mut WriteCall<'_, '_>,
+) -> Result<(), Errno> {
+    state.context()?;
+    let request: OpenQp = call.request();
+    // The core takes the domain's handle where others have that of a protection domain.
+    let xrcd = state.objects.xrcd(request.pd_handle)?;
+    if QpType::from_raw(request.qp_type) != Some(QpType::XrcTgt) {
+        return Err(Errno::EINVAL);
+    }
+    let mut targets = lock(&file.hca.targets);
+    let target = targets.get_mut(&request.qpn).filter(|target| target.xrcd == xrcd);
+    let target = target.ok_or(Errno::EINVAL)?;
+    target.users += 1;
+    let qp = Qp {
+        qpn: request.qpn,
+        kind: QpType::XrcTgt,
+        known: Arc::clone(&target.known),
+        cap: QpCap::default(),
+        signal_all: false,
+        groups: Vec::new(),
+        events: Subscription::new(state.async_events(None)?, request.user_handle),
+        raw: None,
+    };
+    if let Some(route) = &qp.events {
+        lock(&file.hca.hub.routes).add_qp(request.qpn, route);
+    }
+    let qp_handle = state.objects.add(Body::Qp(Box::new(qp)), &[request.pd_handle]);
+    call.respond(&CreateQpResp { qp_handle, qpn: request.qpn, ..CreateQpResp::default() })
 }
 
 fn verbs_state(state: DeviceState) -> QpState {
@@ -343,13 +424,33 @@ pub(crate) fn query(
 ) -> Result<(), Errno> {
     state.context()?;
     let request: QueryQp = call.request();
-    let qp = state.objects.qp_mut(request.qp_handle)?;
+    let qp = state.objects.qp(request.qp_handle)?;
+    let mut known = lock(&qp.known);
+    if let Some(raw) = &qp.raw {
+        if raw.sq.is_none() && raw.rq.is_none() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        known.state = raw_qp::state(&file.hca, raw, known.state)?;
+        let answer = QueryQpResp {
+            max_send_wr: qp.cap.max_send_wr,
+            max_recv_wr: qp.cap.max_recv_wr,
+            max_send_sge: qp.cap.max_send_sge,
+            max_recv_sge: qp.cap.max_recv_sge,
+            max_inline_data: qp.cap.max_inline_data,
+            qp_state: known.state.raw(),
+            cur_qp_state: known.state.raw(),
+            port_num: known.port,
+            sq_sig_all: qp.signal_all.into(),
+            ..QueryQpResp::default()
+        };
+        return call.respond(&answer);
+    }
     let mut input = QueryQpIn::request();
     input.set_qpn(qp.qpn);
     let out = file.hca.command(&input)?;
     let qpc = out.qpc();
     let device_state = DeviceState(qpc.state());
-    qp.state = verbs_state(device_state);
+    known.state = verbs_state(device_state);
     let rights = [
         (qpc.rre(), AccessFlags::REMOTE_READ),
         (qpc.rwe(), AccessFlags::REMOTE_WRITE),
@@ -364,7 +465,7 @@ pub(crate) fn query(
     };
     let primary = qpc.primary_address_path();
     let connected = qp.kind != QpType::Ud;
-    let link_layer = file.hca.link_layer(qp.port.max(1))?;
+    let link_layer = file.hca.link_layer(known.port.max(1))?;
     let dest = match connected {
         true => path::read(primary, link_layer),
         false => QpDest::default(),
@@ -380,8 +481,8 @@ pub(crate) fn query(
         dest_qp_num: qpc.remote_qpn(),
         qp_access_flags: access.bits(),
         pkey_index: primary.pkey_index() as u16,
-        qp_state: qp.state.raw(),
-        cur_qp_state: qp.state.raw(),
+        qp_state: known.state.raw(),
+        cur_qp_state: known.state.raw(),
         path_mtu: qpc.mtu() as u8,
         path_mig_state: migration.raw(),
         sq_draining: (device_state == DeviceState::SQ_DRAINING).into(),

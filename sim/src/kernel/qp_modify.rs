@@ -11,10 +11,11 @@ use mlx5_uapi::write_cmd::{ExModifyQp, ExModifyQpResp, ModifyQp};
 
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
+use crate::kernel::known::Known;
 use crate::kernel::objects::Qp;
-use crate::kernel::path;
 use crate::kernel::qp_states::{command, is_allowed, parameters};
 use crate::kernel::write_call::WriteCall;
+use crate::kernel::{lock, path, raw_qp};
 
 /// Attributes up to the destination's number; rate limits came later.
 const STANDARD: u32 = (1 << 21) - 1;
@@ -65,13 +66,14 @@ fn apply(
     if request.attr_mask & !supported != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let qp = state.objects.qp_mut(request.qp_handle)?;
+    let qp = state.objects.qp(request.qp_handle)?;
+    let known = &mut *lock(&qp.known);
     let mask = QpAttrMask::from_bits_truncate(request.attr_mask).difference(ignored(qp.kind));
     let stated = |told, number| match mask.contains(told) {
         true => QpState::from_raw(number).map(Some).ok_or(Errno::EINVAL),
         false => Ok(None),
     };
-    let from = stated(QpAttrMask::CUR_STATE, request.cur_qp_state)?.unwrap_or(qp.state);
+    let from = stated(QpAttrMask::CUR_STATE, request.cur_qp_state)?.unwrap_or(known.state);
     let to = stated(QpAttrMask::STATE, request.qp_state)?.unwrap_or(from);
     if mask.contains(QpAttrMask::PORT) && !is_port(hca, request.port_num) {
         return Err(Errno::EINVAL);
@@ -80,13 +82,21 @@ fn apply(
         let port = request.dest.port_num;
         // On the way to RTR the path's port has to be the queue pair's.
         if !is_port(hca, port)
-            || mask.contains(QpAttrMask::STATE) && to == QpState::Rtr && port != qp.port
+            || mask.contains(QpAttrMask::STATE) && to == QpState::Rtr && port != known.port
         {
             return Err(Errno::EINVAL);
         }
     }
     if !is_allowed(from, to, qp.kind, mask) {
         return Err(Errno::EINVAL);
+    }
+    if let Some(raw) = &qp.raw {
+        if !(from == QpState::Reset && to == QpState::Reset) {
+            let port = if mask.contains(QpAttrMask::PORT) { request.port_num } else { known.port };
+            raw_qp::modify(hca, raw, port, from, to)?;
+        }
+        remember(known, request, mask, to);
+        return Ok(());
     }
     let limits = hca.fabric.config().limits;
     let deepest = 1u32 << hca.caps.log_max_ra_res_qp();
@@ -111,10 +121,10 @@ fn apply(
         // Every transition with a context has the layout of this one.
         input.set_opcode(opcode.0);
         input.set_qpn(qp.qpn).set_opt_param_mask(parameters(mask).bits());
-        fill(hca, input.qpc_mut(), qp, request, mask, to)?;
+        fill(hca, input.qpc_mut(), qp, known, request, mask, to)?;
         hca.command(&input)?;
     }
-    remember(qp, request, mask, to);
+    remember(known, request, mask, to);
     Ok(())
 }
 
@@ -131,22 +141,22 @@ fn ignored(kind: QpType) -> QpAttrMask {
 }
 
 /// What the driver keeps of a transition that was made.
-fn remember(qp: &mut Qp, request: &ModifyQp, mask: QpAttrMask, to: QpState) {
-    qp.state = to;
+fn remember(known: &mut Known, request: &ModifyQp, mask: QpAttrMask, to: QpState) {
+    known.state = to;
     if to == QpState::Reset {
-        (qp.responder_depth, qp.access) = (0, AccessFlags::empty());
+        (known.responder_depth, known.access) = (0, AccessFlags::empty());
     }
     if mask.contains(QpAttrMask::PORT) {
-        qp.port = request.port_num;
+        known.port = request.port_num;
     }
     if mask.contains(QpAttrMask::ACCESS_FLAGS) {
-        qp.access = AccessFlags::from_bits_truncate(request.qp_access_flags);
+        known.access = AccessFlags::from_bits_truncate(request.qp_access_flags);
     }
     if mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
-        qp.responder_depth = request.max_dest_rd_atomic;
+        known.responder_depth = request.max_dest_rd_atomic;
     }
     if mask.contains(QpAttrMask::DEST_QPN) {
-        qp.remote_qpn = request.dest_qp_num;
+        known.remote_qpn = request.dest_qp_num;
     }
 }
 
@@ -154,12 +164,13 @@ fn fill(
     hca: &Hca,
     qpc: &mut QpContext,
     qp: &Qp,
+    known: &Known,
     request: &ModifyQp,
     mask: QpAttrMask,
     to: QpState,
 ) -> Result<(), Errno> {
     let has = |attribute| mask.contains(attribute);
-    let port = if has(QpAttrMask::PORT) { request.port_num } else { qp.port };
+    let port = if has(QpAttrMask::PORT) { request.port_num } else { known.port };
     qpc.set_pm_state(PathMigrationState::MIGRATED.0);
     if has(QpAttrMask::PATH_MIG_STATE) {
         let state = MigState::from_raw(request.path_mig_state).ok_or(Errno::EINVAL)?;
@@ -181,7 +192,7 @@ fn fill(
         qpc.set_remote_qpn(request.dest_qp_num);
     }
     if has(QpAttrMask::AV) {
-        let remote = if has(QpAttrMask::DEST_QPN) { request.dest_qp_num } else { qp.remote_qpn };
+        let remote = if has(QpAttrMask::DEST_QPN) { request.dest_qp_num } else { known.remote_qpn };
         let path = qpc.primary_address_path_mut();
         path::fill(hca, path, &request.dest, port, (qp.qpn, remote))?;
     }
@@ -201,7 +212,7 @@ fn fill(
         .set_q_key(request.qkey)
         .set_log_sra_max(log(request.max_rd_atomic))
         .set_log_rra_max(log(request.max_dest_rd_atomic));
-    rights(qpc, qp, request, mask);
+    rights(qpc, known, request, mask);
     Ok(())
 }
 
@@ -210,14 +221,14 @@ fn log(depth: u8) -> u32 {
 }
 
 /// The peer's rights: reads and atomics only if it may have any outstanding.
-fn rights(qpc: &mut QpContext, qp: &Qp, request: &ModifyQp, mask: QpAttrMask) {
+fn rights(qpc: &mut QpContext, known: &Known, request: &ModifyQp, mask: QpAttrMask) {
     let depth = match mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
         true => request.max_dest_rd_atomic,
-        false => qp.responder_depth,
+        false => known.responder_depth,
     };
     let mut access = match mask.contains(QpAttrMask::ACCESS_FLAGS) {
         true => AccessFlags::from_bits_truncate(request.qp_access_flags),
-        false => qp.access,
+        false => known.access,
     };
     if depth == 0 {
         access &= AccessFlags::REMOTE_WRITE;

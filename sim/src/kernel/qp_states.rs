@@ -14,9 +14,9 @@ macro_rules! flags {
 struct Attributes {
     from: QpState,
     to: QpState,
-    /// RC, UC, UD, XRC sending and receiving side.
-    needed: [QpAttrMask; 5],
-    allowed: [QpAttrMask; 5],
+    /// RC, UC, UD, XRC sending and receiving side, raw packets.
+    needed: [QpAttrMask; 6],
+    allowed: [QpAttrMask; 6],
 }
 
 macro_rules! transitions {
@@ -25,7 +25,8 @@ macro_rules! transitions {
         uc [$($uc:ident)|*] may [$($uc_may:ident)|*]
         ud [$($ud:ident)|*] may [$($ud_may:ident)|*]
         ini [$($ini:ident)|*] may [$($ini_may:ident)|*]
-        tgt [$($tgt:ident)|*] may [$($tgt_may:ident)|*];)*) => {
+        tgt [$($tgt:ident)|*] may [$($tgt_may:ident)|*]
+        raw [$($raw:ident)|*] may [$($raw_may:ident)|*];)*) => {
         &[$(Attributes {
             from: QpState::$from,
             to: QpState::$to,
@@ -35,6 +36,7 @@ macro_rules! transitions {
                 flags!(QpAttrMask $($ud)|*),
                 flags!(QpAttrMask $($ini)|*),
                 flags!(QpAttrMask $($tgt)|*),
+                flags!(QpAttrMask $($raw)|*),
             ],
             allowed: [
                 flags!(QpAttrMask $($rc_may)|*),
@@ -42,6 +44,7 @@ macro_rules! transitions {
                 flags!(QpAttrMask $($ud_may)|*),
                 flags!(QpAttrMask $($ini_may)|*),
                 flags!(QpAttrMask $($tgt_may)|*),
+                flags!(QpAttrMask $($raw_may)|*),
             ],
         }),*]
     };
@@ -57,13 +60,15 @@ const TABLE: &[Attributes] = transitions! {
         uc [PKEY_INDEX | PORT | ACCESS_FLAGS] may []
         ud [PKEY_INDEX | PORT | QKEY] may []
         ini [PKEY_INDEX | PORT | ACCESS_FLAGS] may []
-        tgt [PKEY_INDEX | PORT | ACCESS_FLAGS] may [];
+        tgt [PKEY_INDEX | PORT | ACCESS_FLAGS] may []
+        raw [PORT] may [];
     Init -> Init
         rc [] may [PKEY_INDEX | PORT | ACCESS_FLAGS]
         uc [] may [PKEY_INDEX | PORT | ACCESS_FLAGS]
         ud [] may [PKEY_INDEX | PORT | QKEY]
         ini [] may [PKEY_INDEX | PORT | ACCESS_FLAGS]
-        tgt [] may [PKEY_INDEX | PORT | ACCESS_FLAGS];
+        tgt [] may [PKEY_INDEX | PORT | ACCESS_FLAGS]
+        raw [] may [];
     Init -> Rtr
         rc [AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER]
             may [ALT_PATH | ACCESS_FLAGS | PKEY_INDEX]
@@ -71,7 +76,8 @@ const TABLE: &[Attributes] = transitions! {
         ud [] may [PKEY_INDEX | QKEY]
         ini [AV | PATH_MTU | DEST_QPN | RQ_PSN] may [ALT_PATH | ACCESS_FLAGS | PKEY_INDEX]
         tgt [AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER]
-            may [ALT_PATH | ACCESS_FLAGS | PKEY_INDEX];
+            may [ALT_PATH | ACCESS_FLAGS | PKEY_INDEX]
+        raw [] may [];
     Rtr -> Rts
         rc [TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC]
             may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE]
@@ -80,25 +86,29 @@ const TABLE: &[Attributes] = transitions! {
         ini [TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC]
             may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE]
         tgt [TIMEOUT | SQ_PSN]
-            may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE];
+            may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE]
+        raw [] may [RATE_LIMIT];
     Rts -> Rts
         rc [] may [CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE | MIN_RNR_TIMER]
         uc [] may [CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE]
         ud [] may [CUR_STATE | QKEY]
         ini [] may [CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE]
-        tgt [] may [CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE | MIN_RNR_TIMER];
+        tgt [] may [CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE | MIN_RNR_TIMER]
+        raw [] may [RATE_LIMIT];
     Rts -> Sqd
         rc [] may [EN_SQD_ASYNC_NOTIFY]
         uc [] may [EN_SQD_ASYNC_NOTIFY]
         ud [] may [EN_SQD_ASYNC_NOTIFY]
         ini [] may [EN_SQD_ASYNC_NOTIFY]
-        tgt [] may [EN_SQD_ASYNC_NOTIFY];
+        tgt [] may [EN_SQD_ASYNC_NOTIFY]
+        raw [] may [];
     Sqd -> Rts
         rc [] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE]
         uc [] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE]
         ud [] may [CUR_STATE | QKEY]
         ini [] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE]
-        tgt [] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE];
+        tgt [] may [CUR_STATE | ALT_PATH | ACCESS_FLAGS | MIN_RNR_TIMER | PATH_MIG_STATE]
+        raw [] may [];
     Sqd -> Sqd
         rc [] may [PORT | AV | TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC
             | MAX_DEST_RD_ATOMIC | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | MIN_RNR_TIMER
@@ -108,13 +118,15 @@ const TABLE: &[Attributes] = transitions! {
         ini [] may [PORT | AV | TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC | ALT_PATH
             | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE]
         tgt [] may [PORT | AV | TIMEOUT | MAX_DEST_RD_ATOMIC | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX
-            | MIN_RNR_TIMER | PATH_MIG_STATE];
+            | MIN_RNR_TIMER | PATH_MIG_STATE]
+        raw [] may [];
     Sqe -> Rts
         rc [] may []
         uc [] may [CUR_STATE | ACCESS_FLAGS]
         ud [] may [CUR_STATE | QKEY]
         ini [] may []
-        tgt [] may [];
+        tgt [] may []
+        raw [] may [];
 };
 
 /// Whether the core allows a transition with these attributes.
@@ -139,6 +151,7 @@ pub(crate) fn is_allowed(from: QpState, to: QpState, kind: QpType, mask: QpAttrM
         QpType::Uc => 1,
         QpType::XrcIni => 3,
         QpType::XrcTgt => 4,
+        QpType::RawPacket => 5,
         _ => 2,
     };
     let (needed, allowed) = (entry.needed[column], entry.allowed[column]);

@@ -9,19 +9,22 @@ use mlx5_prm::fields::set_bits;
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
 use mlx5_uapi::mlx5;
+use mlx5_uapi::mlx5::{MultiPacketSend, RxHashFields, RxHashFunctions, TunnelOffloads};
 use mlx5_uapi::verbs::{
     AtomicCap, DeviceCapFlags, GidEntry, GidType, LinkLayer as VerbsLinkLayer, Mtu, PortState,
-    QueryPortResp, QueryPortRespEx,
+    QpType, QueryPortResp, QueryPortRespEx, RawPacketCaps,
 };
-use mlx5_uapi::write_cmd::{ExQueryDevice, ExQueryDeviceResp, QueryDeviceResp, TmCaps};
+use mlx5_uapi::write_cmd::{ExQueryDevice, ExQueryDeviceResp, QueryDeviceResp, RssCaps, TmCaps};
 use zerocopy::IntoBytes;
 
 use crate::config::LinkLayer;
+use crate::engine::LOG_SEGMENTED;
 use crate::firmware::register::{LOCAL_PORT, ptys};
 use crate::kernel::cq::LONGEST_PERIOD;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
+use crate::kernel::wq::LOG_TABLE;
 use crate::kernel::write_call::WriteCall;
 
 /// Mellanox's IEEE number, as QUERY_DEVICE tells it.
@@ -322,12 +325,13 @@ pub(crate) fn device_ex(
         return Err(Errno::EINVAL);
     }
     let hca = &file.hca;
+    let ethernet = hca.has_raw_packets();
     let answer = ExQueryDeviceResp {
         base: base(hca),
         response_length: call.room().min(size_of::<ExQueryDeviceResp>()) as u32,
         timestamp_mask: u64::MAX,
         hca_core_clock: hca.caps.device_frequency_khz().into(),
-        device_cap_flags_ex: device_flags().bits(),
+        device_cap_flags_ex: device_flags(hca).bits(),
         max_dm_size: Hca::DEVICE_MEMORY,
         cq_moderation_caps: mlx5_uapi::write_cmd::CqModerationCaps {
             max_cq_moderation_count: MODERATION,
@@ -335,6 +339,9 @@ pub(crate) fn device_ex(
             reserved: 0,
         },
         tm_caps: tag_matching(hca),
+        rss_caps: if ethernet { spreading(hca) } else { RssCaps::default() },
+        max_wq_type_rq: if ethernet { 1 << hca.caps.log_max_rq() } else { 0 },
+        raw_packet_caps: if ethernet { RAW_PACKETS.bits() } else { 0 },
         ..ExQueryDeviceResp::default()
     };
     let driver = mlx5::QueryDeviceResp {
@@ -345,14 +352,53 @@ pub(crate) fn device_ex(
             max_num: hca.caps.cqe_compression_max_num(),
             supported_format: mlx5::CqeCompFormat::all().bits(),
         },
+        tso_caps: mlx5::TsoCaps {
+            max_tso: if ethernet { 1 << LOG_SEGMENTED } else { 0 },
+            supported_qpts: if ethernet { RAW_PACKET_TYPE } else { 0 },
+        },
+        rss_caps: mlx5::RssCaps {
+            rx_hash_fields_mask: if ethernet { RxHashFields::all().bits() } else { 0 },
+            rx_hash_function: if ethernet { RxHashFunctions::TOEPLITZ.bits() } else { 0 },
+            reserved: [0; 7],
+        },
+        support_multi_pkt_send_wqes: if ethernet { MultiPacketSend::all().bits() } else { 0 },
+        tunnel_offloads_caps: if ethernet { TUNNELS.bits() } else { 0 },
         ..mlx5::QueryDeviceResp::default()
     };
     call.respond(&answer)?;
     call.respond_driver(&driver)
 }
 
-fn device_flags() -> DeviceCapFlags {
-    DeviceCapFlags::CHANGE_PHY_PORT
+/// Raw packet queue pairs, in a mask of types.
+const RAW_PACKET_TYPE: u32 = 1 << QpType::RawPacket as u32;
+/// What is done to raw packets.
+const RAW_PACKETS: RawPacketCaps =
+    RawPacketCaps::CVLAN_STRIPPING.union(RawPacketCaps::SCATTER_FCS).union(RawPacketCaps::IP_CSUM);
+/// The tunnels that the device looks into.
+const TUNNELS: TunnelOffloads = TunnelOffloads::VXLAN.union(TunnelOffloads::GRE);
+
+/// How packets are spread over queues.
+fn spreading(hca: &Hca) -> RssCaps {
+    RssCaps {
+        supported_qpts: RAW_PACKET_TYPE,
+        max_rwq_indirection_tables: 1 << hca.caps.log_max_rqt(),
+        max_rwq_indirection_table_size: 1 << LOG_TABLE,
+        reserved: 0,
+    }
+}
+
+fn device_flags(hca: &Hca) -> DeviceCapFlags {
+    let ethernet = match hca.has_raw_packets() {
+        true => {
+            DeviceCapFlags::RAW_IP_CSUM
+                | DeviceCapFlags::MANAGED_FLOW_STEERING
+                | DeviceCapFlags::RAW_SCATTER_FCS
+                | DeviceCapFlags::PCI_WRITE_END_PADDING
+        }
+        false => DeviceCapFlags::empty(),
+    };
+    ethernet
+        | DeviceCapFlags::CHANGE_PHY_PORT
         | DeviceCapFlags::PORT_ACTIVE_EVENT
         | DeviceCapFlags::SYS_IMAGE_GUID
         | DeviceCapFlags::RC_RNR_NAK_GEN
@@ -382,7 +428,7 @@ fn base(hca: &Hca) -> QueryDeviceResp {
         hw_ver: 0,
         max_qp: 1 << caps.log_max_qp(),
         max_qp_wr: 1 << caps.log_max_qp_sz(),
-        device_cap_flags: device_flags().bits() as u32,
+        device_cap_flags: device_flags(hca).bits() as u32,
         max_sge: send_sges.min(receive_sges),
         max_sge_rd: READ_SGES,
         max_cq: 1 << caps.log_max_cq(),

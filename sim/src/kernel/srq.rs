@@ -18,7 +18,7 @@ use crate::kernel::events::Subscription;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::lock;
 use crate::kernel::objects::{Body, Srq};
-use crate::kernel::qp::{NO_USER_INDEX, user_index};
+use crate::kernel::rings::{NO_USER_INDEX, user_index};
 use crate::kernel::write_call::WriteCall;
 
 /// A scatter entry, and the segment that links WQEs, have so many bytes.

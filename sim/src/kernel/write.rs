@@ -8,7 +8,7 @@ use mlx5_uapi::write_cmd::WriteCommand;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::write_call::WriteCall;
-use crate::kernel::{context, cq, mr, qp, qp_modify, query, simple, srq, xrcd};
+use crate::kernel::{context, cq, flow, mr, qp, qp_modify, query, simple, srq, wq, xrcd};
 
 type Handler = fn(&OpenFile, &mut State, &mut WriteCall<'_, '_>) -> Result<(), Errno>;
 
@@ -33,12 +33,16 @@ static COMMANDS: &[Entry] = &[
     Entry { command: WriteCommand::RESIZE_CQ, request: size_of::<layouts::ResizeCq>(), response: 8, handler: cq::resize },
     Entry { command: WriteCommand::MODIFY_CQ_EX, request: size_of::<layouts::ExModifyCq>(), response: 0, handler: cq::moderate },
     Entry { command: WriteCommand::QUERY_QP, request: size_of::<layouts::QueryQp>(), response: size_of::<layouts::QueryQpResp>(), handler: qp::query },
+    Entry { command: WriteCommand::OPEN_QP, request: size_of::<layouts::OpenQp>(), response: size_of::<layouts::CreateQpResp>(), handler: qp::open },
     Entry { command: WriteCommand::MODIFY_QP, request: size_of::<layouts::ModifyQp>(), response: 0, handler: qp_modify::modify },
     Entry { command: WriteCommand::MODIFY_QP_EX, request: 116, response: 8, handler: qp_modify::modify_ex },
     Entry { command: WriteCommand::ATTACH_MCAST, request: size_of::<layouts::Mcast>(), response: 0, handler: qp::attach },
     Entry { command: WriteCommand::DETACH_MCAST, request: size_of::<layouts::Mcast>(), response: 0, handler: qp::detach },
     Entry { command: WriteCommand::MODIFY_SRQ, request: size_of::<layouts::ModifySrq>(), response: 0, handler: srq::modify },
     Entry { command: WriteCommand::QUERY_SRQ, request: size_of::<layouts::QuerySrq>(), response: size_of::<layouts::QuerySrqResp>(), handler: srq::query },
+    Entry { command: WriteCommand::CREATE_FLOW_EX, request: size_of::<layouts::CreateFlow>(), response: size_of::<layouts::CreateFlowResp>(), handler: flow::create },
+    Entry { command: WriteCommand::MODIFY_WQ_EX, request: size_of::<layouts::ModifyWq>(), response: 0, handler: wq::modify },
+    Entry { command: WriteCommand::CREATE_RWQ_IND_TBL_EX, request: size_of::<layouts::CreateRwqIndTable>(), response: size_of::<layouts::CreateRwqIndTableResp>(), handler: wq::create_table },
     Entry { command: WriteCommand::OPEN_XRCD, request: size_of::<layouts::OpenXrcd>(), response: 4, handler: xrcd::open },
 ];
 

@@ -26,6 +26,11 @@ impl WriteCall<'_, '_> {
         from_short(&self.core_in)
     }
 
+    /// The core's request as it came.
+    pub(crate) fn core_in(&self) -> &[u8] {
+        &self.core_in
+    }
+
     /// The driver's request, zero where the caller's is shorter.
     pub(crate) fn driver_request<T: FromBytes + IntoBytes>(&self) -> T {
         from_short(&self.driver_in)

@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mlx5_sim::kernel::SysfsEntry;
-use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method};
+use mlx5_sim::kernel::{SysfsEntry, takes_descriptor};
+use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method};
 use mlx5_uapi::rdma_cm;
 use mlx5_uapi::{
     Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
@@ -25,14 +25,6 @@ use nix::sys::socket::{
 };
 
 use crate::message::{self, Ask, Message, to_bytes, to_words};
-
-/// Attributes that carry the descriptor of an event file into a call.
-pub const DESCRIPTORS: [(Method, AttrId); 4] = [
-    (method::CQ_CREATE, attr::create_cq::COMP_CHANNEL),
-    (method::CQ_CREATE, attr::create_cq::EVENT_FD),
-    (method::QP_CREATE, attr::create_qp::EVENT_FD),
-    (method::SRQ_CREATE, attr::create_srq::EVENT_FD),
-];
 
 /// The longest call: the kernel takes one page.
 const LONGEST_CALL: usize = 4096;
@@ -84,9 +76,8 @@ impl Line {
         let mut replaced = Vec::new();
         let events = self.events();
         for first in (header..words.len().saturating_sub(attribute - 1)).step_by(attribute) {
-            let carries = |(of, id): &(Method, AttrId)| (*of, id.0) == (named, words[first] as u16);
             let place = first + attribute - 1;
-            if DESCRIPTORS.iter().any(carries)
+            if takes_descriptor(named, AttrId(words[first] as u16))
                 && let Ok(fd) = RawFd::try_from(words[place] as i64)
                 && let Some(number) = events.get(&fd)
             {

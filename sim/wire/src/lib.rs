@@ -15,9 +15,11 @@
 mod client;
 mod host;
 mod message;
+mod served;
 
-pub use client::{DESCRIPTORS, Wire, WireCmFile, WireFile};
+pub use client::{Wire, WireCmFile, WireFile};
 pub use host::{Host, Leave, lock_of};
+pub use served::Served;
 
 /// Units of work that a program which ends can have left behind, and more.
 const LEFT_BEHIND: usize = 100_000;

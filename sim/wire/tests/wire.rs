@@ -2,9 +2,7 @@
 //! but each connection is a process of its own to the host: its memory is reached through the kernel.
 
 use std::error::Error;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mlx5::transport::Rc;
@@ -12,8 +10,8 @@ use mlx5::{
     Access, CompletionQueue, ConnectOptions, Context, LocalPort, MemoryRegion, Psn, QueuePair,
     RemoteAddress, SendFlags, devices_on,
 };
-use mlx5_sim::{Fault, Simulator};
-use mlx5_sim_wire::{Host, Leave, Wire};
+use mlx5_sim::Fault;
+use mlx5_sim_wire::{Served, Wire};
 use mlx5_uapi::cmd::{context, mr, pd};
 use mlx5_uapi::mlx5::{AllocUcontextReqV2, LibCaps, UcontextFlags};
 use mlx5_uapi::verbs::AccessFlags;
@@ -25,24 +23,16 @@ type Outcome = Result<(), Box<dyn Error>>;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A machine that this process serves.
-struct Machine {
-    path: PathBuf,
-    simulator: Simulator,
-    leave: Leave,
-    thread: JoinHandle<std::io::Result<usize>>,
-}
+struct Machine(Served);
 
 impl Machine {
     fn serve(name: &str, settings: &str) -> Result<Self, Box<dyn Error>> {
-        let path = std::env::temp_dir().join(format!("mlx5-wire-{}-{name}", std::process::id()));
-        let host = Host::bind(&path, &settings.parse()?)?.ok_or("somebody else is there")?;
-        let (simulator, leave) = (host.simulator().clone(), host.leave());
-        let thread = std::thread::spawn(move || host.serve(None));
-        Ok(Self { path, simulator, leave, thread })
+        let name = format!("mlx5-wire-{}-{name}", std::process::id());
+        Ok(Self(Served::start_at(name, &settings.parse()?)?))
     }
 
     fn connect(&self) -> Result<Arc<Wire>, Errno> {
-        Wire::connect(&self.path).map(Arc::new)
+        Wire::connect(self.0.socket()).map(Arc::new)
     }
 
     fn open(&self) -> Result<Context, Box<dyn Error>> {
@@ -52,11 +42,9 @@ impl Machine {
 
     /// Waits until nobody is connected; nothing may be left, and nothing may have gone wrong.
     fn end(self) -> Outcome {
-        self.leave.leave();
-        let violations = self.thread.join().expect("a host that ends")?;
-        std::fs::remove_file(mlx5_sim_wire::lock_of(&self.path))?;
-        assert_eq!(violations, 0);
-        assert_eq!(self.simulator.object_counts(0), Default::default());
+        let simulator = self.0.simulator().clone();
+        assert_eq!(self.0.end()?, 0, "standard error has the violations");
+        assert_eq!(simulator.object_counts(0), Default::default());
         Ok(())
     }
 }
@@ -175,7 +163,7 @@ fn an_address_that_is_not_mapped_is_a_fault() -> Outcome {
         let refused = unsafe { mr::reg(&*file, &registration(start, length)) };
         assert_eq!(refused, Err(Errno::EFAULT), "{start:#x}");
     }
-    assert_eq!(machine.simulator.object_counts(0).mkeys, 1);
+    assert_eq!(machine.0.simulator().object_counts(0).mkeys, 1);
     mr::dereg(&*file, good.handle)?;
     drop((file, wire));
     machine.end()
@@ -187,9 +175,9 @@ fn a_file_that_closes_takes_its_objects_along_and_no_others() -> Outcome {
     let (stays, goes) = (machine.open()?, machine.open()?);
     let (mut one, mut other) = (End::new(&stays)?, End::new(&stays)?);
     let third = End::new(&goes)?;
-    assert_eq!(machine.simulator.object_counts(0).qps, 3);
+    assert_eq!(machine.0.simulator().object_counts(0).qps, 3);
     drop((third, goes));
-    assert_eq!(machine.simulator.object_counts(0).qps, 2);
+    assert_eq!(machine.0.simulator().object_counts(0).qps, 2);
     End::connect(&mut one, &mut other)?;
     drop((one, other, stays));
     machine.end()
@@ -199,7 +187,7 @@ fn a_file_that_closes_takes_its_objects_along_and_no_others() -> Outcome {
 fn a_device_that_is_pulled_out_is_gone_for_every_process() -> Outcome {
     let machine = Machine::serve("removed", "")?;
     let (here, there) = (machine.open()?, machine.open()?);
-    machine.simulator.inject(0, Fault::Remove);
+    machine.0.simulator().inject(0, Fault::Remove);
     for context in [&here, &there] {
         assert!(context.alloc_pd().is_err());
     }

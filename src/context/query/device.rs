@@ -1,5 +1,6 @@
 //! Device properties.
 
+use crate::context::query::ethernet::EthernetCaps;
 use crate::context::{Guid, Inner};
 use mlx5_uapi::{
     mlx5::{CqeCompFormat, QueryDeviceFlags},
@@ -40,6 +41,8 @@ macro_rules! device_attr {
             pub completions: CompletionCaps,
             /// Tag matching.
             pub tag_matching: TagMatchingCaps,
+            /// Raw Ethernet packets.
+            pub ethernet: EthernetCaps,
         }
 
         impl DeviceAttr {
@@ -67,6 +70,7 @@ macro_rules! device_attr {
                     queues: QueueLimits::new(context),
                     completions: CompletionCaps::new(context),
                     tag_matching: TagMatchingCaps::new(context),
+                    ethernet: EthernetCaps::new(context),
                 }
             }
         }

@@ -5,8 +5,8 @@ use super::state::{Before, KeyState, Signing, Update};
 use super::{Inner, Mkey, SignatureBlock};
 use mlx5_wqe::{
     BsfUpdate, Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved,
-    MkeyAccess, MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Sge,
-    SigningUpdate, SizedLayout,
+    ListOwner, MkeyAccess, MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate,
+    Sge, SigningUpdate, SizedLayout,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl<'a> Configure<'a> {
 
     /// Notes the change in the key state. Returns its number, the variant, and the change of the
     /// signature.
-    fn change(&self, length: Option<u64>) -> Result<Changing, MkeyRefusal> {
+    fn plan_change(&self, length: Option<u64>) -> Result<Changing, MkeyRefusal> {
         let (number, (variant, signing)) = self.inner.state.change(|before| {
             let variant = self.variant(before.shape())?;
             let (delta, signing) = match (&self.inner.signed, self.signature) {
@@ -234,7 +234,7 @@ impl<'a> Configure<'a> {
             Ok(layout) => layout,
             Err(error) => return request.refuse(error),
         };
-        match self.change(layout.map(|sized| sized.length())) {
+        match self.plan_change(layout.map(|sized| sized.length())) {
             Ok((number, variant, signing)) => {
                 let changed = self.changed((number, variant));
                 request.build(self.update(layout, signing.as_ref()), move || changed)
@@ -251,16 +251,23 @@ impl ConfigureMkey for Configure<'_> {
     #[inline(always)]
     fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q> {
         // Fast path: a new list for a key without signatures changes only its length.
-        if self.inner.signed.is_none()
-            && let (Some(list @ MkeyLayout::List(_)), SignatureChange::Keep, None) =
-                (self.layout, self.signature, self.variant)
-            && let Ok(list) = list.sized()
-        {
-            return request.build(self.update(Some(list), None), || {
-                self.changed(self.inner.state.change_length(list.length()))
-            });
+        let (Some(MkeyLayout::List(pieces)), SignatureChange::Keep, None) =
+            (self.layout, self.signature, &self.inner.signed)
+        else {
+            return self.configure_any(request);
+        };
+        match request.build_list(self.inner.max_entries, self.access, pieces, self) {
+            Ok(finished) => finished,
+            Err(request) => self.configure_any(request),
         }
-        self.configure_any(request)
+    }
+}
+
+impl ListOwner for Configure<'_> {
+    #[inline(always)]
+    fn change(&self, length: u64) -> Option<(u32, Change)> {
+        let number = self.inner.state.change_length(length, self.variant)?;
+        Some(self.changed(number))
     }
 }
 

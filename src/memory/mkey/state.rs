@@ -91,13 +91,28 @@ impl KeyState {
     }
 }
 
+/// A pending change. Most are of the length only, and take less room.
+enum Pending {
+    Length(u64),
+    Any(Box<Update>),
+}
+
+impl Pending {
+    fn update(&self) -> Update {
+        match self {
+            Self::Length(length) => Update { length: Some(*length), ..Update::default() },
+            Self::Any(update) => **update,
+        }
+    }
+}
+
 /// The settled properties of a key, and the pending changes.
 pub(crate) struct State(Lock<Changes>);
 
 struct Changes {
     settled: KeyState,
-    /// In posting order.
-    pending: VecDeque<(u64, Update)>,
+    /// Numbers and changes, in posting order.
+    pending: VecDeque<(u64, Pending)>,
     /// The properties after all pending changes.
     latest: KeyState,
     next: u64,
@@ -127,7 +142,7 @@ impl Before<'_> {
 
     /// Returns the maximum length of the key, whichever pending requests are executed.
     pub(crate) fn max_length(&self) -> Option<u64> {
-        let pending = self.0.pending.iter().map(|(_, delta)| delta.length);
+        let pending = self.0.pending.iter().map(|(_, delta)| delta.update().length);
         pending.fold(self.0.settled.length, Option::max)
     }
 }
@@ -206,24 +221,33 @@ impl State {
         self.lock().unchecked.len()
     }
 
-    /// [`State::change`] of the length only. Returns also the variant.
+    /// [`State::change`] of the length only; nothing if `variant` is to change as well. Returns also the
+    /// variant.
     #[inline(always)]
-    pub(crate) fn change_length(&self, length: u64) -> (u64, u8) {
+    pub(crate) fn change_length(&self, length: u64, variant: Option<u8>) -> Option<(u64, u8)> {
         let mut changes = self.lock();
-        let number = changes.push(Update { length: Some(length), ..Update::default() });
-        (number, changes.latest.variant)
+        if variant.is_some_and(|variant| variant != changes.latest.variant) {
+            return None;
+        }
+        changes.latest.length = Some(length);
+        Some((changes.number(Pending::Length(length)), changes.latest.variant))
     }
 }
 
 impl Changes {
-    #[inline(always)]
     fn push(&mut self, delta: Update) -> u64 {
-        let number = self.next;
-        self.next += 1;
         if self.latest.changes_signature(&delta) {
-            self.last_signature_change = self.next;
+            self.last_signature_change = self.next + 1;
         }
         self.latest.apply(&delta);
+        self.number(Pending::Any(Box::new(delta)))
+    }
+
+    /// Adds a change, which `latest` has already, and gives it a number.
+    #[inline(always)]
+    fn number(&mut self, delta: Pending) -> u64 {
+        let number = self.next;
+        self.next += 1;
         self.pending.push_back((number, delta));
         number
     }
@@ -232,7 +256,7 @@ impl Changes {
     fn take(&mut self, number: u64, becomes: impl FnOnce(&mut KeyState, &Update)) {
         let Some(at) = self.pending.iter().position(|(at, _)| *at == number) else { return };
         let Some((_, delta)) = self.pending.remove(at) else { return };
-        becomes(&mut self.settled, &delta);
+        becomes(&mut self.settled, &delta.update());
         self.recompute();
     }
 
@@ -242,10 +266,13 @@ impl Changes {
         let Some((_, delta)) = self.pending.remove(at) else { return };
         // Every request writes the variant: the next request writes this one's unless it has its
         // own.
-        if delta.variant.is_some()
+        let variant = delta.update().variant;
+        if variant.is_some()
             && let Some((_, behind)) = self.pending.get_mut(at)
         {
-            behind.variant = behind.variant.or(delta.variant);
+            let update = behind.update();
+            let variant = update.variant.or(variant);
+            *behind = Pending::Any(Box::new(Update { variant, ..update }));
         }
         self.unchecked.retain(|change| *change != number);
         self.recompute();
@@ -256,10 +283,11 @@ impl Changes {
         self.latest = self.settled;
         self.last_signature_change = 0;
         for (number, delta) in &self.pending {
-            if self.latest.changes_signature(delta) {
+            let delta = delta.update();
+            if self.latest.changes_signature(&delta) {
                 self.last_signature_change = number + 1;
             }
-            self.latest.apply(delta);
+            self.latest.apply(&delta);
         }
     }
 
@@ -273,7 +301,7 @@ impl Changes {
         let mut found = reports(&self.settled) && self.checked < first;
         let mut shape = self.settled;
         for (number, delta) in &self.pending {
-            shape.apply(delta);
+            shape.apply(&delta.update());
             if reports(&shape) && std::mem::replace(&mut found, true) {
                 self.unchecked.push(*number);
             }
@@ -294,11 +322,14 @@ impl Changes {
         self.take(number, KeyState::apply);
     }
 
-    /// [`Changes::take`] of the oldest change, which was executed: `latest` stays the same.
+    /// [`Changes::take`] of the oldest change, which was executed, if it is of the length only: `latest`
+    /// stays the same.
     #[inline(always)]
     fn settle_first(&mut self, number: u64) -> bool {
         match self.pending.front() {
-            Some((at, delta)) if *at == number => self.settled.apply(delta),
+            Some((at, Pending::Length(length))) if *at == number => {
+                self.settled.length = Some(*length);
+            }
             _ => return false,
         }
         self.pending.pop_front();
@@ -361,6 +392,32 @@ mod tests {
         assert_eq!(state.shape().length, Some(1));
         state.settle(a);
         assert_eq!(state.shape().length, Some(1));
+    }
+
+    /// Changes of the length only, which take another way, end in any order as others do.
+    #[test]
+    fn changes_of_the_length_only_are_as_any_other() {
+        let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        for order in orders {
+            let (short, any) = (State::new(FRESH), State::new(FRESH));
+            let shorts = [1, 2, 3].map(|bytes| short.change_length(bytes, None).unwrap().0);
+            let anys = [1, 2, 3].map(|bytes| length(&any, bytes));
+            for which in order {
+                short.settle(shorts[which]);
+                any.settle(anys[which]);
+                assert_eq!(short.shape(), any.shape(), "{order:?}");
+                let longest = |state: &State| Before(&state.lock()).max_length();
+                assert_eq!(longest(&short), longest(&any), "{order:?}");
+            }
+            // Each ends once.
+            short.settle(shorts[0]);
+            assert_eq!(short.shape(), any.shape());
+        }
+        let state = State::new(KeyState { variant: 4, ..FRESH });
+        assert_eq!(state.change_length(9, Some(5)), None, "another variant");
+        assert_eq!(state.shape().length, None);
+        assert_eq!(state.change_length(9, Some(4)), Some((0, 4)));
+        assert_eq!(state.shape().length, Some(9));
     }
 
     #[test]

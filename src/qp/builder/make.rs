@@ -1,6 +1,7 @@
 //! Creating a queue pair from the builder's options.
 
 use super::{QueuePairBuilder, QueuePairCaps, QueuePairTransport, Tags, pipelining};
+use crate::context::Context;
 use crate::error::{Error, ErrorKind};
 use crate::link::Watched;
 use crate::pools::{QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot};
@@ -8,8 +9,10 @@ use crate::qp::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf};
 use crate::srq::SharedReceiveQueue;
 use mlx5_cq::UserTag;
 use mlx5_doorbell::QueuePairRecord;
+use mlx5_prm::ethernet::InlineMode;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{CreateQp, QpFlags};
+use mlx5_uapi::page_size;
 use mlx5_uapi::verbs::{QpCap, QpCreateFlags};
 use mlx5_wqe::{
     Gate, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, SendLayout, SendOps, SendParts,
@@ -42,8 +45,8 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         let context = &self.pd.context;
         let limits = &context.limits;
         let (sges, inline) = (self.max_send_sge, self.max_inline_data);
-        let requests = self.max_send_wr;
-        let layout = SendLayout::with_ops::<T>(requests, sges, inline, self.send_ops)
+        let (requests, header) = (self.max_send_wr, self.packet.max_tso_header);
+        let layout = SendLayout::with_tso::<T>(requests, sges, inline, self.send_ops, header)
             .and_then(|layout| layout.holding(requests, self.mkey_blocks));
         let send = layout.filter(|layout| {
             layout.max_request_blocks as usize * mlx5_prm::wqe::BLOCK
@@ -52,9 +55,12 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         });
         let Some(send) = send else {
             let what = format!(
-                "{} send requests with {sges} entries or {inline} bytes of inline data do not fit: \
-                 a request has at most {} bytes, and the queue {} blocks of 64",
-                self.max_send_wr, limits.max_sq_desc_sz, limits.max_send_wqebb
+                "{} send requests with {sges} entries{} or {inline} bytes of inline data do not \
+                 fit: a request has at most {} bytes, and the queue {} blocks of 64",
+                self.max_send_wr,
+                if header == 0 { String::new() } else { format!(" and {header} bytes of headers") },
+                limits.max_sq_desc_sz,
+                limits.max_send_wqebb
             );
             return Err(Error::invalid(VERB, what));
         };
@@ -78,7 +84,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
     /// Refuses options that exclude each other.
     fn check(&self) -> Result<(), Error> {
         let context = &self.pd.context;
-        for cq in [self.send_cq, self.recv_cq] {
+        for cq in [&self.send_cq, &self.recv_cq] {
             if !Arc::ptr_eq(&cq.inner.context, context) {
                 let what = "completion queue and protection domain belong to different contexts";
                 return Err(Error::invalid(VERB, what.into()));
@@ -113,11 +119,35 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
                 return Err(Error::invalid(VERB, what.into()));
             }
         }
+        if T::SEPARATE {
+            self.check_packet()?;
+        }
         if shares && !T::RECEIVES {
             let what = format!("{} queue pairs have no receive queue", T::NAME);
             return Err(Error::invalid(VERB, what));
         }
         self.check_ops()
+    }
+
+    /// Refuses what raw packet queue pairs lack.
+    fn check_packet(&self) -> Result<(), Error> {
+        let refused = |what: &str| Err(Error::invalid(VERB, what.into()));
+        if self.srq.is_some() {
+            return refused("a raw packet queue pair has no shared receive queue");
+        }
+        if self.wqe_signature {
+            return refused("requests of raw packet queue pairs cannot be signed");
+        }
+        if self.flags.contains(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK) {
+            return refused(
+                "`self_loopback` says what a raw packet queue pair receives of its own",
+            );
+        }
+        let context = Context { inner: Arc::clone(&self.pd.context) };
+        if context.inner.limits.cqe_version == 0 {
+            return refused("the kernel creates no raw packet queue pair for CQEs of version 0");
+        }
+        self.packet.check(VERB, &context, self.flags)
     }
 
     /// Creates the queue pair, in state RESET.
@@ -128,11 +158,13 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         let device_sends =
             !self.keep_send_queue && self.tags.as_ref().is_some_and(|tags| tags.device_sends);
         let (send_layout, receive_layout) = self.layouts()?;
-        let buffer = QueueBuffer::new(
-            &context.link,
-            receive_layout.bytes() + send_layout.bytes(),
-            &self.memory,
-        )?;
+        let send_offset = match T::SEPARATE {
+            // The kernel maps each queue for itself, by whole pages.
+            true => receive_layout.bytes().next_multiple_of(page_size()),
+            false => receive_layout.bytes(),
+        };
+        let buffer =
+            QueueBuffer::new(&context.buffers, send_offset + send_layout.bytes(), &self.memory)?;
         let slot = RecordSlot::new(&context.records)?;
         let uar = match &self.domain {
             Some(domain) => domain.send_uar(&context.uars)?,
@@ -150,9 +182,6 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             tags: self.tags.as_ref().map(|tags| Arc::clone(&tags.records)),
             user_tag: UserTag::new(self.user_tag),
         });
-        // Frees destroyed queues that were passed, so that their user indexes can be used again.
-        self.send_cq.release_deferred();
-        self.recv_cq.release_deferred();
         let rings = [self.send_cq.inner.ring_id(), self.recv_cq.inner.ring_id()];
         let Some(index) = context.user_indexes.register(records, rings) else {
             return Err(Error::invalid(VERB, "all user indexes are in use".into()));
@@ -162,7 +191,8 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         let mut driver_flags = QpFlags::UAR_PAGE_INDEX;
         driver_flags.set(QpFlags::SIGNATURE, self.wqe_signature);
         let scatter = QpFlags::SCATTER_CQE | QpFlags::ALLOW_SCATTER_CQE;
-        driver_flags.set(scatter, self.scatter_to_cqe);
+        driver_flags.set(scatter, self.scatter_to_cqe && !T::SEPARATE);
+        driver_flags |= self.packet.flags;
         let id = context.next_handle_id();
         let has_receive = receive_layout.requests != 0;
         let request = command::CreateQp {
@@ -200,6 +230,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
                 flags: driver_flags.bits(),
                 uidx: index.get(),
                 bfreg_index: uar.page_id(),
+                sq_buf_addr: if T::SEPARATE { buffer.addr() + send_offset as u64 } else { 0 },
                 ..CreateQp::default()
             },
         };
@@ -229,8 +260,8 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         };
         let mode = uar.mode();
         let parts = SendParts {
-            // SAFETY: the buffer holds both rings, the send ring behind the receive ring.
-            ring: unsafe { buffer.as_non_null().byte_add(receive_layout.bytes()) },
+            // SAFETY: the buffer holds both rings, the send ring from this offset on.
+            ring: unsafe { buffer.as_non_null().byte_add(send_offset) },
             layout: send_layout,
             qpn: made.qp_num,
             max_message: context.max_message(),
@@ -246,6 +277,13 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         let mut send = unsafe { SendQueue::new(parts) };
         if self.wqe_signature {
             send.sign_requests();
+        }
+        if T::SEPARATE {
+            let caps = Context { inner: Arc::clone(context) }.query_device().ethernet;
+            if caps.inline_mode != InlineMode::None {
+                send.require_inline_header();
+            }
+            send.take_segmented(&send_layout, caps.max_tso);
         }
         let receive = has_receive.then(|| {
             let ring = buffer.as_non_null();
@@ -279,6 +317,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             id,
             caps,
             receive_layout,
+            send_offset,
             pipelining: self.pipelining,
             mode,
             gate,

@@ -27,6 +27,14 @@ fn expected(
         }
     };
     let nothing = QpAttrMask::empty();
+    if transport == QpType::RawPacket {
+        let exists = expected(QpType::Ud, from, to).is_some();
+        return exists.then(|| match (from, to) {
+            (Reset, Init) => (mask("PORT"), nothing),
+            (Rtr | Rts, Rts) => (nothing, mask("RATE_LIMIT")),
+            _ => (nothing, nothing),
+        });
+    }
     Some(match (from, to) {
         (_, Reset) => (nothing, nothing),
         (Reset, Err) => return None,
@@ -171,22 +179,44 @@ fn needed_and_optional_do_not_overlap() {
 }
 
 #[test]
-fn sizes_and_rate_limits_are_never_taken() {
-    let never = QpAttrMask::CAP | QpAttrMask::RATE_LIMIT | QpAttrMask::EN_SQD_ASYNC_NOTIFY;
+fn sizes_are_never_taken_and_rate_limits_by_raw_packet_queue_pairs_alone() {
+    let never = QpAttrMask::CAP | QpAttrMask::EN_SQD_ASYNC_NOTIFY;
     for rule in TABLE.iter().flat_map(|row| row.rules) {
         assert!(!(rule.required | rule.optional).intersects(never));
+        let limited = (rule.required | rule.optional).contains(QpAttrMask::RATE_LIMIT);
+        assert!(!limited || rule.transport == QpType::RawPacket);
+    }
+    for from in [Rtr, Rts] {
+        assert_eq!(fault(QpType::RawPacket, from, Rts, QpAttrMask::RATE_LIMIT), None);
+    }
+}
+
+/// `qp_state_table` has a port for INIT, and nothing else.
+#[test]
+fn a_raw_packet_queue_pair_needs_a_port_and_no_more() {
+    use QpAttrMask as Mask;
+    let raw = QpType::RawPacket;
+    assert_eq!(fault(raw, Reset, Init, Mask::PORT), None);
+    assert_eq!(fault(raw, Init, Rtr, Mask::empty()), None);
+    assert_eq!(fault(raw, Rtr, Rts, Mask::empty()), None);
+    let missing = TransitionFault::Attributes { missing: Mask::PORT, not_allowed: Mask::empty() };
+    assert_eq!(fault(raw, Reset, Init, Mask::empty()), Some(missing));
+    for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts), (Rts, Rts)] {
+        let mask = if from == Reset { Mask::PORT } else { Mask::empty() };
+        for not_allowed in
+            [Mask::PKEY_INDEX, Mask::QKEY, Mask::SQ_PSN, Mask::AV, Mask::ACCESS_FLAGS]
+        {
+            let missing = Mask::empty();
+            let fault = fault(raw, from, to, mask | not_allowed);
+            assert_eq!(fault, Some(TransitionFault::Attributes { missing, not_allowed }));
+        }
     }
 }
 
 #[test]
 fn a_transport_without_rules_is_refused() {
-    for transport in [QpType::RawPacket, QpType::Driver] {
-        assert_eq!(
-            fault(transport, Reset, Init, QpAttrMask::all()),
-            Some(UnknownTransport),
-            "{transport:?}"
-        );
-    }
+    let fault = fault(QpType::Driver, Reset, Init, QpAttrMask::all());
+    assert_eq!(fault, Some(UnknownTransport));
 }
 
 #[test]

@@ -121,3 +121,18 @@ pub(crate) fn document() -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::table::{AT_DOOR, FAULTS};
+
+    #[test]
+    fn each_exception_of_the_c_api_is_a_fault_and_differs_from_ours() {
+        for (name, known, why) in AT_DOOR {
+            let fault = FAULTS.iter().find(|fault| fault.name == *name);
+            let fault = fault.unwrap_or_else(|| panic!("{name} is no fault"));
+            assert_ne!(*known, fault.ours, "{name} is no exception");
+            assert!(!why.is_empty(), "{name} has no reason");
+        }
+    }
+}

@@ -3,8 +3,8 @@
 use crate::prelude::*;
 use mlx5::transport::XrcSend;
 use mlx5::{
-    ConnectOptions, DoorbellMode, ErrorKind, Psn, QueueAllocator, SendOps, XrcDomain, XrcOpen,
-    XrcTarget,
+    ConnectOptions, DoorbellMode, ErrorKind, Psn, QpNumber, QueueAllocator, SendOps, XrcDomain,
+    XrcOpen, XrcTarget,
 };
 use std::alloc::{Layout, alloc, dealloc};
 use std::os::fd::AsFd;
@@ -16,6 +16,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_extended_connection_reaches_the_queue_it_names: SIMULATOR,
     an_extended_connection_carries_every_operation: SIMULATOR,
     a_domain_is_shared_by_whoever_has_the_file_open: SIMULATOR,
+    a_target_that_two_have_is_one_queue_pair_until_both_have_destroyed_it: SIMULATOR,
     receives_of_a_queue_that_is_gone_are_passed_over: SIMULATOR,
     a_domain_stays_as_long_as_something_is_in_it: SIMULATOR,
     operations_that_are_asked_for_and_not_there_have_names,
@@ -155,6 +156,54 @@ fn a_domain_is_shared_by_whoever_has_the_file_open(bed: &Bed) -> Outcome {
     assert!(other.open_xrcd_shared(file.as_fd(), XrcOpen::CreateNew).is_err(), "it is there");
     mine.close()?;
     theirs.close()?;
+    Ok(())
+}
+
+fn a_target_that_two_have_is_one_queue_pair_until_both_have_destroyed_it(bed: &Bed) -> Outcome {
+    let (one, other) = (bed.context(), bed.context());
+    let file = std::fs::File::open(std::env::current_exe()?)?;
+    let mine = one.open_xrcd_shared(file.as_fd(), XrcOpen::Create)?;
+    let theirs = other.open_xrcd_shared(file.as_fd(), XrcOpen::Existing)?;
+    let mut created = mine.create_target()?;
+    let number = QpNumber::new(created.qp_num())?;
+    let elsewhere = other.open_xrcd()?;
+    assert!(elsewhere.open_target(number).is_err(), "it is of another domain");
+    let mut opened = theirs.open_target(number)?;
+    assert_eq!((opened.qp_num(), opened.state()), (created.qp_num(), QueueState::Reset));
+    assert_ne!(opened.id(), created.id());
+
+    // Who opened it connects it; who created it goes on where the other one stopped.
+    let (options, connect) = (PairOptions::default(), ConnectOptions::default());
+    let sender = bed.context();
+    let mut a = sending_end(bed, &sender, &options)?;
+    let port = other.local_port(bed.port(), None)?;
+    let (at_a, psn) = (a.endpoint(&options), Psn::wrapping(1));
+    let at_b = opened.endpoint(&port, psn, &connect);
+    opened.connect(&port, psn, &at_a, &connect)?;
+    let ready = QueueState::ReadyToSend;
+    assert_eq!((created.state(), created.query()?.qp_state), (QueueState::Reset, ready));
+    let mut again = QpAttributes::new();
+    again.qp_state = Some(ready);
+    created.modify(&again)?;
+    assert_eq!(created.state(), ready);
+    a.qp.connect(&a.port, a.psn, &at_b, &connect)?;
+
+    // It receives for whoever is left.
+    created.destroy()?;
+    mine.close()?;
+    let pd = other.alloc_pd()?;
+    let mr = pd.allocate(64)?;
+    let mut cq = other.create_cq(8).build()?;
+    let mut srq = pd.create_srq(4).xrc(&theirs, &cq).build()?;
+    srq.post_recv(&[ReceiveWr { wr_id: 5, sges: &[mr.sge(..)?] }])?;
+    let mut batch = a.qp.wr_start();
+    batch.wr(1, SendFlags::SIGNALED).send().xrc_srqn(srq.srqn()).inline_data(b"still here");
+    batch.complete()?;
+    bed.poll_good(&mut a.send_cq, 1);
+    assert_eq!(bed.poll_good(&mut cq, 1)[0].as_completion().byte_len(), Some(10));
+
+    opened.destroy()?;
+    assert!(theirs.open_target(number).is_err(), "the last one destroyed it");
     Ok(())
 }
 

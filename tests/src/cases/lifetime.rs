@@ -275,7 +275,9 @@ fn a_failed_creation_leaves_nothing(bed: &Bed) -> Outcome {
     ];
     for make in makers {
         let mut failed = 0;
-        for call in 1.. {
+        // The first call twice: if it asks for a page for doorbells and gets none, the next creation
+        // does not ask.
+        for call in std::iter::once(1).chain(1..) {
             let calls = bed.simulator().calls();
             bed.simulator().fail_call(call, Errno::ENOMEM);
             let made = make(&context, &pd, &cq);

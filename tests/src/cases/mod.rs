@@ -40,6 +40,11 @@ subjects! {
     flush
     doorbells
     datagrams
+    packets
+    segments
+    steering
+    scaling
+    rough_frames
     devices
     memory
     views

@@ -100,11 +100,14 @@ fn a_poll_whose_closure_fails_stops_within_a_compressed_run(bed: &Bed) -> Outcom
         let mut seen = Vec::new();
         while seen.len() < 20 {
             let stops = seen.len() as u64 + round % 5;
-            let _ = cq.try_poll(20, |completion| {
+            let before = seen.len();
+            let polled = cq.try_poll(20, |completion| {
                 seen.push(completion.wr_id());
                 compressed += usize::from(completion.is_compressed());
                 if completion.wr_id() >= stops { Err(Stop::At(stops)) } else { Ok(()) }
             });
+            assert!(matches!(polled, Ok(_) | Err(Stop::At(_))), "{polled:?}");
+            assert!(seen.len() > before, "{before} of 20, and no more");
         }
         assert_eq!(seen, (0..20).collect::<Vec<_>>());
     }

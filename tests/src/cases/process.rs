@@ -3,11 +3,16 @@
 use super::cancel::rig::Rig;
 use crate::prelude::*;
 use mlx5::{
-    CancelError, CancelMode, Clock, CompletionChannel, ConnectOptions, Data, ErrorKind, PollError, SharedReceiveQueue,
+    CancelError, CancelMode, Clock, CompletionChannel, ConnectOptions, Data, ErrorKind,
+    PollError, QueueAllocator, SharedReceiveQueue,
 };
+use nix::errno::Errno;
+use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 pub(crate) const CASES: &[Case] = cases![
     in_a_child_every_handle_says_that_it_is_the_parents: SERIAL,
@@ -18,7 +23,37 @@ pub(crate) const CASES: &[Case] = cases![
     memory_can_be_freed_by_the_parent_while_a_child_lives: SERIAL | SIMULATOR,
     a_child_can_have_a_device_of_its_own: SERIAL | SIMULATOR,
     a_buffer_of_the_parents_is_not_the_childs: SERIAL,
+    a_ring_in_memory_of_a_destroyed_one_is_the_parents: SERIAL,
 ];
+
+/// Memory that is not mapped in children, as huge pages are not.
+struct NotInChildren;
+
+// SAFETY: the memory is as asked for, nobody else uses it, and a leak of it is one for ever.
+unsafe impl QueueAllocator for NotInChildren {
+    fn allocate(&self, len: usize, _: usize) -> Option<NonNull<u8>> {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, at an address of the kernel's choice, touches no memory in use; the
+        // advice is about that mapping.
+        unsafe {
+            let start = libc::mmap(ptr::null_mut(), len, rights, kind, -1, 0);
+            if start == libc::MAP_FAILED {
+                return None;
+            }
+            // An emulator of user space (qemu's) knows no such advice: there the children have it.
+            if libc::madvise(start, len, libc::MADV_DONTFORK) != 0 {
+                assert_eq!(Errno::last(), Errno::EINVAL, "this advice about private memory");
+            }
+            NonNull::new(start.cast())
+        }
+    }
+
+    unsafe fn free(&self, start: NonNull<u8>, len: usize) {
+        // SAFETY: it was given so, and no queue uses it.
+        unsafe { libc::munmap(start.as_ptr().cast(), len) };
+    }
+}
 
 /// Everything that a process has of a device.
 struct Everything {
@@ -37,7 +72,9 @@ impl Everything {
         let mut connected = bed.pair::<Rc>(&PairOptions::default())?;
         let srq = pair.a.pd.create_srq(16).build()?;
         let channel = pair.a.context.create_comp_channel()?;
-        let announced = pair.a.context.create_cq(16).channel(&channel).build()?;
+        let allocator: Arc<dyn QueueAllocator> = Arc::new(NotInChildren);
+        let announced = pair.a.context.create_cq(16).channel(&channel).allocator(&allocator);
+        let announced = announced.build()?;
         announced.arm(false)?;
         pair.b.recv(1, 0..104);
         connected.b.recv(2, 0..64);
@@ -91,7 +128,7 @@ fn in_child(child: impl FnOnce() -> Outcome) -> Outcome {
                 Err(_) => 2,
             };
             // SAFETY: ends the child here and now: nothing of the parent's is dropped or flushed.
-            unsafe { nix::libc::_exit(code) }
+            unsafe { libc::_exit(code) }
         }
     }
 }
@@ -150,6 +187,8 @@ fn in_a_child_every_handle_says_that_it_is_the_parents(bed: &Bed) -> Outcome {
         assert_eq!(refused.error, PostError::Forked);
         assert_eq!(srq.post_recv(&receive).expect_err("forked").error, PostError::Forked);
         for cq in [&mut connected.a.send_cq, announced] {
+            assert!(!cq.poll_nothing(), "to say that");
+            assert_eq!(cq.poll_fast(1, |_, _| {}), (0, true));
             assert_eq!(cq.poll(1, |_| {}), Err(PollError::Forked));
             assert_eq!(cq.completions().err(), Some(PollError::Forked));
             assert!(cq.is_ready(), "to say that");
@@ -282,9 +321,39 @@ fn memory_can_be_freed_by_the_parent_while_a_child_lives(bed: &Bed) -> Outcome {
             let told = std::io::Read::read_exact(&mut &from, &mut [0]);
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(everything)));
             // SAFETY: as in `in_child`.
-            unsafe { nix::libc::_exit(i32::from(told.is_err() || dropped.is_err())) }
+            unsafe { libc::_exit(i32::from(told.is_err() || dropped.is_err())) }
         }
     }
+}
+
+fn a_ring_in_memory_of_a_destroyed_one_is_the_parents(bed: &Bed) -> Outcome {
+    let mut everything = Everything::new(bed)?;
+    let Pair { a, .. } = &everything.connected;
+    let make = || a.pd.create_qp::<Rc>(&a.send_cq, &a.send_cq).max_send_wr(256).build();
+    let ring = |qp: &QueuePair<Rc>| qp.raw_parts().map(|raw| raw.send.start);
+    let former = make()?;
+    let was = ring(&former)?;
+    former.destroy()?;
+    let again = make()?;
+    assert_eq!(ring(&again)?, was);
+    let new = make()?;
+    let starts = [was, ring(&new)?];
+    // SAFETY: bytes of the rings of queues that have nothing to do.
+    starts.iter().for_each(|start| unsafe { start.write_volatile(7) });
+    let mut qps = Some([again, new]);
+    in_child(|| {
+        // SAFETY: as above. Ordinary pages are mapped in a child.
+        let found = starts.map(|start| unsafe { start.read_volatile() });
+        assert_eq!(found[0], found[1], "as protected as memory that is new");
+        drop(qps.take());
+        Ok(())
+    })?;
+    // SAFETY: as above.
+    assert_eq!(starts.map(|start| unsafe { start.read_volatile() }), [7; 2]);
+    for qp in qps.ok_or("they are the parent's still")? {
+        qp.destroy()?;
+    }
+    everything.work(bed, 5)
 }
 
 fn a_buffer_of_the_parents_is_not_the_childs(bed: &Bed) -> Outcome {

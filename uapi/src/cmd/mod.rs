@@ -6,11 +6,14 @@
 
 pub mod ah;
 pub mod context;
+pub mod counters;
 #[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
 pub mod cq;
 pub mod devx;
 pub mod dm;
 pub mod event;
+pub mod flow;
+pub mod matcher;
 pub mod mr;
 pub mod mw;
 pub mod pd;
@@ -18,6 +21,7 @@ pub mod qp;
 pub mod query;
 pub mod srq;
 pub mod uar;
+pub mod wq;
 pub mod xrcd;
 
 use crate::{

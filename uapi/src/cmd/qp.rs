@@ -103,6 +103,47 @@ pub unsafe fn create(file: &dyn DeviceFile, what: &CreateQp<'_>) -> Result<Qp, E
     Ok(Qp { handle: reply.handle(id::HANDLE), qp_num, cap, driver })
 }
 
+/// The arguments of QP_CREATE for a raw packet QP without queues, which spreads the packets of its
+/// flow rules over the work queues of a table. Handles are those of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateHashQp<'a> {
+    /// Protection domain.
+    pub pd: u32,
+    /// Indirection table.
+    pub ind_table: u32,
+    /// Value that identifies the QP in its events.
+    pub user_handle: u64,
+    /// Event file for its asynchronous events.
+    pub async_events: Option<BorrowedFd<'a>>,
+    /// The driver's request: the hash.
+    pub driver: mlx5::CreateQpRss,
+}
+
+/// Creates a QP with an indirection table (QP_CREATE). It has no number and no state.
+pub fn create_hash(file: &dyn DeviceFile, what: &CreateHashQp<'_>) -> Result<Qp, Errno> {
+    use attr::create_qp as id;
+    let (mut qp_num, mut cap) = (0_u32, QpCap::new_zeroed());
+    let asked = cap;
+    let mut driver = mlx5::CreateQpResp::new_zeroed();
+    let mut call = Call::new(method::QP_CREATE);
+    call.handle(id::PD_HANDLE, what.pd)
+        .handle(id::IND_TABLE_HANDLE, what.ind_table)
+        .new_handle(id::HANDLE)
+        .input_u64(id::TYPE, u64::from(QpType::RawPacket.raw()))
+        .input_u64(id::USER_HANDLE, what.user_handle)
+        .input(id::CAP, &asked);
+    if let Some(events) = what.async_events {
+        call.fd(id::EVENT_FD, events.as_raw_fd());
+    }
+    let reply = call
+        .output(id::RESP_CAP, &mut cap)
+        .output(id::RESP_QP_NUM, &mut qp_num)
+        .driver_input(&what.driver)
+        .driver_output(&mut driver)
+        .make(file)?;
+    Ok(Qp { handle: reply.handle(id::HANDLE), qp_num, cap, driver })
+}
+
 /// Destroys a queue pair (QP_DESTROY). `EBUSY` while it is in a multicast group.
 ///
 /// Returns the number of asynchronous events that the kernel ever reported for it. Before the user

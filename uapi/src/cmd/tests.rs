@@ -15,6 +15,8 @@ use crate::{
     mlx5, verbs, write_cmd,
 };
 
+mod ethernet;
+
 const REQUEST: mlx5::AllocUcontextReqV2 = mlx5::AllocUcontextReqV2 {
     total_num_bfregs: 16,
     num_low_latency_bfregs: 4,

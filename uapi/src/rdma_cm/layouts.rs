@@ -12,6 +12,9 @@ pub type IpAddress = [u8; 28];
 /// is less; see [`super::private_data`].
 pub const MAX_PRIVATE_DATA: usize = 256;
 
+/// Paths that a response has room for (`struct rdma_ucm_query_path_resp` of C's library).
+pub const MAX_PATHS: usize = 6;
+
 layout! {
     /// `struct rdma_ucm_cmd_hdr`: stands before each command.
     pub struct Header [8] {
@@ -150,11 +153,12 @@ layout! {
         8 path_rec: [u8; 64] => "The path record of the subnet administrator.",
     }
 
-    /// `struct rdma_ucm_query_path_resp`, with room for the one path that there is.
-    pub struct QueryPathResp [80] {
+    /// `struct rdma_ucm_query_path_resp`, with room for as many paths as C's library has. The kernel
+    /// only fills a path in when there is room for more than that one.
+    pub struct QueryPathResp [440] {
         0 num_paths: u32 => "Paths that there are.",
         4 reserved: u32 => "Zero.",
-        8 path_data: PathData => "The first.",
+        8 path_data: [PathData; MAX_PATHS] => "The paths.",
     }
 
     /// `struct sockaddr_ib`.

@@ -145,8 +145,12 @@ pub mod private_data {
 
 /// Why a peer rejected (`enum ib_cm_rej_reason`); the status of [`EventType::Rejected`].
 pub mod reject_reason {
+    /// The peer's machine has no resources for another connection.
+    pub const NO_RESOURCES: u32 = 3;
     /// The peer did not get its answer in time, or gave up.
     pub const TIMEOUT: u32 = 4;
+    /// The peer does not know the connection.
+    pub const INVALID_COMM_ID: u32 = 6;
     /// Nobody listens there.
     pub const INVALID_SERVICE_ID: u32 = 8;
     /// The connection is there already, or its queue pair is in use.

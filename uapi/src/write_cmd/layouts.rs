@@ -359,4 +359,53 @@ layout! {
     pub struct OpenXrcdResp [4] {
         0 xrcd_handle: u32 => "Handle.",
     }
+
+    /// `struct ib_uverbs_ex_modify_wq`.
+    pub struct ModifyWq [24] {
+        0  attr_mask: u32 => "[`crate::verbs::WqAttrMask`].",
+        4  wq_handle: u32 => "Handle.",
+        8  wq_state: u32 => "[`crate::verbs::WqState`].",
+        12 curr_wq_state: u32 => "[`crate::verbs::WqState`] that the queue is taken to be in.",
+        16 flags: u32 => "[`crate::verbs::WqFlags`].",
+        20 flags_mask: u32 => "Those that change.",
+    }
+
+    /// `struct ib_uverbs_ex_create_rwq_ind_table`; the handles of the work queues follow it, padded
+    /// to eight bytes.
+    pub struct CreateRwqIndTable [8] {
+        0 comp_mask: u32 => "Zero.",
+        4 log_ind_tbl_size: u32 => "Log2 of the number of entries.",
+    }
+
+    /// `struct ib_uverbs_ex_create_rwq_ind_table_resp`.
+    pub struct CreateRwqIndTableResp [16] {
+        0  comp_mask: u32 => "Zero.",
+        4  response_length: u32 => "Bytes of this structure that the kernel knows.",
+        8  ind_tbl_handle: u32 => "Handle.",
+        12 ind_tbl_num: u32 => "The device's number.",
+    }
+
+    /// `struct ib_uverbs_flow_attr`.
+    pub struct FlowAttr [16] {
+        0  kind: u32 => "[`crate::flow::FlowType`].",
+        4  size: u16 => "Bytes of the specifications that follow.",
+        6  priority: u16 => "Priority; zero is the highest.",
+        8  num_of_specs: u8 => "Specifications that follow.",
+        9  reserved: [u8; 2] => "Zero.",
+        11 port: u8 => "Port.",
+        12 flags: u32 => "[`crate::flow::FlowFlags`].",
+    }
+
+    /// `struct ib_uverbs_create_flow`; the specifications of [`crate::flow`] follow it.
+    pub struct CreateFlow [24] {
+        0 comp_mask: u32 => "Zero.",
+        4 qp_handle: u32 => "The QP that gets the packets.",
+        8 flow_attr: FlowAttr => "The rule.",
+    }
+
+    /// `struct ib_uverbs_create_flow_resp`.
+    pub struct CreateFlowResp [8] {
+        0 comp_mask: u32 => "Zero.",
+        4 flow_handle: u32 => "Handle.",
+    }
 }

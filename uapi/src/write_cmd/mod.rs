@@ -123,11 +123,11 @@ pub unsafe fn invoke_write(
     driver_in: &[u8],
     driver_out: &mut [u8],
 ) -> Result<(), Errno> {
-    transfer(file, command, core_in, core_out, driver_in, driver_out)
+    exchange_bytes(file, command, core_in, core_out, driver_in, driver_out)
 }
 
 /// [`invoke_write`] for this crate's own functions; see [`Call::make`].
-fn transfer(
+pub(crate) fn exchange_bytes(
     file: &dyn DeviceFile,
     command: WriteCommand,
     core_in: &[u8],
@@ -181,7 +181,7 @@ where
 {
     let mut core = O::new_zeroed();
     let mut driver = DO::new_zeroed();
-    transfer(
+    exchange_bytes(
         file,
         command,
         request.as_bytes(),
@@ -209,7 +209,7 @@ mod tests {
             assert_eq!(call.input(attr::invoke_write::CORE_IN), [5; 24]);
             Ok(())
         });
-        transfer(&file, WriteCommand::DETACH_MCAST, &[5; 24], &mut [], &[], &mut []).unwrap();
+        exchange_bytes(&file, WriteCommand::DETACH_MCAST, &[5; 24], &mut [], &[], &mut []).unwrap();
         file.done();
     }
 
@@ -223,7 +223,7 @@ mod tests {
         });
         let (mut core, mut driver) = ([0; 8], [0; 8]);
         let command = WriteCommand::MODIFY_QP_EX;
-        transfer(&file, command, &[1; 120], &mut core, &[2; 16], &mut driver).unwrap();
+        exchange_bytes(&file, command, &[1; 120], &mut core, &[2; 16], &mut driver).unwrap();
         assert_eq!((core, driver), ([3; 8], [4; 8]));
     }
 

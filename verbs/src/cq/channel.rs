@@ -2,19 +2,37 @@
 
 use crate::abi::*;
 use crate::close;
-use crate::context::{ById, ContextObject, acknowledge};
+use crate::context::{ById, ContextObject, Objects, acknowledge};
 use crate::object::boxed;
 use crate::refusal::{Refusal, Verb, object, status, zero_or_minus_one};
-use mlx5::{CompletionChannel, CqId};
+use mlx5::{CompletionChannel, CqId, DetachedChannel};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A completion channel.
 #[repr(C)]
 pub(crate) struct ChannelObject {
     c: ibv_comp_channel,
-    pub(crate) channel: CompletionChannel,
-    queues: ById<CqId, ibv_cq>,
+    /// Nothing once the device was closed.
+    channel: Mutex<Option<CompletionChannel>>,
+    events: Arc<DetachedChannel>,
+    queues: Arc<ById<CqId, ibv_cq>>,
+    /// Where it is listed.
+    objects: Arc<Objects>,
+}
+
+/// Lets the channel go, unless a queue uses it.
+///
+/// # Safety
+/// As for [`ChannelObject::of`]; no queue is created meanwhile.
+unsafe fn detach(channel: *mut ibv_comp_channel) {
+    // SAFETY: by the contract.
+    unsafe {
+        if ChannelObject::users(channel).load(Relaxed) == 0 {
+            drop((*ChannelObject::of(channel)).lock().take());
+        }
+    }
 }
 
 impl ChannelObject {
@@ -22,6 +40,15 @@ impl ChannelObject {
     /// `channel` is a channel that was not destroyed.
     pub(crate) unsafe fn of(channel: *mut ibv_comp_channel) -> *const Self {
         channel.cast()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<CompletionChannel>> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The channel, for a completion queue that is to use it.
+    pub(crate) fn channel(&self) -> Verb<CompletionChannel> {
+        self.lock().clone().ok_or(Refusal(libc::EBADF))
     }
 
     /// The number of completion queues, which C counts in a field that programs may read.
@@ -58,9 +85,18 @@ impl ChannelObject {
 
 fn create(context: *mut ibv_context) -> Verb<*mut ibv_comp_channel> {
     // SAFETY: by the contract of `create_comp_channel`.
-    let channel = unsafe { ContextObject::of(context) }.context.create_comp_channel()?;
-    let c = ibv_comp_channel { context, fd: channel.as_fd().as_raw_fd(), refcnt: 0 };
-    Ok(boxed(ChannelObject { c, channel, queues: ById::new() }))
+    let of = unsafe { ContextObject::of(context) };
+    let channel = of.context.create_comp_channel()?;
+    let objects = Arc::clone(&of.objects);
+    let made: *mut ibv_comp_channel = boxed(ChannelObject {
+        c: ibv_comp_channel { context, fd: channel.as_fd().as_raw_fd(), refcnt: 0 },
+        events: Arc::new(channel.detach()),
+        channel: Mutex::new(Some(channel)),
+        queues: Arc::new(ById::new()),
+        objects,
+    });
+    of.objects.channels.add(made, detach);
+    Ok(made)
 }
 
 /// `ibv_create_comp_channel`.
@@ -81,20 +117,26 @@ pub unsafe extern "C" fn destroy_comp_channel(channel: *mut ibv_comp_channel) ->
         if ChannelObject::users(channel).load(Relaxed) != 0 {
             return status(Err(Refusal(libc::EBUSY)));
         }
+        let objects = Arc::clone(&(*ChannelObject::of(channel)).objects);
+        objects.channels.remove(channel);
         drop(Box::<ChannelObject>::from_raw(channel.cast()));
     }
     close::again();
     0
 }
 
-/// The next event of the channel: it waits for one unless the descriptor says otherwise.
+/// The next event of the channel: it waits for one unless the descriptor says otherwise. Another thread may
+/// destroy the channel meanwhile: then nothing of it is used any more.
 unsafe fn next(channel: *mut ibv_comp_channel) -> Verb<*mut ibv_cq> {
     // SAFETY: by the contract of `get_cq_event`.
-    let this = unsafe { &*ChannelObject::of(channel) };
+    let (events, queues) = unsafe {
+        let this = &*ChannelObject::of(channel);
+        (Arc::clone(&this.events), Arc::clone(&this.queues))
+    };
     loop {
-        let event = this.channel.get_event()?.ok_or(Refusal(libc::EAGAIN))?;
+        let event = events.get_event()?.ok_or(Refusal(libc::EAGAIN))?;
         // An event of a completion queue that was destroyed meanwhile is nobody's.
-        if let Some(cq) = this.queues.tell(&event) {
+        if let Some(cq) = queues.tell(&event) {
             return Ok(cq);
         }
     }
@@ -110,7 +152,11 @@ pub unsafe extern "C" fn get_cq_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: by the contract. The event has to be acknowledged before its queue is freed.
-    zero_or_minus_one(unsafe { next(channel) }.map(|found| unsafe {
+    let found = unsafe { next(channel) };
+    // The device may have been closed while the event was looked at.
+    close::again();
+    // SAFETY: as above.
+    zero_or_minus_one(found.map(|found| unsafe {
         cq.write(found);
         cq_context.write((*found).cq_context);
     }))

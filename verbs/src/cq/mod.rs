@@ -113,9 +113,13 @@ pub(crate) unsafe fn make(
         builder = builder.compression(format);
     }
     builder = builder.ignore_overrun(wanted.ignore_overrun).timestamps(wanted.timestamps);
-    if !wanted.channel.is_null() {
+    let channel = match wanted.channel.is_null() {
+        true => None,
         // SAFETY: by the contract.
-        builder = builder.channel(unsafe { &(*ChannelObject::of(wanted.channel)).channel });
+        false => Some(unsafe { &*ChannelObject::of(wanted.channel) }.channel()?),
+    };
+    if let Some(channel) = &channel {
+        builder = builder.channel(channel);
     }
     // SAFETY: by the contract.
     let domain =
@@ -148,7 +152,7 @@ pub(crate) unsafe fn make(
         wall_clock,
         domain: wanted.parent_domain,
     });
-    context.cqs.add(id, made.cast());
+    context.objects.cqs.add(id, made.cast());
     if !wanted.channel.is_null() {
         // SAFETY: by the contract.
         unsafe { ChannelObject::add(wanted.channel, id, made.cast()) };
@@ -197,10 +201,8 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
         let (context, id) = (ContextObject::of((*cq).context), (*this).cursor().id());
         let channel = (*cq).channel;
         (*this).hold(|| (*this).cursor().withdraw()).map_err(Into::into).map(|()| {
-            if !(*this).domain.is_null() {
-                PdObject::of((*this).domain).release();
-            }
-            let told = context.cqs.remove(&id);
+            let parent = PdObject::counting((*this).domain);
+            let told = context.objects.cqs.remove(&id);
             let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
             wait_for_acks(mutex, cond, &raw const (*cq).async_events_completed, told);
             if !channel.is_null() {
@@ -209,6 +211,8 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
             }
             ManuallyDrop::drop(&mut *(*this).queue.get());
             drop(Box::from_raw(this));
+            // Its functions have the memory back now.
+            parent.inspect(|parent| parent.release_queue());
             close::again();
         })
     })
@@ -237,8 +241,8 @@ pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_att
     const MODERATE: u32 = 1 << 0;
     // SAFETY: by the contract.
     let (this, attr) = unsafe { (CqObject::of(cq), &*attr) };
-    if attr.attr_mask & !MODERATE != 0 {
-        return status(Err(Refusal::NOT_SUPPORTED));
+    if attr.attr_mask != MODERATE {
+        return status(Err(Refusal::INVALID));
     }
     let ibv_moderate_cq { cq_count, cq_period } = attr.moderate;
     status(this.with(|queue| queue.moderate(cq_count, cq_period)).map_err(Into::into))

@@ -71,7 +71,8 @@ pub(crate) fn flags(completion: &WorkCompletion<'_>) -> c_uint {
 fn fill(wc: &mut ibv_wc, completion: &WorkCompletion<'_>) {
     wc.wr_id = completion.wr_id();
     wc.qp_num = completion.qp_num();
-    wc.wc_flags = 0;
+    // C sets it for the sender, too; its extended readers do not.
+    wc.wc_flags = if completion.sent_immediate() { IBV_WC_WITH_IMM } else { 0 };
     wc.status = IBV_WC_SUCCESS;
     wc.opcode = completion.opcode_number().into();
     if let Some(length) = completion.byte_len() {

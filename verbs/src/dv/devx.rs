@@ -11,6 +11,7 @@ use crate::refusal::{Verb, object, status};
 use mlx5::QueueState;
 use mlx5_prm::cmd::CommandOpcode as Opcode;
 use mlx5_uapi::cmd::devx as command;
+use mlx5_uapi::{DeviceFile, Errno};
 
 /// An object that a command made.
 #[repr(C)]
@@ -30,6 +31,10 @@ impl DevxObject {
     pub(super) fn context(&self) -> &ContextObject {
         // SAFETY: the context outlives the object.
         unsafe { ContextObject::of(self.context) }
+    }
+
+    fn parts(&self) -> (&ContextObject, u32) {
+        (self.context(), self.handle)
     }
 }
 
@@ -72,42 +77,6 @@ pub unsafe extern "C" fn obj_create(
     object(made.map(|handle| boxed(DevxObject { context, handle })).map_err(Into::into))
 }
 
-/// `mlx5dv_devx_obj_query`.
-///
-/// # Safety
-/// `obj` was not destroyed; `input` is readable and `output` writable for their lengths.
-pub unsafe extern "C" fn obj_query(
-    obj: *mut mlx5dv_devx_obj,
-    input: *const c_void,
-    input_len: usize,
-    output: *mut c_void,
-    output_len: usize,
-) -> c_int {
-    // SAFETY: by the contract.
-    status(unsafe {
-        let this = DevxObject::of(obj);
-        query(this.context(), this.handle, input, input_len, output, output_len)
-    })
-}
-
-/// `mlx5dv_devx_obj_modify`.
-///
-/// # Safety
-/// As for [`obj_query`]. The command does no harm.
-pub unsafe extern "C" fn obj_modify(
-    obj: *mut mlx5dv_devx_obj,
-    input: *const c_void,
-    input_len: usize,
-    output: *mut c_void,
-    output_len: usize,
-) -> c_int {
-    // SAFETY: by the contract.
-    status(unsafe {
-        let this = DevxObject::of(obj);
-        modify(this.context(), this.handle, input, input_len, output, output_len)
-    })
-}
-
 /// `mlx5dv_devx_obj_destroy`. If it is refused, the object is there still.
 ///
 /// # Safety
@@ -124,38 +93,31 @@ pub unsafe extern "C" fn obj_destroy(obj: *mut mlx5dv_devx_obj) -> c_int {
     }
 }
 
-unsafe fn query(
-    context: &ContextObject,
-    handle: u32,
-    input: *const c_void,
-    input_len: usize,
-    output: *mut c_void,
-    output_len: usize,
-) -> Verb {
-    // SAFETY: by the contracts of the callers.
-    let (input, output) = unsafe { (bytes(input, input_len), room(output, output_len)) };
-    Ok(command::obj_query(context.file(), handle, input, output)?)
-}
+/// A command on an object, which the kernel lets through if it names the object's number.
+type Command = unsafe fn(&dyn DeviceFile, u32, &[u8], &mut [u8]) -> Result<(), Errno>;
 
-unsafe fn modify(
-    context: &ContextObject,
-    handle: u32,
-    input: *const c_void,
-    input_len: usize,
-    output: *mut c_void,
-    output_len: usize,
+/// Passes a command through.
+///
+/// # Safety
+/// The object of this handle exists; `input` is readable and `output` writable for their lengths. The command
+/// does no harm.
+unsafe fn pass(
+    command: Command,
+    (context, handle): (&ContextObject, u32),
+    (input, input_len): (*const c_void, usize),
+    (output, output_len): (*mut c_void, usize),
 ) -> Verb {
-    // SAFETY: by the contracts of the callers.
+    // SAFETY: by the contract.
     unsafe {
         let (input, output) = (bytes(input, input_len), room(output, output_len));
-        command::obj_modify(context.file(), handle, input, output)?;
+        Ok(command(context.file(), handle, input, output)?)
     }
-    Ok(())
 }
 
-/// Commands on the objects of verbs, which the kernel lets through if they name the object's number.
-macro_rules! on_verbs_objects {
-    ($($name:ident = $call:ident $object:ident: $c:ident;)*) => {
+/// The functions that pass a command on an object through: the command, the object's type in C, and what its
+/// context and handle are.
+macro_rules! on_objects {
+    ($($name:ident = $command:ident $object:ident: $c:ty, $of:expr;)*) => {
         $(
             #[doc = concat!("`mlx5dv_devx_", stringify!($name), "`.")]
             ///
@@ -171,21 +133,29 @@ macro_rules! on_verbs_objects {
             ) -> c_int {
                 // SAFETY: by the contract.
                 status(unsafe {
-                    let (context, handle) = ((*$object).context, (*$object).handle);
-                    let context = ContextObject::of(context);
-                    $call(context, handle, input, input_len, output, output_len)
+                    let object = $of;
+                    pass(command::$command, object, (input, input_len), (output, output_len))
                 })
             }
         )*
     };
 }
 
-on_verbs_objects! {
-    cq_query = query cq: ibv_cq;
-    cq_modify = modify cq: ibv_cq;
-    qp_query = query qp: ibv_qp;
-    srq_query = query srq: ibv_srq;
-    srq_modify = modify srq: ibv_srq;
+/// Context and handle of an object of verbs.
+macro_rules! of_verbs {
+    ($object:ident) => {
+        (ContextObject::of((*$object).context), (*$object).handle)
+    };
+}
+
+on_objects! {
+    obj_query = obj_query obj: mlx5dv_devx_obj, DevxObject::of(obj).parts();
+    obj_modify = obj_modify obj: mlx5dv_devx_obj, DevxObject::of(obj).parts();
+    cq_query = obj_query cq: ibv_cq, of_verbs!(cq);
+    cq_modify = obj_modify cq: ibv_cq, of_verbs!(cq);
+    qp_query = obj_query qp: ibv_qp, of_verbs!(qp);
+    srq_query = obj_query srq: ibv_srq, of_verbs!(srq);
+    srq_modify = obj_modify srq: ibv_srq, of_verbs!(srq);
 }
 
 /// The state that a command leaves a queue pair in.
@@ -219,7 +189,8 @@ pub unsafe extern "C" fn qp_modify(
         let this = QpObject::of(qp);
         let state = state_after(bytes(input, input_len));
         this.with_control(|control| {
-            modify(this.context(), (*qp).handle, input, input_len, output, output_len)?;
+            let object = (this.context(), (*qp).handle);
+            pass(command::obj_modify, object, (input, input_len), (output, output_len))?;
             if let Some(state) = state {
                 control.note_state(state);
                 this.set_state(state);

@@ -10,12 +10,13 @@ use crate::refusal::{Refusal, Verb, object, set_errno, status};
 use mlx5_uapi::EventFile;
 use mlx5_uapi::cmd::devx::{self as command, EventFileFlags, Notice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 
 /// Where answers to queries arrive.
 #[repr(C)]
 struct AnswersObject {
     c: mlx5dv_devx_cmd_comp,
-    file: Box<dyn EventFile>,
+    file: Arc<dyn EventFile>,
 }
 
 /// Where events arrive.
@@ -23,7 +24,7 @@ struct AnswersObject {
 struct EventsObject {
     c: mlx5dv_devx_event_channel,
     context: *mut ibv_context,
-    file: Box<dyn EventFile>,
+    file: Arc<dyn EventFile>,
 }
 
 /// Reads the next event or answer: a header of `header` bytes, and what is behind it.
@@ -43,6 +44,7 @@ pub unsafe extern "C" fn create_cmd_comp(context: *mut ibv_context) -> *mut mlx5
     // SAFETY: by the contract.
     let made = command::alloc_command_file(unsafe { ContextObject::of(context) }.file());
     object(made.map_err(Into::into).map(|file| {
+        let file: Arc<dyn EventFile> = file.into();
         boxed(AnswersObject { c: mlx5dv_devx_cmd_comp { fd: file.as_fd().as_raw_fd() }, file })
     }))
 }
@@ -89,8 +91,9 @@ pub unsafe extern "C" fn get_async_cmd_comp(
 ) -> c_int {
     // SAFETY: by the contract.
     status(unsafe {
-        let this = &*answers.cast::<AnswersObject>();
-        next(&*this.file, room(to, to_len), HEADER).map(drop)
+        // Another thread may destroy the object while this one waits.
+        let file = Arc::clone(&(*answers.cast::<AnswersObject>()).file);
+        next(&*file, room(to, to_len), HEADER).map(drop)
     })
 }
 
@@ -106,6 +109,7 @@ pub unsafe extern "C" fn create_event_channel(
     // SAFETY: by the contract.
     let made = command::alloc_event_file(unsafe { ContextObject::of(context) }.file(), flags);
     object(made.map_err(Into::into).map(|file| {
+        let file: Arc<dyn EventFile> = file.into();
         let c = mlx5dv_devx_event_channel { fd: file.as_fd().as_raw_fd() };
         boxed(EventsObject { c, context, file })
     }))
@@ -191,8 +195,8 @@ pub unsafe extern "C" fn get_event(
 ) -> isize {
     // SAFETY: by the contract.
     let found = unsafe {
-        let this = &*channel.cast::<EventsObject>();
-        next(&*this.file, room(to, to_len), HEADER)
+        let file = Arc::clone(&(*channel.cast::<EventsObject>()).file);
+        next(&*file, room(to, to_len), HEADER)
     };
     match found {
         Ok(length) => length as isize,

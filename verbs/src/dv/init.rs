@@ -16,7 +16,6 @@ use crate::qp::QpObject;
 use crate::refusal::{Refusal, Verb, status};
 use crate::srq::SrqObject;
 use mlx5::RawCompletionQueue;
-use std::ptr;
 
 unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
     // SAFETY: by the contract of `init_obj`.
@@ -142,7 +141,7 @@ unsafe fn init(obj: *mut mlx5dv_obj, kinds: u64) -> Verb {
         }
         if is(MLX5DV_OBJ_AH) {
             let mlx5dv_obj_ah { r#in, out } = (*obj).ah;
-            (*out).av = ptr::from_ref(AhObject::of(r#in).handle.vector()).cast_mut().cast();
+            (*out).av = (&raw const AhObject::of(r#in).vector).cast_mut().cast();
             (*out).comp_mask = 0;
         }
         if is(MLX5DV_OBJ_PD) {

@@ -1,12 +1,41 @@
 //! Binding memory windows of type 1.
 
-use super::post::post_send;
+use super::post::{flags, listed_errno};
+use super::{CTransport, QpObject, QpOf};
 use crate::abi::*;
-use crate::object::Blank;
+use crate::mr::MrObject;
+use crate::mw::{MwObject, binding};
 use crate::refusal::{Refusal, status};
-use std::ptr;
+use mlx5::Change;
+use mlx5::operation::{BindWindow, SendOperation};
 
-/// The operation behind `ibv_bind_mw`, for windows of type 1: posts a request of its own.
+/// What binds a window, on a queue pair of transport `T`.
+///
+/// # Safety
+/// As for [`bind_mw`].
+pub(super) unsafe fn bind_of<T: CTransport>(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    bind: &ibv_mw_bind,
+    rkey: u32,
+    change: Change,
+) -> c_int {
+    // SAFETY: by the contract; the lock is held while the queue is used.
+    unsafe {
+        let this = QpOf::<T>::of(qp);
+        let binding = binding(mw, rkey, &bind.bind_info);
+        let flags = flags::<T>(bind.send_flags, BindWindow::FLAGS);
+        let posted = this.head.send_lock.hold(|| {
+            let mut batch = this.send().wr_start();
+            T::bind(&mut batch, bind.wr_id, flags, binding, change)?;
+            batch.complete().map_err(|refused| refused.error)
+        });
+        posted.map_or_else(listed_errno, |()| 0)
+    }
+}
+
+/// The operation behind `ibv_bind_mw`, for windows of type 1: posts a request of its own. If that is
+/// cancelled, the window has its previous key again.
 ///
 /// # Safety
 /// Queue pair, window and region exist, `bind` is readable.
@@ -22,20 +51,22 @@ pub unsafe extern "C" fn bind_mw(
     if empty || info.mw_access_flags & IBV_ACCESS_ZERO_BASED as c_uint != 0 {
         return status(Err(Refusal::INVALID));
     }
-    // SAFETY: by the contract.
-    let rkey = unsafe { (*mw).rkey };
-    let next = rkey & !0xff | rkey.wrapping_add(1) & 0xff;
-    let mut wr = ibv_send_wr::blank();
-    wr.wr_id = bind.wr_id;
-    wr.send_flags = bind.send_flags;
-    wr.opcode = IBV_WR_BIND_MW;
-    wr.ext.bind_mw = ibv_send_wr_u1_bind_mw { mw, rkey: next, bind_info: *info };
-    let mut bad = ptr::null_mut();
-    // SAFETY: by the contract; a list of one request.
-    let refused = unsafe { post_send(qp, &raw mut wr, &raw mut bad) };
-    if refused == 0 {
+    if !info.mr.is_null() {
         // SAFETY: by the contract.
-        unsafe { (*mw).rkey = next };
+        let takes = unsafe { MrObject::check_bind(info.mr) };
+        if takes.is_err() {
+            return status(takes);
+        }
     }
-    refused
+    // SAFETY: by the contract; the function is that of the queue pair's transport.
+    unsafe {
+        let rkey = (*mw).rkey;
+        let next = rkey & !0xff | rkey.wrapping_add(1) & 0xff;
+        let change = MwObject::of(mw).keys.bind(next);
+        let refused = (QpObject::of(qp).functions.bind)(qp, mw, bind, next, change);
+        if refused == 0 {
+            (*mw).rkey = next;
+        }
+        refused
+    }
 }

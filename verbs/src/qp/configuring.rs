@@ -5,17 +5,16 @@ use mlx5::mkey::{Interleaved, MkeyAccess, SignatureBlock};
 use mlx5::{SendFlags, Sge};
 
 /// A configuration of a key, as far as it was told.
-#[derive(Default)]
 pub(super) struct Configuring {
-    /// Its key, if there is one.
-    pub(super) mkey: Option<*mut mlx5dv_mkey>,
+    /// Its key; NULL if none is configured.
+    pub(super) mkey: *mut mlx5dv_mkey,
     pub(super) wr_id: u64,
     pub(super) flags: SendFlags,
     /// Setters that are still to come.
     pub(super) left: u8,
     pub(super) reset: bool,
     pub(super) access: Option<MkeyAccess>,
-    pub(super) layout: Option<Layout>,
+    pub(super) layout: Layout,
     /// Of a list.
     pub(super) pieces: Vec<Sge>,
     /// Of an interleaved layout.
@@ -23,9 +22,27 @@ pub(super) struct Configuring {
     pub(super) signature: Option<SignatureBlock>,
 }
 
+impl Configuring {
+    pub(super) fn new() -> Self {
+        Self {
+            mkey: std::ptr::null_mut(),
+            wr_id: 0,
+            flags: SendFlags::empty(),
+            left: 0,
+            reset: false,
+            access: None,
+            layout: Layout::None,
+            pieces: Vec::new(),
+            interleaved: Vec::new(),
+            signature: None,
+        }
+    }
+}
+
 /// Which layout was told.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
+    None,
     List,
     Interleaved { repeat: u32 },
 }

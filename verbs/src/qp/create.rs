@@ -1,11 +1,13 @@
 //! Creating and destroying queue pairs.
 
+use super::building::Building;
 use super::driver;
-use super::extended::{self, Building};
+use super::extended;
 use super::target::create_target;
-use super::{Address, CTransport, Functions, QpObject, QpOf, post};
+use super::{Address, CTransport, Functions, QpObject, QpOf, bind, post};
 use crate::abi::mlx5dv::mlx5dv_qp_ex;
 use crate::abi::*;
+use crate::close;
 use crate::context::wait_for_acks;
 use crate::cq::CqObject;
 use crate::environment;
@@ -17,7 +19,7 @@ use crate::spin::Spin;
 use crate::srq::{Queue, SrqObject};
 
 use mlx5::transport::{Rc, Uc, Ud, XrcSend};
-use mlx5::{CompletionQueue, QpId, QueuePair, SendOps};
+use mlx5::{CompletionQueue, CompletionTarget, QpId, QueuePair, SendOps};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
@@ -28,6 +30,7 @@ struct Of<T>(T);
 impl<T: CTransport> Of<T> {
     const FUNCTIONS: &'static Functions = &Functions {
         post_send: post::post_send_to::<T>,
+        bind: bind::bind_of::<T>,
         modify: super::modify::modify_of::<T>,
         destroy: destroy_of::<T>,
     };
@@ -61,31 +64,6 @@ impl Driver {
     }
 }
 
-/// Runs `body` with both completion queues, and their locks held.
-///
-/// # Safety
-/// Both exist.
-unsafe fn with_both<R>(
-    send: *mut ibv_cq,
-    recv: *mut ibv_cq,
-    body: impl FnOnce(&CompletionQueue, &CompletionQueue) -> R,
-) -> R {
-    // In order of their addresses, so that two threads do not wait for each other.
-    let (first, second) = if send <= recv { (send, recv) } else { (recv, send) };
-    // SAFETY: by the contract.
-    let (first, second) = unsafe { (CqObject::of(first), CqObject::of(second)) };
-    let same = std::ptr::eq(first, second);
-    first.hold(|| {
-        let hold = || {
-            // SAFETY: the locks are held. One queue is borrowed twice, but not to be changed.
-            let (send, recv) =
-                unsafe { (&*CqObject::of(send).cursor(), &*CqObject::of(recv).cursor()) };
-            body(send, recv)
-        };
-        if same { hold() } else { second.hold(hold) }
-    })
-}
-
 unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     let init = wanted.init;
     if init.send_cq.is_null() || (init.recv_cq.is_null() && T::ADDRESS != Address::Srq) {
@@ -104,10 +82,11 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         // Room for what any program may post, as C leaves it.
         None => SendOps::of::<T>() & (SendOps::BIND_MW | SendOps::LOCAL_INV),
     };
-    let build = |send_cq: &CompletionQueue, recv_cq: &CompletionQueue| -> Verb<QueuePair<T>> {
+    let receives = init.srq.is_null() && T::ADDRESS != Address::Srq && init.cap.max_recv_wr != 0;
+    let build = |send_cq: CompletionTarget, recv_cq: CompletionTarget| -> Verb<QueuePair<T>> {
         let mut builder = pd
             .domain
-            .create_qp::<T>(send_cq, recv_cq)
+            .create_qp_on::<T>(send_cq, recv_cq)
             .max_send_wr(init.cap.max_send_wr)
             .max_recv_wr(init.cap.max_recv_wr)
             .max_send_sge(init.cap.max_send_sge)
@@ -115,7 +94,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             .max_inline_data(init.cap.max_inline_data)
             .signal_all(init.sq_sig_all != 0)
             .block_multicast_loopback(wanted.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0)
-            .send_ops(ops);
+            .send_ops(ops)
+            .wqe_signature(!receives && environment::signed_requests());
         if !init.srq.is_null() {
             // SAFETY: by the contract of `create_qp`.
             let attached = match unsafe { SrqObject::queue(init.srq) } {
@@ -142,8 +122,15 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         };
         Ok(builder.build()?)
     };
-    // SAFETY: by the contract of `create_qp`.
-    let qp = unsafe { with_both(init.send_cq, recv_cq, build) }?;
+    // SAFETY: by the contract of `create_qp`. No lock is held while the program's functions are called.
+    let qp = unsafe {
+        let send_target = CqObject::of(init.send_cq).with(CompletionQueue::target);
+        let recv_target = match recv_cq == init.send_cq {
+            true => send_target.clone(),
+            false => CqObject::of(recv_cq).with(CompletionQueue::target),
+        };
+        build(send_target, recv_target)
+    }?;
     let (id, caps) = (qp.id(), qp.caps());
     let (send, receive, control) = qp.split();
     let mut c = ibv_qp_ex::blank();
@@ -173,7 +160,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     pd.hold();
     let made: *mut QpObject = boxed(QpOf::<T> {
         head: QpObject {
-            c,
+            c: UnsafeCell::new(c),
             functions: Of::<T>::FUNCTIONS,
             send_lock: Spin::new(locks),
             receive_lock: Spin::new(locks),
@@ -188,7 +175,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         send: UnsafeCell::new(ManuallyDrop::new(send)),
         building: UnsafeCell::new(building),
     });
-    context.qps.add(id, made.cast());
+    context.objects.qps.add(id, made.cast());
     Ok(made)
 }
 
@@ -281,11 +268,14 @@ unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
             control.withdraw()?;
             Ok(control.id())
         })?;
-        PdObject::of((*this).c.qp_base.pd).release();
+        let parent = PdObject::counting((*this).pd());
         drop_events(this, id);
         ManuallyDrop::drop(&mut *(*whole).send.get());
         drop(Box::from_raw(whole));
+        // Its functions have the memory back now.
+        parent.inspect(|parent| parent.release_queue());
     }
+    close::again();
     Ok(())
 }
 
@@ -293,8 +283,8 @@ unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
 unsafe fn drop_events(this: *mut QpObject, id: QpId) {
     // SAFETY: by the contract of `destroy_qp`.
     unsafe {
-        let told = (*this).context().qps.remove(&id);
-        let base = &raw mut (*this).c.qp_base;
+        let told = (*this).context().objects.qps.remove(&id);
+        let base = (*this).as_c();
         let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);
         wait_for_acks(mutex, cond, &raw const (*base).events_completed, told);
     }

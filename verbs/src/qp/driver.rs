@@ -4,8 +4,9 @@
 //! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were told.
 //! The last one adds it to the batch.
 
+use super::building::{Open, open};
 use super::configuring::{Configuring, Layout};
-use super::extended::{Open, open};
+use super::post::by_bits;
 use super::{QpObject, post};
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
@@ -13,7 +14,7 @@ use crate::mkey::MkeyObject;
 use crate::refusal::{Refusal, Verb};
 use crate::request::entries;
 use mlx5::mkey::{
-    BlockSize, Crc, Domain, Escape, Guard, Interleaved, MkeyAccess, Seed, Signature,
+    BlockSize, Configure, Crc, Domain, Escape, Guard, Interleaved, MkeyAccess, Seed, Signature,
     SignatureBlock, SignatureBytes, T10Dif,
 };
 use mlx5::transport::Rc;
@@ -44,52 +45,48 @@ pub unsafe extern "C" fn from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex
     qp.wrapping_byte_add(offset_of!(QpObject, dv)).cast()
 }
 
-/// Runs a setter: refuses the batch if no configuration waits for it, or as it says.
+/// Runs a setter: refuses the batch if no configuration waits for it, or as it says. The last one finishes
+/// the request.
 ///
 /// # Safety
 /// C's contract: a batch was started.
+#[inline(always)]
 unsafe fn set(dv: Ex, setter: impl FnOnce(&mut Configuring) -> Verb) {
     // SAFETY: by the contract.
     let mut open = unsafe { open::<Rc>(qp_of(dv)) };
-    let done = match open.kept.configuring.as_deref_mut() {
-        Some(waiting) if waiting.mkey.is_some() => setter(waiting),
+    let Some(waiting) = waiting(&mut open) else {
         // The batch was refused already, or nothing is configured.
-        _ => Err(Refusal::INVALID),
+        return give_up(&mut open, Refusal::INVALID);
     };
-    match done {
-        // SAFETY: by the contract.
-        Ok(()) => unsafe { told(&mut open) },
-        Err(refusal) => give_up(&mut open, refusal),
+    if let Err(refusal) = setter(waiting) {
+        return give_up(&mut open, refusal);
     }
-}
-
-/// One more setter was told: the last one finishes the request.
-///
-/// # Safety
-/// As for [`set`].
-unsafe fn told(open: &mut Open<'_, Rc>) {
-    let Some(waiting) = open.kept.configuring.as_deref_mut() else { return };
     waiting.left = waiting.left.saturating_sub(1);
     if waiting.left == 0 {
         // SAFETY: by the contract.
-        unsafe { finish(open) };
+        unsafe { finish(&mut open) };
     }
 }
 
-/// Adds the configuration to the batch.
+/// The configuration that waits for setters, if there is one.
+#[inline(always)]
+fn waiting<'a>(open: &'a mut Open<'_, Rc>) -> Option<&'a mut Configuring> {
+    open.kept.configuring.as_deref_mut().filter(|waiting| !waiting.mkey.is_null())
+}
+
+/// What is configured apart from the layout.
 ///
 /// # Safety
-/// As for [`set`].
-unsafe fn finish(open: &mut Open<'_, Rc>) {
-    open.leave_driver_request();
-    let Some(waiting) = open.kept.configuring.as_deref_mut() else { return };
-    let Some(mkey) = waiting.mkey.take() else { return };
-    // SAFETY: C's contract: the key exists until the batch is completed.
-    let (key, tag) = unsafe { MkeyObject::key(mkey) };
-    let mut configure = key.configure();
-    if tag != key.lkey() as u8 {
-        configure = configure.tag(tag);
-    }
+/// The key exists.
+#[inline(always)]
+unsafe fn without_layout<'a>(waiting: &mut Configuring) -> Configure<'a> {
+    let mkey = std::mem::replace(&mut waiting.mkey, std::ptr::null_mut());
+    // SAFETY: by the contract.
+    let (key, tag) = unsafe {
+        MkeyObject::forget_untold(mkey);
+        MkeyObject::key(mkey)
+    };
+    let mut configure = key.configure().tag(tag);
     if waiting.reset {
         configure = configure.reset_signature();
     }
@@ -99,23 +96,36 @@ unsafe fn finish(open: &mut Open<'_, Rc>) {
     if let Some(block) = &waiting.signature {
         configure = configure.signature(block);
     }
+    configure
+}
+
+/// Adds the configuration to the batch.
+///
+/// # Safety
+/// As for [`set`]; a configuration waits.
+#[inline(never)]
+unsafe fn finish(open: &mut Open<'_, Rc>) {
+    open.leave_driver_request();
+    let Open { steps, kept } = open;
+    let Some(waiting) = kept.configuring.as_deref_mut() else { return };
+    // SAFETY: C's contract: the key exists until the batch is completed.
+    let configure = unsafe { without_layout(waiting) };
     let configure = match waiting.layout {
-        None => configure,
-        Some(Layout::List) => configure.layout_list(&waiting.pieces),
-        Some(Layout::Interleaved { repeat }) => {
+        Layout::None => configure,
+        Layout::List => configure.layout_list(&waiting.pieces),
+        Layout::Interleaved { repeat } => {
             configure.layout_interleaved(repeat, &waiting.interleaved)
         }
     };
-    let (wr_id, flags) = (waiting.wr_id, waiting.flags);
-    open.steps.with_batch(|batch| batch.wr(wr_id, flags).mkey_configure(configure));
+    steps.mkey_configure(waiting.wr_id, waiting.flags, &configure);
 }
 
 /// Refuses the batch, and forgets the configuration.
 #[cold]
 fn give_up(open: &mut Open<'_, Rc>, refusal: Refusal) {
     open.leave_driver_request();
-    if let Some(waiting) = open.kept.configuring.as_deref_mut() {
-        waiting.mkey = None;
+    if let Some(waiting) = waiting(open) {
+        waiting.mkey = std::ptr::null_mut();
     }
     open.refuse(refusal);
 }
@@ -137,14 +147,14 @@ unsafe extern "C" fn wr_mkey_configure(
         if wr_flags & IBV_SEND_INLINE == 0 || !known {
             return give_up(&mut open, Refusal::NOT_SUPPORTED);
         }
-        let waiting = open.kept.configuring.get_or_insert_default();
-        waiting.mkey = Some(mkey);
+        let waiting = open.kept.configuring.get_or_insert_with(|| Box::new(Configuring::new()));
+        waiting.mkey = mkey;
         waiting.wr_id = wr_id;
         waiting.flags = post::driver_flags(wr_flags);
         waiting.left = num_setters;
         waiting.reset = conf_flags & MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR != 0;
         waiting.access = None;
-        waiting.layout = None;
+        waiting.layout = Layout::None;
         waiting.signature = None;
         if num_setters == 0 {
             finish(&mut open);
@@ -152,21 +162,16 @@ unsafe extern "C" fn wr_mkey_configure(
     }
 }
 
+/// Rights by C's bits.
+const RIGHTS: [MkeyAccess; 16] = by_bits! { MkeyAccess[16]:
+    IBV_ACCESS_LOCAL_WRITE LOCAL_WRITE,
+    IBV_ACCESS_REMOTE_WRITE REMOTE_WRITE,
+    IBV_ACCESS_REMOTE_READ REMOTE_READ,
+    IBV_ACCESS_REMOTE_ATOMIC REMOTE_ATOMIC,
+};
+
 fn rights(access_flags: u32) -> Verb<MkeyAccess> {
-    const RIGHTS: [(c_uint, MkeyAccess); 4] = [
-        (IBV_ACCESS_LOCAL_WRITE, MkeyAccess::LOCAL_WRITE),
-        (IBV_ACCESS_REMOTE_WRITE, MkeyAccess::REMOTE_WRITE),
-        (IBV_ACCESS_REMOTE_READ, MkeyAccess::REMOTE_READ),
-        (IBV_ACCESS_REMOTE_ATOMIC, MkeyAccess::REMOTE_ATOMIC),
-    ];
-    let (mut left, mut access) = (access_flags, MkeyAccess::empty());
-    for (bit, right) in RIGHTS {
-        if left & bit != 0 {
-            access |= right;
-            left &= !bit;
-        }
-    }
-    if left == 0 { Ok(access) } else { Err(Refusal::INVALID) }
+    RIGHTS.get(access_flags as usize).copied().ok_or(Refusal::INVALID)
 }
 
 unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
@@ -179,14 +184,33 @@ unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
     }
 }
 
+/// Sets the layout, once.
+fn tell_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
+    match std::mem::replace(&mut waiting.layout, layout) {
+        Layout::None => Ok(()),
+        _ => Err(Refusal::INVALID),
+    }
+}
+
 unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge) {
-    // SAFETY: C's contract: the list has so many entries.
+    // SAFETY: C's contract: the list has so many entries, and the key exists until the batch is completed.
     unsafe {
+        let mut open = open::<Rc>(qp_of(dv));
+        let list = entries(sge, num_sges.into());
+        // The last setter: the list need not be copied.
+        if let Some(waiting) = waiting(&mut open)
+            && waiting.left == 1
+            && waiting.layout == Layout::None
+        {
+            let (wr_id, flags) = (waiting.wr_id, waiting.flags);
+            let configure = without_layout(waiting).layout_list(list);
+            open.leave_driver_request();
+            return open.steps.mkey_configure(wr_id, flags, &configure);
+        }
         set(dv, |waiting| {
             waiting.pieces.clear();
-            waiting.pieces.extend_from_slice(entries(sge, num_sges.into()));
-            let twice = waiting.layout.replace(Layout::List).is_some();
-            if twice { Err(Refusal::INVALID) } else { Ok(()) }
+            waiting.pieces.extend_from_slice(list);
+            tell_layout(waiting, Layout::List)
         });
     }
 }
@@ -205,8 +229,7 @@ unsafe extern "C" fn wr_set_mkey_layout_interleaved(
                 let mlx5dv_mr_interleaved { addr, bytes_count, bytes_skip, lkey } = *data.add(at);
                 Interleaved { addr, bytes: bytes_count, skip: bytes_skip, lkey }
             }));
-            let twice = waiting.layout.replace(Layout::Interleaved { repeat }).is_some();
-            if twice { Err(Refusal::INVALID) } else { Ok(()) }
+            tell_layout(waiting, Layout::Interleaved { repeat })
         });
     }
 }
@@ -365,8 +388,8 @@ unsafe extern "C" fn wr_mr_list(
 /// Whether a configuration waits for setters: it was not refused.
 unsafe fn waits(dv: Ex) -> bool {
     // SAFETY: by the callers' contracts.
-    let open = unsafe { open::<Rc>(qp_of(dv)) };
-    open.kept.configuring.as_ref().is_some_and(|waiting| waiting.mkey.is_some())
+    let mut open = unsafe { open::<Rc>(qp_of(dv)) };
+    waiting(&mut open).is_some()
 }
 
 /// Bytes of a unit of a WQE, and where its control segment has how many there are.
@@ -418,20 +441,19 @@ pub(super) fn fill(dv: &mut mlx5dv_qp_ex) {
 unsafe fn cancel(dv: Ex, wr_id: u64) -> Verb<usize> {
     // SAFETY: by the contract of `cancel_posted_send_wrs`.
     let this = unsafe { super::QpOf::<Rc>::of(qp_of(dv).cast()) };
-    if this.head.c.qp_base.qp_type != IBV_QPT_RC {
+    if this.head.qp_type() != IBV_QPT_RC {
         return Err(Refusal::NOT_SUPPORTED);
     }
-    this.head.with_control(|control| {
-        let refused = |error| match error {
-            CancelError::Query(error) => Refusal::from(&error),
-            _ => Refusal::INVALID,
-        };
-        let drained = control.drained().map_err(refused)?;
-        this.head.send_lock.hold(|| {
-            // SAFETY: the lock is held.
-            let cancelled = unsafe { this.send() }.cancel(&drained, wr_id).map_err(refused)?;
-            Ok(cancelled.count())
-        })
+    let refused = |error| match error {
+        CancelError::Query(error) => Refusal::from(&error),
+        _ => Refusal::INVALID,
+    };
+    let drained = this.head.with_control(|control| control.drained().map_err(refused))?;
+    // If the state changes now, that it was drained proves nothing any more.
+    this.head.send_lock.hold(|| {
+        // SAFETY: the lock is held.
+        let cancelled = unsafe { this.send() }.cancel(&drained, wr_id).map_err(refused)?;
+        Ok(cancelled.count())
     })
 }
 

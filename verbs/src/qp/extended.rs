@@ -5,243 +5,14 @@
 //! of data finishes it. Other requests, and those that name a receiver, are kept in C's form until all of
 //! them is known.
 
-use super::configuring::Configuring;
-use super::post::{self, Common, any_request, by_opcode, flags, send_errno};
+use super::building::{Open, Qp, drop_batch, keep_inline, keep_sges, open, request, start_batch};
+use super::post::{Common, by_opcode, flags};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
-use crate::object::Blank;
-use crate::refusal::Refusal;
+use crate::ah::AhObject;
 use crate::request::entries;
 use mlx5::operation::{self, Inline};
-use mlx5::{BatchError, Data, InlineSges, RemoteAddress, SendOps, Sge, Steps, StepsState};
-
-type Qp = *mut ibv_qp_ex;
-
-/// The opcode of no request: none is kept.
-const NONE: c_uint = c_uint::MAX;
-/// The opcode of a request that none of C's opcodes names, which waits for its setters.
-const DRIVER: c_uint = c_uint::MAX - 1;
-
-/// A batch under construction, between two calls.
-pub(super) struct Building {
-    /// Set up from `wr_start` to `wr_complete` or `wr_abort`.
-    state: StepsState,
-    kept: Kept,
-}
-
-/// What is not in the ring yet.
-pub(super) struct Kept {
-    /// The request that waits for its data, or for its receiver.
-    wr: ibv_send_wr,
-    /// Whether its receiver is set.
-    addressed: bool,
-    /// The errno of a refusal that C's library has another one for than the batch.
-    refused: c_int,
-    /// The configuration of a memory key that waits for its setters.
-    pub(super) configuring: Option<Box<Configuring>>,
-    /// Data that was set before the receiver, which is copied: the program's own may be gone.
-    early: Option<Early>,
-}
-
-/// The batch of a queue pair during a call.
-pub(super) struct Open<'a, T: CTransport> {
-    pub(super) steps: Steps<'a, T>,
-    pub(super) kept: &'a mut Kept,
-}
-
-/// Data of a request whose receiver is not set yet.
-struct Early {
-    /// Room for one SGE more than a request can have, and for the inline data of one.
-    room: Box<[Sge]>,
-    kind: Kind,
-}
-
-/// What is in the room.
-#[derive(Clone, Copy)]
-enum Kind {
-    Nothing,
-    Sges(usize),
-    Inline(u32),
-}
-
-impl Building {
-    /// For a queue pair of transport `T`, so many SGEs and so much inline data in a request.
-    pub(super) fn new<T: CTransport>(max_sge: u32, max_inline: u32, extended: bool) -> Self {
-        let early = (extended && T::ADDRESS != Address::Nothing).then(|| {
-            let inline = (max_inline as usize).div_ceil(size_of::<Sge>());
-            let room = vec![Sge::default(); inline.max(max_sge as usize + 1)];
-            Early { room: room.into(), kind: Kind::Nothing }
-        });
-        let mut wr = ibv_send_wr::blank();
-        wr.opcode = NONE;
-        let kept = Kept { wr, addressed: false, refused: 0, configuring: None, early };
-        Self { state: StepsState::new(), kept }
-    }
-}
-
-impl Kept {
-    /// The errno of a batch that was refused.
-    #[cold]
-    fn errno(&mut self, refused: BatchError) -> c_int {
-        match std::mem::take(&mut self.refused) {
-            0 => send_errno(refused.error),
-            errno => errno,
-        }
-    }
-}
-
-impl<T: CTransport> Open<'_, T> {
-    /// A request begins that is kept until all of it is known.
-    #[inline(always)]
-    fn begin(&mut self, opcode: c_uint) {
-        self.steps.keep();
-        self.kept.wr.opcode = opcode;
-    }
-
-    /// No request is kept any more.
-    #[inline(always)]
-    fn end(&mut self) {
-        self.steps.release();
-        self.kept.wr.opcode = NONE;
-    }
-
-    /// A request begins that is none of C's: see [`Open::leave_driver_request`].
-    pub(super) fn begin_driver_request(&mut self) {
-        if self.steps.is_pending() {
-            self.refuse_unfinished();
-        }
-        self.begin(DRIVER);
-    }
-
-    /// It was added to the batch, or refused.
-    pub(super) fn leave_driver_request(&mut self) {
-        if self.kept.wr.opcode == DRIVER {
-            self.end();
-        }
-    }
-
-    /// Refuses the batch: the program left a request without data or receiver.
-    #[cold]
-    #[inline(never)]
-    fn refuse_unfinished(&mut self) {
-        self.kept.wr.opcode = NONE;
-        // SAFETY: the opcode is none of C's, so nothing of the request is used.
-        unsafe { self.finish(Data::default()) };
-    }
-
-    /// Refuses the batch with an errno of C's library.
-    #[cold]
-    pub(super) fn refuse(&mut self, refusal: Refusal) {
-        if self.kept.refused == 0 {
-            self.kept.refused = refusal.0;
-        }
-        self.refuse_unfinished();
-    }
-
-    /// Adds the request, which is complete, to the batch.
-    ///
-    /// # Safety
-    /// As for [`any_request`].
-    #[inline(always)]
-    unsafe fn finish(&mut self, data: Data<'_>) {
-        let wr = &self.kept.wr;
-        // SAFETY: by the contract.
-        self.steps.push_with(|| unsafe { any_request::<T>(wr, data) });
-        self.kept.wr.opcode = NONE;
-    }
-
-    /// Sets the data of a request that is kept, and finishes it, unless its receiver is still to be
-    /// set: then `keep` copies the data.
-    ///
-    /// # Safety
-    /// As for [`Open::finish`].
-    #[inline(always)]
-    unsafe fn set(&mut self, data: Data<'_>, keep: impl FnOnce(&mut [Sge]) -> Kind) {
-        if T::ADDRESS != Address::Nothing && !self.kept.addressed {
-            self.keep_data(keep);
-        } else {
-            // SAFETY: by the contract.
-            unsafe { self.finish(data) };
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn keep_data(&mut self, keep: impl FnOnce(&mut [Sge]) -> Kind) {
-        if let Some(early) = &mut self.kept.early {
-            early.kind = keep(&mut early.room);
-        }
-    }
-
-    /// The receiver of the request is set: finishes it if its data is.
-    ///
-    /// # Safety
-    /// As for [`Open::finish`].
-    #[inline(always)]
-    unsafe fn addressed(&mut self) {
-        self.kept.addressed = true;
-        if let Some(Early { kind: Kind::Sges(_) | Kind::Inline(_), .. }) = &self.kept.early {
-            // SAFETY: by the contract.
-            unsafe { self.finish_early() };
-        }
-    }
-
-    /// Finishes a request whose data was set first.
-    ///
-    /// # Safety
-    /// As for [`Open::finish`].
-    #[cold]
-    #[inline(never)]
-    unsafe fn finish_early(&mut self) {
-        let Some(early) = self.kept.early.take() else { return };
-        let Early { room, kind } = early;
-        // SAFETY: by the contract; the bytes in the room are readable.
-        unsafe {
-            match kind {
-                Kind::Nothing => {}
-                Kind::Sges(count) => self.finish(Data::Sges(&room[..count])),
-                Kind::Inline(length) => {
-                    let addr = room.as_ptr().expose_provenance() as u64;
-                    let pieces = [Sge { addr, length, lkey: 0 }];
-                    self.finish(Data::InlineAt(InlineSges::new(&pieces)));
-                }
-            }
-        }
-        self.kept.early = Some(Early { room, kind: Kind::Nothing });
-    }
-
-    /// Finishes the request without a call, if nothing is unusual. Returns whether it did.
-    ///
-    /// # Safety
-    /// As for [`Open::finish`]; the request is of operation `O`.
-    #[inline(always)]
-    unsafe fn finish_fast<O: Common>(&mut self, data: Data<'_>) -> bool {
-        if T::ADDRESS != Address::Nothing && !self.kept.addressed {
-            return false;
-        }
-        // SAFETY: by the contract.
-        let added = self.steps.push_fast(&unsafe { post::request::<T, O>(&self.kept.wr, data) });
-        if added {
-            self.kept.wr.opcode = NONE;
-        }
-        added
-    }
-}
-
-/// The batch of `qp`.
-///
-/// # Safety
-/// `qp` is a queue pair of this transport, of which this thread has started a batch.
-#[inline(always)]
-pub(super) unsafe fn open<'a, T: CTransport>(qp: Qp) -> Open<'a, T> {
-    // SAFETY: by the contract, the send lock is held, and the batch was started: nothing else uses the
-    // queue before it is completed.
-    unsafe {
-        let this = QpOf::<T>::of(qp.cast());
-        let Building { state, kept } = &mut *this.building.get();
-        Open { steps: this.send().steps(state), kept }
-    }
-}
+use mlx5::{Data, InlineSges, RemoteAddress, SendOps, Sge};
 
 /// `ibv_wr_start`: the lock stays held until [`wr_complete`] or [`wr_abort`].
 unsafe extern "C" fn wr_start<T: CTransport>(qp: Qp) {
@@ -276,32 +47,6 @@ unsafe fn start<T: CTransport>(qp: Qp) {
     }
 }
 
-/// Starts the batch.
-///
-/// # Safety
-/// This thread holds the send lock, and there is no batch.
-#[inline(always)]
-pub(super) unsafe fn start_batch<T: CTransport>(this: &QpOf<T>) {
-    // SAFETY: by the contract.
-    unsafe { this.send().start_steps(&mut (*this.building.get()).state) };
-}
-
-/// Drops the batch: nothing of it is posted.
-///
-/// # Safety
-/// `qp` is a queue pair of this transport, of which this thread has started a batch, which is not used
-/// any more.
-pub(super) unsafe fn drop_batch<T: CTransport>(qp: Qp) {
-    // SAFETY: by the contract.
-    unsafe {
-        let Open { steps, kept } = open::<T>(qp);
-        kept.wr.opcode = NONE;
-        kept.refused = 0;
-        kept.configuring = None;
-        steps.abort();
-    }
-}
-
 /// Lets the send lock go that was held since the batch was started.
 ///
 /// # Safety
@@ -330,7 +75,7 @@ unsafe extern "C" fn complete<T: CTransport>(qp: Qp) -> c_int {
     // SAFETY: C's contract: a batch was started. It is not used once the lock is released.
     unsafe {
         let mut steps = open::<T>(qp).steps;
-        if steps.is_pending() || !steps.complete_many() {
+        if steps.is_pending() || !(T::complete_keyed(&mut steps) || steps.complete_many()) {
             return complete_unusual::<T>(qp);
         }
         release::<T>(qp);
@@ -367,43 +112,6 @@ unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
         drop_batch::<T>(qp);
         release::<T>(qp);
     }
-}
-
-/// Starts a request that is kept: takes its identifier and flags, as they are now.
-///
-/// # Safety
-/// As for [`open`].
-#[inline(always)]
-unsafe fn request<'a, T: CTransport>(qp: Qp, opcode: c_uint) -> &'a mut ibv_send_wr {
-    // SAFETY: by the contract.
-    unsafe {
-        if open::<T>(qp).steps.is_pending() {
-            refuse_unfinished::<T>(qp);
-        }
-        let mut open = open::<T>(qp);
-        open.begin(opcode);
-        let kept = open.kept;
-        kept.wr.wr_id = (*qp).wr_id;
-        kept.wr.send_flags = (*qp).wr_flags;
-        if T::ADDRESS != Address::Nothing {
-            kept.addressed = false;
-            if let Some(early) = &mut kept.early {
-                early.kind = Kind::Nothing;
-            }
-        }
-        &mut kept.wr
-    }
-}
-
-/// [`Open::refuse_unfinished`], called with what is in a register already.
-///
-/// # Safety
-/// As for [`open`].
-#[cold]
-#[inline(never)]
-unsafe fn refuse_unfinished<T: CTransport>(qp: Qp) {
-    // SAFETY: by the contract.
-    unsafe { open::<T>(qp) }.refuse_unfinished();
 }
 
 /// Starts a request of operation `O` by writing its head. Returns false, and does nothing, if it has to
@@ -488,35 +196,6 @@ unsafe extern "C" fn wr_local_inv<T: CTransport>(qp: Qp, invalidate_rkey: u32) {
     }
 }
 
-/// Copies as many SGEs as there is room for: more than a request can have, if it has too many, so
-/// that it is refused.
-fn keep_sges(list: &[Sge], room: &mut [Sge]) -> Kind {
-    let count = list.len().min(room.len());
-    room[..count].copy_from_slice(&list[..count]);
-    Kind::Sges(count)
-}
-
-/// Copies the bytes at `pieces`. If they do not fit, none, and a length that is refused.
-///
-/// # Safety
-/// The pieces are readable, if they fit.
-unsafe fn keep_inline(pieces: &[Sge], room: &mut [Sge]) -> Kind {
-    let length = pieces.iter().fold(0, |sum, piece| sum + u64::from(piece.length));
-    if length > size_of_val(room) as u64 {
-        return Kind::Inline(u32::MAX);
-    }
-    let mut to = room.as_mut_ptr().cast::<u8>();
-    for piece in pieces.iter().filter(|piece| piece.length != 0) {
-        let from = std::ptr::with_exposed_provenance::<u8>(piece.addr as usize);
-        // SAFETY: by the contract; all pieces fit, and any bytes are SGEs.
-        unsafe {
-            to.copy_from(from, piece.length as usize);
-            to = to.add(piece.length as usize);
-        }
-    }
-    Kind::Inline(length as u32)
-}
-
 /// `ibv_wr_set_ud_addr`.
 unsafe extern "C" fn wr_set_ud_addr<T: CTransport>(
     qp: Qp,
@@ -524,10 +203,11 @@ unsafe extern "C" fn wr_set_ud_addr<T: CTransport>(
     remote_qpn: u32,
     remote_qkey: u32,
 ) {
-    // SAFETY: C's contract: a batch was started; the address handle exists until the request is
-    // finished.
+    // SAFETY: C's contract: a batch was started; the address handle exists.
     unsafe {
         let mut open = open::<T>(qp);
+        open.kept.vector = AhObject::of(ah).vector;
+        let ah = std::ptr::null_mut();
         open.kept.wr.wr.ud = ibv_send_wr_wr_ud { ah, remote_qpn, remote_qkey };
         open.addressed();
     }

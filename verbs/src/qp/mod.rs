@@ -1,6 +1,7 @@
 //! Queue pairs.
 
 pub mod bind;
+mod building;
 mod configuring;
 pub mod create;
 pub mod driver;
@@ -17,11 +18,12 @@ use crate::cq::CqObject;
 use crate::object::Blank;
 use crate::refusal::{Refusal, Verb};
 use crate::spin::Spin;
-use extended::Building;
+use building::Building;
 use mlx5::transport::{Rc, Uc, Ud, XrcSend};
 use mlx5::{
-    ControlHalf, ListTransport, QpAttributes, QueuePair, QueuePairBuilder, QueuePairCaps,
-    QueuePairTransport, QueueState, ReceiveHalf, SendHalf, TagMatchingQueue,
+    Batch, Binding, Change, ControlHalf, ListTransport, PostError, QpAttributes, QueuePair,
+    QueuePairBuilder, QueuePairCaps, QueuePairTransport, QueueState, ReceiveHalf, SendFlags,
+    SendHalf, Steps, TagMatchingQueue,
 };
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -41,6 +43,28 @@ pub(crate) trait CTransport: QueuePairTransport + ListTransport {
         Self: Sized,
     {
         None
+    }
+
+    /// Adds a request to bind a window, if the transport has that operation.
+    fn bind(
+        _batch: &mut Batch<'_, Self>,
+        _wr_id: u64,
+        _flags: SendFlags,
+        _binding: Binding,
+        _change: Change,
+    ) -> Result<(), PostError>
+    where
+        Self: Sized,
+    {
+        Err(PostError::Unsupported)
+    }
+
+    /// [`Steps::complete_keyed`], if the transport has requests that configure memory keys.
+    fn complete_keyed(_steps: &mut Steps<'_, Self>) -> bool
+    where
+        Self: Sized,
+    {
+        false
     }
 
     /// Makes a queue pair that configures memory keys, with so many entries, or that drains on signature
@@ -65,8 +89,30 @@ pub(crate) enum Address {
     Srq,
 }
 
+/// Of a transport that binds windows.
+macro_rules! binds {
+    () => {
+        fn bind(
+            batch: &mut Batch<'_, Self>,
+            wr_id: u64,
+            flags: SendFlags,
+            binding: Binding,
+            change: Change,
+        ) -> Result<(), PostError> {
+            batch.wr(wr_id, flags).bind_mw_with(binding, change);
+            Ok(())
+        }
+    };
+}
+
 impl CTransport for Rc {
     const ADDRESS: Address = Address::Nothing;
+    binds!();
+
+    #[inline(always)]
+    fn complete_keyed(steps: &mut Steps<'_, Self>) -> bool {
+        steps.complete_keyed()
+    }
 
     fn with_tags<'a>(
         builder: QueuePairBuilder<'a, Self>,
@@ -91,6 +137,7 @@ impl CTransport for Rc {
 
 impl CTransport for Uc {
     const ADDRESS: Address = Address::Nothing;
+    binds!();
 }
 
 impl CTransport for Ud {
@@ -99,11 +146,13 @@ impl CTransport for Ud {
 
 impl CTransport for XrcSend {
     const ADDRESS: Address = Address::Srq;
+    binds!();
 }
 
 /// What is done differently on each transport.
 pub(crate) struct Functions {
     pub(crate) post_send: unsafe fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
+    pub(crate) bind: unsafe fn(*mut ibv_qp, *mut ibv_mw, &ibv_mw_bind, u32, Change) -> c_int,
     pub(crate) modify: unsafe fn(&QpObject, &QpAttributes) -> Verb,
     pub(crate) destroy: unsafe fn(*mut QpObject) -> Verb,
 }
@@ -112,7 +161,8 @@ pub(crate) struct Functions {
 /// if it was made with send operations.
 #[repr(C)]
 pub(crate) struct QpObject {
-    pub(crate) c: ibv_qp_ex,
+    /// Programs write some of its fields, and read others that are written here.
+    c: UnsafeCell<ibv_qp_ex>,
     functions: &'static Functions,
     pub(crate) send_lock: Spin,
     receive_lock: Spin,
@@ -138,6 +188,28 @@ pub(crate) struct QpOf<T: CTransport> {
     building: UnsafeCell<Building>,
 }
 
+/// Fields of C's structure that nobody writes once the queue pair was made.
+macro_rules! constants {
+    ($($name:ident: $ty:ty;)*) => {
+        impl QpObject {
+            $(pub(crate) fn $name(&self) -> $ty {
+                // SAFETY: the field is valid, and nobody writes it. No reference to the structure is made.
+                unsafe { (*self.c.get()).qp_base.$name }
+            })*
+        }
+    };
+}
+
+constants! {
+    qp_context: *mut c_void;
+    pd: *mut ibv_pd;
+    send_cq: *mut ibv_cq;
+    recv_cq: *mut ibv_cq;
+    srq: *mut ibv_srq;
+    handle: u32;
+    qp_type: c_uint;
+}
+
 impl QpObject {
     /// # Safety
     /// `qp` is a queue pair that was not destroyed.
@@ -148,8 +220,8 @@ impl QpObject {
     }
 
     pub(crate) fn context(&self) -> &ContextObject {
-        // SAFETY: a queue pair has a context, which outlives it.
-        unsafe { ContextObject::of(self.c.qp_base.context) }
+        // SAFETY: a queue pair has a context, which outlives it, and nobody writes the field.
+        unsafe { ContextObject::of((*self.c.get()).qp_base.context) }
     }
 
     /// The sizes that were granted, in the terms of C.
@@ -190,7 +262,7 @@ impl QpObject {
     /// A queue pair without queues of its own.
     pub(crate) fn without_queues(c: ibv_qp_ex, functions: &'static Functions) -> Self {
         Self {
-            c,
+            c: UnsafeCell::new(c),
             functions,
             send_lock: Spin::new(true),
             receive_lock: Spin::new(true),
@@ -248,20 +320,20 @@ impl<T: CTransport> QpOf<T> {
             return self.head.send_lock.hold(body);
         }
         // SAFETY: this thread holds the lock, and has started a batch.
-        unsafe { extended::drop_batch::<T>(self.head.as_c().cast()) };
+        unsafe { building::drop_batch::<T>(self.head.as_c().cast()) };
         let result = body();
         // SAFETY: as above; the queue is back.
-        unsafe { extended::start_batch(self) };
+        unsafe { building::start_batch(self) };
         result
     }
 
     /// Runs `body` with the whole queue pair, which nobody else uses meanwhile: all its locks are
-    /// held.
+    /// held. That of the state is the last one, because a thread that started a batch may change it.
     fn with_whole<R>(&self, body: impl FnOnce(QueuePair<T>) -> (R, Option<QueuePair<T>>)) -> R {
         let head = &self.head;
-        let _held = head.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.hold_send(|| {
             head.receive_lock.hold(|| {
+                let _held = head.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: all locks are held. The halves are put back, or the object is not used any
                 // more.
                 unsafe {
@@ -285,10 +357,9 @@ impl<T: CTransport> QpOf<T> {
 
     /// The completion queues, each once.
     fn completion_queues(&self) -> impl Iterator<Item = &CqObject> {
-        let base = &self.head.c.qp_base;
-        let send = (!base.send_cq.is_null()).then_some(base.send_cq);
-        let recv =
-            (!base.recv_cq.is_null() && base.recv_cq != base.send_cq).then_some(base.recv_cq);
+        let (send, recv) = (self.head.send_cq(), self.head.recv_cq());
+        let recv = (!recv.is_null() && recv != send).then_some(recv);
+        let send = (!send.is_null()).then_some(send);
         // SAFETY: a completion queue outlives its queue pairs.
         send.into_iter().chain(recv).map(|cq| unsafe { CqObject::of(cq) })
     }

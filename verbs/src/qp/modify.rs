@@ -6,8 +6,8 @@ use crate::ah::path;
 use crate::object::Blank;
 use crate::refusal::{Refusal, Verb, status};
 use mlx5::{
-    AccessFlags, AckTimeout, AlternatePath, Mtu, Psn, QpAttributes, QpNumber, QpSizes, QueueState,
-    RetryCount, RnrTimer,
+    AccessFlags, AckTimeout, AlternatePath, ControlHalf, Mtu, Psn, QpAttributes, QpNumber, QpSizes,
+    QueueState, RetryCount, RnrTimer,
 };
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::verbs::{MigState, QpAttrMask, QpDest};
@@ -78,29 +78,32 @@ pub(super) unsafe fn modify_of<T: CTransport>(this: &QpObject, wanted: &QpAttrib
     let before = this.with_control(|control| Ok(control.state()))?;
     let to = wanted.qp_state.unwrap_or(before);
     let leaves_reset = before == QueueState::Reset && to == QueueState::Init;
-    if to != QueueState::Reset && !leaves_reset {
-        return this.with_control(|control| {
-            control.modify(wanted)?;
-            this.set_state(control.state());
-            Ok(())
-        });
-    }
+    let modify = |control: &mut ControlHalf| {
+        control.modify(wanted)?;
+        this.set_state(control.state());
+        Ok(())
+    };
     // SAFETY: by the contract of `modify_qp`.
     let whole = unsafe { QpOf::<T>::of(this.as_c()) };
-    whole.with_whole(|mut qp| {
-        let done = (|| {
-            qp.modify(wanted)?;
-            this.set_state(qp.state());
-            if to == QueueState::Reset {
-                // Its completions vanish, and what it took from a shared receive queue goes back.
-                for cq in whole.completion_queues() {
-                    cq.with_mut(|cq| qp.purge(cq))?;
-                }
-            }
-            Ok(())
-        })();
-        (done, Some(qp))
-    })
+    if leaves_reset {
+        return whole.with_whole(|mut qp| {
+            let done = qp.modify(wanted).map(|()| this.set_state(qp.state()));
+            (done.map_err(Into::into), Some(qp))
+        });
+    }
+    if to != QueueState::Reset {
+        return this.with_control(modify);
+    }
+    let purger = this.with_control(|control| {
+        modify(control)?;
+        Ok(control.purger()?)
+    })?;
+    // Its completions vanish, and what it took from a shared receive queue goes back. No lock of the queue
+    // pair is held: a thread that polls in steps has that of the completion queue, and may post meanwhile.
+    for cq in whole.completion_queues() {
+        cq.with_mut(|cq| purger.purge(cq))?;
+    }
+    whole.with_whole(|mut qp| (qp.forget().map_err(Into::into), Some(qp)))
 }
 
 /// The attributes that an end of extended connections uses. The kernel passes over the others, which
@@ -127,7 +130,7 @@ pub unsafe extern "C" fn modify_qp(
     let (this, attr) = unsafe { (QpObject::of(qp), &*attr) };
     // SAFETY: by the contract; the function is that of the queue pair's transport.
     status(
-        attributes(attr, used(this.c.qp_base.qp_type, attr_mask))
+        attributes(attr, used(this.qp_type(), attr_mask))
             .and_then(|to| unsafe { (this.functions.modify)(this, &to) }),
     )
 }
@@ -151,10 +154,8 @@ fn to_path(from: &QpDest) -> ibv_ah_attr {
 }
 
 fn query(this: &QpObject, mask: c_int) -> Verb<(ibv_qp_attr, ibv_qp_init_attr)> {
-    let base = &this.c.qp_base;
-    let context = this.context();
-    let from =
-        command::query(context.file(), base.handle, QpAttrMask::from_bits_retain(mask as u32))?;
+    let mask = QpAttrMask::from_bits_retain(mask as u32);
+    let from = command::query(this.context().file(), this.handle(), mask)?;
     let mut to = ibv_qp_attr::blank();
     macro_rules! copy {
         ($($name:ident)*) => { $(to.$name = from.$name as _;)* };
@@ -168,12 +169,12 @@ fn query(this: &QpObject, mask: c_int) -> Verb<(ibv_qp_attr, ibv_qp_init_attr)> 
     to.alt_ah_attr = to_path(&from.alt_dest);
     to.cap = this.sizes();
     let init = ibv_qp_init_attr {
-        qp_context: base.qp_context,
-        send_cq: base.send_cq,
-        recv_cq: base.recv_cq,
-        srq: base.srq,
+        qp_context: this.qp_context(),
+        send_cq: this.send_cq(),
+        recv_cq: this.recv_cq(),
+        srq: this.srq(),
         cap: to.cap,
-        qp_type: base.qp_type,
+        qp_type: this.qp_type(),
         sq_sig_all: this.signal_all.into(),
     };
     // The device may have changed the state by itself.

@@ -12,11 +12,11 @@ type Command = fn(&dyn DeviceFile, u32, [u8; 16], u16) -> Result<(), Errno>;
 fn change(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16, command: Command) -> Verb {
     // SAFETY: by the callers' contract.
     let (this, gid) = unsafe { (QpObject::of(qp), (*gid).raw) };
-    if this.c.qp_base.qp_type != IBV_QPT_UD {
+    if this.qp_type() != IBV_QPT_UD {
         return Err(Refusal::INVALID);
     }
     // The provider keeps nothing of groups, so there is nothing to tell it.
-    Ok(command(this.context().file(), this.c.qp_base.handle, gid, lid)?)
+    Ok(command(this.context().file(), this.handle(), gid, lid)?)
 }
 
 /// `ibv_attach_mcast`.

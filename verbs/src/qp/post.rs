@@ -13,28 +13,28 @@ use mlx5::{
     UdAddress, UnsupportedOperation,
 };
 
+/// The provider's flags by C's: a table of so many entries, which have the flags whose bits the index has.
+macro_rules! by_bits {
+    ($Flags:ident[$entries:literal]: $($bit:ident $flag:ident,)*) => {{
+        let mut table = [$Flags::empty(); $entries];
+        let mut bits = 0;
+        while bits < table.len() {
+            $(if bits & $bit as usize != 0 {
+                table[bits] = table[bits].union($Flags::$flag);
+            })*
+            bits += 1;
+        }
+        table
+    }};
+}
+pub(super) use by_bits;
+
 /// `enum ibv_send_flags` without `INLINE`, as the provider has them.
-const FLAGS: [SendFlags; 32] = {
-    let mut table = [SendFlags::empty(); 32];
-    let mut flags = 0;
-    while flags < table.len() {
-        let mut to = SendFlags::empty();
-        if flags & IBV_SEND_FENCE as usize != 0 {
-            to = to.union(SendFlags::FENCE);
-        }
-        if flags & IBV_SEND_SIGNALED as usize != 0 {
-            to = to.union(SendFlags::SIGNALED);
-        }
-        if flags & IBV_SEND_SOLICITED as usize != 0 {
-            to = to.union(SendFlags::SOLICITED);
-        }
-        if flags & IBV_SEND_IP_CSUM as usize != 0 {
-            to = to.union(SendFlags::IP_CSUM);
-        }
-        table[flags] = to;
-        flags += 1;
-    }
-    table
+const FLAGS: [SendFlags; 32] = by_bits! { SendFlags[32]:
+    IBV_SEND_FENCE FENCE,
+    IBV_SEND_SIGNALED SIGNALED,
+    IBV_SEND_SOLICITED SOLICITED,
+    IBV_SEND_IP_CSUM IP_CSUM,
 };
 
 /// The provider's flags of an operation. As in C, those that say nothing of it are passed over.
@@ -70,7 +70,7 @@ impl ibv_send_wr {
 
     /// The receiver, on a transport whose requests name it.
     #[inline(always)]
-    unsafe fn address<'a, T: CTransport>(&self) -> Option<UdAddress<'a>> {
+    pub(super) unsafe fn address<'a, T: CTransport>(&self) -> Option<UdAddress<'a>> {
         // A constant of the transport.
         if T::ADDRESS != Address::Datagram {
             return None;
@@ -78,7 +78,7 @@ impl ibv_send_wr {
         // SAFETY: the caller has set that member of the union; the address handle exists.
         unsafe {
             let ud = self.wr.ud;
-            let vector = AhObject::of(ud.ah).handle.vector();
+            let vector = &AhObject::of(ud.ah).vector;
             Some(UdAddress { vector, qp_num: ud.remote_qpn, qkey: ud.remote_qkey })
         }
     }
@@ -126,7 +126,10 @@ macro_rules! common {
             // SAFETY: by the contract.
             unsafe {
                 match wr.opcode {
-                    $($opcode => batch.push_fast(&request::<T, operation::$operation>(wr, data)),)*
+                    $($opcode => {
+                        let address = wr.address::<T>();
+                        batch.push_fast(&request::<T, operation::$operation>(wr, data, address))
+                    })*
                     _ => false,
                 }
             }
@@ -179,11 +182,13 @@ pub(super) use by_opcode;
 /// The provider's request.
 ///
 /// # Safety
-/// `wr` is a request of this operation, as C makes them, for a queue pair of transport `T`.
+/// `wr` is a request of this operation, as C makes them, for a queue pair of transport `T`. Its address
+/// handle is not used: `address` is the receiver.
 #[inline(always)]
 pub(super) unsafe fn request<'a, T: CTransport, O: Common>(
     wr: &ibv_send_wr,
     data: Data<'a>,
+    address: Option<UdAddress<'a>>,
 ) -> SendWr<'a> {
     // SAFETY: by the contract.
     unsafe {
@@ -192,7 +197,7 @@ pub(super) unsafe fn request<'a, T: CTransport, O: Common>(
             flags: flags::<T>(wr.send_flags, O::FLAGS),
             operation: O::of(wr),
             data,
-            address: wr.address::<T>(),
+            address,
             xrc_srqn: wr.srqn::<T>(),
         }
     }
@@ -235,10 +240,12 @@ unsafe fn rare_operation(wr: &ibv_send_wr) -> (Operation, SendFlags) {
 /// The provider's request, of any operation, with its data in the provider's form.
 ///
 /// # Safety
-/// `wr` is a request as C makes them, for a queue pair of transport `T`.
+/// `wr` is a request as C makes them, for a queue pair of transport `T`. Its address handle is not used:
+/// `address` is the receiver.
 pub(super) unsafe fn any_request<'a, T: CTransport>(
     wr: &ibv_send_wr,
     data: Data<'a>,
+    address: Option<UdAddress<'a>>,
 ) -> SendWr<'a> {
     // SAFETY: by the contract.
     unsafe {
@@ -249,7 +256,7 @@ pub(super) unsafe fn any_request<'a, T: CTransport>(
             flags: flags::<T>(wr.send_flags, allowed),
             operation,
             data: if bare { Data::default() } else { data },
-            address: wr.address::<T>(),
+            address,
             xrc_srqn: wr.srqn::<T>(),
         }
     }
@@ -301,7 +308,7 @@ unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) 
     // SAFETY: by the contract.
     if !unsafe { add_fast_of::<T>(batch, wr, sges(wr.sg_list, wr.num_sge)) } {
         // SAFETY: as above.
-        batch.push_with(|| unsafe { any_request::<T>(wr, listed_data(wr)) });
+        batch.push_with(|| unsafe { any_request::<T>(wr, listed_data(wr), wr.address::<T>()) });
     }
 }
 
@@ -323,7 +330,7 @@ pub(super) fn send_errno(error: PostError) -> c_int {
 
 /// C's number for a refused request of a list of sends: it has none for a queue pair that may not
 /// send yet, but the room of a queue without SGEs.
-fn listed_errno(error: PostError) -> c_int {
+pub(super) fn listed_errno(error: PostError) -> c_int {
     match error {
         PostError::State(_) => libc::ENOMEM,
         error => send_errno(error),
@@ -431,7 +438,8 @@ pub unsafe extern "C" fn post_recv(
             None => half.post_recv_iter(unsafe { receives(wr) }).map(drop),
         },
         None if wr.is_null() => Ok(()),
-        None => Err(only(PostError::Unsupported)),
+        // As in C: there is no room, and never will be.
+        None => Err(only(PostError::QueueFull { free: 0, needed: 1 })),
     });
     match posted {
         Ok(_) => 0,

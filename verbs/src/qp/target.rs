@@ -6,7 +6,7 @@ use crate::context::{ContextObject, wait_for_acks};
 use crate::object::{Blank, boxed, destroy};
 use crate::refusal::{Refusal, Verb, object};
 use crate::xrc::XrcdObject;
-use mlx5::{QpAttributes, QpNumber, XrcTarget};
+use mlx5::{Change, QpAttributes, QpNumber, XrcTarget};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -19,8 +19,12 @@ struct TargetObject {
     target: UnsafeCell<ManuallyDrop<XrcTarget>>,
 }
 
-static FUNCTIONS: Functions =
-    Functions { post_send: refuse_send, modify: modify_target, destroy: destroy_target };
+static FUNCTIONS: Functions = Functions {
+    post_send: refuse_send,
+    bind: refuse_bind,
+    modify: modify_target,
+    destroy: destroy_target,
+};
 
 /// A target sends nothing.
 unsafe fn refuse_send(
@@ -30,6 +34,17 @@ unsafe fn refuse_send(
 ) -> c_int {
     // SAFETY: by the contract of `post_send`.
     unsafe { bad_wr.write(wr) };
+    libc::EINVAL
+}
+
+/// Nor does it bind windows.
+unsafe fn refuse_bind(
+    _qp: *mut ibv_qp,
+    _mw: *mut ibv_mw,
+    _bind: &ibv_mw_bind,
+    _rkey: u32,
+    _change: Change,
+) -> c_int {
     libc::EINVAL
 }
 
@@ -50,8 +65,8 @@ unsafe fn destroy_target(this: *mut QpObject) -> Verb {
         let id = (*(*object).target.get()).id();
         destroy(object, (*object).target.get(), |target| {
             target.destroy()?;
-            let told = (*this).context().qps.remove(&id);
-            let base = &raw mut (*this).c.qp_base;
+            let told = (*this).context().objects.qps.remove(&id);
+            let base = (*this).as_c();
             let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);
             wait_for_acks(mutex, cond, &raw const (*base).events_completed, told);
             Ok(())
@@ -64,6 +79,7 @@ fn wrap(
     context: *mut ibv_context,
     qp_context: *mut c_void,
     target: XrcTarget,
+    state: c_uint,
     recv_cq: *mut ibv_cq,
 ) -> *mut ibv_qp {
     let mut c = ibv_qp_ex::blank();
@@ -73,7 +89,7 @@ fn wrap(
     base.recv_cq = recv_cq;
     base.handle = target.kernel_handle();
     base.qp_num = target.qp_num();
-    base.state = target.state() as c_uint;
+    base.state = state;
     base.qp_type = IBV_QPT_XRC_RECV;
     base.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
     base.cond = libc::PTHREAD_COND_INITIALIZER;
@@ -82,7 +98,7 @@ fn wrap(
     let target = UnsafeCell::new(ManuallyDrop::new(target));
     let made: *mut ibv_qp = boxed(TargetObject { head, target });
     // SAFETY: by the callers' contract.
-    unsafe { ContextObject::of(context) }.qps.add(id, made);
+    unsafe { ContextObject::of(context) }.objects.qps.add(id, made);
     made
 }
 
@@ -99,7 +115,7 @@ pub(crate) unsafe fn create_target(
     }
     // SAFETY: by the contract.
     let target = unsafe { XrcdObject::of(init.xrcd) }.domain.create_target()?;
-    Ok(wrap(context, init.qp_context, target, init.recv_cq))
+    Ok(wrap(context, init.qp_context, target, IBV_QPS_RESET, init.recv_cq))
 }
 
 /// The operation behind `ibv_open_qp`.
@@ -126,7 +142,8 @@ pub unsafe extern "C" fn open_qp(
         let target = unsafe { XrcdObject::of(attr.xrcd) }.domain.open_target(number)?;
         let has_context = attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0;
         let qp_context = if has_context { attr.qp_context } else { ptr::null_mut() };
-        Ok(wrap(context, qp_context, target, ptr::null_mut()))
+        // As C has it, until the program asks or sets it.
+        Ok(wrap(context, qp_context, target, IBV_QPS_UNKNOWN, ptr::null_mut()))
     };
     object(open())
 }

@@ -15,7 +15,8 @@ use crate::request::{only, receive_errno, receives, refused, single_receive};
 use crate::spin::Spin;
 use crate::xrc::XrcdObject;
 use mlx5::{
-    Error, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo,
+    CompletionQueue, Error, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId,
+    SrqInfo,
 };
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -87,7 +88,8 @@ impl Queue {
 /// A shared receive queue.
 #[repr(C)]
 pub(crate) struct SrqObject {
-    c: ibv_srq,
+    /// Written by who acknowledges events.
+    c: UnsafeCell<ibv_srq>,
     lock: Spin,
     queue: UnsafeCell<ManuallyDrop<Queue>>,
 }
@@ -147,11 +149,11 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
     attr.max_wr = attr.max_wr.max(1);
     let queue = if wanted.kind == IBV_SRQT_TM {
         // SAFETY: by the contract of `create_srq_ex`.
-        let queue = unsafe { CqObject::of(wanted.cq) }.with(|cq| {
-            let builder = pd.domain.create_tm_srq(cq, attr.max_wr).max_sge(attr.max_sge);
-            let ibv_tm_cap { max_num_tags, max_ops } = wanted.tags;
-            builder.max_num_tags(max_num_tags).max_ops(max_ops).limit(attr.srq_limit).build()
-        })?;
+        let cq = unsafe { CqObject::of(wanted.cq) }.with(CompletionQueue::target);
+        let builder = pd.domain.create_tm_srq_on(cq, attr.max_wr).max_sge(attr.max_sge);
+        let ibv_tm_cap { max_num_tags, max_ops } = wanted.tags;
+        let queue =
+            builder.max_num_tags(max_num_tags).max_ops(max_ops).limit(attr.srq_limit).build()?;
         attr.max_wr = queue.capacity();
         Queue::Tags(Box::new(Tags::new(queue)))
     } else {
@@ -167,7 +169,8 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
             // SAFETY: by the contract of `create_srq_ex`.
             unsafe {
                 let domain = &XrcdObject::of(wanted.xrcd).domain;
-                CqObject::of(wanted.cq).with(|cq| builder.xrc(domain, cq).build())?
+                let cq = CqObject::of(wanted.cq).with(CompletionQueue::target);
+                builder.xrc_on(domain, cq).build()?
             }
         } else {
             builder.build()?
@@ -187,11 +190,11 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
     c.cond = libc::PTHREAD_COND_INITIALIZER;
     let locks = context.environment.locks && pd.thread_domain().is_none();
     let made: *mut ibv_srq = boxed(SrqObject {
-        c,
+        c: UnsafeCell::new(c),
         lock: Spin::new(locks),
         queue: UnsafeCell::new(ManuallyDrop::new(queue)),
     });
-    context.srqs.add(id, made);
+    context.objects.srqs.add(id, made);
     Ok(made)
 }
 
@@ -327,12 +330,14 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
         let context = ContextObject::of((*srq).context);
         let id = (*this).with(|queue| queue.id());
         (*this).with(Queue::withdraw).map_err(Into::into).map(|()| {
-            PdObject::of((*srq).pd).release();
-            let told = context.srqs.remove(&id);
+            let parent = PdObject::counting((*srq).pd);
+            let told = context.objects.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);
             ManuallyDrop::drop(&mut *(*this).queue.get());
             drop(Box::from_raw(this));
+            // Its functions have the memory back now.
+            parent.inspect(|parent| parent.release_queue());
             close::again();
         })
     })

@@ -11,6 +11,7 @@ use crate::send::build::{Cursor, blocks_of};
 use crate::send::journal::Change;
 use crate::send::queue::SendQueue;
 use crate::send::records::RequestInfo;
+use crate::send::steps::Steps;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -28,19 +29,34 @@ pub trait ConfigureMkey {
     fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q>;
 }
 
+impl<T: ConfiguresMkeys> Steps<'_, T> {
+    /// Adds a request that configures a memory key, as
+    /// [`Wr::mkey_configure`](crate::Wr::mkey_configure) does.
+    #[inline(always)]
+    pub fn mkey_configure(&mut self, wr_id: u64, flags: SendFlags, key: &impl ConfigureMkey) {
+        self.push_keyed(|queue, cursor| queue.push_mkey(cursor, wr_id, flags, key));
+    }
+}
+
 /// A request that configures a key.
 #[must_use = "it is to be built or refused"]
 pub struct MkeyRequest<'q, T> {
-    queue: &'q mut SendQueue<T>,
-    cursor: Cursor,
-    wr_id: u64,
-    flags: SendFlags,
+    pub(super) queue: &'q mut SendQueue<T>,
+    pub(super) cursor: Cursor,
+    pub(super) wr_id: u64,
+    pub(super) flags: SendFlags,
 }
 
 /// Proof that the request of `'q` was built or refused. The invariant lifetime ties it to that
 /// request.
 #[must_use = "the function that received the request must return it"]
 pub struct Finished<'q>(Cursor, PhantomData<fn(&'q ()) -> &'q ()>);
+
+impl Finished<'_> {
+    pub(super) fn at(next: Cursor) -> Self {
+        Self(next, PhantomData)
+    }
+}
 
 impl<T> fmt::Debug for MkeyRequest<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,9 +76,6 @@ impl fmt::Debug for Finished<'_> {
 impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
     /// Builds the request. `change` is called once nothing can refuse it any more. It returns the
     /// key, variant included, and the change of the owner's view of the key.
-    ///
-    /// Each call of this function inlines the code that builds a request, so that callers can have
-    /// a separate copy for the common case.
     #[inline(always)]
     pub fn build(
         self,
@@ -71,7 +84,7 @@ impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
     ) -> Finished<'q> {
         let Self { queue, cursor, wr_id, flags } = self;
         match queue.build_mkey(cursor, wr_id, flags, update, change) {
-            Ok(next) => Finished(next, PhantomData),
+            Ok(next) => Finished::at(next),
             Err(error) => Self { queue, cursor, wr_id, flags }.refuse(error),
         }
     }
@@ -80,7 +93,7 @@ impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
     #[cold]
     #[inline(never)]
     pub fn refuse(self, error: PostError) -> Finished<'q> {
-        Finished(self.queue.refuse(self.cursor, error), PhantomData)
+        Finished::at(self.queue.refuse(self.cursor, error))
     }
 }
 
@@ -110,7 +123,7 @@ impl<T: ConfiguresMkeys> Wr<'_, '_, T> {
 
 impl<T: ConfiguresMkeys> SendQueue<T> {
     #[inline(never)]
-    fn push_mkey(
+    pub(crate) fn push_mkey(
         &mut self,
         cursor: Cursor,
         wr_id: u64,
@@ -187,15 +200,21 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             },
             _ => next,
         };
-        let whole = in_ring && psvs == 0;
-        let fast_blueflame_blocks = if whole { self.fast_blueflame_blocks } else { 0 };
-        self.let_next_wait(cursor.sequence);
-        // The next request needs a fence. If this one is posted alone by the fast path, `fence_at`
-        // is all that says so; the previous value of `fence_at` is folded into `fence` here.
-        self.note_fence();
-        (self.fast_blueflame_blocks, self.fence_at) = (fast_blueflame_blocks, next.head);
+        self.note_keyed(cursor.sequence, next, in_ring && psvs == 0);
         self.more_wqes += psvs as u32;
         Ok(next)
+    }
+
+    /// Notes that request `sequence`, which ends at `next`, configures a key: the next one needs a fence.
+    /// If it is `whole`, one WQE in one piece in the ring, it may be posted alone by the fast path, and
+    /// then `fence_at` is all that says so.
+    #[inline(always)]
+    pub(super) fn note_keyed(&mut self, sequence: u32, next: Cursor, whole: bool) {
+        let fast_blueflame_blocks = if whole { self.fast_blueflame_blocks } else { 0 };
+        self.let_next_wait(sequence);
+        // The previous value of `fence_at` is folded into `fence` here.
+        self.note_fence();
+        (self.fast_blueflame_blocks, self.fence_at) = (fast_blueflame_blocks, next.head);
     }
 
     /// Adds the SET_PSVs behind the UMR of the same request.

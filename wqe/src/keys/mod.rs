@@ -1,5 +1,6 @@
 //! Requests that configure memory keys.
 
 pub(crate) mod configure;
+pub(crate) mod list;
 pub(crate) mod umr;
 pub(crate) mod update;

@@ -144,7 +144,7 @@ pub(super) unsafe fn write_umr(
 
 /// Returns a [`Klm`] as two words. Length and key are adjacent in an SGE, so they are one load.
 #[inline(always)]
-fn klm(sge: &Sge) -> [[u8; 8]; 2] {
+pub(super) fn klm(sge: &Sge) -> [[u8; 8]; 2] {
     const {
         assert!(offset_of!(Klm, mkey) == 4 && offset_of!(Klm, address) == 8);
     }

@@ -66,7 +66,7 @@ pub(crate) struct Claims {
 
 impl Claims {
     /// Returns the first run of free places from `from` on, as far as one word has them. If there are
-    /// none behind `from`, looks on from the first one.
+    /// none behind `from`, wraps around.
     #[inline(always)]
     pub(crate) fn next_run(&mut self, free: &FreePlaces, from: u32) -> Option<Range<u32>> {
         if self.places == 0 && !self.next_word(free, from / BITS) {
@@ -140,5 +140,75 @@ impl Claims {
         let given = free.places[(place / BITS) as usize].load(Acquire);
         let taken = if place / BITS == self.word { self.places } else { 0 };
         (given | taken) & 1 << (place % BITS) != 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Three groups, the last one not full.
+    const PLACES: u32 = 2 * GROUP * BITS + 3 * BITS;
+
+    fn put(free: &FreePlaces, place: u32) {
+        assert!(place < PLACES);
+        // SAFETY: there is such a place.
+        unsafe { free.put(place) };
+    }
+
+    #[test]
+    fn a_place_whose_marks_were_lost_is_found() {
+        for place in [0, 1, 63, 64, 1023, 1024, 2047, 2048, PLACES - 1] {
+            for from in [0, 64, 1024, PLACES - 1] {
+                let (free, mut claims) = (FreePlaces::new(PLACES), Claims::default());
+                put(&free, place);
+                free.words.iter().chain(&free.groups).for_each(|mark| mark.store(false, Relaxed));
+                assert_eq!(claims.next_run(&free, from), Some(place..place + 1), "from {from}");
+                assert_eq!(claims.next_run(&free, from), None);
+            }
+        }
+    }
+
+    #[test]
+    fn each_place_is_claimed_once_in_runs_that_are_free() {
+        let mut random = 7_u64;
+        let mut next = |below: u32| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as u32 % below
+        };
+        let (free, mut claims) = (FreePlaces::new(PLACES), Claims::default());
+        let (mut given, mut from) = (BTreeSet::new(), 0);
+        for step in 0..20_000 {
+            if next(3) != 0 {
+                let place = next(PLACES);
+                if given.insert(place) {
+                    put(&free, place);
+                }
+                continue;
+            }
+            let Some(run) = claims.next_run(&free, from) else {
+                assert!(given.is_empty(), "step {step}: {} are left", given.len());
+                continue;
+            };
+            assert!(!run.is_empty() && run.start / BITS == (run.end - 1) / BITS, "{run:?}");
+            assert!(run.clone().all(|place| given.remove(&place)), "step {step}: {run:?}");
+            from = run.end % PLACES;
+        }
+        while let Some(run) = claims.next_run(&free, from) {
+            assert!(run.clone().all(|place| given.remove(&place)), "{run:?}");
+        }
+        assert!(given.is_empty());
+    }
+
+    #[test]
+    fn runs_behind_a_place_come_before_those_in_front_of_it() {
+        let (free, mut claims) = (FreePlaces::new(PLACES), Claims::default());
+        [3, 4, 5, 40, 41, 200].iter().for_each(|&place| put(&free, place));
+        let mut runs = |from| claims.next_run(&free, from);
+        assert_eq!(runs(10), Some(40..42));
+        assert_eq!(runs(42), Some(3..6), "of the word that was taken");
+        assert_eq!(runs(6), Some(200..201));
+        assert_eq!(runs(201), None);
     }
 }

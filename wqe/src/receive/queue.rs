@@ -236,7 +236,7 @@ impl ReceiveRecords {
 }
 
 /// The owner half of a receive queue.
-// In the order in which a post asks for them.
+// Fields in the order of use on the fast path.
 #[repr(C)]
 pub struct ReceiveQueue {
     gate: Gate,

@@ -54,7 +54,8 @@ impl SharedReceiveRecords {
         }
     }
 
-    /// Returns the number of requests that were posted and whose completion was not polled.
+    /// Returns the number of requests that were posted and whose completion was not polled. A poller
+    /// that retires one counts it out before it gives the room back.
     pub fn in_flight(&self) -> u32 {
         self.held.iter().filter(|held| held.load(Relaxed)).count() as u32
     }
@@ -69,12 +70,13 @@ impl SharedReceiveRecords {
         if !held.load(Acquire) {
             return None;
         }
-        // SAFETY: there are as many identifiers as flags.
-        let wr_id = unsafe { self.wr_ids.get_unchecked(index) }.load(Relaxed);
         // The swap makes sure that only one poller retires it.
         if !held.swap(false, AcqRel) {
             return None;
         }
+        // Read by the poller that retires it: the owner does not write another one before `put`.
+        // SAFETY: there are as many identifiers as flags.
+        let wr_id = unsafe { self.wr_ids.get_unchecked(index) }.load(Relaxed);
         // SAFETY: there is a place for each flag.
         unsafe { self.free.put(index as u32) };
         Some(wr_id)
@@ -85,7 +87,7 @@ impl SharedReceiveRecords {
 ///
 /// The device walks a linked list: each WQE names the next. The last posted WQE names a free one,
 /// the *tail*, which the next post fills. So one WQE of the ring is always free.
-// In the order in which a post asks for them.
+// Fields in the order of use on the fast path.
 #[repr(C)]
 pub struct SharedReceiveQueue {
     gate: Gate,
@@ -178,8 +180,9 @@ impl SharedReceiveQueue {
         self.layout
     }
 
-    /// Returns the first and the last of the free requests that the next posts fill, in order.
-    pub fn free_run(&self) -> (u32, u32) {
+    /// Returns the request that the next post fills, and the last of the adjacent free ones, each of
+    /// which names the next: for whoever posts to the ring itself.
+    pub fn free_run(&mut self) -> (u32, u32) {
         let behind = |index: u32| (index + 1) % self.layout.requests;
         let is_free = |index: u32| {
             (self.tail..self.end).contains(&index)
@@ -189,6 +192,11 @@ impl SharedReceiveQueue {
         let mut last = self.tail;
         while behind(last) != self.tail && is_free(behind(last)) {
             last = behind(last);
+        }
+        let mut index = self.tail;
+        while index != last {
+            self.make_usual(index);
+            index = (index + 1) & self.mask();
         }
         (self.tail, last)
     }
@@ -306,11 +314,12 @@ impl SharedReceiveQueue {
             return Err(ListError { index: 0, error: self.gate.refusal().into() });
         }
         let mut count = 0;
-        let written = Unpublished(self);
+        let mut written = Unpublished { queue: self, any: false };
         for wr in requests {
-            if let Err(error) = written.0.write(wr.borrow()) {
+            if let Err(error) = written.queue.write(wr.borrow()) {
                 return Err(ListError { index: count, error });
             }
+            written.any = true;
             count += 1;
         }
         drop(written);
@@ -405,12 +414,18 @@ impl SharedReceiveQueue {
     }
 }
 
-/// Requests that were written. Dropping it publishes them: the records say that the device holds them.
-struct Unpublished<'a>(&'a mut SharedReceiveQueue);
+/// Requests that were written, if there are any. Dropping it publishes them: the records say that the
+/// device holds them.
+struct Unpublished<'a> {
+    queue: &'a mut SharedReceiveQueue,
+    any: bool,
+}
 
 impl Drop for Unpublished<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.publish();
+        if self.any {
+            self.queue.publish();
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::request::error::PostError;
 use crate::request::sge::Sge;
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{DataSegment, INLINE, MAX_SGE_LENGTH, UNIT};
 use mlx5_prm::{U32, U64};
@@ -26,13 +27,16 @@ impl DataKind {
 }
 
 /// Limits on the data of a request.
+// Those of the fast path first: they share a cache line with what else it uses of a queue.
+#[derive(Clone, Copy)]
+#[repr(C)]
 pub(crate) struct Limits {
-    pub(crate) max_sge: u32,
     pub(crate) max_inline: usize,
-    pub(crate) max_message: u32,
     /// The maximum length of the SGE of a request with a single one; zero if the queue takes no
     /// SGEs.
     pub(crate) max_single_sge: u32,
+    pub(crate) max_sge: u32,
+    pub(crate) max_message: u32,
     /// Bytes that an atomic returns; a value that no SGE's length has, if the device lacks atomics.
     pub(crate) atomic_result: u64,
 }
@@ -43,6 +47,9 @@ pub(crate) struct Limits {
 /// No method writes more than a request of the queue's largest size has room for behind any head,
 /// or, for data that only one operation takes, more than its [`DataKind::Own`] says.
 pub(crate) unsafe trait Data: Copy {
+    /// The fewest 16-byte units of simple data.
+    const LEAST: usize = 0;
+
     /// Whether the data is simple for `kind`, so that [`Data::write`] can write it. Never, unless
     /// the form has a fast path.
     #[inline(always)]
@@ -50,13 +57,16 @@ pub(crate) unsafe trait Data: Copy {
         false
     }
 
-    /// Writes simple data and returns its 16-byte units. Not called for a form without a fast path.
+    /// The 16-byte units of simple data. Not called for a form without a fast path, as [`Data::write`].
+    fn units(&self) -> usize {
+        0
+    }
+
+    /// Writes simple data.
     ///
     /// # Safety
     /// The address is the place of the data in a request of this queue.
-    unsafe fn write(self, _: NonNull<u8>) -> usize {
-        0
-    }
+    unsafe fn write(self, _: NonNull<u8>) {}
 
     /// Checks and writes any data and returns its units.
     ///
@@ -70,22 +80,57 @@ pub(crate) unsafe trait Data: Copy {
     ) -> Result<usize, PostError>;
 }
 
+/// One SGE, as two words: its address; its length and key. They are loaded, kept in registers and passed
+/// to the slow path as such.
+#[derive(Clone, Copy)]
+pub(crate) struct OneSge {
+    addr: u64,
+    rest: u64,
+}
+
+impl From<Sge> for OneSge {
+    #[inline(always)]
+    fn from(sge: Sge) -> Self {
+        // SAFETY: the sizes are equal, and any bytes are valid.
+        let [addr, rest] = unsafe { core::mem::transmute::<Sge, [u64; 2]>(sge) };
+        Self { addr, rest: rest.to_le() }
+    }
+}
+
+impl OneSge {
+    #[inline(always)]
+    const fn length(&self) -> u32 {
+        self.rest as u32
+    }
+}
+
 // SAFETY: one SGE is written, and only if the queue takes SGEs; otherwise as for a list.
-unsafe impl Data for Sge {
+unsafe impl Data for OneSge {
+    const LEAST: usize = 1;
+
     #[inline(always)]
     fn is_fast(&self, kind: DataKind, limits: &Limits) -> bool {
         if kind.is_result() {
-            return u64::from(self.length) == limits.atomic_result;
+            return u64::from(self.length()) == limits.atomic_result;
         }
         // One comparison also rejects the length zero.
-        self.length.wrapping_sub(1) < limits.max_single_sge
+        self.length().wrapping_sub(1) < limits.max_single_sge
     }
 
     #[inline(always)]
-    unsafe fn write(self, at: NonNull<u8>) -> usize {
-        // SAFETY: there is room for one SGE.
-        unsafe { write_sge(at, self) };
+    fn units(&self) -> usize {
         1
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, at: NonNull<u8>) {
+        let words = [self.rest.rotate_left(32).to_be_bytes(), self.addr.to_be_bytes()];
+        const _: () = {
+            assert!(offset_of!(DataSegment, byte_count) == 0 && offset_of!(DataSegment, lkey) == 4);
+            assert!(offset_of!(DataSegment, address) == 8);
+        };
+        // SAFETY: there is room for one SGE.
+        unsafe { at.cast().write(words) };
     }
 
     unsafe fn write_checked(
@@ -94,8 +139,10 @@ unsafe impl Data for Sge {
         kind: DataKind,
         limits: &Limits,
     ) -> Result<usize, PostError> {
+        let Self { addr, rest } = self;
+        let sge = Sge { addr, length: self.length(), lkey: (rest >> 32) as u32 };
         // SAFETY: by the caller's contract.
-        unsafe { (&[self][..]).write_checked(at, kind, limits) }
+        unsafe { (&[sge][..]).write_checked(at, kind, limits) }
     }
 }
 
@@ -129,15 +176,18 @@ unsafe impl Data for Inline<'_> {
     }
 
     #[inline(always)]
-    #[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
-    unsafe fn write(self, at: NonNull<u8>) -> usize {
+    fn units(&self) -> usize {
+        inline_units(self.0.len())
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, at: NonNull<u8>) {
         let header = U32::new(self.0.len() as u32 | INLINE);
         // SAFETY: there is room for the header and the bytes, of which there is at least one.
         unsafe {
             at.cast().write(header);
             copy_inline(at.byte_add(INLINE_HEADER), self.0.as_ptr(), self.0.len());
         }
-        (INLINE_HEADER + self.0.len() + UNIT - 1) / UNIT
     }
 
     unsafe fn write_checked(
@@ -233,8 +283,12 @@ unsafe impl Data for InlineBytesAt {
     }
 
     #[inline(always)]
-    #[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
-    unsafe fn write(self, at: NonNull<u8>) -> usize {
+    fn units(&self) -> usize {
+        inline_units(self.length as usize)
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, at: NonNull<u8>) {
         let length = self.length as usize;
         // SAFETY: there is room for the header and the bytes, of which there is at least one. They
         // are readable by the contract of `InlineSges::new`.
@@ -243,7 +297,6 @@ unsafe impl Data for InlineBytesAt {
             let from = core::ptr::with_exposed_provenance(self.addr as usize);
             copy_inline(at.byte_add(INLINE_HEADER), from, length);
         }
-        (INLINE_HEADER + length + UNIT - 1) / UNIT
     }
 
     unsafe fn write_checked(
@@ -329,6 +382,13 @@ unsafe impl Data for () {
 
 /// Bytes of the header of inline data.
 pub(crate) const INLINE_HEADER: usize = 4;
+
+/// The 16-byte units of `length` bytes of inline data.
+#[inline(always)]
+#[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
+const fn inline_units(length: usize) -> usize {
+    (INLINE_HEADER + length + UNIT - 1) / UNIT
+}
 
 /// # Safety
 /// `at` has 16 writable bytes.

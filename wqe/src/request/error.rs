@@ -91,6 +91,18 @@ pub enum PostError {
     NoAtomics,
     /// An operation of the verbs that no ConnectX supports, or not on this transport.
     UnsupportedByDevice(UnsupportedOperation),
+    /// The headers of a packet to be cut are shorter than an Ethernet header, or longer than the
+    /// queue was created for.
+    TsoHeader {
+        /// Their length.
+        length: u32,
+        /// The maximum; zero if the queue was created without TSO.
+        max: u32,
+    },
+    /// A packet is to be cut into segments of no bytes.
+    TsoSegmentSize,
+    /// The device needs the first 18 bytes of each packet in the request.
+    InlineHeaderMissing,
     /// A window of more than 2 GiB, the maximum of a translation entry.
     WindowTooLong {
         /// Its length in GiB.
@@ -259,6 +271,17 @@ impl fmt::Display for PostError {
             ),
             Self::NoAtomics => f.write_str("the device does not support atomics"),
             Self::UnsupportedByDevice(operation) => write!(f, "{}", operation.text()),
+            Self::TsoHeader { max: 0, .. } => {
+                f.write_str("the queue was created without TSO: set `max_tso_header`")
+            }
+            Self::TsoHeader { length, max } => {
+                write!(f, "headers of {length} bytes; 14 to {max} are supported (`max_tso_header`)")
+            }
+            Self::TsoSegmentSize => f.write_str("the maximum segment size is zero"),
+            Self::InlineHeaderMissing => f.write_str(
+                "the device needs the first 18 bytes of each packet in the request: use \
+                 `inline_header`",
+            ),
             Self::WindowTooLong { gib } => {
                 write!(f, "the window has {gib} GiB or more; the maximum is 2 GiB")
             }

@@ -2,6 +2,7 @@
 
 pub(crate) mod data;
 pub(crate) mod error;
+pub(crate) mod ethernet;
 pub(crate) mod flags;
 pub mod operation;
 pub(crate) mod raw;

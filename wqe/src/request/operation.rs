@@ -5,7 +5,7 @@ use crate::request::data::DataKind;
 use crate::request::flags::SendFlags;
 use crate::request::remote::RemoteAddress;
 use crate::request::segment::{Atomic, MaskedAtomic, Segment};
-use crate::request::transport::{Rc, Transport, Uc, Ud, XrcSend};
+use crate::request::transport::{RawPacket, Rc, Transport, Uc, Ud, XrcSend};
 use crate::request::window::{UMR_UNITS, UmrHead};
 use mlx5_prm::wqe::{MASKED_ATOMIC_8, Opcode};
 
@@ -35,6 +35,7 @@ pub trait Inline: SendOperation {}
 pub trait Supports<O: SendOperation>: Transport {}
 
 const ANY: SendFlags = SendFlags::CONTROL;
+const PACKET: SendFlags = ANY.union(SendFlags::IP_CSUM);
 const UNSOLICITED: SendFlags = SendFlags::SIGNALED.union(SendFlags::FENCE);
 
 macro_rules! operations {
@@ -69,8 +70,6 @@ macro_rules! operations {
                     $(#[doc = $doc])*
                     const $bit = $value;
                 )*
-                /// Segmentation offload. No transport here supports it.
-                const TSO = 1 << 10;
                 /// Flush. ConnectX does not support it.
                 const FLUSH = 1 << 11;
                 /// Atomic write. ConnectX does not support it.
@@ -167,7 +166,7 @@ use DataKind::{Message, Own, Result as Returns};
 
 operations! {
     /// Send.
-    Send, SEND = 1 << 2, Send: remote (), flags ANY, data Message, inline yes, on Rc XrcSend Uc Ud;
+    Send, SEND = 1 << 2, Send: remote (), flags PACKET, data Message, inline yes, on Rc XrcSend Uc Ud RawPacket;
     /// Send with immediate data.
     SendImm, SEND_IMM = 1 << 3, SendImm: remote (), flags ANY, data Message, inline yes, on Rc XrcSend Uc Ud;
     /// Send, and invalidate a key at the peer.
@@ -186,6 +185,8 @@ operations! {
     BindWindow, BIND_MW = 1 << 8, Umr as Fmr: remote UmrHead, flags UNSOLICITED, data Own(UMR_UNITS), on Rc XrcSend Uc;
     /// Invalidate a memory window.
     LocalInvalidate, LOCAL_INV = 1 << 7, Umr as LocalInvalidate: remote UmrHead, flags UNSOLICITED, data Own(0), on Rc XrcSend Uc;
+    /// Send a packet that the device cuts into segments (TCP segmentation offload).
+    Tso, TSO = 1 << 10, Tso: remote (), flags PACKET, data Message, on RawPacket;
     /// No operation.
     Nop, NOP = 1 << 32, Nop: remote (), flags UNSOLICITED, data Own(0), on Rc;
     /// Atomic compare and swap of selected bits.

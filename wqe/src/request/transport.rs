@@ -1,6 +1,8 @@
 //! Transports as types: an operation that a transport does not support does not compile.
 
+use crate::request::ethernet::Ethernet;
 use crate::request::flags::SendFlags;
+use crate::request::segment::Segment;
 
 mod sealed {
     pub trait Sealed {
@@ -13,7 +15,13 @@ mod sealed {
 pub trait Transport: sealed::Sealed + Send + Sync + 'static {
     /// The state of a request once its operation is chosen: what it needs next.
     type Start;
-    /// 16-byte units of addressing between control segment and operation.
+    /// What lies between control segment and operation if the request says nothing about it.
+    #[doc(hidden)]
+    type Bare: Segment;
+    /// Returns it, for a request with these flags.
+    #[doc(hidden)]
+    fn bare(flags: SendFlags) -> Self::Bare;
+    /// The most 16-byte units between control segment and operation.
     const ADDRESS_UNITS: usize;
     /// The supported flags.
     const FLAGS: SendFlags;
@@ -35,7 +43,7 @@ pub enum NeedsData {}
 
 /// One transport per line.
 macro_rules! transports {
-    ($($(#[$doc:meta])* $name:ident: start $start:ident, address $units:literal units, flags $flags:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident: start $start:ident, address $units:literal units $(else $bare:ident)?, flags $flags:expr;)*) => {
         /// The transports as values.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Which {
@@ -60,11 +68,24 @@ macro_rules! transports {
             }
             impl Transport for $name {
                 type Start = $start;
+                transports!(@bare $($bare)?);
                 const ADDRESS_UNITS: usize = $units;
                 const FLAGS: SendFlags = $flags;
                 const NAME: &'static str = stringify!($name);
             }
         )*
+    };
+    (@bare) => {
+        type Bare = ();
+        #[inline(always)]
+        fn bare(_: SendFlags) {}
+    };
+    (@bare $bare:ident) => {
+        type Bare = $bare;
+        #[inline(always)]
+        fn bare(flags: SendFlags) -> $bare {
+            $bare::new(flags)
+        }
     };
 }
 
@@ -78,4 +99,6 @@ transports! {
     Uc: start NeedsData, address 0 units, flags SendFlags::SIGNALED.union(SendFlags::SOLICITED);
     /// Unreliable datagram.
     Ud: start NeedsAddress, address 3 units, flags SendFlags::SIGNALED.union(SendFlags::SOLICITED);
+    /// Raw Ethernet packets: the data is the packet, from its destination MAC address on.
+    RawPacket: start NeedsData, address 2 units else Ethernet, flags SendFlags::SIGNALED.union(SendFlags::IP_CSUM);
 }

@@ -1,14 +1,15 @@
 //! The typed builder (`ibv_wr_*`): a batch of requests, each finished by its data setter.
 
-use crate::request::data::{Data, Inline as InlineBytes, InlineList, InlineSges};
+use crate::request::data::{Data, Inline as InlineBytes, InlineList, InlineSges, OneSge};
 use crate::request::error::{BatchError, PostError};
+use crate::request::ethernet::{Ethernet, InlineHeader, Segmented, SegmentedData, VlanTag};
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, Supports};
 use crate::request::raw::RawWqe;
 use crate::request::remote::RemoteAddress;
 use crate::request::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
 use crate::request::sge::Sge;
-use crate::request::transport::{NeedsAddress, NeedsData, NeedsSrqn, Transport, Which};
+use crate::request::transport::{NeedsAddress, NeedsData, NeedsSrqn, RawPacket, Transport, Which};
 use crate::request::window::{Binding, UmrHead};
 use crate::send::build::{Cursor, Parts};
 use crate::send::cancel::RequestHandle;
@@ -19,6 +20,7 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use mlx5_prm::U32;
+use mlx5_prm::ethernet::L2_INLINE;
 use mlx5_prm::wqe::AddressVector;
 
 /// A batch of requests under construction. [`Batch::complete`] posts all of it. Nothing is posted
@@ -29,16 +31,12 @@ use mlx5_prm::wqe::AddressVector;
 #[must_use = "a batch that is dropped posts nothing"]
 pub struct Batch<'q, T: Transport> {
     queue: &'q mut SendQueue<T>,
-    /// Whether posting is allowed.
-    open: bool,
     /// The queue's position.
     start: Cursor,
     /// The position behind the last request built.
     cursor: Cursor,
-    /// Requests added, including refused ones. For a batch of one the compiler knows the value.
-    added: u32,
-    /// The address of the only request, if the fast path built it. Meaningless once there are two.
-    only: Option<InRing>,
+    /// The address of the last request, if the fast path built it.
+    last: Option<InRing>,
     /// The handle number of the request that is added next; zero if it has no handle.
     name: u32,
 }
@@ -46,8 +44,7 @@ pub struct Batch<'q, T: Transport> {
 /// Where a batch that was lent has come to.
 pub(crate) struct ComeTo {
     cursor: Cursor,
-    added: u32,
-    only: Option<InRing>,
+    last: Option<InRing>,
     name: u32,
 }
 
@@ -78,8 +75,8 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// A batch whose next request is at `cursor`.
     #[inline(always)]
     pub(crate) fn at(queue: &'q mut SendQueue<T>, cursor: Cursor) -> Self {
-        let open = queue.gate.may_send();
-        Self { queue, open, start: cursor, cursor, added: 0, only: None, name: 0 }
+        queue.look_at_gate();
+        Self { queue, start: cursor, cursor, last: None, name: 0 }
     }
 
     /// Starts a request. Its operation follows.
@@ -90,11 +87,11 @@ impl<'q, T: Transport> Batch<'q, T> {
 
     /// Returns the number of requests in the batch.
     pub fn len(&self) -> usize {
-        let (_, added) = self.cursor.since(self.start);
-        if added == 0 {
+        let (_, requests) = self.cursor.since(self.start);
+        if requests == 0 {
             return 0;
         }
-        added as usize - self.queue.more_wqes as usize - usize::from(self.queue.error.is_some())
+        requests as usize - self.queue.more_wqes as usize - usize::from(self.queue.error.is_some())
     }
 
     /// Returns a handle of the request that is added next, by which it can be cancelled. If that
@@ -131,16 +128,16 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Posts the batch (`ibv_wr_complete`): all of it, or nothing if a request was refused.
     #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
-        let single = if self.added == 1 { self.only.map(|only| only.0) } else { None };
+        let last = self.last.map(|last| last.0);
         let (queue, start, cursor) = self.into_parts();
-        queue.complete(start, cursor, single)
+        queue.complete(start, cursor, last)
     }
 
     /// Posts the batch if it is one request of the usual size (a message with one SGE), which the fast
     /// path built and which goes to the queue's own BlueFlame register. Otherwise returns it: then [`Batch::complete`] posts it.
     #[inline(always)]
     pub fn complete_fast(self) -> Result<(), Self> {
-        if self.only.is_none() || !self.queue.complete_usual(self.cursor) {
+        if self.last.is_none() || !self.queue.complete_usual(self.cursor) {
             return Err(self);
         }
         let _posted = ManuallyDrop::new(self);
@@ -187,8 +184,8 @@ impl<'q, T: Transport> Batch<'q, T> {
         let queue = unsafe { core::ptr::read(&this.queue) };
         // SAFETY: by the caller's contract.
         let queue = unsafe { queue.of_transport::<U>() };
-        let Self { open, start, cursor, added, only, name, .. } = *this;
-        Batch { queue, open, start, cursor, added, only, name }
+        let Self { start, cursor, last, name, .. } = *this;
+        Batch { queue, start, cursor, last, name }
     }
 
     /// The batch as one of another transport, to add requests to. [`Batch::take_back`] follows.
@@ -197,24 +194,24 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// The queue is of transport `U`.
     #[inline(always)]
     pub(crate) unsafe fn lend<U: Transport>(&mut self) -> Batch<'_, U> {
-        let Self { open, start, cursor, added, only, name, .. } = *self;
+        let Self { start, cursor, last, name, .. } = *self;
         // SAFETY: by the caller's contract.
         let queue = unsafe { self.queue.of_transport::<U>() };
-        Batch { queue, open, start, cursor, added, only, name }
+        Batch { queue, start, cursor, last, name }
     }
 
     /// Where a lent batch has come to.
     #[inline(always)]
     pub(crate) fn come_to(self) -> ComeTo {
         // It goes on, so it is not dropped.
-        let Self { cursor, added, only, name, .. } = *ManuallyDrop::new(self);
-        ComeTo { cursor, added, only, name }
+        let Self { cursor, last, name, .. } = *ManuallyDrop::new(self);
+        ComeTo { cursor, last, name }
     }
 
     /// Goes on where the batch that was lent has come to.
     #[inline(always)]
-    pub(crate) fn take_back(&mut self, ComeTo { cursor, added, only, name }: ComeTo) {
-        (self.cursor, self.added, self.only, self.name) = (cursor, added, only, name);
+    pub(crate) fn take_back(&mut self, ComeTo { cursor, last, name }: ComeTo) {
+        (self.cursor, self.last, self.name) = (cursor, last, name);
     }
 
     /// Takes the batch apart without dropping it.
@@ -236,20 +233,25 @@ impl<'q, T: Transport> Batch<'q, T> {
         &mut self,
         push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor,
     ) {
-        self.added = self.added.wrapping_add(1);
         let sequence = self.cursor.sequence;
-        self.cursor = push(self.queue, self.cursor);
+        self.last = None;
+        self.push_by(push);
         self.give_name(sequence);
+    }
+
+    /// Lets `push`, which is out of line, add or refuse a request.
+    #[inline(always)]
+    fn push_by(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
+        self.cursor = push(self.queue, self.cursor);
     }
 
     /// As [`Batch::push_slow_request`], but `push` leaves [`SendQueue::fast_blueflame_blocks`] nonzero only if the
     /// request is one WQE in one piece in the ring.
     #[inline(always)]
     pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
-        self.added = self.added.wrapping_add(1);
-        self.only = Some(InRing(self.queue.at(self.cursor.head)));
+        self.last = Some(InRing(self.queue.at(self.cursor.head)));
         let sequence = self.cursor.sequence;
-        self.cursor = push(self.queue, self.cursor);
+        self.push_by(push);
         self.give_name(sequence);
     }
 
@@ -257,12 +259,14 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// of the caller's for the error.
     #[inline(always)]
     pub(crate) fn refuse_by(&mut self, refuse: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
-        self.cursor = refuse(self.queue, self.cursor);
+        self.last = None;
+        self.push_by(refuse);
     }
 
     /// Refuses the request under construction, and so the batch.
     pub(crate) fn refuse(&mut self, error: PostError) {
-        self.cursor = self.queue.refuse(self.cursor, error);
+        self.last = None;
+        self.push_by(|queue, cursor| queue.refuse(cursor, error));
     }
 }
 
@@ -394,6 +398,16 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_bare::<operation::Nop>(self.wr_id, self.flags, 0, (), ());
     }
 
+    /// Sends a packet that the device cuts into segments (`ibv_wr_send_tso`). The device fills in
+    /// the lengths, the sequence numbers and, with [`SendFlags::IP_CSUM`], the checksums of each
+    /// segment's headers. One completion.
+    pub fn send_tso(self, packet: Segmented<'_>)
+    where
+        T: Supports<operation::Tso>,
+    {
+        self.batch.add_segmented(self.wr_id, self.flags, packet);
+    }
+
     /// Posts a WQE unchanged but for queue pair number, block index and flags
     /// (`mlx5dv_wr_raw_wqe`).
     pub fn raw_wqe(self, wqe: RawWqe<'_>)
@@ -413,9 +427,30 @@ impl<T: Transport> Batch<'_, T> {
         parts: Parts<A, O::Remote>,
         data: D,
     ) {
-        self.added = self.added.wrapping_add(1);
-        let (cursor, only) = self.queue.push::<O, _, _>(self.cursor, self.open, parts, data);
-        (self.cursor, self.only) = (cursor, only.map(InRing));
+        if self.queue.is_fast::<O, D>(self.cursor, parts.flags, &data) {
+            // SAFETY: just checked.
+            return unsafe { self.add_built::<O, A, D>(parts, data) };
+        }
+        let Parts { wr_id, flags, immediate, address, remote } = parts;
+        self.last = None;
+        self.push_by(|queue, cursor| {
+            queue.push_slow::<O, A, D>(cursor, wr_id, flags, immediate, address, remote, data)
+        });
+    }
+
+    /// Adds a request, by the fast path.
+    ///
+    /// # Safety
+    /// [`SendQueue::is_fast`] is true of it.
+    #[inline(always)]
+    unsafe fn add_built<O: SendOperation, A: Segment, D: Data>(
+        &mut self,
+        parts: Parts<A, O::Remote>,
+        data: D,
+    ) {
+        // SAFETY: by the contract.
+        let (blocks, slot) = unsafe { self.queue.build_fast::<O, A, D>(self.cursor, parts, data) };
+        (self.cursor, self.last) = (self.cursor.after(blocks), Some(InRing(slot)));
     }
 
     /// As [`Batch::add`], if the fast path can build the request. Otherwise nothing is added.
@@ -425,14 +460,12 @@ impl<T: Transport> Batch<'_, T> {
         parts: Parts<A, O::Remote>,
         data: D,
     ) -> bool {
-        let Some((cursor, slot)) =
-            self.queue.push_fast::<O, _, _>(self.cursor, self.open, parts, data)
-        else {
-            return false;
-        };
-        self.added = self.added.wrapping_add(1);
-        (self.cursor, self.only) = (cursor, Some(InRing(slot)));
-        true
+        let takes = self.queue.is_fast::<O, D>(self.cursor, parts.flags, &data);
+        if takes {
+            // SAFETY: just checked.
+            unsafe { self.add_built::<O, A, D>(parts, data) };
+        }
+        takes
     }
 
     /// Adds a request without address; its data, if any, belongs to the operation.
@@ -462,6 +495,12 @@ impl<T: Transport> Batch<'_, T> {
     pub(crate) fn add_invalidation(&mut self, wr_id: u64, flags: SendFlags, rkey: u32) {
         let head = UmrHead::free(0, true);
         self.add_bare::<operation::LocalInvalidate>(wr_id, flags, rkey, head, ());
+    }
+
+    pub(crate) fn add_segmented(&mut self, wr_id: u64, flags: SendFlags, packet: Segmented<'_>) {
+        let checksums = flags.contains(SendFlags::IP_CSUM);
+        let data = SegmentedData { packet, checksums, limits: self.queue.tso };
+        self.add_bare::<operation::Tso>(wr_id, flags, 0, (), data);
     }
 
     pub(crate) fn add_raw(&mut self, wr_id: u64, flags: SendFlags, wqe: RawWqe<'_>) {
@@ -510,6 +549,30 @@ impl<'b, 'q, T: Transport, O: SendOperation> Request<'b, 'q, T, O, NeedsSrqn> {
     }
 }
 
+impl<'b, 'q> Request<'b, 'q, RawPacket, operation::Send, NeedsData> {
+    /// Lets the device insert a VLAN tag behind the packet's source address. For devices with that
+    /// capability, and not together with an inline header: write the tag into that one.
+    #[inline(always)]
+    pub fn insert_vlan(
+        self,
+        tag: VlanTag,
+    ) -> Addressed<'b, 'q, RawPacket, operation::Send, Ethernet> {
+        let address = Ethernet::new(self.flags).insert(tag);
+        Addressed { request: self, address }
+    }
+
+    /// Copies the first bytes of the packet into the request; the data is the rest. For devices
+    /// that need it: see [`SendQueue::require_inline_header`].
+    #[inline(always)]
+    pub fn inline_header<'a>(
+        self,
+        header: &'a [u8; L2_INLINE],
+    ) -> Addressed<'b, 'q, RawPacket, operation::Send, InlineHeader<'a>> {
+        let checksums = self.flags.contains(SendFlags::IP_CSUM);
+        Addressed { request: self, address: InlineHeader { checksums, header } }
+    }
+}
+
 impl<'b, 'q, T: Transport, O: SendOperation, S> Request<'b, 'q, T, O, S> {
     /// Converts the request to the state in which it takes its data.
     #[inline(always)]
@@ -552,7 +615,7 @@ macro_rules! data_setters {
             /// Sets the data to one piece of local memory (`ibv_wr_set_sge`).
             #[inline(always)]
             pub fn sge(self, sge: Sge) {
-                self.finish(sge);
+                self.finish(OneSge::from(sge));
             }
 
             /// Sets the data to a list of pieces of local memory (`ibv_wr_set_sge_list`). With an
@@ -600,7 +663,7 @@ macro_rules! data_setters {
 
 data_setters!(
     (T: Transport, O: SendOperation) Request<'_, '_, T, O, NeedsData>,
-    |this| this, ()
+    |this| this, T::bare(this.flags)
 );
 data_setters!(
     (T: Transport, O: SendOperation, A: Segment) Addressed<'_, '_, T, O, A>,

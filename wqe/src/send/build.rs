@@ -1,12 +1,10 @@
-//! Building requests in the ring.
-//!
-//! The fast path (enough room, simple data) is inlined into the caller and makes no call. The slow
-//! path is one call that gets everything as arguments, so that the fast path keeps nothing alive
-//! for it.
+//! Building requests off the fast path: one call that gets everything as arguments, so that the fast
+//! path keeps nothing alive for it.
 
 use crate::request::data::Data;
 use crate::request::data::DataKind;
 use crate::request::error::PostError;
+use crate::request::ethernet::Ethernet;
 use crate::request::flags::SendFlags;
 use crate::request::operation::SendOperation;
 use crate::request::raw::RawWqe;
@@ -46,6 +44,51 @@ const _: () = {
     assert!(offset_of!(ControlSegment, immediate) == 12);
 };
 
+/// The control segment and the record of a request at block `head`, with so many units and blocks. It has
+/// at least `least` units, which the compiler knows. `flags` is its `fm_ce_se` byte; `qpn` and `default_flags` are those of the queue.
+// What depends on `head` is added last to what a batch has in common.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "numbers of one formula")]
+pub(crate) fn control_of<O: SendOperation>(
+    head: u32,
+    least: usize,
+    units: usize,
+    blocks: u32,
+    flags: u8,
+    immediate: U32,
+    qpn: u64,
+    default_flags: u32,
+) -> ([[u8; 8]; 2], RequestInfo) {
+    let modifier = (O::MODIFIER as u64) << RequestInfo::MODIFIER_SHIFT;
+    let opcode = modifier | (O::OPCODE as u64) << RequestInfo::OPCODE_SHIFT;
+    let recorded = modifier | (O::RECORD as u64) << RequestInfo::OPCODE_SHIFT;
+    let place = u64::from(head as u16) << RequestInfo::FIRST_SHIFT;
+    let control = default_flags | u32::from(flags) << RequestInfo::CONTROL_SHIFT;
+    let immediate = u64::from(u32::from_le_bytes(immediate.to_bytes())) << 32;
+    // Both contain the same large constant, which the compiler would build twice. Sums, although no two
+    // have a bit in common: there are more instructions for them.
+    let common = opaque_word(place | opcode | least as u64);
+    let first = common.wrapping_add((units - least) as u64).wrapping_add(qpn);
+    let second = u64::from(control) | immediate;
+    let rest =
+        u64::from(blocks).wrapping_sub(least as u64).wrapping_add(recorded.wrapping_sub(opcode));
+    let info = common.wrapping_add(control.into()).wrapping_add(rest);
+    ([first.to_be_bytes(), second.to_le_bytes()], RequestInfo::of_bits(info))
+}
+
+/// Writes what is between the control segment of a request and its data.
+///
+/// # Safety
+/// `slot` has room for a request of an operation that has these segments.
+#[inline(always)]
+pub(crate) unsafe fn write_head<A: Segment, R: Segment>(slot: NonNull<u8>, address: A, remote: R) {
+    // SAFETY: address and remote address follow the control segment, inside the request.
+    unsafe {
+        address.write(slot.byte_add(UNIT));
+        remote.write(slot.byte_add((1 + A::UNITS) * UNIT));
+    }
+}
+
 impl<T: Transport> SendQueue<T> {
     /// Returns the queue's position.
     #[inline(always)]
@@ -53,137 +96,7 @@ impl<T: Transport> SendQueue<T> {
         Cursor { head: self.head, sequence: self.sequence }
     }
 
-    /// Adds a request to a batch. Returns also its address if the fast path built it in the ring. A
-    /// refusal is noted, and then nothing of the batch is posted. `open` says that posting is
-    /// allowed.
-    #[inline(always)]
-    pub(crate) fn push<O: SendOperation, A: Segment, D: Data>(
-        &mut self,
-        cursor: Cursor,
-        open: bool,
-        parts: Parts<A, O::Remote>,
-        data: D,
-    ) -> (Cursor, Option<NonNull<u8>>) {
-        if self.is_fast::<O, D>(cursor, open, parts.flags, &data) {
-            // SAFETY: just checked.
-            let (cursor, slot) = unsafe { self.build_fast::<O, A, D>(cursor, parts, data) };
-            return (cursor, Some(slot));
-        }
-        let Parts { wr_id, flags, immediate, address, remote } = parts;
-        (self.push_slow::<O, A, D>(cursor, wr_id, flags, immediate, address, remote, data), None)
-    }
-
-    /// The fast path of [`SendQueue::push`]: adds nothing unless the request can be built in the ring
-    /// in one piece, with nothing to check. Returns its address.
-    #[inline(always)]
-    pub(crate) fn push_fast<O: SendOperation, A: Segment, D: Data>(
-        &mut self,
-        cursor: Cursor,
-        open: bool,
-        parts: Parts<A, O::Remote>,
-        data: D,
-    ) -> Option<(Cursor, NonNull<u8>)> {
-        if !self.is_fast::<O, D>(cursor, open, parts.flags, &data) {
-            return None;
-        }
-        // SAFETY: just checked.
-        Some(unsafe { self.build_fast::<O, A, D>(cursor, parts, data) })
-    }
-
-    /// Whether a request can be built in the ring in one piece, with nothing left to check. The ring
-    /// is not written before it is known that posting is allowed: a forked child may not have it
-    /// mapped.
-    #[inline(always)]
-    fn is_fast<O: SendOperation, D: Data>(
-        &self,
-        cursor: Cursor,
-        open: bool,
-        flags: SendFlags,
-        data: &D,
-    ) -> bool {
-        let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
-        !const { is_large::<O>() }
-            && data.is_fast(O::DATA, &self.limits)
-            && allowed.contains(flags)
-            && open
-            && self.has_fast_room(cursor.head)
-    }
-
-    /// Builds a request in the ring and stages its record. Returns the position behind it, and its
-    /// address.
-    ///
-    /// # Safety
-    /// [`SendQueue::is_fast`] is true of the same arguments.
-    #[inline(always)]
-    unsafe fn build_fast<O: SendOperation, A: Segment, D: Data>(
-        &mut self,
-        cursor: Cursor,
-        parts: Parts<A, O::Remote>,
-        data: D,
-    ) -> (Cursor, NonNull<u8>) {
-        let slot = opaque(self.at(cursor.head));
-        // SAFETY: there is room for a request of the largest size, in blocks that the device does not
-        // own.
-        let units = unsafe {
-            Self::write_head::<O, A>(slot, parts.address, parts.remote);
-            let units = 1 + A::UNITS + O::Remote::UNITS;
-            units + data.write(slot.byte_add(units * UNIT))
-        };
-        let blocks = blocks_of(units);
-        // SAFETY: as above.
-        let info = unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks, 0) };
-        // SAFETY: the records are alive, and were created for this ring.
-        unsafe { self.slots.stage(self.mask, cursor.sequence, parts.wr_id, info) };
-        (cursor.after(blocks), slot)
-    }
-
-    /// # Safety
-    /// `slot` has room for a request of the largest size.
-    #[inline(always)]
-    pub(crate) unsafe fn write_head<O: SendOperation, A: Segment>(
-        slot: NonNull<u8>,
-        address: A,
-        remote: O::Remote,
-    ) {
-        // SAFETY: address and remote address follow the control segment, inside the request.
-        unsafe {
-            address.write(slot.byte_add(UNIT));
-            remote.write(slot.byte_add((1 + A::UNITS) * UNIT));
-        }
-    }
-
-    /// Writes the control segment of the request at `cursor`, which has `units` units; `fence` is
-    /// added to its `fm_ce_se` byte.
-    ///
-    /// # Safety
-    /// `slot` has room for a control segment.
-    #[inline(always)]
-    pub(crate) unsafe fn write_control<O: SendOperation, A>(
-        &self,
-        slot: NonNull<u8>,
-        cursor: Cursor,
-        parts: &Parts<A, O::Remote>,
-        units: usize,
-        blocks: u32,
-        fence: u8,
-    ) -> RequestInfo {
-        let place = (O::MODIFIER as u64) << RequestInfo::MODIFIER_SHIFT
-            | u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
-            | (O::OPCODE as u64) << RequestInfo::OPCODE_SHIFT;
-        let flags = parts.flags.intersection(SendFlags::CONTROL).bits() | fence;
-        let control = self.default_flags | u32::from(flags) << RequestInfo::CONTROL_SHIFT;
-        let immediate = u64::from(u32::from_le_bytes(parts.immediate.to_bytes())) << 32;
-        let words: [[u8; 8]; 2] = [
-            (place | self.qpn | units as u64).to_be_bytes(),
-            (u64::from(control) | immediate).to_le_bytes(),
-        ];
-        // SAFETY: by the caller's contract.
-        unsafe { slot.cast().write(words) };
-        let other = (O::OPCODE as u64 ^ O::RECORD as u64) << RequestInfo::OPCODE_SHIFT;
-        RequestInfo::new(place ^ other, control, blocks)
-    }
-
-    /// The slow path of [`SendQueue::push`]: little room, the end of the ring, a list of data, or a
+    /// Builds a request off the fast path: little room, the end of the ring, a list of data, or a
     /// refusal.
     #[cold]
     #[inline(never)]
@@ -202,24 +115,35 @@ impl<T: Transport> SendQueue<T> {
         if let Err(refused) = self.takes(cursor, refused) {
             return refused;
         }
+        if self.needs_inline_header && A::UNITS == Ethernet::UNITS {
+            return self.refuse(cursor, PostError::InlineHeaderMissing);
+        }
         let (slot, in_ring) = self.slow_slot(cursor, const { most_blocks::<O, A>() });
         let units = 1 + A::UNITS + O::Remote::UNITS;
         // SAFETY: there is room for a request of the largest size, or for this one if it is larger,
         // in memory that the device does not own.
         let written = unsafe {
-            Self::write_head::<O, A>(slot, address, remote);
+            write_head(slot, address, remote);
             data.write_checked(slot.byte_add(units * UNIT), O::DATA, &self.limits)
         };
         let units = match written {
             Ok(more) => units + more,
             Err(error) => return self.refuse(cursor, error),
         };
-        let parts = Parts { wr_id, flags, immediate, address, remote };
-        let blocks = blocks_of(units);
         let fence = self.fence_for(flags.bits());
+        let flags = flags.intersection(SendFlags::CONTROL).bits() | fence;
+        let (words, info) = control_of::<O>(
+            cursor.head,
+            0,
+            units,
+            blocks_of(units),
+            flags,
+            immediate,
+            self.qpn,
+            self.default_flags,
+        );
         // SAFETY: as above.
-        let info =
-            unsafe { self.write_control::<O, _>(slot, cursor, &parts, units, blocks, fence) };
+        unsafe { slot.cast().write(words) };
         self.settle(cursor, wr_id, info, in_ring)
     }
 
@@ -325,7 +249,7 @@ pub(crate) const fn blocks_of(units: usize) -> u32 {
 }
 
 /// Whether a request of this operation can exceed the largest size that the queue was created for.
-const fn is_large<O: SendOperation>() -> bool {
+pub(crate) const fn is_large<O: SendOperation>() -> bool {
     matches!(O::DATA, DataKind::Own(_))
         || matches!(O::OPCODE, Opcode::AtomicMaskedCs | Opcode::AtomicMaskedFa)
 }
@@ -389,4 +313,19 @@ pub(crate) fn opaque(pointer: NonNull<u8>) -> NonNull<u8> {
         }
     };
     pointer
+}
+
+/// Returns the same word, hidden from the optimizer.
+#[inline(always)]
+fn opaque_word(word: u64) -> u64 {
+    #[cfg(not(miri))]
+    let word = {
+        let mut word = word;
+        // SAFETY: the assembly has no instruction.
+        unsafe {
+            core::arch::asm!("/* {0} */", inout(reg) word, options(pure, nomem, nostack, preserves_flags));
+        }
+        word
+    };
+    word
 }

@@ -4,7 +4,7 @@ use crate::request::error::BatchError;
 use crate::request::flags::SendFlags;
 use crate::request::segment::Datagram;
 use crate::request::sge::Sge;
-use crate::request::transport::{Rc, Uc, Ud, Which, XrcSend};
+use crate::request::transport::{RawPacket, Rc, Uc, Ud, Which, XrcSend};
 use crate::send::batch::{Batch, Wr};
 use crate::send::build::opaque;
 use crate::send::cancel::RequestHandle;
@@ -191,6 +191,7 @@ impl<'q> AnyBatch<'q> {
             match batch.which_again() {
                 Which::Uc => push_to::<Uc>(batch, wr),
                 Which::Ud => push_to::<Ud>(batch, wr),
+                Which::RawPacket => push_to::<RawPacket>(batch, wr),
                 Which::Rc | Which::XrcSend => push_to::<XrcSend>(batch, wr),
             }
         }

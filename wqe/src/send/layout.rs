@@ -3,6 +3,7 @@
 use crate::request::data::INLINE_HEADER;
 use crate::request::operation::{SendOps, head_units, least_units};
 use crate::request::transport::Transport;
+use mlx5_prm::ethernet::segment_units;
 use mlx5_prm::wqe::{BLOCK, MAX_RING_BLOCKS, MAX_UNITS, UNIT};
 
 /// The sizes of a send queue, computed from what it must hold.
@@ -18,6 +19,8 @@ pub struct SendLayout {
     pub max_sge: u32,
     /// Maximum number of bytes of inline data in a request.
     pub max_inline: u32,
+    /// Maximum length of the headers of a packet that the device cuts into segments.
+    pub max_tso_header: u32,
 }
 
 impl SendLayout {
@@ -36,13 +39,29 @@ impl SendLayout {
         inline: u32,
         ops: SendOps,
     ) -> Option<Self> {
+        Self::with_tso::<T>(requests, sges, inline, ops, 0)
+    }
+
+    /// As [`SendLayout::with_ops`], with room for packets that the device cuts into segments, with
+    /// headers of up to `header` bytes and `sges` SGEs.
+    pub fn with_tso<T: Transport>(
+        requests: u32,
+        sges: u32,
+        inline: u32,
+        ops: SendOps,
+        header: u32,
+    ) -> Option<Self> {
         let head = head_units::<T>();
         let inline_units = match inline {
             0 => 0,
             bytes => (bytes as usize).checked_add(INLINE_HEADER)?.div_ceil(UNIT),
         };
         let units = head.checked_add((sges as usize).max(inline_units))?;
-        let units = units.max(least_units::<T>()).max(ops.fixed_units::<T>());
+        let segmented = match header {
+            0 => 0,
+            bytes => (1 + segment_units(bytes as usize)).checked_add(sges as usize)?,
+        };
+        let units = units.max(segmented).max(least_units::<T>()).max(ops.fixed_units::<T>());
         if units > MAX_UNITS {
             return None;
         }
@@ -59,6 +78,7 @@ impl SendLayout {
             max_size_requests: (blocks / max_request_blocks) as u32,
             max_sge: spare as u32,
             max_inline: (spare * UNIT).saturating_sub(INLINE_HEADER) as u32,
+            max_tso_header: header,
         })
     }
 

@@ -1,14 +1,17 @@
 //! The list form (`ibv_post_send`): operations chosen at run time.
 
-use crate::request::data::{Data as AnyData, Inline as InlineBytes, InlineList, InlineSges};
+use crate::request::data::{
+    Data as AnyData, Inline as InlineBytes, InlineList, InlineSges, OneSge,
+};
 use crate::request::error::{ListError, PostError, UnsupportedOperation};
+use crate::request::ethernet::{Ethernet, Segmented};
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, SendOps};
 use crate::request::raw::RawWqe;
 use crate::request::remote::RemoteAddress;
 use crate::request::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, RemoteSrq, Segment};
 use crate::request::sge::Sge;
-use crate::request::transport::{Rc, Transport, Uc, Ud, XrcSend};
+use crate::request::transport::{RawPacket, Rc, Transport, Uc, Ud, XrcSend};
 use crate::request::window::Binding;
 use crate::send::batch::Batch;
 use crate::send::build::{Cursor, Parts};
@@ -75,6 +78,8 @@ pub enum Operation {
     Raw,
     /// An operation that is refused on every transport.
     Unsupported(UnsupportedOperation),
+    /// Send a packet that the device cuts into segments; its data is [`Data::Segmented`].
+    Tso,
 }
 
 /// The data of a request.
@@ -90,6 +95,8 @@ pub enum Data<'a> {
     InlineAt(InlineSges<'a>),
     /// The whole WQE, for [`Operation::Raw`].
     Wqe(RawWqe<'a>),
+    /// The packet of [`Operation::Tso`].
+    Segmented(&'a Segmented<'a>),
 }
 
 impl Default for Data<'_> {
@@ -151,6 +158,7 @@ addresses! {
     Uc: (), |_| Some(()), or AddressMissing;
     Ud: Datagram<'a>, |wr| wr.address, or AddressMissing;
     XrcSend: RemoteSrq, |wr| wr.xrc_srqn.map(RemoteSrq), or SrqnMissing;
+    RawPacket: Ethernet, |wr| Some(Ethernet::new(wr.flags)), or AddressMissing;
 }
 
 /// Adds the request that `wr` makes at `cursor`. Returns the position behind it.
@@ -262,6 +270,13 @@ impl<T: ListTransport> Batch<'_, T> {
                 Data::Wqe(_) => {}
                 _ => self.refuse(PostError::RawWqeRequired),
             },
+            Operation::Tso => match wr.data {
+                Data::Segmented(packet) if self.has::<operation::Tso>() => {
+                    self.add_segmented(wr.wr_id, wr.flags, *packet);
+                }
+                Data::Segmented(_) => {}
+                _ => self.refuse(PostError::DataNotAllowed),
+            },
             Operation::Unsupported(which) => self.refuse(PostError::UnsupportedByDevice(which)),
             // Added already.
             Operation::Send
@@ -302,7 +317,7 @@ impl<T: ListTransport> Batch<'_, T> {
     ) -> bool {
         let Some(parts) = self.parts::<O, FAST>(wr, immediate, remote) else { return !FAST };
         match wr.data {
-            Data::Sges(&[sge]) => self.add_if::<O, _, _, FAST>(parts, sge),
+            Data::Sges(&[sge]) => self.add_if::<O, _, _, FAST>(parts, OneSge::from(sge)),
             Data::Inline(&[bytes]) => self.add_if::<O, _, _, FAST>(parts, InlineBytes(bytes)),
             Data::InlineAt(pieces) => match pieces.single() {
                 Some(piece) => self.add_if::<O, _, _, FAST>(parts, piece),
@@ -312,7 +327,7 @@ impl<T: ListTransport> Batch<'_, T> {
             _ if FAST => false,
             Data::Sges(sges) => self.add_if::<O, _, _, false>(parts, sges),
             Data::Inline(pieces) => self.add_if::<O, _, _, false>(parts, InlineList(pieces)),
-            Data::Wqe(_) => {
+            Data::Wqe(_) | Data::Segmented(_) => {
                 self.refuse(PostError::DataNotAllowed);
                 true
             }
@@ -328,14 +343,14 @@ impl<T: ListTransport> Batch<'_, T> {
     ) -> bool {
         let Some(parts) = self.parts::<O, FAST>(wr, [0; 4], remote) else { return !FAST };
         match wr.data {
-            Data::Sges(&[sge]) => self.add_if::<O, _, _, FAST>(parts, sge),
+            Data::Sges(&[sge]) => self.add_if::<O, _, _, FAST>(parts, OneSge::from(sge)),
             _ if FAST => false,
             Data::Sges(sges) => self.add_if::<O, _, _, false>(parts, sges),
             Data::Inline(_) | Data::InlineAt(_) => {
                 self.refuse(PostError::InlineNotAllowed);
                 true
             }
-            Data::Wqe(_) => {
+            Data::Wqe(_) | Data::Segmented(_) => {
                 self.refuse(PostError::DataNotAllowed);
                 true
             }
@@ -395,10 +410,14 @@ impl<T: Transport> SendQueue<T> {
             self.abort_dropped();
         }
         let mut batch = self.wr_start();
-        while add(&mut batch) {
+        loop {
+            let more = add(&mut batch);
             if batch.error().is_some() {
                 let (queue, _, cursor) = batch.into_parts();
                 return queue.complete_before_refused(cursor);
+            }
+            if !more {
+                break;
             }
         }
         batch.complete().map_err(ListError::from)

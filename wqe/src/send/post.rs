@@ -35,26 +35,82 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// Posts the requests from `start`, the queue's position, up to `cursor`, unless one was
-    /// refused. `single` is the only request of the batch, if the fast path built it.
+    /// refused. `last` is the last request of the batch, if the fast path built it.
     #[inline(always)]
     pub(crate) fn complete(
         &mut self,
         start: Cursor,
         cursor: Cursor,
-        single: Option<NonNull<u8>>,
+        last: Option<NonNull<u8>>,
     ) -> Result<(), BatchError> {
-        let (blocks, _) = cursor.since(start);
-        // A refused request has no blocks: zero minus one exceeds every limit.
-        let Some(wqe) = single.filter(|_| {
-            blocks.wrapping_sub(1) < self.fast_blueflame_blocks && self.gate.may_send()
-        }) else {
+        let (blocks, requests) = cursor.since(start);
+        let Some(wqe) = last else { return self.complete_slow(cursor) };
+        if requests != 1 {
+            return self.complete_many(cursor, wqe);
+        }
+        if blocks != Self::USUAL_BLOCKS {
+            return self.complete_large(cursor, wqe, blocks);
+        }
+        if !self.copies_usual() || !self.gate.may_send() {
             return self.complete_slow(cursor);
-        };
+        }
         self.commit(cursor);
         // SAFETY: the request at `start` was just built, in one piece, of this many blocks.
         unsafe {
+            self.register.ring_blueflame(self.record, cursor.head as u16, wqe, Self::USUAL_BLOCKS);
+        }
+        Ok(())
+    }
+
+    /// Posts the only request of a batch, up to `cursor`, if it was built in one piece and goes to the
+    /// queue's own BlueFlame register. Otherwise returns false, and does nothing.
+    #[inline(always)]
+    pub(crate) fn complete_single(&mut self, cursor: Cursor) -> bool {
+        let (blocks, requests) = cursor.since(self.here());
+        // A refused request has no blocks: zero minus one exceeds every limit.
+        let fits = blocks.wrapping_sub(1) < self.fast_blueflame_blocks;
+        if requests != 1 || !fits || !self.gate.may_send() {
+            return false;
+        }
+        let wqe = self.at(self.head);
+        self.commit(cursor);
+        // SAFETY: the request was built in one piece, of this many blocks, or `fast_blueflame_blocks`
+        // would be zero.
+        unsafe {
             self.register.ring_blueflame(self.record, cursor.head as u16, wqe, blocks);
         }
+        true
+    }
+
+    /// [`SendQueue::complete`] of several requests, of which the fast path built the last one, at `wqe`. So
+    /// none was refused.
+    #[inline(never)]
+    fn complete_many(&mut self, cursor: Cursor, wqe: NonNull<u8>) -> Result<(), BatchError> {
+        if !self.has_fast_room(cursor.head) || !self.gate.may_send() {
+            return self.complete_slow(cursor);
+        }
+        self.commit(cursor);
+        // SAFETY: a WQE in the ring has at least one block.
+        unsafe { self.register.ring(self.record, cursor.head as u16, wqe, 0) };
+        Ok(())
+    }
+
+    /// [`SendQueue::complete`] of a single request at `wqe` that the fast path built, and that has not
+    /// the usual size.
+    #[inline(always)]
+    fn complete_large(
+        &mut self,
+        cursor: Cursor,
+        wqe: NonNull<u8>,
+        blocks: u32,
+    ) -> Result<(), BatchError> {
+        // A refused request has no blocks: zero minus one exceeds every limit.
+        if blocks.wrapping_sub(1) >= self.fast_blueflame_blocks || !self.gate.may_send() {
+            return self.complete_slow(cursor);
+        }
+        self.commit(cursor);
+        // SAFETY: the request was just built, in one piece, of this many blocks.
+        unsafe { self.register.ring_blueflame(self.record, cursor.head as u16, wqe, blocks) };
         Ok(())
     }
 
@@ -109,11 +165,8 @@ impl<T: Transport> SendQueue<T> {
     #[inline(always)]
     pub(crate) fn complete_built(&mut self, cursor: Cursor) -> bool {
         let (_, requests) = cursor.since(self.here());
-        if requests == 0
-            || !self.has_fast_room(cursor.head)
-            || self.error.is_some()
-            || !self.gate.may_send()
-        {
+        // Behind a refused request there is no fast room.
+        if requests == 0 || !self.has_fast_room(cursor.head) || !self.gate.may_send() {
             return false;
         }
         let first = self.head;
@@ -161,7 +214,7 @@ impl<T: Transport> SendQueue<T> {
             self.ring_doorbell(first, requests);
             (self.fence, self.fence_next) = (fence, fence);
         }
-        if self.fence || self.signed {
+        if self.fence || self.always_slow {
             self.fast_limit = self.head.wrapping_sub(1);
         } else if !self.has_fast_room(self.head) {
             // Without room the limit stays just behind `head`: further back it would appear ahead
@@ -238,12 +291,18 @@ impl<T: Transport> SendQueue<T> {
     #[inline(always)]
     fn ring_doorbell(&mut self, first: u32, requests: u32) {
         let (record, head) = (self.record, self.head as u16);
-        let last = self.records().info(self.sequence.wrapping_sub(1) as u16);
-        let blocks = u32::from(last.blocks());
-        let wqe = self.at(last.first().into());
+        if requests > 1 {
+            // By its own pointer: the shared half would be another cache line.
+            // SAFETY: the records are alive, and were created for this ring.
+            let last = unsafe { self.slots.info(self.mask, self.sequence.wrapping_sub(1)) };
+            let wqe = self.at(last.first().into());
+            // SAFETY: a WQE in the ring has at least one block.
+            return unsafe { self.register.ring(record, head, wqe, 0) };
+        }
+        let (wqe, blocks) = (self.at(first), self.head.wrapping_sub(first));
         // SAFETY: the WQE in the ring starts with a control segment.
         let units = || unsafe { units_of(wqe) };
-        if requests > 1 || blocks > self.register.blueflame_blocks() || units() == 1 {
+        if blocks > self.register.blueflame_blocks() || units() == 1 {
             // SAFETY: a WQE in the ring has at least one block.
             return unsafe { self.register.ring(record, head, wqe, 0) };
         }

@@ -3,6 +3,7 @@
 use crate::gate::Gate;
 use crate::request::data::{ATOMIC_RESULT, Limits};
 use crate::request::error::{BatchError, PostError};
+use crate::request::ethernet::TsoLimits;
 use crate::request::transport::{Transport, Which};
 use crate::send::journal::Journal;
 use crate::send::layout::SendLayout;
@@ -13,7 +14,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
-use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_SGE_LENGTH, control_flags};
+use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_SGE_LENGTH, UNIT, control_flags};
 
 /// A buffer for the largest WQE. A request is built here if it might wrap around the end of the
 /// ring or if room is short.
@@ -21,31 +22,20 @@ use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_SGE_LENGTH, control_flags};
 pub(crate) struct Scratch(pub(crate) [u8; MAX_BLOCKS * BLOCK]);
 
 /// The owner half of a send queue: writes requests into the ring and rings the doorbell.
-// Of the same layout for every transport, as `SendQueue::of_transport` requires; the fields in the
-// order of their alignment.
-#[repr(C)]
+// Of the same layout for every transport, as `SendQueue::of_transport` requires. What posting a
+// request uses is in the first two cache lines; see `HOT`.
+#[repr(C, align(64))]
 pub struct SendQueue<T> {
-    /// Changes of memory keys by requests that have not yet completed.
-    pub(crate) journal: Journal,
-    /// The first refusal in the batch under construction.
-    pub(crate) error: Option<BatchError>,
     pub(crate) ring: NonNull<u8>,
+    pub(crate) slots: Slots,
     pub(crate) gate: Gate,
     pub(crate) record: QueuePairRecord,
     pub(crate) register: SendRegister,
     pub(crate) records: NonNull<SendRecords>,
-    pub(crate) slots: Slots,
-    pub(crate) scratch: Box<Scratch>,
-    /// The handle numbers of requests, by sequence number.
-    pub(crate) names: Box<[u32]>,
+    /// The first refusal in the batch under construction.
+    pub(crate) error: Option<BatchError>,
     /// Number of the queue pair, shifted as in the first word of a WQE.
     pub(crate) qpn: u64,
-    pub(crate) limits: Limits,
-    /// Unique among all queues of the process, and changed by a reset.
-    pub(crate) generation: u64,
-    /// Blocks in the ring, minus one.
-    pub(crate) mask: u32,
-    pub(crate) max_request_blocks: u32,
     /// Producer index in blocks, free-running; the device sees 16 bits of it.
     pub(crate) head: u32,
     /// Requests committed so far, free-running. Its low 16 bits are the sequence number of a
@@ -55,6 +45,8 @@ pub struct SendQueue<T> {
     /// can be built there in one piece, with room for another one behind it. After that, requests
     /// take the slow path, which computes the room again.
     pub(crate) fast_limit: u32,
+    /// Blocks in the ring, minus one.
+    pub(crate) mask: u32,
     /// Flags of every request, shifted as in the second word of a WQE: the completion flag, on a
     /// queue that signals all requests.
     pub(crate) default_flags: u32,
@@ -62,6 +54,15 @@ pub struct SendQueue<T> {
     /// has no register of its own, and while the batch under construction must be completed by the
     /// slow path.
     pub(crate) fast_blueflame_blocks: u32,
+    pub(crate) limits: Limits,
+    /// Changes of memory keys by requests that have not yet completed.
+    pub(crate) journal: Journal,
+    pub(crate) scratch: Box<Scratch>,
+    /// The handle numbers of requests, by sequence number.
+    pub(crate) names: Box<[u32]>,
+    /// Unique among all queues of the process, and changed by a reset.
+    pub(crate) generation: u64,
+    pub(crate) max_request_blocks: u32,
     /// Sequence number of the last request, of any batch, that changed state here besides its WQE
     /// and record. While `sequence` has not passed it, its batch is not posted.
     pub(crate) noted: u32,
@@ -78,10 +79,27 @@ pub struct SendQueue<T> {
     pub(crate) fence_next: bool,
     /// Whether the device checks a signature of every request.
     pub(crate) signed: bool,
+    /// Whether every request takes the slow path.
+    pub(crate) always_slow: bool,
     /// The transport that the queue was created for.
     pub(crate) which: Which,
+    /// Whether the device needs the start of each packet in the request.
+    pub(crate) needs_inline_header: bool,
+    /// What the queue takes of packets to be cut into segments.
+    pub(crate) tso: TsoLimits,
     transport: PhantomData<T>,
 }
+
+/// Bytes of a queue that posting a request uses: two cache lines. A service with thousands of queues
+/// has none of them in its cache.
+const HOT: usize = 128;
+const _: () = {
+    use core::mem::offset_of;
+    assert!(align_of::<SendQueue<()>>() * 2 == HOT);
+    let limits = offset_of!(SendQueue<()>, limits);
+    assert!(limits + offset_of!(Limits, max_single_sge) + 4 <= HOT);
+    assert!(offset_of!(SendQueue<()>, ring) == 0);
+};
 
 // SAFETY: the ring is reached only through this value.
 unsafe impl<T> Send for SendQueue<T> {}
@@ -211,12 +229,15 @@ impl<T: Transport> SendQueue<T> {
             fence_next: false,
             scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
             signed: false,
+            always_slow: false,
             journal: Journal::default(),
             more_wqes: 0,
             generation: next_generation(),
             last_name: 0,
             names: (0..layout.blocks).map(|_| 0).collect(),
             which: T::WHICH,
+            needs_inline_header: false,
+            tso: TsoLimits::NONE,
             transport: PhantomData,
         }
     }
@@ -225,7 +246,29 @@ impl<T: Transport> SendQueue<T> {
     /// (`MLX5_QP_FLAG_SIGNATURE`). Every request then takes the slow path.
     pub fn sign_requests(&mut self) {
         self.signed = true;
+        self.always_take_slow_path();
+    }
+
+    fn always_take_slow_path(&mut self) {
+        self.always_slow = true;
         self.fast_limit = self.head.wrapping_sub(1);
+    }
+
+    /// Lets the queue take packets that the device cuts, of up to `max_total` bytes. Their headers
+    /// are limited by the layout that the queue was created with, which is given again.
+    pub fn take_segmented(&mut self, layout: &SendLayout, max_total: u32) {
+        self.tso = TsoLimits {
+            max_header: layout.max_tso_header,
+            max_total,
+            max_units: layout.max_request_blocks * (BLOCK / UNIT) as u32,
+        };
+    }
+
+    /// Refuses packets without inline header, which the device demands. Every request then takes
+    /// the slow path.
+    pub fn require_inline_header(&mut self) {
+        self.needs_inline_header = true;
+        self.always_take_slow_path();
     }
 
     #[inline(always)]
@@ -264,7 +307,10 @@ impl<T: Transport> SendQueue<T> {
         self.abort();
         self.head = 0;
         self.sequence = 0;
-        self.fast_limit = first_fast_limit(self.mask + 1, self.max_request_blocks);
+        self.fast_limit = match self.always_slow {
+            true => u32::MAX,
+            false => first_fast_limit(self.mask + 1, self.max_request_blocks),
+        };
         self.journal.mark_unknown();
         self.generation = next_generation();
         self.fence = false;

@@ -49,6 +49,12 @@ impl RequestInfo {
         Self(place | (control | blocks) as u64)
     }
 
+    /// All of it, as it is laid out.
+    #[inline(always)]
+    pub(crate) const fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// The 64-byte block at which the request starts, free-running.
     #[inline(always)]
     pub const fn first(self) -> u16 {
@@ -165,7 +171,8 @@ impl Record {
 }
 
 /// The ring of records, as the owner accesses it.
-pub(crate) struct Slots(NonNull<Record>);
+#[derive(Clone, Copy)]
+pub(crate) struct Slots(pub(super) NonNull<Record>);
 
 impl Slots {
     /// Owner: writes the record of request `sequence`, which is not published yet and whose blocks
@@ -179,6 +186,26 @@ impl Slots {
         let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
         record.wr_id.store(wr_id, Relaxed);
         record.info.store(info.0, Relaxed);
+    }
+
+    /// The address of the record of request `sequence`.
+    #[inline(always)]
+    pub(crate) fn at(&self, mask: u32, sequence: u32) -> NonNull<u8> {
+        let offset = (sequence & mask) as usize * size_of::<Record>();
+        // Only an address: whoever uses it has to know that there are so many records.
+        self.0.cast().map_addr(|start| start.saturating_add(offset))
+    }
+
+    /// Owner: the description of request `sequence`, which the owner has staged.
+    ///
+    /// # Safety
+    /// As for [`Slots::stage`].
+    #[inline(always)]
+    pub(crate) unsafe fn info(&self, mask: u32, sequence: u32) -> RequestInfo {
+        // SAFETY: the index is masked, so it is inside the ring of records.
+        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
+        // The owner wrote it itself, and nobody has changed it since.
+        RequestInfo(record.info.load(Relaxed))
     }
 
     /// Owner: changes the blocks of request `sequence`, which is not published yet and has one.
@@ -261,6 +288,12 @@ impl SendRecords {
     #[inline(always)]
     pub(crate) fn publish(&self, sequence: u16) {
         self.committed.store(sequence, Release);
+    }
+
+    /// The address of the counter that [`SendRecords::publish`] stores to.
+    #[inline(always)]
+    pub(crate) fn committed_line(&self) -> NonNull<u8> {
+        NonNull::from(&self.committed).cast()
     }
 
     /// Owner: returns the blocks in use up to `head`, at which request `sequence` would start.
@@ -436,6 +469,9 @@ impl SendRecords {
     /// Poller: the fast path of [`SendRecords::retire`]. Finds the oldest outstanding request, and one
     /// behind others of one block, which are those that the completion retires unreported. `None` for
     /// any other.
+    ///
+    /// Whether the request is signaled is not checked, nor whether it has more WQEs, whose earlier ones
+    /// never are: a device that completes what was not to complete tells of a request too early.
     #[inline(always)]
     pub fn retire_next(&self, block: u16) -> Option<Completed> {
         let mut sequence = self.retired.load(Relaxed);

@@ -4,7 +4,7 @@
 //! The head of a usual request is written to the ring at once, so that nothing of it has to be kept for
 //! the call that gives the data.
 
-use crate::request::data::{Data, DataKind, InlineBytesAt, InlineSges};
+use crate::request::data::{Data, DataKind, InlineBytesAt, InlineSges, OneSge};
 use crate::request::error::BatchError;
 use crate::request::flags::SendFlags;
 use crate::request::operation::{Inline, SendOps};
@@ -12,26 +12,28 @@ use crate::request::segment::Segment;
 use crate::request::sge::Sge;
 use crate::request::transport::Transport;
 use crate::send::batch::Batch;
-use crate::send::build::{Cursor, Parts, blocks_of, opaque};
+use crate::send::build::{Cursor, Parts, blocks_of, opaque, write_head};
+use crate::send::fast::allowed;
 use crate::send::list::{ListTransport, SendWr, push_out_of_line};
 use crate::send::post::UNITS_AT;
 use crate::send::queue::SendQueue;
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 use mlx5_prm::U32;
 use mlx5_prm::wqe::{BLOCK, UNIT};
 
 /// What has to be kept of a batch that is built in steps, from one call to the next.
-// The two numbers of the position lie apart: side by side, they are increased by vector instructions,
-// twice as many.
+// The two numbers of the position lie apart, or the compiler increments both by one vector operation,
+// which takes more instructions.
 #[repr(C)]
 pub struct StepsState {
     /// The block behind the last request built.
     head: u32,
     /// Where the data of the request that has a head goes; [`NONE`], or [`KEPT`].
     pending: *mut u8,
-    /// Whether a request was built off the fast path, or is not of the usual size. A whole word: it is
-    /// tested with `pending`.
+    /// Whether a request was built off the fast path, or is not of the usual size; [`KEYED`]. A whole
+    /// word: it is tested with `pending`.
     slow: usize,
     /// The requests built, as [`Cursor`] counts them.
     sequence: u32,
@@ -42,6 +44,9 @@ const NONE: *mut u8 = ptr::null_mut();
 /// The caller keeps a request until its data is known. No data goes to this address, which is not that
 /// of a unit.
 const KEPT: *mut u8 = ptr::without_provenance_mut(1);
+
+/// The first request configures a memory key. Others that follow take the slow path, and say so.
+const KEYED: usize = 2;
 
 // SAFETY: the address is in the ring of the queue, and is used only with a reference to the queue, which
 // is `Send`.
@@ -101,9 +106,7 @@ impl<T: Transport> SendQueue<T> {
     /// Starts a batch whose requests are built in steps, and sets up what has to be kept of it.
     #[inline(always)]
     pub fn start_steps<'q>(&'q mut self, state: &'q mut StepsState) -> Steps<'q, T> {
-        if !self.gate.may_send() {
-            self.leave_fast_path();
-        }
+        self.look_at_gate();
         let Cursor { head, sequence } = self.here();
         *state = StepsState { head, pending: NONE, slow: 0, sequence };
         Steps { queue: self, state }
@@ -118,12 +121,6 @@ impl<T: Transport> SendQueue<T> {
     pub unsafe fn steps<'q>(&'q mut self, state: &'q mut StepsState) -> Steps<'q, T> {
         Steps { queue: self, state }
     }
-
-    /// Makes every request take the slow path, which refuses it.
-    #[cold]
-    fn leave_fast_path(&mut self) {
-        self.fast_limit = self.head.wrapping_sub(1);
-    }
 }
 
 impl<T: Transport> Steps<'_, T> {
@@ -131,6 +128,11 @@ impl<T: Transport> Steps<'_, T> {
     #[inline(always)]
     pub fn is_pending(&self) -> bool {
         !self.state.pending.is_null()
+    }
+
+    /// Whether a request of the batch was refused.
+    pub fn is_refused(&self) -> bool {
+        self.queue.error().is_some()
     }
 
     /// Whether a request that has a head waits for its data.
@@ -169,26 +171,23 @@ impl<T: Transport> Steps<'_, T> {
             units
         };
         let cursor = self.state.cursor();
-        let allowed = T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement());
         if T::ADDRESS_UNITS != 0
             || !const { SendOps::of::<T>().contains(O::BIT) }
             || self.is_pending()
-            || !allowed.contains(flags)
+            || !allowed::<T, O>().contains(flags)
             || !self.queue.has_fast_room(cursor.head)
         {
             return false;
         }
         let queue = &mut *self.queue;
-        let slot = opaque(queue.at(cursor.head));
         let immediate = U32::from_bytes(immediate);
         let parts = Parts { wr_id, flags, immediate, address: (), remote };
         // SAFETY: there is room for a request of the largest size, in blocks that the device does not
-        // own; posting was allowed when the batch was started, or there would be no room. The records
-        // were created for this ring.
+        // own; posting was allowed when the batch was started, or there would be no room.
         unsafe {
-            SendQueue::<T>::write_head::<O, ()>(slot, (), remote);
-            let info = queue.write_control::<O, _>(slot, cursor, &parts, units, 1, 0);
-            queue.slots.stage(queue.mask, cursor.sequence, wr_id, info);
+            let slot = opaque(queue.at(cursor.head));
+            write_head(slot, (), remote);
+            queue.build_control::<O, _>(slot, cursor, &parts, units, units, 1);
             self.state.pending = slot.byte_add((units - 1) * UNIT).as_ptr();
         }
         true
@@ -199,6 +198,7 @@ impl<T: Transport> Steps<'_, T> {
     #[inline(always)]
     pub fn sge(&mut self, sge: Sge) -> bool {
         let Some(data) = self.fast_data() else { return false };
+        let sge = OneSge::from(sge);
         if !sge.is_fast(DataKind::Message, &self.queue.limits) {
             return false;
         }
@@ -224,21 +224,23 @@ impl<T: Transport> Steps<'_, T> {
         }
         self.state.pending = NONE;
         let piece = InlineBytesAt::new(from, length as u32);
+        let units = piece.units();
         // SAFETY: the data of the request goes there; the bytes are readable, by the contract.
         unsafe {
-            let units = piece.write(data);
+            piece.write(data);
             self.finish(data, units);
         }
         true
     }
 
-    /// Gives the request that has a head a list of pieces of local memory. Without one it does nothing.
+    /// Gives the request that has a head a list of pieces of local memory. If none has a head
+    /// ([`Steps::has_head`]), the pieces are dropped.
     pub fn list(&mut self, sges: &[Sge]) {
         self.finish_checked(sges);
     }
 
-    /// Gives the request that has a head its data: bytes that are copied into it. Without one it does
-    /// nothing.
+    /// Gives the request that has a head its data: bytes that are copied into it. If none has a head
+    /// ([`Steps::has_head`]), they are dropped.
     pub fn inline_list(&mut self, pieces: InlineSges<'_>) {
         self.finish_checked(pieces);
     }
@@ -334,14 +336,38 @@ impl<T: Transport> Steps<'_, T> {
         self.state.set_cursor(cursor);
     }
 
-    /// Adds requests by the typed builder.
+    /// Adds a request of several WQEs that configures a key, as `push` builds it behind the cursor.
+    #[inline(always)]
+    pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
+        let first = self.state.sequence == self.queue.sequence;
+        self.state.slow = if first { KEYED } else { 1 };
+        self.state.pending = NONE;
+        let cursor = push(self.queue, self.state.cursor());
+        self.state.set_cursor(cursor);
+    }
+
+    /// Posts the batch if it is one request that configures a key, and goes to the queue's own BlueFlame
+    /// register. Otherwise returns false, and does nothing: then [`Steps::complete`] posts it.
+    #[inline(always)]
+    pub fn complete_keyed(&mut self) -> bool {
+        self.state.slow == KEYED && self.queue.complete_single(self.state.cursor())
+    }
+
+    /// Adds requests by the typed builder. If `add` panics, or puts another batch in the place of the
+    /// one that it gets, all requests of this batch are discarded.
     pub fn with_batch<R>(&mut self, add: impl FnOnce(&mut Batch<'_, T>) -> R) -> R {
         self.state.slow = 1;
         self.state.pending = NONE;
-        let mut batch = Batch::at(self.queue, self.state.cursor());
+        let before = self.state.cursor();
+        let queue = core::ptr::from_mut(&mut *self.queue);
+        let discarded = Discarded { queue, state: &mut *self.state };
+        // SAFETY: the reference that it is of is not used before the batch is gone.
+        let mut batch = Batch::at(unsafe { &mut *queue }, before);
         let added = add(&mut batch);
-        let (_, _, cursor) = batch.into_parts();
-        self.state.set_cursor(cursor);
+        let (of, _, cursor) = batch.into_parts();
+        if core::ptr::eq(of, queue) {
+            ManuallyDrop::new(discarded).state.set_cursor(cursor);
+        }
         added
     }
 
@@ -353,10 +379,14 @@ impl<T: Transport> Steps<'_, T> {
         self.queue.complete_slow(self.state.cursor())
     }
 
-    /// Posts the batch if nothing of it was refused and the room need not be computed again. Otherwise
-    /// returns false, and does nothing: then [`Steps::complete`] posts it, or says what was refused.
+    /// Posts the batch if no request is pending, nothing of it was refused, and the room need not be
+    /// computed again. Otherwise returns false, and does nothing: then [`Steps::complete`] posts it, or
+    /// says what was refused.
     #[inline(always)]
     pub fn complete_many(&mut self) -> bool {
+        if self.is_pending() {
+            return false;
+        }
         let cursor = self.state.cursor();
         Self::complete_built(self.queue, cursor)
     }
@@ -370,14 +400,15 @@ impl<T: Transport> Steps<'_, T> {
     /// Posts the batch if it is one request of the usual size (a message with one SGE), which goes to the
     /// queue's own BlueFlame register, and no other one is pending. Otherwise returns false, and does
     /// nothing: then [`Steps::complete`] posts it.
-    ///
-    /// Whether posting is allowed was asked when the batch was started. If the queue pair has left the
-    /// state since, the device flushes the request.
     #[inline(always)]
     pub fn complete_fast(&mut self) -> bool {
         // If none is slow, each has as many blocks as the usual one.
         let one = self.queue.sequence.wrapping_add(1) == self.state.sequence;
-        if self.state.pending.addr() | self.state.slow != 0 || !one || !self.queue.copies_usual() {
+        if self.state.pending.addr() | self.state.slow != 0
+            || !one
+            || !self.queue.copies_usual()
+            || !self.queue.gate.may_send()
+        {
             return false;
         }
         // SAFETY: as just checked.
@@ -390,5 +421,18 @@ impl<T: Transport> Steps<'_, T> {
     pub fn abort(self) {
         self.state.pending = NONE;
         self.queue.abort_dropped();
+    }
+}
+
+/// Dropping it discards the requests of a batch: its state starts where the queue is.
+struct Discarded<'a, T: Transport> {
+    queue: *const SendQueue<T>,
+    state: &'a mut StepsState,
+}
+
+impl<T: Transport> Drop for Discarded<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: the queue outlives the value, and no batch of it is left that is used.
+        self.state.set_cursor(unsafe { &*self.queue }.here());
     }
 }

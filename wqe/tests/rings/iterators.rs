@@ -210,3 +210,26 @@ fn a_leaked_refusal_does_not_stop_a_list() {
     assert_eq!(bed.queue.post_send_iter([least(3, SIGNALED), least(4, SIGNALED)]), Ok(2));
     assert_eq!(bed.producer(), 2);
 }
+
+/// The last request may be added by the call that returns false.
+#[test]
+fn a_refused_request_of_the_last_call_does_not_take_the_others_with_it() {
+    let mut long = sges(1);
+    long[0].length = u32::MAX;
+    for bad in 0..4_u64 {
+        let (mut one, mut other) =
+            (Bed::<Rc>::new(Spec::default()), Bed::<Rc>::new(Spec::default()));
+        let request = |i| if i == bad { of_sges(i, SIGNALED, &long) } else { least(i, SIGNALED) };
+        let list: Vec<SendWr<'_>> = (0..3).map(request).collect();
+        let mut calls = 0;
+        let posted = other.queue.post_while(|batch| {
+            batch.push(&list[calls]);
+            calls += 1;
+            calls < list.len()
+        });
+        assert_eq!(posted, one.queue.post_send(&list));
+        assert_eq!(posted.is_err(), bad < 3);
+        assert_eq!(other.producer(), bad.min(3) as u32);
+        assert!(one.ring.all() == other.ring.all() && one.uar.all() == other.uar.all());
+    }
+}

@@ -14,6 +14,7 @@ fn the_largest_request_is_that_of_the_operation_with_the_longest_head() {
         max_size_requests: 16,
         max_sge: 2,
         max_inline: 28,
+        max_tso_header: 0,
     };
     assert_eq!(layout, expected);
     assert_eq!(SendLayout::new::<Uc>(16, 2, 0), Some(layout));
@@ -24,6 +25,7 @@ fn the_largest_request_is_that_of_the_operation_with_the_longest_head() {
         max_size_requests: 16,
         max_sge: 4,
         max_inline: 60,
+        max_tso_header: 0,
     };
     assert_eq!(SendLayout::new::<Ud>(16, 1, 0), Some(expected));
     assert_eq!(SendLayout::new::<Ud>(16, 0, 60), Some(expected));

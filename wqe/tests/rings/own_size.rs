@@ -3,9 +3,9 @@
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{QPN, REMOTE, SRQN, Wqe, least, sges};
 use mlx5_wqe::{
-    Batch, BindParts, Binding, Data, ListTransport, MaskedOperands, Operation, PostError, RawWqe,
-    RawWqeError, Rc, SendFlags, SendLayout, SendOps, SendWr, Sge, Uc, Ud, UnsupportedOperation,
-    WindowType, XrcSend,
+    Batch, BindParts, Binding, Data, ListTransport, MaskedOperands, Operation, PostError,
+    RawPacket, RawWqe, RawWqeError, Rc, SendFlags, SendLayout, SendOps, SendWr, Sge, Uc, Ud,
+    UnsupportedOperation, WindowType, XrcSend,
 };
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -484,6 +484,7 @@ fn a_transport_has_the_operations_of_the_table() {
         | SendOps::MASKED_FETCH_ADD
         | SendOps::RAW;
     assert_eq!(SendOps::of::<Rc>(), rc);
+    assert_eq!(SendOps::of::<RawPacket>(), SendOps::SEND | SendOps::TSO);
     assert_eq!(SendOps::ATOMICS & xrc, SendOps::COMPARE_SWAP | SendOps::FETCH_ADD);
 }
 

@@ -383,3 +383,57 @@ fn an_iterator_that_panics_costs_no_room() {
     assert_eq!(full, Err(ListError { index: capacity, error }));
     assert_eq!(bed.queue.recv(1, list[0]), Err(error));
 }
+
+/// The record is not written where there is nothing to tell: it may be another's, who posts to the
+/// ring itself.
+#[test]
+fn a_list_without_a_good_request_stores_to_no_record() {
+    let mut bed = Bed::new(4, 1);
+    let (data, four) = (sges(1), sges(4));
+    bed.post(1, &data).unwrap();
+    // SAFETY: the record of the bed.
+    unsafe { bed.device.record.at(0).cast::<u32>().write_volatile(0xabcd) };
+    let record = bed.device.record.all();
+    assert_eq!(bed.post(2, &four).unwrap_err().index, 0);
+    bed.queue.post_recv(&[]).unwrap();
+    assert_eq!(bed.queue.post_recv_iter([] as [ReceiveWr<'_>; 0]), Ok(0));
+    bed.gate.gate.set_state(QueueState::Reset);
+    assert!(bed.post(2, &data).is_err());
+    assert_eq!(bed.device.record.all(), record);
+    bed.gate.gate.set_state(QueueState::ReadyToSend);
+    (0..bed.layout.requests - 2).for_each(|_| bed.post(2, &data).unwrap());
+    // SAFETY: as above.
+    unsafe { bed.device.record.at(0).cast::<u32>().write_volatile(0xabcd) };
+    let full = PostError::QueueFull { free: 0, needed: 1 };
+    assert_eq!(bed.queue.recv(3, data[0]), Err(full));
+    assert_eq!(bed.post(3, &data).map_err(|refused| refused.error), Err(full));
+    assert_eq!(bed.device.record.all(), record);
+}
+
+/// Whoever posts to the ring itself goes from link to link, from the first free request to the last.
+#[test]
+fn the_links_of_the_free_run_are_in_memory() {
+    let mut random = Random(0x5eed);
+    for round in 0..300 {
+        let mut bed = Bed::new(8 << (round % 5), 1);
+        let data = sges(1);
+        let mut held = Vec::new();
+        for _ in 0..1 + random.next() % 60 {
+            if !held.is_empty() && random.next().is_multiple_of(3) {
+                let index = held.swap_remove(random.next() as usize % held.len());
+                assert!(bed.records.retire(index).is_some());
+            } else if bed.post(0, &data).is_ok() {
+                held.push(bed.device.take().unwrap().0);
+            }
+        }
+        let (first, last) = bed.queue.free_run();
+        let (mut at, mut seen) = (first as u16, vec![first as u16]);
+        while u32::from(at) != last {
+            let link = bed.device.ring.read(usize::from(at) * bed.device.stride + 2, 2);
+            at = u16::from_be_bytes([link[0], link[1]]);
+            assert!(!held.contains(&at), "round {round}: {at} is held");
+            assert!(!seen.contains(&at), "round {round}: {at} comes twice");
+            seen.push(at);
+        }
+    }
+}

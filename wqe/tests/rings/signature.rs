@@ -30,3 +30,19 @@ fn a_request_as_large_as_the_ring_is_signed_whole() {
         assert_eq!(sum, 0xff, "{entries} entries");
     }
 }
+
+/// A reset starts the ring over; the fast path, which signs nothing, must stay closed.
+#[test]
+fn a_queue_signs_its_requests_after_a_reset_too() {
+    let mut bed = Bed::<Rc>::new(Spec::default());
+    bed.queue.sign_requests();
+    for _ in 0..2 {
+        let mut batch = bed.queue.wr_start();
+        batch.wr(1, SendFlags::SIGNALED).send().sge(Sge { addr: 0x1234, length: 5, lkey: 3 });
+        batch.complete().unwrap();
+        let sum = bed.ring.read(0, 32).into_iter().fold(0, |sum, byte| sum ^ byte);
+        assert_eq!(sum, 0xff);
+        bed.retire(0).unwrap();
+        bed.queue.reset();
+    }
+}

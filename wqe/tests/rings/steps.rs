@@ -1,6 +1,6 @@
 //! Requests that are built in steps: the same bytes, records and doorbells as those of a batch.
 
-use crate::bed::{Bed, Spec};
+use crate::bed::{self, Bed, Spec};
 use crate::by_hand::{IMM, INVALIDATED, REMOTE, least, of_sges, pattern, sges};
 use mlx5_wqe::operation::{RdmaWrite, RdmaWriteImm, Send, SendImm, SendInvalidate};
 use mlx5_wqe::{
@@ -265,6 +265,57 @@ fn a_kept_request_holds_up_the_others() {
     assert_eq!(bed.producer(), 1);
 }
 
+/// Nor is a batch completed fast whose request took the slow path, if another one is kept.
+#[test]
+fn a_kept_request_holds_up_one_of_the_slow_path() {
+    let mut bed = Bed::<Rc>::new(Spec::default());
+    let (list, mut state) = (sges(1), StepsState::new());
+    let mut steps = bed.queue.start_steps(&mut state);
+    steps.push_with(|| of_sges(1, SIGNALED, &list));
+    steps.keep();
+    assert!(!steps.complete_fast() && !steps.complete_many());
+    steps.release();
+    assert_eq!(complete(steps), Ok(()));
+    assert_eq!(bed.producer(), 1);
+}
+
+/// Several requests of the fast path are posted together, by one doorbell; those for which the room is
+/// computed again are not.
+#[test]
+fn several_requests_are_completed_at_once() {
+    let mut bed = Bed::<Rc>::new(Spec::default());
+    let sge = sges(1)[0];
+    let mut state = StepsState::new();
+    let mut steps = bed.queue.start_steps(&mut state);
+    assert!(!steps.complete_many(), "there is none");
+    for wr_id in 0..3 {
+        assert!(steps.head::<Send>(wr_id, SIGNALED, [0; 4], ()) && steps.sge(sge));
+    }
+    assert!(steps.complete_many());
+    assert_eq!((bed.producer(), bed.records.in_flight()), (3, 3));
+    let uar = bed.uar.all();
+    assert_eq!(uar[bed::REGISTER..][..8], bed.at_block(2, 8));
+}
+
+/// A gate that shuts while a request of several blocks is built stops it.
+#[test]
+fn a_large_request_is_not_completed_behind_a_gate_that_shut() {
+    let list = sges(9);
+    let mut bed = Bed::<Rc>::new(Spec { sges: 9, ..Spec::default() });
+    let (uar, gate) = (bed.uar.all(), bed.gate.gate);
+    let mut batch = bed.queue.wr_start();
+    batch.wr(1, SIGNALED).send().sge_list(&list);
+    gate.set_state(QueueState::Reset);
+    assert_eq!(batch.complete().unwrap_err().error, PostError::State(QueueState::Reset));
+    assert_eq!((bed.producer(), bed.records.in_flight()), (0, 0));
+    assert!(bed.uar.all() == uar);
+    gate.set_state(QueueState::ReadyToSend);
+    let mut batch = bed.queue.wr_start();
+    batch.wr(1, SIGNALED).send().sge_list(&list);
+    batch.complete().unwrap();
+    assert_eq!((bed.producer(), bed.records.in_flight()), (3, 1));
+}
+
 /// A queue without a BlueFlame register of its own, and requests of another size, are posted as those of a
 /// batch.
 #[test]
@@ -348,5 +399,84 @@ fn a_usual_request_is_completed_fast() {
             assert!(one.ring.all() == other.ring.all() && one.uar.all() == other.uar.all());
             assert_eq!(one.producer(), other.producer());
         }
+    }
+}
+
+/// A gate that shuts while a batch is built stops it, however it is completed.
+#[test]
+fn a_batch_is_not_completed_behind_a_gate_that_shut() {
+    for count in [1, 3] {
+        let mut bed = Bed::<Rc>::new(Spec::default());
+        let uar = bed.uar.all();
+        let mut state = StepsState::new();
+        let mut steps = bed.queue.start_steps(&mut state);
+        for wr_id in 0..count {
+            assert!(steps.head::<Send>(wr_id, SIGNALED, [0; 4], ()) && steps.sge(sges(1)[0]));
+        }
+        bed.gate.gate.set_state(QueueState::Reset);
+        assert!(!steps.complete_fast() && !steps.complete_many());
+        let refused = BatchError { index: 0, error: PostError::State(QueueState::Reset) };
+        assert_eq!(steps.complete(), Err(refused));
+        assert_eq!((bed.producer(), bed.records.in_flight()), (0, 0));
+        assert!(bed.uar.all() == uar);
+    }
+}
+
+/// A closure that panics aborts the batch: what it had is not posted, and what is added behind is.
+#[test]
+fn a_closure_that_panics_aborts_the_batch() {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    let mut long = sges(1);
+    long[0].length = u32::MAX;
+    for first in 0..3 {
+        let mut bed = Bed::<Rc>::new(Spec::default());
+        let mut state = StepsState::new();
+        let mut steps = bed.queue.start_steps(&mut state);
+        match first {
+            0 => (),
+            1 => steps.push_with(|| of_sges(1, SIGNALED, &long)),
+            _ => steps.push_with(|| least(1, SIGNALED)),
+        }
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            steps.with_batch(|batch| {
+                batch.wr(2, SIGNALED).send().sge(sges(1)[0]);
+                resume_unwind(Box::new(()));
+            })
+        }));
+        assert!(panic.is_err());
+        assert_eq!(complete(steps), Ok(()));
+        assert_eq!((bed.producer(), bed.records.in_flight()), (0, 0), "{first}");
+        let mut steps = bed.queue.start_steps(&mut state);
+        steps.with_batch(|batch| batch.wr(3, SIGNALED).send().sge(sges(1)[0]));
+        assert_eq!(complete(steps), Ok(()));
+        assert_eq!(bed.retire(0).map(|request| request.wr_id), Some(3));
+    }
+}
+
+/// A closure can put a batch of another queue in place of its own, or post its own by the way.
+#[test]
+fn a_closure_that_exchanges_its_batch_aborts_it() {
+    for own in [false, true] {
+        let mut bed = Bed::<Rc>::new(Spec::default());
+        let mut foreign = Bed::<Rc>::new(Spec::default());
+        (0..5).for_each(|_| foreign.advance());
+        let mut state = StepsState::new();
+        let mut steps = bed.queue.start_steps(&mut state);
+        steps.push_with(|| least(1, SIGNALED));
+        let queue = &mut foreign.queue;
+        steps.with_batch(|batch| {
+            // SAFETY: the queue outlives the batch: it is of this test.
+            let queue = unsafe { &mut *std::ptr::from_mut(queue) };
+            let before = std::mem::replace(batch, queue.wr_start());
+            if own {
+                before.complete().unwrap();
+            }
+        });
+        let posted = u32::from(own);
+        steps.push_with(|| least(2, SIGNALED));
+        assert_eq!(complete(steps), Ok(()));
+        assert_eq!(bed.producer(), posted + 1);
+        assert_eq!(bed.retire(posted).map(|request| request.wr_id), Some(2));
+        assert_eq!(foreign.producer(), 5);
     }
 }

@@ -13,6 +13,7 @@ use crate::verbs;
 const SOURCES: &str = "benches/peer";
 const FILES: &[&str] = &[
     "cases.c",
+    "common.c",
     "setup.c",
     "around.c",
     "post.c",
@@ -27,7 +28,7 @@ const FILES: &[&str] = &[
     "threads.c",
 ];
 /// What is compiled for UCX.
-const UCX: &[&str] = &["ucx.c"];
+const UCX: &[&str] = &["common.c", "ucx.c"];
 
 /// How UCX has to be: it shares the process with others, so it leaves malloc, mmap and signals alone.
 const UCX_SETTINGS: [(&str, &str); 3] =

@@ -13,4 +13,6 @@ pub(super) enum Rival {
     SameProgram,
     /// Another case of ours.
     Case(&'static str),
+    /// A number of cache lines: what an operation uses of a queue that is in no cache.
+    Lines,
 }

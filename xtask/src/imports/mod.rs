@@ -27,8 +27,9 @@ pub(crate) struct Arguments {
 const PROVIDER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
 
 /// The others that have none.
-const BESIDE_IT: [&str; 14] = [
+const BESIDE_IT: [&str; 15] = [
     "cm",
+    "async",
     "verbs",
     "verbs/symbols",
     "verbs/export",

@@ -32,6 +32,8 @@ pub(super) const LINKS: [Link; 2] = [
 
 /// The simulated device that programs see.
 pub(super) const DEVICE: &str = "mlx5_0";
+/// Another on the same wire, where a machine has two.
+pub(super) const SECOND: &str = "mlx5_1";
 
 /// What a program has said, and how it ended.
 #[derive(Debug)]
@@ -62,6 +64,8 @@ pub(super) struct Door {
 pub(super) struct Running {
     child: Child,
     seconds: u32,
+    /// What it has said so far, of what was looked at.
+    said: Vec<u8>,
 }
 
 impl Drop for Running {
@@ -136,7 +140,7 @@ impl Door {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        Ok(Running { child, seconds })
+        Ok(Running { child, seconds, said: Vec::new() })
     }
 }
 
@@ -150,6 +154,19 @@ impl Running {
         self.child.try_wait().map(|status| status.is_some()).map_err(failed)
     }
 
+    /// Waits until it has said `text`, or has ended.
+    pub(super) fn says(&mut self, text: &str) -> Result<(), Failure> {
+        let Some(stdout) = self.child.stdout.as_mut() else { return Ok(()) };
+        let mut piece = [0; 4096];
+        while !String::from_utf8_lossy(&self.said).contains(text) {
+            match stdout.read(&mut piece).map_err(failed)? {
+                0 => break,
+                read => self.said.extend_from_slice(&piece[..read]),
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for its end.
     pub(super) fn wait(mut self) -> Result<Ended, Failure> {
         let mut stderr = self.child.stderr.take().ok_or_else(|| failed(ErrorKind::Other.into()))?;
@@ -159,7 +176,7 @@ impl Running {
             let mut said = Vec::new();
             stderr.read_to_end(&mut said).map(|_| said)
         });
-        let mut said = Vec::new();
+        let mut said = std::mem::take(&mut self.said);
         stdout.read_to_end(&mut said).map_err(failed)?;
         let stderr = other.join().expect("reading does not panic").map_err(failed)?;
         let seconds = self.seconds;

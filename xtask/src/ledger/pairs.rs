@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::door::{DEVICE, Door, Ended, Link};
+use super::door::{DEVICE, Door, Ended, Link, SECOND};
 use super::rows::{MACHINE, Outcome, Reason, Row};
 use super::suites::{INTEROP, PERFTEST, PINGPONG};
 use crate::build::{self, Profile};
@@ -21,8 +21,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The port on which the first pair meets; each has one of its own.
 const FIRST_PORT: u16 = 18600;
 
-/// A program and its arguments in one line. In it, `DEVICE` is the device, `PORT` the port of TCP
-/// on which the two meet, and `GID` names the index of a GID where the link needs one.
+/// A program and its arguments in one line. In it, `DEVICE` is the device, `SECOND` another on the
+/// same wire, `PORT` the port of TCP on which the two meet, and `GID` names the index of a GID where
+/// the link needs one.
 type Line = &'static str;
 
 /// Two programs.
@@ -101,6 +102,22 @@ const PAIRS: &[Pair] = pairs! {
     }
 };
 
+/// perftest's programs for raw packets, which run on Ethernet alone. They have no connection beside
+/// the frames: the first is ready when it says the head of its table. No frame is sent again, so each
+/// has receives for all of them. A rule of flows needs no peer.
+#[rustfmt::skip]
+const RAW_PAIRS: &[Pair] = pairs! {
+    PERFTEST {
+        "raw_ethernet_lat": "raw_ethernet_lat -d DEVICE -F --server -n 100 -B 24:8a:07:a5:28:c8 -E 24:8a:07:a5:28:c9", "raw_ethernet_lat -d SECOND -F --client -n 100 -B 24:8a:07:a5:28:c9 -E 24:8a:07:a5:28:c8", "t_typical";
+        "raw_ethernet_bw": "raw_ethernet_bw -d DEVICE -F --server -n 400 -r 512 -B 24:8a:07:a5:28:c8 -E 24:8a:07:a5:28:c9", "raw_ethernet_bw -d SECOND -F --client -n 400 -B 24:8a:07:a5:28:c9 -E 24:8a:07:a5:28:c8", "BW average";
+        "raw_ethernet_bw -J -j -K -k": "raw_ethernet_bw -d DEVICE -F --server -n 400 -r 512 -s 1500 -B 24:8a:07:a5:28:c8 -E 24:8a:07:a5:28:c9 -J 192.0.2.2 -j 192.0.2.1 -K 2000 -k 3000", "raw_ethernet_bw -d SECOND -F --client -n 400 -s 1500 -B 24:8a:07:a5:28:c9 -E 24:8a:07:a5:28:c8 -J 192.0.2.2 -j 192.0.2.1 -K 2000 -k 3000", "BW average";
+        "raw_ethernet_fs_rate": "true", "raw_ethernet_fs_rate -d DEVICE -F --server -n 100 -B 24:8a:07:a5:28:c8 -E 24:8a:07:a5:28:c9 -J 192.0.2.2 -j 192.0.2.1 -K 2000 -k 3000", "fs_typical_time";
+    }
+};
+
+/// What the first program for raw packets says once it is ready.
+const READY: &str = "#bytes";
+
 /// What is left out, and why.
 pub(super) const LEFT_OUT: [(&str, &str); 1] = [(
     "ib_send_lat -e",
@@ -112,7 +129,7 @@ pub(super) const LEFT_OUT: [(&str, &str); 1] = [(
 /// the programs of rdma-core also run with either side over C's.
 pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     let ours = build::program("mlx5-cli", Profile::Release)?;
-    let mut host = door.machine(link.settings, link)?;
+    let mut host = door.machine(&format!("{},devices=2,raw=on", link.settings), link)?;
     let mut rows = Vec::new();
     let row = |suite, test: &str, trouble: Option<String>| Row {
         suite,
@@ -136,6 +153,12 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
             rows.push(row(pair.suite, &format!("{}, the client over C", pair.test), trouble));
         }
     }
+    // Our libibverbs makes no raw packet queue pairs.
+    if link.layer == "Ethernet" && door.provider == Provider::C {
+        for pair in RAW_PAIRS {
+            rows.push(row(pair.suite, pair.test, meet(pair, [door, door])?));
+        }
+    }
     let status = host.wait()?;
     let trouble = (!status.success()).then(|| format!("the machine ended with {status}"));
     rows.push(row(PINGPONG, MACHINE, trouble));
@@ -153,8 +176,12 @@ fn meet(
 ) -> Result<Option<String>, Failure> {
     let settings = host.settings();
     let folder = std::env::temp_dir();
+    let raw = !pair.server.contains("PORT");
     let start = |door: &Door, line: Line| {
-        let line = line.replace("DEVICE", DEVICE).replace("PORT", &port.to_string());
+        let line = line.replace("DEVICE", DEVICE).replace("SECOND", SECOND);
+        let line = line.replace("PORT", &port.to_string());
+        // Whoever waits for a line gets it as soon as it is said.
+        let line = if raw { format!("stdbuf -oL {line}") } else { line };
         let line = line.replace("GID", link.gid);
         let mut words = line.split_whitespace();
         let program = words.next().unwrap_or_default();
@@ -162,9 +189,13 @@ fn meet(
         door.start(&settings, &folder, SECONDS, program, &words.collect::<Vec<_>>())
     };
     let mut server = start(over, pair.server)?;
-    let begun = Instant::now();
-    while !is_listened_to(port) && !server.has_ended()? && begun.elapsed() < WAIT {
-        std::thread::sleep(LOOK);
+    if raw {
+        server.says(READY)?;
+    } else {
+        let begun = Instant::now();
+        while !is_listened_to(port) && !server.has_ended()? && begun.elapsed() < WAIT {
+            std::thread::sleep(LOOK);
+        }
     }
     let client = start(client_over, pair.client)?.wait()?;
     let server = server.wait()?;
@@ -210,7 +241,8 @@ mod tests {
 
     #[test]
     fn every_pair_is_of_a_suite_and_named_once() {
-        let mut names: Vec<_> = PAIRS.iter().map(|pair| (pair.suite, pair.test)).collect();
+        let mut names: Vec<_> =
+            PAIRS.iter().chain(RAW_PAIRS).map(|pair| (pair.suite, pair.test)).collect();
         assert!(names.iter().all(|(suite, _)| suites::ALL.contains(suite)));
         let count = names.len();
         names.sort_unstable();

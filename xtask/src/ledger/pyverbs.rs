@@ -9,6 +9,7 @@ use super::reasons::{self, Unused};
 use super::rows::{Outcome, Reason, Row};
 use super::suites;
 use crate::failure::Failure;
+use crate::provider::Provider;
 use crate::wire::Host;
 
 /// The Debian packages that are tested with.
@@ -135,26 +136,46 @@ impl Suite {
         &self.modules
     }
 
-    /// Runs one module on one link, with `more` settings of the simulated device.
-    fn start(&self, door: &Door, link: Link, module: &str, more: &str) -> Result<Ended, Failure> {
+    /// Runs one module on one link, with `machine`'s settings and `more` of the process.
+    fn start(
+        &self,
+        door: &Door,
+        link: Link,
+        module: &str,
+        [machine, more]: [&str; 2],
+    ) -> Result<Ended, Failure> {
+        let about_machine = format!("{}{machine}", link.settings);
         let name = format!("tests.{module}");
         let credentials = self.folder.join(CREDENTIALS.0);
         let credentials = format!("MLX5_CRYPTO_TEST_INFO={}", credentials.display());
         let script = "tests/run_tests.py";
         let arguments = [&*credentials, PYTHON, script, "--dev", DEVICE, "-v", &name];
         let machine = match FORKING.contains(&module) {
-            true => Some(door.machine(link.settings, link)?),
+            true => Some(door.machine(&about_machine, link)?),
             false => None,
         };
-        let mut settings =
-            machine.as_ref().map_or_else(|| link.settings.to_owned(), Host::settings);
+        let mut settings = machine.as_ref().map_or(about_machine, Host::settings);
         settings.push_str(more);
         door.start(&settings, &self.folder, SECONDS, "env", &arguments)?.wait()
     }
 
-    /// The report of one module on one link, with what the simulated kernel says of each call.
-    pub(super) fn traced(&self, door: &Door, link: Link, module: &str) -> Result<String, Failure> {
-        Ok(self.start(door, link, module, ",trace")?.told)
+    /// The report of one module on one link, with what the simulated kernel says of each call; or why
+    /// there is none that could be compared.
+    pub(super) fn traced(
+        &self,
+        door: &Door,
+        link: Link,
+        module: &str,
+    ) -> Result<Result<String, String>, Failure> {
+        let ended = self.start(door, link, module, ["", ",trace"])?;
+        let trouble = ended.trouble.as_deref();
+        let found = results(&ended.stderr, trouble).len();
+        let trouble = untold(&ended.stderr, found, trouble)
+            .or_else(|| ended.violations.first().map(|what| format!("a violation: {what}")));
+        Ok(match trouble {
+            None => Ok(ended.told),
+            Some(trouble) => Err(format!("{module} ({}): {trouble}", link.name)),
+        })
     }
 
     /// Runs one module on one link.
@@ -165,7 +186,9 @@ impl Suite {
         module: &str,
         unused: &mut Unused,
     ) -> Result<Vec<Row>, Failure> {
-        let ended = self.start(door, link, module, "")?;
+        // Our libibverbs makes no raw packet queue pairs.
+        let raw = if door.provider == Provider::C { ",raw=on" } else { "" };
+        let ended = self.start(door, link, module, [raw, ""])?;
         let row = |(test, outcome, said): (String, Outcome, String)| Row {
             suite: suites::PYVERBS,
             link: link.name,

@@ -18,34 +18,29 @@ const NOT_COMPARED: [(&str, &str); 5] = [
     ("mmap", "as for doorbell pages"),
 ];
 
-/// A difference that is known.
-struct Known {
+/// A call that C's library makes, and ours does not: it refuses before the kernel is asked. That it does so
+/// with the same error the program `refusals.c` shows, which runs over both.
+struct RefusedBefore {
     /// What the test's name begins with.
     test: &'static str,
-    /// The call; any if it is empty.
     call: &'static str,
-    /// The link; any if it is empty.
-    link: &'static str,
-    why: &'static str,
 }
 
-impl Known {
-    fn is_of(&self, test: &str, call: &str, link: &str) -> bool {
-        let fits = |wanted: &str, it: &str| wanted.is_empty() || wanted == it;
-        test.starts_with(self.test) && fits(self.call, call) && fits(self.link, link)
+impl RefusedBefore {
+    fn is_of(&self, test: &str, call: &str) -> bool {
+        test.starts_with(self.test) && self.call == call
     }
 }
 
-/// Our library refuses it with the same error before the kernel is asked.
-const fn refused_before(test: &'static str, call: &'static str) -> Known {
-    Known { test, call, link: "", why: "our library refuses it before the kernel is asked" }
+const fn refused_before(test: &'static str, call: &'static str) -> RefusedBefore {
+    RefusedBefore { test, call }
 }
 
 const DRIVER_QP: &str = "UVERBS_METHOD_QP_CREATE of type Driver: EOPNOTSUPP";
 const RAW_QP: &str = "UVERBS_METHOD_QP_CREATE of type RawPacket: EOPNOTSUPP";
 const BAD_CQ: &str = "UVERBS_METHOD_CQ_CREATE: EINVAL";
 
-const KNOWN: &[Known] = &[
+const KNOWN: &[RefusedBefore] = &[
     refused_before("test_cq.CQAPITest.test_create_cq_bad_flow", BAD_CQ),
     refused_before("test_cqex.CQEXAPITest.test_create_cq_ex_bad_flow", BAD_CQ),
     refused_before("test_mlx5_cq.DvCqTest.test_dv_cq_compression_flags", BAD_CQ),
@@ -57,14 +52,25 @@ const KNOWN: &[Known] = &[
         "UVERBS_METHOD_DM_MR_REG: EINVAL",
     ),
     refused_before("test_mr.MWTest.test_reg_mw_wrong_type", "IB_USER_VERBS_CMD_ALLOC_MW: EINVAL"),
-    Known {
-        test: "test_tag_matching.",
-        call: "",
-        link: "roce",
-        why: "libmlx5 connects the command queue pair to itself by LID, which a RoCE port does not \
-              have, and makes no queue",
-    },
 ];
+
+/// A test that C's library cannot run, so that there is nothing to compare with.
+struct OursAlone {
+    /// What the test's name begins with.
+    test: &'static str,
+    link: &'static str,
+    /// What C's library alone is refused, which shows the reason.
+    shown_by: &'static str,
+    why: &'static str,
+}
+
+const OURS_ALONE: &[OursAlone] = &[OursAlone {
+    test: "test_tag_matching.TMTest.test_tm_",
+    link: "roce",
+    shown_by: "IB_USER_VERBS_CMD_MODIFY_QP: EINVAL",
+    why: "libmlx5 connects the command queue pair to itself by LID, which a RoCE port does not have, \
+          and makes no queue",
+}];
 
 /// Tests that make as many objects as a random number says, or that end their processes while these work:
 /// that both make a call is compared, not how often.
@@ -79,21 +85,29 @@ type Calls = BTreeMap<String, BTreeMap<String, u32>>;
 pub(super) fn run(suite: &Suite, link: Link) -> Result<usize, Failure> {
     let c = Door::build(Provider::C)?;
     let ours = Door::build(Provider::Rust)?;
-    let all = |door: &Door| -> Result<Calls, Failure> {
-        let mut calls = Calls::new();
+    let all = |door: &Door| -> Result<(Calls, Vec<String>), Failure> {
+        let (mut calls, mut faults) = (Calls::new(), Vec::new());
         for module in suite.modules() {
-            calls.extend(made(&suite.traced(door, link, module)?));
+            match suite.traced(door, link, module)? {
+                Ok(report) => calls.extend(made(&report)),
+                Err(fault) => faults.push(format!("{fault} over {}", door.provider.name())),
+            }
         }
-        Ok(calls)
+        Ok((calls, faults))
     };
     let (theirs, ours) = thread::scope(|scope| {
         let theirs = scope.spawn(|| all(&c));
         let ours = all(&ours);
         (theirs.join().expect("comparing does not panic"), ours)
     });
-    let theirs = theirs?;
-    let faults = differing(&theirs, &ours?, link.name);
-    if faults.is_empty() { Ok(theirs.len()) } else { Err(Failure::Unexplained(faults)) }
+    let ((theirs, mut faults), (ours, more)) = (theirs?, ours?);
+    faults.extend(more);
+    faults.extend(differing(&theirs, &ours, link.name));
+    let working = theirs.values().filter(|calls| !calls.is_empty()).count();
+    if working == 0 {
+        faults.push(format!("{}: no test made a call", link.name));
+    }
+    if faults.is_empty() { Ok(working) } else { Err(Failure::Unexplained(faults)) }
 }
 
 /// The calls that a report with the simulated kernel's trace tells of.
@@ -123,25 +137,39 @@ fn name(call: &str) -> String {
 }
 
 fn differing(theirs: &Calls, ours: &Calls, link: &str) -> Vec<String> {
-    let none = BTreeMap::new();
     let mut faults = Vec::new();
     // Known differences that may show, and those that do.
     let (mut possible, mut seen) = (vec![false; KNOWN.len()], vec![false; KNOWN.len()]);
-    for (test, c) in theirs {
-        let rust = ours.get(test).unwrap_or(&none);
-        let calls: BTreeSet<&String> = c.keys().chain(rust.keys()).collect();
+    let tests: BTreeSet<&String> = theirs.keys().chain(ours.keys()).collect();
+    // Those of `OURS_ALONE` that may show, and those that do.
+    let (mut may_be_alone, mut alone) =
+        (vec![false; OURS_ALONE.len()], vec![false; OURS_ALONE.len()]);
+    for test in tests {
+        let of = |calls: &Calls, call: &str| {
+            calls.get(test).and_then(|calls: &BTreeMap<_, _>| calls.get(call)).copied().unwrap_or(0)
+        };
+        let is_row = |row: &OursAlone| row.link == link && test.starts_with(row.test);
+        if let Some(at) = OURS_ALONE.iter().position(is_row) {
+            may_be_alone[at] = true;
+            let shown = OURS_ALONE[at].shown_by;
+            if of(theirs, shown) > 0 && of(ours, shown) == 0 {
+                alone[at] = true;
+                continue;
+            }
+        }
+        let calls = [theirs, ours].into_iter().filter_map(|calls| calls.get(test));
+        let calls: BTreeSet<&String> = calls.flat_map(BTreeMap::keys).collect();
         for call in calls {
-            let known = KNOWN.iter().position(|known| known.is_of(test, call, link));
+            let known = KNOWN.iter().position(|known| known.is_of(test, call));
             if let Some(at) = known {
                 possible[at] = true;
             }
-            let count = |of: &BTreeMap<String, u32>| of.get(call).copied().unwrap_or(0);
-            let (c, rust) = (count(c), count(rust));
+            let (c, rust) = (of(theirs, call), of(ours, call));
             let random = RANDOM.contains(&test.as_str()) && c > 0 && rust > 0;
             match known {
                 _ if c == rust || random => {}
-                Some(at) => seen[at] = true,
-                None => faults.push(format!(
+                Some(at) if c > 0 && rust == 0 => seen[at] = true,
+                _ => faults.push(format!(
                     "{test} ({link}): {call}: {c} times over C's library, {rust} times over ours"
                 )),
             }
@@ -150,8 +178,15 @@ fn differing(theirs: &Calls, ours: &Calls, link: &str) -> Vec<String> {
     for (known, _) in
         KNOWN.iter().zip(possible.iter().zip(seen)).filter(|(_, (may, is))| **may && !is)
     {
-        let Known { test, call, why, .. } = known;
+        let RefusedBefore { test, call } = known;
+        let why = "our library refuses it before the kernel is asked";
         faults.push(format!("{test} ({link}): {call}: differs no more, but is known: {why}"));
+    }
+    for (row, _) in
+        OURS_ALONE.iter().zip(may_be_alone.iter().zip(alone)).filter(|(_, (may, is))| **may && !is)
+    {
+        let OursAlone { test, why, .. } = row;
+        faults.push(format!("{test} ({link}): C's library runs it too, but it is known: {why}"));
     }
     faults
 }
@@ -193,5 +228,33 @@ ok
         ours.clone_from(&theirs);
         let told = differing(&theirs, &ours, "ib");
         assert!(told.len() == 1 && told[0].contains("differs no more"), "{told:?}");
+        // What our library alone does is told as well, and that C does not make the known call.
+        let told = differing(&Calls::new(), &theirs, "ib");
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert!(told[0].contains("0 times over C's library, 1 times over ours"));
+    }
+
+    /// A known call must be missing altogether over the other library.
+    #[test]
+    fn a_known_difference_is_all_or_nothing() {
+        let once = made(REPORT);
+        let mut twice = once.clone();
+        let calls = twice.get_mut("test_mr.MWTest.test_reg_mw_wrong_type").expect("a test");
+        calls.values_mut().for_each(|count| *count = 2);
+        let told = differing(&twice, &once, "ib");
+        assert!(told.iter().any(|fault| fault.contains("2 times over C's")), "{told:?}");
+    }
+
+    #[test]
+    fn a_test_that_only_our_library_runs_is_not_compared_while_c_is_refused() {
+        const HEADER: &str =
+            "test_tm_rndv (tests.test_tag_matching.TMTest.test_tm_rndv) ... mlx5-sim: uverbs0: ";
+        let refused = "IB_USER_VERBS_CMD_MODIFY_QP (attributes: A): EINVAL: Invalid argument\n";
+        let c = made(&format!("{HEADER}{refused}"));
+        let ours = made(&format!("{HEADER}IB_USER_VERBS_CMD_MODIFY_QP\n"));
+        assert_eq!(differing(&c, &ours, "roce"), [""; 0]);
+        assert!(!differing(&c, &ours, "ib").is_empty());
+        let told = differing(&ours, &ours, "roce");
+        assert!(told.len() == 1 && told[0].contains("C's library runs it too"), "{told:?}");
     }
 }

@@ -46,6 +46,35 @@ pub(super) enum Built {
     Late,
 }
 
+/// What ends a build that takes too long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Limit {
+    None,
+    /// All has to be done by then.
+    Deadline(Duration),
+    /// No build may take longer.
+    Build(Duration),
+}
+
+impl Limit {
+    fn of(left: Option<Duration>, longest: Option<Duration>) -> Self {
+        match (left, longest) {
+            (Some(left), Some(longest)) if longest < left => Self::Build(longest),
+            (Some(left), _) => Self::Deadline(left),
+            (None, Some(longest)) => Self::Build(longest),
+            (None, None) => Self::None,
+        }
+    }
+
+    /// For `timeout`, to which zero is no limit.
+    fn seconds(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Deadline(limit) | Self::Build(limit) => limit.as_secs().max(1),
+        }
+    }
+}
+
 /// Builds the tests of the tree: those of the names, or all. A bug may have the compiler count for
 /// ever, so that one that takes longer than `longest` does not compile.
 pub(super) fn tests(
@@ -57,9 +86,8 @@ pub(super) fn tests(
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new("timeout");
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    let limit = left.into_iter().chain(longest).min();
-    // Zero would be no limit.
-    command.arg(limit.map_or(0, |limit| limit.as_secs().max(1)).to_string()).arg(&cargo);
+    let limit = Limit::of(left, longest);
+    command.arg(limit.seconds().to_string()).arg(&cargo);
     command.args(["test", "--no-run", "--quiet", "--message-format=json"]);
     match targets {
         Some(names) => command.args(names.iter().flat_map(|name| ["--test", name])),
@@ -86,12 +114,14 @@ pub(super) fn tests(
     if output.status.success() {
         return Ok(Built::Programs(messages.iter().filter_map(program).collect()));
     }
-    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-        return Ok(Built::Late);
-    }
-    if longest.is_some() && output.status.code() == Some(TIMED_OUT) {
+    if output.status.code() == Some(TIMED_OUT) {
         let what = "the compiler does not end".to_owned();
-        return Ok(Built::Not(vec![Complaint { lines: Vec::new(), what, text: String::new() }]));
+        return Ok(match limit {
+            Limit::Build(_) => {
+                Built::Not(vec![Complaint { lines: Vec::new(), what, text: String::new() }])
+            }
+            Limit::Deadline(_) | Limit::None => Built::Late,
+        });
     }
     let complaints: Vec<Complaint> = messages.iter().filter_map(complaint).collect();
     if complaints.is_empty() {
@@ -137,4 +167,21 @@ fn complaint(message: &Value) -> Option<Complaint> {
     let code = message["code"]["code"].as_str().map_or(String::new(), |code| format!("{code}: "));
     let text = message["rendered"].as_str().unwrap_or_default().to_owned();
     Some(Complaint { lines, what: format!("{code}{what}"), text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The one that ends a build says whether the bug or the time was to blame.
+    #[test]
+    fn the_shorter_limit_ends_a_build() {
+        let [short, long] = [2, 3].map(Duration::from_secs);
+        assert_eq!(Limit::of(Some(short), Some(long)), Limit::Deadline(short));
+        assert_eq!(Limit::of(Some(long), Some(short)), Limit::Build(short));
+        assert_eq!(Limit::of(Some(short), None), Limit::Deadline(short));
+        assert_eq!(Limit::of(None, Some(short)), Limit::Build(short));
+        assert_eq!(Limit::of(None, None).seconds(), 0);
+        assert_eq!(Limit::of(Some(Duration::ZERO), None).seconds(), 1);
+    }
 }

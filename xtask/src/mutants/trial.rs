@@ -43,6 +43,7 @@ pub(super) fn run(
     };
     trial.planted = (0..mutants.len()).map(|at| trial.field.planted(at)).collect();
     if !trial.build(outcomes)? {
+        println!("the time was over before the first bug could be tried");
         return Ok(());
     }
     trial.choose(outcomes)?;

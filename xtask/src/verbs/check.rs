@@ -57,7 +57,7 @@ handles = {ctypes.CDLL(name)._handle for name in names + names[::-1]}
 if 'LD_LIBRARY_PATH' in os.environ: assert len(handles) == 1, 'they are loaded apart'";
 
 /// Fails with all that is wrong.
-pub(super) fn run(folder: &Path) -> Result<(), Failure> {
+pub(super) fn run(folder: &Path, newer: Option<&Path>) -> Result<(), Failure> {
     let own = symbols().map(|symbol| Export {
         name: symbol.name.to_owned(),
         node: symbol.node.to_owned(),
@@ -101,7 +101,9 @@ pub(super) fn run(folder: &Path) -> Result<(), Failure> {
             faults.push(format!("{release} has besides: {}", absent.join(", ")));
         }
     }
-    faults.extend(types::differing()?);
+    for headers in [Some(Path::new("/usr/include")), newer].into_iter().flatten() {
+        faults.extend(types::differing(headers)?);
+    }
     for started in &STARTED {
         faults.extend(start(folder, started));
     }

@@ -22,6 +22,8 @@ pub(super) struct Linked {
     linker: PathBuf,
     archive: PathBuf,
     runtime: Vec<PathBuf>,
+    /// Whether every symbol must be defined.
+    whole: bool,
 }
 
 impl Linked {
@@ -34,7 +36,12 @@ impl Linked {
                 linker.display()
             )));
         }
-        Ok(Self { linker, archive, runtime: runtime()? })
+        Ok(Self { linker, archive, runtime: runtime()?, whole: true })
+    }
+
+    /// Leaves symbols to the programs that load the library.
+    pub(super) fn with_run_time_of_programs(self) -> Self {
+        Self { whole: false, ..self }
     }
 
     /// Writes a shared library with the symbols of the nodes that are wanted.
@@ -52,7 +59,8 @@ impl Linked {
         let mut command = Command::new(&self.linker);
         command.args(["-flavor", "gnu", "-shared", "-soname", soname]);
         command.arg("--version-script").arg(&script);
-        command.args(["--gc-sections", "--no-undefined", "--eh-frame-hdr", "--hash-style=gnu"]);
+        command.args(["--gc-sections", "--eh-frame-hdr", "--hash-style=gnu"]);
+        command.args(self.whole.then_some("--no-undefined"));
         command.args(["--build-id", "-O1", "-z", "relro", "-z", "now", "-z", "noexecstack"]);
         // A library that is closed stays: threads may end later that have data of it.
         command.args(["-z", "nodelete"]);

@@ -1,6 +1,7 @@
 //! `cargo xtask verbs`: libibverbs.so.1 and libmlx5.so.1, made of this provider.
 
 mod check;
+mod headers;
 mod link;
 mod nodes;
 mod programs;
@@ -33,11 +34,14 @@ pub(crate) struct Arguments {
     check: bool,
 
     /// Run the programs of verbs/programs over rdma-core's libraries and over this one, on simulated
-    /// devices, and compare what they print; violations fail. Needs a C compiler and rdma-core's headers
+    /// devices, and compare what they print; violations fail. They also run over this one compiled with the
+    /// headers of Debian 13, which are fetched. Needs a C compiler and rdma-core's headers
     #[arg(long)]
     programs: bool,
 }
 
+/// The package whose archive the library is linked from.
+pub(crate) const EXPORT: &str = "mlx5-verbs-export";
 /// The two libraries.
 const LIBIBVERBS: &str = "libibverbs.so.1";
 const LIBMLX5: &str = "libmlx5.so.1";
@@ -48,15 +52,19 @@ const APART: &str = "libmlx5-verbs.so";
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let folder = build()?;
     println!("{}", folder.join(LIBIBVERBS).display());
-    if arguments.check {
-        check::run(&folder)?;
+    if !arguments.check && !arguments.programs {
+        return Ok(());
     }
-    if arguments.check || arguments.programs { programs::run(&folder) } else { Ok(()) }
+    let newer = headers::newer()?;
+    if arguments.check {
+        check::run(&folder, newer.as_deref())?;
+    }
+    programs::run(&folder, newer.as_deref())
 }
 
 /// Compiles what the library is linked from, and answers in which folder it will be.
 fn compile() -> Result<(Linked, PathBuf), Failure> {
-    let archive = build::archive("mlx5-verbs-export", "verbs")?;
+    let archive = build::archive(EXPORT, "verbs")?;
     let folder = archive.parent().unwrap_or(Path::new(".")).to_owned();
     Ok((Linked::new(archive)?, folder))
 }
@@ -68,6 +76,16 @@ pub(crate) fn build_apart() -> Result<PathBuf, Failure> {
     let path = folder.join(APART);
     linked.write(&path, APART, |_| true)?;
     Ok(path)
+}
+
+/// Links the library from an archive that calls a run time which programs have themselves, and answers in
+/// which folder it is.
+pub(crate) fn link_with_run_time(archive: PathBuf) -> Result<PathBuf, Failure> {
+    let folder = archive.parent().unwrap_or(Path::new(".")).to_owned();
+    let linked = Linked::new(archive)?.with_run_time_of_programs();
+    linked.write(&folder.join(LIBIBVERBS), LIBIBVERBS, |_| true)?;
+    point(&folder.join(LIBMLX5), LIBIBVERBS)?;
+    Ok(folder)
 }
 
 /// Builds the library, and answers in which folder it is.
@@ -127,6 +145,6 @@ fn point(path: &Path, target: &str) -> Result<(), Failure> {
     }
 }
 
-fn in_file(path: &Path) -> impl Fn(std::io::Error) -> Failure {
+pub(crate) fn in_file(path: &Path) -> impl Fn(std::io::Error) -> Failure {
     move |error| Failure::File { path: path.to_owned(), error }
 }

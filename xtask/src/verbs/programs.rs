@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{in_file, with_library};
-use crate::build::{Profile, shared_library};
+use crate::build::{self, Profile, shared_library};
 use crate::failure::Failure;
+use crate::wire::Host;
 
 /// Where the programs are: each a file, with the headers that they share. One at which C's library fails,
 /// always or by chance, has a text of the same name: what it prints over ours.
@@ -16,34 +17,62 @@ const FOLDER: &str = "verbs/programs";
 /// The simulated devices that each runs on.
 const DEVICES: [&str; 2] = ["link=ib", "link=roce"];
 
+/// Programs whose children use the device: they need a machine that another process serves.
+const WITH_CHILDREN: &[&str] = &["daemon"];
+
 /// How long a program may run, in seconds: none takes a tenth of that.
 const LIMIT: &str = "120";
 
-/// Fails with all that differs. Without a compiler or headers it says so, and does nothing.
-pub(super) fn run(library: &Path) -> Result<(), Failure> {
+/// Fails with all that differs, and without a compiler or headers. The programs also run compiled with `newer`
+/// headers, if there are some.
+pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let simulator = shared_library("mlx5-sim-preload", Profile::Release)?;
     let built = library.join("programs");
     fs::create_dir_all(&built).map_err(in_file(&built))?;
-    if let Some(reason) = cannot_compile(&built) {
-        println!("SKIP: programs in C: {reason}");
-        return Ok(());
+    if let Some(install) = cannot_compile(&built) {
+        return Err(Failure::Missing(install));
     }
     let mut faults = Vec::new();
-    for source in sources(&root.join(FOLDER))? {
+    let sources = sources(&root.join(FOLDER))?;
+    if sources.is_empty() {
+        faults.push(format!("{FOLDER} has no program"));
+    }
+    for source in sources {
         let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let program = built.join(&name);
-        compile(&source, &program)?;
+        compile(&source, &program, None)?;
+        let again = built.join(format!("{name}-newer"));
+        if newer.is_some() {
+            compile(&source, &again, newer)?;
+        }
         let expected = fs::read_to_string(source.with_extension("txt")).ok();
         for device in DEVICES {
+            let host = match WITH_CHILDREN.contains(&&*name) {
+                true => {
+                    let served = build::program("mlx5-sim-wire", Profile::Release)?;
+                    Some(Host::start(&served, device, &name)?)
+                }
+                false => None,
+            };
+            let machine = host.as_ref().map_or_else(|| device.to_owned(), Host::settings);
             let theirs = match &expected {
                 Some(expected) => expected.clone(),
-                None => output(&program, &simulator, device, None)?,
+                None => output(&program, &simulator, &machine, None)?,
             };
-            let ours = output(&program, &simulator, device, Some(library))?;
+            let ours = output(&program, &simulator, &machine, Some(library))?;
             match first_difference(&theirs, &ours) {
                 None => println!("{name}, {device}: {} lines", ours.lines().count()),
                 Some(difference) => faults.push(format!("{name}, {device}: {difference}")),
+            }
+            if newer.is_some() && device == DEVICES[0] {
+                let theirs = match &expected {
+                    Some(expected) => expected.clone(),
+                    None => output(&again, &simulator, &machine, None)?,
+                };
+                let ours = output(&again, &simulator, &machine, Some(library))?;
+                let difference = first_difference(&theirs, &ours);
+                faults.extend(difference.map(|one| format!("{name} of newer headers: {one}")));
             }
         }
     }
@@ -54,7 +83,7 @@ fn compiler() -> String {
     env::var("CC").unwrap_or_else(|_| "cc".into())
 }
 
-/// Why there is no compiling against rdma-core's headers and libraries here.
+/// What installs the compiler, or rdma-core's headers and libraries, if they are missing.
 fn cannot_compile(folder: &Path) -> Option<String> {
     let probe = folder.join("probe.c");
     let text = "#include <infiniband/verbs.h>\nint main(void) { return !ibv_fork_init; }\n";
@@ -63,12 +92,11 @@ fn cannot_compile(folder: &Path) -> Option<String> {
         .arg(&probe)
         .args(["-libverbs", "-o"])
         .arg(folder.join("probe"))
-        .stderr(Stdio::null())
         .status();
     match tried {
         Ok(status) if status.success() => None,
-        Ok(_) => Some("no headers of rdma-core; install libibverbs-dev".into()),
-        Err(_) => Some("no C compiler; install gcc".into()),
+        Ok(_) => Some("apt-get install libibverbs-dev".into()),
+        Err(_) => Some("apt-get install gcc libc6-dev".into()),
     }
 }
 
@@ -84,8 +112,11 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(sources)
 }
 
-fn compile(source: &Path, program: &Path) -> Result<(), Failure> {
+fn compile(source: &Path, program: &Path, headers: Option<&Path>) -> Result<(), Failure> {
     let mut command = Command::new(compiler());
+    if let Some(headers) = headers {
+        command.arg("-I").arg(headers);
+    }
     command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"]);
     command.arg(program).arg(source).args(["-lmlx5", "-libverbs", "-lpthread", "-ldl"]);
     let name = compiler();
@@ -110,6 +141,9 @@ fn output(
     device: &str,
     library: Option<&Path>,
 ) -> Result<String, Failure> {
+    for report in reports(program)? {
+        fs::remove_file(&report).map_err(in_file(&report))?;
+    }
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", LIMIT, "sh", "-c", NOTING]);
     command.arg(program.with_extension("report")).arg(program);
@@ -122,6 +156,21 @@ fn output(
     let output = command.output().map_err(|error| Failure::Run { program: name, error })?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(format!("{text}ended with {}\n", output.status.code().unwrap_or(-1)))
+}
+
+/// What is left of earlier runs of a program: a file of each process.
+fn reports(program: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let folder = program.parent().unwrap_or(Path::new("."));
+    let name = program.with_extension("report-");
+    let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut reports = Vec::new();
+    for entry in fs::read_dir(folder).map_err(in_file(folder))? {
+        let entry = entry.map_err(in_file(folder))?;
+        if entry.file_name().to_string_lossy().starts_with(&name) {
+            reports.push(entry.path());
+        }
+    }
+    Ok(reports)
 }
 
 /// The first line that differs.

@@ -12,7 +12,7 @@ use super::in_file;
 use crate::failure::Failure;
 
 /// The headers that declare the functions, as Debian's libibverbs-dev has them.
-const HEADERS: [&str; 2] = ["/usr/include/infiniband/verbs.h", "/usr/include/infiniband/mlx5dv.h"];
+const HEADERS: [&str; 2] = ["infiniband/verbs.h", "infiniband/mlx5dv.h"];
 
 /// How a parameter or a result is passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,11 +30,11 @@ struct Signature {
     returns: Passed,
 }
 
-/// What is wrong with the functions that are here, as far as the headers declare them.
-pub(super) fn differing() -> Result<Vec<String>, Failure> {
+/// What is wrong with the functions that are here, as far as the headers of a folder declare them.
+pub(super) fn differing(folder: &Path) -> Result<Vec<String>, Failure> {
     let mut text = String::new();
-    for path in HEADERS.map(Path::new).into_iter().filter(|path| path.exists()) {
-        text += &fs::read_to_string(path).map_err(in_file(path))?;
+    for path in HEADERS.map(|name| folder.join(name)).into_iter().filter(|path| path.exists()) {
+        text += &fs::read_to_string(&path).map_err(in_file(&path))?;
         text.push(';');
     }
     let text = plain(&text);
@@ -51,7 +51,7 @@ pub(super) fn differing() -> Result<Vec<String>, Failure> {
         compared += 1;
         faults.extend(compare(symbol.name, &path, c, ours));
     }
-    println!("{compared} functions, as C's headers here declare them");
+    println!("{compared} functions, as C's headers in {} declare them", folder.display());
     Ok(faults)
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_ulong, c_void};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
-use mlx5_sim_wire::DESCRIPTORS;
+use mlx5_sim::kernel::takes_descriptor;
 use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL, attr, method};
 use mlx5_uapi::names::NamedCall;
 use mlx5_uapi::rdma_cm::{self, CommandId};
@@ -118,12 +118,13 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
     let method = call.method();
     let command = call.named().and_then(|call| call.command());
     let mut replaced = Vec::new();
-    for (_, id) in DESCRIPTORS.iter().filter(|(of, _)| *of == method) {
-        if let Some(attribute) = call.find(*id)
+    for attribute in call.attrs() {
+        let id = AttrId(attribute.attr_id);
+        if takes_descriptor(method, id)
             && let Ok(fd) = RawFd::try_from(attribute.data as i64)
             && let Some((Entry::Events(events), _)) = own(door, fd)
         {
-            replaced.push((*id, attribute.data));
+            replaced.push((id, attribute.data));
             attribute.data = events.as_fd().as_raw_fd() as u64;
         }
     }

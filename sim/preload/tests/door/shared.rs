@@ -1,13 +1,10 @@
 //! Several processes on one machine, which this program serves.
 
 use std::io::{BufRead, BufReader, pipe};
-use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
-use std::thread::JoinHandle;
 
 use libtest_mimic::{Failed, Trial};
-use mlx5_sim::Simulator;
-use mlx5_sim_wire::{Host, Leave};
+use mlx5_sim_wire::{Host, Served};
 
 use crate::{check, command, inside, output};
 
@@ -38,42 +35,30 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// A machine that this program serves.
-pub(crate) struct Machine {
-    path: PathBuf,
-    simulator: Simulator,
-    leave: Leave,
-    thread: JoinHandle<std::io::Result<usize>>,
-}
+pub(crate) struct Machine(Served);
 
-fn place(name: &str) -> PathBuf {
-    let above = std::env::temp_dir();
-    above.join(format!("mlx5-door-{}-{name}", std::process::id()))
+fn socket(name: &str) -> String {
+    format!("mlx5-door-{}-{name}", std::process::id())
 }
 
 impl Machine {
     pub(crate) fn serve(name: &str, settings: &str) -> Self {
-        let path = place(name);
         let settings = settings.parse().expect("settings");
-        let host = Host::bind(&path, &settings).expect("a host").expect("nobody else is there");
-        let (simulator, leave) = (host.simulator().clone(), host.leave());
-        Self { path, simulator, leave, thread: std::thread::spawn(|| host.serve(None)) }
+        Self(Served::start_at(socket(name), &settings).expect("a host"))
     }
 
     pub(crate) fn settings(&self) -> String {
-        format!("wire={}", self.path.display())
+        format!("wire={}", self.0.socket().display())
     }
 
     /// Waits until all have gone; how often a driver did what none may.
     pub(crate) fn end_with_violations(self) -> usize {
-        self.leave.leave();
-        let violations = self.thread.join().expect("a host that ends").expect("served");
-        let _ = std::fs::remove_file(mlx5_sim_wire::lock_of(&self.path));
-        violations
+        self.0.end().expect("served")
     }
 
     /// Waits until all have gone, and sees to it that nothing is left of them.
     fn end(self) -> Result<(), Failed> {
-        let simulator = self.simulator.clone();
+        let simulator = self.0.simulator().clone();
         let violations = self.end_with_violations();
         for device in 0..simulator.config().devices {
             let counts = simulator.object_counts(device);
@@ -117,7 +102,7 @@ fn killed() -> Result<(), Failed> {
     let mut said = String::new();
     let stdout = child.stdout.take().expect("its output");
     BufReader::new(stdout).read_line(&mut said).expect("a line");
-    let counts = machine.simulator.object_counts(0);
+    let counts = machine.0.simulator().object_counts(0);
     child.kill().expect("it is there");
     child.wait().expect("it ends");
     machine.end()?;
@@ -128,7 +113,7 @@ fn killed() -> Result<(), Failed> {
 }
 
 fn nobody() -> Result<(), Failed> {
-    let settings = format!("wire={}", place("nobody").display());
+    let settings = format!("wire={}", std::env::temp_dir().join(socket("nobody")).display());
     let ended = output(&mut command("devices_are_found", &settings));
     let said = String::from_utf8_lossy(&ended.stderr).contains("mlx5-sim-wire");
     check(!ended.status.success() && said, &ended)
@@ -136,7 +121,7 @@ fn nobody() -> Result<(), Failed> {
 
 fn one_host() -> Result<(), Failed> {
     let machine = Machine::serve("one_host", "devices=2");
-    let again = Host::bind(&machine.path, &"".parse().expect("settings")).expect("asked");
+    let again = Host::bind(machine.0.socket(), &"".parse().expect("settings")).expect("asked");
     let is_alone = again.is_none();
     let settings = format!("{},devices=1", machine.settings());
     let ended = output(&mut command("messages_go_between_devices", &settings));

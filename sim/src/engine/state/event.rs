@@ -27,6 +27,15 @@ pub enum Event {
         /// SRQ_LAST_WQE.
         kind: EventType,
     },
+    /// Something happened to a send or receive queue of Ethernet.
+    WorkQueue {
+        /// The queue.
+        number: u32,
+        /// It is a receive queue.
+        receive: bool,
+        /// WQ_CATAS_ERROR.
+        kind: EventType,
+    },
     /// Something happened to a shared receive queue.
     Srq {
         /// The shared receive queue.

@@ -3,6 +3,7 @@
 pub(crate) mod compress;
 pub(crate) mod cq;
 pub(crate) mod drain;
+pub(crate) mod ethernet;
 pub(crate) mod event;
 pub(crate) mod fence;
 pub(crate) mod holder;
@@ -17,3 +18,4 @@ pub(crate) mod table;
 pub(crate) mod tag_message;
 pub(crate) mod tags;
 pub(crate) mod uar;
+pub(crate) mod wire;

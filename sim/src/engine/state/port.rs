@@ -7,6 +7,11 @@ use crate::engine::DeviceId;
 /// table at all. RoCE's is a table of its own.
 pub(crate) const LARGEST_GID_TABLE: u32 = 128;
 
+/// What an Ethernet frame has around its payload: addresses, VLAN tag, type, check sequence.
+pub(crate) const FRAME: u32 = 22;
+/// The payload of a frame on an Ethernet that nobody configured.
+pub(crate) const ETHERNET_MTU: u32 = 1500;
+
 /// A GID, as on the wire.
 pub type Gid = [u8; 16];
 /// A MAC address.
@@ -56,6 +61,8 @@ pub struct Port {
     pub link_layer: LinkLayer,
     /// Its active MTU in bytes.
     pub mtu: u32,
+    /// Bytes of the longest frame, check sequence included (Ethernet).
+    pub frame: u32,
     /// Whether its link is up; a port that is down loses every packet.
     pub active: bool,
     /// Its LID; zero on Ethernet.
@@ -91,7 +98,11 @@ impl Port {
             [0xb8, 0x59, g[4], g[5], g[6], g[7].wrapping_add(number - 1)]
         };
         let host = unit + 1;
-        let ipv4 = [10, 0, (host >> 8) as u8, host as u8];
+        let place = device * config.ports.len() + usize::from(number) - 1;
+        let ipv4 = match config.ipv4.get(place) {
+            Some(address) => address.octets(),
+            None => [10, 0, (host >> 8) as u8, host as u8],
+        };
         let gids = match port.link_layer {
             LinkLayer::InfiniBand => config.limits.gids.min(LARGEST_GID_TABLE),
             LinkLayer::Ethernet => config.limits.gids,
@@ -137,6 +148,7 @@ impl Port {
         Self {
             link_layer: port.link_layer,
             mtu: port.mtu,
+            frame: ETHERNET_MTU + FRAME,
             active: true,
             lid: if infiniband { unit as u16 + 1 } else { 0 },
             sm_lid: u16::from(infiniband),

@@ -13,6 +13,7 @@ use crate::engine::state::port::{Gid, Mac};
 use crate::engine::state::receive::{Inbound, Receive};
 use crate::engine::state::tag_message::{Arriving, Rendezvous};
 use crate::engine::state::uar::Copied;
+use crate::engine::state::wire::Executed;
 
 /// The transport service of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +30,10 @@ pub enum Transport {
     XrcSend,
     /// The receiving side of one, which takes what its domain's shared receive queues have.
     XrcReceive,
-    /// The send queue of an Ethernet port, whose frames go nowhere.
+    /// The send queue of an Ethernet port.
     Ethernet,
+    /// The receive queue of an Ethernet port.
+    EthernetReceive,
 }
 
 impl Transport {
@@ -311,6 +314,16 @@ pub(crate) struct Qp {
     pub(crate) rendezvous: VecDeque<Rendezvous>,
     /// Blocks that are to be executed as a BlueFlame register brought them.
     pub(crate) copies: Vec<Copied>,
+    /// When the first request that waits arrives, if it is on its way.
+    pub(crate) arrival: Option<u64>,
+    /// The request that left last.
+    pub(crate) departed: Option<u16>,
+    /// Up to which block the driver had posted at which time, where that matters.
+    pub(crate) posted: VecDeque<(u16, u64)>,
+    /// What was executed, and whose acknowledgement is on its way.
+    pub(crate) executed: VecDeque<Executed>,
+    /// How often the first of them was asked for again.
+    pub(crate) answer_retries: u8,
 }
 
 impl Qp {
@@ -339,6 +352,11 @@ impl Qp {
             refused_at: None,
             rendezvous: VecDeque::new(),
             copies: Vec::new(),
+            arrival: None,
+            departed: None,
+            posted: VecDeque::new(),
+            executed: VecDeque::new(),
+            answer_retries: 0,
         }
     }
 
@@ -353,6 +371,11 @@ impl Qp {
         User { qpn, pd: self.config.pd, side }
     }
 
+    /// Whether it is a queue of Ethernet's.
+    pub(crate) fn is_ethernet(&self) -> bool {
+        matches!(self.config.transport, Transport::Ethernet | Transport::EthernetReceive)
+    }
+
     pub(crate) fn receives(&self) -> bool {
         use QpState::{Rtr, Rts, SqDrained, SqDraining, SqError};
         matches!(self.state, Rtr | Rts | SqError | SqDraining | SqDrained)
@@ -361,6 +384,25 @@ impl Qp {
     /// Send blocks that wait.
     pub(crate) fn sq_waiting(&self) -> u16 {
         self.sq_posted.wrapping_sub(self.sq_executed)
+    }
+
+    /// When the request at a block was posted, as far as that was noted.
+    pub(crate) fn posted_at(&mut self, index: u16) -> Option<u64> {
+        while let Some((end, time)) = self.posted.front() {
+            if end.wrapping_sub(index).cast_signed() > 0 {
+                return Some(*time);
+            }
+            self.posted.pop_front();
+        }
+        None
+    }
+
+    /// Takes back what was executed and not acknowledged: it is flushed with what follows it.
+    pub(crate) fn take_back(&mut self) {
+        if let Some(first) = self.executed.front() {
+            self.sq_executed = first.index;
+        }
+        self.executed.clear();
     }
 
     /// Whether its requester has anything to do.

@@ -1,5 +1,7 @@
 //! Queues in plain memory, written by hand.
 
+pub(super) mod ethernet;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::mpsc::{Receiver, channel};
 

@@ -1,15 +1,16 @@
 //! The commands, as the kernel checks and executes them.
 
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::rdma_cm::{
     Accept, Bind, BindIp, CommandId, ConnParam, Connect, CreateId, CreateIdResp, DestroyId,
-    DestroyIdResp, Disconnect, EventType, GetEvent, IdOption, InitQpAttr, JoinFlag, JoinIpMcast,
-    JoinMcast, Listen, MigrateId, MigrateResp, Notify, OptionLevel, PortSpace, Query,
-    QueryAddrResp, QueryOption, QueryPathResp, QueryRouteResp, Reject, ResolveAddr, ResolveIp,
-    ResolveRoute, SetOption, private_data, reject_reason,
+    DestroyIdResp, Disconnect, EventResp, EventType, GetEvent, IdOption, InitQpAttr, JoinFlag,
+    JoinIpMcast, JoinMcast, Listen, MigrateId, MigrateResp, Notify, OptionLevel, PathData,
+    PortSpace, Query, QueryAddrResp, QueryOption, QueryPathResp, QueryRouteResp, Reject,
+    ResolveAddr, ResolveIp, ResolveRoute, SetOption, private_data, reject_reason,
 };
 use mlx5_uapi::verbs::{EventType as VerbsEvent, QpType};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -55,7 +56,8 @@ impl Call<'_> {
                 self.bind(id, &addr)
             }
             CommandId::Bind => {
-                let Bind { id, addr, addr_size, .. } = self.read()?;
+                let Bind { id, addr, addr_size, reserved } = self.read()?;
+                zero(reserved.into())?;
                 self.bind(id, sized(&addr, addr_size)?)
             }
             CommandId::ResolveIp => {
@@ -64,6 +66,7 @@ impl Call<'_> {
             }
             CommandId::ResolveAddr => {
                 let it: ResolveAddr = self.read()?;
+                zero(it.reserved)?;
                 let source = match it.src_size {
                     0 => &[0; 4],
                     size => sized(&it.src_addr, size)?,
@@ -149,7 +152,7 @@ impl Call<'_> {
     fn destroy_id(&mut self) -> Result<(), Errno> {
         self.need(size_of::<DestroyIdResp>())?;
         let it: DestroyId = self.read()?;
-        let events_reported = self.id(it.id)?.reported;
+        let events_reported = self.table.of_channel(self.channel, it.id)?.reported;
         self.ends().destroy(it.id);
         self.answer(it.response, &DestroyIdResp { events_reported })
     }
@@ -186,7 +189,7 @@ impl Call<'_> {
     }
 
     fn bind(&mut self, number: u32, address: &[u8]) -> Result<(), Errno> {
-        let address = Address::read(address)?.ok_or(Errno::EAFNOSUPPORT)?;
+        let address = Address::read(address)?.ok_or(Errno::EINVAL)?;
         if self.id(number)?.state != State::Idle {
             return Err(Errno::EINVAL);
         }
@@ -256,6 +259,7 @@ impl Call<'_> {
     }
 
     fn query_route(&mut self) -> Result<(), Errno> {
+        self.need(offset_of!(QueryRouteResp, ibdev_index))?;
         let it: Query = self.read()?;
         let network = self.network;
         let id = self.id(it.id)?;
@@ -278,7 +282,12 @@ impl Call<'_> {
 
     fn query(&mut self) -> Result<(), Errno> {
         let it: Query = self.read()?;
-        let network = self.network;
+        let option = QueryOption::from_raw(it.option);
+        self.need(match option {
+            Some(QueryOption::Path) => offset_of!(QueryPathResp, path_data),
+            _ => offset_of!(QueryAddrResp, ibdev_index),
+        })?;
+        let (network, room) = (self.network, self.room);
         let id = self.id(it.id)?;
         let facts = id.place.and_then(|place| network.facts(place));
         let pkey = facts.map_or([0; 2], |facts| facts.pkey.to_be_bytes());
@@ -289,7 +298,7 @@ impl Call<'_> {
             ibdev_index: place_number(id),
             ..QueryAddrResp::default()
         };
-        match QueryOption::from_raw(it.option) {
+        match option {
             Some(QueryOption::Addr) => {
                 response.src_size = id.source.map_or(0, |address| address.size() as u16);
                 response.dst_size = id.destination.map_or(0, |address| address.size() as u16);
@@ -313,12 +322,17 @@ impl Call<'_> {
             }
             Some(QueryOption::Path) => {
                 let record = attributes::path_record(network, id).filter(|_| has_route(id));
-                let response = QueryPathResp {
-                    num_paths: record.is_some().into(),
-                    path_data: record.as_ref().map(attributes::path_data).unwrap_or_default(),
-                    ..QueryPathResp::default()
-                };
-                self.answer(it.response, &response)
+                let mut response =
+                    QueryPathResp { num_paths: record.is_some().into(), ..Default::default() };
+                // `ucma_query_path` stops where what is left has no room for more than a path.
+                let header = offset_of!(QueryPathResp, path_data);
+                let record = record.filter(|_| room - header > size_of::<PathData>());
+                if let Some(record) = &record {
+                    response.path_data[0] = attributes::path_data(record);
+                }
+                let length = header + record.map_or(0, |_| size_of::<PathData>());
+                // SAFETY: by the contract of the call, the response that it names can be written.
+                unsafe { current::copy_to(it.response, &response.as_bytes()[..length]) }
             }
             Some(QueryOption::IbService) | None => Err(Errno::ENOSYS),
         }
@@ -387,18 +401,33 @@ impl Call<'_> {
 
     fn accept(&mut self) -> Result<(), Errno> {
         let it: Accept = self.read()?;
-        let id = self.id(it.id)?;
-        if it.conn_param.valid == 0 {
-            if id.link != Link::RepReceived {
-                return Err(Errno::EINVAL);
-            }
-            id.link = Link::Established;
-            self.ends().tell_ready(it.id);
-            return Ok(());
-        }
-        if id.state != State::Connect {
+        if self.id(it.id)?.state != State::Connect {
             return Err(Errno::EINVAL);
         }
+        let accepted = match it.conn_param.valid {
+            0 => self.be_ready(it.id),
+            _ => self.answer_request(&it),
+        };
+        if accepted.is_err() {
+            // `rdma_accept` gives the connection up.
+            let reason = reject_reason::CONSUMER_DEFINED;
+            self.ends().turn_down(it.id, &Rejection { reason, data: &[] });
+        }
+        accepted
+    }
+
+    fn be_ready(&mut self, number: u32) -> Result<(), Errno> {
+        let id = self.id(number)?;
+        if id.link != Link::RepReceived {
+            return Err(Errno::EINVAL);
+        }
+        id.link = Link::Established;
+        self.ends().tell_ready(number);
+        Ok(())
+    }
+
+    fn answer_request(&mut self, it: &Accept) -> Result<(), Errno> {
+        let id = self.id(it.id)?;
         Self::check_data(id, &it.conn_param, false)?;
         match id.link {
             Link::ReqReceived => {
@@ -424,17 +453,19 @@ impl Call<'_> {
             | reject_reason::VENDOR_OPTION_NOT_SUPPORTED) => reason,
             _ => return Err(Errno::EINVAL),
         };
-        let length = usize::from(it.private_data_len);
+        let data = &it.private_data[..usize::from(it.private_data_len)];
         let id = self.id(it.id)?;
-        match id.link {
-            Link::SidrReqReceived => self.ends().datagram_reject(it.id),
-            Link::ReqReceived | Link::RepReceived if length <= private_data::REJECT => {
-                let data = &it.private_data[..length];
-                self.ends().reject(it.id, &Rejection { reason, data });
-            }
-            _ => return Err(Errno::EINVAL),
+        let room = if id.is_ud() { private_data::SIDR_REPLY } else { private_data::REJECT };
+        if data.len() > room {
+            return Err(Errno::EINVAL);
         }
-        Ok(())
+        match id.link {
+            Link::SidrReqReceived | Link::ReqReceived | Link::RepReceived => {
+                self.ends().turn_down(it.id, &Rejection { reason, data });
+                Ok(())
+            }
+            _ => Err(Errno::EINVAL),
+        }
     }
 
     fn disconnect(&mut self) -> Result<(), Errno> {
@@ -455,6 +486,8 @@ impl Call<'_> {
     }
 
     fn get_event(&mut self) -> Result<(), Errno> {
+        // ECE, and what is reserved before it, came later.
+        self.need(offset_of!(EventResp, reserved))?;
         let it: GetEvent = self.read()?;
         let event = self.channel.first().ok_or(Errno::EAGAIN)?;
         self.answer(it.response, &event.record)?;
@@ -513,14 +546,16 @@ impl Call<'_> {
 
     fn notify(&mut self) -> Result<(), Errno> {
         let it: Notify = self.read()?;
-        if self.id(it.id)?.link == Link::None {
+        let link = self.id(it.id)?.link;
+        if VerbsEvent::from_raw(it.event) != Some(VerbsEvent::CommunicationEstablished) {
             return Err(Errno::EINVAL);
         }
-        match VerbsEvent::from_raw(it.event) {
-            Some(VerbsEvent::CommunicationEstablished) => {
+        match link {
+            Link::RepSent => {
                 self.ends().established(it.id);
                 Ok(())
             }
+            Link::Established => Err(Errno::EISCONN),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -548,7 +583,7 @@ impl Call<'_> {
             return Err(Errno::EOPNOTSUPP);
         }
         let event = multicast::joined(network, id, place, &facts, &address);
-        let group = self.table.number();
+        let group = self.table.next_group();
         self.answer(response, &CreateIdResp { id: group })?;
         multicast::add(self.table, number, group, uid, event);
         Ok(())
@@ -559,17 +594,22 @@ impl Call<'_> {
         let it: DestroyId = self.read()?;
         let group = self.table.groups.get(&it.id).ok_or(Errno::ENOENT)?;
         let (id, events_reported) = (group.id, group.reported);
-        self.id(id)?;
+        // It goes with its identifier.
+        self.id(id).map_err(|errno| if errno == Errno::EIO { Errno::ENXIO } else { errno })?;
         self.table.groups.remove(&it.id);
         self.channel.take(|event| event.group == Some(it.id));
         self.answer(it.response, &DestroyIdResp { events_reported })
     }
 
     fn migrate(&mut self) -> Result<(), Errno> {
+        self.need(size_of::<MigrateResp>())?;
         let it: MigrateId = self.read()?;
         let id = self.table.ids.get_mut(&it.id).ok_or(Errno::ENOENT)?;
         if id.channel.fd().cast_unsigned() != it.fd {
             return Err(Errno::EINVAL);
+        }
+        if id.state == State::DeviceRemoval {
+            return Err(Errno::EIO);
         }
         let before = std::mem::replace(&mut id.channel, Arc::clone(self.channel));
         let events_reported = id.reported;
@@ -583,6 +623,11 @@ impl Call<'_> {
 /// Whether the route of an identifier is known.
 fn has_route(id: &Id) -> bool {
     !matches!(id.state, State::Idle | State::AddrBound | State::AddrQuery | State::AddrResolved)
+}
+
+/// What is reserved.
+fn zero(reserved: u32) -> Result<(), Errno> {
+    if reserved == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 /// As many bytes of an address as a command says that it has: all that its family needs.

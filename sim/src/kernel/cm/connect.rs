@@ -18,8 +18,6 @@ use crate::kernel::cm::state::{CmMessage, Id, Link, Param, State, Table, Wait};
 /// thinks about it (`CMA_CM_MRA_SETTING`).
 const PATIENCE: u64 = 16;
 
-/// `IB_CM_REJ_INVALID_COMM_ID`: the other end does not know the connection.
-const INVALID_COMM_ID: u32 = 6;
 /// `IB_SIDR_REJECT`, `IB_SIDR_UNSUPPORTED`: why a request for datagrams is refused.
 const SIDR_REJECT: i32 = 2;
 const SIDR_UNSUPPORTED: i32 = 1;
@@ -148,7 +146,7 @@ impl Ends<'_> {
         let is_ud = asking.is_ud();
         let Some(listener) = self.listener(from) else {
             return match is_ud {
-                true => self.datagram_refused(from, SIDR_UNSUPPORTED),
+                true => self.datagram_refused(from, SIDR_UNSUPPORTED, &[]),
                 false => self.rejected(
                     from,
                     &Rejection { reason: reject_reason::INVALID_SERVICE_ID, data: &[] },
@@ -219,7 +217,7 @@ impl Ends<'_> {
 
     fn reply(&mut self, from: u32) {
         let Some(to) = self.peer(from) else {
-            let unknown = Rejection { reason: INVALID_COMM_ID, data: &[] };
+            let unknown = Rejection { reason: reject_reason::INVALID_COMM_ID, data: &[] };
             return self.rejected(from, &unknown);
         };
         let Some(accepting) = self.id(from) else { return };
@@ -258,6 +256,17 @@ impl Ends<'_> {
             self.table.stop_waiting(number);
             self.set(number, Link::Established);
             self.table.tell(number, EventType::Established, 0, &Param::None);
+        }
+    }
+
+    /// Rejects a request of either kind.
+    pub(super) fn turn_down(&mut self, from: u32, rejection: &Rejection<'_>) {
+        match self.id(from).map(|id| id.link) {
+            Some(Link::SidrReqReceived) => self.datagram_reject(from, rejection.data),
+            Some(Link::ReqSent | Link::ReqReceived | Link::RepReceived | Link::RepSent) => {
+                self.reject(from, rejection);
+            }
+            _ => {}
         }
     }
 
@@ -322,24 +331,27 @@ impl Ends<'_> {
     }
 
     /// Refuses a request for datagrams.
-    pub(super) fn datagram_reject(&mut self, from: u32) {
+    fn datagram_reject(&mut self, from: u32, data: &[u8]) {
         let arrives = self.arrives(from, CmMessage::SidrRep);
         let peer = self.peer(from);
         if let Some(id) = self.id_mut(from) {
             (id.link, id.peer) = (Link::Idle, None);
         }
         if let Some(to) = peer.filter(|_| arrives) {
-            self.datagram_refused(to, SIDR_REJECT);
+            self.datagram_refused(to, SIDR_REJECT, data);
         }
     }
 
-    fn datagram_refused(&mut self, number: u32, status: i32) {
+    fn datagram_refused(&mut self, number: u32, status: i32, data: &[u8]) {
         let Some(id) = self.id_mut(number).filter(|id| id.link == Link::SidrReqSent) else {
             return;
         };
         (id.link, id.peer) = (Link::Idle, None);
         self.table.stop_waiting(number);
-        self.table.tell(number, EventType::Unreachable, status, &Param::None);
+        let mut param =
+            UdParam { private_data_len: private_data::SIDR_REPLY as u8, ..Default::default() };
+        param.private_data[..data.len()].copy_from_slice(data);
+        self.table.tell(number, EventType::Unreachable, status, &Param::Ud(param));
     }
 
     /// Ends a connection, or agrees to its end.
@@ -410,7 +422,7 @@ impl Ends<'_> {
             Link::ReqReceived | Link::RepSent | Link::RepReceived => {
                 self.reject(number, &give_up(reject_reason::CONSUMER_DEFINED));
             }
-            Link::SidrReqReceived => self.datagram_reject(number),
+            Link::SidrReqReceived => self.datagram_reject(number, &[]),
             // What it sends nobody will send again: the peer's own time limit helps if it is lost.
             Link::Established => self.send(number, CmMessage::Dreq),
             Link::DreqReceived => self.send(number, CmMessage::Drep),
@@ -477,6 +489,8 @@ impl Ends<'_> {
             self.table.stop_waiting(number);
             if let Some(id) = self.id_mut(number) {
                 (id.state, id.link, id.peer) = (State::DeviceRemoval, Link::Idle, None);
+                // The kernel destroys what is behind it.
+                id.service = None;
             }
             self.table.tell(number, EventType::DeviceRemoval, 0, &Param::None);
         }

@@ -120,6 +120,6 @@ impl Network {
             let device = engine.devices().get(place.device).filter(|device| device.runs())?;
             device.port(place.port).filter(|port| port.active).map(|port| port.link_layer)
         };
-        link(from).is_some() && link(from) == link(to)
+        link(from).is_some() && link(from) == link(to) && !engine.is_cut(from.device, to.device)
     }
 }

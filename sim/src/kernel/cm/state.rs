@@ -219,7 +219,6 @@ pub(super) struct Table {
     pub(super) clock: Clock,
     /// Messages that shall be lost.
     pub(super) losing: BTreeMap<CmMessage, u32>,
-    next: u32,
     next_port: u16,
     next_psn: u32,
 }
@@ -237,29 +236,38 @@ impl Table {
             timers: BTreeSet::new(),
             clock: Clock::new(virtual_time),
             losing: BTreeMap::new(),
-            next: 1,
             next_port: FIRST_PORT,
             next_psn: 0x1000,
         }
     }
 
-    /// A number for an identifier or a group.
-    pub(super) fn number(&mut self) -> u32 {
-        let number = self.next;
-        self.next += 1;
-        number
+    /// The number of the next group.
+    pub(super) fn next_group(&self) -> u32 {
+        lowest_free(&self.groups)
     }
 
     pub(super) fn add(&mut self, mut id: Id) -> u32 {
-        let number = self.number();
+        let number = lowest_free(&self.ids);
         self.next_psn = (self.next_psn + 0x0010_1001) & 0xff_ffff;
         id.psn = self.next_psn;
         self.ids.insert(number, id);
         number
     }
 
-    /// An identifier that a channel has.
+    /// An identifier that a channel has, and whose device is there.
     pub(super) fn own(&mut self, channel: &Arc<Channel>, number: u32) -> Result<&mut Id, Errno> {
+        match self.of_channel(channel, number)? {
+            id if id.state == State::DeviceRemoval => Err(Errno::EIO),
+            id => Ok(id),
+        }
+    }
+
+    /// An identifier that a channel has. Without its device, it can only be destroyed.
+    pub(super) fn of_channel(
+        &mut self,
+        channel: &Arc<Channel>,
+        number: u32,
+    ) -> Result<&mut Id, Errno> {
         match self.ids.get_mut(&number) {
             None => Err(Errno::ENOENT),
             Some(id) if !Arc::ptr_eq(&id.channel, channel) => Err(Errno::EINVAL),
@@ -323,6 +331,13 @@ impl Table {
         let (_, wait) = self.ids.get_mut(&number)?.timer.take()?;
         Some((number, wait))
     }
+}
+
+/// The lowest number that nothing has, as the kernel gives numbers out (`xa_alloc`): also that of
+/// what is gone.
+fn lowest_free<T>(table: &BTreeMap<u32, T>) -> u32 {
+    let used = table.keys().zip(0..).take_while(|(number, at)| **number == *at);
+    used.count() as u32
 }
 
 /// An event as it is read.

@@ -5,6 +5,7 @@ use mlx5_uapi::Errno;
 
 use crate::kernel::hca::Hca;
 use crate::kernel::mailbox::{NUMBER, Place, put};
+use crate::kernel::steered::Target;
 
 /// An object of the firmware's, made by a command.
 #[derive(Debug)]
@@ -31,6 +32,22 @@ pub(crate) struct Umem {
 }
 
 impl DevxObject {
+    /// The object as a place that flow rules send packets to.
+    pub(crate) fn flow_target(&self) -> Result<Target, Errno> {
+        match self.kind.create {
+            CommandOpcode::CREATE_TIR => Ok(Target::Tir(self.number)),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The number of a flow counter.
+    pub(crate) fn flow_counter(&self) -> Result<u32, Errno> {
+        match self.kind.create {
+            CommandOpcode::ALLOC_FLOW_COUNTER => Ok(self.number),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     /// Ends the object.
     pub(crate) fn end(&self, hca: &Hca) -> Result<(), Errno> {
         let mut input = [0; 16];

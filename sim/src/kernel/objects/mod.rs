@@ -3,8 +3,10 @@
 pub(crate) mod cq;
 pub(crate) mod devx;
 pub(crate) mod dm;
+pub(crate) mod flow;
 pub(crate) mod mr;
 pub(crate) mod qp;
+pub(crate) mod raw;
 pub(crate) mod srq;
 pub(crate) mod uar;
 pub(crate) mod xrcd;
@@ -23,8 +25,10 @@ use crate::kernel::hca::Hca;
 pub(crate) use cq::Cq;
 pub(crate) use devx::{DevxObject, Umem};
 pub(crate) use dm::{DevicePages, Dm};
+pub(crate) use flow::{Counters, Flow, Matcher};
 pub(crate) use mr::{Mr, Mw};
 pub(crate) use qp::Qp;
+pub(crate) use raw::{IndirectionTable, Wq};
 pub(crate) use srq::Srq;
 pub(crate) use uar::{UarObject, UarPage};
 pub(crate) use xrcd::Xrcd;
@@ -48,6 +52,11 @@ pub(crate) enum Body {
     Uar(UarObject),
     Devx(DevxObject),
     Umem(Umem),
+    Wq(Wq),
+    IndirectionTable(IndirectionTable),
+    Flow(Flow),
+    Matcher(Matcher),
+    Counters(Counters),
 }
 
 impl Body {
@@ -66,6 +75,11 @@ impl Body {
             Self::Uar(_) => object::UAR,
             Self::Devx(_) => object::DEVX_OBJ,
             Self::Umem(_) => object::DEVX_UMEM,
+            Self::Wq(_) => object::WQ,
+            Self::IndirectionTable(_) => object::RWQ_IND_TBL,
+            Self::Flow(_) => object::FLOW,
+            Self::Matcher(_) => object::FLOW_MATCHER,
+            Self::Counters(_) => object::COUNTERS,
         }
     }
 
@@ -76,7 +90,7 @@ impl Body {
             Self::Pd { pdn } => dealloc_pd(hca, *pdn)?,
             Self::Xrcd(body) => body.end(hca)?,
             // Pages go when nobody maps them any more.
-            Self::Ah | Self::Uar(_) | Self::Dm(_) => {}
+            Self::Ah | Self::Uar(_) | Self::Dm(_) | Self::Matcher(_) => {}
             Self::Mr(body) => body.end(hca)?,
             Self::Mw(body) => body.end(hca)?,
             Self::Cq(body) => reported.extend(body.end(hca)?.as_bytes()),
@@ -84,6 +98,10 @@ impl Body {
             Self::Srq(body) => reported.extend(body.end(hca)?.as_bytes()),
             Self::Devx(body) => body.end(hca)?,
             Self::Umem(body) => body.end(hca)?,
+            Self::Wq(body) => reported.extend(body.end(hca)?.as_bytes()),
+            Self::IndirectionTable(body) => body.end(hca)?,
+            Self::Flow(body) => body.end(hca)?,
+            Self::Counters(body) => body.end(hca)?,
         }
         Ok(reported)
     }
@@ -229,6 +247,10 @@ typed! {
     srq, srq_mut: Srq(Srq);
     uar, uar_mut: Uar(UarObject);
     devx, devx_mut: Devx(DevxObject);
+    wq, wq_mut: Wq(Wq);
+    table, table_mut: IndirectionTable(IndirectionTable);
+    matcher, matcher_mut: Matcher(Matcher);
+    counters, counters_mut: Counters(Counters);
 }
 
 impl Objects {

@@ -1,32 +1,33 @@
 //! Queue pairs as a file holds them.
 
+use std::sync::{Arc, Mutex};
+
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::port::DetachFromMcgIn;
 use mlx5_prm::cmd::qp::{DestroyQpIn, Qp2RstIn};
 use mlx5_uapi::Errno;
-use mlx5_uapi::verbs::{AccessFlags, QpCap, QpState, QpType};
+use mlx5_uapi::verbs::{QpCap, QpState, QpType};
 
 use crate::engine::Gid;
 use crate::kernel::events::Subscription;
 use crate::kernel::hca::Hca;
+use crate::kernel::known::Known;
 use crate::kernel::lock;
+use crate::kernel::objects::raw::Raw;
 
-/// A queue pair.
+/// A queue pair, or one of several handles of a target.
 #[derive(Debug)]
 pub(crate) struct Qp {
     pub(crate) qpn: u32,
     pub(crate) kind: QpType,
-    /// The state as the driver knows it.
-    pub(crate) state: QpState,
-    pub(crate) port: u8,
-    /// Reads and atomics that the peer may have outstanding, and its rights.
-    pub(crate) responder_depth: u8,
-    pub(crate) access: AccessFlags,
-    pub(crate) remote_qpn: u32,
+    /// All handles of a target have the same. Held while a transition is made.
+    pub(crate) known: Arc<Mutex<Known>>,
     pub(crate) cap: QpCap,
     pub(crate) signal_all: bool,
     pub(crate) groups: Vec<Gid>,
     pub(crate) events: Option<Subscription>,
+    /// What there is of a raw packet queue pair.
+    pub(crate) raw: Option<Raw>,
 }
 
 impl Qp {
@@ -35,17 +36,35 @@ impl Qp {
         if !self.groups.is_empty() {
             return Err(Errno::EBUSY);
         }
-        if self.state != QpState::Reset {
+        if let Some(raw) = &mut self.raw {
+            raw.end(hca)?;
+            return Ok(self.events.as_ref().map_or(0, Subscription::end));
+        }
+        let mut targets = lock(&hca.targets);
+        match targets.get_mut(&self.qpn) {
+            Some(target) if target.users > 1 => target.users -= 1,
+            _ => {
+                self.destroy(hca)?;
+                targets.remove(&self.qpn);
+            }
+        }
+        let Some(events) = &self.events else { return Ok(0) };
+        lock(&hca.hub.routes).forget_qp(self.qpn, events);
+        Ok(events.end())
+    }
+
+    /// Ends the queue pair on the device.
+    fn destroy(&self, hca: &Hca) -> Result<(), Errno> {
+        let mut known = lock(&self.known);
+        if known.state != QpState::Reset {
             let mut input = Qp2RstIn::request();
             input.set_qpn(self.qpn);
             hca.command(&input)?;
-            self.state = QpState::Reset;
+            known.state = QpState::Reset;
         }
         let mut input = DestroyQpIn::request();
         input.set_qpn(self.qpn);
-        hca.command(&input)?;
-        lock(&hca.hub.routes).qps.remove(&self.qpn);
-        Ok(self.events.as_ref().map_or(0, Subscription::end))
+        hca.command(&input).map(drop)
     }
 
     /// Leaves every group; what refuses stays, and keeps the queue pair.

@@ -3,6 +3,7 @@
 mod calls;
 mod cm;
 mod devx;
+mod ethernet;
 mod events;
 mod extended;
 mod faults;

@@ -191,6 +191,8 @@ impl Session {
                 flags: QpFlags::UAR_PAGE_INDEX.bits(),
                 uidx: 0x77,
                 bfreg_index: self.uar.page_id,
+                // Rings that are apart, where the call has it so.
+                sq_buf_addr: if kind == QpType::RawPacket { memory.at(send_offset) } else { 0 },
                 ..mlx5::CreateQp::default()
             },
         };
@@ -408,6 +410,7 @@ pub(crate) fn init(qp: &TestQp) -> ModifyQp {
     let rights = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
     let mask = match qp.kind {
         QpType::Ud => Mask::PKEY_INDEX | Mask::PORT | Mask::QKEY,
+        QpType::RawPacket => Mask::PORT,
         _ => Mask::PKEY_INDEX | Mask::PORT | Mask::ACCESS_FLAGS,
     };
     ModifyQp {
@@ -422,7 +425,7 @@ pub(crate) fn rtr(qp: &TestQp, remote: u32, dest: QpDest) -> ModifyQp {
     use QpAttrMask as Mask;
     let connected = Mask::AV | Mask::PATH_MTU | Mask::DEST_QPN | Mask::RQ_PSN;
     let mask = match qp.kind {
-        QpType::Ud => Mask::empty(),
+        QpType::Ud | QpType::RawPacket => Mask::empty(),
         QpType::Uc => connected,
         _ => connected | Mask::MAX_DEST_RD_ATOMIC | Mask::MIN_RNR_TIMER,
     };
@@ -442,6 +445,7 @@ pub(crate) fn rts(qp: &TestQp) -> ModifyQp {
     let reliable = Mask::TIMEOUT | Mask::RETRY_CNT | Mask::RNR_RETRY | Mask::MAX_QP_RD_ATOMIC;
     let mask = match qp.kind {
         QpType::Rc => reliable | Mask::SQ_PSN,
+        QpType::RawPacket => Mask::empty(),
         _ => Mask::SQ_PSN,
     };
     ModifyQp {

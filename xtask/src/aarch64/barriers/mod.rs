@@ -30,13 +30,14 @@ enum Rule {
 }
 
 /// The functions that are looked at, by the end of their path.
-const HOT: [(&[&str], Rule); 20] = [
+const HOT: [(&[&str], Rule); 23] = [
     (&["operations", "post", "inline8"], Rule::Send),
     (&["operations", "post", "sge"], Rule::Send),
     (&["operations", "post", "send"], Rule::Send),
     (&["operations", "post", "fetch_add"], Rule::Send),
     (&["operations", "post", "compare_swap"], Rule::Send),
     (&["operations", "post", "datagram"], Rule::Send),
+    (&["operations", "post", "inline8_half"], Rule::Send),
     (&["operations", "post", "inline8_shared"], Rule::Send),
     (&["operations", "post", "sge_shared"], Rule::Send),
     (&["operations", "post", "send_shared"], Rule::Send),
@@ -49,6 +50,8 @@ const HOT: [(&[&str], Rule); 20] = [
     (&["register", "SendRegister", "ring_wrapped"], Rule::Ring),
     (&["operations", "receive", "post_recv"], Rule::Receive),
     (&["operations", "receive", "post_srq_recv"], Rule::Receive),
+    (&["operations", "receive", "recv"], Rule::Receive),
+    (&["operations", "receive", "srq_recv"], Rule::Receive),
     // What the first of these calls for any list. The other's list publishes also where it wrote nothing,
     // so on one way there are no stores before its barrier.
     (&["mlx5_wqe", "receive", "queue", "ReceiveQueue", "post_list"], Rule::Receive),

@@ -5,7 +5,7 @@
 //! *memory*. Data goes through all the same when a signature does not match: the error is reported
 //! beside it.
 
-mod crc;
+pub(crate) mod crc;
 mod domain;
 
 use mlx5_prm::signature::{Bsf, block_selector, bsf_size};

@@ -69,7 +69,7 @@ fn addresses_and_the_route_can_be_queried() {
     assert_eq!(gids.dst_addr[8..24], route.ib_route[0].dgid);
     let path = query_path(file, pair.id).expect("a path");
     assert_eq!(path.num_paths, 1);
-    assert_eq!(path.path_data.path_rec[8..24], route.ib_route[0].dgid);
+    assert_eq!(path.path_data[0].path_rec[8..24], route.ib_route[0].dgid);
     pair.end();
 }
 
@@ -126,11 +126,53 @@ fn datagrams_of_ipoib_have_the_q_key_of_the_interface() {
 }
 
 #[test]
-fn a_refused_datagram_request_is_unreachable() {
+fn a_refused_datagram_request_is_unreachable_and_says_why() {
     let pair = Pair::new(PortSpace::Udp);
     pair.client.connect(pair.id, b"").expect("asked");
-    let request = pair.server.expect(EventType::ConnectRequest);
-    pair.server.reject(request.0.id, b"").expect("rejected");
-    assert!(pair.client.expect(EventType::Unreachable).status() > 0);
+    let request = pair.server.expect(EventType::ConnectRequest).0.id;
+    assert_eq!(
+        pair.server.reject(request, &[1; 137]),
+        Err(Errno::EINVAL),
+        "more than an answer has"
+    );
+    pair.server.reject(request, b"full").expect("rejected");
+    let refused = pair.client.expect(EventType::Unreachable);
+    assert!(refused.status() > 0);
+    assert_eq!(refused.ud().private_data_len, 136);
+    assert_eq!(&refused.ud().private_data[..5], b"full\0");
+    pair.end();
+}
+
+#[test]
+fn a_request_is_gone_once_accepting_it_has_failed() {
+    let pair = Pair::new(PortSpace::Tcp);
+    let request = pair.ask();
+    assert_eq!(pair.server.accept(request, &[2; 197]), Err(Errno::EINVAL));
+    let rejected = pair.client.expect(EventType::Rejected);
+    assert_eq!(rejected.status() as u32, reject_reason::CONSUMER_DEFINED);
+    assert_eq!(pair.server.accept(request, b""), Err(Errno::EINVAL));
+    assert!(pair.client.event().is_none());
+    pair.end();
+    // The same for who says that it is ready before it was answered.
+    let pair = Pair::new(PortSpace::Tcp);
+    let request = pair.ask();
+    assert_eq!(pair.client.ready(pair.id), Err(Errno::EINVAL));
+    assert_eq!(pair.server.accept(request, b""), Err(Errno::EINVAL), "who asked has given up");
+    pair.end();
+}
+
+#[test]
+fn the_end_of_a_connection_that_is_there_is_said_apart_from_none() {
+    let pair = Pair::new(PortSpace::Tcp);
+    let request = pair.ask();
+    let notify = |id| {
+        let event = mlx5_uapi::verbs::EventType::CommunicationEstablished.raw();
+        call(&*pair.server.0, mlx5_uapi::rdma_cm::Notify { id, event })
+    };
+    assert_eq!(notify(request), Err(Errno::EINVAL), "not accepted");
+    pair.server.accept(request, b"").expect("accepted");
+    notify(request).expect("established");
+    pair.server.expect(EventType::Established);
+    assert_eq!(notify(request), Err(Errno::EISCONN));
     pair.end();
 }

@@ -1,6 +1,7 @@
 //! What does not come, comes late, or comes from a program that is gone.
 
-use mlx5_uapi::rdma_cm::reject_reason;
+use mlx5_uapi::rdma_cm::{CommandId, CreateIdResp, Header, reject_reason};
+use zerocopy::IntoBytes;
 
 use super::*;
 use crate::CmMessage;
@@ -240,7 +241,11 @@ fn a_device_that_is_pulled_out_is_told_of() {
     // The listener's address is the device's, too.
     pair.server.expect(EventType::DeviceRemoval);
     pair.server.expect(EventType::DeviceRemoval);
-    assert_eq!(pair.client.attributes(pair.id, QpState::Rts).map(drop), Err(Errno::EINVAL));
+    // What is left of them is to be destroyed.
+    assert_eq!(pair.client.attributes(pair.id, QpState::Rts).map(drop), Err(Errno::EIO));
+    assert_eq!(pair.client.disconnect(pair.id), Err(Errno::EIO));
+    assert_eq!(pair.machine.cm_counts().services, 0);
+    assert_eq!(pair.client.destroy(pair.id), Ok(4));
     pair.end();
 }
 
@@ -248,9 +253,19 @@ fn a_device_that_is_pulled_out_is_told_of() {
 fn a_response_that_cannot_be_handed_out_leaves_nothing() {
     let machine = machine(PortConfig::ROCE);
     let program = Program::start(&machine);
-    // A call that the kernel refuses, and one that names no memory.
-    machine.fail_call(1, Errno::ENOMEM);
+    // No response is at address 0.
     let create = CreateId { ps: PortSpace::Tcp.raw(), ..Default::default() };
+    let header = Header {
+        cmd: CommandId::CreateId.raw(),
+        in_len: size_of::<CreateId>() as u16,
+        out_len: size_of::<CreateIdResp>() as u16,
+    };
+    let bytes = [header.as_bytes(), create.as_bytes()].concat();
+    // SAFETY: the simulated kernel refuses the address of the response.
+    assert_eq!(unsafe { program.0.write(&bytes) }, Err(Errno::EFAULT));
+    assert_eq!(machine.cm_counts().ids, 0);
+    // And one that the kernel refuses.
+    machine.fail_call(1, Errno::ENOMEM);
     assert_eq!(call(&*program.0, create).map(drop), Err(Errno::ENOMEM));
     assert_eq!(machine.cm_counts().ids, 0);
 }

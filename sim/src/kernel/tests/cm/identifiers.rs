@@ -1,6 +1,10 @@
 //! Identifiers: addresses, channels, and what is refused.
 
-use mlx5_uapi::rdma_cm::{IdOption, JoinMcast, leave_mcast, set_option};
+use mlx5_uapi::rdma_cm::{
+    BindIp, Command, CommandId, Header, IdOption, JoinMcast, Query, QueryOption, leave_mcast,
+    set_option,
+};
+use zerocopy::{Immutable, IntoBytes};
 
 use super::*;
 
@@ -40,6 +44,25 @@ fn an_address_of_nobody_is_refused_or_not_answered_for() {
 }
 
 #[test]
+fn ports_have_the_addresses_that_they_are_given() {
+    let given = ["10.7.0.3", "192.168.5.1"];
+    for link in [PortConfig::ROCE, PortConfig::INFINIBAND] {
+        let config = SimConfig::new().devices(2).ports([link, link]).step(true);
+        let machine = Simulator::new(config.ipv4(given.map(|one| one.parse().expect("IPv4"))));
+        let program = Program::start(&machine);
+        // Those of the second device are its own by its place.
+        for (address, port) in given.into_iter().chain(["10.0.0.3", "10.0.0.4"]).zip(1..) {
+            let id = program.create(CLIENT + port, PortSpace::Tcp);
+            program.bind(id, address, 9).unwrap_or_else(|errno| panic!("{address}: {errno}"));
+        }
+        let id = program.create(CLIENT, PortSpace::Tcp);
+        assert_eq!(program.bind(id, HERE, 9), Err(Errno::EADDRNOTAVAIL));
+        program.resolve_addr(id, given[1], 9).expect("resolving");
+        program.expect(EventType::AddrResolved);
+    }
+}
+
+#[test]
 fn calls_come_in_their_order() {
     let machine = machine(PortConfig::ROCE);
     let program = Program::start(&machine);
@@ -62,7 +85,6 @@ fn private_data_that_no_message_has_room_for_is_refused() {
     assert_eq!(pair.client.connect(pair.id, &[1; 57]), Err(Errno::EINVAL));
     pair.client.connect(pair.id, &[1; 56]).expect("asked");
     let request = pair.server.expect(EventType::ConnectRequest).0.id;
-    assert_eq!(pair.server.accept(request, &[2; 197]), Err(Errno::EINVAL));
     assert_eq!(pair.server.reject(request, &[2; 149]), Err(Errno::EINVAL));
     pair.server.accept(request, &[2; 196]).expect("accepted");
     let response = pair.client.expect(EventType::ConnectResponse).conn();
@@ -131,4 +153,114 @@ fn a_group_is_joined_and_left() {
     assert_eq!(leave_mcast(&*program.0, group).map(|left| left.events_reported), Ok(1));
     assert_eq!(leave_mcast(&*program.0, group).map(drop), Err(Errno::ENOENT));
     assert_eq!(machine.cm_counts().groups, 0);
+}
+
+#[test]
+fn numbers_are_given_out_again_the_lowest_first() {
+    let machine = machine(PortConfig::ROCE);
+    let program = Program::start(&machine);
+    let ids = [1, 2, 3].map(|uid| program.create(uid, PortSpace::Udp));
+    assert_eq!(ids, [0, 1, 2]);
+    program.destroy(1).expect("destroyed");
+    assert_eq!(program.create(4, PortSpace::Udp), 1);
+    assert_eq!(program.create(5, PortSpace::Udp), 3);
+    // Groups have numbers of their own.
+    program.bind(0, HERE, 0).expect("bound");
+    let (addr, addr_size) = storage("239.1.2.3:0".parse().expect("an address"));
+    let join = JoinMcast { uid: 9, id: 0, addr, addr_size, ..Default::default() };
+    assert_eq!(call(&*program.0, join).expect("joining").id, 0);
+}
+
+/// A call with a response, and room for so many bytes of it.
+fn call_with_room<C: Command>(
+    program: &Program,
+    id: CommandId,
+    mut command: C,
+    room: usize,
+) -> Result<(), Errno> {
+    let mut response = [0_u8; 512];
+    command.respond_at(response.as_mut_ptr() as u64);
+    let in_len = size_of::<C>() as u16;
+    let header = Header { cmd: id.raw(), in_len, out_len: room as u16 };
+    let bytes = [header.as_bytes(), command.as_bytes()].concat();
+    // SAFETY: the response has more room than the call says.
+    unsafe { program.0.write(&bytes) }
+}
+
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(transparent)]
+struct Ask(Query);
+
+impl Command for Ask {
+    const ID: CommandId = CommandId::Query;
+    type Response = ();
+    fn respond_at(&mut self, address: u64) {
+        self.0.response = address;
+    }
+}
+
+#[test]
+fn a_response_that_has_too_little_room_is_refused() {
+    let pair = Pair::new(PortSpace::Tcp);
+    pair.client.connect(pair.id, b"").expect("asked");
+    let client = &pair.client;
+    let query = |option: QueryOption| {
+        Ask(Query { id: pair.id, option: option.raw(), ..Default::default() })
+    };
+    // The least of each, as the kernels before the newest had it.
+    for (id, command, least) in [
+        (CommandId::Query, query(QueryOption::Addr), 272),
+        (CommandId::Query, query(QueryOption::Gid), 272),
+        (CommandId::Query, query(QueryOption::Path), 8),
+        (CommandId::QueryRoute, query(QueryOption::Addr), 200),
+    ] {
+        assert_eq!(call_with_room(client, id, command, least - 1), Err(Errno::ENOSPC), "{id:?}");
+        call_with_room(client, id, command, least).expect("enough room");
+    }
+    let event = |room| call_with_room(&pair.server, CommandId::GetEvent, GetEvent::default(), room);
+    assert_eq!(event(323), Err(Errno::ENOSPC));
+    event(324).expect("the event was kept");
+    let migrate = MigrateId { id: pair.id, ..Default::default() };
+    assert_eq!(call_with_room(client, CommandId::MigrateId, migrate, 3), Err(Errno::ENOSPC));
+    pair.end();
+}
+
+/// C's library has room for six paths. With room for one, the kernel says that there is one, and
+/// leaves it out.
+#[test]
+fn a_path_is_filled_in_where_there_is_room_for_more() {
+    let pair = Pair::new(PortSpace::Tcp);
+    let ask = |room: u16| {
+        let mut response = [0_u8; 512];
+        let option = QueryOption::Path.raw();
+        let at = response.as_mut_ptr() as u64;
+        let query = Query { id: pair.id, option, response: at };
+        let in_len = size_of::<Query>() as u16;
+        let header = Header { cmd: CommandId::Query.raw(), in_len, out_len: room };
+        let bytes = [header.as_bytes(), query.as_bytes()].concat();
+        // SAFETY: the response has more room than the call says.
+        unsafe { pair.client.0.write(&bytes) }.expect("a path");
+        (response[0], response[8..].iter().any(|byte| *byte != 0))
+    };
+    assert_eq!(
+        [ask(8), ask(80), ask(81), ask(440)],
+        [(1, false), (1, false), (1, true), (1, true)]
+    );
+    pair.end();
+}
+
+#[test]
+fn what_is_reserved_is_zero_and_addresses_have_a_family() {
+    let machine = machine(PortConfig::ROCE);
+    let program = Program::start(&machine);
+    let id = program.create(CLIENT, PortSpace::Tcp);
+    let (addr, addr_size) = storage((std::net::Ipv4Addr::new(10, 0, 0, 1), 9).into());
+    let bind = Bind { id, addr, addr_size, ..Default::default() };
+    assert_eq!(call(&*program.0, Bind { reserved: 1, ..bind }), Err(Errno::EINVAL));
+    assert_eq!(call(&*program.0, Bind { addr: [0; 128], ..bind }), Err(Errno::EINVAL));
+    let none = BindIp { id, ..Default::default() };
+    assert_eq!(call(&*program.0, none), Err(Errno::EINVAL));
+    let resolve = ResolveAddr { id, dst_addr: addr, dst_size: addr_size, ..Default::default() };
+    assert_eq!(call(&*program.0, ResolveAddr { reserved: 1, ..resolve }), Err(Errno::EINVAL));
+    call(&*program.0, bind).expect("bound");
 }

@@ -7,8 +7,10 @@
 //! ```
 //!
 //! `rping` passes regions to and fro: the server reads the client's, and writes it back. `ucmatose`
-//! sends messages over a connection, `udaddy` datagrams. `hold` connects as `rping` does, and then
-//! waits for the end: to see what becomes of it.
+//! sends messages over a connection, `udaddy` datagrams. `hold` connects, and sends messages until the
+//! connection ends; it stops at a step of that until a line comes: to see what becomes of it.
+
+mod hold;
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -59,6 +61,9 @@ struct Arguments {
     /// How many pings a client of rping sends
     #[arg(long, default_value_t = 3)]
     count: u32,
+    /// The step at which `hold` stops until a line comes
+    #[arg(long)]
+    stop_at: Option<hold::Step>,
 }
 
 fn main() -> ExitCode {
@@ -68,7 +73,7 @@ fn main() -> ExitCode {
         Program::Rping => rping(arguments.side, address, arguments.count),
         Program::Ucmatose => ucmatose(arguments.side, address),
         Program::Udaddy => udaddy(arguments.side, address),
-        Program::Hold => hold(arguments.side, address),
+        Program::Hold => hold::hold(arguments.side, address, arguments.stop_at),
     };
     match done {
         Ok(()) => {
@@ -193,12 +198,6 @@ fn end(mut connection: Connection, ends: bool) -> Outcome {
     }
     connection.wait_disconnected(Some(LIMIT))?;
     Ok(())
-}
-
-fn hold(side: Side, address: SocketAddr) -> Outcome {
-    let (connection, ..) = connected(side, address, 1, INFO)?;
-    println!("connected");
-    end(connection, false)
 }
 
 /// Bytes of a region's description in rping: address, key and length in network order.

@@ -1,0 +1,172 @@
+//! Why a request was not posted, or not done.
+
+use std::fmt;
+
+use mlx5::{BatchError, CompletionError, PollError, PostError};
+
+/// Why a queue takes no more requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Ended {
+    /// It was closed. What had been posted completes.
+    Closed,
+    /// The pump was dropped: nothing more is known of what had been posted.
+    NoPump,
+    /// The completion queue cannot be polled any more: nothing more is known of what had been posted.
+    Poll(PollError),
+    /// The queue pair could not be flushed, and was destroyed: nothing more is known of what had been
+    /// posted.
+    Destroyed,
+}
+
+impl Ended {
+    /// Whether nothing more is known of what had been posted: it may have been done or not.
+    pub fn is_lost(self) -> bool {
+        self != Self::Closed
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the queue was closed"),
+            Self::NoPump => f.write_str(
+                "the pump was dropped, so no completion arrives: keep `Pump::run` or the future of \
+                 `Pump::drive` running until it returns",
+            ),
+            Self::Poll(error) => error.fmt(f),
+            Self::Destroyed => f.write_str(
+                "the queue pair could not be flushed and was destroyed: it is not known what was \
+                 done of what had been posted",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// Why there is no slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Full {
+    /// None is free, or others wait for one.
+    Now,
+    /// The queue does not hold so many requests.
+    Never,
+    Ended(Ended),
+}
+
+/// Why a request was not posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum RefusedBecause {
+    /// The queue is full, or other tasks wait for room in it. Only the calls that do not wait return
+    /// it.
+    Full,
+    /// A batch of no request, or of more than the queue holds.
+    WrongLength,
+    /// The queue takes no more requests.
+    Ended(Ended),
+    /// The queue pair is not with this handle yet: see [`Seat::adopt`](crate::Seat::adopt).
+    NotAdopted,
+    /// The driver refused the request.
+    Send(BatchError),
+    /// The driver refused the receive request.
+    Receive(PostError),
+}
+
+impl From<Full> for RefusedBecause {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Now => Self::Full,
+            Full::Never => Self::WrongLength,
+            Full::Ended(end) => Self::Ended(end),
+        }
+    }
+}
+
+impl fmt::Display for RefusedBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("the queue is full: wait for a completion"),
+            Self::WrongLength => f.write_str(
+                "the batch has no request, or more than the queue holds: create the queue pair with \
+                 a larger `max_send_wr`",
+            ),
+            Self::Ended(end) => end.fmt(f),
+            Self::NotAdopted => f.write_str("the queue pair was not adopted yet"),
+            Self::Send(error) => error.fmt(f),
+            Self::Receive(error) => error.fmt(f),
+        }
+    }
+}
+
+/// A request was not posted. It has what was to be kept.
+pub struct Refused<K> {
+    /// What was to be kept.
+    pub keep: K,
+    /// Why.
+    pub because: RefusedBecause,
+}
+
+impl<K> fmt::Debug for Refused<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("because", &self.because).finish_non_exhaustive()
+    }
+}
+
+impl<K> fmt::Display for Refused<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not posted: {}", self.because)
+    }
+}
+
+impl<K> std::error::Error for Refused<K> {}
+
+/// Why a request was not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FailedBecause {
+    /// Its completion says so. See [`CompletionError::is_flushed`].
+    Completion(CompletionError),
+    /// Its completion did not come: it may have been done or not.
+    Lost(Ended),
+}
+
+impl fmt::Display for FailedBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Completion(error) => error.fmt(f),
+            Self::Lost(end) => end.fmt(f),
+        }
+    }
+}
+
+/// A posted request was not done, or nobody knows.
+pub struct Failed<K> {
+    /// What was kept, if the device is done with it.
+    pub keep: Option<K>,
+    /// Why.
+    pub because: FailedBecause,
+}
+
+impl<K> Failed<K> {
+    /// Whether the request was flushed: the queue pair failed, or was closed, before the device
+    /// acknowledged it.
+    pub fn is_flushed(&self) -> bool {
+        matches!(self.because, FailedBecause::Completion(error) if error.is_flushed())
+    }
+}
+
+impl<K> fmt::Debug for Failed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failed").field("because", &self.because).finish_non_exhaustive()
+    }
+}
+
+impl<K> fmt::Display for Failed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the request failed: {}", self.because)
+    }
+}
+
+impl<K> std::error::Error for Failed<K> {}

@@ -1,0 +1,104 @@
+//! Awaiting requests on mlx5 queue pairs.
+//!
+//! A [`Hub`] has one completion queue and the queue pairs that complete there. Its [`Pump`] takes
+//! each completion to the future or the stream that waits for it. Nothing here knows a runtime: the
+//! pump is a thread, or a task where the feature `tokio` is on.
+//!
+//! ```
+//! use mlx5::{Access, ConnectOptions, Psn, SendFlags, transport::Rc};
+//! use mlx5_async::{AsyncQueuePair, Hub};
+//! use mlx5_sim::{SimConfig, Simulator};
+//! use std::{error::Error, sync::Arc};
+//!
+//! # #[cfg(feature = "tokio")]
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn Error>> {
+//!     let simulator = Simulator::new(SimConfig::new());
+//!     let context = mlx5::devices_on(simulator.kernel())?.remove(0).open()?;
+//!     let pd = context.alloc_pd()?;
+//!     let (hub, pump) = Hub::new(&context, 1024)?;
+//!     let pump = tokio::spawn(pump.drive());
+//!
+//!     // Connected to itself.
+//!     let mut qp = hub.create_qp::<Rc>(&pd).build()?;
+//!     let (port, psn) = (context.local_port(1, None)?, Psn::default());
+//!     let options = ConnectOptions::default();
+//!     let own = qp.endpoint(&port, psn, &options);
+//!     qp.connect(&port, psn, &own, &options)?;
+//!     // Each request keeps the region that it uses.
+//!     let qp: AsyncQueuePair<Rc, Arc<mlx5::MemoryRegion>> = hub.adopt(qp)?;
+//!
+//!     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+//!     let memory = Arc::new(pd.memory(4096).access(access).register()?);
+//!     memory.write_at(0, b"8 bytes!")?;
+//!     let (from, to) = (memory.sge(0..8)?, memory.remote(1024..)?);
+//!     let write = qp
+//!         .submit(Arc::clone(&memory), SendFlags::empty(), |wr| wr.rdma_write(to).sge(from))
+//!         .await?;
+//!     write.await?;
+//!     let mut bytes = [0; 8];
+//!     memory.read_at(1024, &mut bytes)?;
+//!     assert_eq!(&bytes, b"8 bytes!");
+//!
+//!     hub.shutdown();
+//!     pump.await??;
+//!     Ok(())
+//! }
+//! # #[cfg(not(feature = "tokio"))]
+//! # fn main() {}
+//! ```
+//!
+//! # Dropped futures
+//! Dropping the future of a posted request does not cancel it. Its slot stays taken, and what it
+//! keeps stays alive, until it has completed: no other request gets its completion. Dropping a future
+//! that waits for room leaves the line, and passes its turn on.
+//!
+//! # Allocations
+//! Slots are created with the queue pair. Posting, completing and awaiting allocate nothing, besides
+//! the line of tasks that wait for room, which keeps what it has grown to.
+//!
+//! # Several tasks
+//! All handles can be used by several threads at a time. A queue pair is locked while a request is
+//! built, and one side of its slots for each step of a request. Wakers and what requests keep are
+//! called and dropped without a lock.
+
+#![deny(missing_debug_implementations)]
+#![deny(unsafe_code)]
+#![cfg_attr(not(feature = "tokio"), forbid(unsafe_code))]
+
+// Each module imports only from those that stand before it here:
+//
+// error        why a request was not posted, or not done
+// wakes        wakers, called when no lock is held
+// slots        where requests wait for their completions
+// request      futures and streams           posting   from a slot to a request
+// registry     the queues of a hub, by number
+// pump         from the completion queue to those that wait
+// tokio        the pump as a task
+// queue_pair   queue pairs
+// hub          all of it
+mod error;
+mod hub;
+mod posting;
+mod pump;
+mod queue_pair;
+mod registry;
+mod request;
+mod slots;
+#[cfg(feature = "tokio")]
+mod tokio;
+mod wakes;
+
+pub use error::{Ended, Failed, FailedBecause, Refused, RefusedBecause};
+pub use hub::{DeviceEvents, Hub};
+pub use pump::{Pump, PumpError, Step};
+pub use queue_pair::{AsyncQueuePair, Seat};
+pub use registry::NotAdded;
+pub use request::{Completions, Done, Request};
+#[cfg(feature = "tokio")]
+pub use tokio::{Found, Readable};
+
+/// Compiles and runs the programs of the guide's page about async.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../../docs/guide/src/async.md")]
+struct Guide;

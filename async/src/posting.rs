@@ -1,0 +1,126 @@
+//! From a slot to a posted request.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use mlx5::PostError;
+
+use crate::error::{Refused, RefusedBecause};
+use crate::slots::{Slots, Ticket, To, Want};
+
+/// A slot whose request was not posted yet. Dropping it gives it back.
+struct Taken<'a, K> {
+    slots: &'a Slots<K>,
+    slot: Option<u32>,
+}
+
+impl<K> Taken<'_, K> {
+    fn give_back(mut self) -> Option<K> {
+        self.slot.take().and_then(|slot| self.slots.give_back(slot))
+    }
+}
+
+impl<K> Drop for Taken<'_, K> {
+    fn drop(&mut self) {
+        // The closure that builds the request has panicked.
+        drop(self.slot.take().and_then(|slot| self.slots.give_back(slot)));
+    }
+}
+
+/// A place in the line of a queue. Dropping it leaves the line.
+struct InLine<'a, K> {
+    slots: &'a Slots<K>,
+    ticket: Ticket,
+}
+
+impl<K> Drop for InLine<'_, K> {
+    fn drop(&mut self) {
+        self.slots.leave(&mut self.ticket);
+    }
+}
+
+/// Whether the driver's queue was full.
+fn is_full(because: &RefusedBecause) -> bool {
+    let error = match because {
+        RefusedBecause::Send(refused) => refused.error,
+        RefusedBecause::Receive(error) => *error,
+        _ => return false,
+    };
+    matches!(error, PostError::QueueFull { .. })
+}
+
+/// Posts by `post`, which gets the slot, into a slot that was taken.
+fn post<K>(
+    slots: &Slots<K>,
+    slot: u32,
+    post: impl FnOnce(u32) -> Result<(), RefusedBecause>,
+) -> Result<u32, (Option<K>, RefusedBecause)> {
+    let mut taken = Taken { slots, slot: Some(slot) };
+    match post(slot) {
+        Ok(()) => {
+            taken.slot = None;
+            Ok(slot)
+        }
+        Err(because) => Err((taken.give_back(), because)),
+    }
+}
+
+/// Posts, if there is room at once.
+pub(crate) fn try_post<K>(
+    slots: &Arc<Slots<K>>,
+    keep: K,
+    want: Want,
+    attempt: impl FnOnce(u32) -> Result<(), RefusedBecause>,
+) -> Result<u32, Refused<K>> {
+    let mut kept = Some(keep);
+    let outcome = match slots.try_take(want, &mut kept) {
+        Ok(slot) => post(slots, slot, attempt),
+        Err(full) => Err((kept, full.into())),
+    };
+    outcome.map_err(|(keep, because)| refused(keep, because))
+}
+
+/// Posts, once there is room.
+pub(crate) async fn post_in_turn<K>(
+    slots: &Arc<Slots<K>>,
+    keep: K,
+    want: Want,
+    mut attempt: impl FnMut(u32) -> Result<(), RefusedBecause>,
+) -> Result<u32, Refused<K>> {
+    let mut kept = Some(keep);
+    let mut line = InLine { slots, ticket: Ticket::default() };
+    loop {
+        let (completed, _) = slots.progress(0);
+        let taken = poll_fn(|cx| slots.poll_take(cx, &mut line.ticket, want, &mut kept)).await;
+        let slot = match taken {
+            Ok(slot) => slot,
+            Err(full) => return Err(refused(kept, full.into())),
+        };
+        let (keep, because) = match post(slots, slot, &mut attempt) {
+            Ok(slot) => return Ok(slot),
+            Err(refused) => refused,
+        };
+        // A request of an unusual size may find too few blocks, though requests of the usual size
+        // had room. It waits for a completion, if any is to come.
+        let (now, any) = slots.progress(0);
+        if !is_full(&because) || (now == completed && !any) {
+            return Err(refused(keep, because));
+        }
+        kept = keep;
+        line.ticket.refused_at = Some(completed);
+    }
+}
+
+fn refused<K>(keep: Option<K>, because: RefusedBecause) -> Refused<K> {
+    match keep {
+        Some(keep) => Refused { keep, because },
+        // A slot that is given back has what was put there when it was taken.
+        None => unreachable!("a slot that was not posted lost what it kept"),
+    }
+}
+
+impl Want {
+    pub(crate) fn one(to: To) -> Self {
+        Self { parts: 1, to }
+    }
+}

@@ -1,0 +1,288 @@
+//! The pump: from the completion queue to those that wait.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hint;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use mlx5::{AsyncEvents, CompletionChannel, CompletionQueue, Errno, PollError};
+use mlx5_uapi::wait::{WaitSet, wait_readable};
+
+use crate::error::Ended;
+use crate::registry::{Name, Registry, Route};
+use crate::wakes::Wakes;
+
+/// Completions that one step takes.
+const TURN: usize = 64;
+/// Steps of a spinning pump between two looks at the device's events.
+const LOOK_EVERY: u32 = 1 << 16;
+
+/// Takes completions to those that wait for them. One runs for each hub, in one of these ways:
+///
+/// * `drive`, with the feature `tokio`: a task, which sleeps while nothing completes.
+/// * [`Pump::run`]: a thread, which sleeps while nothing completes. It serves any executor.
+/// * [`Pump::spin`]: a thread that polls without a pause and wakes the tasks. A completion is noticed
+///   soonest, for a processor of its own.
+/// * [`Pump::step`] and the pump's descriptor, for another runtime's own ways to wait.
+///
+/// It ends after [`Hub::shutdown`](crate::Hub::shutdown). If it is dropped before, every request that
+/// has not completed fails with [`Ended::NoPump`].
+pub struct Pump {
+    cq: CompletionQueue,
+    channel: CompletionChannel,
+    events: AsyncEvents,
+    /// The descriptors above, and the registry's.
+    set: WaitSet,
+    registry: Arc<Registry>,
+    routes: Routes,
+    wakes: Wakes,
+    /// The descriptor was waited for.
+    waited: bool,
+    ended: bool,
+}
+
+/// What there is to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// There may be more completions: call [`Pump::step`] again.
+    Again,
+    /// Everything was taken, and the next completion makes the descriptor readable: wait for it, and
+    /// call [`Pump::step`] again.
+    Wait,
+    /// The hub was shut down, and everything has completed.
+    Stopped,
+}
+
+/// The queues that the pump knows. Numbers are not given out again soon, so the last one is right as
+/// long as none was removed.
+#[derive(Default)]
+struct Routes {
+    known: HashMap<u32, Arc<dyn Route>>,
+    last: Option<(u32, Arc<dyn Route>)>,
+    removed: u64,
+}
+
+impl Routes {
+    fn get(&mut self, registry: &Registry, number: u32) -> Option<&Arc<dyn Route>> {
+        if self.last.as_ref().is_none_or(|(last, _)| *last != number) {
+            let route = match self.known.get(&number) {
+                Some(route) => Arc::clone(route),
+                None => {
+                    let route = registry.get(number)?;
+                    self.known.insert(number, Arc::clone(&route));
+                    route
+                }
+            };
+            self.last = Some((number, route));
+        }
+        self.last.as_ref().map(|(_, route)| route)
+    }
+
+    /// Forgets all if a queue was removed.
+    fn refresh(&mut self, removed: u64) {
+        if self.removed != removed {
+            *self = Self { removed, ..Self::default() };
+        }
+    }
+}
+
+impl Pump {
+    pub(crate) fn new(
+        context: &mlx5::Context,
+        channel: CompletionChannel,
+        cq: CompletionQueue,
+    ) -> Result<Self, PumpError> {
+        let failed = |errno: Errno| PumpError::Wait(errno.into());
+        let registry = Arc::new(Registry::new().map_err(PumpError::Wait)?);
+        let events = context.async_events();
+        let set = WaitSet::new().map_err(failed)?;
+        for fd in [channel.as_fd(), events.as_fd(), registry.nudge_fd()] {
+            set.add(fd).map_err(failed)?;
+        }
+        let (routes, wakes) = (Routes::default(), Wakes::with_capacity(4 * TURN));
+        Ok(Self { cq, channel, events, set, registry, routes, wakes, waited: true, ended: false })
+    }
+
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Takes up to 64 completions to those that wait for them. When there are none, arms the
+    /// completion queue and looks once more.
+    ///
+    /// After an error the pump has ended: each request that has not completed fails.
+    pub fn step(&mut self) -> Result<Step, PumpError> {
+        if std::mem::take(&mut self.waited) {
+            self.take_events()?;
+        }
+        if self.turn()? > 0 {
+            return Ok(Step::Again);
+        }
+        if self.registry.has_stopped() {
+            self.end(Ended::Closed);
+            return Ok(Step::Stopped);
+        }
+        self.arm()
+    }
+
+    /// Arms the completion queue, and looks once more: what came before it was armed need not make an
+    /// event.
+    fn arm(&mut self) -> Result<Step, PumpError> {
+        if let Err(error) = self.cq.arm(false) {
+            return Err(self.fail(error));
+        }
+        if self.cq.is_ready() {
+            return Ok(Step::Again);
+        }
+        self.waited = true;
+        Ok(Step::Wait)
+    }
+
+    /// Takes completions to those that wait for them.
+    fn turn(&mut self) -> Result<usize, PumpError> {
+        let Self { cq, registry, routes, wakes, .. } = self;
+        routes.refresh(registry.removed());
+        let polled = cq.poll(TURN, |completion| {
+            let name = Name::of(completion.wr_id());
+            let over = routes.get(registry, name.queue).and_then(|route| {
+                let over = route.complete(name, &completion, wakes)?;
+                Some(over.then(|| route.completions()))
+            });
+            match over {
+                None => registry.note_stray(),
+                Some(None) => {}
+                Some(Some(completions)) => registry.remove(name.queue, completions),
+            }
+        });
+        wakes.wake();
+        polled.map_err(|error| self.lost(error))
+    }
+
+    /// Reads the events that have made the descriptor readable.
+    fn take_events(&mut self) -> Result<(), PumpError> {
+        self.registry.take_nudge();
+        let read = || -> Result<(), mlx5::Error> {
+            while let Some(event) = self.events.next()? {
+                let mut events = self.registry.events();
+                let waker = events.waker.take();
+                if events.streams > 0 {
+                    events.pending.push_back(event);
+                }
+                drop(events);
+                waker.into_iter().for_each(std::task::Waker::wake);
+            }
+            while self.channel.get_event()?.is_some() {}
+            Ok(())
+        };
+        match read() {
+            Ok(()) => Ok(()),
+            // The completion queue says what is left, and then why no more comes.
+            Err(_) if self.cq.is_ready() => Ok(()),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    fn lost(&mut self, error: PollError) -> PumpError {
+        self.end(Ended::Poll(error));
+        PumpError::Poll(error)
+    }
+
+    fn fail(&mut self, error: mlx5::Error) -> PumpError {
+        self.end(Ended::NoPump);
+        PumpError::Driver(error)
+    }
+
+    fn end(&mut self, end: Ended) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.routes = Routes::default();
+            self.registry.end(end);
+        }
+    }
+
+    /// Runs until the hub is shut down. Sleeps while nothing completes.
+    pub fn run(mut self) -> Result<(), PumpError> {
+        loop {
+            match self.step()? {
+                Step::Again => {}
+                Step::Stopped => return Ok(()),
+                Step::Wait => {
+                    wait_readable(self.set.as_fd(), None)
+                        .map_err(|errno| PumpError::Wait(errno.into()))?;
+                }
+            }
+        }
+    }
+
+    /// Runs until the hub is shut down, and polls without a pause.
+    pub fn spin(mut self) -> Result<(), PumpError> {
+        let mut until_look = 0;
+        loop {
+            if self.turn()? > 0 {
+                continue;
+            }
+            if self.registry.has_stopped() {
+                self.end(Ended::Closed);
+                return Ok(());
+            }
+            if until_look == 0 {
+                until_look = LOOK_EVERY;
+                self.take_events()?;
+            }
+            until_look -= 1;
+            hint::spin_loop();
+        }
+    }
+}
+
+/// Readable while there is something for [`Pump::step`] to do, once that has said [`Step::Wait`].
+impl AsFd for Pump {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.end(Ended::NoPump);
+    }
+}
+
+impl fmt::Debug for Pump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pump").field("cq", &self.cq).finish_non_exhaustive()
+    }
+}
+
+/// Why a hub could not be created, or its pump ended other than by
+/// [`Hub::shutdown`](crate::Hub::shutdown).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PumpError {
+    /// The completion queue cannot be polled any more.
+    Poll(PollError),
+    /// A call of the driver failed.
+    Driver(mlx5::Error),
+    /// The descriptor cannot be waited for.
+    Wait(io::Error),
+}
+
+impl fmt::Display for PumpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poll(error) => error.fmt(f),
+            Self::Driver(error) => error.fmt(f),
+            Self::Wait(error) => write!(
+                f,
+                "the pump cannot wait for its descriptors: {error}; if the process has too many \
+                 open files, raise RLIMIT_NOFILE"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PumpError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Requests that are awaited, and streams of those that are not.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use mlx5::OwnedCompletion;
+
+use crate::error::{Failed, FailedBecause};
+use crate::slots::{Outcome, Slots};
+
+/// A request that was done.
+pub struct Done<K> {
+    /// What was kept.
+    pub keep: K,
+    /// The completion: the length of a received message, its immediate data, and so on. Of a batch,
+    /// that of the last request. Its identifier is this package's own.
+    pub completion: OwnedCompletion,
+}
+
+impl<K> fmt::Debug for Done<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Done").field("completion", &self.completion).finish_non_exhaustive()
+    }
+}
+
+/// Whether it was done.
+fn result<K>((completion, failed, keep): Outcome<K>) -> Result<Done<K>, Failed<K>> {
+    let error = if failed { completion.as_completion().status().err() } else { None };
+    match (error, keep) {
+        (None, Some(keep)) => Ok(Done { keep, completion }),
+        (Some(error), keep) => Err(Failed { keep, because: FailedBecause::Completion(error) }),
+        // A slot that is done has what it keeps until its result is taken.
+        (None, None) => {
+            let because = FailedBecause::Lost(crate::error::Ended::Destroyed);
+            Err(Failed { keep: None, because })
+        }
+    }
+}
+
+/// A posted request. Awaiting it gives back what was kept, once the request has completed.
+///
+/// Dropping it neither cancels the request nor loses another's completion: what was kept stays until
+/// the device is done with it, and is dropped then.
+#[must_use = "the request is posted; await it to hear of its completion"]
+pub struct Request<K> {
+    slots: Arc<Slots<K>>,
+    /// None once the result was taken.
+    slot: Option<u32>,
+}
+
+impl<K> Request<K> {
+    pub(crate) fn new(slots: &Arc<Slots<K>>, slot: u32) -> Self {
+        Self { slots: Arc::clone(slots), slot: Some(slot) }
+    }
+}
+
+impl<K> fmt::Debug for Request<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+impl<K> Future for Request<K> {
+    type Output = Result<Done<K>, Failed<K>>;
+
+    /// Ready once. Polled after that, it stays pending.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(slot) = self.slot else { return Poll::Pending };
+        let outcome = match self.slots.poll_outcome(cx, slot) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(outcome)) => result(outcome),
+            Poll::Ready(Err(end)) => Err(Failed { keep: None, because: FailedBecause::Lost(end) }),
+        };
+        self.slot = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl<K> Drop for Request<K> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.slots.abandon(slot);
+        }
+    }
+}
+
+/// The stream of a queue's requests that have no future of their own, in order of completion.
+///
+/// It ends when the queue was closed and everything has completed, or when the pump is gone. A result
+/// that is not taken keeps its place in the queue. One task at a time may wait for it.
+#[must_use = "a stream does nothing unless it is polled"]
+pub struct Completions<K> {
+    slots: Arc<Slots<K>>,
+}
+
+impl<K> Completions<K> {
+    pub(crate) fn new(slots: &Arc<Slots<K>>) -> Self {
+        Self { slots: Arc::clone(slots) }
+    }
+
+    /// Waits for the next completion; `None` when no more will come.
+    pub async fn next(&mut self) -> Option<Result<Done<K>, Failed<K>>> {
+        poll_fn(|cx| self.slots.poll_ready(cx)).await.map(result)
+    }
+}
+
+impl<K> fmt::Debug for Completions<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completions").finish_non_exhaustive()
+    }
+}
+
+impl<K> Stream for Completions<K> {
+    type Item = Result<Done<K>, Failed<K>>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.slots.poll_ready(cx).map(|outcome| outcome.map(result))
+    }
+}

@@ -1,0 +1,403 @@
+//! Each transition is one critical section, so all orders of whole calls are all orders there are:
+//! these tests run them all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::{Outcome, Slots, Ticket, To, Want};
+use crate::error::{Ended, Full};
+use crate::wakes::Wakes;
+use mlx5::OwnedCompletion;
+
+/// A task: knows how often it was woken.
+#[derive(Default)]
+struct Task(AtomicUsize);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// What is kept: tells when it is dropped.
+#[derive(Debug)]
+struct Kept(Arc<AtomicUsize>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Every order of the steps of several actors, each of whose own steps keep their order.
+fn orders(steps: &[usize]) -> Vec<Vec<usize>> {
+    if steps.iter().all(|left| *left == 0) {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for actor in (0..steps.len()).filter(|actor| steps[*actor] > 0) {
+        let mut left = steps.to_vec();
+        left[actor] -= 1;
+        all.extend(orders(&left).into_iter().map(|mut rest| {
+            rest.insert(0, actor);
+            rest
+        }));
+    }
+    all
+}
+
+/// A task that polls when it was woken, or has not polled yet.
+struct Polling<R> {
+    task: Arc<Task>,
+    seen: Option<usize>,
+    result: Option<R>,
+}
+
+impl<R> Polling<R> {
+    fn new() -> Self {
+        Self { task: Arc::default(), seen: None, result: None }
+    }
+
+    fn is_awake(&self) -> bool {
+        self.seen != Some(self.task.0.load(SeqCst))
+    }
+
+    fn poll(&mut self, poll: impl FnOnce(&Context<'_>) -> Poll<R>) {
+        if self.result.is_some() || !self.is_awake() {
+            return;
+        }
+        self.seen = Some(self.task.0.load(SeqCst));
+        let waker = Waker::from(Arc::clone(&self.task));
+        if let Poll::Ready(result) = poll(&Context::from_waker(&waker)) {
+            self.result = Some(result);
+        }
+    }
+}
+
+const ONE: Want = Want { parts: 1, to: To::Future };
+const STREAM: Want = Want { parts: 1, to: To::Stream };
+
+fn done<K>(slots: &Slots<K>, number: u32) {
+    let mut wakes = Wakes::default();
+    let completion = OwnedCompletion::default();
+    let dropped = slots.complete(number, true, completion, false, &mut wakes).unwrap();
+    drop(dropped);
+    wakes.wake();
+}
+
+fn kept<K>(outcome: Outcome<K>) -> K {
+    outcome.2.unwrap()
+}
+
+#[test]
+fn a_completion_wakes_its_future_in_any_order() {
+    for order in orders(&[3, 1]) {
+        let slots = Slots::new(2);
+        let number = slots.try_take(ONE, &mut Some("mine")).unwrap();
+        let mut future = Polling::new();
+        for actor in &order {
+            match actor {
+                0 => future.poll(|cx| slots.poll_outcome(cx, number)),
+                _ => done(&slots, number),
+            }
+        }
+        // Once more, if it was woken.
+        future.poll(|cx| slots.poll_outcome(cx, number));
+        let outcome = future.result.unwrap_or_else(|| panic!("nobody woke it: {order:?}"));
+        assert_eq!(kept(outcome.unwrap()), "mine", "{order:?}");
+    }
+}
+
+#[test]
+fn two_futures_get_their_own_results_in_any_order() {
+    for order in orders(&[2, 2, 1, 1]) {
+        let slots = Slots::new(2);
+        let take = |what| slots.try_take(ONE, &mut Some(what)).unwrap();
+        let numbers = [take("first"), take("second")];
+        let mut futures = [Polling::new(), Polling::new()];
+        for actor in &order {
+            match actor {
+                0 | 1 => {
+                    futures[*actor].poll(|cx| slots.poll_outcome(cx, numbers[*actor]));
+                }
+                of => done(&slots, numbers[of - 2]),
+            }
+        }
+        for (of, expected) in [(0, "first"), (1, "second")] {
+            futures[of].poll(|cx| slots.poll_outcome(cx, numbers[of]));
+            let outcome = futures[of].result.take();
+            let outcome = outcome.unwrap_or_else(|| panic!("{expected} sleeps on: {order:?}"));
+            assert_eq!(kept(outcome.unwrap()), expected, "{order:?}");
+        }
+    }
+}
+
+#[test]
+fn a_dropped_future_keeps_its_slot_and_what_it_keeps_until_the_request_has_completed() {
+    for order in orders(&[1, 1, 1]) {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let slots = Slots::new(1);
+        let first = slots.try_take(ONE, &mut Some(Kept(Arc::clone(&drops)))).unwrap();
+        let (mut completed, mut abandoned, mut second) = (false, false, None);
+        for actor in &order {
+            match actor {
+                0 => {
+                    slots.abandon(first);
+                    abandoned = true;
+                }
+                1 => {
+                    done(&slots, first);
+                    completed = true;
+                }
+                _ => second = slots.try_take(ONE, &mut Some(Kept(Arc::default()))).ok(),
+            }
+            let gone = drops.load(SeqCst);
+            assert_eq!(gone == 1, completed && abandoned, "{order:?}: dropped {gone} times");
+            assert!(second.is_none() || (completed && abandoned), "{order:?}: the slot was taken");
+        }
+        let second = second.or_else(|| slots.try_take(ONE, &mut Some(Kept(Arc::default()))).ok());
+        let second = second.expect("the slot is free again");
+        let mut future = Polling::new();
+        future.poll(|cx| slots.poll_outcome(cx, second));
+        assert!(future.result.is_none(), "{order:?}: the completion of another request");
+        done(&slots, second);
+        future.poll(|cx| slots.poll_outcome(cx, second));
+        assert!(future.result.is_some(), "{order:?}");
+    }
+}
+
+#[test]
+fn a_turn_that_is_not_used_is_passed_on() {
+    // Two wait for the one slot; the first gives up at any moment.
+    for order in orders(&[1, 1, 2]) {
+        let slots = Slots::new(1);
+        let number = slots.try_take(ONE, &mut Some(0)).unwrap();
+        let mut waiting = [Polling::new(), Polling::new()];
+        let mut tickets = [Ticket::default(), Ticket::default()];
+        for of in 0..2 {
+            let ticket = &mut tickets[of];
+            waiting[of].poll(|cx| slots.poll_take(cx, ticket, ONE, &mut Some(of)));
+        }
+        let mut served = false;
+        for actor in &order {
+            match actor {
+                0 => {
+                    done(&slots, number);
+                    slots.abandon(number);
+                }
+                1 => slots.leave(&mut tickets[0]),
+                _ => {
+                    let ticket = &mut tickets[1];
+                    waiting[1].poll(|cx| slots.poll_take(cx, ticket, ONE, &mut Some(1)));
+                    served |= waiting[1].result.is_some();
+                }
+            }
+        }
+        let ticket = &mut tickets[1];
+        waiting[1].poll(|cx| slots.poll_take(cx, ticket, ONE, &mut Some(1)));
+        assert!(served || waiting[1].result.is_some(), "{order:?}: it sleeps beside a free slot");
+    }
+}
+
+#[test]
+fn who_waits_longest_is_served_first_and_nobody_overtakes() {
+    let slots = Slots::new(1);
+    let number = slots.try_take(ONE, &mut Some("first")).unwrap();
+    let mut waiting = [Polling::new(), Polling::new()];
+    let mut tickets = [Ticket::default(), Ticket::default()];
+    let poll = |waiting: &mut [Polling<_>; 2], tickets: &mut [Ticket; 2], of: usize| {
+        let ticket = &mut tickets[of];
+        waiting[of].poll(|cx| slots.poll_take(cx, ticket, ONE, &mut Some("later")));
+    };
+    for of in 0..2 {
+        poll(&mut waiting, &mut tickets, of);
+    }
+    done(&slots, number);
+    slots.abandon(number);
+    assert_eq!(slots.try_take(ONE, &mut Some("pushy")), Err(Full::Now));
+    assert!(waiting[0].is_awake() && !waiting[1].is_awake());
+    poll(&mut waiting, &mut tickets, 0);
+    let second = waiting[0].result.take().unwrap().unwrap();
+    assert!(!waiting[1].is_awake());
+    done(&slots, second);
+    slots.abandon(second);
+    poll(&mut waiting, &mut tickets, 1);
+    assert!(waiting[1].result.is_some());
+}
+
+#[test]
+fn whom_the_queue_has_refused_waits_for_a_completion_at_the_head_of_the_line() {
+    let slots = Slots::new(3);
+    let number = slots.try_take(ONE, &mut Some("small")).unwrap();
+    let (completed, _) = slots.progress(0);
+    let mut ticket = Ticket { refused_at: Some(completed), ..Ticket::default() };
+    let (mut large, mut later) = (Polling::new(), Polling::new());
+    large.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some("large")));
+    assert!(large.result.is_none(), "two slots are free, and the queue pair had no room");
+    let mut other = Ticket::default();
+    later.poll(|cx| slots.poll_take(cx, &mut other, ONE, &mut Some("later")));
+    assert!(later.result.is_none());
+    done(&slots, number);
+    large.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some("large")));
+    assert!(large.result.is_some());
+    later.poll(|cx| slots.poll_take(cx, &mut other, ONE, &mut Some("later")));
+    assert!(later.result.is_some());
+}
+
+#[test]
+fn a_stream_is_woken_by_each_completion_and_by_the_end_in_any_order() {
+    for order in orders(&[4, 1, 1, 1]) {
+        let slots = Slots::new(2);
+        let take = |what| slots.try_take(STREAM, &mut Some(what)).unwrap();
+        let numbers = [take(1), take(2)];
+        let (mut stream, mut got, mut over) = (Polling::new(), Vec::new(), false);
+        let look = |stream: &mut Polling<_>, got: &mut Vec<_>, over: &mut bool| {
+            stream.poll(|cx| slots.poll_ready(cx));
+            while let Some(item) = stream.result.take() {
+                match item {
+                    Some(outcome) => got.push(kept(outcome)),
+                    None => *over = true,
+                }
+                if *over {
+                    break;
+                }
+                stream.seen = None;
+                stream.poll(|cx| slots.poll_ready(cx));
+            }
+        };
+        for actor in &order {
+            match actor {
+                0 => look(&mut stream, &mut got, &mut over),
+                3 => {
+                    let mut wakes = Wakes::default();
+                    slots.end(Ended::Closed, &mut wakes);
+                    wakes.wake();
+                }
+                of => done(&slots, numbers[of - 1]),
+            }
+        }
+        look(&mut stream, &mut got, &mut over);
+        got.sort_unstable();
+        assert_eq!((got, over), (vec![1, 2], true), "{order:?}");
+    }
+}
+
+#[test]
+fn a_loss_reaches_futures_waiters_streams_and_who_waits_for_the_end_in_any_order() {
+    let lost = Ended::NoPump;
+    for order in orders(&[1, 1, 1, 1, 1]) {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let slots = Slots::new(2);
+        let take = |want| slots.try_take(want, &mut Some(Kept(Arc::clone(&drops)))).unwrap();
+        let (number, _) = (take(ONE), take(STREAM));
+        let (mut future, mut waiting) = (Polling::new(), Polling::new());
+        let (mut stream, mut idle) = (Polling::new(), Polling::new());
+        let mut ticket = Ticket::default();
+        let mut act = |actor: usize| match actor {
+            0 => future.poll(|cx| slots.poll_outcome(cx, number).map(|outcome| outcome.err())),
+            1 => waiting.poll(|cx| {
+                slots
+                    .poll_take(cx, &mut ticket, ONE, &mut Some(Kept(Arc::default())))
+                    .map(Result::err)
+            }),
+            2 => stream.poll(|cx| slots.poll_ready(cx).map(|item| item.is_none())),
+            3 => idle.poll(|cx| slots.poll_idle(cx).map(Result::err)),
+            _ => {
+                let mut wakes = Wakes::default();
+                slots.end(lost, &mut wakes);
+                wakes.wake();
+            }
+        };
+        order.iter().for_each(|actor| act(*actor));
+        (0..4).for_each(act);
+        assert_eq!(future.result, Some(Some(lost)), "{order:?}");
+        assert_eq!(waiting.result, Some(Some(Full::Ended(lost))), "{order:?}");
+        assert_eq!(stream.result, Some(true), "{order:?}");
+        assert_eq!(idle.result, Some(Some(lost)), "{order:?}");
+        // The device may still use it.
+        assert_eq!(drops.load(SeqCst), 0, "{order:?}");
+        drop(slots);
+        assert_eq!(drops.load(SeqCst), 2, "{order:?}");
+    }
+}
+
+#[test]
+fn the_parts_of_a_batch_take_room_and_its_first_error_is_told_once() {
+    let slots = Slots::new(3);
+    let batch = Want { parts: 3, to: To::Future };
+    let number = slots.try_take(batch, &mut Some("batch")).unwrap();
+    assert_eq!(slots.try_take(ONE, &mut Some("more")), Err(Full::Now));
+    let mut future = Polling::new();
+    let mut wakes = Wakes::default();
+    let mut part = |last, failed| {
+        let completion = OwnedCompletion::default();
+        slots.complete(number, last, completion, failed, &mut wakes).unwrap();
+    };
+    part(false, true);
+    future.poll(|cx| slots.poll_outcome(cx, number));
+    assert!(future.result.is_none(), "parts of it are still with the device");
+    // A success behind a failure cannot be, and would not hide it.
+    part(true, false);
+    wakes.wake();
+    future.poll(|cx| slots.poll_outcome(cx, number));
+    assert!(matches!(future.result, Some(Ok((_, true, Some("batch"))))));
+    let again = slots.complete(number, true, OwnedCompletion::default(), false, &mut wakes);
+    assert!(again.is_err(), "nothing is posted there");
+    assert!(slots.complete(99, true, OwnedCompletion::default(), false, &mut wakes).is_err());
+    assert!(slots.try_take(ONE, &mut Some("more")).is_ok());
+    assert_eq!(
+        slots.try_take(Want { parts: 4, to: To::Future }, &mut Some("too many")),
+        Err(Full::Never)
+    );
+    assert_eq!(
+        slots.try_take(Want { parts: 0, to: To::Future }, &mut Some("none")),
+        Err(Full::Never)
+    );
+}
+
+/// Its drop uses the queue that called it.
+struct Reentrant(Arc<Slots<Reentrant>>);
+
+impl Drop for Reentrant {
+    fn drop(&mut self) {
+        self.0.is_idle();
+    }
+}
+
+struct ReentrantWaker(Arc<Slots<Reentrant>>);
+
+impl Wake for ReentrantWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.is_idle();
+    }
+}
+
+impl Drop for ReentrantWaker {
+    fn drop(&mut self) {
+        self.0.is_idle();
+    }
+}
+
+#[test]
+fn wakers_and_what_is_kept_may_use_the_queue_when_they_are_called_or_dropped() {
+    let slots = Arc::new(Slots::new(1));
+    let waker = || Waker::from(Arc::new(ReentrantWaker(Arc::clone(&slots))));
+    let keep = || Some(Reentrant(Arc::clone(&slots)));
+    let number = slots.try_take(ONE, &mut keep()).unwrap();
+    // Each replaces the waker of the one before.
+    for _ in 0..2 {
+        assert!(slots.poll_outcome(&Context::from_waker(&waker()), number).is_pending());
+        assert!(slots.poll_ready(&Context::from_waker(&waker())).is_pending());
+    }
+    let mut ticket = Ticket::default();
+    for _ in 0..2 {
+        let taken = slots.poll_take(&Context::from_waker(&waker()), &mut ticket, ONE, &mut keep());
+        assert!(taken.is_pending());
+    }
+    slots.abandon(number);
+    done(&slots, number);
+    let taken = slots.poll_take(&Context::from_waker(&waker()), &mut ticket, ONE, &mut keep());
+    let Poll::Ready(Ok(number)) = taken else { panic!("there is room") };
+    drop(slots.give_back(number));
+}

@@ -1,0 +1,211 @@
+//! How queue pairs, pumps and devices end: everything that waits hears of it.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use mlx5::{AsyncEvent, MemoryRegion, PollError, QueueState, SendFlags, Sge};
+use mlx5_async::{Ended, FailedBecause, Hub, NotAdded, PumpError, RefusedBecause, Step};
+use mlx5_sim::Fault;
+
+use crate::rig::{Flag, Queue, Rig, poll};
+
+const NONE: SendFlags = SendFlags::empty();
+
+#[test]
+fn closing_flushes_what_is_posted_and_returns_the_queue_pair_for_another_connection() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let other = qp.clone();
+    for buffer in 0..3 {
+        rig.block_on(qp.post_recv(buffer, Sge::default())).unwrap();
+    }
+    let awaited = rig.block_on(qp.submit_recv(3, Sge::default())).unwrap();
+    let mut receives = qp.receives();
+    let mut qp = rig.block_on(qp.close()).unwrap();
+    for buffer in 0..3 {
+        let flushed = rig.block_on(receives.next()).unwrap().unwrap_err();
+        assert!(flushed.is_flushed());
+        assert_eq!(flushed.keep, Some(buffer));
+    }
+    assert!(rig.block_on(receives.next()).is_none());
+    assert_eq!(rig.block_on(awaited).unwrap_err().keep, Some(3));
+    let refused = other.try_post(4, NONE, |wr| wr.send().inline_data(&[])).unwrap_err();
+    assert_eq!(refused.because, RefusedBecause::Ended(Ended::Closed));
+    assert_eq!(rig.block_on(other.close()).unwrap_err(), Ended::Closed);
+
+    assert_eq!(qp.state(), QueueState::Error);
+    qp.reset().unwrap();
+    rig.connect_to_itself(&mut qp);
+    let again: Queue<&str> = rig.hub.adopt(qp).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let request = rig.block_on(again.submit("new", NONE, |wr| wr.rdma_write(to).sge(sge))).unwrap();
+    assert_eq!(rig.block_on(request).unwrap().keep, "new");
+}
+
+#[test]
+fn draining_lets_what_is_posted_be_done_and_takes_no_more() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let submit = |number| qp.try_submit(number, NONE, |wr| wr.rdma_write(to).sge(sge));
+    let requests: Vec<_> = (0..8).map(|number| submit(number).unwrap()).collect();
+    rig.block_on(qp.drain()).unwrap();
+    assert!(submit(8).is_err());
+    for request in requests {
+        rig.block_on(request).unwrap();
+    }
+    drop(rig.block_on(qp.close()).unwrap());
+}
+
+#[test]
+fn dropping_the_last_handle_flushes_and_destroys_and_what_was_kept_is_freed_after_that() {
+    let mut rig = Rig::stepped();
+    let before = rig.queue_pairs();
+    let qp: Queue<Arc<MemoryRegion>> = rig.hub.adopt(rig.loopback()).unwrap();
+    let own = Arc::new(rig.pd.allocate(64).unwrap());
+    let sge = own.sge(..).unwrap();
+    let receive = rig.block_on(qp.submit_recv(Arc::clone(&own), sge)).unwrap();
+    rig.block_on(qp.post_recv(Arc::clone(&own), sge)).unwrap();
+    drop(qp);
+    assert_eq!(rig.queue_pairs(), before + 1, "it waits for what is posted");
+    assert!(rig.block_on(receive).unwrap_err().is_flushed());
+    assert_eq!(rig.queue_pairs(), before);
+    assert_eq!(Arc::strong_count(&own), 1);
+    assert_eq!(rig.simulator.violations(), []);
+}
+
+#[test]
+fn when_the_peer_dies_every_request_fails_and_every_task_hears_of_it() {
+    let mut rig = Rig::stepped();
+    let [here, there] = rig.pair();
+    let qp: Queue<u32> = rig.hub.adopt(here).unwrap();
+    rig.block_on(qp.post_recv(0, Sge::default())).unwrap();
+    let mut receives = qp.receives();
+    // The peer's queue pair is gone, and nobody says so.
+    drop(there);
+    let to = rig.memory.remote(4096..).unwrap();
+    let sge = rig.memory.sge(..8).unwrap();
+    let submit = |number| qp.try_submit(number, NONE, |wr| wr.rdma_write(to).sge(sge));
+    let mut requests: Vec<_> = (0..8).map(|number| submit(number).unwrap()).collect();
+    let first = rig.block_on(requests.remove(0)).unwrap_err();
+    assert!(!first.is_flushed(), "{first}");
+    for request in requests {
+        assert!(rig.block_on(request).unwrap_err().is_flushed());
+    }
+    assert!(rig.block_on(receives.next()).unwrap().unwrap_err().is_flushed());
+}
+
+#[test]
+fn a_shutdown_flushes_everything_and_ends_the_pump() {
+    let mut rig = Rig::stepped();
+    let pairs: Vec<Queue<u32>> = (0..3).map(|_| rig.hub.adopt(rig.loopback()).unwrap()).collect();
+    let requests: Vec<_> =
+        pairs.iter().map(|qp| rig.block_on(qp.submit_recv(7, Sge::default())).unwrap()).collect();
+    rig.hub.shutdown();
+    for request in requests {
+        assert!(rig.block_on(request).unwrap_err().is_flushed());
+    }
+    rig.settle();
+    assert!(rig.pump.is_none(), "it has stopped");
+    let refused = pairs[0].try_post(1, NONE, |wr| wr.send().inline_data(&[])).unwrap_err();
+    assert_eq!(refused.because, RefusedBecause::Ended(Ended::Closed));
+    let late = rig.hub.adopt::<_, u32>(rig.loopback()).unwrap_err();
+    assert_eq!(late, NotAdded::Ended(Ended::Closed));
+}
+
+#[test]
+fn without_its_pump_a_request_fails_and_what_it_keeps_stays_with_the_queue_pair() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<Arc<MemoryRegion>> = rig.hub.adopt(rig.loopback()).unwrap();
+    let own = Arc::new(rig.pd.allocate(64).unwrap());
+    let sge = own.sge(..).unwrap();
+    let mut receive = rig.block_on(qp.submit_recv(Arc::clone(&own), sge)).unwrap();
+    let task = Flag::new();
+    assert!(poll(&mut receive, &task).is_pending());
+    let mut receives = qp.receives();
+    rig.pump = None;
+    assert!(task.is_set());
+    let Poll::Ready(Err(failed)) = poll(&mut receive, &task) else { panic!("nothing can come") };
+    assert_eq!(failed.because, FailedBecause::Lost(Ended::NoPump));
+    assert!(failed.keep.is_none(), "the device may still write to it");
+    assert!(rig.block_on(receives.next()).is_none());
+    assert_eq!(Arc::strong_count(&own), 2);
+    drop((receive, receives));
+    assert_eq!(Arc::strong_count(&own), 2);
+    let before = rig.queue_pairs();
+    drop(qp);
+    assert_eq!((rig.queue_pairs(), Arc::strong_count(&own)), (before - 1, 1));
+}
+
+#[test]
+fn a_device_that_is_gone_fails_everything_that_waits() {
+    for fault in [Fault::Remove, Fault::Fatal] {
+        let mut rig = Rig::stepped();
+        let mut events = rig.hub.device_events();
+        let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+        let receive = rig.block_on(qp.submit_recv(1, Sge::default())).unwrap();
+        let mut stream = qp.receives();
+        match fault {
+            Fault::Remove => rig.simulator.remove_device(0),
+            ref fault => rig.simulator.inject(0, fault.clone()),
+        }
+        let failed = rig.block_on(receive).unwrap_err();
+        let gone = Ended::Poll(PollError::DeviceGone);
+        assert_eq!(failed.because, FailedBecause::Lost(gone), "{fault:?}");
+        assert!(rig.block_on(stream.next()).is_none());
+        assert_eq!(rig.block_on(events.next()), Some(AsyncEvent::DeviceFatal));
+        assert_eq!(rig.block_on(events.next()), None);
+        let refused = qp.try_post(1, NONE, |wr| wr.send().inline_data(&[])).unwrap_err();
+        assert_eq!(refused.because, RefusedBecause::Ended(gone));
+        assert_eq!(rig.block_on(qp.close()).unwrap_err(), gone);
+    }
+}
+
+#[test]
+fn events_of_the_device_reach_the_stream() {
+    let mut rig = Rig::stepped();
+    let mut events = rig.hub.device_events();
+    rig.settle();
+    rig.simulator.set_port_active(0, 1, false);
+    assert_eq!(rig.block_on(events.next()), Some(AsyncEvent::PortError(1)));
+}
+
+#[test]
+fn a_hub_takes_no_queue_pair_that_could_make_its_completion_queue_overflow() {
+    let rig = Rig::stepped();
+    let (hub, _pump) = Hub::new(&rig.context, 63).unwrap();
+    let make = |wr| hub.create_qp::<mlx5::transport::Rc>(&rig.pd).max_send_wr(wr).max_recv_wr(wr);
+    let first = hub.adopt::<_, ()>(make(16).build().unwrap()).unwrap();
+    let second = hub.adopt::<_, ()>(make(32).build().unwrap()).unwrap_err();
+    assert!(matches!(second, NotAdded::CompletionQueueFull { .. }), "{second}");
+    drop(first);
+    hub.adopt::<_, ()>(make(16).build().unwrap()).unwrap();
+    let other = rig.loopback();
+    assert_eq!(hub.adopt::<_, ()>(other).unwrap_err(), NotAdded::OtherCompletionQueue);
+    let [one, two] = [make(4).build().unwrap(), make(4).build().unwrap()];
+    let seat = hub.reserve::<_, ()>(&one).unwrap();
+    assert_eq!(seat.adopt(two).unwrap_err(), NotAdded::OtherQueuePair);
+}
+
+#[test]
+fn a_completion_queue_that_fails_ends_the_pump_with_its_reason() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let mut request = qp.try_submit(1, NONE, |wr| wr.rdma_write(to).sge(sge)).unwrap();
+    // The opcode of no completion.
+    let corrupt = Fault::CorruptCqe { cqn: None, patch: vec![(63, 0xb0)] };
+    rig.simulator.inject(0, corrupt);
+    rig.simulator.run_until_idle();
+    let mut pump = rig.pump.take().unwrap();
+    let error = loop {
+        match pump.step() {
+            Ok(Step::Again) => {}
+            Ok(step) => panic!("{step:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, PumpError::Poll(PollError::Corrupt(_))), "{error}");
+    let Poll::Ready(Err(failed)) = poll(&mut request, &Flag::new()) else { panic!("it is over") };
+    assert!(matches!(failed.because, FailedBecause::Lost(Ended::Poll(PollError::Corrupt(_)))));
+}

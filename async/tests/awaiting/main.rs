@@ -1,0 +1,6 @@
+//! Awaiting requests on the simulated device.
+
+mod ends;
+mod requests;
+mod rig;
+mod ways;

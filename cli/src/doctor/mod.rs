@@ -1,0 +1,169 @@
+//! `mlx5 doctor`.
+
+mod device;
+mod library;
+mod machine;
+
+use crate::device::{DeviceArgs, Found, Opened, describe, note};
+use crate::failure::Failure;
+use machine::Machine;
+use mlx5::Device;
+use mlx5_sim::Simulator;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// `--help`.
+pub(crate) const LONG_ABOUT: &str = "\
+Checks what RDMA programs need of this machine, and says what to do about what is
+missing: kernel and modules, device nodes, locked memory, firmware, DEVX, ports, GIDs,
+MTU, NUMA, and which libibverbs a program in C would get. At the end it sends messages
+from the device to itself, and with --peer to another machine, and verifies them.
+
+It changes nothing. Exit status: 0 if nothing failed, 1 if something did.";
+
+const EXAMPLES: &str = "\
+Examples:
+  mlx5 doctor                            this machine and its first device
+  mlx5 doctor -d mlx5_1 --port 2         another device and port
+  mlx5 doctor --sim --sim-link roce      how it looks, on a simulated device
+
+Is a peer reachable?
+  peer$ mlx5 pingpong --listen
+  here$ mlx5 doctor --peer peer";
+
+/// Options of `mlx5 doctor`.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Exchange messages with a machine that runs `mlx5 pingpong --listen` [default port: 18515]
+    #[arg(long, value_name = "HOST:PORT")]
+    peer: Option<String>,
+    /// Port of the device
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Device")]
+    port: u8,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// What a check found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Level {
+    Fine,
+    /// Works, and could be better.
+    Warning,
+    /// Does not work.
+    Failure,
+}
+
+/// The result of a check, and what to do about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Finding {
+    level: Level,
+    text: String,
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn fine(text: impl Into<String>) -> Self {
+        Self { level: Level::Fine, text: text.into(), remedy: None }
+    }
+
+    fn warning(text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { level: Level::Warning, text: text.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn failure(text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { level: Level::Failure, text: text.into(), remedy: Some(remedy.into()) }
+    }
+
+    /// A step that failed, with its own hint, or `remedy` if it has none.
+    fn failed(what: &str, failure: &Failure, remedy: &str) -> Self {
+        Self::failure(
+            format!("{what}: {}", failure.cause()),
+            failure.remedy().unwrap_or(remedy).to_owned(),
+        )
+    }
+}
+
+/// The findings, written as they come.
+struct Report<'a, W> {
+    out: &'a mut W,
+    warnings: usize,
+    failures: usize,
+}
+
+impl<W: Write> Report<'_, W> {
+    fn heading(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{text}")
+    }
+
+    fn add(&mut self, findings: impl IntoIterator<Item = Finding>) -> io::Result<()> {
+        for Finding { level, text, remedy } in findings {
+            let mark = match level {
+                Level::Fine => "ok",
+                Level::Warning => "warn",
+                Level::Failure => "FAIL",
+            };
+            self.warnings += usize::from(level == Level::Warning);
+            self.failures += usize::from(level == Level::Failure);
+            writeln!(self.out, "  {mark:4}  {text}")?;
+            if let Some(remedy) = remedy {
+                writeln!(self.out, "        {remedy}")?;
+            }
+        }
+        self.out.flush()
+    }
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let mut report = Report { out, warnings: 0, failures: 0 };
+    let machine = Machine { root: PathBuf::from("/") };
+    report.heading("machine")?;
+    report.add(machine.check())?;
+    report.add([library::check()])?;
+    let (device, simulator) = select(args)?;
+    let simulated = simulator.is_some();
+    report.heading(&describe(&device, simulated))?;
+    match device.open() {
+        Ok(context) => {
+            let opened = Opened { context, device, simulator };
+            // What the kernel says of its interfaces and nodes is about its own devices.
+            let machine = (!simulated).then_some(&machine);
+            device::check(&mut report, machine, &opened, args.port, args.peer.as_deref())?;
+        }
+        Err(error) => {
+            let node = format!("/dev/infiniband/{} cannot be opened", device.uverbs());
+            let remedy = "`dmesg | grep mlx5` may say why";
+            report.add([Finding::failed(&node, &error.into(), remedy)])?;
+        }
+    }
+    let Report { out, warnings, failures } = report;
+    let count = |number: usize, what: &str| match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    };
+    let which = if simulated { "the simulated device works" } else { "RDMA works here" };
+    if failures != 0 {
+        let cause = format!("{}, {}", count(failures, "failure"), count(warnings, "warning"));
+        return Err(
+            Failure::new(cause).hint("below each FAIL stands what to do; mend the first one first")
+        );
+    }
+    match warnings {
+        0 => writeln!(out, "verdict: {which}")?,
+        _ => writeln!(out, "verdict: {which}, with {}", count(warnings, "warning"))?,
+    }
+    Ok(())
+}
+
+/// The device, and its simulator if it is a simulated one.
+fn select(args: &Args) -> Result<(Device, Option<Simulator>), Failure> {
+    let Found { devices, simulator } = args.device.select()?;
+    let Some(device) = devices.into_iter().next() else {
+        return Err(Failure::new("there is no mlx5 device"));
+    };
+    if simulator.is_some() && !args.device.wants_simulated() {
+        note("this machine has no mlx5 device: a simulated one is checked in its place");
+    }
+    Ok((device, simulator))
+}

@@ -1,0 +1,54 @@
+//! The results of `mlx5 perf` as CSV: a row for each size.
+
+use crate::perf::measure::{Measurement, Plan};
+use std::fmt::Write;
+
+/// The columns. None of their values has a comma or a quotation mark.
+const HEAD: &str = "transport,operation,bytes,queue_pairs,threads,bidirectional,\
+    samples,min_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,max_ns,mean_ns,stdev_ns,\
+    messages,lost,seconds,messages_per_second,gbit_per_second";
+
+/// Columns of a latency, and of a rate.
+const LATENCY: usize = 9;
+const RATE: usize = 5;
+
+/// Returns the results. What was not measured is empty.
+pub(crate) fn table(plan: &Plan, results: &[Measurement]) -> String {
+    let mut text = format!("{HEAD}\n");
+    for Measurement { size, latency, rate } in results {
+        let (transport, op) = (plan.transport.name(), plan.op.name());
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "{transport},{op},{size},{},{},{}",
+            plan.qps, plan.threads, plan.bidirectional
+        );
+        match latency {
+            Some(times) => {
+                let _ = write!(text, ",{}", times.count());
+                for part in [0.0, 0.5, 0.9, 0.99, 0.999, 1.0] {
+                    let _ = write!(text, ",{}", times.quantile(part));
+                }
+                let _ = write!(text, ",{:.1},{:.1}", times.mean(), times.deviation());
+            }
+            None => text.push_str(&",".repeat(LATENCY)),
+        }
+        match rate {
+            Some(rate) => {
+                let back = rate.back.map_or(0, |back| back.messages);
+                let _ = write!(
+                    text,
+                    ",{},{},{:.9},{:.1},{:.6}",
+                    rate.out.messages + back,
+                    rate.lost(),
+                    rate.out.elapsed.as_secs_f64(),
+                    rate.per_second(),
+                    rate.gbits(*size)
+                );
+            }
+            None => text.push_str(&",".repeat(RATE)),
+        }
+        text.push('\n');
+    }
+    text
+}

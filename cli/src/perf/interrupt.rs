@@ -1,0 +1,54 @@
+//! Ctrl-C: the first one ends the measurement and leaves the results so far, the second one the process.
+
+use crate::failure::Failure;
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signalfd::SignalFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// What a SIGINT does to this process.
+pub(crate) struct Interrupt(Arc<Flags>);
+
+#[derive(Default)]
+struct Flags {
+    /// Results exist that are worth keeping.
+    armed: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Interrupt {
+    /// Watches for SIGINT from now on. It is blocked in this thread, and in those that this one starts
+    /// later; a thread reads it from a descriptor, so that no code runs in a signal handler.
+    pub(crate) fn watch() -> Result<Self, Failure> {
+        let failed = |errno: Errno| Failure::new(format!("cannot wait for SIGINT: {errno}"));
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGINT);
+        signals.thread_block().map_err(failed)?;
+        let source = SignalFd::new(&signals).map_err(failed)?;
+        let interrupt = Self(Arc::default());
+        let flags = Arc::clone(&interrupt.0);
+        thread::spawn(move || {
+            while matches!(source.read_signal(), Err(Errno::EINTR)) {}
+            // The next one, or this one if there are no results, has its default action.
+            let _ = signals.thread_unblock();
+            if !flags.armed.load(Ordering::SeqCst) {
+                let _ = raise(Signal::SIGINT);
+            }
+            flags.stop.store(true, Ordering::SeqCst);
+        });
+        Ok(interrupt)
+    }
+
+    /// From now on, SIGINT sets the flag instead of ending the process.
+    pub(crate) fn arm(&self) -> &AtomicBool {
+        self.0.armed.store(true, Ordering::SeqCst);
+        &self.0.stop
+    }
+
+    /// Whether the measurement was ended by SIGINT.
+    pub(crate) fn came(&self) -> bool {
+        self.0.stop.load(Ordering::SeqCst)
+    }
+}

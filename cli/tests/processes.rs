@@ -1,0 +1,151 @@
+//! `mlx5 perf` and `mlx5 pingpong` between two processes: on one simulated machine, which this program
+//! serves and both find by the preloaded library.
+
+mod common;
+
+use common::{command, interrupted};
+use mlx5_sim_wire::Served;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// The library lies beside this test, or one directory up.
+fn library() -> PathBuf {
+    let this = std::env::current_exe().expect("the path of this program");
+    let mut places = this.ancestors().skip(1).take(2).map(|at| at.join("libmlx5_sim_preload.so"));
+    places.find(|place| place.exists()).expect("cargo builds the library with its tests")
+}
+
+/// A machine with a simulated device.
+struct Machine(Served);
+
+impl Machine {
+    fn serve(name: &str) -> Self {
+        let socket = format!("mlx5-cli-{}-{name}", std::process::id());
+        let settings = "".parse().expect("settings");
+        Self(Served::start_at(socket, &settings).expect("a host"))
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut command = command(&words);
+        command.env("LD_PRELOAD", library());
+        command.env("MLX5_SIM", format!("wire={}", self.0.socket().display()));
+        command
+    }
+
+    /// A process that listens; returns its address when it does.
+    fn listen(&self, command: &str) -> (Server, String) {
+        // Free a moment ago; nothing else on this machine asks for a certain port.
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = port.expect("a port").to_string();
+        let mut server = self.command(&format!("{command} --timeout 60 --listen {address}"));
+        let mut child =
+            server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+        let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        while !line.starts_with("listening") {
+            line.clear();
+            assert!(told.read_line(&mut line).expect("UTF-8") > 0, "it ended");
+        }
+        (Server(child, told), address)
+    }
+}
+
+struct Server(Child, BufReader<std::process::ChildStderr>);
+
+impl Server {
+    /// Waits for its end; returns its exit status and what it wrote to stderr since it listened.
+    fn end(mut self) -> (Option<i32>, String) {
+        let err = std::io::read_to_string(&mut self.1).expect("UTF-8");
+        (self.0.wait().expect("it ends").code(), err)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // If the test failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_peer_answers_every_operation_on_several_queue_pairs_and_threads() {
+    let machine = Machine::serve("operations");
+    for (line, messages) in [
+        ("", 200),
+        ("-t ud --qps 3", 200),
+        ("--op write --threads 2", 200),
+        ("--op read --qps 4 --threads 2", 200),
+        ("--op fetch-add", 200),
+        ("--op compare-swap --threads 2", 200),
+        ("--bidirectional --qps 2 --threads 2", 200),
+        ("--op write --bidirectional", 200),
+    ] {
+        let (server, address) = machine.listen("perf");
+        let line = format!("perf --json - -n 20 --messages {messages} --connect {address} {line}");
+        let sizes =
+            if line.contains("fetch") || line.contains("swap") { "" } else { " --sizes 8,64" };
+        let output = machine.command(&(line.clone() + sizes)).output().expect("it runs");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {err}");
+        let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(all["loopback"], false);
+        for result in all["results"].as_array().expect("a list") {
+            assert_eq!(result["latency_ns"]["samples"], 20, "{line}");
+            assert_eq!(result["rate"]["messages"], messages, "{line}");
+            let back = &result["rate"]["back"];
+            assert_eq!(back.is_object(), line.contains("--bidirectional"), "{line}: {back}");
+        }
+        let (code, err) = server.end();
+        assert_eq!(code, Some(0), "{line}: {err}");
+        assert!(err.contains("serving 127.0.0.1:"), "{err}");
+    }
+}
+
+#[test]
+fn a_peer_ends_well_when_the_measurement_is_interrupted() {
+    let machine = Machine::serve("interrupt");
+    for line in ["--op write", "--bidirectional --threads 2"] {
+        let (server, address) = machine.listen("perf");
+        let line = format!("perf --duration 3600 --sizes 8,64 {line} --connect {address}");
+        let run = interrupted(machine.command(&line), "measuring");
+        assert_eq!(run.code, Some(130), "{line}: {}", run.err);
+        assert!(run.err.contains("interrupted: 1 of 2 sizes"), "{line}: {}", run.err);
+        assert!(run.out.lines().last().is_some_and(|row| row.trim_start().starts_with("8 ")));
+        let (code, err) = server.end();
+        assert_eq!(code, Some(0), "{line}: {err}");
+    }
+}
+
+#[test]
+fn what_the_peer_cannot_do_is_told_to_both() {
+    let machine = Machine::serve("refused");
+    // More queue pairs than any peer may ask for.
+    let (server, address) = machine.listen("perf");
+    let stranger = std::net::TcpStream::connect(&address).expect("it listens");
+    let hello = r#"{"mlx5":2,"session":1,"threads":1,"transport":"rc","queues":1025,"message":8,"depth":16,"receives":16,"inline":0}"#;
+    std::io::Write::write_all(&mut &stranger, format!("{hello}\n").as_bytes()).expect("sent");
+    let mut answer = String::new();
+    BufReader::new(&stranger).read_line(&mut answer).expect("UTF-8");
+    assert!(answer.contains("\"error\""), "{answer}");
+    let (code, err) = server.end();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("not an `mlx5` command"), "{err}");
+}
+
+#[test]
+fn messages_bounce_between_processes() {
+    let machine = Machine::serve("pingpong");
+    for line in ["", "-t ud", "--events"] {
+        let (server, address) = machine.listen("pingpong");
+        let mut client = machine.command(&format!("pingpong -n 50 {line} --connect {address}"));
+        let output = client.output().expect("it runs");
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(out.contains("every byte verified"), "{line}: {out}");
+        assert_eq!(server.end().0, Some(0), "{line}");
+    }
+}

@@ -1,0 +1,187 @@
+//! A connected queue pair, and how it ends.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use mlx5::QueuePair;
+use mlx5::transport::Rc;
+
+use crate::channel::EventChannel;
+use crate::data::PrivateData;
+use crate::error::{Error, ErrorKind};
+use crate::event::EventKind;
+use crate::id::Id;
+use crate::param::Remote;
+use crate::wait::{Deadline, wait_for};
+
+/// A connection did not come about. The queue pair is returned; bring it back to RESET to use it
+/// again.
+pub struct ConnectionFailed {
+    inner: Box<Failed>,
+}
+
+// The lock is never contended: it makes the error `Sync`, so that it converts to
+// `Box<dyn std::error::Error + Send + Sync>`.
+struct Failed {
+    error: Error,
+    qp: Mutex<QueuePair<Rc>>,
+}
+
+impl ConnectionFailed {
+    /// A connection that did not come about by an error, with its queue pair.
+    pub fn new(error: Error, qp: QueuePair<Rc>) -> Self {
+        Self { inner: Box::new(Failed { error, qp: Mutex::new(qp) }) }
+    }
+
+    /// Returns the error.
+    pub fn error(&self) -> &Error {
+        &self.inner.error
+    }
+
+    /// Returns the error and the queue pair.
+    pub fn into_parts(self) -> (Error, QueuePair<Rc>) {
+        let Failed { error, qp } = *self.inner;
+        (error, qp.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for ConnectionFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionFailed").field("error", self.error()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for ConnectionFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error().fmt(f)
+    }
+}
+
+impl std::error::Error for ConnectionFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.error())
+    }
+}
+
+impl From<ConnectionFailed> for Error {
+    fn from(failed: ConnectionFailed) -> Self {
+        failed.into_parts().0
+    }
+}
+
+/// A connected queue pair. Dropping it ends the connection, which the peer is told.
+#[derive(Debug)]
+pub struct Connection {
+    // Destroyed in this order: the peer hears of the end before the queue pair is gone.
+    id: Id,
+    qp: QueuePair<Rc>,
+    channel: EventChannel,
+    remote: Remote,
+    /// How it ended, once it has.
+    end: Option<Result<(), Error>>,
+    address_changed: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(id: Id, qp: QueuePair<Rc>, channel: EventChannel, remote: Remote) -> Self {
+        Self { id, qp, channel, remote, end: None, address_changed: false }
+    }
+
+    /// Returns the queue pair.
+    pub fn qp(&self) -> &QueuePair<Rc> {
+        &self.qp
+    }
+
+    /// Returns the queue pair, to post and to change it.
+    pub fn qp_mut(&mut self) -> &mut QueuePair<Rc> {
+        &mut self.qp
+    }
+
+    /// Returns the peer's private data, followed by zeros.
+    pub fn private_data(&self) -> &PrivateData {
+        &self.remote.private_data
+    }
+
+    /// Returns what the peer said of itself.
+    pub fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    /// Returns the identifier.
+    pub fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Whether the connection has ended, without waiting. It fails, each time, if it ended by an error:
+    /// the device is gone.
+    pub fn has_ended(&mut self) -> Result<bool, Error> {
+        match self.wait(Deadline::after(Duration::ZERO)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the address of this end has moved to another device, without waiting. The connection
+    /// works on where it is; a new one goes over the other device.
+    pub fn address_has_changed(&mut self) -> Result<bool, Error> {
+        self.has_ended()?;
+        Ok(self.address_changed)
+    }
+
+    /// Ends the connection: brings the queue pair to the error state, which flushes it, and tells the
+    /// peer. [`Connection::wait_disconnected`] then waits until the peer agrees.
+    pub fn disconnect(&mut self) -> Result<(), Error> {
+        let flushed = self.qp.to_error().map_err(|error| Error::driver("disconnect", error));
+        // The peer is told in any case.
+        let told = self.id.disconnect();
+        flushed.and(told)
+    }
+
+    /// Waits until the connection has ended, for at most `timeout`; `None` stands for no limit. If the
+    /// peer ended it, this side agrees, and the queue pair is in the error state. It fails, each time,
+    /// if it ended by an error.
+    pub fn wait_disconnected(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.wait(Deadline::within(timeout))
+    }
+
+    fn wait(&mut self, deadline: Deadline) -> Result<(), Error> {
+        if let Some(end) = &self.end {
+            return end.clone();
+        }
+        let what = ("disconnect", "the connection did not end in the given time");
+        let changed = &mut self.address_changed;
+        let ended = wait_for(&self.channel, deadline, what, |event| match event {
+            EventKind::Disconnected(_) => Some(true),
+            EventKind::AddressChange => {
+                *changed = true;
+                Some(false)
+            }
+            _ => None,
+        });
+        let end = match ended {
+            Ok(true) => self.disconnect(),
+            Ok(false) => return self.wait(deadline),
+            // A child has nothing to remember, and what is late may come yet.
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Forked) => {
+                return Err(error);
+            }
+            Err(error) => Err(error),
+        };
+        self.end.insert(end).clone()
+    }
+
+    /// Returns the queue pair, the identifier and its channel, whose events are now the caller's.
+    pub fn into_parts(self) -> (QueuePair<Rc>, Id, EventChannel) {
+        (self.qp, self.id, self.channel)
+    }
+}
+
+/// Readable when the connection has ended.
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}

@@ -1,0 +1,374 @@
+//! Connections that are made anew after they were lost.
+
+use std::fmt;
+use std::mem;
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mlx5::transport::Rc;
+use mlx5::{
+    CompletionQueue, ErrorKind as DriverErrorKind, Kernel, NotDone, QueuePair, QueueState,
+    QuiesceError, QuiesceFault, WhyNotDone, WorkCompletion,
+};
+use mlx5_uapi::rdma_cm::reject_reason;
+
+use crate::connect::{Resolved, connect_on};
+use crate::connection::{Connection, ConnectionFailed};
+use crate::error::{Error, ErrorKind};
+use crate::listen::Request;
+#[cfg(doc)]
+use crate::wait::DEFAULT_TIMEOUT;
+
+/// The shortest and the longest pause between two attempts to connect.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
+
+/// How far a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SessionState {
+    /// The queue pair is in RESET: [`Session::connect`] or [`Session::accept`] connects it.
+    Idle,
+    /// The queue pair was connected. Whether it still is, [`Connection::has_ended`] says.
+    Connected,
+    /// Connecting failed, or stopping did: [`Session::stop`] comes next.
+    Stopping,
+    /// The device is gone, and the queue pair with it: open the device again, and make another
+    /// session.
+    Lost,
+}
+
+/// A queue pair, and the connection that it has at the time: it is connected, stopped after an error
+/// or the peer's end, and connected anew, with the same peer or another.
+///
+/// A session never posts. Each request that was posted either completes with success, which the
+/// closure of [`Session::stop`] or an earlier poll gets, or is told once by [`Session::stop`] as not
+/// done. A request that is told as flushed may have reached the peer: only the program knows whether
+/// it may be done again.
+///
+/// ```
+/// # use mlx5::{SendFlags, transport::Rc};
+/// # use mlx5_cm as cm;
+/// # use std::{net::SocketAddr, thread, time::Duration};
+/// # type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+/// # let simulator = mlx5_sim::Simulator::new(mlx5_sim::SimConfig::new().ports([mlx5_sim::PortConfig::ROCE]));
+/// # let kernel = simulator.kernel();
+/// # let mut listener = cm::Listener::bind_on(kernel.clone(), "10.0.0.1:7472")?;
+/// # let address: SocketAddr = listener.local_addr()?;
+/// # let server = thread::spawn(move || -> Result<()> {
+/// #     let context = listener.device()?.open()?;
+/// #     let pd = context.alloc_pd()?;
+/// #     let cq = context.create_cq(16).build()?;
+/// #     for _ in 0..2 {
+/// #         let qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
+/// #         drop(listener.next(None)?.accept(qp, b"")?);
+/// #     }
+/// #     Ok(())
+/// # });
+/// let context = mlx5::devices_on(kernel.clone())?.remove(0).open()?;
+/// let pd = context.alloc_pd()?;
+/// let mut cq = context.create_cq(16).build()?;
+/// let qp = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(8).build()?;
+///
+/// let mut session = cm::Session::new(qp);
+/// for _ in 0..2 {
+///     let patience = Duration::from_secs(10);
+///     let not_done = session.reconnect(
+///         &kernel,
+///         address,
+///         patience,
+///         &mut [&mut cq],
+///         |peer, qp| peer.connect(qp, b"it is me again"),
+///         |completion| println!("{completion:?}"),
+///     )?;
+///     println!("{} requests of the former connection were not done", not_done.len());
+///     let connection = session.connection().ok_or("it is connected")?;
+///     // The peer leaves.
+///     connection.wait_disconnected(None)?;
+/// }
+/// let not_done = session.stop(&mut [&mut cq], |completion| println!("{completion:?}"))?;
+/// assert!(not_done.is_empty());
+/// # server.join().unwrap()?;
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    state: State,
+    /// What was not done, and was not told yet.
+    not_done: Vec<NotDone>,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle(QueuePair<Rc>),
+    Connected(Box<Connection>),
+    Stopping(QueuePair<Rc>),
+    Lost,
+}
+
+/// Stopping failed.
+#[derive(Debug)]
+pub struct StopFailed {
+    /// Why.
+    pub error: Error,
+    /// If the device is gone: the requests that were not done, and those of which nothing is known.
+    /// Otherwise none: a later [`Session::stop`] tells them.
+    pub not_done: Vec<NotDone>,
+}
+
+impl fmt::Display for StopFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for StopFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<StopFailed> for Error {
+    fn from(failed: StopFailed) -> Self {
+        failed.error
+    }
+}
+
+impl Session {
+    /// Makes a session of a queue pair. If it is not in RESET, [`Session::stop`] comes first.
+    pub fn new(qp: QueuePair<Rc>) -> Self {
+        let state = match qp.state() {
+            QueueState::Reset => State::Idle(qp),
+            _ => State::Stopping(qp),
+        };
+        Self { state, not_done: Vec::new() }
+    }
+
+    /// Returns how far it is.
+    pub fn state(&self) -> SessionState {
+        match self.state {
+            State::Idle(_) => SessionState::Idle,
+            State::Connected(_) => SessionState::Connected,
+            State::Stopping(_) => SessionState::Stopping,
+            State::Lost => SessionState::Lost,
+        }
+    }
+
+    /// Returns the connection, if there is one.
+    pub fn connection(&mut self) -> Option<&mut Connection> {
+        match &mut self.state {
+            State::Connected(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Returns the queue pair, unless the device is gone.
+    pub fn into_queue_pair(self) -> Option<QueuePair<Rc>> {
+        match self.state {
+            State::Idle(qp) | State::Stopping(qp) => Some(qp),
+            State::Connected(connection) => Some(connection.into_parts().0),
+            State::Lost => None,
+        }
+    }
+
+    /// Connects to the listener that was found. It is one attempt; after a failure,
+    /// [`Session::stop`] comes next, because receives may be posted.
+    pub fn connect(
+        &mut self,
+        peer: Resolved,
+        private_data: &[u8],
+    ) -> Result<&mut Connection, Error> {
+        self.with("connect", |qp| peer.connect(qp, private_data))
+    }
+
+    /// Accepts a request. It is one attempt, as [`Session::connect`].
+    pub fn accept(
+        &mut self,
+        request: Request,
+        private_data: &[u8],
+    ) -> Result<&mut Connection, Error> {
+        self.with("accept", |qp| request.accept(qp, private_data))
+    }
+
+    fn with(
+        &mut self,
+        operation: &'static str,
+        connect: impl FnOnce(QueuePair<Rc>) -> Result<Connection, ConnectionFailed>,
+    ) -> Result<&mut Connection, Error> {
+        let (state, error) = match mem::replace(&mut self.state, State::Lost) {
+            State::Idle(qp) => match connect(qp) {
+                Ok(connection) => (State::Connected(Box::new(connection)), None),
+                Err(failed) => {
+                    let (error, qp) = failed.into_parts();
+                    (State::Stopping(qp), Some(error))
+                }
+            },
+            State::Lost => (State::Lost, Some(gone(operation))),
+            other => {
+                let what = "the queue pair is not idle: stop the session first";
+                (other, Some(Error::new(operation, ErrorKind::WrongState, what)))
+            }
+        };
+        self.state = state;
+        match (error, &mut self.state) {
+            (None, State::Connected(connection)) => Ok(connection),
+            (error, _) => Err(error.unwrap_or_else(|| gone(operation))),
+        }
+    }
+
+    /// Ends the connection, if there is one: flushes the queue pair, polls `cqs`, its completion queues,
+    /// until everything has completed, tells the peer, and resets the queue pair. Returns the requests
+    /// that were not done since the session was last stopped. `each` gets every completion that is
+    /// polled, also those of other queue pairs.
+    ///
+    /// An idle session has nothing to do. After an error, the session is in
+    /// [`SessionState::Stopping`], and this may be called again; or the device is gone.
+    pub fn stop(
+        &mut self,
+        cqs: &mut [&mut CompletionQueue],
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, StopFailed> {
+        const OPERATION: &str = "stop";
+        let mut qp = match mem::replace(&mut self.state, State::Lost) {
+            State::Idle(qp) => {
+                self.state = State::Idle(qp);
+                return Ok(mem::take(&mut self.not_done));
+            }
+            State::Lost => {
+                let not_done = mem::take(&mut self.not_done);
+                return Err(StopFailed { error: gone(OPERATION), not_done });
+            }
+            State::Stopping(qp) => qp,
+            State::Connected(connection) => {
+                let (qp, id, _channel) = connection.into_parts();
+                // The peer hears of the end before this side waits. It fails if the connection has
+                // ended already; dropping the identifier ends it in any case.
+                let _ = id.disconnect();
+                qp
+            }
+        };
+        let failed = match qp.quiesce(cqs, each) {
+            Ok(not_done) => {
+                self.not_done.extend(not_done);
+                qp.reset().and_then(|()| qp.forget()).err().map(QuiesceFault::Call)
+            }
+            Err(QuiesceError { error, not_done }) => {
+                let is_lost = is_lost(&error);
+                // Without an answer of the device, the unknown ones may complete yet.
+                let known = |one: &NotDone| is_lost || one.why != WhyNotDone::Unknown;
+                self.not_done.extend(not_done.into_iter().filter(known));
+                Some(error)
+            }
+        };
+        let Some(fault) = failed else {
+            self.state = State::Idle(qp);
+            return Ok(mem::take(&mut self.not_done));
+        };
+        let not_done = if is_lost(&fault) {
+            mem::take(&mut self.not_done)
+        } else {
+            self.state = State::Stopping(qp);
+            Vec::new()
+        };
+        let error = match fault {
+            QuiesceFault::Call(error) => Error::driver(OPERATION, error),
+            QuiesceFault::Poll(error) => {
+                let what = format!("{error}: open the device again, and make another session");
+                Error::new(OPERATION, ErrorKind::DeviceGone, what)
+            }
+            _ => gone(OPERATION),
+        };
+        Err(StopFailed { error, not_done })
+    }
+
+    /// Stops what is left of the former connection, and connects anew: `attempt` gets the listener at
+    /// `address` and the queue pair, and connects them. It is called again, after a pause that grows to
+    /// 200 ms, until it succeeds or `patience` is over. An attempt takes no longer than
+    /// [`DEFAULT_TIMEOUT`] for each of its steps.
+    ///
+    /// Returns the requests that were not done since the session was last stopped, including receives
+    /// of attempts that failed. If it fails, a later [`Session::stop`] tells them.
+    ///
+    /// It fails at once when another attempt would: the device is gone, the peer's program rejects, an
+    /// argument is wrong.
+    pub fn reconnect(
+        &mut self,
+        kernel: &Arc<dyn Kernel>,
+        address: impl ToSocketAddrs + Clone,
+        patience: Duration,
+        cqs: &mut [&mut CompletionQueue],
+        mut attempt: impl FnMut(Resolved, QueuePair<Rc>) -> Result<Connection, ConnectionFailed>,
+        mut each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, Error> {
+        let deadline = Instant::now().checked_add(patience);
+        let mut pause = PAUSE.0;
+        loop {
+            // What it tells is kept until all of this has succeeded.
+            match self.stop(cqs, &mut each) {
+                Ok(not_done) => self.not_done = not_done,
+                Err(StopFailed { error, not_done }) => {
+                    self.not_done.extend(not_done);
+                    return Err(error);
+                }
+            }
+            let error = match connect_on(Arc::clone(kernel), address.clone()) {
+                Err(error) => error,
+                Ok(peer) => {
+                    let connected = self.with("connect", |qp| match same_device(&peer, &qp) {
+                        Ok(()) => attempt(peer, qp),
+                        Err(error) => Err(ConnectionFailed::new(error, qp)),
+                    });
+                    match connected.map(drop) {
+                        Ok(()) => return Ok(mem::take(&mut self.not_done)),
+                        Err(error) => error,
+                    }
+                }
+            };
+            let is_over = deadline.is_some_and(|deadline| Instant::now() + pause > deadline);
+            if is_over || !may_pass(&error) {
+                return Err(error);
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+}
+
+/// Fails if the way to the peer leads over another device than the queue pair's.
+fn same_device(peer: &Resolved, qp: &QueuePair<Rc>) -> Result<(), Error> {
+    if peer.device()?.guid() == qp.context().query_device().node_guid {
+        return Ok(());
+    }
+    let what = "the address is reached over another device now: make another session there";
+    Err(Error::new("reconnect", ErrorKind::DeviceGone, what))
+}
+
+fn gone(operation: &'static str) -> Error {
+    let what = "the device is gone: open it again, and make another session";
+    Error::new(operation, ErrorKind::DeviceGone, what)
+}
+
+/// Whether the queue pair can never complete anything more.
+fn is_lost(fault: &QuiesceFault) -> bool {
+    match fault {
+        QuiesceFault::Call(error) => error.kind() == DriverErrorKind::DeviceGone,
+        _ => true,
+    }
+}
+
+/// Whether another attempt may succeed.
+fn may_pass(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Rejected => error
+            .rejection()
+            .is_none_or(|rejection| rejection.reason != reject_reason::CONSUMER_DEFINED),
+        ErrorKind::DeviceGone
+        | ErrorKind::Forked
+        | ErrorKind::InvalidArgument
+        | ErrorKind::NoConnectionManager
+        | ErrorKind::PermissionDenied
+        | ErrorKind::PrivateDataTooLong => false,
+        _ => true,
+    }
+}

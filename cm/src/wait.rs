@@ -1,0 +1,78 @@
+//! Waiting for what a channel tells of its one identifier.
+
+use std::time::{Duration, Instant};
+
+use crate::channel::EventChannel;
+use crate::error::{Error, ErrorKind};
+use crate::event::EventKind;
+
+/// The time limit of resolving, connecting and accepting, if none was set.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// When a wait ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(crate) fn after(timeout: Duration) -> Self {
+        Self(Instant::now().checked_add(timeout))
+    }
+
+    /// Without limit for `None`.
+    pub(crate) fn within(timeout: Option<Duration>) -> Self {
+        timeout.map_or(Self(None), Self::after)
+    }
+
+    pub(crate) fn left(self) -> Option<Duration> {
+        self.0.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// What does not come while a connection is set up.
+pub(crate) fn late(what: &str) -> String {
+    format!("{what} did not come in time: try again, or set a longer time limit")
+}
+
+/// Waits for an event of a channel that has one identifier: what `wanted` returns of it. Any other
+/// one that ends the connection is an error. `late` is what to say when none comes in time.
+pub(crate) fn wait_for<R>(
+    channel: &EventChannel,
+    deadline: Deadline,
+    (operation, late): (&'static str, &str),
+    mut wanted: impl FnMut(&EventKind) -> Option<R>,
+) -> Result<R, Error> {
+    loop {
+        let Some(event) = channel.wait(deadline.left())? else {
+            return Err(Error::timed_out(operation, late.to_owned()));
+        };
+        if let Some(result) = wanted(&event.kind) {
+            return Ok(result);
+        }
+        if let Some(error) = failure(operation, event.kind) {
+            return Err(error);
+        }
+    }
+}
+
+/// The error that an event stands for.
+pub(crate) fn failure(operation: &'static str, event: EventKind) -> Option<Error> {
+    Some(match event {
+        EventKind::AddressError(errno)
+        | EventKind::RouteError(errno)
+        | EventKind::ConnectError(errno)
+        | EventKind::Unreachable(errno) => Error::event(operation, errno),
+        EventKind::Rejected(rejection) => Error::rejected(operation, rejection),
+        EventKind::Disconnected(_) => {
+            Error::new(operation, ErrorKind::Disconnected, "the peer ended the connection")
+        }
+        EventKind::DeviceRemoval => {
+            let what = "the device is gone: drop what belongs to it, and connect anew";
+            Error::new(operation, ErrorKind::DeviceGone, what)
+        }
+        EventKind::AddressChange => {
+            let what = "the address moved to another device: connect anew";
+            Error::new(operation, ErrorKind::Disconnected, what)
+        }
+        _ => return None,
+    })
+}

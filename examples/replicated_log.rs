@@ -1,0 +1,311 @@
+//! A replicated log on three simulated hosts, and a bug in it that is found by trying seeds.
+//!
+//! ```sh
+//! cargo run --example replicated_log             # the correct protocol, then the one with the bug
+//! cargo run --example replicated_log -- --seed 7 # the one with the bug once, with this seed
+//! ```
+//!
+//! The leader appends to its log and writes each entry into the logs of two followers, one-sided. An
+//! entry is committed when it is in two of the three logs. At some time a follower becomes the new
+//! leader: it and the other follower stop taking writes of the old one, then it reads the other
+//! follower's log, and takes every entry that it finds in either.
+//!
+//! The bug looks like an optimisation. The new leader posts its read together with the message that
+//! asks the other follower to stop, and so saves a round trip. But it is the NIC that answers a read,
+//! and it does so before the follower's program has seen the message: a write of the old leader that
+//! arrives in between is committed, and the new leader does not know it.
+//!
+//! All hosts run in this process. Time is virtual, and all chance comes from the seed: how long packets
+//! are on their way, which host runs when, and for how long it does not. So a seed that shows the bug
+//! shows it always.
+
+use mlx5::{
+    Access, CompletionQueue, ConnectOptions, MemoryRegion, Psn, QueuePair, RemoteSlice, SendFlags,
+    Sge, transport::Rc,
+};
+use mlx5_sim::{Network, SimConfig, Simulator};
+use std::error::Error;
+use std::time::Duration;
+
+/// The hosts.
+const OLD: usize = 0;
+const NEW: usize = 1;
+const FOLLOWER: usize = 2;
+
+/// Entries of a log, eight bytes each. One that is zero is empty.
+const ENTRIES: usize = 512;
+/// Entries that the leader appends before the first of them is committed.
+const WINDOW: usize = 4;
+
+/// What a request is for: the high half of its identifier.
+const APPEND: u64 = 1 << 32;
+const MESSAGE: u64 = 2 << 32;
+const READ: u64 = 3 << 32;
+const RECEIVE: u64 = 4 << 32;
+
+type Done<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Done<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        [] => {}
+        ["--seed", seed] => {
+            match lost_entry(seed.parse()?, true)? {
+                Some(index) => println!("seed {seed}: entry {index} was committed and is lost"),
+                None => println!("seed {seed}: every committed entry is there"),
+            }
+            return Ok(());
+        }
+        _ => return Err("usage: replicated_log [--seed SEED]".into()),
+    }
+    for seed in 0..100 {
+        if let Some(index) = lost_entry(seed, false)? {
+            return Err(format!("the correct protocol lost entry {index} with seed {seed}").into());
+        }
+    }
+    println!("the correct protocol: no committed entry is lost, with 100 seeds");
+    for seed in 0..1000 {
+        if let Some(index) = lost_entry(seed, true)? {
+            println!("with the bug: seed {seed} loses entry {index}, which was committed");
+            println!("once more: cargo run --example replicated_log -- --seed {seed}");
+            return Ok(());
+        }
+    }
+    Err("no seed shows the bug".into())
+}
+
+/// Runs a change of leaders; answers the first entry that was committed and is lost.
+fn lost_entry(seed: u64, bug: bool) -> Done<Option<usize>> {
+    let rack = Network::INSTANT.latency(Duration::from_micros(2)).jitter(Duration::from_micros(2));
+    let config = SimConfig::new().devices(3).network(rack).step(true).seed(seed);
+    let simulator = Simulator::new(config);
+    let mut hosts = hosts(&simulator)?;
+    let mut chance = Chance(seed);
+
+    let mut old = OldLeader::default();
+    let mut new = NewLeader { bug, ..NewLeader::default() };
+    let begin = Duration::from_nanos(10_000 + chance.below(20_000));
+    let mut sleeps = [Duration::ZERO; 3];
+    let mut end = Duration::from_millis(1);
+    while simulator.now() < end {
+        simulator.run_for(Duration::from_nanos(chance.below(500)));
+        let (now, host) = (simulator.now(), chance.below(3) as usize);
+        if now < sleeps[host] {
+            continue;
+        }
+        // Now and then a host's program does not run for a while.
+        if chance.below(16) == 0 {
+            sleeps[host] = now + Duration::from_nanos(chance.below(10_000));
+            continue;
+        }
+        match host {
+            OLD => old.turn(&mut hosts[OLD])?,
+            NEW => new.turn(&mut hosts[NEW], now >= begin)?,
+            _ => follow(&mut hosts[FOLLOWER])?,
+        }
+        // What is on its way when the new leader knows the log still arrives.
+        if new.log.is_some() && end > now + Duration::from_micros(100) {
+            end = now + Duration::from_micros(100);
+        }
+    }
+    assert_eq!(simulator.violations(), [], "the programs broke no rule of the device");
+    let log = new.log.ok_or("the new leader has not come to know the log")?;
+    Ok(old.committed.into_iter().find(|index| log[*index] != value(*index)))
+}
+
+/// The value of an entry.
+fn value(index: usize) -> u64 {
+    1000 + index as u64
+}
+
+/// A host: its queues to the others, and its log.
+struct Host {
+    cq: CompletionQueue,
+    links: Vec<Option<QueuePair<Rc>>>,
+    log: MemoryRegion,
+    /// Room for another host's log.
+    copy: MemoryRegion,
+    /// The logs of all hosts.
+    logs: Vec<RemoteSlice>,
+}
+
+impl Host {
+    /// What has completed: the identifiers of requests, and whether they succeeded.
+    fn completed(&mut self) -> Done<Vec<(u64, bool)>> {
+        let mut completed = Vec::new();
+        self.cq.poll(64, |completion| {
+            completed.push((completion.wr_id(), completion.status().is_ok()));
+        })?;
+        Ok(completed)
+    }
+
+    fn link(&mut self, to: usize) -> Done<&mut QueuePair<Rc>> {
+        Ok(self.links[to].as_mut().ok_or("a host has no link to itself")?)
+    }
+
+    /// Takes no more writes of another host: what of it is on its way fails there.
+    fn stop_taking(&mut self, from: usize) -> Done<()> {
+        Ok(self.link(from)?.to_error()?)
+    }
+
+    fn entries(region: &MemoryRegion) -> Done<Vec<u64>> {
+        let mut bytes = vec![0; ENTRIES * 8];
+        region.read_at(0, &mut bytes)?;
+        Ok(bytes.as_chunks::<8>().0.iter().map(|entry| u64::from_ne_bytes(*entry)).collect())
+    }
+}
+
+/// The leader at the beginning.
+#[derive(Default)]
+struct OldLeader {
+    appended: usize,
+    /// Entries that two hosts have.
+    committed: Vec<usize>,
+    failed: bool,
+}
+
+impl OldLeader {
+    fn turn(&mut self, host: &mut Host) -> Done<()> {
+        for (wr_id, succeeded) in host.completed()? {
+            if wr_id == RECEIVE {
+                continue;
+            }
+            let index = (wr_id - APPEND) as usize;
+            // It has the entry itself: one follower makes two.
+            if succeeded && !self.committed.contains(&index) {
+                self.committed.push(index);
+            }
+            self.failed |= !succeeded;
+        }
+        if self.failed || self.appended - self.committed.len() >= WINDOW || self.appended == ENTRIES
+        {
+            return Ok(());
+        }
+        let (index, entry) = (self.appended, value(self.appended).to_ne_bytes());
+        self.appended += 1;
+        host.log.write_at(index * 8, &entry)?;
+        for follower in [NEW, FOLLOWER] {
+            let to = host.logs[follower].range(index * 8..index * 8 + 8)?.start();
+            host.link(follower)?.post(|batch| {
+                batch
+                    .wr(APPEND | index as u64, SendFlags::SIGNALED)
+                    .rdma_write(to)
+                    .inline_data(&entry);
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The follower that becomes the leader.
+#[derive(Default)]
+struct NewLeader {
+    bug: bool,
+    asked: bool,
+    /// The other follower takes no more writes of the old leader.
+    agreed: bool,
+    has_read: bool,
+    /// The log, once it is known.
+    log: Option<Vec<u64>>,
+}
+
+impl NewLeader {
+    fn turn(&mut self, host: &mut Host, begins: bool) -> Done<()> {
+        for (wr_id, succeeded) in host.completed()? {
+            match wr_id {
+                RECEIVE if succeeded => {
+                    self.agreed = true;
+                    if !self.bug {
+                        self.read(host)?;
+                    }
+                }
+                READ if succeeded => self.has_read = true,
+                // The receive of a link that was stopped is flushed.
+                RECEIVE => {}
+                MESSAGE if succeeded => {}
+                _ => return Err("a request of the new leader failed".into()),
+            }
+        }
+        if begins && !self.asked {
+            self.asked = true;
+            host.stop_taking(OLD)?;
+            let link = host.link(FOLLOWER)?;
+            link.post(|batch| batch.wr(MESSAGE, SendFlags::SIGNALED).send().inline_data(b""))?;
+            if self.bug {
+                self.read(host)?;
+            }
+        }
+        if self.agreed && self.has_read && self.log.is_none() {
+            let (own, read) = (Host::entries(&host.log)?, Host::entries(&host.copy)?);
+            self.log = Some(own.into_iter().zip(read).map(|(own, read)| own.max(read)).collect());
+        }
+        Ok(())
+    }
+
+    fn read(&self, host: &mut Host) -> Done<()> {
+        let (from, to) = (host.logs[FOLLOWER].start(), host.copy.sge(..)?);
+        host.link(FOLLOWER)?
+            .post(|batch| batch.wr(READ, SendFlags::SIGNALED).rdma_read(from).sge(to))?;
+        Ok(())
+    }
+}
+
+/// A turn of the other follower: once it is asked, it stops taking writes of the old leader, and says so.
+fn follow(host: &mut Host) -> Done<()> {
+    for (wr_id, succeeded) in host.completed()? {
+        if wr_id == RECEIVE && succeeded {
+            host.stop_taking(OLD)?;
+            let link = host.link(NEW)?;
+            link.post(|batch| batch.wr(MESSAGE, SendFlags::SIGNALED).send().inline_data(b""))?;
+        }
+    }
+    Ok(())
+}
+
+/// Three hosts, each connected to both others.
+fn hosts(simulator: &Simulator) -> Done<Vec<Host>> {
+    let mut hosts = Vec::new();
+    let mut ports = Vec::new();
+    for device in mlx5::devices_on(simulator.kernel())? {
+        let context = device.open()?;
+        let (pd, cq) = (context.alloc_pd()?, context.create_cq(64).build()?);
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let log = pd.memory(ENTRIES * 8).access(access).register()?;
+        let copy = pd.allocate(ENTRIES * 8)?;
+        let mut links = Vec::new();
+        for other in 0..3 {
+            let link = || pd.create_qp::<Rc>(&cq, &cq).max_inline_data(8).build();
+            links.push(if other == hosts.len() { None } else { Some(link()?) });
+        }
+        ports.push(context.local_port(1, None)?);
+        hosts.push(Host { cq, links, log, copy, logs: Vec::new() });
+    }
+    let logs: Vec<_> =
+        hosts.iter().map(|host| host.log.remote_slice(..)).collect::<Result<_, _>>()?;
+    let (psn, options) = (Psn::default(), ConnectOptions::default());
+    for here in 0..3 {
+        hosts[here].logs.clone_from(&logs);
+        for there in (0..3).filter(|there| *there != here) {
+            let peer = hosts[there].link(here)?.endpoint(&ports[there], psn, &options);
+            let link = hosts[here].link(there)?;
+            link.connect(&ports[here], psn, &peer, &options)?;
+            link.recv(RECEIVE, Sge::default())?;
+        }
+    }
+    Ok(hosts)
+}
+
+/// Chance, from a seed (SplitMix64).
+struct Chance(u64);
+
+impl Chance {
+    /// A number below another.
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % end
+    }
+}

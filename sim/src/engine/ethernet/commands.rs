@@ -1,0 +1,196 @@
+//! The commands that make, change and end queues and transport interfaces of Ethernet.
+
+use crate::engine::state::ethernet::flow::FlowTarget;
+use crate::engine::state::ethernet::{
+    FrameCounts, ReceiveQueueConfig, SendQueueConfig, TirConfig, TirTarget, TisConfig, Vport,
+};
+use crate::engine::{Device, Error, QpConfig, QpState, Transport};
+
+/// The most queues that a table has.
+pub(crate) const LOG_RQ_TABLE: u32 = 11;
+
+impl Device {
+    /// Makes a send queue in state RESET, and answers its number.
+    pub(crate) fn create_sq(
+        &mut self,
+        ring: QpConfig,
+        config: SendQueueConfig,
+    ) -> Result<u32, Error> {
+        if config.tis != 0 {
+            self.ethernet.tises.get(config.tis).ok_or(Error::NotFound)?;
+        }
+        let sqn = self.create_qp(QpConfig { transport: Transport::Ethernet, ..ring })?;
+        self.ethernet.sqs.insert(sqn, config);
+        Ok(sqn)
+    }
+
+    /// Ends a send queue.
+    pub fn destroy_sq(&mut self, sqn: u32) -> Result<(), Error> {
+        self.ethernet.sqs.get(&sqn).ok_or(Error::NotFound)?;
+        self.destroy_qp(sqn)?;
+        self.ethernet.sqs.remove(&sqn);
+        Ok(())
+    }
+
+    /// Makes a receive queue in state RESET, and answers its number.
+    pub(crate) fn create_rq(
+        &mut self,
+        ring: QpConfig,
+        config: ReceiveQueueConfig,
+    ) -> Result<u32, Error> {
+        let rqn = self.create_qp(QpConfig { transport: Transport::EthernetReceive, ..ring })?;
+        self.ethernet.rqs.insert(rqn, config);
+        Ok(rqn)
+    }
+
+    /// What is special about a receive queue, to change it.
+    pub fn rq_mut(&mut self, rqn: u32) -> Option<&mut ReceiveQueueConfig> {
+        self.ethernet.rqs.get_mut(&rqn)
+    }
+
+    /// Ends a receive queue to which nothing leads.
+    pub fn destroy_rq(&mut self, rqn: u32) -> Result<(), Error> {
+        self.ethernet.rqs.get(&rqn).ok_or(Error::NotFound)?;
+        if self.ethernet.leads_to(rqn) {
+            return Err(Error::Busy);
+        }
+        self.destroy_qp(rqn)?;
+        self.ethernet.rqs.remove(&rqn);
+        Ok(())
+    }
+
+    /// Moves a send or receive queue to RESET, READY or ERROR.
+    pub fn set_queue_state(&mut self, number: u32, state: QpState) -> Result<(), Error> {
+        let queue = self.qps.get(number).filter(|qp| qp.is_ethernet()).ok_or(Error::NotFound)?;
+        let ready = match queue.config.transport {
+            Transport::Ethernet => QpState::Rts,
+            _ => QpState::Rtr,
+        };
+        match state {
+            QpState::Rts | QpState::Rtr => self.set_qp_state(number, ready),
+            state => self.set_qp_state(number, state),
+        }
+    }
+
+    /// Makes a transport interface for sending.
+    pub fn create_tis(&mut self, config: TisConfig) -> Result<u32, Error> {
+        self.ethernet.tises.insert(config).ok_or(Error::Exhausted)
+    }
+
+    /// A transport interface for sending, to change it.
+    pub fn tis_mut(&mut self, tisn: u32) -> Option<&mut TisConfig> {
+        self.ethernet.tises.get_mut(tisn)
+    }
+
+    /// Ends a transport interface through which no queue sends.
+    pub fn destroy_tis(&mut self, tisn: u32) -> Result<(), Error> {
+        self.ethernet.tises.get(tisn).ok_or(Error::NotFound)?;
+        if self.ethernet.sqs.values().any(|sq| sq.tis == tisn) {
+            return Err(Error::Busy);
+        }
+        self.ethernet.tises.remove(tisn);
+        Ok(())
+    }
+
+    fn check_target(&self, target: TirTarget) -> Result<(), Error> {
+        let there = match target {
+            TirTarget::Queue(rqn) => self.ethernet.rqs.contains_key(&rqn),
+            TirTarget::Table(rqtn) => self.ethernet.rqts.get(rqtn).is_some(),
+        };
+        if there { Ok(()) } else { Err(Error::NotFound) }
+    }
+
+    /// Makes a transport interface for receiving.
+    pub fn create_tir(&mut self, config: TirConfig) -> Result<u32, Error> {
+        self.check_target(config.target)?;
+        self.ethernet.tirs.insert(config).ok_or(Error::Exhausted)
+    }
+
+    /// A transport interface for receiving, to change it.
+    pub fn tir_mut(&mut self, tirn: u32) -> Option<&mut TirConfig> {
+        self.ethernet.tirs.get_mut(tirn)
+    }
+
+    /// Ends a transport interface to which no rule leads.
+    pub fn destroy_tir(&mut self, tirn: u32) -> Result<(), Error> {
+        self.ethernet.tirs.get(tirn).ok_or(Error::NotFound)?;
+        if self.ethernet.steering.leads_to(FlowTarget::Tir(tirn)) {
+            return Err(Error::Busy);
+        }
+        self.ethernet.tirs.remove(tirn);
+        Ok(())
+    }
+
+    fn check_queues(&self, queues: &[u32]) -> Result<(), Error> {
+        if queues.is_empty() || !queues.len().is_power_of_two() || queues.len() > 1 << LOG_RQ_TABLE
+        {
+            return Err(Error::Invalid("size of a table of receive queues"));
+        }
+        let there = queues.iter().all(|rqn| self.ethernet.rqs.contains_key(rqn));
+        if there { Ok(()) } else { Err(Error::NotFound) }
+    }
+
+    /// Makes a table of receive queues.
+    pub fn create_rqt(&mut self, queues: Vec<u32>) -> Result<u32, Error> {
+        self.check_queues(&queues)?;
+        self.ethernet.rqts.insert(queues).ok_or(Error::Exhausted)
+    }
+
+    /// Replaces the queues of a table.
+    pub fn set_rqt(&mut self, rqtn: u32, queues: Vec<u32>) -> Result<(), Error> {
+        self.check_queues(&queues)?;
+        *self.ethernet.rqts.get_mut(rqtn).ok_or(Error::NotFound)? = queues;
+        Ok(())
+    }
+
+    /// The queues of a table.
+    #[must_use]
+    pub fn rqt(&self, rqtn: u32) -> Option<&[u32]> {
+        self.ethernet.rqts.get(rqtn).map(Vec::as_slice)
+    }
+
+    /// Ends a table that no transport interface uses.
+    pub fn destroy_rqt(&mut self, rqtn: u32) -> Result<(), Error> {
+        self.ethernet.rqts.get(rqtn).ok_or(Error::NotFound)?;
+        if self.ethernet.tirs.iter().any(|(_, tir)| tir.target == TirTarget::Table(rqtn)) {
+            return Err(Error::Busy);
+        }
+        self.ethernet.rqts.remove(rqtn);
+        Ok(())
+    }
+
+    /// What the function says of itself to the network.
+    #[must_use]
+    pub fn vport(&self) -> &Vport {
+        &self.ethernet.vport
+    }
+
+    /// The same, to change it.
+    pub fn vport_mut(&mut self) -> &mut Vport {
+        &mut self.ethernet.vport
+    }
+
+    /// What became of frames.
+    #[must_use]
+    pub fn frame_counts(&self) -> FrameCounts {
+        self.ethernet.counts
+    }
+
+    /// Frames that found no buffer in the queues of a counter set.
+    #[must_use]
+    pub fn out_of_buffer(&self, counter_set: u8) -> u32 {
+        self.ethernet.out_of_buffer.get(&counter_set).copied().unwrap_or(0)
+    }
+
+    /// Starts a counter set again from zero.
+    pub fn clear_out_of_buffer(&mut self, counter_set: u8) {
+        self.ethernet.out_of_buffer.remove(&counter_set);
+    }
+
+    /// How many objects of Ethernet there are beside queues.
+    #[must_use]
+    pub fn ethernet_objects(&self) -> usize {
+        let ethernet = &self.ethernet;
+        ethernet.tises.len() + ethernet.tirs.len() + ethernet.rqts.len()
+    }
+}

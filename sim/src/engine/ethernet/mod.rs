@@ -1,0 +1,11 @@
+//! Ethernet: frames that are sent and received, and what steers them.
+
+mod commands;
+mod hash;
+mod receive;
+mod send;
+mod steering;
+
+pub(crate) use commands::LOG_RQ_TABLE;
+pub(crate) use send::LOG_SEGMENTED;
+pub(crate) use steering::{LEVELS, LOG_ENTRIES};

@@ -1,0 +1,194 @@
+//! Receiving frames: the way to a queue, the buffer, the completion.
+
+use mlx5_prm::cmd::flow::FlowTableType;
+use mlx5_prm::cmd::steering::self_lb_block;
+use mlx5_prm::cqe::{Cqe, CqeOpcode, Syndrome, hds_ip_ext, l4_l3_hdr_type};
+use mlx5_prm::ethernet::{FLOW_TAG_MASK, FRAME_CHECK, header_type, path_flags, tunnel_flags};
+
+use crate::engine::ethernet::hash::{self, Hashed};
+use crate::engine::respond::vendor;
+use crate::engine::state::ethernet::TirConfig;
+use crate::engine::state::mkey::Side;
+use crate::engine::state::qp::QpState;
+use crate::engine::state::receive::Receive;
+use crate::engine::state::signature::crc::crc32;
+use crate::engine::{Device, complete};
+use crate::frame::headers::{Headers, Layers, Protocol, Version, is_multicast};
+use crate::frame::{checksum, matching, tag};
+
+/// Who of this device sent a frame that comes back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub(crate) sqn: u32,
+    pub(crate) domain: Option<u32>,
+}
+
+/// Flags of TCP.
+const ACK: u8 = 0x10;
+/// ECN of a datagram that met congestion.
+const CONGESTION: u8 = 3;
+
+/// A frame on its way to queues.
+struct Arrival<'a> {
+    frame: &'a [u8],
+    headers: Headers,
+    sender: Option<Sender>,
+}
+
+impl Device {
+    /// Takes a frame at a port, from the wire or from its own `sender`.
+    pub(crate) fn take_frame(&mut self, port: u8, frame: &[u8], sender: Option<Sender>) {
+        let Some(longest) = self.port(port).map(|port| port.frame as usize) else { return };
+        let Some(headers) = Headers::of(frame) else { return };
+        let counts = &mut self.ethernet.counts;
+        if frame.len() + FRAME_CHECK > longest {
+            counts.oversize += 1;
+            return;
+        }
+        counts.received += 1;
+        counts.received_bytes += frame.len() as u64;
+        let sqn = sender.map(|sender| sender.sqn);
+        let packet = matching::parameters(frame, &headers, sqn);
+        let arrival = Arrival { frame, headers, sender };
+        let bytes = frame.len() as u64;
+        let mut tirs = Vec::new();
+        // Who sniffs gets a copy whatever becomes of the frame.
+        if self.ethernet.steering.roots.contains_key(&(FlowTableType::SNIFFER_RX.0 as u8)) {
+            let kind = FlowTableType::SNIFFER_RX.0 as u8;
+            tirs.extend(self.ethernet.steering.follow(kind, &packet, bytes).tirs);
+        }
+        let way = self.ethernet.steering.follow(FlowTableType::NIC_RX.0 as u8, &packet, bytes);
+        self.ethernet.counts.missed += u64::from(way.missed);
+        self.ethernet.counts.dropped += u64::from(way.dropped);
+        tirs.extend(way.tirs);
+        for (tir, tag) in tirs {
+            self.dispatch(tir, tag, &arrival);
+        }
+    }
+
+    /// Sends a frame on from a transport interface.
+    fn dispatch(&mut self, tir: u32, tag: u32, arrival: &Arrival<'_>) {
+        let Some(tir) = self.ethernet.tirs.get(tir).copied() else { return };
+        if let Some(sender) = arrival.sender
+            && sender.domain == Some(tir.domain)
+        {
+            let kind = match is_multicast(arrival.frame) {
+                true => self_lb_block::MULTICAST,
+                false => self_lb_block::UNICAST,
+            };
+            if tir.own_frames & kind == 0 {
+                return;
+            }
+        }
+        let hashed = hash::of(&tir.hash, arrival.frame, &arrival.headers);
+        let Some(rqn) = self.ethernet.queue(&tir, hashed.hash) else {
+            self.ethernet.counts.not_ready += 1;
+            return;
+        };
+        self.deliver(rqn, &tir, tag, hashed, arrival);
+    }
+
+    /// Puts a frame into the next buffer of a queue.
+    fn deliver(
+        &mut self,
+        rqn: u32,
+        tir: &TirConfig,
+        flow_tag: u32,
+        hashed: Hashed,
+        arrival: &Arrival<'_>,
+    ) {
+        let config = self.ethernet.rqs.get(&rqn).copied().unwrap_or_default();
+        if !self.qps.get(rqn).is_some_and(|rq| rq.state == QpState::Rtr) {
+            self.ethernet.counts.not_ready += 1;
+            return;
+        }
+        let Some(receive) = self.take_receive(rqn) else {
+            self.ethernet.counts.out_of_buffer += 1;
+            let count = self.ethernet.out_of_buffer.entry(config.counter_set).or_default();
+            *count = count.wrapping_add(1);
+            return;
+        };
+        let mut bytes = arrival.frame.to_vec();
+        let stripped = if config.strip_vlan { tag::strip(&mut bytes) } else { None };
+        if config.scatter_fcs {
+            bytes.extend(crc32(u32::MAX, arrival.frame).to_le_bytes());
+        }
+        self.retire_receive(rqn, &receive);
+        if bytes.len() as u64 > receive.capacity() {
+            self.ethernet.counts.too_long += 1;
+            return self.receive_error(rqn, &receive, Syndrome::LocalLength, vendor::LENGTH);
+        }
+        let Some(user) = self.qps.get(rqn).map(|rq| rq.user(rqn, Side::Responder)) else { return };
+        if self.scatter(user, &receive.entries, 0, &bytes).is_err() {
+            let syndrome = Syndrome::LocalProtection;
+            self.receive_error(rqn, &receive, syndrome, vendor::PROTECTION);
+            return self.fail_qp(rqn, None);
+        }
+        self.ethernet.counts.delivered += 1;
+        let mut cqe = self.entry(rqn, CqeOpcode::ResponderSend, 0, receive.index);
+        cqe.byte_count.set(bytes.len() as u32);
+        cqe.sop_drop_qpn.set(flow_tag & FLOW_TAG_MASK);
+        cqe.rss_hash_result.set(hashed.hash);
+        cqe.rss_hash_type = hashed.kind;
+        if let Some(control) = stripped {
+            cqe.vlan_info.set(control);
+            cqe.l4_l3_hdr_type |= l4_l3_hdr_type::VLAN_STRIPPED;
+        }
+        describe(&mut cqe, arrival, tir.tunneled);
+        self.complete(rqn, true, complete::bytes(&cqe), &[], false);
+    }
+
+    fn receive_error(&mut self, rqn: u32, receive: &Receive, syndrome: Syndrome, vendor: u8) {
+        let opcode = CqeOpcode::ResponderError;
+        self.complete_error(rqn, opcode, 0, receive.index, syndrome, vendor);
+    }
+}
+
+/// Says what the headers of a frame are, and whether their checksums are right.
+fn describe(cqe: &mut Cqe, arrival: &Arrival<'_>, tunneled: bool) {
+    let Arrival { frame, headers, .. } = arrival;
+    let mut layers = &headers.outer;
+    if let Some(inner) = headers.inner.as_ref().filter(|_| tunneled) {
+        layers = inner;
+        cqe.head[0] |= tunnel_flags::TUNNELED;
+    }
+    cqe.hds_ip_ext = hds_ip_ext::L2_OK;
+    let verdict = checksum::verdict(frame, layers);
+    if verdict.network {
+        cqe.hds_ip_ext |= hds_ip_ext::L3_OK;
+    }
+    if verdict.transport {
+        cqe.hds_ip_ext |= hds_ip_ext::L4_OK;
+    }
+    if let Some(network) = &layers.network {
+        let kind = match network.version {
+            Version::V4 => header_type::L3_IPV4,
+            Version::V6 => header_type::L3_IPV6,
+        };
+        cqe.l4_l3_hdr_type |= kind << header_type::L3_SHIFT;
+        cqe.l4_l3_hdr_type |= transport_kind(frame, layers) << header_type::L4_SHIFT;
+    }
+    if let Some(network) = &headers.outer.network {
+        cqe.check_sum.set(checksum::sum(&frame[network.start..]));
+        let class = match network.version {
+            Version::V4 => frame[network.start + 1],
+            Version::V6 => frame[network.start + 1] >> 4,
+        };
+        if class & CONGESTION == CONGESTION {
+            cqe.ml_path |= path_flags::CONGESTION;
+        }
+    }
+}
+
+fn transport_kind(frame: &[u8], layers: &Layers) -> u8 {
+    let (Some(network), Some(transport)) = (&layers.network, layers.transport) else {
+        return header_type::L4_NONE;
+    };
+    match transport.protocol {
+        Protocol::Udp => header_type::L4_UDP,
+        Protocol::Tcp if frame[transport.start + 13] & ACK == 0 => header_type::L4_TCP,
+        Protocol::Tcp if transport.end == network.payload.end => header_type::L4_TCP_EMPTY_ACK,
+        Protocol::Tcp => header_type::L4_TCP_ACK,
+        Protocol::Esp => header_type::L4_NONE,
+    }
+}

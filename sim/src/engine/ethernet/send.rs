@@ -1,0 +1,278 @@
+//! Sending frames: what a send WQE makes, and the ports that it reaches.
+
+use mlx5_prm::cqe::Syndrome;
+use mlx5_prm::ethernet::{FRAME_CHECK, InlineMode, checksum_flags};
+use mlx5_prm::wqe::Opcode;
+
+use crate::config::LinkLayer;
+use crate::engine::ethernet::receive::Sender;
+use crate::engine::send::Outcome;
+use crate::engine::state::ethernet::request::FrameRequest;
+use crate::engine::state::mkey::Side;
+use crate::engine::wqe::{Piece, Request};
+use crate::engine::{Device, DeviceId, Engine};
+use crate::frame::headers::{ETHERNET, Headers, is_multicast};
+use crate::frame::segment::Plan;
+use crate::frame::{checksum, tag};
+
+/// The longest packet that is cut in segments, headers apart; as a logarithm that is
+/// [`LOG_SEGMENTED`].
+pub(crate) const LONGEST_SEGMENTED: u64 = 1 << LOG_SEGMENTED;
+/// Base-two logarithm of the longest packet that is cut in segments.
+pub(crate) const LOG_SEGMENTED: u32 = 18;
+/// A frame on the wire has no fewer bytes, its check sequence apart.
+const SHORTEST_ON_WIRE: usize = 60;
+
+/// The vendor's codes of frames that are not sent.
+mod vendor {
+    pub(super) const SHORT: u8 = 0x70;
+    pub(super) const INLINE: u8 = 0x71;
+    pub(super) const SEGMENTS: u8 = 0x72;
+    pub(super) const LONG: u8 = 0x73;
+    pub(super) const PROTECTION: u8 = 0x51;
+    pub(super) const MULTI: u8 = 0x74;
+}
+
+/// A request that the device does not carry out.
+const fn bad(vendor: u8) -> Outcome {
+    Outcome::Failed(Syndrome::LocalQpOperation, vendor)
+}
+
+impl Engine {
+    /// Sends the frames of a request. Each is on its way at once; nothing tells the sender whether it
+    /// arrived.
+    pub(crate) fn send_frames(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
+        match self.devices[device].frames(qpn, request) {
+            Ok(frames) => {
+                for frame in frames {
+                    self.transmit(device, qpn, frame);
+                }
+                Outcome::Done(0)
+            }
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Brings a frame to every port that hears it.
+    fn transmit(&mut self, device: DeviceId, qpn: u32, mut frame: Vec<u8>) {
+        let this = &mut self.devices[device];
+        let number = this.sending_port(qpn);
+        let Some(port) = this.port(number) else { return };
+        if port.link_layer != LinkLayer::Ethernet
+            || !port.active
+            || frame.len() + FRAME_CHECK > port.frame as usize
+        {
+            this.ethernet.counts.not_sent += 1;
+            return;
+        }
+        let own = port.mac;
+        this.ethernet.counts.sent += 1;
+        this.ethernet.counts.sent_bytes += frame.len() as u64;
+        if self.loses_packet(device) {
+            return;
+        }
+        let this = &mut self.devices[device];
+        this.corrupt_packet(&mut frame);
+        let vport = &this.ethernet.vport;
+        let multicast = is_multicast(&frame);
+        let to_self = frame[..6] == own || vport.addresses.iter().any(|mac| frame[..6] == *mac);
+        let comes_back = match multicast {
+            true => !vport.no_multicast_loopback,
+            false => to_self && !vport.no_unicast_loopback,
+        };
+        if comes_back {
+            let sender = Sender { sqn: qpn, domain: this.domain(qpn) };
+            this.take_frame(number, &frame, Some(sender));
+            if !multicast {
+                return;
+            }
+        }
+        if frame.len() < SHORTEST_ON_WIRE {
+            frame.resize(SHORTEST_ON_WIRE, 0);
+        }
+        for target in 0..self.devices.len() {
+            if target == device || !self.devices[target].runs() {
+                continue;
+            }
+            let ports = self.devices[target].ports.iter().zip(1..);
+            let hear: Vec<u8> = ports
+                .filter(|(port, _)| port.active && port.link_layer == LinkLayer::Ethernet)
+                .map(|(_, number)| number)
+                .collect();
+            for number in hear {
+                if !self.wire.loses(device, target) {
+                    let frame = frame.clone();
+                    self.deliver(device, target, move |target| {
+                        target.take_frame(number, &frame, None);
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Device {
+    /// The port that frames of a send queue leave from.
+    fn sending_port(&self, sqn: u32) -> u8 {
+        let tis = self.ethernet.sqs.get(&sqn).map_or(0, |sq| sq.tis);
+        self.ethernet.tises.get(tis).map_or(1, |tis| tis.port.max(1))
+    }
+
+    /// The transport domain of a send queue.
+    fn domain(&self, sqn: u32) -> Option<u32> {
+        let tis = self.ethernet.sqs.get(&sqn)?.tis;
+        self.ethernet.tises.get(tis).map(|tis| tis.domain)
+    }
+
+    /// The frames that a request makes, complete but for what the wire adds.
+    fn frames(&mut self, qpn: u32, request: &Request) -> Result<Vec<Vec<u8>>, Outcome> {
+        let Some(ethernet) = &request.frame else { return Err(bad(vendor::SHORT)) };
+        match request.opcode {
+            Opcode::Tso => self.segments(qpn, request, ethernet),
+            Opcode::EnhancedMpw => self.packets(qpn, request, ethernet),
+            _ => {
+                let header = ethernet.header.len() as u64;
+                let frame = self.frame(qpn, request, ethernet, header + request.length)?;
+                Ok(frame.into_iter().collect())
+            }
+        }
+    }
+
+    fn gathered(
+        &mut self,
+        qpn: u32,
+        request: &Request,
+        offset: u64,
+        to: &mut [u8],
+    ) -> Result<(), Outcome> {
+        let Some(user) = self.qps.get(qpn).map(|qp| qp.user(qpn, Side::Requester)) else {
+            return Err(Outcome::Later);
+        };
+        let gathered = self.gather(user, request, offset, to);
+        gathered.map_err(|_| Outcome::Failed(Syndrome::LocalProtection, vendor::PROTECTION))
+    }
+
+    /// The longest frame of a send queue's port.
+    fn longest(&self, qpn: u32) -> u64 {
+        self.port(self.sending_port(qpn)).map_or(0, |port| port.frame.into())
+    }
+
+    /// One frame, unless it is too long to be sent.
+    fn frame(
+        &mut self,
+        qpn: u32,
+        request: &Request,
+        ethernet: &FrameRequest,
+        length: u64,
+    ) -> Result<Option<Vec<u8>>, Outcome> {
+        if ethernet.segment_size != 0 {
+            return Err(bad(vendor::SEGMENTS));
+        }
+        let header = ethernet.header.len();
+        if length < ETHERNET as u64 || (1..ETHERNET).contains(&header) {
+            return Err(bad(vendor::SHORT));
+        }
+        if length > self.longest(qpn) {
+            self.ethernet.counts.not_sent += 1;
+            return Ok(None);
+        }
+        let mut frame = ethernet.header.clone();
+        frame.resize(length as usize, 0);
+        self.gathered(qpn, request, 0, &mut frame[header..])?;
+        if header < needed(self.config.inline_mode, &frame) {
+            return Err(bad(vendor::INLINE));
+        }
+        finish(&mut frame, ethernet);
+        Ok(Some(frame))
+    }
+
+    /// The segments of a packet.
+    fn segments(
+        &mut self,
+        qpn: u32,
+        request: &Request,
+        ethernet: &FrameRequest,
+    ) -> Result<Vec<Vec<u8>>, Outcome> {
+        if request.length > LONGEST_SEGMENTED {
+            return Err(Outcome::Failed(Syndrome::LocalLength, vendor::LONG));
+        }
+        let plan = Plan::new(&ethernet.header, ethernet.segment_size)
+            .map_err(|_| bad(vendor::SEGMENTS))?;
+        let mut payload = vec![0; request.length as usize];
+        self.gathered(qpn, request, 0, &mut payload)?;
+        let segments = (0..plan.count(payload.len())).map(|index| {
+            let mut frame = plan.segment(&payload, index);
+            finish(&mut frame, ethernet);
+            frame
+        });
+        Ok(segments.collect())
+    }
+
+    /// The packets of a request with several: one for each of its pieces.
+    fn packets(
+        &mut self,
+        qpn: u32,
+        request: &Request,
+        ethernet: &FrameRequest,
+    ) -> Result<Vec<Vec<u8>>, Outcome> {
+        let allowed = self.ethernet.sqs.get(&qpn).is_some_and(|sq| sq.multi_packet);
+        if !allowed || !ethernet.header.is_empty() || self.config.inline_mode != InlineMode::None {
+            return Err(bad(vendor::MULTI));
+        }
+        let mut frames = Vec::new();
+        let mut offset = 0;
+        for length in request.pieces.iter().map(Piece::length) {
+            if ethernet.segment_size != 0 || length < ETHERNET as u64 {
+                return Err(bad(vendor::SHORT));
+            }
+            if length > self.longest(qpn) {
+                self.ethernet.counts.not_sent += 1;
+            } else {
+                let mut frame = vec![0; length as usize];
+                self.gathered(qpn, request, offset, &mut frame)?;
+                finish(&mut frame, ethernet);
+                frames.push(frame);
+            }
+            offset += length;
+        }
+        Ok(frames)
+    }
+}
+
+/// Puts the tag in, and computes the checksums that are asked for.
+fn finish(frame: &mut Vec<u8>, ethernet: &FrameRequest) {
+    if let Some(headers) = Headers::of(frame).filter(|_| ethernet.checksums != 0) {
+        let asks = |flag: u8| ethernet.checksums & flag != 0;
+        // The inner ones first: the outer transport's covers them.
+        if let Some(inner) = &headers.inner {
+            if asks(checksum_flags::L3_INNER) {
+                checksum::fill_network(frame, inner);
+            }
+            if asks(checksum_flags::L4_INNER) {
+                checksum::fill_transport(frame, inner);
+            }
+        }
+        if asks(checksum_flags::L3) {
+            checksum::fill_network(frame, &headers.outer);
+        }
+        if asks(checksum_flags::L4) {
+            checksum::fill_transport(frame, &headers.outer);
+        }
+    }
+    if let Some(added) = ethernet.tag {
+        tag::insert(frame, added.kind, added.control);
+    }
+}
+
+/// How many bytes of a frame its WQE must contain.
+fn needed(mode: InlineMode, frame: &[u8]) -> usize {
+    let Some(layers) = Headers::of(frame).map(|headers| headers.outer) else { return 0 };
+    let link = ETHERNET + 4 * layers.tags.len();
+    let network = layers.network.map_or(link, |network| network.payload.start);
+    match mode {
+        InlineMode::None => 0,
+        InlineMode::L2 => link,
+        InlineMode::Ip => network,
+        InlineMode::TcpUdp => layers.transport.map_or(network, |transport| transport.end),
+    }
+}

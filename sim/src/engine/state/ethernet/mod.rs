@@ -1,0 +1,184 @@
+//! What an Ethernet device remembers beside its queues: transport interfaces, tables of queues, flow
+//! tables, counters. The rings of its send and receive queues are those of queue pairs.
+
+pub(crate) mod flow;
+pub(crate) mod request;
+
+use std::collections::BTreeMap;
+
+use crate::engine::state::ethernet::flow::Steering;
+use crate::engine::state::port::Mac;
+use crate::engine::state::table::Table;
+use crate::frame::toeplitz;
+
+/// Objects of a kind that a device has.
+const OBJECTS: u32 = 1 << 16;
+
+/// What is special about a send queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendQueueConfig {
+    /// Its transport interface; zero for none.
+    pub tis: u32,
+    /// One WQE may carry several packets.
+    pub multi_packet: bool,
+}
+
+/// What is special about a receive queue, and can be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiveQueueConfig {
+    /// VLAN tags of customers are taken out.
+    pub strip_vlan: bool,
+    /// The frame check sequence follows the frame.
+    pub scatter_fcs: bool,
+    /// The counter set that counts what finds no buffer; zero for none.
+    pub counter_set: u8,
+}
+
+/// Where a transport interface sends packets on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TirTarget {
+    /// One receive queue.
+    Queue(u32),
+    /// A table of them, by a hash.
+    Table(u32),
+}
+
+/// The fields of a packet that a hash covers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HashFields {
+    /// Of IPv6 packets; else of IPv4's.
+    pub ipv6: bool,
+    /// Ports are UDP's; else TCP's.
+    pub udp: bool,
+    /// Bits of `mlx5_prm::cmd::steering::hash_fields`.
+    pub selected: u32,
+}
+
+/// The hash of a transport interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HashConfig {
+    /// Toeplitz; else there is no hash.
+    pub toeplitz: bool,
+    /// Both directions of a flow have the same hash.
+    pub symmetric: bool,
+    /// Its key.
+    pub key: [u8; toeplitz::KEY],
+    /// What it covers of the outer headers.
+    pub outer: HashFields,
+    /// What it covers of the inner headers.
+    pub inner: HashFields,
+}
+
+/// A transport interface for receiving.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TirConfig {
+    /// Where packets go.
+    pub target: TirTarget,
+    /// How a queue is chosen, and what the completion says of it.
+    pub hash: HashConfig,
+    /// Packets of the same transport domain that are taken: bits of
+    /// `mlx5_prm::cmd::steering::self_lb_block`.
+    pub own_frames: u32,
+    /// Its transport domain.
+    pub domain: u32,
+    /// Completions judge what is inside of tunnels.
+    pub tunneled: bool,
+}
+
+/// A transport interface for sending.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TisConfig {
+    /// Its transport domain.
+    pub domain: u32,
+    /// Its priority.
+    pub priority: u8,
+    /// The port that its packets leave from; zero leaves it to the device.
+    pub port: u8,
+}
+
+/// What became of frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FrameCounts {
+    /// Left for the wire or for the device's own receive side.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Came in from the wire, or looped back.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Not sent: longer than the port allows, or the port is down.
+    pub not_sent: u64,
+    /// Not taken from the wire: longer than the port allows.
+    pub oversize: u64,
+    /// Met no rule.
+    pub missed: u64,
+    /// Met a rule that drops.
+    pub dropped: u64,
+    /// Led to a queue that was not ready.
+    pub not_ready: u64,
+    /// Found no receive WQE.
+    pub out_of_buffer: u64,
+    /// Longer than the buffers of the receive WQE.
+    pub too_long: u64,
+    /// Reached a queue.
+    pub delivered: u64,
+}
+
+/// What the function says of itself to the network.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Vport {
+    /// Frames to more than one station do not come back.
+    pub no_multicast_loopback: bool,
+    /// Frames to itself do not come back.
+    pub no_unicast_loopback: bool,
+    /// Further addresses that it has.
+    pub addresses: Vec<Mac>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ethernet {
+    pub(crate) sqs: BTreeMap<u32, SendQueueConfig>,
+    pub(crate) rqs: BTreeMap<u32, ReceiveQueueConfig>,
+    pub(crate) tises: Table<TisConfig>,
+    pub(crate) tirs: Table<TirConfig>,
+    pub(crate) rqts: Table<Vec<u32>>,
+    pub(crate) steering: Steering,
+    pub(crate) vport: Vport,
+    pub(crate) counts: FrameCounts,
+    /// Frames that found no buffer, by counter set.
+    pub(crate) out_of_buffer: BTreeMap<u8, u32>,
+}
+
+impl Ethernet {
+    pub(crate) fn new() -> Self {
+        Self {
+            sqs: BTreeMap::new(),
+            rqs: BTreeMap::new(),
+            tises: Table::new(1, OBJECTS),
+            tirs: Table::new(1, OBJECTS),
+            rqts: Table::new(1, OBJECTS),
+            steering: Steering::new(),
+            vport: Vport::default(),
+            counts: FrameCounts::default(),
+            out_of_buffer: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a receive queue is the target of a transport interface, or in a table of queues.
+    pub(crate) fn leads_to(&self, rqn: u32) -> bool {
+        self.tirs.iter().any(|(_, tir)| tir.target == TirTarget::Queue(rqn))
+            || self.rqts.iter().any(|(_, queues)| queues.contains(&rqn))
+    }
+
+    /// The queue of a transport interface for a hash.
+    pub(crate) fn queue(&self, tir: &TirConfig, hash: u32) -> Option<u32> {
+        match tir.target {
+            TirTarget::Queue(rqn) => Some(rqn),
+            TirTarget::Table(rqtn) => {
+                let queues = self.rqts.get(rqtn)?;
+                queues.get(hash as usize % queues.len().max(1)).copied()
+            }
+        }
+    }
+}

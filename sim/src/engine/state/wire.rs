@@ -1,0 +1,189 @@
+//! The wire between devices: what is on its way, which ways are cut, and chance.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::engine::DeviceId;
+use crate::network::{MILLION, Network};
+
+/// A request that was executed, and whose acknowledgement is on its way.
+#[derive(Debug)]
+pub(crate) struct Executed {
+    pub(crate) opcode: u8,
+    pub(crate) index: u16,
+    pub(crate) blocks: u16,
+    /// It has a completion.
+    pub(crate) completes: bool,
+    /// What a read or an atomic brought.
+    pub(crate) bytes: u64,
+    pub(crate) answer: Vec<u8>,
+    /// The device that acknowledges it; none of a request that stays in its own.
+    pub(crate) by: Option<DeviceId>,
+    /// When the acknowledgement is back.
+    pub(crate) due: u64,
+}
+
+/// The wire between the devices of a fabric.
+pub(crate) struct Wire<Packet> {
+    pub(crate) network: Network,
+    chance: u64,
+    /// Ways that carry nothing: from, to.
+    cuts: BTreeSet<(DeviceId, DeviceId)>,
+    /// Until when a port sends what was given to it.
+    busy: BTreeMap<(DeviceId, u8), u64>,
+    /// Queue pairs with a request whose acknowledgement is on its way, and until when.
+    pub(crate) answers: BTreeSet<(u64, DeviceId, u32)>,
+    /// Packets that nobody acknowledges, by the time of their arrival and the order in which they left.
+    flights: BTreeMap<(u64, u64), Packet>,
+    departures: u64,
+}
+
+impl<Packet> Wire<Packet> {
+    pub(crate) fn new(network: Network, seed: u64) -> Self {
+        Self {
+            network,
+            chance: seed,
+            cuts: BTreeSet::new(),
+            busy: BTreeMap::new(),
+            answers: BTreeSet::new(),
+            flights: BTreeMap::new(),
+            departures: 0,
+        }
+    }
+
+    /// The next number by chance (SplitMix64).
+    fn draw(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.chance;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Cuts the way from one device to another, or mends it.
+    pub(crate) fn set_cut(&mut self, from: DeviceId, to: DeviceId, cut: bool) {
+        if cut && from != to {
+            self.cuts.insert((from, to));
+        } else {
+            self.cuts.remove(&(from, to));
+        }
+    }
+
+    /// Mends every way.
+    pub(crate) fn mend(&mut self) {
+        self.cuts.clear();
+    }
+
+    /// Whether the way from one device to another is cut.
+    pub(crate) fn is_cut(&self, from: DeviceId, to: DeviceId) -> bool {
+        self.cuts.contains(&(from, to))
+    }
+
+    /// Whether a packet from one device to another is lost.
+    pub(crate) fn loses(&mut self, from: DeviceId, to: DeviceId) -> bool {
+        if from == to {
+            return false;
+        }
+        let loss = self.network.loss;
+        self.is_cut(from, to) || loss > 0 && self.draw() % u64::from(MILLION) < u64::from(loss)
+    }
+
+    /// How long a packet that has left is on its way.
+    pub(crate) fn way_ns(&mut self) -> u64 {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let (latency, jitter) = (ns(self.network.latency), ns(self.network.jitter));
+        let more = if jitter > 0 { self.draw() % jitter.saturating_add(1) } else { 0 };
+        latency.saturating_add(more)
+    }
+
+    /// When the last of so many bytes leaves a port, to which they were given at some time.
+    pub(crate) fn leaves(&mut self, device: DeviceId, port: u8, given: u64, bytes: u64) -> u64 {
+        let time = self.network.sending_ns(bytes);
+        let busy = self.busy.entry((device, port)).or_default();
+        *busy = given.max(*busy) + time;
+        *busy
+    }
+
+    /// Sends a packet on its way, to arrive at some time.
+    pub(crate) fn fly(&mut self, arrival: u64, packet: Packet) {
+        self.flights.insert((arrival, self.departures), packet);
+        self.departures += 1;
+    }
+
+    /// The next packet that has arrived by now.
+    pub(crate) fn arrived(&mut self, now: u64) -> Option<Packet> {
+        let first = self.flights.first_entry().filter(|entry| entry.key().0 <= now)?;
+        Some(first.remove())
+    }
+
+    /// When the next packet arrives.
+    pub(crate) fn next_arrival(&self) -> Option<u64> {
+        self.flights.first_key_value().map(|((time, _), _)| *time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire(network: Network) -> Wire<u32> {
+        Wire::new(network, 1)
+    }
+
+    #[test]
+    fn a_port_sends_one_thing_after_another() {
+        let mut wire = wire(Network::INSTANT.gigabits(8));
+        assert_eq!(wire.leaves(0, 1, 100, 50), 150);
+        assert_eq!(wire.leaves(0, 1, 100, 50), 200);
+        assert_eq!(wire.leaves(0, 2, 100, 50), 150, "another port");
+        assert_eq!(wire.leaves(0, 1, 900, 50), 950, "an idle port");
+    }
+
+    #[test]
+    fn as_many_are_lost_as_the_network_says() {
+        let mut wire = wire(Network::INSTANT.loss(100_000));
+        let lost = (0..10_000).filter(|_| wire.loses(0, 1)).count();
+        assert!((900..1100).contains(&lost), "{lost}");
+        assert!(!(0..1000).any(|_| wire.loses(1, 1)), "within a device");
+    }
+
+    #[test]
+    fn the_way_is_as_long_as_the_network_says() {
+        let jitter = Duration::from_nanos(3);
+        let mut wire = wire(Network::INSTANT.latency(Duration::from_nanos(10)).jitter(jitter));
+        let ways: BTreeSet<u64> = (0..100).map(|_| wire.way_ns()).collect();
+        assert_eq!(ways, BTreeSet::from([10, 11, 12, 13]));
+    }
+
+    #[test]
+    fn a_way_without_end_is_no_overflow() {
+        let mut wire = wire(Network::INSTANT.latency(Duration::MAX).jitter(Duration::MAX));
+        assert_eq!(wire.way_ns(), u64::MAX);
+    }
+
+    #[test]
+    fn packets_arrive_by_their_time_and_then_in_their_order() {
+        let mut wire = wire(Network::INSTANT);
+        for (time, packet) in [(30, 1), (20, 2), (20, 3)] {
+            wire.fly(time, packet);
+        }
+        assert_eq!((wire.next_arrival(), wire.arrived(19)), (Some(20), None));
+        assert_eq!(
+            [wire.arrived(30), wire.arrived(30), wire.arrived(30)],
+            [Some(2), Some(3), Some(1)]
+        );
+        assert_eq!(wire.next_arrival(), None);
+    }
+
+    #[test]
+    fn a_cut_has_a_direction_and_ends() {
+        let mut wire = wire(Network::INSTANT);
+        wire.set_cut(0, 1, true);
+        assert!(wire.loses(0, 1) && !wire.loses(1, 0));
+        wire.set_cut(0, 1, false);
+        assert!(!wire.loses(0, 1));
+        wire.set_cut(1, 0, true);
+        wire.mend();
+        assert!(!wire.is_cut(1, 0));
+    }
+}

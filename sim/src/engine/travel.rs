@@ -1,0 +1,224 @@
+//! Requests and packets that take time: when they arrive, and when their acknowledgements are back.
+//!
+//! A request leaves when its port has sent what went before it, and is executed when it arrives. The
+//! queue pair goes on with the next one meanwhile, so that requests follow each other as closely as
+//! the port sends them. Where the transport is reliable the request completes when the
+//! acknowledgement is back; one that is lost is waited for like a lost request, so that a request
+//! may fail at its sender that was executed.
+
+use mlx5_prm::cqe::Syndrome;
+use mlx5_prm::wqe::Opcode;
+
+use crate::engine::route::Destination;
+use crate::engine::send::{ACK_UNIT, vendor};
+use crate::engine::state::qp::{Transport, Wait};
+use crate::engine::state::wire::Executed;
+use crate::engine::wqe::Request;
+use crate::engine::{Device, DeviceId, Engine};
+
+/// Whether a request leaves its device.
+fn leaves(opcode: Opcode) -> bool {
+    !matches!(
+        opcode,
+        Opcode::Nop | Opcode::Umr | Opcode::SetPsv | Opcode::LocalInvalidate | Opcode::TagMatching
+    )
+}
+
+impl Engine {
+    /// The device and port at the other side of a connection, as far as it can be reached.
+    fn other_side(&self, device: DeviceId, qpn: u32) -> Option<(DeviceId, u8)> {
+        let path = self.devices[device].qps.get(qpn)?.attributes.path;
+        let origin = self.origin(device, qpn, &path)?;
+        match self.route(&origin)? {
+            Destination::Port { device, port } => Some((device, port)),
+            Destination::Group(_) => None,
+        }
+    }
+
+    /// Whether a request is still on its way, or before it: then its queue pair waits for it to
+    /// arrive.
+    pub(crate) fn travels(&mut self, device: DeviceId, qpn: u32, request: &Request) -> bool {
+        if !self.wire.network.takes_time() || !leaves(request.opcode) {
+            return false;
+        }
+        let now = self.now_ns;
+        let Some(qp) = self.devices[device].qps.get_mut(qpn) else { return false };
+        if qp.arrival.take().is_some_and(|arrival| arrival <= now) {
+            return false;
+        }
+        let (transport, port) = (qp.config.transport, qp.attributes.port);
+        let alone = matches!(transport, Transport::Ud | Transport::Ethernet);
+        // What is sent again was given to the port now.
+        let again = qp.departed.replace(request.index) == Some(request.index);
+        let given = if again { now } else { qp.posted_at(request.index).unwrap_or(now) };
+        let done = u64::from(qp.packets_done) * u64::from(qp.attributes.mtu);
+        // The data of a read travels the other way.
+        let bytes = match request.opcode {
+            Opcode::RdmaRead => 0,
+            _ => request.length.saturating_sub(done),
+        };
+        if !alone && self.other_side(device, qpn).is_some_and(|(other, _)| other == device) {
+            return false;
+        }
+        let left = self.wire.leaves(device, port, given, bytes);
+        let arrival = if alone { left } else { left.saturating_add(self.wire.way_ns()) };
+        if arrival <= now {
+            return false;
+        }
+        if let Some(qp) = self.devices[device].qps.get_mut(qpn) {
+            qp.arrival = Some(arrival);
+            qp.wait = Wait::Until(arrival);
+        }
+        self.timers.insert((arrival, device, qpn));
+        true
+    }
+
+    /// Whether a packet between two devices is lost, by a fault of the sender or on its way.
+    pub(crate) fn is_lost(&mut self, from: DeviceId, to: DeviceId) -> bool {
+        self.loses_packet(from) || self.wire.loses(from, to)
+    }
+
+    /// What was executed waits for its acknowledgement; says whether it does.
+    pub(crate) fn awaits_answer(
+        &mut self,
+        device: DeviceId,
+        qpn: u32,
+        request: &Request,
+        bytes: u64,
+    ) -> bool {
+        let Some(qp) = self.devices[device].qps.get(qpn) else { return false };
+        let before = qp.executed.back().map(|executed| executed.due);
+        let reliable = qp.config.transport.is_reliable();
+        let travels = reliable && self.wire.network.takes_time() && leaves(request.opcode);
+        let by = if travels { self.other_side(device, qpn) } else { None };
+        let by = by.filter(|(by, _)| *by != device);
+        if by.is_none() && before.is_none() {
+            return false;
+        }
+        let mut due = self.now_ns;
+        if let Some((by, port)) = by {
+            // What a read or an atomic brings is sent by the other side's port.
+            let left = self.wire.leaves(by, port, self.now_ns, bytes);
+            due = left.saturating_add(self.wire.way_ns());
+        }
+        // Completions stay in order.
+        due = due.max(before.unwrap_or(0));
+        let completes = request.completes();
+        let this = &mut self.devices[device];
+        let answer = if completes { std::mem::take(&mut this.answer) } else { Vec::new() };
+        let Some(qp) = this.qps.get_mut(qpn) else { return false };
+        qp.executed.push_back(Executed {
+            opcode: request.opcode as u8,
+            index: request.index,
+            blocks: request.blocks,
+            completes,
+            bytes,
+            answer,
+            by: by.map(|(by, _)| by),
+            due,
+        });
+        self.wire.answers.insert((due, device, qpn));
+        true
+    }
+
+    /// Completes what was acknowledged by now, and delivers what has arrived.
+    pub(crate) fn arrive(&mut self, now: u64) {
+        while let Some((target, land)) = self.wire.arrived(now) {
+            land(&mut self.devices[target]);
+        }
+        while let Some(first) = self.next_answer().filter(|(due, ..)| *due <= now) {
+            self.wire.answers.remove(&first);
+            let (_, device, qpn) = first;
+            self.take_answers(device, qpn, now);
+        }
+    }
+
+    /// The acknowledgement that is back first, of a device that runs.
+    fn next_answer(&self) -> Option<(u64, DeviceId, u32)> {
+        self.wire.answers.iter().find(|(_, device, _)| self.devices[*device].runs()).copied()
+    }
+
+    /// When the next packet or acknowledgement arrives.
+    pub(crate) fn next_arrival(&self) -> Option<u64> {
+        let answer = self.next_answer().map(|(due, ..)| due);
+        self.wire.next_arrival().into_iter().chain(answer).min()
+    }
+
+    fn take_answers(&mut self, device: DeviceId, qpn: u32, now: u64) {
+        loop {
+            let Some(qp) = self.devices[device].qps.get(qpn) else { return };
+            let Some(first) = qp.executed.front().filter(|first| first.due <= now) else { return };
+            // It is asked for again, so both ways count.
+            let lost = first
+                .by
+                .is_some_and(|by| self.wire.is_cut(device, by) || self.wire.loses(by, device));
+            if lost {
+                return self.ask_again(device, qpn, now);
+            }
+            let this = &mut self.devices[device];
+            if let Some(qp) = this.qps.get_mut(qpn) {
+                qp.answer_retries = 0;
+            }
+            this.acknowledge_first(qpn);
+            this.wake(qpn);
+        }
+    }
+
+    /// An acknowledgement was lost: the request is sent again, and as it was executed it is only
+    /// acknowledged again.
+    fn ask_again(&mut self, device: DeviceId, qpn: u32, now: u64) {
+        let longest = self.devices[device].config.longest_timer_us * 1000;
+        let Some(qp) = self.devices[device].qps.get_mut(qpn) else { return };
+        let attributes = qp.attributes;
+        let Some(first) = qp.executed.front_mut() else { return };
+        if attributes.ack_timeout == 0 {
+            first.due = u64::MAX;
+            return;
+        }
+        if qp.answer_retries >= attributes.retry_count {
+            let (opcode, index, blocks) = (first.opcode, first.index, first.blocks);
+            qp.executed.clear();
+            let syndrome = Syndrome::RetryExceeded;
+            return self.fail(device, qpn, opcode, index, blocks, syndrome, vendor::RETRY);
+        }
+        qp.answer_retries += 1;
+        first.due = now + (ACK_UNIT << (attributes.ack_timeout & 31)).min(longest);
+        self.wire.answers.insert((first.due, device, qpn));
+    }
+
+    /// Delivers a packet that nobody acknowledges, at once or later.
+    pub(crate) fn deliver(
+        &mut self,
+        from: DeviceId,
+        target: DeviceId,
+        land: impl FnOnce(&mut Device) + Send + 'static,
+    ) {
+        if from == target || !self.wire.network.takes_time() {
+            return land(&mut self.devices[target]);
+        }
+        let arrival = self.now_ns.saturating_add(self.wire.way_ns());
+        self.wire.fly(arrival, (target, Box::new(land)));
+    }
+}
+
+impl Device {
+    /// Completes the first request that waits for its acknowledgement.
+    fn acknowledge_first(&mut self, qpn: u32) {
+        let Some(qp) = self.qps.get_mut(qpn) else { return };
+        if let Some(Executed { opcode, index, completes, bytes, answer, .. }) =
+            qp.executed.pop_front()
+        {
+            if completes {
+                self.complete_request(qpn, opcode, index, bytes, &answer);
+            }
+            self.reach_drain(qpn);
+        }
+    }
+
+    /// Completes all that was executed: an answer to a later request acknowledges what was before it.
+    pub(crate) fn acknowledge_all(&mut self, qpn: u32) {
+        while self.qps.get(qpn).is_some_and(|qp| !qp.executed.is_empty()) {
+            self.acknowledge_first(qpn);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Send and receive queues.
+
+use mlx5_prm::cmd::ethernet::{
+    CreateRqIn, CreateRqOut, CreateSqIn, CreateSqOut, DestroyRqIn, DestroySqIn, ModifyRqIn,
+    ModifySqIn, QueryRqIn, QueryRqOut, QuerySqIn, QuerySqOut, QueueState, modify_rq,
+};
+use mlx5_prm::cmd::qp::TimestampFormat;
+use mlx5_prm::cmd::srq::{WorkQueue, WorkQueueType};
+
+use crate::engine::{
+    CompletionConfig, Device, Error, QpConfig, QpState, ReceiveQueueConfig, RingConfig,
+    SendQueueConfig, Transport,
+};
+use crate::firmware::umem::{Part, Queue};
+use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
+
+/// `ReceiveQueueContext::mem_rq_type`: the queue's WQEs are its own.
+const INLINE_MEMORY: u32 = 0;
+
+/// A queue's state as contexts have it.
+fn state_of(device: &Device, number: u32) -> Result<QueueState, Failure> {
+    let now = device.query_qp(number).ok_or(Error::NotFound)?;
+    Ok(match now.state {
+        QpState::Reset | QpState::Init => QueueState::RST,
+        QpState::SqError | QpState::Error => QueueState::ERR,
+        _ => QueueState::RDY,
+    })
+}
+
+/// Moves a queue from one state to another.
+fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer {
+    if state_of(device, number)?.0 != from {
+        return Err(Failure::state(syndrome::TRANSITION));
+    }
+    let state = match (QueueState(from), QueueState(to)) {
+        (QueueState::RST | QueueState::RDY, QueueState::RDY) => QpState::Rts,
+        (_, QueueState::RST) => QpState::Reset,
+        (_, QueueState::ERR) => QpState::Error,
+        _ => return Err(Failure::state(syndrome::TRANSITION)),
+    };
+    if from != to {
+        device.set_queue_state(number, state)?;
+    }
+    Ok(())
+}
+
+fn completion(device: &Device, format: u32) -> Result<CompletionConfig, Failure> {
+    let real_time = TimestampFormat(format) == TimestampFormat::REAL_TIME;
+    if real_time && !device.config().capabilities.real_time {
+        return Err(Failure::param(syndrome::INVALID_VALUE));
+    }
+    Ok(CompletionConfig { real_time, ..CompletionConfig::default() })
+}
+
+impl Firmware {
+    /// What the ring of a queue is made of, and the user memories that it lies in.
+    fn ring(
+        &self,
+        wq: &WorkQueue,
+        uid: u32,
+        tail: &[u8],
+        context: (u32, u32, CompletionConfig),
+    ) -> Result<(QpConfig, [Option<Part>; 2]), Failure> {
+        if WorkQueueType(wq.wq_type()) != WorkQueueType::CYCLIC {
+            return Err(Failure::param(syndrome::RECEIVE_QUEUE));
+        }
+        let ring = RingConfig {
+            offset: 0,
+            log_size: wq.log_wq_sz() as u8,
+            log_stride: wq.log_wq_stride() as u8,
+        };
+        let part = |valid: bool, umem, offset| valid.then_some(Part { uid, umem, offset });
+        let pages = part(wq.wq_umem_valid(), wq.wq_umem_id(), wq.wq_umem_offset());
+        let record = part(wq.dbr_umem_valid(), wq.dbr_umem_id(), wq.dbr_addr());
+        let (cqn, user_index, completion) = context;
+        let config = QpConfig {
+            transport: Transport::Ethernet,
+            pd: wq.pd(),
+            send_cq: cqn,
+            recv_cq: cqn,
+            srq: None,
+            xrcd: None,
+            user_index,
+            buffer: self.queue_buffer(pages, ring.bytes(), || {
+                buffer::queue(tail, wq.log_wq_pg_sz(), wq.page_offset(), ring.bytes())
+            })?,
+            sq: Some(ring),
+            rq: None,
+            record: self.queue_record(record, wq.dbr_addr())?,
+            uar: wq.uar_page(),
+            block_multicast_loopback: false,
+            completion,
+            signed: wq.wq_signature(),
+            rendezvous: false,
+        };
+        Ok((config, [pages, record]))
+    }
+
+    pub(crate) fn create_sq(
+        &mut self,
+        device: &mut Device,
+        input: &CreateSqIn,
+        tail: &[u8],
+        out: &mut CreateSqOut,
+    ) -> Answer {
+        let mut context = *input.ctx();
+        let completion = completion(device, context.ts_format())?;
+        let common = (context.cqn(), context.user_index(), completion);
+        let (ring, parts) = self.ring(context.wq(), input.uid(), tail, common)?;
+        let config = SendQueueConfig {
+            tis: if context.tis_lst_sz() == 0 { 0 } else { context.tis_num_0() },
+            multi_packet: context.allow_multi_pkt_send_wqe(),
+        };
+        let sqn = device.create_sq(ring, config)?;
+        self.umems.lend(Queue::Qp(sqn), parts);
+        context.set_state(QueueState::RST.0);
+        self.ethernet.sqs.insert(sqn, context);
+        out.set_sqn(sqn);
+        Ok(())
+    }
+
+    pub(crate) fn modify_sq(&mut self, device: &mut Device, input: &ModifySqIn) -> Answer {
+        self.ethernet.sqs.get(&input.sqn()).ok_or(Error::NotFound)?;
+        change_state(device, input.sqn(), input.sq_state(), input.ctx().state())
+    }
+
+    pub(crate) fn query_sq(
+        &mut self,
+        device: &Device,
+        input: &QuerySqIn,
+        out: &mut QuerySqOut,
+    ) -> Answer {
+        let mut context = *self.ethernet.sqs.get(&input.sqn()).ok_or(Error::NotFound)?;
+        context.set_state(state_of(device, input.sqn())?.0);
+        if let Some(now) = device.query_qp(input.sqn()) {
+            context
+                .wq_mut()
+                .set_hw_counter(now.hw_sq_wqebb_counter.into())
+                .set_sw_counter(now.sw_sq_wqebb_counter.into());
+        }
+        *out.sq_context_mut() = context;
+        Ok(())
+    }
+
+    pub(crate) fn destroy_sq(&mut self, device: &mut Device, input: &DestroySqIn) -> Answer {
+        device.destroy_sq(input.sqn())?;
+        self.ethernet.sqs.remove(&input.sqn());
+        self.umems.take_back(Queue::Qp(input.sqn()));
+        Ok(())
+    }
+
+    pub(crate) fn create_rq(
+        &mut self,
+        device: &mut Device,
+        input: &CreateRqIn,
+        tail: &[u8],
+        out: &mut CreateRqOut,
+    ) -> Answer {
+        let mut context = *input.ctx();
+        if context.mem_rq_type() != INLINE_MEMORY {
+            return Err(Failure::param(syndrome::RECEIVE_QUEUE));
+        }
+        let completion = completion(device, context.ts_format())?;
+        let common = (context.cqn(), context.user_index(), completion);
+        let (ring, parts) = self.ring(context.wq(), input.uid(), tail, common)?;
+        let ring = QpConfig { sq: None, rq: ring.sq, ..ring };
+        let config = ReceiveQueueConfig {
+            strip_vlan: !context.vsd(),
+            scatter_fcs: context.scatter_fcs(),
+            counter_set: context.counter_set_id() as u8,
+        };
+        let rqn = device.create_rq(ring, config)?;
+        self.umems.lend(Queue::Qp(rqn), parts);
+        context.set_state(QueueState::RST.0);
+        self.ethernet.rqs.insert(rqn, context);
+        out.set_rqn(rqn);
+        Ok(())
+    }
+
+    pub(crate) fn modify_rq(&mut self, device: &mut Device, input: &ModifyRqIn) -> Answer {
+        let context = self.ethernet.rqs.get_mut(&input.rqn()).ok_or(Error::NotFound)?;
+        change_state(device, input.rqn(), input.rq_state(), input.ctx().state())?;
+        let config = device.rq_mut(input.rqn()).ok_or(Error::NotFound)?;
+        let changes = |field: u64| input.modify_bitmask() & field != 0;
+        let wanted = input.ctx();
+        if changes(modify_rq::VSD) {
+            context.set_vsd(wanted.vsd());
+            config.strip_vlan = !wanted.vsd();
+        }
+        if changes(modify_rq::SCATTER_FCS) {
+            context.set_scatter_fcs(wanted.scatter_fcs());
+            config.scatter_fcs = wanted.scatter_fcs();
+        }
+        if changes(modify_rq::RQ_COUNTER_SET_ID) {
+            context.set_counter_set_id(wanted.counter_set_id());
+            config.counter_set = wanted.counter_set_id() as u8;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn query_rq(
+        &mut self,
+        device: &Device,
+        input: &QueryRqIn,
+        out: &mut QueryRqOut,
+    ) -> Answer {
+        let mut context = *self.ethernet.rqs.get(&input.rqn()).ok_or(Error::NotFound)?;
+        context.set_state(state_of(device, input.rqn())?.0);
+        if let Some(now) = device.query_qp(input.rqn()) {
+            context
+                .wq_mut()
+                .set_hw_counter(now.hw_rq_counter.into())
+                .set_sw_counter(now.sw_rq_counter.into());
+        }
+        *out.rq_context_mut() = context;
+        Ok(())
+    }
+
+    pub(crate) fn destroy_rq(&mut self, device: &mut Device, input: &DestroyRqIn) -> Answer {
+        device.destroy_rq(input.rqn())?;
+        self.ethernet.rqs.remove(&input.rqn());
+        self.umems.take_back(Queue::Qp(input.rqn()));
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! Raw packet queue pairs and work queues as a file holds them: what there is of them on the device.
+
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::ethernet::{
+    DestroyRqIn, DestroySqIn, ModifyRqIn, ModifySqIn, QueryRqIn, QuerySqIn, QueueState,
+};
+use mlx5_prm::cmd::steering::{DestroyRqtIn, DestroyTirIn, DestroyTisIn};
+use mlx5_uapi::Errno;
+use mlx5_uapi::verbs::WqState;
+
+use crate::kernel::events::Subscription;
+use crate::kernel::hca::Hca;
+use crate::kernel::lock;
+
+/// What a raw packet queue pair consists of. One with an indirection table has a TIR alone.
+#[derive(Debug, Default)]
+pub(crate) struct Raw {
+    pub(crate) tis: Option<u32>,
+    pub(crate) sq: Option<u32>,
+    pub(crate) rq: Option<u32>,
+    pub(crate) tir: Option<u32>,
+    /// Its TIR has a say in what comes back, so that something has to.
+    pub(crate) loops_back: bool,
+}
+
+impl Raw {
+    /// Ends what there is, whatever of it there is yet; what is gone is not ended again.
+    pub(crate) fn end(&mut self, hca: &Hca) -> Result<(), Errno> {
+        if let Some(tirn) = self.tir {
+            let mut input = DestroyTirIn::request();
+            input.set_tirn(tirn);
+            hca.command(&input)?;
+            self.tir = None;
+        }
+        if std::mem::take(&mut self.loops_back) {
+            hca.loopback.leave_queue(hca);
+        }
+        if let Some(rqn) = self.rq {
+            end_rq(hca, rqn)?;
+            self.rq = None;
+        }
+        if let Some(sqn) = self.sq {
+            let mut input = DestroySqIn::request();
+            input.set_sqn(sqn);
+            hca.command(&input)?;
+            lock(&hca.hub.routes).end_qp(sqn);
+            self.sq = None;
+        }
+        if let Some(tisn) = self.tis {
+            let mut input = DestroyTisIn::request();
+            input.set_tisn(tisn);
+            hca.command(&input)?;
+            self.tis = None;
+        }
+        Ok(())
+    }
+
+    /// Moves what there is of queues to a state, each from the one that it is in.
+    pub(crate) fn set_state(
+        &self,
+        hca: &Hca,
+        receive: Option<QueueState>,
+        send: Option<QueueState>,
+    ) -> Result<(), Errno> {
+        if let (Some(rqn), Some(state)) = (self.rq, receive) {
+            set_rq_state(hca, rqn, state)?;
+        }
+        if let (Some(sqn), Some(state)) = (self.sq, send) {
+            let mut input = ModifySqIn::request();
+            input.set_sqn(sqn).set_sq_state(sq_state(hca, sqn)?.0).ctx_mut().set_state(state.0);
+            hca.command(&input)?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn sq_state(hca: &Hca, sqn: u32) -> Result<QueueState, Errno> {
+    let mut input = QuerySqIn::request();
+    input.set_sqn(sqn);
+    Ok(QueueState(hca.command(&input)?.sq_context().state()))
+}
+
+pub(crate) fn rq_state(hca: &Hca, rqn: u32) -> Result<QueueState, Errno> {
+    let mut input = QueryRqIn::request();
+    input.set_rqn(rqn);
+    Ok(QueueState(hca.command(&input)?.rq_context().state()))
+}
+
+pub(crate) fn set_rq_state(hca: &Hca, rqn: u32, state: QueueState) -> Result<(), Errno> {
+    let mut input = ModifyRqIn::request();
+    input.set_rqn(rqn).set_rq_state(rq_state(hca, rqn)?.0).ctx_mut().set_state(state.0);
+    hca.command(&input).map(drop)
+}
+
+fn end_rq(hca: &Hca, rqn: u32) -> Result<(), Errno> {
+    let mut input = DestroyRqIn::request();
+    input.set_rqn(rqn);
+    hca.command(&input)?;
+    lock(&hca.hub.routes).end_qp(rqn);
+    Ok(())
+}
+
+/// A work queue.
+#[derive(Debug)]
+pub(crate) struct Wq {
+    pub(crate) rqn: u32,
+    pub(crate) state: WqState,
+    pub(crate) events: Option<Subscription>,
+}
+
+impl Wq {
+    /// Ends the queue; how many of its events were read.
+    pub(crate) fn end(&mut self, hca: &Hca) -> Result<u32, Errno> {
+        let mut input = DestroyRqIn::request();
+        input.set_rqn(self.rqn);
+        hca.command(&input)?;
+        lock(&hca.hub.routes).wqs.remove(&self.rqn);
+        Ok(self.events.as_ref().map_or(0, Subscription::end))
+    }
+}
+
+/// An indirection table.
+#[derive(Debug)]
+pub(crate) struct IndirectionTable {
+    pub(crate) rqtn: u32,
+    pub(crate) log_size: u32,
+}
+
+impl IndirectionTable {
+    pub(crate) fn end(&mut self, hca: &Hca) -> Result<(), Errno> {
+        let mut input = DestroyRqtIn::request();
+        input.set_rqtn(self.rqtn);
+        hca.command(&input).map(drop)
+    }
+}

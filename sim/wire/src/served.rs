@@ -1,0 +1,88 @@
+//! A machine that this process serves to others.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+
+use mlx5_sim::Simulator;
+use mlx5_sim::settings::Settings;
+
+use crate::host::{Host, Leave, lock_of};
+
+/// A machine at a socket of its own, served by a thread of this process: for tests that start
+/// programs.
+///
+/// A program finds it by `MLX5_SIM=wire=SOCKET`.
+///
+/// ```
+/// # fn main() -> std::io::Result<()> {
+/// let machine = mlx5_sim_wire::Served::start(&"link=roce".parse().expect("settings"))?;
+/// let settings = format!("wire={}", machine.socket().display());
+/// // … start programs with `.env("MLX5_SIM", settings)`, and wait for their end …
+/// # drop(settings);
+/// assert_eq!(machine.end()?, 0, "standard error has the violations");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Served {
+    socket: PathBuf,
+    simulator: Simulator,
+    leave: Leave,
+    /// None once it has been joined.
+    thread: Option<JoinHandle<io::Result<usize>>>,
+}
+
+impl Served {
+    /// Starts a machine. Its socket is in the folder for temporary files.
+    pub fn start(settings: &Settings) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self::start_at(format!("mlx5-served-{}-{number}", std::process::id()), settings)
+    }
+
+    /// Starts a machine with a socket of this name, in the folder for temporary files. Fails with
+    /// [`AddrInUse`](io::ErrorKind::AddrInUse) while a machine is served there.
+    pub fn start_at(name: impl AsRef<Path>, settings: &Settings) -> io::Result<Self> {
+        let socket = std::env::temp_dir().join(name);
+        let host = Host::bind(&socket, settings)?.ok_or(io::ErrorKind::AddrInUse)?;
+        let (simulator, leave) = (host.simulator().clone(), host.leave());
+        let thread = thread::Builder::new().name("mlx5-served".into());
+        let thread = Some(thread.spawn(move || host.serve(None))?);
+        Ok(Self { socket, simulator, leave, thread })
+    }
+
+    /// Returns where programs find the machine.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Returns the machine itself.
+    #[must_use]
+    pub fn simulator(&self) -> &Simulator {
+        &self.simulator
+    }
+
+    /// Waits until all programs have disconnected, and ends the machine. Returns how many violations of
+    /// the device model there were; standard error has them.
+    pub fn end(mut self) -> io::Result<usize> {
+        self.leave.leave();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(violations)) => violations,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(0),
+        }
+    }
+}
+
+impl Drop for Served {
+    /// Does not wait for programs: one of them may be why a test has failed.
+    fn drop(&mut self) {
+        self.leave.leave();
+        // The socket is left if the machine was not ended.
+        for file in [lock_of(&self.socket), self.socket.clone()] {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}

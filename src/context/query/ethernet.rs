@@ -1,0 +1,106 @@
+//! What a device does with raw Ethernet packets.
+
+use crate::context::Inner;
+use mlx5_prm::ethernet::InlineMode;
+use mlx5_uapi::mlx5::{
+    InlineMode as KernelInlineMode, MultiPacketSend, RxHashFields, RxHashFunctions, TunnelOffloads,
+};
+use mlx5_uapi::verbs::{DeviceCapFlags, QpType, RawPacketCaps};
+
+/// What a device does with raw Ethernet packets (`raw_packet_caps`, `tso_caps`, `rss_caps` and
+/// others of `struct ibv_device_attr_ex` and `struct mlx5dv_context`). All of it is zero on a device
+/// without Ethernet port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct EthernetCaps {
+    /// Checksums, VLAN stripping, frame check sequence, packets that wait for a receive.
+    pub packets: RawPacketCaps,
+    /// The longest packet that the device cuts into segments, in bytes; zero without TSO.
+    pub max_tso: u32,
+    /// The headers that the device needs in the request of each packet.
+    pub inline_mode: InlineMode,
+    /// Whether flow rules are supported.
+    pub flow_rules: bool,
+    /// The header fields that a receive hash can cover.
+    pub hash_fields: RxHashFields,
+    /// The functions that compute it.
+    pub hash_functions: RxHashFunctions,
+    /// Maximum number of receive work queues.
+    pub max_work_queues: u32,
+    /// Maximum number of indirection tables.
+    pub max_indirection_tables: u32,
+    /// Maximum number of entries of one.
+    pub max_indirection_table_size: u32,
+    /// Rate limits of a send queue in kb/s: the least and the greatest. Zero without packet pacing.
+    pub rate_limits: (u32, u32),
+    /// Whether a rate limit can say how long a burst may be.
+    pub bursts: bool,
+    /// Requests that send several packets.
+    pub multi_packet_send: MultiPacketSend,
+    /// Tunnels inside which checksums and hashes work.
+    pub tunnels: TunnelOffloads,
+}
+
+impl EthernetCaps {
+    pub(crate) fn new(context: &Inner) -> Self {
+        let (device, driver) = (&context.caps.device, &context.caps.driver);
+        let has = |types: u32| types & 1 << QpType::RawPacket.raw() != 0;
+        let (tso, rss, pacing) = (driver.tso_caps, driver.rss_caps, driver.packet_pacing_caps);
+        let limits = has(pacing.supported_qpts);
+        let flags = device.device_cap_flags_ex | u64::from(device.base.device_cap_flags);
+        let tables = has(device.rss_caps.supported_qpts);
+        Self {
+            packets: RawPacketCaps::from_bits_retain(device.raw_packet_caps),
+            max_tso: if has(tso.supported_qpts) { tso.max_tso } else { 0 },
+            inline_mode: inline_mode(context.limits.eth_min_inline),
+            flow_rules: DeviceCapFlags::from_bits_retain(flags)
+                .contains(DeviceCapFlags::MANAGED_FLOW_STEERING),
+            hash_fields: RxHashFields::from_bits_retain(rss.rx_hash_fields_mask),
+            hash_functions: RxHashFunctions::from_bits_retain(rss.rx_hash_function),
+            max_work_queues: device.max_wq_type_rq,
+            max_indirection_tables: match tables {
+                true => device.rss_caps.max_rwq_indirection_tables,
+                false => 0,
+            },
+            max_indirection_table_size: match tables {
+                true => device.rss_caps.max_rwq_indirection_table_size,
+                false => 0,
+            },
+            rate_limits: match limits {
+                true => (pacing.qp_rate_limit_min, pacing.qp_rate_limit_max),
+                false => (0, 0),
+            },
+            bursts: limits && pacing.cap_flags & 1 != 0,
+            multi_packet_send: MultiPacketSend::from_bits_retain(
+                driver.support_multi_pkt_send_wqes,
+            ),
+            tunnels: TunnelOffloads::from_bits_retain(driver.tunnel_offloads_caps),
+        }
+    }
+}
+
+/// Returns the mode of the kernel's number. As libmlx5 does, anything but "none" is taken for the
+/// Ethernet header at least; a kernel that says nothing has a device that needs it.
+fn inline_mode(kernel: u8) -> InlineMode {
+    match KernelInlineMode::from_raw(kernel) {
+        Some(KernelInlineMode::None) => InlineMode::None,
+        Some(KernelInlineMode::Ip) => InlineMode::Ip,
+        Some(KernelInlineMode::TcpUdp) => InlineMode::TcpUdp,
+        Some(KernelInlineMode::L2 | KernelInlineMode::NotApplicable) | None => InlineMode::L2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inline_mode_is_one_less_than_the_kernels_number() {
+        let modes = [InlineMode::L2, InlineMode::None, InlineMode::L2, InlineMode::Ip];
+        assert_eq!([0, 1, 2, 3].map(inline_mode), modes);
+        assert_eq!(
+            [4, 5, 255].map(inline_mode),
+            [InlineMode::TcpUdp, InlineMode::L2, InlineMode::L2]
+        );
+    }
+}

@@ -1,0 +1,330 @@
+//! Pages for rings, from chunks that hold many.
+//!
+//! A ring of a few pages does not get a mapping of its own: to map and unmap one costs more than
+//! creating a queue, and each mapping takes entries of the TLB. Chunks grow with what is in use. Large
+//! ones are advised to be backed by huge pages.
+//!
+//! Pages that were given back are used again, lowest first. They are zeroed by whoever takes them.
+//! At most [`IDLE`] bytes wait for that; others go back to the system.
+
+use super::map::map;
+use mlx5_uapi::{
+    AllocateError, DeviceFile, HugePages, Mapping, MemoryRequest, page_size, real::discard,
+};
+use std::{ops::Range, ptr::NonNull};
+
+/// Bytes of free pages that are not given back to the system, because the next ring may take them.
+pub(super) const IDLE: usize = 4 << 20;
+
+/// Pages of the first chunk, and at most of one that is not larger than what is asked for.
+const LEAST_PAGES: usize = 16;
+const MOST: usize = 16 << 20;
+
+/// From here on a chunk has at least one whole huge page of 2 MiB, wherever it starts.
+const TRANSPARENT: usize = 4 << 20;
+
+/// What the pages of a chunk have in common: a ring gets pages of its kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Kind {
+    pub(super) huge_pages: HugePages,
+    /// The node that was asked for.
+    pub(super) numa_node: Option<u32>,
+    /// If none was: the node of the thread that touches the pages first. They come from there.
+    pub(super) near: u32,
+}
+
+impl Kind {
+    /// Whether ordinary pages can be given back one by one.
+    fn is_ordinary(self) -> bool {
+        self.huge_pages == HugePages::None
+    }
+
+    fn request(self, len: usize) -> MemoryRequest {
+        MemoryRequest::new(len)
+            .align(page_size())
+            .huge(self.huge_pages)
+            .numa_node(self.numa_node)
+            .transparent_huge(self.is_ordinary() && len >= TRANSPARENT)
+    }
+}
+
+/// 64 pages, a bit for each.
+#[derive(Clone, Default)]
+struct Word {
+    /// Pages that no ring has.
+    free: u64,
+    /// Those of them that may hold memory.
+    idle: u64,
+}
+
+/// The pages of a chunk.
+struct Pages {
+    words: Vec<Word>,
+    len: usize,
+}
+
+impl Pages {
+    /// Pages that are all free and hold no memory yet.
+    fn new(len: usize) -> Self {
+        let mut pages = Self { words: vec![Word::default(); len.div_ceil(64)], len };
+        pages.give_back(0..len, false);
+        pages
+    }
+
+    /// The words that a range touches, and the bits of its pages in each. It is not empty.
+    #[inline]
+    fn words(Range { start, end }: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
+        (start / 64..end.div_ceil(64)).map(move |word| {
+            let (from, to) = (start.max(word * 64), end.min(word * 64 + 64));
+            // At least one page of the range is in the word.
+            (word, u64::MAX >> (64 - (to - from)) << (from % 64))
+        })
+    }
+
+    /// Takes free pages. Returns how many of them were idle.
+    fn take(&mut self, range: Range<usize>) -> usize {
+        let mut idle = 0;
+        for (word, mask) in Self::words(range) {
+            let word = &mut self.words[word];
+            idle += (word.idle & mask).count_ones() as usize;
+            word.idle &= !mask;
+            word.free &= !mask;
+        }
+        idle
+    }
+
+    /// Makes pages free; if they may hold memory, idle too.
+    fn give_back(&mut self, range: Range<usize>, idle: bool) {
+        for (word, mask) in Self::words(range) {
+            let word = &mut self.words[word];
+            word.free |= mask;
+            word.idle |= if idle { mask } else { 0 };
+        }
+    }
+
+    /// The first page of a range that is free, or that is not; the end if there is none.
+    #[inline]
+    fn next(&self, range: Range<usize>, free: bool) -> usize {
+        let end = range.end;
+        Self::words(range)
+            .find_map(|(word, mask)| {
+                let bits = self.words[word].free ^ if free { 0 } else { u64::MAX };
+                let bits = bits & mask;
+                (bits != 0).then(|| word * 64 + bits.trailing_zeros() as usize)
+            })
+            .unwrap_or(end)
+    }
+
+    /// Number of pages that are idle.
+    fn idle(&self) -> usize {
+        self.words.iter().map(|word| word.idle.count_ones() as usize).sum()
+    }
+}
+
+/// A mapping whose pages rings have.
+struct Chunk {
+    kind: Kind,
+    mapping: Mapping,
+    pages: Pages,
+    /// Number of pages that rings have.
+    in_use: usize,
+    /// No page below this is free.
+    lowest: usize,
+    /// No ring ever had this page or one above: they are zero.
+    fresh: usize,
+    /// Whether some page must not be used again, because the device may still use it. It is in use
+    /// for good.
+    kept: bool,
+}
+
+impl Chunk {
+    fn new(kind: Kind, mapping: Mapping) -> Self {
+        let pages = mapping.len() / page_size();
+        Self {
+            kind,
+            mapping,
+            pages: Pages::new(pages),
+            in_use: 0,
+            lowest: 0,
+            fresh: 0,
+            kept: false,
+        }
+    }
+
+    /// The lowest run of so many free pages.
+    fn find(&self, pages: usize) -> Option<usize> {
+        let end = self.pages.len;
+        if pages > end - self.in_use {
+            return None;
+        }
+        let mut at = self.lowest;
+        while at + pages <= end {
+            let first = self.pages.next(at..end, true);
+            if first + pages > end {
+                return None;
+            }
+            let taken = self.pages.next(first..first + pages, false);
+            if taken - first == pages {
+                return Some(first);
+            }
+            at = taken + 1;
+        }
+        None
+    }
+}
+
+/// Pages that a ring has.
+#[derive(Debug)]
+pub(super) struct Run {
+    chunk: usize,
+    first: usize,
+    pages: usize,
+    start: NonNull<u8>,
+}
+
+impl Run {
+    /// The first byte.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    fn range(&self) -> Range<usize> {
+        self.first..self.first + self.pages
+    }
+
+    fn len(&self) -> usize {
+        self.pages * page_size()
+    }
+}
+
+/// Pages for rings.
+#[derive(Default)]
+pub(super) struct Arena {
+    /// A chunk keeps its place; that of one that was unmapped is used again.
+    chunks: Vec<Option<Chunk>>,
+    /// Number of pages in the `idle` of all chunks.
+    idle: usize,
+}
+
+impl Arena {
+    /// Takes pages for `len` bytes. Whoever takes them sets the first so many bytes to zero; the rest
+    /// is.
+    pub(super) fn take(
+        &mut self,
+        file: &dyn DeviceFile,
+        kind: Kind,
+        len: usize,
+    ) -> Result<(Run, usize), AllocateError> {
+        let pages = len.div_ceil(page_size());
+        let found = self.chunks.iter().enumerate().find_map(|(number, chunk)| {
+            let chunk = chunk.as_ref().filter(|chunk| chunk.kind == kind)?;
+            Some((number, chunk.find(pages)?))
+        });
+        let (number, first) = match found {
+            Some(found) => found,
+            None => (self.grow(file, kind, pages * page_size())?, 0),
+        };
+        let Some(chunk) = &mut self.chunks[number] else { unreachable!("it was there just now") };
+        let range = first..first + pages;
+        self.idle -= chunk.pages.take(range.clone());
+        chunk.in_use += pages;
+        if chunk.lowest == first {
+            chunk.lowest = range.end;
+        }
+        let used = chunk.fresh.clamp(first, range.end) - first;
+        chunk.fresh = chunk.fresh.max(range.end);
+        // SAFETY: the page is one of the chunk's.
+        let start = unsafe { chunk.mapping.as_non_null().byte_add(first * page_size()) };
+        Ok((Run { chunk: number, first, pages, start }, used * page_size()))
+    }
+
+    /// Maps a chunk that has at least `len` bytes, whole pages.
+    fn grow(
+        &mut self,
+        file: &dyn DeviceFile,
+        kind: Kind,
+        len: usize,
+    ) -> Result<usize, AllocateError> {
+        let alike = self.chunks.iter().flatten().filter(|chunk| chunk.kind == kind);
+        let mapped: usize = alike.map(|chunk| chunk.mapping.len()).sum();
+        let most = match kind.huge_pages {
+            HugePages::None => MOST,
+            // Not more huge pages than are needed: there are few.
+            _ => 0,
+        };
+        let wanted = mapped.max(LEAST_PAGES * page_size()).min(most).max(len);
+        let mapping = map(file, &kind.request(wanted)).or_else(|error| {
+            // There may be no room to grow into.
+            if wanted > len { map(file, &kind.request(len)) } else { Err(error) }
+        })?;
+        let chunk = Some(Chunk::new(kind, mapping));
+        let number = self.chunks.iter().position(Option::is_none).unwrap_or(self.chunks.len());
+        match self.chunks.get_mut(number) {
+            Some(place) => *place = chunk,
+            None => self.chunks.push(chunk),
+        }
+        Ok(number)
+    }
+
+    /// Takes pages back that nothing uses any more. Returns memory to be unmapped.
+    pub(super) fn give_back(&mut self, run: Run) -> Option<Mapping> {
+        let Some(chunk) = &mut self.chunks[run.chunk] else {
+            unreachable!("a chunk stays as long as its runs")
+        };
+        let kind = chunk.kind;
+        let is_full = (self.idle + run.pages) * page_size() > IDLE;
+        let stays = kind.is_ordinary() && !is_full;
+        chunk.pages.give_back(run.range(), stays);
+        chunk.in_use -= run.pages;
+        chunk.lowest = chunk.lowest.min(run.first);
+        if stays {
+            self.idle += run.pages;
+            return None;
+        }
+        if chunk.in_use == 0 && !self.is_spare(run.chunk) {
+            return self.unmap(run.chunk);
+        }
+        // A huge page is given back as a whole, with its chunk.
+        if kind.is_ordinary() {
+            // SAFETY: the pages are ordinary pages of the mapping, and nobody's. If this fails they
+            // stay with us, and are zeroed as all pages that were used.
+            let _ = unsafe { discard(run.start, run.len()) };
+        }
+        None
+    }
+
+    /// Whether the chunk is of huge pages, and the only one of its kind that no ring uses.
+    fn is_spare(&self, number: usize) -> bool {
+        let unused = |chunk: &&Chunk| chunk.in_use == 0;
+        let Some(chunk) = self.chunks[number].as_ref().filter(unused) else { return false };
+        let alike = |other: &&Chunk| other.kind == chunk.kind && unused(other);
+        !chunk.kind.is_ordinary()
+            && chunk.mapping.len() <= IDLE
+            && self.chunks.iter().flatten().filter(alike).count() == 1
+    }
+
+    fn unmap(&mut self, number: usize) -> Option<Mapping> {
+        let chunk = self.chunks[number].take()?;
+        self.idle -= chunk.pages.idle();
+        Some(chunk.mapping)
+    }
+
+    /// Takes pages out of use for good, because the device may still use them.
+    pub(super) fn keep(&mut self, run: Run) {
+        if let Some(chunk) = &mut self.chunks[run.chunk] {
+            chunk.kept = true;
+        }
+    }
+
+    /// Takes all memory: that of which the device may still use some, and the rest.
+    pub(super) fn take_all(&mut self) -> (Vec<Mapping>, Vec<Mapping>) {
+        self.idle = 0;
+        let (kept, others): (Vec<_>, Vec<_>) =
+            self.chunks.drain(..).flatten().partition(|chunk| chunk.kept);
+        let mappings = |chunks: Vec<Chunk>| chunks.into_iter().map(|chunk| chunk.mapping).collect();
+        (mappings(kept), mappings(others))
+    }
+}
+
+#[cfg(test)]
+mod tests;

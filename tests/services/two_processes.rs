@@ -1,0 +1,25 @@
+//! The guide's program of two processes.
+
+use crate::machine::{LINKS, Machine, Process};
+
+#[test]
+fn the_client_writes_into_the_servers_memory_and_the_server_reads_it() {
+    for link in LINKS {
+        let machine = Machine::serve(link);
+        let mut server =
+            Process::start("two_processes", &["serve", "127.0.0.1:0", machine.socket()]);
+        let line = server.line("ready on ");
+        let address = line.trim_start_matches("ready on ");
+        let client = Process::start("two_processes", &["call", address, machine.socket()]);
+        assert_eq!(client.succeed(), "written");
+        let said = server.succeed();
+        assert!(said.ends_with("the client wrote \"hello from another process\""), "{said}");
+        machine.end();
+    }
+}
+
+#[test]
+fn without_a_role_it_says_how_it_is_used() {
+    let (success, said) = Process::start("two_processes", &[]).end();
+    assert!(!success && said.contains("serve|call ADDRESS"), "{said}");
+}

@@ -1,0 +1,180 @@
+//! The Ethernet segment of a packet, and packets that the device cuts into segments.
+
+use crate::request::data::{Data, DataKind, Limits, write_sges};
+use crate::request::error::PostError;
+use crate::request::flags::SendFlags;
+use crate::request::segment::Segment;
+use crate::request::sge::Sge;
+use core::mem::{offset_of, size_of};
+use core::ptr::NonNull;
+use mlx5_prm::U16;
+use mlx5_prm::ethernet::{
+    EthernetSegment, HEADER, L2_INLINE, checksum_flags, insert, segment_units,
+};
+use mlx5_prm::wqe::UNIT;
+
+/// The segment is stored as two words: checksums and segment size; then metadata and inline headers
+/// or tag.
+const _: () = {
+    assert!(size_of::<EthernetSegment>() == UNIT);
+    assert!(offset_of!(EthernetSegment, cs_flags) == 4);
+    assert!(offset_of!(EthernetSegment, flow_table_metadata) == 8);
+    assert!(offset_of!(EthernetSegment, inline_size_or_insert) == 12);
+    assert!(offset_of!(EthernetSegment, inline_start_or_tag) == 14);
+};
+
+/// Returns the first word of the segment, in memory order.
+#[inline(always)]
+const fn first_word(checksums: bool) -> [u8; 8] {
+    let flags = if checksums { checksum_flags::L3 | checksum_flags::L4 } else { 0 };
+    [0, 0, 0, 0, flags, 0, 0, 0]
+}
+
+/// The Ethernet segment of a packet without inline headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Ethernet {
+    checksums: bool,
+    /// The tag to insert, below the bits that say so; zero for none.
+    insert: u32,
+}
+
+impl Ethernet {
+    #[inline(always)]
+    pub(crate) const fn new(flags: SendFlags) -> Self {
+        Self { checksums: flags.contains(SendFlags::IP_CSUM), insert: 0 }
+    }
+
+    /// Inserts a VLAN tag of these 16 bits.
+    #[inline(always)]
+    pub(crate) const fn insert(self, tag: VlanTag) -> Self {
+        let (kind, tag) = match tag {
+            VlanTag::Customer(tag) => (insert::VLAN, tag),
+            VlanTag::Service(tag) => (insert::VLAN | insert::SERVICE, tag),
+        };
+        Self { insert: (kind as u32) << 16 | tag as u32, ..self }
+    }
+}
+
+// SAFETY: one segment is written.
+unsafe impl Segment for Ethernet {
+    const UNITS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn write(self, at: NonNull<u8>) {
+        let words = [first_word(self.checksums), u64::from(self.insert).to_be_bytes()];
+        // SAFETY: by the caller's contract.
+        unsafe { at.cast().write(words) };
+    }
+}
+
+/// A VLAN tag that the device inserts behind the source address: the tag control information
+/// (priority, drop eligible indicator, VLAN identifier).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum VlanTag {
+    /// A customer tag (802.1Q, Ethertype 0x8100).
+    Customer(u16),
+    /// A service tag (802.1ad, Ethertype 0x88a8).
+    Service(u16),
+}
+
+/// The Ethernet segment of a packet whose first bytes are in the WQE.
+#[derive(Clone, Copy, Debug)]
+pub struct InlineHeader<'a> {
+    pub(crate) checksums: bool,
+    pub(crate) header: &'a [u8; L2_INLINE],
+}
+
+// SAFETY: the segment and the header take this many units.
+unsafe impl Segment for InlineHeader<'_> {
+    const UNITS: usize = segment_units(L2_INLINE);
+
+    #[inline(always)]
+    unsafe fn write(self, at: NonNull<u8>) {
+        // SAFETY: by the caller's contract; the header fills the second unit.
+        unsafe {
+            at.cast().write(first_word(self.checksums));
+            let size = (L2_INLINE as u64) << 16;
+            at.byte_add(8).cast().write(size.to_be_bytes());
+            let start = at.byte_add(offset_of!(EthernetSegment, inline_start_or_tag));
+            start.cast().write(*self.header);
+        }
+    }
+}
+
+/// A packet that the device cuts into segments (TSO): its headers, which every segment gets, and
+/// its payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Segmented<'a> {
+    /// The headers up to that of TCP, as in a packet of the whole payload.
+    pub header: &'a [u8],
+    /// The most payload bytes of a segment.
+    pub mss: u16,
+    /// The payload.
+    pub payload: &'a [Sge],
+}
+
+/// What a queue takes of packets to be cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TsoLimits {
+    /// Longest headers.
+    pub(crate) max_header: u32,
+    /// Longest packet, headers included.
+    pub(crate) max_total: u32,
+    /// 16-byte units of the largest request.
+    pub(crate) max_units: u32,
+}
+
+impl TsoLimits {
+    /// A queue that takes none.
+    pub(crate) const NONE: Self = Self { max_header: 0, max_total: 0, max_units: 0 };
+}
+
+/// [`Segmented`] with what the queue adds: all that follows the control segment.
+#[derive(Clone, Copy)]
+pub(crate) struct SegmentedData<'a> {
+    pub(crate) packet: Segmented<'a>,
+    pub(crate) checksums: bool,
+    pub(crate) limits: TsoLimits,
+}
+
+// SAFETY: header and entries are written only if they fit into a request of the largest size,
+// behind a control segment.
+unsafe impl Data for SegmentedData<'_> {
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        _: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
+        let Self { packet: Segmented { header, mss, payload }, checksums, limits: tso } = self;
+        let length = header.len();
+        if length < HEADER || length > tso.max_header as usize {
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            return Err(PostError::TsoHeader { length, max: tso.max_header });
+        }
+        if mss == 0 {
+            return Err(PostError::TsoSegmentSize);
+        }
+        let units = segment_units(length);
+        let max_sge =
+            (tso.max_units as usize).saturating_sub(1 + units).min(limits.max_sge as usize);
+        let max_payload = tso.max_total.saturating_sub(length as u32);
+        let segment = EthernetSegment {
+            cs_flags: first_word(checksums)[4],
+            mss: U16::new(mss),
+            inline_size_or_insert: U16::new(length as u16),
+            ..EthernetSegment::default()
+        };
+        // SAFETY: segment and header take `units` units, and there is room for `max_sge` entries
+        // behind them.
+        unsafe {
+            // Padding behind the header, in place of what an earlier request left there.
+            at.byte_add((units - 1) * UNIT).cast::<[u8; UNIT]>().write([0; UNIT]);
+            at.cast().write(segment);
+            let start = at.byte_add(offset_of!(EthernetSegment, inline_start_or_tag));
+            start.as_ptr().copy_from_nonoverlapping(header.as_ptr(), length);
+            let entries = at.byte_add(units * UNIT);
+            Ok(units + write_sges(entries, payload, max_sge as u32, Some(max_payload))?)
+        }
+    }
+}

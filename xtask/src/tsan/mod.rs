@@ -1,0 +1,106 @@
+//! `cargo xtask tsan`: data races in what threads share.
+
+mod door;
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::Failure;
+
+/// Look for data races, with ThreadSanitizer, at doorbell registers and at the door for C programs
+///
+/// The device is a stranger to Rust's memory model: a queue shares its memory with it by volatile
+/// access. But two threads may ring one register, and those stores are Rust's business. So is what
+/// threads do that call C's functions at the same time: the stress program of verbs/programs runs for some
+/// seconds on the simulated device, whose own accesses to memory are not looked at.
+///
+/// Needs a toolchain that has the sanitizer's run time, as those of rustup have; the door also needs the
+/// sources of the standard library (rustup component add rust-src), gcc and rdma-core's headers.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only one of the two
+    #[arg(value_enum)]
+    part: Option<Part>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Part {
+    /// Doorbell registers
+    Doorbells,
+    /// libibverbs.so.1
+    Door,
+}
+
+/// What asks the compiler for the sanitizer.
+const FLAGS: &str = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
+/// Apart from what is built without.
+const FOLDER: &str = "target/tsan";
+
+/// Builds with the sanitizer, and runs.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let toolchain = Toolchain::here()?;
+    if arguments.part != Some(Part::Door) {
+        doorbells(&toolchain)?;
+    }
+    if arguments.part != Some(Part::Doorbells) { door::run(&toolchain) } else { Ok(()) }
+}
+
+/// What there is of a toolchain.
+struct Toolchain {
+    /// The target that this machine is.
+    host: String,
+    /// The libraries of that target.
+    libraries: String,
+    root: String,
+}
+
+impl Toolchain {
+    fn here() -> Result<Self, Failure> {
+        let libraries = says(&["--print", "target-libdir"])?;
+        let version = says(&["-vV"])?;
+        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+        let host = host.unwrap_or_default().to_owned();
+        let toolchain = Self { host, libraries, root: says(&["--print", "sysroot"])? };
+        if toolchain.run_time().is_none() {
+            let what =
+                "this toolchain has no ThreadSanitizer (no librustc-*_rt.tsan.a): use rustup's";
+            return Err(Failure::Missing(what.into()));
+        }
+        Ok(toolchain)
+    }
+
+    /// The sanitizer's run time.
+    fn run_time(&self) -> Option<std::path::PathBuf> {
+        let paths = Path::new(&self.libraries).read_dir().ok()?.flatten().map(|file| file.path());
+        paths.into_iter().find(|path| path.to_string_lossy().ends_with("_rt.tsan.a"))
+    }
+
+    /// A command of cargo that builds with the sanitizer.
+    fn cargo(&self, command: &str) -> Command {
+        let mut cargo = Command::new("cargo");
+        // Without a target, build scripts were to be sanitized, too.
+        cargo.args([command, "--quiet", "--target", &self.host, "--target-dir", FOLDER]);
+        cargo.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
+        cargo
+    }
+}
+
+/// The test that has threads only, and no device and no harness: a harness hands over results by
+/// means of the standard library, which is built without the sanitizer.
+fn doorbells(toolchain: &Toolchain) -> Result<(), Failure> {
+    let mut command = toolchain.cargo("test");
+    match command.args(["--package", "mlx5-doorbell", "--test", "threads"]).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => {
+            Err(Failure::Status { program: "a test with ThreadSanitizer".into(), status })
+        }
+        Err(error) => Err(Failure::Run { program: "cargo".into(), error }),
+    }
+}
+
+/// What the compiler answers.
+fn says(arguments: &[&str]) -> Result<String, Failure> {
+    let output = Command::new("rustc").args(arguments).output();
+    let output = output.map_err(|error| Failure::Run { program: "rustc".into(), error })?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
