@@ -42,7 +42,8 @@ const MINUTES_OF_A_CHANGE: u64 = 10;
 /// A test that does not end within ten times its usual time and a minute has noticed; one that fails
 /// must fail twice. A mutant that no test notices is missed, unless xtask/src/mutants/reasons.txt says
 /// why it is equivalent. Fails if fewer than 95 in a hundred are noticed, or a missed one has no reason.
-/// Of changed lines it fails if fewer than 90 in a hundred are.
+/// Of changed lines it fails if fewer than 90 in a hundred are; where the time was over before all
+/// were tried, if those that were are so few of them that chance does not explain it.
 ///
 /// What is known is kept in target/mutants/outcomes.jsonl until a source file changes; a run that was
 /// interrupted goes on from there. When all of the sample is known, docs/mutants.json is written.

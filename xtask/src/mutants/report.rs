@@ -22,6 +22,9 @@ struct Row<'a> {
     reason: Option<&'a str>,
 }
 
+/// By how many standard deviations a sample is above what is expected in one of twenty draws.
+const ONE_IN_TWENTY: f64 = 1.645;
+
 /// How many there are of each kind.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
@@ -48,6 +51,19 @@ impl Tally {
     /// What tests could notice.
     fn viable(&self) -> usize {
         self.caught + self.missed
+    }
+
+    /// Whether fewer than `bar` in a hundred were noticed; of a sample, whether it would have so many
+    /// misses in less than one of twenty draws if as many as `bar` in a hundred of all were noticed.
+    fn is_below(&self, bar: usize) -> bool {
+        let viable = self.viable();
+        // In hundredths of a mutant.
+        let excess = (self.missed * 100).saturating_sub(viable * (100 - bar));
+        let deviation = match self.left {
+            0 => 0.0,
+            _ => (viable * bar * (100 - bar)) as f64,
+        };
+        excess as f64 > ONE_IN_TWENTY * deviation.sqrt()
     }
 
     fn line(&self, name: &str) -> String {
@@ -141,11 +157,12 @@ impl<'a> Report<'a> {
         fs::write(path, text).map_err(|error| Failure::File { path: path.to_owned(), error })
     }
 
-    /// Fails if fewer than `bar` in a hundred were noticed.
+    /// Fails if fewer than `bar` in a hundred were noticed. Where some were left for another time, those
+    /// that ran are a sample: then it fails if chance does not explain how many were missed.
     pub(super) fn share(&self, bar: usize) -> Result<(), Failure> {
-        let tally = self.tally();
-        if tally.caught * 100 < tally.viable() * bar {
-            return Err(Failure::Survived { caught: tally.caught, viable: tally.viable(), bar });
+        if self.tally().is_below(bar) {
+            let Tally { caught, .. } = self.tally();
+            return Err(Failure::Survived { caught, viable: self.tally().viable(), bar });
         }
         Ok(())
     }
@@ -164,4 +181,27 @@ fn folder(file: &str) -> &str {
     let parts = if file.starts_with("src/") { 2 } else { 1 };
     let end = file.match_indices('/').nth(parts - 1).map_or(file.len(), |(at, _)| at);
     &file[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_a_change_are_measured_against_the_bar() {
+        let of = |caught, missed| Tally { caught, missed, ..Tally::default() };
+        assert!(!of(0, 0).is_below(90));
+        assert!(!of(90, 10).is_below(90));
+        assert!(of(89, 11).is_below(90));
+    }
+
+    #[test]
+    fn a_sample_is_below_the_bar_if_chance_does_not_explain_it() {
+        let of = |caught, missed| Tally { caught, missed, left: 1, ..Tally::default() };
+        assert!(!of(0, 0).is_below(90));
+        assert!(!of(25, 5).is_below(90));
+        assert!(of(24, 6).is_below(90));
+        assert!(!of(86, 14).is_below(90));
+        assert!(of(84, 16).is_below(90));
+    }
 }

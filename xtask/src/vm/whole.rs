@@ -21,6 +21,9 @@ use crate::verbs;
 /// How many devices a machine has: two ends may be on one, or on two.
 const HCAS: u32 = 2;
 
+/// What a machine takes that runs all its steps.
+const MACHINE: Duration = Duration::from_secs(360);
+
 /// Lines of a step that failed that are shown.
 const SHOWN: usize = 30;
 
@@ -60,6 +63,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let tests = parts.python.as_ref().map_or(Ok(Vec::new()), Python::test_modules)?;
         for link in links {
             let name = format!("{} {}", version.name(), link.name());
+            if is_late(begun.elapsed(), arguments.minutes) {
+                let said = format!("SKIP {name}: the time is short");
+                eprintln!("vm: {said}");
+                skipped.push(said);
+                continue;
+            }
             let folder = logs().join(format!("{}-{}", version.name(), link.name()));
             eprintln!("vm: {name}: Linux {}, {link}, {hcas} devices", parts.kernel.release);
             let mut steps = plan::steps(version, link, &tests);
@@ -110,6 +119,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         begun.elapsed().as_secs()
     );
     if troubles.is_empty() { Ok(()) } else { Err(Failure::Vm(troubles.join("\n  "))) }
+}
+
+/// Whether a machine that began now would take all longer than it may.
+fn is_late(elapsed: Duration, minutes: Option<u64>) -> bool {
+    minutes.is_some_and(|minutes| elapsed + MACHINE > Duration::from_secs(60 * minutes))
 }
 
 /// What a machine with a kernel is made of; no other process changes the cache meanwhile.
@@ -274,6 +288,14 @@ mod tests {
             ],
             ..Record::default()
         }
+    }
+
+    #[test]
+    fn a_machine_that_would_end_too_late_is_not_begun() {
+        let minutes = |minutes| Duration::from_secs(60 * minutes);
+        assert!(!is_late(minutes(1000), None));
+        assert!(!is_late(minutes(4), Some(10)));
+        assert!(is_late(minutes(5), Some(10)));
     }
 
     #[test]
