@@ -31,13 +31,13 @@ fn connect(setup: &Setup, hub: &Hub) -> Result<(Queue, Queue, MemoryRegion), Box
     let from = sending.endpoint(&setup.port, psn, &options);
     let to = receiving.endpoint(&setup.port, psn, &options);
     receiving.init(&setup.port, &options)?;
-    let (seat, inbox) = (hub.reserve(&receiving)?, pd.allocate(BUFFERS * SIZE)?);
+    let (mut seat, inbox) = (hub.reserve(receiving)?, pd.allocate(BUFFERS * SIZE)?);
     for buffer in 0..BUFFERS {
-        seat.post_recv(&mut receiving, buffer, sge(&inbox, buffer)?)?;
+        seat.post_recv(buffer, sge(&inbox, buffer)?)?;
     }
-    receiving.connect(&setup.port, psn, &from, &options)?;
+    seat.with(|receiving| receiving.connect(&setup.port, psn, &from, &options))??;
     sending.connect(&setup.port, psn, &to, &options)?;
-    Ok((hub.adopt(sending)?, seat.adopt(receiving)?, inbox))
+    Ok((hub.adopt(sending)?, seat.adopt(), inbox))
 }
 
 /// A buffer.

@@ -64,10 +64,13 @@ pub enum RefusedBecause {
     Full,
     /// A batch of no request, or of more than the queue holds.
     WrongLength,
+    /// The queue pair receives from a shared receive queue: receive requests are posted to
+    /// [`AsyncSharedReceiveQueue`](crate::AsyncSharedReceiveQueue).
+    SharedReceives,
     /// The queue takes no more requests.
     Ended(Ended),
-    /// The queue pair is not with this handle yet: see [`Seat::adopt`](crate::Seat::adopt).
-    NotAdopted,
+    /// The queue pair is not here any more: another handle has closed it.
+    Taken,
     /// The driver refused the request.
     Send(BatchError),
     /// The driver refused the receive request.
@@ -92,8 +95,11 @@ impl fmt::Display for RefusedBecause {
                 "the batch has no request, or more than the queue holds: create the queue pair with \
                  a larger `max_send_wr`",
             ),
+            Self::SharedReceives => f.write_str(
+                "the queue pair receives from a shared receive queue: post receive requests there",
+            ),
             Self::Ended(end) => end.fmt(f),
-            Self::NotAdopted => f.write_str("the queue pair was not adopted yet"),
+            Self::Taken => f.write_str("another handle has closed the queue pair"),
             Self::Send(error) => error.fmt(f),
             Self::Receive(error) => error.fmt(f),
         }
@@ -130,6 +136,8 @@ pub enum FailedBecause {
     Completion(CompletionError),
     /// Its completion did not come: it may have been done or not.
     Lost(Ended),
+    /// No completion of it came before its shared receive queue was destroyed.
+    Unused,
 }
 
 impl fmt::Display for FailedBecause {
@@ -137,6 +145,9 @@ impl fmt::Display for FailedBecause {
         match self {
             Self::Completion(error) => error.fmt(f),
             Self::Lost(end) => end.fmt(f),
+            Self::Unused => f.write_str(
+                "no message had come for it when its shared receive queue was destroyed",
+            ),
         }
     }
 }

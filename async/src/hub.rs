@@ -7,11 +7,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use mlx5::{AsyncEvent, CompletionTarget, ProtectionDomain, QueuePairBuilder, QueuePairTransport};
+use mlx5::{
+    AsyncEvent, CompletionTarget, ProtectionDomain, QueuePairBuilder, QueuePairTransport,
+    SharedReceiveQueue,
+};
 
+use crate::error::Ended;
 use crate::pump::{Pump, PumpError};
-use crate::queue_pair::{AsyncQueuePair, Seat};
-use crate::registry::{NotAdded, Registry};
+use crate::queue_pair::AsyncQueuePair;
+use crate::registry::{NotAdded, Registry, Route};
+use crate::seat::Seat;
+use crate::shared::{Handles, Shared, sides};
+use crate::shared_receives::AsyncSharedReceiveQueue;
+use crate::wakes::{Place, discard};
 
 /// The queue pairs that complete on one completion queue, and its channel. Clones are handles of the
 /// same hub.
@@ -53,18 +61,22 @@ impl Hub {
         pd.create_qp_on(self.target.clone(), self.target.clone())
     }
 
-    /// Reserves the place of a queue pair that is not connected yet.
+    /// Takes a queue pair over that is not connected yet. Nothing may be posted yet.
     pub fn reserve<T: QueuePairTransport + 'static, K: Send + 'static>(
         &self,
-        qp: &mlx5::QueuePair<T>,
+        qp: mlx5::QueuePair<T>,
     ) -> Result<Seat<T, K>, NotAdded>
     where
         mlx5::QueuePair<T>: Send,
     {
-        match qp.completes_on(&self.target) {
-            (true, true) => Seat::new(&self.registry, self.capacity, qp),
-            _ => Err(NotAdded::OtherCompletionQueue),
+        if qp.completes_on(&self.target) != (true, true) {
+            return Err(NotAdded::OtherCompletionQueue);
         }
+        let (completions, srqn) = (sides(&qp).iter().sum(), qp.srqn());
+        let shared = self.registry.add(completions, self.capacity, srqn, |number, receives| {
+            Shared::new(&self.registry, number, qp, receives)
+        })?;
+        Ok(Seat { handles: Handles(shared) })
     }
 
     /// Takes a queue pair over: from now on, requests are posted by the handle that is returned.
@@ -76,10 +88,32 @@ impl Hub {
     where
         mlx5::QueuePair<T>: Send,
     {
-        self.reserve(&qp)?.adopt(qp)
+        self.reserve(qp).map(Seat::adopt)
     }
 
-    /// Closes all queue pairs, and takes no more. The pump ends when everything has completed.
+    /// Takes a shared receive queue over. The hub needs room for every request that it holds. Queue pairs
+    /// that take from it are created with [`AsyncSharedReceiveQueue::create_qp`].
+    pub fn adopt_srq<K: Send + 'static>(
+        &self,
+        srq: SharedReceiveQueue,
+    ) -> Result<AsyncSharedReceiveQueue<K>, NotAdded> {
+        AsyncSharedReceiveQueue::new(&self.registry, self.capacity, &self.target, srq)
+    }
+
+    /// Takes no more sends on any queue pair, and waits until all that were posted have completed.
+    /// Receives go on. Before [`Hub::shutdown`], which flushes.
+    pub async fn drain(&self) -> Result<(), Ended> {
+        let queues = self.registry.routes();
+        queues.iter().for_each(|queue| queue.end_sends());
+        for queue in queues {
+            let mut sending = Sending { queue, place: Place::default() };
+            poll_fn(|cx| sending.queue.poll_sent(cx, &mut sending.place)).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes all queue pairs, and takes no more. The pump ends when everything has completed. Receive
+    /// requests of shared receive queues for which no message has come fail then.
     pub fn shutdown(&self) {
         self.registry.stop();
     }
@@ -88,22 +122,35 @@ impl Hub {
     /// event goes to one of them.
     pub fn device_events(&self) -> DeviceEvents {
         self.registry.events().streams += 1;
-        DeviceEvents { registry: Arc::clone(&self.registry) }
+        DeviceEvents { registry: Arc::clone(&self.registry), place: Place::default() }
     }
 
-    /// Returns the number of completions that belonged to no request of this hub: who posts on an
-    /// adopted queue pair before it is adopted causes them.
+    /// Returns the number of completions that belonged to no request of this hub: who posts on a
+    /// queue pair before it is adopted causes them.
     pub fn strays(&self) -> u64 {
         self.registry.strays()
     }
 }
 
+/// Waits until no send of a queue is with the device.
+struct Sending {
+    queue: Arc<dyn Route>,
+    place: Place,
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.queue.leave_sent(&mut self.place);
+    }
+}
+
 /// The stream of a device's events. See [`Hub::device_events`].
 ///
-/// It ends with the pump. One task at a time may wait for it.
+/// It ends with the pump.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct DeviceEvents {
     registry: Arc<Registry>,
+    place: Place,
 }
 
 impl DeviceEvents {
@@ -112,7 +159,7 @@ impl DeviceEvents {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    fn poll(&self, cx: &Context<'_>) -> Poll<Option<AsyncEvent>> {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<Option<AsyncEvent>> {
         let mut events = self.registry.events();
         if let Some(event) = events.pending.pop_front() {
             return Poll::Ready(Some(event));
@@ -120,9 +167,9 @@ impl DeviceEvents {
         if events.over {
             return Poll::Ready(None);
         }
-        let former = events.waker.replace(cx.waker().clone());
+        let former = events.waiting.wait(&mut self.place, cx);
         drop(events);
-        drop(former);
+        discard(former);
         Poll::Pending
     }
 }
@@ -137,12 +184,20 @@ impl Stream for DeviceEvents {
     type Item = AsyncEvent;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<AsyncEvent>> {
-        self.poll(cx)
+        self.get_mut().poll(cx)
     }
 }
 
 impl Drop for DeviceEvents {
     fn drop(&mut self) {
-        self.registry.events().streams -= 1;
+        let mut events = self.registry.events();
+        events.streams -= 1;
+        if events.streams == 0 {
+            // The next stream starts with what happens then.
+            events.pending.clear();
+        }
+        let left = events.waiting.leave(&mut self.place);
+        drop(events);
+        discard(left);
     }
 }

@@ -68,22 +68,29 @@
 
 // Each module imports only from those that stand before it here:
 //
-// error        why a request was not posted, or not done
-// wakes        wakers, called when no lock is held
-// slots        where requests wait for their completions
-// request      futures and streams           posting   from a slot to a request
-// registry     the queues of a hub, by number
-// pump         from the completion queue to those that wait
-// tokio        the pump as a task
-// queue_pair   queue pairs
-// hub          all of it
+// error            why a request was not posted, or not done
+// wakes            tasks that wait, woken when no lock is held
+// line             the line of tasks that wait for room
+// slots            where requests wait for their completions
+// request          futures and streams       posting     from a slot to a request
+// registry         the queues of a hub, by number
+// pump             from the completion queue to those that wait
+// tokio            the pump as a task
+// shared           what handles of a queue pair share
+// queue_pair       queue pairs               seat        those that are not connected yet
+// shared_receives  shared receive queues
+// hub              all of it
 mod error;
 mod hub;
+mod line;
 mod posting;
 mod pump;
 mod queue_pair;
 mod registry;
 mod request;
+mod seat;
+mod shared;
+mod shared_receives;
 mod slots;
 #[cfg(feature = "tokio")]
 mod tokio;
@@ -92,9 +99,11 @@ mod wakes;
 pub use error::{Ended, Failed, FailedBecause, Refused, RefusedBecause};
 pub use hub::{DeviceEvents, Hub};
 pub use pump::{Pump, PumpError, Step};
-pub use queue_pair::{AsyncQueuePair, Seat};
+pub use queue_pair::AsyncQueuePair;
 pub use registry::NotAdded;
 pub use request::{Completions, Done, Request};
+pub use seat::Seat;
+pub use shared_receives::AsyncSharedReceiveQueue;
 #[cfg(feature = "tokio")]
 pub use tokio::{Found, Readable};
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use mlx5::PostError;
 
 use crate::error::{Refused, RefusedBecause};
-use crate::slots::{Slots, Ticket, To, Want};
+use crate::line::Ticket;
+use crate::slots::{Slots, To, Want};
 
 /// A slot whose request was not posted yet. Dropping it gives it back.
 struct Taken<'a, K> {
@@ -90,7 +91,7 @@ pub(crate) async fn post_in_turn<K>(
     let mut kept = Some(keep);
     let mut line = InLine { slots, ticket: Ticket::default() };
     loop {
-        let (completed, _) = slots.progress(0);
+        let (completed, _) = slots.progress();
         let taken = poll_fn(|cx| slots.poll_take(cx, &mut line.ticket, want, &mut kept)).await;
         let slot = match taken {
             Ok(slot) => slot,
@@ -102,7 +103,7 @@ pub(crate) async fn post_in_turn<K>(
         };
         // A request of an unusual size may find too few blocks, though requests of the usual size
         // had room. It waits for a completion, if any is to come.
-        let (now, any) = slots.progress(0);
+        let (now, any) = slots.progress();
         if !is_full(&because) || (now == completed && !any) {
             return Err(refused(keep, because));
         }

@@ -16,8 +16,9 @@ use crate::wakes::Wakes;
 
 /// Completions that one step takes.
 const TURN: usize = 64;
-/// Steps of a spinning pump between two looks at the device's events.
-const LOOK_EVERY: u32 = 1 << 16;
+/// Turns between two looks at the device's events, while a pump does not sleep: it spins, or there is
+/// always something that has completed.
+const LOOK_EVERY: u32 = if cfg!(test) { 4 } else { 1 << 12 };
 
 /// Takes completions to those that wait for them. One runs for each hub, in one of these ways:
 ///
@@ -38,8 +39,9 @@ pub struct Pump {
     registry: Arc<Registry>,
     routes: Routes,
     wakes: Wakes,
-    /// The descriptor was waited for.
-    waited: bool,
+    /// Turns until it looks at the events, whatever completes; zero after the descriptor was waited
+    /// for.
+    until_look: u32,
     ended: bool,
 }
 
@@ -102,7 +104,7 @@ impl Pump {
             set.add(fd).map_err(failed)?;
         }
         let (routes, wakes) = (Routes::default(), Wakes::with_capacity(4 * TURN));
-        Ok(Self { cq, channel, events, set, registry, routes, wakes, waited: true, ended: false })
+        Ok(Self { cq, channel, events, set, registry, routes, wakes, until_look: 0, ended: false })
     }
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {
@@ -114,9 +116,7 @@ impl Pump {
     ///
     /// After an error the pump has ended: each request that has not completed fails.
     pub fn step(&mut self) -> Result<Step, PumpError> {
-        if std::mem::take(&mut self.waited) {
-            self.take_events()?;
-        }
+        self.look()?;
         if self.turn()? > 0 {
             return Ok(Step::Again);
         }
@@ -136,7 +136,7 @@ impl Pump {
         if self.cq.is_ready() {
             return Ok(Step::Again);
         }
-        self.waited = true;
+        self.until_look = 0;
         Ok(Step::Wait)
     }
 
@@ -160,18 +160,30 @@ impl Pump {
         polled.map_err(|error| self.lost(error))
     }
 
+    /// Reads the events, if it is time to.
+    fn look(&mut self) -> Result<(), PumpError> {
+        match self.until_look.checked_sub(1) {
+            Some(left) => self.until_look = left,
+            None => {
+                self.until_look = LOOK_EVERY;
+                self.take_events()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the events that have made the descriptor readable.
     fn take_events(&mut self) -> Result<(), PumpError> {
         self.registry.take_nudge();
-        let read = || -> Result<(), mlx5::Error> {
+        let mut read = || -> Result<(), mlx5::Error> {
             while let Some(event) = self.events.next()? {
                 let mut events = self.registry.events();
-                let waker = events.waker.take();
                 if events.streams > 0 {
                     events.pending.push_back(event);
                 }
+                events.waiting.wake(&mut self.wakes);
                 drop(events);
-                waker.into_iter().for_each(std::task::Waker::wake);
+                self.wakes.wake();
             }
             while self.channel.get_event()?.is_some() {}
             Ok(())
@@ -217,8 +229,8 @@ impl Pump {
 
     /// Runs until the hub is shut down, and polls without a pause.
     pub fn spin(mut self) -> Result<(), PumpError> {
-        let mut until_look = 0;
         loop {
+            self.look()?;
             if self.turn()? > 0 {
                 continue;
             }
@@ -226,11 +238,6 @@ impl Pump {
                 self.end(Ended::Closed);
                 return Ok(());
             }
-            if until_look == 0 {
-                until_look = LOOK_EVERY;
-                self.take_events()?;
-            }
-            until_look -= 1;
             hint::spin_loop();
         }
     }

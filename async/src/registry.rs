@@ -7,13 +7,13 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
 
 use mlx5::{AsyncEvent, WorkCompletion};
 
 use crate::error::Ended;
-use crate::wakes::Wakes;
+use crate::wakes::{Place, Waiting, Wakes};
 
 /// What a completion belongs to, in the request's identifier: the queue, its side, whether it is the
 /// last part of its request, and the slot.
@@ -60,8 +60,17 @@ pub(crate) trait Route: Send + Sync {
         wakes: &mut Wakes,
     ) -> Option<bool>;
 
-    /// Takes no more requests, and flushes what is posted. Returns whether nothing is.
-    fn close(&self) -> bool;
+    /// Takes no more requests, and flushes what is posted, where that can be.
+    fn close(&self);
+
+    /// Takes no more sends.
+    fn end_sends(&self);
+
+    /// Ready when no send is with the device.
+    fn poll_sent(&self, cx: &Context<'_>, place: &mut Place) -> Poll<Result<(), Ended>>;
+
+    /// Waits no more for [`Route::poll_sent`].
+    fn leave_sent(&self, place: &mut Place);
 
     /// Nothing more is known of what is posted.
     fn lose(&self, end: Ended, wakes: &mut Wakes);
@@ -70,9 +79,27 @@ pub(crate) trait Route: Send + Sync {
     fn completions(&self) -> u32;
 }
 
+/// A queue of a hub.
+enum Queue {
+    /// A queue pair. It stays until it has been closed, and nothing is posted.
+    Pair(Arc<dyn Route>),
+    /// A shared receive queue, by its number in the device. It stays as long as handles and queue
+    /// pairs have it.
+    Receives(u32, Weak<dyn Route>),
+}
+
+impl Queue {
+    fn route(&self) -> Option<Arc<dyn Route>> {
+        match self {
+            Self::Pair(queue) => Some(Arc::clone(queue)),
+            Self::Receives(_, queue) => queue.upgrade(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Queues {
-    by_number: HashMap<u32, Arc<dyn Route>>,
+    by_number: HashMap<u32, Queue>,
     next: u32,
     /// How many completions there may be at a time, of all queues.
     completions: u32,
@@ -80,11 +107,40 @@ struct Queues {
     end: Option<Ended>,
 }
 
+impl Queues {
+    fn routes(&self) -> Vec<Arc<dyn Route>> {
+        self.by_number.values().filter_map(Queue::route).collect()
+    }
+
+    fn has_pairs(&self) -> bool {
+        self.by_number.values().any(|queue| matches!(queue, Queue::Pair(_)))
+    }
+
+    /// The number of another queue, if there is room for its completions.
+    fn admit(&mut self, completions: u32, room: u32) -> Result<u32, NotAdded> {
+        if let Some(end) = self.end {
+            return Err(NotAdded::Ended(end));
+        }
+        let left = room.saturating_sub(self.completions);
+        if completions > left {
+            return Err(NotAdded::CompletionQueueFull { needed: completions, left });
+        }
+        // Numbers are given out again only after four billion others.
+        while self.by_number.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        self.completions += completions;
+        Ok(number)
+    }
+}
+
 /// What was read of the device's events.
 #[derive(Default)]
 pub(crate) struct Events {
     pub(crate) pending: VecDeque<AsyncEvent>,
-    pub(crate) waker: Option<Waker>,
+    pub(crate) waiting: Waiting,
     /// How many streams want them.
     pub(crate) streams: usize,
     pub(crate) over: bool,
@@ -125,53 +181,68 @@ impl Registry {
         })
     }
 
-    /// Adds a queue that `make` makes of its number, if the completion queue has room for as many
-    /// completions besides those of the other queues.
+    /// Adds a queue pair that `make` makes of its number, if the completion queue has room for as many
+    /// completions besides those of the other queues. `srqn` is the shared receive queue that it takes
+    /// from, which `make` gets.
     pub(crate) fn add<R: Route + 'static>(
         &self,
         completions: u32,
         room: u32,
-        make: impl FnOnce(u32) -> R,
+        srqn: Option<u32>,
+        make: impl FnOnce(u32, Option<Arc<dyn Route>>) -> R,
     ) -> Result<Arc<R>, NotAdded> {
+        let has = |queue: &Queue| match queue {
+            Queue::Receives(number, queue) if Some(*number) == srqn => queue.upgrade(),
+            _ => None,
+        };
+        // Dropped without the lock, if at all: it may be the last one, whose drop needs that.
+        let receives = locked(&self.queues).by_number.values().find_map(has);
+        if srqn.is_some() && receives.is_none() {
+            return Err(NotAdded::OtherSharedReceiveQueue);
+        }
         let mut queues = locked(&self.queues);
-        if let Some(end) = queues.end {
-            return Err(NotAdded::Ended(end));
-        }
-        let left = room.saturating_sub(queues.completions);
-        if completions > left {
-            return Err(NotAdded::CompletionQueueFull { needed: completions, left });
-        }
-        // Numbers are given out again only after four billion others.
-        while queues.by_number.contains_key(&queues.next) {
-            queues.next = queues.next.wrapping_add(1);
-        }
-        let number = queues.next;
-        queues.next = number.wrapping_add(1);
-        queues.completions += completions;
-        let queue = Arc::new(make(number));
-        queues.by_number.insert(number, queue.clone());
+        let number = queues.admit(completions, room)?;
+        let queue = Arc::new(make(number, receives));
+        queues.by_number.insert(number, Queue::Pair(queue.clone()));
         Ok(queue)
     }
 
-    /// Removes a queue that is closed and has nothing posted.
+    /// Adds a shared receive queue in the same way.
+    pub(crate) fn add_receives<R: Route + 'static>(
+        &self,
+        completions: u32,
+        room: u32,
+        srqn: u32,
+        make: impl FnOnce(u32) -> R,
+    ) -> Result<Arc<R>, NotAdded> {
+        let mut queues = locked(&self.queues);
+        let number = queues.admit(completions, room)?;
+        let queue = Arc::new(make(number));
+        let weak: Weak<R> = Arc::downgrade(&queue);
+        queues.by_number.insert(number, Queue::Receives(srqn, weak));
+        Ok(queue)
+    }
+
+    /// Removes a queue that no completion comes for.
     pub(crate) fn remove(&self, number: u32, completions: u32) {
         let mut queues = locked(&self.queues);
-        let queue = queues.by_number.remove(&number);
-        if queue.is_some() {
-            queues.completions -= completions;
-            self.removed.fetch_add(1, Ordering::Release);
-        }
-        let is_last = queues.by_number.is_empty();
+        let Some(queue) = queues.by_number.remove(&number) else { return };
+        queues.completions -= completions;
+        self.removed.fetch_add(1, Ordering::Release);
         drop(queues);
         // Here its queue pair may be destroyed.
         drop(queue);
-        if is_last && self.stopping.load(Ordering::Acquire) {
-            self.nudge();
-        }
+        // The pump forgets it, or ends.
+        self.nudge();
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<Arc<dyn Route>> {
-        locked(&self.queues).by_number.get(&number).cloned()
+        locked(&self.queues).by_number.get(&number)?.route()
+    }
+
+    /// The queues of the hub.
+    pub(crate) fn routes(&self) -> Vec<Arc<dyn Route>> {
+        locked(&self.queues).routes()
     }
 
     /// Changes when a queue is removed.
@@ -183,7 +254,7 @@ impl Registry {
     pub(crate) fn stop(&self) {
         let mut queues = locked(&self.queues);
         queues.end = queues.end.or(Some(Ended::Closed));
-        let all: Vec<_> = queues.by_number.values().cloned().collect();
+        let all = queues.routes();
         drop(queues);
         self.stopping.store(true, Ordering::Release);
         for queue in all {
@@ -194,7 +265,7 @@ impl Registry {
 
     /// Whether the pump has nothing to do any more.
     pub(crate) fn has_stopped(&self) -> bool {
-        self.stopping.load(Ordering::Acquire) && locked(&self.queues).by_number.is_empty()
+        self.stopping.load(Ordering::Acquire) && !locked(&self.queues).has_pairs()
     }
 
     /// The pump ends: nobody hears of what is still posted.
@@ -202,15 +273,17 @@ impl Registry {
         let mut queues = locked(&self.queues);
         queues.end = Some(end);
         queues.completions = 0;
-        let all = mem::take(&mut queues.by_number);
+        let all = queues.routes();
+        let gone = mem::take(&mut queues.by_number);
         drop(queues);
+        drop(gone);
         let mut wakes = Wakes::default();
-        for queue in all.values() {
+        for queue in all {
             queue.lose(end, &mut wakes);
         }
         let mut events = locked(&self.events);
         events.over = true;
-        wakes.add(events.waker.take());
+        events.waiting.wake(&mut wakes);
         drop(events);
         wakes.wake();
     }
@@ -261,8 +334,9 @@ pub enum NotAdded {
     },
     /// The queue pair completes on another completion queue.
     OtherCompletionQueue,
-    /// Another queue pair is expected here.
-    OtherQueuePair,
+    /// The queue pair takes receive requests from a shared receive queue of another hub, or of none; or
+    /// the shared receive queue completes elsewhere.
+    OtherSharedReceiveQueue,
     /// The hub takes no more queues.
     Ended(Ended),
 }
@@ -279,7 +353,9 @@ impl fmt::Display for NotAdded {
                 "the queue pair completes on another completion queue: create it with \
                  `Hub::create_qp`",
             ),
-            Self::OtherQueuePair => f.write_str("the seat is that of another queue pair"),
+            Self::OtherSharedReceiveQueue => f.write_str(
+                "the shared receive queue is not of this hub: pass it to `Hub::adopt_srq` first",
+            ),
             Self::Ended(end) => end.fmt(f),
         }
     }

@@ -9,8 +9,9 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use mlx5::OwnedCompletion;
 
-use crate::error::{Failed, FailedBecause};
-use crate::slots::{Outcome, Slots};
+use crate::error::{Ended, Failed, FailedBecause};
+use crate::slots::{Outcome, Slots, Verdict};
+use crate::wakes::Place;
 
 /// A request that was done.
 pub struct Done<K> {
@@ -28,17 +29,16 @@ impl<K> fmt::Debug for Done<K> {
 }
 
 /// Whether it was done.
-fn result<K>((completion, failed, keep): Outcome<K>) -> Result<Done<K>, Failed<K>> {
-    let error = if failed { completion.as_completion().status().err() } else { None };
-    match (error, keep) {
-        (None, Some(keep)) => Ok(Done { keep, completion }),
-        (Some(error), keep) => Err(Failed { keep, because: FailedBecause::Completion(error) }),
-        // A slot that is done has what it keeps until its result is taken.
-        (None, None) => {
-            let because = FailedBecause::Lost(crate::error::Ended::Destroyed);
-            Err(Failed { keep: None, because })
-        }
-    }
+fn result<K>((completion, verdict, keep): Outcome<K>) -> Result<Done<K>, Failed<K>> {
+    let because = match (verdict, completion.as_completion().status()) {
+        (Verdict::Unused, _) => FailedBecause::Unused,
+        (Verdict::Failed, Err(error)) => FailedBecause::Completion(error),
+        _ => match keep {
+            Some(keep) => return Ok(Done { keep, completion }),
+            None => unreachable!("a slot that is done has what it keeps until its result is taken"),
+        },
+    };
+    Err(Failed { keep, because })
 }
 
 /// A posted request. Awaiting it gives back what was kept, once the request has completed.
@@ -91,20 +91,30 @@ impl<K> Drop for Request<K> {
 /// The stream of a queue's requests that have no future of their own, in order of completion.
 ///
 /// It ends when the queue was closed and everything has completed, or when the pump is gone. A result
-/// that is not taken keeps its place in the queue. One task at a time may wait for it.
+/// that is not taken keeps its place in the queue. Several streams of one queue share its results: each
+/// result goes to one of them.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct Completions<K> {
     slots: Arc<Slots<K>>,
+    /// The queue pair whose results it has; none for those without a stream of their own.
+    of: Option<u32>,
+    place: Place,
 }
 
 impl<K> Completions<K> {
-    pub(crate) fn new(slots: &Arc<Slots<K>>) -> Self {
-        Self { slots: Arc::clone(slots) }
+    pub(crate) fn new(slots: &Arc<Slots<K>>, of: Option<u32>) -> Self {
+        slots.enter_streams(of);
+        Self { slots: Arc::clone(slots), of, place: Place::default() }
     }
 
     /// Waits for the next completion; `None` when no more will come.
     pub async fn next(&mut self) -> Option<Result<Done<K>, Failed<K>>> {
-        poll_fn(|cx| self.slots.poll_ready(cx)).await.map(result)
+        poll_fn(|cx| self.slots.poll_ready(cx, self.of, &mut self.place)).await.map(result)
+    }
+
+    /// Returns the next completion, if there is one already.
+    pub fn try_next(&mut self) -> Option<Result<Done<K>, Failed<K>>> {
+        self.slots.next_ready(self.of).map(result)
     }
 }
 
@@ -118,6 +128,30 @@ impl<K> Stream for Completions<K> {
     type Item = Result<Done<K>, Failed<K>>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.slots.poll_ready(cx).map(|outcome| outcome.map(result))
+        let Self { slots, of, place } = self.get_mut();
+        slots.poll_ready(cx, *of, place).map(|outcome| outcome.map(result))
+    }
+}
+
+impl<K> Drop for Completions<K> {
+    fn drop(&mut self) {
+        self.slots.leave_streams(self.of, &mut self.place);
+    }
+}
+
+/// Waits until no request of a queue is with the device.
+pub(crate) async fn idle<K>(slots: &Slots<K>) -> Result<(), Ended> {
+    let mut waiting = Idle { slots, place: Place::default() };
+    poll_fn(|cx| waiting.slots.poll_idle(cx, &mut waiting.place)).await
+}
+
+struct Idle<'a, K> {
+    slots: &'a Slots<K>,
+    place: Place,
+}
+
+impl<K> Drop for Idle<'_, K> {
+    fn drop(&mut self) {
+        self.slots.leave_idle(&mut self.place);
     }
 }

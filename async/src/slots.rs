@@ -3,9 +3,10 @@
 //! All slots are created with the queue. A request takes one slot from when it is posted until its
 //! result is taken, and as much room as it has parts until it has completed: the queue holds at most
 //! as many parts as the device's queue holds requests. Each transition is one critical section, and
-//! nothing of the caller's (a waker, a kept value) is called or dropped inside one.
+//! nothing of the caller's (a waker, a kept value) is called or dropped inside one. Wakers are cloned
+//! inside.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -13,7 +14,8 @@ use std::task::{Context, Poll, Waker};
 use mlx5::OwnedCompletion;
 
 use crate::error::{Ended, Full};
-use crate::wakes::Wakes;
+use crate::line::{Line, Ticket};
+use crate::wakes::{Waiting, Wakes, discard, wake};
 
 /// Who gets the result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,17 +48,28 @@ struct Slot<K> {
     keep: Option<K>,
     /// The first part that failed, or the last one.
     completion: OwnedCompletion,
-    failed: bool,
+    verdict: Verdict,
     waker: Option<Waker>,
 }
 
-/// A task that waits for room.
-struct Waiter {
-    ticket: u64,
-    waker: Waker,
-    /// How many requests had completed when the queue pair had no room for this one.
-    refused_at: Option<u64>,
-    parts: u32,
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Its completion says that it was done.
+    Done,
+    /// Its completion says that it was not done.
+    Failed,
+    /// It has no completion: the device has given its queue up, and never took the request.
+    Unused,
+}
+
+/// Results for streams.
+#[derive(Default)]
+struct Ready {
+    /// Slots whose results were not taken yet.
+    slots: VecDeque<u32>,
+    /// Tasks that wait for one.
+    waiting: Waiting,
 }
 
 struct Table<K> {
@@ -68,28 +81,23 @@ struct Table<K> {
     posted: u32,
     /// Requests that have completed.
     completed: u64,
-    waiters: VecDeque<Waiter>,
-    next_ticket: u64,
-    /// Slots whose results the stream has not taken yet.
-    ready: VecDeque<u32>,
-    stream: Option<Waker>,
-    idle: Vec<Waker>,
+    line: Line,
+    /// What is for the streams of the queue.
+    ready: Ready,
+    /// What is for streams of one queue pair, by its number.
+    ready_of: HashMap<u32, (usize, Ready)>,
+    /// Tasks that wait until no request is with the device.
+    idle: Waiting,
     /// Why no more requests are taken.
     end: Option<Ended>,
+    /// No more completions are taken.
+    is_lost: bool,
 }
 
 /// The slots of one queue.
 pub(crate) struct Slots<K> {
     table: Mutex<Table<K>>,
     capacity: u32,
-}
-
-/// A place in the line of those who wait for room.
-#[derive(Default, Debug)]
-pub(crate) struct Ticket {
-    number: Option<u64>,
-    /// See [`Waiter::refused_at`].
-    pub(crate) refused_at: Option<u64>,
 }
 
 /// What a slot is for.
@@ -99,17 +107,8 @@ pub(crate) struct Want {
     pub(crate) to: To,
 }
 
-/// A request that has completed: its completion, whether it failed, and what was kept.
-pub(crate) type Outcome<K> = (OwnedCompletion, bool, Option<K>);
-
-/// Puts the task's waker in a place. Returns the former one, to be dropped when no lock is held: its
-/// drop may drop a task, and with it requests of this queue.
-fn remember(waker: &mut Option<Waker>, cx: &Context<'_>) -> Option<Waker> {
-    match waker {
-        Some(waker) if waker.will_wake(cx.waker()) => None,
-        _ => waker.replace(cx.waker().clone()),
-    }
-}
+/// A request that is over: its completion, what became of it, and what was kept.
+pub(crate) type Outcome<K> = (OwnedCompletion, Verdict, Option<K>);
 
 impl<K> Table<K> {
     /// Whether a request that was refused at `refused_at` may be tried.
@@ -119,9 +118,62 @@ impl<K> Table<K> {
 
     /// The first in the line, if its request may be tried, or if it has to hear of the end.
     fn next_in_line(&self) -> Option<Waker> {
-        let first = self.waiters.front()?;
-        let tried = self.has_room(first.parts, first.refused_at);
-        (tried || self.end.is_some()).then(|| first.waker.clone())
+        self.line
+            .first_if(|parts, refused_at| self.end.is_some() || self.has_room(parts, refused_at))
+    }
+
+    /// Notes that a request is over, and whom that wakes: its future or the streams, the first in the
+    /// line, and those that wait for the last one. Returns what nobody waits for, to be dropped.
+    fn note_over(&mut self, number: u32, wakes: &mut Wakes) -> Option<K> {
+        let slot = &mut self.slots[number as usize];
+        slot.state = State::Done;
+        self.room += slot.parts;
+        self.posted -= 1;
+        self.completed += 1;
+        let mut dropped = None;
+        match slot.to {
+            _ if slot.abandoned => {
+                dropped = slot.keep.take();
+                self.release(number);
+            }
+            To::Future => wakes.add(slot.waker.take()),
+            To::Stream => {
+                let qp_num = slot.completion.as_completion().qp_num();
+                // What was not used belongs to no queue pair.
+                let known = slot.verdict != Verdict::Unused;
+                let ready = self.ready(known.then_some(qp_num));
+                ready.slots.push_back(number);
+                ready.waiting.wake(wakes);
+            }
+        }
+        wakes.add(self.next_in_line());
+        self.note_idle(wakes);
+        dropped
+    }
+
+    fn note_idle(&mut self, wakes: &mut Wakes) {
+        if self.is_idle() {
+            self.idle.wake(wakes);
+            // The streams may be over.
+            self.wake_streams(wakes);
+        }
+    }
+
+    /// What is for the streams of one queue pair, or for the others.
+    fn ready(&mut self, of: Option<u32>) -> &mut Ready {
+        let own = of.and_then(|qp_num| self.ready_of.get_mut(&qp_num));
+        own.map_or(&mut self.ready, |(_, ready)| ready)
+    }
+
+    /// The next result for a stream, and whom its taking wakes.
+    fn next_ready(&mut self, of: Option<u32>) -> Option<(Outcome<K>, Option<Waker>)> {
+        let number = self.ready(of).slots.pop_front()?;
+        Some((self.outcome(number), self.next_in_line()))
+    }
+
+    fn wake_streams(&mut self, wakes: &mut Wakes) {
+        self.ready.waiting.wake(wakes);
+        self.ready_of.values_mut().for_each(|(_, ready)| ready.waiting.wake(wakes));
     }
 
     fn take(&mut self, want: Want, keep: &mut Option<K>) -> Option<u32> {
@@ -133,7 +185,7 @@ impl<K> Table<K> {
         slot.to = want.to;
         slot.abandoned = false;
         slot.parts = want.parts;
-        slot.failed = false;
+        slot.verdict = Verdict::Done;
         slot.keep = keep.take();
         Some(number)
     }
@@ -146,7 +198,7 @@ impl<K> Table<K> {
     /// Takes the result of a slot that is done.
     fn outcome(&mut self, number: u32) -> Outcome<K> {
         let slot = &mut self.slots[number as usize];
-        let outcome = (slot.completion, slot.failed, slot.keep.take());
+        let outcome = (slot.completion, slot.verdict, slot.keep.take());
         self.release(number);
         outcome
     }
@@ -166,7 +218,7 @@ impl<K> Slots<K> {
             parts: 0,
             keep: None,
             completion: OwnedCompletion::default(),
-            failed: false,
+            verdict: Verdict::Done,
             waker: None,
         };
         let table = Table {
@@ -175,18 +227,26 @@ impl<K> Slots<K> {
             room: capacity,
             posted: 0,
             completed: 0,
-            waiters: VecDeque::new(),
-            next_ticket: 0,
-            ready: VecDeque::with_capacity(capacity as usize),
-            stream: None,
-            idle: Vec::new(),
+            line: Line::default(),
+            ready: Ready {
+                slots: VecDeque::with_capacity(capacity as usize),
+                waiting: Waiting::default(),
+            },
+            ready_of: HashMap::new(),
+            idle: Waiting::default(),
             end: None,
+            is_lost: false,
         };
         Self { table: Mutex::new(table), capacity }
     }
 
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity
+    }
+
+    /// The number of requests with the device.
+    pub(crate) fn posted(&self) -> u32 {
+        self.table().posted
     }
 
     fn table(&self) -> MutexGuard<'_, Table<K>> {
@@ -201,7 +261,7 @@ impl<K> Slots<K> {
         if let Some(end) = table.end {
             return Err(Full::Ended(end));
         }
-        if !table.waiters.is_empty() || !table.has_room(want.parts, None) {
+        if !table.line.is_empty() || !table.has_room(want.parts, None) {
             return Err(Full::Now);
         }
         table.take(want, keep).ok_or(Full::Now)
@@ -224,61 +284,32 @@ impl<K> Slots<K> {
         if let Some(end) = table.end {
             return Poll::Ready(Err(Full::Ended(end)));
         }
-        let first = match (table.waiters.front(), ticket.number) {
-            (None, _) => true,
-            (Some(first), number) => Some(first.ticket) == number,
-        };
-        if first
+        if table.line.is_first(ticket)
             && table.has_room(want.parts, ticket.refused_at)
             && let Some(number) = table.take(want, keep)
         {
-            let own = ticket.number.take().and_then(|_| table.waiters.pop_front());
+            let own = table.line.leave(ticket);
             let next = table.next_in_line();
             drop(table);
-            drop(own);
-            next.into_iter().for_each(Waker::wake);
+            discard(own);
+            wake(next);
             return Poll::Ready(Ok(number));
         }
-        let place = ticket
-            .number
-            .and_then(|own| table.waiters.iter_mut().find(|waiter| waiter.ticket == own));
-        let mut former = None;
-        match place {
-            Some(waiter) => {
-                waiter.refused_at = ticket.refused_at;
-                if !waiter.waker.will_wake(cx.waker()) {
-                    former = Some(mem::replace(&mut waiter.waker, cx.waker().clone()));
-                }
-            }
-            None => {
-                let number = table.next_ticket;
-                table.next_ticket += 1;
-                let (waker, refused_at) = (cx.waker().clone(), ticket.refused_at);
-                let waiter = Waiter { ticket: number, waker, refused_at, parts: want.parts };
-                // Whom the queue pair has refused was the first, and stays it.
-                match refused_at {
-                    Some(_) => table.waiters.push_front(waiter),
-                    None => table.waiters.push_back(waiter),
-                }
-                ticket.number = Some(number);
-            }
-        }
+        let former = table.line.wait(ticket, cx, want.parts);
         drop(table);
-        drop(former);
+        discard(former);
         Poll::Pending
     }
 
     /// Leaves the line.
     pub(crate) fn leave(&self, ticket: &mut Ticket) {
-        let Some(number) = ticket.number.take() else { return };
         let mut table = self.table();
-        let place = table.waiters.iter().position(|waiter| waiter.ticket == number);
-        let left = place.and_then(|place| table.waiters.remove(place));
+        let left = table.line.leave(ticket);
         // It may have been woken: then the next one has to be.
-        let next = table.next_in_line();
+        let next = left.is_some().then(|| table.next_in_line()).flatten();
         drop(table);
-        drop(left);
-        next.into_iter().for_each(Waker::wake);
+        discard(left);
+        wake(next);
     }
 
     /// Returns a slot whose request the queue pair refused, and what it kept.
@@ -291,20 +322,16 @@ impl<K> Slots<K> {
         table.posted -= 1;
         table.release(number);
         wakes.add(table.next_in_line());
-        if table.is_idle() {
-            wakes.extend(table.idle.drain(..));
-            wakes.add(table.stream.take());
-        }
+        table.note_idle(&mut wakes);
         drop(table);
         wakes.wake();
         keep
     }
 
-    /// The number of requests that have completed, and whether any is with the device but `but`
-    /// others.
-    pub(crate) fn progress(&self, but: u32) -> (u64, bool) {
+    /// The number of requests that have completed, and whether any is with the device.
+    pub(crate) fn progress(&self) -> (u64, bool) {
         let table = self.table();
-        (table.completed, table.posted > but)
+        (table.completed, table.posted > 0)
     }
 
     /// Notes the completion of a part: the last one, or one before that failed. Returns whether it
@@ -324,143 +351,61 @@ impl<K> Slots<K> {
             return Err(Stray);
         }
         // What the first part that failed says is the cause; those behind it are flushed.
-        if !slot.failed {
-            (slot.completion, slot.failed) = (completion, failed);
+        if slot.verdict == Verdict::Done {
+            let verdict = if failed { Verdict::Failed } else { Verdict::Done };
+            (slot.completion, slot.verdict) = (completion, verdict);
         }
         if !last {
             return Ok(None);
         }
-        let waker = slot.waker.take();
-        slot.state = State::Done;
-        table.room += slot.parts;
-        table.posted -= 1;
-        table.completed += 1;
-        let mut dropped = None;
-        match slot.to {
-            _ if slot.abandoned => {
-                dropped = slot.keep.take();
-                table.release(number);
-            }
-            To::Future => wakes.add(waker),
-            To::Stream => {
-                table.ready.push_back(number);
-                wakes.add(table.stream.take());
-            }
-        }
-        wakes.add(table.next_in_line());
-        if table.is_idle() {
-            wakes.extend(table.idle.drain(..));
-            // The stream may be over.
-            wakes.add(table.stream.take());
-        }
-        Ok(dropped)
+        Ok(table.note_over(number, wakes))
     }
 
-    /// The result of a request, once it has one.
-    pub(crate) fn poll_outcome(
-        &self,
-        cx: &Context<'_>,
-        number: u32,
-    ) -> Poll<Result<Outcome<K>, Ended>> {
+    /// The device has given the queue up: what it has not taken, it never will. Returns what nobody
+    /// waits for, to be dropped.
+    pub(crate) fn give_up(&self, wakes: &mut Wakes) -> Vec<K> {
         let mut table = self.table();
-        let lost = table.end.filter(|end| end.is_lost());
-        let slot = &mut table.slots[number as usize];
-        match (slot.state, lost) {
-            (State::Done, _) => {
-                let outcome = table.outcome(number);
-                let next = table.next_in_line();
-                drop(table);
-                next.into_iter().for_each(Waker::wake);
-                Poll::Ready(Ok(outcome))
-            }
-            (_, Some(end)) => {
-                // The device may still use what is kept.
-                slot.abandoned = true;
-                Poll::Ready(Err(end))
-            }
-            (_, None) => {
-                let former = remember(&mut slot.waker, cx);
-                drop(table);
-                drop(former);
-                Poll::Pending
+        let table = &mut *table;
+        let mut dropped = Vec::new();
+        for number in 0..table.slots.len() {
+            let slot = &mut table.slots[number];
+            if slot.state == State::Posted {
+                slot.verdict = Verdict::Unused;
+                dropped.extend(table.note_over(number as u32, wakes));
             }
         }
+        dropped
     }
 
-    /// The future of a request is dropped. What is kept stays until the request has completed.
-    pub(crate) fn abandon(&self, number: u32) {
-        let mut table = self.table();
-        let slot = &mut table.slots[number as usize];
-        let waker = slot.waker.take();
-        let mut next = None;
-        let mut keep = None;
-        match slot.state {
-            State::Done => {
-                keep = table.outcome(number).2;
-                next = table.next_in_line();
-            }
-            State::Posted => slot.abandoned = true,
-            State::Free => {}
-        }
-        drop(table);
-        next.into_iter().for_each(Waker::wake);
-        drop((waker, keep));
+    /// Whether no completion is to come any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let table = self.table();
+        table.is_idle() || table.is_lost
     }
 
-    /// The next result for the stream; `None` when the queue has ended and none is left.
-    pub(crate) fn poll_ready(&self, cx: &Context<'_>) -> Poll<Option<Outcome<K>>> {
-        let mut table = self.table();
-        if let Some(number) = table.ready.pop_front() {
-            let outcome = table.outcome(number);
-            let next = table.next_in_line();
-            drop(table);
-            next.into_iter().for_each(Waker::wake);
-            return Poll::Ready(Some(outcome));
-        }
-        match table.end {
-            Some(end) if end.is_lost() || table.is_idle() => Poll::Ready(None),
-            _ => {
-                let former = remember(&mut table.stream, cx);
-                drop(table);
-                drop(former);
-                Poll::Pending
-            }
-        }
-    }
-
-    /// Ready when no request is with the device.
-    pub(crate) fn poll_idle(&self, cx: &Context<'_>) -> Poll<Result<(), Ended>> {
-        let mut table = self.table();
-        if table.is_idle() {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(end) = table.end.filter(|end| end.is_lost()) {
-            return Poll::Ready(Err(end));
-        }
-        if !table.idle.iter().any(|waker| waker.will_wake(cx.waker())) {
-            table.idle.push(cx.waker().clone());
-        }
-        Poll::Pending
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.table().is_idle()
-    }
-
-    /// Takes no more requests, for the first reason that is given; a loss comes after any other.
+    /// Takes no more requests, for the first reason that is given.
     pub(crate) fn end(&self, end: Ended, wakes: &mut Wakes) {
         let mut table = self.table();
         let table = &mut *table;
-        if table.end.is_some_and(|former| former.is_lost() || !end.is_lost()) {
+        if table.end.is_none() {
+            table.end = Some(end);
+            wakes.extend(table.line.dissolve());
+            table.wake_streams(wakes);
+        }
+    }
+
+    /// Takes no more requests, and no more completions. A loss comes after any other reason.
+    pub(crate) fn lose(&self, end: Ended, wakes: &mut Wakes) {
+        let mut table = self.table();
+        let table = &mut *table;
+        if mem::replace(&mut table.is_lost, true) {
             return;
         }
         table.end = Some(end);
-        wakes.extend(table.waiters.drain(..).map(|waiter| waiter.waker));
-        wakes.add(table.stream.take());
-        if end.is_lost() {
-            wakes.extend(table.slots.iter_mut().filter_map(|slot| slot.waker.take()));
-            wakes.extend(mem::take(&mut table.idle));
-        }
+        wakes.extend(table.line.dissolve());
+        table.wake_streams(wakes);
+        wakes.extend(table.slots.iter_mut().filter_map(|slot| slot.waker.take()));
+        table.idle.wake(wakes);
     }
 }
 
@@ -468,5 +413,6 @@ impl<K> Slots<K> {
 #[derive(Debug)]
 pub(crate) struct Stray;
 
+mod results;
 #[cfg(test)]
 mod tests;

@@ -402,6 +402,12 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.control.inner.srq.is_some()
     }
 
+    /// Number of the shared receive queue that it receives from, if it does:
+    /// [`SharedReceiveQueue::srqn`](crate::SharedReceiveQueue::srqn).
+    pub fn srqn(&self) -> Option<u32> {
+        self.control.inner.srq.as_ref().map(|srq| srq.srqn())
+    }
+
     /// Changes state and attributes (`ibv_modify_qp`), after checking them against the table of
     /// transitions. The error names the attributes that are missing or not allowed.
     ///

@@ -6,6 +6,7 @@ mod raw;
 mod xrc;
 
 use crate::context::Inner;
+use crate::cq::CompletionTarget;
 use crate::error::{DestroyError, Error};
 use mlx5_uapi::cmd::srq as command;
 use mlx5_uapi::verbs::SrqAttrMask;
@@ -134,6 +135,12 @@ impl SharedReceiveQueue {
     /// Number of the queue in the device.
     pub fn srqn(&self) -> u32 {
         self.inner.srqn
+    }
+
+    /// Whether its requests complete on this queue; `None` if they complete where the queue pair that
+    /// takes one does.
+    pub fn completes_on(&self, target: &CompletionTarget) -> Option<bool> {
+        self.inner.completes.as_ref().map(|(here, _)| Arc::ptr_eq(here, &target.inner))
     }
 
     /// Returns the identifier that events use.

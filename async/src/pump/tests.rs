@@ -1,60 +1,120 @@
 //! The order in which the pump looks, arms and sleeps.
 
+use std::future::Future;
 use std::os::fd::AsFd;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use mlx5::{ConnectOptions, Psn, SendFlags, transport::Rc};
+use mlx5::{AsyncEvent, ConnectOptions, MemoryRegion, Psn, SendFlags, Sge, transport::Rc};
 use mlx5_sim::{SimConfig, Simulator};
 use mlx5_uapi::wait::wait_readable;
 
-use super::Step;
+use super::{LOOK_EVERY, Pump, Step};
 use crate::{AsyncQueuePair, Hub};
+
+struct Rig {
+    simulator: Simulator,
+    hub: Hub,
+    pump: Pump,
+    qp: AsyncQueuePair<Rc, ()>,
+    memory: MemoryRegion,
+}
+
+impl Rig {
+    /// A queue pair that is connected to itself, on a device that moves when it is told.
+    fn new() -> Self {
+        let simulator = Simulator::new(SimConfig::new().step(true));
+        let context = mlx5::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+        let pd = context.alloc_pd().unwrap();
+        let (hub, pump) = Hub::new(&context, 64).unwrap();
+        let mut qp = hub.create_qp::<Rc>(&pd).max_send_wr(4).max_recv_wr(4).build().unwrap();
+        let (port, psn) = (context.local_port(1, None).unwrap(), Psn::default());
+        let options = ConnectOptions::default();
+        let own = qp.endpoint(&port, psn, &options);
+        qp.connect(&port, psn, &own, &options).unwrap();
+        let (qp, memory) = (hub.adopt(qp).unwrap(), pd.allocate(8).unwrap());
+        Self { simulator, hub, pump, qp, memory }
+    }
+
+    /// Something that completes when the device moves.
+    fn message(&self) {
+        self.qp.try_post_recv((), Sge::default()).unwrap();
+        let sge = self.memory.sge(..0).unwrap();
+        self.qp.try_post((), SendFlags::empty(), |wr| wr.send().sge(sge)).unwrap();
+    }
+
+    /// Takes all results, so that there is room again.
+    fn take(&self) {
+        for mut stream in [self.qp.sends(), self.qp.receives()] {
+            let cx = &mut Context::from_waker(Waker::noop());
+            while std::pin::pin!(stream.next()).poll(cx).is_ready() {}
+        }
+    }
+
+    fn readable(&self) -> bool {
+        wait_readable(self.pump.as_fd(), Some(Duration::ZERO)).unwrap()
+    }
+}
 
 #[test]
 fn what_completes_between_the_last_look_and_arming_does_not_let_the_pump_sleep() {
-    let simulator = Simulator::new(SimConfig::new().step(true));
-    let context = mlx5::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
-    let pd = context.alloc_pd().unwrap();
-    let (hub, mut pump) = Hub::new(&context, 64).unwrap();
-    let mut qp = hub.create_qp::<Rc>(&pd).max_send_wr(4).max_recv_wr(4).build().unwrap();
-    let (port, psn) = (context.local_port(1, None).unwrap(), Psn::default());
-    let options = ConnectOptions::default();
-    let own = qp.endpoint(&port, psn, &options);
-    qp.connect(&port, psn, &own, &options).unwrap();
-    let qp: AsyncQueuePair<Rc, ()> = hub.adopt(qp).unwrap();
-    let memory = pd.allocate(8).unwrap();
-    let _receive = qp.receives();
-    let readable = |pump: &super::Pump| wait_readable(pump.as_fd(), Some(Duration::ZERO)).unwrap();
-
-    let send = |qp: &AsyncQueuePair<Rc, ()>| {
-        let sge = memory.sge(..0).unwrap();
-        qp.try_post((), SendFlags::empty(), |wr| wr.send().sge(sge)).unwrap();
-    };
-    // Without a receive request the device tries again, so one completes the other's.
-    let mut receive = Box::pin(qp.post_recv((), mlx5::Sge::default()));
-    let waker = std::task::Waker::noop();
-    let posted =
-        std::future::Future::poll(receive.as_mut(), &mut std::task::Context::from_waker(waker));
-    assert!(posted.is_ready());
-    drop(receive);
-    assert_eq!(pump.turn().unwrap(), 0);
-    send(&qp);
-    simulator.run_until_idle();
-    assert_eq!(pump.arm().unwrap(), Step::Again, "the pump would sleep beside a completion");
-    assert!(pump.turn().unwrap() > 0);
+    let mut rig = Rig::new();
+    assert_eq!(rig.pump.turn().unwrap(), 0);
+    rig.message();
+    rig.simulator.run_until_idle();
+    assert_eq!(rig.pump.arm().unwrap(), Step::Again, "the pump would sleep beside a completion");
+    assert!(rig.pump.turn().unwrap() > 0);
+    rig.take();
 
     // And what completes after arming makes the descriptor readable.
-    while pump.step().unwrap() == Step::Again {}
-    assert!(!readable(&pump));
-    let mut receive = Box::pin(qp.post_recv((), mlx5::Sge::default()));
-    let posted =
-        std::future::Future::poll(receive.as_mut(), &mut std::task::Context::from_waker(waker));
-    assert!(posted.is_ready());
-    drop(receive);
-    send(&qp);
-    simulator.run_until_idle();
-    assert!(readable(&pump));
-    assert_eq!(pump.step().unwrap(), Step::Again);
-    while pump.step().unwrap() == Step::Again {}
-    assert!(!readable(&pump), "the events were taken");
+    for _ in 0..3 {
+        while rig.pump.step().unwrap() == Step::Again {}
+        assert!(!rig.readable(), "the events were taken");
+        rig.message();
+        rig.simulator.run_until_idle();
+        assert!(rig.readable());
+        assert_eq!(rig.pump.step().unwrap(), Step::Again);
+        rig.take();
+    }
+}
+
+#[test]
+fn events_of_the_device_are_read_although_there_is_always_something_that_has_completed() {
+    let mut rig = Rig::new();
+    let mut events = rig.hub.device_events();
+    while rig.pump.step().unwrap() == Step::Again {}
+    rig.simulator.set_port_active(0, 1, false);
+    rig.simulator.set_port_active(0, 1, true);
+    let mut event = || {
+        let cx = &mut Context::from_waker(Waker::noop());
+        std::pin::pin!(events.next()).poll(cx)
+    };
+    // What the sleep was for is read at once.
+    rig.message();
+    rig.simulator.run_until_idle();
+    assert_eq!(rig.pump.step().unwrap(), Step::Again);
+    assert_eq!(event(), Poll::Ready(Some(AsyncEvent::PortError(1))));
+    assert_eq!(event(), Poll::Ready(Some(AsyncEvent::PortActive(1))));
+    rig.simulator.set_port_active(0, 1, false);
+    for _ in 0..LOOK_EVERY + 1 {
+        rig.take();
+        rig.message();
+        rig.simulator.run_until_idle();
+        assert_eq!(rig.pump.step().unwrap(), Step::Again);
+    }
+    assert_eq!(event(), Poll::Ready(Some(AsyncEvent::PortError(1))));
+}
+
+#[test]
+fn a_queue_pair_that_is_gone_wakes_a_pump_that_sleeps_and_is_forgotten() {
+    let mut rig = Rig::new();
+    rig.message();
+    rig.simulator.run_until_idle();
+    while rig.pump.step().unwrap() == Step::Again {}
+    assert!(rig.pump.routes.last.is_some() && !rig.readable());
+    drop(rig.qp);
+    assert_eq!(rig.simulator.object_counts(0).qps, 0, "destroyed, whatever the pump knows");
+    assert!(wait_readable(rig.pump.as_fd(), Some(Duration::ZERO)).unwrap());
+    while rig.pump.step().unwrap() == Step::Again {}
+    assert!(rig.pump.routes.last.is_none() && rig.pump.routes.known.is_empty());
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::{Outcome, Slots, Ticket, To, Want};
+use super::{Outcome, Slots, Ticket, To, Verdict, Want};
 use crate::error::{Ended, Full};
-use crate::wakes::Wakes;
+use crate::wakes::{Place, Wakes};
 use mlx5::OwnedCompletion;
 
 /// A task: knows how often it was woken.
@@ -230,8 +230,9 @@ fn who_waits_longest_is_served_first_and_nobody_overtakes() {
 fn whom_the_queue_has_refused_waits_for_a_completion_at_the_head_of_the_line() {
     let slots = Slots::new(3);
     let number = slots.try_take(ONE, &mut Some("small")).unwrap();
-    let (completed, _) = slots.progress(0);
-    let mut ticket = Ticket { refused_at: Some(completed), ..Ticket::default() };
+    let (completed, _) = slots.progress();
+    let mut ticket = Ticket::default();
+    ticket.refused_at = Some(completed);
     let (mut large, mut later) = (Polling::new(), Polling::new());
     large.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some("large")));
     assert!(large.result.is_none(), "two slots are free, and the queue pair had no room");
@@ -252,8 +253,9 @@ fn a_stream_is_woken_by_each_completion_and_by_the_end_in_any_order() {
         let take = |what| slots.try_take(STREAM, &mut Some(what)).unwrap();
         let numbers = [take(1), take(2)];
         let (mut stream, mut got, mut over) = (Polling::new(), Vec::new(), false);
-        let look = |stream: &mut Polling<_>, got: &mut Vec<_>, over: &mut bool| {
-            stream.poll(|cx| slots.poll_ready(cx));
+        let mut place = Place::default();
+        let mut look = |stream: &mut Polling<_>, got: &mut Vec<_>, over: &mut bool| {
+            stream.poll(|cx| slots.poll_ready(cx, None, &mut place));
             while let Some(item) = stream.result.take() {
                 match item {
                     Some(outcome) => got.push(kept(outcome)),
@@ -263,7 +265,7 @@ fn a_stream_is_woken_by_each_completion_and_by_the_end_in_any_order() {
                     break;
                 }
                 stream.seen = None;
-                stream.poll(|cx| slots.poll_ready(cx));
+                stream.poll(|cx| slots.poll_ready(cx, None, &mut place));
             }
         };
         for actor in &order {
@@ -294,6 +296,7 @@ fn a_loss_reaches_futures_waiters_streams_and_who_waits_for_the_end_in_any_order
         let (mut future, mut waiting) = (Polling::new(), Polling::new());
         let (mut stream, mut idle) = (Polling::new(), Polling::new());
         let mut ticket = Ticket::default();
+        let [mut streams, mut ends] = [Place::default(), Place::default()];
         let mut act = |actor: usize| match actor {
             0 => future.poll(|cx| slots.poll_outcome(cx, number).map(|outcome| outcome.err())),
             1 => waiting.poll(|cx| {
@@ -301,11 +304,12 @@ fn a_loss_reaches_futures_waiters_streams_and_who_waits_for_the_end_in_any_order
                     .poll_take(cx, &mut ticket, ONE, &mut Some(Kept(Arc::default())))
                     .map(Result::err)
             }),
-            2 => stream.poll(|cx| slots.poll_ready(cx).map(|item| item.is_none())),
-            3 => idle.poll(|cx| slots.poll_idle(cx).map(Result::err)),
+            2 => stream
+                .poll(|cx| slots.poll_ready(cx, None, &mut streams).map(|item| item.is_none())),
+            3 => idle.poll(|cx| slots.poll_idle(cx, &mut ends).map(Result::err)),
             _ => {
                 let mut wakes = Wakes::default();
-                slots.end(lost, &mut wakes);
+                slots.lose(lost, &mut wakes);
                 wakes.wake();
             }
         };
@@ -341,7 +345,7 @@ fn the_parts_of_a_batch_take_room_and_its_first_error_is_told_once() {
     part(true, false);
     wakes.wake();
     future.poll(|cx| slots.poll_outcome(cx, number));
-    assert!(matches!(future.result, Some(Ok((_, true, Some("batch"))))));
+    assert!(matches!(future.result, Some(Ok((_, Verdict::Failed, Some("batch"))))));
     let again = slots.complete(number, true, OwnedCompletion::default(), false, &mut wakes);
     assert!(again.is_err(), "nothing is posted there");
     assert!(slots.complete(99, true, OwnedCompletion::default(), false, &mut wakes).is_err());
@@ -361,7 +365,7 @@ struct Reentrant(Arc<Slots<Reentrant>>);
 
 impl Drop for Reentrant {
     fn drop(&mut self) {
-        self.0.is_idle();
+        self.0.is_over();
     }
 }
 
@@ -369,13 +373,13 @@ struct ReentrantWaker(Arc<Slots<Reentrant>>);
 
 impl Wake for ReentrantWaker {
     fn wake(self: Arc<Self>) {
-        self.0.is_idle();
+        self.0.is_over();
     }
 }
 
 impl Drop for ReentrantWaker {
     fn drop(&mut self) {
-        self.0.is_idle();
+        self.0.is_over();
     }
 }
 
@@ -385,10 +389,12 @@ fn wakers_and_what_is_kept_may_use_the_queue_when_they_are_called_or_dropped() {
     let waker = || Waker::from(Arc::new(ReentrantWaker(Arc::clone(&slots))));
     let keep = || Some(Reentrant(Arc::clone(&slots)));
     let number = slots.try_take(ONE, &mut keep()).unwrap();
+    let [mut place, mut idle] = [Place::default(), Place::default()];
     // Each replaces the waker of the one before.
     for _ in 0..2 {
         assert!(slots.poll_outcome(&Context::from_waker(&waker()), number).is_pending());
-        assert!(slots.poll_ready(&Context::from_waker(&waker())).is_pending());
+        assert!(slots.poll_ready(&Context::from_waker(&waker()), None, &mut place).is_pending());
+        assert!(slots.poll_idle(&Context::from_waker(&waker()), &mut idle).is_pending());
     }
     let mut ticket = Ticket::default();
     for _ in 0..2 {
@@ -400,4 +406,166 @@ fn wakers_and_what_is_kept_may_use_the_queue_when_they_are_called_or_dropped() {
     let taken = slots.poll_take(&Context::from_waker(&waker()), &mut ticket, ONE, &mut keep());
     let Poll::Ready(Ok(number)) = taken else { panic!("there is room") };
     drop(slots.give_back(number));
+}
+
+#[test]
+fn several_streams_share_the_results_and_all_hear_of_the_end_in_any_order() {
+    // Two streams, two requests and the end.
+    for order in orders(&[2, 2, 1, 1, 1]) {
+        let slots = Slots::new(2);
+        let take = |what| slots.try_take(STREAM, &mut Some(what)).unwrap();
+        let numbers = [take(1), take(2)];
+        let mut streams = [(); 2].map(|()| (Polling::new(), Place::default()));
+        let mut got = Vec::new();
+        let look = |(stream, place): &mut (Polling<_>, Place), got: &mut Vec<_>| {
+            stream.poll(|cx| slots.poll_ready(cx, None, place));
+            while let Some(Some(outcome)) = &mut stream.result {
+                got.extend(outcome.2.take());
+                (stream.result, stream.seen) = (None, None);
+                stream.poll(|cx| slots.poll_ready(cx, None, place));
+            }
+        };
+        for actor in &order {
+            match actor {
+                0 | 1 => look(&mut streams[*actor], &mut got),
+                4 => {
+                    let mut wakes = Wakes::default();
+                    slots.end(Ended::Closed, &mut wakes);
+                }
+                of => done(&slots, numbers[of - 2]),
+            }
+        }
+        streams.iter_mut().for_each(|stream| look(stream, &mut got));
+        got.sort_unstable();
+        assert_eq!(got, [1, 2], "{order:?}");
+        let all = streams.iter().all(|(stream, _)| matches!(stream.result, Some(None)));
+        assert!(all, "a stream sleeps on: {order:?}");
+    }
+}
+
+#[test]
+fn who_waits_no_more_is_forgotten() {
+    let slots = Slots::new(1);
+    let number = slots.try_take(STREAM, &mut Some(())).unwrap();
+    let task = Arc::new(Task::default());
+    let waker = Waker::from(Arc::clone(&task));
+    let count = || Arc::strong_count(&task);
+    let [mut stream, mut idle] = [Place::default(), Place::default()];
+    // As often as it likes, and by whatever waker.
+    for _ in 0..10 {
+        let other = Waker::from(Arc::new(Task::default()));
+        for waker in [&other, &waker, &waker] {
+            let cx = Context::from_waker(waker);
+            assert!(slots.poll_ready(&cx, None, &mut stream).is_pending());
+            assert!(slots.poll_idle(&cx, &mut idle).is_pending());
+        }
+        assert_eq!(count(), 4);
+    }
+    slots.leave_streams(None, &mut stream);
+    slots.leave_idle(&mut idle);
+    assert_eq!(count(), 2);
+    done(&slots, number);
+    assert_eq!(task.0.load(SeqCst), 0);
+}
+
+#[test]
+fn the_waker_of_the_last_poll_is_the_one_that_is_called() {
+    let slots = Slots::new(2);
+    let take = |want| slots.try_take(want, &mut Some(())).unwrap();
+    let (number, other) = (take(ONE), take(STREAM));
+    let [mut stream, mut idle] = [Place::default(), Place::default()];
+    let mut ticket = Ticket::default();
+    let tasks: [Arc<Task>; 2] = Default::default();
+    for task in &tasks {
+        let waker = Waker::from(Arc::clone(task));
+        let cx = Context::from_waker(&waker);
+        assert!(slots.poll_outcome(&cx, number).is_pending());
+        assert!(slots.poll_ready(&cx, None, &mut stream).is_pending());
+        assert!(slots.poll_idle(&cx, &mut idle).is_pending());
+        assert!(slots.poll_take(&cx, &mut ticket, ONE, &mut Some(())).is_pending());
+    }
+    done(&slots, number);
+    done(&slots, other);
+    slots.abandon(number);
+    assert_eq!(tasks[0].0.load(SeqCst), 0);
+    // Of the future, the stream, who waits for the end, and the line.
+    assert!(tasks[1].0.load(SeqCst) >= 4);
+}
+
+/// A task whose waker panics.
+struct Panicking;
+
+impl Wake for Panicking {
+    fn wake(self: Arc<Self>) {
+        panic!("the waker of a test panics");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_takes_nothing_from_anybody() {
+    let slots = Slots::new(2);
+    let numbers = [0, 1].map(|_| slots.try_take(ONE, &mut Some("kept")).unwrap());
+    let panicking = Waker::from(Arc::new(Panicking));
+    let mut other = Polling::new();
+    assert!(slots.poll_outcome(&Context::from_waker(&panicking), numbers[0]).is_pending());
+    other.poll(|cx| slots.poll_outcome(cx, numbers[1]));
+    // One after the other in the line, the panicking one first.
+    let [mut first, mut second] = [Ticket::default(), Ticket::default()];
+    let mut keep = Some("first");
+    let poll = |ticket: &mut Ticket, keep: &mut _| {
+        slots.poll_take(&Context::from_waker(&panicking), ticket, ONE, keep)
+    };
+    assert!(poll(&mut first, &mut keep).is_pending());
+    assert!(poll(&mut second, &mut Some("second")).is_pending());
+    let mut wakes = Wakes::default();
+    for number in numbers {
+        let completion = OwnedCompletion::default();
+        slots.complete(number, true, completion, false, &mut wakes).unwrap();
+    }
+    wakes.wake();
+    assert!(other.is_awake(), "it is behind the one that panicked");
+    for number in numbers {
+        let outcome = slots.poll_outcome(&Context::from_waker(Waker::noop()), number);
+        assert!(outcome.is_ready(), "the result is there");
+    }
+    // Each taking wakes the next in the line.
+    for ticket in [&mut first, &mut second] {
+        let Poll::Ready(Ok(number)) = poll(ticket, &mut Some("later")) else { panic!("no room") };
+        done(&slots, number);
+        slots.abandon(number);
+    }
+    assert!(slots.is_over());
+    // Those that a panic kept from being called are called when they are dropped.
+    let task = Arc::new(Task::default());
+    let mut wakes = Wakes::default();
+    wakes.add(Some(panicking));
+    wakes.add(Some(Waker::from(Arc::clone(&task))));
+    drop(wakes);
+    assert_eq!(task.0.load(SeqCst), 1);
+}
+
+#[test]
+fn what_a_queue_that_is_given_up_has_not_taken_comes_back_as_unused() {
+    for order in orders(&[1, 1, 1, 1]) {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let slots = Slots::new(4);
+        let take = |want| slots.try_take(want, &mut Some(Kept(Arc::clone(&drops)))).unwrap();
+        let (future, _, dropped) = (take(ONE), take(STREAM), take(ONE));
+        let (mut awaited, mut stream) = (Polling::new(), Polling::new());
+        let mut place = Place::default();
+        let mut act = |actor: usize| match actor {
+            0 => awaited.poll(|cx| slots.poll_outcome(cx, future)),
+            1 => stream.poll(|cx| slots.poll_ready(cx, None, &mut place)),
+            2 => slots.abandon(dropped),
+            _ => drop(slots.give_up(&mut Wakes::default())),
+        };
+        order.iter().for_each(|actor| act(*actor));
+        (0..2).for_each(act);
+        let verdict = awaited.result.map(|outcome| outcome.unwrap().1);
+        assert_eq!(verdict, Some(Verdict::Unused), "{order:?}");
+        let verdict = stream.result.flatten().map(|outcome| outcome.1);
+        assert_eq!(verdict, Some(Verdict::Unused), "{order:?}");
+        assert_eq!(drops.load(SeqCst), 3, "{order:?}");
+        assert!(slots.is_over());
+    }
 }

@@ -182,9 +182,6 @@ fn a_hub_takes_no_queue_pair_that_could_make_its_completion_queue_overflow() {
     hub.adopt::<_, ()>(make(16).build().unwrap()).unwrap();
     let other = rig.loopback();
     assert_eq!(hub.adopt::<_, ()>(other).unwrap_err(), NotAdded::OtherCompletionQueue);
-    let [one, two] = [make(4).build().unwrap(), make(4).build().unwrap()];
-    let seat = hub.reserve::<_, ()>(&one).unwrap();
-    assert_eq!(seat.adopt(two).unwrap_err(), NotAdded::OtherQueuePair);
 }
 
 #[test]
@@ -208,4 +205,156 @@ fn a_completion_queue_that_fails_ends_the_pump_with_its_reason() {
     assert!(matches!(error, PumpError::Poll(PollError::Corrupt(_))), "{error}");
     let Poll::Ready(Err(failed)) = poll(&mut request, &Flag::new()) else { panic!("it is over") };
     assert!(matches!(failed.because, FailedBecause::Lost(Ended::Poll(PollError::Corrupt(_)))));
+}
+
+#[test]
+fn several_streams_of_events_and_several_of_a_queue_all_end() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let mut events = [rig.hub.device_events(), rig.hub.device_events()];
+    let mut receives = [qp.receives(), qp.receives()];
+    let tasks: [_; 4] = std::array::from_fn(|_| Flag::new());
+    {
+        let [first, second] = &mut events;
+        let [third, fourth] = &mut receives;
+        let mut events = [Box::pin(first.next()), Box::pin(second.next())];
+        for (next, task) in events.iter_mut().zip(&tasks) {
+            assert!(poll(next, task).is_pending());
+        }
+        let mut receives = [Box::pin(third.next()), Box::pin(fourth.next())];
+        for (next, task) in receives.iter_mut().zip(&tasks[2..]) {
+            assert!(poll(next, task).is_pending());
+        }
+        rig.simulator.set_port_active(0, 1, false);
+        rig.settle();
+        let event = AsyncEvent::PortError(1);
+        assert_eq!(poll(&mut events[1], &tasks[1]), Poll::Ready(Some(event)));
+        // The other one was woken too, and waits again.
+        assert!(tasks[0].is_set() && poll(&mut events[0], &tasks[0]).is_pending());
+        let fresh = Flag::new();
+        assert!(poll(&mut events[0], &fresh).is_pending());
+        rig.pump = None;
+        assert!(fresh.is_set() && tasks[2].is_set() && tasks[3].is_set());
+        assert_eq!(poll(&mut events[0], &fresh), Poll::Ready(None));
+    }
+    for stream in &mut receives {
+        assert!(rig.block_on(stream.next()).is_none());
+    }
+}
+
+#[test]
+fn events_from_before_a_stream_was_there_are_not_kept_for_it() {
+    let mut rig = Rig::stepped();
+    let events = rig.hub.device_events();
+    rig.settle();
+    rig.simulator.set_port_active(0, 1, false);
+    rig.settle();
+    drop(events);
+    let mut events = rig.hub.device_events();
+    rig.simulator.set_port_active(0, 1, true);
+    assert_eq!(rig.block_on(events.next()), Some(AsyncEvent::PortActive(1)));
+}
+
+#[test]
+fn draining_a_hub_lets_every_send_be_done() {
+    let mut rig = Rig::stepped();
+    let queues: Vec<Queue<u32>> = (0..3).map(|_| rig.hub.adopt(rig.loopback()).unwrap()).collect();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let submit = |qp: &Queue<u32>| qp.try_submit(7, NONE, |wr| wr.rdma_write(to).sge(sge));
+    let requests: Vec<_> = queues.iter().map(|qp| submit(qp).unwrap()).collect();
+    let receive = rig.block_on(queues[0].submit_recv(8, Sge::default())).unwrap();
+    // Given up and begun again.
+    let hub = rig.hub.clone();
+    assert!(poll(&mut Box::pin(hub.drain()), &Flag::new()).is_pending());
+    rig.block_on(hub.drain()).unwrap();
+    let refused = submit(&queues[2]).unwrap_err();
+    assert_eq!(refused.because, RefusedBecause::Ended(Ended::Closed));
+    for request in requests {
+        assert_eq!(rig.block_on(request).unwrap().keep, 7);
+    }
+    rig.hub.shutdown();
+    assert!(rig.block_on(receive).unwrap_err().is_flushed());
+    rig.settle();
+    assert!(rig.pump.is_none(), "it has stopped");
+}
+
+#[test]
+fn what_somebody_posts_by_hand_completes_no_request_of_another_queue_pair() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let mut receive = rig.block_on(qp.submit_recv(1, Sge::default())).unwrap();
+    // The names of all requests that there may be.
+    let mut other = rig.loopback();
+    for queue in 0..2_u64 {
+        for slot in 0..4 {
+            other.recv(queue << 32 | 3 << 30 | slot, Sge::default()).unwrap();
+        }
+    }
+    other.to_error().unwrap();
+    rig.settle();
+    assert_eq!(rig.hub.strays(), 8);
+    assert!(poll(&mut receive, &Flag::new()).is_pending());
+}
+
+#[test]
+fn a_forgotten_future_keeps_its_slot_and_nothing_else() {
+    let mut rig = Rig::stepped();
+    let before = rig.queue_pairs();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let submit = |number| qp.try_submit(number, NONE, |wr| wr.rdma_write(to).sge(sge));
+    std::mem::forget(submit(0).unwrap());
+    rig.settle();
+    let requests: Vec<_> = (1..16).map(|number| submit(number).unwrap()).collect();
+    assert_eq!(submit(16).unwrap_err().because, RefusedBecause::Full);
+    for (request, number) in requests.into_iter().zip(1..) {
+        assert_eq!(rig.block_on(request).unwrap().keep, number);
+    }
+    drop(rig.block_on(qp.close()).unwrap());
+    assert_eq!(rig.queue_pairs(), before);
+    rig.hub.shutdown();
+    rig.settle();
+    assert!(rig.pump.is_none(), "it has stopped");
+}
+
+/// Its drop panics.
+struct Panicking;
+
+impl Drop for Panicking {
+    fn drop(&mut self) {
+        panic!("what a request of a test keeps panics");
+    }
+}
+
+#[test]
+fn what_is_kept_and_panics_when_it_is_dropped_takes_nothing_from_anybody() {
+    let mut rig = Rig::stepped();
+    let panicking: Queue<Panicking> = rig.hub.adopt(rig.loopback()).unwrap();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let submit = |number| qp.try_submit(number, NONE, |wr| wr.rdma_write(to).sge(sge)).unwrap();
+    let first = submit(1);
+    drop(panicking.try_submit(Panicking, NONE, |wr| wr.rdma_write(to).sge(sge)).unwrap());
+    let second = submit(2);
+    assert_eq!(rig.block_on(first).unwrap().keep, 1);
+    assert_eq!(rig.block_on(second).unwrap().keep, 2);
+    assert!(rig.pump.is_some(), "the pump goes on");
+}
+
+#[test]
+fn a_queue_pair_that_is_kept_by_its_own_request_goes_when_that_completes() {
+    let mut rig = Rig::stepped();
+    let before = rig.queue_pairs();
+    /// A handle of the queue pair itself.
+    struct Own {
+        _qp: Queue<Own>,
+    }
+    let qp: Queue<Own> = rig.hub.adopt(rig.loopback()).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let own = Own { _qp: qp.clone() };
+    drop(qp.try_submit(own, NONE, |wr| wr.rdma_write(to).sge(sge)).unwrap());
+    drop(qp);
+    assert_eq!(rig.queue_pairs(), before + 1);
+    rig.settle();
+    assert_eq!(rig.queue_pairs(), before);
 }

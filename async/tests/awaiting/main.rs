@@ -3,4 +3,6 @@
 mod ends;
 mod requests;
 mod rig;
+mod seats;
+mod shared;
 mod ways;

@@ -34,14 +34,12 @@ fn each_request_has_its_own_result_in_whatever_order_they_are_awaited() {
 #[test]
 fn a_stream_brings_messages_in_order_with_their_buffers() {
     let mut rig = Rig::stepped();
-    let qp = rig.loopback();
-    let seat = rig.hub.reserve(&qp).unwrap();
-    let mut qp = qp;
+    let seat = rig.hub.reserve(rig.loopback()).unwrap();
     for buffer in 0..4 {
         let sge = rig.memory.sge(buffer * 64..buffer * 64 + 64).unwrap();
-        seat.post_recv(&mut qp, buffer, sge).unwrap();
+        seat.post_recv(buffer, sge).unwrap();
     }
-    let qp: Queue<usize> = seat.adopt(qp).unwrap();
+    let qp: Queue<usize> = seat.adopt();
     let memory = Arc::clone(&rig.memory);
     let mut receives = qp.receives();
     rig.block_on(async {

@@ -1,0 +1,89 @@
+//! Queue pairs of a hub that are not connected yet.
+
+use std::fmt;
+
+use mlx5::{QueuePair, QueuePairTransport, Sge};
+
+use crate::error::{Ended, Refused};
+use crate::queue_pair::AsyncQueuePair;
+use crate::shared::{Handles, Shared};
+
+/// A queue pair in its place of a hub, before it is connected: receives can be posted that the peer's
+/// first messages need.
+///
+/// ```
+/// # use mlx5::{ConnectOptions, Psn, transport::Rc};
+/// # use mlx5_async::Hub;
+/// # fn f(hub: &Hub, pd: &mlx5::ProtectionDomain, port: &mlx5::LocalPort, peer: &mlx5::Endpoint)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
+/// let options = ConnectOptions::default();
+/// let mut seat = hub.reserve(hub.create_qp::<Rc>(pd).build()?)?;
+/// seat.with(|qp| qp.init(port, &options))??;
+/// let inbox = pd.allocate(64)?;
+/// seat.post_recv((), inbox.whole()?)?;
+/// seat.with(|qp| qp.connect(port, Psn::default(), peer, &options))??;
+/// let qp = seat.adopt();
+/// # let _ = qp;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Dropping it closes the queue pair: what was posted keeps what it has until it is flushed.
+#[must_use = "a seat waits for `Seat::adopt`"]
+pub struct Seat<T: QueuePairTransport, K> {
+    pub(crate) handles: Handles<T, K>,
+}
+
+impl<T: QueuePairTransport, K> fmt::Debug for Seat<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("qp_num", &self.handles.0.qp_num()).finish_non_exhaustive()
+    }
+}
+
+impl<T: QueuePairTransport, K> Seat<T, K> {
+    /// Does something with the queue pair. It fails if that could not be flushed when the hub was shut
+    /// down, and was destroyed.
+    pub fn with<R>(&mut self, work: impl FnOnce(&mut QueuePair<T>) -> R) -> Result<R, Ended> {
+        self.lend(|mut qp| {
+            let done = work(&mut qp);
+            (qp, done)
+        })
+    }
+
+    /// Lends the queue pair to what takes it by value, for example to a connection manager, and gives it
+    /// back. It fails as [`Seat::with`] does.
+    pub fn lend<R>(
+        &mut self,
+        work: impl FnOnce(QueuePair<T>) -> (QueuePair<T>, R),
+    ) -> Result<R, Ended> {
+        let shared = &*self.handles.0;
+        let Some(qp) = shared.qp().take() else { return Err(Ended::Destroyed) };
+        let mut lent = Lent { shared, qp: None };
+        let (qp, done) = work(qp);
+        lent.qp = Some(qp).filter(|qp| qp.qp_num() == shared.qp_num());
+        Ok(done)
+    }
+
+    /// Posts a receive request, whose completion goes to [`AsyncQueuePair::receives`].
+    pub fn post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
+        self.handles.0.try_post_recv(keep, sge)
+    }
+
+    /// Makes it a queue pair whose requests are awaited.
+    pub fn adopt(self) -> AsyncQueuePair<T, K> {
+        AsyncQueuePair::new(self.handles)
+    }
+}
+
+/// A queue pair that is lent. Dropped, it is where it was.
+struct Lent<'a, T: QueuePairTransport, K> {
+    shared: &'a Shared<T, K>,
+    /// None if it does not come back, because of a panic.
+    qp: Option<QueuePair<T>>,
+}
+
+impl<T: QueuePairTransport, K> Drop for Lent<'_, T, K> {
+    fn drop(&mut self) {
+        self.shared.give_back(self.qp.take());
+    }
+}

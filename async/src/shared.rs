@@ -1,0 +1,232 @@
+//! What the handles of a queue pair share, and how it ends.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use mlx5::{ErrorKind, QueuePairTransport, QueueState, SendFlags, Sge, WorkCompletion, Wr};
+
+use crate::error::{Ended, Refused, RefusedBecause};
+use crate::posting::try_post;
+use crate::registry::{Name, Registry, Route};
+use crate::slots::{Slots, To, Want};
+use crate::wakes::{Place, Wakes, discard};
+
+/// A queue pair with its slots.
+pub(crate) struct Shared<T: QueuePairTransport, K> {
+    // Destroyed before the slots: after that the device uses nothing of what they keep.
+    qp: Mutex<Option<mlx5::QueuePair<T>>>,
+    pub(crate) send: Arc<Slots<K>>,
+    pub(crate) receive: Arc<Slots<K>>,
+    pub(crate) number: u32,
+    qp_num: u32,
+    closed: AtomicBool,
+    registry: Arc<Registry>,
+    /// The shared receive queue, which lives as long as a queue pair takes from it.
+    receives: Option<Arc<dyn Route>>,
+}
+
+impl<T: QueuePairTransport, K> Shared<T, K> {
+    pub(crate) fn new(
+        registry: &Arc<Registry>,
+        number: u32,
+        qp: mlx5::QueuePair<T>,
+        receives: Option<Arc<dyn Route>>,
+    ) -> Self {
+        let [send, receive] = sides(&qp).map(|capacity| Arc::new(Slots::new(capacity)));
+        let (qp_num, qp) = (qp.qp_num(), Mutex::new(Some(qp)));
+        let (closed, registry) = (AtomicBool::new(false), Arc::clone(registry));
+        Self { qp, send, receive, number, qp_num, closed, registry, receives }
+    }
+
+    pub(crate) fn qp(&self) -> MutexGuard<'_, Option<mlx5::QueuePair<T>>> {
+        // A batch that is dropped by a panic posts nothing.
+        self.qp.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether no completion is to come any more.
+    fn is_over(&self) -> bool {
+        self.send.is_over() && self.receive.is_over()
+    }
+
+    /// Takes no more requests, and flushes those that are posted.
+    pub(crate) fn flush(&self) {
+        let mut wakes = Wakes::default();
+        self.send.end(Ended::Closed, &mut wakes);
+        self.receive.end(Ended::Closed, &mut wakes);
+        self.closed.store(true, Ordering::Release);
+        let mut qp = self.qp();
+        let works = |qp: &&mut mlx5::QueuePair<T>| {
+            !matches!(qp.state(), QueueState::Reset | QueueState::Error)
+        };
+        let flushed = qp.as_mut().filter(works).map_or(Ok(()), |qp| qp.to_error());
+        match flushed {
+            Ok(()) => {}
+            // The pump hears of it, and says so to everyone.
+            Err(error) if error.kind() == ErrorKind::DeviceGone => {}
+            Err(_) => {
+                // Nothing would complete. If it cannot be destroyed either, the driver keeps its
+                // memory.
+                *qp = None;
+                self.lose(Ended::Destroyed, &mut wakes);
+            }
+        }
+        drop(qp);
+        wakes.wake();
+    }
+
+    /// Takes a queue pair back that was lent; or it is gone.
+    pub(crate) fn give_back(&self, qp: Option<mlx5::QueuePair<T>>) {
+        let is_gone = qp.is_none();
+        *self.qp() = qp;
+        if is_gone {
+            let mut wakes = Wakes::default();
+            self.closed.store(true, Ordering::Release);
+            self.lose(Ended::Destroyed, &mut wakes);
+            self.leave_if_over();
+        } else if self.closed.load(Ordering::Acquire) {
+            // Meanwhile.
+            self.flush();
+            self.leave_if_over();
+        }
+    }
+
+    /// Removes the queue pair from the hub, if it is closed and no completion is to come.
+    pub(crate) fn leave_if_over(&self) {
+        if self.closed.load(Ordering::Acquire) && self.is_over() {
+            self.registry.remove(self.number, self.completions());
+        }
+    }
+
+    /// Posts the parts of a request.
+    pub(crate) fn post(
+        &self,
+        slot: u32,
+        flags: SendFlags,
+        parts: u32,
+        mut build: impl FnMut(u32, Wr<'_, '_, T>),
+    ) -> Result<(), RefusedBecause> {
+        let mut qp = self.qp();
+        let Some(qp) = &mut *qp else { return Err(RefusedBecause::Taken) };
+        let posted = qp.post(|batch| {
+            for part in 0..parts {
+                let last = part + 1 == parts;
+                let name = Name { queue: self.number, receive: false, last, slot };
+                let flags = if last { flags | SendFlags::SIGNALED } else { flags };
+                build(part, batch.wr(name.wr_id(), flags));
+            }
+        });
+        posted.map_err(RefusedBecause::Send)
+    }
+
+    pub(crate) fn recv(&self, slot: u32, sge: Sge) -> Result<(), RefusedBecause> {
+        let name = Name { queue: self.number, receive: true, last: true, slot };
+        match &mut *self.qp() {
+            Some(qp) => qp.recv(name.wr_id(), sge).map_err(RefusedBecause::Receive),
+            None => Err(RefusedBecause::Taken),
+        }
+    }
+
+    /// Posts a receive request for the stream, if there is room at once.
+    pub(crate) fn try_post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
+        if let Err(because) = self.can_receive() {
+            return Err(Refused { keep, because });
+        }
+        let want = Want::one(To::Stream);
+        let posted = try_post(&self.receive, keep, want, |slot| self.recv(slot, sge));
+        if posted.is_err() {
+            self.leave_if_over();
+        }
+        posted.map(drop)
+    }
+
+    pub(crate) fn qp_num(&self) -> u32 {
+        self.qp_num
+    }
+
+    /// Why there is no receive queue, if there is none.
+    pub(crate) fn can_receive(&self) -> Result<(), RefusedBecause> {
+        match self.receives {
+            Some(_) => Err(RefusedBecause::SharedReceives),
+            None => Ok(()),
+        }
+    }
+
+    fn lose(&self, end: Ended, wakes: &mut Wakes) {
+        self.send.lose(end, wakes);
+        self.receive.lose(end, wakes);
+    }
+
+    fn completions(&self) -> u32 {
+        self.send.capacity() + self.receive.capacity()
+    }
+}
+
+/// How many requests the queues of a queue pair hold.
+pub(crate) fn sides<T: QueuePairTransport>(qp: &mlx5::QueuePair<T>) -> [u32; 2] {
+    let caps = qp.caps();
+    let receives = if qp.has_srq() { 0 } else { caps.max_recv_wr };
+    [caps.max_send_wr, receives].map(|of| of.min(Name::SLOTS))
+}
+
+impl<T: QueuePairTransport, K: Send> Route for Shared<T, K>
+where
+    mlx5::QueuePair<T>: Send,
+{
+    fn complete(
+        &self,
+        name: Name,
+        completion: &WorkCompletion<'_>,
+        wakes: &mut Wakes,
+    ) -> Option<bool> {
+        if completion.qp_num() != self.qp_num {
+            return None;
+        }
+        let side = if name.receive { &self.receive } else { &self.send };
+        let failed = !completion.is_success();
+        let dropped =
+            side.complete(name.slot, name.last, completion.to_owned(), failed, wakes).ok()?;
+        discard(dropped);
+        Some(self.closed.load(Ordering::Acquire) && self.is_over())
+    }
+
+    fn close(&self) {
+        self.flush();
+        self.leave_if_over();
+    }
+
+    fn end_sends(&self) {
+        let mut wakes = Wakes::default();
+        self.send.end(Ended::Closed, &mut wakes);
+    }
+
+    fn poll_sent(&self, cx: &Context<'_>, place: &mut Place) -> Poll<Result<(), Ended>> {
+        self.send.poll_idle(cx, place)
+    }
+
+    fn leave_sent(&self, place: &mut Place) {
+        self.send.leave_idle(place);
+    }
+
+    fn lose(&self, end: Ended, wakes: &mut Wakes) {
+        Shared::lose(self, end, wakes);
+    }
+
+    fn completions(&self) -> u32 {
+        Shared::completions(self)
+    }
+}
+
+/// The handles of a queue pair: with the last one it is closed.
+pub(crate) struct Handles<T: QueuePairTransport, K>(pub(crate) Arc<Shared<T, K>>);
+
+impl<T: QueuePairTransport, K> Drop for Handles<T, K> {
+    fn drop(&mut self) {
+        self.0.flush();
+        self.0.leave_if_over();
+        if self.0.is_over() {
+            // The pump may know of it for a while.
+            drop(self.0.qp().take());
+        }
+    }
+}

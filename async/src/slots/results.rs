@@ -1,0 +1,143 @@
+//! Taking the results of a queue's requests, or waiting for them.
+
+use std::task::{Context, Poll};
+
+use super::{Outcome, Slots, State};
+use crate::error::Ended;
+use crate::wakes::{Place, Wakes, discard, remember, wake};
+
+impl<K> Slots<K> {
+    /// The result of a request, once it has one.
+    pub(crate) fn poll_outcome(
+        &self,
+        cx: &Context<'_>,
+        number: u32,
+    ) -> Poll<Result<Outcome<K>, Ended>> {
+        let mut table = self.table();
+        let lost = table.end.filter(|_| table.is_lost);
+        let slot = &mut table.slots[number as usize];
+        match (slot.state, lost) {
+            (State::Done, _) => {
+                let outcome = table.outcome(number);
+                let next = table.next_in_line();
+                drop(table);
+                wake(next);
+                Poll::Ready(Ok(outcome))
+            }
+            (_, Some(end)) => {
+                // The device may still use what is kept.
+                slot.abandoned = true;
+                Poll::Ready(Err(end))
+            }
+            (_, None) => {
+                let former = remember(&mut slot.waker, cx);
+                drop(table);
+                discard(former);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The future of a request is dropped. What is kept stays until the request has completed.
+    pub(crate) fn abandon(&self, number: u32) {
+        let mut table = self.table();
+        let slot = &mut table.slots[number as usize];
+        let waker = slot.waker.take();
+        let mut next = None;
+        let mut keep = None;
+        match slot.state {
+            State::Done => {
+                keep = table.outcome(number).2;
+                next = table.next_in_line();
+            }
+            State::Posted => slot.abandoned = true,
+            State::Free => {}
+        }
+        drop(table);
+        wake(next);
+        discard(waker);
+        drop(keep);
+    }
+
+    /// A stream begins: of one queue pair, or of those that have none of their own.
+    pub(crate) fn enter_streams(&self, of: Option<u32>) {
+        if let Some(qp_num) = of {
+            self.table().ready_of.entry(qp_num).or_default().0 += 1;
+        }
+    }
+
+    /// The next result for a stream; `None` when the queue has ended and none is left.
+    pub(crate) fn poll_ready(
+        &self,
+        cx: &Context<'_>,
+        of: Option<u32>,
+        place: &mut Place,
+    ) -> Poll<Option<Outcome<K>>> {
+        let mut table = self.table();
+        if let Some((outcome, next)) = table.next_ready(of) {
+            drop(table);
+            wake(next);
+            return Poll::Ready(Some(outcome));
+        }
+        if table.is_lost || (table.end.is_some() && table.is_idle()) {
+            return Poll::Ready(None);
+        }
+        let former = table.ready(of).waiting.wait(place, cx);
+        drop(table);
+        discard(former);
+        Poll::Pending
+    }
+
+    /// The next result for a stream, if there is one.
+    pub(crate) fn next_ready(&self, of: Option<u32>) -> Option<Outcome<K>> {
+        let (outcome, next) = self.table().next_ready(of)?;
+        wake(next);
+        Some(outcome)
+    }
+
+    /// A stream is dropped. What the last one of a queue pair has not taken, the others get.
+    pub(crate) fn leave_streams(&self, of: Option<u32>, place: &mut Place) {
+        let mut wakes = Wakes::default();
+        let mut guard = self.table();
+        let table = &mut *guard;
+        let left = match of.and_then(|qp_num| Some((qp_num, table.ready_of.get_mut(&qp_num)?))) {
+            None => table.ready.waiting.leave(place),
+            Some((qp_num, (streams, ready))) => {
+                let left = ready.waiting.leave(place);
+                *streams -= 1;
+                if *streams == 0 && !ready.slots.is_empty() {
+                    table.ready.slots.append(&mut ready.slots);
+                    table.ready.waiting.wake(&mut wakes);
+                }
+                if *streams == 0 {
+                    table.ready_of.remove(&qp_num);
+                }
+                left
+            }
+        };
+        drop(guard);
+        discard(left);
+        wakes.wake();
+    }
+
+    /// Ready when no request is with the device.
+    pub(crate) fn poll_idle(&self, cx: &Context<'_>, place: &mut Place) -> Poll<Result<(), Ended>> {
+        let mut table = self.table();
+        if table.is_idle() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(end) = table.end.filter(|_| table.is_lost) {
+            return Poll::Ready(Err(end));
+        }
+        let former = table.idle.wait(place, cx);
+        drop(table);
+        discard(former);
+        Poll::Pending
+    }
+
+    /// Waits no more for [`Slots::poll_idle`].
+    pub(crate) fn leave_idle(&self, place: &mut Place) {
+        let left = self.table().idle.leave(place);
+        discard(left);
+    }
+}

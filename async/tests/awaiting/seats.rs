@@ -1,0 +1,119 @@
+//! Queue pairs that are not connected yet: whatever becomes of them, what was posted comes back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use mlx5::{MemoryRegion, QueuePair, SendFlags, Sge, transport::Rc};
+use mlx5_async::{Ended, FailedBecause, RefusedBecause, Seat};
+
+use crate::rig::{Queue, Rig};
+
+/// What a receive keeps.
+type Keep = Arc<MemoryRegion>;
+
+/// A seat with a receive posted.
+fn seat(rig: &Rig) -> (Seat<Rc, Keep>, Keep) {
+    let seat = rig.hub.reserve(rig.loopback()).unwrap();
+    let own = Arc::new(rig.pd.allocate(64).unwrap());
+    seat.post_recv(Arc::clone(&own), own.whole().unwrap()).unwrap();
+    (seat, own)
+}
+
+#[test]
+fn a_seat_that_is_dropped_flushes_and_gives_its_place_back() {
+    let mut rig = Rig::stepped();
+    let before = rig.queue_pairs();
+    // Far more than there is room for at a time.
+    for _ in 0..100 {
+        let (seat, own) = seat(&rig);
+        drop(seat);
+        assert_eq!(Arc::strong_count(&own), 2, "the device may write to it");
+        rig.settle();
+        assert_eq!(Arc::strong_count(&own), 1);
+        assert_eq!(rig.queue_pairs(), before);
+    }
+    rig.hub.shutdown();
+    rig.settle();
+    assert!(rig.pump.is_none(), "it has stopped");
+    assert_eq!(rig.simulator.violations(), []);
+}
+
+#[test]
+fn a_hub_that_is_shut_down_before_a_seat_is_adopted_flushes_it_and_ends() {
+    for lent in [false, true] {
+        let mut rig = Rig::stepped();
+        let (mut seat, own) = seat(&rig);
+        match lent {
+            false => rig.hub.shutdown(),
+            // While it is being connected.
+            true => seat
+                .lend(|qp| {
+                    rig.hub.shutdown();
+                    (qp, ())
+                })
+                .unwrap(),
+        }
+        let qp: Queue<Keep> = seat.adopt();
+        let refused = qp.try_post_recv(Arc::clone(&own), Sge::default()).unwrap_err();
+        assert_eq!(refused.because, RefusedBecause::Ended(Ended::Closed));
+        drop(refused);
+        let mut receives = qp.receives();
+        let flushed = rig.block_on(receives.next()).unwrap().unwrap_err();
+        assert!(flushed.is_flushed());
+        rig.settle();
+        assert!(rig.pump.is_none(), "lent {lent}: the pump waits for what never completes");
+        drop(rig.block_on(qp.close()).unwrap());
+    }
+}
+
+#[test]
+fn a_queue_pair_that_does_not_come_back_loses_its_requests_and_no_others() {
+    for swapped in [false, true] {
+        let mut rig = Rig::stepped();
+        let before = rig.queue_pairs();
+        let (mut seat, own) = seat(&rig);
+        let other: QueuePair<Rc> = rig.loopback();
+        let lend = AssertUnwindSafe(|| {
+            seat.lend(|qp| {
+                drop(qp);
+                assert!(swapped, "the connection manager of a test panics");
+                (other, ())
+            })
+        });
+        assert_eq!(catch_unwind(lend).is_ok(), swapped);
+        assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Destroyed);
+        assert_eq!(rig.queue_pairs(), before);
+        let qp: Queue<Keep> = seat.adopt();
+        assert!(rig.block_on(qp.receives().next()).is_none());
+        let refused = qp.try_post(own, SendFlags::empty(), |wr| wr.send().inline_data(&[]));
+        assert_eq!(refused.unwrap_err().because, RefusedBecause::Ended(Ended::Destroyed));
+        rig.hub.shutdown();
+        rig.settle();
+        assert!(rig.pump.is_none(), "it has stopped");
+    }
+}
+
+#[test]
+fn a_queue_pair_that_cannot_be_flushed_is_destroyed_and_its_requests_fail() {
+    let mut rig = Rig::stepped();
+    let before = rig.queue_pairs();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let other: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let receive = rig.block_on(qp.submit_recv(1, Sge::default())).unwrap();
+    rig.simulator.fail_call(1, mlx5::Errno::ENOMEM);
+    let closed = rig.block_on(qp.clone().close());
+    rig.simulator.fail_no_call();
+    assert_eq!(closed.unwrap_err(), Ended::Destroyed);
+    assert_eq!(rig.queue_pairs(), before + 1);
+    let failed = rig.block_on(receive).unwrap_err();
+    assert_eq!(failed.because, FailedBecause::Lost(Ended::Destroyed));
+    let refused = qp.try_post_recv(2, Sge::default()).unwrap_err();
+    assert_eq!(refused.because, RefusedBecause::Ended(Ended::Destroyed));
+    // The others go on, and nothing waits for it.
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let request = other.try_submit(3, SendFlags::empty(), |wr| wr.rdma_write(to).sge(sge)).unwrap();
+    assert_eq!(rig.block_on(request).unwrap().keep, 3);
+    rig.hub.shutdown();
+    rig.settle();
+    assert!(rig.pump.is_none(), "it has stopped");
+}

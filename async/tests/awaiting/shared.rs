@@ -1,0 +1,200 @@
+//! Shared receive queues.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use mlx5::{AsyncEvent, MemoryRegion, SendFlags, Sge, transport::Rc};
+use mlx5_async::{AsyncSharedReceiveQueue, Ended, FailedBecause, Hub, NotAdded, RefusedBecause};
+
+use crate::rig::{Flag, Queue, Rig, poll};
+
+const NONE: SendFlags = SendFlags::empty();
+
+fn shared<K: Send + 'static>(rig: &Rig, requests: u32) -> AsyncSharedReceiveQueue<K> {
+    rig.hub.adopt_srq(rig.pd.create_srq(requests).build().unwrap()).unwrap()
+}
+
+/// A queue pair that is connected to itself, and receives from the shared queue.
+fn loopback<K: Send + 'static, R>(rig: &Rig, srq: &AsyncSharedReceiveQueue<R>) -> Queue<K>
+where
+    R: Send + 'static,
+{
+    let qp = srq.create_qp::<Rc, _>(&rig.pd, |builder| builder.max_send_wr(16).build());
+    let mut qp = qp.unwrap();
+    rig.connect_to_itself(&mut qp);
+    rig.hub.adopt(qp).unwrap()
+}
+
+fn srqs(rig: &Rig) -> u64 {
+    rig.simulator.object_counts(0).srqs as u64
+}
+
+#[test]
+fn messages_of_several_queue_pairs_come_by_one_stream_with_their_buffers() {
+    let mut rig = Rig::stepped();
+    let srq = shared::<usize>(&rig, 4);
+    let queues: [Queue<()>; 2] = [loopback(&rig, &srq), loopback(&rig, &srq)];
+    let memory = Arc::clone(&rig.memory);
+    let sge = |buffer: usize| memory.sge(buffer * 64..buffer * 64 + 64).unwrap();
+    for buffer in 0..4 {
+        srq.try_post_recv(buffer, sge(buffer)).unwrap();
+    }
+    let small = shared::<usize>(&rig, 4);
+    // It may hold more than was asked for.
+    let full = (0..).find_map(|number| small.try_post_recv(number, Sge::default()).err());
+    assert_eq!(full.map(|refused| refused.because), Some(RefusedBecause::Full));
+    drop(small);
+    let mut receives = srq.receives();
+    rig.block_on(async {
+        for number in 0..40_u8 {
+            let qp = &queues[usize::from(number) % 2];
+            memory.write_at(4096, &[number; 3]).unwrap();
+            let from = memory.sge(4096..4099).unwrap();
+            qp.submit((), NONE, |wr| wr.send().sge(from)).await.unwrap().await.unwrap();
+            let done = receives.next().await.unwrap().unwrap();
+            let completion = done.completion.as_completion();
+            assert_eq!((completion.qp_num(), completion.byte_len()), (qp.qp_num(), Some(3)));
+            let mut bytes = [0; 3];
+            memory.read_at(done.keep * 64, &mut bytes).unwrap();
+            assert_eq!(bytes, [number; 3]);
+            srq.post_recv(done.keep, sge(done.keep)).await.unwrap();
+        }
+    });
+    // Its queue pairs have no receive queue of their own.
+    for refused in [
+        queues[0].try_post_recv((), Sge::default()),
+        rig.block_on(queues[0].post_recv((), Sge::default())),
+        rig.block_on(queues[0].submit_recv((), Sge::default())).map(drop),
+    ] {
+        assert_eq!(refused.unwrap_err().because, RefusedBecause::SharedReceives);
+    }
+    assert_eq!(rig.hub.strays(), 0);
+    assert_eq!(rig.simulator.violations(), []);
+}
+
+#[test]
+fn requests_without_a_message_come_back_when_the_last_of_all_is_gone() {
+    for handle_first in [true, false] {
+        let mut rig = Rig::stepped();
+        let before = (rig.queue_pairs(), srqs(&rig));
+        let srq = shared::<Arc<MemoryRegion>>(&rig, 8);
+        let mut qp = Some(loopback::<(), _>(&rig, &srq));
+        let own = Arc::new(rig.pd.allocate(64).unwrap());
+        let post = || srq.submit_recv(Arc::clone(&own), own.whole().unwrap());
+        let (awaited, dropped) = (rig.block_on(post()).unwrap(), rig.block_on(post()).unwrap());
+        drop(dropped);
+        srq.try_post_recv(Arc::clone(&own), own.whole().unwrap()).unwrap();
+        let mut stream = srq.receives();
+        if !handle_first {
+            drop(qp.take());
+            rig.settle();
+        }
+        drop(srq);
+        rig.settle();
+        if let Some(qp) = qp {
+            // The queue pair keeps the queue, and what messages need.
+            assert_eq!((srqs(&rig), Arc::strong_count(&own)), (before.1 + 1, 4));
+            let send = |wr: mlx5::Wr<'_, '_, Rc>| wr.send().inline_data(&[]);
+            rig.block_on(qp.try_submit((), NONE, send).unwrap()).unwrap();
+            assert!(rig.block_on(awaited).is_ok(), "the first one took the message");
+            drop(qp);
+            rig.settle();
+        } else {
+            let failed = rig.block_on(awaited).unwrap_err();
+            assert_eq!(failed.because, FailedBecause::Unused);
+            assert!(failed.keep.is_some());
+        }
+        assert_eq!((rig.queue_pairs(), srqs(&rig)), before);
+        let failed = rig.block_on(stream.next()).unwrap().unwrap_err();
+        assert_eq!((failed.because, failed.keep.is_some()), (FailedBecause::Unused, true));
+        assert!(rig.block_on(stream.next()).is_none());
+        drop((failed, stream));
+        assert_eq!(Arc::strong_count(&own), 1);
+        // Its place is free again.
+        for _ in 0..100 {
+            shared::<()>(&rig, 512);
+        }
+        rig.hub.shutdown();
+        rig.settle();
+        assert!(rig.pump.is_none(), "it has stopped");
+        assert_eq!(rig.simulator.violations(), []);
+    }
+}
+
+#[test]
+fn a_shutdown_ends_it_although_its_requests_never_complete() {
+    let mut rig = Rig::stepped();
+    let srq = shared::<u32>(&rig, 8);
+    let qp: Queue<u32> = loopback(&rig, &srq);
+    let mut awaited = rig.block_on(srq.submit_recv(1, Sge::default())).unwrap();
+    let mut stream = srq.receives();
+    let task = Flag::new();
+    assert!(poll(&mut awaited, &task).is_pending());
+    rig.hub.shutdown();
+    let refused = srq.try_post_recv(2, Sge::default()).unwrap_err();
+    assert_eq!(refused.because, RefusedBecause::Ended(Ended::Closed));
+    rig.settle();
+    assert!(rig.pump.is_none(), "it has stopped");
+    assert!(task.is_set());
+    let Poll::Ready(Err(failed)) = poll(&mut awaited, &task) else { panic!("nothing can come") };
+    assert_eq!(failed.because, FailedBecause::Lost(Ended::Closed));
+    assert!(rig.block_on(stream.next()).is_none());
+    drop((qp, srq));
+    assert_eq!((rig.queue_pairs(), srqs(&rig)), (0, 0));
+    let late = rig.hub.adopt_srq::<u32>(rig.pd.create_srq(8).build().unwrap()).unwrap_err();
+    assert_eq!(late, NotAdded::Ended(Ended::Closed));
+}
+
+#[test]
+fn without_its_pump_a_shared_queue_loses_its_requests() {
+    let mut rig = Rig::stepped();
+    let srq = shared::<u32>(&rig, 8);
+    let qp: Queue<u32> = loopback(&rig, &srq);
+    let awaited = rig.block_on(srq.submit_recv(1, Sge::default())).unwrap();
+    rig.pump = None;
+    let failed = rig.block_on(awaited).unwrap_err();
+    assert_eq!(failed.because, FailedBecause::Lost(Ended::NoPump));
+    drop((srq, qp));
+    assert_eq!((rig.queue_pairs(), srqs(&rig)), (0, 0));
+}
+
+#[test]
+fn a_shared_queue_needs_room_and_its_queue_pairs_the_same_hub() {
+    let rig = Rig::stepped();
+    let (hub, _pump) = Hub::new(&rig.context, 63).unwrap();
+    let make = |requests| rig.pd.create_srq(requests).build().unwrap();
+    let refused = hub.adopt_srq::<()>(make(64)).unwrap_err();
+    assert!(matches!(refused, NotAdded::CompletionQueueFull { .. }), "{refused}");
+    let srq = hub.adopt_srq::<()>(make(16)).unwrap();
+    // One that the hub does not know, and one of another hub.
+    let foreign = make(16);
+    let qp = hub.create_qp::<Rc>(&rig.pd).max_send_wr(4).srq(&foreign).build().unwrap();
+    assert_eq!(hub.adopt::<_, ()>(qp).unwrap_err(), NotAdded::OtherSharedReceiveQueue);
+    let qp = srq.create_qp::<Rc, _>(&rig.pd, |builder| builder.max_send_wr(4).build()).unwrap();
+    assert_eq!(rig.hub.adopt::<_, ()>(qp).unwrap_err(), NotAdded::OtherCompletionQueue);
+    let builder = rig.hub.create_qp::<Rc>(&rig.pd).max_send_wr(4).srq(&foreign);
+    let qp = builder.build().unwrap();
+    assert_eq!(rig.hub.adopt::<_, ()>(qp).unwrap_err(), NotAdded::OtherSharedReceiveQueue);
+    drop(foreign);
+    // One that completes elsewhere.
+    let (domain, cq) =
+        (rig.context.open_xrcd().unwrap(), rig.context.create_cq(16).build().unwrap());
+    let elsewhere = rig.pd.create_srq(16).xrc(&domain, &cq).build().unwrap();
+    let refused = hub.adopt_srq::<()>(elsewhere).unwrap_err();
+    assert_eq!(refused, NotAdded::OtherSharedReceiveQueue);
+}
+
+#[test]
+fn a_limit_makes_an_event() {
+    let mut rig = Rig::stepped();
+    let mut events = rig.hub.device_events();
+    let srq = shared::<u32>(&rig, 8);
+    let qp: Queue<u32> = loopback(&rig, &srq);
+    for number in 0..4 {
+        srq.try_post_recv(number, Sge::default()).unwrap();
+    }
+    srq.set_limit(4).unwrap();
+    let send = |wr: mlx5::Wr<'_, '_, Rc>| wr.send().inline_data(&[]);
+    rig.block_on(qp.try_submit(9, NONE, send).unwrap()).unwrap();
+    assert!(matches!(rig.block_on(events.next()), Some(AsyncEvent::SrqLimitReached(_))));
+}
