@@ -75,18 +75,13 @@ impl From<ConnectionFailed> for Error {
 #[derive(Debug)]
 pub struct Connection {
     // Destroyed in this order: the peer hears of the end before the queue pair is gone.
-    id: Id,
+    link: Link,
     qp: QueuePair<Rc>,
-    channel: EventChannel,
-    remote: Remote,
-    /// How it ended, once it has.
-    end: Option<Result<(), Error>>,
-    address_changed: bool,
 }
 
 impl Connection {
     pub(crate) fn new(id: Id, qp: QueuePair<Rc>, channel: EventChannel, remote: Remote) -> Self {
-        Self { id, qp, channel, remote, end: None, address_changed: false }
+        Self { link: Link { id, channel, remote, end: None, address_changed: false }, qp }
     }
 
     /// Returns the queue pair.
@@ -101,42 +96,38 @@ impl Connection {
 
     /// Returns the peer's private data, followed by zeros.
     pub fn private_data(&self) -> &PrivateData {
-        &self.remote.private_data
+        &self.link.remote.private_data
     }
 
     /// Returns what the peer said of itself.
     pub fn remote(&self) -> &Remote {
-        &self.remote
+        &self.link.remote
     }
 
     /// Returns the identifier.
     pub fn id(&self) -> &Id {
-        &self.id
+        &self.link.id
     }
 
     /// Whether the connection has ended, without waiting. It fails, each time, if it ended by an error:
     /// the device is gone.
     pub fn has_ended(&mut self) -> Result<bool, Error> {
-        match self.wait(Deadline::after(Duration::ZERO)) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
-            Err(error) => Err(error),
-        }
+        in_time(self.wait(Deadline::after(Duration::ZERO)))
     }
 
     /// Whether the address of this end has moved to another device, without waiting. The connection
     /// works on where it is; a new one goes over the other device.
     pub fn address_has_changed(&mut self) -> Result<bool, Error> {
         self.has_ended()?;
-        Ok(self.address_changed)
+        Ok(self.link.address_changed)
     }
 
     /// Ends the connection: brings the queue pair to the error state, which flushes it, and tells the
     /// peer. [`Connection::wait_disconnected`] then waits until the peer agrees.
     pub fn disconnect(&mut self) -> Result<(), Error> {
-        let flushed = self.qp.to_error().map_err(|error| Error::driver("disconnect", error));
+        let flushed = flush(&mut self.qp);
         // The peer is told in any case.
-        let told = self.id.disconnect();
+        let told = self.link.id.disconnect();
         flushed.and(told)
     }
 
@@ -148,22 +139,100 @@ impl Connection {
     }
 
     fn wait(&mut self, deadline: Deadline) -> Result<(), Error> {
+        let Self { link, qp } = self;
+        link.wait(deadline, || flush(qp))
+    }
+
+    /// Returns the queue pair, and the rest of the connection: for a queue pair that others own, for
+    /// example an asynchronous one.
+    pub fn split(self) -> (QueuePair<Rc>, Link) {
+        (self.qp, self.link)
+    }
+
+    /// Returns the queue pair, the identifier and its channel, whose events are now the caller's.
+    pub fn into_parts(self) -> (QueuePair<Rc>, Id, EventChannel) {
+        (self.qp, self.link.id, self.link.channel)
+    }
+}
+
+/// Readable when the connection has ended.
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+fn flush(qp: &mut QueuePair<Rc>) -> Result<(), Error> {
+    qp.to_error().map_err(|error| Error::driver("disconnect", error))
+}
+
+/// Whether something has come, which did not fail.
+fn in_time(waited: Result<(), Error>) -> Result<bool, Error> {
+    match waited {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A connection without its queue pair: see [`Connection::split`]. Dropping it ends the connection,
+/// which the peer is told; the queue pair's owner flushes it.
+#[derive(Debug)]
+pub struct Link {
+    id: Id,
+    channel: EventChannel,
+    remote: Remote,
+    /// How it ended, once it has.
+    end: Option<Result<(), Error>>,
+    address_changed: bool,
+}
+
+impl Link {
+    /// Returns what the peer said of itself.
+    pub fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    /// Returns the identifier.
+    pub fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// As [`Connection::has_ended`].
+    pub fn has_ended(&mut self) -> Result<bool, Error> {
+        in_time(self.wait(Deadline::after(Duration::ZERO), || Ok(())))
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Deadline,
+        flush: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         if let Some(end) = &self.end {
             return end.clone();
         }
         let what = ("disconnect", "the connection did not end in the given time");
         let changed = &mut self.address_changed;
-        let ended = wait_for(&self.channel, deadline, what, |event| match event {
-            EventKind::Disconnected(_) => Some(true),
-            EventKind::AddressChange => {
-                *changed = true;
-                Some(false)
+        let ended = loop {
+            let heard = wait_for(&self.channel, deadline, what, |event| match event {
+                EventKind::Disconnected(_) => Some(true),
+                EventKind::AddressChange => {
+                    *changed = true;
+                    Some(false)
+                }
+                _ => None,
+            });
+            if !matches!(heard, Ok(false)) {
+                break heard.map(drop);
             }
-            _ => None,
-        });
+        };
         let end = match ended {
-            Ok(true) => self.disconnect(),
-            Ok(false) => return self.wait(deadline),
+            Ok(()) => {
+                let flushed = flush();
+                // The peer is told in any case.
+                let told = self.id.disconnect();
+                flushed.and(told)
+            }
             // A child has nothing to remember, and what is late may come yet.
             Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Forked) => {
                 return Err(error);
@@ -172,15 +241,10 @@ impl Connection {
         };
         self.end.insert(end).clone()
     }
-
-    /// Returns the queue pair, the identifier and its channel, whose events are now the caller's.
-    pub fn into_parts(self) -> (QueuePair<Rc>, Id, EventChannel) {
-        (self.qp, self.id, self.channel)
-    }
 }
 
 /// Readable when the connection has ended.
-impl AsFd for Connection {
+impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }

@@ -415,9 +415,17 @@ impl Id {
         let driver = |error| Error::driver(OPERATION, error);
         let devices = mlx5::devices_on(Arc::clone(&self.channel.kernel)).map_err(driver)?;
         let mut devices = devices.into_iter().filter(|device| device.guid() == Guid(guid));
-        devices.next().ok_or_else(|| {
-            none("the address belongs to a device that this provider does not drive")
-        })
+        match (devices.next(), devices.next()) {
+            (Some(device), None) => Ok(device),
+            (None, _) => {
+                Err(none("the address belongs to a device that this provider does not drive"))
+            }
+            // The kernel names it by its GUID alone.
+            (Some(_), Some(_)) => Err(none(
+                "several devices have the GUID of the one that the identifier is bound to: give each \
+                 its own (`ip link set ... vf N node_guid`, `devlink port function set`)",
+            )),
+        }
     }
 
     fn query(&self, option: QueryOption) -> Result<mlx5_uapi::rdma_cm::QueryAddrResp, Error> {

@@ -94,7 +94,7 @@ pub use address::{Address, IbAddress};
 pub use attributes::Prepare;
 pub use channel::{EventChannel, IdKey};
 pub use connect::{Resolved, connect, connect_on};
-pub use connection::{Connection, ConnectionFailed};
+pub use connection::{Connection, ConnectionFailed, Link};
 pub use data::PrivateData;
 pub use error::{Error, ErrorKind, Rejection};
 pub use event::{Event, EventKind, UdPeer};

@@ -88,6 +88,8 @@ impl Listener {
                 EventKind::ConnectRequest { id, remote } => {
                     return Ok(Some(Request { id, remote, settings: Settings::default() }));
                 }
+                // It goes on listening; each request tells its device.
+                EventKind::AddressChange => {}
                 other => {
                     if let Some(error) = failure("next", other) {
                         return Err(error);

@@ -290,8 +290,9 @@ impl Session {
     /// Returns the requests that were not done since the session was last stopped, including receives
     /// of attempts that failed. If it fails, a later [`Session::stop`] tells them.
     ///
-    /// It fails at once when another attempt would: the device is gone, the peer's program rejects, an
-    /// argument is wrong.
+    /// It fails at once when another attempt would: the device is gone, the peer's program rejects and
+    /// gives a reason in its private data, an argument is wrong. A rejection without a word may be that
+    /// of a program that was killed before it could answer: its kernel rejects for it.
     pub fn reconnect(
         &mut self,
         kernel: &Arc<dyn Kernel>,
@@ -360,9 +361,10 @@ fn is_lost(fault: &QuiesceFault) -> bool {
 /// Whether another attempt may succeed.
 fn may_pass(error: &Error) -> bool {
     match error.kind() {
-        ErrorKind::Rejected => error
-            .rejection()
-            .is_none_or(|rejection| rejection.reason != reject_reason::CONSUMER_DEFINED),
+        ErrorKind::Rejected => error.rejection().is_none_or(|rejection| {
+            rejection.reason != reject_reason::CONSUMER_DEFINED
+                || rejection.private_data.iter().all(|byte| *byte == 0)
+        }),
         ErrorKind::DeviceGone
         | ErrorKind::Forked
         | ErrorKind::InvalidArgument

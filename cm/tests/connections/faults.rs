@@ -244,6 +244,94 @@ fn nobody_comes() {
 }
 
 #[test]
+fn an_address_that_moves_leaves_connections_and_listeners_where_they_are() {
+    let machine = Machine::roce();
+    let mut listener = Listener::bind_on(machine.kernel(), "10.0.0.1:9").expect("a listener");
+    let [(mut client, mut ours), (server, mut theirs)] = machine.connected();
+    let (_, link) = {
+        let [(other, objects), (peer, _)] = machine.connected();
+        drop((objects, peer));
+        other.split()
+    };
+    let watched = server.watched().expect("a thread");
+    assert!(!client.address_has_changed().expect("asked"));
+    machine.simulator.move_cm_addresses(0);
+    assert!(client.address_has_changed().expect("asked"));
+    assert!(!client.has_ended().expect("asked") && !watched.has_ended());
+    drop(link);
+    ours.send(client.qp_mut(), "ping");
+    assert_eq!(theirs.receive(), "ping");
+    thread::scope(|scope| {
+        scope.spawn(|| listener.next(Some(LIMIT)).expect("a request").reject(b"heard"));
+        let peer = connect_on(machine.kernel(), "10.0.0.1:9").expect("resolved");
+        let (objects, qp) = Objects::new(&peer.device().expect("a device"));
+        let failed = peer.timeout(LIMIT).connect(qp, b"").expect_err("rejected");
+        let rejection = failed.error().rejection().expect("a rejection");
+        assert!(rejection.private_data.starts_with(b"heard"));
+        drop((failed, objects));
+    });
+    drop((client, watched, ours, theirs, listener));
+    machine.end();
+}
+
+#[test]
+fn an_address_that_moves_while_a_connection_is_made_ends_it_with_an_error_that_says_so() {
+    let machine = Machine::roce();
+    let mut listener = machine.listener();
+    // The asking side, which waits for an answer.
+    machine.simulator.lose_cm_messages(CmMessage::Req, u32::MAX);
+    let peer = connect_on(machine.kernel(), ADDRESS).expect("resolved");
+    let (objects, qp) = Objects::new(&peer.device().expect("a device"));
+    machine.simulator.move_cm_addresses(0);
+    let failed = peer.timeout(LIMIT).connect(qp, b"").expect_err("moved");
+    assert_eq!(failed.error().kind(), ErrorKind::Disconnected);
+    assert!(failed.error().to_string().contains("moved"), "{failed}");
+    drop((failed, objects));
+    machine.simulator.lose_cm_messages(CmMessage::Req, 0);
+    // The side that accepts, which waits until the other is ready.
+    let channel = machine.channel();
+    let id = resolved(&channel, PortSpace::Tcp, |_| {});
+    id.connect(&ConnectParam::new(1)).expect("asked");
+    let request = listener.next(Some(LIMIT)).expect("a request");
+    let (objects, qp) = Objects::new(&request.device().expect("a device"));
+    let accepting = request.timeout(LIMIT).begin_accept(qp, b"").expect("accepted");
+    machine.simulator.move_cm_addresses(0);
+    let failed = accepting.finish().expect_err("moved");
+    assert!(failed.error().to_string().contains("moved"), "{failed}");
+    drop((failed, objects, id, channel, listener));
+    machine.end();
+}
+
+#[test]
+fn a_connection_without_its_queue_pair_ends_as_a_whole_one_does() {
+    let machine = Machine::roce();
+    for ours_first in [true, false] {
+        let [(client, ours), (mut server, theirs)] = machine.connected();
+        let (mut qp, mut link) = client.split();
+        assert_eq!(link.remote().qp_num, server.qp().qp_num());
+        assert!(!link.has_ended().expect("asked"));
+        if ours_first {
+            qp.to_error().expect("flushed");
+            drop(link);
+            server.wait_disconnected(Some(LIMIT)).expect("the end");
+        } else {
+            server.disconnect().expect("disconnected");
+            let start = std::time::Instant::now();
+            while !link.has_ended().expect("asked") {
+                assert!(start.elapsed() < LIMIT, "it did not hear of the end");
+                mlx5_uapi::wait::wait_readable(std::os::fd::AsFd::as_fd(&link), Some(LIMIT))
+                    .expect("waited");
+            }
+            // It stays so, and this side has agreed.
+            assert!(link.has_ended().expect("asked"));
+            server.wait_disconnected(Some(LIMIT)).expect("agreed");
+        }
+        drop((qp, ours, server, theirs));
+    }
+    machine.end();
+}
+
+#[test]
 fn a_device_that_is_pulled_out_ends_connections_and_listeners() {
     let machine = Machine::roce();
     let mut listener = Listener::bind_on(machine.kernel(), "10.0.0.1:9").expect("a listener");

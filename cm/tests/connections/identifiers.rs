@@ -1,10 +1,13 @@
 //! Identifiers, channels, options and groups.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use mlx5::AckTimeout;
-use mlx5_cm::{Address, ConnectParam, ErrorKind, EventChannel, EventKind, Id, PortSpace};
+use mlx5::{AckTimeout, Errno, Kernel};
+use mlx5_cm::{Address, ConnectParam, ErrorKind, EventChannel, EventKind, Id, Listener, PortSpace};
+use mlx5_sim::{PortConfig, SimConfig, Simulator};
+use mlx5_uapi::{CmFile, DeviceFile, EventFile};
 
 use crate::rig::{ADDRESS, LIMIT, Machine, Objects, address, event, resolved};
 
@@ -147,4 +150,44 @@ fn a_queue_pair_is_not_connected_before_the_peer_has_answered() {
     assert_eq!(error.kind(), ErrorKind::WrongState);
     drop((qp, objects, id, channel));
     machine.end();
+}
+
+/// A kernel all of whose devices have one GUID.
+struct Alike(Arc<dyn Kernel>);
+
+impl Kernel for Alike {
+    fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.0.sysfs_list(path)
+    }
+
+    fn sysfs_read(&self, path: &str) -> Result<String, Errno> {
+        self.0.sysfs_read(&path.replace("mlx5_1/node_guid", "mlx5_0/node_guid"))
+    }
+
+    fn sysfs_link(&self, path: &str) -> Result<String, Errno> {
+        self.0.sysfs_link(path)
+    }
+
+    fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
+        self.0.open(node, dev)
+    }
+
+    fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
+        self.0.uevents()
+    }
+
+    fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
+        self.0.rdma_cm()
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_told_from_another_one_is_not_guessed() {
+    let simulator = Simulator::new(SimConfig::new().devices(2).ports([PortConfig::ROCE]));
+    let device = |kernel| Listener::bind_on(kernel, ADDRESS).expect("a listener").device();
+    assert_eq!(device(simulator.kernel()).expect("a device").name(), "mlx5_0");
+    let error = device(Arc::new(Alike(simulator.kernel()))).expect_err("two of them");
+    assert_eq!(error.kind(), ErrorKind::AddressNotAvailable);
+    assert!(error.to_string().contains("several devices"), "{error}");
+    assert_eq!(simulator.cm_counts(), Default::default());
 }

@@ -6,4 +6,6 @@ mod faults;
 mod forks;
 mod groups;
 mod identifiers;
+mod kills;
+mod mortal;
 mod rig;

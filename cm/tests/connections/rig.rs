@@ -149,6 +149,15 @@ impl Objects {
         (Self { pd, cq, memory }, qp)
     }
 
+    /// The same for a side that may be killed meanwhile.
+    pub(crate) fn try_new(device: &Device) -> Result<(Self, QueuePair<Rc>), mlx5::Error> {
+        let pd = device.open()?.alloc_pd()?;
+        let cq = pd.context().create_cq(16).build()?;
+        let memory = pd.allocate(2 * OUTBOX)?;
+        let qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
+        Ok((Self { pd, cq, memory }, qp))
+    }
+
     /// Another queue pair.
     pub(crate) fn queue_pair(&self) -> QueuePair<Rc> {
         self.pd.create_qp::<Rc>(&self.cq, &self.cq).build().expect("a queue pair")

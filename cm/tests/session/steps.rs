@@ -119,6 +119,33 @@ fn a_peer_that_comes_later_is_waited_for_and_one_that_rejects_is_not() {
     end(&simulator);
 }
 
+/// Its kernel rejects for it, in the same words as for a program that rejects without a reason.
+#[test]
+fn a_peer_that_dies_while_it_is_asked_is_waited_for_and_may_come_back() {
+    let simulator = simulator();
+    let kernel = simulator.kernel();
+    let (pd, mut cq, qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
+    let mut session = Session::new(qp);
+    thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            for _ in 0..3 {
+                let mut listener = Listener::bind_on(simulator.kernel(), ADDRESS).unwrap();
+                drop(listener.next(Some(LIMIT)).unwrap());
+            }
+            let mut listener = Listener::bind_on(simulator.kernel(), ADDRESS).unwrap();
+            let request = listener.next(Some(LIMIT)).unwrap();
+            let (pd, cq, qp) = objects(&request.device().unwrap());
+            (request.timeout(LIMIT).accept(qp, b"").unwrap(), pd, cq)
+        });
+        let attempt = |peer: mlx5_cm::Resolved, qp| peer.timeout(LIMIT).connect(qp, b"");
+        let not_done = session.reconnect(&kernel, ADDRESS, LIMIT, &mut [&mut cq], attempt, |_| {});
+        assert_eq!(not_done.unwrap(), []);
+        drop(server.join().unwrap());
+    });
+    drop((session, cq, pd));
+    end(&simulator);
+}
+
 #[test]
 fn a_device_that_is_gone_ends_the_session_and_what_is_unknown_is_told() {
     let simulator = simulator();

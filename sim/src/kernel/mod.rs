@@ -319,6 +319,13 @@ impl Simulator {
         self.shared.uevents.tell("add", &hca);
     }
 
+    /// Tells the programs that use a device for connections that its addresses have moved to another
+    /// one (`RDMA_CM_EVENT_ADDR_CHANGE`), as the kernel does when the active interface of a bond changes.
+    /// What they have stays where it is.
+    pub fn move_cm_addresses(&self, device: DeviceId) {
+        self.shared.cm.addresses_moved(device);
+    }
+
     /// Loses so many of the next messages of a kind that the connection manager sends.
     pub fn lose_cm_messages(&self, message: CmMessage, count: u32) {
         self.shared.cm.lose(message, count);

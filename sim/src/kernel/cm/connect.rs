@@ -480,12 +480,23 @@ impl Ends<'_> {
         self.table.tell(number, EventType::Unreachable, status, &Param::None);
     }
 
+    /// The identifiers that are bound to a device.
+    fn bound_to(&self, device: usize) -> Vec<u32> {
+        let of = |id: &Id| id.place.is_some_and(|place| place.device == device);
+        self.table.ids.iter().filter(|(_, id)| of(id)).map(|(number, _)| *number).collect()
+    }
+
+    /// The addresses of a device have moved to another one, as when the interface of a bond changes.
+    /// What is bound to the device stays there.
+    pub(super) fn addresses_moved(&mut self, device: usize) {
+        for number in self.bound_to(device) {
+            self.table.tell(number, EventType::AddrChange, 0, &Param::None);
+        }
+    }
+
     /// The device of some identifiers is gone.
     pub(super) fn device_gone(&mut self, device: usize) {
-        let of = |id: &Id| id.place.is_some_and(|place| place.device == device);
-        let numbers: Vec<u32> =
-            self.table.ids.iter().filter(|(_, id)| of(id)).map(|(number, _)| *number).collect();
-        for number in numbers {
+        for number in self.bound_to(device) {
             self.table.stop_waiting(number);
             if let Some(id) = self.id_mut(number) {
                 (id.state, id.link, id.peer) = (State::DeviceRemoval, Link::Idle, None);

@@ -127,6 +127,11 @@ impl Manager {
         }
     }
 
+    /// Tells the programs that use a device that its addresses have moved.
+    pub(crate) fn addresses_moved(&self, device: DeviceId) {
+        self.with(|table, network| Ends { table, network }.addresses_moved(device));
+    }
+
     /// Tells the programs that use a device that it is gone.
     pub(crate) fn device_gone(&self, device: DeviceId) {
         self.with(|table, network| Ends { table, network }.device_gone(device));
