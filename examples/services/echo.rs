@@ -1,27 +1,24 @@
 //! An echo service: many connections, each a task of its own.
 //!
 //! All connections receive into one pool of buffers, a shared receive queue, and complete on one
-//! completion queue. One task awaits that queue's events and passes completions on to the tasks of
-//! the connections, which post and await. A message goes back from the buffer that it came in: a
+//! completion queue, whose pump wakes the tasks. A message goes back from the buffer that it came in: a
 //! buffer belongs to the shared receive queue, or to the connection that got a message in it.
 //!
 //! Run it with `cargo run --example echo -- --help`.
+
+#![forbid(unsafe_code)]
 
 mod common;
 
 use clap::Subcommand;
 use common::{ListenArgs, Outcome, PATIENCE, ServerArgs, Site};
-use mlx5::{
-    CompletionChannel, CompletionError, Kernel, MemoryRegion, OwnedCompletion, QpAttributes,
-    QueuePair, QueueState, SendFlags, SharedCompletionQueue, SharedReceiveQueue, transport::Rc,
+use mlx5::{Kernel, MemoryRegion, QueuePair, SendFlags, transport::Rc};
+use mlx5_async::{
+    AsyncQueuePair, AsyncSharedReceiveQueue, Completions, Done, Failed, Hub, Readable,
 };
-use mlx5_async::Readable;
-use mlx5_cm::{Listener, Request};
-use std::sync::{Arc, Mutex};
-use std::{collections::HashMap, convert::Infallible, process::ExitCode};
-use tokio::runtime::Runtime;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::{JoinSet, block_in_place};
+use mlx5_cm::{ConnectionFailed, Link, Listener, Request};
+use std::{convert::Infallible, process::ExitCode, sync::Arc};
+use tokio::{runtime::Runtime, task::JoinSet, task::block_in_place};
 
 /// An echo service: many connections on one shared receive queue and one completion queue
 #[derive(Subcommand)]
@@ -43,185 +40,181 @@ enum Command {
     },
 }
 
-const BUFFERS: u64 = 64;
+const BUFFERS: usize = 64;
 /// Bytes of a buffer. A client's message fits into the request.
 const BUFFER: usize = 64;
-/// Identifiers of requests without a buffer: a client's, and the last of a queue pair.
-const INLINE: u64 = BUFFERS;
-const LAST: u64 = BUFFERS + 1;
+const NONE: SendFlags = SendFlags::empty();
 
-/// A request that is done: its identifier, and the length of what was received.
-type Done = (u64, Result<Option<u32>, CompletionError>);
+/// What a request keeps: its buffer, if it has one.
+type Keep = Option<usize>;
 
 /// What all connections share.
-struct Hub {
+struct Shared {
     site: Site,
-    cq: SharedCompletionQueue,
-    srq: Mutex<SharedReceiveQueue>,
+    hub: Hub,
+    srq: AsyncSharedReceiveQueue<Keep>,
     buffers: MemoryRegion,
-    /// Where completions go, by the number of the queue pair.
-    inboxes: Mutex<HashMap<u32, UnboundedSender<Done>>>,
 }
 
-impl Hub {
-    /// Posts all buffers. Completions are announced on the channel.
-    fn new(site: Site) -> Outcome<(Arc<Self>, Readable<CompletionChannel>)> {
-        let channel = site.pd.context().create_comp_channel()?;
-        let cq = site.pd.context().create_cq(4096).channel(&channel).build()?.into_shared();
-        let srq = Mutex::new(site.pd.create_srq(BUFFERS as u32).build()?);
-        let buffers = site.pd.allocate(BUFFERS as usize * BUFFER)?;
-        let hub = Self { site, cq, srq, buffers, inboxes: Mutex::default() };
-        (0..BUFFERS).try_for_each(|buffer| hub.give_back(buffer))?;
-        Ok((Arc::new(hub), Readable::new(channel)?))
-    }
-
-    /// Passes completions on to their connections.
-    async fn pass_on(&self, channel: &mut Readable<CompletionChannel>) -> Outcome<Infallible> {
-        let mut found = [OwnedCompletion::default(); 64];
-        loop {
-            let count = self.cq.poll_into(&mut found)?;
-            for wc in found[..count].iter().map(OwnedCompletion::as_completion) {
-                let done = (wc.wr_id(), wc.status().map(|()| wc.byte_len()));
-                let inbox = self.inboxes.lock().unwrap().get(&wc.qp_num()).cloned();
-                // It is closed only when everything has come.
-                let _ = inbox.map(|inbox| inbox.send(done));
-            }
-            if count == 0 {
-                self.cq.arm(false)?;
-                // What came before the queue was armed makes no event.
-                if !self.cq.lock().is_ready() {
-                    channel.found(|channel| channel.get_event()).await?;
-                }
-            }
+impl Shared {
+    /// Posts all buffers, and works as long as completions come.
+    async fn work(site: Site, work: impl AsyncFnOnce(&Arc<Self>) -> Outcome) -> Outcome {
+        let (hub, pump) = Hub::new(&site.pd.context(), 8192)?;
+        let srq = hub.adopt_srq(site.pd.create_srq(BUFFERS as u32).build()?)?;
+        let buffers = site.pd.allocate(BUFFERS * BUFFER)?;
+        let shared = Arc::new(Self { site, hub, srq, buffers });
+        (0..BUFFERS).try_for_each(|buffer| shared.give_back(Some(buffer)))?;
+        tokio::select! {
+            worked = work(&shared) => worked,
+            tidied = shared.tidy() => tidied,
+            pumped = pump.drive() => Ok(pumped?),
         }
     }
 
     /// Gives the buffer of a request, if it has one, to the shared receive queue.
-    fn give_back(&self, buffer: u64) -> Outcome {
-        if buffer < BUFFERS {
-            let start = buffer as usize * BUFFER;
-            let sge = self.buffers.sge(start..start + BUFFER)?;
-            self.srq.lock().unwrap().recv(buffer, sge)?;
+    fn give_back(&self, keep: Keep) -> Outcome {
+        let Some(start) = keep.map(|buffer| buffer * BUFFER) else { return Ok(()) };
+        Ok(self.srq.try_post_recv(keep, self.buffers.sge(start..start + BUFFER)?)?)
+    }
+
+    /// Gives back the buffers of messages whose connection has ended.
+    async fn tidy(&self) -> Outcome {
+        let mut receives = self.srq.receives();
+        while let Some(received) = receives.next().await {
+            self.give_back(parts(received).0)?;
         }
         Ok(())
     }
 }
 
+/// The buffer of a request that has completed, and the length of what was received.
+fn parts(result: Result<Done<Keep>, Failed<Keep>>) -> (Keep, Outcome<usize>) {
+    match result {
+        Ok(done) => (done.keep, Ok(done.completion.byte_len().unwrap_or(0) as usize)),
+        Err(error) => {
+            (error.keep.flatten(), Err(format!("the connection has failed: {error}").into()))
+        }
+    }
+}
+
 struct Connection {
-    hub: Arc<Hub>,
-    link: Readable<mlx5_cm::Connection>,
-    inbox: UnboundedReceiver<Done>,
+    shared: Arc<Shared>,
+    qp: AsyncQueuePair<Rc, Keep>,
+    link: Readable<Link>,
+    inbox: Completions<Keep>,
 }
 
 impl Connection {
     /// Connects a queue pair in a way, which blocks.
     fn new(
-        hub: &Arc<Hub>,
-        connect: impl FnOnce(QueuePair<Rc>) -> Result<mlx5_cm::Connection, mlx5_cm::ConnectionFailed>,
+        shared: &Arc<Shared>,
+        connect: impl FnOnce(QueuePair<Rc>) -> Result<mlx5_cm::Connection, ConnectionFailed>,
     ) -> Outcome<Self> {
-        let (cq, srq) = (hub.cq.lock(), hub.srq.lock().unwrap());
-        let qp = hub.site.pd.create_qp::<Rc>(&cq, &cq).srq(&srq).max_inline_data(64).build()?;
-        drop((cq, srq));
-        let (sender, inbox) = unbounded_channel();
-        hub.inboxes.lock().unwrap().retain(|_, inbox| !inbox.is_closed());
-        hub.inboxes.lock().unwrap().insert(qp.qp_num(), sender);
-        let link = Readable::new(block_in_place(|| connect(qp))?)?;
-        Ok(Self { hub: Arc::clone(hub), link, inbox })
-    }
-
-    fn qp(&mut self) -> &mut QueuePair<Rc> {
-        self.link.get_mut().qp_mut()
-    }
-
-    /// Awaits a completion; fails if its request did, or when the other side hangs up.
-    async fn next(&mut self) -> Outcome<(u64, Option<u32>)> {
-        tokio::select! {
-            Some((buffer, done)) = self.inbox.recv() => {
-                if done.is_err() {
-                    self.hub.give_back(buffer)?;
-                }
-                Ok((buffer, done.map_err(|error| format!("the connection has failed: {error}"))?))
-            }
-            ended = self.link.found(|link| link.has_ended().map(|ended| ended.then_some(()))) => {
-                ended?;
-                Err("the other side hung up".into())
-            }
-        }
+        let qp = shared.srq.create_qp::<Rc, _>(&shared.site.pd, |builder| {
+            builder.max_send_wr(BUFFERS as u32).max_inline_data(64).build()
+        })?;
+        let inbox = shared.srq.receives_of(qp.qp_num());
+        let (qp, link) = block_in_place(|| connect(qp))?.split();
+        let (qp, link) = (shared.hub.adopt(qp)?, Readable::new(link)?);
+        Ok(Self { shared: Arc::clone(shared), qp, link, inbox })
     }
 
     /// Sends everything back that comes, until it fails.
     async fn echo(&mut self) -> Outcome<Infallible> {
+        let Self { shared, qp, link, inbox } = self;
+        let mut sends = qp.sends();
         loop {
-            let (buffer, length) = self.next().await?;
-            let Some(length) = length else {
-                // What was sent has no length.
-                self.hub.give_back(buffer)?;
-                continue;
-            };
-            let start = buffer as usize * BUFFER;
-            let sge = self.hub.buffers.sge(start..start + length as usize)?;
-            self.qp().post(|batch| batch.wr(buffer, SendFlags::SIGNALED).send().sge(sge))?;
+            tokio::select! {
+                Some(received) = inbox.next() => {
+                    let (keep, length) = parts(received);
+                    let start = keep.unwrap_or(0) * BUFFER;
+                    let from = length.and_then(|length| Ok(shared.buffers.sge(start..start + length)?));
+                    let posted = from.and_then(|from| Ok(qp.try_post(keep, NONE, |wr| wr.send().sge(from))?));
+                    if posted.is_err() {
+                        shared.give_back(keep)?;
+                    }
+                    posted?;
+                }
+                Some(sent) = sends.next() => {
+                    let (keep, sent) = parts(sent);
+                    shared.give_back(keep)?;
+                    sent?;
+                }
+                ended = hung_up(link) => return ended,
+            }
         }
     }
 
     /// Sends messages, one after the other, and checks what comes back.
     async fn call(&mut self, number: u32, messages: u32) -> Outcome {
-        for message in 0..messages {
-            let text = format!("connection {number}, message {message}").into_bytes();
-            self.qp()
-                .post(|batch| batch.wr(INLINE, SendFlags::SIGNALED).send().inline_data(&text))?;
-            let (mut buffer, mut length) = (INLINE, None);
-            while buffer == INLINE {
-                (buffer, length) = self.next().await?;
+        let Self { shared, qp, link, inbox } = self;
+        let calls = async {
+            for message in 0..messages {
+                let text = format!("connection {number}, message {message}").into_bytes();
+                let sent = qp.submit(None, NONE, |wr| wr.send().inline_data(&text)).await?;
+                parts(sent.await).1?;
+                let (keep, length) = parts(inbox.next().await.ok_or("no message comes any more")?);
+                let mut bytes = vec![0; length.unwrap_or(0)];
+                shared.buffers.read_at(keep.unwrap_or(0) * BUFFER, &mut bytes)?;
+                shared.give_back(keep)?;
+                if bytes != text {
+                    return Err(format!("{text:x?} came back as {bytes:x?}").into());
+                }
             }
-            let mut bytes = vec![0; length.unwrap_or(0) as usize];
-            self.hub.buffers.read_at(buffer as usize * BUFFER, &mut bytes)?;
-            self.hub.give_back(buffer)?;
-            if bytes != text {
-                return Err(format!("{text:x?} came back as {bytes:x?}").into());
-            }
+            Ok(())
+        };
+        tokio::select! {
+            called = calls => called,
+            Err(error) = hung_up(link) => Err(error),
         }
-        Ok(())
     }
 
-    /// Ends the connection. Whatever it has posted or got completes before the last request, with
-    /// an error or without: then it has no buffer any more.
+    /// Ends the connection, and gives its buffers back: what is posted is flushed.
     async fn close(mut self) -> Outcome {
-        self.qp().modify(&QpAttributes::new().qp_state(QueueState::Error))?;
-        self.qp().post(|batch| batch.wr(LAST, SendFlags::SIGNALED).send().inline_data(&[]))?;
-        let mut done = INLINE;
-        while done != LAST {
-            self.hub.give_back(done)?;
-            done = self.inbox.recv().await.map_or(LAST, |done| done.0);
+        let mut sends = self.qp.sends();
+        // Its number is nobody else's as long as it is there.
+        let _qp = self.qp.close().await?;
+        while let Some(sent) = sends.next().await {
+            self.shared.give_back(parts(sent).0)?;
+        }
+        while let Some(received) = self.inbox.try_next() {
+            self.shared.give_back(parts(received).0)?;
         }
         Ok(())
     }
+}
+
+/// Waits until the other side hangs up.
+async fn hung_up(link: &mut Readable<Link>) -> Outcome<Infallible> {
+    link.found(|link| link.has_ended().map(|ended| ended.then_some(()))).await?;
+    Err("the other side hung up".into())
 }
 
 /// Serves a connection until it fails.
-async fn attend(hub: &Arc<Hub>, request: Request) -> Outcome<Infallible> {
-    let mut connection = Connection::new(hub, |qp| request.timeout(PATIENCE).accept(qp, &[]))?;
+async fn attend(shared: &Arc<Shared>, request: Request) -> Outcome<Infallible> {
+    let mut connection = Connection::new(shared, |qp| request.timeout(PATIENCE).accept(qp, &[]))?;
     println!("a connection is made");
     let ended = connection.echo().await;
-    connection.close().await.and(ended)
+    connection.close().await?;
+    ended
 }
 
-async fn serve(hub: &Arc<Hub>, listener: Listener) -> Outcome {
+async fn serve(shared: &Arc<Shared>, listener: Listener) -> Outcome {
     println!("ready on {}", listener.local_addr()?);
     let mut listener = Readable::new(listener)?;
     loop {
         let request = listener.found(|listener| listener.try_next()).await?;
-        let hub = Arc::clone(hub);
+        let shared = Arc::clone(shared);
         tokio::spawn(async move {
-            let Err(error) = attend(&hub, request).await;
-            let posted = hub.srq.lock().unwrap().in_flight();
+            let Err(error) = attend(&shared, request).await;
+            let posted = shared.srq.in_flight();
             println!("a connection has ended: {error}; {posted} buffers are posted");
         });
     }
 }
 
 async fn call(
-    hub: &Arc<Hub>,
+    shared: &Arc<Shared>,
     kernel: &Arc<dyn Kernel>,
     at: &ServerArgs,
     connections: u32,
@@ -229,11 +222,11 @@ async fn call(
 ) -> Outcome {
     let mut tasks = JoinSet::new();
     for number in 0..connections {
-        let hub = Arc::clone(hub);
+        let shared = Arc::clone(shared);
         let peer = mlx5_cm::connect_on(Arc::clone(kernel), &at.server)?;
         tasks.spawn(async move {
             let mut connection =
-                Connection::new(&hub, |qp| peer.timeout(PATIENCE).connect(qp, &[]))?;
+                Connection::new(&shared, |qp| peer.timeout(PATIENCE).connect(qp, &[]))?;
             let called = connection.call(number, messages).await;
             connection.close().await.and(called)
         });
@@ -247,20 +240,13 @@ async fn run(kernel: Arc<dyn Kernel>, command: Command) -> Outcome {
     match command {
         Command::Serve { at } => {
             let (listener, site) = at.listen(kernel)?;
-            let (hub, mut channel) = Hub::new(site)?;
-            tokio::select! {
-                served = serve(&hub, listener) => served,
-                Err(error) = hub.pass_on(&mut channel) => Err(error),
-            }
+            Shared::work(site, async |shared| serve(shared, listener).await).await
         }
         Command::Call { connections, messages, at } => {
             let none = |error| format!("there is no server at {}: {error}", at.server);
             let peer = mlx5_cm::connect_on(Arc::clone(&kernel), &at.server).map_err(none)?;
-            let (hub, mut channel) = Hub::new(Site::open(&peer.device()?)?)?;
-            tokio::select! {
-                called = call(&hub, &kernel, &at, connections, messages) => called,
-                Err(error) = hub.pass_on(&mut channel) => Err(error),
-            }
+            let work = async |shared: &_| call(shared, &kernel, &at, connections, messages).await;
+            Shared::work(Site::open(&peer.device()?)?, work).await
         }
     }
 }

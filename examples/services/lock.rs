@@ -18,9 +18,7 @@ mod common;
 
 use clap::{Subcommand, value_parser};
 use common::{End, ListenArgs, Outcome, ServerArgs, Site};
-use mlx5::{
-    Access, ConnectOptions, Kernel, MemoryRegion, Psn, RemoteAddress, RemoteSlice, SendFlags,
-};
+use mlx5::{Access, ConnectOptions, Kernel, MemoryRegion, RemoteAddress, RemoteSlice, SendFlags};
 use mlx5_cm::Listener;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -173,10 +171,7 @@ impl Locker<'_> {
 fn own_way(site: &Site, port: u8) -> Outcome<[End; 2]> {
     let port = site.pd.context().local_port(port, None)?;
     let [mut here, mut there] = [site.queue_pair()?, site.queue_pair()?];
-    let options = ConnectOptions::default();
-    let ends = [&here, &there].map(|(qp, _)| qp.endpoint(&port, Psn::default(), &options));
-    here.0.connect(&port, Psn::default(), &ends[1], &options)?;
-    there.0.connect(&port, Psn::default(), &ends[0], &options)?;
+    here.0.connect_to(&mut there.0, &port, &ConnectOptions::default())?;
     Ok([here, there].map(|(qp, cq)| End { qp: Arc::new(qp.into_shared()), cq, link: None }))
 }
 

@@ -145,6 +145,19 @@ impl<T: Connected> QueuePair<T> {
         steps.try_for_each(|step| self.modify(&step))
     }
 
+    /// Connects the queue pair and another one of this process, at the same port, to each other.
+    pub fn connect_to(
+        &mut self,
+        other: &mut Self,
+        port: &LocalPort,
+        options: &ConnectOptions,
+    ) -> Result<(), Error> {
+        let psn = Psn::default();
+        let [here, there] = [&*self, &*other].map(|qp| qp.endpoint(port, psn, options));
+        self.connect(port, psn, &there, options)?;
+        other.connect(port, psn, &here, options)
+    }
+
     /// Connects the queue pair to that of a peer, which makes the same call at the other end of
     /// `stream`. When it returns, both can send. Returns the peer's endpoint.
     ///

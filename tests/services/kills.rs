@@ -1,4 +1,5 @@
-//! Either side of each service is killed (SIGKILL) at any moment: while it connects, while it works.
+//! Either side of each service is killed (SIGKILL): at each of its calls into the kernel, from the first
+//! to the last, and at random moments between them, while it works.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::thread;
@@ -74,5 +75,52 @@ fn either_side_is_killed_at_any_moment_and_the_other_goes_on_or_says_so() {
             assert!(known, "{name}, round {round} of seed {seed:#x}: {error}");
             machine.end();
         }
+    }
+}
+
+/// Which calls are tried: each of so many, from a random one on, because all take minutes. With
+/// `SERVICES_KILLS=all`, all are.
+const ONE_OF: usize = 8;
+
+#[test]
+fn either_side_is_killed_at_each_of_its_calls_and_the_other_goes_on_or_says_so() {
+    let all = std::env::var("SERVICES_KILLS").is_ok_and(|which| which == "all");
+    let one_of = if all { 1 } else { ONE_OF };
+    let first = 1 + RandomState::new().build_hasher().finish() as u32 % one_of as u32;
+    println!("from call {first} on");
+    for Service { name, short, .. } in SERVICES {
+        let machine = Machine::serve("");
+        let (server, at) = machine.server(name, &["10.0.0.1:0"]);
+        let work = [short, &["--server", &at]].concat();
+        for call in (first..).step_by(one_of) {
+            let (success, said) = machine.start_mortal(name, &work, call).end();
+            if success {
+                assert!(call > 20, "{name}: {call}");
+                break;
+            }
+            assert!(!said.contains("error: "), "{name}, call {call}: {said}");
+        }
+        machine.start(name, &work).succeed();
+        server.kill();
+
+        let serve = ["serve", "--listen", "10.0.0.1:0"];
+        for call in (first..).step_by(one_of) {
+            let mut server = machine.start_mortal(name, &serve, call);
+            let Some(ready) = server.line_or_end("ready on ") else { continue };
+            let work = [short, &["--server", ready.trim_start_matches("ready on ")]].concat();
+            // It may die when the first one has all that it wants.
+            let served = [(); 2].map(|()| {
+                let (success, said) = machine.start(name, &work).end();
+                let known = CAUSES.iter().any(|cause| said.contains(cause));
+                assert!(success || known, "{name}, call {call} of the server: {said}");
+                success
+            });
+            server.kill();
+            if served == [true; 2] {
+                assert!(call > 20, "{name}: {call}");
+                break;
+            }
+        }
+        machine.end();
     }
 }

@@ -34,6 +34,12 @@ impl Machine {
         Process::start(program, &[arguments, &["--sim", self.socket()]].concat())
     }
 
+    /// Starts one that is killed at its so many-th call into the machine's kernel.
+    pub(crate) fn start_mortal(&self, program: &str, arguments: &[&str], calls: u32) -> Process {
+        let arguments = [arguments, &["--sim", self.socket()]].concat();
+        Process::start_with(program, &arguments, &[("MLX5_SIM_WIRE_KILL", &calls.to_string())])
+    }
+
     /// Starts a server; gives its address as well.
     pub(crate) fn server(&self, program: &str, arguments: &[&str]) -> (Process, String) {
         let mut server = self.start(program, &[&["serve", "--listen"], arguments].concat());
@@ -65,9 +71,18 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a program.
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
+        Self::start_with(program, arguments, &[])
+    }
+
+    fn start_with(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let name = format!("{program} {}", arguments.join(" "));
         let mut command = Command::new(built(program));
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .envs(environment.iter().copied())
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
         let (sender, lines) = channel();
         pass_on(child.stdout.take(), sender.clone());
@@ -89,13 +104,21 @@ impl Process {
         }
     }
 
-    /// Waits for a line with this text.
-    pub(crate) fn line(&mut self, text: &str) -> String {
+    /// Waits for a line with this text, or for the end.
+    pub(crate) fn line_or_end(&mut self, text: &str) -> Option<String> {
         let deadline = Instant::now() + DEADLINE;
         while let Some(line) = self.next(deadline) {
             if line.contains(text) {
-                return line;
+                return Some(line);
             }
+        }
+        None
+    }
+
+    /// Waits for a line with this text.
+    pub(crate) fn line(&mut self, text: &str) -> String {
+        if let Some(line) = self.line_or_end(text) {
+            return line;
         }
         panic!("{} has ended without \"{text}\"; it said {:#?}", self.name, self.said);
     }

@@ -20,6 +20,7 @@ use mlx5_uapi::{
 use nix::libc;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
+use nix::sys::signal::{Signal, raise};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt,
 };
@@ -37,12 +38,19 @@ struct Line {
     turn: Mutex<()>,
     /// A forked child must not talk over its parent's socket.
     pid: u32,
+    /// Questions until the process is killed; 0 stands for never.
+    left: AtomicU64,
 }
 
 impl Line {
     fn ask(&self, ask: Ask, numbers: &[u64], bytes: &[u8]) -> Result<Message, Errno> {
         if self.pid != std::process::id() {
             return Err(Errno::EIO);
+        }
+        let counts = |left: u64| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counts) == Ok(1) {
+            // Nothing of the program runs after that.
+            raise(Signal::SIGKILL)?;
         }
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = self.socket.as_raw_fd();
@@ -122,6 +130,10 @@ impl fmt::Debug for Wire {
 
 impl Wire {
     /// Connects to the host that serves at a path, and allows it to reach this process's memory.
+    ///
+    /// With `MLX5_SIM_WIRE_KILL=N` in its environment the process is killed (`SIGKILL`) instead of
+    /// asking the host for the N-th time, which is about its N-th call into the kernel: a test kills a
+    /// program at each of its steps.
     pub fn connect(path: &Path) -> Result<Self, Errno> {
         let kind = SockType::SeqPacket;
         let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
@@ -129,7 +141,9 @@ impl Wire {
         let host = getsockopt(&socket, sockopt::PeerCredentials)?;
         allow(host.pid());
         let (events, turn) = (Mutex::default(), Mutex::default());
-        let line = Line { socket, events, turn, pid: std::process::id() };
+        let left = std::env::var("MLX5_SIM_WIRE_KILL").ok().and_then(|left| left.parse().ok());
+        let left = AtomicU64::new(left.unwrap_or(0));
+        let line = Line { socket, events, turn, pid: std::process::id(), left };
         let hello = line.ask_well(Ask::Hello, &[message::VERSION], &[])?;
         Ok(Self {
             line: Arc::new(line),
