@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{cancel, doctor, dump, info, list, perf, pingpong, shell};
+use crate::{cancel, doctor, dump, info, list, perf, pingpong, shell, trace};
 use clap::{Parser, Subcommand};
 
 const LONG_ABOUT: &str = "\
@@ -23,6 +23,7 @@ Examples:
   mlx5 perf --op fetch-add --qps 8       atomics, on eight queue pairs
   mlx5 cancel                            watch posted requests being cancelled
   mlx5 dump --live                       watch requests and completions as the device sees them
+  mlx5 trace -- ib_write_bw -n 5         the same of any program, while it runs
 
 Between two processes, here on two machines with devices:
   server$ mlx5 perf --listen
@@ -67,6 +68,9 @@ pub(crate) enum Command {
     /// Decodes work requests and completions into readable text
     #[command(long_about = dump::LONG_ABOUT)]
     Dump(dump::Args),
+    /// Decodes the queues of a running program as they move
+    #[command(long_about = trace::LONG_ABOUT)]
+    Trace(trace::Args),
     /// Writes a completion script for a shell
     #[command(long_about = shell::COMPLETIONS)]
     Completions(shell::CompletionsArgs),

@@ -23,6 +23,8 @@ enum Kind {
     ReaderGone,
     /// The user ended it, by SIGINT.
     Interrupted,
+    /// A program that was run has ended with this status, and has said why itself.
+    Program(u8),
 }
 
 /// The exit status that shells use for a program ended by SIGINT.
@@ -42,6 +44,11 @@ impl Failure {
     /// The user ended the command; the results so far are printed.
     pub(crate) fn interrupted(cause: impl Into<String>) -> Self {
         Self { kind: Kind::Interrupted, ..Self::new(cause) }
+    }
+
+    /// A program that was run has ended with this status.
+    pub(crate) fn program(status: u8) -> Self {
+        Self { kind: Kind::Program(status), ..Self::new("") }
     }
 
     /// Adds a hint at a remedy.
@@ -68,6 +75,7 @@ impl Failure {
     pub(crate) fn report(&self, to: &mut impl Write) -> ExitCode {
         match self.kind {
             Kind::ReaderGone => return ExitCode::SUCCESS,
+            Kind::Program(status) => return ExitCode::from(status),
             Kind::Usage => _ = writeln!(to, "error: {}", self.cause),
             Kind::Failed | Kind::Interrupted => _ = writeln!(to, "mlx5: {}", self.cause),
         }

@@ -14,6 +14,7 @@ mod perf;
 mod pingpong;
 mod shell;
 mod table;
+mod trace;
 
 use clap::{CommandFactory, Parser};
 use failure::Failure;
@@ -43,6 +44,7 @@ fn run(command: &args::Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Perf(args) => perf::run(args, out),
         Command::Cancel(args) => cancel::run(args, out),
         Command::Dump(args) => dump::run(args, out),
+        Command::Trace(args) => trace::run(args, out),
         Command::Completions(args) => shell::completions(args, args::Cli::command(), out),
         Command::Man(args) => shell::man(args, args::Cli::command(), out),
     }

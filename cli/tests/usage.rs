@@ -5,7 +5,8 @@ mod common;
 use common::{command, mlx5};
 use std::process::Stdio;
 
-const COMMANDS: [&str; 7] = ["list", "info", "doctor", "pingpong", "perf", "cancel", "dump"];
+const COMMANDS: [&str; 8] =
+    ["list", "info", "doctor", "pingpong", "perf", "cancel", "dump", "trace"];
 
 #[test]
 fn help_lists_every_command_and_shows_examples() {
@@ -23,8 +24,10 @@ fn every_command_explains_itself() {
         let help = mlx5(&format!("{name} --help")).done();
         assert!(help.contains("Usage: mlx5 "), "{help}");
         assert!(help.lines().position(|line| line.starts_with("Usage")) > Some(2), "{help}");
+        // One of them uses no device itself.
         for option in ["--device", "--sim", "--sim-model", "--sim-link"] {
-            assert!(help.contains(option), "{name} does not tell of {option}");
+            let tells = help.contains(option);
+            assert_eq!(tells, name != "trace", "{name} and {option}");
         }
         let wide = help.lines().map(|line| line.chars().count()).max();
         assert!(wide <= Some(100), "{name}: {wide:?} columns");

@@ -8,7 +8,8 @@
 //! * [`rdma_cm`] is the connection manager's header, with a typed call for each command.
 //! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the provider
 //!   makes.
-//! * [`names`] displays a call by the kernel's names; [`numa`] places memory.
+//! * [`names`] displays a call by the kernel's names; [`queues`] says what a call means for queues, to
+//!   tracers; [`numa`] places memory.
 //! * [`sysfs`] finds the devices; [`uevent`] parses messages about those that come and go; [`wait`] waits for event files; [`process`] detects a fork.
 //!
 //! The provider makes system calls and maps memory only through this crate. The simulated device
@@ -31,6 +32,7 @@ pub mod mlx5;
 pub mod names;
 pub mod numa;
 pub mod process;
+pub mod queues;
 #[expect(missing_debug_implementations, reason = "types that the derive of zerocopy makes")]
 pub mod rdma_cm;
 pub mod real;

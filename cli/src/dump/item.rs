@@ -18,6 +18,15 @@ enum Row {
     Note(String),
 }
 
+/// A field of an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Field<'a> {
+    pub(crate) segment: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) value: &'a str,
+    pub(crate) meaning: &'a str,
+}
+
 impl Item {
     /// An item without fields.
     pub(crate) fn new(title: impl Into<String>) -> Self {
@@ -63,6 +72,21 @@ impl Item {
         }
     }
 
+    /// Every field, with the segment that it is in, its value and what that means.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+        let mut segment = "";
+        self.rows.iter().filter_map(move |row| match row {
+            Row::Segment(name) => {
+                segment = name;
+                None
+            }
+            Row::Field { name, value, meaning, .. } => {
+                Some(Field { segment, name, value, meaning })
+            }
+            Row::Note(_) => None,
+        })
+    }
+
     /// The value that is shown of a field, for tests.
     #[cfg(test)]
     pub(crate) fn value(&self, wanted: &str) -> Option<(usize, &str, &str)> {
@@ -97,6 +121,11 @@ impl Item {
     /// Prints the item.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", self.title)?;
+        self.write_fields(out)
+    }
+
+    /// Prints the item without its title.
+    pub(crate) fn write_fields(&self, out: &mut impl Write) -> io::Result<()> {
         for row in &self.rows {
             let line = match row {
                 Row::Segment(name) => format!("  {name}"),

@@ -6,16 +6,16 @@ mod item;
 mod live;
 mod wqe;
 
-pub(crate) use wqe::{send_length, told};
+pub(crate) use cqe::completion;
+pub(crate) use item::Item;
+pub(crate) use wqe::{Addressing, receive, send, send_length, shared_receive, told};
 
 use crate::device::PortArgs;
 use crate::failure::Failure;
 use clap::ValueEnum;
-use item::Item;
 use mlx5_prm::cqe::DESCRIPTOR;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
-use wqe::Addressing;
 
 /// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
@@ -84,6 +84,8 @@ enum Transport {
     Uc,
     /// Unreliable datagram
     Ud,
+    /// Raw packets
+    Raw,
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
@@ -116,6 +118,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     };
     let addressing = args.transport.map(|transport| match transport {
         Transport::Ud => Addressing::Datagram,
+        Transport::Raw => Addressing::Ethernet,
         Transport::Rc | Transport::Uc => Addressing::Connected,
     });
     match kind {

@@ -1,6 +1,7 @@
 //! Taking work requests apart: those of send queues, of receive queues and of shared ones.
 
 use crate::dump::item::Item;
+use mlx5_prm::ethernet::{EthernetSegment, checksum_flags, insert, segment_units};
 use mlx5_prm::wqe::{
     AddressVector, AtomicSegment, BLOCK, ControlSegment, DataSegment, EXTENDED_UD_AV, INLINE,
     INVALID_LKEY, MAX_UNITS, Opcode, RemoteAddressSegment, SrqNextSegment, UNIT, control_flags,
@@ -15,6 +16,8 @@ pub(crate) enum Addressing {
     Connected,
     /// UD: an address vector follows the control segment.
     Datagram,
+    /// Raw packets: an Ethernet segment follows, with headers.
+    Ethernet,
 }
 
 /// Reads a layout at `at`, if all of it is there.
@@ -70,6 +73,10 @@ pub(crate) fn send(bytes: &[u8], addressing: Option<Addressing>) -> Item {
                 item.bytes(at, "not looked at", &bytes[at..end]);
             }
             at = end;
+        }
+        Some(Opcode::Send | Opcode::Tso) if addressing == Some(Addressing::Ethernet) => {
+            ethernet(&mut item, bytes, &mut at, end);
+            data(&mut item, bytes, &mut at, end);
         }
         Some(Opcode::Send | Opcode::SendImm) => {
             let guess = guess_addressing(bytes, units);
@@ -194,6 +201,44 @@ fn address_vector(item: &mut Item, bytes: &[u8], at: &mut usize) {
     let flow_label = route & AddressVector::FLOW_LABEL_MASK;
     field!(grh_gid_fl, "flow_label", format!("{flow_label:#07x}"), "");
     field!(rgid, "rgid", mlx5::Gid::from_bytes(vector.rgid), "");
+}
+
+fn ethernet(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize) {
+    item.segment("Ethernet segment");
+    let base = *at;
+    let Some(segment) = read::<EthernetSegment>(bytes, base) else {
+        *at = end;
+        return item.note("cut off");
+    };
+    let inline = segment.inline_size_or_insert.get();
+    // Kinds of tags to insert have a bit that no size has.
+    let size = if inline & insert::VLAN == 0 { usize::from(inline) } else { 0 };
+    let mut sums = Vec::new();
+    for (bit, name) in [(checksum_flags::L3, "IP"), (checksum_flags::L4, "TCP or UDP")] {
+        if segment.cs_flags & bit != 0 {
+            sums.push(name);
+        }
+    }
+    let sums = if sums.is_empty() { "none".to_owned() } else { sums.join(", ") };
+    let flags = format!("{:#04x}", segment.cs_flags);
+    item.field(
+        base + offset_of!(EthernetSegment, cs_flags),
+        "cs_flags",
+        flags,
+        format!("checksums: {sums}"),
+    );
+    item.field(base + offset_of!(EthernetSegment, mss), "mss", segment.mss.get(), "");
+    let place = base + offset_of!(EthernetSegment, inline_size_or_insert);
+    if size == 0 && inline != 0 {
+        let tag = u16::from_be_bytes(segment.inline_start_or_tag);
+        item.field(place, "insert", format!("{inline:#06x}"), "a tag that the device inserts");
+        item.field(place + 2, "vlan_tag", format!("{tag:#06x}"), "");
+    } else {
+        item.field(place, "inline_hdr_sz", size, "bytes of the packet's headers");
+        let start = base + offset_of!(EthernetSegment, inline_start_or_tag);
+        item.bytes(start, "inline_hdr", &bytes[start.min(end)..(start + size).min(end)]);
+    }
+    *at = (base + segment_units(size) * UNIT).min(end);
 }
 
 fn remote_address(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize) {

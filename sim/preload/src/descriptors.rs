@@ -16,11 +16,14 @@ pub(crate) struct Device {
     pub(crate) file: Arc<dyn DeviceFile>,
     /// By which a child process can inherit it.
     pub(crate) number: Option<u64>,
+    /// Which of the open devices of the process it is, for tracers.
+    pub(crate) serial: u64,
 }
 
 impl Device {
     pub(crate) fn new(name: String, (file, number): Opened) -> Self {
-        Self { name, file, number }
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { name, file, number, serial: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 }
 

@@ -43,6 +43,7 @@ mod inside;
 mod machine;
 mod mappings;
 mod next;
+mod notes;
 mod tree;
 
 pub use mlx5_sim::settings::{Settings, SettingsError};

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use mlx5_sim::kernel::SysfsEntry;
+use mlx5_uapi::queues::Noted;
 use mlx5_uapi::rdma_cm;
 
 /// The network interfaces of a device. They are left out: programs ask the machine's own network
@@ -14,7 +15,7 @@ use mlx5_uapi::rdma_cm;
 const INTERFACES: &str = "/device/net/";
 
 /// What the names of the directories begin with; a number follows.
-const PREFIX: &str = "mlx5-sim-";
+const PREFIX: &str = Noted::TREE;
 /// A file in each directory that is locked while somebody uses it.
 const LOCK: &str = "lock";
 /// Where the verbs nodes are described.
@@ -66,6 +67,7 @@ impl Tree {
     fn fill(&mut self, entries: &[(String, SysfsEntry)]) -> io::Result<()> {
         let nodes = self.root.join(NODES);
         fs::create_dir_all(&nodes)?;
+        File::create(self.notes())?;
         let sys = self.root.join("sys");
         fs::create_dir_all(sys.join("class/infiniband"))?;
         let mut made = PathBuf::new();
@@ -138,6 +140,11 @@ impl Tree {
     /// The directory in which `/sys` and `/dev` are found.
     pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The file for tracers, of the queues that there are.
+    pub(crate) fn notes(&self) -> PathBuf {
+        self.root.join(Noted::FILE)
     }
 
     /// The device directories in `/sys/devices`.

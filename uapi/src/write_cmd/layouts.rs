@@ -2,7 +2,7 @@
 
 use crate::{
     layout::layout,
-    verbs::{AhAttr, QpDest},
+    verbs::{AhAttr, QpCap, QpDest},
 };
 
 layout! {
@@ -305,7 +305,77 @@ layout! {
         25 reserved: [u8; 7] => "Zero.",
     }
 
-    /// `struct ib_uverbs_create_qp_resp`, the response of OPEN_QP.
+    /// `struct ib_uverbs_create_cq_resp`, with which the response of the extended CREATE_CQ begins.
+    pub struct CreateCqResp [8] {
+        0 cq_handle: u32 => "Handle.",
+        4 cqe: u32 => "The last index of the ring.",
+    }
+
+    /// `struct ib_uverbs_create_qp`.
+    pub struct CreateQp [56] {
+        0  response: u64 => "Zero.",
+        8  user_handle: u64 => "Comes back with the QP's events.",
+        16 pd_handle: u32 => "Protection domain.",
+        20 send_cq_handle: u32 => "CQ of the send queue.",
+        24 recv_cq_handle: u32 => "CQ of the receive queue.",
+        28 srq_handle: u32 => "Shared receive queue.",
+        32 cap: QpCap => "Sizes wanted.",
+        52 sq_sig_all: u8 => "1 if every send makes a completion.",
+        53 qp_type: u8 => "[`crate::verbs::QpType`].",
+        54 is_srq: u8 => "1 with a shared receive queue.",
+        55 reserved: u8 => "Zero.",
+    }
+
+    /// `struct ib_uverbs_ex_create_qp`.
+    pub struct ExCreateQp [64] {
+        0  user_handle: u64 => "Comes back with the QP's events.",
+        8  pd_handle: u32 => "Protection domain.",
+        12 send_cq_handle: u32 => "CQ of the send queue.",
+        16 recv_cq_handle: u32 => "CQ of the receive queue.",
+        20 srq_handle: u32 => "Shared receive queue.",
+        24 cap: QpCap => "Sizes wanted.",
+        44 sq_sig_all: u8 => "1 if every send makes a completion.",
+        45 qp_type: u8 => "[`crate::verbs::QpType`].",
+        46 is_srq: u8 => "1 with a shared receive queue.",
+        47 reserved: u8 => "Zero.",
+        48 comp_mask: u32 => "Bit 0: `rwq_ind_tbl_handle` is valid.",
+        52 create_flags: u32 => "[`crate::verbs::QpCreateFlags`].",
+        56 rwq_ind_tbl_handle: u32 => "Table of work queues.",
+        60 source_qpn: u32 => "The source QP number of its packets.",
+    }
+
+    /// `struct ib_uverbs_create_srq_resp`.
+    pub struct CreateSrqResp [16] {
+        0  srq_handle: u32 => "Handle.",
+        4  max_wr: u32 => "Receive requests.",
+        8  max_sge: u32 => "Scatter/gather elements of each.",
+        12 srqn: u32 => "Number of an XRC SRQ.",
+    }
+
+    /// `struct ib_uverbs_ex_create_wq_resp`.
+    pub struct CreateWqResp [24] {
+        0  comp_mask: u32 => "Zero.",
+        4  response_length: u32 => "Bytes of this structure that the kernel knows.",
+        8  wq_handle: u32 => "Handle.",
+        12 max_wr: u32 => "Receive requests.",
+        16 max_sge: u32 => "Scatter/gather elements of each.",
+        20 wqn: u32 => "The device's number.",
+    }
+
+    /// `struct ib_uverbs_destroy_cq`, `struct ib_uverbs_destroy_qp` and `struct ib_uverbs_destroy_srq`.
+    pub struct DestroyObject [16] {
+        0  response: u64 => "Zero.",
+        8  handle: u32 => "Handle.",
+        12 reserved: u32 => "Zero.",
+    }
+
+    /// `struct ib_uverbs_ex_destroy_wq`.
+    pub struct DestroyWq [8] {
+        0 comp_mask: u32 => "Zero.",
+        4 wq_handle: u32 => "Handle.",
+    }
+
+    /// `struct ib_uverbs_create_qp_resp`, the response of CREATE_QP and OPEN_QP.
     pub struct CreateQpResp [32] {
         0  qp_handle: u32 => "Handle.",
         4  qpn: u32 => "Number.",

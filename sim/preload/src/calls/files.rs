@@ -16,7 +16,7 @@ use crate::descriptors::{Channel, Device, Entry, may_be_ours, unmark};
 use crate::door::Door;
 use crate::inside::Inside;
 use crate::next::{self, failed};
-use crate::{inherited, say};
+use crate::{inherited, notes, say};
 
 /// The setting of UCX for what takes the place of mmap(2), and the value with which that calls libc's
 /// own function. What maps could be refused then; what ends a mapping is seen when it is too late.
@@ -122,6 +122,11 @@ pub(crate) fn close(fd: c_int) -> Option<c_int> {
     let _inside = Inside::enter();
     // Before the number can be given out anew.
     let entry = door.descriptors.take(fd);
+    if let Some(Entry::Device(device)) = &entry
+        && Arc::strong_count(device) == 1
+    {
+        notes::closing(&door.tree, device);
+    }
     // SAFETY: the program closes it.
     let answer = unsafe { next::close(fd) };
     drop(entry);

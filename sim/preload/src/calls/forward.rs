@@ -18,7 +18,7 @@ use crate::descriptors::{Device, Entry};
 use crate::door::Door;
 use crate::inside::Inside;
 use crate::next::failed;
-use crate::say;
+use crate::{notes, say};
 
 /// `NETLINK_RDMA` of `linux/netlink.h`.
 const NETLINK_RDMA: c_int = 20;
@@ -128,6 +128,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
             attribute.data = events.as_fd().as_raw_fd() as u64;
         }
     }
+    notes::before(&door.tree, device, &call.words);
     // SAFETY: the copy has the same attributes, and what they point to is the caller's.
     let mut answer = unsafe { device.file.ioctl(call.header()) };
     for (id, data) in replaced {
@@ -138,6 +139,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
     if answer.is_ok() {
         // SAFETY: the call was answered, so that its outputs are where they should be.
         answer = unsafe { hand_out(door, device, &mut call, command) };
+        notes::after(&door.tree, device, &call.words);
     }
     // SAFETY: the caller's header and attributes have the length of the copy.
     unsafe {

@@ -1,0 +1,234 @@
+//! What one line says of a request or a completion: the fields that `mlx5 dump` decodes, in short.
+
+use crate::dump::{self, Addressing, Item};
+use crate::trace::queues::Kind;
+use serde_json::{Map, Value, json};
+
+/// A scatter or gather entry.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Part {
+    bytes: u64,
+    lkey: String,
+    address: String,
+    inline: bool,
+}
+
+/// Scatter or gather entries that one line shows.
+const SHOWN: usize = 2;
+
+/// A request or a completion in short.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Brief {
+    /// What it does, or what became of it.
+    pub(crate) opcode: String,
+    /// How many bytes it names, or has moved. None where the device does not say.
+    pub(crate) bytes: Option<u64>,
+    /// The queue pair that a completion names.
+    pub(crate) qp: Option<u32>,
+    /// Whether it is a completion of something that failed.
+    pub(crate) failed: bool,
+    /// What else there is, by name.
+    details: Vec<(&'static str, String)>,
+    parts: Vec<Part>,
+}
+
+/// Decodes what is in a ring.
+pub(crate) fn decode(kind: Kind, bytes: &[u8], addressing: Addressing) -> Item {
+    match kind {
+        Kind::Completion => dump::completion(bytes),
+        Kind::Send => dump::send(bytes, Some(addressing)),
+        Kind::Receive | Kind::Work => dump::receive(bytes),
+        Kind::Shared => dump::shared_receive(bytes),
+    }
+}
+
+impl Brief {
+    pub(crate) fn of(kind: Kind, item: &Item) -> Self {
+        match kind {
+            Kind::Completion => Self::completion(item),
+            _ => Self::request(item),
+        }
+    }
+
+    fn request(item: &Item) -> Self {
+        let mut brief = Self { opcode: "RECV".to_owned(), bytes: Some(0), ..Self::default() };
+        let mut bytes = 0;
+        for field in item.fields() {
+            let (value, meaning) = (field.value.to_owned(), field.meaning);
+            match field.name {
+                "opcode" if meaning == "unknown" => brief.opcode = format!("opcode {value}"),
+                "opcode" => meaning.clone_into(&mut brief.opcode),
+                "fm_ce_se" => {
+                    let told = meaning.split(", ").filter(|word| *word != ON_ERROR);
+                    let told = told.collect::<Vec<_>>().join(", ");
+                    if !told.is_empty() {
+                        brief.details.push(("flags", told));
+                    }
+                }
+                "imm" if !meaning.is_empty() => brief.details.push((
+                    match meaning {
+                        "immediate data" => "imm",
+                        "mkey" => "mkey",
+                        _ => "invalidates",
+                    },
+                    value,
+                )),
+                "dqp" => brief.details.push(("to_qp", value)),
+                "raddr" => brief.details.push(("raddr", value)),
+                "rkey" => brief.details.push(("rkey", value)),
+                "swap" => brief.details.push(("swap", value)),
+                "add" => brief.details.push(("add", value)),
+                "compare" => brief.details.push(("compare", value)),
+                "mss" if value != "0" => brief.details.push(("mss", value)),
+                "inline_hdr_sz" => bytes += field.value.parse().unwrap_or(0),
+                "byte_count" if field.segment.starts_with("data segment") => {
+                    let inline = meaning.strip_prefix("inline, ");
+                    let count = match inline {
+                        Some(length) => length.parse().unwrap_or(0),
+                        // A count of zero stands for the most.
+                        None if meaning == "2 GiB" => 1 << 31,
+                        None => field.value.parse().unwrap_or(0),
+                    };
+                    bytes += count;
+                    let inline = inline.is_some();
+                    brief.parts.push(Part { bytes: count, inline, ..Part::default() });
+                }
+                "lkey" if meaning == "end of the list" => _ = brief.parts.pop(),
+                "lkey" => {
+                    brief.parts.last_mut().into_iter().for_each(|p| p.lkey.clone_from(&value))
+                }
+                "addr" => {
+                    if let Some(part) = brief.parts.last_mut().filter(|p| p.address.is_empty()) {
+                        part.address = value;
+                    }
+                }
+                _ => {}
+            }
+        }
+        brief.bytes = Some(bytes);
+        brief
+    }
+
+    fn completion(item: &Item) -> Self {
+        let mut brief = Self::default();
+        for field in item.fields() {
+            let (value, meaning) = (field.value.to_owned(), field.meaning);
+            match field.name {
+                "opcode" if meaning == "unknown" => brief.opcode = format!("opcode {value}"),
+                "opcode" => meaning.clone_into(&mut brief.opcode),
+                "send_opcode" if meaning == "unknown" => brief.details.push(("request", value)),
+                "send_opcode" => brief.details.push(("request", meaning.to_owned())),
+                "qpn" => brief.qp = u32::from_str_radix(value.trim_start_matches("0x"), 16).ok(),
+                "wqe_counter" => brief.details.push(("index", value)),
+                "byte_count" => brief.bytes = field.value.parse().ok(),
+                "imm_inval_pkey" if meaning == "immediate data" => {
+                    brief.details.push(("imm", value))
+                }
+                "imm_inval_pkey" if meaning == "the key that was invalidated" => {
+                    brief.details.push(("invalidated", value));
+                }
+                "rqpn" if value != "0x000000" => brief.details.push(("from_qp", value)),
+                "syndrome" => {
+                    brief.failed = true;
+                    brief.details.push(("status", meaning.to_owned()));
+                    brief.details.push(("syndrome", value));
+                }
+                "vendor_err_synd" => brief.details.push(("vendor", value)),
+                _ => {}
+            }
+        }
+        // Of a request the field means something for reads and atomics only.
+        if brief.opcode == "request completed" && brief.bytes == Some(0) {
+            brief.bytes = None;
+        }
+        brief
+    }
+
+    fn detail(&self, name: &str) -> Option<&str> {
+        self.details.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What it is counted as.
+    pub(crate) fn counted(&self) -> String {
+        match (self.detail("request"), self.detail("status")) {
+            (_, Some(status)) => format!("{}: {status}", self.opcode),
+            (Some(request), None) => format!("{}, {request}", self.opcode),
+            (None, None) => self.opcode.clone(),
+        }
+    }
+
+    /// The rest of a line, behind opcode and bytes.
+    pub(crate) fn rest(&self) -> String {
+        let mut words = Vec::new();
+        if let Some(status) = self.detail("status") {
+            let codes = [("syndrome", self.detail("syndrome")), ("vendor", self.detail("vendor"))];
+            let codes = codes.map(|(name, code)| format!("{name} {}", code.unwrap_or("?")));
+            words.push(format!("{status} ({})", codes.join(", ")));
+        }
+        if let Some(request) = self.detail("request") {
+            words.push(request.to_owned());
+        }
+        if let Some(qp) = self.qp {
+            let index = self.detail("index").unwrap_or("?");
+            words.push(format!("qp {qp:#08x} {index}"));
+        }
+        for (name, value) in &self.details {
+            let name = match *name {
+                "status" | "syndrome" | "vendor" | "request" | "index" => continue,
+                "flags" => {
+                    words.push(value.clone());
+                    continue;
+                }
+                "to_qp" => "to qp",
+                "from_qp" => "from qp",
+                name => name,
+            };
+            words.push(format!("{name} {value}"));
+        }
+        for part in self.parts.iter().take(SHOWN) {
+            words.push(match part.inline {
+                true => "inline".to_owned(),
+                false => format!("lkey {} addr {}", part.lkey, part.address),
+            });
+        }
+        if self.parts.len() > SHOWN {
+            words.push(format!("and {} more", self.parts.len() - SHOWN));
+        }
+        words.join("  ")
+    }
+
+    /// Adds everything to an object of JSON.
+    pub(crate) fn add_to(&self, object: &mut Map<String, Value>) {
+        object.insert("opcode".to_owned(), json!(self.opcode));
+        if let Some(bytes) = self.bytes {
+            object.insert("bytes".to_owned(), json!(bytes));
+        }
+        if let Some(qp) = self.qp {
+            object.insert("qp".to_owned(), json!(qp));
+        }
+        for (name, value) in &self.details {
+            // The object has the index of the completion itself under that name.
+            let name = if *name == "index" { "request_index" } else { name };
+            let value = match name {
+                "request_index" => json!(value.parse::<u64>().ok()),
+                _ => json!(value),
+            };
+            object.insert(name.to_owned(), value);
+        }
+        if !self.parts.is_empty() {
+            let parts = self.parts.iter().map(|part| match part.inline {
+                true => json!({ "bytes": part.bytes, "inline": true }),
+                false => {
+                    json!({ "bytes": part.bytes, "lkey": part.lkey, "addr": part.address })
+                }
+            });
+            object.insert("segments".to_owned(), parts.collect());
+        }
+    }
+}
+
+/// What most requests without a completion say of themselves.
+const ON_ERROR: &str = "completion only on error";
+
+#[cfg(test)]
+mod tests;

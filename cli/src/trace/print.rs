@@ -1,0 +1,302 @@
+//! The lines that a trace prints, and what it counts.
+
+use crate::dump::Addressing;
+use crate::table::{Align, Table};
+use crate::trace::brief::{Brief, decode};
+use crate::trace::queues::{Event, Kind, Name};
+use crate::trace::tracer::Told;
+use nix::unistd::Pid;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// What is printed.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Choice {
+    pub(crate) json: bool,
+    /// Every field, as `mlx5 dump` does.
+    pub(crate) verbose: bool,
+    /// No requests and completions, but for their numbers.
+    pub(crate) quiet: bool,
+    /// Failed completions alone.
+    pub(crate) errors: bool,
+    /// Queues of these numbers; all if there is none.
+    pub(crate) queues: Vec<u32>,
+}
+
+/// Requests or completions of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Sum {
+    count: u64,
+    bytes: u64,
+}
+
+/// Prints a trace.
+pub(crate) struct Printer {
+    choice: Choice,
+    counts: BTreeMap<(Pid, Name, String), Sum>,
+    lost: BTreeMap<(Pid, Name), u64>,
+    /// More than one process was seen, so lines say which.
+    several: Option<Pid>,
+    pub(crate) queues: u64,
+}
+
+/// The sums of a whole trace.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Sums {
+    pub(crate) requests: u64,
+    pub(crate) completions: u64,
+    pub(crate) failed: u64,
+    pub(crate) lost: u64,
+}
+
+impl Printer {
+    /// Lines say of which process they are, unless it is the `first`.
+    pub(crate) fn new(choice: Choice, first: Option<Pid>) -> Self {
+        Self { choice, counts: BTreeMap::new(), lost: BTreeMap::new(), several: first, queues: 0 }
+    }
+
+    fn wanted(&self, name: &Name, qp: Option<u32>) -> bool {
+        let queues = &self.choice.queues;
+        queues.is_empty()
+            || queues.contains(&name.number)
+            || qp.is_some_and(|qp| queues.contains(&qp))
+    }
+
+    /// Prints what was told of a process.
+    pub(crate) fn print(
+        &mut self,
+        out: &mut dyn Write,
+        time: Duration,
+        pid: Pid,
+        told: &Told,
+    ) -> io::Result<()> {
+        match told {
+            Told::Queue(event) => self.queue(out, time, pid, event),
+            Told::Program => self.process(out, time, pid, "runs another program", json!("program")),
+            Told::Foreign => {
+                let text = "is of another architecture: its calls cannot be read";
+                self.process(out, time, pid, text, json!("foreign"))
+            }
+            Told::Ended(Ok(code)) => {
+                let text = format!("ended with exit status {code}");
+                self.process(out, time, pid, &text, json!({ "exited": code }))
+            }
+            Told::Ended(Err(signal)) => {
+                let text = format!("was ended by signal {signal}");
+                self.process(out, time, pid, &text, json!({ "killed": signal }))
+            }
+        }
+    }
+
+    fn process(
+        &self,
+        out: &mut dyn Write,
+        time: Duration,
+        pid: Pid,
+        text: &str,
+        change: Value,
+    ) -> io::Result<()> {
+        if self.choice.json {
+            let line =
+                json!({ "time": time.as_secs_f64(), "pid": pid.as_raw(), "process": change });
+            return writeln!(out, "{line}");
+        }
+        writeln!(out, "{}process {pid} {text}", Clock(time))
+    }
+
+    fn queue(
+        &mut self,
+        out: &mut dyn Write,
+        time: Duration,
+        pid: Pid,
+        event: &Event,
+    ) -> io::Result<()> {
+        let (name, index, bytes, addressing) = match event {
+            Event::Posted { name, index, bytes, addressing } => (name, index, bytes, *addressing),
+            Event::Completed { name, index, bytes } => (name, index, bytes, Addressing::Connected),
+            other => return self.other(out, time, pid, other),
+        };
+        let item = decode(name.kind, bytes, addressing);
+        let brief = Brief::of(name.kind, &item);
+        if !self.wanted(name, brief.qp) {
+            return Ok(());
+        }
+        let sum = self.counts.entry((pid, *name, brief.counted())).or_default();
+        sum.count += 1;
+        sum.bytes += brief.bytes.unwrap_or(0);
+        if self.choice.quiet || self.choice.errors && !brief.failed {
+            return Ok(());
+        }
+        if self.choice.json {
+            let kind = if name.kind == Kind::Completion { "completion" } else { "request" };
+            let mut line = self.object(time, pid, kind, name);
+            line.insert("index".to_owned(), json!(index));
+            brief.add_to(&mut line);
+            return writeln!(out, "{}", Value::Object(line));
+        }
+        let size = brief.bytes.map_or_else(String::new, |bytes| format!("{bytes} B"));
+        let start = self.start(time, pid, name);
+        let line = format!("{start}{index:>6}  {:<17} {size:>9}  {}", brief.opcode, brief.rest());
+        writeln!(out, "{}", line.trim_end())?;
+        if self.choice.verbose {
+            item.write_fields(&mut &mut *out)?;
+        }
+        Ok(())
+    }
+
+    fn other(
+        &mut self,
+        out: &mut dyn Write,
+        time: Duration,
+        pid: Pid,
+        event: &Event,
+    ) -> io::Result<()> {
+        let (name, word, text) = match event {
+            Event::Made { name, about } => {
+                self.queues += 1;
+                (name, "made", format!("made: {about}"))
+            }
+            Event::Changed { name, about } => (name, "changed", format!("now: {about}")),
+            Event::Ended { name } => (name, "ended", "destroyed".to_owned()),
+            Event::Unreadable { name } => {
+                (name, "unreadable", "cannot be read any more".to_owned())
+            }
+            Event::Lost { name, count } => {
+                *self.lost.entry((pid, *name)).or_default() += count;
+                let what = if name.kind == Kind::Send { "blocks" } else { "places" };
+                let text = format!("{count} {what} were used again before they were seen");
+                (name, "lost", text)
+            }
+            Event::Hidden { name, count } => {
+                let sum =
+                    self.counts.entry((pid, *name, "RECV, not shown".to_owned())).or_default();
+                sum.count += count;
+                let text = format!("{count} receives posted; their places cannot be told");
+                (name, "hidden", text)
+            }
+            Event::Posted { .. } | Event::Completed { .. } => return Ok(()),
+        };
+        if !self.wanted(name, None) || self.choice.errors && word != "lost" {
+            return Ok(());
+        }
+        if self.choice.quiet && word == "hidden" {
+            return Ok(());
+        }
+        if self.choice.json {
+            let mut line = self.object(time, pid, word, name);
+            match event {
+                Event::Lost { count, .. } | Event::Hidden { count, .. } => {
+                    line.insert("count".to_owned(), json!(count));
+                }
+                Event::Made { about, .. } | Event::Changed { about, .. } => {
+                    line.insert("about".to_owned(), json!(about));
+                }
+                _ => {}
+            }
+            return writeln!(out, "{}", Value::Object(line));
+        }
+        // An object is meant, and not one of its rings, but where something was lost.
+        let name = match event {
+            Event::Lost { .. } => self.start(time, pid, name),
+            _ => format!("{}{}", self.clock(time, pid), Object(*name)),
+        };
+        writeln!(out, "{name}  {text}")
+    }
+
+    fn object(&self, time: Duration, pid: Pid, kind: &str, name: &Name) -> Map<String, Value> {
+        let (object, ring) = name.kind.words();
+        let mut line = Map::new();
+        line.insert("time".to_owned(), json!(time.as_secs_f64()));
+        line.insert("pid".to_owned(), json!(pid.as_raw()));
+        line.insert("event".to_owned(), json!(kind));
+        line.insert(object.to_owned(), json!(name.number));
+        if !ring.is_empty() && matches!(kind, "request" | "lost" | "hidden") {
+            line.insert("queue".to_owned(), json!(ring));
+        }
+        line
+    }
+
+    fn clock(&self, time: Duration, pid: Pid) -> String {
+        match self.several {
+            Some(first) if first == pid => Clock(time).to_string(),
+            _ => format!("{}[{pid}] ", Clock(time)),
+        }
+    }
+
+    fn start(&self, time: Duration, pid: Pid, name: &Name) -> String {
+        format!("{}{} {:<4}", self.clock(time, pid), Object(*name), name.kind.words().1)
+    }
+
+    /// The sums so far.
+    pub(crate) fn sums(&self) -> Sums {
+        let mut sums = Sums { lost: self.lost.values().sum(), ..Sums::default() };
+        for ((_, name, what), sum) in &self.counts {
+            match name.kind {
+                Kind::Completion => {
+                    sums.completions += sum.count;
+                    if what.contains(" failed: ") {
+                        sums.failed += sum.count;
+                    }
+                }
+                _ => sums.requests += sum.count,
+            }
+        }
+        sums
+    }
+
+    /// Prints what was counted at each queue.
+    pub(crate) fn summary(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.choice.json {
+            for ((pid, name, what), sum) in &self.counts {
+                let (object, ring) = name.kind.words();
+                let mut line = json!({
+                    "event": "sum", "pid": pid.as_raw(), "what": what,
+                    "count": sum.count, "bytes": sum.bytes,
+                });
+                line[object] = json!(name.number);
+                if !ring.is_empty() {
+                    line["queue"] = json!(ring);
+                }
+                writeln!(out, "{line}")?;
+            }
+            return Ok(());
+        }
+        let mut table = Table::new(&[
+            ("process", Align::Right),
+            ("queue", Align::Left),
+            ("what", Align::Left),
+            ("count", Align::Right),
+            ("bytes", Align::Right),
+        ]);
+        let queue = |name: &Name| format!("{} {}", Object(*name), name.kind.words().1);
+        for ((pid, name, what), sum) in &self.counts {
+            let cells = [pid.to_string(), queue(name), what.clone(), sum.count.to_string()];
+            table.row(cells.into_iter().chain([sum.bytes.to_string()]));
+        }
+        for ((pid, name), count) in &self.lost {
+            table.row([pid.to_string(), queue(name), "not seen".to_owned(), count.to_string()]);
+        }
+        table.write(&mut &mut *out, 0)
+    }
+}
+
+/// A time, as lines begin with it.
+struct Clock(Duration);
+
+impl std::fmt::Display for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:>10.6}  ", self.0.as_secs_f64())
+    }
+}
+
+/// What a number is of.
+struct Object(Name);
+
+impl std::fmt::Display for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = self.0.kind.words().0;
+        write!(f, "{word:<3} {:#08x}", self.0.number)
+    }
+}

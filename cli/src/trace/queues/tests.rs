@@ -1,0 +1,234 @@
+//! Queues that are made, reset and destroyed by calls.
+
+use super::*;
+use mlx5_uapi::queues::{ChangedQp, EndedQueue, MadeCq, MadeQp, MadeSrq};
+use std::cell::RefCell;
+
+const CQ_RING: u64 = 0x1000;
+const SEND_RING: u64 = 0x2000;
+const RECEIVE_RING: u64 = 0x3000;
+const SRQ_RING: u64 = 0x4000;
+const CQ_RECORD: u64 = 0x10;
+const QP_RECORD: u64 = 0x20;
+const SRQ_RECORD: u64 = 0x30;
+const DEVICE: u64 = 7;
+
+struct Fake(RefCell<Vec<u8>>);
+
+impl Fake {
+    fn new() -> Self {
+        let fake = Self(vec![0; 0x8000].into());
+        for place in 0..8 {
+            fake.put(CQ_RING + place * 64 + 63, &[0xf1]);
+        }
+        fake
+    }
+
+    fn put(&self, at: u64, bytes: &[u8]) {
+        let at = at as usize;
+        self.0.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn send(&self, index: u32) {
+        let control = [index << 8 | 0x0a, 0x48 << 8 | 1, 8, 0].map(u32::to_be_bytes).concat();
+        self.put(SEND_RING + u64::from(index % 8) * 64, &control);
+        self.put(QP_RECORD + 4, &(index + 1).to_be_bytes());
+    }
+
+    fn complete(&self, index: u32, user_index: u32) {
+        let mut cqe = [0; 64];
+        cqe[32..36].copy_from_slice(&user_index.to_be_bytes());
+        cqe[63] = 0x20 | ((index / 8) & 1) as u8;
+        self.put(CQ_RING + u64::from(index % 8) * 64, &cqe);
+    }
+}
+
+impl CallerMemory for Fake {
+    fn read(&self, address: u64, to: &mut [u8]) -> bool {
+        let at = address as usize;
+        let Some(bytes) = self.0.borrow().get(at..at + to.len()).map(<[u8]>::to_vec) else {
+            return false;
+        };
+        to.copy_from_slice(&bytes);
+        true
+    }
+}
+
+fn cq() -> QueueCall {
+    QueueCall::Cq(MadeCq {
+        handle: 1,
+        number: 0x40,
+        ring: CQ_RING,
+        record: CQ_RECORD,
+        entries: 8,
+        entry_size: 64,
+        compressed: 0,
+    })
+}
+
+fn qp() -> QueueCall {
+    QueueCall::Qp(MadeQp {
+        handle: 2,
+        number: 0x48,
+        kind: 2,
+        send_ring: SEND_RING,
+        send_blocks: 8,
+        receive_ring: RECEIVE_RING,
+        receives: 4,
+        receive_size: 16,
+        record: QP_RECORD,
+    })
+}
+
+fn srq() -> QueueCall {
+    QueueCall::Srq(MadeSrq {
+        handle: 3,
+        number: 0x50,
+        ring: SRQ_RING,
+        record: SRQ_RECORD,
+        entries: 4,
+        entry_size: 32,
+        user_index: 0x33,
+    })
+}
+
+const SEND: Name = Name { kind: Kind::Send, number: 0x48 };
+const COMPLETIONS: Name = Name { kind: Kind::Completion, number: 0x40 };
+
+fn all() -> Queues {
+    let mut queues = Queues::default();
+    let mut told = Vec::new();
+    for call in [cq(), qp(), srq()] {
+        queues.apply(DEVICE, &call, &mut told);
+    }
+    let made = told.iter().filter(|event| matches!(event, Event::Made { .. })).count();
+    assert_eq!((made, told.len()), (3, 3), "{told:?}");
+    queues
+}
+
+fn look(queues: &mut Queues, fake: &Fake) -> Vec<Event> {
+    let mut told = Vec::new();
+    queues.look(fake, &mut told);
+    told
+}
+
+fn apply(queues: &mut Queues, call: QueueCall) -> Vec<Event> {
+    let mut told = Vec::new();
+    queues.apply(DEVICE, &call, &mut told);
+    told
+}
+
+/// Which queue each event is of, and its index.
+fn places(told: &[Event]) -> Vec<(Name, u32)> {
+    told.iter()
+        .filter_map(|event| match event {
+            Event::Posted { name, index, .. } | Event::Completed { name, index, .. } => {
+                Some((*name, *index))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_request_is_told_before_its_completion() {
+    let (mut queues, fake) = (all(), Fake::new());
+    fake.complete(0, 1);
+    fake.send(0);
+    assert_eq!(places(&look(&mut queues, &fake)), [(SEND, 0), (COMPLETIONS, 0)]);
+    assert_eq!(look(&mut queues, &fake), []);
+}
+
+#[test]
+fn a_queue_pair_that_was_reset_starts_over_when_it_leaves_reset() {
+    let (mut queues, fake) = (all(), Fake::new());
+    fake.send(0);
+    fake.send(1);
+    assert_eq!(places(&look(&mut queues, &fake)).len(), 2);
+    let state = |state| QueueCall::State(ChangedQp { handle: 2, state });
+    let reset = apply(&mut queues, state(0));
+    let about = "RESET".to_owned();
+    assert_eq!(reset, [Event::Changed { name: SEND, about }]);
+    // The record is zeroed at some time before the next state.
+    assert_eq!(look(&mut queues, &fake), []);
+    fake.put(QP_RECORD, &[0; 8]);
+    assert_eq!(look(&mut queues, &fake), []);
+    let _ = apply(&mut queues, state(1));
+    fake.send(0);
+    assert_eq!(places(&look(&mut queues, &fake)), [(SEND, 0)]);
+    // Another state changes nothing.
+    let _ = apply(&mut queues, state(1));
+    assert_eq!(look(&mut queues, &fake), []);
+}
+
+#[test]
+fn a_queue_that_was_destroyed_is_not_looked_at() {
+    let (mut queues, fake) = (all(), Fake::new());
+    let end = |object: u16, handle| QueueCall::End(EndedQueue { object: object.into(), handle });
+    // Neither one of another kind with this handle, nor one of another device.
+    assert_eq!(apply(&mut queues, end(object::CQ, 2)), []);
+    let mut told = Vec::new();
+    queues.apply(DEVICE + 1, &end(object::QP, 2), &mut told);
+    assert_eq!(told, []);
+    assert_eq!(apply(&mut queues, end(object::QP, 2)), [Event::Ended { name: SEND }]);
+    fake.send(0);
+    fake.complete(0, 1);
+    assert_eq!(places(&look(&mut queues, &fake)), [(COMPLETIONS, 0)]);
+    assert!(queues.has_device(DEVICE) && !queues.has_device(DEVICE + 1));
+    let closed = apply(&mut queues, QueueCall::Closed(Default::default()));
+    assert_eq!((closed.len(), queues.is_empty()), (2, true), "{closed:?}");
+}
+
+#[test]
+fn a_handle_that_is_given_out_again_is_another_queue() {
+    let (mut queues, fake) = (all(), Fake::new());
+    fake.send(0);
+    assert_eq!(places(&look(&mut queues, &fake)).len(), 1);
+    let _ = apply(&mut queues, qp());
+    // As new, from the start, and once.
+    assert_eq!(places(&look(&mut queues, &fake)), [(SEND, 0)]);
+}
+
+#[test]
+fn a_shared_queue_is_not_followed_after_a_completion_of_its_own() {
+    let (mut queues, fake) = (all(), Fake::new());
+    let name = Name { kind: Kind::Shared, number: 0x50 };
+    let post = |count: u32| fake.put(SRQ_RECORD, &count.to_be_bytes());
+    post(1);
+    assert_eq!(places(&look(&mut queues, &fake)), [(name, 0)]);
+    // Of another queue, and then of this one.
+    fake.complete(0, 0x34);
+    post(2);
+    assert_eq!(places(&look(&mut queues, &fake)), [(name, 0), (COMPLETIONS, 0)]);
+    fake.complete(1, 0x33);
+    post(3);
+    let told = look(&mut queues, &fake);
+    assert_eq!(places(&told), [(COMPLETIONS, 1)]);
+    assert_eq!(told[0], Event::Hidden { name, count: 1 });
+}
+
+#[test]
+fn what_was_there_before_is_passed() {
+    let (mut queues, fake) = (all(), Fake::new());
+    fake.send(0);
+    fake.send(1);
+    fake.complete(0, 1);
+    fake.put(CQ_RECORD, &1_u32.to_be_bytes());
+    queues.pass(&fake);
+    assert_eq!(look(&mut queues, &fake), []);
+    fake.send(2);
+    fake.complete(1, 1);
+    assert_eq!(places(&look(&mut queues, &fake)), [(SEND, 2), (COMPLETIONS, 1)]);
+}
+
+#[test]
+fn a_ring_that_is_gone_is_told_once_and_the_others_go_on() {
+    let (mut queues, fake) = (all(), Fake::new());
+    let QueueCall::Cq(other) = cq() else { unreachable!("it is one") };
+    let gone = QueueCall::Cq(MadeCq { handle: 9, number: 0x41, record: 0x9000, ..other });
+    let _ = apply(&mut queues, gone);
+    let name = Name { kind: Kind::Completion, number: 0x41 };
+    assert_eq!(look(&mut queues, &fake), [Event::Unreadable { name }]);
+    fake.send(0);
+    assert_eq!(places(&look(&mut queues, &fake)), [(SEND, 0)]);
+}

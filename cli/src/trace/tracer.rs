@@ -1,0 +1,464 @@
+//! Follows a program: its threads, its processes, and the calls with which they make queues.
+
+use crate::failure::Failure;
+use crate::trace::memory::Remote;
+use crate::trace::ptrace::{self, Call, Status, Stop, Waiting};
+use crate::trace::queues::{Event, Queues};
+use mlx5_prm::zerocopy::{FromZeros, IntoBytes};
+use mlx5_uapi::ioctl::{IoctlHeader, RDMA_VERBS_IOCTL};
+use mlx5_uapi::queues::{CallerMemory, Noted, QueueCall};
+use mlx5_uapi::write_cmd::WriteCommand;
+use nix::errno::Errno;
+use nix::libc;
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The longest call: the kernel takes one page.
+const LONGEST: usize = 4096;
+/// The shortest write(2) to a device: its header.
+const HEADER: usize = 8;
+
+/// What happened in a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Told {
+    /// At a queue.
+    Queue(Event),
+    /// It runs another program.
+    Program,
+    /// It ended: with an exit status, or by a signal.
+    Ended(Result<u8, i32>),
+    /// It is of another architecture, so that its calls are not read.
+    Foreign,
+}
+
+/// A call on its way.
+enum Pending {
+    Ioctl { device: u64, address: u64 },
+    Write { device: u64, bytes: Vec<u8> },
+    Close { device: u64 },
+}
+
+struct Thread {
+    process: Pid,
+    pending: Option<Pending>,
+}
+
+#[derive(Default)]
+struct Process {
+    queues: Queues,
+    foreign: bool,
+}
+
+/// The threads and processes that are traced.
+#[derive(Default)]
+pub(crate) struct Tracer {
+    threads: BTreeMap<Pid, Thread>,
+    processes: BTreeMap<Pid, Process>,
+    /// The process with which it began.
+    first: Option<Pid>,
+    /// Why the program did not start, until it has.
+    unstarted: Option<ptrace::Failure>,
+    /// Its name.
+    name: String,
+    /// What has not been taken yet.
+    told: Vec<(Pid, Told)>,
+}
+
+impl Tracer {
+    /// Starts a program.
+    pub(crate) fn start(program: &[OsString]) -> Result<Self, Failure> {
+        let failed = |error| Failure::new(format!("cannot start a process: {error}"));
+        let waiting = Waiting::new(program).map_err(failed)?;
+        let pid = waiting.pid;
+        ptrace::seize(pid).map_err(|errno| refused(pid, errno))?;
+        let name = program[0].to_string_lossy().into_owned();
+        let mut tracer = Self { first: Some(pid), name, ..Self::default() };
+        tracer.add(pid, pid);
+        tracer.unstarted = Some(waiting.start().map_err(failed)?);
+        Ok(tracer)
+    }
+
+    /// Attaches to a running process. Its threads are asked to stop; when all of them have,
+    /// [`Tracer::read_notes`] has to be called.
+    pub(crate) fn attach(pid: Pid) -> Result<Self, Failure> {
+        let mut tracer = Self { first: Some(pid), ..Self::default() };
+        let folder = format!("/proc/{pid}/task");
+        loop {
+            // Threads may be started meanwhile, by those that run on.
+            let mut new = 0;
+            let threads = fs::read_dir(&folder).map_err(|_| refused(pid, Errno::ESRCH))?;
+            for thread in threads.flatten() {
+                let Some(thread) = number(&thread.file_name().to_string_lossy()) else { continue };
+                if tracer.threads.contains_key(&thread) {
+                    continue;
+                }
+                match ptrace::seize(thread) {
+                    Ok(()) => {
+                        tracer.add(thread, pid);
+                        // One that has ended says so later.
+                        let _ = ptrace::interrupt(thread);
+                        new += 1;
+                    }
+                    Err(Errno::ESRCH) if thread != pid => {}
+                    // Traced already: by the thread that has started it.
+                    Err(Errno::EPERM) if thread != pid => {}
+                    Err(errno) => return Err(refused(pid, errno)),
+                }
+            }
+            if new == 0 {
+                return Ok(tracer);
+            }
+        }
+    }
+
+    /// Takes in the queues that the preload library has noted, once all threads stand still. Returns
+    /// whether there is such a library in the process.
+    pub(crate) fn read_notes(&mut self) -> bool {
+        let Some(pid) = self.first else { return false };
+        let Some(notes) = notes(pid) else { return false };
+        let process = self.processes.entry(pid).or_default();
+        let mut told = Vec::new();
+        let noted = fs::read_to_string(notes).unwrap_or_default();
+        for noted in noted.lines().filter_map(|line| line.parse::<Noted>().ok()) {
+            if !noted.before || matches!(noted.call, QueueCall::Closed(_)) {
+                process.queues.apply(noted_device(&noted), &noted.call, &mut told);
+            }
+        }
+        process.queues.pass(&Remote(pid));
+        // Those that have ended are nobody's concern any more.
+        told.retain(|event| process.queues.is_there(event));
+        self.told.extend(told.into_iter().map(|event| (pid, Told::Queue(event))));
+        true
+    }
+
+    /// How many threads are traced.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// None is left, whatever was heard of it.
+    pub(crate) fn forget(&mut self) {
+        self.threads.clear();
+    }
+
+    /// Whether a thread or process is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Whether any queue was made that has not ended.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.processes.values().any(|process| !process.queues.is_empty())
+    }
+
+    /// The process with which it began.
+    pub(crate) fn first(&self) -> Option<Pid> {
+        self.first
+    }
+
+    /// Takes what was told.
+    pub(crate) fn take(&mut self) -> Vec<(Pid, Told)> {
+        std::mem::take(&mut self.told)
+    }
+
+    fn add(&mut self, thread: Pid, process: Pid) {
+        self.threads.insert(thread, Thread { process, pending: None });
+        self.processes.entry(process).or_default();
+    }
+
+    /// Looks at the rings of all processes.
+    pub(crate) fn look(&mut self) {
+        let pids: Vec<Pid> = self.processes.keys().copied().collect();
+        for pid in pids {
+            self.look_at(pid);
+        }
+    }
+
+    fn look_at(&mut self, pid: Pid) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        if process.queues.is_empty() {
+            return;
+        }
+        let mut told = Vec::new();
+        process.queues.look(&Remote(pid), &mut told);
+        self.told.extend(told.into_iter().map(|event| (pid, Told::Queue(event))));
+    }
+
+    /// Hears what became of a thread, and lets it go on. Fails if the program could not be started.
+    pub(crate) fn hear(&mut self, thread: Pid, status: Status) -> Result<(), Failure> {
+        if !self.threads.contains_key(&thread) {
+            // A new one may be heard of before the one that has started it.
+            self.add(thread, process_of(thread).unwrap_or(thread));
+        }
+        let process = self.threads[&thread].process;
+        let stop = match status {
+            Status::Exited(code) => return self.ended(thread, Ok(code)),
+            Status::Killed(signal) => return self.ended(thread, Err(signal)),
+            Status::Stopped(stop) => stop,
+        };
+        let mut signal = 0;
+        match stop {
+            Stop::Call => match ptrace::call(thread) {
+                Ok(Call::Entry { number, arguments }) => self.entered(thread, number, arguments),
+                Ok(Call::Exit { value }) => self.left(thread, value),
+                Ok(Call::Foreign) => self.foreign(process),
+                Ok(Call::Neither) => {}
+                // It was killed meanwhile.
+                Err(Errno::ESRCH) => {}
+                Err(errno) => {
+                    let cause = format!("cannot read system calls: {errno}");
+                    return Err(Failure::new(cause).hint("this needs Linux 5.3 or later"));
+                }
+            },
+            Stop::Signal(number) => signal = number,
+            Stop::Group => {
+                // It stays stopped, as it was meant to.
+                let _ = ptrace::listen(thread);
+                return Ok(());
+            }
+            Stop::Program => self.program(thread),
+            Stop::Ending => self.look_at(process),
+            Stop::Asked | Stop::Started | Stop::Other => {}
+        }
+        // A thread that was killed while it stood is heard of again.
+        let _ = ptrace::resume(thread, signal);
+        Ok(())
+    }
+
+    fn ended(&mut self, thread: Pid, how: Result<u8, i32>) -> Result<(), Failure> {
+        self.threads.remove(&thread);
+        // The first thread of a process is the last that is heard of.
+        if self.processes.remove(&thread).is_some() {
+            if Some(thread) == self.first
+                && let Some(error) = self.unstarted.take().and_then(ptrace::Failure::reason)
+            {
+                return Err(Failure::new(format!("{}: {error}", self.name)));
+            }
+            self.threads.retain(|_, other| other.process != thread);
+            self.told.push((thread, Told::Ended(how)));
+        }
+        Ok(())
+    }
+
+    /// The process has other memory now, and one thread, with the number of the process.
+    fn program(&mut self, thread: Pid) {
+        let started = Some(thread) == self.first && self.unstarted.take().is_some();
+        self.threads.retain(|other, of| of.process != thread || *other == thread);
+        self.add(thread, thread);
+        if let Some(process) = self.processes.get_mut(&thread) {
+            process.queues.clear();
+            process.foreign = false;
+        }
+        if !started {
+            self.told.push((thread, Told::Program));
+        }
+    }
+
+    fn foreign(&mut self, pid: Pid) {
+        if let Some(process) = self.processes.get_mut(&pid)
+            && !std::mem::replace(&mut process.foreign, true)
+        {
+            self.told.push((pid, Told::Foreign));
+        }
+    }
+
+    /// A thread makes a system call.
+    fn entered(&mut self, thread: Pid, number: i64, [first, second, third, ..]: [u64; 6]) {
+        let process = self.threads[&thread].process;
+        let pending = match number {
+            libc::SYS_ioctl if second as u32 == RDMA_VERBS_IOCTL => {
+                if words(process, third)
+                    .and_then(|words| QueueCall::read(&words, &Remote(process)))
+                    .is_some_and(|call| call.ends_something())
+                {
+                    self.look_at(process);
+                }
+                Some(Pending::Ioctl { device: first, address: third })
+            }
+            libc::SYS_write => self.writes(process, first, second, third),
+            libc::SYS_close if self.processes[&process].queues.has_device(first) => {
+                self.look_at(process);
+                Some(Pending::Close { device: first })
+            }
+            libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit_group => {
+                self.look_at(process);
+                None
+            }
+            _ => None,
+        };
+        if let Some(thread) = self.threads.get_mut(&thread) {
+            thread.pending = pending;
+        }
+    }
+
+    /// A note of the preload library, or a command to a device.
+    fn writes(&mut self, process: Pid, device: u64, address: u64, length: u64) -> Option<Pending> {
+        let length = usize::try_from(length).ok().filter(|l| (HEADER..=LONGEST).contains(l))?;
+        let mut start = [0; Noted::MARK.len()];
+        let memory = Remote(process);
+        let short = length < start.len();
+        if !memory.read(address, if short { &mut start[..length] } else { &mut start }) {
+            return None;
+        }
+        let note = start == Noted::MARK.as_bytes();
+        let command = start.first_chunk().map(|word| WriteCommand(u32::from_ne_bytes(*word)));
+        let known = command.is_some_and(|command| command.name().is_some());
+        if !(note || known && is_device(process, device)) {
+            return None;
+        }
+        let mut bytes = vec![0; length];
+        if !memory.read(address, &mut bytes) {
+            return None;
+        }
+        if !note {
+            if QueueCall::read_written(&bytes, &memory).is_some_and(|call| call.ends_something()) {
+                self.look_at(process);
+            }
+            return Some(Pending::Write { device, bytes });
+        }
+        let noted: Noted = String::from_utf8(bytes).ok()?.trim_end().parse().ok()?;
+        if noted.before {
+            self.look_at(process);
+        }
+        if !noted.before || matches!(noted.call, QueueCall::Closed(_)) {
+            self.apply(process, noted_device(&noted), &noted.call);
+        }
+        None
+    }
+
+    /// A system call of a thread is over.
+    fn left(&mut self, thread: Pid, value: i64) {
+        let Some(Thread { process, pending }) = self.threads.get_mut(&thread) else { return };
+        let (process, Some(pending)) = (*process, pending.take()) else { return };
+        let memory = Remote(process);
+        let (device, call) = match pending {
+            Pending::Ioctl { device, address } if value == 0 => {
+                let words = words(process, address);
+                (device, words.and_then(|words| QueueCall::read(&words, &memory)))
+            }
+            Pending::Write { device, bytes } if value == bytes.len() as i64 => {
+                (device, QueueCall::read_written(&bytes, &memory))
+            }
+            Pending::Close { device } if value == 0 => {
+                (device, Some(QueueCall::Closed(Default::default())))
+            }
+            _ => return,
+        };
+        if let Some(call) = call {
+            self.apply(process, device, &call);
+        }
+    }
+
+    fn apply(&mut self, pid: Pid, device: u64, call: &QueueCall) {
+        if matches!(call, QueueCall::Resized(_)) {
+            // The last completion of the old ring says that it is.
+            self.look_at(pid);
+        }
+        let process = self.processes.entry(pid).or_default();
+        let mut told = Vec::new();
+        process.queues.apply(device, call, &mut told);
+        self.told.extend(told.into_iter().map(|event| (pid, Told::Queue(event))));
+    }
+
+    /// Asks all threads to stop, so that they can be left. [`Tracer::leave`] leaves each.
+    pub(crate) fn ask_all(&self) {
+        for thread in self.threads.keys() {
+            let _ = ptrace::interrupt(*thread);
+        }
+    }
+
+    /// Leaves a thread that stands still, with the signal that it was about to get. One that has
+    /// ended is forgotten.
+    pub(crate) fn leave(&mut self, thread: Pid, status: Status) {
+        if let Status::Stopped(stop) = status {
+            let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
+            let _ = ptrace::detach(thread, signal);
+        }
+        self.threads.remove(&thread);
+    }
+}
+
+/// The device of a note, which is no descriptor as that of a call is.
+fn noted_device(noted: &Noted) -> u64 {
+    noted.device | 1 << 63
+}
+
+/// Header and attributes of a verbs call.
+fn words(process: Pid, address: u64) -> Option<Vec<u64>> {
+    let memory = Remote(process);
+    let mut header = IoctlHeader::new_zeroed();
+    if !memory.read(address, header.as_mut_bytes()) {
+        return None;
+    }
+    let length = usize::from(header.length);
+    if !(size_of::<IoctlHeader>()..=LONGEST).contains(&length) {
+        return None;
+    }
+    let mut words = vec![0_u64; length.div_ceil(size_of::<u64>())];
+    memory.read(address, &mut words.as_mut_bytes()[..length]).then_some(words)
+}
+
+/// Whether a descriptor of a process is a verbs device.
+fn is_device(process: Pid, descriptor: u64) -> bool {
+    fs::read_link(format!("/proc/{process}/fd/{descriptor}"))
+        .is_ok_and(|path| path.to_string_lossy().starts_with("/dev/infiniband/uverbs"))
+}
+
+fn number(text: &str) -> Option<Pid> {
+    text.trim().parse().ok().map(Pid::from_raw)
+}
+
+/// A number in `/proc/PID/status`.
+fn status_of(thread: Pid, name: &str) -> Option<Pid> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    number(line?)
+}
+
+fn process_of(thread: Pid) -> Option<Pid> {
+    status_of(thread, "Tgid")
+}
+
+/// The file in which the preload library of a process notes its queues, if it has one.
+fn notes(pid: Pid) -> Option<PathBuf> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let folder = environment
+        .split(|byte| *byte == 0)
+        .find_map(|variable| variable.strip_prefix(b"TMPDIR="))
+        .filter(|folder| !folder.is_empty())
+        .map_or_else(|| Path::new("/tmp"), |folder| Path::new(std::ffi::OsStr::from_bytes(folder)));
+    let start = format!("{}{pid}-", Noted::TREE);
+    let trees = fs::read_dir(folder).ok()?.flatten();
+    let tree = trees.filter(|tree| tree.file_name().to_string_lossy().starts_with(&start));
+    // The last one, if one was left by a process with the same number.
+    let notes = tree.map(|tree| tree.path().join(Noted::FILE)).filter(|notes| notes.exists());
+    notes.max_by_key(|notes| fs::metadata(notes).and_then(|notes| notes.modified()).ok())
+}
+
+/// Why a process cannot be traced, and what to do.
+fn refused(pid: Pid, errno: Errno) -> Failure {
+    match errno {
+        Errno::ESRCH => Failure::new(format!("there is no process {pid}"))
+            .hint("`pgrep -a NAME` finds a process by its name"),
+        Errno::EPERM => {
+            if let Some(other) = status_of(pid, "TracerPid").filter(|other| other.as_raw() != 0) {
+                return Failure::new(format!("process {other} traces process {pid} already"))
+                    .hint("a process has one tracer or debugger at a time");
+            }
+            let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+            let restricted = scope.is_ok_and(|scope| !matches!(scope.trim(), "" | "0"));
+            let hint = if restricted {
+                "run as root, start the program with `mlx5 trace -- PROGRAM`, or allow it: \
+                 `sysctl kernel.yama.ptrace_scope=0`"
+            } else {
+                "run as the user of the process, or as root; a container needs CAP_SYS_PTRACE"
+            };
+            Failure::new(format!("process {pid} must not be traced by this user")).hint(hint)
+        }
+        errno => Failure::new(format!("cannot trace process {pid}: {errno}")),
+    }
+}
