@@ -5,11 +5,15 @@ mod common;
 
 use common::{command, interrupted};
 use mlx5_sim_wire::Served;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The library lies beside this test, or one directory up.
 fn library() -> PathBuf {
@@ -119,6 +123,33 @@ fn a_peer_ends_well_when_the_measurement_is_interrupted() {
         let (code, err) = server.end();
         assert_eq!(code, Some(0), "{line}: {err}");
     }
+}
+
+/// The peer is stopped, so that the first interrupt has to wait for it.
+#[test]
+fn a_second_interrupt_ends_a_measurement_that_cannot_end_well() {
+    let machine = Machine::serve("twice");
+    let (server, address) = machine.listen("perf");
+    let line = format!("perf --duration 3600 --op write --sizes 8 --connect {address}");
+    let mut client = machine.command(&line);
+    let mut client = client.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut told = BufReader::new(client.stderr.take().expect("a pipe"));
+    let mut text = String::new();
+    while !text.starts_with("measuring") {
+        text.clear();
+        assert!(told.read_line(&mut text).expect("UTF-8") > 0, "it ended");
+    }
+    let (peer, pid) = (Pid::from_raw(server.0.id() as i32), Pid::from_raw(client.id() as i32));
+    kill(peer, Signal::SIGSTOP).expect("it runs");
+    let begun = Instant::now();
+    // The first may come before the measurement is armed against it; one of them ends it in any case.
+    while client.try_wait().expect("a child").is_none() {
+        kill(pid, Signal::SIGINT).expect("it runs");
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(begun.elapsed() < Duration::from_secs(20), "it waits for a peer that is stopped");
+    }
+    let status = client.wait().expect("it ended");
+    assert_eq!(status.signal(), Some(Signal::SIGINT as i32), "{status}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Time limit for an answer.
-const ANSWER: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 /// The longest line.
 const LONGEST: usize = 4096;
 
@@ -44,7 +44,8 @@ pub(crate) fn accept(
             }
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
             Err(_) if begun.elapsed() >= timeout => {
-                let failure = Failure::new(format!("nobody connected within {timeout:?}"));
+                let cause = format!("nobody connected within {} s", timeout.as_secs_f64());
+                let failure = Failure::new(cause);
                 return Err(
                     failure.hint("start the other side with --connect, or wait longer: --timeout")
                 );
@@ -104,7 +105,7 @@ impl Exchange {
                 return Ok(message);
             }
             if !self.read()? {
-                return Err(Failure::new("the other side does not answer"));
+                return Err(silent());
             }
         }
     }
@@ -164,6 +165,12 @@ pub(crate) fn unexpected(message: &Message) -> Failure {
     Failure::new(format!("unexpected message from the other side: {}", message.to_line()))
 }
 
+/// The failure for a peer that says nothing for so long.
+pub(crate) fn silent() -> Failure {
+    Failure::new(format!("the other side has not answered for {} s", ANSWER.as_secs()))
+        .hint("is it stopped, or is the network between cut?")
+}
+
 fn gone() -> Failure {
     Failure::new("the other side hung up").hint("its own output says why")
 }
@@ -206,7 +213,7 @@ mod tests {
     fn a_peer_is_not_waited_for_longer_than_told() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let waited = accept(&listener, Some(Duration::ZERO)).expect_err("nobody is there");
-        assert_eq!(waited.cause(), "nobody connected within 0ns");
+        assert_eq!(waited.cause(), "nobody connected within 0 s");
         let address = listener.local_addr().expect("its number");
         let _client = TcpStream::connect(address).expect("connected");
         accept(&listener, Some(Duration::from_secs(60))).expect("a peer");

@@ -105,7 +105,7 @@ impl Message {
                 },
                 "op": phase.op.name(),
                 "size": phase.size,
-                "both": phase.both.map(|pace| [pace.signal_every, pace.batch]),
+                "both": phase.both.map(|pace| [pace.signal_every, pace.batch, pace.depth]),
             }),
             Self::End(sent) => json!({ "end": sent }),
             Self::Account(account) => json!({
@@ -175,6 +175,7 @@ fn read(object: &Map<String, Value>) -> Option<Result<Message, Failure>> {
                 pace => Some(Pace {
                     signal_every: pace.get(0)?.as_u64().filter(|every| *every > 0)?,
                     batch: pace.get(1)?.as_u64().filter(|batch| *batch > 0)?,
+                    depth: pace.get(2)?.as_u64().filter(|depth| *depth > 0)?,
                 }),
             },
         })
@@ -204,7 +205,7 @@ mod tests {
                         gid=fe80::1 gid_type=ib gid_index=0 mtu=4096 rd_atomic=16";
         let endpoint = endpoint.parse().expect("an endpoint");
         let memory = RemoteAddress { addr: u64::MAX, rkey: u32::MAX };
-        let pace = Pace { signal_every: 16, batch: 4 };
+        let pace = Pace { signal_every: 16, batch: 4, depth: 64 };
         let phase = Phase { kind: Kind::Rate, op: Op::Write, size: 64, both: Some(pace) };
         let shape = Shape {
             transport: Transport::Ud,

@@ -58,7 +58,8 @@ impl Patience {
 
     /// The failure for a timeout.
     pub(crate) fn over(&self, what: &str) -> Failure {
-        Failure::new(format!("no {what} within {:?}", self.limit)).hint(
+        let limit = self.limit.as_secs_f64();
+        Failure::new(format!("no {what} within {limit} s")).hint(
             "UC and UD lose messages when a receiver is late; RC does not. Does the other side still run?",
         )
     }

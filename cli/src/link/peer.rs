@@ -1,12 +1,13 @@
 //! The peer, as seen by the end that measures.
 
 use crate::failure::Failure;
-use crate::link::exchange::{Exchange, unexpected};
+use crate::link::exchange::{ANSWER, Exchange, silent, unexpected};
 use crate::link::message::{Account, Message, Phase};
 use crate::link::patience::Patience;
 use crate::link::receiver::Receiver;
 use crate::link::responder::Responder;
 use crate::link::side::Side;
+use std::time::Instant;
 
 /// The other end.
 pub(crate) trait Peer: Send {
@@ -123,11 +124,15 @@ impl Peer for Remote {
     ) -> Result<Account, Failure> {
         self.exchange.send(&Message::End(sent))?;
         let answer = if phase.both.is_some() {
-            // Until the peer stops, it needs receives.
+            // Until the peer stops, it needs receives. One that no longer runs sends nothing.
+            let mut heard = Instant::now();
             loop {
-                while receiver.turn(side, false)?.is_some() {}
+                while receiver.turn(side, false)?.is_some() {
+                    heard = Instant::now();
+                }
                 match self.exchange.poll()? {
                     Some(message) => break message,
+                    None if heard.elapsed() > ANSWER => return Err(silent()),
                     None => std::thread::yield_now(),
                 }
             }

@@ -12,6 +12,8 @@ pub(crate) struct Pace {
     pub(crate) signal_every: u64,
     /// Requests per doorbell.
     pub(crate) batch: u64,
+    /// Requests outstanding on each queue pair.
+    pub(crate) depth: u64,
 }
 
 /// The requests of a run, on every queue pair of an end.
@@ -21,7 +23,8 @@ pub(crate) struct Sender {
     pace: Pace,
     /// For each queue pair, the requests posted, and those to post in all.
     queues: Vec<(u64, u64)>,
-    begun: Instant,
+    /// When the first request was posted.
+    begun: Option<Instant>,
     /// From the first request to the last completion that was polled.
     elapsed: Duration,
 }
@@ -42,7 +45,7 @@ impl Sender {
             None => u64::MAX,
         };
         let queues = (0..count).map(|queue| (0, share(queue))).collect();
-        Self { op, size, pace, queues, begun: Instant::now(), elapsed: Duration::ZERO }
+        Self { op, size, pace, queues, begun: None, elapsed: Duration::ZERO }
     }
 
     /// Posts what may be outstanding, and polls completions; returns whether there were any.
@@ -55,7 +58,8 @@ impl Sender {
         room: impl Fn(usize) -> Option<u64>,
     ) -> Result<bool, Failure> {
         let Self { op, size, pace, .. } = *self;
-        let depth = u64::from(side.shape.depth);
+        let depth = pace.depth.min(side.shape.depth.into());
+        let begun = *self.begun.get_or_insert_with(Instant::now);
         for (queue, (posted, goal)) in self.queues.iter_mut().enumerate() {
             let goal = *goal;
             let mut last = goal.min(side.sent(queue).saturating_add(depth));
@@ -72,7 +76,7 @@ impl Sender {
         }
         let progress = side.poll_sent()?;
         if progress {
-            self.elapsed = self.begun.elapsed();
+            self.elapsed = begun.elapsed();
         }
         Ok(progress)
     }
@@ -99,5 +103,52 @@ impl Sender {
     /// From the first request to the last completion.
     pub(crate) fn elapsed(&self) -> Duration {
         self.elapsed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{Transport, ends, tests};
+    use mlx5_sim::{SimConfig, Simulator};
+
+    /// In steps the device does nothing by itself, so what is outstanding can be counted.
+    #[test]
+    fn no_more_requests_are_outstanding_than_are_asked_for() {
+        let simulator = Simulator::new(SimConfig::new().step(true));
+        let shape = tests::shape(Transport::Rc);
+        let end = ends::both(&tests::port(&simulator), shape, tests::waiter());
+        let mut end = end.expect("two ends");
+        let side = &mut end.side;
+        for depth in [1, 3, 16, 100] {
+            let pace = Pace { signal_every: 1, batch: 4, depth };
+            let mut sender = Sender::new(side, Op::Write, 8, pace, Some(200));
+            while !sender.is_done(side) {
+                let before = sender.sent(side);
+                sender.turn(side, |_| None).expect("posted");
+                let outstanding = sender.queues[0].0 - before;
+                let room = depth.min(u64::from(shape.depth)).min(200 - before);
+                assert_eq!(outstanding, room, "of {depth}, after {before}");
+                simulator.run_until_idle();
+                let _ = side.poll_sent().expect("completed");
+            }
+        }
+    }
+
+    #[test]
+    fn the_time_begins_with_the_first_request() {
+        let simulator = Simulator::new(SimConfig::new().step(true));
+        let end =
+            ends::both(&tests::port(&simulator), tests::shape(Transport::Rc), tests::waiter());
+        let mut end = end.expect("two ends");
+        let pace = Pace { signal_every: 1, batch: 1, depth: 1 };
+        let created = Instant::now();
+        let mut sender = Sender::new(&mut end.side, Op::Write, 8, pace, Some(1));
+        std::thread::sleep(Duration::from_millis(50));
+        while !sender.is_done(&end.side) {
+            sender.turn(&mut end.side, |_| None).expect("posted");
+            simulator.run_until_idle();
+        }
+        assert!(sender.elapsed() + Duration::from_millis(50) <= created.elapsed());
     }
 }

@@ -55,7 +55,7 @@ fn with_remote(
     })
 }
 
-const PACE: Pace = Pace { signal_every: 4, batch: 2 };
+const PACE: Pace = Pace { signal_every: 4, batch: 2, depth: 16 };
 
 fn phase(kind: Kind, op: Op) -> Phase {
     let size = if op.is_atomic() { ATOMIC } else { 1024 };

@@ -35,13 +35,16 @@ pub(crate) fn table(plan: &Plan, results: &[Measurement]) -> String {
         }
         match rate {
             Some(rate) => {
-                let back = rate.back.map_or(0, |back| back.messages);
+                let (back, elapsed) = match rate.back {
+                    Some(back) => (back.messages, back.elapsed.max(rate.out.elapsed)),
+                    None => (0, rate.out.elapsed),
+                };
                 let _ = write!(
                     text,
                     ",{},{},{:.9},{:.1},{:.6}",
                     rate.out.messages + back,
                     rate.lost(),
-                    rate.out.elapsed.as_secs_f64(),
+                    elapsed.as_secs_f64(),
                     rate.per_second(),
                     rate.gbits(*size)
                 );
@@ -51,4 +54,38 @@ pub(crate) fn table(plan: &Plan, results: &[Measurement]) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{Flow, Op, Pace, Rate, Transport};
+    use crate::numbers::Sizes;
+    use std::time::Duration;
+
+    #[test]
+    fn the_time_of_both_ways_is_the_longer_one() {
+        let plan = Plan {
+            op: Op::Send,
+            transport: Transport::Rc,
+            sizes: Sizes(vec![64]),
+            latencies: None,
+            rates: None,
+            rates_fixed: false,
+            depth: 1,
+            inline: 0,
+            pace: Pace { signal_every: 1, batch: 1, depth: 1 },
+            qps: 1,
+            threads: 1,
+            bidirectional: true,
+        };
+        let flow =
+            |messages, seconds| Flow { messages, lost: 0, elapsed: Duration::from_secs(seconds) };
+        for (out, back) in [(2, 4), (4, 2)] {
+            let rate = Rate { out: flow(8, out), back: Some(flow(16, back)) };
+            let measured = Measurement { size: 64, latency: None, rate: Some(rate) };
+            let text = table(&plan, &[measured]);
+            assert!(text.contains(",24,0,4.000000000,"), "{text}");
+        }
+    }
 }

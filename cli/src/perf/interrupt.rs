@@ -30,13 +30,15 @@ impl Interrupt {
         let interrupt = Self(Arc::default());
         let flags = Arc::clone(&interrupt.0);
         thread::spawn(move || {
-            while matches!(source.read_signal(), Err(Errno::EINTR)) {}
-            // The next one, or this one if there are no results, has its default action.
-            let _ = signals.thread_unblock();
-            if !flags.armed.load(Ordering::SeqCst) {
-                let _ = raise(Signal::SIGINT);
+            let next = || while matches!(source.read_signal(), Err(Errno::EINTR)) {};
+            next();
+            if flags.armed.load(Ordering::SeqCst) {
+                flags.stop.store(true, Ordering::SeqCst);
+                next();
             }
-            flags.stop.store(true, Ordering::SeqCst);
+            // This one, the second or the first while there are no results, has its default action.
+            let _ = signals.thread_unblock();
+            let _ = raise(Signal::SIGINT);
         });
         Ok(interrupt)
     }

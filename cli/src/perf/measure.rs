@@ -7,7 +7,7 @@ use crate::perf::gate::{Gate, Next};
 use crate::perf::progress::Progress;
 use std::fmt;
 use std::panic::resume_unwind;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -116,10 +116,9 @@ pub(crate) fn all(
         let lane = |(number, initiator)| {
             let mut lane = Lane { number, initiator, plan, gate, stop, progress: None };
             scope.spawn(move || {
+                let mut leaving = Leaving { gate, stop, well: false };
                 let done = lane.all();
-                if done.is_err() {
-                    gate.fail();
-                }
+                leaving.well = done.is_ok();
                 done
             })
         };
@@ -143,6 +142,22 @@ pub(crate) fn all(
         }
     }
     beside.map_or(Ok(results), Err)
+}
+
+/// A thread that fails, or panics, ends the runs of the others, which would wait for it.
+struct Leaving<'a> {
+    gate: &'a Gate<'a>,
+    stop: &'a AtomicBool,
+    well: bool,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if !self.well {
+            self.gate.fail();
+            self.stop.store(true, Ordering::SeqCst);
+        }
+    }
 }
 
 /// The failure of a thread that ended because another one failed.
@@ -288,5 +303,33 @@ fn show(
     match goal.duration {
         Some(limit) => progress.show(what, step, milliseconds(elapsed), milliseconds(limit)),
         None => progress.show(what, step, messages, goal.messages.unwrap_or(messages)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_fails_or_panics_ends_the_others() {
+        for panics in [false, true] {
+            let stop = AtomicBool::new(false);
+            let gate = Gate::new(2, &stop);
+            thread::scope(|scope| {
+                let waiting = scope.spawn(|| gate.wait());
+                let ends = scope.spawn(|| {
+                    let _leaving = Leaving { gate: &gate, stop: &stop, well: false };
+                    assert!(!panics, "as it is meant to");
+                });
+                assert_eq!(ends.join().is_err(), panics);
+                assert_eq!(waiting.join().expect("no panic"), Next::Fail);
+            });
+            // A run that goes on for a given time looks at this.
+            assert!(stop.load(Ordering::SeqCst));
+        }
+        let stop = AtomicBool::new(false);
+        let gate = Gate::new(1, &stop);
+        drop(Leaving { gate: &gate, stop: &stop, well: true });
+        assert_eq!((gate.wait(), stop.load(Ordering::SeqCst)), (Next::Go, false));
     }
 }

@@ -328,6 +328,7 @@ fn plan(args: &Args, port: &Port) -> Result<Plan, Failure> {
         pace: Pace {
             signal_every: u64::from(args.signal_every.unwrap_or(16).min(args.depth)),
             batch: u64::from(args.batch.min(args.depth)),
+            depth: args.depth.into(),
         },
         qps: args.qps.unwrap_or(args.threads),
         threads: args.threads,
