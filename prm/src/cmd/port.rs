@@ -12,6 +12,42 @@ layouts! {
         mac_addr_31_0, set_mac_addr_31_0: 0x20, 32;
     }
 
+    /// What a vport has received and sent of one kind of traffic.
+    ///
+    /// Two of `mlx5_ifc_traffic_counter_bits`.
+    pub struct TrafficCounterPair [0x100] {
+        received_packets, set_received_packets: 0x0, 64;
+        received_octets, set_received_octets: 0x40, 64;
+        transmitted_packets, set_transmitted_packets: 0x80, 64;
+        transmitted_octets, set_transmitted_octets: 0xc0, 64;
+    }
+
+    /// Input of QUERY_VPORT_COUNTER.
+    ///
+    /// `mlx5_ifc_query_vport_counter_in_bits`.
+    pub struct QueryVportCounterIn [0x100] {
+        opcode, set_opcode: 0x0, 16;
+        op_mod, set_op_mod: 0x30, 16;
+        other_vport, set_other_vport: 0x40, 1;
+        port_num, set_port_num: 0x4c, 4;
+        vport_number, set_vport_number: 0x50, 16;
+        clear, set_clear: 0xc0, 1;
+    }
+
+    /// Output of QUERY_VPORT_COUNTER.
+    ///
+    /// `mlx5_ifc_query_vport_counter_out_bits`.
+    pub struct QueryVportCounterOut [0x1080] {
+        status, set_status: 0x0, 8;
+        syndrome, set_syndrome: 0x20, 32;
+        errors, errors_mut: 0x80 => TrafficCounterPair;
+        ib_unicast, ib_unicast_mut: 0x180 => TrafficCounterPair;
+        ib_multicast, ib_multicast_mut: 0x280 => TrafficCounterPair;
+        eth_broadcast, eth_broadcast_mut: 0x380 => TrafficCounterPair;
+        eth_unicast, eth_unicast_mut: 0x480 => TrafficCounterPair;
+        eth_multicast, eth_multicast_mut: 0x580 => TrafficCounterPair;
+    }
+
     /// Context of an InfiniBand vport.
     ///
     /// `mlx5_ifc_hca_vport_context_bits`.
@@ -306,6 +342,7 @@ commands! {
     ATTACH_TO_MCG: AttachToMcgIn => AttachToMcgOut;
     DETACH_FROM_MCG: DetachFromMcgIn => DetachFromMcgOut;
     QUERY_VPORT_STATE: QueryVportStateIn => QueryVportStateOut;
+    QUERY_VPORT_COUNTER: QueryVportCounterIn => QueryVportCounterOut;
     QUERY_HCA_VPORT_CONTEXT: QueryHcaVportContextIn => QueryHcaVportContextOut;
     QUERY_HCA_VPORT_GID: QueryHcaVportGidIn => QueryHcaVportGidOut;
     QUERY_HCA_VPORT_PKEY: QueryHcaVportPkeyIn => QueryHcaVportPkeyOut;

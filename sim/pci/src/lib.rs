@@ -5,6 +5,7 @@
 //! segment, command queue in the guest's memory, interrupts, and UAR pages in BAR 0, where every
 //! write arrives by itself and in order.
 
+mod capture;
 mod config_space;
 mod function;
 mod init_segment;
@@ -14,6 +15,7 @@ mod mailbox;
 mod memory;
 mod serve;
 
+pub use capture::Capture;
 pub use config_space::{Asked, BAR0_BYTES, BAR0_MEMORY, BYTES as CONFIG_BYTES, ConfigSpace};
 pub use function::Function;
 pub use init_segment::{InitSegment, Written};

@@ -8,7 +8,10 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use mlx5_sim::settings::Settings;
 use mlx5_sim::{PortConfig, SimConfig};
-use mlx5_sim_pci::{Bus, Log};
+use mlx5_sim_pci::{Bus, Capture, Log};
+
+/// The most bytes of frames that are written down.
+const CAPTURED: u64 = 64 << 20;
 
 /// Serves simulated ConnectX adapters as PCI functions over vfio-user.
 ///
@@ -36,6 +39,10 @@ struct Options {
     /// Where lines about the devices go, in place of standard error
     #[arg(long)]
     log: Option<PathBuf>,
+    /// Where the Ethernet frames on the wire go, the first 64 MiB of them, in a form that tcpdump
+    /// reads; RoCE's packets are not among them
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
     /// Ends with the first machine
     #[arg(long)]
     once: bool,
@@ -73,6 +80,9 @@ fn serve(options: &Options) -> Result<bool, Failure> {
     };
     loop {
         let bus = Bus::listen(config.clone(), &options.socket, &log)?;
+        if let Some(path) = &options.capture {
+            bus.capture(Capture::new(File::create(path)?, CAPTURED)?);
+        }
         println!("ready");
         std::io::stdout().flush()?;
         bus.run(&log);

@@ -1,6 +1,6 @@
 //! Sockets, and a function behind each.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -12,6 +12,7 @@ use vfio_bindings::bindings::vfio::{
 };
 use vfio_user::{IrqInfo, Server, ServerRegion};
 
+use crate::capture::Capture;
 use crate::config_space::{BAR0_BYTES, BYTES};
 use crate::function::Function;
 use crate::interrupts::VECTORS;
@@ -66,6 +67,7 @@ fn irqs() -> Vec<IrqInfo> {
 
 /// Functions that wait for a machine to find them.
 pub struct Bus {
+    fabric: Fabric,
     slots: Vec<(Server, Function, PathBuf)>,
 }
 
@@ -79,7 +81,13 @@ impl Bus {
             let server = Self::server(socket)?;
             slots.push((server, Function::new(&fabric, log.clone()), socket.clone()));
         }
-        Ok(Self { slots })
+        Ok(Self { fabric, slots })
+    }
+
+    /// Writes the frames on the wire down.
+    pub fn capture(&self, mut capture: Capture<impl Write + Send + 'static>) {
+        let tap = move |now_ns, frame: &[u8]| capture.frame(now_ns, frame);
+        self.fabric.lock().set_tap(Some(Box::new(tap)));
     }
 
     fn server(socket: &Path) -> io::Result<Server> {

@@ -356,6 +356,7 @@ impl Device {
             page.qps.retain(|other| *other != qpn);
         }
         self.watched.remove(&qpn);
+        self.management.remove(&qpn);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use mlx5_prm::doorbell::{RECORD, UAR_PAGE};
 use crate::config::SimConfig;
 use crate::dma::{Dma, DmaFault};
 use crate::engine::DeviceId;
+use crate::engine::Management;
 use crate::engine::fault::{Fault, Faults, ForcedFailure, HostileEntry, Violation};
 use crate::engine::state::cq::Cq;
 use crate::engine::state::ethernet::Ethernet;
@@ -60,6 +61,8 @@ pub struct Device {
     pub(crate) srqs: Table<Srq>,
     pub(crate) uars: Table<Uar>,
     pub(crate) groups: BTreeMap<Gid, Vec<u32>>,
+    /// Queue pairs with a number of their own on the wire.
+    pub(crate) management: BTreeMap<u32, Management>,
     pub(crate) ethernet: Ethernet,
     /// Queue pairs with work, in the order in which they get their turn.
     pub(crate) ready: VecDeque<u32>,
@@ -118,6 +121,7 @@ impl Device {
             srqs: Table::new(0x20, limits.srqs),
             uars: Table::new(FIRST_UAR, limits.uars),
             groups: BTreeMap::new(),
+            management: BTreeMap::new(),
             ethernet: Ethernet::new(),
             ready: VecDeque::new(),
             watched: BTreeSet::new(),

@@ -13,6 +13,10 @@ use crate::network::Network;
 /// What a packet that nobody acknowledges does at the device at which it arrives.
 pub(crate) type Landing = Box<dyn FnOnce(&mut Device) + Send>;
 
+/// What hears every Ethernet frame on the wire, and when: nanoseconds since the fabric began. RoCE's
+/// packets are no frames here.
+pub type Tap = Box<dyn FnMut(u64, &[u8]) + Send>;
+
 /// The devices of a fabric, and the wire between them.
 pub struct Engine {
     pub(crate) devices: Vec<Device>,
@@ -28,6 +32,8 @@ pub struct Engine {
     pub(crate) packet: Vec<u8>,
     /// What is between the devices.
     pub(crate) wire: Wire<(DeviceId, Landing)>,
+    /// What hears frames.
+    pub(crate) tap: Option<Tap>,
     /// Virtual time does not go beyond this.
     pub(crate) horizon: Option<u64>,
 }
@@ -45,6 +51,7 @@ impl Engine {
             busy_turns: 0,
             packet: Vec::new(),
             wire: Wire::new(Network::INSTANT, 0),
+            tap: None,
             horizon: None,
         }
     }
@@ -52,6 +59,11 @@ impl Engine {
     /// Sets what the network between the devices does, and what its chances are drawn from.
     pub(crate) fn set_network(&mut self, network: Network, seed: u64) {
         self.wire = Wire::new(network, seed);
+    }
+
+    /// Sets what hears the frames of the wire, in place of whatever did.
+    pub fn set_tap(&mut self, tap: Option<Tap>) {
+        self.tap = tap;
     }
 
     /// Cuts the way of packets from one device to another, or mends it.

@@ -20,6 +20,7 @@ pub mod fault;
 mod fence;
 mod flush;
 mod header;
+mod management;
 mod memory;
 mod receive;
 mod respond;
@@ -39,8 +40,9 @@ mod xrc;
 mod tests;
 
 pub use device::{Device, FIRST_UAR, Holder};
-pub use devices::Engine;
+pub use devices::{Engine, Tap};
 pub(crate) use ethernet::{LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED};
+pub use management::Management;
 pub use mlx5_prm::cqe::Syndrome;
 pub(crate) use route::is_multicast;
 pub(crate) use state::compress::LONGEST_RUN;
@@ -48,8 +50,8 @@ pub use state::cq::{CqConfig, Moderation};
 pub use state::drain::DrainAt;
 pub use state::ethernet::flow::{FlowCount, FlowEntry, FlowGroup, FlowTableConfig, FlowTarget};
 pub use state::ethernet::{
-    FrameCounts, HashConfig, HashFields, ReceiveQueueConfig, SendQueueConfig, TirConfig, TirTarget,
-    TisConfig, Vport,
+    FrameCounts, FramesTo, HashConfig, HashFields, ReceiveQueueConfig, SendQueueConfig, TirConfig,
+    TirTarget, TisConfig, Traffic, Vport,
 };
 pub use state::event::{Event, EventSink};
 pub use state::layout::Layout;

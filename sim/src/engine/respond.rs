@@ -287,9 +287,7 @@ impl Device {
         let Origin { gid, path, lid, qpn: source, .. } = packet.origin;
         cqe.byte_count.set(length as u32);
         cqe.imm_inval_pkey.set(match opcode {
-            CqeOpcode::ResponderSend => {
-                u32::from(self.qps.get(qpn).map_or(0, |qp| qp.attributes.pkey_index))
-            }
+            CqeOpcode::ResponderSend => self.told_partition(qpn),
             _ => packet.request.immediate,
         });
         let (level, header) = match gid {

@@ -388,6 +388,7 @@ impl Engine {
             && !self.loses_packet(device)
             && let Some(destination) = self.route(&origin)
         {
+            let origin = Origin { qpn: self.devices[device].wire_number(qpn), ..origin };
             let header = super::header::global(&origin, request, buffer.len());
             for (target, remote) in self.receivers(destination, vector, &origin) {
                 if quiet && (target, remote) == (device, qpn) || self.wire.loses(device, target) {
@@ -430,9 +431,9 @@ impl Engine {
         };
         match destination {
             Destination::Port { device, port } => {
-                let qpn = vector.dqp_dct.get() & 0xff_ffff;
-                let qp = self.qp(device, qpn).filter(|qp| qp.attributes.port == port);
-                qp.map(|_| (device, qpn)).into_iter().collect()
+                let number = vector.dqp_dct.get() & 0xff_ffff;
+                let target = self.devices[device].datagram_target(port, number);
+                target.map(|qpn| (device, qpn)).into_iter().collect()
             }
             Destination::Group(gid) => self
                 .devices

@@ -7,6 +7,7 @@
 mod alloc;
 mod buffer;
 pub(crate) mod caps;
+mod counters;
 mod cq;
 mod ethernet;
 mod events;
@@ -471,8 +472,9 @@ impl Firmware {
             Op::ALLOC_FLOW_COUNTER => run(i, o, |i: &prm_flow::AllocFlowCounterIn, _, o, _| flow::alloc_counter(dev, i, o)),
             Op::DEALLOC_FLOW_COUNTER => run(i, o, |i: &prm_flow::DeallocFlowCounterIn, _, _, _| flow::dealloc_counter(dev, i)),
             Op::QUERY_FLOW_COUNTER => run(i, o, |i: &prm_flow::QueryFlowCounterIn, _, _, ot| flow::query_counter(dev, i, ot)),
-            // The function has no counters of its own, and no embedded switch: zeros, and no effect.
-            Op::QUERY_VPORT_COUNTER | Op::SET_L2_TABLE_ENTRY | Op::DELETE_L2_TABLE_ENTRY => Ok(()),
+            Op::QUERY_VPORT_COUNTER => run(i, o, |i: &prm_port::QueryVportCounterIn, _, o, _| counters::of_vport(dev, i, o)),
+            // The function has no embedded switch: no effect.
+            Op::SET_L2_TABLE_ENTRY | Op::DELETE_L2_TABLE_ENTRY => Ok(()),
 
             _ => Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_OPCODE)),
         }

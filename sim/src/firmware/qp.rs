@@ -6,7 +6,7 @@ use mlx5_prm::cmd::qp::{
 };
 use mlx5_prm::cqe::{INLINE_32, INLINE_64};
 
-use crate::engine::{CompletionConfig, Device, Error, QpConfig, RingConfig, Transport};
+use crate::engine::{CompletionConfig, Device, Error, Management, QpConfig, RingConfig, Transport};
 use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
@@ -133,6 +133,11 @@ impl Firmware {
             signed: context.wq_signature(),
             rendezvous: OffloadType(context.offload_type()) == OffloadType::RNDV,
         })?;
+        match ServiceType(context.st()) {
+            ServiceType::QP0 => device.set_management(qpn, Management::Subnet)?,
+            ServiceType::QP1 => device.set_management(qpn, Management::General)?,
+            _ => {}
+        }
         self.qps.insert(qpn, Record { context, transport, created: context });
         self.umems.lend(Queue::Qp(qpn), [rings, record]);
         out.set_qpn(qpn);

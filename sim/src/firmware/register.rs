@@ -5,7 +5,7 @@ use mlx5_prm::fields::{get_bits, set_bits};
 
 use crate::config::LinkLayer;
 use crate::engine::{Device, Port};
-use crate::firmware::{Answer, Failure, Firmware, syndrome};
+use crate::firmware::{Answer, Failure, Firmware, counters, syndrome};
 
 /// A field of a register: first bit and width.
 type Field = (usize, usize);
@@ -74,11 +74,12 @@ mod pmlp {
 const QUIET: &[(RegisterId, usize)] = &[
     (RegisterId::PCAP, 0xa0 / 8),
     (RegisterId::PFCC, 0x80 / 8),
-    (RegisterId::PPCNT, 0x800 / 8),
     (RegisterId::PCMR, 0x60 / 8),
     (RegisterId::HOST_ENDIANNESS, 0x80 / 8),
 ];
 
+/// Bytes of `mlx5_ifc_ppcnt_reg_bits`.
+const PPCNT: usize = 0x800 / 8;
 /// Bytes of a node's description.
 const DESCRIPTION: usize = 64;
 /// The largest frame of an Ethernet port.
@@ -111,6 +112,7 @@ impl Firmware {
             RegisterId::PVLC => pvlc::BYTES,
             RegisterId::PAOS => paos::BYTES,
             RegisterId::PMLP => pmlp::BYTES,
+            RegisterId::PPCNT => PPCNT,
             RegisterId::NODE_DESC => DESCRIPTION,
             _ => {
                 let quiet = QUIET.iter().find(|(quiet, _)| *quiet == id);
@@ -153,6 +155,10 @@ impl Firmware {
             RegisterId::PAOS => {
                 let state = if port(device, &register)?.active { paos::UP } else { paos::DOWN };
                 fill(&mut register, &[(paos::ADMIN, state), (paos::OPER, state)]);
+            }
+            RegisterId::PPCNT if !write => {
+                port(device, &register)?;
+                counters::of_port(device, &mut register);
             }
             RegisterId::PMLP if !write => fill(&mut register, &[(pmlp::WIDTH, 4)]),
             _ => {}

@@ -1,5 +1,6 @@
 //! The command interface, tested with mailboxes.
 
+mod counters;
 mod kernel;
 mod keys;
 mod models;

@@ -47,6 +47,10 @@ impl Device {
         }
         counts.received += 1;
         counts.received_bytes += frame.len() as u64;
+        counts.received_to.count(frame);
+        if sender.is_none() {
+            counts.from_wire.count(frame);
+        }
         let sqn = sender.map(|sender| sender.sqn);
         let packet = matching::parameters(frame, &headers, sqn);
         let arrival = Arrival { frame, headers, sender };
@@ -169,7 +173,8 @@ fn describe(cqe: &mut Cqe, arrival: &Arrival<'_>, tunneled: bool) {
         cqe.l4_l3_hdr_type |= transport_kind(frame, layers) << header_type::L4_SHIFT;
     }
     if let Some(network) = &headers.outer.network {
-        cqe.check_sum.set(checksum::sum(&frame[network.start..]));
+        // Without `cqe_checksum_full` drivers add what is behind the datagram themselves.
+        cqe.check_sum.set(checksum::sum(&frame[network.start..network.payload.end]));
         let class = match network.version {
             Version::V4 => frame[network.start + 1],
             Version::V6 => frame[network.start + 1] >> 4,

@@ -68,6 +68,7 @@ impl Engine {
         let own = port.mac;
         this.ethernet.counts.sent += 1;
         this.ethernet.counts.sent_bytes += frame.len() as u64;
+        this.ethernet.counts.sent_to.count(&frame);
         if self.loses_packet(device) {
             return;
         }
@@ -89,6 +90,10 @@ impl Engine {
         }
         if frame.len() < SHORTEST_ON_WIRE {
             frame.resize(SHORTEST_ON_WIRE, 0);
+        }
+        self.devices[device].ethernet.counts.to_wire.count(&frame);
+        if let Some(tap) = &mut self.tap {
+            tap(self.now_ns, &frame);
         }
         for target in 0..self.devices.len() {
             if target == device || !self.devices[target].runs() {

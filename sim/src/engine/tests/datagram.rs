@@ -8,9 +8,9 @@ use super::rig::{Cq, Qp, Region, Rig, Wqe, data};
 use crate::config::{PortConfig, SimConfig};
 use crate::engine::{AddressPath, QpState, Transport};
 
-const QKEY: u32 = 0x1111;
+pub(super) const QKEY: u32 = 0x1111;
 
-fn datagram_qp(rig: &Rig, device: usize) -> (Qp, Cq) {
+pub(super) fn datagram_qp(rig: &Rig, device: usize) -> (Qp, Cq) {
     let cq = rig.cq(device, 5, 64);
     let qp = rig.qp(device, Transport::Ud, &cq, None, 4);
     rig.lock().device_mut(device).qp_attributes_mut(qp.qpn).expect("a QP").qkey = QKEY;
@@ -18,7 +18,7 @@ fn datagram_qp(rig: &Rig, device: usize) -> (Qp, Cq) {
     (qp, cq)
 }
 
-fn vector(path: &AddressPath, qpn: u32) -> AddressVector {
+pub(super) fn vector(path: &AddressPath, qpn: u32) -> AddressVector {
     let grh = if path.grh { AddressVector::GRH } else { 0 };
     let index = u32::from(path.sgid_index) << AddressVector::GID_INDEX_SHIFT;
     AddressVector {
@@ -40,7 +40,7 @@ fn compact(path: &AddressPath, qpn: u32) -> [u8; 16] {
     *whole.as_bytes().first_chunk().expect("sixteen bytes")
 }
 
-fn receive(qp: &mut Qp, region: &Region) {
+pub(super) fn receive(qp: &mut Qp, region: &Region) {
     qp.post_receive(&[data(region.at(0), 40, region.key), data(region.at(64), 1024, region.key)]);
 }
 

@@ -10,6 +10,7 @@ mod doorbell;
 mod drain;
 mod errors;
 mod ethernet;
+mod management;
 mod pieces;
 mod pipeline;
 mod registration;

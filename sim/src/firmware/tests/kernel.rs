@@ -5,6 +5,7 @@ use mlx5_prm::cmd::hca::{DisableHcaIn, EnableHcaIn};
 use mlx5_prm::cmd::port::{
     AccessRegIn, AccessRegMode, QueryHcaVportPkeyIn, QueryNicVportContextIn, RegisterId,
 };
+use mlx5_prm::cmd::qp::{Init2RtrQpIn, Rst2InitQpIn, ServiceType};
 use mlx5_prm::cmd::{CommandInput, CommandStatus};
 use mlx5_prm::fields::get_bits;
 
@@ -87,4 +88,25 @@ fn a_nic_vport_takes_frames_of_1522_bytes_until_it_is_told_otherwise() {
     modify.set_select_mtu(false).nic_vport_context_mut().set_mtu(68);
     rig.run(&modify);
     assert_eq!(rig.run(&query).nic_vport_context().mtu(), 9022);
+}
+
+/// mlx5_ib makes QP1 of each port, and sends to and from number 1 whatever CREATE_QP has answered.
+#[test]
+fn the_queue_pair_for_general_services_has_number_one_on_the_wire() {
+    for rig in &mut [Rig::infiniband(), ethernet()] {
+        let (other, qp1) = (rig.qp(ServiceType::UD), rig.qp(ServiceType::QP1));
+        for qpn in [other, qp1] {
+            let mut init = Rst2InitQpIn::request();
+            init.set_qpn(qpn).qpc_mut().primary_address_path_mut().set_vhca_port_num(1);
+            rig.run(&init);
+            let mut rtr = Init2RtrQpIn::request();
+            rtr.set_qpn(qpn);
+            rig.run(&rtr);
+        }
+        let engine = rig.fabric.lock();
+        let device = engine.device(0);
+        assert_eq!(device.datagram_target(1, 1), Some(qp1));
+        assert_eq!((device.wire_number(qp1), device.wire_number(other)), (1, other));
+        assert_eq!(device.datagram_target(1, 0), None);
+    }
 }

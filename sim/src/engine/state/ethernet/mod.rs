@@ -9,8 +9,11 @@ use std::collections::BTreeMap;
 use crate::engine::state::ethernet::flow::Steering;
 use crate::engine::state::port::Mac;
 use crate::engine::state::table::Table;
+use crate::frame::headers::is_multicast;
 use crate::frame::toeplitz;
 
+/// The address of all stations.
+const BROADCAST: Mac = [0xff; 6];
 /// Objects of a kind that a device has.
 const OBJECTS: u32 = 1 << 16;
 
@@ -96,6 +99,49 @@ pub struct TisConfig {
     pub port: u8,
 }
 
+/// Frames, and their bytes without check sequences.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Frames by whom they are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FramesTo {
+    /// One station.
+    pub one: Traffic,
+    /// A group.
+    pub group: Traffic,
+    /// All stations.
+    pub all: Traffic,
+}
+
+impl FramesTo {
+    /// Counts a frame.
+    pub(crate) fn count(&mut self, frame: &[u8]) {
+        let counted = match (frame.starts_with(&BROADCAST), is_multicast(frame)) {
+            (true, _) => &mut self.all,
+            (_, true) => &mut self.group,
+            _ => &mut self.one,
+        };
+        counted.frames += 1;
+        counted.bytes += frame.len() as u64;
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn sum(&self) -> Traffic {
+        let all = [self.one, self.group, self.all];
+        Traffic {
+            frames: all.iter().map(|traffic| traffic.frames).sum(),
+            bytes: all.iter().map(|traffic| traffic.bytes).sum(),
+        }
+    }
+}
+
 /// What became of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameCounts {
@@ -107,6 +153,14 @@ pub struct FrameCounts {
     pub received: u64,
     /// Their bytes.
     pub received_bytes: u64,
+    /// Those sent, by whom they are for.
+    pub sent_to: FramesTo,
+    /// Those that came in, by whom they are for.
+    pub received_to: FramesTo,
+    /// Of those sent, the ones that the wire carried; short ones are padded there.
+    pub to_wire: FramesTo,
+    /// Of those that came in, the ones that the wire brought.
+    pub from_wire: FramesTo,
     /// Not sent: longer than the port allows, or the port is down.
     pub not_sent: u64,
     /// Not taken from the wire: longer than the port allows.

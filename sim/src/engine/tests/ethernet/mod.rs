@@ -5,6 +5,7 @@ mod receive;
 mod segments;
 mod send;
 mod steering;
+mod wire;
 
 use mlx5_prm::ethernet::EthernetSegment;
 use mlx5_prm::wqe::Opcode;
