@@ -2,17 +2,9 @@
 //!
 //! A driver gets other numbers for them when it makes them; on the wire they have these.
 
+use crate::engine::state::management::Management;
 use crate::engine::state::qp::Qp;
 use crate::engine::{Device, Error};
-
-/// Which management queue pair of its port a queue pair is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Management {
-    /// QP0: subnet management, of InfiniBand.
-    Subnet = 0,
-    /// QP1: general services.
-    General = 1,
-}
 
 impl Device {
     /// Makes a queue pair one of those that management datagrams reach and come from.

@@ -42,7 +42,6 @@ mod tests;
 pub use device::{Device, FIRST_UAR, Holder};
 pub use devices::{Engine, Tap};
 pub(crate) use ethernet::{LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED};
-pub use management::Management;
 pub use mlx5_prm::cqe::Syndrome;
 pub(crate) use route::is_multicast;
 pub(crate) use state::compress::LONGEST_RUN;
@@ -55,6 +54,7 @@ pub use state::ethernet::{
 };
 pub use state::event::{Event, EventSink};
 pub use state::layout::Layout;
+pub use state::management::Management;
 pub use state::mkey::{Access, MkeyConfig, Translation};
 pub(crate) use state::port::{ETHERNET_MTU, FRAME, LARGEST_GID_TABLE};
 pub use state::port::{Gid, GidEntry, GidType, Mac, Port};

@@ -8,6 +8,7 @@ pub(crate) mod event;
 pub(crate) mod fence;
 pub(crate) mod holder;
 pub(crate) mod layout;
+pub(crate) mod management;
 pub(crate) mod mkey;
 pub(crate) mod port;
 pub(crate) mod qp;
