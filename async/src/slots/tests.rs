@@ -569,3 +569,87 @@ fn what_a_queue_that_is_given_up_has_not_taken_comes_back_as_unused() {
         assert!(slots.is_over());
     }
 }
+
+#[test]
+fn a_slot_tells_of_its_last_request_alone() {
+    let slots = Slots::new(1);
+    for failed in [true, false, true] {
+        let number = slots.try_take(STREAM, &mut Some(())).unwrap();
+        let completion = OwnedCompletion::default();
+        let mut wakes = Wakes::default();
+        slots.complete(number, true, completion, failed, &mut wakes).unwrap();
+        let verdict = slots.next_ready(None).map(|outcome| outcome.1);
+        assert_eq!(verdict, Some(if failed { Verdict::Failed } else { Verdict::Done }));
+    }
+}
+
+#[test]
+fn streams_of_one_queue_pair_take_its_results_and_leave_the_rest_to_the_others() {
+    // The default completion is of queue pair 0.
+    let [own, other] = [Some(0), Some(1)];
+    let slots = Slots::new(4);
+    let complete = || {
+        let number = slots.try_take(STREAM, &mut Some(())).unwrap();
+        done(&slots, number);
+    };
+    let mut places = [(); 4].map(|()| Place::default());
+    let tasks: [Arc<Task>; 4] = Default::default();
+    let mut poll = |stream: usize, of| {
+        let waker = Waker::from(Arc::clone(&tasks[stream]));
+        slots.poll_ready(&Context::from_waker(&waker), of, &mut places[stream]).is_ready()
+    };
+    let woken = |stream: usize| tasks[stream].0.swap(0, SeqCst) > 0;
+    [own, own, other].into_iter().for_each(|of| slots.enter_streams(of));
+    // Two of one queue pair, one of another, one of the rest.
+    for (stream, of) in [(0, own), (1, own), (2, other), (3, None)] {
+        assert!(!poll(stream, of));
+    }
+    complete();
+    // The last one was idle, which all hear of.
+    assert!(woken(0) && woken(1));
+    let _ = [2, 3].map(woken);
+    assert!(!poll(3, None) && !poll(2, other) && poll(1, own) && !poll(0, own));
+    complete();
+    complete();
+    let _ = [0, 1, 2, 3].map(woken);
+    assert!(!poll(3, None));
+    // The first of two is dropped: nothing changes. With the second, the rest goes to the others.
+    slots.leave_streams(own, &mut Place::default());
+    assert!(!woken(3) && slots.next_ready(None).is_none());
+    slots.leave_streams(own, &mut Place::default());
+    assert!(woken(3) && slots.next_ready(None).is_some() && slots.next_ready(None).is_some());
+    // From now on as well.
+    complete();
+    assert!(slots.next_ready(other).is_none() && slots.next_ready(None).is_some());
+    // All hear of the end.
+    let mut wakes = Wakes::default();
+    let mut place = Place::default();
+    let waker = Waker::from(Arc::clone(&tasks[2]));
+    assert!(slots.poll_ready(&Context::from_waker(&waker), other, &mut place).is_pending());
+    woken(2);
+    slots.end(Ended::Closed, &mut wakes);
+    wakes.wake();
+    assert!(woken(2));
+}
+
+#[test]
+fn whoever_takes_a_result_wakes_the_next_in_the_line() {
+    for way in ["await", "stream", "drop"] {
+        let slots = Slots::new(1);
+        let want = if way == "stream" { STREAM } else { ONE };
+        let number = slots.try_take(want, &mut Some(())).unwrap();
+        let (mut waiting, mut ticket) = (Polling::new(), Ticket::default());
+        waiting.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some(())));
+        done(&slots, number);
+        assert!(!waiting.is_awake(), "{way}: its result has the place");
+        match way {
+            "await" => {
+                let taken = slots.poll_outcome(&Context::from_waker(Waker::noop()), number);
+                assert!(taken.is_ready());
+            }
+            "stream" => assert!(slots.next_ready(None).is_some()),
+            _ => slots.abandon(number),
+        }
+        assert!(waiting.is_awake(), "{way}");
+    }
+}

@@ -198,3 +198,32 @@ fn a_limit_makes_an_event() {
     rig.block_on(qp.try_submit(9, NONE, send).unwrap()).unwrap();
     assert!(matches!(rig.block_on(events.next()), Some(AsyncEvent::SrqLimitReached(_))));
 }
+
+#[test]
+fn each_queue_pair_may_have_a_stream_of_its_own() {
+    let mut rig = Rig::stepped();
+    let srq = shared::<u32>(&rig, 8);
+    let queues: [Queue<()>; 3] = std::array::from_fn(|_| loopback(&rig, &srq));
+    let mut streams = [0, 1].map(|of| srq.receives_of(queues[of].qp_num()));
+    let mut others = srq.receives();
+    let send =
+        |of: usize| queues[of].try_submit((), NONE, |wr| wr.send().inline_data(&[])).unwrap();
+    for number in 0..6 {
+        srq.try_post_recv(number, Sge::default()).unwrap();
+    }
+    for of in [2, 0, 1, 0, 1, 2] {
+        rig.block_on(send(of)).unwrap();
+    }
+    let numbers = |stream: &mut mlx5_async::Completions<u32>| -> Vec<u32> {
+        std::iter::from_fn(|| stream.try_next()).map(|done| done.unwrap().keep).collect()
+    };
+    assert_eq!(rig.block_on(streams[1].next()).unwrap().unwrap().keep, 2);
+    assert_eq!([numbers(&mut streams[0]), numbers(&mut others)], [vec![1, 3], vec![0, 5]]);
+    // What is left goes to the others, and what comes later.
+    let [_first, second] = streams;
+    drop(second);
+    assert_eq!(numbers(&mut others), [4]);
+    srq.try_post_recv(6, Sge::default()).unwrap();
+    rig.block_on(send(1)).unwrap();
+    assert_eq!(rig.block_on(others.next()).unwrap().unwrap().keep, 6);
+}
