@@ -53,7 +53,7 @@ impl Line {
         let refused_at = ticket.refused_at;
         let own = |waiter: &&mut Waiter| Some(waiter.ticket) == ticket.number;
         if let Some(waiter) = self.waiters.iter_mut().find(own) {
-            waiter.refused_at = refused_at;
+            // Whoever is refused has left the line before, so that is what it was.
             let is_same = waiter.waker.will_wake(cx.waker());
             return (!is_same).then(|| mem::replace(&mut waiter.waker, cx.waker().clone()));
         }
