@@ -14,6 +14,7 @@ mod ledger;
 mod mutants;
 mod oracle;
 mod package;
+mod pictures;
 mod provider;
 mod tsan;
 mod verbs;
@@ -36,6 +37,7 @@ Examples:
   cargo xtask bench --short --check        are posting and polling as fast as they were?
   cargo xtask aarch64 suite                the suite on the other architecture, emulated
   cargo xtask vm run -- mlx5 list          a program of ours on a real kernel
+  cargo xtask pictures                     the pictures of mlx5 perf and mlx5 trace in the README
   cargo xtask mutants --changed main       do tests notice bugs in the lines that changed?
   cargo xtask hil --device mlx5_0          the suite on this machine's ConnectX
 
@@ -69,6 +71,7 @@ enum Chore {
     Mutants(mutants::Arguments),
     Oracle(oracle::Arguments),
     Package(package::Arguments),
+    Pictures(pictures::Arguments),
     Tsan(tsan::Arguments),
     Verbs(verbs::Arguments),
     Vm(vm::Arguments),
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Chore::Mutants(arguments) => mutants::run(&arguments),
         Chore::Oracle(arguments) => oracle::run(&arguments),
         Chore::Package(arguments) => package::run(&arguments),
+        Chore::Pictures(arguments) => pictures::run(&arguments),
         Chore::Tsan(arguments) => tsan::run(&arguments),
         Chore::Verbs(arguments) => verbs::run(&arguments),
         Chore::Vm(arguments) => vm::run(&arguments),

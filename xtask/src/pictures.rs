@@ -1,0 +1,179 @@
+//! `cargo xtask pictures`: what the `mlx5` command prints, as pictures of a terminal.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::build::{Profile, program, says, shared_library};
+use crate::failure::Failure;
+
+/// Draw the pictures of the README anew: `mlx5 perf` and `mlx5 trace` on a simulated device
+///
+/// What they show is measured and traced now, so numbers differ from time to time; the layout does
+/// not.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Where to write them
+    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
+    out: PathBuf,
+}
+
+/// A picture: its file, what is typed, and its words behind `mlx5`.
+struct Picture {
+    file: &'static str,
+    typed: &'static str,
+    words: &'static [&'static str],
+    /// Whether the preload library has the device, or the command simulates one itself.
+    preloaded: bool,
+    /// Lines that are shown from the start and from the end, if there are more.
+    shown: (usize, usize),
+}
+
+const PICTURES: [Picture; 2] = [
+    Picture {
+        file: "mlx5-perf.svg",
+        typed: "mlx5 perf --sim --op write --sizes 8..64k",
+        words: &["perf", "--sim", "--op", "write", "--sizes", "8..64k"],
+        preloaded: false,
+        shown: (30, 0),
+    },
+    Picture {
+        file: "mlx5-trace.svg",
+        typed: "mlx5 trace -o trace.log -- mlx5 dump --live > dump.log; cat trace.log",
+        words: &["trace", "-o", OUTPUT, "--", PROGRAM, "dump", "--live"],
+        preloaded: true,
+        shown: (50, 0),
+    },
+];
+
+/// Stands for the path of the command itself.
+const PROGRAM: &str = "mlx5";
+/// Stands for a file that the command writes what is shown to.
+const OUTPUT: &str = "trace.log";
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let command = program("mlx5-cli", Profile::Release)?;
+    let library = shared_library("mlx5-sim-preload", Profile::Release)?;
+    for picture in &PICTURES {
+        let text = printed(&command, &library, picture)?;
+        let svg = drawn(picture.typed, &text, picture.shown);
+        let path = arguments.out.join(picture.file);
+        fs::write(&path, svg).map_err(|error| Failure::File { path: path.clone(), error })?;
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+/// What the command prints on a simulated device.
+fn printed(command: &Path, library: &Path, picture: &Picture) -> Result<String, Failure> {
+    let written = std::env::temp_dir().join(format!("mlx5-picture-{}", std::process::id()));
+    let mut run = Command::new(command);
+    for word in picture.words {
+        run.arg(match *word {
+            PROGRAM => command.as_os_str(),
+            OUTPUT => written.as_os_str(),
+            word => word.as_ref(),
+        });
+    }
+    if picture.preloaded {
+        run.env("LD_PRELOAD", library).env("MLX5_SIM", "");
+    }
+    let said = says(&mut run)?;
+    if !picture.words.contains(&OUTPUT) {
+        return Ok(said);
+    }
+    let text = fs::read_to_string(&written);
+    let _ = fs::remove_file(&written);
+    text.map_err(|error| Failure::File { path: written, error })
+}
+
+const FONT: f64 = 13.0;
+/// Of a character of a font of fixed width: each line is given its length, so that every viewer draws
+/// it alike.
+const ADVANCE: f64 = 7.8;
+const LINE: f64 = 18.0;
+const MARGIN: f64 = 16.0;
+const BAR: f64 = 28.0;
+
+/// Draws a terminal in which a command was typed that printed `text`.
+fn drawn(typed: &str, text: &str, (first, last): (usize, usize)) -> String {
+    let all: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let mut lines = vec![format!("$ {typed}")];
+    if all.len() > first + last + 1 {
+        lines.extend(all[..first].iter().map(|line| (*line).to_owned()));
+        lines.push("…".to_owned());
+        lines.extend(all[all.len() - last..].iter().map(|line| (*line).to_owned()));
+    } else {
+        lines.extend(all.iter().map(|line| (*line).to_owned()));
+    }
+    let columns = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let width = columns as f64 * ADVANCE + 2.0 * MARGIN;
+    let height = BAR + lines.len() as f64 * LINE + 2.0 * MARGIN;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.1} {height:.1}\" \
+         font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" \
+         font-size=\"{FONT}\">\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#1e2127\"/>\n"
+    );
+    for (place, colour) in ["#e06c75", "#e5c07b", "#98c379"].into_iter().enumerate() {
+        let x = MARGIN + 4.0 + 18.0 * place as f64;
+        let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"16\" r=\"5\" fill=\"{colour}\"/>");
+    }
+    for (place, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
+        let y = BAR + MARGIN + LINE * (place as f64 + 0.7);
+        let colour = colour(place, line);
+        let length = line.chars().count() as f64 * ADVANCE;
+        let _ = writeln!(
+            svg,
+            "<text x=\"{MARGIN}\" y=\"{y:.1}\" fill=\"{colour}\" textLength=\"{length:.1}\" \
+             xml:space=\"preserve\">{}</text>",
+            escaped(line)
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// What was typed, completions, requests, and the rest differ.
+fn colour(place: usize, line: &str) -> &'static str {
+    match line {
+        _ if place == 0 => "#ffffff",
+        line if line.contains(" failed") => "#e06c75",
+        line if line.contains("  cq  0x") => "#98c379",
+        line if line.contains("  made: ") || line.contains("  now: ") => "#7f848e",
+        line if line.ends_with("destroyed") => "#7f848e",
+        _ => "#d7dae0",
+    }
+}
+
+/// A text in XML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_has_every_line_and_the_same_layout_each_time() {
+        let text = "size <B>  a & b\n\n       8      12\n";
+        let svg = drawn("mlx5 perf", text, (10, 0));
+        assert_eq!(svg, drawn("mlx5 perf", text, (10, 0)));
+        assert_eq!(svg.matches("<text ").count(), 3, "{svg}");
+        assert!(svg.contains(">$ mlx5 perf</text>"), "{svg}");
+        assert!(svg.contains(">size &lt;B&gt;  a &amp; b</text>"), "{svg}");
+        // The longest line decides how wide it is, and the number of lines how high.
+        assert!(svg.contains("viewBox=\"0 0 156.8 132.0\""), "{svg}");
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_where_it_can_be_seen() {
+        let text: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let svg = drawn("mlx5", &text, (3, 2));
+        for line in ["line 0", "line 2", "…", "line 98", "line 99"] {
+            assert!(svg.contains(&format!(">{line}</text>")), "{line}");
+        }
+        assert!(!svg.contains(">line 3</text>") && !svg.contains(">line 97</text>"));
+    }
+}
