@@ -264,7 +264,7 @@ fn a_shared_receive_queue_is_followed() {
 }
 
 fn a_resized_queue_is_followed() {
-    let all = traced("", "resize");
+    let all = traced("--interval 10s", "resize");
     let sends = requests(&all, "send");
     let done: Vec<_> =
         of_kind(&all, "completion").filter(|one| one["qp"] == sends[0]["qp"]).collect();
@@ -276,6 +276,10 @@ fn a_resized_queue_is_followed() {
     let resized = of_kind(&all, "changed")
         .filter(|one| one["about"].as_str().is_some_and(|about| about.starts_with("resized to ")));
     assert_eq!(resized.count(), 3);
+    // The last completion of each ring says that there is another one.
+    let told =
+        of_kind(&all, "completion").filter(|one| one["opcode"] == "completion queue resized");
+    assert_eq!(told.count(), 3);
 }
 
 fn queues_that_live_briefly_are_seen() {
