@@ -214,6 +214,32 @@ impl<T: QueuePairTransport> QueuePair<T> {
         }
     }
 
+    /// Posts one receive request for each identifier and buffer that an iterator yields, with one
+    /// doorbell, and returns their number. Requests before the first bad one are posted, also if the
+    /// iterator panics; nothing is taken from it after a bad one. Refused if the queue pair uses a
+    /// shared receive queue.
+    ///
+    /// ```no_run
+    /// # use mlx5::{MemoryRegion, QueuePair, transport::Rc};
+    /// # fn f(qp: &mut QueuePair<Rc>, memory: &MemoryRegion) -> Result<(), Box<dyn std::error::Error>> {
+    /// let buffers = (0..32).map(|n| memory.sge(n * 2048..(n + 1) * 2048));
+    /// let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+    /// qp.recv_each((0..).zip(buffers))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn recv_each(
+        &mut self,
+        requests: impl IntoIterator<Item = (u64, Sge)>,
+    ) -> Result<usize, ListError> {
+        match &mut self.receive {
+            Some(receive) => receive.recv_each(requests),
+            None if requests.into_iter().next().is_none() => Ok(0),
+            None => Err(ListError { index: 0, error: PostError::Unsupported }),
+        }
+    }
+
     /// Returns the number of free 64-byte blocks of the send queue.
     pub fn free_send_blocks(&self) -> u32 {
         self.send.free_blocks()
@@ -349,6 +375,15 @@ impl ReceiveHalf {
         requests: impl IntoIterator<Item = W>,
     ) -> Result<usize, ListError> {
         self.queue.post_recv_iter(requests)
+    }
+
+    /// Posts one receive request for each identifier and buffer. See [`QueuePair::recv_each`].
+    #[inline]
+    pub fn recv_each(
+        &mut self,
+        requests: impl IntoIterator<Item = (u64, Sge)>,
+    ) -> Result<usize, ListError> {
+        self.queue.recv_each(requests)
     }
 
     /// Posts one receive request with one buffer. See [`QueuePair::recv`].

@@ -21,6 +21,8 @@ pub(crate) const CASES: &[Case] = cases![
     the_frame_check_sequence_is_received_where_that_is_asked_for: RAW_PACKETS,
     a_device_that_needs_the_header_inline_gets_it: RAW_PACKETS | SIMULATOR,
     inline_data_and_several_entries_make_one_frame: RAW_PACKETS,
+    several_packets_of_one_request_are_sent_in_order: RAW_PACKETS,
+    a_request_of_several_packets_has_only_good_ones: RAW_PACKETS,
     what_was_not_received_is_flushed_and_the_queue_pair_starts_again: RAW_PACKETS,
     nothing_is_left_of_a_station_however_it_is_dropped: RAW_PACKETS | SIMULATOR,
 ];
@@ -337,6 +339,61 @@ fn inline_data_and_several_entries_make_one_frame(bed: &Bed) -> Outcome {
     a.qp.post(|batch| batch.wr(2, SendFlags::SIGNALED).send().sge_list(&sges))?;
     bed.poll_good(&mut a.send_cq, 1);
     assert_eq!(b.next(bed).frame, frame);
+    Ok(())
+}
+
+fn several_packets_of_one_request_are_sent_in_order(bed: &Bed) -> Outcome {
+    let stations = bed.stations_with(|a| a.max_send_sge(20), |b| b)?;
+    let Stations { mut a, mut b, rule: _rule } = stations;
+    for (round, count) in [1, 2, 3, 20, 6, 7, 20, 20, 5, 20, 19].into_iter().enumerate() {
+        b.recv(count);
+        let flow = |n| Flow::UDP4.bare(&pattern(n as u64, 18 + round + 11 * n));
+        let sges: Vec<Sge> = (0..count).map(|n| a.at(n * SLOT, &flow(n))).collect();
+        a.qp.post(|batch| {
+            let flags = SendFlags::SIGNALED | SendFlags::IP_CSUM;
+            batch.wr(round as u64, flags).send_packets(&sges);
+        })?;
+        let completion = bed.poll_good(&mut a.send_cq, 1)[0];
+        assert_eq!(completion.as_completion().opcode(), CompletionOpcode::Send);
+        assert_eq!(completion.as_completion().wr_id(), round as u64);
+        for n in 0..count {
+            let right = Flow::UDP4.frame(&pattern(n as u64, 18 + round + 11 * n));
+            assert_eq!(b.next(bed).frame, right, "packet {n} of {count}");
+        }
+    }
+    Ok(())
+}
+
+fn a_request_of_several_packets_has_only_good_ones(bed: &Bed) -> Outcome {
+    let stations = bed.stations_with(|a| a.max_send_sge(4), |b| b)?;
+    let Stations { mut a, mut b, rule: _rule } = stations;
+    let most = a.qp.caps().max_send_sge as usize;
+    let good = a.at(0, &plain(60));
+    let short = Sge { length: ETHERNET as u32 - 1, ..good };
+    for (packets, error) in [
+        (vec![], PostError::PacketTooShort { index: 0, length: 0 }),
+        (vec![good, good, short], PostError::PacketTooShort { index: 2, length: 13 }),
+        (vec![Sge::default(), good], PostError::PacketTooShort { index: 0, length: 0 }),
+        (
+            vec![good; most + 1],
+            PostError::TooManySges { given: most as u32 + 1, max: most as u32 },
+        ),
+    ] {
+        let refused = a.qp.post(|batch| {
+            batch.wr(1, SendFlags::SIGNALED).send().sge(good);
+            batch.wr(2, SendFlags::SIGNALED).send_packets(&packets);
+        });
+        let refused = refused.expect_err("a bad request");
+        assert_eq!((refused.index, refused.error), (1, error));
+    }
+    bed.nothing(&mut a.send_cq);
+    // One that is just long enough.
+    b.recv(2);
+    let least = Sge { length: ETHERNET as u32, ..good };
+    a.qp.post(|batch| batch.wr(3, SendFlags::SIGNALED).send_packets(&[least, good]))?;
+    bed.poll_good(&mut a.send_cq, 1);
+    assert_eq!(b.next(bed).frame[..ETHERNET], plain(60)[..ETHERNET]);
+    assert_eq!(b.next(bed).frame, plain(60));
     Ok(())
 }
 

@@ -422,6 +422,38 @@ impl ReceiveQueue {
         Ok(count as usize)
     }
 
+    /// Posts one receive request for each identifier and buffer that `requests` yields, and returns their
+    /// number: as [`ReceiveQueue::post_recv_iter`] for requests with one buffer, and quicker.
+    #[inline]
+    pub fn recv_each(
+        &mut self,
+        requests: impl IntoIterator<Item = (u64, Sge)>,
+    ) -> Result<usize, ListError> {
+        if !self.gate.may_receive() {
+            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+        }
+        let mut count = 0;
+        let mut written = Unpublished { head: self.head, queue: self };
+        for (wr_id, sge) in requests {
+            let (head, queue) = (written.head, &mut *written.queue);
+            if head != queue.limit && is_usual(sge, queue.longest) {
+                let index = queue.index(head);
+                // SAFETY: as in `recv_fast`.
+                unsafe {
+                    let slot = queue.ring.byte_add(index * queue.layout.stride as usize);
+                    write_usual(slot, sge, queue.layout.max_sge);
+                    queue.wr_ids.add(index).as_ref().store(wr_id, Relaxed);
+                }
+            } else if let Err(error) = queue.write(head, &ReceiveWr { wr_id, sges: &[sge] }) {
+                return Err(ListError { index: count, error });
+            }
+            written.head = head.wrapping_add(1);
+            count += 1;
+        }
+        drop(written);
+        Ok(count as usize)
+    }
+
     #[inline(always)]
     fn write(&mut self, head: u16, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
         if self.room(head) == 0 {

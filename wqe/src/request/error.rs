@@ -101,6 +101,13 @@ pub enum PostError {
     },
     /// A packet is to be cut into segments of no bytes.
     TsoSegmentSize,
+    /// A packet of a request that sends several is shorter than an Ethernet header.
+    PacketTooShort {
+        /// Index of the packet.
+        index: u32,
+        /// Its length.
+        length: u32,
+    },
     /// The device needs the first 18 bytes of each packet in the request.
     InlineHeaderMissing,
     /// A window of more than 2 GiB, the maximum of a translation entry.
@@ -278,6 +285,9 @@ impl fmt::Display for PostError {
                 write!(f, "headers of {length} bytes; 14 to {max} are supported (`max_tso_header`)")
             }
             Self::TsoSegmentSize => f.write_str("the maximum segment size is zero"),
+            Self::PacketTooShort { index, length } => {
+                write!(f, "packet {index} has {length} bytes; an Ethernet header has 14")
+            }
             Self::InlineHeaderMissing => f.write_str(
                 "the device needs the first 18 bytes of each packet in the request: use \
                  `inline_header`",

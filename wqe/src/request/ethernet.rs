@@ -178,3 +178,30 @@ unsafe impl Data for SegmentedData<'_> {
         }
     }
 }
+
+/// The packets of a request that sends several: one entry for each.
+#[derive(Clone, Copy)]
+pub(crate) struct SeveralPackets<'a>(pub(crate) &'a [Sge]);
+
+// SAFETY: at most `max_sge` entries are written.
+unsafe impl Data for SeveralPackets<'_> {
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        _: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
+        let Self(packets) = self;
+        if packets.is_empty() {
+            return Err(PostError::PacketTooShort { index: 0, length: 0 });
+        }
+        let short = packets.iter().position(|packet| packet.length < HEADER as u32);
+        if let Some(index) = short {
+            let length = packets[index].length;
+            return Err(PostError::PacketTooShort { index: index as u32, length });
+        }
+        // SAFETY: there is room for `max_sge` entries. Each is a packet of its own, so no limit is on
+        // their sum.
+        unsafe { write_sges(at, packets, limits.max_sge, None) }
+    }
+}

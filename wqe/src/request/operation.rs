@@ -187,6 +187,8 @@ operations! {
     LocalInvalidate, LOCAL_INV = 1 << 7, Umr as LocalInvalidate: remote UmrHead, flags UNSOLICITED, data Own(0), on Rc XrcSend Uc;
     /// Send a packet that the device cuts into segments (TCP segmentation offload).
     Tso, TSO = 1 << 10, Tso: remote (), flags PACKET, data Message, on RawPacket;
+    /// Send several packets.
+    MultiPacket, MULTI_PACKET = 1 << 36, EnhancedMpw as Send: remote (), flags PACKET, data Message, on RawPacket;
     /// No operation.
     Nop, NOP = 1 << 32, Nop: remote (), flags UNSOLICITED, data Own(0), on Rc;
     /// Atomic compare and swap of selected bits.

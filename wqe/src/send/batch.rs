@@ -2,7 +2,9 @@
 
 use crate::request::data::{Data, Inline as InlineBytes, InlineList, InlineSges, OneSge};
 use crate::request::error::{BatchError, PostError};
-use crate::request::ethernet::{Ethernet, InlineHeader, Segmented, SegmentedData, VlanTag};
+use crate::request::ethernet::{
+    Ethernet, InlineHeader, Segmented, SegmentedData, SeveralPackets, VlanTag,
+};
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, Supports};
 use crate::request::raw::RawWqe;
@@ -408,6 +410,18 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_segmented(self.wr_id, self.flags, packet);
     }
 
+    /// Sends several packets by one request (enhanced multi-packet write): one SGE for each, at most as many
+    /// as a request of the queue has (`max_send_sge`). [`SendFlags::IP_CSUM`] is for all of them. One
+    /// completion, of opcode send. For devices with that capability, and not for those that need headers
+    /// in the request.
+    #[inline(always)]
+    pub fn send_packets(self, packets: &[Sge])
+    where
+        T: Supports<operation::MultiPacket>,
+    {
+        self.batch.add_packets(self.wr_id, self.flags, packets);
+    }
+
     /// Posts a WQE unchanged but for queue pair number, block index and flags
     /// (`mlx5dv_wr_raw_wqe`).
     pub fn raw_wqe(self, wqe: RawWqe<'_>)
@@ -501,6 +515,22 @@ impl<T: Transport> Batch<'_, T> {
         let checksums = flags.contains(SendFlags::IP_CSUM);
         let data = SegmentedData { packet, checksums, limits: self.queue.tso };
         self.add_bare::<operation::Tso>(wr_id, flags, 0, (), data);
+    }
+
+    #[inline(always)]
+    pub(crate) fn add_packets(&mut self, wr_id: u64, flags: SendFlags, packets: &[Sge]) {
+        let (segment, data) = (Ethernet::new(flags), SeveralPackets(packets));
+        self.push_slow_request(|queue, cursor| {
+            queue.push_slow::<operation::MultiPacket, Ethernet, _>(
+                cursor,
+                wr_id,
+                flags,
+                U32::new(0),
+                segment,
+                (),
+                data,
+            )
+        });
     }
 
     pub(crate) fn add_raw(&mut self, wr_id: u64, flags: SendFlags, wqe: RawWqe<'_>) {

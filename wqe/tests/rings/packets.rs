@@ -326,3 +326,45 @@ fn one_packet_of_an_entry_takes_a_block_and_two_entries_as_well_without_header()
     let layout = SendLayout::new::<RawPacket>(32, 2, 0).unwrap();
     assert_eq!((layout.blocks, layout.max_request_blocks, layout.max_sge), (64, 2, 5));
 }
+
+#[test]
+fn several_packets_have_an_entry_each_behind_one_segment() {
+    let mut bed = Bed::<RawPacket>::new(Spec { sges: 30, ..SPEC });
+    let most = bed.layout.max_sge as usize;
+    assert!(most >= 30);
+    let all: Vec<Sge> =
+        sges(most).iter().zip(14..).map(|(sge, length)| Sge { length, ..*sge }).collect();
+    for flags in [SIGNALED, CHECKED] {
+        let segment = bare(if flags == CHECKED { 0xc0 } else { 0 }, [0; 4]);
+        for count in 1..=most {
+            bed.advance();
+            let (first, uar) = (bed.queue.producer(), bed.uar.all());
+            let mut batch = bed.queue.wr_start();
+            batch.wr(7, flags).send_packets(&all[..count]);
+            batch.complete().unwrap();
+            let wqe = Wqe::control(0x29, first, 8, [0; 4]).with(&segment);
+            let wqe = all[..count].iter().fold(wqe, |wqe, &sge| wqe.sge(sge));
+            bed.assert_rang_alone(first.into(), &wqe, &uar);
+            // Whoever completes it is told of a send.
+            let retired = bed.retire(first.into()).unwrap();
+            assert_eq!((retired.wr_id, retired.info.opcode_bits()), (7, 0x0a));
+        }
+    }
+}
+
+#[test]
+fn a_packet_among_several_that_is_too_short_is_refused_by_name() {
+    let mut bed = Bed::<RawPacket>::new(Spec { sges: 30, ..SPEC });
+    let short = |index, length| PostError::PacketTooShort { index, length };
+    let of = |length| Sge { length, ..SGE };
+    for (packets, error) in
+        [(&[][..], short(0, 0)), (&[of(13)], short(0, 13)), (&[of(14), of(60), of(0)], short(2, 0))]
+    {
+        let mut batch = bed.queue.wr_start();
+        batch.wr(1, SIGNALED).send().sge(SGE);
+        batch.wr(2, SIGNALED).send_packets(packets);
+        let refused = batch.complete().unwrap_err();
+        assert_eq!((refused.index, refused.error), (1, error));
+        assert_eq!(bed.queue.producer(), 0);
+    }
+}

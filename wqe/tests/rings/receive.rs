@@ -433,3 +433,29 @@ fn an_iterator_is_posted_up_to_the_first_bad_one() {
     assert_eq!(filled, Err(full(8)));
     assert_eq!(bed.queue.recv(1, three[0]), Err(full(8).error));
 }
+
+#[test]
+fn receives_of_one_buffer_each_are_those_of_a_list() {
+    let long = mlx5_prm::wqe::MAX_SGE_LENGTH + 1;
+    let of = |n: u64, length| Sge { addr: 0x1000 * n, length, lkey: n as u32 };
+    for most in [1, 3] {
+        let (mut one, mut other) = (Bed::new(8, most), Bed::new(8, most));
+        let requests =
+            [(7, of(1, 64)), (8, of(2, 0)), (9, of(3, 1)), (10, of(4, long)), (11, of(5, 9))];
+        let refused = one.queue.recv_each(requests).unwrap_err();
+        let list = requests.map(|(wr_id, sge)| (wr_id, [sge]));
+        let list = list.each_ref().map(|(wr_id, sges)| ReceiveWr { wr_id: *wr_id, sges });
+        assert_eq!(refused, other.queue.post_recv(&list).unwrap_err());
+        assert_eq!((refused.index, one.queue.free()), (3, 5));
+        assert_eq!(one.ring.all(), other.ring.all());
+        assert_eq!(one.record.all(), other.record.all());
+        // To the last place, and no further.
+        let more = (20..).map(|n| (n, of(n, 100)));
+        let full = one.queue.recv_each(more).unwrap_err();
+        assert_eq!(full.error, PostError::QueueFull { free: 0, needed: 1 });
+        assert_eq!((full.index, one.queue.free()), (5, 0));
+        let ids: Vec<u64> = one.records.wr_ids_in_flight().collect();
+        assert_eq!(ids, [7, 8, 9, 20, 21, 22, 23, 24]);
+        assert_eq!(one.queue.recv_each([]), Ok(0));
+    }
+}
