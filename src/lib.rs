@@ -76,12 +76,14 @@
 // rss           work queues, tables of them, queue pairs that spread packets over a table
 // qp            queue pairs: attributes, connecting, posting, cancelling
 // flow          flow rules and their counters
+// ethernet      packets in bursts, with their buffers
 // requests      values of requests, by identifier; imports nothing
 // tag_matching  shared receive queues with tags, which post by a queue pair
 mod address;
 mod context;
 mod cq;
 mod error;
+pub mod ethernet;
 pub mod flow;
 mod link;
 mod memory;

@@ -94,6 +94,18 @@ impl Completions<'_> {
         next
     }
 
+    /// As [`Completions::next`], for a caller that returns a completion on one of its paths only, which
+    /// the borrow checker does not accept yet.
+    ///
+    /// # Safety
+    /// The completion is not used after the next use of `self`.
+    #[inline(always)]
+    pub(crate) unsafe fn next_detached<'other>(&mut self) -> Option<WorkCompletion<'other>> {
+        let next = self.next()?;
+        // SAFETY: the types differ in their lifetime alone, for which the caller answers.
+        Some(unsafe { std::mem::transmute::<WorkCompletion<'_>, WorkCompletion<'other>>(next) })
+    }
+
     /// Returns the number of completions, or why there were none.
     pub fn finish(self) -> Result<usize, PollError> {
         let count = self.count;

@@ -47,6 +47,7 @@ failures!(
     mlx5::TransitionError,
     mlx5::ConnectError,
     mlx5::OutOfRange,
+    mlx5::ethernet::EthernetError,
     mlx5::RemoteError,
     std::io::Error,
     String,

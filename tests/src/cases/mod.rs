@@ -41,6 +41,7 @@ subjects! {
     doorbells
     datagrams
     packets
+    ethernet_queue
     segments
     steering
     scaling

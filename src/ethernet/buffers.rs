@@ -1,0 +1,253 @@
+//! Registered memory in equal buffers, and who has each of them.
+//!
+//! A [`Slot`] is the right to use a buffer. There is one for each buffer, and it is somewhere: on the
+//! list of free ones, with the device (as the identifier of a receive), with a packet or a frame, with a
+//! frame that is being sent, or on the stack of those that frames left behind when they were dropped.
+
+use crate::error::Error;
+use crate::memory::{MemoryRegion, ProtectionDomain};
+use mlx5_uapi::HugePages;
+use mlx5_wqe::Sge;
+use std::cell::Cell;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// The right to use a buffer. Nobody else has it, and nobody makes another one.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Slot(u32);
+
+impl Slot {
+    /// The identifier of a receive or a record that has the buffer from here on.
+    #[inline(always)]
+    pub(super) fn into_number(self) -> u32 {
+        self.0
+    }
+
+    /// The right that [`Slot::into_number`] gave up. Each number is taken back once.
+    #[inline(always)]
+    pub(super) const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Which buffer it is.
+    #[inline(always)]
+    pub(super) const fn number(&self) -> u32 {
+        self.0
+    }
+}
+
+/// No buffer: the end of the stack.
+const NONE: u32 = u32::MAX;
+
+/// The buffers of a queue. Frames keep them.
+pub(super) struct Buffers {
+    start: NonNull<u8>,
+    lkey: u32,
+    /// Base-two logarithm of the bytes of a buffer.
+    log_size: u32,
+    /// The top of the stack of buffers that came back, which any thread may push to.
+    returned: AtomicU32,
+    /// Behind each buffer of the stack, the next one.
+    below: Box<[AtomicU32]>,
+    region: MemoryRegion,
+}
+
+impl fmt::Debug for Buffers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffers")
+            .field("count", &self.below.len())
+            .field("bytes", &self.size())
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: a buffer is used by whoever has its slot, of which there is one. What else there is, is atomic
+// or constant.
+unsafe impl Send for Buffers {}
+// SAFETY: as above.
+unsafe impl Sync for Buffers {}
+
+impl Buffers {
+    /// Allocates and registers `count` buffers of `size` bytes, a power of two, and returns them all as free.
+    pub(super) fn new(
+        pd: &ProtectionDomain,
+        (count, size): (u32, u32),
+        numa_node: Option<u32>,
+        huge_pages: HugePages,
+    ) -> Result<(Self, FreeList), Error> {
+        let memory = pd.memory(count as usize * size as usize).align(size as usize);
+        let region = memory.numa_node(numa_node).huge_pages(huge_pages).register()?;
+        let start = region.as_ptr().and_then(NonNull::new);
+        let start = start.ok_or_else(|| Error::invalid("reg_mr", "no memory".into()))?;
+        let buffers = Self {
+            start,
+            lkey: region.lkey(),
+            log_size: size.trailing_zeros(),
+            returned: AtomicU32::new(NONE),
+            below: (0..count).map(|_| AtomicU32::new(NONE)).collect(),
+            region,
+        };
+        let free = FreeList {
+            slots: (0..count).map(Cell::new).collect(),
+            count: Cell::new(count as usize),
+        };
+        Ok((buffers, free))
+    }
+
+    /// The protection domain, to which frames may be sent.
+    pub(super) fn pd(&self) -> &ProtectionDomain {
+        self.region.pd()
+    }
+
+    /// Bytes of a buffer.
+    #[inline(always)]
+    pub(super) const fn size(&self) -> u32 {
+        1 << self.log_size
+    }
+
+    /// The first byte of a buffer.
+    #[inline(always)]
+    fn bytes(&self, slot: &Slot) -> *mut u8 {
+        self.start.as_ptr().wrapping_byte_add((slot.0 as usize) << self.log_size)
+    }
+
+    /// The first bytes of a buffer.
+    ///
+    /// # Safety
+    /// The slot is of one of these buffers, which have `length` bytes, and is not with the device.
+    #[inline(always)]
+    pub(super) unsafe fn slice<'s>(&'s self, slot: &'s Slot, length: u32) -> &'s [u8] {
+        // SAFETY: the bytes are in the region, which was zeroed at first. Who has the slot has the
+        // buffer: the device writes to it only while a receive has the slot, and no other queue can
+        // name it, because its protection domain is the queues' own.
+        unsafe { std::slice::from_raw_parts(self.bytes(slot), length as usize) }
+    }
+
+    /// The same, to change them.
+    ///
+    /// # Safety
+    /// As for [`Buffers::slice`].
+    #[inline(always)]
+    pub(super) unsafe fn slice_mut<'s>(&'s self, slot: &'s mut Slot, length: u32) -> &'s mut [u8] {
+        // SAFETY: as above; the slot is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes(slot), length as usize) }
+    }
+
+    /// The first bytes of a buffer, as a request names them.
+    #[inline(always)]
+    pub(super) fn sge(&self, number: u32, length: u32) -> Sge {
+        let start = self.start.addr().get() as u64;
+        Sge { addr: start + (u64::from(number) << self.log_size), length, lkey: self.lkey }
+    }
+
+    /// Gives a buffer back, from any thread.
+    pub(super) fn give_back(&self, slot: Slot) {
+        let number = slot.into_number();
+        let below = &self.below[number as usize];
+        let mut top = self.returned.load(Relaxed);
+        loop {
+            below.store(top, Relaxed);
+            // The release orders what was done with the buffer before its next use. Nobody pops single
+            // buffers, so a top that was seen again is the same stack.
+            match self.returned.compare_exchange_weak(top, number, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    /// Takes all buffers that came back.
+    pub(super) fn take_returned(&self, free: &FreeList) {
+        if self.returned.load(Relaxed) == NONE {
+            return;
+        }
+        let mut number = self.returned.swap(NONE, Acquire);
+        while number != NONE {
+            let below = self.below[number as usize].load(Relaxed);
+            free.push(Slot::from_number(number));
+            number = below;
+        }
+    }
+}
+
+/// The free buffers, of which the queue's owner disposes. There is room for all.
+pub(super) struct FreeList {
+    slots: Box<[Cell<u32>]>,
+    count: Cell<usize>,
+}
+
+impl fmt::Debug for FreeList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FreeList").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl FreeList {
+    /// How many there are.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.count.get()
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&self, slot: Slot) {
+        let count = self.count.get();
+        self.slots[count].set(slot.into_number());
+        self.count.set(count + 1);
+    }
+
+    #[inline(always)]
+    pub(super) fn pop(&self) -> Option<Slot> {
+        let count = self.count.get().checked_sub(1)?;
+        self.count.set(count);
+        Some(Slot::from_number(self.slots[count].get()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlx5_sim::{SimConfig, Simulator};
+
+    fn buffers(count: u32) -> (Buffers, FreeList) {
+        let simulator = Simulator::new(SimConfig::new());
+        let context = crate::devices_on(simulator.kernel()).unwrap()[0].open().unwrap();
+        let pd = context.alloc_pd().unwrap();
+        Buffers::new(&pd, (count, 2048), None, HugePages::None).unwrap()
+    }
+
+    #[test]
+    fn every_buffer_is_handed_out_once() {
+        let (buffers, free) = buffers(8);
+        let slots: Vec<Slot> = std::iter::from_fn(|| free.pop()).collect();
+        let mut starts: Vec<_> = slots.iter().map(|slot| buffers.bytes(slot).addr()).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!((slots.len(), starts.len(), free.len()), (8, 8, 0));
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 2048));
+    }
+
+    #[test]
+    fn what_threads_give_back_comes_back_once() {
+        let (buffers, free) = buffers(64);
+        let mut slots: Vec<Slot> = std::iter::from_fn(|| free.pop()).collect();
+        std::thread::scope(|scope| {
+            while !slots.is_empty() {
+                let some = slots.split_off(slots.len() - 16);
+                let buffers = &buffers;
+                scope.spawn(move || some.into_iter().for_each(|slot| buffers.give_back(slot)));
+            }
+        });
+        buffers.take_returned(&free);
+        let mut numbers: Vec<u32> =
+            std::iter::from_fn(|| free.pop()).map(Slot::into_number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..64).collect::<Vec<_>>());
+        buffers.take_returned(&free);
+        assert_eq!(free.len(), 0);
+    }
+}

@@ -1,0 +1,258 @@
+//! Sending frames: batches, and what is given back when they were sent.
+
+use super::buffers::{Buffers, Slot};
+use super::frame::Frame;
+use super::outgoing::InFlight;
+use super::{EthernetError, EthernetQueue};
+use crate::qp::QueuePair;
+use mlx5_prm::ethernet::{HEADER, L2_INLINE};
+use mlx5_wqe::transport::RawPacket;
+use mlx5_wqe::{Batch, BatchError, SendFlags, Sge, VlanTag};
+use std::sync::Arc;
+
+/// A frame shorter than this is filled up with zeros where its first bytes go into the request. The
+/// device would do that, too: no shorter frame is on a wire.
+const SHORTEST_ON_WIRE: u32 = 60;
+/// Bytes of the two addresses.
+const ADDRESSES: usize = 12;
+
+/// The most packets of a request. With the segments before them, that is eight blocks.
+pub(super) const PACKETS: usize = 30;
+
+/// How frames are sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SendOptions {
+    /// Of every request.
+    pub(super) flags: SendFlags,
+    /// The first bytes of each frame go into its request.
+    pub(super) inline_header: bool,
+    /// A request may send several.
+    pub(super) multi_packet: bool,
+}
+
+/// A frame to be sent: its buffer, its bytes, and the tag to insert.
+struct Outbound {
+    slot: Slot,
+    length: u32,
+    tag: Option<VlanTag>,
+}
+
+/// The first bytes of a frame, with the tag behind the addresses, and how many bytes of the frame they are.
+fn header(frame: &[u8], tag: Option<VlanTag>) -> ([u8; L2_INLINE], usize) {
+    let mut header = [0; L2_INLINE];
+    let (kind, control) = match tag {
+        None => {
+            header.copy_from_slice(&frame[..L2_INLINE]);
+            return (header, L2_INLINE);
+        }
+        Some(VlanTag::Customer(control)) => (0x8100_u16, control),
+        Some(VlanTag::Service(control)) => (0x88a8, control),
+    };
+    let (addresses, rest) = header.split_at_mut(ADDRESSES);
+    addresses.copy_from_slice(&frame[..ADDRESSES]);
+    rest[..2].copy_from_slice(&kind.to_be_bytes());
+    rest[2..4].copy_from_slice(&control.to_be_bytes());
+    rest[4..].copy_from_slice(&frame[ADDRESSES..HEADER]);
+    (header, HEADER)
+}
+
+/// A batch that frames are added to.
+struct Posting<'a, 'q> {
+    batch: Batch<'q, RawPacket>,
+    in_flight: &'a mut InFlight,
+    options: SendOptions,
+    /// Packets that one request will send, of those in flight the last.
+    run: [Sge; PACKETS],
+    count: usize,
+}
+
+impl<'a, 'q> Posting<'a, 'q> {
+    #[inline(always)]
+    fn new(
+        qp: &'q mut QueuePair<RawPacket>,
+        in_flight: &'a mut InFlight,
+        options: SendOptions,
+    ) -> Self {
+        let run = [Sge::default(); PACKETS];
+        Self { batch: qp.wr_start(), in_flight, options, run, count: 0 }
+    }
+
+    /// Adds a frame of these buffers, and puts it among those in flight. It has at least a header.
+    #[inline(always)]
+    fn add(
+        &mut self,
+        buffers: &Buffers,
+        home: Option<Arc<Buffers>>,
+        mut frame: Outbound,
+        is_last: bool,
+    ) {
+        let Outbound { ref slot, length, tag } = frame;
+        let sge = buffers.sge(slot.number(), length);
+        if self.options.multi_packet && tag.is_none() {
+            self.in_flight.push(frame.slot, home);
+            self.run[self.count] = sge;
+            self.count += 1;
+            if self.count == PACKETS || is_last {
+                self.end_run(is_last);
+            }
+            return;
+        }
+        self.end_run(false);
+        let (wr_id, flags) = (self.in_flight.put() + 1, self.flags(is_last));
+        if self.options.inline_header {
+            self.add_inline((wr_id, flags), buffers, &mut frame);
+        } else {
+            let request = self.batch.wr(wr_id, flags).send();
+            match tag {
+                None => request.sge(sge),
+                Some(tag) => request.insert_vlan(tag).sge(sge),
+            }
+        }
+        self.in_flight.push(frame.slot, home);
+    }
+
+    /// The device reports the last request of a batch, and with it all of them.
+    #[inline(always)]
+    fn flags(&self, is_last: bool) -> SendFlags {
+        let flags = self.options.flags;
+        if is_last { flags | SendFlags::SIGNALED } else { flags }
+    }
+
+    /// Adds the request of a run.
+    #[inline(always)]
+    fn end_run(&mut self, is_last: bool) {
+        let (count, flags) = (std::mem::take(&mut self.count), self.flags(is_last));
+        let request = self.batch.wr(self.in_flight.put(), flags);
+        match &self.run[..count] {
+            [] => drop(request),
+            [one] => request.send().sge(*one),
+            several => request.send_packets(several),
+        }
+    }
+
+    /// Adds a frame whose first bytes are in the request.
+    #[cold]
+    fn add_inline(
+        &mut self,
+        (wr_id, flags): (u64, SendFlags),
+        buffers: &Buffers,
+        frame: &mut Outbound,
+    ) {
+        let shown = frame.length.max(SHORTEST_ON_WIRE.min(buffers.size()));
+        // SAFETY: the buffer is one of these, and this has its slot.
+        let bytes = unsafe { buffers.slice_mut(&mut frame.slot, shown) };
+        bytes[frame.length as usize..].fill(0);
+        let (header, taken) = header(bytes, frame.tag);
+        let sge = buffers.sge(frame.slot.number(), shown);
+        let rest = Sge { addr: sge.addr + taken as u64, length: shown - taken as u32, ..sge };
+        self.batch.wr(wr_id, flags).send().inline_header(&header).sge(rest);
+    }
+
+    /// Posts it all.
+    #[inline(always)]
+    fn complete(self) -> Result<(), BatchError> {
+        self.batch.complete()
+    }
+}
+
+impl EthernetQueue {
+    /// Sends frames: those that the send queue has room for, in order, with one doorbell. Returns how many
+    /// it took; nothing is taken from the iterator behind them, so that `frames.by_ref()` sends the rest later.
+    ///
+    /// A frame's buffer comes back once it was sent: see [`EthernetQueue::reap`]. Frames of another queue
+    /// are sent as well if one was made [beside](super::EthernetQueueBuilder::beside) the other. A frame
+    /// that cannot be sent, because it is shorter than an Ethernet header or a stranger's, is dropped and
+    /// counted ([`Counts::not_sent`](super::Counts::not_sent)).
+    pub fn send(
+        &mut self,
+        frames: impl IntoIterator<Item = Frame>,
+    ) -> Result<usize, EthernetError> {
+        self.reap()?;
+        let Self { qp, store, in_flight, options, .. } = self;
+        let (store, first, mut taken) = (&*store, in_flight.put(), 0);
+        let may_be_sent = |frame: &Frame| {
+            taken += 1;
+            let (one, other) = (frame.buffers(), &store.buffers);
+            let known = Arc::ptr_eq(one, other) || one.pd() == other.pd();
+            let good = known && frame.len() >= HEADER;
+            if !good {
+                store.counters.not_sent.add(1);
+            }
+            good
+        };
+        let room = in_flight.room();
+        let mut frames = frames.into_iter().filter(may_be_sent).take(room);
+        let mut posting = Posting::new(qp, in_flight, *options);
+        let mut next = frames.next();
+        while let Some(frame) = next {
+            next = frames.next();
+            let (length, tag) = (frame.len() as u32, frame.tag());
+            let (buffers, slot) = frame.into_parts();
+            let outbound = Outbound { slot, length, tag };
+            let home = (!Arc::ptr_eq(&buffers, &store.buffers)).then(|| Arc::clone(&buffers));
+            posting.add(&buffers, home, outbound, next.is_none());
+        }
+        drop(frames);
+        let posted = posting.complete();
+        self.posted(first, posted)?;
+        Ok(taken)
+    }
+
+    /// Sends the packets of a burst that are to be sent, as far as there is room.
+    pub(super) fn send_outgoing(&mut self) -> Result<(), EthernetError> {
+        if let Err(error) = self.reap() {
+            self.store.drop_outgoing();
+            return Err(error);
+        }
+        let Self { qp, store, in_flight, options, .. } = self;
+        let (store, first) = (&*store, in_flight.put());
+        let packets = store.outgoing.take();
+        let mut left = packets.len().min(in_flight.room());
+        let mut posting = Posting::new(qp, in_flight, *options);
+        for (slot, length) in packets {
+            if left == 0 {
+                store.counters.not_sent.add(1);
+                store.free.push(slot);
+                continue;
+            }
+            left -= 1;
+            let outbound = Outbound { slot, length, tag: None };
+            posting.add(&store.buffers, None, outbound, left == 0);
+        }
+        let posted = posting.complete();
+        self.posted(first, posted)
+    }
+
+    /// After a batch: if it was refused, its frames are given back.
+    fn posted(&mut self, first: u64, posted: Result<(), BatchError>) -> Result<(), EthernetError> {
+        match posted {
+            Ok(()) => Ok(()),
+            Err(BatchError { error, .. }) => {
+                let count = self.in_flight.undo(first, &self.store.free);
+                self.store.counters.not_sent.add(count);
+                Err(EthernetError::Post(error))
+            }
+        }
+    }
+
+    /// Gives back the buffers of frames that were sent, and returns how many. Sending and receiving do that,
+    /// too.
+    pub fn reap(&mut self) -> Result<usize, EthernetError> {
+        if self.in_flight.len() == 0 {
+            return Ok(0);
+        }
+        let Self { send_cq, in_flight, store, .. } = self;
+        let mut count = 0;
+        let polled = send_cq.poll(usize::MAX, |completion| {
+            let gone = in_flight.retire(completion.wr_id(), &store.free);
+            count += gone;
+            match completion.status() {
+                Ok(()) => store.counters.sent.add(gone),
+                // Which of them were sent, nobody tells.
+                Err(_) => store.counters.failed.add(gone),
+            }
+        });
+        polled.map_err(EthernetError::Poll)?;
+        Ok(count as usize)
+    }
+}

@@ -1,0 +1,533 @@
+//! Queues of packets: buffers that are handed out and come back, bursts, frames that are sent.
+
+use crate::frames::{ETHERNET, Flow, plain, tagged};
+use crate::prelude::*;
+use mlx5::VlanTag;
+use mlx5::ethernet::{Counts, EthernetQueue, EthernetQueueBuilder, Frame};
+use mlx5::flow::{Ethernet, FlowRule, Rule};
+use mlx5_prm::ethernet::InlineMode;
+use std::time::Duration;
+
+pub(crate) const CASES: &[Case] = cases![
+    packets_are_read_where_they_arrived: RAW_PACKETS | EVERY_MODEL,
+    bursts_go_around_both_rings_and_come_back: RAW_PACKETS,
+    a_packet_that_is_kept_stays_as_it_is_until_it_is_dropped: RAW_PACKETS,
+    a_queue_whose_buffers_are_kept_drops_packets_and_goes_on_later: RAW_PACKETS,
+    frames_outlive_their_queue: RAW_PACKETS,
+    frames_are_sent_with_checksums_and_tags: RAW_PACKETS,
+    what_the_send_queue_has_no_room_for_is_not_taken: RAW_PACKETS,
+    packets_of_a_burst_beyond_the_room_are_dropped_and_counted: RAW_PACKETS,
+    frames_cross_to_a_queue_that_is_beside: RAW_PACKETS,
+    a_packet_longer_than_a_buffer_is_counted_and_harms_no_other: RAW_PACKETS,
+    a_device_that_needs_headers_inline_gets_them: RAW_PACKETS | SIMULATOR,
+    a_refused_frame_stops_the_queue_until_it_is_started_again: RAW_PACKETS | SIMULATOR,
+    a_queue_sleeps_until_a_packet_arrives: RAW_PACKETS,
+    a_burst_is_as_long_as_it_may_be: RAW_PACKETS,
+    a_panic_in_a_burst_loses_no_buffer: RAW_PACKETS,
+];
+
+/// Another group, to which packets are sent back.
+const BACK: [u8; 6] = [0x01, 0x50, 0x56, 0x19, 0x20, 0xa8];
+
+fn back() -> Rule {
+    Rule::new().ethernet(Ethernet::new().dst_mac(BACK))
+}
+
+/// The same frame, to the group of those that are sent back.
+fn returned(frame: &[u8]) -> Vec<u8> {
+    [&BACK[..], &frame[6..]].concat()
+}
+
+fn queue_with(
+    bed: &Bed,
+    tune: impl FnOnce(EthernetQueueBuilder<'_>) -> EthernetQueueBuilder<'_>,
+) -> Result<(EthernetQueue, FlowRule), Failed> {
+    let context = bed.context();
+    let queue = tune(context.create_ethernet_queue(bed.port())).build()?;
+    let rule = queue.attach(&to_group())?;
+    Ok((queue, rule))
+}
+
+/// A queue of few buffers.
+fn small(bed: &Bed) -> Result<(EthernetQueue, FlowRule), Failed> {
+    queue_with(bed, |builder| builder.receives(8).frames(4).sends(8).burst(8))
+}
+
+/// The buffers of a queue that has handed out none.
+fn buffers(queue: &EthernetQueue) -> usize {
+    let with_device = queue.qp().caps().max_recv_wr - queue.qp().free_receives();
+    queue.free_buffers() + with_device as usize
+}
+
+/// The next packets of a queue, copied.
+#[track_caller]
+fn copies(bed: &Bed, queue: &mut EthernetQueue, count: usize) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    bed.until("packets", || {
+        let burst = queue.receive(|packets| packets.for_each(|packet| found.push(packet.to_vec())));
+        burst.expect("a queue that can be polled");
+        found.len() >= count
+    });
+    found
+}
+
+/// Takes what is there, and lets the queue post buffers again.
+#[track_caller]
+fn discard(queue: &mut EthernetQueue) {
+    let burst = queue.receive(|mut packets| while packets.next().is_some() {});
+    burst.expect("a queue that can be polled");
+}
+
+/// The next packets of a queue, kept.
+#[track_caller]
+fn kept(bed: &Bed, queue: &mut EthernetQueue, count: usize) -> Vec<Frame> {
+    let mut found = Vec::new();
+    bed.until("packets", || {
+        let burst = queue.receive(|packets| packets.for_each(|packet| found.push(packet.keep())));
+        burst.expect("a queue that can be polled");
+        found.len() >= count
+    });
+    found
+}
+
+/// Sends back what arrives, until so many packets have.
+#[track_caller]
+fn send_back(bed: &Bed, queue: &mut EthernetQueue, count: usize) {
+    let mut seen = 0;
+    bed.until("packets", || {
+        let burst = queue.receive(|mut packets| {
+            while let Some(mut packet) = packets.next() {
+                packet[..6].copy_from_slice(&BACK);
+                packet.send();
+                seen += 1;
+            }
+        });
+        burst.expect("a queue that can be polled and posted to");
+        seen >= count
+    });
+}
+
+/// Waits until all frames are sent.
+#[track_caller]
+fn sent(bed: &Bed, queue: &mut EthernetQueue) {
+    bed.until("frames are sent", || {
+        queue.reap().expect("a queue that can be polled");
+        queue.sending() == 0
+    });
+}
+
+/// A filled frame.
+#[track_caller]
+fn filled(queue: &mut EthernetQueue, bytes: &[u8]) -> Frame {
+    let mut frame = queue.frame().expect("a free buffer");
+    frame.fill(bytes);
+    frame
+}
+
+fn packets_are_read_where_they_arrived(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let (mut queue, _rule) = small(bed)?;
+    for frame in [plain(60), Flow::UDP4.frame(&[7; 100]), plain(1514)] {
+        a.send(bed, &frame);
+        let mut seen = 0;
+        bed.until("a packet", || {
+            let burst = queue.receive(|mut packets| {
+                while let Some(packet) = packets.next() {
+                    assert_eq!(*packet, frame[..]);
+                    let ipv4 = frame[12..14] == [8, 0];
+                    assert_eq!(packet.completion().checksum_ok(), Some(ipv4));
+                    assert!(packet.completion().timestamp().is_some());
+                    seen += 1;
+                }
+            });
+            burst.expect("a queue that can be polled");
+            seen != 0
+        });
+        assert_eq!(seen, 1);
+    }
+    assert_eq!(queue.counts(), Counts { received: 3, ..Counts::default() });
+    // Nothing has arrived: that is no error.
+    assert!(queue.receive(|mut packets| packets.next().is_none())?);
+    Ok(())
+}
+
+fn bursts_go_around_both_rings_and_come_back(bed: &Bed) -> Outcome {
+    for several in [true, false] {
+        rounds(bed, several)?;
+    }
+    Ok(())
+}
+
+/// Bursts that are sent back, with several packets a request or one.
+fn rounds(bed: &Bed, several: bool) -> Outcome {
+    let mut a = bed.station()?;
+    let _rule = a.qp.attach(a.port, &back())?;
+    let (mut queue, _rule) = queue_with(bed, |builder| {
+        builder.receives(8).frames(16).sends(8).burst(8).multi_packet(several)
+    })?;
+    let requests = queue.qp().caps().max_send_sge;
+    assert_eq!(requests > 8, several, "where the device can");
+    let mut count = 0;
+    for burst in [1, 8, 3, 8, 8, 5, 2, 8, 7] {
+        a.recv(burst);
+        let frames: Vec<_> =
+            (0..burst).map(|n| Flow::UDP4.frame(&pattern(count + n as u64, 20 + 7 * n))).collect();
+        frames.iter().for_each(|frame| a.send(bed, frame));
+        send_back(bed, &mut queue, burst);
+        for frame in &frames {
+            assert_eq!(a.next(bed).frame, returned(frame));
+        }
+        count += burst as u64;
+    }
+    sent(bed, &mut queue);
+    assert_eq!(queue.counts(), Counts { received: count, sent: count, ..Counts::default() });
+    Ok(())
+}
+
+fn a_packet_that_is_kept_stays_as_it_is_until_it_is_dropped(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let (mut queue, _rule) = small(bed)?;
+    a.send(bed, &plain(100));
+    let mut keep = kept(bed, &mut queue, 1);
+    for n in 0..40 {
+        a.send(bed, &plain(200 + n));
+        assert_eq!(copies(bed, &mut queue, 1), [plain(200 + n)]);
+    }
+    assert_eq!(*keep[0], plain(100)[..]);
+    // It may be changed, longer and shorter.
+    keep[0].fill(b"0123456789abcdef");
+    keep[0][0] = b'x';
+    assert_eq!(*keep[0], *b"x123456789abcdef");
+    keep[0].resize(4);
+    assert_eq!((&*keep[0], keep[0].capacity()), (&b"x123"[..], 2048));
+    let before = queue.free_buffers();
+    std::thread::scope(|scope| scope.spawn(|| drop(keep)).join().expect("no panic"));
+    assert_eq!(queue.free_buffers(), before + 1);
+    Ok(())
+}
+
+fn a_queue_whose_buffers_are_kept_drops_packets_and_goes_on_later(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let (mut queue, _rule) = small(bed)?;
+    let dropped = || match bed.is_simulated() {
+        true => bed.simulator().fabric().lock().device(0).frame_counts().out_of_buffer,
+        false => 0,
+    };
+    let all = buffers(&queue);
+    assert!((12..20).contains(&all), "{all}");
+    let mut keep = Vec::new();
+    for n in 0..20 {
+        a.send(bed, &plain(60 + n));
+        bed.settle();
+        queue.receive(|packets| packets.for_each(|packet| keep.push(packet.keep())))?;
+    }
+    // All buffers are kept.
+    for (n, frame) in keep.iter().enumerate() {
+        assert_eq!(**frame, plain(60 + n)[..]);
+    }
+    assert_eq!(keep.len(), all);
+    assert!(queue.frame().is_none() && queue.counts().starved != 0, "{queue:?}");
+    if bed.is_simulated() {
+        assert_eq!(dropped() as usize, 20 - all);
+    }
+    keep.truncate(9);
+    discard(&mut queue);
+    for n in 0..3 {
+        a.send(bed, &plain(300 + n));
+    }
+    assert_eq!(copies(bed, &mut queue, 3), [plain(300), plain(301), plain(302)]);
+    drop(keep);
+    discard(&mut queue);
+    for _ in 0..3 {
+        for n in 0..8 {
+            a.send(bed, &plain(400 + n));
+        }
+        assert_eq!(copies(bed, &mut queue, 8).len(), 8);
+    }
+    Ok(())
+}
+
+fn frames_outlive_their_queue(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let (mut queue, rule) = small(bed)?;
+    a.send(bed, &plain(321));
+    let keep = kept(bed, &mut queue, 1);
+    drop(queue);
+    // The rule keeps the queue pair receiving.
+    for _ in 0..10 {
+        a.send(bed, &plain(99));
+    }
+    bed.settle();
+    drop(rule);
+    assert_eq!(*keep[0], plain(321)[..]);
+    Ok(())
+}
+
+fn frames_are_sent_with_checksums_and_tags(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let _rule = a.qp.attach(a.port, &back())?;
+    let (mut queue, _rule) = small(bed)?;
+    let right = returned(&Flow::UDP4.frame(&[3; 77]));
+    let bare = returned(&Flow::UDP4.bare(&[3; 77]));
+    let mut tag = filled(&mut queue, &bare);
+    tag.set_vlan(Some(VlanTag::Customer(0x2123)));
+    let frames = [filled(&mut queue, &bare), tag, filled(&mut queue, &returned(&plain(20)))];
+    let short = filled(&mut queue, &bare[..ETHERNET - 1]);
+    a.recv(3);
+    assert_eq!(queue.send(frames.into_iter().chain([short]))?, 4);
+    sent(bed, &mut queue);
+    assert_eq!(a.next(bed).frame, right);
+    assert_eq!(a.next(bed).frame, tagged(&right, 0x2123));
+    assert_eq!(a.next(bed).frame[..20], returned(&plain(20)));
+    assert_eq!(queue.counts(), Counts { sent: 3, not_sent: 1, ..Counts::default() });
+    let (mut plainly, _rule) = queue_with(bed, |builder| builder.checksums(false))?;
+    let frame = filled(&mut plainly, &bare);
+    a.recv(1);
+    plainly.send([frame])?;
+    assert_eq!(a.next(bed).frame, bare, "no checksums");
+    Ok(())
+}
+
+fn what_the_send_queue_has_no_room_for_is_not_taken(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let _rule = a.qp.attach(a.port, &back())?;
+    let made = queue_with(bed, |builder| builder.receives(8).frames(24).sends(8));
+    let (mut queue, _rule) = made?;
+    let before = queue.free_buffers();
+    a.recv(20);
+    let mut frames = Vec::new();
+    for n in 0..20 {
+        frames.push(filled(&mut queue, &returned(&plain(60 + n))));
+    }
+    let mut frames = frames.into_iter();
+    let mut calls = Vec::new();
+    bed.until("all frames are sent", || {
+        calls.push(queue.send(frames.by_ref()).expect("a queue that can be posted to"));
+        assert!(queue.sending() <= 8);
+        frames.len() == 0
+    });
+    assert_eq!((calls[0], calls.iter().sum::<usize>()), (8, 20));
+    for n in 0..20 {
+        assert_eq!(a.next(bed).frame, returned(&plain(60 + n)));
+    }
+    sent(bed, &mut queue);
+    assert_eq!((queue.free_buffers(), queue.counts().sent), (before, 20));
+    assert_eq!(queue.send([])?, 0);
+    Ok(())
+}
+
+fn packets_of_a_burst_beyond_the_room_are_dropped_and_counted(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let _rule = a.qp.attach(a.port, &back())?;
+    let made = queue_with(bed, |builder| builder.receives(16).frames(0).sends(4));
+    let (mut queue, _rule) = made?;
+    a.recv(10);
+    for n in 0..10 {
+        a.send(bed, &plain(60 + n));
+    }
+    bed.settle();
+    send_back(bed, &mut queue, 10);
+    sent(bed, &mut queue);
+    let Counts { received, sent, not_sent, .. } = queue.counts();
+    assert_eq!((received, sent, not_sent), (10, 4, 6));
+    for n in 0..4 {
+        assert_eq!(a.next(bed).frame, returned(&plain(60 + n)));
+    }
+    a.hears_nothing(bed);
+    // What is too short for the device is not sent either.
+    a.send(bed, &plain(60));
+    bed.until("a packet", || {
+        let burst = queue.receive(|mut packets| {
+            packets.next().map(|packet| packet.send_resized(ETHERNET - 1)).is_some()
+        });
+        burst.expect("a queue that can be polled")
+    });
+    assert_eq!((queue.counts().not_sent, queue.sending()), (7, 0));
+    Ok(())
+}
+
+fn frames_cross_to_a_queue_that_is_beside(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let _rule = a.qp.attach(a.port, &back())?;
+    let context = bed.context();
+    let builder = || context.create_ethernet_queue(bed.port()).receives(8).frames(0).sends(8);
+    let mut near = builder().build()?;
+    let mut far = builder().beside(&near).build()?;
+    let mut stranger = builder().build()?;
+    let _rule = near.attach(&to_group())?;
+    a.recv(8);
+    let before = near.free_buffers();
+    for n in 0..4 {
+        a.send(bed, &plain(60 + n));
+    }
+    let mut frames = kept(bed, &mut near, 4);
+    frames.iter_mut().for_each(|frame| frame[..6].copy_from_slice(&BACK));
+    let odd = frames.split_off(3);
+    assert_eq!(far.send(frames)?, 3);
+    sent(bed, &mut far);
+    for n in 0..3 {
+        assert_eq!(a.next(bed).frame, returned(&plain(60 + n)));
+    }
+    // A queue with another protection domain cannot send it: that is no error of the queue.
+    assert_eq!(stranger.send(odd)?, 1);
+    assert_eq!((stranger.counts().not_sent, stranger.sending()), (1, 0));
+    a.hears_nothing(bed);
+    // All buffers have come home, and receive.
+    discard(&mut near);
+    assert_eq!(near.free_buffers(), before);
+    for n in 0..8 {
+        a.send(bed, &plain(80 + n));
+    }
+    assert_eq!(copies(bed, &mut near, 8).len(), 8);
+    let other = bed.context();
+    let refused = other.create_ethernet_queue(bed.port()).beside(&near).build();
+    assert_eq!(refused.expect_err("of another context").kind(), mlx5::ErrorKind::InvalidArgument);
+    Ok(())
+}
+
+fn a_packet_longer_than_a_buffer_is_counted_and_harms_no_other(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let made = queue_with(bed, |builder| builder.receives(8).frames(0).buffer_size(100));
+    let (mut queue, _rule) = made?;
+    for round in 0..10 {
+        for length in [128, 129, 60] {
+            a.send(bed, &plain(length));
+        }
+        assert_eq!(copies(bed, &mut queue, 2), [plain(128), plain(60)], "round {round}");
+    }
+    assert_eq!(queue.counts(), Counts { received: 20, bad: 10, ..Counts::default() });
+    Ok(())
+}
+
+fn a_device_that_needs_headers_inline_gets_them(bed: &Bed) -> Outcome {
+    let bed = &bed.configured(|config| config.inline_mode(InlineMode::L2))?;
+    let mut a = Station::on(bed, bed.context(), bed.port(), |builder| builder)?;
+    let _rule = a.qp.attach(a.port, &back())?;
+    let (mut queue, _rule) = small(bed)?;
+    let right = returned(&Flow::UDP4.frame(&[3; 77]));
+    let mut tag = filled(&mut queue, &returned(&Flow::UDP4.bare(&[3; 77])));
+    tag.set_vlan(Some(VlanTag::Service(0x0fff)));
+    let short = returned(&plain(15));
+    let frames = [filled(&mut queue, &right), tag, filled(&mut queue, &short)];
+    a.recv(3);
+    queue.send(frames)?;
+    sent(bed, &mut queue);
+    assert_eq!(queue.counts(), Counts { sent: 3, ..Counts::default() });
+    assert_eq!(a.next(bed).frame, right);
+    let mut service = tagged(&right, 0x0fff);
+    service[12..14].copy_from_slice(&[0x88, 0xa8]);
+    assert_eq!(a.next(bed).frame, service);
+    assert_eq!(a.next(bed).frame, [&short[..], &[0; 45]].concat());
+    Ok(())
+}
+
+fn a_refused_frame_stops_the_queue_until_it_is_started_again(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let _rule = a.qp.attach(a.port, &back())?;
+    let (mut queue, _rule) = small(bed)?;
+    let before = queue.free_buffers();
+    a.recv(8);
+    let fault = Fault::FailRequest {
+        qpn: Some(queue.qp().qp_num()),
+        syndrome: Syndrome::LocalQpOperation,
+        vendor: 0,
+    };
+    bed.simulator().inject(0, fault);
+    let frames = [60, 61, 62].map(|length| filled(&mut queue, &returned(&plain(length))));
+    queue.send(frames)?;
+    sent(bed, &mut queue);
+    assert_eq!((queue.counts().sent, queue.counts().failed), (0, 3));
+    queue.restart()?;
+    assert_eq!(queue.free_buffers(), before);
+    a.send(bed, &plain(64));
+    send_back(bed, &mut queue, 1);
+    assert_eq!(a.next(bed).frame, returned(&plain(64)));
+    // All receives are there again, and every buffer once.
+    let more: Vec<_> = (0..30).map(|n| plain(70 + n)).collect();
+    for frame in &more {
+        a.send(bed, frame);
+        assert_eq!(copies(bed, &mut queue, 1), std::slice::from_ref(frame));
+    }
+    // With packets that wait and frames under way.
+    a.send(bed, &plain(65));
+    let frame = filled(&mut queue, &returned(&plain(66)));
+    queue.send([frame])?;
+    bed.settle();
+    queue.restart()?;
+    assert_eq!((queue.free_buffers(), queue.sending()), (before, 0));
+    a.send(bed, &plain(67));
+    assert_eq!(copies(bed, &mut queue, 1), [plain(67)]);
+    Ok(())
+}
+
+fn a_queue_sleeps_until_a_packet_arrives(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let context = bed.context();
+    let channel = context.create_comp_channel()?;
+    let builder = context.create_ethernet_queue(bed.port()).receives(8).channel(&channel);
+    let mut queue = builder.build()?;
+    let _rule = queue.attach(&to_group())?;
+    assert!(!queue.wait(Some(Duration::from_millis(1)))?, "nothing has come");
+    for _ in 0..20 {
+        assert!(queue.arm()?, "nothing waits");
+        a.send(bed, &plain(60));
+        assert!(queue.wait(Some(Duration::from_secs(20)))?);
+        assert!(!queue.arm()?, "a packet waits");
+        assert_eq!(copies(bed, &mut queue, 1), [plain(60)]);
+    }
+    Ok(())
+}
+
+fn a_burst_is_as_long_as_it_may_be(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let (mut queue, _rule) = queue_with(bed, |builder| builder.receives(16).burst(4))?;
+    for n in 0..10 {
+        a.send(bed, &plain(60 + n));
+    }
+    bed.settle();
+    let count = |queue: &mut EthernetQueue, most: usize| {
+        let burst = queue.receive(|mut packets| {
+            let mut count = 0;
+            while count < most && packets.next().is_some() {
+                count += 1;
+            }
+            count
+        });
+        burst.expect("a queue that can be polled")
+    };
+    // A program may leave the rest to the next call.
+    assert_eq!([100, 1, 3, 100, 100].map(|most| count(&mut queue, most)), [4, 1, 3, 2, 0]);
+    Ok(())
+}
+
+fn a_panic_in_a_burst_loses_no_buffer(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let _rule = a.qp.attach(a.port, &back())?;
+    let (mut queue, _rule) = small(bed)?;
+    for n in 0..5 {
+        a.send(bed, &plain(60 + n));
+    }
+    bed.settle();
+    a.recv(8);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let burst = queue.receive(|mut packets| {
+            let mut first = packets.next().expect("a packet");
+            first[..6].copy_from_slice(&BACK);
+            first.send();
+            let _second = packets.next();
+            panic!("on purpose");
+        });
+        burst.expect("never comes here")
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(copies(bed, &mut queue, 3), [plain(62), plain(63), plain(64)]);
+    assert_eq!(a.next(bed).frame, returned(&plain(60)));
+    sent(bed, &mut queue);
+    for n in 0..30 {
+        a.send(bed, &plain(70 + n));
+        assert_eq!(copies(bed, &mut queue, 1), [plain(70 + n)]);
+    }
+    queue.restart()?;
+    assert_eq!(queue.free_buffers(), 4);
+    Ok(())
+}
