@@ -9,6 +9,7 @@ mod cqe;
 mod fenced;
 mod kernel;
 mod numbers;
+mod packet;
 mod session;
 mod wqe;
 
@@ -25,9 +26,10 @@ struct Target {
     run: fn(&mut Numbers),
 }
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 5] = [
     Target { name: "wqe", about: "the device's decoder of WQEs", run: wqe::run },
     Target { name: "cqe", about: "the driver's decoder of CQEs", run: cqe::run },
+    Target { name: "packet", about: "a queue of packets, and its completions", run: packet::run },
     Target { name: "prm", about: "results of firmware commands", run: session::fuzz_firmware },
     Target { name: "ioctl", about: "results of system calls", run: session::fuzz_kernel },
 ];

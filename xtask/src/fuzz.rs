@@ -5,12 +5,13 @@ use std::process::Command;
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 
-/// Feed random bytes to the decoders of WQEs and CQEs, and random results of the kernel to the driver
+/// Feed random bytes to the decoders of WQEs and CQEs and to a queue of packets, and random results of the kernel
+/// to the driver
 ///
 /// The same seed gives the same bytes. A finding is reported with its seed, and fails.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// One target only: wqe, cqe, prm or ioctl
+    /// One target only: wqe, cqe, packet, prm or ioctl
     #[arg(value_name = "TARGET")]
     target: Option<String>,
 
