@@ -1,0 +1,80 @@
+//! What the examples of Ethernet share: a simulated wire, and frames with UDP in them.
+
+// Each example uses part of it.
+#![allow(dead_code)]
+
+use mlx5::ethernet::EthernetQueue;
+use mlx5::{Context, LinkLayer};
+use mlx5_sim::{PortConfig, SimConfig, Simulator};
+use std::error::Error;
+
+/// What `main` gives back.
+pub(crate) type Done = Result<(), Box<dyn Error>>;
+
+/// Bytes of Ethernet, IPv4 and UDP headers.
+pub(crate) const HEADERS: usize = 42;
+
+/// Two machines on one simulated wire, with a ConnectX each.
+pub(crate) struct Wire {
+    pub(crate) near: Context,
+    pub(crate) far: Context,
+    pub(crate) simulator: Simulator,
+}
+
+impl Wire {
+    pub(crate) fn new() -> Result<Self, Box<dyn Error>> {
+        let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).devices(2);
+        let simulator = Simulator::new(config);
+        let devices = mlx5::devices_on(simulator.kernel())?;
+        Ok(Self { near: devices[0].open()?, far: devices[1].open()?, simulator })
+    }
+}
+
+/// The first Ethernet port of a device of this machine.
+pub(crate) fn open(device: &str) -> Result<(Context, u8), Box<dyn Error>> {
+    let context = mlx5::open(Some(device))?;
+    for port in 1..=context.num_ports() as u8 {
+        if context.query_port(port)?.link_layer == LinkLayer::Ethernet {
+            return Ok((context, port));
+        }
+    }
+    Err(format!("{device} has no Ethernet port").into())
+}
+
+/// An address as people write it: `02:00:00:00:00:01`.
+pub(crate) fn mac(text: &str) -> Result<[u8; 6], String> {
+    let wrong = || format!("{text} is no MAC address: write it as 02:00:00:00:00:01");
+    let bytes: Result<Vec<u8>, _> =
+        text.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect();
+    bytes.map_err(|_| wrong())?.try_into().map_err(|_| wrong())
+}
+
+/// One end of a conversation.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) mac: [u8; 6],
+    pub(crate) ip: [u8; 4],
+    pub(crate) port: u16,
+}
+
+/// A frame with a UDP datagram, without checksums: the device computes them.
+pub(crate) fn datagram(from: End, to: End, data: &[u8]) -> Vec<u8> {
+    let udp = (8 + data.len() as u16).to_be_bytes();
+    let ip = (28 + data.len() as u16).to_be_bytes();
+    let ip = [0x45, 0, ip[0], ip[1], 0, 0, 0x40, 0, 64, 17, 0, 0];
+    let ports = [from.port.to_be_bytes(), to.port.to_be_bytes()].concat();
+    let head = [&to.mac[..], &from.mac, &[8, 0], &ip, &from.ip, &to.ip, &ports, &udp, &[0, 0]];
+    [&head.concat()[..], data].concat()
+}
+
+/// Sends a frame.
+pub(crate) fn send(queue: &mut EthernetQueue, bytes: &[u8]) -> Done {
+    loop {
+        queue.reap()?;
+        if let Some(mut frame) = queue.frame() {
+            frame.fill(bytes);
+            queue.send([frame])?;
+            return Ok(());
+        }
+    }
+}
