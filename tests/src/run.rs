@@ -8,12 +8,16 @@ use crate::ledger::{Ledger, Outcome};
 use crate::options::{Options, find};
 use crate::replug::replug;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use mlx5::transport::{Rc, Ud};
+use mlx5::transport::{RawPacket, Rc, Ud};
 use mlx5::{Context, CqeSize, DoorbellChoice, ErrorKind, Timestamps};
 use mlx5_sim::{LinkLayer, Model, PortConfig, SimConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError, RwLock};
+
+/// What a case needs that is to be alone on a device that others use, too. Rules of two cases for the same
+/// packets would contradict each other (EEXIST), and each would get the other's frames.
+const ALONE: Need = Need::SERIAL.union(Need::RAW_PACKETS);
 
 /// Taken for reading by a case that suffers others beside it, for writing by one that does not.
 static COMPANY: RwLock<()> = RwLock::new(());
@@ -104,9 +108,6 @@ fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<Stri
         "the port is Ethernet"
     } else if need.intersects(Need::ROCE | Need::RAW_PACKETS) && !ethernet {
         "the port is InfiniBand"
-    } else if need.contains(Need::RAW_PACKETS) {
-        // Rules of one case are still there in the next one, where all have the same device.
-        "raw packets are tried on a simulated device for each case"
     } else if need.contains(Need::BLUEFLAME) && !has_blueflame(place, other)? {
         "the device grants no BlueFlame register"
     } else {
@@ -118,7 +119,7 @@ fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<Stri
 /// What is answered to a program that asks for what a case needs, where the device or its kernel
 /// cannot do it.
 fn refused(context: &Context, need: Need) -> Result<Option<String>, mlx5::Error> {
-    let asked = Need::UPDATE_TAG | Need::PIPELINING | Need::REAL_TIME;
+    let asked = Need::UPDATE_TAG | Need::PIPELINING | Need::REAL_TIME | Need::RAW_PACKETS;
     if !need.intersects(asked) {
         return Ok(None);
     }
@@ -132,6 +133,9 @@ fn refused(context: &Context, need: Need) -> Result<Option<String>, mlx5::Error>
     }
     if need.contains(Need::REAL_TIME) {
         answers.push(context.create_cq(4).timestamps(Timestamps::RealTime).build().map(drop));
+    }
+    if need.contains(Need::RAW_PACKETS) {
+        answers.push(pd.create_qp::<RawPacket>(&cq, &cq).build().map(drop));
     }
     for answer in answers {
         match answer {
@@ -289,7 +293,7 @@ impl Real {
             return Ok(Completion::ignored_with(reason));
         }
         let bed = || Ok(Bed::real(self.here.clone(), self.second.clone()));
-        run(case, Need::SERIAL, bed).map(|()| Completion::Completed)
+        run(case, ALONE, bed).map(|()| Completion::Completed)
     }
 }
 

@@ -17,8 +17,9 @@ const SECONDS: u32 = 600;
 /// Runs the suite on one link, both ways.
 pub(super) fn run(door: &Door, link: Link, unused: &mut Unused) -> Result<Vec<Row>, Failure> {
     let program = build::program("mlx5-conformance", Profile::Release)?;
-    // Two ports, so that no case is without the second.
-    let settings = format!("{0}+{1}", link.settings, link.settings.trim_start_matches("link="));
+    // Two ports, so that no case is without the second; and raw packets, where the link is Ethernet.
+    let port = link.settings.trim_start_matches("link=");
+    let settings = format!("{}+{port},raw=on", link.settings);
     let mut rows = one(door, CONFORMANCE, link, &settings, &program, unused)?;
     let mut host = door.machine(&settings, link)?;
     rows.extend(one(door, CONFORMANCE_SHARED, link, &host.settings(), &program, unused)?);

@@ -74,12 +74,6 @@ const SKIPS: &[Known] = &[
         "the case steers the simulator, which is not in its process here",
         "rung 1, where it runs",
     ),
-    known(
-        "",
-        "raw packets are tried on a simulated device for each case",
-        "rules of one case are still there in the next one, where all have the same device",
-        "the suite in one process, where they run",
-    ),
     known("", "the port is InfiniBand", "the case is of Ethernet", "the other link, where it runs"),
     known("", "the port is Ethernet", "the case is of InfiniBand", "the other link, where it runs"),
     // The port is of the other kind.
