@@ -4,7 +4,8 @@
 #include "peer.h"
 
 extern bench_cases post_cases, poll_cases, receive_cases, mkey_cases, cancel_cases;
-extern bench_cases control_cases, floor_cases, by_hand_cases;
+extern bench_cases control_cases, ethernet_cases, floor_cases, floor_ethernet_cases;
+extern bench_cases by_hand_cases;
 
 EXPORT const struct bench_case *const bench_tables[] = {
 	post_cases,
@@ -13,9 +14,11 @@ EXPORT const struct bench_case *const bench_tables[] = {
 	mkey_cases,
 	cancel_cases,
 	control_cases,
+	ethernet_cases,
 /* What does not depend on the library is there once. */
 #ifndef OVER_OURS
 	floor_cases,
+	floor_ethernet_cases,
 	by_hand_cases,
 #endif
 	NULL,

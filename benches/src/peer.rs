@@ -201,9 +201,7 @@ impl Library {
                 let (name, who) = (text(case.name), text(case.who));
                 // Others take no locks that they could be told to leave.
                 let locks = who.starts_with("rdma-core-") || who.starts_with("mlx5-verbs-");
-                // No program can make a real device drain.
-                let possible = machine.preloaded().is_some() || !name.starts_with("cancel");
-                if !wanted(&name) || !possible || !locks && single {
+                if !wanted(&name) || !machine.can(&name) || !locks && single {
                     continue;
                 }
                 let mode = match (locks, single) {

@@ -204,6 +204,7 @@ fn print(verdicts: &[Verdict]) {
             Rival::SameProgram => "the C API, over our library beside C's:",
             Rival::Case(_) => "beside others of ours:",
             Rival::Lines => "cache lines of a queue that is in no cache:",
+            Rival::Nobody => "what libibverbs has no call for:",
         };
         if heading != section {
             println!("{section:40} {:>24} {:>24}", "instructions / bar", "ns / bar");

@@ -4,6 +4,7 @@
 
 pub mod cancel;
 pub mod control;
+pub mod ethernet;
 pub mod mkey;
 pub mod poll;
 pub mod post;

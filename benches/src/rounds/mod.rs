@@ -2,6 +2,7 @@
 
 mod cancel;
 mod control;
+mod ethernet;
 mod many;
 mod mkey;
 mod poll;
@@ -68,10 +69,7 @@ macro_rules! subjects {
         /// The cases on the device of `machine`, those that are wanted.
         pub(crate) fn rounds(machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
             let mut rounds = Vec::new();
-            let wanted = &|case: &str| {
-                // No program can make a real device drain.
-                wanted(case) && (machine.drains() || !case.starts_with("cancel"))
-            };
+            let wanted = &|case: &str| wanted(case) && machine.can(case);
             $(rounds.extend($($path)::+::rounds(machine, wanted));)*
             rounds
         }
@@ -81,5 +79,6 @@ macro_rules! subjects {
 subjects! {
     post::single, post::any, post::shared, post::datagrams, poll::single, poll::sparse,
     poll::shared, poll::compressed,
-    receive::own, receive::shared, scattered, mkey, cancel, control, many,
+    receive::own, receive::shared, scattered, mkey, cancel, control, many, ethernet::one,
+    ethernet::multi, ethernet::queue,
 }

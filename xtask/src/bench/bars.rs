@@ -50,6 +50,8 @@ bars! {
     "mlx5" "single" ["post_recv1", "post_recv16", "post_srq_recv1"] <= 1.00, None, of Rival::C;
     "mlx5" "single" ["mkey_configure"] <= 0.70, Some(1.00), of Rival::C;
     "mlx5" "single" ["create_destroy_qp"] <= 1.00, Some(1.00), of Rival::C;
+    "mlx5" "single" ["eth_send32"] <= 0.40, None, of Rival::C;
+    "mlx5" "single" ["eth_recv32"] <= 0.45, None, of Rival::C;
 
     "mlx5" "single" ["post_inline8", "post_array8", "post_sge", "post_send"] <= 1.20, None, of FLOOR;
     "mlx5" "single" ["batch16_inline8", "batch16_array8", "batch16_sge"] <= 1.35, None, of FLOOR;
@@ -86,6 +88,9 @@ bars! {
     "mlx5" "single" ["round_inline8_on_10000"] <= 1.25, None, of Rival::Case("round_inline8_on_1");
 
     "mlx5" "single" ["post_inline8_on_10000"] <= 4.00, None, of Rival::Lines;
+
+    "mlx5" "single" ["eth_send32_multi"] <= 45.0, None, of Rival::Nobody;
+    "mlx5" "single" ["eth_forward32"] <= 120.0, None, of Rival::Nobody;
 }
 
 /// The cases whose cache misses are counted for a bar.
@@ -190,7 +195,7 @@ impl Bar {
                 twice(measured.row(case, &self.who.replace(OVER_OURS, "rdma-core-"), self.mode))
             }
             Rival::Case(other) => twice(measured.row(other, self.who, self.mode)),
-            Rival::Lines => [None; 2],
+            Rival::Lines | Rival::Nobody => [None; 2],
         }
     }
 
@@ -207,6 +212,7 @@ impl Bar {
                 let misses = ours.map_or(0.0, |row| row.misses.round());
                 [if misses == 0.0 { f64::NAN } else { misses }, 1.0]
             }
+            Rival::Nobody => [count(ours), 1.0],
             _ => [count(ours), count(rival)],
         };
         let besides = match self.rival {

@@ -23,7 +23,9 @@ const FILES: &[&str] = &[
     "memory.c",
     "cancel.c",
     "control.c",
+    "ethernet.c",
     "floor.c",
+    "floor_ethernet.c",
     "by_hand.c",
     "threads.c",
 ];
@@ -33,6 +35,9 @@ const UCX: &[&str] = &["common.c", "ucx.c"];
 /// How UCX has to be: it shares the process with others, so it leaves malloc, mmap and signals alone.
 const UCX_SETTINGS: [(&str, &str); 3] =
     [("UCX_MEM_EVENTS", "n"), ("UCX_HANDLE_ERRORS", "none"), ("UCX_IB_REG_METHODS", "direct")];
+
+/// The simulated device: a port of either kind, and packets.
+const DEVICE: &str = "link=ib+roce,raw=on";
 
 /// The benchmark, with what it needs.
 pub(super) struct Peer {
@@ -68,7 +73,7 @@ impl Peer {
     fn command(&self, what: &[&str]) -> Command {
         let mut command = Command::new(&self.bench);
         command.arg("beside").arg(&self.libraries).args(what).envs(UCX_SETTINGS);
-        command.env("LD_PRELOAD", &self.simulator).env("MLX5_SIM", "step");
+        command.env("LD_PRELOAD", &self.simulator).env("MLX5_SIM", format!("step,{DEVICE}"));
         command
     }
 
@@ -171,7 +176,7 @@ impl Peer {
         for device in [Device::Works, Device::StandsStill] {
             let mut command = self.command(&what);
             if device == Device::Works {
-                command.env_remove("MLX5_SIM");
+                command.env("MLX5_SIM", DEVICE);
             }
             let read = latency::read(&output(command)?, device);
             all.extend(read.ok_or_else(|| self.wrong("no distributions"))?);

@@ -110,6 +110,7 @@ pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
         bars(&mut text, verdicts, section);
     }
     lines(&mut text, verdicts);
+    plain_bars(&mut text, verdicts);
     text.push_str("\n## Instructions per operation\n\n");
     table(&mut text, measured, |row| format!("{:.1}", row.instructions));
     text.push_str("\n## Nanoseconds per operation\n\n");
@@ -165,6 +166,11 @@ const END: &str = "
   10,000 have no BlueFlame register of their own. `post_prefetched` calls `prefetch` four queue
   pairs ahead. `create_destroy_qp` creates and destroys an
   unconnected queue pair. `mkey_configure` gives a key access rights and a list of four SGEs.
+  `eth_send32` polls the completion of the batch before and posts 32 packets of 64 bytes, one a
+  request, of which the last is signaled, with checksums for the device to compute; `eth_recv32` polls
+  32 packets, reads number, length and checksum verdict of each, and posts their 32 buffers again;
+  both count by packet. In `eth_send32_multi` one request has them all. `eth_forward32` is
+  `EthernetQueue::receive` of 32 packets whose addresses are changed and which are sent back.
   Compressed polls use runs of 64; rdma-core *cannot*, because its provider has no decoder.
 * Nanoseconds are measured over rounds of 64 consecutive operations with one pair of clock reads,
   alternating between all competitors. The numbers are medians over rounds; the ratios are medians
@@ -283,7 +289,9 @@ fn bars(text: &mut String, verdicts: &[Verdict], section: Section) {
         let name = |who: &str| match verdict.rival {
             Rival::C => format!(" ({})", who.trim_start_matches("rdma-core-")),
             Rival::Case(case) => format!(" (`{case}`)"),
-            Rival::Floor { .. } | Rival::SameProgram | Rival::Lines => String::new(),
+            Rival::Floor { .. } | Rival::SameProgram | Rival::Lines | Rival::Nobody => {
+                String::new()
+            }
         };
         let [by_instructions, by_time] = [name(&verdict.rivals[0]), name(&verdict.rivals[1])];
         let [ours, theirs] = verdict.counts;
@@ -315,6 +323,20 @@ fn lines(text: &mut String, verdicts: &[Verdict]) {
         let Against { ratio, bar } = verdict.instructions;
         let mark = if verdict.instructions.holds() { "" } else { " **missed**" };
         let _ = writeln!(text, "| `{}` | {ratio:.0}{mark} | {bar:.0} |", verdict.case);
+    }
+}
+
+/// The bars that are a number of instructions.
+fn plain_bars(text: &mut String, verdicts: &[Verdict]) {
+    text.push_str(
+        "\n## Instructions of what libibverbs has no call for\n\n\
+         | case | instructions | at most |\n\
+         |---|--:|--:|\n",
+    );
+    for verdict in verdicts.iter().filter(|verdict| verdict.rival == Rival::Nobody) {
+        let Against { ratio, bar } = verdict.instructions;
+        let mark = if verdict.instructions.holds() { "" } else { " **missed**" };
+        let _ = writeln!(text, "| `{}` | {ratio:.1}{mark} | {bar:.0} |", verdict.case);
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) enum Rival {
     SameProgram,
     /// Another case of ours.
     Case(&'static str),
+    /// A number of instructions, which nobody else takes: no C library has the operation.
+    Nobody,
     /// A number of cache lines: what an operation uses of a queue that is in no cache.
     Lines,
 }

@@ -1,0 +1,85 @@
+//! Sending and receiving packets in batches, one packet a request.
+
+use mlx5::ethernet::EthernetQueue;
+use mlx5::transport::RawPacket;
+use mlx5::{CompletionQueue, QueuePair, SendFlags, Sge};
+
+/// Packets of a batch.
+pub const BURST: usize = 32;
+
+/// Polls the completion of the batch before, and posts a batch, of which the last packet is signaled. The
+/// device computes the checksums.
+#[inline(never)]
+pub fn send(
+    qp: &mut QueuePair<RawPacket>,
+    cq: &mut CompletionQueue,
+    frames: &[Sge; BURST],
+    wr_id: u64,
+) -> Option<usize> {
+    let mut done = 0;
+    cq.poll(1, |completion| done += usize::from(completion.status().is_ok())).ok()?;
+    let mut batch = qp.wr_start();
+    let [rest @ .., last] = frames;
+    for (wr_id, &frame) in (wr_id..).zip(rest) {
+        batch.wr(wr_id, SendFlags::IP_CSUM).send().sge(frame);
+    }
+    batch.wr(wr_id, SendFlags::IP_CSUM | SendFlags::SIGNALED).send().sge(*last);
+    batch.complete().ok()?;
+    Some(done)
+}
+
+/// Polls a batch, reads which buffer each packet is in, how long it is and whether its checksums are right,
+/// and posts its buffers again.
+#[inline(never)]
+pub fn receive(
+    qp: &mut QueuePair<RawPacket>,
+    cq: &mut CompletionQueue,
+    buffers: &[Sge],
+    wr_id: u64,
+    sum: &mut u64,
+) -> Option<usize> {
+    let received = cq.poll(BURST, |completion| {
+        if completion.status().is_ok() {
+            let length = completion.byte_len().unwrap_or(0);
+            let good = completion.checksum_ok() == Some(true);
+            *sum += completion.wr_id() + u64::from(length) + u64::from(good);
+        }
+    });
+    let received = received.ok()?;
+    qp.recv_each((wr_id..).zip(buffers.iter().copied())).ok()?;
+    Some(received)
+}
+
+/// As [`send`], with one request for all.
+#[inline(never)]
+pub fn send_multi(
+    qp: &mut QueuePair<RawPacket>,
+    cq: &mut CompletionQueue,
+    frames: &[Sge; BURST],
+    wr_id: u64,
+) -> Option<usize> {
+    let mut done = 0;
+    cq.poll(1, |completion| done += usize::from(completion.status().is_ok())).ok()?;
+    let mut batch = qp.wr_start();
+    batch.wr(wr_id, SendFlags::IP_CSUM | SendFlags::SIGNALED).send_packets(frames);
+    batch.complete().ok()?;
+    Some(done)
+}
+
+/// Sends back the packets of a burst, with other addresses.
+#[inline(never)]
+pub fn forward(queue: &mut EthernetQueue, to: [u8; 6], from: [u8; 6]) -> Option<usize> {
+    let burst = queue.receive(|mut packets| {
+        let mut count = 0;
+        while let Some(mut packet) = packets.next() {
+            if let Some(addresses) = packet.first_chunk_mut::<12>() {
+                addresses[..6].copy_from_slice(&to);
+                addresses[6..].copy_from_slice(&from);
+                packet.send();
+                count += 1;
+            }
+        }
+        count
+    });
+    burst.ok()
+}

@@ -1,0 +1,209 @@
+//! Packets, in batches, one packet a request.
+
+use crate::bed::{Base, DEPTH};
+use crate::machine::Machine;
+use crate::operations::ethernet::BURST;
+use crate::round::ROUND;
+use mlx5::flow::{Ethernet, FlowRule, Rule};
+use mlx5::transport::RawPacket;
+use mlx5::{CompletionQueue, MemoryRegion, QueuePair, SendFlags, Sge};
+
+/// Bytes of a packet.
+const PACKET: usize = 64;
+/// Receives that are posted.
+const RECEIVES: usize = 128;
+/// Ethernet, IPv4 and UDP headers of a packet, without checksums: the device computes them.
+const HEADERS: [u8; 42] = [
+    3, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 1, 8,
+    0, // The destination's last bytes are the queue pair's number.
+    0x45, 0, 0, 50, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7, //
+    0x30, 0x39, 0, 7, 0, 30, 0, 0,
+];
+
+/// A queue pair that sends packets to itself.
+struct Packets {
+    base: Base,
+    qp: QueuePair<RawPacket>,
+    send_cq: CompletionQueue,
+    recv_cq: CompletionQueue,
+    memory: MemoryRegion,
+    sum: u64,
+    group: [u8; 6],
+    _rule: FlowRule,
+}
+
+/// What is sent, and where packets are received.
+struct Pieces {
+    frames: [Sge; BURST],
+    buffers: [Sge; ROUND as usize],
+}
+
+impl Packets {
+    fn new(machine: &Machine, sges: u32) -> (Self, Pieces) {
+        let base = Base::new(machine);
+        let port = machine.ethernet_port().expect("an Ethernet port");
+        let (send_cq, recv_cq) = (base.cq(1024), base.cq(1024));
+        let qp = base.pd.create_qp::<RawPacket>(&send_cq, &recv_cq).max_send_wr(DEPTH);
+        let qp = qp.max_recv_wr(DEPTH).max_send_sge(sges).self_loopback(false, true).build();
+        let mut qp = qp.expect("create_qp");
+        qp.activate(port).expect("activate");
+        // A group of its own: others of this device are measured in turn.
+        let mut frame = [0; PACKET];
+        frame[..HEADERS.len()].copy_from_slice(&HEADERS);
+        frame[3..6].copy_from_slice(&qp.qp_num().to_be_bytes()[1..]);
+        let group: [u8; 6] = std::array::from_fn(|at| frame[at]);
+        let rule = Rule::new().ethernet(Ethernet::new().dst_mac(group));
+        let rule = qp.attach(port, &rule).expect("create_flow");
+        let pieces = BURST + ROUND as usize;
+        let memory = base.pd.memory(pieces * PACKET).register().expect("register");
+        let piece = |at: usize| memory.sge(at * PACKET..(at + 1) * PACKET).expect("inside");
+        for at in 0..BURST {
+            memory.write_at(at * PACKET, &frame).expect("inside");
+        }
+        let given = Pieces {
+            frames: std::array::from_fn(piece),
+            buffers: std::array::from_fn(|at| piece(BURST + at)),
+        };
+        let mut packets = Self { base, qp, send_cq, recv_cq, memory, sum: 0, group, _rule: rule };
+        for at in 0..RECEIVES {
+            packets.qp.recv(0, given.buffers[at % ROUND as usize]).expect("room");
+        }
+        // Each call polls what the one before sent.
+        packets.send(&given);
+        packets.receive(BURST, &given);
+        (packets, given)
+    }
+
+    /// Sends a batch, whose completion is left to be polled.
+    fn send(&mut self, given: &Pieces) {
+        self.send_cq.poll(1, |one| one.status().expect("success")).expect("poll");
+        let post = self.qp.post(|batch| {
+            for (wr_id, frame) in (1..).zip(given.frames) {
+                let last = wr_id == BURST as u64;
+                let signaled = if last { SendFlags::SIGNALED } else { SendFlags::empty() };
+                batch.wr(wr_id, SendFlags::IP_CSUM | signaled).send().sge(frame);
+            }
+        });
+        post.expect("room");
+        self.base.machine.settle();
+    }
+
+    /// Receives packets, and posts as many receives as that used up.
+    fn receive(&mut self, count: usize, given: &Pieces) {
+        let mut received = 0;
+        while received < count {
+            let poll = self.recv_cq.poll(count, |one| one.status().expect("success"));
+            received += poll.expect("poll");
+            self.base.machine.settle();
+        }
+        assert_eq!(received, count);
+        for at in 0..count {
+            self.qp.recv(0, given.buffers[at]).expect("room");
+        }
+        // What the packets have is what was sent, with checksums.
+        let mut last = [0; PACKET];
+        self.memory.read_at((BURST + count - 1) * PACKET, &mut last).expect("inside");
+        assert_eq!(last[26..34], HEADERS[26..34]);
+        assert_ne!(last[24..26], [0; 2], "the checksum that was computed");
+    }
+}
+
+/// One packet a request.
+pub(super) mod one {
+    use super::{BURST, Packets};
+    use crate::operations::ethernet;
+    use crate::round::{ROUND, timed};
+    use crate::rounds::subject;
+    use std::hint::black_box;
+
+    subject! {
+        |machine| Packets::new(machine, 1) =>
+
+        "eth_send32", Single, ethernet::send x 32, |bed, given, first| {
+            let (qp, cq) = (&mut bed.qp, &mut bed.send_cq);
+            let time = timed(1, |_| ethernet::send(qp, cq, &given.frames, first) == Some(1));
+            bed.base.machine.settle();
+            bed.receive(BURST, given);
+            time
+        }
+        "eth_recv32", Single, ethernet::receive x 64, |bed, given, first| {
+            for _ in 0..ROUND as usize / BURST {
+                bed.send(given);
+            }
+            let lists = black_box(&given.buffers).as_chunks::<BURST>().0;
+            let (qp, cq, sum) = (&mut bed.qp, &mut bed.recv_cq, &mut bed.sum);
+            timed(2, |k| ethernet::receive(qp, cq, &lists[k], first, sum) == Some(BURST))
+        }
+    }
+}
+
+/// Requests with several packets.
+pub(super) mod multi {
+    use super::{BURST, Packets};
+    use crate::operations::ethernet;
+    use crate::round::timed;
+    use crate::rounds::subject;
+
+    subject! {
+        |machine| Packets::new(machine, BURST as u32) =>
+
+        "eth_send32_multi", Single, ethernet::send_multi x 32, |bed, given, first| {
+            let (qp, cq) = (&mut bed.qp, &mut bed.send_cq);
+            let time = timed(1, |_| ethernet::send_multi(qp, cq, &given.frames, first) == Some(1));
+            bed.base.machine.settle();
+            bed.receive(BURST, given);
+            time
+        }
+    }
+}
+
+/// A queue that has its buffers itself.
+pub(super) mod queue {
+    use super::{BURST, Packets, Pieces};
+    use crate::machine::Machine;
+    use crate::operations::ethernet;
+    use crate::round::timed;
+    use crate::rounds::subject;
+    use mlx5::ethernet::EthernetQueue;
+    use mlx5::flow::{Ethernet, FlowRule, Rule};
+
+    /// Where packets go that were forwarded: nobody is there.
+    const NEXT: [u8; 6] = [2, 0, 0, 0, 0, 2];
+    const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+    /// Who sends packets, and who forwards them.
+    struct Forwarder {
+        packets: Packets,
+        given: Pieces,
+        queue: EthernetQueue,
+        _rule: FlowRule,
+    }
+
+    impl Forwarder {
+        fn new(machine: &Machine) -> (Self, ()) {
+            let (packets, given) = Packets::new(machine, 1);
+            let port = machine.ethernet_port().expect("an Ethernet port");
+            let context = &packets.base.context;
+            let builder = context.create_ethernet_queue(port).receives(128).sends(128);
+            let queue = builder.self_loopback(false, true).build().expect("create_ethernet_queue");
+            // Both get what the sender sends.
+            let rule = Rule::new().ethernet(Ethernet::new().dst_mac(packets.group));
+            let rule = queue.attach(&rule).expect("create_flow");
+            (Self { packets, given, queue, _rule: rule }, ())
+        }
+    }
+
+    subject! {
+        Forwarder::new =>
+
+        "eth_forward32", Single, ethernet::forward x 32, |bed, _given, _first| {
+            bed.packets.send(&bed.given);
+            bed.packets.receive(BURST, &bed.given);
+            let queue = &mut bed.queue;
+            let time = timed(1, |_| ethernet::forward(queue, NEXT, OWN) == Some(BURST));
+            bed.packets.base.machine.settle();
+            assert_eq!(bed.queue.counts().not_sent, 0);
+            time
+        }
+    }
+}
