@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{cancel, doctor, dump, info, list, perf, pingpong, shell, trace};
+use crate::{cancel, capture, doctor, dump, info, list, perf, pingpong, shell, trace};
 use clap::{Parser, Subcommand};
 
 const LONG_ABOUT: &str = "\
@@ -22,6 +22,7 @@ Examples:
   mlx5 perf --op write --all --svg w.svg RDMA writes of all sizes, with a plot
   mlx5 perf --op fetch-add --qps 8       atomics, on eight queue pairs
   mlx5 cancel                            watch posted requests being cancelled
+  mlx5 capture -n 100 -w all.pcapng      packets with the device's own timestamps
   mlx5 dump --live                       watch requests and completions as the device sees them
   mlx5 trace -- ib_write_bw -n 5         the same of any program, while it runs
 
@@ -65,6 +66,9 @@ pub(crate) enum Command {
     /// Cancels posted requests, step by step
     #[command(long_about = cancel::LONG_ABOUT)]
     Cancel(cancel::Args),
+    /// Writes the packets of an Ethernet port to a file
+    #[command(long_about = capture::LONG_ABOUT)]
+    Capture(capture::Args),
     /// Decodes work requests and completions into readable text
     #[command(long_about = dump::LONG_ABOUT)]
     Dump(dump::Args),

@@ -23,6 +23,9 @@ pub(crate) struct DeviceArgs {
     /// Network of the simulated device [default: ib, cx6dx: roce]; implies --sim
     #[arg(long, value_name = "LINK")]
     sim_link: Option<SimLink>,
+    /// Whether a simulated device has raw packets, and Ethernet ports if nothing else is said.
+    #[arg(skip)]
+    packets: bool,
 }
 
 /// Options that choose a port of it.
@@ -70,6 +73,11 @@ pub(crate) struct Found {
 }
 
 impl DeviceArgs {
+    /// The same, for a command that needs raw packets.
+    pub(crate) fn with_packets(&self) -> Self {
+        Self { packets: true, ..self.clone() }
+    }
+
     /// Whether the simulated device was asked for.
     pub(crate) fn wants_simulated(&self) -> bool {
         self.sim || self.sim_model.is_some() || self.sim_link.is_some()
@@ -77,12 +85,13 @@ impl DeviceArgs {
 
     fn simulate(&self) -> Result<Found, Failure> {
         let model = self.sim_model.unwrap_or(Model::ConnectX7);
-        let port = self.sim_link.map_or(model.port(), PortConfig::from);
+        let usual = if self.packets { PortConfig::ROCE } else { model.port() };
+        let port = self.sim_link.map_or(usual, PortConfig::from);
         if !model.has(port.link_layer) {
             let failure = Failure::usage(format!("a {} has no InfiniBand port", model.name()));
             return Err(failure.hint("--sim-link roce is what it has"));
         }
-        let config = SimConfig::new().model(model).ports([port]);
+        let config = SimConfig::new().model(model).ports([port]).raw_packets(self.packets);
         let simulator = Simulator::new(config);
         let devices = mlx5::devices_on(simulator.kernel())?;
         Ok(Found { devices, simulator: Some(simulator) })

@@ -132,7 +132,15 @@ macro_rules! plain {
     };
 }
 
-plain!(PollError, ListError, BatchError, CancelError, mlx5::EndpointError, serde_json::Error);
+plain!(
+    mlx5::ethernet::EthernetError,
+    PollError,
+    ListError,
+    BatchError,
+    CancelError,
+    mlx5::EndpointError,
+    serde_json::Error
+);
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 mod args;
 mod cancel;
+mod capture;
 mod device;
 mod doctor;
 mod dump;
@@ -43,6 +44,7 @@ fn run(command: &args::Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Pingpong(args) => pingpong::run(args, out),
         Command::Perf(args) => perf::run(args, out),
         Command::Cancel(args) => cancel::run(args, out),
+        Command::Capture(args) => capture::run(args, out),
         Command::Dump(args) => dump::run(args, out),
         Command::Trace(args) => trace::run(args, out),
         Command::Completions(args) => shell::completions(args, args::Cli::command(), out),

@@ -1,0 +1,272 @@
+//! `mlx5 capture`.
+
+mod pcapng;
+
+use crate::device::{DeviceArgs, Opened, note};
+use crate::failure::Failure;
+use crate::numbers::parse_size;
+use mlx5::ethernet::EthernetQueue;
+use mlx5::flow::{Ethernet, FlowRule, Rule};
+use mlx5::{Clock, ErrorKind, LinkLayer};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// `--help`.
+pub(crate) const LONG_ABOUT: &str = "\
+Writes the packets that an Ethernet port receives to a file that tcpdump and Wireshark
+read (pcapng), each with the time at which the device received it, in nanoseconds. The
+packets go where they go without it: the device gives this program a copy.
+
+It needs CAP_NET_RAW. The simulated device, which has no network, receives packets that
+this program sends to it.";
+
+const EXAMPLES: &str = "\
+Examples:
+  mlx5 capture -n 100 -w first.pcapng    the first hundred packets
+  mlx5 capture | tcpdump -r -            show them as they arrive
+  mlx5 capture --seconds 5 --snap 128 -w headers.pcapng";
+
+/// Options of `mlx5 capture`.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// File to write [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Packets to capture [default: until Ctrl-C; 10 on the simulated device]
+    #[arg(short = 'n', long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Ends after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// Bytes to keep of each packet, as 64, 4k
+    #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = parse_size)]
+    snap: usize,
+    /// Port of the device
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    port: u8,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// Bytes of a buffer: the longest packet of a port with jumbo frames fits.
+const BUFFER: u32 = 16 << 10;
+/// Buffers that wait for packets.
+const RECEIVES: u32 = 1024;
+/// Packets that a simulated device gets to receive.
+const SIMULATED: u64 = 10;
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    let opened = args.device.with_packets().open()?;
+    match &args.write {
+        Some(path) => {
+            let cannot = |error| Failure::from(error).during(path.display());
+            let mut file = BufWriter::new(File::create(path).map_err(cannot)?);
+            capture(args, &opened, &mut file)?;
+            file.flush().map_err(cannot)
+        }
+        None => capture(args, &opened, out),
+    }
+}
+
+/// A queue that gets a copy of every packet of a port.
+fn listen(opened: &Opened, port: u8) -> Result<(EthernetQueue, FlowRule), Failure> {
+    let context = &opened.context;
+    if context.query_port(port)?.link_layer != LinkLayer::Ethernet {
+        let failure = Failure::new(format!("port {port} is no Ethernet port"));
+        return Err(failure.hint("`mlx5 info` shows the ports; --port chooses one"));
+    }
+    let named = |error: mlx5::Error| {
+        let denied = error.kind() == ErrorKind::PermissionDenied;
+        let failure = Failure::from(error);
+        if denied { failure.hint("try as root, or with CAP_NET_RAW") } else { failure }
+    };
+    let builder = context.create_ethernet_queue(port).receives(RECEIVES).buffer_size(BUFFER);
+    let queue = builder.frames(0).sends(1).build().map_err(named)?;
+    let rule = queue.attach(&Rule::sniffer()).map_err(named)?;
+    Ok((queue, rule))
+}
+
+fn capture(args: &Args, opened: &Opened, out: &mut impl Write) -> Result<(), Failure> {
+    let (mut queue, _rule) = listen(opened, args.port)?;
+    let clock = opened.context.clock()?;
+    let count = args.count.or(opened.simulator.is_some().then_some(SIMULATED));
+    let mut traffic = match opened.simulator {
+        Some(_) => Some(Traffic::new(opened, args.port, count.unwrap_or(SIMULATED))?),
+        None => None,
+    };
+    let deadline = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let snap = u32::try_from(args.snap).unwrap_or(u32::MAX);
+    pcapng::begin(out, opened.device.name(), snap)?;
+    let mut written = 0;
+    let last = loop {
+        if let Some(traffic) = &mut traffic {
+            traffic.send(written)?;
+        }
+        let at = burst(&mut queue, &clock, snap, count.unwrap_or(u64::MAX) - written, out)?;
+        written += at.count;
+        let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if count == Some(written) || over {
+            break at.last;
+        }
+        if at.count == 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        } else {
+            // Whoever reads it sees it now, and Ctrl-C leaves a whole file.
+            out.flush()?;
+        }
+    };
+    let counts = queue.counts();
+    pcapng::end(out, last, counts.received, counts.bad)?;
+    note(&format!("{written} packets captured, {} longer than a buffer", counts.bad));
+    Ok(())
+}
+
+/// What was written of a burst.
+struct Burst {
+    count: u64,
+    /// When the last packet arrived; zero if none did.
+    last: u64,
+}
+
+/// Writes what has arrived, at most so many packets.
+fn burst(
+    queue: &mut EthernetQueue,
+    clock: &Clock,
+    snap: u32,
+    most: u64,
+    out: &mut impl Write,
+) -> Result<Burst, Failure> {
+    let relation = clock.now()?;
+    let mut burst = Burst { count: 0, last: 0 };
+    let written = queue.receive(|mut packets| {
+        while burst.count < most
+            && let Some(packet) = packets.next()
+        {
+            let cycles = packet.completion().timestamp().unwrap_or(0);
+            burst.last = relation.nanoseconds(cycles);
+            let kept = packet.len().min(snap as usize);
+            pcapng::packet(out, burst.last, &packet[..kept], packet.len() as u32)?;
+            burst.count += 1;
+        }
+        Ok::<_, std::io::Error>(())
+    });
+    written??;
+    Ok(burst)
+}
+
+/// The group that packets are sent to on a simulated device.
+const GROUP: [u8; 6] = [0x01, 0, 0x5e, 0, 2, 1];
+
+/// Packets that are on their way to a simulated device at a time.
+const ON_THEIR_WAY: u64 = 128;
+
+/// Who sends packets to the simulated device, which has no network.
+struct Traffic {
+    queue: EthernetQueue,
+    _rule: FlowRule,
+    sent: u64,
+    most: u64,
+}
+
+impl Traffic {
+    fn new(opened: &Opened, port: u8, most: u64) -> Result<Self, Failure> {
+        // The packets of a context do not come back to it.
+        let context = opened.device.open()?;
+        let queue = context.create_ethernet_queue(port).receives(1).build()?;
+        let rule = queue.attach(&Rule::new().ethernet(Ethernet::new().dst_mac(GROUP)))?;
+        Ok(Self { queue, _rule: rule, sent: 0, most })
+    }
+
+    /// Sends some more, when so many have arrived.
+    fn send(&mut self, arrived: u64) -> Result<(), Failure> {
+        self.queue.reap()?;
+        while self.sent < self.most
+            && self.sent < arrived + ON_THEIR_WAY
+            && let Some(mut frame) = self.queue.frame()
+        {
+            frame.fill(&datagram(&format!("packet {} of a simulated network", self.sent)));
+            self.queue.send([frame])?;
+            self.sent += 1;
+        }
+        Ok(())
+    }
+}
+
+/// A frame with a UDP datagram, without checksums: the device computes them.
+fn datagram(text: &str) -> Vec<u8> {
+    let (udp, ip) = (text.len() as u16 + 8, text.len() as u16 + 28);
+    let [udp, ip] = [udp.to_be_bytes(), ip.to_be_bytes()];
+    let head = [0x45, 0, ip[0], ip[1], 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 224, 0, 2, 1];
+    let ports = [0x30, 0x39, 0x30, 0x3a, udp[0], udp[1], 0, 0];
+    [&GROUP[..], &[2, 0, 0, 0, 0, 1, 8, 0], &head, &ports, text.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn captured(line: &[&str]) -> Vec<(u32, Vec<u8>)> {
+        let line = Line::parse_from([&["capture", "--sim"], line].concat());
+        let mut out = Vec::new();
+        run(&line.args, &mut out).expect("a capture");
+        pcapng::tests::blocks(&out)
+    }
+
+    fn word(block: &[u8], at: usize) -> u32 {
+        u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    #[test]
+    fn packets_are_written_with_the_times_at_which_they_arrived() {
+        let blocks = captured(&["-n", "7"]);
+        let kinds: Vec<u32> = blocks.iter().map(|block| block.0).collect();
+        assert_eq!(kinds, [0x0a0d_0d0a, 1, 6, 6, 6, 6, 6, 6, 6, 5]);
+        let mut last = 0;
+        for (number, (_, block)) in blocks[2..9].iter().enumerate() {
+            let time = u64::from(word(block, 4)) << 32 | u64::from(word(block, 8));
+            // Of the simulated clock, which begins in 2024.
+            assert!(time > last && time > 1_704_067_200_000_000_000, "{time} after {last}");
+            last = time;
+            let text = format!("packet {number} of a simulated network");
+            assert_eq!(word(block, 12) as usize, 42 + text.len());
+            assert_eq!(word(block, 16), word(block, 12));
+            assert_eq!(&block[20 + 42..20 + 42 + text.len()], text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn more_packets_are_captured_than_there_are_buffers() {
+        let blocks = captured(&["-n", "3000"]);
+        assert_eq!(blocks.iter().filter(|block| block.0 == 6).count(), 3000);
+        // Three thousand were received, and none was lost.
+        let end = &blocks.last().expect("statistics").1;
+        assert_eq!((word(end, 16), word(end, 28)), (3000, 0));
+    }
+
+    #[test]
+    fn a_packet_is_cut_where_that_is_asked_for() {
+        let blocks = captured(&["-n", "1", "--snap", "20"]);
+        let block = &blocks[2].1;
+        assert_eq!((word(block, 12), word(block, 16)), (20, 42 + 31));
+        assert_eq!(block.len(), 20 + 20);
+        assert_eq!(word(&blocks[1].1, 4), 20, "and the interface says so");
+    }
+
+    #[test]
+    fn an_infiniband_port_is_refused_by_name() {
+        let line = Line::parse_from(["capture", "--sim-link", "ib"]);
+        let failure = run(&line.args, &mut Vec::new()).expect_err("no Ethernet");
+        assert_eq!(failure.cause(), "port 1 is no Ethernet port");
+    }
+}
