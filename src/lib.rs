@@ -120,6 +120,8 @@ mod guide {
         Memory: "memory.md";
         Roce: "roce.md";
         Cancelling: "cancelling.md";
+        Packets: "packets.md";
+        Rss: "rss.md";
         Testing: "testing.md";
         Hardware: "hardware.md";
     }

@@ -215,6 +215,8 @@ const REFUSALS: &[Errno] = &[
 fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
     let opening = operation == "open_device";
+    // On RoCE the kernel asks the network for the peer's address before it asks the firmware.
+    let resolving = matches!(operation, "modify_qp" | "create_ah");
     match errno {
         Errno::EACCES if opening => (
             PermissionDenied,
@@ -275,6 +277,16 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         Errno::EINTR => {
             (Kernel, "signals interrupted the call a thousand times: block them in this thread")
         }
+        Errno::ETIMEDOUT if resolving => (
+            Kernel,
+            "nobody answered at the peer's address (RoCE; does ping reach it?), or the firmware did \
+             not answer in time",
+        ),
+        Errno::ENETUNREACH | Errno::EHOSTUNREACH if resolving => (
+            Kernel,
+            "no route to the peer's address leads from the interface of this side's GID: are both \
+             in one network, and both IPv4 or both IPv6?",
+        ),
         Errno::ETIMEDOUT => (Kernel, "the firmware did not answer in time"),
         Errno::EREMOTEIO => (Firmware, "the firmware refused; see the kernel's log"),
         Errno::EIO => {
@@ -341,6 +353,18 @@ mod tests {
         assert!(capability.contains("CAP_NET_RAW"), "{capability}");
         let cgroup = Error::kernel("create_qp", Errno::EAGAIN).to_string();
         assert!(cgroup.contains("cgroup"), "{cgroup}");
+    }
+
+    #[test]
+    fn an_address_that_nobody_answers_at_is_not_the_firmwares_fault() {
+        for verb in ["modify_qp", "create_ah"] {
+            let silent = Error::kernel(verb, Errno::ETIMEDOUT).to_string();
+            assert!(silent.contains("at the peer's address"), "{silent}");
+            let unreachable = Error::kernel(verb, Errno::ENETUNREACH).to_string();
+            assert!(unreachable.contains("no route to the peer's address"), "{unreachable}");
+        }
+        let firmware = Error::kernel("create_cq", Errno::ETIMEDOUT).to_string();
+        assert!(!firmware.contains("peer"), "{firmware}");
     }
 
     #[test]

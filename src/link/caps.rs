@@ -100,8 +100,11 @@ impl Link {
     pub(crate) fn port(&self, operation: &'static str, port_num: u8) -> Result<PortCaps, Error> {
         let port = usize::from(port_num).checked_sub(1).and_then(|i| self.caps.ports.get(i));
         port.copied().ok_or_else(|| {
-            let what =
-                format!("port {port_num} does not exist: ports are 1 to {}", self.num_ports());
+            let there = match self.num_ports() {
+                1 => "the device has port 1 alone".to_owned(),
+                count => format!("ports are 1 to {count}"),
+            };
+            let what = format!("port {port_num} does not exist: {there}");
             Error::invalid(operation, what)
         })
     }

@@ -108,10 +108,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         Kind::Auto if wqe::looks_like_send(&bytes) => Kind::Wqe,
         Kind::Auto if bytes.len() % DESCRIPTOR == 0 => Kind::Cqe,
         Kind::Auto => {
-            let cause = format!(
-                "{} bytes look neither like send requests nor like completions",
-                bytes.len()
-            );
+            let look = match bytes.len() {
+                1 => "1 byte looks".to_owned(),
+                count => format!("{count} bytes look"),
+            };
+            let cause = format!("{look} neither like send requests nor like completions");
             return Err(Failure::new(cause).hint("say what they are: --kind wqe, cqe, recv or srq"));
         }
         kind => kind,
