@@ -2,7 +2,8 @@
 //!
 //! A [`Hub`] has one completion queue and the queue pairs that complete there. Its [`Pump`] takes
 //! each completion to the future or the stream that waits for it. Nothing here knows a runtime: the
-//! pump is a thread, or a task where the feature `tokio` is on.
+//! pump is a thread, or a task where the feature `tokio` is on: with it a pump is a future that tokio
+//! runs (`Pump::drive`).
 //!
 //! ```
 //! use mlx5::{Access, ConnectOptions, Psn, SendFlags, transport::Rc};

@@ -2,6 +2,8 @@
 //!
 //! The crate maps no memory: its callers pass pointers. [`SendRegister::ring`] documents the order
 //! of the stores that ring a send doorbell, and [`barrier`] what each barrier orders, and for whom.
+//!
+//! The feature `watch` is for tests: `barrier::watch` tells somebody of each barrier that is passed.
 
 #![deny(missing_debug_implementations)]
 #![cfg_attr(not(test), no_std)]

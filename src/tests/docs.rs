@@ -70,6 +70,83 @@ fn every_relative_link_of_a_document_leads_to_a_file() {
     assert!(count > 10, "{count} links were found");
 }
 
+/// Where docs.rs shows the files of this package.
+const SOURCE: &str = "https://docs.rs/crate/mlx5/latest/source/";
+
+/// Returns the README as a registry shows it: without the repository around it, so that links lead to the
+/// files of the package, and pictures are left out.
+fn for_registry(readme: &str) -> String {
+    let mut page = String::from(
+        "<!-- README.md, for the page of a registry. MLX5_WRITE=1 cargo test -p mlx5 --lib registry writes it. -->\n\n",
+    );
+    let mut lines = readme.lines().filter(|line| !line.starts_with("![")).peekable();
+    while let Some(line) = lines.next() {
+        let mut rest = line;
+        while let Some(at) = rest.find("](") {
+            let (before, link) = rest.split_at(at + 2);
+            page.push_str(before);
+            if !link.contains("://") || link.find("://") > link.find(')') {
+                page.push_str(SOURCE);
+            }
+            rest = link;
+        }
+        page.push_str(rest);
+        page.push('\n');
+        // One empty line where a picture was.
+        if line.is_empty() {
+            while lines.next_if(|line| line.is_empty()).is_some() {}
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_for_a_registry_is_the_readme_with_links_that_hold_there() {
+    let path = root().join("docs/REGISTRY.md");
+    let page = for_registry(&read_to_string(root().join("README.md")).unwrap());
+    if std::env::var_os("MLX5_WRITE").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let said = read_to_string(&path).unwrap();
+    assert!(said == page, "MLX5_WRITE=1 cargo test -p mlx5 --lib registry writes docs/REGISTRY.md");
+    let manifest = read_to_string(root().join("Cargo.toml")).unwrap();
+    let list = manifest.lines().find_map(|line| line.strip_prefix("include = ")).unwrap();
+    let packed = |path: &str| {
+        path == "Cargo.toml"
+            || list.split('"').skip(1).step_by(2).any(|pattern| {
+                let (begin, end) = pattern[1..].split_once('*').unwrap_or((&pattern[1..], ""));
+                path.strip_prefix(begin).is_some_and(|rest| {
+                    rest.ends_with(end) && (!pattern.contains('*') || !rest.contains('/'))
+                })
+            })
+    };
+    let mut count = 0;
+    for link in links(&page) {
+        assert!(link.starts_with("https://"), "{link} leads nowhere from a registry's page");
+        if let Some(path) = link.strip_prefix(SOURCE) {
+            let file = path.split('#').next().unwrap_or_default();
+            assert!(packed(file) && root().join(file).exists(), "the package has no {file}");
+            count += 1;
+        }
+    }
+    assert!(count > 10, "{count} links were found");
+}
+
+#[test]
+fn the_readmes_name_the_version_to_depend_on() {
+    let version =
+        format!("{}.{}", env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    for readme in ["README.md", "sim/README.md", "async/README.md", "cm/README.md"] {
+        let text = read_to_string(root().join(readme)).unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("mlx5")).collect();
+        let lines = lines.iter().filter(|line| line.contains(" = "));
+        assert!(lines.clone().count() > 0, "{readme} does not say what to depend on");
+        for line in lines {
+            assert!(line.contains(&format!("\"{version}\"")), "{readme}: {line}");
+        }
+    }
+}
+
 #[test]
 fn the_guides_summary_lists_every_page_once() {
     let summary = read_to_string(guide().join("SUMMARY.md")).unwrap();

@@ -73,13 +73,18 @@ pub(crate) fn self_contained(package: &str) -> Result<PathBuf, Failure> {
 /// The musl target of this machine's architecture if the toolchain has it, else the target of the
 /// machine itself, whose C library can be linked in as well.
 fn self_contained_target() -> Result<String, Failure> {
-    let version = rustc(&["-vV"])?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or_else(|| {
-        Failure::Output { program: "rustc -vV".into(), what: "no host".to_owned() }
-    })?;
+    let host = host()?;
     let musl = host.replace("-gnu", "-musl");
     let folder = rustc(&["--print", "target-libdir", "--target", &musl])?;
-    Ok(if Path::new(folder.trim()).is_dir() { musl } else { host.to_owned() })
+    Ok(if Path::new(folder.trim()).is_dir() { musl } else { host })
+}
+
+/// The target that this machine is.
+pub(crate) fn host() -> Result<String, Failure> {
+    let version = rustc(&["-vV"])?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned)
+        .ok_or_else(|| Failure::Output { program: "rustc -vV".into(), what: "no host".to_owned() })
 }
 
 /// Where the toolchain has what it has for the target that this machine is.

@@ -1,6 +1,6 @@
 //! The little of ELF that is needed: what a program needs to run, what a library has for it, and what a
 //! module says of itself. Offsets are those of `Elf64_Ehdr`, `Elf64_Phdr`, `Elf64_Shdr`, `Elf64_Dyn`,
-//! `Elf64_Sym` and `Elf64_Verdef` in elf.h.
+//! `Elf64_Sym`, `Elf64_Verdef` and `Elf64_Verneed` in elf.h.
 
 /// An ELF file of 64 bits and little ends.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +118,24 @@ impl<'a> Elf<'a> {
         }
     }
 
+    /// The versions that it needs of the symbols of other libraries.
+    pub(crate) fn needed_nodes(self) -> Option<Vec<&'a str>> {
+        let names = self.span(".dynstr")?;
+        let mut library = self.span(".gnu.version_r")?.offset;
+        let mut nodes = Vec::new();
+        loop {
+            let mut node = library + self.number(library + 8, 4)?;
+            for _ in 0..self.number(library + 2, 2)? {
+                nodes.push(self.text(names.offset + self.number(node + 8, 4)?)?);
+                node += self.number(node + 12, 4)?;
+            }
+            match self.number(library + 12, 4)? {
+                0 => return Some(nodes),
+                next => library += next,
+            }
+        }
+    }
+
     /// The entries of the dynamic segment.
     fn dynamic(self) -> Vec<(u64, u64)> {
         let Some(dynamic) = self.segments().find(|segment| segment.kind == PT_DYNAMIC) else {
@@ -206,6 +224,8 @@ mod tests {
         assert!(elf.needed().contains(&"libc.so.6"), "{:?}", elf.needed());
         assert!(elf.interpreter().expect("a loader").contains("ld-linux"));
         assert!(elf.section(".text").is_some_and(|text| !text.is_empty()));
+        let nodes = elf.needed_nodes().expect("versions");
+        assert!(nodes.contains(&"GLIBC_2.34") && nodes.contains(&"GCC_3.0"), "{nodes:?}");
         assert!(elf.section(".nothing").is_none());
     }
 

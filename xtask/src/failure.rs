@@ -24,6 +24,8 @@ pub(crate) enum Failure {
     Code(Vec<String>),
     /// The verbs library is not what programs need.
     Library(Vec<String>),
+    /// The Debian package is not as it should be.
+    Package(Vec<String>),
     /// A program does not take the verbs library.
     NotTaken(String),
     /// Something has to be installed, by this command.
@@ -85,6 +87,7 @@ impl fmt::Display for Failure {
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Output { program, what } => write!(f, "the output of {program} has {what}"),
             Self::Library(faults) => write!(f, "the library:\n  {}", faults.join("\n  ")),
+            Self::Package(faults) => write!(f, "the package:\n  {}", faults.join("\n  ")),
             Self::Code(faults) => write!(f, "hot functions:\n  {}", faults.join("\n  ")),
             Self::Bars(count) => write!(
                 f,

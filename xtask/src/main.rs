@@ -4,6 +4,7 @@ mod aarch64;
 mod asm;
 mod bench;
 mod build;
+mod deb;
 mod debian;
 mod elf;
 mod failure;
@@ -39,12 +40,13 @@ Examples:
   cargo xtask vm run -- mlx5 list          a program of ours on a real kernel
   cargo xtask pictures                     the pictures of mlx5 perf and mlx5 trace in the README
   cargo xtask mutants --changed main       do tests notice bugs in the lines that changed?
+  cargo xtask deb                          a Debian package of the command and the C libraries
   cargo xtask hil --device mlx5_0          the suite on this machine's ConnectX
 
 Debian packages that they need: asm binutils; bench gcc libc6-dev libibverbs-dev ibverbs-providers
 valgrind; ledger ibverbs-providers ibverbs-utils perftest python3-pyverbs python3-scapy ucx-utils; oracle gcc libc6-dev
-libibverbs-dev ibverbs-providers. aarch64 and vm take what they need from the mirror of this
-machine's apt, and install nothing. What must hold before a change lands is in .ci/run.";
+libibverbs-dev ibverbs-providers. aarch64, deb --check and vm take what they need from the mirror
+of this machine's apt, and install nothing. What must hold before a change lands is in .ci/run.";
 
 /// The chores of the mlx5 project.
 #[derive(Debug, Parser)]
@@ -64,6 +66,7 @@ enum Chore {
     Aarch64(aarch64::Arguments),
     Asm(asm::Arguments),
     Bench(bench::Arguments),
+    Deb(deb::Arguments),
     Fuzz(fuzz::Arguments),
     Hil(hil::Arguments),
     Imports(imports::Arguments),
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Chore::Aarch64(arguments) => aarch64::run(&arguments),
         Chore::Asm(arguments) => asm::run(&arguments),
         Chore::Bench(arguments) => bench::run(&arguments),
+        Chore::Deb(arguments) => deb::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Hil(arguments) => hil::run(&arguments),
         Chore::Imports(arguments) => imports::run(&arguments),

@@ -104,7 +104,13 @@ pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
 fn check(package: &Path) -> Result<(), Failure> {
     let path = package.join("Cargo.toml");
     let manifest = fs::read_to_string(&path).map_err(in_file(&path))?;
-    for field in ["description = ", "license = ", "rust-version = "] {
+    for file in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
+        if !package.join(file).is_file() {
+            let what = format!("no {file} in {}", package.display());
+            return Err(Failure::Output { program: "cargo package".into(), what });
+        }
+    }
+    for field in ["description = ", "license = ", "rust-version = ", "readme = "] {
         if !manifest.contains(field) {
             let what = format!("no line \"{field}\" in {}", path.display());
             return Err(Failure::Output { program: "cargo package".into(), what });
@@ -128,4 +134,99 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 fn in_file(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
     let path = PathBuf::from(path);
     move |error| Failure::File { path, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    /// The categories of crates.io that fit a package of this workspace: it refuses others.
+    const CATEGORIES: [&str; 10] = [
+        "asynchronous",
+        "command-line-utilities",
+        "development-tools::testing",
+        "emulators",
+        "external-ffi-bindings",
+        "hardware-support",
+        "network-programming",
+        "no-std",
+        "os::linux-apis",
+        "simulation",
+    ];
+
+    /// What cargo says of the packages of this workspace.
+    fn packages() -> Vec<Value> {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["metadata", "--no-deps", "--offline", "--quiet", "--format-version=1"]);
+        let metadata = build::says(&mut command).expect("cargo metadata");
+        let metadata: Value = serde_json::from_str(&metadata).expect("JSON");
+        metadata["packages"].as_array().expect("packages").clone()
+    }
+
+    fn texts(list: &Value) -> Vec<&str> {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    #[test]
+    fn what_may_be_published_is_what_is_packed() {
+        let packages = packages();
+        let may = packages.iter().filter(|package| package["publish"].is_null());
+        let may: BTreeSet<&str> = may.filter_map(|package| package["name"].as_str()).collect();
+        assert_eq!(may, BTreeSet::from(PUBLISHED));
+    }
+
+    #[test]
+    fn what_is_published_says_what_a_registry_shows() {
+        for package in packages().iter().filter(|package| package["publish"].is_null()) {
+            let name = package["name"].as_str().expect("a name");
+            for field in ["description", "license", "rust_version", "readme"] {
+                let says = package[field].as_str().is_some_and(|text| !text.is_empty());
+                assert!(says, "{name} has no {field}");
+            }
+            let keywords = texts(&package["keywords"]);
+            assert!((1..=5).contains(&keywords.len()), "{name} has keywords {keywords:?}");
+            assert!(keywords.iter().all(|word| word.len() <= 20), "{name}: {keywords:?}");
+            let categories = texts(&package["categories"]);
+            assert!((1..=5).contains(&categories.len()), "{name} has categories {categories:?}");
+            let known = categories.iter().all(|category| CATEGORIES.contains(category));
+            assert!(known, "{name} has categories {categories:?}");
+            let targets = texts(&package["metadata"]["docs"]["rs"]["targets"]);
+            assert_eq!(targets.len(), 2, "{name} does not say for what docs.rs builds it");
+        }
+    }
+
+    #[test]
+    fn what_is_published_depends_on_versions_and_what_tests_need_on_paths() {
+        for package in packages().iter().filter(|package| package["publish"].is_null()) {
+            let name = package["name"].as_str().expect("a name");
+            for dependency in package["dependencies"].as_array().expect("a list") {
+                if dependency["path"].is_null() {
+                    continue;
+                }
+                let is_for_tests = dependency["kind"] == "dev";
+                let has_version = dependency["req"] != "*";
+                let of = &dependency["name"];
+                assert_eq!(has_version, !is_for_tests, "{name} on {of}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_feature_is_explained_in_the_documentation() {
+        for package in packages().iter().filter(|package| package["publish"].is_null()) {
+            let manifest = package["manifest_path"].as_str().expect("a path");
+            let library = Path::new(manifest).with_file_name("src").join("lib.rs");
+            for feature in package["features"].as_object().expect("a table").keys() {
+                let text = fs::read_to_string(&library).expect("a library");
+                let explained = format!("feature `{feature}`");
+                let mut lines = text.lines().filter(|line| line.starts_with("//!"));
+                assert!(lines.any(|line| line.contains(&explained)), "{manifest}: {explained}");
+                let all = &package["metadata"]["docs"]["rs"]["all-features"];
+                assert!(feature == "watch" || *all == true, "docs.rs shows no {feature}");
+            }
+        }
+    }
 }

@@ -3,12 +3,10 @@
 use super::Finding;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const NAME: &str = "libibverbs.so.1";
-const OTHER_NAME: &str = "libmlx5.so.1";
 
 pub(super) fn check() -> Finding {
     let folders = std::env::var_os("LD_LIBRARY_PATH");
@@ -39,11 +37,10 @@ fn found(folders: Option<&OsStr>, cached: &str) -> Finding {
     }
 }
 
-/// Ours is one file under both names.
+/// Ours has the symbols of libmlx5, too: the names of their versions are in the file.
 fn is_ours(path: &Path) -> bool {
-    let file = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let other = path.with_file_name(OTHER_NAME);
-    file(path).is_some_and(|this| file(&other) == Some(this))
+    const VERSION: &[u8] = b"\0MLX5_1.0\0";
+    fs::read(path).is_ok_and(|file| file.windows(VERSION.len()).any(|bytes| bytes == VERSION))
 }
 
 #[cfg(test)]
@@ -59,10 +56,10 @@ mod tests {
 
         let folder = std::env::temp_dir().join(format!("mlx5-doctor-ld-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        fs::write(folder.join(NAME), "").expect("a file");
+        fs::write(folder.join(NAME), "\0IBVERBS_1.0\0").expect("a file");
         let whose = || found(Some(folder.as_os_str()), cache).text;
         let before = whose();
-        std::os::unix::fs::symlink(NAME, folder.join(OTHER_NAME)).expect("a link");
+        fs::write(folder.join(NAME), "\0IBVERBS_1.0\0MLX5_1.0\0").expect("a file");
         let after = whose();
         fs::remove_dir_all(&folder).expect("the folder");
         assert!(before.starts_with("programs in C get rdma-core's"), "{before}");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::cache::{in_file, make};
+use super::cache::{files, in_file, make, name_of};
 use crate::failure::Failure;
 
 /// What apt checks the archive's signature with.
@@ -93,6 +93,28 @@ impl Apt {
         packages: &[&str],
         root: &Path,
     ) -> Result<(), Failure> {
+        self.fetch_with_dependencies(release, packages)?;
+        unpack(&self.folder.join("cache/archives"), root)
+    }
+
+    /// Fetches packages with all that they depend on into a folder.
+    pub(crate) fn download(&self, packages: &[&str], folder: &Path) -> Result<(), Failure> {
+        self.fetch_with_dependencies(None, packages)?;
+        make(folder)?;
+        for path in files(&self.folder.join("cache/archives"))? {
+            if path.extension().is_some_and(|extension| extension == "deb") {
+                fs::rename(&path, folder.join(name_of(&path))).map_err(in_file(&path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches packages with all that they depend on into apt's cache.
+    fn fetch_with_dependencies(
+        &self,
+        release: Option<&str>,
+        packages: &[&str],
+    ) -> Result<(), Failure> {
         let install = || {
             let mut command = self.command("apt-get");
             command.args(release.map(|release| format!("--target-release={release}")));
@@ -100,8 +122,7 @@ impl Apt {
             command
         };
         run(install().args(["--quiet", "--simulate"]))?;
-        fetch(install().args(["--quiet=2", "--download-only"]))?;
-        unpack(&self.folder.join("cache/archives"), root)
+        fetch(install().args(["--quiet=2", "--download-only"])).map(drop)
     }
 
     /// A program of apt that looks into our folder alone.
@@ -168,9 +189,7 @@ struct Archives {
 impl Archives {
     fn of_this_machine() -> Result<Self, Failure> {
         const OURS: [&str; 3] = ["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"];
-        let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-        let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-        let codename = codename.unwrap_or_default().trim_matches('"').to_owned();
+        let codename = codename();
         let targets = run(Command::new("apt-get").args(OURS).arg("Created-By: Packages"))?;
         Ok(Self { targets, codename })
     }
@@ -187,6 +206,13 @@ impl Archives {
             ))
         })
     }
+}
+
+/// The release of Debian that this machine is of; empty if it is none.
+pub(crate) fn codename() -> String {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    codename.unwrap_or_default().trim_matches('"').to_owned()
 }
 
 /// The address of the archive that has a release whole, not its updates alone.

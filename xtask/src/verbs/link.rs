@@ -17,6 +17,12 @@ const LOADER: &str = "ld-linux-aarch64.so.1";
 #[cfg(not(target_arch = "aarch64"))]
 const LOADER: &str = "ld-linux-x86-64.so.2";
 
+/// What the linker calls this architecture.
+#[cfg(target_arch = "aarch64")]
+const EMULATION: &str = "aarch64linux";
+#[cfg(not(target_arch = "aarch64"))]
+const EMULATION: &str = "elf_x86_64";
+
 /// What everything is linked from.
 pub(super) struct Linked {
     linker: PathBuf,
@@ -29,14 +35,7 @@ pub(super) struct Linked {
 impl Linked {
     /// Finds what is needed to link `archive`.
     pub(super) fn new(archive: PathBuf) -> Result<Self, Failure> {
-        let linker = build::own_folder()?.join("bin/rust-lld");
-        if !linker.exists() {
-            return Err(Failure::NotBuilt(format!(
-                "libibverbs.so.1: this Rust toolchain has no linker at {}; one of rustup's has",
-                linker.display()
-            )));
-        }
-        Ok(Self { linker, archive, runtime: runtime()?, whole: true })
+        Ok(Self { linker: linker()?, archive, runtime: runtime()?, whole: true })
     }
 
     /// Leaves symbols to the programs that load the library.
@@ -69,6 +68,38 @@ impl Linked {
         build::succeeds(&mut command)?;
         fs::rename(&partial, path).map_err(in_file(path))
     }
+}
+
+/// Writes a library of another name that has the nodes which are wanted, and nothing in them: who asks it for
+/// symbols finds those of `library`, which it needs.
+pub(super) fn write_name(
+    path: &Path,
+    soname: &str,
+    library: &Path,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<(), Failure> {
+    let script = path.with_extension("map");
+    let text = nodes::empty(mlx5_verbs_symbols::symbols(), wanted);
+    fs::write(&script, text).map_err(in_file(&script))?;
+    let mut command = Command::new(linker()?);
+    command.args(["-flavor", "gnu", "-m", EMULATION, "-shared", "-soname", soname]);
+    command.arg("--version-script").arg(&script);
+    command.args(["--hash-style=gnu", "--build-id", "-z", "relro", "-z", "now"]);
+    command.args(["-z", "noexecstack", "-z", "nodelete", "--no-as-needed"]);
+    command.arg(library).arg("-o").arg(path);
+    build::succeeds(&mut command)
+}
+
+/// The linker of the Rust toolchain.
+fn linker() -> Result<PathBuf, Failure> {
+    let linker = build::own_folder()?.join("bin/rust-lld");
+    if linker.exists() {
+        return Ok(linker);
+    }
+    Err(Failure::NotBuilt(format!(
+        "libibverbs.so.1: this Rust toolchain has no linker at {}; one of rustup's has",
+        linker.display()
+    )))
 }
 
 /// Where this machine has the libraries of Rust's runtime: this program runs with them.

@@ -101,6 +101,12 @@ pub(crate) fn build() -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
+/// Writes libmlx5.so.1 beside a library that was built, for the loader's cache. That goes by the names that
+/// libraries have themselves, so that a link of this name is not in it.
+pub(crate) fn write_libmlx5(library: &Path, path: &Path) -> Result<(), Failure> {
+    link::write_name(path, LIBMLX5, library, |node| node.starts_with("MLX5_"))
+}
+
 /// Has a program find the library before C's.
 pub(crate) fn with_library(command: &mut Command, folder: &Path) {
     let mut path = folder.as_os_str().to_owned();

@@ -1,5 +1,7 @@
 //! The version script: which symbol the linker gives which version.
 
+use std::collections::BTreeSet;
+
 use mlx5_verbs_symbols::Symbol;
 
 /// The version script for `symbols`. Everything else stays inside the library: Rust's runtime, and the
@@ -26,9 +28,18 @@ pub(super) fn script<'a>(
     script
 }
 
+/// The version script that has the wanted nodes of `symbols`, and no symbol in them.
+pub(super) fn empty<'a>(
+    symbols: impl IntoIterator<Item = &'a Symbol>,
+    wanted: impl Fn(&str) -> bool,
+) -> String {
+    let nodes: BTreeSet<&str> = symbols.into_iter().map(|symbol| symbol.node).collect();
+    nodes.into_iter().filter(|node| wanted(node)).map(|node| format!("{node} {{ }};\n")).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::script;
+    use super::{empty, script};
     use mlx5_verbs_symbols::{Kind, Symbol};
 
     fn symbol(name: &'static str, node: &'static str) -> Symbol {
@@ -48,5 +59,11 @@ mod tests {
         let symbols = [symbol("a", "N_1"), symbol("b", "M_1")];
         let text = "N_1 {\n  local:\n    a;\n  local:\n    *;\n};\nM_1 {\n  global:\n    b;\n};\n";
         assert_eq!(script(&symbols, |node| node.starts_with('M')), text);
+    }
+
+    #[test]
+    fn a_library_of_names_has_each_wanted_node_once() {
+        let symbols = [symbol("a", "N_1"), symbol("b", "M_1"), symbol("c", "N_1")];
+        assert_eq!(empty(&symbols, |node| node.starts_with('N')), "N_1 { };\n");
     }
 }

@@ -1,0 +1,127 @@
+//! Whether the package installs in a bare Debian, switches, and leaves nothing behind.
+
+use std::path::Path;
+
+use super::bare::Bare;
+use super::{LIBRARIES, NAME, SWITCH};
+use crate::failure::Failure;
+
+/// What the switch writes.
+const ENTRY: &str = "etc/ld.so.conf.d/000-mlx5-verbs.conf";
+/// A program that needs symbols of both libraries, and one of rdma-core's own.
+const PROGRAMS: [&str; 2] = ["/usr/bin/ib_write_bw", "/usr/bin/ibv_devinfo"];
+const COMMAND: &str = "/usr/bin/mlx5";
+const NAMES: [&str; 2] = ["libibverbs.so.1", "libmlx5.so.1"];
+
+/// Which libraries programs get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Get {
+    C,
+    Rust,
+}
+
+/// Fails at the first thing that is wrong.
+pub(super) fn run(package: &Path) -> Result<(), Failure> {
+    let bare = Bare::lay(&package.with_file_name("bare"))?;
+    let before = bare.paths()?;
+    let path = package.display().to_string();
+    bare.dpkg(&["--install", &path])?;
+    // The command runs with what the package depends on.
+    bare.run(&[COMMAND, "pingpong", "--sim", "--iters", "10"])?;
+    expect(&bare, Get::C, "the package is installed")?;
+
+    let installed = bare.paths()?;
+    let switch = |to: &str| bare.run(&[SWITCH, to]);
+    switch("rust")?;
+    expect(&bare, Get::Rust, "switched to rust")?;
+    switch("rust")?;
+    expect(&bare, Get::Rust, "switched to rust twice")?;
+    switch("c")?;
+    expect(&bare, Get::C, "switched to c")?;
+    same(&installed, &bare.paths()?, "the switch to c")?;
+
+    switch("rust")?;
+    bare.dpkg(&["--install", &path])?;
+    expect(&bare, Get::Rust, "installed again")?;
+    bare.dpkg(&["--purge", NAME])?;
+    expect(&bare, Get::C, "the package is removed")?;
+    same(&before, &bare.paths()?, "the removal")?;
+
+    let refused = [vec!["sideways"], vec![], vec!["--root"]];
+    bare.dpkg(&["--install", &path])?;
+    for words in refused {
+        let status = bare.output(&[&[SWITCH], &words[..]].concat())?.status;
+        if status.code() != Some(2) {
+            return Err(wrong(format!("{SWITCH} {words:?} ended with {status}")));
+        }
+    }
+    println!("installs in a bare Debian, switches to these libraries and back, and leaves nothing");
+    Ok(())
+}
+
+/// Fails unless the loader takes these libraries, and all that tells of it agrees.
+fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
+    let own = |name: &str| format!("/{LIBRARIES}/{name}");
+    let told = |what: &str| wrong(format!("when {when}, {what}"));
+    if bare.has(ENTRY) != (get == Get::Rust) {
+        return Err(told(&format!("/{ENTRY} is not as it should be")));
+    }
+    // What the loader would load for a program that runs.
+    let listed = bare.run(&[&loader()?, "--list", PROGRAMS[0]])?;
+    for name in NAMES {
+        let lines: Vec<&str> =
+            listed.lines().filter(|line| line.trim_start().starts_with(name)).collect();
+        let [line] = lines[..] else {
+            return Err(told(&format!("{} has not one {name}:\n{listed}", PROGRAMS[0])));
+        };
+        if line.contains(&own(name)) != (get == Get::Rust) || line.contains("not found") {
+            return Err(told(&format!("the loader has {}", line.trim())));
+        }
+    }
+    // They run: every symbol is found, and there is no device.
+    for (program, argument, says) in
+        [(PROGRAMS[0], "--version", "Version"), (PROGRAMS[1], "-v", "IB device")]
+    {
+        let output = bare.output(&["/usr/bin/env", "LD_BIND_NOW=1", program, argument])?;
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        if !said.contains(says) {
+            return Err(told(&format!("{program} says: {said}")));
+        }
+    }
+    if !bare.has(&format!("usr/sbin/{SWITCH}")) {
+        return Ok(());
+    }
+    let status = bare.run(&[SWITCH, "status"])?;
+    for name in NAMES {
+        let is_own = status.contains(&format!("{name}: rust: {}\n", own(name)));
+        let is_c = status.contains(&format!("{name}: c: /"));
+        if (is_own, is_c) != (get == Get::Rust, get == Get::C) {
+            return Err(told(&format!("{SWITCH} status says:\n{status}")));
+        }
+    }
+    Ok(())
+}
+
+/// Fails unless both lists of paths are one.
+fn same(before: &[String], after: &[String], what: &str) -> Result<(), Failure> {
+    let lost = before.iter().filter(|path| !after.contains(path));
+    let left = after.iter().filter(|path| !before.contains(path));
+    let differing: Vec<&str> = lost.chain(left).map(String::as_str).collect();
+    if differing.is_empty() {
+        return Ok(());
+    }
+    Err(wrong(format!("{what} loses or leaves {}", differing.join(", "))))
+}
+
+/// Where every Debian of this architecture has the dynamic loader.
+fn loader() -> Result<String, Failure> {
+    match std::env::consts::ARCH {
+        "x86_64" => Ok("/lib64/ld-linux-x86-64.so.2".into()),
+        "aarch64" => Ok("/lib/ld-linux-aarch64.so.1".into()),
+        other => Err(wrong(format!("the loader of {other} is not known"))),
+    }
+}
+
+fn wrong(what: String) -> Failure {
+    Failure::Package(vec![what])
+}

@@ -1,0 +1,100 @@
+//! The files of the package, as they are laid for dpkg-deb.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::control::About;
+use super::{read, says};
+use crate::debian::cache::in_file;
+use crate::failure::Failure;
+
+/// A folder that becomes a package.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub(super) root: PathBuf,
+    /// The paths of all files, without the root.
+    files: Vec<String>,
+    /// What they take, in KiB, as Debian counts: whole ones, and one for each folder.
+    kilobytes: u64,
+}
+
+impl Tree {
+    /// An empty one in a folder that is not there yet.
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self { root, files: Vec::new(), kilobytes: 1 }
+    }
+
+    /// Adds a program.
+    pub(super) fn program(&mut self, path: &str, bytes: &[u8]) -> Result<(), Failure> {
+        self.add(path, bytes, 0o755)
+    }
+
+    /// Adds a file that is read.
+    pub(super) fn file(&mut self, path: &str, bytes: &[u8]) -> Result<(), Failure> {
+        self.add(path, bytes, 0o644)
+    }
+
+    /// Adds a file as `PATH.gz`, without a name or a time in it.
+    pub(super) fn compressed(&mut self, path: &str, bytes: &[u8]) -> Result<(), Failure> {
+        self.add(path, bytes, 0o644)?;
+        self.files.pop();
+        self.kilobytes -= kilobytes(bytes.len());
+        says(Command::new("gzip").args(["-9", "--no-name"]).arg(self.root.join(path)))?;
+        let path = format!("{path}.gz");
+        self.kilobytes += kilobytes(read(&self.root.join(&path))?.len());
+        self.files.push(path);
+        Ok(())
+    }
+
+    /// Adds what dpkg reads, when all files are there.
+    pub(super) fn control(&mut self, about: &About) -> Result<(), Failure> {
+        self.files.sort();
+        let mut sums = Command::new("md5sum");
+        sums.args(&self.files).current_dir(&self.root);
+        let sums = says(&mut sums)?;
+        let control = about.control(self.kilobytes);
+        self.lay("DEBIAN/control", control.as_bytes(), 0o644)?;
+        self.lay("DEBIAN/md5sums", sums.as_bytes(), 0o644)?;
+        self.lay("DEBIAN/prerm", include_bytes!("prerm.sh"), 0o755)
+    }
+
+    fn add(&mut self, path: &str, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+        self.lay(path, bytes, mode)?;
+        self.kilobytes += kilobytes(bytes.len());
+        self.files.push(path.to_owned());
+        Ok(())
+    }
+
+    fn lay(&mut self, path: &str, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+        self.folders(path)?;
+        let path = self.root.join(path);
+        fs::write(&path, bytes).map_err(in_file(&path))?;
+        set_mode(&path, mode)
+    }
+
+    /// Makes the folders above a path, whatever the umask says.
+    fn folders(&mut self, path: &str) -> Result<(), Failure> {
+        let mut above: Vec<&Path> = Path::new(path).ancestors().skip(1).collect();
+        above.reverse();
+        for folder in above {
+            let folder = self.root.join(folder);
+            if !folder.exists() {
+                fs::create_dir_all(&folder).map_err(in_file(&folder))?;
+                set_mode(&folder, 0o755)?;
+                let is_control = folder.ends_with("DEBIAN");
+                self.kilobytes += u64::from(!is_control && folder != self.root);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kilobytes(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(1024)
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), Failure> {
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(in_file(path))
+}
