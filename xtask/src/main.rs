@@ -4,6 +4,7 @@ mod aarch64;
 mod asm;
 mod bench;
 mod build;
+mod crates;
 mod deb;
 mod debian;
 mod elf;
@@ -17,6 +18,7 @@ mod oracle;
 mod package;
 mod pictures;
 mod provider;
+mod tool;
 mod tsan;
 mod verbs;
 mod vm;
@@ -41,6 +43,7 @@ Examples:
   cargo xtask pictures                     the pictures of mlx5 perf and mlx5 trace in the README
   cargo xtask mutants --changed main       do tests notice bugs in the lines that changed?
   cargo xtask deb                          a Debian package of the command and the C libraries
+  cargo xtask crates semver --base HEAD~9  which interfaces changed
   cargo xtask hil --device mlx5_0          the suite on this machine's ConnectX
 
 Debian packages that they need: asm binutils; bench gcc libc6-dev libibverbs-dev ibverbs-providers
@@ -66,6 +69,7 @@ enum Chore {
     Aarch64(aarch64::Arguments),
     Asm(asm::Arguments),
     Bench(bench::Arguments),
+    Crates(crates::Arguments),
     Deb(deb::Arguments),
     Fuzz(fuzz::Arguments),
     Hil(hil::Arguments),
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Chore::Aarch64(arguments) => aarch64::run(&arguments),
         Chore::Asm(arguments) => asm::run(&arguments),
         Chore::Bench(arguments) => bench::run(&arguments),
+        Chore::Crates(arguments) => crates::run(&arguments),
         Chore::Deb(arguments) => deb::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Hil(arguments) => hil::run(&arguments),

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 pub(crate) struct Arguments {}
 
 /// The packages that are for users.
-const PUBLISHED: [&str; 14] = [
+pub(crate) const PUBLISHED: [&str; 14] = [
     "mlx5",
     "mlx5-async",
     "mlx5-cli",
@@ -32,7 +32,7 @@ const PUBLISHED: [&str; 14] = [
 ];
 
 /// Those on which no program depends: a command, and a library to preload.
-const ALONE: [&str; 2] = ["mlx5-cli", "mlx5-sim-preload"];
+pub(crate) const ALONE: [&str; 2] = ["mlx5-cli", "mlx5-sim-preload"];
 
 /// The program of a user.
 const PROGRAM: &str = include_str!("package/consumer.rs");

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
 use super::text::Place;
 use crate::failure::Failure;
+use crate::tool::{Tool, output};
 
-/// The version whose mutants are planted: another one has others.
-const VERSION: &str = "27.1.0";
+/// What names the mutants; another version has others.
+const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0", cache: "mlx5-mutants" };
 
 /// Where mutants are planted.
 const PLANTED: [&str; 6] = [
@@ -80,7 +81,7 @@ pub(super) fn of_diff(root: &Path, diff: &Path) -> Result<Vec<Mutant>, Failure> 
 const DEBUG_TEXT: &str = "<impl (fmt::)?Debug for ";
 
 fn listed(root: &Path, arguments: &[String]) -> Result<Vec<Mutant>, Failure> {
-    let program = installed()?;
+    let program = MUTANTS.installed()?;
     let mut command = Command::new(&program);
     command.args(["mutants", "--list", "--json", "--no-config", "--workspace", "--dir"]).arg(root);
     command.args(PLANTED.iter().flat_map(|pattern| ["--file", pattern]));
@@ -139,43 +140,4 @@ fn note_lines(root: &Path, mutants: &mut [Mutant]) -> Result<(), Failure> {
         *count += 1;
     }
     Ok(())
-}
-
-/// cargo-mutants, installed into the cache unless it is there.
-fn installed() -> Result<PathBuf, Failure> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = cache.or_else(home).unwrap_or_else(std::env::temp_dir);
-    let folder = cache.join("mlx5-mutants").join(VERSION);
-    let program = folder.join("bin/cargo-mutants");
-    if program.is_file() {
-        return Ok(program);
-    }
-    eprintln!("installing cargo-mutants {VERSION} into {}", folder.display());
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    // Quick to build: it only reads source files.
-    command.args([
-        "install",
-        "--quiet",
-        "--locked",
-        "--debug",
-        "cargo-mutants",
-        "--version",
-        VERSION,
-    ]);
-    command.arg("--root").arg(&folder);
-    output(command)?;
-    Ok(program)
-}
-
-/// What a program writes, if it succeeds.
-fn output(mut command: Command) -> Result<Vec<u8>, Failure> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    command.stdin(Stdio::null()).stderr(Stdio::inherit());
-    match command.output() {
-        Ok(output) if output.status.success() => Ok(output.stdout),
-        Ok(output) => Err(Failure::Status { program, status: output.status }),
-        Err(error) => Err(Failure::Run { program, error }),
-    }
 }

@@ -1,0 +1,100 @@
+//! `cargo xtask crates`: whether the packages can be published, beside what `cargo xtask package` shows.
+
+use std::process::Command;
+
+use crate::build;
+use crate::failure::Failure;
+use crate::package::{ALONE, PUBLISHED};
+use crate::tool::Tool;
+
+/// Check licences, sources and known faults of what the packages depend on, and their versions
+///
+/// cargo-deny says whether a dependency has a licence that deny.toml does not allow, is there twice, comes
+/// from elsewhere than the registry, was withdrawn, or has a known fault; known faults are left out, and that
+/// is said, where their list cannot be fetched. cargo-semver-checks says whether a library's interface has
+/// changed in a way that its version does not allow, since a commit.
+///
+/// Installs both into the cache, which takes minutes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum What {
+    /// Only what is depended on
+    Deny,
+    /// Only the interfaces
+    Semver {
+        /// Compare with this commit [default: the newest tag v*]
+        #[arg(long, value_name = "COMMIT")]
+        base: Option<String>,
+        /// Only of these packages [default: every library that is published]
+        #[arg(long, short, value_name = "NAME")]
+        package: Vec<String>,
+    },
+}
+
+const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", cache: "mlx5-deny" };
+const SEMVER: Tool =
+    Tool { name: "cargo-semver-checks", version: "0.51.0", cache: "mlx5-semver-checks" };
+
+/// Checks what the arguments say.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.what {
+        Some(What::Deny) => deny(),
+        Some(What::Semver { base, package }) => semver(base.as_deref(), package),
+        None => {
+            deny()?;
+            semver(None, &[])
+        }
+    }
+}
+
+fn deny() -> Result<(), Failure> {
+    let program = DENY.installed()?;
+    let deny = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(["--workspace", "--locked"]).args(words);
+        build::succeeds(&mut command)
+    };
+    deny(&["check", "--hide-inclusion-graph", "bans", "licenses", "sources"])?;
+    match deny(&["fetch", "db"]) {
+        Ok(()) => deny(&["check", "--hide-inclusion-graph", "--disable-fetch", "advisories"]),
+        Err(Failure::Status { .. }) => {
+            println!("known faults are left out: their list cannot be fetched from here");
+            Ok(())
+        }
+        Err(other) => Err(other),
+    }
+}
+
+fn semver(base: Option<&str>, packages: &[String]) -> Result<(), Failure> {
+    let base = match base {
+        Some(base) => base.to_owned(),
+        None => match newest_tag()? {
+            Some(tag) => tag,
+            None => {
+                println!("interfaces are left out: there is no tag v*, and --base names no commit");
+                return Ok(());
+            }
+        },
+    };
+    let program = SEMVER.installed()?;
+    let mut command = Command::new(program);
+    command.args(["semver-checks", "check-release", "--baseline-rev", &base]);
+    let libraries = PUBLISHED.iter().copied().filter(|name| !ALONE.contains(name));
+    match packages {
+        [] => command.args(libraries.flat_map(|name| ["--package", name])),
+        some => command.args(some.iter().flat_map(|name| ["--package", name])),
+    };
+    build::succeeds(&mut command)
+}
+
+/// The tag of the newest release; none if there was none.
+fn newest_tag() -> Result<Option<String>, Failure> {
+    let mut command = Command::new("git");
+    command.args(["tag", "--list", "v*", "--sort=-version:refname"]);
+    Ok(build::says(&mut command)?.lines().next().map(str::to_owned))
+}

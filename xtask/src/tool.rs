@@ -1,0 +1,52 @@
+//! Programs of the registry that chores run, installed into the user's cache.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+
+/// A program of the registry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tool {
+    /// Its name, and that of its package.
+    pub(crate) name: &'static str,
+    /// Another version may say other things.
+    pub(crate) version: &'static str,
+    /// The folder of the cache that it is kept in.
+    pub(crate) cache: &'static str,
+}
+
+impl Tool {
+    /// Where the program is; it is installed unless it is there.
+    pub(crate) fn installed(self) -> Result<PathBuf, Failure> {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+        let cache = cache.or_else(home).unwrap_or_else(std::env::temp_dir);
+        let folder = cache.join(self.cache).join(self.version);
+        let program = folder.join("bin").join(self.name);
+        if program.is_file() {
+            return Ok(program);
+        }
+        eprintln!("installing {} {} into {}", self.name, self.version, folder.display());
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        // Quick to build: a chore runs it once.
+        command.args(["install", "--quiet", "--locked", "--debug", self.name]);
+        command.args(["--version", self.version]).arg("--root").arg(&folder);
+        // Programs for a debugger would fill the cache.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        output(command)?;
+        Ok(program)
+    }
+}
+
+/// What a program writes, if it succeeds.
+pub(crate) fn output(mut command: Command) -> Result<Vec<u8>, Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(output.stdout),
+        Ok(output) => Err(Failure::Status { program, status: output.status }),
+        Err(error) => Err(Failure::Run { program, error }),
+    }
+}
