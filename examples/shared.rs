@@ -46,7 +46,7 @@ impl Shared {
                 let wr = batch.wr(writer << 32 | number, SendFlags::SIGNALED);
                 wr.rdma_write(to).inline_data(&number.to_le_bytes());
             }) {
-                let PostError::QueueFull { .. } = error.error else { return Err(error.into()) };
+                let PostError::QueueFull { .. } = error.error() else { return Err(error.into()) };
                 self.poll()?;
             }
         }

@@ -43,7 +43,7 @@ impl<K> Drop for InLine<'_, K> {
 /// Whether the driver's queue was full.
 fn is_full(because: &RefusedBecause) -> bool {
     let error = match because {
-        RefusedBecause::Send(refused) => refused.error,
+        RefusedBecause::Send(refused) => refused.error(),
         RefusedBecause::Receive(error) => *error,
         _ => return false,
     };

@@ -33,25 +33,25 @@
     mov r10d,DWORD PTR [r9+0x3c]
     bswap r10d
     xor r10d,DWORD PTR [rdi+0x118]
-    mov ecx,r10d
-    shr ecx,0x10
     test r10b,0xfd
     je 4
     test r10b,0x1
     jne 18
     test r10b,0xc
     jne 14
-    lea r11d,[r10-0x10]
-    cmp r11b,0x3f
+    lea ecx,[r10-0x10]
+    cmp cl,0x3f
     ja 14
-    mov r11d,DWORD PTR [r9+0x20]
-    cmp QWORD PTR [rdi+0x40],r11
+    mov ecx,DWORD PTR [r9+0x20]
+    cmp QWORD PTR [rdi+0x40],rcx
     jne 5
-    mov r14,QWORD PTR [rdi+0x48]
-    mov rbx,QWORD PTR [r14+0x198]
-    cmp DWORD PTR [r14+0x190],0x1
+    mov r11,QWORD PTR [rdi+0x48]
+    mov ecx,r10d
+    shr ecx,0x10
+    cmp DWORD PTR [r11+0x190],0x1
     jne 6
 3:
+    mov rbx,QWORD PTR [r11+0x198]
     cmp QWORD PTR [rbx+0x28],rcx
     jbe 14
     mov r11,QWORD PTR [rbx+0x20]
@@ -78,47 +78,49 @@
     mov BYTE PTR [rcx+rbx*1],0x1
     jmp 7
 4:
-    mov r10d,DWORD PTR [r9+0x20]
-    cmp QWORD PTR [rdi+0x30],r10
+    mov r11d,DWORD PTR [r9+0x20]
+    cmp QWORD PTR [rdi+0x30],r11
     jne 10
-    mov rbx,QWORD PTR [rdi+0x38]
-    movzx ebp,WORD PTR [rbx+0x80]
-    movzx r10d,WORD PTR [rbx]
-    cmp bp,r10w
+    mov rcx,QWORD PTR [rdi+0x38]
+    movzx ebx,WORD PTR [rcx+0x80]
+    movzx r11d,WORD PTR [rcx]
+    cmp bx,r11w
     jne 11
     jmp 14
 5:
-    mov rbx,QWORD PTR [rdi+0xa0]
-    mov r15d,r11d
-    bswap r15d
-    mov rbx,QWORD PTR [rbx+0x10]
-    mov r14d,r15d
-    shr r14d,0x9
-    and r14d,0x7ff8
-    mov rbx,QWORD PTR [rbx+r14*1]
+    mov r11,QWORD PTR [rdi+0xa0]
+    mov r14d,ecx
+    bswap r14d
+    mov r11,QWORD PTR [r11+0x10]
+    mov ebx,r14d
+    shr ebx,0x9
+    and ebx,0x7ff8
+    mov rbx,QWORD PTR [r11+rbx*1]
     test rbx,rbx
     je 14
-    and r15d,0xfff
-    shl r15d,0x4
-    mov r14,QWORD PTR [rbx+r15*1+0x8]
-    cmp r14,0x2
+    and r14d,0xfff
+    shl r14d,0x4
+    mov r11,QWORD PTR [rbx+r14*1+0x8]
+    cmp r11,0x2
     jb 14
-    add rbx,r15
-    mov r15,QWORD PTR [rbx]
-    shr r15,0x20
-    cmp DWORD PTR [rdi+0x11c],r15d
+    add rbx,r14
+    mov r14,QWORD PTR [rbx]
+    shr r14,0x20
+    cmp DWORD PTR [rdi+0x11c],r14d
     jne 14
     mov rbx,QWORD PTR [rbx+0x8]
-    test r14,r14
+    test r11,r11
     je 14
-    cmp rbx,r14
+    cmp rbx,r11
     jne 14
-    mov QWORD PTR [rdi+0x40],r11
-    mov QWORD PTR [rdi+0x48],r14
-    mov rbx,QWORD PTR [r14+0x198]
-    cmp DWORD PTR [r14+0x190],0x1
+    mov QWORD PTR [rdi+0x40],rcx
+    mov QWORD PTR [rdi+0x48],r11
+    mov ecx,r10d
+    shr ecx,0x10
+    cmp DWORD PTR [r11+0x190],0x1
     je 3
 6:
+    mov rbx,QWORD PTR [r11+0x198]
     mov ebp,DWORD PTR [rbx+0x100]
     movzx r11d,WORD PTR [rbx+0x80]
     cmp ebp,ecx
@@ -135,6 +137,7 @@
 7:
     shr r10b,0x4
     or r10b,0x80
+    mov r14d,r10d
     mov rcx,QWORD PTR [rdi+0x50]
     add rcx,r9
     cmp rcx,QWORD PTR [rdi+0x80]
@@ -143,77 +146,78 @@
     xor BYTE PTR [rdi+0x118],0x1
     mov rcx,QWORD PTR [rdi+0x78]
 9:
-    movzx ebx,r10b
+    movzx ebx,r14b
     movzx r10d,BYTE PTR [rsi+rbx*4]
     cmp BYTE PTR [rsi+rbx*4+0x2],0x1
     je 0
     xor r9d,r9d
     jmp 1
 10:
-    mov rbx,QWORD PTR [rdi+0xa0]
-    mov r11d,r10d
-    bswap r11d
-    mov rbx,QWORD PTR [rbx+0x10]
-    mov r14d,r11d
+    mov rcx,QWORD PTR [rdi+0xa0]
+    mov ebx,r11d
+    bswap ebx
+    mov rcx,QWORD PTR [rcx+0x10]
+    mov r14d,ebx
     shr r14d,0x9
     and r14d,0x7ff8
-    mov r14,QWORD PTR [rbx+r14*1]
+    mov r14,QWORD PTR [rcx+r14*1]
     test r14,r14
     je 14
-    and r11d,0xfff
-    shl r11d,0x4
-    mov rbx,QWORD PTR [r14+r11*1+0x8]
-    cmp rbx,0x2
+    and ebx,0xfff
+    shl ebx,0x4
+    mov rcx,QWORD PTR [r14+rbx*1+0x8]
+    cmp rcx,0x2
     jb 14
-    add r14,r11
-    mov r11,QWORD PTR [r14]
-    cmp DWORD PTR [rdi+0x11c],r11d
+    add r14,rbx
+    mov rbx,QWORD PTR [r14]
+    cmp DWORD PTR [rdi+0x11c],ebx
     jne 14
-    mov r11,QWORD PTR [r14+0x8]
-    test rbx,rbx
+    mov rbx,QWORD PTR [r14+0x8]
+    test rcx,rcx
     je 14
-    cmp r11,rbx
+    cmp rbx,rcx
     jne 14
-    mov QWORD PTR [rdi+0x30],r10
-    mov QWORD PTR [rdi+0x38],rbx
-    movzx ebp,WORD PTR [rbx+0x80]
-    movzx r10d,WORD PTR [rbx]
-    cmp bp,r10w
+    mov QWORD PTR [rdi+0x30],r11
+    mov QWORD PTR [rdi+0x38],rcx
+    movzx ebx,WORD PTR [rcx+0x80]
+    movzx r11d,WORD PTR [rcx]
+    cmp bx,r11w
     je 14
 11:
-    movzx r11d,bp
-    mov r14,QWORD PTR [rbx+0x100]
-    and r11d,DWORD PTR [rbx+0x110]
+    shr r10d,0x10
+    movzx r11d,bx
+    mov r15,QWORD PTR [rcx+0x100]
+    and r11d,DWORD PTR [rcx+0x110]
     shl r11d,0x4
-    mov r10,QWORD PTR [r14+r11*1+0x8]
-    mov r11,QWORD PTR [r14+r11*1]
-    mov r15,r10
+    mov r14,QWORD PTR [r15+r11*1+0x8]
+    mov r11,QWORD PTR [r15+r11*1]
+    mov r15,r14
     shr r15,0x28
-    cmp cx,r15w
+    cmp r10w,r15w
     je 12
-    mov r14d,ecx
-    sub r14d,r15d
-    movzx r10d,WORD PTR [rbx]
-    sub r10d,ebp
-    cmp r14w,r10w
+    mov ebp,r10d
+    sub ebp,r15d
+    movzx r11d,WORD PTR [rcx]
+    sub r11d,ebx
+    cmp bp,r11w
     jae 14
-    add r14d,ebp
-    mov r11,QWORD PTR [rbx+0x100]
-    mov r10d,r14d
-    and r10d,DWORD PTR [rbx+0x110]
-    movzx r15d,r10w
-    shl r15d,0x4
-    mov r10,QWORD PTR [r11+r15*1+0x8]
-    mov r11,QWORD PTR [r11+r15*1]
-    mov r15,r10
+    add ebp,ebx
+    mov r11,QWORD PTR [rcx+0x100]
+    mov ebx,ebp
+    and ebx,DWORD PTR [rcx+0x110]
+    movzx ebx,bx
+    shl ebx,0x4
+    mov r14,QWORD PTR [r11+rbx*1+0x8]
+    mov r11,QWORD PTR [r11+rbx*1]
+    mov r15,r14
     shr r15,0x28
-    mov ebp,r14d
-    cmp cx,r15w
+    mov ebx,ebp
+    cmp r10w,r15w
     jne 14
 12:
-    inc ebp
-    mov WORD PTR [rbx+0x80],bp
-    shr r10,0x20
+    inc ebx
+    mov WORD PTR [rcx+0x80],bx
+    shr r14,0x20
     mov rcx,QWORD PTR [rdi+0x50]
     add rcx,r9
     cmp rcx,QWORD PTR [rdi+0x80]

@@ -7,27 +7,27 @@
     mov edx,DWORD PTR [rax+0x3c]
     bswap edx
     xor edx,DWORD PTR [rdi+0x118]
-    mov ecx,edx
-    shr ecx,0x10
     test dl,0xfd
     je 1
     test dl,0x1
     jne 6
     test dl,0xc
-    setne r8b
-    lea r9d,[rdx-0x10]
-    cmp r9b,0x40
-    setae r9b
-    or r9b,r8b
+    setne cl
+    lea r8d,[rdx-0x10]
+    cmp r8b,0x40
+    setae r8b
+    or r8b,cl
     jne 12
-    mov r8d,DWORD PTR [rax+0x20]
-    cmp QWORD PTR [rdi+0x40],r8
+    mov ecx,DWORD PTR [rax+0x20]
+    cmp QWORD PTR [rdi+0x40],rcx
     jne 8
-    mov r10,QWORD PTR [rdi+0x48]
-    mov r9,QWORD PTR [r10+0x198]
-    cmp DWORD PTR [r10+0x190],0x1
+    mov r8,QWORD PTR [rdi+0x48]
+    mov ecx,edx
+    shr ecx,0x10
+    cmp DWORD PTR [r8+0x190],0x1
     jne 9
 0:
+    mov r9,QWORD PTR [r8+0x198]
     cmp QWORD PTR [r9+0x28],rcx
     jbe 12
     mov r8,QWORD PTR [r9+0x20]
@@ -54,29 +54,30 @@
     mov BYTE PTR [rcx+r9*1],0x1
     jmp 10
 1:
-    mov edx,DWORD PTR [rax+0x20]
-    cmp QWORD PTR [rdi+0x30],rdx
+    mov r8d,DWORD PTR [rax+0x20]
+    cmp QWORD PTR [rdi+0x30],r8
     jne 7
-    mov r9,QWORD PTR [rdi+0x38]
-    movzx r10d,WORD PTR [r9+0x80]
-    movzx edx,WORD PTR [r9]
-    cmp r10w,dx
+    mov rcx,QWORD PTR [rdi+0x38]
+    movzx r9d,WORD PTR [rcx+0x80]
+    movzx r8d,WORD PTR [rcx]
+    cmp r9w,r8w
     je 12
 2:
-    movzx r8d,r10w
-    mov r11,QWORD PTR [r9+0x100]
-    and r8d,DWORD PTR [r9+0x110]
+    shr edx,0x10
+    movzx r8d,r9w
+    mov r11,QWORD PTR [rcx+0x100]
+    and r8d,DWORD PTR [rcx+0x110]
     shl r8d,0x4
-    mov rdx,QWORD PTR [r11+r8*1+0x8]
+    mov r10,QWORD PTR [r11+r8*1+0x8]
     mov r8,QWORD PTR [r11+r8*1]
-    mov rbx,rdx
+    mov rbx,r10
     shr rbx,0x28
-    cmp cx,bx
+    cmp dx,bx
     jne 11
 3:
-    inc r10d
-    mov WORD PTR [r9+0x80],r10w
-    shr rdx,0x20
+    inc r9d
+    mov WORD PTR [rcx+0x80],r9w
+    shr r10,0x20
     mov rcx,QWORD PTR [rdi+0x50]
     add rcx,rax
     cmp rcx,QWORD PTR [rdi+0x80]
@@ -85,7 +86,7 @@
     xor BYTE PTR [rdi+0x118],0x1
     mov rcx,QWORD PTR [rdi+0x78]
 5:
-    movzx r9d,dl
+    movzx r9d,r10b
     mov r10,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
     movzx edx,BYTE PTR [r10+r9*4]
     cmp BYTE PTR [r10+r9*4+0x2],0x1
@@ -101,69 +102,71 @@
     pop rbx
     ret
 7:
-    mov r9,QWORD PTR [rdi+0xa0]
-    mov r8d,edx
-    bswap r8d
-    mov r9,QWORD PTR [r9+0x10]
-    mov r10d,r8d
+    mov rcx,QWORD PTR [rdi+0xa0]
+    mov r9d,r8d
+    bswap r9d
+    mov rcx,QWORD PTR [rcx+0x10]
+    mov r10d,r9d
     shr r10d,0x9
     and r10d,0x7ff8
-    mov r10,QWORD PTR [r9+r10*1]
+    mov r10,QWORD PTR [rcx+r10*1]
     test r10,r10
     je 12
-    and r8d,0xfff
-    shl r8d,0x4
-    mov r9,QWORD PTR [r10+r8*1+0x8]
-    cmp r9,0x2
+    and r9d,0xfff
+    shl r9d,0x4
+    mov rcx,QWORD PTR [r10+r9*1+0x8]
+    cmp rcx,0x2
     jb 12
-    add r10,r8
-    mov r8,QWORD PTR [r10]
-    cmp DWORD PTR [rdi+0x11c],r8d
+    add r10,r9
+    mov r9,QWORD PTR [r10]
+    cmp DWORD PTR [rdi+0x11c],r9d
     jne 12
-    mov r8,QWORD PTR [r10+0x8]
-    test r9,r9
+    mov r9,QWORD PTR [r10+0x8]
+    test rcx,rcx
     je 12
-    cmp r8,r9
+    cmp r9,rcx
     jne 12
-    mov QWORD PTR [rdi+0x30],rdx
-    mov QWORD PTR [rdi+0x38],r9
-    movzx r10d,WORD PTR [r9+0x80]
-    movzx edx,WORD PTR [r9]
-    cmp r10w,dx
+    mov QWORD PTR [rdi+0x30],r8
+    mov QWORD PTR [rdi+0x38],rcx
+    movzx r9d,WORD PTR [rcx+0x80]
+    movzx r8d,WORD PTR [rcx]
+    cmp r9w,r8w
     jne 2
     jmp 12
 8:
-    mov r9,QWORD PTR [rdi+0xa0]
-    mov r11d,r8d
-    bswap r11d
-    mov r9,QWORD PTR [r9+0x10]
-    mov r10d,r11d
-    shr r10d,0x9
-    and r10d,0x7ff8
-    mov r9,QWORD PTR [r9+r10*1]
+    mov r8,QWORD PTR [rdi+0xa0]
+    mov r10d,ecx
+    bswap r10d
+    mov r8,QWORD PTR [r8+0x10]
+    mov r9d,r10d
+    shr r9d,0x9
+    and r9d,0x7ff8
+    mov r9,QWORD PTR [r8+r9*1]
     test r9,r9
     je 12
-    and r11d,0xfff
-    shl r11d,0x4
-    mov r10,QWORD PTR [r9+r11*1+0x8]
-    cmp r10,0x2
+    and r10d,0xfff
+    shl r10d,0x4
+    mov r8,QWORD PTR [r9+r10*1+0x8]
+    cmp r8,0x2
     jb 12
-    add r9,r11
-    mov r11,QWORD PTR [r9]
-    shr r11,0x20
-    cmp DWORD PTR [rdi+0x11c],r11d
+    add r9,r10
+    mov r10,QWORD PTR [r9]
+    shr r10,0x20
+    cmp DWORD PTR [rdi+0x11c],r10d
     jne 12
     mov r9,QWORD PTR [r9+0x8]
-    test r10,r10
+    test r8,r8
     je 12
-    cmp r9,r10
+    cmp r9,r8
     jne 12
-    mov QWORD PTR [rdi+0x40],r8
-    mov QWORD PTR [rdi+0x48],r10
-    mov r9,QWORD PTR [r10+0x198]
-    cmp DWORD PTR [r10+0x190],0x1
+    mov QWORD PTR [rdi+0x40],rcx
+    mov QWORD PTR [rdi+0x48],r8
+    mov ecx,edx
+    shr ecx,0x10
+    cmp DWORD PTR [r8+0x190],0x1
     je 0
 9:
+    mov r9,QWORD PTR [r8+0x198]
     mov r10d,DWORD PTR [r9+0x100]
     movzx r8d,WORD PTR [r9+0x80]
     cmp r10d,ecx
@@ -180,30 +183,31 @@
 10:
     shr dl,0x4
     or dl,0x80
+    mov r10d,edx
     mov rcx,QWORD PTR [rdi+0x50]
     add rcx,rax
     cmp rcx,QWORD PTR [rdi+0x80]
     jne 5
     jmp 4
 11:
-    mov r11d,ecx
+    mov r11d,edx
     sub r11d,ebx
-    movzx edx,WORD PTR [r9]
-    sub edx,r10d
-    cmp r11w,dx
+    movzx r8d,WORD PTR [rcx]
+    sub r8d,r9d
+    cmp r11w,r8w
     jae 12
-    add r11d,r10d
-    mov r8,QWORD PTR [r9+0x100]
-    mov edx,r11d
-    and edx,DWORD PTR [r9+0x110]
-    movzx r10d,dx
-    shl r10d,0x4
-    mov rdx,QWORD PTR [r8+r10*1+0x8]
-    mov r8,QWORD PTR [r8+r10*1]
-    mov rbx,rdx
+    add r11d,r9d
+    mov r8,QWORD PTR [rcx+0x100]
+    mov r9d,r11d
+    and r9d,DWORD PTR [rcx+0x110]
+    movzx r9d,r9w
+    shl r9d,0x4
+    mov r10,QWORD PTR [r8+r9*1+0x8]
+    mov r8,QWORD PTR [r8+r9*1]
+    mov rbx,r10
     shr rbx,0x28
-    mov r10d,r11d
-    cmp cx,bx
+    mov r9d,r11d
+    cmp dx,bx
     je 3
 12:
     mov QWORD PTR [rdi+0x70],rax

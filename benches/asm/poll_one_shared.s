@@ -15,27 +15,27 @@
     mov edx,DWORD PTR [rax+0x3c]
     bswap edx
     xor edx,DWORD PTR [rbx+0x118]
-    mov ecx,edx
-    shr ecx,0x10
     test dl,0xfd
     je 2
     test dl,0x1
     jne 7
     test dl,0xc
-    setne dil
-    lea r8d,[rdx-0x10]
-    cmp r8b,0x40
-    setae r8b
-    or r8b,dil
+    setne cl
+    lea edi,[rdx-0x10]
+    cmp dil,0x40
+    setae dil
+    or dil,cl
     jne 14
-    mov edi,DWORD PTR [rax+0x20]
-    cmp QWORD PTR [rbx+0x40],rdi
+    mov ecx,DWORD PTR [rax+0x20]
+    cmp QWORD PTR [rbx+0x40],rcx
     jne 10
-    mov r9,QWORD PTR [rbx+0x48]
-    mov r8,QWORD PTR [r9+0x198]
-    cmp DWORD PTR [r9+0x190],0x1
+    mov rdi,QWORD PTR [rbx+0x48]
+    mov ecx,edx
+    shr ecx,0x10
+    cmp DWORD PTR [rdi+0x190],0x1
     jne 11
 1:
+    mov r8,QWORD PTR [rdi+0x198]
     cmp QWORD PTR [r8+0x28],rcx
     jbe 14
     mov rdi,QWORD PTR [r8+0x20]
@@ -62,29 +62,30 @@
     mov BYTE PTR [rcx+r8*1],0x1
     jmp 12
 2:
-    mov edx,DWORD PTR [rax+0x20]
-    cmp QWORD PTR [rbx+0x30],rdx
+    mov edi,DWORD PTR [rax+0x20]
+    cmp QWORD PTR [rbx+0x30],rdi
     jne 9
-    mov r8,QWORD PTR [rbx+0x38]
-    movzx r9d,WORD PTR [r8+0x80]
-    movzx edx,WORD PTR [r8]
-    cmp r9w,dx
+    mov rcx,QWORD PTR [rbx+0x38]
+    movzx r8d,WORD PTR [rcx+0x80]
+    movzx edi,WORD PTR [rcx]
+    cmp r8w,di
     je 14
 3:
-    movzx edi,r9w
-    mov r10,QWORD PTR [r8+0x100]
-    and edi,DWORD PTR [r8+0x110]
+    shr edx,0x10
+    movzx edi,r8w
+    mov r10,QWORD PTR [rcx+0x100]
+    and edi,DWORD PTR [rcx+0x110]
     shl edi,0x4
-    mov rdx,QWORD PTR [r10+rdi*1+0x8]
+    mov r9,QWORD PTR [r10+rdi*1+0x8]
     mov rdi,QWORD PTR [r10+rdi*1]
-    mov r11,rdx
+    mov r11,r9
     shr r11,0x28
-    cmp cx,r11w
+    cmp dx,r11w
     jne 13
 4:
-    inc r9d
-    mov WORD PTR [r8+0x80],r9w
-    shr rdx,0x20
+    inc r8d
+    mov WORD PTR [rcx+0x80],r8w
+    shr r9,0x20
     mov rcx,QWORD PTR [rbx+0x50]
     add rcx,rax
     cmp rcx,QWORD PTR [rbx+0x80]
@@ -93,7 +94,7 @@
     xor BYTE PTR [rbx+0x118],0x1
     mov rcx,QWORD PTR [rbx+0x78]
 6:
-    movzx r8d,dl
+    movzx r8d,r9b
     mov r9,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
     movzx edx,BYTE PTR [r9+r8*4]
     cmp BYTE PTR [r9+r8*4+0x2],0x1
@@ -109,69 +110,71 @@
     xor edx,edx
     jmp 20
 9:
-    mov r8,QWORD PTR [rbx+0xa0]
-    mov edi,edx
-    bswap edi
-    mov r8,QWORD PTR [r8+0x10]
-    mov r9d,edi
+    mov rcx,QWORD PTR [rbx+0xa0]
+    mov r8d,edi
+    bswap r8d
+    mov rcx,QWORD PTR [rcx+0x10]
+    mov r9d,r8d
     shr r9d,0x9
     and r9d,0x7ff8
-    mov r9,QWORD PTR [r8+r9*1]
+    mov r9,QWORD PTR [rcx+r9*1]
     test r9,r9
     je 14
-    and edi,0xfff
-    shl edi,0x4
-    mov r8,QWORD PTR [r9+rdi*1+0x8]
-    cmp r8,0x2
+    and r8d,0xfff
+    shl r8d,0x4
+    mov rcx,QWORD PTR [r9+r8*1+0x8]
+    cmp rcx,0x2
     jb 14
-    add r9,rdi
-    mov rdi,QWORD PTR [r9]
-    cmp DWORD PTR [rbx+0x11c],edi
+    add r9,r8
+    mov r8,QWORD PTR [r9]
+    cmp DWORD PTR [rbx+0x11c],r8d
     jne 14
-    mov rdi,QWORD PTR [r9+0x8]
-    test r8,r8
+    mov r8,QWORD PTR [r9+0x8]
+    test rcx,rcx
     je 14
-    cmp rdi,r8
+    cmp r8,rcx
     jne 14
-    mov QWORD PTR [rbx+0x30],rdx
-    mov QWORD PTR [rbx+0x38],r8
-    movzx r9d,WORD PTR [r8+0x80]
-    movzx edx,WORD PTR [r8]
-    cmp r9w,dx
+    mov QWORD PTR [rbx+0x30],rdi
+    mov QWORD PTR [rbx+0x38],rcx
+    movzx r8d,WORD PTR [rcx+0x80]
+    movzx edi,WORD PTR [rcx]
+    cmp r8w,di
     jne 3
     jmp 14
 10:
-    mov r8,QWORD PTR [rbx+0xa0]
-    mov r10d,edi
-    bswap r10d
-    mov r8,QWORD PTR [r8+0x10]
-    mov r9d,r10d
-    shr r9d,0x9
-    and r9d,0x7ff8
-    mov r8,QWORD PTR [r8+r9*1]
+    mov rdi,QWORD PTR [rbx+0xa0]
+    mov r9d,ecx
+    bswap r9d
+    mov rdi,QWORD PTR [rdi+0x10]
+    mov r8d,r9d
+    shr r8d,0x9
+    and r8d,0x7ff8
+    mov r8,QWORD PTR [rdi+r8*1]
     test r8,r8
     je 14
-    and r10d,0xfff
-    shl r10d,0x4
-    mov r9,QWORD PTR [r8+r10*1+0x8]
-    cmp r9,0x2
+    and r9d,0xfff
+    shl r9d,0x4
+    mov rdi,QWORD PTR [r8+r9*1+0x8]
+    cmp rdi,0x2
     jb 14
-    add r8,r10
-    mov r10,QWORD PTR [r8]
-    shr r10,0x20
-    cmp DWORD PTR [rbx+0x11c],r10d
+    add r8,r9
+    mov r9,QWORD PTR [r8]
+    shr r9,0x20
+    cmp DWORD PTR [rbx+0x11c],r9d
     jne 14
     mov r8,QWORD PTR [r8+0x8]
-    test r9,r9
+    test rdi,rdi
     je 14
-    cmp r8,r9
+    cmp r8,rdi
     jne 14
-    mov QWORD PTR [rbx+0x40],rdi
-    mov QWORD PTR [rbx+0x48],r9
-    mov r8,QWORD PTR [r9+0x198]
-    cmp DWORD PTR [r9+0x190],0x1
+    mov QWORD PTR [rbx+0x40],rcx
+    mov QWORD PTR [rbx+0x48],rdi
+    mov ecx,edx
+    shr ecx,0x10
+    cmp DWORD PTR [rdi+0x190],0x1
     je 1
 11:
+    mov r8,QWORD PTR [rdi+0x198]
     mov r9d,DWORD PTR [r8+0x100]
     movzx edi,WORD PTR [r8+0x80]
     cmp r9d,ecx
@@ -188,30 +191,31 @@
 12:
     shr dl,0x4
     or dl,0x80
+    mov r9d,edx
     mov rcx,QWORD PTR [rbx+0x50]
     add rcx,rax
     cmp rcx,QWORD PTR [rbx+0x80]
     jne 6
     jmp 5
 13:
-    mov r10d,ecx
+    mov r10d,edx
     sub r10d,r11d
-    movzx edx,WORD PTR [r8]
-    sub edx,r9d
-    cmp r10w,dx
+    movzx edi,WORD PTR [rcx]
+    sub edi,r8d
+    cmp r10w,di
     jae 14
-    add r10d,r9d
-    mov rdi,QWORD PTR [r8+0x100]
-    mov edx,r10d
-    and edx,DWORD PTR [r8+0x110]
-    movzx r9d,dx
-    shl r9d,0x4
-    mov rdx,QWORD PTR [rdi+r9*1+0x8]
-    mov rdi,QWORD PTR [rdi+r9*1]
-    mov r11,rdx
+    add r10d,r8d
+    mov rdi,QWORD PTR [rcx+0x100]
+    mov r8d,r10d
+    and r8d,DWORD PTR [rcx+0x110]
+    movzx r8d,r8w
+    shl r8d,0x4
+    mov r9,QWORD PTR [rdi+r8*1+0x8]
+    mov rdi,QWORD PTR [rdi+r8*1]
+    mov r11,r9
     shr r11,0x28
-    mov r9d,r10d
-    cmp cx,r11w
+    mov r8d,r10d
+    cmp dx,r11w
     je 4
 14:
     mov QWORD PTR [rbx+0x70],rax

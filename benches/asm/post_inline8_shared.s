@@ -5,17 +5,16 @@
     push r12
     push rbx
     push rax
-    mov r15,r8
-    mov r12d,ecx
-    mov rbx,rsi
-    mov r14,rdi
-    mov cl,0x1
+    mov r15d,edx
+    mov r14,rsi
+    mov rbx,rdi
+    mov dl,0x1
     xor eax,eax
-    lock cmpxchg BYTE PTR [rsi+0x140],cl
-    jne 15
+    lock cmpxchg BYTE PTR [rdi+0x140],dl
+    jne 17
 0:
     mov eax,DWORD PTR [rbx+0x58]
-    mov ecx,DWORD PTR [rbx+0x5c]
+    mov edx,DWORD PTR [rbx+0x5c]
     mov rsi,QWORD PTR [rbx+0x10]
     mov esi,DWORD PTR [rsi]
     test sil,0x1
@@ -23,96 +22,111 @@
     lea esi,[rax-0x1]
     mov DWORD PTR [rbx+0x60],esi
 1:
-    mov r8,QWORD PTR [rsp+0x40]
-    lea rsi,[r9-0x1]
+    lea rsi,[r8-0x1]
     cmp rsi,QWORD PTR [rbx+0x70]
-    jae 14
+    jae 16
     cmp DWORD PTR [rbx+0x60],eax
-    js 14
+    js 16
     mov esi,DWORD PTR [rbx+0x64]
     and esi,eax
     shl rsi,0x6
     add rsi,QWORD PTR [rbx]
-    bswap rdx
-    bswap r12d
-    mov QWORD PTR [rsi+0x10],rdx
-    mov QWORD PTR [rsi+0x18],r12
-    mov edx,r9d
-    or edx,0x80000000
-    bswap edx
-    mov DWORD PTR [rsi+0x20],edx
-    cmp r9,0x7
+    bswap r14
+    bswap r15d
+    mov QWORD PTR [rsi+0x10],r14
+    mov QWORD PTR [rsi+0x18],r15
+    mov edi,r8d
+    or edi,0x80000000
+    bswap edi
+    mov DWORD PTR [rsi+0x20],edi
+    cmp r8,0x7
     jbe 3
-    mov rdx,QWORD PTR [r9+r15*1-0x8]
-    mov QWORD PTR [rsi+r9*1+0x1c],rdx
-    cmp r9,0x8
+    mov rdi,QWORD PTR [r8+rcx*1-0x8]
+    mov QWORD PTR [rsi+r8*1+0x1c],rdi
+    cmp r8,0x8
     je 5
-    mov edx,0x8
-    xor edi,edi
+    mov edi,0x8
+    xor r10d,r10d
 2:
-    mov r10,QWORD PTR [r15+rdi*1]
-    mov QWORD PTR [rsi+rdi*1+0x24],r10
-    mov rdi,rdx
-    add rdx,0x8
-    cmp rdx,r9
+    mov r11,QWORD PTR [rcx+r10*1]
+    mov QWORD PTR [rsi+r10*1+0x24],r11
+    mov r10,rdi
+    add rdi,0x8
+    cmp rdi,r8
     jb 2
     jmp 5
 3:
-    cmp r9,0x3
+    cmp r8,0x3
     jbe 4
-    mov edx,DWORD PTR [r15]
-    mov DWORD PTR [rsi+0x24],edx
-    mov edx,DWORD PTR [r9+r15*1-0x4]
-    mov DWORD PTR [rsi+r9*1+0x20],edx
+    mov edi,DWORD PTR [rcx]
+    mov DWORD PTR [rsi+0x24],edi
+    mov ecx,DWORD PTR [r8+rcx*1-0x4]
+    mov DWORD PTR [rsi+r8*1+0x20],ecx
     jmp 5
 4:
-    movzx edx,BYTE PTR [r15]
-    mov BYTE PTR [rsi+0x24],dl
-    mov rdx,r9
-    shr rdx,1
-    movzx edi,BYTE PTR [r15+rdx*1]
-    mov BYTE PTR [rsi+rdx*1+0x24],dil
-    movzx edx,BYTE PTR [r15+r9*1-0x1]
-    mov BYTE PTR [rsi+r9*1+0x23],dl
+    movzx edi,BYTE PTR [rcx]
+    mov BYTE PTR [rsi+0x24],dil
+    mov rdi,r8
+    shr rdi,1
+    movzx r10d,BYTE PTR [rcx+rdi*1]
+    mov BYTE PTR [rsi+rdi*1+0x24],r10b
+    movzx ecx,BYTE PTR [rcx+r8*1-0x1]
+    mov BYTE PTR [rsi+r8*1+0x23],cl
 5:
-    add r9,0x13
-    shr r9,0x4
-    lea edx,[r9+0x5]
-    shr edx,0x2
-    mov edi,DWORD PTR [rbx+0x68]
-    movzx r10d,ax
-    shl r10,0x28
-    or rdi,0x8000000
-    movabs r11,0x800000002
-    or r11,r10
-    add r9,QWORD PTR [rbx+0x50]
-    add r9,r11
-    add r11,rdx
-    bswap r9
-    lea r10,[rdi+r11*1]
-    add r10,0xfffffffffffffffe
-    mov QWORD PTR [rsi],r9
-    mov QWORD PTR [rsi+0x8],rdi
-    mov rdi,QWORD PTR [rbx+0x8]
-    mov r9d,DWORD PTR [rbx+0x64]
-    and r9d,ecx
-    shl r9,0x4
-    mov QWORD PTR [rdi+r9*1],r8
-    mov QWORD PTR [rdi+r9*1+0x8],r10
-    add eax,edx
-    inc ecx
-    cmp edx,0x1
-    jne 6
+    add r8,0x3
+    shr r8,0x4
+    lea ecx,[r8+0x6]
+    shr ecx,0x2
+    movzx edi,ax
+    shl rdi,0x28
+    movabs r10,0x800000003
+    or r10,rdi
+    add r8,QWORD PTR [rbx+0x50]
+    lea rdi,[rcx+r10*1]
+    add rdi,0x7fffffd
+    add r8,r10
+    bswap r8
+    mov QWORD PTR [rsi],r8
+    mov QWORD PTR [rsi+0x8],0x8000000
+    mov r8,QWORD PTR [rbx+0x8]
+    mov r10d,DWORD PTR [rbx+0x64]
+    and r10d,edx
+    shl r10,0x4
+    mov QWORD PTR [r8+r10*1],r9
+    mov QWORD PTR [r8+r10*1+0x8],rdi
+    add eax,ecx
+    inc edx
+    cmp ecx,0x1
+    jne 7
     cmp DWORD PTR [rbx+0x6c],0x0
-    je 7
-    mov rdx,QWORD PTR [rbx+0x10]
-    mov edx,DWORD PTR [rdx]
-    test dl,0x1
-    je 7
+    je 6
+    mov rcx,QWORD PTR [rbx+0x10]
+    mov ecx,DWORD PTR [rcx]
+    test cl,0x1
+    jne 9
+6:
+    mov rdi,rbx
+    mov esi,eax
+    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
+    jmp 15
+7:
+    lea edi,[rcx-0x1]
+    cmp edi,DWORD PTR [rbx+0x6c]
+    jae 8
+    mov rdi,QWORD PTR [rbx+0x10]
+    mov edi,DWORD PTR [rdi]
+    test dil,0x1
+    jne 10
+8:
+    mov rdi,rbx
+    mov esi,eax
+    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
+    jmp 15
+9:
     mov DWORD PTR [rbx+0x58],eax
-    mov DWORD PTR [rbx+0x5c],ecx
-    mov rdx,QWORD PTR [rbx+0x38]
-    mov WORD PTR [rdx],cx
+    mov DWORD PTR [rbx+0x5c],edx
+    mov rcx,QWORD PTR [rbx+0x38]
+    mov WORD PTR [rcx],dx
     mov rcx,QWORD PTR [rbx+0x18]
     movzx eax,ax
     bswap eax
@@ -127,36 +141,22 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 12
-6:
-    lea edi,[rdx-0x1]
-    cmp edi,DWORD PTR [rbx+0x6c]
-    jae 7
-    mov rdi,QWORD PTR [rbx+0x10]
-    mov edi,DWORD PTR [rdi]
-    test dil,0x1
-    jne 8
-7:
-    mov rdi,r14
-    mov rsi,rbx
-    mov edx,eax
-    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 13
-8:
+    jmp 14
+10:
     mov DWORD PTR [rbx+0x58],eax
-    mov DWORD PTR [rbx+0x5c],ecx
+    mov DWORD PTR [rbx+0x5c],edx
     mov rdi,QWORD PTR [rbx+0x38]
-    mov WORD PTR [rdi],cx
-    mov rcx,QWORD PTR [rbx+0x18]
+    mov WORD PTR [rdi],dx
+    mov rdx,QWORD PTR [rbx+0x18]
     movzx eax,ax
     bswap eax
-    mov DWORD PTR [rcx+0x4],eax
+    mov DWORD PTR [rdx+0x4],eax
     sfence
     mov rdi,QWORD PTR [rbx+0x20]
-    cmp edx,0x1
-    je 9
-    cmp edx,0x2
-    jne 11
+    cmp ecx,0x1
+    je 11
+    cmp ecx,0x2
+    jne 13
     movaps xmm0,XMMWORD PTR [rsi]
     movaps xmm1,XMMWORD PTR [rsi+0x10]
     movaps xmm2,XMMWORD PTR [rsi+0x20]
@@ -173,8 +173,8 @@
     mov eax,0x70
     mov ecx,0x60
     mov edx,0x50
-    jmp 10
-9:
+    jmp 12
+11:
     movaps xmm3,XMMWORD PTR [rsi]
     movaps xmm0,XMMWORD PTR [rsi+0x10]
     movaps xmm1,XMMWORD PTR [rsi+0x20]
@@ -183,21 +183,21 @@
     mov eax,0x30
     mov ecx,0x20
     mov edx,0x10
-10:
+12:
     movaps XMMWORD PTR [rdi+rdx*1],xmm0
     movaps XMMWORD PTR [rdi+rcx*1],xmm1
     movaps XMMWORD PTR [rdi+rax*1],xmm2
-    jmp 12
-11:
+    jmp 14
+13:
+    mov edx,ecx
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
-12:
+14:
     sfence
     mov rax,QWORD PTR [rbx+0x28]
     xor QWORD PTR [rbx+0x20],rax
-    mov BYTE PTR [r14],0x1e
-13:
+    xor eax,eax
+15:
     mov BYTE PTR [rbx+0x140],0x0
-    mov rax,r14
     add rsp,0x8
     pop rbx
     pop r12
@@ -206,38 +206,41 @@
     pop r15
     pop rbp
     ret
-14:
+16:
     mov rdi,rbx
     mov esi,eax
-    mov rax,rdx
-    mov edx,ecx
-    mov rcx,r8
+    mov rax,rcx
+    mov rcx,r9
+    mov r10,r8
     mov r8d,0x8
-    mov r10,r9
     xor r9d,r9d
     push r10
-    push r15
-    push r12
     push rax
+    push r15
+    push r14
     call QWORD PTR [_ZN8mlx5_wqe4send5build59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$9push_slow]
     add rsp,0x20
-    mov ecx,edx
-    jmp 7
-15:
     mov rdi,rbx
-    mov r13,r9
-    mov rbp,rdx
+    mov esi,eax
+    call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
+    jmp 15
+17:
+    mov rdi,rbx
+    mov r12,r9
+    mov rbp,r8
+    mov r13,rcx
     call QWORD PTR [_ZN13mlx5_doorbell4lock13Lock$LT$T$GT$4wait]
-    mov rdx,rbp
-    mov r9,r13
+    mov rcx,r13
+    mov r8,rbp
+    mov r9,r12
     jmp 0
     mov r14,rax
     mov rdi,rbx
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]
-    jmp 16
+    jmp 18
     call QWORD PTR [_RNvNtCsgEmfK2I1SDS_4core9panicking16panic_in_cleanup]
     mov r14,rax
-16:
+18:
     mov BYTE PTR [rbx+0x140],0x0
     mov rdi,r14
     call _Unwind_Resume@plt

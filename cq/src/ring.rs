@@ -278,7 +278,8 @@ impl<Q: Queue> Ring<Q> {
         // bit becomes zero if the CQE is new.
         let tail = read_tail(descriptor) ^ self.owner;
         let op_own = tail as u8;
-        let counter = (tail >> 16) as u16;
+        // Not taken out of the word before it is known that there is one.
+        let counter = || (tail >> 16) as u16;
         let (wr_id, kind, tag) = if op_own & !SOLICITED == REQUEST {
             let index = index_after_owner(descriptor);
             if u64::from(index) != self.sent.0 && !self.look_up(index, Side::Send) {
@@ -287,7 +288,7 @@ impl<Q: Queue> Ring<Q> {
             // SAFETY: the queue stays valid until this poller handles destroyed queues, and the
             // cache is cleared before that.
             let queue = unsafe { self.sent.1.as_ref() };
-            let Some(sent) = queue.retire_next_send(counter) else { return Next::Slow };
+            let Some(sent) = queue.retire_next_send(counter()) else { return Next::Slow };
             (sent.wr_id, Kind::sent(sent.opcode), queue.user_tag())
         } else {
             if op_own & OWNER != 0 {
@@ -302,7 +303,7 @@ impl<Q: Queue> Ring<Q> {
             }
             // SAFETY: as above.
             let queue = unsafe { self.received.1.as_ref() };
-            let Some(wr_id) = queue.retire_next_receive(counter) else { return Next::Slow };
+            let Some(wr_id) = queue.retire_next_receive(counter()) else { return Next::Slow };
             (wr_id, Kind::received(op_own >> OPCODE_SHIFT), queue.user_tag())
         };
         let tag = NonNull::from(tag);

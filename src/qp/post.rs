@@ -7,6 +7,9 @@ use mlx5_wqe::{
 };
 use std::borrow::Borrow;
 
+/// Why a queue pair that uses a shared receive queue takes no receive request.
+pub(super) const NO_RECEIVES: ListError = ListError::new(0, PostError::Unsupported);
+
 impl<T: QueuePairTransport> QueuePair<T> {
     /// Starts a batch of requests (`ibv_wr_start`). Nothing reaches the device before
     /// [`Batch::complete`]. Dropping the batch aborts it.
@@ -107,10 +110,10 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// let last = SendWr { flags: SendFlags::SIGNALED, operation: Operation::SendImm(*b"last"), ..wr };
     /// match qp.post_send(&[wr, last]) {
     ///     Ok(()) => {}
-    ///     Err(refused) if matches!(refused.error, PostError::QueueFull { .. }) => {
-    ///         println!("{} posted; the rest when something has completed", refused.index);
+    ///     Err(refused) if matches!(refused.error(), PostError::QueueFull { .. }) => {
+    ///         println!("{} posted; the rest when something has completed", refused.index());
     ///     }
-    ///     Err(refused) => println!("request {}: {}", refused.index, refused.error),
+    ///     Err(refused) => println!("request {}: {}", refused.index(), refused.error()),
     /// }
     /// # }
     /// ```
@@ -165,7 +168,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         match &mut self.receive {
             Some(receive) => receive.post_recv(list),
             None if list.is_empty() => Ok(()),
-            None => Err(ListError { index: 0, error: PostError::Unsupported }),
+            None => Err(NO_RECEIVES),
         }
     }
 
@@ -188,7 +191,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         match &mut self.receive {
             Some(receive) => receive.post_recv_iter(requests),
             None if requests.into_iter().next().is_none() => Ok(0),
-            None => Err(ListError { index: 0, error: PostError::Unsupported }),
+            None => Err(NO_RECEIVES),
         }
     }
 

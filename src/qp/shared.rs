@@ -1,5 +1,6 @@
 //! Queue pairs that several threads use: one critical section per batch or list.
 
+use super::post::NO_RECEIVES;
 use super::{
     ControlHalf, QpAttributes, QpInfo, QpInner, QueuePair, QueuePairCaps, QueuePairTransport,
     ReceiveHalf, SendHalf,
@@ -115,7 +116,7 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         match &self.receive {
             Some(receive) => receive.lock().post_recv(list),
             None if list.is_empty() => Ok(()),
-            None => Err(ListError { index: 0, error: PostError::Unsupported }),
+            None => Err(NO_RECEIVES),
         }
     }
 

@@ -69,7 +69,7 @@ impl TagMatchingQueue {
         if let Some(count) = handled {
             wr = wr.synchronised(count);
         }
-        self.tags.post(std::slice::from_mut(&mut wr)).map_err(|refused| refused.error)?;
+        self.tags.post(std::slice::from_mut(&mut wr)).map_err(|refused| refused.error())?;
         Ok(OpsWr { operation: mlx5_wqe::tag_matching::TagOperation::Sync, ..wr })
     }
 

@@ -196,7 +196,7 @@ fn a_packet_is_written_to_the_send_ring_behind_the_receives() {
     let mut qp = build.max_inline_data(60).build().unwrap();
     let frame = Sge { addr: 0x1000, length: 60, lkey: 7 };
     let refused = qp.post(|batch| batch.wr(1, SendFlags::SIGNALED).send().sge(frame));
-    assert_eq!(refused.unwrap_err().error, PostError::State(QueueState::Reset));
+    assert_eq!(refused.unwrap_err().error(), PostError::State(QueueState::Reset));
     qp.activate(1).unwrap();
     qp.post(|batch| {
         batch.wr(1, SendFlags::SIGNALED | SendFlags::IP_CSUM).send().sge(frame);
@@ -268,7 +268,7 @@ fn a_device_that_needs_the_header_inline_says_so_when_it_is_missing() {
         qp.activate(1).unwrap();
         let frame = Sge { addr: 0x1000, length: 42, lkey: 7 };
         let refused = qp.post(|batch| batch.wr(1, SendFlags::SIGNALED).send().sge(frame));
-        assert_eq!(refused.unwrap_err().error, PostError::InlineHeaderMissing);
+        assert_eq!(refused.unwrap_err().error(), PostError::InlineHeaderMissing);
         qp.post(|batch| {
             batch.wr(1, SendFlags::SIGNALED).send().inline_header(&[9; 18]).sge(frame);
         })

@@ -230,7 +230,7 @@ fn nothing_is_posted_while_a_queue_pair_is_reset() {
         {
             let posted =
                 half.post(|batch| batch.wr(1, SendFlags::SIGNALED).send().inline_data(b""));
-            list.lock().unwrap().push(posted.err().map(|refused| refused.error));
+            list.lock().unwrap().push(posted.err().map(|refused| refused.error()));
         }
         call.pass()
     });

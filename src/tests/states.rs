@@ -454,7 +454,7 @@ fn a_shared_queue_pair_posts_lists_as_an_owned_one() {
     let sender = sender.into_shared();
     sender.post_recv(&[]).unwrap();
     let refused = sender.post_recv(&[ReceiveWr { wr_id: 3, sges: &[] }]);
-    assert_eq!(refused, Err(ListError { index: 0, error: PostError::Unsupported }));
+    assert_eq!(refused, Err(ListError::new(0, PostError::Unsupported)));
     assert_eq!(sender.recv(3, Sge::default()), Err(PostError::Unsupported));
 }
 

@@ -159,7 +159,7 @@ macro_rules! connected {
                         op => panic!("{op:?} does not compile in the typed form"),
                     }
                 }
-                batch.complete().map_err(|refused| refused.error)
+                batch.complete().map_err(|refused| refused.error())
             }
         }
     };
@@ -186,7 +186,7 @@ impl Traffic for Ud {
                 op => panic!("{op:?} does not compile in the typed form"),
             }
         }
-        batch.complete().map_err(|refused| refused.error)
+        batch.complete().map_err(|refused| refused.error())
     }
 }
 
@@ -212,7 +212,7 @@ impl<T: Traffic> End<T> {
                 ..SendWr::default()
             })
             .collect();
-        self.qp.post_send(&list).map_err(|refused| refused.error)
+        self.qp.post_send(&list).map_err(|refused| refused.error())
     }
 
     /// Posts one request.

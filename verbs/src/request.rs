@@ -91,12 +91,12 @@ impl<W: Linked> Iterator for Requests<W> {
 pub(crate) unsafe fn refused<W: Linked>(
     list: *mut W,
     bad: *mut *mut W,
-    ListError { index, error }: ListError,
+    refused: ListError,
     errno: fn(PostError) -> c_int,
 ) -> c_int {
     // SAFETY: by the contract.
-    unsafe { bad.write(Requests::of(list).nth(index as usize).unwrap_or(list)) };
-    errno(error)
+    unsafe { bad.write(Requests::of(list).nth(refused.index() as usize).unwrap_or(list)) };
+    errno(refused.error())
 }
 
 /// The only request of a list, if it names one piece of memory.
@@ -114,7 +114,7 @@ pub(crate) unsafe fn single_receive(list: *mut ibv_recv_wr) -> Option<(u64, Sge)
 
 /// What is refused of a list of one request.
 pub(crate) fn only(error: PostError) -> ListError {
-    ListError { index: 0, error }
+    ListError::new(0, error)
 }
 
 /// The provider's receive requests of a list.

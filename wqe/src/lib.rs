@@ -34,8 +34,9 @@ pub use keys::update::{
 };
 pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
 pub use receive::shared::{SharedReceiveQueue, SharedReceiveRecords};
+pub use request::batch_error::{BatchError, ListError};
 pub use request::data::InlineSges;
-pub use request::error::{BatchError, ListError, MkeyRefusal, PostError, UnsupportedOperation};
+pub use request::error::{MkeyRefusal, PostError, UnsupportedOperation};
 pub use request::ethernet::{Ethernet, InlineHeader, Segmented, VlanTag};
 pub use request::flags::SendFlags;
 pub use request::operation::SendOps;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures_core::Stream;
-use mlx5::{BatchError, MemoryRegion, PostError, SendFlags, Sge};
+use mlx5::{MemoryRegion, PostError, SendFlags, Sge};
 use mlx5_async::{Done, FailedBecause, RefusedBecause};
 
 use crate::rig::{Flag, Queue, Rig, poll};
@@ -182,11 +182,8 @@ fn what_the_driver_refuses_comes_back_and_takes_no_place() {
         let refused =
             qp.try_submit("mine".into(), NONE, |wr| wr.send().inline_data(&[0; 4096])).unwrap_err();
         assert_eq!(refused.keep, "mine");
-        let RefusedBecause::Send(BatchError { error: PostError::InlineTooLong { .. }, .. }) =
-            refused.because
-        else {
-            panic!("{refused}")
-        };
+        let RefusedBecause::Send(because) = refused.because else { panic!("{refused}") };
+        assert!(matches!(because.error(), PostError::InlineTooLong { .. }), "{because}");
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             drop(qp.try_submit(String::new(), NONE, |_| panic!("the caller's own")));
         }));

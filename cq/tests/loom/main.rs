@@ -115,7 +115,7 @@ fn post(queue: &mut SendQueue<Rc>, number: u64, flags: SendFlags) -> Result<(), 
         1 => batch.wr(100 + number, flags).rdma_write(to).inline_data(b"x"),
         _ => batch.wr(100 + number, flags).rdma_read(to).sge_list(&[]),
     }
-    batch.complete().map_err(|error| error.error)
+    batch.complete().map_err(|error| error.error())
 }
 
 const fn opcode(number: u64) -> Opcode {

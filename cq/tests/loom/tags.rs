@@ -8,7 +8,7 @@ use mlx5_prm::cqe::TagEvent;
 use mlx5_wqe::tag_matching::{
     OpsWr, TagAdd, TagCompletion, TagHandle, TagList, TagListParts, TagRecords,
 };
-use mlx5_wqe::{ListError, PostError, SendRecords, SharedReceiveRecords};
+use mlx5_wqe::{PostError, SendRecords, SharedReceiveRecords};
 
 /// A list, its shared half, and what it is made of.
 struct Bed {
@@ -40,13 +40,13 @@ impl Bed {
         let add = TagAdd { recv_wr_id: 100 + number, sges: &[], tag: number, mask: !0 };
         let wr = OpsWr::add(200 + number, add);
         let mut list = [if signaled { wr.signaled() } else { wr }];
-        self.list.post(&mut list).map_err(|ListError { error, .. }| error)?;
+        self.list.post(&mut list).map_err(|refused| refused.error())?;
         Ok(list[0].handle.expect("a tag that was added has a handle"))
     }
 
     fn remove(&mut self, wr_id: u64, tag: TagHandle) -> Result<(), PostError> {
         let mut list = [OpsWr::del(wr_id, tag).signaled()];
-        self.list.post(&mut list).map_err(|ListError { error, .. }| error)
+        self.list.post(&mut list).map_err(|refused| refused.error())
     }
 
     /// Whether exactly as many tags can be added as the list has places: none was lost, and none
@@ -243,7 +243,7 @@ fn a_record_is_used_again_when_it_was_read() {
         }
         let sync = wait(|| match bed.list.post(&mut [OpsWr::sync(300, 0).signaled()]) {
             Ok(()) => Some(()),
-            Err(ListError { error: PostError::QueueFull { .. }, .. }) => None,
+            Err(refused) if matches!(refused.error(), PostError::QueueFull { .. }) => None,
             Err(error) => panic!("{error}"),
         });
         assert_eq!(sync, ());

@@ -172,7 +172,7 @@ fn post(mut send: SendQueue<Rc>, mut receive: ReceiveQueue, stop: &AtomicBool) {
                 .send_imm((number as u32).to_be_bytes())
                 .inline_data(&bytes[..length]);
         }
-        match batch.complete().map_err(|error| error.error) {
+        match batch.complete().map_err(|error| error.error()) {
             Ok(()) => next = last,
             Err(PostError::QueueFull { .. }) => yield_now(),
             Err(error) => panic!("{error}"),

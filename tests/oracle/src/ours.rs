@@ -528,7 +528,7 @@ impl Queue {
         let srq = self.srq.as_mut().ok_or(Failure::Missing("a shared receive queue"))?;
         let (outcome, posted) = match srq.post_recv(&wrs) {
             Ok(()) => (Outcome::Posted, list.len()),
-            Err(error) => (Outcome::Refused(error.index), error.index as usize),
+            Err(error) => (Outcome::Refused(error.index()), error.index() as usize),
         };
         let mut wqes = Vec::new();
         for _ in 0..posted {

@@ -198,12 +198,12 @@ impl<T: Build> Poster for QueuePair<T> {
             })
             .collect();
         self.post_send(&wrs)
-            .map_or_else(|error| Outcome::Refused(error.index), |()| Outcome::Posted)
+            .map_or_else(|error| Outcome::Refused(error.index()), |()| Outcome::Posted)
     }
 
     fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Outcome {
         self.post_recv(list)
-            .map_or_else(|error| Outcome::Refused(error.index), |()| Outcome::Posted)
+            .map_or_else(|error| Outcome::Refused(error.index()), |()| Outcome::Posted)
     }
 
     fn modify(&mut self, attributes: &QpAttributes) -> Result<(), mlx5::Error> {

@@ -187,7 +187,7 @@ fn the_result_of_an_atomic_is_eight_bytes(bed: &Bed) -> Outcome {
         let sge = a.mr.sge(RESULT..RESULT + length)?;
         let mut batch = a.qp.wr_start();
         batch.wr(1, SendFlags::SIGNALED).atomic_fetch_add(remote, 1).sge(sge);
-        let refused = batch.complete().expect_err("not eight bytes").error;
+        let refused = batch.complete().expect_err("not eight bytes").error();
         assert_eq!(refused, PostError::AtomicResult { entries: 1, length: length as u32 });
     }
     bed.nothing(&mut a.send_cq);

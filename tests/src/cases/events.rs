@@ -282,7 +282,7 @@ fn a_fatal_error_shuts_everything_and_says_why(bed: &Bed) -> Outcome {
     let refused = pair.a.post(Form::Typed, Post::new(Op::Send, 1, Data::Inline(&[b"x"])));
     assert_eq!(refused, Err(PostError::DeviceGone));
     let refused = pair.a.qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }]).expect_err("gone");
-    assert_eq!(refused.error, PostError::DeviceGone);
+    assert_eq!(refused.error(), PostError::DeviceGone);
     assert_eq!(pair.a.send_cq.poll(1, |_| {}), Err(PollError::DeviceGone));
     for error in [
         context.alloc_pd().err(),

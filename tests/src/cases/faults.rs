@@ -143,7 +143,7 @@ fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
             loop {
                 let mut batch = send.wr_start();
                 batch.wr(1, SendFlags::SIGNALED).rdma_write(to).inline_data(b"again and again");
-                match batch.complete().map_err(|refused| refused.error) {
+                match batch.complete().map_err(|refused| refused.error()) {
                     Ok(()) => {}
                     Err(PostError::QueueFull { .. }) => std::thread::yield_now(),
                     Err(error) => return error,

@@ -91,7 +91,7 @@ fn a_list_that_does_not_fit_posts_the_part_that_does(bed: &Bed) -> Outcome {
         })
         .collect();
     let error = PostError::QueueFull { free: 0, needed: 1 };
-    assert_eq!(a.qp.post_send(&list), Err(ListError { index: blocks as u32, error }));
+    assert_eq!(a.qp.post_send(&list), Err(ListError::new(blocks as u32, error)));
     let index = blocks as usize;
     let done = bed.poll_good(&mut a.send_cq, index);
     assert!(wr_ids(&done).into_iter().eq(0..blocks));
@@ -111,8 +111,8 @@ fn a_batch_that_does_not_fit_posts_nothing(bed: &Bed) -> Outcome {
             batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(remote).inline_data(b"lost");
         }
         let refused = batch.complete().expect_err("larger than the ring");
-        assert_eq!(u64::from(refused.index), blocks - used);
-        assert_eq!(refused.error, PostError::QueueFull { free: 0, needed: 1 });
+        assert_eq!(u64::from(refused.index()), blocks - used);
+        assert_eq!(refused.error(), PostError::QueueFull { free: 0, needed: 1 });
         assert_eq!(u64::from(a.qp.free_send_blocks()), blocks - used);
         a.post(Form::Typed, small(&b, used, SendFlags::SIGNALED))?;
     }
@@ -132,14 +132,14 @@ fn a_receive_queue_takes_what_it_granted(bed: &Bed) -> Outcome {
         let list: Vec<_> =
             (0..u64::from(granted) + 2).map(|wr_id| ReceiveWr { wr_id, sges: &sges }).collect();
         let error = PostError::QueueFull { free: 0, needed: 1 };
-        assert_eq!(b.qp.post_recv(&list), Err(ListError { index: granted, error }));
+        assert_eq!(b.qp.post_recv(&list), Err(ListError::new(granted, error)));
         let index = granted as usize;
         assert_eq!(b.qp.free_receives(), 0);
         a.post(Form::Typed, Post::new(Op::Send, 1, Data::Inline(&[b"one"])))?;
         assert_eq!(wr_ids(&bed.poll_good(b.recv_cq(), 1)), [0]);
         assert_eq!(b.qp.free_receives(), 1);
         b.qp.post_recv(&list[index..=index])?;
-        assert_eq!(b.qp.post_recv(&list[..1]), Err(ListError { index: 0, error }));
+        assert_eq!(b.qp.post_recv(&list[..1]), Err(ListError::new(0, error)));
         bed.poll_good(&mut a.send_cq, 1);
     }
     Ok(())
@@ -157,7 +157,7 @@ fn a_shared_receive_queue_takes_what_it_granted(bed: &Bed) -> Outcome {
         let sges = [mr.sge(0..64)?];
         let list = vec![ReceiveWr { wr_id: 1, sges: &sges }; capacity as usize + 1];
         let error = PostError::QueueFull { free: 0, needed: 1 };
-        assert_eq!(srq.post_recv(&list), Err(ListError { index: capacity, error }));
+        assert_eq!(srq.post_recv(&list), Err(ListError::new(capacity, error)));
     }
     Ok(())
 }
@@ -171,7 +171,7 @@ fn a_queue_pair_with_a_shared_receive_queue_takes_no_receives_of_its_own(bed: &B
     assert_eq!((qp.caps().max_recv_wr, qp.free_receives()), (0, 0));
     let refused = qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }]);
     let error = PostError::Unsupported;
-    assert_eq!(refused, Err(ListError { index: 0, error }));
+    assert_eq!(refused, Err(ListError::new(0, error)));
     qp.destroy()?;
     srq.destroy()?;
     Ok(())
@@ -227,7 +227,7 @@ fn an_unsignaled_run_may_end_in_its_own_batch(bed: &Bed) -> Outcome {
         batch.wr(n, UNSIGNALED).rdma_write(b.mr.remote(0..)?).inline_data(b"x");
     }
     let refused = batch.complete().expect_err("a run without end");
-    assert_eq!((u64::from(refused.index), refused.error), (blocks - 1, PostError::UnsignaledRun));
+    assert_eq!((u64::from(refused.index()), refused.error()), (blocks - 1, PostError::UnsignaledRun));
     assert_eq!(u64::from(a.qp.free_send_blocks()), blocks);
     assert_eq!(a.post_all(Form::List, &posts), Err(PostError::UnsignaledRun));
     assert_eq!(a.qp.free_send_blocks(), 1);

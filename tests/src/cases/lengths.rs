@@ -113,7 +113,7 @@ fn more_entries_than_the_queue_was_made_for_are_refused(bed: &Bed) -> Outcome {
     let free = b.qp.free_receives();
     let posted = b.qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &sges }]);
     let error = PostError::TooManySges { given: max + 1, max };
-    assert_eq!(posted, Err(ListError { index: 0, error }));
+    assert_eq!(posted, Err(ListError::new(0, error)));
     assert_eq!(b.qp.free_receives(), free);
     Ok(())
 }
@@ -133,7 +133,7 @@ fn receive_entries_are_limited_one_by_one(bed: &Bed) -> Outcome {
         ReceiveWr { wr_id: 5, sges: &[good] },
     ];
     let error = PostError::SgeTooLong { index: 1, length };
-    assert_eq!(b.qp.post_recv(&list), Err(ListError { index: 1, error }));
+    assert_eq!(b.qp.post_recv(&list), Err(ListError::new(1, error)));
     assert_eq!(b.qp.free_receives(), free - 1, "the good prefix is posted");
     Ok(())
 }
@@ -174,7 +174,7 @@ fn a_datagram_without_an_address_is_refused(bed: &Bed) -> Outcome {
         ..SendWr::default()
     };
     let error = PostError::AddressMissing;
-    assert_eq!(a.qp.post_send(&[wr]), Err(ListError { index: 0, error }));
+    assert_eq!(a.qp.post_send(&[wr]), Err(ListError::new(0, error)));
     bed.nothing(&mut a.send_cq);
     Ok(())
 }

@@ -342,8 +342,8 @@ fn what_a_key_cannot_take_is_refused_and_named(bed: &Bed) -> Outcome {
         batch.wr(1, SendFlags::empty()).nop();
         batch.wr(2, flags).mkey_configure(configure);
         let error = batch.complete().expect_err("refused");
-        assert_eq!(error.index, 1);
-        error.error
+        assert_eq!(error.index(), 1);
+        error.error()
     };
     let (key, none) = (&rig.key, SendFlags::empty());
     assert_eq!(
@@ -386,7 +386,7 @@ fn a_refused_or_aborted_batch_leaves_the_key_as_it_was(bed: &Bed) -> Outcome {
         assert_eq!((rig.key.lkey(), rig.key.length()), (key | 3, Some(16)));
         if refuse {
             batch.wr(1, SendFlags::empty()).send().sge_list(&[other[0]; 40]);
-            assert_eq!(batch.complete().expect_err("too many").index, 3);
+            assert_eq!(batch.complete().expect_err("too many").index(), 3);
         } else {
             batch.abort();
         }

@@ -312,7 +312,7 @@ fn a_device_that_needs_the_header_inline_gets_it(bed: &Bed) -> Outcome {
     let frame = Flow::UDP4.frame(&[3; 90]);
     let sge = a.at(0, &frame);
     let refused = a.qp.post(|batch| batch.wr(1, SendFlags::SIGNALED).send().sge(sge));
-    assert_eq!(refused.expect_err("no header inline").error, PostError::InlineHeaderMissing);
+    assert_eq!(refused.expect_err("no header inline").error(), PostError::InlineHeaderMissing);
     let (header, rest) = frame.split_first_chunk::<18>().expect("a header");
     let sge = a.at(0, rest);
     b.recv(2);

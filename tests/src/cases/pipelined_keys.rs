@@ -232,7 +232,7 @@ fn too_long(target: &Target<'_>) -> Result<[Sge; 4], Failed> {
 fn refused(result: Result<(), mlx5::BatchError>, index: u32) {
     let error = result.expect_err("refused");
     assert_eq!(
-        (error.index, error.error),
+        (error.index(), error.error()),
         (index, PostError::Mkey(MkeyRefusal::TooLong)),
         "{error}"
     );

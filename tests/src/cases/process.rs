@@ -184,8 +184,8 @@ fn in_a_child_every_handle_says_that_it_is_the_parents(bed: &Bed) -> Outcome {
         assert_eq!(connected.a.post(Form::List, post), Err(PostError::Forked));
         let receive = [ReceiveWr { wr_id: 1, sges: &[] }];
         let refused = connected.b.qp.post_recv(&receive).expect_err("forked");
-        assert_eq!(refused.error, PostError::Forked);
-        assert_eq!(srq.post_recv(&receive).expect_err("forked").error, PostError::Forked);
+        assert_eq!(refused.error(), PostError::Forked);
+        assert_eq!(srq.post_recv(&receive).expect_err("forked").error(), PostError::Forked);
         for cq in [&mut connected.a.send_cq, announced] {
             assert!(!cq.poll_nothing(), "to say that");
             assert_eq!(cq.poll_fast(1, |_, _| {}), (0, true));

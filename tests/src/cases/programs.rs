@@ -6,7 +6,7 @@ mod paths;
 use self::paths::{Ends, Message, Path, Receiver, SLOT, SLOTS};
 use crate::prelude::*;
 use mlx5::transport::XrcSend;
-use mlx5::{BatchError, CancelError, CancelMode, Data, Drained, ListError, NotPending};
+use mlx5::{CancelError, CancelMode, Data, Drained, NotPending};
 use mlx5_sim::engine::DrainAt;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
@@ -253,7 +253,7 @@ impl<'a, T: Path> Run<'a, T> {
         if list {
             let wrs: Vec<_> = messages.iter().map(|message| T::entry(to, *message)).collect();
             let told = near.qp.post_send(&wrs);
-            let told = told.err().map(|ListError { index, error, .. }| (index, error));
+            let told = told.err().map(|told| (told.index(), told.error()));
             assert_eq!(told, expected);
             return Ok(());
         }
@@ -265,7 +265,7 @@ impl<'a, T: Path> Run<'a, T> {
             batch.abort();
             return Ok(());
         }
-        let told = batch.complete().err().map(|BatchError { index, error, .. }| (index, error));
+        let told = batch.complete().err().map(|told| (told.index(), told.error()));
         match (spoilt, expected) {
             (true, None) => {
                 let (index, error) = told.ok_or("a batch with a bad request was posted")?;

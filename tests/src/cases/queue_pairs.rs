@@ -80,7 +80,7 @@ fn a_send_queue_holds_as_many_largest_requests_as_it_grants(bed: &Bed) -> Outcom
             post().map_err(|refused| format!("request {held} of {caps:?}: {refused}"))?;
         }
         let rest = caps.send_blocks - caps.max_send_wr * caps.max_wr_blocks;
-        let refused = post().expect_err("the queue is full").error;
+        let refused = post().expect_err("the queue is full").error();
         assert_eq!(refused, PostError::QueueFull { free: rest, needed: caps.max_wr_blocks });
         let flushed = bed.poll(&mut end.send_cq, caps.max_send_wr as usize);
         assert_eq!(flushed.len(), caps.max_send_wr as usize);
@@ -101,7 +101,7 @@ fn a_receive_queue_holds_as_many_requests_as_it_grants(bed: &Bed) -> Outcome {
             end.qp.post_recv(&[ReceiveWr { wr_id: wr_id.into(), sges: &sges }])?;
         }
         let refused = end.qp.post_recv(&[ReceiveWr { wr_id: 0, sges: &sges }]).expect_err("full");
-        assert_eq!(refused.error, PostError::QueueFull { free: 0, needed: 1 });
+        assert_eq!(refused.error(), PostError::QueueFull { free: 0, needed: 1 });
         end.qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
         bed.poll(end.recv_cq(), caps.max_recv_wr as usize);
         assert_eq!(end.qp.free_receives(), caps.max_recv_wr);
@@ -315,7 +315,7 @@ fn a_queue_pair_of_any_transport_is_split_joined_and_destroyed(bed: &Bed) -> Out
         assert_eq!(receive.is_some(), caps.max_recv_wr != 0);
         assert_eq!(send.free_blocks(), caps.send_blocks);
         let refused = send.post_send(&[SendWr::default()]).expect_err("it is in RESET");
-        assert_eq!(refused.index, 0);
+        assert_eq!(refused.index(), 0);
         let qp = AnyQueuePair::join(send, receive, control);
         assert_eq!((qp.qp_num(), qp.id()), (number, id));
         if bed.is_simulated() {
@@ -437,7 +437,7 @@ fn a_queue_pair_with_a_shared_queue_has_no_receives_of_its_own(bed: &Bed) -> Out
     assert_eq!((qp.caps().max_recv_wr, qp.free_receives()), (0, 0));
     qp.post_recv(&[])?;
     let refused = qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }]).expect_err("none");
-    assert_eq!(refused.error, PostError::Unsupported);
+    assert_eq!(refused.error(), PostError::Unsupported);
     assert!(qp.split().1.is_none());
     Ok(())
 }

@@ -218,7 +218,7 @@ fn receives_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
             }
             let full = b.qp.post_recv(&[ReceiveWr { wr_id: 0, sges: &[] }]);
             let error = PostError::QueueFull { free: 0, needed: 1 };
-            assert_eq!(full.map_err(|refused| refused.error), Err(error));
+            assert_eq!(full.map_err(|refused| refused.error()), Err(error));
             let length = (entries as usize - usize::from(lap % 2 == 1 && entries > 1)) * 7;
             for i in 0..depth {
                 fill(&a.mr, i as usize * 1024, next + i, length)?;
@@ -271,7 +271,7 @@ fn a_shared_receive_queue_wraps_ten_times_out_of_order(bed: &Bed) -> Outcome {
             if free.is_empty() {
                 let full = b.srq.post_recv(&[ReceiveWr { wr_id: 0, sges: &[] }]);
                 let error = PostError::QueueFull { free: 0, needed: 1 };
-                assert_eq!(full.map_err(|refused| refused.error), Err(error));
+                assert_eq!(full.map_err(|refused| refused.error()), Err(error));
             }
             let under_way = waiting.iter().map(|waiting| waiting.len() as u64).sum::<u64>();
             for _ in 0..numbers.below(capacity - free.len() as u64 - under_way + 1) {

@@ -103,7 +103,7 @@ fn a_batch_of_many_minds_the_state_when_it_is_completed(bed: &Bed) -> Outcome {
             batch.wr(wr_id, SendFlags::SIGNALED).send().inline_data(b"x");
         }
         control.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
-        let refused = BatchError { index: 0, error: PostError::State(QueueState::Reset) };
+        let refused = BatchError::new(0, PostError::State(QueueState::Reset));
         assert_eq!(batch.complete(), Err(refused), "{requests} requests");
     }
     Ok(())

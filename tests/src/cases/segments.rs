@@ -163,11 +163,11 @@ fn segments_that_cannot_be_are_refused_before_they_are_posted(bed: &Bed) -> Outc
     ] {
         let packet = Segmented { header, mss, payload };
         let refused = a.qp.post(|batch| batch.wr(1, SendFlags::SIGNALED).send_tso(packet));
-        assert_eq!(refused.expect_err("refused").error, refusal);
+        assert_eq!(refused.expect_err("refused").error(), refusal);
     }
     let packet = Segmented { header: &whole, mss: 1000, payload: &[long] };
     let refused = a.qp.post(|batch| batch.wr(1, SendFlags::SIGNALED).send_tso(packet));
-    let refused = refused.expect_err("longer than the device cuts").error;
+    let refused = refused.expect_err("longer than the device cuts").error();
     assert!(matches!(refused, PostError::MessageTooLong { .. }), "{refused:?}");
     // None of it was posted.
     b.recv(1);
@@ -206,7 +206,7 @@ fn a_queue_without_room_for_headers_takes_none(bed: &Bed) -> Outcome {
     let whole = header(Flow::TCP4, &[0; 100]);
     let packet = Segmented { header: &whole, mss: 50, payload: &[sge] };
     let refused = a.qp.post(|batch| batch.wr(1, SendFlags::SIGNALED).send_tso(packet));
-    let refused = refused.expect_err("refused").error;
+    let refused = refused.expect_err("refused").error();
     assert_eq!(refused, PostError::TsoHeader { length: whole.len() as u32, max: 0 });
     let builder = a.pd.create_qp::<mlx5::transport::RawPacket>(&a.send_cq, &a.recv_cq);
     let error = builder.max_tso_header(2000).build().expect_err("no request has such headers");

@@ -66,7 +66,7 @@ fn whole(ids: &[u64], posters: usize) -> Vec<u64> {
 fn posted(result: Result<(), BatchError>) -> Option<()> {
     match result {
         Ok(()) => Some(()),
-        Err(BatchError { error: PostError::QueueFull { .. }, .. }) => None,
+        Err(refused) if matches!(refused.error(), PostError::QueueFull { .. }) => None,
         Err(error) => panic!("{error}"),
     }
 }
@@ -158,8 +158,8 @@ fn lists_of_many_posters_stay_together(bed: &Bed) -> Outcome {
                     persist("room in the send queue", || match half.post_send(rest) {
                         Ok(()) => Some(()),
                         Err(error) => {
-                            assert!(matches!(error.error, PostError::QueueFull { .. }), "{error}");
-                            rest = &rest[error.index as usize..];
+                            assert!(matches!(error.error(), PostError::QueueFull { .. }), "{error}");
+                            rest = &rest[error.index() as usize..];
                             None
                         }
                     });

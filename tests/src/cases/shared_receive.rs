@@ -56,7 +56,7 @@ impl Shared {
     fn post(&mut self, wr_id: u64) -> Result<(), PostError> {
         let at = wr_id as usize % 64 * MESSAGE;
         let sge = self.memory.sge(at..at + MESSAGE).expect("inside the memory");
-        self.srq.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error)
+        self.srq.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error())
     }
 
     /// Sends a message by one of the senders, and waits until it is there.
@@ -142,7 +142,7 @@ fn a_full_shared_queue_refuses_the_next_request(bed: &Bed) -> Outcome {
     let sges = vec![sge; max as usize + 1];
     let list = [ReceiveWr { wr_id: 1, sges: &sges }];
     let refused = it.srq.post_recv(&list).expect_err("too many entries");
-    assert_eq!(refused.error, PostError::TooManySges { given: max + 1, max });
+    assert_eq!(refused.error(), PostError::TooManySges { given: max + 1, max });
     it.post(99)?;
     assert!(matches!(it.post(100), Err(PostError::QueueFull { .. })));
     Ok(())

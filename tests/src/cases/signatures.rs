@@ -648,7 +648,7 @@ fn signatures_that_cannot_be_are_refused_and_named(bed: &Bed) -> Outcome {
     for (configure, refusal) in cases {
         let mut batch = rig.pair.a.qp.wr_start();
         batch.wr(1, SendFlags::empty()).mkey_configure(configure);
-        assert_eq!(batch.complete().expect_err("refused").error, PostError::Mkey(refusal));
+        assert_eq!(batch.complete().expect_err("refused").error(), PostError::Mkey(refusal));
     }
     let mut batch = rig.pair.a.qp.wr_start();
     let configure = rig.key.configure().layout_list(&longest).signature(&both);

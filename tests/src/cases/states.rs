@@ -44,7 +44,7 @@ fn nothing_can_be_posted_in_reset(bed: &Bed) -> Outcome {
     let free = end.qp.free_receives();
     let posted = end.qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }]);
     let error = refused_state(QueueState::Reset);
-    assert_eq!(posted, Err(ListError { index: 0, error }));
+    assert_eq!(posted, Err(ListError::new(0, error)));
     assert_eq!(end.qp.free_receives(), free);
     Ok(())
 }
@@ -127,8 +127,8 @@ fn a_batch_with_one_bad_request_posts_nothing(bed: &Bed) -> Outcome {
             wr.inline_data(if n == bad { &long } else { b"never seen" });
         }
         let refused = batch.complete().expect_err("one is too long");
-        assert_eq!(u64::from(refused.index), bad);
-        assert!(matches!(refused.error, PostError::InlineTooLong { .. }), "{refused}");
+        assert_eq!(u64::from(refused.index()), bad);
+        assert!(matches!(refused.error(), PostError::InlineTooLong { .. }), "{refused}");
         assert!(refused.to_string().contains("nothing posted"), "{refused}");
         assert_eq!(a.qp.free_send_blocks(), free);
     }
@@ -153,8 +153,8 @@ fn a_list_stops_at_the_bad_request_and_the_good_ones_go(bed: &Bed) -> Outcome {
             })
             .collect();
         let refused = a.qp.post_send(&list).expect_err("one is too long");
-        assert_eq!(refused.index as usize, bad);
-        assert!(matches!(refused.error, PostError::InlineTooLong { .. }), "{refused}");
+        assert_eq!(refused.index() as usize, bad);
+        assert!(matches!(refused.error(), PostError::InlineTooLong { .. }), "{refused}");
         let done = bed.poll_good(&mut a.send_cq, bad);
         assert!(wr_ids(&done).into_iter().eq(0..bad as u64));
         bed.nothing(&mut a.send_cq);
@@ -311,7 +311,7 @@ fn a_queue_pair_can_be_reset_with_its_halves_apart(bed: &Bed) -> Outcome {
     let mut batch = send.wr_start();
     batch.wr(1, SendFlags::SIGNALED).send().inline_data(b"x");
     let refused = batch.complete().expect_err("in reset");
-    assert_eq!(refused.error, refused_state(QueueState::Reset));
+    assert_eq!(refused.error(), refused_state(QueueState::Reset));
     // To leave RESET takes all of it.
     let init = QpAttributes::new().qp_state(QueueState::Init).pkey_index(0).port_num(1);
     let init = init.qp_access_flags(mlx5::AccessFlags::empty());

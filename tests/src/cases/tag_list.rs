@@ -114,7 +114,7 @@ fn tm_objects_of_other_contexts_and_other_completion_queues_are_refused(bed: &Be
     let mut batch = qp.wr_start();
     batch.wr(1, SendFlags::empty()).send().sge_list(&[]);
     let refused = batch.complete().expect_err("no queue");
-    assert_eq!((refused.index, refused.error), (0, PostError::NoSendQueue));
+    assert_eq!((refused.index(), refused.error()), (0, PostError::NoSendQueue));
     let kept = pd.create_qp::<Rc>(&second, &cq).tm_srq(&queue).keep_send_queue().build()?;
     assert!(kept.caps().max_send_wr >= 64);
     Ok(())
@@ -227,7 +227,7 @@ fn tm_a_list_is_posted_up_to_its_first_bad_operation(bed: &Bed) -> Outcome {
     let add = |wr_id| OpsWr::add(wr_id, bare(wr_id)).signaled();
     let mut list = [add(0), OpsWr::sync(1, 0).signaled(), add(2), OpsWr::del(3, gone), add(4)];
     let refused = rig.queue.post_srq_ops(&mut list).expect_err("a stale handle");
-    assert_eq!((refused.index, refused.error), (3, PostError::StaleTag));
+    assert_eq!((refused.index(), refused.error()), (3, PostError::StaleTag));
     assert!(list[0].handle.is_some() && list[2].handle.is_some() && list[4].handle.is_none());
     let done = bed.poll_good(&mut rig.cq, 3);
     assert_eq!(wr_ids(&done), [0, 1, 2]);
@@ -235,7 +235,7 @@ fn tm_a_list_is_posted_up_to_its_first_bad_operation(bed: &Bed) -> Outcome {
     // An empty list, and one that is bad from the start, ring no doorbell.
     rig.queue.post_srq_ops(&mut [])?;
     let refused = rig.queue.post_srq_ops(&mut [OpsWr::del(3, gone)]).expect_err("stale");
-    assert_eq!(refused.index, 0);
+    assert_eq!(refused.index(), 0);
     bed.nothing(&mut rig.cq);
     Ok(())
 }
@@ -253,7 +253,7 @@ fn tm_the_doorbell_covers_the_good_operations_and_no_more(bed: &Bed) -> Outcome 
         list.push(OpsWr::del(3, gone));
         list.push(OpsWr::sync(5, 0).signaled());
         let refused = rig.queue.post_srq_ops(&mut list).expect_err("a stale handle");
-        assert_eq!(refused.index, u32::from(good));
+        assert_eq!(refused.index(), u32::from(good));
         bed.poll_good(&mut rig.cq, good.into());
         bed.nothing(&mut rig.cq);
         posted = posted.wrapping_add(good);
@@ -581,6 +581,6 @@ fn tm_a_queue_of_a_device_that_is_gone_says_so(bed: &Bed) -> Outcome {
         operation: TagOperation::Sync,
         handle: None,
     }];
-    assert_eq!(rig.queue.post_srq_ops(&mut list).expect_err("gone").index, 0);
+    assert_eq!(rig.queue.post_srq_ops(&mut list).expect_err("gone").index(), 0);
     Ok(())
 }

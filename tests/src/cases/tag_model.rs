@@ -174,7 +174,7 @@ impl<'a> Library<'a> {
             }
             Err(refused) => {
                 let full = matches!(
-                    refused.error,
+                    refused.error(),
                     PostError::QueueFull { .. } | PostError::TagListFull { .. }
                 );
                 assert!(full, "{refused}");

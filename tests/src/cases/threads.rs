@@ -54,7 +54,7 @@ fn one_thread_posts_and_another_polls(bed: &Bed) -> Outcome {
                     match batch.complete() {
                         Ok(()) => Some(()),
                         Err(full) => {
-                            assert!(matches!(full.error, PostError::QueueFull { .. }), "{full}");
+                            assert!(matches!(full.error(), PostError::QueueFull { .. }), "{full}");
                             None
                         }
                     }

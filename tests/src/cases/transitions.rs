@@ -281,11 +281,11 @@ fn posting_is_refused_in_states_that_do_not_allow_it(bed: &Bed) -> Outcome {
     fn send(end: &mut End<Rc>) -> Option<PostError> {
         let mut batch = end.qp.wr_start();
         batch.wr(1, SendFlags::SIGNALED).send().inline_data(b"x");
-        batch.complete().err().map(|refused| refused.error)
+        batch.complete().err().map(|refused| refused.error())
     }
     let mut end = bed.end::<Rc>(&PairOptions::default())?;
     let refused = end.qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }]).expect_err("in RESET");
-    assert_eq!((refused.index, refused.error), (0, PostError::State(QueueState::Reset)));
+    assert_eq!((refused.index(), refused.error()), (0, PostError::State(QueueState::Reset)));
     assert_eq!(send(&mut end), Some(PostError::State(QueueState::Reset)));
     advance(&mut end, rc, 1)?;
     assert_eq!(send(&mut end), Some(PostError::State(QueueState::Init)));

@@ -28,7 +28,7 @@ pub(super) unsafe fn bind_of<T: CTransport>(
         let posted = this.head.send_lock.hold(|| {
             let mut batch = this.send().wr_start();
             T::bind(&mut batch, bind.wr_id, flags, binding, change)?;
-            batch.complete().map_err(|refused| refused.error)
+            batch.complete().map_err(|refused| refused.error())
         });
         posted.map_or_else(listed_errno, |()| 0)
     }

@@ -81,7 +81,7 @@ impl Kept {
     #[cold]
     pub(super) fn errno(&mut self, refused: BatchError) -> c_int {
         match std::mem::take(&mut self.refused) {
-            0 => send_errno(refused.error),
+            0 => send_errno(refused.error()),
             errno => errno,
         }
     }

@@ -35,7 +35,7 @@ impl Queue {
             Self::Plain(queue) => queue.post_recv_iter(list).map(drop),
             Self::Tags(tags) => list.enumerate().try_for_each(|(index, wr)| {
                 let posted = tags.queue.post_recv(&[wr]);
-                posted.map_err(|refused| ListError { index: index as u32, ..refused })
+                posted.map_err(|refused| ListError::new(index as u32, refused.error()))
             }),
         }
     }

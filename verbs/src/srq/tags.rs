@@ -43,7 +43,7 @@ impl Tags {
             operation,
             handle: None,
         }];
-        self.queue.post_srq_ops(&mut list).map_err(|refused| match refused.error {
+        self.queue.post_srq_ops(&mut list).map_err(|refused| match refused.error() {
             PostError::TagListFull { .. } => libc::ENOMEM,
             PostError::StaleTag | PostError::ForeignTag => libc::EINVAL,
             error => receive_errno(error),

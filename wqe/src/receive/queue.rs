@@ -1,8 +1,9 @@
 //! The receive queue of a queue pair.
 
 use crate::gate::Gate;
+use crate::request::batch_error::ListError;
 use crate::request::data::{write_sge, write_sges};
-use crate::request::error::{ListError, PostError};
+use crate::request::error::PostError;
 use crate::request::sge::Sge;
 use crate::send::build::opaque;
 use crate::sync::{
@@ -335,14 +336,14 @@ impl ReceiveQueue {
     #[cold]
     #[inline(never)]
     fn recv_slow(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
-        self.post_list(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error)
+        self.post_list(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error())
     }
 
     /// [`ReceiveQueue::post_recv`] of any list.
     #[inline(never)]
     fn post_list(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         if !self.gate.may_receive() {
-            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+            return Err(ListError::new(0, self.gate.refusal().into()));
         }
         let mut head = self.head;
         let mut rest = list;
@@ -407,13 +408,13 @@ impl ReceiveQueue {
         requests: impl IntoIterator<Item = W>,
     ) -> Result<usize, ListError> {
         if !self.gate.may_receive() {
-            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+            return Err(ListError::new(0, self.gate.refusal().into()));
         }
         let mut count = 0;
         let mut written = Unpublished { head: self.head, queue: self };
         for wr in requests {
             if let Err(error) = written.queue.write(written.head, wr.borrow()) {
-                return Err(ListError { index: count, error });
+                return Err(ListError::new(count, error));
             }
             written.head = written.head.wrapping_add(1);
             count += 1;
@@ -496,7 +497,7 @@ impl ReceiveQueue {
         if head != self.head {
             self.publish(head);
         }
-        ListError { index, error }
+        ListError::new(index, error)
     }
 
     /// Returns how many requests can be posted now.

@@ -5,8 +5,9 @@ use crate::receive::free::{Claims, FreePlaces};
 use crate::receive::queue::{
     FULL, ReceiveLayout, ReceiveWr, is_usual, longest_sge, write_scatter_list,
 };
+use crate::request::batch_error::ListError;
 use crate::request::data::write_sge;
-use crate::request::error::{ListError, PostError};
+use crate::request::error::PostError;
 use crate::request::sge::Sge;
 use crate::send::build::opaque;
 use crate::sync::{
@@ -311,13 +312,13 @@ impl SharedReceiveQueue {
         requests: impl IntoIterator<Item = W>,
     ) -> Result<usize, ListError> {
         if !self.gate.may_receive() {
-            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+            return Err(ListError::new(0, self.gate.refusal().into()));
         }
         let mut count = 0;
         let mut written = Unpublished { queue: self, any: false };
         for wr in requests {
             if let Err(error) = written.queue.write(wr.borrow()) {
-                return Err(ListError { index: count, error });
+                return Err(ListError::new(count, error));
             }
             written.any = true;
             count += 1;

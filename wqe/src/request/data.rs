@@ -169,6 +169,8 @@ pub(crate) struct Inline<'a>(pub(crate) &'a [u8]);
 
 // SAFETY: at most `max_inline` bytes are written behind their header.
 unsafe impl Data for Inline<'_> {
+    const LEAST: usize = 1;
+
     #[inline(always)]
     fn is_fast(&self, _: DataKind, limits: &Limits) -> bool {
         // One comparison also rejects the length zero.
@@ -276,6 +278,8 @@ impl InlineBytesAt {
 
 // SAFETY: at most `max_inline` bytes are written behind their header.
 unsafe impl Data for InlineBytesAt {
+    const LEAST: usize = 1;
+
     #[inline(always)]
     fn is_fast(&self, _: DataKind, limits: &Limits) -> bool {
         // One comparison also rejects the length zero.
@@ -383,11 +387,11 @@ unsafe impl Data for () {
 /// Bytes of the header of inline data.
 pub(crate) const INLINE_HEADER: usize = 4;
 
-/// The 16-byte units of `length` bytes of inline data.
+/// The 16-byte units of `length` bytes of inline data, of which there is at least one: as many as begin
+/// before the last byte.
 #[inline(always)]
-#[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
 const fn inline_units(length: usize) -> usize {
-    (INLINE_HEADER + length + UNIT - 1) / UNIT
+    1 + (INLINE_HEADER + length - 1) / UNIT
 }
 
 /// # Safety

@@ -154,6 +154,15 @@ pub enum MkeyRefusal {
 }
 
 impl MkeyRefusal {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::NotForSignatures,
+        Self::NoDomain,
+        Self::CopyMask,
+        Self::TooLong,
+        Self::Unknown,
+        Self::Variant,
+    ];
+
     const fn text(self) -> &'static str {
         match self {
             Self::NotForSignatures => "the memory key was created without `block_signature`",
@@ -185,6 +194,8 @@ pub enum UnsupportedOperation {
 }
 
 impl UnsupportedOperation {
+    pub(crate) const ALL: [Self; 3] = [Self::Tso, Self::Flush, Self::AtomicWrite];
+
     const fn text(self) -> &'static str {
         match self {
             Self::Tso => "TSO requires a raw packet queue",
@@ -305,46 +316,3 @@ impl fmt::Display for PostError {
 }
 
 impl core::error::Error for PostError {}
-
-/// A batch's result is returned in two registers.
-const _: () = assert!(size_of::<Result<(), BatchError>>() == 16);
-
-/// Why a batch was refused as a whole.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BatchError {
-    /// Index of the bad request in the batch.
-    pub index: u32,
-    /// What is wrong with it.
-    pub error: PostError,
-}
-
-impl fmt::Display for BatchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "batch refused, nothing posted: request {}: {}", self.index, self.error)
-    }
-}
-
-impl core::error::Error for BatchError {}
-
-/// Why the rest of a list was refused; the requests before `index` were posted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ListError {
-    /// The first request that was not posted (`bad_wr`).
-    pub index: u32,
-    /// What is wrong with it.
-    pub error: PostError,
-}
-
-impl fmt::Display for ListError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "request {} and those after it not posted: {}", self.index, self.error)
-    }
-}
-
-impl core::error::Error for ListError {}
-
-impl From<BatchError> for ListError {
-    fn from(BatchError { index, error }: BatchError) -> Self {
-        Self { index, error }
-    }
-}

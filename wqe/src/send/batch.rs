@@ -1,7 +1,8 @@
 //! The typed builder (`ibv_wr_*`): a batch of requests, each finished by its data setter.
 
+use crate::request::batch_error::BatchError;
 use crate::request::data::{Data, Inline as InlineBytes, InlineList, InlineSges, OneSge};
-use crate::request::error::{BatchError, PostError};
+use crate::request::error::PostError;
 use crate::request::ethernet::{
     Ethernet, InlineHeader, Segmented, SegmentedData, SeveralPackets, VlanTag,
 };

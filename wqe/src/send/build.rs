@@ -68,11 +68,11 @@ pub(crate) fn control_of<O: SendOperation>(
     // Both contain the same large constant, which the compiler would build twice. Sums, although no two
     // have a bit in common: there are more instructions for them.
     let common = opaque_word(place | opcode | least as u64);
-    let first = common.wrapping_add((units - least) as u64).wrapping_add(qpn);
-    let second = u64::from(control) | immediate;
     let rest =
         u64::from(blocks).wrapping_sub(least as u64).wrapping_add(recorded.wrapping_sub(opcode));
-    let info = common.wrapping_add(control.into()).wrapping_add(rest);
+    let info = opaque_word(common.wrapping_add(control.into()).wrapping_add(rest));
+    let first = common.wrapping_add((units - least) as u64).wrapping_add(qpn);
+    let second = u64::from(control) | immediate;
     ([first.to_be_bytes(), second.to_le_bytes()], RequestInfo::of_bits(info))
 }
 

@@ -1,6 +1,6 @@
 //! Requests whose operation, or whose transport, is chosen at run time.
 
-use crate::request::error::BatchError;
+use crate::request::batch_error::BatchError;
 use crate::request::flags::SendFlags;
 use crate::request::segment::Datagram;
 use crate::request::sge::Sge;

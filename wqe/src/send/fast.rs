@@ -88,7 +88,7 @@ impl<T: Transport> SendQueue<T> {
             flags,
             parts.immediate,
             self.qpn,
-            self.default_flags,
+            self.default_control(),
         );
         // SAFETY: by the contract; the records are alive, and were created for this ring.
         unsafe {

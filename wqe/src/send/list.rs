@@ -1,9 +1,10 @@
 //! The list form (`ibv_post_send`): operations chosen at run time.
 
+use crate::request::batch_error::ListError;
 use crate::request::data::{
     Data as AnyData, Inline as InlineBytes, InlineList, InlineSges, OneSge,
 };
-use crate::request::error::{ListError, PostError, UnsupportedOperation};
+use crate::request::error::{PostError, UnsupportedOperation};
 use crate::request::ethernet::{Ethernet, Segmented};
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, SendOps};

@@ -3,7 +3,8 @@
 //! A single request that the fast path built is copied to the queue's own BlueFlame register
 //! without a call. Everything else leaves the inlined code at one point.
 
-use crate::request::error::{BatchError, PostError};
+use crate::request::batch_error::BatchError;
+use crate::request::error::PostError;
 use crate::request::operation::head_units;
 use crate::request::transport::Transport;
 use crate::send::build::{Cursor, blocks_of};
@@ -19,7 +20,7 @@ impl<T: Transport> SendQueue<T> {
     pub(crate) fn refuse(&mut self, cursor: Cursor, error: PostError) -> Cursor {
         self.forget_leaked(cursor);
         let index = cursor.since(self.here()).1.saturating_sub(self.more_wqes);
-        self.error.get_or_insert(BatchError { index, error });
+        self.error.get_or_insert(BatchError::new(index, error));
         self.noted = cursor.sequence;
         // Everything that follows takes the slow path, also in the next batch if this one is
         // leaked.
@@ -87,7 +88,7 @@ impl<T: Transport> SendQueue<T> {
     #[inline(never)]
     fn complete_many(&mut self, cursor: Cursor, wqe: NonNull<u8>) -> Result<(), BatchError> {
         if !self.has_fast_room(cursor.head) || !self.gate.may_send() {
-            return self.complete_slow(cursor);
+            return self.complete_unusual(cursor);
         }
         self.commit(cursor);
         // SAFETY: a WQE in the ring has at least one block.
@@ -195,7 +196,7 @@ impl<T: Transport> SendQueue<T> {
         // A closed gate takes precedence: a full queue of a device that is gone never gets room.
         match error {
             Some(error) if self.gate.may_send() => Err(error),
-            _ => Err(BatchError { index: 0, error: self.refusal() }),
+            _ => Err(BatchError::new(0, self.refusal())),
         }
     }
 
@@ -206,7 +207,7 @@ impl<T: Transport> SendQueue<T> {
         self.forget_batch();
         if !self.gate.may_send() {
             self.abort();
-            return Err(BatchError { index: 0, error: self.refusal() });
+            return Err(BatchError::new(0, self.refusal()));
         }
         let (first, requests) = (self.head, cursor.since(self.here()).1);
         if requests != 0 {

@@ -1,8 +1,9 @@
 //! The owner half of a send queue.
 
 use crate::gate::Gate;
+use crate::request::batch_error::BatchError;
 use crate::request::data::{ATOMIC_RESULT, Limits};
-use crate::request::error::{BatchError, PostError};
+use crate::request::error::PostError;
 use crate::request::ethernet::TsoLimits;
 use crate::request::transport::{Transport, Which};
 use crate::send::journal::Journal;
@@ -89,6 +90,9 @@ pub struct SendQueue<T> {
     pub(crate) tso: TsoLimits,
     transport: PhantomData<T>,
 }
+
+/// The completion flag, shifted as in the second word of a WQE.
+const COMPLETION: u32 = (control_flags::COMPLETION as u32) << RequestInfo::CONTROL_SHIFT;
 
 /// Bytes of a queue that posting a request uses: two cache lines. A service with thousands of queues
 /// has none of them in its cache.
@@ -210,11 +214,7 @@ impl<T: Transport> SendQueue<T> {
                 },
                 atomic_result: if atomics { ATOMIC_RESULT } else { u64::MAX },
             },
-            default_flags: if signal_all {
-                u32::from(control_flags::COMPLETION) << RequestInfo::CONTROL_SHIFT
-            } else {
-                0
-            },
+            default_flags: if signal_all { COMPLETION } else { 0 },
             gate,
             record,
             register,
@@ -269,6 +269,16 @@ impl<T: Transport> SendQueue<T> {
     pub fn require_inline_header(&mut self) {
         self.needs_inline_header = true;
         self.always_take_slow_path();
+    }
+
+    /// The flags of every request, of which the compiler knows that they are the completion flag or
+    /// nothing: where a request says that it is signaled, they need not be loaded.
+    #[inline(always)]
+    pub(crate) fn default_control(&self) -> u32 {
+        let flags = self.default_flags;
+        // SAFETY: nothing but `new` sets it, to the flag or to zero.
+        unsafe { core::hint::assert_unchecked(flags & !COMPLETION == 0) };
+        flags
     }
 
     #[inline(always)]

@@ -161,7 +161,7 @@ mod tests {
         let post = |queue: &mut SendQueue<Rc>| {
             let mut batch = queue.wr_start();
             batch.wr(0, SendFlags::empty()).send().inline_data(b"x");
-            batch.complete().map_err(|error| error.error)
+            batch.complete().map_err(|error| error.error())
         };
         let full = Err(PostError::QueueFull { free: 0, needed: 1 });
         for _ in 0..8 {

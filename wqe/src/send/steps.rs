@@ -4,8 +4,8 @@
 //! The head of a usual request is written to the ring at once, so that nothing of it has to be kept for
 //! the call that gives the data.
 
+use crate::request::batch_error::BatchError;
 use crate::request::data::{Data, DataKind, InlineBytesAt, InlineSges, OneSge};
-use crate::request::error::BatchError;
 use crate::request::flags::SendFlags;
 use crate::request::operation::{Inline, SendOps};
 use crate::request::segment::Segment;

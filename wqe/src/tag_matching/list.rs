@@ -1,6 +1,7 @@
 //! The owner half of a tag list.
 
-use crate::request::error::{ListError, PostError};
+use crate::request::batch_error::ListError;
+use crate::request::error::PostError;
 use crate::request::sge::Sge;
 use crate::request::transport::Rc;
 use crate::send::queue::SendQueue;
@@ -111,13 +112,13 @@ impl TagList {
     /// with it.
     pub fn post(&mut self, list: &mut [OpsWr<'_>]) -> Result<(), ListError> {
         if !self.queue.gate.may_send() {
-            return Err(ListError { index: 0, error: self.queue.gate.refusal().into() });
+            return Err(ListError::new(0, self.queue.gate.refusal().into()));
         }
         let first = self.posted;
         let mut result = Ok(());
         for (index, wr) in list.iter_mut().enumerate() {
             if let Err(error) = self.write(wr) {
-                result = Err(ListError { index: index as u32, error });
+                result = Err(ListError::new(index as u32, error));
                 break;
             }
         }

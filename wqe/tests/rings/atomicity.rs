@@ -92,23 +92,23 @@ const FAILURES: &[(&str, Failure)] = &[
     ("drop", |batch| drop(batch)),
     ("too many entries", |mut batch| {
         batch.wr(0, SIGNALED).send().sge_list(&sges(20));
-        assert!(matches!(batch.complete().unwrap_err().error, PostError::TooManySges { .. }));
+        assert!(matches!(batch.complete().unwrap_err().error(), PostError::TooManySges { .. }));
     }),
     ("entry too long", |mut batch| {
         batch.wr(0, SIGNALED).send().sge(Sge { addr: 0, length: 1 << 31, lkey: 0 });
-        assert!(matches!(batch.complete().unwrap_err().error, PostError::SgeTooLong { .. }));
+        assert!(matches!(batch.complete().unwrap_err().error(), PostError::SgeTooLong { .. }));
     }),
     ("message too long", |mut batch| {
         batch.wr(0, SIGNALED).send().sge(Sge { addr: 0, length: (1 << 30) + 1, lkey: 0 });
-        assert!(matches!(batch.complete().unwrap_err().error, PostError::MessageTooLong { .. }));
+        assert!(matches!(batch.complete().unwrap_err().error(), PostError::MessageTooLong { .. }));
     }),
     ("inline data too long", |mut batch| {
         batch.wr(0, SIGNALED).send().inline_data(&[0; 1000]);
-        assert!(matches!(batch.complete().unwrap_err().error, PostError::InlineTooLong { .. }));
+        assert!(matches!(batch.complete().unwrap_err().error(), PostError::InlineTooLong { .. }));
     }),
     ("a flag that is not allowed", |mut batch| {
         batch.wr(0, SIGNALED | SendFlags::SOLICITED).rdma_read(REMOTE).sge(sges(1)[0]);
-        assert!(matches!(batch.complete().unwrap_err().error, PostError::Flags { .. }));
+        assert!(matches!(batch.complete().unwrap_err().error(), PostError::Flags { .. }));
     }),
     ("queue full", |mut batch| {
         let before = batch.len();
@@ -116,13 +116,13 @@ const FAILURES: &[(&str, Failure)] = &[
         assert!(!batch.is_empty());
         fill(&mut batch, 64);
         let error = batch.complete().unwrap_err();
-        assert!(error.index as usize >= before);
-        assert!(matches!(error.error, PostError::QueueFull { .. }));
+        assert!(error.index() as usize >= before);
+        assert!(matches!(error.error(), PostError::QueueFull { .. }));
     }),
     ("a bad request, and more behind it", |mut batch| {
         batch.wr(0, SIGNALED).send().sge_list(&sges(20));
         fill(&mut batch, 64);
-        assert!(matches!(batch.complete().unwrap_err().error, PostError::TooManySges { .. }));
+        assert!(matches!(batch.complete().unwrap_err().error(), PostError::TooManySges { .. }));
     }),
 ];
 
@@ -154,7 +154,7 @@ fn an_unsignaled_run_that_is_refused_changes_nothing() {
     // All 25 blocks that are free may be taken: a run of up to 28 leaves room for a request of four
     // once what comes before it is done.
     let error = batch.complete().unwrap_err();
-    assert_eq!(error.error, PostError::QueueFull { free: 0, needed: 1 });
+    assert_eq!(error.error(), PostError::QueueFull { free: 0, needed: 1 });
     assert!(look(&bed) == before);
     assert_records(&bed, starts);
     let before = look(&bed);
@@ -163,7 +163,7 @@ fn an_unsignaled_run_that_is_refused_changes_nothing() {
         batch.wr(0xbad, SendFlags::empty()).send().sge_list(&[]);
     }
     let error = batch.complete().unwrap_err();
-    assert_eq!((error.index, error.error), (28, PostError::UnsignaledRun));
+    assert_eq!((error.index(), error.error()), (28, PostError::UnsignaledRun));
     assert!(look(&bed) == before);
 }
 
@@ -175,7 +175,7 @@ fn a_shut_gate_refuses_a_batch_whole() {
     let mut batch = bed.queue.wr_start();
     fill(&mut batch, 9);
     let error = batch.complete().unwrap_err();
-    assert_eq!((error.index, error.error), (0, PostError::DeviceGone));
+    assert_eq!((error.index(), error.error()), (0, PostError::DeviceGone));
     assert!(look(&bed) == before);
     assert_records(&bed, starts);
 }
@@ -261,8 +261,8 @@ fn a_list_is_posted_up_to_its_first_bad_request() {
                 list.push(wr);
                 list.extend(&good);
                 let error = bed.queue.post_send(&list).unwrap_err();
-                assert_eq!(error.index as usize, prefix);
-                assert!(is_right(error.error));
+                assert_eq!(error.index() as usize, prefix);
+                assert!(is_right(error.error()));
 
                 let mut next = first;
                 let mut last = None;
@@ -324,10 +324,16 @@ fn a_list_that_fills_the_queue_says_where_it_was_full() {
         // 25 blocks are free: eight of these, and one block more.
         let list: Vec<_> = (0..20).map(|i| of_sges(i, SIGNALED, &data)).collect();
         let error = bed.queue.post_send(&list).unwrap_err();
-        assert_eq!((error.index, error.error), (8, PostError::QueueFull { free: 1, needed: 3 }));
+        assert_eq!(
+            (error.index(), error.error()),
+            (8, PostError::QueueFull { free: 1, needed: 3 })
+        );
         assert_eq!(bed.producer(), u32::from(first) + 24);
         let error = bed.queue.post_send(&list[8..]).unwrap_err();
-        assert_eq!((error.index, error.error), (0, PostError::QueueFull { free: 1, needed: 3 }));
+        assert_eq!(
+            (error.index(), error.error()),
+            (0, PostError::QueueFull { free: 1, needed: 3 })
+        );
         assert_eq!(bed.producer(), u32::from(first) + 24);
         // All but the last are free: the list continues where it stopped.
         bed.records.retire(first + 21).unwrap();

@@ -247,7 +247,7 @@ impl<T: ExtraKind> World<T> {
             let mut rooms: Vec<Room<'_>> = planned.iter().map(|_| Default::default()).collect();
             let list: Vec<SendWr<'_>> =
                 planned.iter().zip(&mut rooms).map(|(p, room)| p.list_form(room)).collect();
-            let error = self.bed.queue.post_send(&list).err().map(|e| (e.index, e.error));
+            let error = self.bed.queue.post_send(&list).err().map(|e| (e.index(), e.error()));
             assert_eq!(error, refusal);
         } else {
             let mut batch = self.bed.queue.wr_start();
@@ -264,10 +264,10 @@ impl<T: ExtraKind> World<T> {
                     let long = PostError::SgeTooLong { index: 0, length: 1 << 31 };
                     let expected = refusal.unwrap_or((taken.len() as u32, long));
                     let error = batch.complete().unwrap_err();
-                    assert_eq!((error.index, error.error), expected);
+                    assert_eq!((error.index(), error.error()), expected);
                 }
                 Form::Complete | Form::List => {
-                    let error = batch.complete().err().map(|e| (e.index, e.error));
+                    let error = batch.complete().err().map(|e| (e.index(), e.error()));
                     assert_eq!(error, refusal);
                 }
             }

@@ -103,7 +103,7 @@ fn an_address_that_is_not_needed_is_not_read() {
     let mut post = |pieces: &[Sge]| {
         // SAFETY: those at an address that cannot be read are too long or empty.
         let data = Data::InlineAt(unsafe { InlineSges::new(pieces) });
-        bed.queue.post_send(&[SendWr { data, ..least(1, SIGNALED) }]).map_err(|list| list.error)
+        bed.queue.post_send(&[SendWr { data, ..least(1, SIGNALED) }]).map_err(|list| list.error())
     };
     for pieces in [&[nowhere(u32::MAX)][..], &[nowhere(max + 1)], &[nowhere(u32::MAX); 4]] {
         let total: u64 = pieces.iter().map(|piece| u64::from(piece.length)).sum();

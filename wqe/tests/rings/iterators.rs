@@ -65,7 +65,7 @@ fn requests_before_the_first_bad_one_are_posted_and_no_more_is_taken() {
             of_sges(wr_id, SIGNALED, if wr_id == bad { &long } else { &[] })
         }));
         let error = PostError::SgeTooLong { index: 0, length: u32::MAX };
-        assert_eq!(refused, Err(ListError { index: bad as u32, error }));
+        assert_eq!(refused, Err(ListError::new(bad as u32, error)));
         assert_eq!(taken, bad + 1);
         assert_eq!(bed.queue.producer(), first + bad as u16);
         assert_eq!(bed.producer(), u32::from(first) + bad as u32);
@@ -90,7 +90,7 @@ fn an_iterator_without_end_fills_the_queue() {
     let blocks = bed.layout.blocks;
     let refused = bed.queue.post_send_iter((0..).map(|wr_id| least(wr_id, SIGNALED)));
     let error = PostError::QueueFull { free: 0, needed: 1 };
-    assert_eq!(refused, Err(ListError { index: blocks, error }));
+    assert_eq!(refused, Err(ListError::new(blocks, error)));
     for block in 0..blocks {
         assert_eq!(bed.retire(first + block).unwrap().wr_id, block.into());
     }
@@ -120,7 +120,7 @@ fn a_shut_gate_refuses_the_first_request() {
     let mut bed = Bed::<Rc>::new(Spec::default());
     bed.gate.gate.set_state(QueueState::Init);
     let refused = bed.queue.post_send_iter([least(1, SIGNALED), least(2, SIGNALED)]);
-    assert_eq!(refused, Err(ListError { index: 0, error: PostError::State(QueueState::Init) }));
+    assert_eq!(refused, Err(ListError::new(0, PostError::State(QueueState::Init))));
     bed.gate.gate.set_state(QueueState::ReadyToSend);
     assert_eq!(bed.queue.post_send_iter([least(1, SIGNALED), least(2, SIGNALED)]), Ok(2));
 }

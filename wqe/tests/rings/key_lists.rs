@@ -169,7 +169,7 @@ impl Pair {
         key.tried = false;
         let mut batch = self.other.queue.wr_start();
         batch.wr(wr_id, flags).mkey_configure(&*key);
-        let other = batch.complete().map_err(|refused| (refused.index, refused.error));
+        let other = batch.complete().map_err(|refused| (refused.index(), refused.error()));
         key.tried = true;
         let mut state = StepsState::new();
         let mut steps = self.usual.queue.start_steps(&mut state);
@@ -177,7 +177,7 @@ impl Pair {
         assert_eq!(steps.is_refused(), other.is_err(), "{what}");
         let single = steps.complete_keyed();
         let usual = if single { Ok(()) } else { steps.complete() };
-        let usual = usual.map_err(|refused| (refused.index, refused.error));
+        let usual = usual.map_err(|refused| (refused.index(), refused.error()));
         assert_eq!(usual, other, "{what}");
         let lengths = key.lengths.take();
         assert!(lengths.iter().all(|length| *length == lengths[0]), "{what}");
@@ -436,7 +436,7 @@ fn a_list_is_not_posted_behind_a_gate_that_shut() {
         bed.gate.gate.set_state(QueueState::Reset);
         assert!(!steps.complete_keyed());
         let refused = steps.complete().unwrap_err();
-        assert_eq!((refused.index, refused.error), (0, PostError::State(QueueState::Reset)));
+        assert_eq!((refused.index(), refused.error()), (0, PostError::State(QueueState::Reset)));
         assert_eq!((bed.producer(), bed.records.in_flight()), (0, 0));
         assert!(bed.uar.all() == uar);
         assert_eq!(*key.told.0.lock().unwrap(), [(1, false)]);

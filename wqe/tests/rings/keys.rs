@@ -114,7 +114,7 @@ fn a_batch_counts_requests_not_their_wqes() {
     }
     // Which request is at fault is counted in the same way.
     batch.wr(9, SIGNALED).send().sge_list(&[Sge { addr: 0, length: 1 << 31, lkey: 0 }]);
-    assert_eq!(batch.complete().unwrap_err().index, 6);
+    assert_eq!(batch.complete().unwrap_err().index(), 6);
     let mut batch = bed.queue.wr_start();
     batch.wr(1, SIGNALED).mkey_configure(&key);
     assert_eq!(batch.len(), 1);

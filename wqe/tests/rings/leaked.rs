@@ -112,7 +112,7 @@ fn what_a_leaked_batch_was_refused_for_is_not_told_of_the_next_one() {
             }
             batch.wr(2, SIGNALED | SendFlags::SOLICITED).rdma_read(REMOTE).sge(sges(1)[0]);
             let error = PostError::Flags { refused: SendFlags::SOLICITED };
-            assert_eq!(batch.complete(), Err(BatchError { index: good, error }));
+            assert_eq!(batch.complete(), Err(BatchError::new(good, error)));
         }
         assert_eq!(bed.queue.free_blocks(), free);
     }

@@ -168,7 +168,7 @@ fn an_atomic_returns_eight_bytes_into_one_entry() {
     for (sges, entries, length) in cases {
         let operation = Operation::FetchAdd { remote: REMOTE, add: 1 };
         let wr = SendWr { operation, data: Data::Sges(sges), ..SendWr::default() };
-        let error = bed.queue.post_send(&[wr]).unwrap_err().error;
+        let error = bed.queue.post_send(&[wr]).unwrap_err().error();
         assert_eq!(error, PostError::AtomicResult { entries, length });
     }
     let wr = SendWr {
@@ -176,7 +176,7 @@ fn an_atomic_returns_eight_bytes_into_one_entry() {
         data: Data::Inline(&[b"no data "]),
         ..SendWr::default()
     };
-    assert_eq!(bed.queue.post_send(&[wr]).unwrap_err().error, PostError::InlineNotAllowed);
+    assert_eq!(bed.queue.post_send(&[wr]).unwrap_err().error(), PostError::InlineNotAllowed);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_device_without_atomics_is_asked_for_none() {
     for length in [8, u32::MAX, 0] {
         let mut batch = bed.queue.wr_start();
         batch.wr(1, SIGNALED).atomic_fetch_add(REMOTE, 1).sge(Sge { length, ..RESULT });
-        assert_eq!(batch.complete().unwrap_err().error, PostError::NoAtomics);
+        assert_eq!(batch.complete().unwrap_err().error(), PostError::NoAtomics);
     }
 }
 
@@ -279,7 +279,7 @@ fn a_window_has_at_most_two_gib() {
     batch.wr(1, SIGNALED).bind_mw(binding(WindowType::Two, 1 << 31, false));
     batch.wr(2, SIGNALED).bind_mw(binding(WindowType::Two, (1 << 31) + 1, false));
     let error = batch.complete().unwrap_err();
-    assert_eq!((error.index, error.error), (1, PostError::WindowTooLong { gib: 2 }));
+    assert_eq!((error.index(), error.error()), (1, PostError::WindowTooLong { gib: 2 }));
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn a_run_of_unsignaled_requests_of_a_size_of_their_own_does_not_fill_the_queue()
     let mut post = |flags| {
         let mut batch = bed.queue.wr_start();
         batch.wr(1, flags).masked_cmp_swp(REMOTE, MASKED).sge(RESULT);
-        batch.complete().map_err(|error| error.error)
+        batch.complete().map_err(|error| error.error())
     };
     for _ in 0..3 {
         post(SendFlags::empty()).unwrap();
@@ -417,14 +417,14 @@ fn a_request_larger_than_the_queue_was_made_for_is_posted_if_there_is_room_for_i
     bed.queue.post_send(&[wr]).unwrap();
     let full = PostError::QueueFull { free: 1, needed: 3 };
     let before = (bed.ring.all(), bed.record.all(), bed.uar.all());
-    assert_eq!(bed.queue.post_send(&[wr]).unwrap_err().error, full);
+    assert_eq!(bed.queue.post_send(&[wr]).unwrap_err().error(), full);
     assert_eq!((bed.ring.all(), bed.record.all(), bed.uar.all()), before);
     bed.queue.post_send(&[least(1, SIGNALED)]).unwrap();
     bed.retire(0).unwrap();
     // Across the end of the ring.
     bed.queue.post_send(&[wr]).unwrap();
     let none = PostError::QueueFull { free: 0, needed: 1 };
-    assert_eq!(bed.queue.post_send(&[least(1, SIGNALED)]).unwrap_err().error, none);
+    assert_eq!(bed.queue.post_send(&[least(1, SIGNALED)]).unwrap_err().error(), none);
     // One that the ring can never hold.
     let bytes = raw_bytes(63, 0x0a, 0x08);
     let wr = SendWr {
@@ -435,7 +435,7 @@ fn a_request_larger_than_the_queue_was_made_for_is_posted_if_there_is_room_for_i
     bed.retire(3).unwrap();
     bed.retire(4).unwrap();
     let never = PostError::QueueFull { free: 4, needed: 16 };
-    assert_eq!(bed.queue.post_send(&[wr]).unwrap_err().error, never);
+    assert_eq!(bed.queue.post_send(&[wr]).unwrap_err().error(), never);
 }
 
 #[test]
@@ -445,7 +445,7 @@ fn an_unsignaled_run_of_large_requests_may_not_fill_the_queue() {
     let bind = Operation::BindWindow(binding(WindowType::Two, 0x1000, false));
     let wr = SendWr { operation: bind, ..SendWr::default() };
     bed.queue.post_send(&[wr]).unwrap();
-    let error = bed.queue.post_send(&[least(1, SendFlags::empty())]).unwrap_err().error;
+    let error = bed.queue.post_send(&[least(1, SendFlags::empty())]).unwrap_err().error();
     assert_eq!(error, PostError::UnsignaledRun);
     bed.queue.post_send(&[least(1, SIGNALED)]).unwrap();
 }
@@ -614,16 +614,16 @@ fn requests_after_a_rewrite_are_soon_ordinary_again() {
         bed.queue.post_send(&[least(1, SIGNALED)]).unwrap();
     }
     let full = PostError::QueueFull { free: 0, needed: 1 };
-    assert_eq!(bed.queue.post_send(&[least(1, SIGNALED)]).unwrap_err().error, full);
+    assert_eq!(bed.queue.post_send(&[least(1, SIGNALED)]).unwrap_err().error(), full);
 }
 
 fn refused<T: ListTransport>(wr: SendWr<'_>) -> PostError {
     let mut bed = Bed::<T>::new(Spec::default());
     let before = (bed.ring.all(), bed.record.all(), bed.uar.all());
     let error = bed.queue.post_send(&[SendWr { wr_id: 1, ..wr }]).unwrap_err();
-    assert_eq!(error.index, 0);
+    assert_eq!(error.index(), 0);
     assert_eq!((bed.ring.all(), bed.record.all(), bed.uar.all()), before);
-    error.error
+    error.error()
 }
 
 #[test]

@@ -160,12 +160,12 @@ fn a_device_that_needs_the_header_gets_no_packet_without() {
     for _ in 0..3 {
         let mut batch = bed.queue.wr_start();
         batch.wr(1, SIGNALED).send().sge(SGE);
-        assert_eq!(batch.complete().unwrap_err().error, PostError::InlineHeaderMissing);
+        assert_eq!(batch.complete().unwrap_err().error(), PostError::InlineHeaderMissing);
         let mut batch = bed.queue.wr_start();
         batch.wr(1, SIGNALED).send().inline_data(&[1; 60]);
-        assert_eq!(batch.complete().unwrap_err().error, PostError::InlineHeaderMissing);
+        assert_eq!(batch.complete().unwrap_err().error(), PostError::InlineHeaderMissing);
         let wr = SendWr { data: Data::Sges(&[SGE]), ..SendWr::default() };
-        assert_eq!(bed.queue.post_send(&[wr]).unwrap_err().error, PostError::InlineHeaderMissing);
+        assert_eq!(bed.queue.post_send(&[wr]).unwrap_err().error(), PostError::InlineHeaderMissing);
         assert_eq!(bed.queue.producer(), 0, "nothing was posted");
 
         let mut batch = bed.queue.wr_start();
@@ -245,14 +245,14 @@ fn what_cannot_be_cut_is_refused_by_name_and_leaves_no_trace() {
         let packet = Segmented { header, mss, payload };
         let mut batch = bed.queue.wr_start();
         batch.wr(7, SIGNALED).send_tso(packet);
-        assert_eq!(batch.complete().unwrap_err().error, error);
+        assert_eq!(batch.complete().unwrap_err().error(), error);
         assert_eq!(bed.queue.producer(), 0);
     }
     let mut without = Bed::<RawPacket>::new(SPEC);
     let packet = Segmented { header: &[0; 54], mss: 100, payload: &[SGE] };
     let mut batch = without.queue.wr_start();
     batch.wr(7, SIGNALED).send_tso(packet);
-    let error = batch.complete().unwrap_err().error;
+    let error = batch.complete().unwrap_err().error();
     assert_eq!(error, PostError::TsoHeader { length: 54, max: 0 });
     assert_eq!(error.to_string(), "the queue was created without TSO: set `max_tso_header`");
 }
@@ -288,7 +288,7 @@ fn headers_and_entries_together_never_exceed_the_largest_request() {
 fn operations_and_flags_of_connections_are_refused_on_packets() {
     let refused = |wr: SendWr<'_>| {
         let mut bed = Bed::<RawPacket>::new(SPEC);
-        bed.queue.post_send(&[wr]).unwrap_err().error
+        bed.queue.post_send(&[wr]).unwrap_err().error()
     };
     let wr = SendWr { data: Data::Sges(&[SGE]), ..SendWr::default() };
     for flags in [SendFlags::FENCE, SendFlags::SOLICITED] {
@@ -305,7 +305,7 @@ fn operations_and_flags_of_connections_are_refused_on_packets() {
 
     let mut connected = Bed::<Rc>::new(SPEC);
     let wr = SendWr { operation, data, ..SendWr::default() };
-    let error = connected.queue.post_send(&[wr]).unwrap_err().error;
+    let error = connected.queue.post_send(&[wr]).unwrap_err().error();
     assert_eq!(error, PostError::Unsupported);
 }
 

@@ -67,7 +67,7 @@ fn by_hand(sges: &[Sge], max: usize) -> Vec<u8> {
 }
 
 const fn full(index: u32) -> ListError {
-    ListError { index, error: PostError::QueueFull { free: 0, needed: 1 } }
+    ListError::new(index, PostError::QueueFull { free: 0, needed: 1 })
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn an_entry_of_any_length_up_to_two_gibibytes_less_one_is_taken() {
     let mut bed = Bed::new(4, 2);
     for length in [1 << 31, u32::MAX] {
         let error = PostError::SgeTooLong { index: 0, length };
-        assert_eq!(bed.post(0, &[sge(length)]), Err(ListError { index: 0, error }));
+        assert_eq!(bed.post(0, &[sge(length)]), Err(ListError::new(0, error)));
         let error = PostError::SgeTooLong { index: 1, length };
-        assert_eq!(bed.post(0, &[sge(5), sge(length)]), Err(ListError { index: 0, error }));
+        assert_eq!(bed.post(0, &[sge(5), sge(length)]), Err(ListError::new(0, error)));
     }
     bed.post(0, &[sge((1 << 31) - 1); 2]).unwrap();
 }
@@ -131,7 +131,7 @@ fn a_list_is_posted_up_to_its_first_bad_request() {
     let wr = |wr_id, sges| ReceiveWr { wr_id, sges };
     let list = [wr(10, &data[..1]), wr(11, &data[..2]), wr(12, &data[..3]), wr(13, &data[..1])];
     let error = PostError::TooManySges { given: 3, max: 2 };
-    assert_eq!(bed.queue.post_recv(&list), Err(ListError { index: 2, error }));
+    assert_eq!(bed.queue.post_recv(&list), Err(ListError::new(2, error)));
     assert_eq!(bed.record.all(), [0, 0, 0, 2, 0, 0, 0, 0]);
     assert_eq!(bed.queue.free(), 6);
     assert_eq!(bed.records.retire(0), Some(10));
@@ -145,7 +145,7 @@ fn a_list_without_a_good_request_changes_nothing() {
     let data = sges(3);
     bed.post(1, &data[..1]).unwrap();
     let (first, record) = (bed.request(0), bed.record.all());
-    assert_eq!(bed.post(2, &data).unwrap_err().index, 0);
+    assert_eq!(bed.post(2, &data).unwrap_err().index(), 0);
     bed.queue.post_recv(&[]).unwrap();
     assert_eq!((bed.request(0), bed.record.all()), (first, record));
 }
@@ -380,15 +380,15 @@ fn receives_are_posted_in_every_state_but_reset() {
     for state in QueueState::ALL {
         bed.gate.gate.set_state(state);
         let expected = match state {
-            QueueState::Reset => Err(ListError { index: 0, error: PostError::State(state) }),
+            QueueState::Reset => Err(ListError::new(0, PostError::State(state))),
             _ => Ok(()),
         };
         assert_eq!(bed.post(0, &[]), expected);
     }
     bed.gate.gate.set_gone();
-    assert_eq!(bed.post(0, &[]).unwrap_err().error, PostError::DeviceGone);
+    assert_eq!(bed.post(0, &[]).unwrap_err().error(), PostError::DeviceGone);
     bed.gate.word.write(0, &[0; 4]);
-    assert_eq!(bed.post(0, &[]).unwrap_err().error, PostError::Forked);
+    assert_eq!(bed.post(0, &[]).unwrap_err().error(), PostError::Forked);
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn an_iterator_is_posted_up_to_the_first_bad_one() {
             Err(_) => assert!(panics),
             Ok(posted) => {
                 let error = PostError::TooManySges { given: 3, max: 2 };
-                assert_eq!(posted, Err(ListError { index: good as u32, error }));
+                assert_eq!(posted, Err(ListError::new(good as u32, error)));
             }
         }
         assert_eq!(taken, good + 1);
@@ -431,7 +431,7 @@ fn an_iterator_is_posted_up_to_the_first_bad_one() {
     assert_eq!(bed.records.retire(head), Some(9));
     let filled = bed.queue.post_recv_iter((0..).map(|wr_id| ReceiveWr { wr_id, sges: &[] }));
     assert_eq!(filled, Err(full(8)));
-    assert_eq!(bed.queue.recv(1, three[0]), Err(full(8).error));
+    assert_eq!(bed.queue.recv(1, three[0]), Err(full(8).error()));
 }
 
 #[test]

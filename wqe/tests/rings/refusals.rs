@@ -33,8 +33,8 @@ fn post<T: Kind>(
         (0..16).find_map(|back| bed.records.retire(last.wrapping_sub(back))).unwrap();
     }
     result.map_err(|error| {
-        assert_eq!(error.index, 0);
-        error.error
+        assert_eq!(error.index(), 0);
+        error.error()
     })
 }
 
@@ -166,22 +166,25 @@ fn the_list_form_refuses_what_the_typed_form_cannot_say() {
 
     let mut rc = Bed::<Rc>::new(Spec::default());
     let wr_inline = SendWr { data: Data::Inline(inline), ..wr(read) };
-    assert_eq!(rc.queue.post_send(&[wr_inline]).unwrap_err().error, PostError::InlineNotAllowed);
+    assert_eq!(rc.queue.post_send(&[wr_inline]).unwrap_err().error(), PostError::InlineNotAllowed);
     let wr_inline = SendWr { data: Data::Inline(&[]), ..wr(read) };
-    assert_eq!(rc.queue.post_send(&[wr_inline]).unwrap_err().error, PostError::InlineNotAllowed);
+    assert_eq!(rc.queue.post_send(&[wr_inline]).unwrap_err().error(), PostError::InlineNotAllowed);
 
     let mut uc = Bed::<Uc>::new(Spec::default());
-    assert_eq!(uc.queue.post_send(&[wr(read)]).unwrap_err().error, PostError::Unsupported);
+    assert_eq!(uc.queue.post_send(&[wr(read)]).unwrap_err().error(), PostError::Unsupported);
 
     let mut ud = Bed::<Ud>::new(Spec::default());
     for operation in [read, Operation::RdmaWrite(REMOTE), Operation::RdmaWriteImm(REMOTE, IMM)] {
-        assert_eq!(ud.queue.post_send(&[wr(operation)]).unwrap_err().error, PostError::Unsupported);
+        assert_eq!(
+            ud.queue.post_send(&[wr(operation)]).unwrap_err().error(),
+            PostError::Unsupported
+        );
     }
     let address = Some(UdAddress { vector: &ADDRESS, qp_num: TO_QPN, qkey: QKEY });
     for (address, result) in [(None, Some(PostError::AddressMissing)), (address, None)] {
         for operation in [Operation::Send, Operation::SendImm(IMM)] {
             let posted = ud.queue.post_send(&[SendWr { address, ..wr(operation) }]);
-            assert_eq!(posted.err().map(|error| error.error), result);
+            assert_eq!(posted.err().map(|error| error.error()), result);
         }
     }
 }
@@ -235,7 +238,7 @@ fn nothing_is_posted_in_a_forked_child() {
         let result = post(&mut bed, SIGNALED, Op::Send, Given::Sge(sge(1)));
         assert_eq!(result, Err(PostError::Forked));
         assert_eq!(
-            bed.queue.post_send(&[wr(Operation::Send)]).unwrap_err().error,
+            bed.queue.post_send(&[wr(Operation::Send)]).unwrap_err().error(),
             PostError::Forked
         );
     }
@@ -253,7 +256,7 @@ fn the_first_refusal_of_a_batch_is_the_one_that_is_told() {
     assert_eq!(batch.len(), 1);
     let error = batch.complete().unwrap_err();
     let max = bed.layout.max_sge;
-    assert_eq!((error.index, error.error), (1, PostError::TooManySges { given: 9, max }));
+    assert_eq!((error.index(), error.error()), (1, PostError::TooManySges { given: 9, max }));
     // The next batch knows nothing of it.
     assert_eq!(post(&mut bed, SIGNALED, Op::Send, Given::Sge(sge(1))), Ok(()));
 }

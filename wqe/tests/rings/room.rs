@@ -22,8 +22,8 @@ fn post(bed: &mut Bed<Rc>, flags: SendFlags, blocks: usize) -> Result<(), PostEr
     let taken = if result.is_ok() { blocks as u32 } else { 0 };
     assert_eq!(bed.queue.free_blocks(), before - taken);
     result.map_err(|error| {
-        assert_eq!(error.index, 0);
-        error.error
+        assert_eq!(error.index(), 0);
+        error.error()
     })
 }
 
@@ -138,7 +138,7 @@ fn a_run_is_counted_within_a_batch_too() {
     }
     batch.wr(0, UNSIGNALED).send().sge_list(&[]);
     let error = batch.complete().unwrap_err();
-    assert_eq!((error.index, error.error), (12, PostError::UnsignaledRun));
+    assert_eq!((error.index(), error.error()), (12, PostError::UnsignaledRun));
     assert_eq!(bed.queue.free_blocks(), 16);
 
     let mut batch = bed.queue.wr_start();
@@ -190,7 +190,7 @@ fn a_full_queue_refuses_every_kind_of_request_and_keeps_what_it_holds() {
     batch.wr(0, SIGNALED).rdma_write_imm(to, [1; 4]).inline_data_list(&[&[1; 100]]);
     batch.wr(0, SIGNALED).rdma_read(to).sge_list(&data);
     let error = batch.complete().unwrap_err();
-    assert_eq!((error.index, Err(error.error)), (0, full(0, 1)));
+    assert_eq!((error.index(), Err(error.error())), (0, full(0, 1)));
     assert!(bed.ring.all() == ring);
     assert!(bed.uar.all() == uar);
     assert_eq!(bed.record.all(), record);

@@ -83,7 +83,7 @@ impl Bed {
 }
 
 const fn full(index: u32) -> ListError {
-    ListError { index, error: PostError::QueueFull { free: 0, needed: 1 } }
+    ListError::new(index, PostError::QueueFull { free: 0, needed: 1 })
 }
 
 #[test]
@@ -143,11 +143,11 @@ fn a_bad_request_is_refused_and_its_place_used_again() {
     let wr = |wr_id, sges| ReceiveWr { wr_id, sges };
     let error = PostError::TooManySges { given: 9, max: 1 };
     let list = [wr(1, &data[..1]), wr(2, &data), wr(3, &data[..1])];
-    assert_eq!(bed.queue.post_recv(&list), Err(ListError { index: 1, error }));
+    assert_eq!(bed.queue.post_recv(&list), Err(ListError::new(1, error)));
     assert_eq!(bed.device.posted(), 1);
     let long = Sge { length: 1 << 31, ..data[0] };
     let error = PostError::SgeTooLong { index: 0, length: 1 << 31 };
-    assert_eq!(bed.post(4, &[long]), Err(ListError { index: 0, error }));
+    assert_eq!(bed.post(4, &[long]), Err(ListError::new(0, error)));
     assert_eq!(bed.device.posted(), 1);
     bed.post(5, &data[1..2]).unwrap();
     assert_eq!(bed.device.take(), Some((0, data[..1].to_vec())));
@@ -161,9 +161,9 @@ fn a_bad_request_is_refused_and_its_place_used_again() {
 fn a_shut_gate_refuses() {
     let mut bed = Bed::new(4, 1);
     bed.gate.gate.set_state(QueueState::Reset);
-    assert_eq!(bed.post(0, &[]).unwrap_err().error, PostError::State(QueueState::Reset));
+    assert_eq!(bed.post(0, &[]).unwrap_err().error(), PostError::State(QueueState::Reset));
     bed.gate.gate.set_gone();
-    assert_eq!(bed.post(0, &[]).unwrap_err().error, PostError::DeviceGone);
+    assert_eq!(bed.post(0, &[]).unwrap_err().error(), PostError::DeviceGone);
     assert_eq!(bed.device.posted(), 0);
 }
 
@@ -256,7 +256,7 @@ fn check_any_order(requests: u32, seed: u64) {
         for _ in 0..below(2 * requests as usize + 2) {
             if held.len() < capacity && below(8) == 0 {
                 let error = PostError::SgeTooLong { index: 2, length: 1 << 31 };
-                assert_eq!(bed.post(next, &long), Err(ListError { index: 0, error }));
+                assert_eq!(bed.post(next, &long), Err(ListError::new(0, error)));
             }
             let list = &data[..[0, 1, 1, 1, 1, 2, 3][below(7)]];
             if held.len() == capacity {
@@ -339,7 +339,7 @@ fn an_iterator_is_posted_up_to_the_first_bad_one() {
             ReceiveWr { wr_id: round << 8 | n, sges: &four[..if n == good { 4 } else { 1 }] }
         }));
         let error = PostError::TooManySges { given: 4, max: bed.layout.max_sge };
-        assert_eq!(posted, Err(ListError { index: good as u32, error }));
+        assert_eq!(posted, Err(ListError::new(good as u32, error)));
         assert_eq!(taken, good + 1);
         for n in 0..good {
             let (index, list) = bed.device.take().unwrap();
@@ -380,7 +380,7 @@ fn an_iterator_that_panics_costs_no_room() {
     let capacity = bed.queue.capacity();
     let full = bed.queue.post_recv_iter((0..).map(|wr_id| ReceiveWr { wr_id, sges: &list }));
     let error = PostError::QueueFull { free: 0, needed: 1 };
-    assert_eq!(full, Err(ListError { index: capacity, error }));
+    assert_eq!(full, Err(ListError::new(capacity, error)));
     assert_eq!(bed.queue.recv(1, list[0]), Err(error));
 }
 
@@ -394,7 +394,7 @@ fn a_list_without_a_good_request_stores_to_no_record() {
     // SAFETY: the record of the bed.
     unsafe { bed.device.record.at(0).cast::<u32>().write_volatile(0xabcd) };
     let record = bed.device.record.all();
-    assert_eq!(bed.post(2, &four).unwrap_err().index, 0);
+    assert_eq!(bed.post(2, &four).unwrap_err().index(), 0);
     bed.queue.post_recv(&[]).unwrap();
     assert_eq!(bed.queue.post_recv_iter([] as [ReceiveWr<'_>; 0]), Ok(0));
     bed.gate.gate.set_state(QueueState::Reset);
@@ -406,7 +406,7 @@ fn a_list_without_a_good_request_stores_to_no_record() {
     unsafe { bed.device.record.at(0).cast::<u32>().write_volatile(0xabcd) };
     let full = PostError::QueueFull { free: 0, needed: 1 };
     assert_eq!(bed.queue.recv(3, data[0]), Err(full));
-    assert_eq!(bed.post(3, &data).map_err(|refused| refused.error), Err(full));
+    assert_eq!(bed.post(3, &data).map_err(|refused| refused.error()), Err(full));
     assert_eq!(bed.device.record.all(), record);
 }
 

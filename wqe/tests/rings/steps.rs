@@ -203,7 +203,7 @@ fn a_queue_that_may_not_send_writes_no_head() {
     let mut steps = bed.queue.start_steps(&mut state);
     assert!(!steps.head::<Send>(1, SIGNALED, [0; 4], ()));
     steps.push_with(|| least(1, SIGNALED));
-    let refused = BatchError { index: 0, error: PostError::State(QueueState::Init) };
+    let refused = BatchError::new(0, PostError::State(QueueState::Init));
     assert_eq!(complete(steps), Err(refused));
     assert!(before == bed.ring.all());
     bed.gate.gate.set_state(QueueState::ReadyToSend);
@@ -306,7 +306,7 @@ fn a_large_request_is_not_completed_behind_a_gate_that_shut() {
     let mut batch = bed.queue.wr_start();
     batch.wr(1, SIGNALED).send().sge_list(&list);
     gate.set_state(QueueState::Reset);
-    assert_eq!(batch.complete().unwrap_err().error, PostError::State(QueueState::Reset));
+    assert_eq!(batch.complete().unwrap_err().error(), PostError::State(QueueState::Reset));
     assert_eq!((bed.producer(), bed.records.in_flight()), (0, 0));
     assert!(bed.uar.all() == uar);
     gate.set_state(QueueState::ReadyToSend);
@@ -415,7 +415,7 @@ fn a_batch_is_not_completed_behind_a_gate_that_shut() {
         }
         bed.gate.gate.set_state(QueueState::Reset);
         assert!(!steps.complete_fast() && !steps.complete_many());
-        let refused = BatchError { index: 0, error: PostError::State(QueueState::Reset) };
+        let refused = BatchError::new(0, PostError::State(QueueState::Reset));
         assert_eq!(steps.complete(), Err(refused));
         assert_eq!((bed.producer(), bed.records.in_flight()), (0, 0));
         assert!(bed.uar.all() == uar);

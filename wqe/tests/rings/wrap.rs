@@ -136,7 +136,7 @@ fn the_largest_ring_can_be_full() {
         assert_eq!(bed.queue.free_blocks(), 0);
         let full = mlx5_wqe::PostError::QueueFull { free: 0, needed: 1 };
         let error = crate::by_hand::post_least(&mut bed.queue, 0, SendFlags::SIGNALED);
-        assert_eq!(error.unwrap_err().error, full);
+        assert_eq!(error.unwrap_err().error(), full);
         assert_eq!(bed.producer(), (lap + 1) * 32768 % 65536);
         for request in 0..2048 {
             let block = lap * 32768 + request * 16;

@@ -282,6 +282,6 @@ pub(super) fn list<T: Carrier>(qp: &mut QueuePair<T>, side: &mut Side, lines: &[
         .collect();
     match qp.post_send(&wrs) {
         Ok(()) => Outcome::Posted,
-        Err(error) => Outcome::Refused(error.index),
+        Err(error) => Outcome::Refused(error.index()),
     }
 }
