@@ -220,7 +220,7 @@ impl EthernetQueue {
             if let Some(number) = last {
                 store.free.push(Slot::from_number(number));
             }
-            return Err(EthernetError::Post(refused.error));
+            return Err(EthernetError::Post(refused.error()));
         }
         Ok(())
     }

@@ -227,10 +227,10 @@ impl EthernetQueue {
     fn posted(&mut self, first: u64, posted: Result<(), BatchError>) -> Result<(), EthernetError> {
         match posted {
             Ok(()) => Ok(()),
-            Err(BatchError { error, .. }) => {
+            Err(refused) => {
                 let count = self.in_flight.undo(first, &self.store.free);
                 self.store.counters.not_sent.add(count);
-                Err(EthernetError::Post(error))
+                Err(EthernetError::Post(refused.error()))
             }
         }
     }

@@ -239,7 +239,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         match &mut self.receive {
             Some(receive) => receive.recv_each(requests),
             None if requests.into_iter().next().is_none() => Ok(0),
-            None => Err(ListError { index: 0, error: PostError::Unsupported }),
+            None => Err(ListError::new(0, PostError::Unsupported)),
         }
     }
 

@@ -384,7 +384,7 @@ fn a_request_of_several_packets_has_only_good_ones(bed: &Bed) -> Outcome {
             batch.wr(2, SendFlags::SIGNALED).send_packets(&packets);
         });
         let refused = refused.expect_err("a bad request");
-        assert_eq!((refused.index, refused.error), (1, error));
+        assert_eq!((refused.index(), refused.error()), (1, error));
     }
     bed.nothing(&mut a.send_cq);
     // One that is just long enough.

@@ -431,7 +431,7 @@ impl ReceiveQueue {
         requests: impl IntoIterator<Item = (u64, Sge)>,
     ) -> Result<usize, ListError> {
         if !self.gate.may_receive() {
-            return Err(ListError { index: 0, error: self.gate.refusal().into() });
+            return Err(ListError::new(0, self.gate.refusal().into()));
         }
         let mut count = 0;
         let mut written = Unpublished { head: self.head, queue: self };
@@ -446,7 +446,7 @@ impl ReceiveQueue {
                     queue.wr_ids.add(index).as_ref().store(wr_id, Relaxed);
                 }
             } else if let Err(error) = queue.write(head, &ReceiveWr { wr_id, sges: &[sge] }) {
-                return Err(ListError { index: count, error });
+                return Err(ListError::new(count, error));
             }
             written.head = head.wrapping_add(1);
             count += 1;

@@ -364,7 +364,7 @@ fn a_packet_among_several_that_is_too_short_is_refused_by_name() {
         batch.wr(1, SIGNALED).send().sge(SGE);
         batch.wr(2, SIGNALED).send_packets(packets);
         let refused = batch.complete().unwrap_err();
-        assert_eq!((refused.index, refused.error), (1, error));
+        assert_eq!((refused.index(), refused.error()), (1, error));
         assert_eq!(bed.queue.producer(), 0);
     }
 }

@@ -446,7 +446,7 @@ fn receives_of_one_buffer_each_are_those_of_a_list() {
         let list = requests.map(|(wr_id, sge)| (wr_id, [sge]));
         let list = list.each_ref().map(|(wr_id, sges)| ReceiveWr { wr_id: *wr_id, sges });
         assert_eq!(refused, other.queue.post_recv(&list).unwrap_err());
-        assert_eq!((refused.index, one.queue.free()), (3, 5));
+        assert_eq!((refused.index(), one.queue.free()), (3, 5));
         assert_eq!(one.ring.all(), other.ring.all());
         assert_eq!(one.record.all(), other.record.all());
         // To the last place, and no further.
