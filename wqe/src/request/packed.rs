@@ -120,6 +120,7 @@ variants! {
     28 = State(state: QueueState);
     29 = DeviceGone;
     30 = Forked;
+    31 = PacketTooShort { index: u32, length: u32 };
 }
 
 #[cfg(test)]
