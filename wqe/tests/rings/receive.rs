@@ -452,8 +452,8 @@ fn receives_of_one_buffer_each_are_those_of_a_list() {
         // To the last place, and no further.
         let more = (20..).map(|n| (n, of(n, 100)));
         let full = one.queue.recv_each(more).unwrap_err();
-        assert_eq!(full.error, PostError::QueueFull { free: 0, needed: 1 });
-        assert_eq!((full.index, one.queue.free()), (5, 0));
+        assert_eq!(full.error(), PostError::QueueFull { free: 0, needed: 1 });
+        assert_eq!((full.index(), one.queue.free()), (5, 0));
         let ids: Vec<u64> = one.records.wr_ids_in_flight().collect();
         assert_eq!(ids, [7, 8, 9, 20, 21, 22, 23, 24]);
         assert_eq!(one.queue.recv_each([]), Ok(0));
