@@ -4,7 +4,7 @@ use mlx5_prm::cmd::port::{AccessRegIn, AccessRegMode, RegisterId};
 use mlx5_prm::fields::{get_bits, set_bits};
 
 use crate::config::LinkLayer;
-use crate::engine::{Device, Port};
+use crate::engine::{Device, FRAME, Port};
 use crate::firmware::{Answer, Failure, Firmware, counters, syndrome};
 
 /// A field of a register: first bit and width.
@@ -84,6 +84,8 @@ const PPCNT: usize = 0x800 / 8;
 const DESCRIPTION: usize = 64;
 /// The largest frame of an Ethernet port.
 const JUMBO: u32 = 9978;
+/// What RoCE has around its payload at most: GRH or IP, UDP, BTH, an XRC and an atomic header, ICRC.
+const ROCE_HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
 fn fill(register: &mut [u8], fields: &[(Field, u64)]) {
     for ((bit, width), value) in fields {
@@ -137,7 +139,11 @@ impl Firmware {
                 let number = get_bits(&register, LOCAL_PORT.0, LOCAL_PORT.1) as u8;
                 let frame = get_bits(&register, pmtu::ADMIN.0, pmtu::ADMIN.1) as u32;
                 let port = device.port_mut(number.max(1));
-                port.ok_or(Failure::param(syndrome::PORT_NUMBER))?.frame = frame.min(JUMBO);
+                let port = port.ok_or(Failure::param(syndrome::PORT_NUMBER))?;
+                port.frame = frame.min(JUMBO);
+                if port.link_layer == LinkLayer::Ethernet {
+                    port.mtu = roce_mtu(port.frame);
+                }
             }
             RegisterId::PMTU => read_pmtu(port(device, &register)?, &mut register),
             RegisterId::PTYS if !write => read_ptys(port(device, &register)?, &mut register)?,
@@ -167,6 +173,12 @@ impl Firmware {
         out[..shown].copy_from_slice(&register[..shown]);
         Ok(())
     }
+}
+
+/// The largest path MTU whose packets fit a frame with all headers that RoCE may have.
+fn roce_mtu(frame: u32) -> u32 {
+    let room = frame.saturating_sub(FRAME + ROCE_HEADERS);
+    [4096, 2048, 1024, 512].into_iter().find(|mtu| *mtu <= room).unwrap_or(256)
 }
 
 fn read_pmtu(port: &Port, register: &mut [u8]) {

@@ -110,3 +110,23 @@ fn the_queue_pair_for_general_services_has_number_one_on_the_wire() {
         assert_eq!(device.datagram_target(1, 0), None);
     }
 }
+
+/// Linux takes the path MTU of connections from that of the interface (`iboe_get_mtu`), and tells the
+/// device of that by the longest frame.
+#[test]
+fn longer_frames_allow_a_larger_path_mtu() {
+    let mut rig = ethernet();
+    for (frame, mtu) in [(9022, 4096), (2166, 2048), (2165, 1024), (1522, 1024), (90, 256)] {
+        let mut input = AccessRegIn::request();
+        input.set_op_mod(AccessRegMode::WRITE.0).set_register_id(RegisterId::PMTU.0);
+        let mut mailbox = input.as_bytes().to_vec();
+        let mut pmtu = [0; 16];
+        pmtu[1] = 1;
+        pmtu[8..10].copy_from_slice(&u16::to_be_bytes(frame));
+        mailbox.extend(pmtu);
+        assert_eq!(rig.raw(&mailbox, &mut [0; 32]), (CommandStatus::OK, 0));
+        let engine = rig.fabric.lock();
+        let port = engine.device(0).port(1).expect("a port");
+        assert_eq!((port.frame, port.mtu), (u32::from(frame), mtu));
+    }
+}
