@@ -14,6 +14,7 @@ use crate::failure::Failure;
 
 const INIT: &str = include_str!("guest/init.sh");
 const COMMON: &str = include_str!("guest/steps.sh");
+const NETWORK: &str = include_str!("guest/network.sh");
 
 /// Where libraries are in the guest, whatever package they are of.
 const LIBRARIES: &str = "lib/x86_64-linux-gnu";
@@ -44,8 +45,11 @@ const C_PROGRAMS: [&str; 12] = [
     "ib_atomic_lat",
 ];
 
-/// What looks names up in files, which the C library of older releases loads by itself.
-const NAMES: &str = "libnss_files.so.2";
+/// The programs for the network that the guest has.
+const NETWORK_PROGRAMS: [&str; 4] = ["ethtool", "rping", "ucmatose", "udaddy"];
+
+/// What the C library loads by itself: older releases, to look names up in files; and to end a thread.
+const LOADED_BY_C: [&str; 2] = ["libnss_files.so.2", "libgcc_s.so.1"];
 
 /// rdma-core's provider, which libibverbs loads by itself.
 const PROVIDER: &str = "libmlx5.so.1";
@@ -53,7 +57,8 @@ const PROVIDER: &str = "libmlx5.so.1";
 /// Makes the archive for a guest.
 pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Failure> {
     let python = guest.parts.python.as_ref();
-    let roots = [Some(&guest.parts.userland), python.map(|python| &python.root)];
+    let (userland, network) = (&guest.parts.userland, &guest.parts.network);
+    let roots = [Some(userland), Some(network), python.map(|python| &python.root)];
     let mut tree = Tree::new(roots.into_iter().flatten().map(PathBuf::as_path).collect());
     tree.folder("dev");
     // What the kernel gives the first process as its files before anything is mounted.
@@ -67,15 +72,18 @@ pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Fa
     tree.copy("bin/busybox", &busybox)?;
     tree.file("init", INIT.as_bytes());
     tree.file("guest/steps.sh", COMMON.as_bytes());
+    tree.file("guest/network.sh", NETWORK.as_bytes());
     tree.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n");
     tree.file("etc/hosts", b"127.0.0.1 localhost\n::1 localhost\n");
     tree.file("etc/nsswitch.conf", b"passwd: files\nhosts: files\n");
 
-    for program in C_PROGRAMS {
+    for program in C_PROGRAMS.iter().chain(&NETWORK_PROGRAMS) {
         let path = tree.packaged(program)?;
         tree.program(&format!("bin/{program}"), &path)?;
     }
-    tree.program(&format!("{LIBRARIES}/{NAMES}"), &tree.library(NAMES)?)?;
+    for name in LOADED_BY_C {
+        tree.program(&format!("{LIBRARIES}/{name}"), &tree.library(name)?)?;
+    }
     tree.provider()?;
     if let Some(python) = python {
         tree.python(python)?;
@@ -227,7 +235,7 @@ impl<'a> Tree<'a> {
 
     /// Where a program of a package is.
     fn packaged(&self, program: &str) -> Result<PathBuf, Failure> {
-        self.find(&["usr/bin", "bin"], program)
+        self.find(&["usr/bin", "bin", "usr/sbin", "sbin"], program)
     }
 
     /// Where a library of a package is.

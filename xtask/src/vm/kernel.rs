@@ -12,6 +12,10 @@ use crate::failure::Failure;
 /// What the machine loads, in this order, each behind what it depends on.
 const MODULES: [&str; 3] = ["mlx5_core", "ib_uverbs", "mlx5_ib"];
 
+/// What it loads behind them where it has network interfaces: VLANs, and the connection manager, whose
+/// addresses are those of interfaces.
+const NETWORK: [&str; 2] = ["8021q", "rdma_ucm"];
+
 /// The unpacked image in the kernel's part of the cache.
 const IMAGE: &str = "vmlinux";
 
@@ -57,10 +61,12 @@ impl Kernel {
         Ok(Self { release: name_of(&release), image: root.join(IMAGE), modules })
     }
 
-    /// The modules that the machine loads, in the order in which they can be loaded.
-    pub(super) fn modules(&self, tools: &Tools) -> Result<Vec<Module>, Failure> {
+    /// The modules that the machine loads, in the order in which they can be loaded. `network` says whether
+    /// it has network interfaces.
+    pub(super) fn modules(&self, tools: &Tools, network: bool) -> Result<Vec<Module>, Failure> {
         let mut loaded = Vec::new();
-        for name in MODULES {
+        let network = if network { &NETWORK[..] } else { &[] };
+        for name in MODULES.iter().chain(network) {
             self.load(name, tools, &mut loaded)?;
         }
         Ok(loaded)

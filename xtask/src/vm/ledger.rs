@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::guest::Link;
 use super::plan;
 use super::plan::PYVERBS;
 use crate::debian::cache::in_file;
@@ -129,12 +130,13 @@ fn report(rows: &[Value]) -> String {
         report.push_str(&format!("\n### {title} in a machine\n\n{}", by_reason(rows, result)));
     }
     report.push_str("\n### rdma-core's tests that are left out in a machine\n\n");
-    let [everywhere, ethernet] = plan::all_left_out();
-    for (module, why) in everywhere {
+    for (module, why) in plan::left_out_everywhere() {
         report.push_str(&wrapped(&format!("* `{module}` {why}."), "  "));
     }
-    for (module, why) in ethernet {
-        report.push_str(&wrapped(&format!("* On Ethernet: `{module}` {why}."), "  "));
+    for link in Link::ALL {
+        for (module, why) in plan::left_out_on(link) {
+            report.push_str(&wrapped(&format!("* On {link}: `{module}` {why}."), "  "));
+        }
     }
     report
 }

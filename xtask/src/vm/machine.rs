@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::guest::Guest;
+use super::guest::{Guest, Link};
 use super::initramfs;
 use super::record::{self, Ended, Event, Reader, Record};
 use crate::debian::cache::{in_file, make};
@@ -27,6 +27,8 @@ const MEMORY: &str = "1536M";
 pub(super) const SERIAL: &str = "serial.log";
 const RESULTS: &str = "results.log";
 const DEVICE: &str = "device.log";
+/// The frames on the wire.
+pub(super) const CAPTURE: &str = "wire.pcap";
 /// What QEMU, and the process that serves the devices, have to say themselves.
 pub(super) const QEMU: &str = "qemu.log";
 pub(super) const SERVER: &str = "server.log";
@@ -38,14 +40,14 @@ impl Guest<'_> {
         mut progress: impl FnMut(&Event, Duration),
     ) -> Result<Record, Failure> {
         make(self.folder)?;
-        for name in [SERIAL, RESULTS, DEVICE] {
+        for name in [SERIAL, RESULTS, DEVICE, CAPTURE] {
             let path = self.folder.join(name);
             if path.exists() {
                 fs::remove_file(&path).map_err(in_file(&path))?;
             }
         }
         let sockets = Sockets::new(self.hcas)?;
-        let modules = self.parts.kernel.modules(&self.parts.tools)?;
+        let modules = self.parts.kernel.modules(&self.parts.tools, self.link == Link::Eth)?;
         let initrd = sockets.folder.join("initrd");
         fs::write(&initrd, initramfs::build(self, &modules)?).map_err(in_file(&initrd))?;
 
@@ -102,6 +104,9 @@ impl Guest<'_> {
         }
         command.args(["--once", "--link", self.link.name(), "--log"]);
         command.arg(self.folder.join(DEVICE));
+        if self.link == Link::Eth {
+            command.arg("--capture").arg(self.folder.join(CAPTURE));
+        }
         let running = Running::start(&command, Some(&self.folder.join(SERVER)))?;
         match running.lines.recv_timeout(SERVED) {
             Ok(line) if line == b"ready\n" => Ok(running),

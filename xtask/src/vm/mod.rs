@@ -1,11 +1,13 @@
 //! `cargo xtask vm`: the real kernel driver on the simulated ConnectX, in a virtual machine.
 
+mod capture;
 mod cpio;
 mod guest;
 mod initramfs;
 mod kernel;
 mod ledger;
 mod machine;
+mod network;
 mod parts;
 mod plan;
 mod python;

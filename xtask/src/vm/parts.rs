@@ -20,6 +20,9 @@ const VFIO_USER: &str = "vfio-user-pci";
 /// What the guest has beside the kernel and our own programs.
 const USERLAND: [&str; 4] = ["busybox-static", "ibverbs-providers", "ibverbs-utils", "perftest"];
 
+/// What it has for the kernel's network interfaces, and for the connection manager.
+const NETWORK: [&str; 2] = ["ethtool", "rdmacm-utils"];
+
 /// All that a machine with one kernel is made of.
 #[derive(Debug)]
 pub(super) struct Parts {
@@ -27,6 +30,8 @@ pub(super) struct Parts {
     pub(super) kernel: Kernel,
     /// The root below which the guest's C programs and busybox are.
     pub(super) userland: PathBuf,
+    /// The root below which the programs for the network are.
+    pub(super) network: PathBuf,
     /// What only some machines have.
     pub(super) python: Option<Python>,
 }
@@ -55,7 +60,13 @@ impl Parts {
             apt.unpack(None, &USERLAND, folder)?;
             remove(&folder.join("apt"))
         })?;
-        Ok(Self { tools, kernel: Kernel::open(&kernel)?, userland, python: None })
+        let network = cache.part(&format!("network-{release}"), |folder| {
+            eprintln!("vm: fetching the programs for the network of {release}");
+            let apt = Apt::new(&folder.join("apt"), &[release])?;
+            apt.unpack(None, &NETWORK, folder)?;
+            remove(&folder.join("apt"))
+        })?;
+        Ok(Self { tools, kernel: Kernel::open(&kernel)?, userland, network, python: None })
     }
 
     /// Fetches Python too, if the machine is to have it.

@@ -2,6 +2,7 @@
 
 use super::guest::{Link, Step};
 use super::initramfs::{BESIDE_PYTHON, VERBS};
+use super::network;
 use super::version::Version;
 use crate::ledger::pyverbs;
 
@@ -42,8 +43,8 @@ pub(super) fn machines(
     every.filter(fits).collect()
 }
 
-/// The steps of a machine with two devices.
-pub(super) fn steps(version: Version, link: Link, tests: &[String]) -> Vec<Step> {
+/// The steps of a machine with two devices; with `all` also those that take long.
+pub(super) fn steps(version: Version, link: Link, tests: &[String], all: bool) -> Vec<Step> {
     let mut steps = vec![
         Step::new("load", 120, "load && ready").needed(),
         Step::new("suite", 300, suite("--ledger /tmp/one")),
@@ -60,6 +61,9 @@ pub(super) fn steps(version: Version, link: Link, tests: &[String]) -> Vec<Step>
     ];
     steps.extend(programs(link));
     steps.extend(interop(link));
+    if link == Link::Eth {
+        steps.extend(network::steps(all));
+    }
     let modules = modules(version, link, tests);
     steps.extend(pyverbs(PYVERBS, "", &modules));
     if has_ours(version) && CHOICE.contains(&(version, link)) {
@@ -112,7 +116,7 @@ const HUGE_PAGES: u32 = 16;
 const SHORT: [&str; 2] = ["test_mlx5_mkey", "test_tag_matching"];
 
 /// Modules of rdma-core's tests that no machine runs, beside those that nothing of ours runs.
-const NO_MACHINE: [(&str, &str); 9] = [
+const NO_MACHINE: [(&str, &str); 7] = [
     ("test_mlx5_dmabuf", "needs a GPU"),
     ("test_mlx5_dc", "needs dynamically connected transport, which the device model has not"),
     ("test_mlx5_dma_memcpy", "needs an engine that copies memory, which the device model has not"),
@@ -120,12 +124,18 @@ const NO_MACHINE: [(&str, &str); 9] = [
     ("test_mlx5_flow", "needs packets steered, which the device model does not do"),
     ("test_mlx5_dr", "needs packets steered, which the device model does not do"),
     ("test_rss_traffic", "needs packets steered, which the device model does not do"),
-    ("test_rdmacm", "needs the kernel's connection manager, which the machines do not load"),
-    ("test_mlx5_rdmacm", "needs the kernel's connection manager, which the machines do not load"),
+];
+
+/// The same on an InfiniBand port.
+const NO_INFINIBAND: [(&str, &str); 2] = [
+    ("test_rdmacm", "needs an address of the port, and the machines load no IPoIB"),
+    ("test_mlx5_rdmacm", "needs an address of the port, and the machines load no IPoIB"),
 ];
 
 /// The same on an Ethernet port.
-const NO_ETHERNET: [(&str, &str); 2] = [
+const NO_ETHERNET: [(&str, &str); 4] = [
+    ("test_rdmacm", "was not tried in a machine yet"),
+    ("test_mlx5_rdmacm", "was not tried in a machine yet"),
     (
         "test_tag_matching",
         "needs an InfiniBand port: libmlx5 connects a tag-matching queue's command queue pair to \
@@ -138,16 +148,23 @@ const NO_ETHERNET: [(&str, &str); 2] = [
     ),
 ];
 
-/// What of rdma-core's tests is left out in every machine, then what is on Ethernet alone.
-pub(super) fn all_left_out() -> [Vec<(&'static str, &'static str)>; 2] {
-    [pyverbs::LEFT_OUT.iter().chain(&NO_MACHINE).copied().collect(), NO_ETHERNET.to_vec()]
+/// What of rdma-core's tests is left out in every machine.
+pub(super) fn left_out_everywhere() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    pyverbs::LEFT_OUT.iter().chain(&NO_MACHINE)
+}
+
+/// What of them is left out on one kind of port alone.
+pub(super) fn left_out_on(link: Link) -> &'static [(&'static str, &'static str)] {
+    match link {
+        Link::Ib => &NO_INFINIBAND,
+        Link::Eth => &NO_ETHERNET,
+    }
 }
 
 /// Why a machine does not run a module of rdma-core's tests; nothing if it may.
 fn left_out(link: Link, module: &str) -> Option<&'static str> {
-    let [everywhere, ethernet] = all_left_out();
-    let ethernet = ethernet.into_iter().filter(|_| link == Link::Eth);
-    everywhere.into_iter().chain(ethernet).find(|(name, _)| *name == module).map(|(_, why)| why)
+    let mut all = left_out_everywhere().chain(left_out_on(link));
+    all.find(|(name, _)| *name == module).map(|(_, why)| *why)
 }
 
 /// The modules of rdma-core's tests that a machine runs.
@@ -347,7 +364,7 @@ mod tests {
     fn a_release_without_a_test_to_run_has_no_step_that_would_run_all() {
         let tests = ["test_pd".to_owned()];
         let names = |link| {
-            let steps = steps(Version::V5_10, link, &tests);
+            let steps = steps(Version::V5_10, link, &tests, false);
             steps
                 .iter()
                 .filter(|step| step.name == PYVERBS)

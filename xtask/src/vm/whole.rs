@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::guest::{Guest, Link};
 use super::ledger::{self, RUNG};
+use super::machine::CAPTURE;
 use super::parts::Parts;
 use super::plan::{self, OVER_OURS, PYVERBS, PYVERBS_OVER_OURS, SUITES};
 use super::python::Python;
 use super::record::{Done, Event, Record};
 use super::version::Version;
-use super::{Arguments, OURS, cache, device, logs};
+use super::{Arguments, OURS, cache, capture, device, logs, network};
 use crate::build;
 use crate::failure::Failure;
 use crate::ledger::pyverbs::{self, Told};
@@ -72,7 +73,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
             let folder = logs().join(format!("{}-{}", version.name(), link.name()));
             eprintln!("vm: {name}: Linux {}, {link}, {hcas} devices", parts.kernel.release);
-            let mut steps = plan::steps(version, link, &tests);
+            // What is named runs, however long it takes.
+            let all = arguments.all || !arguments.only.is_empty();
+            let mut steps = plan::steps(version, link, &tests, all);
             steps.retain(|step| step.needed || wanted(&step.name));
             let guest = Guest {
                 parts: &parts,
@@ -93,6 +96,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let told = table(&record, &expected, version, link, &parts.kernel.release);
             let mut found = record.troubles();
             found.extend(unexplained(&record));
+            if link == Link::Eth {
+                let all = record.steps.iter().any(|step| step.name == network::LAST_OF_TRAFFIC);
+                found.extend(capture::troubles(&folder.join(CAPTURE), all)?);
+            }
             troubles.extend(found.iter().map(|trouble| format!("{name}: {trouble}")));
             if !found.is_empty() {
                 super::show(&record, &folder);

@@ -47,7 +47,8 @@ ready() {
     if [ "$LINK" = eth ]; then neighbours; fi
 }
 
-# Tells every interface where the others are: the simulated device carries RoCE, but no ARP.
+# Tells every interface where the others are. All are in one namespace here, and a kernel does not answer when
+# it is asked for one of its own addresses from another of them.
 neighbours() {
     for here in $(seq 0 $((HCAS - 1))); do
         for there in $(seq 0 $((HCAS - 1))); do

@@ -1,0 +1,280 @@
+//! What the wire between the devices has carried, judged by the bytes alone: whether checksums are right,
+//! and whether the frames are there that the steps about the network are to send.
+
+use std::fmt;
+use std::path::Path;
+
+use super::network::VLAN;
+use crate::debian::cache::in_file;
+use crate::failure::Failure;
+
+/// Bytes in front of all frames, and in front of each; where the latter say how many follow.
+const FILE_HEAD: usize = 24;
+const FRAME_HEAD: usize = 16;
+const LENGTH: usize = 8;
+
+const ETHERNET: usize = 14;
+const TAGGED: u16 = 0x8100;
+const TAG: usize = 4;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const IPV6_HEADER: usize = 40;
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+
+/// The longest frame of a network whose MTU is 1500, with a tag.
+const USUAL: usize = 1500 + ETHERNET + TAG;
+
+/// What was found.
+#[derive(Default, PartialEq, Eq, Debug)]
+pub(super) struct Carried {
+    frames: usize,
+    /// Those of TCP that are as long as an MTU of 1500 lets them be.
+    full: usize,
+    /// Those that are longer.
+    jumbo: usize,
+    /// Those of the steps' VLAN.
+    tagged: usize,
+    /// Frames whose checksums are wrong, by their places.
+    wrong: Vec<usize>,
+}
+
+/// A big-endian number of two bytes.
+fn number(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+}
+
+/// The one's complement sum of bytes; all ones if a checksum among them is right.
+fn sum(parts: &[&[u8]]) -> u16 {
+    let mut sum = 0u32;
+    for part in parts {
+        for pair in part.chunks(2) {
+            sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+    }
+    sum as u16
+}
+
+/// Whether the sum over a datagram is right, with its pseudo header.
+fn is_right(addresses: &[u8], protocol: u8, datagram: &[u8]) -> bool {
+    let length = (datagram.len() as u32).to_be_bytes();
+    match protocol {
+        TCP | UDP | ICMPV6 => sum(&[addresses, &length, &[0, protocol], datagram]) == 0xffff,
+        ICMP => sum(&[datagram]) == 0xffff,
+        _ => true,
+    }
+}
+
+/// Whether all checksums of a packet of IPv4 are right. A fragment has none but its header's.
+fn ipv4_is_right(packet: &[u8]) -> Option<bool> {
+    let header = usize::from(packet.first()? & 0xf) * 4;
+    let end = usize::from(number(packet, 2)?);
+    let fragment = number(packet, 6)? & 0x3fff != 0;
+    let right = sum(&[packet.get(..header)?]) == 0xffff;
+    let datagram = packet.get(header..end)?;
+    Some(right && (fragment || is_right(&packet[12..20], packet[9], datagram)))
+}
+
+/// The same of IPv6, whose further headers are passed over.
+fn ipv6_is_right(packet: &[u8]) -> Option<bool> {
+    let end = IPV6_HEADER + usize::from(number(packet, 4)?);
+    Some(is_right(packet.get(8..40)?, packet[6], packet.get(IPV6_HEADER..end)?))
+}
+
+impl Carried {
+    /// Takes a capture apart. A last frame that is not there as a whole does not count.
+    fn of(capture: &[u8]) -> Self {
+        let mut carried = Self::default();
+        let mut rest = capture.get(FILE_HEAD..).unwrap_or_default();
+        while let Some(length) = rest.get(LENGTH..LENGTH + 4) {
+            let length =
+                length.iter().rev().fold(0, |length, byte| length << 8 | usize::from(*byte));
+            let Some(frame) = rest.get(FRAME_HEAD..FRAME_HEAD + length) else { break };
+            carried.frame(frame);
+            rest = &rest[FRAME_HEAD + length..];
+        }
+        carried
+    }
+
+    fn frame(&mut self, frame: &[u8]) {
+        self.frames += 1;
+        let mut at = ETHERNET;
+        let mut kind = number(frame, at - 2);
+        let mut longest = USUAL - TAG;
+        if kind == Some(TAGGED) {
+            self.tagged += usize::from(number(frame, at).is_some_and(|tag| tag & 0xfff == VLAN));
+            at += TAG;
+            longest = USUAL;
+            kind = number(frame, at - 2);
+        }
+        let packet = frame.get(at..).unwrap_or_default();
+        let (right, protocol) = match kind {
+            Some(IPV4) => (ipv4_is_right(packet), packet.get(9)),
+            Some(IPV6) => (ipv6_is_right(packet), packet.get(6)),
+            _ => return,
+        };
+        if right != Some(true) {
+            self.wrong.push(self.frames);
+        }
+        self.full += usize::from(frame.len() == longest && protocol == Some(&TCP));
+        self.jumbo += usize::from(frame.len() > USUAL);
+    }
+
+    /// What is wrong with it. `all` that the steps send is to be there.
+    fn troubles(&self, all: bool) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Some(first) = self.wrong.first() {
+            let count = self.wrong.len();
+            found.push(format!(
+                "{count} frames on the wire have wrong checksums, number {first} first"
+            ));
+        }
+        // A tenth of what the steps send: what is lost is sent again.
+        let expected = [
+            ("of TCP and of 1500 bytes", self.full, 1000),
+            ("with the tag of a VLAN", self.tagged, 100),
+            ("of more than 1500 bytes", self.jumbo, 1000),
+        ];
+        for (what, count, least) in expected.iter().filter(|_| all) {
+            if count < least {
+                found.push(format!("the wire carried {count} frames {what}, fewer than {least}"));
+            }
+        }
+        found
+    }
+}
+
+/// In words.
+impl fmt::Display for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { frames, full, jumbo, tagged, wrong } = self;
+        write!(
+            f,
+            "the wire carried {frames} frames: {full} of TCP and of 1500 bytes, {jumbo} longer ones, \
+             {tagged} of a VLAN, {} with wrong checksums",
+            wrong.len()
+        )
+    }
+}
+
+/// What is wrong with the capture in a file. `all` says that what the steps send is to be there.
+pub(super) fn troubles(path: &Path, all: bool) -> Result<Vec<String>, Failure> {
+    let capture = std::fs::read(path).map_err(in_file(path))?;
+    let carried = Carried::of(&capture);
+    if carried.frames > 0 {
+        eprintln!("vm: {carried}");
+    }
+    Ok(carried.troubles(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ping on the wire, as tcpdump has it.
+    const PING: &str = "ffffffffffff 020000000001 0800 \
+                        45000020 00000000 4001 66db 0a000001 0a000002 0800 f3f6 0001 0002 01020304";
+
+    fn bytes(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> =
+            text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    }
+
+    /// Puts the right sums into a packet of TCP over IPv4 of so many bytes, in a frame.
+    fn tcp4(length: usize, tag: Option<u16>) -> Vec<u8> {
+        let mut packet = vec![0x5a; length];
+        packet[..20].copy_from_slice(&bytes("45000000 00000000 4006 0000 0a000001 0a000002"));
+        packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        let header = !sum(&[&packet[..20]]);
+        packet[10..12].copy_from_slice(&header.to_be_bytes());
+        packet[36..38].fill(0);
+        let pseudo = (length as u32 - 20).to_be_bytes();
+        let check = !sum(&[&packet[12..20], &pseudo, &[0, TCP], &packet[20..]]);
+        packet[36..38].copy_from_slice(&check.to_be_bytes());
+        let mut frame = bytes("020000000002 020000000001");
+        if let Some(tag) = tag {
+            frame.extend([0x81, 0]);
+            frame.extend(tag.to_be_bytes());
+        }
+        frame.extend([8, 0]);
+        frame.extend(packet);
+        frame
+    }
+
+    fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
+        let mut file = vec![0; FILE_HEAD];
+        for frame in frames {
+            file.extend([0; LENGTH]);
+            file.extend((frame.len() as u32).to_le_bytes());
+            file.extend([0; 4]);
+            file.extend(frame);
+        }
+        file
+    }
+
+    #[test]
+    fn frames_are_counted_by_kind() {
+        let frames = [
+            bytes(PING),
+            tcp4(1500, None),
+            tcp4(1500, Some(0x6005)),
+            tcp4(1400, Some(6)),
+            tcp4(9000, None),
+            vec![0xff; 60],
+        ];
+        let carried = Carried::of(&capture(&frames));
+        let expected = Carried { frames: 6, full: 2, jumbo: 1, tagged: 1, wrong: Vec::new() };
+        assert_eq!(carried, expected);
+    }
+
+    #[test]
+    fn a_wrong_sum_of_any_header_is_found() {
+        for (frame, at) in [(bytes(PING), 20), (bytes(PING), 41), (tcp4(200, None), 100)] {
+            let mut bad = frame.clone();
+            bad[at] ^= 1;
+            let carried = Carried::of(&capture(&[frame, bad]));
+            assert_eq!(carried.wrong, [2], "byte {at}");
+            assert_eq!(carried.troubles(false).len(), 1);
+        }
+        // The sum that Linux leaves to the device is that of the pseudo header.
+        let mut frame = tcp4(200, None);
+        frame[50..52].copy_from_slice(&[0x12, 0x34]);
+        assert_eq!(Carried::of(&capture(&[frame])).wrong, [1]);
+    }
+
+    #[test]
+    fn padding_and_fragments_are_no_trouble() {
+        let mut padded = tcp4(40, None);
+        padded.resize(60, 0xee);
+        let mut fragment = bytes(PING);
+        // The rest of the datagram comes with another packet.
+        fragment[20] = 0x20;
+        let header = bytes("46db");
+        fragment[24..26].copy_from_slice(&header);
+        fragment[41] ^= 1;
+        assert_eq!(Carried::of(&capture(&[padded, fragment])).wrong, [0; 0]);
+    }
+
+    #[test]
+    fn what_was_to_be_sent_and_was_not_is_told() {
+        let carried = Carried::of(&capture(&[tcp4(1500, None)]));
+        assert_eq!(carried.troubles(false), [""; 0]);
+        let found = carried.troubles(true);
+        assert_eq!(found.len(), 3, "{found:?}");
+        let all = Carried { frames: 9000, full: 1000, jumbo: 1000, tagged: 100, wrong: Vec::new() };
+        assert_eq!(all.troubles(true), [""; 0]);
+    }
+
+    #[test]
+    fn a_capture_that_ends_in_a_frame_has_those_before_it() {
+        let mut file = capture(&[tcp4(100, None), tcp4(100, None)]);
+        file.truncate(file.len() - 1);
+        assert_eq!(Carried::of(&file).frames, 1);
+        assert_eq!(Carried::of(&[]).frames, 0);
+    }
+}

@@ -1,0 +1,150 @@
+# What the steps about the kernel's network interfaces have in common. Two devices, the interface of each
+# in a network namespace of its own: all that goes from one to the other goes over the simulated wire.
+
+# The port that receivers listen at: 5001, which is 1389 in hexadecimal.
+PORT=5001
+RECEIVING=':1389 [0:]* 0A'
+
+# Runs something in the namespace of an end: inside END WHAT...
+inside() {
+    space=$(cat "/run/namespace$1")
+    shift
+    nsenter -t "$space" -n "$@"
+}
+
+# The name of an end's interface.
+interface() { cat "/run/interface$1"; }
+
+# Whether both interfaces are in namespaces of their own.
+is_apart() { elsewhere "$(cat /run/namespace1 2>/dev/null)" 2>/dev/null; }
+
+# Puts the interfaces of both devices in namespaces of their own, with addresses 10.9.0.1 and fd09::1 at
+# end 0 and so on.
+apart() {
+    for end in 0 1; do
+        netdev=$(netdev_of $end)
+        echo "$netdev" >/run/interface$end
+        unshare -n sleep 100000 &
+        keeper=$!
+        echo $keeper >/run/namespace$end
+        wait_for 10 elsewhere $keeper && ip link set "$netdev" netns $keeper || return 1
+        inside $end ip link set lo up
+        inside $end sysctl -q -w net.ipv6.conf.all.accept_dad=0 net.ipv6.conf."$netdev".accept_dad=0
+        addressed_as "$netdev" $end 0 && inside $end ip link set "$netdev" up || return 1
+    done
+    wait_for 20 carried 0 && wait_for 20 carried 1
+}
+
+# Gives an interface its addresses in a network: addressed_as INTERFACE END NETWORK
+addressed_as() {
+    inside "$2" ip addr add "10.9.$3.$(($2 + 1))/24" dev "$1" &&
+        inside "$2" ip -6 addr add "fd09:$3::$(($2 + 1))/64" dev "$1"
+}
+
+elsewhere() { [ -e "/proc/$1/ns/net" ] && [ "$(readlink /proc/$1/ns/net)" != "$(readlink /proc/self/ns/net)" ]; }
+carried() { inside "$1" ip link show dev "$(interface "$1")" | grep -q LOWER_UP; }
+has_netdev() { [ -n "$(netdev_of "$1")" ]; }
+
+# Brings the interfaces back, and has them up as they were.
+together() {
+    for end in 0 1; do
+        kill "$(cat /run/namespace$end)" && rm /run/namespace$end || return 1
+    done
+    for end in 0 1; do wait_for 20 has_netdev $end || return 1; done
+    ready
+}
+
+# Sets what both interfaces do: both_ends WHAT... with INTERFACE where its name goes
+both_ends() {
+    for end in 0 1; do
+        inside $end $(echo "$*" | sed "s/INTERFACE/$(interface $end)/") || return 1
+    done
+}
+
+# Remembers what both interfaces have counted.
+remember() {
+    for end in 0 1; do inside $end ethtool -S "$(interface $end)" >/run/counted$end || return 1; done
+}
+
+# How much a counter has grown since: grown END COUNTER
+grown() {
+    before=$(sed -n "s/^ *$2: //p" "/run/counted$1")
+    now=$(inside "$1" ethtool -S "$(interface "$1")" | sed -n "s/^ *$2: //p")
+    echo $((now - before))
+}
+
+# Checks how counters have grown since: counted END COUNTER COMPARISON NUMBER
+counted() {
+    found=$(grown "$1" "$2")
+    echo "end $1: $2 $found"
+    if ! [ "$found" "$3" "$4" ]; then
+        echo "expected $3 $4"
+        return 1
+    fi
+}
+
+# Checks that nothing went wrong on the way.
+no_errors() {
+    for end in 0 1; do
+        for name in tx_cqe_err rx_wqe_err tx_recover rx_recover; do
+            counted $end $name -eq 0 || return 1
+        done
+    done
+}
+
+# What is sent: ten megabytes by chance, and the first two of them.
+patterns() {
+    [ -e /tmp/two ] && return
+    dd if=/dev/urandom of=/tmp/ten bs=1000000 count=10 2>/dev/null || return 1
+    head -c 2000000 /tmp/ten >/tmp/two
+}
+
+# Ten times the ten megabytes.
+repeated() {
+    patterns && for copy in 1 2 3 4 5 6 7 8 9 10; do cat /tmp/ten; done >/tmp/hundred
+}
+
+receives() { inside "$1" cat /proc/net/tcp /proc/net/tcp6 | grep -q "$RECEIVING"; }
+
+# Sends a file over TCP, of which the other end compares every byte: moved FROM TO ADDRESS FILE
+moved() {
+    patterns || return 1
+    # Who receives has something to wait for, or the other end would be told that it is done.
+    [ -e /tmp/nothing ] || mkfifo /tmp/nothing
+    inside "$2" sh -c "nc -l -p $PORT <>/tmp/nothing | cmp - '$4'" >/tmp/moved.out 2>&1 &
+    receiver=$!
+    wait_for 10 receives "$2" || return 1
+    begun=$(cut -d' ' -f1 /proc/uptime)
+    inside "$1" nc "$3" $PORT <"$4"
+    sent=$?
+    wait $receiver
+    compared=$?
+    cat /tmp/moved.out
+    echo "$(wc -c <"$4") bytes, from second $begun to second $(cut -d' ' -f1 /proc/uptime)"
+    [ $sent -eq 0 ] && [ $compared -eq 0 ]
+}
+
+# A program of the connection manager at either end: managed NAME SERVER CLIENT. The server is at end 1.
+managed() {
+    inside 1 sh -c "$2" >/tmp/server.out 2>&1 &
+    server=$!
+    wait_for 20 waits "$1" || { cat /tmp/server.out; kill -9 $(pidof "$1"); return 1; }
+    inside 0 sh -c "$3" >/tmp/client.out 2>&1
+    client_status=$?
+    if [ $client_status -ne 0 ]; then kill $(pidof "$1") 2>/dev/null; fi
+    wait $server
+    server_status=$?
+    echo "server ($2): status $server_status"
+    cat /tmp/server.out
+    echo "client ($3): status $client_status"
+    cat /tmp/client.out
+    [ $client_status -eq 0 ] && [ $server_status -eq 0 ]
+}
+
+# Whether a program sleeps until something comes.
+waits() {
+    for process in $(pidof "$1"); do
+        grep -q -E 'futex|ucma_get_event|poll' "/proc/$process/wchan" && return
+    done
+    return 1
+}

@@ -1,0 +1,141 @@
+//! What a machine does with the kernel's network interfaces, and with its connection manager.
+
+use super::guest::Step;
+
+/// A step between two namespaces, which it makes if none before it did.
+fn step(name: &str, seconds: u64, script: &str) -> Step {
+    let before = ". /guest/network.sh\nis_apart || apart || exit 1";
+    Step::new(name, seconds, format!("{before}\n{script}"))
+}
+
+/// The step behind which the wire has carried what [`super::capture`] looks for.
+pub(super) const LAST_OF_TRAFFIC: &str = "net-jumbo";
+
+/// The VLAN whose frames the wire carries.
+pub(super) const VLAN: u16 = 5;
+
+/// A hundred megabytes, which takes longer than the rest together.
+fn long() -> Step {
+    step(
+        "net-hundred-megabytes",
+        600,
+        "repeated && remember && moved 0 1 10.9.0.2 /tmp/hundred &&
+        counted 0 tx_tso_bytes -ge 90000000 && counted 0 tx_csum_none -le 20 &&
+        counted 1 rx_vport_unicast_packets -ge 69000 && counted 1 rx_csum_none -le 20 && no_errors",
+    )
+}
+
+/// Steps of a machine whose ports are Ethernet. They end with the interfaces where they were. `all`
+/// adds those that take long.
+pub(super) fn steps(all: bool) -> Vec<Step> {
+    let mut steps = vec![
+        step(
+            "net-ping",
+            60,
+            "remember
+            inside 0 ping -A -c 5 -w 10 10.9.0.2 && inside 1 ping -A -c 5 -w 10 10.9.0.1 &&
+            inside 0 ping -A -c 5 -w 10 fd09:0::2 && inside 0 ping -A -c 5 -w 10 -s 8000 10.9.0.2 &&
+            counted 1 rx_csum_complete -ge 10 && counted 1 rx_csum_none -le 20 && no_errors",
+        ),
+        // The engine computes the sums and cuts the segments: no more packets than that many bytes need
+        // were given to it, and the other end got them in frames of 1514 bytes at most.
+        step(
+            "net-tcp",
+            120,
+            "remember
+            moved 0 1 10.9.0.2 /tmp/ten && moved 1 0 fd09:0::1 /tmp/two &&
+            counted 0 tx_tso_bytes -ge 9000000 && counted 1 tx_tso_bytes -ge 1800000 && counted 0 tx_csum_none -le 20 &&
+            counted 0 tx_vport_unicast_packets -ge 6900 && counted 1 rx_vport_unicast_packets -ge 6900 &&
+            counted 1 rx_csum_complete -ge 6900 && counted 1 rx_csum_none -le 20 && no_errors",
+        ),
+        step(
+            "net-tcp-without-offloads",
+            120,
+            "both_ends ethtool -K INTERFACE tx off rx off tso off gso off gro off && remember &&
+            moved 0 1 10.9.0.2 /tmp/two &&
+            counted 0 tx_tso_packets -eq 0 && counted 0 tx_csum_partial -eq 0 &&
+            counted 1 rx_csum_none -ge 1380 && no_errors &&
+            both_ends ethtool -K INTERFACE tx on rx on tso on gso on gro on",
+        ),
+        step("net-vlan", 120, VLANS),
+        step(
+            LAST_OF_TRAFFIC,
+            120,
+            "both_ends ip link set INTERFACE mtu 9000 && wait_for 20 carried 0 && wait_for 20 carried 1 &&
+            remember && inside 0 ping -A -c 5 -w 10 -s 8900 10.9.0.2 &&
+            moved 0 1 10.9.0.2 /tmp/ten &&
+            counted 0 tx_tso_bytes -ge 5000000 && counted 1 rx_csum_none -le 20 &&
+            counted 1 rx_vport_unicast_packets -le 3000 && no_errors &&
+            both_ends ip link set INTERFACE mtu 1500",
+        ),
+    ];
+    steps.extend(all.then(long));
+    steps.extend(managed());
+    steps.push(step("net-together", 120, "together && ours_works"));
+    steps
+}
+
+/// The tag is inserted and taken out by the device, then by the kernel.
+const VLANS: &str = "\
+    for end in 0 1; do
+        inside $end ip link add link \"$(interface $end)\" name vlan5 type vlan id 5 &&
+            addressed_as vlan5 $end 5 && inside $end ip link set vlan5 up || exit 1
+    done
+    remember
+    inside 0 ping -A -c 5 -w 10 10.9.5.2 && inside 0 ping -A -c 5 -w 10 fd09:5::2 &&
+        moved 0 1 10.9.5.2 /tmp/two &&
+        counted 0 tx_added_vlan_packets -ge 10 && counted 1 rx_removed_vlan_packets -ge 1380 &&
+        counted 1 rx_csum_none -le 20 && no_errors || exit 1
+    both_ends ethtool -K INTERFACE rxvlan off txvlan off && remember &&
+        inside 0 ping -A -c 5 -w 10 10.9.5.2 && moved 0 1 10.9.5.2 /tmp/two &&
+        counted 1 rx_removed_vlan_packets -eq 0 && counted 1 rx_csum_none -le 20 && no_errors &&
+        both_ends ethtool -K INTERFACE rxvlan on txvlan on || exit 1
+    for end in 0 1; do inside $end ip link del vlan5 || exit 1; done";
+
+/// Programs of rdma-core over the kernel's connection manager.
+fn managed() -> Vec<Step> {
+    [
+        ("rping", "rping -s -a 10.9.0.2 -C 10 -V", "rping -c -a 10.9.0.2 -C 10 -V"),
+        ("ucmatose", "ucmatose -b 10.9.0.2", "ucmatose -b 10.9.0.1 -s 10.9.0.2"),
+        ("udaddy", "udaddy -b 10.9.0.2", "udaddy -b 10.9.0.1 -s 10.9.0.2"),
+    ]
+    .map(|(name, server, client)| {
+        let script = format!("managed {name} '{server}' '{client}'");
+        step(name, 60, &script)
+    })
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// A mistake in a script would be found by a machine only.
+    #[test]
+    fn every_script_is_one_that_a_shell_understands() {
+        let common = include_str!("guest/network.sh");
+        let scripts = steps(true).into_iter().map(|step| (step.name, step.script));
+        for (name, script) in scripts.chain([("network.sh".into(), common.into())]) {
+            let mut shell = Command::new("sh").arg("-n").stdin(Stdio::piped()).spawn();
+            let shell = shell.as_mut().expect("a shell");
+            let mut into = shell.stdin.take().expect("it is piped");
+            into.write_all(script.as_bytes()).expect("the shell reads");
+            drop(into);
+            assert!(shell.wait().expect("the shell ends").success(), "{name}:\n{script}");
+        }
+    }
+
+    #[test]
+    fn every_step_has_a_name_and_the_last_one_brings_the_interfaces_back() {
+        let steps = steps(true);
+        let names: BTreeSet<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+        assert_eq!(names.len(), steps.len());
+        assert!(names.contains(LAST_OF_TRAFFIC));
+        let last = steps.last().expect("a step");
+        assert!(last.script.contains("\ntogether &&"), "{}", last.script);
+    }
+}
