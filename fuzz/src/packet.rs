@@ -246,10 +246,8 @@ fn spoiled(
             }
         }
     }
-    for (frame, bytes) in &bed.kept {
-        assert_eq!(**frame, bytes[..], "a frame that is kept");
-    }
-    // Whatever the device did, no buffer is anywhere twice.
+    // Whatever the device did, no buffer is anywhere twice. What is in one, nobody knows: a completion that
+    // named another receive may have given away a buffer that the device writes to later.
     let known = bed.kept.len() + bed.queue.sending() + bed.queue.free_buffers();
     assert!(known <= bed.buffers, "{:?}", bed.queue);
     Ok(())
