@@ -28,7 +28,7 @@ enum Kind {
 }
 
 /// The exit status that shells use for a program ended by SIGINT.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 impl Failure {
     /// A failure of the command.

@@ -149,7 +149,9 @@ fn a_second_interrupt_ends_a_measurement_that_cannot_end_well() {
         assert!(begun.elapsed() < Duration::from_secs(20), "it waits for a peer that is stopped");
     }
     let status = client.wait().expect("it ended");
-    assert_eq!(status.signal(), Some(Signal::SIGINT as i32), "{status}");
+    // By the signal, or as if by it, where the tests run in the background and it is ignored.
+    let ended = status.signal() == Some(Signal::SIGINT as i32) || status.code() == Some(130);
+    assert!(ended, "{status}");
 }
 
 #[test]

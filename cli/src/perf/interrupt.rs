@@ -1,9 +1,10 @@
 //! Ctrl-C: the first one ends the measurement and leaves the results so far, the second one the process.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, INTERRUPTED};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::SignalFd;
+use std::process::exit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -39,6 +40,8 @@ impl Interrupt {
             // This one, the second or the first while there are no results, has its default action.
             let _ = signals.thread_unblock();
             let _ = raise(Signal::SIGINT);
+            // Whoever starts a program in the background has it ignore the signal.
+            exit(INTERRUPTED.into());
         });
         Ok(interrupt)
     }
