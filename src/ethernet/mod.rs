@@ -66,7 +66,7 @@ use std::time::Duration;
 /// A packet that is longer than a buffer is dropped and [counted](Counts::bad). A frame that the device
 /// refuses stops the send queue; [`EthernetQueue::restart`] starts it again.
 pub struct EthernetQueue {
-    // Dropped first: the device uses the buffers no more.
+    // Dropped first.
     qp: QueuePair<RawPacket>,
     recv_cq: CompletionQueue,
     send_cq: CompletionQueue,
@@ -79,6 +79,16 @@ pub struct EthernetQueue {
     worth_a_doorbell: usize,
     burst: usize,
     port: u8,
+}
+
+impl Drop for EthernetQueue {
+    /// A flow rule that is still there keeps the queue pair alive: in RESET it sends nothing more, so that
+    /// the frames of other queues can go home.
+    fn drop(&mut self) {
+        if self.in_flight.len() > 0 && self.qp.reset().is_err() {
+            self.in_flight.keep();
+        }
+    }
 }
 
 impl fmt::Debug for EthernetQueue {
@@ -308,7 +318,10 @@ impl EthernetQueue {
             reclaim(request.wr_id);
         }
         store.counters.failed.add(in_flight.retire(in_flight.put(), &store.free));
+        // Their buffers are free now: another restart after an error must not find them again.
+        let forgotten = qp.forget();
         received.and(sent).map_err(failed)?;
+        forgotten?;
         self.qp.activate(self.port)?;
         self.post_receives(self.receives).map_err(|error| Error::invalid(VERB, error.to_string()))
     }

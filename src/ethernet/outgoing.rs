@@ -3,6 +3,7 @@
 use super::buffers::{Buffers, FreeList, Slot};
 use std::cell::Cell;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 /// Packets of a burst that are to be sent. There is room for a burst.
@@ -56,6 +57,9 @@ pub(super) struct InFlight {
     /// Frames that were put in, and those of them that were sent; both free-running.
     put: u64,
     sent: u64,
+    /// Frames up to which requests were posted: fewer than were put in while a batch is built, and after
+    /// a panic of whoever gave the frames.
+    posted: u64,
 }
 
 impl fmt::Debug for InFlight {
@@ -72,13 +76,25 @@ impl InFlight {
     pub(super) fn new(frames: u32) -> Self {
         let numbers = (0..frames).map(|_| 0).collect();
         let homes = (0..frames).map(|_| None).collect();
-        Self { numbers, homes, foreign: 0, put: 0, sent: 0 }
+        Self { numbers, homes, foreign: 0, put: 0, sent: 0, posted: 0 }
     }
 
     /// Frames that were put in, ever.
     #[inline(always)]
     pub(super) const fn put(&self) -> u64 {
         self.put
+    }
+
+    /// The requests of all frames were posted.
+    #[inline(always)]
+    pub(super) const fn note_posted(&mut self) {
+        self.posted = self.put;
+    }
+
+    /// Takes back frames whose requests were not posted, and returns how many.
+    #[inline(always)]
+    pub(super) fn undo_unposted(&mut self, free: &FreeList) -> u64 {
+        if self.posted == self.put { 0 } else { self.undo(self.posted, free) }
     }
 
     /// How many there are.
@@ -138,13 +154,25 @@ impl InFlight {
     }
 
     /// Takes back frames that were put in after the first `put`, and were not posted.
-    pub(super) fn undo(&mut self, put: u64, free: &FreeList) -> u64 {
+    #[cold]
+    fn undo(&mut self, put: u64, free: &FreeList) -> u64 {
         let count = self.put - put;
         while self.put > put {
             self.put -= 1;
             self.give_back(self.put, free);
         }
         count
+    }
+}
+
+impl InFlight {
+    /// Gives none of the frames back: the device may still read them.
+    pub(super) fn keep(&mut self) {
+        for home in &mut self.homes {
+            // Its memory stays, and its buffer is used no more.
+            mem::forget(home.take());
+        }
+        self.sent = self.put;
     }
 }
 

@@ -169,7 +169,7 @@ impl EthernetQueue {
     ) -> Result<usize, EthernetError> {
         self.reap()?;
         let Self { qp, store, in_flight, options, .. } = self;
-        let (store, first, mut taken) = (&*store, in_flight.put(), 0);
+        let (store, mut taken) = (&*store, 0);
         let may_be_sent = |frame: &Frame| {
             taken += 1;
             let (one, other) = (frame.buffers(), &store.buffers);
@@ -194,7 +194,7 @@ impl EthernetQueue {
         }
         drop(frames);
         let posted = posting.complete();
-        self.posted(first, posted)?;
+        self.posted(posted)?;
         Ok(taken)
     }
 
@@ -205,7 +205,7 @@ impl EthernetQueue {
             return Err(error);
         }
         let Self { qp, store, in_flight, options, .. } = self;
-        let (store, first) = (&*store, in_flight.put());
+        let store = &*store;
         let packets = store.outgoing.take();
         let mut left = packets.len().min(in_flight.room());
         let mut posting = Posting::new(qp, in_flight, *options);
@@ -220,24 +220,35 @@ impl EthernetQueue {
             posting.add(&store.buffers, None, outbound, left == 0);
         }
         let posted = posting.complete();
-        self.posted(first, posted)
+        self.posted(posted)
     }
 
     /// After a batch: if it was refused, its frames are given back.
-    fn posted(&mut self, first: u64, posted: Result<(), BatchError>) -> Result<(), EthernetError> {
+    fn posted(&mut self, posted: Result<(), BatchError>) -> Result<(), EthernetError> {
         match posted {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.in_flight.note_posted();
+                Ok(())
+            }
             Err(refused) => {
-                let count = self.in_flight.undo(first, &self.store.free);
-                self.store.counters.not_sent.add(count);
+                self.undo_unposted();
                 Err(EthernetError::Post(refused.error()))
             }
         }
     }
 
+    /// Gives back frames of a batch that was not posted.
+    #[inline(always)]
+    fn undo_unposted(&mut self) {
+        let count = self.in_flight.undo_unposted(&self.store.free);
+        self.store.counters.not_sent.add(count);
+    }
+
     /// Gives back the buffers of frames that were sent, and returns how many. Sending and receiving do that,
     /// too.
     pub fn reap(&mut self) -> Result<usize, EthernetError> {
+        // Of a batch whose frames came from an iterator that panicked.
+        self.undo_unposted();
         if self.in_flight.len() == 0 {
             return Ok(0);
         }

@@ -9,8 +9,7 @@ use mlx5_uapi::{cmd::mw as command, verbs::MwType};
 use mlx5_wqe::operation::{BindWindow, Supports};
 use mlx5_wqe::transport::Transport;
 use mlx5_wqe::{
-    Batch, BatchError, BindParts, Binding, Change, ChangeObserver, RemoteAddress, SendFlags,
-    WindowType,
+    BatchError, BindParts, Binding, Change, ChangeObserver, RemoteAddress, SendFlags, WindowType,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -355,13 +354,19 @@ impl BindKeys {
 }
 
 /// A handle that posts send requests.
-pub trait Poster<T: Transport> {
-    /// Returns the domain of its queue pair.
-    #[doc(hidden)]
-    fn pd(&self) -> &ProtectionDomain;
-    /// Starts a batch.
-    #[doc(hidden)]
-    fn start(&mut self) -> Batch<'_, T>;
+pub trait Poster<T: Transport>: posting::Poster<T> {}
+
+/// What nobody else may call: an `EthernetQueue` lends its queue pair, and relies on its domain being its own.
+pub(crate) mod posting {
+    use crate::memory::ProtectionDomain;
+    use mlx5_wqe::{Batch, transport::Transport};
+
+    pub trait Poster<T: Transport> {
+        /// Returns the domain of its queue pair.
+        fn pd(&self) -> &ProtectionDomain;
+        /// Starts a batch.
+        fn start(&mut self) -> Batch<'_, T>;
+    }
 }
 
 impl MemoryWindow<TypeOne> {

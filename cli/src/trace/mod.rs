@@ -281,7 +281,7 @@ impl Session {
         let end = args.duration.map(|duration| self.start + duration);
         let mut next = Instant::now();
         loop {
-            self.hear()?;
+            let more = self.hear()?;
             let now = Instant::now();
             if now >= next {
                 self.tracer.look();
@@ -301,6 +301,7 @@ impl Session {
             // Without queues there is nothing to look at.
             let idle = if self.tracer.has_queues() { next } else { now + IDLE };
             let until = end.map_or(idle, |end| end.min(idle));
+            let until = if more { now } else { until };
             if self.signals.wait(until.saturating_duration_since(Instant::now())) {
                 self.tracer.look();
                 return Ok(Why::Interrupted);
@@ -333,21 +334,23 @@ impl Session {
         Ok(false)
     }
 
-    /// Hears of all threads of which something became.
-    fn hear(&mut self) -> Result<(), Failure> {
-        loop {
+    /// Hears of threads of which something became; not of more than [`HEARD`], because threads that
+    /// make one call after the other would go on for ever. Returns whether there may be more.
+    fn hear(&mut self) -> Result<bool, Failure> {
+        for _ in 0..HEARD {
             match ptrace::wait() {
                 Ok(Some((thread, status))) => {
                     self.note_end(thread, status);
                     self.tracer.hear(thread, status)?;
                 }
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(false),
                 Err(_) => {
                     self.tracer.forget();
-                    return Ok(());
+                    return Ok(false);
                 }
             }
         }
+        Ok(true)
     }
 
     fn note_end(&mut self, thread: Pid, status: ptrace::Status) {
@@ -387,6 +390,8 @@ impl Session {
     }
 }
 
+/// Threads that are heard of between two looks.
+const HEARD: usize = 1000;
 /// How long nothing is looked for while there is nothing to look at.
 const IDLE: Duration = Duration::from_millis(100);
 /// How long threads may take to stop.

@@ -219,7 +219,7 @@ impl Queues {
                 };
                 for queue in self.all.iter_mut().filter(|q| q.is(device, object::CQ, to.handle)) {
                     if let (Ring::Completion(ring), Some(place)) =
-                        (&mut queue.ring, place.checked())
+                        (&mut queue.ring, place.checked_completions())
                     {
                         ring.resize(place);
                         let about = format!("resized to {} completions", to.entries);
@@ -393,7 +393,11 @@ impl Adding<'_> {
         ring: impl FnOnce(Place) -> Ring,
     ) {
         let device = self.device;
-        match place.checked().map(ring) {
+        let place = match name.kind {
+            Kind::Completion => place.checked_completions(),
+            _ => place.checked(),
+        };
+        match place.map(ring) {
             Some(ring) => {
                 self.queues.all.push(Queue { device, object, handle, name, ring, resting: false });
             }

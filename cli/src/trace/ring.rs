@@ -15,6 +15,10 @@ use std::mem::{offset_of, size_of};
 /// The most bytes of a ring: 32,768 WQEs of 1 KiB are no more, and 4 Mi completions of 128 bytes are
 /// more than a device has.
 const LARGEST: u64 = 1 << 29;
+/// The longest WQE.
+const LONGEST: u64 = 1 << 10;
+/// The most places of a ring.
+const MOST: u64 = 1 << 22;
 /// Completions that are read at a time.
 const BATCH: u32 = 64;
 
@@ -48,11 +52,16 @@ impl Place {
     pub(crate) fn checked(self) -> Option<Self> {
         let bytes = self.entries.checked_mul(self.entry_size)?;
         let good = self.entries.is_power_of_two()
-            && self.entries <= 1 << 23
-            && self.entry_size >= UNIT as u64
+            && self.entries <= MOST
+            && (UNIT as u64..=LONGEST).contains(&self.entry_size)
             && bytes <= LARGEST
             && self.ring.checked_add(bytes).is_some();
         good.then_some(self)
+    }
+
+    /// The same of a ring of completions, which have 64 or 128 bytes.
+    pub(crate) fn checked_completions(self) -> Option<Self> {
+        self.checked().filter(|place| matches!(place.entry_size, 64 | 128))
     }
 
     fn mask(&self) -> u32 {

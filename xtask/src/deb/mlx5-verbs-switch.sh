@@ -11,7 +11,7 @@ entry=/etc/ld.so.conf.d/000-mlx5-verbs.conf
 
 root=
 if [ "${1-}" = --root ]; then
-    root=${2?"$usage"}
+    root=${2:?"$usage"}
     shift 2
 fi
 if [ $# -ne 1 ]; then
@@ -78,7 +78,8 @@ to_rust() {
     [ -e "$root$libraries/libibverbs.so.1" ] || fail "$root$libraries has no libibverbs.so.1"
     printf '# Written by mlx5-verbs-switch, which also removes it.\n%s\n' "$libraries" >"$root$entry.new"
     mv "$root$entry.new" "$root$entry"
-    ldconfig
+    # Or the next package that calls it would switch.
+    ldconfig || { rm -f "$root$entry"; fail 'ldconfig failed; nothing is switched'; }
     if [ "$(taken libibverbs.so.1)" != "$libraries/libibverbs.so.1" ]; then
         rm -f "$root$entry"
         ldconfig

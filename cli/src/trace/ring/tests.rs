@@ -374,9 +374,15 @@ fn places_that_no_kernel_makes_are_refused() {
         Place { entries: 1 << 40, ..good },
         Place { entry_size: 0, ..good },
         Place { entry_size: 1 << 60, ..good },
+        Place { entries: 1, entry_size: 1 << 29, ..good },
+        Place { entries: 1 << 23, ..good },
         Place { ring: u64::MAX - 10, ..good },
     ] {
         assert_eq!(bad.checked(), None, "{bad:?}");
+    }
+    for (entry_size, known) in [(16, false), (32, false), (64, true), (128, true), (256, false)] {
+        let place = Place { entry_size, ..good };
+        assert_eq!(place.checked_completions().is_some(), known, "{entry_size}");
     }
 }
 
