@@ -67,7 +67,7 @@ const BARS: &[(&str, Mode, f64)] = &[
     ("mkey_configure", Mode::Single, 586.0),
     // A packet, of bursts of 32.
     ("eth_send32", Mode::Single, 50.0),
-    ("eth_recv32", Mode::Single, 106.0),
+    ("eth_recv32", Mode::Single, 110.5),
     ("eth_send32_multi", Mode::Single, 45.0),
     ("post_inline8", Mode::Shared, 109.5),
     ("post_sge", Mode::Shared, 93.5),
