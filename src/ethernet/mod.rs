@@ -11,6 +11,8 @@ mod frame;
 mod outgoing;
 mod receive;
 mod send;
+#[cfg(test)]
+mod tests;
 
 pub use builder::EthernetQueueBuilder;
 pub use frame::Frame;

@@ -44,7 +44,8 @@ starts are followed. Each system call of the program stops twice for a moment, s
 one that makes many is slower; a thread that waits in epoll_wait when the trace
 begins or ends gets EINTR, as after SIGSTOP.
 
-Ends with the program, after --duration, or at Ctrl-C; the program stays.";
+Ends with the program, after --duration, or at Ctrl-C. A process that was attached to
+stays; a program that the trace has started gets the Ctrl-C of the terminal as well.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -215,7 +216,7 @@ fn conclude(
         );
     }
     match (why, ended) {
-        (Why::Interrupted, _) => Err(Failure::interrupted("interrupted: the program runs on")),
+        (Why::Interrupted, _) => Err(Failure::interrupted("interrupted")),
         (Why::Program, Some(Ok(0))) | (Why::Time, _) => Ok(()),
         (Why::Program, Some(_)) if args.pid.is_some() => Ok(()),
         (Why::Program, Some(Ok(code))) => Err(Failure::program(code)),

@@ -428,7 +428,7 @@ fn ctrl_c_leaves_the_program() {
     let running = Running::start();
     let run = interrupted(command(&["trace", &running.0.id().to_string()]), "tracing process");
     assert_eq!(run.code, Some(130), "{}", run.err);
-    assert!(run.err.contains("interrupted: the program runs on"), "{}", run.err);
+    assert!(run.err.contains("interrupted"), "{}", run.err);
     running.end();
     // One that ends by itself ends the trace.
     let running = Running::start();

@@ -24,6 +24,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_sleeps_until_a_packet_arrives: RAW_PACKETS,
     a_burst_is_as_long_as_it_may_be: RAW_PACKETS,
     a_panic_in_a_burst_loses_no_buffer: RAW_PACKETS,
+    a_panic_of_who_gives_frames_leaves_none_under_way: RAW_PACKETS,
+    a_queue_that_is_dropped_sends_nothing_more_while_a_rule_stays: RAW_PACKETS | SIMULATOR,
 ];
 
 /// Another group, to which packets are sent back.
@@ -529,5 +531,42 @@ fn a_panic_in_a_burst_loses_no_buffer(bed: &Bed) -> Outcome {
     }
     queue.restart()?;
     assert_eq!(queue.free_buffers(), 4);
+    Ok(())
+}
+
+fn a_panic_of_who_gives_frames_leaves_none_under_way(bed: &Bed) -> Outcome {
+    let (mut queue, _rule) = small(bed)?;
+    let before = queue.free_buffers();
+    let mut frames: Vec<Frame> = (0..3).map(|_| filled(&mut queue, &plain(60))).collect();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        queue.send(std::iter::from_fn(|| Some(frames.pop().expect("as it is meant to"))))
+    }));
+    assert!(panicked.is_err());
+    queue.reap()?;
+    // The third was not put among them yet.
+    assert_eq!((queue.sending(), queue.counts().sent, queue.counts().not_sent), (0, 0, 2));
+    let all: Vec<Frame> = (0..before).map_while(|_| queue.frame()).collect();
+    assert_eq!(all.len(), before);
+    Ok(())
+}
+
+fn a_queue_that_is_dropped_sends_nothing_more_while_a_rule_stays(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let _rule = a.qp.attach(a.port, &back())?;
+    let context = bed.context();
+    let builder = || context.create_ethernet_queue(bed.port()).receives(8).frames(4).sends(8);
+    let mut near = builder().build()?;
+    let mut far = builder().beside(&near).build()?;
+    let _rule = far.attach(&to_group())?;
+    a.recv(8);
+    bed.simulator().inject(0, Fault::Stall);
+    let frame = filled(&mut near, &returned(&plain(60)));
+    assert_eq!(far.send([frame])?, 1);
+    drop(far);
+    bed.simulator().inject(0, Fault::Resume);
+    a.hears_nothing(bed);
+    // Its buffer has come home.
+    let all: Vec<Frame> = std::iter::from_fn(|| near.frame()).collect();
+    assert_eq!(all.len(), 4);
     Ok(())
 }

@@ -18,10 +18,11 @@ Description: userspace driver for ConnectX NICs in Rust: command and libraries
  devices (InfiniBand and RoCE), and decodes their queues. Where a machine has no
  device it uses a simulated one.
  .
- Programs written for libibverbs and libmlx5 run over this driver as they are:
- the package has libraries of these names in Rust. No program uses them until
- the administrator says so for the whole system (mlx5-verbs-switch rust; back
- with mlx5-verbs-switch c), or for one program by LD_LIBRARY_PATH.
+ Programs written for libibverbs and libmlx5 run over this driver, as far as it
+ has what they use: the package has libraries of these names in Rust. No program
+ uses them until the administrator says so for the whole system
+ (mlx5-verbs-switch rust; back with mlx5-verbs-switch c), or for one program by
+ LD_LIBRARY_PATH.
 ";
 
 /// What architectures are called.
