@@ -5,8 +5,8 @@ mod common;
 use common::{command, mlx5};
 use std::process::Stdio;
 
-const COMMANDS: [&str; 8] =
-    ["list", "info", "doctor", "pingpong", "perf", "cancel", "dump", "trace"];
+const COMMANDS: [&str; 9] =
+    ["list", "info", "doctor", "pingpong", "perf", "cancel", "capture", "dump", "trace"];
 
 #[test]
 fn help_lists_every_command_and_shows_examples() {
