@@ -14,7 +14,7 @@ fn a_restart_that_fails_twice_gives_each_buffer_back_once() {
     let all = queue.free_buffers() + with_device as usize;
     let mut frames: Vec<Frame> = (0..4).map(|_| queue.frame().unwrap()).collect();
     simulator.inject(0, Fault::OverrunCq(queue.recv_cq.cqn()));
-    let mut events = context.async_events();
+    let events = context.async_events();
     assert!(events.next().unwrap().is_some(), "the device tells of the overrun");
     for _ in 0..2 {
         queue.restart().expect_err("a completion queue that has overrun");
