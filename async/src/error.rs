@@ -14,8 +14,8 @@ pub enum Ended {
     NoPump,
     /// The completion queue cannot be polled any more: nothing more is known of what had been posted.
     Poll(PollError),
-    /// The queue pair could not be flushed, and was destroyed: nothing more is known of what had been
-    /// posted.
+    /// The queue pair could not be flushed, or had been reset with requests posted, and was destroyed:
+    /// nothing more is known of what had been posted.
     Destroyed,
 }
 

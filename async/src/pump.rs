@@ -1,6 +1,7 @@
 //! The pump: from the completion queue to those that wait.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::hint;
 use std::io;
@@ -11,7 +12,7 @@ use mlx5::{AsyncEvents, CompletionChannel, CompletionQueue, Errno, PollError};
 use mlx5_uapi::wait::{WaitSet, wait_readable};
 
 use crate::error::Ended;
-use crate::registry::{Name, Registry, Route};
+use crate::registry::{Name, Queue, Registry, Route};
 use crate::wakes::Wakes;
 
 /// Completions that one step takes.
@@ -38,6 +39,8 @@ pub struct Pump {
     set: WaitSet,
     registry: Arc<Registry>,
     routes: Routes,
+    /// Queue pairs to be drained, and how many completions may have been there before these.
+    draining: Option<(Vec<u32>, usize)>,
     wakes: Wakes,
     /// Turns until it looks at the events, whatever completes; zero after the descriptor was waited
     /// for.
@@ -58,25 +61,28 @@ pub enum Step {
 }
 
 /// The queues that the pump knows. Numbers are not given out again soon, so the last one is right as
-/// long as none was removed.
+/// long as none was removed. It keeps no shared receive queue beyond a turn: that goes with its last
+/// handle, whatever the pump does.
 #[derive(Default)]
 struct Routes {
-    known: HashMap<u32, Arc<dyn Route>>,
+    known: HashMap<u32, Queue>,
     last: Option<(u32, Arc<dyn Route>)>,
+    /// The shared receive queues of this turn: none is destroyed while completions are polled.
+    receives: Vec<Arc<dyn Route>>,
     removed: u64,
 }
 
 impl Routes {
     fn get(&mut self, registry: &Registry, number: u32) -> Option<&Arc<dyn Route>> {
         if self.last.as_ref().is_none_or(|(last, _)| *last != number) {
-            let route = match self.known.get(&number) {
-                Some(route) => Arc::clone(route),
-                None => {
-                    let route = registry.get(number)?;
-                    self.known.insert(number, Arc::clone(&route));
-                    route
-                }
+            let queue = match self.known.entry(number) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => place.insert(registry.get(number)?),
             };
+            let route = queue.route()?;
+            if matches!(queue, Queue::Receives(..)) {
+                self.receives.push(Arc::clone(&route));
+            }
             self.last = Some((number, route));
         }
         self.last.as_ref().map(|(_, route)| route)
@@ -86,6 +92,13 @@ impl Routes {
     fn refresh(&mut self, removed: u64) {
         if self.removed != removed {
             *self = Self { removed, ..Self::default() };
+        }
+    }
+
+    fn end_turn(&mut self) {
+        if !self.receives.is_empty() {
+            self.last = None;
+            self.receives.clear();
         }
     }
 }
@@ -104,7 +117,8 @@ impl Pump {
             set.add(fd).map_err(failed)?;
         }
         let (routes, wakes) = (Routes::default(), Wakes::with_capacity(4 * TURN));
-        Ok(Self { cq, channel, events, set, registry, routes, wakes, until_look: 0, ended: false })
+        let (draining, until_look, ended) = (None, 0, false);
+        Ok(Self { cq, channel, events, set, registry, routes, draining, wakes, until_look, ended })
     }
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {
@@ -144,6 +158,12 @@ impl Pump {
     fn turn(&mut self) -> Result<usize, PumpError> {
         let Self { cq, registry, routes, wakes, .. } = self;
         routes.refresh(registry.removed());
+        // Before it polls, so that it finds what they have received.
+        if self.draining.is_none()
+            && let Some(numbers) = registry.take_draining()
+        {
+            self.draining = Some((numbers, cq.capacity() as usize));
+        }
         let polled = cq.poll(TURN, |completion| {
             let name = Name::of(completion.wr_id());
             let over = routes.get(registry, name.queue).and_then(|route| {
@@ -157,7 +177,28 @@ impl Pump {
             }
         });
         wakes.wake();
-        polled.map_err(|error| self.lost(error))
+        routes.end_turn();
+        let polled = polled.map_err(|error| self.lost(error))?;
+        self.drain(polled);
+        Ok(polled)
+    }
+
+    /// Says so to the queue pairs to be drained, when all has been polled that was there before: nothing
+    /// is left, or as much was found as the completion queue holds.
+    fn drain(&mut self, polled: usize) {
+        let Some((_, left)) = &mut self.draining else { return };
+        *left = left.saturating_sub(polled);
+        if polled > 0 && *left > 0 {
+            return;
+        }
+        for number in self.draining.take().into_iter().flat_map(|(numbers, _)| numbers) {
+            if let Some(route) = self.registry.get(number).and_then(|queue| queue.route()) {
+                route.note_drained(&mut self.wakes);
+            }
+        }
+        // Those that are over are destroyed.
+        self.routes.refresh(self.registry.removed());
+        self.wakes.wake();
     }
 
     /// Reads the events, if it is time to.

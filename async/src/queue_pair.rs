@@ -209,6 +209,8 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     /// posted, and waits until they have completed. Returns the queue pair, which is in the error
     /// state, unless another handle has closed it.
     ///
+    /// With a shared receive queue, it also waits until the pump has taken the messages that have come.
+    ///
     /// Sends that were posted and have not begun are flushed as well:
     /// [`AsyncQueuePair::drain`] before lets them be done.
     pub async fn close(self) -> Result<mlx5::QueuePair<T>, Ended> {

@@ -63,6 +63,9 @@ pub(crate) trait Route: Send + Sync {
     /// Takes no more requests, and flushes what is posted, where that can be.
     fn close(&self);
 
+    /// The pump has polled all that lay in the completion queue when the queue was flushed.
+    fn note_drained(&self, wakes: &mut Wakes);
+
     /// Takes no more sends.
     fn end_sends(&self);
 
@@ -80,7 +83,8 @@ pub(crate) trait Route: Send + Sync {
 }
 
 /// A queue of a hub.
-enum Queue {
+#[derive(Clone)]
+pub(crate) enum Queue {
     /// A queue pair. It stays until it has been closed, and nothing is posted.
     Pair(Arc<dyn Route>),
     /// A shared receive queue, by its number in the device. It stays as long as handles and queue
@@ -89,7 +93,7 @@ enum Queue {
 }
 
 impl Queue {
-    fn route(&self) -> Option<Arc<dyn Route>> {
+    pub(crate) fn route(&self) -> Option<Arc<dyn Route>> {
         match self {
             Self::Pair(queue) => Some(Arc::clone(queue)),
             Self::Receives(_, queue) => queue.upgrade(),
@@ -152,6 +156,10 @@ pub(crate) struct Registry {
     /// How many queues were removed.
     removed: AtomicU64,
     stopping: AtomicBool,
+    /// Queue pairs that were flushed, for the pump to drain.
+    draining: Mutex<Vec<u32>>,
+    /// Whether there are any.
+    has_draining: AtomicBool,
     strays: AtomicU64,
     events: Mutex<Events>,
     nudged: AtomicBool,
@@ -174,6 +182,8 @@ impl Registry {
             queues: Mutex::default(),
             removed: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            draining: Mutex::default(),
+            has_draining: AtomicBool::new(false),
             strays: AtomicU64::new(0),
             events: Mutex::default(),
             nudged: AtomicBool::new(false),
@@ -236,8 +246,28 @@ impl Registry {
         self.nudge();
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<Arc<dyn Route>> {
-        locked(&self.queues).by_number.get(&number)?.route()
+    pub(crate) fn get(&self, number: u32) -> Option<Queue> {
+        locked(&self.queues).by_number.get(&number).cloned()
+    }
+
+    /// Has the pump call [`Route::note_drained`] of a queue pair that was flushed, when it has polled all
+    /// that lies in the completion queue.
+    pub(crate) fn drain(&self, number: u32) {
+        let mut draining = locked(&self.draining);
+        draining.push(number);
+        self.has_draining.store(true, Ordering::Release);
+        drop(draining);
+        self.nudge();
+    }
+
+    /// Takes the queue pairs to be drained, if there are any.
+    pub(crate) fn take_draining(&self) -> Option<Vec<u32>> {
+        if !self.has_draining.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut draining = locked(&self.draining);
+        self.has_draining.store(false, Ordering::Relaxed);
+        Some(mem::take(&mut draining))
     }
 
     /// The queues of the hub.

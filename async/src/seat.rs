@@ -43,6 +43,10 @@ impl<T: QueuePairTransport, K> fmt::Debug for Seat<T, K> {
 impl<T: QueuePairTransport, K> Seat<T, K> {
     /// Does something with the queue pair. It fails if that could not be flushed when the hub was shut
     /// down, and was destroyed.
+    ///
+    /// Do not reset it with receives posted: a reset forgets them, and they never complete. A queue pair
+    /// that is closed in this state is destroyed, and they fail with [`Ended::Destroyed`]; one that was
+    /// reset and connected again waits for them for ever.
     pub fn with<R>(&mut self, work: impl FnOnce(&mut QueuePair<T>) -> R) -> Result<R, Ended> {
         self.lend(|mut qp| {
             let done = work(&mut qp);

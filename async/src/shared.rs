@@ -34,6 +34,9 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         receives: Option<Arc<dyn Route>>,
     ) -> Self {
         let [send, receive] = sides(&qp).map(|capacity| Arc::new(Slots::new(capacity)));
+        if receives.is_some() {
+            receive.need_drain();
+        }
         let (qp_num, qp) = (qp.qp_num(), Mutex::new(Some(qp)));
         let (closed, registry) = (AtomicBool::new(false), Arc::clone(registry));
         Self { qp, send, receive, number, qp_num, closed, registry, receives }
@@ -50,29 +53,41 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
     }
 
     /// Takes no more requests, and flushes those that are posted.
+    ///
+    /// Of a shared receive queue's requests, the flush completes none, but those of messages that have
+    /// come lie in the completion queue, and are passed over there once the queue pair is destroyed: it
+    /// has to stay until the pump has polled them. A device may complete messages that were arriving
+    /// after the flush as well, until it tells of
+    /// [`AsyncEvent::QpLastWqeReached`](mlx5::AsyncEvent::QpLastWqeReached). That is not waited for, as
+    /// nobody may read the events: the slot of such a message stays taken if the queue pair is destroyed
+    /// before it is polled.
     pub(crate) fn flush(&self) {
         let mut wakes = Wakes::default();
         self.send.end(Ended::Closed, &mut wakes);
         self.receive.end(Ended::Closed, &mut wakes);
         self.closed.store(true, Ordering::Release);
         let mut qp = self.qp();
-        let works = |qp: &&mut mlx5::QueuePair<T>| {
-            !matches!(qp.state(), QueueState::Reset | QueueState::Error)
-        };
-        let flushed = qp.as_mut().filter(works).map_or(Ok(()), |qp| qp.to_error());
-        match flushed {
-            Ok(()) => {}
-            // The pump hears of it, and says so to everyone.
-            Err(error) if error.kind() == ErrorKind::DeviceGone => {}
-            Err(_) => {
-                // Nothing would complete. If it cannot be destroyed either, the driver keeps its
-                // memory.
-                *qp = None;
-                self.lose(Ended::Destroyed, &mut wakes);
+        // It may be lent: then it is flushed when it comes back.
+        let is_here = qp.is_some();
+        let flushed = qp.as_mut().is_none_or(|qp| match qp.state() {
+            QueueState::Error => true,
+            // What is posted was forgotten by the reset.
+            QueueState::Reset => self.send.posted() + self.receive.posted() == 0,
+            // If the device is gone, the pump hears of it, and says so to everyone.
+            _ => {
+                qp.to_error().map_or_else(|error| error.kind() == ErrorKind::DeviceGone, |()| true)
             }
+        });
+        if !flushed {
+            // Nothing would complete. If it cannot be destroyed either, the driver keeps its memory.
+            *qp = None;
+            self.lose(Ended::Destroyed, &mut wakes);
         }
         drop(qp);
         wakes.wake();
+        if is_here && self.receive.is_undrained() {
+            self.registry.drain(self.number);
+        }
     }
 
     /// Takes a queue pair back that was lent; or it is gone.
@@ -192,6 +207,11 @@ where
 
     fn close(&self) {
         self.flush();
+        self.leave_if_over();
+    }
+
+    fn note_drained(&self, wakes: &mut Wakes) {
+        self.receive.note_drained(wakes);
         self.leave_if_over();
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use mlx5::{
-    CompletionTarget, ProtectionDomain, QueuePairBuilder, QueuePairTransport, Sge,
-    SharedReceiveQueue, WorkCompletion,
+    CompletionOpcode, CompletionTarget, ProtectionDomain, QueuePairBuilder, QueuePairTransport,
+    Sge, SharedReceiveQueue, WorkCompletion,
 };
 
 use crate::error::{Ended, Refused, RefusedBecause};
@@ -42,7 +42,15 @@ impl<K: Send> Route for Shared<K> {
         completion: &WorkCompletion<'_>,
         wakes: &mut Wakes,
     ) -> Option<bool> {
-        if !name.receive {
+        // Any queue pair may take from it, but what a send completes is none of its requests.
+        let is_receive = matches!(
+            completion.opcode(),
+            CompletionOpcode::Receive
+                | CompletionOpcode::ReceiveRdmaWithImm
+                | CompletionOpcode::TmReceive
+                | CompletionOpcode::TmNoTag
+        );
+        if !name.receive || !is_receive {
             return None;
         }
         let (failed, completion) = (!completion.is_success(), completion.to_owned());
@@ -54,6 +62,8 @@ impl<K: Send> Route for Shared<K> {
         let mut wakes = Wakes::default();
         self.slots.end(Ended::Closed, &mut wakes);
     }
+
+    fn note_drained(&self, _: &mut Wakes) {}
 
     fn end_sends(&self) {}
 

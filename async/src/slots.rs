@@ -88,6 +88,8 @@ struct Table<K> {
     ready_of: HashMap<u32, (usize, Ready)>,
     /// Tasks that wait until no request is with the device.
     idle: Waiting,
+    /// Something besides the requests is to be polled before the queue is over.
+    is_undrained: bool,
     /// Why no more requests are taken.
     end: Option<Ended>,
     /// No more completions are taken.
@@ -111,9 +113,11 @@ pub(crate) struct Want {
 pub(crate) type Outcome<K> = (OwnedCompletion, Verdict, Option<K>);
 
 impl<K> Table<K> {
-    /// Whether a request that was refused at `refused_at` may be tried.
+    /// Whether a request that was refused at `refused_at` may be tried: once another has completed, or
+    /// if none is with the device whose completion could be waited for.
     fn has_room(&self, parts: u32, refused_at: Option<u64>) -> bool {
-        self.room >= parts && !self.free.is_empty() && refused_at != Some(self.completed)
+        let may_differ = refused_at != Some(self.completed) || self.posted == 0;
+        self.room >= parts && !self.free.is_empty() && may_differ
     }
 
     /// The first in the line, if its request may be tried, or if it has to hear of the end.
@@ -204,7 +208,7 @@ impl<K> Table<K> {
     }
 
     fn is_idle(&self) -> bool {
-        self.posted == 0
+        self.posted == 0 && !self.is_undrained
     }
 }
 
@@ -234,6 +238,7 @@ impl<K> Slots<K> {
             },
             ready_of: HashMap::new(),
             idle: Waiting::default(),
+            is_undrained: false,
             end: None,
             is_lost: false,
         };
@@ -401,6 +406,7 @@ impl<K> Slots<K> {
         if mem::replace(&mut table.is_lost, true) {
             return;
         }
+        table.is_undrained = false;
         table.end = Some(end);
         wakes.extend(table.line.dissolve());
         table.wake_streams(wakes);

@@ -5,7 +5,9 @@ use std::os::fd::AsFd;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use mlx5::{AsyncEvent, ConnectOptions, MemoryRegion, Psn, SendFlags, Sge, transport::Rc};
+use mlx5::{
+    AsyncEvent, ConnectOptions, MemoryRegion, ProtectionDomain, Psn, SendFlags, Sge, transport::Rc,
+};
 use mlx5_sim::{SimConfig, Simulator};
 use mlx5_uapi::wait::wait_readable;
 
@@ -14,6 +16,7 @@ use crate::{AsyncQueuePair, Hub};
 
 struct Rig {
     simulator: Simulator,
+    pd: ProtectionDomain,
     hub: Hub,
     pump: Pump,
     qp: AsyncQueuePair<Rc, ()>,
@@ -33,7 +36,7 @@ impl Rig {
         let own = qp.endpoint(&port, psn, &options);
         qp.connect(&port, psn, &own, &options).unwrap();
         let (qp, memory) = (hub.adopt(qp).unwrap(), pd.allocate(8).unwrap());
-        Self { simulator, hub, pump, qp, memory }
+        Self { simulator, pd, hub, pump, qp, memory }
     }
 
     /// Something that completes when the device moves.
@@ -119,4 +122,27 @@ fn a_queue_pair_that_is_gone_wakes_a_pump_that_sleeps_and_is_forgotten() {
     while rig.pump.step().unwrap() == Step::Again {}
     assert!(!readable(&rig.pump), "it would never sleep");
     assert!(rig.pump.routes.last.is_none() && rig.pump.routes.known.is_empty());
+}
+
+#[test]
+fn a_pump_that_always_finds_something_lets_queue_pairs_with_a_shared_receive_queue_go() {
+    let mut rig = Rig::new();
+    let srq = rig.hub.adopt_srq::<()>(rig.pd.create_srq(4).build().unwrap()).unwrap();
+    let qp = srq.create_qp::<Rc, _>(&rig.pd, |builder| builder.max_send_wr(4).build()).unwrap();
+    let qp = rig.hub.adopt::<_, ()>(qp).unwrap();
+    let count = |rig: &Rig| rig.simulator.object_counts(0).qps;
+    let before = count(&rig);
+    while rig.pump.step().unwrap() == Step::Again {}
+    assert!(!rig.readable());
+    drop(qp);
+    assert!(rig.readable(), "a pump that sleeps would not hear of it");
+    let turns = (0..1000).find(|_| {
+        rig.take();
+        rig.message();
+        rig.simulator.run_until_idle();
+        assert_eq!(rig.pump.step().unwrap(), Step::Again);
+        count(&rig) < before
+    });
+    // By then it has found as many completions as the completion queue holds.
+    assert!(turns.is_some_and(|turns| turns >= 16), "{turns:?}");
 }

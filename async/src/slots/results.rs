@@ -1,5 +1,6 @@
 //! Taking the results of a queue's requests, or waiting for them.
 
+use std::mem;
 use std::task::{Context, Poll};
 
 use super::{Outcome, Slots, State};
@@ -139,5 +140,21 @@ impl<K> Slots<K> {
     pub(crate) fn leave_idle(&self, place: &mut Place) {
         let left = self.table().idle.leave(place);
         discard(left);
+    }
+
+    /// The queue is over only after [`Slots::note_drained`].
+    pub(crate) fn need_drain(&self) {
+        self.table().is_undrained = true;
+    }
+
+    pub(crate) fn is_undrained(&self) -> bool {
+        self.table().is_undrained
+    }
+
+    pub(crate) fn note_drained(&self, wakes: &mut Wakes) {
+        let mut table = self.table();
+        if mem::take(&mut table.is_undrained) {
+            table.note_idle(wakes);
+        }
     }
 }

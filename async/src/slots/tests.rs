@@ -653,3 +653,17 @@ fn whoever_takes_a_result_wakes_the_next_in_the_line() {
         assert!(waiting.is_awake(), "{way}");
     }
 }
+
+#[test]
+fn who_was_refused_beside_another_is_tried_again_when_that_one_is_refused_too() {
+    let slots = Slots::new(2);
+    let other = slots.try_take(ONE, &mut Some("other")).unwrap();
+    let mut ticket = Ticket::default();
+    ticket.refused_at = Some(slots.progress().0);
+    let (mut refused, mut keep) = (Polling::new(), Some("refused"));
+    refused.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut keep));
+    assert!(refused.result.is_none(), "the other one may complete");
+    assert_eq!(slots.give_back(other), Some("other"));
+    refused.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut keep));
+    assert!(matches!(refused.result, Some(Ok(_))), "it sleeps, and nothing is to complete");
+}

@@ -65,15 +65,19 @@ impl Rig {
 
     /// Two queue pairs that are connected to each other.
     pub(crate) fn pair(&self) -> [QueuePair<Rc>; 2] {
-        let port = self.context.local_port(1, None).unwrap();
-        let (psn, options) = (Psn::default(), ConnectOptions::default());
         let make = |_| self.hub.create_qp::<Rc>(&self.pd).max_inline_data(64).build().unwrap();
         let mut pair = [0, 1].map(make);
+        self.connect(&mut pair);
+        pair
+    }
+
+    pub(crate) fn connect(&self, pair: &mut [QueuePair<Rc>; 2]) {
+        let port = self.context.local_port(1, None).unwrap();
+        let (psn, options) = (Psn::default(), ConnectOptions::default());
         let ends = [0, 1].map(|of| pair[of].endpoint(&port, psn, &options));
         for (of, end) in [(0, &ends[1]), (1, &ends[0])] {
             pair[of].connect(&port, psn, end, &options).unwrap();
         }
-        pair
     }
 
     /// Lets the device and the pump do all that there is to do.

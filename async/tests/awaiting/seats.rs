@@ -117,3 +117,35 @@ fn a_queue_pair_that_cannot_be_flushed_is_destroyed_and_its_requests_fail() {
     rig.settle();
     assert!(rig.pump.is_none(), "it has stopped");
 }
+
+#[test]
+fn a_queue_pair_that_was_reset_with_receives_posted_is_destroyed_when_it_is_closed() {
+    for way in ["close", "drop", "shutdown"] {
+        let mut rig = Rig::stepped();
+        let before = rig.queue_pairs();
+        let (mut seat, own) = seat(&rig);
+        seat.with(QueuePair::reset).unwrap().unwrap();
+        match way {
+            "close" => {
+                let closed = rig.block_on(seat.adopt().close());
+                assert_eq!(closed.unwrap_err(), Ended::Destroyed);
+            }
+            "drop" => drop(seat),
+            _ => {
+                rig.hub.shutdown();
+                assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Destroyed);
+                drop(seat);
+            }
+        }
+        assert_eq!(rig.queue_pairs(), before, "{way}");
+        assert_eq!(Arc::strong_count(&own), 1, "{way}");
+        rig.hub.shutdown();
+        rig.settle();
+        assert!(rig.pump.is_none(), "{way}: the pump waits for what never completes");
+    }
+    // Without any, it comes back.
+    let mut rig = Rig::stepped();
+    let mut seat = rig.hub.reserve::<_, Keep>(rig.loopback()).unwrap();
+    seat.with(QueuePair::reset).unwrap().unwrap();
+    drop(rig.block_on(seat.adopt().close()).unwrap());
+}

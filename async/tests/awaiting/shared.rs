@@ -1,10 +1,16 @@
 //! Shared receive queues.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
-use mlx5::{AsyncEvent, MemoryRegion, SendFlags, Sge, transport::Rc};
-use mlx5_async::{AsyncSharedReceiveQueue, Ended, FailedBecause, Hub, NotAdded, RefusedBecause};
+use mlx5::{AsyncEvent, MemoryRegion, QueuePair, QueueState, SendFlags, Sge, transport::Rc};
+use mlx5_async::{
+    AsyncSharedReceiveQueue, Ended, FailedBecause, Hub, NotAdded, RefusedBecause, Step,
+};
+
+use mlx5_uapi::wait::wait_readable;
 
 use crate::rig::{Flag, Queue, Rig, poll};
 
@@ -23,6 +29,24 @@ where
     let mut qp = qp.unwrap();
     rig.connect_to_itself(&mut qp);
     rig.hub.adopt(qp).unwrap()
+}
+
+/// Queue pairs that are connected: one that receives from the shared queue, and its peer, which does
+/// not.
+fn connected<R: Send + 'static>(
+    rig: &Rig,
+    srq: &AsyncSharedReceiveQueue<R>,
+) -> (QueuePair<Rc>, Queue<()>) {
+    let here = srq.create_qp::<Rc, _>(&rig.pd, |builder| builder.max_send_wr(16).build());
+    let there = rig.hub.create_qp::<Rc>(&rig.pd).max_send_wr(16).build();
+    let mut pair = [here.unwrap(), there.unwrap()];
+    rig.connect(&mut pair);
+    let [here, there] = pair;
+    (here, rig.hub.adopt(there).unwrap())
+}
+
+fn send(wr: mlx5::Wr<'_, '_, Rc>) {
+    wr.send().inline_data(&[]);
 }
 
 fn srqs(rig: &Rig) -> u64 {
@@ -226,4 +250,163 @@ fn each_queue_pair_may_have_a_stream_of_its_own() {
     srq.try_post_recv(6, Sge::default()).unwrap();
     rig.block_on(send(1)).unwrap();
     assert_eq!(rig.block_on(others.next()).unwrap().unwrap().keep, 6);
+}
+
+/// How a queue pair ends whose message lies in the completion queue.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    Close,
+    Drop,
+    Shutdown,
+    Seat,
+    SeatReset,
+}
+
+#[test]
+fn a_message_that_lies_in_the_completion_queue_is_taken_before_its_queue_pair_is_gone() {
+    for end in [End::Close, End::Drop, End::Shutdown, End::Seat, End::SeatReset] {
+        let mut rig = Rig::stepped();
+        let srq = shared::<u32>(&rig, 8);
+        let (here, there) = connected(&rig, &srq);
+        let before = rig.queue_pairs();
+        let mut seat = rig.hub.reserve::<_, u32>(here).unwrap();
+        let received = rig.block_on(srq.submit_recv(7, Sge::default())).unwrap();
+        drop(there.try_submit((), NONE, send).unwrap());
+        // The completions are there, and nobody has polled them.
+        rig.simulator.run_until_idle();
+        let kept = match end {
+            End::Close => {
+                drop(rig.block_on(seat.adopt().close()).unwrap());
+                None
+            }
+            End::Drop => {
+                drop(seat.adopt());
+                None
+            }
+            End::Shutdown => {
+                rig.hub.shutdown();
+                Some(seat)
+            }
+            End::Seat => {
+                drop(seat);
+                None
+            }
+            End::SeatReset => {
+                seat.with(QueuePair::reset).unwrap().unwrap();
+                drop(seat);
+                None
+            }
+        };
+        let done = rig.block_on(received).unwrap_or_else(|failed| panic!("{end:?}: {failed}"));
+        assert_eq!((done.keep, srq.in_flight()), (7, 0), "{end:?}");
+        rig.settle();
+        drop(kept);
+        assert_eq!(rig.queue_pairs(), before - 1, "{end:?}");
+        rig.hub.shutdown();
+        rig.settle();
+        assert!(rig.pump.is_none(), "{end:?}: it has stopped");
+        assert_eq!(rig.hub.strays(), 0);
+    }
+}
+
+#[test]
+fn closing_waits_for_the_pump_to_have_found_nothing_and_not_for_one_that_has_ended() {
+    for ended in ["before", "meanwhile", "not"] {
+        let mut rig = Rig::stepped();
+        let srq = shared::<u32>(&rig, 8);
+        let qp: Queue<u32> = loopback(&rig, &srq);
+        while rig.pump.as_mut().unwrap().step().unwrap() == Step::Again {}
+        if ended == "before" {
+            rig.pump = None;
+        }
+        let task = Flag::new();
+        let mut closing = Box::pin(qp.close());
+        let first = poll(&mut closing, &task);
+        assert_eq!(first.is_pending(), ended != "before", "{ended}");
+        let closed = match (first, ended) {
+            (Poll::Ready(closed), _) => closed,
+            (Poll::Pending, "meanwhile") => {
+                rig.pump = None;
+                assert!(task.is_set(), "it waits for a pump that has ended");
+                rig.block_on(closing)
+            }
+            (Poll::Pending, _) => {
+                let pump = rig.pump.as_mut().unwrap();
+                assert!(wait_readable(pump.as_fd(), Some(Duration::ZERO)).unwrap());
+                assert_eq!(pump.step().unwrap(), Step::Wait);
+                assert!(task.is_set());
+                rig.block_on(closing)
+            }
+        };
+        assert_eq!(closed.unwrap().state(), QueueState::Error);
+    }
+}
+
+#[test]
+fn the_pump_keeps_no_shared_queue_whose_handles_are_gone() {
+    let mut rig = Rig::stepped();
+    let before = srqs(&rig);
+    let srq = shared::<u32>(&rig, 8);
+    let (here, there) = connected(&rig, &srq);
+    let mut seat = rig.hub.reserve::<_, u32>(here).unwrap();
+    let received = rig.block_on(srq.submit_recv(7, Sge::default())).unwrap();
+    rig.block_on(there.try_submit((), NONE, send).unwrap()).unwrap();
+    assert_eq!(rig.block_on(received).unwrap().keep, 7);
+    let spare = rig.loopback();
+    // It is gone at once, without the pump.
+    seat.lend(|qp| {
+        drop(qp);
+        (spare, ())
+    })
+    .unwrap();
+    drop((seat, srq));
+    assert_eq!(srqs(&rig), before);
+}
+
+#[test]
+fn a_send_that_somebody_posts_by_hand_completes_no_receive_request() {
+    let mut rig = Rig::stepped();
+    let srq = shared::<u32>(&rig, 8);
+    let mut received = rig.block_on(srq.submit_recv(7, Sge::default())).unwrap();
+    // The names of all receive requests that there may be.
+    let mut other = rig.loopback();
+    other
+        .post(|batch| {
+            for slot in 0..4_u64 {
+                let to = rig.memory.remote(4096..).unwrap();
+                let wr = batch.wr(3 << 30 | slot, SendFlags::SIGNALED);
+                wr.rdma_write(to).sge(rig.memory.sge(..8).unwrap());
+            }
+        })
+        .unwrap();
+    rig.settle();
+    assert_eq!(rig.hub.strays(), 4);
+    assert!(poll(&mut received, &Flag::new()).is_pending());
+}
+
+#[test]
+fn a_queue_pair_that_is_lent_during_a_shutdown_is_drained_when_it_comes_back() {
+    let mut rig = Rig::stepped();
+    let srq = shared::<u32>(&rig, 8);
+    let cq = rig.context.create_cq(16).build().unwrap();
+    let here = srq.create_qp::<Rc, _>(&rig.pd, |builder| builder.max_send_wr(16).build());
+    let there = rig.pd.create_qp::<Rc>(&cq, &cq).max_send_wr(16).build();
+    let mut pair = [here.unwrap(), there.unwrap()];
+    rig.connect(&mut pair);
+    let [here, mut there] = pair;
+    let mut seat = rig.hub.reserve::<_, u32>(here).unwrap();
+    let mut received = rig.block_on(srq.submit_recv(7, Sge::default())).unwrap();
+    seat.lend(|qp| {
+        rig.hub.shutdown();
+        rig.settle();
+        there.post(|batch| send(batch.wr(1, SendFlags::SIGNALED))).unwrap();
+        rig.simulator.run_until_idle();
+        (qp, ())
+    })
+    .unwrap();
+    drop(seat);
+    rig.settle();
+    let Poll::Ready(done) = poll(&mut received, &Flag::new()) else { panic!("it sleeps on") };
+    assert_eq!(done.unwrap().keep, 7);
+    assert!(rig.pump.is_none(), "it has stopped");
 }
