@@ -8,7 +8,7 @@ use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mlx5::transport::Rc;
 use mlx5::{Access, MemoryRegion, RemoteSlice, SendFlags, Syndrome};
@@ -83,7 +83,10 @@ fn serve(
         if matches!(command, Command::AcceptAndDie) {
             continue;
         }
-        while !connection.has_ended().unwrap_or(true) && dies.try_recv().is_err() {
+        // The message that ends the connection may be lost: then it would be there for ever.
+        let end = Instant::now() + ATTEMPT;
+        let mut is_there = || !connection.has_ended().unwrap_or(true) && Instant::now() < end;
+        while is_there() && dies.try_recv().is_err() {
             cq.poll(16, |_| {}).unwrap();
             if over.load(Ordering::Acquire) {
                 break;
@@ -149,7 +152,9 @@ fn run(seed: u64) {
                 _ => {}
             }
             // Until it is connected, whatever fails.
+            let begun = Instant::now();
             loop {
+                assert!(begun.elapsed() < 3 * LIMIT, "{}", context("it is never connected"));
                 let outcome = session.reconnect(
                     &kernel,
                     ADDRESS,
