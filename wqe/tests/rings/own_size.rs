@@ -484,7 +484,8 @@ fn a_transport_has_the_operations_of_the_table() {
         | SendOps::MASKED_FETCH_ADD
         | SendOps::RAW;
     assert_eq!(SendOps::of::<Rc>(), rc);
-    assert_eq!(SendOps::of::<RawPacket>(), SendOps::SEND | SendOps::TSO);
+    let packets = SendOps::SEND | SendOps::TSO | SendOps::MULTI_PACKET;
+    assert_eq!(SendOps::of::<RawPacket>(), packets);
     assert_eq!(SendOps::ATOMICS & xrc, SendOps::COMPARE_SWAP | SendOps::FETCH_ADD);
 }
 
